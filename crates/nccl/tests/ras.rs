@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use weftrun_nccl::ras::{Report, Unreadable};
+use weftrun_nccl::ras::{EventReader, Report, Unreadable};
 
 /// What the server sent in each conversation of a recording that ended in a report, as one piece.
 fn answers(recording: &str) -> Vec<String> {
@@ -117,5 +117,29 @@ proptest::proptest! {
         let at = at % answer.len();
         answer[at] = byte;
         let _ = Report::read(&answer);
+    }
+}
+
+#[test]
+fn events_end_where_their_braces_do() {
+    let event = |details: &str| {
+        format!(
+            "{{\n  \"event\": \"PEER_DEAD\",\n  \"peer\": {{\"addr\": \"10.0.0.7\"}},\n  \"details\": \"{details}\"\n}}\n"
+        )
+    };
+    let stream = format!("OK\n}}{}noise{}{{]}}{}", event("}{ \\\" x"), event("two"), event("three"));
+    let wanted = ["}{ \" x", "two", "three"];
+    for piece in 1..stream.len() {
+        let mut reader = EventReader::default();
+        let events: Vec<_> = stream.as_bytes().chunks(piece).flat_map(|bytes| reader.feed(bytes)).collect();
+        let details: Vec<_> = events.iter().map(|event| event.details.as_str()).collect();
+        assert_eq!(details, wanted, "pieces of {piece}");
+        assert!(events.iter().all(|event| (event.host.as_str(), event.pid) == ("10.0.0.7", None)));
+    }
+    // An event without an end takes no more than the longest one may.
+    let mut reader = EventReader::default();
+    let flood = vec![b'{'; 65536];
+    for _ in 0..1000 {
+        assert!(reader.feed(&flood).is_empty());
     }
 }

@@ -16,6 +16,10 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use crate::Job;
 
+mod watch;
+
+pub use watch::watch_health_at;
+
 /// How a job's RAS service is queried.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -215,12 +219,7 @@ impl Job {
 /// # Errors
 /// [`ErrorKind::Usage`] if it is not an address. A missing answer is a state, not an error.
 pub async fn health_at(address: &str, logs: &TransportMap, options: &HealthOptions) -> Result<HealthReport> {
-    let named =
-        address.rsplit_once(':').filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
-    if named.is_none() {
-        return Err(Error::new(ErrorKind::Usage, format!("`{address}` is not HOST:PORT"))
-            .hint(format!("localhost:{} is NCCL's own address", ras::DEFAULT_PORT)));
-    }
+    check_address(address)?;
     if let Some((state, reason)) = refusal(logs, options) {
         return Ok(HealthReport::without_answer(state, reason, Asked::default()));
     }
@@ -237,6 +236,16 @@ pub async fn health_at(address: &str, logs: &TransportMap, options: &HealthOptio
             Next::Repeat => tokio::time::sleep(INTERVAL).await,
         }
     }
+}
+
+fn check_address(address: &str) -> Result<()> {
+    let named =
+        address.rsplit_once(':').filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    if named.is_none() {
+        return Err(Error::new(ErrorKind::Usage, format!("`{address}` is not HOST:PORT"))
+            .hint(format!("localhost:{} is NCCL's own address", ras::DEFAULT_PORT)));
+    }
+    Ok(())
 }
 
 async fn query_address(address: &str) -> std::result::Result<Report, String> {
@@ -325,43 +334,63 @@ impl<'a> Watch<'a> {
     }
 
     fn take(&mut self, answer: std::result::Result<Report, NoReport>, via: &str) -> Next {
+        // The job may have ended since; the earlier answers are still valid.
+        if answer.is_err()
+            && let Some(last) = self.last.take()
+        {
+            return Next::Done(last);
+        }
+        match self.judge(answer, via) {
+            Err(next) => next,
+            Ok(Judged { report, repeatable })
+                if report.state == HealthState::Suspect
+                    && repeatable
+                    && self.started.elapsed() + INTERVAL <= self.options.observe =>
+            {
+                self.last = Some(report);
+                Next::Repeat
+            }
+            Ok(judged) => Next::Done(judged.report),
+        }
+    }
+
+    /// Judges an answer together with the earlier ones.
+    fn judge(
+        &mut self,
+        answer: std::result::Result<Report, NoReport>,
+        via: &str,
+    ) -> std::result::Result<Judged, Next> {
         let at = self.started.elapsed();
         self.asked.via = via.to_owned();
         self.asked.seconds = at.as_secs_f64();
         let report = match answer {
             Ok(report) => report,
-            // The job may have ended since; the earlier answers are still valid.
-            Err(_) if self.last.is_some() => {
-                return Next::Done(
-                    self.last.take().unwrap_or_else(|| unreachable(String::new(), &self.asked)),
-                );
-            }
             Err(NoReport::Final(state, reason)) => {
-                return Next::Done(HealthReport::without_answer(state, reason, self.asked.clone()));
+                return Err(Next::Done(HealthReport::without_answer(state, reason, self.asked.clone())));
             }
-            Err(NoReport::Next(reason)) => return Next::Elsewhere(unreachable(reason, &self.asked)),
+            Err(NoReport::Next(reason)) => return Err(Next::Elsewhere(unreachable(reason, &self.asked))),
         };
         if health::is_of(&report, self.logs) == Some(false) {
             let reason = "another job on the same node answered: its communicators are not those of the logs";
-            return Next::Elsewhere(unreachable(reason.to_owned(), &self.asked));
+            return Err(Next::Elsewhere(unreachable(reason.to_owned(), &self.asked)));
         }
         self.asked.answers += 1;
         let state = self.observer.observe(at, &report);
-        let repeat = report
-            .nccl_version
-            .as_deref()
-            .is_some_and(|version| Policy::of_version(version) == Policy::Repeat);
+        let version = report.nccl_version.as_deref();
+        let repeatable = version.is_some_and(|version| Policy::of_version(version) == Policy::Repeat);
         let culprits = match state {
             HealthState::Healthy => Vec::new(),
             _ => health::culprits(&report, self.logs),
         };
-        let result = HealthReport::new(state, &report, culprits, self.asked.clone());
-        if state == HealthState::Suspect && repeat && at + INTERVAL <= self.options.observe {
-            self.last = Some(result);
-            return Next::Repeat;
-        }
-        Next::Done(result)
+        Ok(Judged { report: HealthReport::new(state, &report, culprits, self.asked.clone()), repeatable })
     }
+}
+
+/// An answer and what follows from it.
+struct Judged {
+    report: HealthReport,
+    /// Whether the version that answered may be queried again.
+    repeatable: bool,
 }
 
 fn unreachable(reason: String, asked: &Asked) -> HealthReport {

@@ -131,7 +131,7 @@ mod trust;
 
 pub use client::{Client, ClientBuilder, Outcome};
 pub use config::Config;
-pub use health::{HealthOptions, health_at};
+pub use health::{HealthOptions, health_at, watch_health_at};
 pub use job::Job;
 pub use job_file::{JobSource, Outside};
 pub use journal::{Journal, Owner, Record, RecordState};

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The answers of a release of NCCL, from a recording of `crates/nccl/tests/data/ras`.
 #[derive(Clone, Debug, Default)]
@@ -12,6 +13,8 @@ pub struct Personality {
     pub json: Vec<String>,
     /// The reports in text.
     pub text: Vec<String>,
+    /// What a monitor connection gets in JSON; none for a release without that command.
+    pub events: Vec<String>,
 }
 
 /// Returns the file of a recording: `v2.28.9/hang`.
@@ -27,6 +30,9 @@ impl Personality {
         let mut personality = Self::default();
         for line in text.lines() {
             let talk: serde_json::Value = serde_json::from_str(line).expect("a recording is JSON");
+            let monitored = talk["monitor"].as_array().into_iter().flatten();
+            let events = monitored.filter_map(|part| part["got"].as_str()).filter(|got| got.starts_with('{'));
+            personality.events.extend(events.map(str::to_owned));
             let last = talk["talk"].as_array().and_then(|talk| talk.last());
             let sent = last.and_then(|last| last["sent"].as_str()).unwrap_or_default();
             if let Some(got) = last.and_then(|last| last["got"].as_str()).filter(|_| sent.ends_with("STATUS"))
@@ -39,22 +45,23 @@ impl Personality {
         personality
     }
 
-    /// Serves it on a free port of localhost until the program ends. Each conversation gets the next report;
+    /// Serves it on a free port of localhost until the program ends. Each request for a report gets the next one;
     /// the last one is repeated.
     pub fn serve(self) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").expect("localhost has a free port");
         let port = listener.local_addr().expect("it is bound").port();
         let personality = Arc::new(self);
+        let next = Arc::new(AtomicUsize::new(0));
         std::thread::spawn(move || {
-            for (at, stream) in listener.incoming().flatten().enumerate() {
-                let personality = Arc::clone(&personality);
-                std::thread::spawn(move || personality.talk(stream, at));
+            for stream in listener.incoming().flatten() {
+                let (personality, next) = (Arc::clone(&personality), Arc::clone(&next));
+                std::thread::spawn(move || personality.talk(stream, &next));
             }
         });
         port
     }
 
-    fn talk(&self, stream: TcpStream, at: usize) -> Option<()> {
+    fn talk(&self, stream: TcpStream, next: &AtomicUsize) -> Option<()> {
         let mut out = stream.try_clone().ok()?;
         let mut in_json = false;
         for line in BufReader::new(stream).lines() {
@@ -67,9 +74,13 @@ impl Personality {
                 }
                 "STATUS" | "VERBOSE STATUS" => {
                     let reports = if in_json { &self.json } else { &self.text };
+                    let at = next.fetch_add(1, Ordering::Relaxed);
                     out.write_all(reports.get(at).or(reports.last())?.as_bytes()).ok()?;
                     out.shutdown(Shutdown::Both).ok()?;
                     return None;
+                }
+                "MONITOR lifecycle" if in_json && !self.events.is_empty() => {
+                    format!("OK\n{}", self.events.concat())
                 }
                 timeout if timeout.starts_with("TIMEOUT ") => "OK\n".to_owned(),
                 other => format!("ERROR: Unknown command {other}\n"),

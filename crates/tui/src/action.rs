@@ -67,6 +67,8 @@ pub enum Action {
     Requeue,
     /// Filters what is shown.
     Filter,
+    /// Begins a blank job.
+    Blank,
     /// Copies what is selected.
     Copy,
     /// Sorts by the next column.
@@ -295,6 +297,7 @@ pub const TABLE: &[Row] = &[
     row(A::UndoRules, "undo-rules", &["u"], P::Submit, "all rules on again", None),
     row(A::Diff, "diff", &["ctrl-d"], P::Submit, "changes, diff, side by side", Some("diff")),
     row(A::File, "file", &["ctrl-o"], P::Submit, "take a job file", Some("file")),
+    row(A::Blank, "blank-job", &["ctrl-n"], P::Submit, "begin a blank job", None),
     row(A::SaveJob, "save-job", &["ctrl-g"], P::Submit, "save the job as a file", None),
     row(A::Edit, "edit", &["ctrl-e"], P::Submit, "open in $EDITOR", Some("edit")),
     row(A::Check, "check", &["ctrl-r"], P::Submit, "ask the cluster whether it would take it", None),

@@ -68,6 +68,8 @@ pub enum Msg {
     Kept(Result<PathBuf, String>),
     /// Something was saved.
     Saved(Result<PathBuf, String>),
+    /// Nothing was saved, since the file exists.
+    Exists(PathBuf),
     /// The demo was started.
     Demo(Result<JobHandle, String>),
 }

@@ -8,7 +8,7 @@ use common::{batch, handle, health, job, opened, press, rank_source, type_text, 
 use weftrun::core::job::{Action as JobAction, JobDetail, JobEvent, JobPhase};
 use weftrun::core::log::LogStore;
 use weftrun_tui::model::Screen;
-use weftrun_tui::model::draft::{Choices, Draft, Field};
+use weftrun_tui::model::draft::Field;
 use weftrun_tui::model::layer::Layer;
 use weftrun_tui::model::logs::SharedStore;
 use weftrun_tui::msg::{Effect, Known, Msg};
@@ -33,6 +33,30 @@ fn ras_is_queried_once_at_a_time_and_names_the_rank_first() {
     let ras = model.open.as_ref().unwrap().ras.as_ref().unwrap();
     assert!(matches!(&ras.answer, Some(Err(text)) if !text.contains('\u{1b}')));
     assert_eq!(open(&model), 0);
+}
+
+#[test]
+fn a_query_of_ras_outlives_the_opening_of_another_job() {
+    let mut model = opened();
+    let (first, second) = (handle("moe-abl-2"), handle("llama70b-sft-2"));
+    assert!(matches!(&press(&mut model, "H")[..], [Effect::Health(_)]));
+    let reopen = |model: &mut weftrun_tui::model::Model, job: &weftrun::core::job::JobHandle| {
+        press(model, "1");
+        model.jobs.selected = Some(job.clone());
+        press(model, "2");
+        assert_eq!(model.open.as_ref().map(|open| &open.handle), Some(job));
+    };
+    reopen(&mut model, &second);
+    assert!(model.open.as_ref().unwrap().ras.is_none());
+    reopen(&mut model, &first);
+    assert!(model.open.as_ref().unwrap().ras.as_ref().unwrap().answer.is_none());
+    assert!(press(&mut model, "H").is_empty(), "the first query is still under way");
+    reopen(&mut model, &second);
+    update(&mut model, Msg::Health(first.clone(), Ok(Box::new(health()))));
+    assert!(model.open.as_ref().unwrap().ras.is_none(), "the answer is another job's");
+    reopen(&mut model, &first);
+    let ras = model.open.as_ref().unwrap().ras.as_ref().unwrap();
+    assert!(ras.answer.is_some() && ras.finding.is_some());
 }
 
 #[test]
@@ -314,63 +338,6 @@ fn a_new_job_like_the_open_one_has_the_next_name() {
     );
     update(&mut model, Msg::Saved(Ok("moe-abl-3.toml".into())));
     assert!(!model.draft.as_ref().unwrap().needs_file());
-}
-
-/// A draft of a job, as if it had come from a file.
-fn draft_of(spec: weftrun::core::spec::JobSpec, file: Option<&str>) -> Draft {
-    let choices = Choices { targets: vec!["prod".into()], profiles: Vec::new() };
-    Draft::new(spec, file.map(str::to_owned), choices, "prod")
-}
-
-fn set(draft: &mut Draft, field: Field, text: &str) {
-    for (_, input) in draft.inputs.iter_mut().filter(|(known, _)| *known == field) {
-        *input = text.into();
-    }
-}
-
-#[test]
-fn storage_and_priority_are_in_the_job_and_in_the_equal_command() {
-    let role = weftrun::core::spec::Role::worker().gpus_per_node(8).command(["train.py"]);
-    let spec = weftrun::core::spec::JobSpec::builder("sft").role(role).build().unwrap();
-    let mut draft = draft_of(spec, None);
-    set(&mut draft, Field::Priority, "train");
-    set(&mut draft, Field::Storage, "data:/data=claim:corpus,ro 'ckpt:/ckpt=host:/fsx/my runs'");
-    let spec = draft.spec().unwrap();
-    assert_eq!(spec.priority.as_deref(), Some("train"));
-    assert_eq!(spec.volumes.len(), 2);
-    assert!(spec.volumes[0].read_only && spec.volumes[1].mount == "/ckpt");
-    assert!(!draft.needs_file());
-    let command = draft.command();
-    assert!(command.contains("--priority train --"), "{command}");
-    let volumes = "--volume data:/data=claim:corpus,ro --volume 'ckpt:/ckpt=host:/fsx/my runs'";
-    assert!(command.contains(volumes), "{command}");
-    set(&mut draft, Field::Storage, "data=/data");
-    let error = draft.spec().unwrap_err();
-    assert!(error.contains("storage: `data=/data`") && error.contains("claim:CLAIM"), "{error}");
-}
-
-#[test]
-fn what_flags_cannot_take_away_from_a_file_needs_another_file() {
-    let role = weftrun::core::spec::Role::worker().gpus_per_node(8).command(["train.py"]);
-    let mut spec = weftrun::core::spec::JobSpec::builder("sft").image("train:1").role(role).build().unwrap();
-    spec.queue = Some("gpu".into());
-    spec.volumes = vec!["data:/data=claim:corpus".parse().unwrap()];
-    let fresh = || draft_of(spec.clone(), Some("sft.toml"));
-    for (field, more) in [
-        (Field::Queue, "other"),
-        (Field::Storage, "data:/data=claim:corpus ckpt:/ckpt=memory"),
-        (Field::Env, "A=b"),
-        (Field::Image, "train:2"),
-    ] {
-        let mut draft = fresh();
-        set(&mut draft, field, more);
-        assert!(!draft.needs_file() && draft.command().contains("submit sft.toml"), "{}", draft.command());
-    }
-    for field in [Field::Queue, Field::Storage, Field::Image] {
-        let mut draft = fresh();
-        set(&mut draft, field, "");
-        assert!(draft.needs_file(), "{field:?} is taken away");
-    }
 }
 
 #[test]

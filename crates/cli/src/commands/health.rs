@@ -7,9 +7,9 @@ use weftrun::core::diagnose::health::HealthState;
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
 use weftrun::core::nccl::TransportMap;
-use weftrun::core::nccl::ras::Communicator;
+use weftrun::core::nccl::ras::{Communicator, PeerEvent};
 use weftrun::core::report::HealthReport;
-use weftrun::{Error, ErrorKind, HealthOptions, Result, health_at};
+use weftrun::{Error, ErrorKind, HealthOptions, Result, health_at, watch_health_at};
 
 use super::transport::{inputs, read};
 use crate::args::Format;
@@ -20,6 +20,7 @@ const EXAMPLES: &str = "\
 Examples:
   weftrun health llama                          a running job, by its name or handle
   weftrun health llama --observe 3m             watch ranks that are behind for three minutes
+  weftrun health llama --watch                  a line for each change, until the job ends or Ctrl-C
   weftrun health --address localhost:28028      a RAS service that is reachable from here
   weftrun health --address localhost:28028 rank*.log      the same, with global ranks from the logs
   weftrun health -o json llama | jq .culprits
@@ -44,6 +45,9 @@ pub struct HealthArgs {
     /// Time limit of one query
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "20s")]
     pub timeout: Duration,
+    /// Print a line for each change until the job ends or Ctrl-C
+    #[arg(long, conflicts_with = "observe")]
+    pub watch: bool,
     /// Query versions of NCCL that a query can crash
     #[arg(long)]
     pub force: bool,
@@ -53,6 +57,9 @@ pub struct HealthArgs {
 pub fn run(context: &Context, args: &HealthArgs) -> Result<u8> {
     let mut options = HealthOptions::default();
     (options.observe, options.timeout, options.force) = (args.observe, args.timeout, args.force);
+    if args.watch {
+        return watch(context, args, &options);
+    }
     let report = match (&args.address, args.inputs.as_slice()) {
         (Some(address), files) => {
             let logs = logs(files)?;
@@ -62,21 +69,78 @@ pub fn run(context: &Context, args: &HealthArgs) -> Result<u8> {
             let client = context.client()?;
             context.block_on(async { context.job(&client, job).await?.health(&options).await })?
         }
-        (None, _) => {
-            return Err(Error::new(ErrorKind::Usage, "one job at a time")
-                .hint("log files are read with --address only; `weftrun why FILES` reads logs alone"));
-        }
+        (None, _) => return Err(one_job()),
     };
     match context.out.format {
         Format::Table => context.out.text(&text(&report))?,
         Format::Json | Format::Yaml => context.out.value(&report)?,
-        _ => {
-            return Err(
-                Error::new(ErrorKind::Usage, "`health` has no such output").hint("use -o json or yaml")
-            );
-        }
+        _ => return Err(no_such_output()),
     }
     Ok(if report.state == HealthState::Unreachable { exit_codes::UNREACHABLE } else { exit_codes::OK })
+}
+
+/// Prints a line, or a JSON document, for each change. Ctrl-C ends it as expected.
+fn watch(context: &Context, args: &HealthArgs, options: &HealthOptions) -> Result<u8> {
+    if !matches!(context.out.format, Format::Table | Format::Json | Format::Yaml) {
+        return Err(no_such_output());
+    }
+    let mut last = HealthState::Unreachable;
+    let mut print = |report: &HealthReport| {
+        last = report.state;
+        if context.out.is_data() {
+            context.out.item(report)
+        } else {
+            lines(report).iter().try_for_each(|line| context.out.line(clean_text(line)))
+        }
+    };
+    let watched = async {
+        match (&args.address, args.inputs.as_slice()) {
+            (Some(address), files) => {
+                let logs = logs(files)?;
+                watch_health_at(address, &logs, options, &mut print).await
+            }
+            (None, [job]) => {
+                let client = context.client()?;
+                context.job(&client, job).await?.watch_health(options, &mut print).await
+            }
+            (None, _) => Err(one_job()),
+        }
+    };
+    let interrupted = context.block_on(async {
+        tokio::select! {
+            done = watched => done.map(|()| false),
+            Ok(()) = tokio::signal::ctrl_c() => Ok(true),
+        }
+    })?;
+    let unreachable = !interrupted && last == HealthState::Unreachable;
+    Ok(if unreachable { exit_codes::UNREACHABLE } else { exit_codes::OK })
+}
+
+/// Returns the lines of a change: its events, or else the state with its culprits.
+fn lines(report: &HealthReport) -> Vec<String> {
+    if !report.events.is_empty() {
+        let of = |event: &PeerEvent| {
+            let process = event.pid.map(|pid| format!("process {pid} on ")).unwrap_or_default();
+            format!("{} {}: {process}{} {}", event.time, event.name, event.host, event.details)
+        };
+        return report.events.iter().map(of).collect();
+    }
+    let state = report.state.as_str();
+    let mut lines = vec![match report.reason.as_str() {
+        "" => state.to_owned(),
+        reason => format!("{state}: {reason}"),
+    }];
+    lines.extend(report.culprits.iter().take(16).map(|culprit| format!("  {}", culprit.sentence())));
+    lines
+}
+
+fn one_job() -> Error {
+    Error::new(ErrorKind::Usage, "one job at a time")
+        .hint("log files are read with --address only; `weftrun why FILES` reads logs alone")
+}
+
+fn no_such_output() -> Error {
+    Error::new(ErrorKind::Usage, "`health` has no such output").hint("use -o json or yaml")
 }
 
 fn logs(files: &[String]) -> Result<TransportMap> {
@@ -89,13 +153,7 @@ fn logs(files: &[String]) -> Result<TransportMap> {
 }
 
 fn text(report: &HealthReport) -> String {
-    let mut lines = vec![match report.reason.as_str() {
-        "" => report.state.as_str().to_owned(),
-        reason => format!("{}: {reason}", report.state.as_str()),
-    }];
-    for culprit in report.culprits.iter().take(16) {
-        lines.push(format!("  {}", culprit.sentence()));
-    }
+    let mut lines = lines(report);
     if report.culprits.len() > 16 {
         lines.push(format!("  and {} more", report.culprits.len() - 16));
     }

@@ -1,8 +1,9 @@
 //! `weftrun health`: recorded conversations with NCCL's RAS service, at an address and inside jobs.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
+use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -64,7 +65,7 @@ fn each_process_counts_once_and_an_error_is_not_a_delay() {
     let gone = |rank: u32| json!({ "rank": rank, "host": "h", "pid": rank + 10, "status": { "considered_dead": true } });
     let asked = |comms: Value| {
         let report = json!({ "nccl_version": "2.29.7", "communicators": comms });
-        let port = Personality { json: vec![report.to_string()], text: Vec::new() }.serve();
+        let port = Personality { json: vec![report.to_string()], ..Personality::default() }.serve();
         place.run(&format!("health -o json --address 127.0.0.1:{port}")).ok().json()
     };
     let two = asked(json!([
@@ -89,7 +90,7 @@ fn an_answer_of_many_ranks_is_judged_at_once() {
     let gone = |rank: u32| json!({ "rank": rank, "host": "h", "pid": rank });
     let missing: Vec<Value> = (0..16_384).map(gone).collect();
     let report = json!({ "communicators": [{ "hash": "0x1", "size": 16_384, "missing_ranks": missing }] });
-    let port = Personality { json: vec![report.to_string()], text: Vec::new() }.serve();
+    let port = Personality { json: vec![report.to_string()], ..Personality::default() }.serve();
     let began = Instant::now();
     let done = place.run(&format!("health -o json --address 127.0.0.1:{port}")).ok();
     // Quadratic work took ten seconds here, on a machine with nothing else to do.
@@ -134,6 +135,87 @@ fn counts_that_move_are_a_slow_rank_and_not_a_hang() {
     let port = moving.serve();
     let report = place.run(&format!("health -o json --observe 11s --address 127.0.0.1:{port}")).ok().json();
     assert_eq!((&report["state"], &report["asked"]["answers"]), (&json!("healthy"), &json!(2)), "{report:#}");
+}
+
+/// A watch and the lines it prints.
+struct Watching {
+    child: Child,
+    lines: std::io::Lines<BufReader<ChildStdout>>,
+}
+
+impl Watching {
+    fn new(place: &Place, arguments: &[&str]) -> Self {
+        let mut command = place.command(["health", "--watch"].iter().chain(arguments));
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    fn next(&mut self) -> String {
+        self.lines.next().expect("another line").unwrap()
+    }
+
+    fn interrupt(mut self) -> Option<i32> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        self.child.wait().unwrap().code()
+    }
+}
+
+#[test]
+fn a_watch_prints_changes_and_events_until_interrupted() {
+    let place = Place::new();
+    let mut changing = Personality::of("v2.30.7/hang");
+    let hang = changing.json.pop().unwrap();
+    let healthy = Personality::of("v2.30.7/split").json.remove(0);
+    changing.json = vec![healthy.clone(), hang.clone()];
+    changing.events = Personality::of("v2.30.7/killjson").events;
+    let (port, text_port) = (changing.clone().serve(), changing.serve());
+    let (address, text_address) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{text_port}"));
+    let mut json = Watching::new(&place, &["-o", "json", "--address", &address]);
+    let mut text = Watching::new(&place, &["--address", &text_address]);
+    let mut next = || serde_json::from_str::<Value>(&json.next()).unwrap();
+    let first = next();
+    assert_eq!((&first["state"], &first["events"]), (&json!("healthy"), &Value::Null), "{first:#}");
+    let event = next();
+    assert_eq!(
+        (&event["state"], &event["events"]),
+        (
+            &json!("healthy"),
+            &json!([{
+                "time": "2026-11-22 02:46:10", "name": "PEER_DISCONNECTED", "host": "192.0.2.2", "pid": 15270,
+                "details": "peer closed current connection during receive operation"
+            }])
+        )
+    );
+    let second = next();
+    assert_eq!(
+        (&second["state"], &second["culprits"][0]["rank"], &second["asked"]["answers"]),
+        (&json!("suspect"), &json!(3), &json!(2)),
+        "{second:#}"
+    );
+    assert!(text.next().starts_with("healthy: "));
+    assert_eq!(
+        text.next(),
+        "2026-11-22 02:46:10 PEER_DISCONNECTED: process 15270 on 192.0.2.2 peer closed current connection during receive operation"
+    );
+    assert!(text.next().starts_with("suspect: "));
+    assert!(text.next().starts_with("  rank 3 of its communicator, process "));
+    assert_eq!((json.interrupt(), text.interrupt()), (Some(0), Some(0)));
+}
+
+#[test]
+fn a_watch_ends_where_the_version_or_the_service_allows_no_second_query() {
+    let place = Place::new();
+    let port = Personality::of("v2.28.9/hang").serve();
+    let done = place.run(&format!("health --watch -o json --address 127.0.0.1:{port}")).ok();
+    assert_eq!(done.lines().len(), 1, "{}", done.out);
+    assert_eq!(done.lines()[0]["state"], "suspect");
+    let none = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let done = place.run(&format!("health --watch -o json --address 127.0.0.1:{none}")).code(5);
+    assert_eq!(done.lines()[0]["state"], "unreachable");
+    place.run("health --watch --observe 3m --address 127.0.0.1:1").code(2);
+    place.run("health --watch one two").code(2);
 }
 
 #[test]

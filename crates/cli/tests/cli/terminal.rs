@@ -298,7 +298,7 @@ fn lines() -> Vec<Vec<String>> {
     let member = serde_json::json!({ "rank": 1, "host": HOSTILE, "pid": 7 });
     let comm = serde_json::json!({ "hash": "0x1", "size": 2, "missing_ranks": [member] });
     let report = serde_json::json!({ "nccl_version": HOSTILE, "communicators": [comm] });
-    let port = Personality { json: vec![report.to_string()], text: Vec::new() }.serve();
+    let port = Personality { json: vec![report.to_string()], ..Personality::default() }.serve();
     let word = |word: &str| match word {
         "HOSTILE" => HOSTILE.to_owned(),
         "HANDLE" => handle.clone(),

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use serde::Serialize;
-use weftrun_nccl::ras::{Communicator, Report};
+use weftrun_nccl::ras::{Communicator, PeerEvent, Report};
 
 use super::SchemaName;
 use crate::diagnose::health::{Culprit, HealthState, advisories_of};
@@ -30,6 +30,9 @@ pub struct HealthReport {
     pub culprits: Vec<Culprit>,
     /// How the service was reached.
     pub asked: Asked,
+    /// With `--watch`: what NCCL noticed since the line before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<PeerEvent>,
 }
 
 /// How the service was reached, and how long that took.
@@ -57,6 +60,7 @@ impl HealthReport {
             communicators: Vec::new(),
             culprits: Vec::new(),
             asked,
+            events: Vec::new(),
         }
     }
 
@@ -72,6 +76,7 @@ impl HealthReport {
             communicators: last.communicators.clone(),
             culprits,
             asked,
+            events: Vec::new(),
         }
     }
 }

@@ -17,10 +17,13 @@
 //! # Ok::<(), weftrun_nccl::ras::Unreadable>(())
 //! ```
 
+mod event;
 mod json;
 mod text;
 
 use std::fmt;
+
+pub use event::{EventReader, MONITOR, PeerEvent};
 
 use serde::{Serialize, Serializer};
 

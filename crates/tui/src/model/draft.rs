@@ -12,6 +12,10 @@ use weftrun::core::spec::{JobSpec, Launch, Role, Volume};
 use super::compare::{self, Row};
 use super::words::{quote, words};
 
+mod kept;
+
+pub use kept::KeptDraft;
+
 /// The fields of the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Field {
@@ -25,7 +29,7 @@ pub enum Field {
     Nodes,
     /// GPUs of each node.
     Gpus,
-    /// Memory of each node, if the job sets none.
+    /// Memory of each node.
     Memory,
     /// Instance type.
     Instance,
@@ -105,6 +109,11 @@ impl Field {
             Self::Env => "env",
             Self::Changes => "changes",
         }
+    }
+
+    /// Whether its text is split into words as a shell does.
+    pub fn is_words(self) -> bool {
+        matches!(self, Self::Command | Self::Storage | Self::Env)
     }
 
     /// Whether it takes letters (the others are chosen with left and right).
@@ -260,7 +269,7 @@ impl Draft {
             text(Field::Image, base.image.clone().unwrap_or_default()),
             text(Field::Nodes, role.nodes.to_string()),
             text(Field::Gpus, role.gpus_per_node.to_string()),
-            text(Field::Memory, base.fabric.memory.clone().unwrap_or_default()),
+            text(Field::Memory, role.memory.clone().unwrap_or_default()),
             text(Field::Queue, base.queue.clone().unwrap_or_default()),
             text(Field::Priority, base.priority.clone().unwrap_or_default()),
             text(Field::Storage, storage(&base.volumes)),
@@ -305,6 +314,17 @@ impl Draft {
         self.inputs.iter().find(|(known, _)| *known == field).map_or("", |(_, input)| input.value())
     }
 
+    /// The options of a field that is chosen from, and a place for the chosen one; none for any other field.
+    pub fn choice(&mut self, field: Field) -> Option<(Vec<&str>, &mut usize)> {
+        Some(match field {
+            Field::Target => (self.targets.iter().map(String::as_str).collect(), &mut self.target),
+            Field::Profile => (self.profiles.iter().map(String::as_str).collect(), &mut self.profile),
+            Field::Launch => (LAUNCHES.iter().map(|(_, name)| *name).collect(), &mut self.launch),
+            Field::Fabric => (FABRICS.iter().map(|(_, name)| *name).collect(), &mut self.fabric),
+            _ => return None,
+        })
+    }
+
     /// The target's name.
     pub fn target_name(&self) -> &str {
         self.targets.get(self.target).map_or("local", String::as_str)
@@ -317,7 +337,6 @@ impl Draft {
         spec.name = filled(Field::Name).ok_or("the job has no name")?;
         spec.image = filled(Field::Image);
         spec.profile = self.profiles.get(self.profile).filter(|name| !name.is_empty()).cloned();
-        spec.fabric.memory = filled(Field::Memory);
         spec.queue = filled(Field::Queue);
         spec.priority = filled(Field::Priority);
         // If unchanged, it is the file's value, even if that cannot be expressed as text.
@@ -357,6 +376,7 @@ impl Draft {
             role.gpus_per_node = gpus;
             role.command = command;
             role.instance_type = filled(Field::Instance);
+            role.memory = filled(Field::Memory);
         }
         Ok(spec)
     }
@@ -367,6 +387,7 @@ impl Draft {
         let mut plain = Role::worker().nodes(role.nodes).gpus_per_node(role.gpus_per_node);
         plain.command.clone_from(&role.command);
         plain.instance_type.clone_from(&role.instance_type);
+        plain.memory.clone_from(&role.memory);
         let Ok(mut same) = JobSpec::builder(&spec.name).launch(spec.launch).role(plain).build() else {
             return false;
         };
@@ -385,15 +406,16 @@ impl Draft {
     /// nothing.
     fn fits_flags_behind_file(&self, spec: &JobSpec) -> bool {
         let base = &self.base;
-        let worker = |job: &JobSpec| job.workers().next().and_then(|role| role.instance_type.clone());
+        let worker = |job: &JobSpec| job.workers().next().cloned().unwrap_or_else(Role::worker);
+        let (old, new) = (worker(base), worker(spec));
         let kept = |old: &Option<String>, new: &Option<String>| old.is_none() || new.is_some();
         let texts = [
             (&base.image, &spec.image),
             (&base.profile, &spec.profile),
             (&base.queue, &spec.queue),
             (&base.priority, &spec.priority),
-            (&base.fabric.memory, &spec.fabric.memory),
-            (&worker(base), &worker(spec)),
+            (&old.memory, &new.memory),
+            (&old.instance_type, &new.instance_type),
         ];
         texts.into_iter().all(|(old, new)| kept(old, new))
             && base.env.iter().all(|old| spec.env.iter().any(|new| new.name == old.name))
@@ -446,7 +468,7 @@ impl Draft {
             flag("--gpus-per-node", &role.gpus_per_node.to_string());
         }
         let words = [
-            ("--memory", &spec.fabric.memory, &self.base.fabric.memory),
+            ("--memory", &role.memory, &base_role.memory),
             ("--queue", &spec.queue, &self.base.queue),
             ("--priority", &spec.priority, &self.base.priority),
         ];

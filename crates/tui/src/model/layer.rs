@@ -45,6 +45,8 @@ pub enum Question {
     Act(JobHandle, JobAction),
     /// Whether to submit the draft, at this revision.
     Submit(u64),
+    /// Whether to begin a blank job, without the draft that there is.
+    Blank,
 }
 
 /// Something on top of a screen.

@@ -16,10 +16,10 @@ use weftrun::core::job::JobHandle;
 use crate::action::Place;
 use crate::keymap::Keymap;
 use crate::theme::Theme;
-use draft::Draft;
+use draft::{Choices, Draft};
 use jobs::Jobs;
-use layer::Layer;
-use open::Open;
+use layer::{Layer, Prompt};
+use open::{Open, Ras};
 
 /// A screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,6 +116,10 @@ pub struct Model {
     pub profiles: Vec<String>,
     /// A job to open as soon as it is listed.
     pub wanted: Option<JobHandle>,
+    /// The last queries of RAS of jobs that were closed, the oldest first: an answer may still come.
+    pub closed_ras: Vec<(JobHandle, Ras)>,
+    /// The prompt whose file is being written: it opens again if the file exists.
+    pub saving: Option<Prompt>,
     /// What the last session had open, until it is open again or the user goes elsewhere.
     pub resume: Option<session::Session>,
 }
@@ -142,8 +146,16 @@ impl Model {
             default_target,
             profiles: Vec::new(),
             wanted: None,
+            closed_ras: Vec::new(),
+            saving: None,
             resume: None,
         }
+    }
+
+    /// What a new job can choose from.
+    pub fn choices(&self) -> Choices {
+        let targets = self.jobs.targets.iter().map(|target| target.name.clone()).collect();
+        Choices { targets, profiles: self.profiles.clone() }
     }
 
     /// The job that keys act on: the open one, or the one under the cursor of the list.

@@ -75,6 +75,23 @@ pub struct Ras {
     pub finding: Option<Finding>,
 }
 
+/// The ranks that the cause or RAS names.
+#[derive(Debug)]
+pub struct Suspects(Vec<u32>);
+
+impl Suspects {
+    /// Returns whether a rank is one of them.
+    pub fn contains(&self, rank: Option<u32>) -> bool {
+        rank.is_some_and(|rank| self.0.binary_search(&rank).is_ok())
+    }
+
+    /// Returns whether any of some rows of the list of ranks is one of them, such as those of a node.
+    pub fn contain_any(&self, transport_view: &TransportView, rows: &[usize]) -> bool {
+        let rank = |row: &usize| transport_view.ranks.get(*row).and_then(|rank| rank.rank);
+        !self.0.is_empty() && rows.iter().any(|row| self.contains(rank(row)))
+    }
+}
+
 /// Most events kept.
 const MAX_EVENTS: usize = 500;
 /// Most findings of the cluster kept, each of another kind.
@@ -163,20 +180,15 @@ impl Open {
         all
     }
 
-    /// Returns the ranks that the cause or RAS names, sorted: they are shown first and marked.
-    pub fn suspects(&self) -> Vec<u32> {
+    /// Returns the ranks that the cause or RAS names: they are shown first and marked. Call it once a frame.
+    pub fn suspects(&self) -> Suspects {
         let cause = self.transport_view.findings.iter().filter(|finding| finding.code == CAUSE_CODE);
         let ras = self.ras.iter().filter_map(|ras| ras.finding.as_ref());
         let mut ranks: Vec<u32> =
             cause.chain(ras).flat_map(|finding| finding.ranks.iter().copied()).collect();
         ranks.sort_unstable();
         ranks.dedup();
-        ranks
-    }
-
-    /// Whether a rank is one of these suspects.
-    pub fn is_suspect(suspects: &[u32], rank: Option<u32>) -> bool {
-        rank.is_some_and(|rank| suspects.binary_search(&rank).is_ok())
+        Suspects(ranks)
     }
 
     /// Returns whether the overview lists nodes; it lists ranks if requested, or if there are few.
@@ -208,7 +220,7 @@ impl Open {
         match self.order {
             RankOrder::Rank => {
                 let suspects = self.suspects();
-                rows.sort_by_key(|i| !Self::is_suspect(&suspects, ranks[*i].rank));
+                rows.sort_by_key(|i| !suspects.contains(ranks[*i].rank));
             }
             RankOrder::Slowest => rows.sort_by_key(|i| ranks[*i].step),
             RankOrder::Errors => {

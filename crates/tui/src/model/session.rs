@@ -4,13 +4,14 @@ use serde::{Deserialize, Serialize};
 use weftrun::core::job::JobHandle;
 use weftrun::core::log::Level;
 
+use super::draft::{Draft, KeptDraft};
 use super::jobs::Order;
 use super::logs::Times;
 use super::{Model, Screen};
 use crate::theme::Theme;
 
 /// The state of the UI at its end. Unknown keys in a file of another version are ignored.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Session {
     /// The job that was open.
@@ -25,6 +26,8 @@ pub struct Session {
     pub theme: Option<String>,
     /// The job's log.
     pub log: LogView,
+    /// The new job that was not submitted.
+    pub draft: Option<KeptDraft>,
 }
 
 /// The settings of the log pane.
@@ -68,15 +71,19 @@ impl Session {
             jobs_order: number(&ORDERS, &model.jobs.order),
             theme: (model.theme != Theme::Mono).then(|| model.theme.name().to_owned()),
             log: open.map_or_else(LogView::default, |open| LogView::of(&open.logs)),
+            draft: model.draft.as_ref().and_then(Draft::keep),
         }
     }
 
-    /// Restores the list of jobs. The job is opened when its target lists it.
+    /// Restores the list of jobs and the new job. The job is opened when its target lists it.
     pub fn restore(&self, model: &mut Model) {
         model.jobs.filter.clone_from(&self.jobs_filter);
         model.jobs.order = ORDERS.get(self.jobs_order).copied().unwrap_or_default();
         if let Some(theme) = self.theme.as_deref().and_then(Theme::parse) {
             model.theme = theme;
+        }
+        if let Some(kept) = &self.draft {
+            model.draft = Some(Draft::restored(kept, model.choices()));
         }
     }
 

@@ -184,8 +184,10 @@ pub enum Kind {
     Roce,
     /// InfiniBand verbs, not known which.
     Verbs,
-    /// Libfabric, not known over what, or over something else than EFA.
+    /// Libfabric, not known over what, or over something else than EFA and TCP.
     Libfabric,
+    /// Libfabric over TCP: the plugin is there, and the fabric is not used.
+    LibfabricTcp,
     /// Shared memory inside a node.
     Shm,
     /// TCP sockets.
@@ -197,7 +199,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::P2p,
         Self::Offload,
         Self::Efa,
@@ -205,6 +207,7 @@ impl Kind {
         Self::Roce,
         Self::Verbs,
         Self::Libfabric,
+        Self::LibfabricTcp,
         Self::Shm,
         Self::Socket,
         Self::Unknown,
@@ -220,6 +223,7 @@ impl Kind {
             Self::Roce => 'R',
             Self::Verbs => 'V',
             Self::Libfabric => 'L',
+            Self::LibfabricTcp => 'l',
             Self::Shm => 'S',
             Self::Socket => 'T',
             Self::Unknown => '?',
@@ -236,6 +240,7 @@ impl Kind {
             Self::Roce => "RoCE",
             Self::Verbs => "verbs",
             Self::Libfabric => "Libfabric",
+            Self::LibfabricTcp => "Libfabric over TCP",
             Self::Shm => "SHM",
             Self::Socket => "TCP socket",
             Self::Unknown => "unknown",

@@ -44,6 +44,33 @@ pub fn words(text: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
+/// Joins the lines of a pasted command as a shell does: a backslash before the end of a line continues it, and any other
+/// end of a line separates words. Terminals paste carriage returns.
+pub fn one_line(text: &str) -> String {
+    let text = text.replace("\r\n", "\n").replace('\r', "\n");
+    let (mut joined, mut quote) = (String::new(), None);
+    let mut chars = text.trim_matches('\n').chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' if quote != Some('\'') => match chars.next() {
+                Some('\n') | None => {}
+                Some(escaped) => joined.extend(['\\', escaped]),
+            },
+            '\n' | '\t' => joined.push(' '),
+            '\'' | '"' => {
+                quote = match quote {
+                    None => Some(c),
+                    Some(open) if open == c => None,
+                    open => open,
+                };
+                joined.push(c);
+            }
+            c => joined.push(c),
+        }
+    }
+    joined
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,5 +84,16 @@ mod tests {
             assert_eq!(words(&line.join(" ")).unwrap(), list);
         }
         assert_eq!(words("a 'b"), None);
+    }
+
+    #[test]
+    fn pasted_lines_are_the_words_of_a_shell() {
+        for end in ["\n", "\r", "\r\n"] {
+            let pasted = format!(
+                "python tr\\{end}ain.py \\{end}\t--lr 1 \\{end}  --name 'a \"b' \"c\\{end} d\" \\\\{end}last{end}"
+            );
+            let wanted = ["python", "train.py", "--lr", "1", "--name", "a \"b", "c d", "\\", "last"];
+            assert_eq!(words(&one_line(&pasted)).unwrap(), wanted);
+        }
     }
 }

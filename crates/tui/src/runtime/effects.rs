@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,12 +118,12 @@ impl Runner {
             }
             Effect::Save(path, lines) => {
                 tokio::task::spawn_blocking(move || {
-                    let _ = outbox.blocking_send(Msg::Saved(save(&path, &lines)));
+                    let _ = outbox.blocking_send(saved(&path, save(&path, &lines)));
                 });
             }
             Effect::Export(path, store, shown) => {
                 tokio::task::spawn_blocking(move || {
-                    let _ = outbox.blocking_send(Msg::Saved(export(&path, &store, &shown)));
+                    let _ = outbox.blocking_send(saved(&path, export(&path, &store, &shown)));
                 });
             }
             Effect::Keep(path, text) => {
@@ -189,7 +189,7 @@ async fn describe(client: Client, handle: JobHandle, outbox: mpsc::Sender<Msg>) 
 }
 
 /// Writes lines to a new file; an existing one is not replaced.
-fn save(path: &Path, lines: &[Vec<u8>]) -> Result<PathBuf, String> {
+fn save(path: &Path, lines: &[Vec<u8>]) -> std::io::Result<()> {
     write(path, |out| {
         lines.iter().try_for_each(|line| out.write_all(line).and_then(|()| out.write_all(b"\n")))
     })
@@ -199,7 +199,7 @@ fn save(path: &Path, lines: &[Vec<u8>]) -> Result<PathBuf, String> {
 const AT_ONCE: usize = 4096;
 
 /// Writes the lines that are shown to a new file, as they came. The store stays free for its reader and its writer.
-fn export(path: &Path, store: &SharedStore, shown: &Projection) -> Result<PathBuf, String> {
+fn export(path: &Path, store: &SharedStore, shown: &Projection) -> std::io::Result<()> {
     write(path, |out| {
         let mut at = 0;
         while at < shown.len() {
@@ -215,17 +215,19 @@ fn export(path: &Path, store: &SharedStore, shown: &Projection) -> Result<PathBu
     })
 }
 
-fn write(
-    path: &Path,
-    fill: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>,
-) -> Result<PathBuf, String> {
-    let attempt = || {
-        let mut out = BufWriter::new(File::options().write(true).create_new(true).open(path)?);
-        fill(&mut out)?;
-        out.flush()
-    };
-    attempt().map_err(|error| format!("{}: {error}", path.display()))?;
-    Ok(path.to_owned())
+fn write(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>) -> std::io::Result<()> {
+    let mut out = BufWriter::new(File::options().write(true).create_new(true).open(path)?);
+    fill(&mut out)?;
+    out.flush()
+}
+
+/// Returns the message about a file that was written, or not.
+fn saved(path: &Path, done: std::io::Result<()>) -> Msg {
+    match done {
+        Ok(()) => Msg::Saved(Ok(path.to_owned())),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Msg::Exists(path.to_owned()),
+        Err(error) => Msg::Saved(Err(format!("{}: {error}", path.display()))),
+    }
 }
 
 /// Writes a text to a file that only its owner can read, replacing an earlier one.

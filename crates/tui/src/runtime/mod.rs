@@ -106,6 +106,8 @@ pub async fn run(client: Client, options: Options) -> Result<Session> {
 fn model(options: &Options) -> Result<Model> {
     let mut model = Model::new(options.targets.iter().cloned(), Timestamp::now());
     model.keymap = Keymap::default().rebind(&options.keys)?;
+    // Before the session: its draft chooses from them.
+    model.profiles.clone_from(&options.profiles);
     if let Some(session) = &options.session {
         session.restore(&mut model);
         model.resume = Some(session.clone()).filter(|session| options.job.is_none() && session.job.is_some());
@@ -121,7 +123,6 @@ fn model(options: &Options) -> Result<Model> {
         model.theme = Theme::Mono;
     }
     model.mouse = options.mouse;
-    model.profiles.clone_from(&options.profiles);
     model.has_demo = options.demo.is_some();
     model.wanted.clone_from(&options.job);
     if let Some(target) = &options.default_target {

@@ -157,12 +157,9 @@ fn kind(pair: &PairView) -> Kind {
         nccl::Kind::Net => match pair.network {
             Some(Network::Socket) => Kind::Socket,
             Some(Network::Efa) => Kind::Efa,
+            Some(Network::LibfabricTcp) => Kind::LibfabricTcp,
             Some(
-                Network::LibfabricTcp
-                | Network::LibfabricOther
-                | Network::LibfabricMixed
-                | Network::Slingshot
-                | Network::OmniPath,
+                Network::LibfabricOther | Network::LibfabricMixed | Network::Slingshot | Network::OmniPath,
             ) => Kind::Libfabric,
             Some(Network::Roce) => Kind::Roce,
             Some(Network::InfiniBand) => Kind::InfiniBand,

@@ -1,9 +1,11 @@
 //! Applies the answers of backends.
 
+use tui_input::Input;
 use weftrun::core::log::clean_text;
 
 use super::{draft, logs, screens};
 use crate::model::jobs::Health;
+use crate::model::layer::Layer;
 use crate::model::open::Ras;
 use crate::model::{Model, Screen};
 use crate::msg::{Effect, Msg};
@@ -42,12 +44,15 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         }
         Msg::Health(handle, answer) => {
             let now = model.now;
+            let answer = answer
+                .map(|report| Box::new(safe::health(*report)))
+                .map_err(|error| clean_text(&error).into_owned());
+            let finding = answer.as_ref().ok().and_then(|report| report.finding());
+            let ras = Ras { at: now, answer: Some(answer), finding };
             if let Some(open) = model.open.as_mut().filter(|open| open.handle == handle) {
-                let answer = answer
-                    .map(|report| Box::new(safe::health(*report)))
-                    .map_err(|error| clean_text(&error).into_owned());
-                let finding = answer.as_ref().ok().and_then(|report| report.finding());
-                open.ras = Some(Ras { at: now, answer: Some(answer), finding });
+                open.ras = Some(ras);
+            } else if let Some((_, known)) = model.closed_ras.iter_mut().find(|(known, _)| *known == handle) {
+                *known = ras;
             }
         }
         Msg::LogsOpened(handle, store) => {
@@ -108,6 +113,16 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             if let (Screen::Submit, Some(draft)) = (model.screen, &mut model.draft) {
                 draft.saved(&path);
             }
+        }
+        Msg::Exists(path) => {
+            let text = format!("{} exists", path.display());
+            let Some(prompt) = model.saving.take() else {
+                model.fail(text);
+                return Vec::new();
+            };
+            let input = Input::new(screens::other_name(&path));
+            let error = Some(format!("{}: choose another name", clean_text(&text)));
+            model.layers.push(Layer::Prompt { prompt, input, error });
         }
         Msg::Kept(Ok(path)) => {
             if let Some(notice) = model.notice.as_mut().filter(|notice| notice.text.starts_with("copied")) {

@@ -9,7 +9,7 @@ use weftrun::core::spec::{JobFile, JobSpec, Role, patched, to_toml};
 
 use super::screens::{copy, distance, prompt};
 use crate::action::Action;
-use crate::model::draft::{Choices, Draft, FABRICS, Field, LAUNCHES, Shown};
+use crate::model::draft::{Draft, Field, LAUNCHES, Shown};
 use crate::model::layer::{Layer, Prompt, Question};
 use crate::model::{Model, Screen};
 use crate::msg::{Effect, Msg};
@@ -18,9 +18,18 @@ use crate::safe;
 /// Shows the new job, beginning one if there is none.
 pub(super) fn begin(model: &mut Model) -> Vec<Effect> {
     model.screen = Screen::Submit;
-    if model.draft.is_some() {
-        return Vec::new();
+    if let Some(draft) = &model.draft {
+        let text = format!("this is the draft of {}; ctrl-n begins a blank job", draft.text(Field::Name));
+        let planned = draft.planned.is_some();
+        model.say(text);
+        return if planned { Vec::new() } else { changed(model) };
     }
+    blank(model)
+}
+
+/// Begins a blank job.
+pub(super) fn blank(model: &mut Model) -> Vec<Effect> {
+    model.draft = None;
     match JobSpec::builder("job")
         .role(Role::worker().gpus_per_node(8).command(["train.py"]))
         .launch(LAUNCHES[0].0)
@@ -32,8 +41,7 @@ pub(super) fn begin(model: &mut Model) -> Vec<Effect> {
 }
 
 fn take(model: &mut Model, spec: JobSpec, file: Option<String>) -> Vec<Effect> {
-    let targets = model.jobs.targets.iter().map(|target| target.name.clone()).collect();
-    let choices = Choices { targets, profiles: model.profiles.clone() };
+    let choices = model.choices();
     let target = model.draft.as_ref().map_or(model.default_target.clone(), |d| d.target_name().to_owned());
     model.draft = Some(Draft::new(spec, file, choices, &target));
     model.screen = Screen::Submit;
@@ -71,7 +79,7 @@ fn aim(model: &mut Model, target: Option<&str>, effects: Vec<Effect>) -> Vec<Eff
 }
 
 /// `name-2` behind `name`, `name-3` behind `name-2`.
-fn next_name(name: &str) -> String {
+pub(super) fn next_name(name: &str) -> String {
     match name.rsplit_once('-').and_then(|(stem, number)| Some((stem, number.parse::<u32>().ok()?))) {
         Some((stem, number)) if number < 10_000 => format!("{stem}-{}", number + 1),
         _ => format!("{name}-2"),
@@ -99,16 +107,19 @@ pub(super) fn type_key(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> 
         (_, KeyCode::Up) => Some(focus(model, -1)),
         (field, KeyCode::Left | KeyCode::Right | KeyCode::Char(' ')) if !field.is_text() && !control => {
             let forward = key.code != KeyCode::Left;
-            let turn = |at: usize, count: usize| {
-                let count = count.max(1);
-                if forward { (at + 1) % count } else { (at + count - 1) % count }
-            };
-            match field {
-                Field::Target => draft.target = turn(draft.target, draft.targets.len()),
-                Field::Launch => draft.launch = turn(draft.launch, LAUNCHES.len()),
-                Field::Profile => draft.profile = turn(draft.profile, draft.profiles.len()),
-                _ => draft.fabric = turn(draft.fabric, FABRICS.len()),
-            }
+            let (names, chosen) = draft.choice(field)?;
+            let count = names.len().max(1);
+            *chosen = if forward { (*chosen + 1) % count } else { (*chosen + count - 1) % count };
+            Some(changed(model))
+        }
+        // A letter chooses the next option that begins with it, and is never an action of the screen.
+        (field, KeyCode::Char(letter)) if !field.is_text() && !control && letter.is_alphabetic() => {
+            let (names, chosen) = draft.choice(field)?;
+            let begins = |name: &str| name.to_lowercase().starts_with(letter.to_ascii_lowercase());
+            let mut next = (1..=names.len()).map(|by| (*chosen + by) % names.len());
+            let next = next.find(|at| names.get(*at).is_some_and(|name| begins(name)));
+            let Some(next) = next.filter(|next| next != chosen) else { return Some(Vec::new()) };
+            *chosen = next;
             Some(changed(model))
         }
         (field, _)
@@ -166,6 +177,8 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             draft.scroll = None;
             draft.field = Field::Changes;
         }
+        Action::Blank if draft.revision > 1 => model.layers.push(Layer::Confirm(Question::Blank)),
+        Action::Blank => return blank(model),
         Action::File => prompt(model, Prompt::JobFile, String::new()),
         Action::SaveJob => {
             let name = format!("{}.toml", draft.text(Field::Name));

@@ -236,11 +236,18 @@ fn answer(model: &mut Model, prompt: Prompt, text: &str) -> Result<Vec<Effect>, 
         Prompt::JobFilter => model.jobs.filter = text.to_owned(),
         Prompt::JobFile => return Ok(vec![Effect::ReadJob(text.into())]),
         Prompt::ExportPairs => {
+            model.saving = Some(prompt);
             let pairs = model.open.as_ref().map(crate::view::matrix::table).unwrap_or_default();
             return Ok(vec![Effect::Save(text.into(), pairs)]);
         }
-        Prompt::ExportLog => return Ok(logs::export(model, text)),
-        Prompt::SaveJob => return draft::save(model, text),
+        Prompt::ExportLog => {
+            model.saving = Some(prompt);
+            return Ok(logs::export(model, text));
+        }
+        Prompt::SaveJob => {
+            model.saving = Some(prompt);
+            return draft::save(model, text);
+        }
         Prompt::Find => {
             let pattern = match text.strip_prefix('/').and_then(|t| t.strip_suffix('/')) {
                 Some(regex) => Pattern::regex(regex),
@@ -290,5 +297,6 @@ fn confirm(model: &mut Model, key: KeyEvent, question: Question) -> Vec<Effect> 
             vec![Effect::Act(handle, action)]
         }
         Question::Submit(revision) => draft::send(model, revision),
+        Question::Blank => draft::blank(model),
     }
 }

@@ -59,6 +59,12 @@ fn press(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
 /// Handles pasted text like typed text; newlines never act as enter.
 fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
     let mut effects = Vec::new();
+    let words = model.draft.as_ref().is_some_and(|draft| draft.field.is_words());
+    let text = if words && model.screen == Screen::Submit && model.layers.is_empty() {
+        &crate::model::words::one_line(text)
+    } else {
+        text
+    };
     for c in text.chars().filter(|c| !c.is_control()).take(64 * 1024) {
         let key = KeyEvent::new(crossterm::event::KeyCode::Char(c), crossterm::event::KeyModifiers::NONE);
         let taken =

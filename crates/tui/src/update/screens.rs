@@ -20,12 +20,24 @@ pub(super) fn show(model: &mut Model, screen: Screen) -> Vec<Effect> {
     effects
 }
 
-/// Opens a job, unless it is open already.
+/// Most closed jobs whose last query of RAS is kept.
+const CLOSED: usize = 64;
+
+/// Opens a job, unless it is open already. A query of RAS under way goes on when another job is opened.
 pub(crate) fn open(model: &mut Model, handle: &JobHandle) -> Vec<Effect> {
     if model.open.as_ref().is_some_and(|open| open.handle == *handle) {
         return Vec::new();
     }
-    model.open = Some(Open::new(handle.clone()));
+    if let Some(Open { handle, ras: Some(ras), .. }) = model.open.take() {
+        model.closed_ras.retain(|(known, _)| *known != handle);
+        if model.closed_ras.len() >= CLOSED {
+            model.closed_ras.remove(0);
+        }
+        model.closed_ras.push((handle, ras));
+    }
+    let known = model.closed_ras.iter().position(|(known, _)| known == handle);
+    let ras = known.map(|at| model.closed_ras.remove(at).1);
+    model.open = Some(Open { ras, ..Open::new(handle.clone()) });
     model.jobs.selected = Some(handle.clone());
     model.screen = Screen::Overview;
     vec![Effect::Close, Effect::Open(handle.clone(), false)]
@@ -159,6 +171,16 @@ pub(super) fn jobs(model: &mut Model, action: Action) -> Vec<Effect> {
 /// Opens a line of input.
 pub(super) fn prompt(model: &mut Model, prompt: Prompt, text: String) {
     model.layers.push(Layer::Prompt { prompt, input: Input::new(text), error: None });
+}
+
+/// Returns another name for a file that exists: `job-2.toml` after `job.toml`.
+pub(super) fn other_name(path: &std::path::Path) -> String {
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default();
+    let mut name = super::draft::next_name(&stem);
+    if let Some(extension) = path.extension() {
+        name = format!("{name}.{}", extension.to_string_lossy());
+    }
+    path.with_file_name(name).display().to_string()
 }
 
 /// Copies a text to the clipboard, and reports that.

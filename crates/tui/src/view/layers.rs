@@ -10,6 +10,7 @@ use weftrun::core::log::clean_text;
 use super::paint::{Paint, cell, fit, wrap};
 use crate::action::Place;
 use crate::model::Model;
+use crate::model::draft::Field;
 use crate::model::layer::{Layer, Question};
 use crate::model::transport_view::{Kind, Step};
 use crate::theme::Meaning;
@@ -230,6 +231,13 @@ fn confirm(model: &Model, frame: &mut Frame, paint: Paint, area: Rect, question:
                 lines.push(format!("check   {}", checked(draft)));
             }
             "submit this job?".to_owned()
+        }
+        Question::Blank => {
+            if let Some(draft) = &model.draft {
+                lines.push(format!("draft   {}", draft.text(Field::Name)));
+                lines.push(format!("same as {}", draft.command()));
+            }
+            "discard this draft for a blank job?".to_owned()
         }
     };
     let wide = area.width.saturating_sub(4).min(90);

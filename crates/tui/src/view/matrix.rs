@@ -8,7 +8,7 @@ use ratatui::widgets::Paragraph;
 use super::overview::intended;
 use super::paint::{Paint, cell, fit, width};
 use crate::model::Model;
-use crate::model::open::Open;
+use crate::model::open::{Open, Suspects};
 use crate::model::transport_view::{Gdr, Kind, Link, Node, TransportView};
 use crate::theme::Meaning;
 
@@ -54,8 +54,9 @@ pub(super) fn panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint,
     let left = window(column, across, size);
     let top = window(row, rows, size);
     let mut lines = vec![numbers(paint, head, left, across, size, tail)];
+    let suspects = open.suspects();
     for at in top..(top + rows).min(size) {
-        lines.push(matrix_row(model, open, paint, at, (left, across), head, (row, column), tail));
+        lines.push(matrix_row(model, open, &suspects, paint, at, (left, across), head, (row, column), tail));
     }
     lines.extend(legend);
     frame.render_widget(Paragraph::new(lines), inside);
@@ -131,7 +132,11 @@ fn link(open: &Open, row: usize, column: usize) -> Option<&Link> {
 /// Whether a link between nodes is of another kind than planned; `judged`: the job as a whole is.
 fn is_wrong(planned: Option<&str>, judged: bool, link: &Link, inside_node: bool) -> bool {
     if inside_node {
-        return matches!(link.kind, Kind::Socket);
+        return matches!(link.kind, Kind::Socket | Kind::LibfabricTcp);
+    }
+    // A plugin was loaded for a fabric, and none is used: wrong whatever was planned.
+    if matches!(link.kind, Kind::LibfabricTcp) {
+        return true;
     }
     match planned {
         // Sockets were not requested, and the diagnosis reports them as wrong.
@@ -150,6 +155,7 @@ fn is_wrong(planned: Option<&str>, judged: bool, link: &Link, inside_node: bool)
 fn matrix_row<'a>(
     model: &Model,
     open: &Open,
+    suspects: &Suspects,
     paint: Paint,
     at: usize,
     (left, across): (usize, usize),
@@ -163,15 +169,12 @@ fn matrix_row<'a>(
     } else {
         format!("{at} {}", transport_view.nodes.get(at).map_or("", |node| node.host.as_str()))
     };
-    let suspects = open.suspects();
-    let ranks = if open.by_rank {
-        vec![at]
-    } else {
-        transport_view.nodes.get(at).map_or(Vec::new(), |node| node.ranks.clone())
+    let ranks = match transport_view.nodes.get(at) {
+        _ if open.by_rank => &[at][..],
+        Some(node) => &node.ranks,
+        None => &[],
     };
-    let suspect = ranks.iter().any(|index| {
-        Open::is_suspect(&suspects, transport_view.ranks.get(*index).and_then(|rank| rank.rank))
-    });
+    let suspect = suspects.contain_any(transport_view, ranks);
     let mut spans = vec![if suspect {
         paint.span(format!("{} !", cell(&label, head.saturating_sub(2))), Meaning::Bad)
     } else {

@@ -12,7 +12,7 @@ use super::paint::{Paint, age, cell, fit, sparkline, width};
 use super::{LARGE, diagnosis, event, logs, matrix};
 use crate::model::Model;
 use crate::model::draft::fabric_word;
-use crate::model::open::{Open, Ras};
+use crate::model::open::{Open, Ras, Suspects};
 use crate::model::transport_view::{Lap, Node, Step, TransportView};
 use crate::theme::Meaning;
 
@@ -322,8 +322,9 @@ fn rank_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area:
         cell("announced", widths[2])
     );
     let mut lines = vec![Line::from(paint.span(head, Meaning::Muted))];
+    let suspects = open.suspects();
     for (number, node) in open.transport_view.nodes.iter().enumerate().skip(first).take(rows) {
-        lines.push(node_line(open, paint, number, node, widths));
+        lines.push(node_line(open, &suspects, paint, number, node, widths));
     }
     frame.render_widget(Paragraph::new(lines), inside);
 }
@@ -334,7 +335,14 @@ fn node_widths(columns: usize) -> [usize; 4] {
     [name, reached, announced, columns.saturating_sub(name + reached + announced + 5)]
 }
 
-fn node_line<'a>(open: &Open, paint: Paint, number: usize, node: &Node, widths: [usize; 4]) -> Line<'a> {
+fn node_line<'a>(
+    open: &Open,
+    suspects: &Suspects,
+    paint: Paint,
+    number: usize,
+    node: &Node,
+    widths: [usize; 4],
+) -> Line<'a> {
     let (reached, all) = node.reached_word();
     let meaning = match (node.failed > 0, all) {
         (true, _) => Meaning::Bad,
@@ -346,10 +354,7 @@ fn node_line<'a>(open: &Open, paint: Paint, number: usize, node: &Node, widths: 
     let announced = format!("{}{}", announced.join("+"), if odd { " !" } else { "" });
     let ranks: Vec<u32> =
         node.ranks.iter().filter_map(|index| open.transport_view.ranks[*index].rank).collect();
-    let suspects = open.suspects();
-    let suspect = node.ranks.iter().any(|index| {
-        Open::is_suspect(&suspects, open.transport_view.ranks.get(*index).and_then(|rank| rank.rank))
-    });
+    let suspect = suspects.contain_any(&open.transport_view, &node.ranks);
     let text = format!("{number:>3}{} {}", if suspect { "!" } else { "" }, node.host);
     let here = number == open.row.min(open.transport_view.nodes.len().saturating_sub(1));
     let line = Line::from(vec![
@@ -423,7 +428,7 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
             (host, pid) => format!("{host}:{pid}"),
         };
         let here = index == open.row;
-        let suspect = Open::is_suspect(&suspects, rank.rank);
+        let suspect = suspects.contains(rank.rank);
         let line = Line::from(vec![
             Span::raw(if here { ">" } else { " " }),
             if suspect { paint.span("!", Meaning::Bad) } else { Span::raw(" ") },

@@ -132,3 +132,75 @@ fn cancel_asks_and_cancels_that_job() {
     t.keys(&["y"]);
     t.wait(&["CANC"]);
 }
+
+#[test]
+fn nothing_typed_is_lost() {
+    let Some(t) = Tmux::with("draft", (120, 40), |weftrun| {
+        format!("{weftrun}; echo ended with $?; {weftrun}; echo ended again; exec cat")
+    }) else {
+        return;
+    };
+    let saved = t.home().join("mine.toml").display().to_string();
+    t.wait(&["local ok"]);
+    t.keys(&["n"]);
+    t.wait(&["New job", "> name"]);
+    t.keys(&["C-u"]);
+    t.type_text("mine");
+    t.keys(&["Tab", "Tab", "Tab", "Tab", "Tab"]);
+    t.wait(&["> memory"]);
+    t.type_text("64Gi");
+    t.keys(&["Tab", "Tab"]);
+    t.wait(&["> launch"]);
+    // `d` and `l` are actions of every screen; on a choice they choose, or do nothing.
+    t.type_text("dlp");
+    t.wait(&["New job", "[per-rank]"]);
+    t.keys(&["Tab"]);
+    t.wait(&["> command"]);
+    t.keys(&["C-u"]);
+    t.tmux(&["set-buffer", "python train.py \\\n  --lr 1 \\\n  --note 'a b'\n"]);
+    t.tmux(&["paste-buffer", "-p", "-t", "t"]);
+    t.wait(&["train.py   --lr 1   --note 'a b'", "--memory 64Gi", "-- python train.py --lr 1 --note 'a"]);
+    t.keys(&["C-c"]);
+    t.wait(&["No jobs yet", "local ok"]);
+    t.keys(&["n"]);
+    t.wait(&["draft of mine", "--name mine", "--memory 64Gi", "[per-rank]", "azure-nd", "--lr 1 --note 'a"]);
+    // Saved twice, it needs another name; and the file holds all of it.
+    for name in ["mine.toml", "mine-2.toml"] {
+        t.keys(&["C-g"]);
+        t.wait(&["save to"]);
+        t.keys(&["C-u"]);
+        t.type_text(&saved);
+        t.keys(&["Enter"]);
+        if name != "mine.toml" {
+            t.wait(&["mine.toml exists: choose another name", "mine-2.toml"]);
+            t.keys(&["Enter"]);
+        }
+        t.until(name, |_| t.home().join(name).is_file(), || {});
+        t.wait(&["saved ", name]);
+    }
+    let file = std::fs::read_to_string(t.home().join("mine-2.toml")).expect("it was saved");
+    for line in ["name = \"mine\"", "memory = \"64Gi\"", "launch = \"per-rank\"", "\"a b\""] {
+        assert!(file.contains(line), "{line}: {file}");
+    }
+    t.keys(&["C-n"]);
+    t.wait(&["discard this draft for a blank job?"]);
+    t.keys(&["y"]);
+    t.wait(&["name       job ", "--name job"]);
+    t.keys(&["C-o"]);
+    t.wait(&["job file:"]);
+    t.type_text(&saved);
+    t.keys(&["Enter"]);
+    t.wait(&["job taken", "64Gi", "[per-rank]"]);
+}
+
+#[test]
+fn libfabric_over_tcp_is_wrong_whatever_was_planned() {
+    let Some(t) = Tmux::with("over-tcp", (120, 40), |weftrun| {
+        format!("{weftrun} tui --replay ofi_tcp_2x2 --speed 0; exec cat")
+    }) else {
+        return;
+    };
+    t.wait(&["libfabric-tcp"]);
+    t.keys(&["3"]);
+    t.wait(&[" l!", "Libfabric over TCP"]);
+}

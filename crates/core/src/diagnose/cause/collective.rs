@@ -293,23 +293,15 @@ fn absentees<'a>(
             .get(rank)
             .is_some_and(|source| sources.contains(source) && !scene.cut.contains(source))
     });
-    let what = format!("{} did not take part in {operation} and report nothing about it", named(&silent));
+    let report = if silent.len() == 1 { "reports" } else { "report" };
     if proved {
-        return found(
-            silent,
-            what.replace("and report nothing", "and reports nothing"),
-            reports,
-            Confidence::Medium,
-            true,
-        );
+        let what =
+            format!("{} did not take part in {operation} and {report} nothing about it", named(&silent));
+        return found(silent, what, reports, Confidence::Medium, true);
     }
     found(
         Vec::new(),
-        format!(
-            "{} wait in {operation}; rank {} report nothing about it",
-            named(&waiters),
-            rank_list(&silent)
-        ),
+        format!("{} wait in {operation}; {} {report} nothing about it", named(&waiters), named(&silent)),
         reports,
         Confidence::Low,
         false,

@@ -1,0 +1,95 @@
+//! Events of a monitor connection (NCCL 2.29.2 and later).
+
+use serde::{Deserialize, Serialize};
+
+/// What opens a monitor connection, one line after another: the server answers each line, and then sends events until
+/// the connection is closed.
+pub const MONITOR: [&str; 3] = ["CLIENT PROTOCOL 2", "SET FORMAT json", "MONITOR lifecycle"];
+
+/// Most bytes of one event. One that is longer is dropped.
+const LONGEST: usize = 64 * 1024;
+/// Characters kept of each text.
+const TEXT: usize = 200;
+
+/// A change that NCCL noticed in one process of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct PeerEvent {
+    /// When, by the clock of the node that reports it, without a zone.
+    pub time: String,
+    /// The kind: `PEER_DEAD`.
+    pub name: String,
+    /// Address of the process's node.
+    pub host: String,
+    /// Process id; null where the server names an address only.
+    pub pid: Option<u64>,
+    /// What happened, in the server's words.
+    pub details: String,
+}
+
+#[derive(Deserialize)]
+struct Document {
+    #[serde(default)]
+    timestamp: String,
+    event: String,
+    #[serde(default)]
+    peer: Peer,
+    #[serde(default)]
+    details: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Peer {
+    host: String,
+    addr: String,
+    pid: Option<u64>,
+}
+
+/// Cuts what a monitor connection sends into events: JSON objects over several lines, which end where their braces do.
+#[derive(Clone, Debug, Default)]
+pub struct EventReader {
+    object: Vec<u8>,
+    depth: u32,
+    in_text: bool,
+    escaped: bool,
+}
+
+impl EventReader {
+    /// Takes bytes and returns the events that they complete. Anything else is skipped.
+    pub fn feed(&mut self, bytes: &[u8]) -> Vec<PeerEvent> {
+        bytes.iter().filter_map(|byte| self.byte(*byte)).collect()
+    }
+
+    fn byte(&mut self, byte: u8) -> Option<PeerEvent> {
+        if self.depth == 0 && byte != b'{' {
+            return None;
+        }
+        if self.object.len() < LONGEST {
+            self.object.push(byte);
+        }
+        match byte {
+            _ if self.escaped => self.escaped = false,
+            b'\\' if self.in_text => self.escaped = true,
+            b'"' => self.in_text = !self.in_text,
+            b'{' if !self.in_text => self.depth = self.depth.saturating_add(1),
+            b'}' if !self.in_text => self.depth -= 1,
+            _ => {}
+        }
+        if self.depth > 0 {
+            return None;
+        }
+        let object = std::mem::take(&mut self.object);
+        let document: Document = serde_json::from_slice(&object).ok()?;
+        let short = |text: &str| text.chars().take(TEXT).collect();
+        let host = if document.peer.host.is_empty() { &document.peer.addr } else { &document.peer.host };
+        Some(PeerEvent {
+            time: short(&document.timestamp),
+            name: short(&document.event),
+            host: short(host),
+            pid: document.peer.pid,
+            details: short(&document.details),
+        })
+    }
+}

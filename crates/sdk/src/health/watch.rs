@@ -1,0 +1,266 @@
+//! Watches NCCL's RAS service in a running job: a report for each change of its state.
+
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+use weftrun_core::Result;
+use weftrun_core::backend::PortConnection;
+use weftrun_core::diagnose::health::INTERVAL;
+use weftrun_core::log::LogOptions;
+use weftrun_core::nccl::TransportMap;
+use weftrun_core::nccl::ras::{EventReader, MONITOR, PeerEvent, Report};
+use weftrun_core::report::{Asked, HealthReport};
+
+use super::{
+    HealthOptions, Judged, Next, NoReport, PLACES, Tcp, Watch, Way, check_address, places, port,
+    query_address, refusal,
+};
+use crate::Job;
+
+/// Takes each report of a watch.
+type OnReport<'a> = &'a mut dyn FnMut(&HealthReport) -> Result<()>;
+
+/// Consecutive requests without an answer that end a watch after earlier answers.
+const SILENT: usize = 3;
+
+/// Most events between two reports; further ones are dropped.
+const EVENTS: usize = 256;
+
+impl Job {
+    /// Watches NCCL's RAS service inside the job until the job ends: `on_report` is called with the first state, with
+    /// each change, and with each event that NCCL reports. The service is queried every ten seconds; over a port, a
+    /// monitor connection also reports events at once. A version of NCCL that is not safe to query repeatedly is queried
+    /// once.
+    ///
+    /// # Errors
+    /// Those of [`Job::describe`] and of `on_report`. A missing answer is a state, not an error.
+    pub async fn watch_health(&self, options: &HealthOptions, on_report: OnReport<'_>) -> Result<()> {
+        let summary = self.describe().await?.summary;
+        if summary.phase.is_terminal() {
+            return on_report(&self.health(options).await?);
+        }
+        let (logs, _) = self.read_logs(LogOptions::default()).await;
+        let mut places = places(&logs);
+        places.truncate(PLACES);
+        let way = if self.backend().capability().ports { Way::Port } else { Way::Exec(String::new()) };
+        let target = Target::Job { job: self, port: port(&logs, self.plan()), places, at: 0, way };
+        watch(target, &logs, options, on_report).await
+    }
+}
+
+/// Does the same with the RAS service at `HOST:PORT`, until it no longer answers.
+///
+/// # Errors
+/// [`ErrorKind::Usage`](weftrun_core::ErrorKind::Usage) if it is not an address, and the errors of `on_report`.
+pub async fn watch_health_at(
+    address: &str,
+    logs: &TransportMap,
+    options: &HealthOptions,
+    on_report: OnReport<'_>,
+) -> Result<()> {
+    check_address(address)?;
+    watch(Target::Address(address), logs, options, on_report).await
+}
+
+/// What is watched.
+enum Target<'a> {
+    Address(&'a str),
+    Job { job: &'a Job, port: u16, places: Vec<u32>, at: usize, way: Way },
+}
+
+impl Target<'_> {
+    /// Sends one query; returns the answer and how it was sent.
+    async fn ask(&mut self) -> (std::result::Result<Report, NoReport>, String) {
+        match self {
+            Self::Address(address) => {
+                (query_address(address).await.map_err(NoReport::Next), format!("tcp {address}"))
+            }
+            Self::Job { job, port, places, at, way } => {
+                let rank = places.get(*at).copied();
+                let answer = job.query(*port, rank, way).await;
+                let name = way.name();
+                (answer, rank.map_or_else(|| name.to_owned(), |rank| format!("{name} on rank {rank}")))
+            }
+        }
+    }
+
+    /// Opens a connection that reports events; none where the way to the service is a command.
+    async fn connect(&self) -> Option<Box<dyn PortConnection>> {
+        match self {
+            Self::Address(address) => {
+                Some(Box::new(Tcp(tokio::net::TcpStream::connect(address).await.ok()?)))
+            }
+            Self::Job { way: Way::Exec(_), .. } => None,
+            Self::Job { job, port, places, at, .. } => {
+                job.open_port(places.get(*at).copied(), *port).await.ok()
+            }
+        }
+    }
+
+    /// Returns how many places can be tried at once, before the first answer.
+    fn places(&self) -> usize {
+        match self {
+            Self::Address(_) => 1,
+            Self::Job { places, .. } => places.len().max(1),
+        }
+    }
+
+    /// Moves on to another place of the job after one that did not answer.
+    fn advance(&mut self) {
+        if let Self::Job { places, at, .. } = self {
+            *at = if *at + 1 < places.len() { *at + 1 } else { 0 };
+        }
+    }
+
+    /// Returns why there can be no further answer, once the job has ended.
+    async fn ended(&self) -> Result<Option<String>> {
+        let Self::Job { job, .. } = self else { return Ok(None) };
+        let phase = job.describe().await?.summary.phase;
+        Ok(phase.is_terminal().then(|| format!("the job is {}", phase.as_str())))
+    }
+}
+
+async fn watch(
+    mut target: Target<'_>,
+    logs: &TransportMap,
+    options: &HealthOptions,
+    on_report: OnReport<'_>,
+) -> Result<()> {
+    if let Some((state, reason)) = refusal(logs, options) {
+        return on_report(&HealthReport::without_answer(state, reason, Asked::default()));
+    }
+    let mut watch = Watch::new(logs, options);
+    let mut monitor: Option<Monitor> = None;
+    let mut last: Option<HealthReport> = None;
+    let mut silent = 0;
+    loop {
+        let next = Instant::now() + INTERVAL;
+        let asked = timeout(options.timeout, target.ask()).await;
+        let (answer, via) = asked.unwrap_or_else(|_| {
+            let reason = format!("no answer within {} s", options.timeout.as_secs());
+            (Err(NoReport::Next(reason)), String::new())
+        });
+        match watch.judge(answer, &via) {
+            Ok(Judged { report, repeatable }) => {
+                silent = 0;
+                if last.as_ref().is_none_or(|last| differs(last, &report)) {
+                    on_report(&report)?;
+                }
+                last = Some(report);
+                if !repeatable {
+                    return Ok(());
+                }
+                if monitor.as_ref().is_none_or(Monitor::is_over) {
+                    monitor = timeout(options.timeout, Monitor::open(&target)).await.ok().flatten();
+                }
+            }
+            Err(Next::Done(report)) => return on_report(&report),
+            Err(Next::Elsewhere(mut report)) => {
+                silent += 1;
+                let ended = target.ended().await?;
+                report.reason = ended.clone().unwrap_or(report.reason);
+                monitor = None;
+                target.advance();
+                let Some(before) = &last else {
+                    if ended.is_none() && silent < target.places() {
+                        continue;
+                    }
+                    return on_report(&report);
+                };
+                let is_last = ended.is_some() || silent >= SILENT;
+                if is_last || differs(before, &report) {
+                    on_report(&report)?;
+                }
+                if is_last {
+                    return Ok(());
+                }
+                last = Some(report);
+            }
+            Err(Next::Repeat) => {}
+        }
+        while let Some(events) = Monitor::until(&mut monitor, next).await {
+            if let Some(last) = &last {
+                let mut report = last.clone();
+                report.events = events;
+                on_report(&report)?;
+            }
+        }
+    }
+}
+
+/// Returns whether a report says something else than the one before. Counts that grow are not a change.
+fn differs(last: &HealthReport, report: &HealthReport) -> bool {
+    let named = |report: &HealthReport| -> Vec<(String, u64)> {
+        report.culprits.iter().map(|culprit| (culprit.host.clone(), culprit.pid)).collect()
+    };
+    last.state != report.state || named(last) != named(report)
+}
+
+/// A monitor connection, read by a task of its own.
+struct Monitor {
+    events: mpsc::Receiver<PeerEvent>,
+    task: JoinHandle<()>,
+}
+
+impl Monitor {
+    /// Opens one; none where the server does not know the command.
+    async fn open(target: &Target<'_>) -> Option<Self> {
+        let mut connection = target.connect().await?;
+        let mut first = Vec::new();
+        for line in MONITOR {
+            connection.send(format!("{line}\n").as_bytes()).await.ok()?;
+            let mut answer = Vec::new();
+            while !answer.contains(&b'\n') && answer.len() < 4096 {
+                let bytes = connection.receive().await.ok().filter(|bytes| !bytes.is_empty())?;
+                answer.extend_from_slice(&bytes);
+            }
+            if answer.starts_with(b"ERROR") {
+                return None;
+            }
+            // An event may come with the answer to the last line.
+            first = answer;
+        }
+        let (to, events) = mpsc::channel(EVENTS);
+        let task = tokio::spawn(async move {
+            let mut reader = EventReader::default();
+            let mut bytes = first;
+            while !bytes.is_empty() {
+                for event in reader.feed(&bytes) {
+                    // What does not fit is dropped: the next query shows the state.
+                    let _ = to.try_send(event);
+                }
+                bytes = connection.receive().await.unwrap_or_default();
+            }
+        });
+        Some(Self { events, task })
+    }
+
+    fn is_over(&self) -> bool {
+        self.task.is_finished()
+    }
+
+    /// Waits for events until `deadline`.
+    async fn until(monitor: &mut Option<Self>, deadline: Instant) -> Option<Vec<PeerEvent>> {
+        let Some(open) = monitor else {
+            tokio::time::sleep_until(deadline).await;
+            return None;
+        };
+        let mut events = Vec::new();
+        let count = tokio::time::timeout_at(deadline, open.events.recv_many(&mut events, EVENTS)).await;
+        match count {
+            Ok(0) => {
+                *monitor = None;
+                tokio::time::sleep_until(deadline).await;
+                None
+            }
+            Ok(_) => Some(events),
+            Err(_) => None,
+        }
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

@@ -1,0 +1,66 @@
+//! What was typed into the form, kept until the next start.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use tui_input::Input;
+use weftrun::core::spec::JobSpec;
+
+use super::{Choices, Draft, FABRICS, Field, LAUNCHES};
+
+/// What was typed into the form of a new job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeptDraft {
+    /// The job that the form began with.
+    base: JobSpec,
+    file: Option<String>,
+    target: String,
+    profile: String,
+    launch: String,
+    fabric: String,
+    /// The text of each field, by its label.
+    texts: BTreeMap<String, String>,
+    /// Rules switched off.
+    off: BTreeSet<String>,
+}
+
+impl Draft {
+    /// Returns what was typed, to be kept until the next start; none where nothing was changed.
+    pub fn keep(&self) -> Option<KeptDraft> {
+        let option = |names: &[String], at: usize| names.get(at).cloned().unwrap_or_default();
+        (self.revision > 1 && !self.sending).then(|| KeptDraft {
+            base: self.base.clone(),
+            file: self.file.clone(),
+            target: option(&self.targets, self.target),
+            profile: option(&self.profiles, self.profile),
+            launch: LAUNCHES.get(self.launch).map_or("", |(_, name)| name).to_owned(),
+            fabric: FABRICS.get(self.fabric).map_or("", |(_, name)| name).to_owned(),
+            texts: self
+                .inputs
+                .iter()
+                .map(|(field, input)| (field.label().to_owned(), input.value().to_owned()))
+                .collect(),
+            off: self.off.clone(),
+        })
+    }
+
+    /// Restores a draft of an earlier start.
+    pub fn restored(kept: &KeptDraft, choices: Choices) -> Self {
+        let mut draft = Self::new(kept.base.clone(), kept.file.clone(), choices, &kept.target);
+        for (field, input) in &mut draft.inputs {
+            if let Some(text) = kept.texts.get(field.label()) {
+                *input = Input::new(text.clone());
+            }
+        }
+        for (field, name) in
+            [(Field::Profile, &kept.profile), (Field::Launch, &kept.launch), (Field::Fabric, &kept.fabric)]
+        {
+            if let Some((names, chosen)) = draft.choice(field) {
+                *chosen = names.iter().position(|known| known == name).unwrap_or(*chosen);
+            }
+        }
+        draft.off.clone_from(&kept.off);
+        draft.revision = 2;
+        draft
+    }
+}

@@ -1,0 +1,138 @@
+//! The form of a new job: its fields, its files and its equal command.
+
+mod common;
+
+use common::{press, with_jobs};
+use weftrun_tui::model::Screen;
+use weftrun_tui::model::draft::{Choices, Draft, Field};
+
+/// A draft of a job, as if it had come from a file.
+fn draft_of(spec: weftrun::core::spec::JobSpec, file: Option<&str>) -> Draft {
+    let choices = Choices { targets: vec!["prod".into()], profiles: Vec::new() };
+    Draft::new(spec, file.map(str::to_owned), choices, "prod")
+}
+
+fn set(draft: &mut Draft, field: Field, text: &str) {
+    for (_, input) in draft.inputs.iter_mut().filter(|(known, _)| *known == field) {
+        *input = text.into();
+    }
+}
+
+#[test]
+fn every_field_survives_a_file_and_a_restart() {
+    let mut spec = weftrun::core::spec::JobSpec::builder("all")
+        .role(weftrun::core::spec::Role::worker().nodes(2).gpus_per_node(8).command(["train.py"]))
+        .build()
+        .unwrap();
+    spec.time_limit = Some(std::time::Duration::from_hours(1));
+    let mut draft = draft_of(spec, None);
+    for field in Field::ALL.into_iter().filter(|field| field.is_text()) {
+        let text = match field {
+            Field::Nodes | Field::Gpus => "4",
+            Field::Memory => "64Gi",
+            Field::Storage => "data:/data=claim:c",
+            Field::Env => "TOKEN='a b' N=1",
+            Field::Command => "python 'a b' --lr 1e-4",
+            _ => "some",
+        };
+        set(&mut draft, field, text);
+    }
+    for field in [Field::Launch, Field::Fabric] {
+        *draft.choice(field).unwrap().1 = 2;
+    }
+    draft.off.insert("detect.nccl-debug".into());
+    draft.revision = 2;
+    let wanted = draft.spec().unwrap();
+    assert_eq!(wanted.workers().next().unwrap().memory.as_deref(), Some("64Gi"));
+    let file = weftrun::core::spec::to_toml(&wanted);
+    let read = weftrun::core::spec::JobFile::parse("job.toml", file.as_bytes()).unwrap().spec;
+    assert_eq!(draft_of(read, None).spec().unwrap(), wanted, "{file}");
+    // Also what is no job yet: a quote that is not closed.
+    set(&mut draft, Field::Command, "python 'a");
+    let kept = draft.keep().unwrap();
+    let choices = || Choices { targets: vec!["prod".into()], profiles: Vec::new() };
+    let mut again = Draft::restored(&kept, choices());
+    assert_eq!(again.text(Field::Command), "python 'a");
+    set(&mut again, Field::Command, "python 'a b' --lr 1e-4");
+    assert_eq!(again.spec().unwrap(), wanted);
+    // A job of another start may name targets and profiles that are gone.
+    let none = Choices { targets: Vec::new(), profiles: Vec::new() };
+    assert_eq!(Draft::restored(&kept, none).target_name(), "local");
+}
+
+#[test]
+fn a_letter_on_a_choice_chooses_and_does_nothing_else() {
+    let mut model = with_jobs();
+    press(&mut model, "n");
+    let at = |model: &mut weftrun_tui::model::Model, field| {
+        let draft = model.draft.as_mut().unwrap();
+        let (names, chosen) = draft.choice(field).unwrap();
+        names[*chosen].to_owned()
+    };
+    for (field, letters, wanted) in [
+        (Field::Launch, "p", "per-rank"),
+        (Field::Launch, "p", "per-node"),
+        (Field::Launch, "P", "per-rank"),
+        (Field::Launch, "m", "mpi"),
+        (Field::Launch, "m", "mpi"),
+        (Field::Fabric, "i", "infiniband"),
+        (Field::Fabric, "z", "infiniband"),
+    ] {
+        model.draft.as_mut().unwrap().field = field;
+        press(&mut model, letters);
+        assert_eq!(at(&mut model, field), wanted, "{letters}");
+    }
+    for letter in ('a'..='z').chain('A'..='Z') {
+        for field in [Field::Target, Field::Profile, Field::Launch, Field::Fabric] {
+            model.draft.as_mut().unwrap().field = field;
+            press(&mut model, &letter.to_string());
+            assert_eq!((model.screen, model.layers.len()), (Screen::Submit, 0), "{letter} on {field:?}");
+            assert_eq!(model.draft.as_ref().unwrap().field, field);
+        }
+    }
+}
+
+#[test]
+fn storage_and_priority_are_in_the_job_and_in_the_equal_command() {
+    let role = weftrun::core::spec::Role::worker().gpus_per_node(8).command(["train.py"]);
+    let spec = weftrun::core::spec::JobSpec::builder("sft").role(role).build().unwrap();
+    let mut draft = draft_of(spec, None);
+    set(&mut draft, Field::Priority, "train");
+    set(&mut draft, Field::Storage, "data:/data=claim:corpus,ro 'ckpt:/ckpt=host:/fsx/my runs'");
+    let spec = draft.spec().unwrap();
+    assert_eq!(spec.priority.as_deref(), Some("train"));
+    assert_eq!(spec.volumes.len(), 2);
+    assert!(spec.volumes[0].read_only && spec.volumes[1].mount == "/ckpt");
+    assert!(!draft.needs_file());
+    let command = draft.command();
+    assert!(command.contains("--priority train --"), "{command}");
+    let volumes = "--volume data:/data=claim:corpus,ro --volume 'ckpt:/ckpt=host:/fsx/my runs'";
+    assert!(command.contains(volumes), "{command}");
+    set(&mut draft, Field::Storage, "data=/data");
+    let error = draft.spec().unwrap_err();
+    assert!(error.contains("storage: `data=/data`") && error.contains("claim:CLAIM"), "{error}");
+}
+
+#[test]
+fn what_flags_cannot_take_away_from_a_file_needs_another_file() {
+    let role = weftrun::core::spec::Role::worker().gpus_per_node(8).command(["train.py"]);
+    let mut spec = weftrun::core::spec::JobSpec::builder("sft").image("train:1").role(role).build().unwrap();
+    spec.queue = Some("gpu".into());
+    spec.volumes = vec!["data:/data=claim:corpus".parse().unwrap()];
+    let fresh = || draft_of(spec.clone(), Some("sft.toml"));
+    for (field, more) in [
+        (Field::Queue, "other"),
+        (Field::Storage, "data:/data=claim:corpus ckpt:/ckpt=memory"),
+        (Field::Env, "A=b"),
+        (Field::Image, "train:2"),
+    ] {
+        let mut draft = fresh();
+        set(&mut draft, field, more);
+        assert!(!draft.needs_file() && draft.command().contains("submit sft.toml"), "{}", draft.command());
+    }
+    for field in [Field::Queue, Field::Storage, Field::Image] {
+        let mut draft = fresh();
+        set(&mut draft, field, "");
+        assert!(draft.needs_file(), "{field:?} is taken away");
+    }
+}
