@@ -3,11 +3,13 @@
 use serde_json::{Value, json};
 use weftrun_core::ErrorKind;
 use weftrun_core::backend::{Backend, Rendered, Scope};
-use weftrun_core::fabric::{Change, Op, PodList};
+use weftrun_core::catalogue::Catalogue;
+use weftrun_core::fabric::{Change, FabricPlan, Op, PodList, Profiles};
 use weftrun_core::job::{Action, JobPhase};
 use weftrun_core::request::Origin;
+use weftrun_core::spec::{JobSpec, Launch, Role};
 
-use crate::bed::{Bed, Running, bed, job, name, of_kind, plan, poll};
+use crate::bed::{Bed, IMAGE, Running, bed, job, name, of_kind, plan, poll};
 
 const DOMAINS: &str = r"
 apiVersion: apiextensions.k8s.io/v1
@@ -217,4 +219,32 @@ async fn a_train_job_is_submitted_with_a_runtime_of_its_own() {
     running.phase(JobPhase::Succeeded).await;
     running.delete().await;
     poll("the runtime's end", || (!bed.kubectl_says(&["get", "trainingruntime", &runtime]).0).then_some(()));
+}
+
+#[tokio::test]
+async fn a_topology_file_is_mounted_from_a_config_map_that_goes_with_the_job() {
+    let Some(bed) = bed() else { return };
+    let backend = bed.connect().await;
+    let table = "extends = 'eks-image'\n[pod.topology-file]\ncontent = '<system version=\"1\"/>'";
+    let profile = Profiles::builtin().with("file", table.parse().unwrap()).get("file").unwrap();
+    let role = Role::worker().nodes(2).gpus_per_node(8).memory("1Gi").command([
+        "sh",
+        "-c",
+        "cat $NCCL_TOPO_FILE; echo",
+    ]);
+    let spec =
+        JobSpec::builder(name("topo")).image(IMAGE).launch(Launch::PerNode).role(role).build().unwrap();
+    let mut planned = plan(&*backend, spec).await;
+    planned.plan = FabricPlan::new(&planned.spec, &Catalogue::builtin(), &planned.facts, &profile);
+    let rendered = backend.render(&planned).unwrap();
+    assert!(backend.check(&rendered).await.unwrap().is_empty());
+    let handle = backend.submit(&rendered).await.unwrap();
+    let map = format!("{}-nccl-topology", handle.name());
+    let there = bed.get(&["configmap", &map]);
+    assert_eq!(there["metadata"]["ownerReferences"][0]["uid"], handle.uid().unwrap());
+    let running = Running { backend, handle };
+    let read = running.follow().await;
+    assert_eq!(read.count("<system version=\"1\"/>"), 2, "{read:?}");
+    running.delete().await;
+    poll("the map's end", || (!bed.kubectl_says(&["get", "configmap", &map]).0).then_some(()));
 }
