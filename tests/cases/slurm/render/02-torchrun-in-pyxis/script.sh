@@ -71,7 +71,7 @@ weftrun_restart() {
   weftrun_begin
 }
 weftrun_end() {
-  weftrun_code=$? weftrun_cause=
+  { weftrun_code=$? weftrun_cause=; set +x; } 2> /dev/null
   trap - EXIT
   [ "$weftrun_code" -eq 0 ] || weftrun_cause=$(weftrun_why)
   if [ "$weftrun_cause" = lost ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 2 ] && scontrol requeue "$SLURM_JOB_ID"; then exec sleep 600; fi
@@ -81,5 +81,6 @@ weftrun_end() {
   exit "$weftrun_code"
 }
 trap weftrun_end EXIT
+trap : USR1 USR2 # over slurmrestd the script gets the ranks' signals as well
 weftrun_begin
 weftrun_job
