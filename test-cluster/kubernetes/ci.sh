@@ -8,11 +8,11 @@ CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/weftrun-ci/k8s; BIN=$CACHE/bin
 STATE=${WEFTRUN_TEST_KUBE_STATE:-/tmp/weftrun-kube-$(id -u)}
 # A node claims what a p5.48xlarge has, so that the pods of real jobs fit unchanged.
 export NODE_FAKE=${NODE_FAKE:-cpu=192,memory=2000Gi,hugepages-2Mi=5128Mi}
-NODES=${NODES:-4}; OPERATORS=${OPERATORS:-training mpi trainer}
+NODES=${NODES:-4}; OPERATORS=${OPERATORS:-training mpi trainer${WITH_KUEUE:+ kueue}}
 
 # Nodes are mount and process namespaces with a containerd each.
 can() { [ "$(id -u)" = 0 ] && unshare --mount --pid --fork true 2>/dev/null && [ -d /sys/fs/cgroup ]; }
-build() { "$HERE/install.sh"; mkdir -p "$BIN"; "$HERE/build.sh" "$BIN" ${WITH_KWOK:+kwok}; "$HERE/render.sh" "$BIN"; }
+build() { "$HERE/install.sh"; mkdir -p "$BIN"; "$HERE/build.sh" "$BIN" ${WITH_KWOK:+kwok} ${WITH_KUEUE:+kueue}; "$HERE/render.sh" "$BIN"; }
 up() { "$HERE/up.sh" "$STATE" "$BIN" "$NODES" "$OPERATORS"; }
 down() { "$HERE/down.sh" "$STATE" --purge; }
 logs() { for log in "$STATE"/log/*.log; do echo "-- $log"; tail -n 5 "$log"; done; }

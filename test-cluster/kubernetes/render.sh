@@ -3,7 +3,7 @@
 # dropped and the Services lose their selectors, since the operators run as processes of the host (op-hosted.sh).
 set -eu
 B=$(cd "$1" && pwd); HERE=$(cd "$(dirname "$0")" && pwd); O=$B/manifests; mkdir -p "$O"
-stamp=$(cat "$HERE"/{harness,operators,kwok}/go.mod "$HERE"/render.sh "$HERE"/hosted.py | sha256sum | cut -c1-16)
+stamp=$(ls "$B/kueue" 2>/dev/null; cat "$HERE"/{harness,operators,kwok,kueue}/go.mod "$HERE"/render.sh "$HERE"/hosted.py | sha256sum | cut -c1-16)
 [ "$(cat "$O/.stamp" 2>/dev/null)" = "$stamp" ] && exit 0
 W=$(mktemp -d); trap 'chmod -R u+w "$W"; rm -rf "$W"' EXIT
 ln -s "$B/kube-all" "$W/kubectl"
@@ -17,6 +17,7 @@ overlay training-operator operators github.com/kubeflow/training-operator manife
 overlay mpi-operator operators github.com/kubeflow/mpi-operator manifests/overlays/standalone
 overlay jobset harness sigs.k8s.io/jobset config/default
 overlay trainer harness github.com/kubeflow/trainer/v2 manifests/overlays/manager
+[ ! -x "$B/kueue" ] || overlay kueue kueue sigs.k8s.io/kueue config/default
 K=$(module kwok sigs.k8s.io/kwok)/kustomize/crd/bases
 for crd in stages logs clusterlogs; do cat "$K/kwok.x-k8s.io_$crd.yaml"; done > "$O/kwok-crds.yaml"
 echo "$stamp" > "$O/.stamp"

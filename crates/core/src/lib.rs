@@ -22,6 +22,7 @@
 //! | [`backend`] | the trait that every cluster implements, and the registry of those linked in |
 //! | [`config`] | configuration files, flags and environment, merged by layer |
 //! | [`image`] | the fabric's libraries in a container image, and whether they fit the plan |
+//! | [`verify`] | benchmarks of collectives: tables, verdicts, the search for slow nodes |
 //! | [`diagnose`] | plan and map become findings, with evidence and a fix |
 //! | [`explain`] | a page for every code and rule |
 //! | [`lint`] | findings about a job that is not changed |
@@ -51,6 +52,7 @@ pub mod shell;
 pub mod span;
 pub mod spec;
 pub mod text;
+pub mod verify;
 
 #[doc(inline)]
 pub use weftrun_nccl as nccl;

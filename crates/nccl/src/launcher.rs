@@ -57,7 +57,11 @@ pub fn prefix(line: &[u8]) -> Prefix<'_> {
 /// Returns the global rank that a launcher wrote before a line, also after a time or a pod's name.
 /// `[default3]:` is a local rank, `3: ` a task of Slurm, which may hold several ranks: neither proves a
 /// global one.
+#[inline]
 pub(crate) fn told_rank(line: &[u8]) -> Option<u32> {
+    if line.starts_with(b"[rank") {
+        return torch_rank(line);
+    }
     let near = &line[..line.len().min(160)];
     memchr::memchr_iter(b'[', near).find_map(|at| {
         let rest = &near[at..];
@@ -131,6 +135,7 @@ fn label(rest: &[u8], found: &mut Prefix<'_>) -> usize {
 }
 
 /// Reads `[rank3]:` or `[Rank 3]`, PyTorch's prefix of its own messages.
+#[inline]
 fn torch_rank(rest: &[u8]) -> Option<u32> {
     let inside = rest.strip_prefix(b"[rank").or_else(|| rest.strip_prefix(b"[Rank "))?;
     let digits = inside.iter().take(7).take_while(|b| b.is_ascii_digit()).count();

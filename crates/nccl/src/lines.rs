@@ -70,6 +70,8 @@ pub struct Line<'a> {
     pub ended: bool,
     /// Where the first words of a throughput value are, if such a value is all that the line can contain.
     pub rate: Option<usize>,
+    /// Whether the line is known to have no control characters but tabs, and to be no JSON.
+    pub plain: bool,
 }
 
 /// Cuts a stream of bytes into lines and passes on those of interest.
@@ -81,6 +83,7 @@ pub struct Lines {
     open: bool,
     lines: u64,
     bytes: u64,
+    rate_run: RateRun,
 }
 
 impl Lines {
@@ -139,28 +142,145 @@ impl Lines {
     /// Takes whole lines.
     fn block(&mut self, block: &[u8], sink: &mut impl FnMut(Line<'_>)) {
         let (mut others, mut rates) = (Ahead::new(find), Ahead::new(find_rate));
+        let mut slashless = Ahead::new(find_slashless);
         let mut counted = 0;
         let mut from = 0;
         // How far into its line the last hit was.
         let mut reach = None;
         while from < block.len() {
             let other = like_the_last(block, from, reach).or_else(|| others.next(block, from));
+            if self.rate_run.attempt() {
+                let before = slashless.next(block, from).into_iter().chain(other).min();
+                let end = self.run_of_rates(block, from, before.unwrap_or(block.len()), sink);
+                self.rate_run.note(end > from);
+                (from, counted) = (end, end);
+            }
             let rate = rates.next(block, from);
             let Some(hit) = [other, rate].into_iter().flatten().min() else { break };
             let start = memchr::memrchr(b'\n', &block[from..hit]).map_or(from, |at| from + at + 1);
             let end = memchr::memchr(b'\n', &block[hit..]).map_or(block.len(), |at| hit + at);
             let rate = rate.filter(|at| *at == hit && other.is_none_or(|other| other >= end));
             reach = rate.is_none().then_some(hit - start);
+            self.rate_run.see(rate.is_some());
             self.lines += newlines(&block[counted..start]) + 1;
             if end - start <= LINE_CAP || hit < start + LINE_CAP {
                 let kept = &block[start..end.min(start + LINE_CAP)];
-                sink(Line { number: self.lines, bytes: kept, ended: true, rate: rate.map(|at| at - start) });
+                let rate = rate.map(|at| at - start);
+                sink(Line { number: self.lines, bytes: kept, ended: true, rate, plain: false });
             }
             from = end + 1;
             counted = from.min(block.len());
         }
         self.lines += newlines(&block[counted..]);
     }
+
+    /// Passes on consecutive plain lines with a rate, from the line that begins at `from`, and returns where the
+    /// first other line begins. Before `limit` there is nothing of interest but words of [`RATES`] with a slash.
+    fn run_of_rates(
+        &mut self,
+        block: &[u8],
+        mut from: usize,
+        limit: usize,
+        sink: &mut impl FnMut(Line<'_>),
+    ) -> usize {
+        while let Some((slash, end)) = plain_line(block, from)
+            && end < limit
+            && let Some(at) = rate_at_slash(block, slash)
+            && at >= from
+        {
+            self.lines += 1;
+            let bytes = &block[from..end];
+            sink(Line { number: self.lines, bytes, ended: true, rate: Some(at - from), plain: true });
+            from = end + 1;
+        }
+        from
+    }
+}
+
+/// Decides when reading every line is faster than searching for lines with a rate: in the usual training log nearly all
+/// lines have one, and a search for each costs several times as much.
+#[derive(Clone, Copy, Debug, Default)]
+struct RateRun {
+    /// Consecutive lines with a rate that the search found.
+    streak: u32,
+    /// Consecutive attempts that read no line.
+    failures: u32,
+}
+
+impl RateRun {
+    /// Returns whether to try. After each failure in a row, twice as many lines are left to the search.
+    fn attempt(self) -> bool {
+        self.streak >= 2 << self.failures.min(12)
+    }
+
+    /// Records an attempt.
+    fn note(&mut self, succeeded: bool) {
+        if succeeded {
+            self.failures = 0;
+        } else {
+            (self.streak, self.failures) = (0, self.failures.saturating_add(1));
+        }
+    }
+
+    /// Records a line that the search found.
+    fn see(&mut self, rate: bool) {
+        if rate {
+            self.streak = self.streak.saturating_add(1);
+        }
+    }
+}
+
+/// Returns the first slash and the end of the line that begins at `from`; none if it has no slash, is JSON, is long, is at
+/// the end of the block, or has control characters other than tabs. Reads eight bytes at once.
+fn plain_line(block: &[u8], from: usize) -> Option<(usize, usize)> {
+    const LONG: usize = 4096;
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const HIGH: u64 = u64::from_le_bytes([0x80; 8]);
+    const SLASHES: u64 = u64::from_le_bytes([b'/'; 8]);
+    const BLANKS: u64 = u64::from_le_bytes([b' '; 8]);
+    let first = |mask: u64| (mask.trailing_zeros() / 8) as usize;
+    let rest = block.get(from..)?;
+    if rest.first() == Some(&b'{') {
+        return None;
+    }
+    let mut slash = None;
+    let mut at = 0;
+    while at < LONG {
+        let word = u64::from_le_bytes(*rest.get(at..)?.first_chunk()?);
+        // The lowest byte that is marked is marked rightly; a borrow may mark bytes above it.
+        let control = word.wrapping_sub(BLANKS) & !word & HIGH;
+        let slashes = (word ^ SLASHES).wrapping_sub(ONES) & !(word ^ SLASHES) & HIGH;
+        if slashes != 0 && slash.is_none() && (control == 0 || first(slashes) < first(control)) {
+            slash = Some(from + at + first(slashes));
+        }
+        if control == 0 {
+            at += 8;
+            continue;
+        }
+        at += first(control);
+        match rest.get(at)? {
+            b'\n' => return Some((slash?, from + at)),
+            b'\t' => at += 1,
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Returns where the word of [`RATES`] begins that has its slash at a place.
+fn rate_at_slash(block: &[u8], slash: usize) -> Option<usize> {
+    let (before, behind) = block.split_at_checked(slash)?;
+    if behind.get(1) != Some(&b's') {
+        return None;
+    }
+    // The word that begins first is the one that a search finds.
+    if before.ends_with(b"tokens") {
+        return Some(slash - 6);
+    }
+    if before.ends_with(b"it") {
+        return Some(slash - 2);
+    }
+    behind.starts_with(b"/sec").then_some(slash)
 }
 
 /// The next hit of a search in a block, cached.
@@ -201,7 +321,7 @@ fn like_the_last(block: &[u8], from: usize, reach: Option<usize>) -> Option<usiz
 fn hand_over(number: u64, bytes: &[u8], ended: bool, sink: &mut impl FnMut(Line<'_>)) {
     let (other, rate) = (find(bytes, 0), find_rate(bytes, 0));
     if other.or(rate).is_some() {
-        sink(Line { number, bytes, ended, rate: rate.filter(|_| other.is_none()) });
+        sink(Line { number, bytes, ended, rate: rate.filter(|_| other.is_none()), plain: false });
     }
 }
 
@@ -216,6 +336,18 @@ fn find(haystack: &[u8], from: usize) -> Option<usize> {
 
 fn find_rate(haystack: &[u8], from: usize) -> Option<usize> {
     rate_searcher()?.find(haystack.get(from..)?).map(|found| from + found.start())
+}
+
+/// Finds the words of [`RATES`] that have no slash.
+fn find_slashless(haystack: &[u8], from: usize) -> Option<usize> {
+    static SEARCHER: OnceLock<Option<packed::Searcher>> = OnceLock::new();
+    let searcher =
+        SEARCHER.get_or_init(|| packed::Searcher::new(RATES.iter().filter(|words| !words.contains('/'))));
+    let rest = haystack.get(from..)?;
+    match searcher {
+        Some(searcher) => searcher.find(rest).map(|found| from + found.start()),
+        None => Some(from),
+    }
 }
 
 fn newlines(bytes: &[u8]) -> u64 {

@@ -62,11 +62,12 @@ impl Parser {
     }
 }
 
+#[inline]
 fn entries(line: Line<'_>, sink: &mut impl FnMut(Entry<'_>)) {
     let number = line.number;
     if let Some(at) = line.rate
-        && line.bytes.first() != Some(&b'{')
-        && memchr::memchr2(b'\r', 0x1b, line.bytes).is_none()
+        && (line.plain
+            || (line.bytes.first() != Some(&b'{') && memchr::memchr2(b'\r', 0x1b, line.bytes).is_none()))
     {
         return sink(Entry {
             line: number,

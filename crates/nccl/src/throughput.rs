@@ -60,10 +60,17 @@ const VALUE: usize = 24;
 
 impl Printed {
     fn new(line: u64, value: &[u8]) -> Self {
-        let mut text = [0; VALUE];
+        let mut fresh = Self { line, text: [0; VALUE], len: 0 };
+        fresh.set(line, value);
+        fresh
+    }
+
+    /// Replaces the value where it is: a copy of what was just written has to wait for the writes.
+    #[inline]
+    fn set(&mut self, line: u64, value: &[u8]) {
         let len = value.len().min(VALUE);
-        text[..len].copy_from_slice(&value[..len]);
-        Self { line, text, len: u8::try_from(len).unwrap_or(0) }
+        self.text[..len].copy_from_slice(&value[..len]);
+        (self.line, self.len) = (line, u8::try_from(len).unwrap_or(0));
     }
 
     fn sample(&self) -> Option<Sample> {
@@ -79,9 +86,10 @@ impl Series {
     }
 
     /// Adds a value. When the samples are full, every second one is dropped and the stride doubles.
-    fn add(&mut self, last: Printed) {
+    fn add(&mut self, line: u64, value: &[u8]) {
+        self.last.set(line, value);
         if self.count & (self.stride - 1) == 0
-            && let Some(sample) = last.sample()
+            && let Some(sample) = self.last.sample()
         {
             if self.samples.len() == SAMPLES {
                 let mut keep = false;
@@ -96,7 +104,6 @@ impl Series {
             }
         }
         self.count += 1;
-        self.last = last;
     }
 }
 
@@ -105,8 +112,19 @@ impl Series {
 pub(super) struct Throughput {
     series: Vec<Series>,
     /// The series of the ranks that wrote most recently, by rank.
-    recent: Vec<u8>,
+    recent: Vec<Option<Recent>>,
     steps: bool,
+    /// The label of the last value.
+    usual: Option<RateLabel>,
+}
+
+/// Where the series of a rank and a metric is.
+#[derive(Clone, Copy, Debug)]
+struct Recent {
+    metric: &'static str,
+    rank: Option<u32>,
+    /// None where all series are taken and this is not one of them.
+    at: Option<u8>,
 }
 
 impl Throughput {
@@ -134,41 +152,54 @@ impl Throughput {
     }
 
     /// Does the same for a line with a known place of the first words of a throughput value.
+    #[inline]
     pub fn observe_at(&mut self, rank: Option<u32>, line: u64, message: &[u8], at: usize) -> bool {
-        find_at(message, at).or_else(|| find(message)).is_some_and(|found| self.add(rank, line, found))
+        let found = match self.usual.and_then(|label| label.value(message, at)) {
+            Some(found) => Some(found),
+            None => match find_at(message, at) {
+                Some((label, value)) => {
+                    self.usual = label.sole.then_some(label);
+                    Some((label.metric, label.unit, value))
+                }
+                None => find(message),
+            },
+        };
+        found.is_some_and(|found| self.add(rank, line, found))
     }
 
     fn add(&mut self, rank: Option<u32>, line: u64, (metric, unit, value): Found<'_>) -> bool {
-        let printed = Printed::new(line, value);
         if let Some(known) = self.series_of(metric, rank) {
-            known.add(printed);
+            known.add(line, value);
             return true;
         }
         if self.series.len() < SERIES {
+            let printed = Printed::new(line, value);
             let Some(first) = printed.sample() else { return false };
             self.steps |= !metric.starts_with("busbw");
             let samples = Vec::new();
             let mut fresh = Series { metric, unit, rank, count: 0, first, last: printed, samples, stride: 1 };
-            fresh.add(printed);
+            fresh.add(line, value);
             self.series.push(fresh);
         }
         true
     }
 
     fn series_of(&mut self, metric: &'static str, rank: Option<u32>) -> Option<&mut Series> {
-        // Nearly always the same static text: then its bytes are not compared.
-        let is = |name: &'static str| std::ptr::eq(name, metric) || name == metric;
-        let same = |known: &Series| known.rank == rank && is(known.metric);
         let place = rank.map_or(0, |rank| rank as usize % RECENT);
-        self.recent.resize(RECENT, 0);
-        let recent = usize::from(self.recent[place]);
-        let at = if self.series.get(recent).is_some_and(same) {
-            recent
-        } else {
-            self.series.iter().position(same)?
-        };
-        self.recent[place] = u8::try_from(at).unwrap_or(0);
-        self.series.get_mut(at)
+        // Always the same static text: its bytes need not be compared.
+        if let Some(Some(recent)) = self.recent.get(place)
+            && recent.rank == rank
+            && std::ptr::eq(recent.metric, metric)
+        {
+            return self.series.get_mut(usize::from(recent.at?));
+        }
+        let found = self.series.iter().position(|known| known.rank == rank && known.metric == metric);
+        if found.is_some() || self.series.len() >= SERIES {
+            self.recent.resize(RECENT, None);
+            let at = found.and_then(|at| u8::try_from(at).ok());
+            self.recent[place] = Some(Recent { metric, rank, at });
+        }
+        self.series.get_mut(found?)
     }
 }
 
@@ -222,36 +253,74 @@ fn labels() -> Option<&'static (AhoCorasick, Vec<usize>)> {
 /// A value: its metric, its unit, and its digits.
 type Found<'a> = (&'static str, &'static str, &'a [u8]);
 
-/// Returns the labels that contain words of [`RATES`]: the offset of the word, the row, and the label.
-/// Labels with the largest offset come first, as a search would find them first.
-fn rate_labels() -> &'static [(usize, usize, &'static str)] {
-    static RATE_LABELS: OnceLock<Vec<(usize, usize, &'static str)>> = OnceLock::new();
+/// A label that contains words of [`RATES`].
+#[derive(Clone, Copy, Debug)]
+struct RateLabel {
+    /// Offset of the words.
+    place: usize,
+    metric: &'static str,
+    unit: &'static str,
+    label: &'static str,
+    /// Whether no label that precedes it can stand at the same words.
+    sole: bool,
+}
+
+impl RateLabel {
+    /// Returns the digits of the value if the label has its words at a place.
+    #[inline]
+    fn digits<'a>(&self, message: &'a [u8], at: usize) -> Option<&'a [u8]> {
+        let rest = message.get(at.checked_sub(self.place)?..)?;
+        // Most labels differ in a byte at their ends: those are not compared whole.
+        let label = self.label.as_bytes();
+        let last = label.len().checked_sub(1)?;
+        if rest.get(last) != label.last() || rest.first() != label.first() {
+            return None;
+        }
+        number(rest.strip_prefix(label)?)
+    }
+
+    #[inline]
+    fn value<'a>(&self, message: &'a [u8], at: usize) -> Option<Found<'a>> {
+        Some((self.metric, self.unit, self.digits(message, at)?))
+    }
+
+    /// Returns whether a text may have both labels at the same words.
+    fn meets(&self, other: &Self) -> bool {
+        // Where one begins earlier, its bytes before the other's are not compared.
+        let start = self.place.min(other.place);
+        let common = |label: &Self| label.label.bytes().skip(label.place - start);
+        common(self).zip(common(other)).all(|(one, other)| one == other)
+    }
+}
+
+/// Returns the labels that contain words of [`RATES`]. Those with the largest offset come first, as a search
+/// would find them first.
+fn rate_labels() -> &'static [RateLabel] {
+    static RATE_LABELS: OnceLock<Vec<RateLabel>> = OnceLock::new();
     RATE_LABELS.get_or_init(|| {
-        let all = LABELS
-            .iter()
-            .enumerate()
-            .flat_map(|(row, (.., labels))| labels.iter().map(move |label| (row, *label)));
         let place = |label: &str| RATES.iter().filter_map(|words| label.find(words)).min();
-        let mut known: Vec<_> = all.filter_map(|(row, label)| Some((place(label)?, row, label))).collect();
-        known.sort_by_key(|(place, ..)| std::cmp::Reverse(*place));
+        let of =
+            |metric, unit, label| Some(RateLabel { place: place(label)?, metric, unit, label, sole: false });
+        let mut known: Vec<_> = LABELS
+            .iter()
+            .flat_map(|(metric, unit, labels)| {
+                labels.iter().filter_map(move |label| of(*metric, *unit, *label))
+            })
+            .collect();
+        known.sort_by_key(|label| std::cmp::Reverse(label.place));
+        for at in 0..known.len() {
+            let (before, rest) = known.split_at_mut(at);
+            if let Some(label) = rest.first_mut() {
+                label.sole = !before.iter().any(|earlier| earlier.meets(label));
+            }
+        }
         known
     })
 }
 
 /// Finds the value whose label has its words of [`RATES`] at a place, the first of the message.
-fn find_at(message: &[u8], at: usize) -> Option<Found<'_>> {
-    rate_labels().iter().find_map(|(place, row, label)| {
-        let rest = message.get(at.checked_sub(*place)?..)?;
-        // Most labels differ in a byte at their ends: those are not compared whole.
-        let label = label.as_bytes();
-        let last = label.len().checked_sub(1)?;
-        if rest.first() != label.first() || rest.get(last) != label.last() {
-            return None;
-        }
-        let rest = rest.strip_prefix(label)?;
-        let (metric, unit, _) = LABELS.get(*row)?;
-        Some((*metric, *unit, number(rest)?))
-    })
+fn find_at(message: &[u8], at: usize) -> Option<(RateLabel, &[u8])> {
+    rate_labels().iter().find_map(|label| Some((*label, label.digits(message, at)?)))
 }
 
 /// Finds a value.
@@ -344,6 +413,7 @@ mod tests {
                     let line = format!("{head}{label}{tail}");
                     let Some(at) = RATES.iter().filter_map(|words| line.find(words)).min() else { continue };
                     let found = find_at(line.as_bytes(), at);
+                    let found = found.map(|(label, value)| (label.metric, label.unit, value));
                     assert!(found.is_none() || found == find(line.as_bytes()), "{line}: {found:?}");
                 }
             }

@@ -6,7 +6,8 @@ use weftrun_core::{ErrorKind, Finding, Result};
 use super::client::Client;
 use super::error;
 use super::pod::SUBMISSION;
-use crate::kubernetes::{Cluster, Write, is_conflict, is_unauthenticated, is_unsent};
+use super::render::COPIED_FROM;
+use crate::kubernetes::{Cluster, Resource, Write, is_conflict, is_unauthenticated, is_unsent};
 
 impl Client {
     /// Sends the objects of a job as a dry run. A refusal may be due to cached facts that no longer hold.
@@ -24,7 +25,15 @@ impl Client {
             rendered.findings.iter().filter(|finding| finding.is_error()).cloned().collect();
         // A ConfigMap is only rendered if the right to create one is known, and nothing else can be wrong
         // with it.
-        for document in error::documents(rendered)?.into_iter().filter(|document| document.kind.is_some()) {
+        let documents = error::documents(rendered)?;
+        let runtime = documents.iter().find(|one| one.resource == Resource::TRAINING_RUNTIMES).cloned();
+        let sent = documents
+            .into_iter()
+            .filter(|one| one.kind.is_some() || one.resource == Resource::TRAINING_RUNTIMES);
+        for mut document in sent {
+            if let Some(runtime) = runtime.as_ref().filter(|_| document.kind.is_some()) {
+                with_original_runtime(&mut document, runtime);
+            }
             let resource = document.resource;
             let cluster = document.in_namespace(cluster);
             match cluster.create(&resource, &document.object, Write::DryRun).await {
@@ -48,5 +57,15 @@ impl Client {
     async fn is_ours(&self, cluster: &Cluster, document: &error::Sent, rendered: &Rendered) -> bool {
         let Ok(there) = cluster.get(&document.resource, &document.name()).await else { return false };
         there["metadata"]["labels"][SUBMISSION] == rendered.submission.as_str()
+    }
+}
+
+/// Lets a TrainJob refer to the runtime that its own is a copy of: its own does not exist yet, and Trainer refuses a
+/// job without its runtime.
+fn with_original_runtime(job: &mut error::Sent, own: &error::Sent) {
+    let copied = own.object["metadata"]["annotations"][COPIED_FROM].as_str();
+    if let Some((kind, name)) = copied.and_then(|copied| copied.split_once('/')) {
+        job.object["spec"]["runtimeRef"]["kind"] = kind.into();
+        job.object["spec"]["runtimeRef"]["name"] = name.into();
     }
 }

@@ -1,4 +1,5 @@
-//! The objects created with a job: ConfigMaps with its scripts, claim templates and compute domains. They are
+//! The objects created with a job: ConfigMaps with its scripts, claim templates, compute domains, and a runtime of a
+//! TrainJob's own. They are
 //! created before it, owned by it, and deleted with it.
 
 use std::collections::BTreeSet;
@@ -125,7 +126,10 @@ pub async fn adopt_left(cluster: &Cluster, job: &Job) {
     for name in mounted_maps(&job.object).iter().filter(|name| name.starts_with(&own)) {
         adopt(cluster, job, &Resource::CONFIG_MAPS, name).await;
     }
-    let Some(submission) = job.submission().filter(|_| has_claims(&job.object)) else { return };
+    let own_runtime = job.object["spec"]["runtimeRef"]["kind"] == Resource::TRAINING_RUNTIMES.kind;
+    let Some(submission) = job.submission().filter(|_| own_runtime || has_claims(&job.object)) else {
+        return;
+    };
     for resource in Resource::COMPANIONS.iter().filter(|resource| **resource != Resource::CONFIG_MAPS) {
         // A cluster without the driver does not serve this kind.
         let objects = cluster.list(resource, &format!("{SUBMISSION}={submission}")).await.unwrap_or_default();

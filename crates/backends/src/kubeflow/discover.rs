@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 use weftrun_core::backend::{ClusterFacts, Scope};
-use weftrun_core::{ErrorKind, Finding, Result};
+use weftrun_core::{ErrorKind, Finding, Result, Severity};
 
 use super::client::Client;
 use super::kinds::Kind;
@@ -49,6 +49,7 @@ impl Client {
         let mut facts = self.known(scope.fresh).await?;
         if !scope.thorough {
             fold_hidden(&mut facts.notes);
+            facts.notes.retain(|note| note.code != "K8S-NO-RIGHT" || note.severity > Severity::Info);
         }
         Ok(facts)
     }
@@ -137,6 +138,9 @@ fn note_right(facts: &mut ClusterFacts, right: &Right, allowed: Option<bool>, se
         facts.extra.insert("may-create-configmaps".into(), both);
         return;
     }
+    if Resource::COMPANIONS.contains(&right.resource) {
+        return note_companion(facts, right, allowed, served);
+    }
     let of_kind = Kind::ALL.into_iter().find(|kind| kind.resource() == right.resource);
     if allowed != Some(false) || of_kind.is_some_and(|kind| !served.contains(&kind)) {
         return;
@@ -149,6 +153,26 @@ fn note_right(facts: &mut ClusterFacts, right: &Right, allowed: Option<bool>, se
         Finding::warning("K8S-NO-RIGHT", format!("you may not {} {what} in this namespace", right.verb))
             .fix("ask for a Role in this namespace that allows it"),
     );
+}
+
+/// Notes a missing right to an object that only some jobs need beside them, where the cluster has what it is for.
+/// Plans of other jobs do not show it.
+fn note_companion(facts: &mut ClusterFacts, right: &Right, allowed: Option<bool>, served: &[Kind]) {
+    let Resource { plural, kind, .. } = right.resource;
+    let has_class = |prefix: &str| facts.serves.iter().any(|one| one.starts_with(prefix));
+    let needed = match kind {
+        "TrainingRuntime" => served.contains(&Kind::TrainJob),
+        "ComputeDomain" => has_class("DeviceClass compute-domain"),
+        _ => has_class("DeviceClass "),
+    };
+    if needed && allowed == Some(false) {
+        let text = format!(
+            "you may not {} {plural} in this namespace; a job that needs a {kind} of its own cannot be submitted",
+            right.verb
+        );
+        let fix = "ask for a Role in this namespace that allows it (docs/backends/rbac.yaml has one)";
+        facts.notes.push(Finding::info("K8S-NO-RIGHT", text).fix(fix));
+    }
 }
 
 /// Returns what prevents every job: no kind is served, or the user may create none of those that are.
@@ -185,5 +209,9 @@ pub fn wanted_rights() -> Vec<Right> {
         of("create", Resource::CONFIG_MAPS, ""),
         of("patch", Resource::CONFIG_MAPS, ""),
     ]);
+    // Made before their job, given to it (a patch), and removed if it is refused.
+    for companion in Resource::COMPANIONS.into_iter().filter(|one| *one != Resource::CONFIG_MAPS) {
+        rights.extend(["create", "get", "patch", "delete"].map(|verb| of(verb, companion, "")));
+    }
     rights
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use weftrun_core::backend::{Document, Inexpressible, Language, PlannedJob, Rendered};
-use weftrun_core::convert::{TrainerVersion, apply_ops, to_yaml};
+use weftrun_core::convert::{TrainerVersion, apply_ops, apply_with_own_runtime, to_yaml};
 use weftrun_core::fabric::Fabric;
 use weftrun_core::fabric::{Change, Op};
 use weftrun_core::spec::{JobSpec, Launch, Rendezvous, RestartPolicy, Role, RoleKind, node_command};
@@ -23,6 +23,9 @@ use crate::kubernetes::mpirun::wrap_of;
 
 /// Longest name of any object that the operators create for a job.
 const DNS_LABEL: usize = 63;
+
+/// The annotation of a TrainingRuntime that names the runtime it is a copy of.
+pub const COPIED_FROM: &str = "weftrun.dev/copied-from";
 
 /// A job that is being rendered.
 pub struct Draft<'a> {
@@ -73,7 +76,9 @@ pub fn render(job: &PlannedJob, target: &Settings, namespace: Option<&str>) -> R
         Kind::MpiJobV2 | Kind::MpiJobV1 => mpi_job::spec(&draft)?,
         Kind::TrainJob => train_job::spec(&draft)?,
     };
-    let (applied, inexpressible) = draft.apply(&mut object);
+    let plain = object.clone();
+    let (mut applied, mut inexpressible) = draft.apply(&mut object);
+    let own_runtime = draft.own_runtime(&plain, &mut object, &mut applied, &mut inexpressible);
     let title = kind.resource().kind.to_owned();
     let document =
         |title: String, object: &Value| Document { title, language: Language::Yaml, text: to_yaml(object) };
@@ -81,7 +86,7 @@ pub fn render(job: &PlannedJob, target: &Settings, namespace: Option<&str>) -> R
     if let Some(map) = draft.delivery.object(&object["metadata"]) {
         rendered.documents.push(document("ConfigMap".to_owned(), &map));
     }
-    for object in draft.companions(&applied) {
+    for object in own_runtime.into_iter().chain(draft.companions(&applied)) {
         let title = object["kind"].as_str().unwrap_or_default().to_owned();
         rendered.documents.push(document(title, &object));
     }
@@ -297,6 +302,44 @@ impl Draft<'_> {
                 object
             })
             .collect()
+    }
+
+    /// Gives a TrainJob a TrainingRuntime of its own if some change has no field in a TrainJob. The runtime names
+    /// the one it is a copy of, which the API server's dry run checks the job with.
+    fn own_runtime(
+        &self,
+        plain: &Value,
+        object: &mut Value,
+        applied: &mut Vec<Op>,
+        inexpressible: &mut Vec<Inexpressible>,
+    ) -> Option<Value> {
+        let possible = |op: &Op| {
+            !matches!(op.change, Change::Wrap { .. } | Change::Mpirun { .. })
+                && !self.roles_of(op, plain).is_empty()
+        };
+        if self.kind != Kind::TrainJob || !inexpressible.iter().any(|one| possible(&one.op)) {
+            return None;
+        }
+        let of_trainer = |op: &Op| {
+            let mut op = op.clone();
+            "trainer".clone_into(&mut op.role);
+            op
+        };
+        let ops: Vec<Op> = self.job.plan.ops.iter().filter(|op| possible(op)).map(of_trainer).collect();
+        let mut changed = plain.clone();
+        let mut runtime = apply_with_own_runtime(&mut changed, &ops, &self.runtimes, self.trainer)?;
+        let reference = &plain["spec"]["runtimeRef"];
+        let kind = reference["kind"].as_str().unwrap_or("ClusterTrainingRuntime");
+        let copied = format!("{kind}/{}", reference["name"].as_str().unwrap_or_default());
+        runtime["metadata"]["annotations"][COPIED_FROM] = json!(copied);
+        for (key, value) in &self.labels {
+            runtime["metadata"]["labels"][key] = json!(value);
+        }
+        *object = changed;
+        inexpressible.retain(|one| !possible(&one.op));
+        let left: Vec<&Op> = inexpressible.iter().map(|one| &one.op).collect();
+        *applied = self.job.plan.ops.iter().filter(|op| !left.contains(op)).cloned().collect();
+        Some(runtime)
     }
 
     /// Returns the replicas' restart policy.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::Value;
+use tokio::time::{Instant, sleep};
 use weftrun_core::backend::Rendered;
 use weftrun_core::job::{JobHandle, SubmissionId};
 use weftrun_core::{Error, ErrorKind, Result};
@@ -12,14 +13,17 @@ use super::client::{Client, PATIENCE};
 use super::pod::SUBMISSION;
 use super::status::Job;
 use super::{companions, error};
-use crate::kubernetes::{Cluster, Write, is_conflict, is_not_found, is_unsent};
+use crate::kubernetes::{Cluster, Resource, Write, is_conflict, is_not_found, is_unsent};
 use crate::submit_once::{Created, Found, Policy, Submission, submit_once};
+
+/// How long a refusal of a job with a new runtime is repeated.
+const RUNTIME_SEEN: Duration = Duration::from_secs(5);
 
 impl Client {
     /// Creates the job once. After a lost answer the name is looked up before anything is sent again; in the
     /// API server a name belongs to one object only, so nothing can exist twice.
     ///
-    /// ConfigMaps and claim templates are created before the job that refers to them: an interruption in
+    /// ConfigMaps, claim templates and runtimes are created before the job that refers to them: an interruption in
     /// between leaves no job whose pods wait forever.
     pub async fn submit(&self, rendered: &Rendered) -> Result<JobHandle> {
         let base = self.cluster().await?;
@@ -41,7 +45,8 @@ impl Client {
                 }
             }
         }
-        let object = match create_once(base, document, rendered).await {
+        let new_runtime = made.iter().any(|(resource, _)| *resource == Resource::TRAINING_RUNTIMES);
+        let object = match create_job(base, document, rendered, new_runtime).await {
             Ok(object) => object,
             Err(error) => {
                 self.cache().await?.forget().await;
@@ -92,6 +97,27 @@ impl Submission for Creating<'_> {
             Err(error) if is_not_found(&error) => Ok(Found::Absent),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Creates the job. Trainer refuses a TrainJob whose runtime it has not seen, and sees a new one a moment after it was
+/// made, so a refusal is repeated for a short time then.
+async fn create_job(
+    base: &Cluster,
+    document: &error::Sent,
+    rendered: &Rendered,
+    new_runtime: bool,
+) -> Result<Value> {
+    let began = Instant::now();
+    loop {
+        let made = create_once(base, document, rendered).await;
+        let refused = made
+            .as_ref()
+            .is_err_and(|error| matches!(error.kind(), ErrorKind::Refused | ErrorKind::InvalidSpec));
+        if !(refused && new_runtime && began.elapsed() < RUNTIME_SEEN) {
+            return made;
+        }
+        sleep(Duration::from_millis(200)).await;
     }
 }
 

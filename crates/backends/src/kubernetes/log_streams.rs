@@ -106,7 +106,7 @@ impl Router {
         let request = || Request::from_parts(parts.clone(), Body::empty());
         if let Some((open, connection)) = shared.next() {
             let span = tracing::debug_span!(
-                "HTTP", http.method = %parts.method, http.url = %parts.uri, http.status_code = Empty
+                "HTTP", http.method = %parts.method, http.url = %shared.url(&parts.uri), http.status_code = Empty
             );
             span.in_scope(|| tracing::debug!("requesting"));
             match connection.oneshot(request()).instrument(span.clone()).await {
@@ -168,6 +168,11 @@ impl Shared {
         let open = Open::count(&streams, SHARED)?;
         connections.push((streams, connection.clone()));
         Some((open, connection))
+    }
+
+    /// Returns the whole URL of a request.
+    fn url(&self, uri: &Uri) -> String {
+        format!("{}{uri}", self.config.cluster_url.to_string().trim_end_matches('/'))
     }
 
     /// Creates a connection, which is opened by its first request.

@@ -72,9 +72,14 @@ impl Resource {
     pub const DEVICE_CLASSES: Self =
         Self { namespaced: false, ..Self::of("resource.k8s.io", "v1", "deviceclasses", "DeviceClass") };
 
+    /// Runtimes of TrainJobs in a namespace.
+    pub const TRAINING_RUNTIMES: Self =
+        Self::of("trainer.kubeflow.org", "v1alpha1", "trainingruntimes", "TrainingRuntime");
+
     /// Kinds that are created with a job, and refer to nothing else.
-    pub const COMPANIONS: [Self; 3] = [
+    pub const COMPANIONS: [Self; 4] = [
         Self::CONFIG_MAPS,
+        Self::TRAINING_RUNTIMES,
         Self::of("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"),
         Self::of("resource.nvidia.com", "v1beta1", "computedomains", "ComputeDomain"),
     ];

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 use weftrun_core::ErrorKind;
-use weftrun_core::backend::{Backend, Rendered};
+use weftrun_core::backend::{Backend, Rendered, Scope};
 use weftrun_core::fabric::{Change, Op, PodList};
-use weftrun_core::job::Action;
+use weftrun_core::job::{Action, JobPhase};
 use weftrun_core::request::Origin;
 
-use crate::bed::{Bed, bed, job, name, plan, poll};
+use crate::bed::{Bed, Running, bed, job, name, of_kind, plan, poll};
 
 const DOMAINS: &str = r"
 apiVersion: apiextensions.k8s.io/v1
@@ -153,4 +153,68 @@ async fn what_an_interrupted_submission_left_is_taken_over_or_named() {
             }
         }
     }
+}
+
+/// A runtime that the researcher may read, as `torch-distributed` of Trainer 2.1.
+const BASE: &str = r"
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainingRuntime
+metadata: {name: weft-base, labels: {trainer.kubeflow.org/framework: torch}}
+spec:
+  mlPolicy: {numNodes: 1, torch: {numProcPerNode: auto}}
+  template:
+    spec:
+      replicatedJobs:
+      - name: node
+        template:
+          metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
+          spec: {template: {spec: {containers: [{name: node, image: 'example.test/trainer:1'}]}}}
+";
+
+/// A TrainJob with a change that it has no field for, rendered.
+async fn with_own_runtime(backend: &dyn Backend, name: &str) -> Rendered {
+    let settings = json!({"kind": "trainjob", "runtime": "weft-base", "runtime-kind": "TrainingRuntime"});
+    let mut spec = of_kind(job("own", 1, "true"), settings);
+    name.clone_into(&mut spec.name);
+    let mut planned = plan(backend, spec).await;
+    let change = Change::PodField { key: "terminationGracePeriodSeconds".into(), value: json!(7) };
+    planned.plan.ops.push(Op::new("pod.host-network", "worker", change, "a test", Origin::Default));
+    let rendered = backend.render(&planned).unwrap();
+    assert!(rendered.inexpressible.is_empty(), "{:?}", rendered.inexpressible);
+    rendered
+}
+
+#[tokio::test]
+async fn a_train_job_is_submitted_with_a_runtime_of_its_own() {
+    let Some(bed) = bed() else { return };
+    bed.apply(BASE);
+    let backend = bed.connect().await;
+    let mut fresh = Scope::default();
+    fresh.fresh = true;
+    backend.discover(&fresh).await.unwrap();
+    let job_name = name("own");
+    let runtime = format!("weft-base-{job_name}");
+    let rendered = with_own_runtime(&*backend, &job_name).await;
+    let findings = backend.check(&rendered).await.unwrap();
+    assert!(findings.is_empty(), "the dry run, before the runtime is there: {findings:?}");
+    let handle = backend.submit(&rendered).await.unwrap();
+    let there = bed.get(&["trainingruntime", &runtime]);
+    assert_eq!(there["metadata"]["ownerReferences"][0]["uid"], handle.uid().unwrap());
+    assert_eq!(
+        there["metadata"]["labels"]["trainer.kubeflow.org/framework"], "torch",
+        "as the original has it"
+    );
+    let pods = poll("the pod", || {
+        let pods = bed.get(&["pods", "-l", &format!("jobset.sigs.k8s.io/jobset-name={job_name}")]);
+        (pods["items"] != json!([])).then_some(pods)
+    });
+    assert_eq!(pods["items"][0]["spec"]["terminationGracePeriodSeconds"], 7);
+    // Another job of that name is refused, and leaves the first one's runtime alone.
+    let second = with_own_runtime(&*backend, &job_name).await;
+    assert_eq!(backend.submit(&second).await.unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert!(bed.kubectl_says(&["get", "trainingruntime", &runtime]).0);
+    let running = Running { backend, handle };
+    running.phase(JobPhase::Succeeded).await;
+    running.delete().await;
+    poll("the runtime's end", || (!bed.kubectl_says(&["get", "trainingruntime", &runtime]).0).then_some(()));
 }

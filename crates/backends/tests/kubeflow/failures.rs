@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use serde_json::json;
 use weftrun_core::ErrorKind;
-use weftrun_core::backend::Scope;
+use weftrun_core::backend::{ClusterFacts, Scope};
 use weftrun_core::job::{Action, JobEvent, JobFilter, JobPhase};
 use weftrun_core::log::LogOptions;
 
@@ -98,6 +98,17 @@ async fn no_rights_is_a_matter_of_credentials() {
     let backend = bed.connect_to(target).await.unwrap();
     let facts = backend.discover(&Scope::default()).await.unwrap();
     assert!(facts.notes.iter().any(|note| note.code == "K8S-NO-RIGHT"), "{:?}", facts.notes);
+    // What only some jobs need beside them is for `doctor`, not for each plan.
+    let about_runtimes = |facts: &ClusterFacts| {
+        facts.notes.iter().any(|note| note.message.contains("create trainingruntimes"))
+    };
+    assert!(!about_runtimes(&facts), "{:?}", facts.notes);
+    let mut scope = Scope::default();
+    scope.thorough = true;
+    let facts = backend.discover(&scope).await.unwrap();
+    assert!(about_runtimes(&facts), "{:?}", facts.notes);
+    let own = bed.connect().await.discover(&scope).await.unwrap();
+    assert!(!about_runtimes(&own), "{:?}", own.notes);
     let rendered = backend.render(&plan(&*backend, job("rights", 1, "true")).await).unwrap();
     let error = backend.check(&rendered).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Credentials, "{error}");

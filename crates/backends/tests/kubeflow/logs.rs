@@ -131,6 +131,23 @@ async fn fewer_streams_than_containers() {
     running.delete().await;
 }
 
+/// Streams beyond the first 16 share HTTP/2 connections: all is read, once.
+#[tokio::test]
+async fn more_containers_than_have_a_connection_of_their_own() {
+    const NODES: u32 = 24;
+    let Some(bed) = bed() else { return };
+    let script = "for i in $(seq 10); do echo $NODE_RANK at $i; sleep 1; done";
+    let running = bed.submit(job("shared", NODES, script)).await;
+    let read = running.follow().await;
+    for node in 0..NODES {
+        for step in 1..=10 {
+            assert_eq!(read.count(&format!("{node} at {step}")), 1, "node {node}, {step}: {:?}", read.marks);
+        }
+    }
+    assert!(read.gaps().is_empty(), "{:?}", read.marks);
+    running.delete().await;
+}
+
 /// A stream that ends well while its container runs is not the end: it is opened again, and no line is lost or comes twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_that_the_server_ends_are_opened_again() {

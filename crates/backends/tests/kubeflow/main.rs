@@ -19,6 +19,7 @@ mod follow;
 mod health;
 mod holding;
 mod kinds;
+mod kueue;
 mod line;
 mod logs;
 mod losing;

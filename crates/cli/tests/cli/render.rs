@@ -73,6 +73,42 @@ fn a_trainjob_is_rendered_for_its_version_and_runtime() {
     assert_eq!(render("2.3").code, 3, "no runtime is in it");
 }
 
+/// A TrainJob has no field for a pod's host network: it gets a copy of its runtime that has it.
+#[test]
+fn a_trainjob_without_a_field_for_a_change_gets_a_runtime_of_its_own() {
+    let place = Place::new();
+    let job = JOB.replace("mpi", "torchrun").replace("[\"python3\", ", "[");
+    place.write("job.toml", &format!("{job}[backend.kubeflow]\nkind = \"trainjob\"\n"));
+    place.write("runtime.yaml", &case("08-trainjob-torch-v2.3", "runtime.yaml"));
+    place.write(
+        "c.toml",
+        "[profile.host]\nextends = \"eks-image\"\n[profile.host.pod]\nhost-network = true\n",
+    );
+    let ran = place.run("render job.toml --config c.toml -b kubeflow --profile host --trainer-version 2.3 --runtime runtime.yaml");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let documents: Vec<&str> = ran.out.split("---\n").collect();
+    let of = |kind: &str| {
+        let kind = format!("kind: {kind}");
+        *documents
+            .iter()
+            .find(|one| one.lines().nth(1) == Some(&kind))
+            .unwrap_or_else(|| panic!("{}", ran.out))
+    };
+    assert!(of("TrainingRuntime").contains("hostNetwork: true"), "{}", ran.out);
+    assert!(
+        of("TrainingRuntime").contains("weftrun.dev/copied-from: ClusterTrainingRuntime/torch-distributed"),
+        "{}",
+        ran.out
+    );
+    assert!(of("TrainJob").contains("kind: TrainingRuntime"), "{}", ran.out);
+    assert!(!of("TrainJob").contains("hostNetwork"), "{}", ran.out);
+    assert!(!ran.err.contains("hostNetwork"), "{}", ran.err);
+    // Without the runtime there is nothing to copy, and the change is named as not applied.
+    let ran = place.run("render job.toml --config c.toml -b kubeflow --profile host --trainer-version 2.3");
+    assert!(ran.err.contains("hostNetwork"), "{}", ran.err);
+    assert!(!ran.out.contains("copied-from"), "{}", ran.out);
+}
+
 /// `plan` prints the plan, and ends with what would stop the submission, as `render` does.
 #[test]
 fn plan_reports_what_the_backend_cannot_carry() {

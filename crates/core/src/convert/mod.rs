@@ -18,7 +18,8 @@ pub use docker::docker_commands;
 pub use edit::{Blocked, edit, same, to_yaml};
 pub use imported::Imported;
 pub use kubeflow::{
-    Mutated, Settings, Splitter, Start, TrainerVersion, apply_ops, at_pointer, import, mutate,
+    Mutated, Settings, Splitter, Start, TrainerVersion, apply_ops, apply_with_own_runtime, at_pointer,
+    import, mutate,
 };
 pub use report::JobReport;
 pub use runai_cli::import_runai;

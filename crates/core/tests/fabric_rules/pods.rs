@@ -390,6 +390,33 @@ fn a_queue_and_a_topology_level_go_where_the_kind_has_them() {
     assert_eq!(pods["scheduling.volcano.sh/queue-name"], "ml");
 }
 
+/// Kueue assigns no flavor to pods that request nothing, and then admits no job at a topology level.
+#[test]
+fn a_launcher_that_requests_nothing_gets_a_core_beside_a_topology_level() {
+    let mpi = |launcher: &str| {
+        format!(
+            "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata:\n  name: a\nspec:\n  mpiReplicaSpecs:\n    Launcher:\n      template:\n        \
+             spec:\n          containers:\n          - name: a\n            image: b\n            command: [mpirun, a]\n{launcher}    Worker:\n      replicas: \
+             2\n      template:\n        spec:\n          containers:\n          - name: a\n            image: b\n            resources:\n              \
+             limits:\n                nvidia.com/gpu: 8\n                memory: 1Gi\n"
+        )
+    };
+    let launcher = |table: &str, manifest: &str| {
+        let profile = Profiles::builtin().with("site", table.parse().unwrap()).get("site").unwrap();
+        let (documents, _) = with(&profile, &FabricRequest::default(), manifest);
+        documents[0]
+            .pointer("/spec/mpiReplicaSpecs/Launcher/template/spec/containers/0/resources")
+            .cloned()
+            .unwrap_or_default()
+    };
+    let at_a_level = "extends = 'eks-image'\n[queue]\ntopology-preferred = 'rack'";
+    assert_eq!(launcher(at_a_level, &mpi(""))["requests"], serde_json::json!({"cpu": "1"}));
+    let own = "            resources:\n              requests:\n                memory: 2Gi\n";
+    assert_eq!(launcher(at_a_level, &mpi(own)), serde_json::json!({"requests": {"memory": "2Gi"}}));
+    let queue_only = "extends = 'eks-image'\n[queue]\nkueue = 'gpus'";
+    assert_eq!(launcher(queue_only, &mpi("")), serde_json::Value::Null);
+}
+
 #[test]
 fn an_anchor_on_one_role_with_an_alias_on_another_is_changed_once() {
     let text = "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata:\n  name: a\nspec:\n  pytorchReplicaSpecs:\n    Master: \n      replicas: \

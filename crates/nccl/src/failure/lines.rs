@@ -55,6 +55,35 @@ fn find(haystack: &[u8]) -> Option<usize> {
     }
 }
 
+/// The places in a piece of a log where a line may report a failure. They depend on nothing but the bytes, so that the
+/// thread that reads a file can search them while another one interprets the piece before.
+#[derive(Clone, Debug, Default)]
+pub struct Candidates {
+    /// The first place in each line, and how many newlines precede it.
+    places: Vec<(usize, u64)>,
+    newlines: u64,
+}
+
+impl Candidates {
+    /// Searches a piece of a log.
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut found = Self::default();
+        let mut from = 0;
+        while let Some(rest) = bytes.get(from..)
+            && let Some(hit) = find(rest)
+        {
+            let (before, behind) = rest.split_at(hit);
+            found.newlines += newlines(before);
+            found.places.push((from + hit, found.newlines));
+            let Some(end) = memchr::memchr(b'\n', behind) else { return found };
+            found.newlines += 1;
+            from += hit + end + 1;
+        }
+        found.newlines += newlines(bytes.get(from..).unwrap_or_default());
+        found
+    }
+}
+
 /// Cuts a stream of bytes into lines.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cutter {
@@ -70,24 +99,35 @@ impl Cutter {
         self.lines + u64::from(self.open)
     }
 
-    /// Takes bytes; `sink` returns for each line whether it needs the next one, whatever its content.
-    pub fn feed(&mut self, mut bytes: &[u8], mut sink: impl FnMut(&[u8], u64) -> bool) {
+    /// Takes bytes and their candidates; `sink` returns for each line whether it needs the next one, whatever its content.
+    pub fn feed(&mut self, bytes: &[u8], candidates: &Candidates, mut sink: impl FnMut(&[u8], u64) -> bool) {
+        let before = self.lines;
+        let mut from = 0;
         if self.open {
             let Some(end) = memchr::memchr(b'\n', bytes) else { return self.keep(bytes) };
-            let (head, rest) = bytes.split_at(end);
-            self.keep(head);
-            bytes = rest.get(1..).unwrap_or_default();
+            self.keep(bytes.get(..end).unwrap_or_default());
+            from = end + 1;
             self.carried(&mut sink);
         }
-        while !bytes.is_empty() {
-            let Some(last) = memchr::memrchr(b'\n', bytes) else { break };
-            let (block, rest) = bytes.split_at(last + 1);
-            self.block(block, &mut sink);
-            bytes = rest;
+        let (whole, rest) = bytes.split_at(memchr::memrchr(b'\n', bytes).map_or(0, |last| last + 1));
+        let mut places = candidates.places.iter();
+        while from < whole.len() {
+            if !self.every {
+                let Some((place, newlines)) = places.find(|(place, _)| *place >= from) else { break };
+                let Some(skipped) = whole.get(from..*place) else { break };
+                from += memchr::memrchr(b'\n', skipped).map_or(0, |at| at + 1);
+                self.lines = before + newlines;
+            }
+            self.lines += 1;
+            let line = whole.get(from..).unwrap_or_default();
+            let line = line.get(..memchr::memchr(b'\n', line).unwrap_or(line.len())).unwrap_or(line);
+            self.every = sink(line.get(..LINE_CAP).unwrap_or(line), self.lines);
+            from += line.len() + 1;
         }
-        if !bytes.is_empty() {
+        self.lines = before + candidates.newlines;
+        if !rest.is_empty() {
             self.open = true;
-            self.keep(bytes);
+            self.keep(rest);
         }
     }
 
@@ -115,27 +155,6 @@ impl Cutter {
         carry.clear();
         carry.shrink_to(4096);
         self.carry = carry;
-    }
-
-    /// Takes whole lines.
-    fn block(&mut self, mut block: &[u8], sink: &mut impl FnMut(&[u8], u64) -> bool) {
-        while !block.is_empty() {
-            let start = if self.every {
-                0
-            } else {
-                let Some(hit) = find(block) else {
-                    self.lines += newlines(block);
-                    return;
-                };
-                block.get(..hit).and_then(|before| memchr::memrchr(b'\n', before)).map_or(0, |at| at + 1)
-            };
-            let (before, rest) = block.split_at(start);
-            self.lines += newlines(before) + 1;
-            let end = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
-            let (line, behind) = rest.split_at(end);
-            self.every = sink(line.get(..LINE_CAP).unwrap_or(line), self.lines);
-            block = behind.get(1..).unwrap_or_default();
-        }
     }
 }
 

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem::{Discriminant, discriminant};
 
 pub use facts::{absent, mismatch};
+pub use lines::Candidates;
 pub use traceback::{Exception, Frame, is_library};
 
 use typed_index_collections::TiVec;
@@ -211,10 +212,10 @@ pub struct Failures {
 
 impl Failures {
     /// Takes the next bytes of a source; sources are numbered by the caller.
-    pub fn read(&mut self, source: SourceIndex, rank: Option<u32>, bytes: &[u8]) {
+    pub fn read(&mut self, source: SourceIndex, rank: Option<u32>, bytes: &[u8], candidates: &Candidates) {
         self.with(source, rank, |reading, sink| {
             let mut cutter = std::mem::take(&mut reading.cutter);
-            cutter.feed(bytes, |line, number| reading.line(line, number, sink));
+            cutter.feed(bytes, candidates, |line, number| reading.line(line, number, sink));
             reading.cutter = cutter;
         });
     }

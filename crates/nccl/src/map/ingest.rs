@@ -85,12 +85,17 @@ impl TransportMap {
         self.generation += u64::from(!events.is_empty());
     }
 
+    /// Applies a line that has nothing but a throughput value.
+    #[inline]
+    pub(super) fn rate(&mut self, source: SourceIndex, entry: &Entry<'_>, at: usize) {
+        let throughput = &mut self.seen.sources[source].throughput;
+        throughput.observe_at(entry.launcher_rank, entry.line, entry.text, at);
+    }
+
     /// Applies one message.
     pub(super) fn apply(&mut self, source: SourceIndex, entry: &Entry<'_>, events: &mut Vec<Event>) {
         if let NcclEvent::Rate { at } = entry.event {
-            let throughput = &mut self.seen.sources[source].throughput;
-            throughput.observe_at(entry.launcher_rank, entry.line, entry.text, at);
-            return;
+            return self.rate(source, entry, at);
         }
         self.seen.nccl_lines += u64::from(entry.level.is_some());
         self.seen.info_seen |= entry.level == Some(Level::Info);

@@ -42,6 +42,8 @@ pub use view::{CommView, PairView, PluginSeen, RankView, Totals};
 pub use window::{Summary, TransportUse};
 
 use crate::SourceId;
+use crate::event::NcclEvent;
+use crate::failure::Candidates;
 use ingest::Index;
 use observed::Observed;
 
@@ -64,11 +66,24 @@ impl TransportMap {
 
     /// Takes the next bytes of a source and returns what is new. Lines may be torn over calls.
     pub fn read(&mut self, source: &Arc<SourceId>, bytes: &[u8]) -> Vec<Event> {
+        self.read_searched(source, bytes, &Candidates::of(bytes))
+    }
+
+    /// Does the same with the candidates for failures in these bytes, which another thread may have searched.
+    pub fn read_searched(
+        &mut self,
+        source: &Arc<SourceId>,
+        bytes: &[u8],
+        candidates: &Candidates,
+    ) -> Vec<Event> {
         let (at, mut parser) = self.begin(source);
         let mut events = Vec::new();
-        parser.feed(bytes, |entry| self.apply(at, &entry, &mut events));
+        parser.feed(bytes, |entry| match entry.event {
+            NcclEvent::Rate { at: place } => self.rate(at, &entry, place),
+            _ => self.apply(at, &entry, &mut events),
+        });
         self.finish(at, parser, &events);
-        self.seen.failures.read(at, source.rank, bytes);
+        self.seen.failures.read(at, source.rank, bytes, candidates);
         events
     }
 

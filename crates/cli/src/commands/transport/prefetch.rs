@@ -1,4 +1,4 @@
-//! Reads and decompresses files on one thread while another builds the map.
+//! Reads, decompresses and searches files on one thread while another builds the map.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,6 +11,7 @@ use std::thread;
 
 use weftrun::compressed::unpacked;
 use weftrun::core::log::SourceId;
+use weftrun::core::nccl::failure::Candidates;
 use weftrun::{Error, Result};
 
 use super::inputs::Input;
@@ -38,8 +39,8 @@ fn bounded_lines(mut from: impl BufRead) -> impl Iterator<Item = io::Result<Stri
 
 /// The next part of a source.
 pub enum Piece<'a> {
-    /// Bytes.
-    Bytes(&'a [u8]),
+    /// Bytes, and where they may report failures.
+    Bytes(&'a [u8], &'a Candidates),
     /// The end of the source.
     End,
 }
@@ -47,7 +48,7 @@ pub enum Piece<'a> {
 /// A message from the reading thread.
 enum Sent {
     Begin(Arc<SourceId>),
-    Bytes { buffer: Vec<u8>, length: usize },
+    Bytes { buffer: Vec<u8>, length: usize, candidates: Candidates },
     End,
     Failed(Error),
 }
@@ -84,8 +85,8 @@ pub fn read(inputs: &[Input], mut take: impl FnMut(&Arc<SourceId>, Piece<'_>) ->
         for sent in &filled {
             match sent {
                 Sent::Begin(next) => source = next,
-                Sent::Bytes { buffer, length } => {
-                    take(&source, Piece::Bytes(&buffer[..length]))?;
+                Sent::Bytes { buffer, length, candidates } => {
+                    take(&source, Piece::Bytes(&buffer[..length], &candidates))?;
                     // The reader may have ended already and no longer need the buffer.
                     let _ = emptied.try_send(buffer);
                 }
@@ -145,7 +146,8 @@ impl Out {
                 self.spare.replace(Some(buffer));
                 return Ok(self.send(Sent::End));
             }
-            if self.send(Sent::Bytes { buffer, length }).is_err() {
+            let candidates = Candidates::of(&buffer[..length]);
+            if self.send(Sent::Bytes { buffer, length, candidates }).is_err() {
                 return Ok(Err(Unwanted));
             }
         }
@@ -177,9 +179,10 @@ impl Out {
             };
             let buffer = chunk.bytes.into_bytes();
             let length = buffer.len();
+            let candidates = Candidates::of(&buffer);
             let sent = self
                 .send(Sent::Begin(Arc::clone(source)))
-                .and_then(|()| self.send(Sent::Bytes { buffer, length }));
+                .and_then(|()| self.send(Sent::Bytes { buffer, length, candidates }));
             if sent.is_err() {
                 return Ok(Some(Err(Unwanted)));
             }

@@ -30,7 +30,7 @@ pub fn all(
     }
     prefetch::read(inputs, |name, piece| {
         let events = match piece {
-            Piece::Bytes(bytes) => map.read(name, bytes),
+            Piece::Bytes(bytes, candidates) => map.read_searched(name, bytes, candidates),
             Piece::End => map.end(name),
         };
         events.iter().try_for_each(&mut show)

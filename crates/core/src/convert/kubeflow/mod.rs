@@ -17,5 +17,6 @@ pub use document::{Mutated, Settings, Start, at_pointer, mutate};
 pub use import::import;
 pub(super) use import::torchrun;
 pub use lint::lint_document;
+pub use own_runtime::apply_with_own_runtime;
 pub use stream::Splitter;
 pub use trainjob::TrainerVersion;

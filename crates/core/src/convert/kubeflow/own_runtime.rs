@@ -7,12 +7,31 @@ use std::collections::HashSet;
 use serde_json::{Map, Value as Json, json};
 
 use super::object::{number, placeholder, pointer, text_at};
-use super::trainjob::{Runtime, TrainerVersion};
+use super::trainjob::{self, Runtime, TrainerVersion};
 use super::{apply, job::implementation, pod};
 use crate::fabric::view::{ContainerView, JobKind, JobView, RoleView};
 use crate::fabric::{Change, Op};
 
 const JOBS: &str = "/spec/template/spec/replicatedJobs";
+
+/// Makes the changes of ops on a TrainJob with a TrainingRuntime of its own, which is returned: for changes that a
+/// TrainJob has no field for, and for runtimes whose launcher stands apart. The ops name the role `trainer`. The job
+/// stays as it was if its runtime is not among those given.
+pub fn apply_with_own_runtime(
+    object: &mut Json,
+    ops: &[Op],
+    runtimes: &[Json],
+    version: TrainerVersion,
+) -> Option<Json> {
+    let runtime = Runtime::find(object, runtimes);
+    let Some(job) = view(object, &runtime) else {
+        let job = trainjob::view(object, &runtime, version);
+        return apply_rest(object, &job, ops, &runtime, version);
+    };
+    let worker = job.roles.iter().find(|role| role.worker)?;
+    let ops: Vec<Op> = ops.iter().map(|op| Op { role: worker.name.clone(), ..op.clone() }).collect();
+    apply(object, &job, &ops, &runtime)
+}
 
 /// Reads such a job: its launcher overlaid by the job's trainer, and the nodes. None if the runtime is
 /// another kind.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::Context;
+use super::{Context, set};
 use crate::fabric::Change;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::view::{Annotation, JobKind, RoleView, Workload};
@@ -25,6 +25,20 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder) {
         if let (Some(name), None) = (&queue.volcano, &ctx.job.queue) {
             volcano(ctx, plan, at, role, name);
         }
+    }
+    let at_a_level = queue.topology_required.is_some() || queue.topology_preferred.is_some();
+    for (at, role) in ctx.roles().filter(|(_, role)| at_a_level && !role.worker) {
+        launcher_request(ctx, plan, at, role);
+    }
+}
+
+/// Gives a launcher that requests nothing a core: Kueue 0.19 assigns a flavor only to pods that request something, and
+/// a queue with a topology admits no job one of whose pods has none.
+fn launcher_request(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &RoleView) {
+    const RULE: &str = "queue.topology";
+    if plan.active(RULE) && role.container.limits.is_empty() && role.container.requests.is_empty() {
+        let why = "Kueue admits no job at a topology level while one of its pods requests nothing";
+        set::resource(plan, at, role, RULE, ("cpu", "1"), why, origin(ctx));
     }
 }
 
