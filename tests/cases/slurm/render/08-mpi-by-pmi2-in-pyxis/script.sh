@@ -27,6 +27,7 @@ export NCCL_DEBUG=INFO
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES=4 WORLD_SIZE=32
 
+# -K1: a task that fails ends the others. -l: each line begins with the number of its task.
 srun -K1 -l --export=ALL --mpi=pmi2 --container-image='public.ecr.aws#hpc-cloud/nccl-tests:latest' --no-container-mount-home --container-env=FI_EFA_USE_DEVICE_RDMA,NCCL_DEBUG,PYTHONUNBUFFERED,MASTER_ADDR,MASTER_PORT,WORLD_SIZE,NNODES \
   /opt/nccl-tests/build/all_reduce_perf -b 8 -e 16G
 }

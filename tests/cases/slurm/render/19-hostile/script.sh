@@ -19,6 +19,7 @@ export NASTY='it'\''s "$HOME" `id` $(id);
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES=1 WORLD_SIZE=1
 
+# -K1: a task that fails ends the others. -l: each line begins with the number of its task.
 srun -K1 -l --export=ALL \
   sh -c 'export LOCAL_WORLD_SIZE=1 NODE_RANK="$SLURM_NODEID" GROUP_RANK="$SLURM_NODEID"; exec "$@"' node sh -c 'echo "$1"' x 'it'\''s "$HOME" `id` $(id); rm -rf / \ 
  # * ~ !x é %j'

@@ -43,6 +43,7 @@ fi
 [ -d "$weftrun_source/.git" ] || git clone --quiet -- https://github.com/pytorch/examples "$weftrun_source"
 git -C "$weftrun_source" checkout --quiet main --
 
+# -K1: a task that fails ends the others. -l: each line begins with the number of its task.
 srun -K1 -l --export=ALL --chdir="$weftrun_source" \
   sh -c 'trap "" USR1 USR2; exec torchrun --nnodes="$NNODES" --nproc-per-node=8 --node-rank="$SLURM_NODEID" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" "$@"' torchrun distributed/ddp-tutorial-series/multinode.py
 }
