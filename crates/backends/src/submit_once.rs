@@ -114,9 +114,10 @@ pub async fn submit_once<S: Submission + ?Sized>(submission: &S, policy: Policy)
             Err(error) => return Err(error),
         };
         lost |= !taken;
-        let absence = match taken && !lost {
-            true => Duration::ZERO,
-            false => submission.absence().await.unwrap_or(policy.absence),
+        let absence = if taken && !lost {
+            Duration::ZERO
+        } else {
+            submission.absence().await.unwrap_or(policy.absence)
         };
         match search(submission, policy, absence, lost, began).await {
             Search::Found(made) => return Ok(made),
