@@ -20,6 +20,8 @@ pub enum Created<T> {
     Unknown(Error),
     /// The name is taken, perhaps by an earlier request of the same submission.
     Taken(Error),
+    /// The request did not arrive, or sending it again cannot create a second object.
+    Unsent(Error),
 }
 
 /// The result of a search for the submission.
@@ -44,6 +46,16 @@ pub trait Submission: Sync {
 
     /// Searches for the object by its marker.
     async fn search(&self) -> Result<Found<Self::Made>>;
+
+    /// Returns how long the object must stay absent before its absence counts, if only the cluster can tell.
+    async fn absence(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Returns the error of a lost answer whose object never appeared; by default the request counts as failed.
+    fn unseen(&self, lost: Error) -> Error {
+        lost
+    }
 }
 
 /// How a cluster treats requests whose answer was lost.
@@ -53,9 +65,14 @@ pub struct Policy {
     pub absence: Duration,
     /// Largest number of requests. A second one must be refused if the first arrives late.
     pub requests: u32,
-    /// How long failing searches are repeated, and requests are sent again.
+    /// How often a request that did not arrive is sent.
+    pub sends: u32,
+    /// Whether such a request is sent again even where the search before it failed.
+    pub blind: bool,
+    /// How long failing searches are repeated, at least for `absence`, and requests are sent again.
     pub patience: Duration,
-    /// The first pause between searches; it doubles up to five seconds.
+    /// The first pause between searches, and before a request is sent again; it doubles, for searches up to five
+    /// seconds.
     pub pause: Duration,
 }
 
@@ -68,27 +85,48 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// whether the object was created: the caller must not treat these as a refusal.
 pub async fn submit_once<S: Submission + ?Sized>(submission: &S, policy: Policy) -> Result<S::Made> {
     let began = Instant::now();
-    let mut requests = 0;
+    let (mut requests, mut unsent) = (0, 0);
     let mut lost = false;
+    let mut wait = policy.pause;
     loop {
         requests += 1;
         let (error, taken) = match submission.create().await {
             Ok(Created::Made(made)) => return Ok(made),
             Ok(Created::Unknown(error)) => (error, false),
             Ok(Created::Taken(error)) => (error, true),
+            Ok(Created::Unsent(error)) => {
+                unsent += 1;
+                tracing::debug!(unsent, %error, "the submission did not arrive");
+                if unsent >= policy.sends {
+                    return Err(error);
+                }
+                sleep(wait).await;
+                wait *= 2;
+                match submission.search().await {
+                    Ok(Found::Ours(made)) => return Ok(made),
+                    Ok(Found::Other(error)) => return Err(error),
+                    Err(failed) if !policy.blind => return Err(failed),
+                    Ok(Found::Absent) | Err(_) => continue,
+                }
+            }
             // After a lost answer, an API server that comes back may refuse what it allows a moment later.
             Err(error) if lost && error.kind() == ErrorKind::Credentials => (error, false),
             Err(error) => return Err(error),
         };
         lost |= !taken;
-        let absence = if taken && !lost { Duration::ZERO } else { policy.absence };
+        let absence = if taken && !lost {
+            Duration::ZERO
+        } else {
+            submission.absence().await.unwrap_or(policy.absence)
+        };
         match search(submission, policy, absence, lost, began).await {
             Search::Found(made) => return Ok(made),
             Search::Other(other) => return Err(if taken { error } else { other }),
-            Search::Unknown(failed) => return Err(unknown(error, taken, &failed)),
+            Search::Unknown(failed) => return Err(unknown(submission.unseen(error), taken, &failed)),
             // The owner of the name cannot be seen, so the refusal is final.
-            Search::Absent if taken || requests >= policy.requests || began.elapsed() > policy.patience => {
-                return Err(error);
+            Search::Absent if taken => return Err(error),
+            Search::Absent if requests >= policy.requests || began.elapsed() > policy.patience => {
+                return Err(submission.unseen(error));
             }
             Search::Absent => {}
         }
@@ -110,6 +148,7 @@ async fn search<S: Submission + ?Sized>(
     began: Instant,
 ) -> Search<S::Made> {
     let mut pause = policy.pause;
+    let first = Instant::now();
     let mut absent: Option<Instant> = None;
     loop {
         match submission.search().await {
@@ -125,7 +164,7 @@ async fn search<S: Submission + ?Sized>(
             }
             Err(error) => {
                 let passes = error.is_retryable() || (lost && error.kind() == ErrorKind::Credentials);
-                if !passes || began.elapsed() >= policy.patience {
+                if first.elapsed() >= absence && (!passes || began.elapsed() >= policy.patience) {
                     return Search::Unknown(error);
                 }
             }
@@ -180,6 +219,7 @@ mod tests {
             *self.sent.lock().unwrap() += 1;
             match Self::next(&self.creates) {
                 "lost" => Ok(Created::Unknown(Error::new(ErrorKind::Unreachable, "lost").retryable())),
+                "unsent" => Ok(Created::Unsent(Error::new(ErrorKind::Unreachable, "unsent").retryable())),
                 "taken" => Ok(Created::Taken(Error::new(ErrorKind::AlreadyExists, "taken"))),
                 "forbidden" => Err(Error::new(ErrorKind::Credentials, "forbidden")),
                 "refused" => Err(Error::new(ErrorKind::Refused, "refused")),
@@ -201,6 +241,8 @@ mod tests {
     const POLICY: Policy = Policy {
         absence: Duration::ZERO,
         requests: 3,
+        sends: 3,
+        blind: true,
         patience: Duration::from_millis(400),
         pause: Duration::from_millis(1),
     };
@@ -251,6 +293,22 @@ mod tests {
         assert_eq!((made.unwrap_err().kind(), sent), (ErrorKind::Credentials, 1));
         let (made, sent) = run(POLICY, &["lost", "forbidden", "third"], &["absent"]).await;
         assert_eq!((made.unwrap(), sent), ("third", 3));
+    }
+
+    /// What was found is not sent again, and nothing is without a search, unless the policy allows it.
+    #[tokio::test]
+    async fn a_request_that_did_not_arrive_is_sent_again() {
+        let (made, sent) = run(POLICY, &["unsent", "second"], &["error"]).await;
+        assert_eq!((made.unwrap(), sent), ("second", 2));
+        let (made, sent) = run(Policy { blind: false, ..POLICY }, &["unsent", "second"], &["error"]).await;
+        assert_eq!((made.unwrap_err().message().to_owned(), sent), ("500".to_owned(), 1));
+        let (made, sent) = run(POLICY, &["unsent", "second"], &["first"]).await;
+        assert_eq!((made.unwrap(), sent), ("first", 1));
+        let (made, sent) = run(POLICY, &["unsent"], &["absent"]).await;
+        assert_eq!((made.unwrap_err().message().to_owned(), sent), ("unsent".to_owned(), 3));
+        let once = Policy { requests: 1, ..POLICY };
+        let (made, sent) = run(once, &["unsent", "lost", "second"], &["absent"]).await;
+        assert_eq!((made.unwrap_err().message().to_owned(), sent), ("lost".to_owned(), 2));
     }
 
     #[tokio::test]

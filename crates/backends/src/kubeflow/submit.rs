@@ -131,6 +131,8 @@ pub(super) async fn create_once(
     let policy = Policy {
         absence: Duration::ZERO,
         requests: u32::MAX,
+        sends: 1,
+        blind: false,
         patience: PATIENCE,
         pause: Duration::from_millis(200),
     };

@@ -28,11 +28,12 @@ impl Store {
         let Some((program, arguments)) = request.command.split_first() else {
             return Err(Error::new(ErrorKind::Usage, "there is no command to run"));
         };
-        let mut pids = process::marked(&job.submission);
+        let mut processes: Vec<(i32, Environment)> = process::marked_environments(&job.submission)
+            .into_iter()
+            .map(|(pid, environment)| (pid, variables(&environment)))
+            .collect();
         // A rank's process is older than those it starts, and usually has the smaller number.
-        pids.sort_unstable();
-        let processes: Vec<(i32, Environment)> =
-            pids.into_iter().filter_map(|pid| Some((pid, environment(pid)?))).collect();
+        processes.sort_unstable_by_key(|(pid, _)| *pid);
         let first = now.record.iter().flat_map(|record| &record.processes).find_map(|it| it.identity.clone());
         let chosen = match request.rank {
             Some(rank) => processes.iter().find(|(_, environment)| rank_of(environment) == Some(rank)),
@@ -69,16 +70,15 @@ fn missing(rank: Option<u32>, processes: &[(i32, Environment)]) -> Error {
         .with("ranks with a process", if ranks.is_empty() { "none".to_owned() } else { ranks.join(", ") })
 }
 
-/// Returns the environment that a process was started with; none if it has ended.
-fn environment(pid: i32) -> Option<Environment> {
-    let bytes = fs::read(format!("/proc/{pid}/environ")).ok()?;
+/// Returns the variables of an environment.
+fn variables(bytes: &[u8]) -> Environment {
     let variables = bytes.split(|byte| *byte == 0).filter_map(|variable| {
         let at = variable.iter().position(|byte| *byte == b'=').filter(|at| *at > 0)?;
         let (name, value) = variable.split_at(at);
         let value = value.get(1..).unwrap_or_default();
         Some((OsString::from_vec(name.to_vec()), OsString::from_vec(value.to_vec())))
     });
-    Some(variables.collect())
+    variables.collect()
 }
 
 /// Returns the global rank, from the variable that the launcher sets.

@@ -55,17 +55,29 @@ impl Identity {
 struct Stat {
     start: u64,
     ended: bool,
+    /// Whether it is inside `execve`: it has memory, and no environment yet. Kernel threads and ended processes
+    /// have no memory; a process that was started with an empty environment has the address of its end.
+    becoming: bool,
 }
 
-/// Reads `/proc/PID/stat`. The name in parentheses may contain anything, so the fields are counted after the
-/// last parenthesis (proc_pid_stat(5)).
 fn stat(pid: i32) -> Option<Stat> {
-    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let text = String::from_utf8_lossy(&text).into_owned();
-    let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
-    let state = fields.next()?;
-    let start = fields.nth(18)?.parse().ok()?;
-    Some(Stat { start, ended: matches!(state, "Z" | "X") })
+    Stat::parse(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?))
+}
+
+impl Stat {
+    /// Parses `/proc/PID/stat`. The name in parentheses may contain anything, so the fields are counted after
+    /// the last parenthesis, which is behind field 2 (proc_pid_stat(5)).
+    fn parse(text: &str) -> Option<Self> {
+        let fields: Vec<&str> = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3).copied();
+        let number = |at: usize| field(at).and_then(|text| text.parse::<u64>().ok());
+        Some(Self {
+            start: number(22)?,
+            ended: matches!(field(3)?, "Z" | "X"),
+            // Field 23 is vsize, and 51 env_end.
+            becoming: number(23).is_some_and(|size| size > 0) && number(51) == Some(0),
+        })
+    }
 }
 
 fn has_proc() -> bool {
@@ -82,12 +94,17 @@ const EXEC: Duration = Duration::from_millis(200);
 /// Returns the processes with the mark of a submission, except this one. Those of other users cannot be read
 /// and never belong to it.
 pub(super) fn marked(submission: &str) -> Vec<i32> {
+    marked_environments(submission).into_iter().map(|(pid, _)| pid).collect()
+}
+
+/// Returns the same, each with the environment that it was started with.
+pub(super) fn marked_environments(submission: &str) -> Vec<(i32, Vec<u8>)> {
     marked_within(submission, EXEC)
 }
 
-/// A process in the middle of `execve` has no readable environment, so a process without one is read again
-/// until it has one, for at most `patience` in total: a child that is just starting must not be missed.
-fn marked_within(submission: &str, patience: Duration) -> Vec<i32> {
+/// A process in the middle of `execve` has no readable environment, so it is read again until it has one, for
+/// at most `patience` in total: a child that is just starting must not be missed.
+fn marked_within(submission: &str, patience: Duration) -> Vec<(i32, Vec<u8>)> {
     let mark = format!("{MARK}={submission}");
     let me = i32::try_from(std::process::id()).unwrap_or(0);
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
@@ -96,15 +113,17 @@ fn marked_within(submission: &str, patience: Duration) -> Vec<i32> {
     unread.retain(|pid| *pid != me);
     let (mut found, began) = (Vec::new(), Instant::now());
     loop {
-        unread.retain(|pid| match environment(*pid) {
-            Some(environment) if environment.is_empty() => has_memory(*pid),
-            Some(environment) => {
-                if environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes()) {
-                    found.push(*pid);
-                }
-                false
+        unread.retain(|pid| {
+            let Some(mut environment) = environment(*pid) else { return false };
+            let becoming = environment.is_empty() && stat(*pid).is_some_and(|stat| stat.becoming);
+            if environment.is_empty() && !becoming {
+                // It may have become the other program in between.
+                environment = self::environment(*pid).unwrap_or_default();
             }
-            None => false,
+            if environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes()) {
+                found.push((*pid, environment));
+            }
+            becoming
         });
         if unread.is_empty() || began.elapsed() >= patience {
             return found;
@@ -113,15 +132,9 @@ fn marked_within(submission: &str, patience: Duration) -> Vec<i32> {
     }
 }
 
+/// Returns the environment that a process was started with; none if it has ended, or is another user's.
 fn environment(pid: i32) -> Option<Vec<u8>> {
     fs::read(format!("/proc/{pid}/environ")).ok()
-}
-
-/// Returns whether a process has an address space: kernel threads and ended processes have none, and never
-/// get an environment.
-fn has_memory(pid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/statm"))
-        .is_ok_and(|statm| statm.split_ascii_whitespace().next().is_some_and(|pages| pages != "0"))
 }
 
 /// Signals one process. A process that has ended is not an error.
@@ -174,24 +187,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_is_becoming_another_program_is_found() {
-        let script = "read go; export WEFTRUN_SUBMISSION=becoming; exec sleep 60";
-        let mut child = std::process::Command::new("/bin/sh")
-            .args(["-c", script])
-            .env_clear()
-            .stdin(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut input = child.stdin.take().unwrap();
-        let go = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(20));
-            std::io::Write::write_all(&mut input, b"go\n").unwrap();
-        });
-        let found = marked_within("becoming", Duration::from_secs(20));
-        go.join().unwrap();
+    fn a_process_inside_execve_is_told_from_one_without_an_environment() {
+        let of = |vsize: u64, env_end: u64| {
+            let rest: Vec<String> = (24..=50).map(|field| field.to_string()).collect();
+            let text = format!(
+                "7 (a) b) S 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4242 {vsize} {} {env_end} 0",
+                rest.join(" ")
+            );
+            let stat = Stat::parse(&text).unwrap();
+            assert_eq!((stat.start, stat.ended), (4242, false));
+            stat.becoming
+        };
+        assert!(of(4096, 0), "inside execve");
+        assert!(!of(4096, 140_000), "a program");
+        assert!(!of(0, 0), "a kernel thread");
+        assert!(!stat(i32::try_from(std::process::id()).unwrap()).unwrap().becoming);
+    }
+
+    /// `env -i` and many daemons leave such processes, which made every `exec` and `cancel` wait.
+    #[test]
+    fn a_process_without_an_environment_is_not_waited_for() {
+        let mut child = std::process::Command::new("sleep").arg("120").env_clear().spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        while fs::read(format!("/proc/{pid}/comm")).unwrap() != b"sleep\n" {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let began = Instant::now();
+        assert_eq!(marked_within("nothing has this mark", Duration::from_secs(60)), []);
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(found, [i32::try_from(child.id()).unwrap()]);
+        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     }
 
     #[test]

@@ -16,6 +16,8 @@ use crate::submit_once::{Created, Found, Policy, Submission, submit_once};
 const POLICY: Policy = Policy {
     absence: Duration::from_millis(3500),
     requests: 2,
+    sends: 1,
+    blind: false,
     patience: Duration::from_secs(20),
     pause: Duration::from_millis(500),
 };

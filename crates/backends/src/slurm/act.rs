@@ -50,6 +50,15 @@ pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<
         return Err(wrong_phase(&id, action, phase).hint("only a running job gets signals"));
     }
     if let Access::Rest(rest) = &client.access {
+        if let Action::Signal(number) = action
+            && !(SURVIVED.contains(&number) && found.rows.iter().all(|job| job.marker.is_some()))
+        {
+            return Err(Error::unsupported(BACKEND, "signal").hint(
+                "slurmrestd sends a signal to the job's script as well, which would end the job: weftrun's own \
+                 scripts survive USR1 and USR2; `scancel --signal` on the cluster, or a target with `ssh`, reaches \
+                 the ranks alone",
+            ));
+        }
         match action {
             Action::Signal(number) => rest.cancel(&id, Some(number)).await?,
             Action::Hold | Action::Release => rest.hold(&id, action == Action::Hold).await?,
@@ -69,6 +78,9 @@ pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<
     }
     confirm(client, &id, action, &found).await
 }
+
+/// USR1 and USR2, which the rendered script survives (`render/bookkeeping.rs`), and CONT, which ends nothing.
+const SURVIVED: [i32; 3] = [10, 12, 18];
 
 fn no_requeue() -> Error {
     Error::unsupported(BACKEND, "requeue")

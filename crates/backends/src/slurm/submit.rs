@@ -10,8 +10,11 @@
 //! let only one of the jobs run: it claims the submission by a link in the submission's folder
 //! (`render/script.rs`).
 
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use weftrun_core::backend::Rendered;
 use weftrun_core::job::{JobHandle, SubmissionId};
 use weftrun_core::{Error, ErrorKind, Result};
@@ -23,11 +26,10 @@ use super::records::Marker;
 use super::render::Script;
 use super::transport::Answer;
 use super::{BACKEND, error, quote};
+use crate::submit_once::{self, Created, Policy, Submission, submit_once};
 
 /// Exit code of the program if the log folder cannot be created or written.
 const NO_LOG_DIR: i32 = 92;
-/// How often a submission is sent that certainly did not reach slurmctld.
-const ATTEMPTS: u32 = 4;
 /// Seconds after which an `sbatch` that does not end is killed on the cluster.
 const SBATCH_LIMIT: i64 = 300;
 
@@ -43,53 +45,104 @@ pub async fn submit(client: &Client, rendered: &Rendered) -> Result<JobHandle> {
         return super::rest::submit(client, rest, rendered).await;
     }
     let program = program(client, rendered)?;
-    let mut wait = Duration::from_millis(500);
-    for attempt in 1..=ATTEMPTS {
-        let failed = match client.run_detached(&program).await {
-            Ok(answer) => match conclude(client, rendered, &answer).await? {
-                Outcome::Job(handle) => return Ok(handle),
-                Outcome::Unknown(error) => return settle(client, rendered, error).await,
-                Outcome::NotSent(error) => error,
-            },
-            Err(lost) if lost.is_retryable() => {
-                client.forget_snapshot().await;
-                if let Ok(Seen { job: Some(found), .. }) = search(client, &rendered.submission).await {
-                    return Ok(found);
-                }
-                if attempt == ATTEMPTS {
-                    return settle(client, rendered, lost).await;
-                }
-                // Running the same program again is safe: if the first run started, it starts no second
-                // sbatch.
-                lost
-            }
-            Err(failed) => return Err(failed),
-        };
-        tracing::debug!(attempt, error = %failed, "the submission did not arrive, or its answer was lost");
-        if attempt == ATTEMPTS {
-            return Err(failed);
-        }
-        tokio::time::sleep(wait).await;
-        wait *= 2;
+    let sending = Sending { looking: Looking::new(client, rendered), program, sent: AtomicU32::new(0) };
+    // The program may run again without a search: it starts one sbatch, however often it runs.
+    submit_once(&sending, Policy { blind: true, ..POLICY }).await
+}
+
+/// After an answer that leaves open whether slurmctld has the job, nothing is sent again: the job is searched
+/// for until it is certain that none exists.
+pub const POLICY: Policy = Policy {
+    absence: Duration::from_mins(15),
+    requests: 1,
+    sends: 4,
+    blind: false,
+    patience: Duration::ZERO,
+    pause: Duration::from_millis(500),
+};
+
+/// The search for a submission, which is the same for each way to send it.
+pub struct Looking<'a> {
+    pub client: &'a Client,
+    pub rendered: &'a Rendered,
+    /// How long an absence must last, once it was asked.
+    bound: OnceLock<Duration>,
+}
+
+impl<'a> Looking<'a> {
+    pub fn new(client: &'a Client, rendered: &'a Rendered) -> Self {
+        Self { client, rendered, bound: OnceLock::new() }
     }
-    Err(Error::new(ErrorKind::Unexpected, "a submission ended without a result"))
+
+    pub async fn search(&self) -> Result<submit_once::Found<JobHandle>> {
+        self.client.forget_snapshot().await;
+        let seen = search(self.client, &self.rendered.submission).await?;
+        Ok(seen.job.map_or(submit_once::Found::Absent, submit_once::Found::Ours))
+    }
+
+    pub async fn absence(&self) -> Option<Duration> {
+        let bound = absence_bound(self.client).await;
+        Some(*self.bound.get_or_init(|| bound))
+    }
+
+    /// Returns the error of a submission whose fate is unknown, of a kind that is never treated as a refusal.
+    pub fn unseen(&self, lost: Error) -> Error {
+        let kind =
+            if lost.kind() == ErrorKind::Timeout { ErrorKind::Timeout } else { ErrorKind::Unreachable };
+        let message = lost.message().to_owned();
+        let seconds = self.bound.get().map_or(0, Duration::as_secs);
+        Error::new(kind, message)
+            .source(lost)
+            .retryable()
+            .hint(format!(
+                "whether Slurm queued the job is not known: no job of this submission was seen for {seconds} s (marker weftrun:{})",
+                self.rendered.submission
+            ))
+            .hint("run `weftrun list` before you submit it again: it finds the job, or says that there is none")
+    }
 }
 
-/// The meaning of the submitting program's answer, if it is not a refusal.
-enum Outcome {
-    /// Slurm has the job.
-    Job(JobHandle),
-    /// slurmctld was not reached: nothing was sent.
-    NotSent(Error),
-    /// Slurm may or may not have the job.
-    Unknown(Error),
+/// A submission by `sbatch`.
+struct Sending<'a> {
+    looking: Looking<'a>,
+    program: String,
+    sent: AtomicU32,
 }
 
-async fn conclude(client: &Client, rendered: &Rendered, answer: &Answer) -> Result<Outcome> {
+#[async_trait]
+impl Submission for Sending<'_> {
+    type Made = JobHandle;
+
+    async fn create(&self) -> Result<Created<JobHandle>> {
+        let last = self.sent.fetch_add(1, Ordering::Relaxed) + 1 >= POLICY.sends;
+        match self.looking.client.run_detached(&self.program).await {
+            Ok(answer) => conclude(self.looking.client, self.looking.rendered, &answer).await,
+            // Running the same program again is safe: if the first run started, it starts no second sbatch.
+            Err(lost) if lost.is_retryable() && !last => Ok(Created::Unsent(lost)),
+            Err(lost) if lost.is_retryable() => Ok(Created::Unknown(lost)),
+            Err(failed) => Err(failed),
+        }
+    }
+
+    async fn search(&self) -> Result<submit_once::Found<JobHandle>> {
+        self.looking.search().await
+    }
+
+    async fn absence(&self) -> Option<Duration> {
+        self.looking.absence().await
+    }
+
+    fn unseen(&self, lost: Error) -> Error {
+        self.looking.unseen(lost)
+    }
+}
+
+/// Returns what the submitting program's answer means.
+async fn conclude(client: &Client, rendered: &Rendered, answer: &Answer) -> Result<Created<JobHandle>> {
     client.forget_snapshot().await;
     let text = answer.text();
     if let Some(id) = (answer.code == 0).then(|| ids::submitted(&text)).flatten() {
-        return Ok(Outcome::Job(handle(client, &id)));
+        return Ok(Created::Made(handle(client, &id)));
     }
     if answer.code == NO_LOG_DIR {
         return Err(no_log_dir(client, answer));
@@ -105,46 +158,10 @@ async fn conclude(client: &Client, rendered: &Rendered, answer: &Answer) -> Resu
         }
         Verdict::NotSent => {
             free(client, &rendered.submission).await?;
-            Ok(Outcome::NotSent(error))
+            Ok(Created::Unsent(error))
         }
-        Verdict::Unknown => Ok(Outcome::Unknown(error)),
+        Verdict::Unknown => Ok(Created::Unknown(error)),
     }
-}
-
-/// Searches for a job whose answer was lost, for as long as slurmctld may take to queue it. Nothing is sent
-/// again: a job that is not found remains unknown, and [`find`] decides later.
-pub async fn settle(client: &Client, rendered: &Rendered, lost: Error) -> Result<JobHandle> {
-    let bound = absence_bound(client).await;
-    let end = tokio::time::Instant::now() + bound;
-    let mut pause = Duration::from_millis(200);
-    loop {
-        client.forget_snapshot().await;
-        match search(client, &rendered.submission).await {
-            Ok(Seen { job: Some(found), .. }) => return Ok(found),
-            Ok(_) => {}
-            Err(failed) => tracing::debug!(error = %failed, "looking for the submission"),
-        }
-        if tokio::time::Instant::now() >= end {
-            return Err(unknown(lost, rendered, bound));
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_secs(5));
-    }
-}
-
-/// Returns the error of a submission whose fate is unknown, of a kind that is never treated as a refusal.
-fn unknown(lost: Error, rendered: &Rendered, bound: Duration) -> Error {
-    let kind = if lost.kind() == ErrorKind::Timeout { ErrorKind::Timeout } else { ErrorKind::Unreachable };
-    let message = lost.message().to_owned();
-    Error::new(kind, message)
-        .source(lost)
-        .retryable()
-        .hint(format!(
-            "whether Slurm queued the job is not known: no job of this submission was seen for {} s (marker weftrun:{})",
-            bound.as_secs(),
-            rendered.submission
-        ))
-        .hint("run `weftrun list` before you submit it again: it finds the job, or says that there is none")
 }
 
 /// Returns how long a job may still appear after its `sbatch` ended without an answer: the target's

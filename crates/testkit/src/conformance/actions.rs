@@ -58,7 +58,7 @@ pub(super) async fn suspend_and_resume(bench: Bench<'_>) -> Checked {
     job.done().await
 }
 
-/// A signal reaches the ranks.
+/// A signal reaches every rank, and nothing else ends of it.
 pub(super) async fn signal_reaches_the_ranks(bench: Bench<'_>) -> Checked {
     // The shell runs a trap between commands, so it must not wait for one long sleep.
     let script = "trap 'echo weft-usr1; exit 0' USR1; echo weft-up; while :; do sleep 0.1; done";
@@ -68,7 +68,9 @@ pub(super) async fn signal_reaches_the_ranks(bench: Bench<'_>) -> Checked {
     }
     job.until_written("weft-up", bench.world() as usize).await?;
     job.backend.act(&job.handle, Action::Signal(10)).await.map_err(said("signal"))?;
-    job.until_written("weft-usr1", 1).await?;
+    let phase = job.wait().await?.phase;
+    must(phase == JobPhase::Succeeded, || format!("a job whose ranks handle the signal is {phase}"))?;
+    job.until_written("weft-usr1", bench.world() as usize).await?;
     job.done().await
 }
 

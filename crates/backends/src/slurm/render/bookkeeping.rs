@@ -78,7 +78,7 @@ const RESTART: &str = r#"weftrun_restart() {
 "#;
 
 const END: &str = r#"weftrun_end() {
-  weftrun_code=$? weftrun_cause=
+  { weftrun_code=$? weftrun_cause=; set +x; } 2> /dev/null
   trap - EXIT
   [ "$weftrun_code" -eq 0 ] || weftrun_cause=$(weftrun_why)
 @REQUEUE@  if [ "$weftrun_code" -ge 128 ] && [ -n "${weftrun_cause#lost}" ]; then weftrun_code=$weftrun_cause; fi
@@ -87,6 +87,7 @@ const END: &str = r#"weftrun_end() {
   exit "$weftrun_code"
 }
 trap weftrun_end EXIT
+trap : USR1 USR2 # over slurmrestd the script gets the ranks' signals as well
 weftrun_begin
 weftrun_job
 "#;

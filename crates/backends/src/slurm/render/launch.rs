@@ -28,6 +28,15 @@ fn is_unlabelled(draft: &Draft<'_>) -> bool {
     draft.output.tasks.as_ref().is_some_and(TaskFiles::one_for_each_task)
 }
 
+/// Returns the comment before `srun`, for options of one letter.
+pub fn explanation(draft: &Draft<'_>) -> &'static str {
+    match draft.job.spec.launch {
+        Launch::Once => "",
+        _ if is_unlabelled(draft) => "# -K1: a task that fails ends the others.\n",
+        _ => "# -K1: a task that fails ends the others. -l: each line begins with the number of its task.\n",
+    }
+}
+
 /// Returns the `srun` command, one part for each component of a heterogeneous job.
 pub fn write(draft: &Draft<'_>, options: &[Directives]) -> Result<String> {
     if draft.job.spec.launch == Launch::Once {

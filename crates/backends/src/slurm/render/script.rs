@@ -38,6 +38,7 @@ pub fn write(draft: &Draft<'_>, components: &[Directives]) -> Result<String> {
         text.push_str(&rendezvous(draft));
     }
     text.push_str(&code(draft)?);
+    text.push_str(launch::explanation(draft));
     text.push_str(&restarted(draft, &launch::write(draft, components)?));
     text.push_str("}\n\n");
     text.push_str(&bookkeeping::write(draft)?);

@@ -1,8 +1,10 @@
 //! Submits over slurmrestd. It parses no `#SBATCH` lines, so each becomes a field; a line without a
 //! corresponding field is refused, since the job would be a different one without it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use weftrun_core::backend::Rendered;
 use weftrun_core::convert::{Directive, Directives, slurm_duration};
@@ -13,12 +15,11 @@ use super::{PARSERS, Rest, Sent, json as read};
 use crate::slurm::client::Client;
 use crate::slurm::ids::JobId;
 use crate::slurm::render::{OF_COMPONENT, Script};
-use crate::slurm::submit::{handle, make_log_dir, search, settle};
+use crate::slurm::submit::{Looking, POLICY, handle, make_log_dir, search};
+use crate::submit_once::{self, Created, Submission, submit_once};
 
 /// The PATH of a job before its script sets anything; sbatch would pass the caller's.
 const PATH: &str = "/opt/slurm/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// How often a submission is sent that certainly did not arrive.
-const ATTEMPTS: u32 = 4;
 
 /// Submits a rendered job once: a job that carries its marker is that job. Nothing is sent a second time
 /// before the queue was searched, and nothing at all after an answer that leaves open whether slurmctld has
@@ -36,40 +37,57 @@ pub async fn submit(client: &Client, rest: &Rest, rendered: &Rendered) -> Result
     }
     make_log_dir(client).await?;
     let path = format!("/slurm/v0.0.{version}/job/submit");
-    let (mut wait, mut renewed) = (Duration::from_millis(500), false);
-    for attempt in 1..=ATTEMPTS {
-        let failed = match rest.post_once(&path, &body).await {
-            Ok(answer) => match taken(client, rest, &answer).await {
-                Err(unclear) if unclear.kind() == ErrorKind::Protocol => {
-                    return settle(client, rendered, unclear).await;
-                }
-                outcome => return outcome,
-            },
+    let looking = Looking::new(client, rendered);
+    submit_once(&Posting { looking, rest, path, body, renewed: AtomicBool::new(false) }, POLICY).await
+}
+
+/// A submission by a request.
+struct Posting<'a> {
+    looking: Looking<'a>,
+    rest: &'a Rest,
+    path: String,
+    body: Value,
+    /// Whether another token was fetched.
+    renewed: AtomicBool,
+}
+
+#[async_trait]
+impl Submission for Posting<'_> {
+    type Made = JobHandle;
+
+    async fn create(&self) -> Result<Created<JobHandle>> {
+        let failed = match self.rest.post_once(&self.path, &self.body).await {
+            Ok(answer) => {
+                return match taken(self.looking.client, self.rest, &answer).await {
+                    Err(unclear) if unclear.kind() == ErrorKind::Protocol => Ok(Created::Unknown(unclear)),
+                    taken => taken.map(Created::Made),
+                };
+            }
             Err(failed) => failed,
         };
-        let again = match failed.sent {
-            Sent::No => attempt < ATTEMPTS,
+        match failed.sent {
+            Sent::No => Ok(Created::Unsent(failed.error)),
+            Sent::Unknown => Ok(Created::Unknown(failed.error)),
             // Refused before it was read; repeated once, with another token.
-            Sent::Unauthorized => rest.renews_token() && !std::mem::replace(&mut renewed, true),
-            Sent::Refused => false,
-            Sent::Unknown => return settle(client, rendered, failed.error).await,
-        };
-        if !again {
-            return Err(failed.error);
-        }
-        tracing::debug!(attempt, error = %failed.error, "slurmrestd did not take the submission");
-        if failed.sent == Sent::Unauthorized {
-            rest.forget_token().await;
-        }
-        tokio::time::sleep(wait).await;
-        wait *= 2;
-        client.forget_snapshot().await;
-        // Nothing is sent again without this search: if it fails, the submission ends.
-        if let Some(found) = search(client, &rendered.submission).await?.job {
-            return Ok(found);
+            Sent::Unauthorized if self.rest.renews_token() && !self.renewed.swap(true, Ordering::Relaxed) => {
+                self.rest.forget_token().await;
+                Ok(Created::Unsent(failed.error))
+            }
+            Sent::Unauthorized | Sent::Refused => Err(failed.error),
         }
     }
-    Err(Error::new(ErrorKind::Unexpected, "a submission ended without a result"))
+
+    async fn search(&self) -> Result<submit_once::Found<JobHandle>> {
+        self.looking.search().await
+    }
+
+    async fn absence(&self) -> Option<Duration> {
+        self.looking.absence().await
+    }
+
+    fn unseen(&self, lost: Error) -> Error {
+        self.looking.unseen(lost)
+    }
 }
 
 /// Returns the job of an answer. A field that was not understood causes only a warning, and the job runs

@@ -31,7 +31,7 @@ fn unreachable(state: &Shared, namespace: &str, pod: &str, headers: &HeaderMap) 
     }
     let state = lock(state);
     let found = state.workloads.values().find_map(|workload| workload.pod(pod));
-    match found.map(|pod| pod.phase()) {
+    match found.map(super::super::pod::Pod::phase) {
         Some("Running") => None,
         Some(phase) => Some(status(400, "BadRequest", &format!("pod {pod} is {phase}"))),
         None => Some(status(404, "NotFound", &format!("pods \"{pod}\" not found"))),

@@ -27,6 +27,7 @@ export NCCL_DEBUG=INFO
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES=4 WORLD_SIZE=32
 
+# -K1: a task that fails ends the others. -l: each line begins with the number of its task.
 srun -K1 -l --export=ALL \
   docker run --rm --gpus all --network host --ipc host --ulimit memlock=-1 --ulimit stack=67108864 --device /dev/infiniband -w /workspace -e FI_EFA_USE_DEVICE_RDMA -e NCCL_DEBUG -e PYTHONUNBUFFERED -e MASTER_ADDR -e MASTER_PORT -e WORLD_SIZE -e NNODES -e SLURM_PROCID -e SLURM_LOCALID -e SLURM_NODEID -e SLURM_JOB_ID nvcr.io/nvidia/pytorch:25.09-py3 sh -c 'trap "" USR1 USR2; exec torchrun --nnodes="$NNODES" --nproc-per-node=8 --node-rank="$SLURM_NODEID" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" "$@"' torchrun train.py
 }
@@ -63,7 +64,7 @@ weftrun_why() { # what srun reported: `lost` for a failed launch, else the exit 
     END { print lost ? "lost" : code }' || :
 }
 weftrun_end() {
-  weftrun_code=$? weftrun_cause=
+  { weftrun_code=$? weftrun_cause=; set +x; } 2> /dev/null
   trap - EXIT
   [ "$weftrun_code" -eq 0 ] || weftrun_cause=$(weftrun_why)
   if [ "$weftrun_code" -ge 128 ] && [ -n "${weftrun_cause#lost}" ]; then weftrun_code=$weftrun_cause; fi
@@ -72,5 +73,6 @@ weftrun_end() {
   exit "$weftrun_code"
 }
 trap weftrun_end EXIT
+trap : USR1 USR2 # over slurmrestd the script gets the ranks' signals as well
 weftrun_begin
 weftrun_job

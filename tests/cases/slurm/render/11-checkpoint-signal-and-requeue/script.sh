@@ -32,6 +32,7 @@ export NCCL_DEBUG=INFO
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES=4 WORLD_SIZE=32
 
+# -K1: a task that fails ends the others. -l: each line begins with the number of its task.
 srun -K1 -l --export=ALL \
   sh -c 'trap "" USR1 USR2; exec torchrun --nnodes="$NNODES" --nproc-per-node=8 --node-rank="$SLURM_NODEID" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" "$@"' torchrun train.py
 }
@@ -68,7 +69,7 @@ weftrun_why() { # what srun reported: `lost` for a failed launch, else the exit 
     END { print lost ? "lost" : code }' || :
 }
 weftrun_end() {
-  weftrun_code=$? weftrun_cause=
+  { weftrun_code=$? weftrun_cause=; set +x; } 2> /dev/null
   trap - EXIT
   [ "$weftrun_code" -eq 0 ] || weftrun_cause=$(weftrun_why)
   if [ "$weftrun_cause" = lost ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 3 ] && scontrol requeue "$SLURM_JOB_ID"; then exec sleep 600; fi
@@ -78,5 +79,6 @@ weftrun_end() {
   exit "$weftrun_code"
 }
 trap weftrun_end EXIT
+trap : USR1 USR2 # over slurmrestd the script gets the ranks' signals as well
 weftrun_begin
 weftrun_job

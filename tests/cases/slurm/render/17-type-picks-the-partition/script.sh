@@ -30,6 +30,7 @@ export NCCL_DEBUG=INFO
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES=2 WORLD_SIZE=16
 
+# -K1: a task that fails ends the others. -l: each line begins with the number of its task.
 srun -K1 -l --export=ALL \
   sh -c 'export RANK="$SLURM_PROCID" LOCAL_RANK="$SLURM_LOCALID" LOCAL_WORLD_SIZE=8 NODE_RANK="$SLURM_NODEID" GROUP_RANK="$SLURM_NODEID"; exec "$@"' rank ./train
 }
@@ -66,7 +67,7 @@ weftrun_why() { # what srun reported: `lost` for a failed launch, else the exit 
     END { print lost ? "lost" : code }' || :
 }
 weftrun_end() {
-  weftrun_code=$? weftrun_cause=
+  { weftrun_code=$? weftrun_cause=; set +x; } 2> /dev/null
   trap - EXIT
   [ "$weftrun_code" -eq 0 ] || weftrun_cause=$(weftrun_why)
   if [ "$weftrun_code" -ge 128 ] && [ -n "${weftrun_cause#lost}" ]; then weftrun_code=$weftrun_cause; fi
@@ -75,5 +76,6 @@ weftrun_end() {
   exit "$weftrun_code"
 }
 trap weftrun_end EXIT
+trap : USR1 USR2 # over slurmrestd the script gets the ranks' signals as well
 weftrun_begin
 weftrun_job

@@ -20,6 +20,7 @@ export PYTHONUNBUFFERED=1
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES=1 WORLD_SIZE=1
 
+# -K1: a task that fails ends the others. -l: each line begins with the number of its task.
 srun -K1 -l --export=ALL --cpus-per-task=128 \
   sh -c 'trap "" USR1 USR2; exec torchrun --nnodes="$NNODES" --nproc-per-node=1 --node-rank="$SLURM_NODEID" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" "$@"' torchrun train.py
 }
@@ -56,7 +57,7 @@ weftrun_why() { # what srun reported: `lost` for a failed launch, else the exit 
     END { print lost ? "lost" : code }' || :
 }
 weftrun_end() {
-  weftrun_code=$? weftrun_cause=
+  { weftrun_code=$? weftrun_cause=; set +x; } 2> /dev/null
   trap - EXIT
   [ "$weftrun_code" -eq 0 ] || weftrun_cause=$(weftrun_why)
   if [ "$weftrun_code" -ge 128 ] && [ -n "${weftrun_cause#lost}" ]; then weftrun_code=$weftrun_cause; fi
@@ -65,5 +66,6 @@ weftrun_end() {
   exit "$weftrun_code"
 }
 trap weftrun_end EXIT
+trap : USR1 USR2 # over slurmrestd the script gets the ranks' signals as well
 weftrun_begin
 weftrun_job

@@ -43,6 +43,7 @@ fi
 [ -d "$weftrun_source/.git" ] || git clone --quiet -- https://github.com/pytorch/examples "$weftrun_source"
 git -C "$weftrun_source" checkout --quiet main --
 
+# -K1: a task that fails ends the others. -l: each line begins with the number of its task.
 srun -K1 -l --export=ALL --chdir="$weftrun_source" \
   sh -c 'trap "" USR1 USR2; exec torchrun --nnodes="$NNODES" --nproc-per-node=8 --node-rank="$SLURM_NODEID" --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" "$@"' torchrun distributed/ddp-tutorial-series/multinode.py
 }
@@ -79,7 +80,7 @@ weftrun_why() { # what srun reported: `lost` for a failed launch, else the exit 
     END { print lost ? "lost" : code }' || :
 }
 weftrun_end() {
-  weftrun_code=$? weftrun_cause=
+  { weftrun_code=$? weftrun_cause=; set +x; } 2> /dev/null
   trap - EXIT
   [ "$weftrun_code" -eq 0 ] || weftrun_cause=$(weftrun_why)
   if [ "$weftrun_code" -ge 128 ] && [ -n "${weftrun_cause#lost}" ]; then weftrun_code=$weftrun_cause; fi
@@ -88,5 +89,6 @@ weftrun_end() {
   exit "$weftrun_code"
 }
 trap weftrun_end EXIT
+trap : USR1 USR2 # over slurmrestd the script gets the ranks' signals as well
 weftrun_begin
 weftrun_job

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::words::{Value, Variables, is_name, raw_words};
+use super::pieces::{is_name, raw_words};
+use super::words::{Value, Variables};
 use crate::shell::{ScriptCommand, commands};
 
 /// Most bytes that are read to find where the commands of a script end.

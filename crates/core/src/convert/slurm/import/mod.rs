@@ -3,9 +3,11 @@
 //! command; the commands before it are kept as `setup`. A script with more than one launch is kept whole,
 //! and runs once. What cannot be converted is an error or is reported.
 
+mod arithmetic;
 mod body;
 mod launch;
 mod options;
+mod pieces;
 mod words;
 
 use serde_json::{Map, Value as Json, json};

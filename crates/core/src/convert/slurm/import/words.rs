@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::pieces::{end_of_piece, is_list_of_all, is_name, located, raw_words};
+
 /// First of the private-use characters that mark, in a text, what could not be expanded. The offset from it
 /// is the number of the reason.
 const MARK: u32 = 0xE000;
@@ -9,8 +11,6 @@ const MARK: u32 = 0xE000;
 const MOST: u32 = 6400;
 /// Most bytes of one expanded word: otherwise a few lines of `A=$A$A` would fill the memory.
 const LONGEST: usize = 128 * 1024;
-/// Most parentheses of an arithmetic expression.
-const BRACKETS: usize = 32;
 
 /// A variable of the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -327,71 +327,6 @@ impl Variables {
         let text = self.unknown(piece, why);
         fields.text(&text);
     }
-
-    /// Evaluates whole numbers, names, `+ - * / %` and parentheses.
-    fn arithmetic(&self, text: &str) -> Option<i64> {
-        if text.matches('(').count() > BRACKETS {
-            return None;
-        }
-        let mut rest = text.trim();
-        let value = self.sum(&mut rest)?;
-        rest.trim().is_empty().then_some(value)
-    }
-
-    fn sum(&self, rest: &mut &str) -> Option<i64> {
-        let mut value = self.product(rest)?;
-        loop {
-            *rest = rest.trim_start();
-            if let Some(after) = rest.strip_prefix('+') {
-                *rest = after;
-                value = value.checked_add(self.product(rest)?)?;
-            } else if let Some(after) = rest.strip_prefix('-') {
-                *rest = after;
-                value = value.checked_sub(self.product(rest)?)?;
-            } else {
-                return Some(value);
-            }
-        }
-    }
-
-    fn product(&self, rest: &mut &str) -> Option<i64> {
-        let mut value = self.atom(rest)?;
-        loop {
-            *rest = rest.trim_start();
-            let operator = rest.chars().next().filter(|c| "*/%".contains(*c));
-            let Some(operator) = operator else { return Some(value) };
-            *rest = rest.get(1..)?;
-            let right = self.atom(rest)?;
-            value = match operator {
-                '*' => value.checked_mul(right)?,
-                '/' => value.checked_div(right)?,
-                _ => value.checked_rem(right)?,
-            };
-        }
-    }
-
-    fn atom(&self, rest: &mut &str) -> Option<i64> {
-        *rest = rest.trim_start();
-        if rest.starts_with('(') {
-            let end = matching(rest)?;
-            let inside = self.arithmetic(rest.get(1..end)?)?;
-            *rest = rest.get(end + 1..)?;
-            return Some(inside);
-        }
-        let braced = rest.starts_with("${");
-        let start = if braced { 2 } else { usize::from(rest.starts_with('$')) };
-        let word = rest.get(start..)?;
-        let end = word.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(word.len());
-        let (name, after) = word.split_at_checked(end)?;
-        *rest = if braced { after.strip_prefix('}')? } else { after };
-        if is_name(name) {
-            return match self.values.get(name)? {
-                Value::Text(text) => text.trim().parse().ok(),
-                Value::List(_) => None,
-            };
-        }
-        (!name.starts_with('0') || name == "0").then(|| name.parse().ok()).flatten()
-    }
 }
 
 /// The words that a word becomes.
@@ -446,135 +381,6 @@ impl Fields {
 
 fn is_mark(c: char) -> bool {
     (MARK..MARK + MOST).contains(&u32::from(c))
-}
-
-/// Returns whether a text is a valid name of a variable.
-pub(super) fn is_name(name: &str) -> bool {
-    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-}
-
-/// Returns whether a text in double quotes is exactly one `${NAME[@]}`: then it may become no word at all.
-fn is_list_of_all(text: &str) -> bool {
-    text.strip_prefix("${").and_then(|text| text.strip_suffix("[@]}")).is_some_and(is_name) || text == "$@"
-}
-
-/// Returns the program of `$(which PROGRAM)`.
-fn located(piece: &str) -> Option<&str> {
-    let inside = piece.strip_prefix("$(").and_then(|text| text.strip_suffix(')'));
-    let inside = inside.or_else(|| piece.strip_prefix('`').and_then(|text| text.strip_suffix('`')))?;
-    let words: Vec<&str> = inside.split_whitespace().collect();
-    let (["which", program] | ["command", "-v", program]) = words[..] else { return None };
-    program.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-./".contains(&b)).then_some(program)
-}
-
-/// Returns the place of the parenthesis that closes the one at the start.
-fn matching(text: &str) -> Option<usize> {
-    let mut depth = 0_u32;
-    for (at, byte) in text.bytes().enumerate() {
-        match byte {
-            b'(' => depth += 1,
-            b')' => {
-                depth -= 1;
-                if depth == 0 {
-                    return Some(at);
-                }
-            }
-            _ => {}
-        }
-    }
-    None
-}
-
-/// Returns the length of the quoted text, expansion or substitution at the start; of anything else one
-/// character.
-fn end_of_piece(text: &str) -> usize {
-    let bytes = text.as_bytes();
-    let closing = |open: u8, close: u8, from: usize| {
-        let (mut at, mut depth) = (from, 0_u32);
-        while let Some(byte) = bytes.get(at) {
-            match *byte {
-                b'\\' => at += 1,
-                b'\'' if close != b'"' => {
-                    at += 1 + text.get(at + 1..).and_then(|rest| rest.find('\'')).unwrap_or(0);
-                }
-                b'"' if close != b'"' => at += end_of_piece(text.get(at..).unwrap_or_default()).max(1) - 1,
-                b'$' if close == b'"' => at += end_of_piece(text.get(at..).unwrap_or_default()).max(1) - 1,
-                byte if byte == close && depth <= 1 => return at + 1,
-                byte if byte == close => depth -= 1,
-                byte if byte == open => depth += 1,
-                _ => {}
-            }
-            at += 1;
-        }
-        bytes.len()
-    };
-    match (bytes.first(), bytes.get(1)) {
-        (Some(b'"'), _) => closing(0, b'"', 1),
-        (Some(b'`'), _) => text.get(1..).and_then(|rest| rest.find('`')).map_or(bytes.len(), |at| at + 2),
-        (Some(b'$'), Some(b'(')) => closing(b'(', b')', 1),
-        (Some(b'$'), Some(b'{')) => closing(b'{', b'}', 1),
-        (Some(b'$'), Some(b'@' | b'*' | b'#' | b'?' | b'$' | b'!' | b'-' | b'0'..=b'9')) => 2,
-        (Some(b'$'), Some(_)) => {
-            let name = text.get(1..).unwrap_or_default();
-            1 + name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len())
-        }
-        (first, _) => first.map_or(0, |_| text.chars().next().map_or(1, char::len_utf8)),
-    }
-}
-
-/// Returns the words of a list or a line with their quotes, without comments. Stops at an operator of the
-/// shell.
-pub(super) fn raw_words(text: &str) -> Vec<&str> {
-    let (mut words, mut at) = (Vec::new(), 0);
-    let end_of_word = |from: usize| {
-        let mut at = from;
-        while let Some(byte) = text.as_bytes().get(at) {
-            let rest = text.get(at..).unwrap_or_default();
-            at += match byte {
-                b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b'<' | b'>' | b')' => return at,
-                b'\\' => 1 + rest.chars().nth(1).map_or(0, char::len_utf8),
-                b'\'' => 2 + rest.get(1..).and_then(|rest| rest.find('\'')).unwrap_or(rest.len()),
-                b'(' => matching_list(rest),
-                _ => end_of_piece(rest).max(1),
-            };
-        }
-        at.min(text.len())
-    };
-    while let Some(byte) = text.as_bytes().get(at) {
-        match byte {
-            b' ' | b'\t' | b'\n' | b'\r' => at += 1,
-            b'\\' if text.as_bytes().get(at + 1) == Some(&b'\n') => at += 2,
-            b'#' => at += text.get(at..).and_then(|rest| rest.find('\n')).unwrap_or(text.len() - at),
-            _ => {
-                let end = end_of_word(at);
-                if end == at {
-                    break;
-                }
-                words.push(text.get(at..end).unwrap_or_default());
-                at = end;
-            }
-        }
-    }
-    words
-}
-
-/// Returns the length of `( … )` with words inside.
-fn matching_list(text: &str) -> usize {
-    let mut at = 1;
-    while let Some(byte) = text.as_bytes().get(at) {
-        let rest = text.get(at..).unwrap_or_default();
-        at += match byte {
-            b')' => return at + 1,
-            b'\\' => 1 + rest.chars().nth(1).map_or(0, char::len_utf8),
-            b'\'' => 2 + rest.get(1..).and_then(|rest| rest.find('\'')).unwrap_or(rest.len()),
-            b'#' if text.as_bytes().get(at - 1).is_some_and(u8::is_ascii_whitespace) => {
-                rest.find('\n').unwrap_or(rest.len())
-            }
-            _ => end_of_piece(rest).max(1),
-        };
-    }
-    text.len()
 }
 
 #[cfg(test)]

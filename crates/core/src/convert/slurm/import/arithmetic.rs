@@ -1,0 +1,74 @@
+//! Arithmetic of a script: `$((NODES * 8))`.
+
+use super::pieces::{is_name, matching};
+use super::words::{Value, Variables};
+
+/// Largest number of parentheses of an expression.
+const BRACKETS: usize = 32;
+
+impl Variables {
+    /// Evaluates whole numbers, names, `+ - * / %` and parentheses.
+    pub(super) fn arithmetic(&self, text: &str) -> Option<i64> {
+        if text.matches('(').count() > BRACKETS {
+            return None;
+        }
+        let mut rest = text.trim();
+        let value = self.sum(&mut rest)?;
+        rest.trim().is_empty().then_some(value)
+    }
+
+    fn sum(&self, rest: &mut &str) -> Option<i64> {
+        let mut value = self.product(rest)?;
+        loop {
+            *rest = rest.trim_start();
+            if let Some(after) = rest.strip_prefix('+') {
+                *rest = after;
+                value = value.checked_add(self.product(rest)?)?;
+            } else if let Some(after) = rest.strip_prefix('-') {
+                *rest = after;
+                value = value.checked_sub(self.product(rest)?)?;
+            } else {
+                return Some(value);
+            }
+        }
+    }
+
+    fn product(&self, rest: &mut &str) -> Option<i64> {
+        let mut value = self.atom(rest)?;
+        loop {
+            *rest = rest.trim_start();
+            let operator = rest.chars().next().filter(|c| "*/%".contains(*c));
+            let Some(operator) = operator else { return Some(value) };
+            *rest = rest.get(1..)?;
+            let right = self.atom(rest)?;
+            value = match operator {
+                '*' => value.checked_mul(right)?,
+                '/' => value.checked_div(right)?,
+                _ => value.checked_rem(right)?,
+            };
+        }
+    }
+
+    fn atom(&self, rest: &mut &str) -> Option<i64> {
+        *rest = rest.trim_start();
+        if rest.starts_with('(') {
+            let end = matching(rest)?;
+            let inside = self.arithmetic(rest.get(1..end)?)?;
+            *rest = rest.get(end + 1..)?;
+            return Some(inside);
+        }
+        let braced = rest.starts_with("${");
+        let start = if braced { 2 } else { usize::from(rest.starts_with('$')) };
+        let word = rest.get(start..)?;
+        let end = word.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(word.len());
+        let (name, after) = word.split_at_checked(end)?;
+        *rest = if braced { after.strip_prefix('}')? } else { after };
+        if is_name(name) {
+            return match self.get(name)? {
+                Value::Text(text) => text.trim().parse().ok(),
+                Value::List(_) => None,
+            };
+        }
+        (!name.starts_with('0') || name == "0").then(|| name.parse().ok()).flatten()
+    }
+}

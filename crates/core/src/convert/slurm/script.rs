@@ -1,0 +1,267 @@
+//! A parsed script: its options, variables and blocks, and the job that they describe.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::directives::{Directives, is_gpu};
+use super::{BLOCK_BEGIN, BLOCK_END};
+use crate::Finding;
+use crate::convert::kubeflow::document::Settings;
+use crate::fabric::view::{ContainerView, EnvView, JobKind, JobView, Mpi, RoleView};
+use crate::request::{Fabric, FabricRequest, RuleSetting};
+use crate::shell::{ScriptCommand, commands};
+
+/// A parsed script.
+pub(super) struct Script<'t> {
+    pub(super) text: &'t str,
+    /// The `#SBATCH` lines, one entry for each component of a heterogeneous job.
+    pub(super) components: Vec<Directives>,
+    /// Where the block goes: after the last `#SBATCH` line that Slurm reads.
+    pub(super) head_end: usize,
+    /// Variables that are set, with their place.
+    pub(super) exports: Vec<(String, String, Range<usize>)>,
+    /// Bytes of our own blocks; more than one where scripts were concatenated.
+    pub(super) blocks: Vec<Range<usize>>,
+}
+
+impl<'t> Script<'t> {
+    pub(super) fn read(text: &'t str) -> Self {
+        let blocks = blocks(text);
+        let components = vec![Directives::default()];
+        let mut script = Self { text, components, head_end: 0, exports: Vec::new(), blocks };
+        let (mut at, mut in_head) = (0, true);
+        for line in text.split_inclusive('\n') {
+            let (start, end) = (at, at + line.len());
+            at = end;
+            if script.blocks.iter().any(|block| block.contains(&start)) {
+                continue;
+            }
+            match line.trim_end() {
+                // Slurm stops reading `#SBATCH` lines at the first command.
+                line if in_head && line.starts_with("#SBATCH") => {
+                    script.directive(&line["#SBATCH".len()..]);
+                    script.head_end = end;
+                }
+                line if in_head && line.starts_with("#!") => script.head_end = end,
+                line if line.trim_start().starts_with('#') || line.trim().is_empty() => {}
+                line => {
+                    in_head = false;
+                    script.assignment(line, start);
+                }
+            }
+        }
+        script
+    }
+
+    pub(super) fn directive(&mut self, line: &str) {
+        if matches!(line.trim(), "hetjob" | "packjob") {
+            self.components.push(Directives::default());
+        } else if let Some(last) = self.components.last_mut() {
+            last.read_line(line);
+        }
+    }
+
+    /// Notes `export NAME=value` and `NAME=value` on a line of its own.
+    pub(super) fn assignment(&mut self, line: &str, start: usize) {
+        let body = line.trim_start();
+        let indent = line.len() - body.len();
+        let (offset, body) = body.strip_prefix("export ").map_or((0, body), |rest| ("export ".len(), rest));
+        let Some((name, value)) = body.split_once('=') else { return };
+        let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        if is_name {
+            let value = value.split(" #").next().unwrap_or(value).trim().trim_matches(['"', '\'']);
+            let at = start + indent + offset;
+            self.exports.push((name.to_owned(), value.to_owned(), at..at + body.len()));
+        }
+    }
+
+    /// Returns the `#SBATCH` lines, one entry for each component of a heterogeneous job.
+    pub(super) fn components(&self) -> &[Directives] {
+        &self.components
+    }
+
+    /// Returns everything after the lines that Slurm reads, without our block.
+    pub(super) fn body(&self) -> String {
+        self.bare().get(self.bare_head_end()..).unwrap_or_default().to_owned()
+    }
+
+    /// Returns the line on which [`Script::body`] begins, from 1.
+    pub(super) fn body_line(&self) -> usize {
+        self.bare().get(..self.bare_head_end()).map_or(1, |head| head.matches('\n').count() + 1)
+    }
+
+    /// Returns the end of the head in the script without our blocks.
+    pub(super) fn bare_head_end(&self) -> usize {
+        let before = self.blocks.iter().filter(|block| block.end <= self.head_end);
+        self.head_end - before.map(ExactSizeIterator::len).sum::<usize>()
+    }
+
+    /// Returns the value of an option, from the last component that has it.
+    pub(super) fn option(&self, name: &str) -> Option<&str> {
+        self.components.iter().rev().find_map(|options| options.value(name))
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.components.iter().any(|options| options.has(name))
+    }
+
+    pub(super) fn nodes(&self) -> u32 {
+        self.components.iter().map(Directives::nodes).sum()
+    }
+
+    /// Returns the value of one of these options that is no number yet, such as `${NODES}`: Slurm expands no
+    /// variables in `#SBATCH` lines, so the script is a template.
+    pub(super) fn open_number(&self, names: &[&str]) -> Option<&str> {
+        self.components.iter().find_map(|options| {
+            names.iter().find_map(|name| {
+                let value = options.value(name)?;
+                let gpus = || value.split(',').find(|item| is_gpu(item));
+                let item = if *name == "gres" { gpus()? } else { value };
+                item.contains(['$', '{', '<']).then_some(item)
+            })
+        })
+    }
+
+    /// Returns the GPUs of a node: as requested, else all of an exclusive one.
+    pub(super) fn gpus(&self, settings: &Settings<'_>) -> u32 {
+        let whole = || {
+            let row = settings.options.instance_type.as_deref().and_then(|name| settings.catalogue.get(name));
+            row.map_or(8, |row| row.accelerators)
+        };
+        let asked = self.components.iter().filter_map(Directives::gpus_per_node).max();
+        asked.or_else(|| self.has("exclusive").then(whole)).unwrap_or(0)
+    }
+
+    /// Returns the resources a node gives a job. Memory is always included, as Slurm gives some without a
+    /// request (`--mem=0` is all of it).
+    pub(super) fn limits(&self, gpus: u32) -> BTreeMap<String, String> {
+        let memory = self.option("mem").unwrap_or("0").to_owned();
+        let open = self.open_number(&["gpus-per-node", "gres", "gpus", "gpus-per-task"]).map(str::to_owned);
+        let amount = open.or_else(|| (gpus > 0).then(|| gpus.to_string()));
+        let gpus = amount.map(|amount| ("nvidia.com/gpu".to_owned(), amount));
+        gpus.into_iter().chain([("memory".to_owned(), memory)]).collect()
+    }
+
+    /// Applies the `# weftrun:` lines of the script, which override other settings.
+    pub(super) fn wishes(&self, options: &mut FabricRequest) -> Result<(), Finding> {
+        for line in self.text.lines().filter_map(wish_line) {
+            for wish in line.split([',', ' ', '\t']).filter(|wish| !wish.is_empty()) {
+                apply_wish(wish, options)
+                    .ok_or_else(|| {
+                        Finding::error("E-SCRIPT-WISH", format!("`# weftrun: {wish}` is not understood"))
+                    })
+                    .map_err(|finding| {
+                        finding.fix("write `# weftrun: fabric=off` or `# weftrun: efa.hugepages=off`")
+                    })?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn commands(&self) -> Vec<ScriptCommand> {
+        commands(&self.bare()).unwrap_or_default()
+    }
+
+    pub(super) fn view(&self, settings: &Settings<'_>) -> JobView {
+        let is_mpi = |command: &ScriptCommand| {
+            let word = &command.words[command.program];
+            matches!(word.rsplit('/').next(), Some("mpirun" | "mpiexec" | "orterun"))
+        };
+        let mpi = self.commands().iter().any(is_mpi);
+        let gpus = self.gpus(settings);
+        let env = self.exports.iter().filter(|(name, ..)| name != "LD_LIBRARY_PATH");
+        let container = ContainerView {
+            name: "nodes".to_owned(),
+            image: self.option("container-image").map(str::to_owned),
+            command: if mpi { vec!["bash".into(), "-c".into(), self.bare()] } else { Vec::new() },
+            env: env
+                .map(|(name, value, _)| EnvView {
+                    name: name.clone(),
+                    value: Some(value.clone()),
+                    at: String::new(),
+                })
+                .collect(),
+            limits: self.limits(gpus),
+            ..ContainerView::default()
+        };
+        let types =
+            self.option("constraint").into_iter().flat_map(|text| text.split(['|', '&', '[', ']', '*']));
+        let instance_types =
+            types.filter(|name| settings.catalogue.get(name).is_some()).map(str::to_owned).collect();
+        let role = RoleView {
+            name: "nodes".to_owned(),
+            worker: true,
+            launcher: mpi,
+            replicas: self.nodes(),
+            replicas_text: self.open_number(&["nodes"]).map(str::to_owned),
+            instance_types,
+            container,
+            ..RoleView::default()
+        };
+        JobView {
+            kind: JobKind::Sbatch,
+            name: self.option("job-name").unwrap_or_default().to_owned(),
+            queue: self.option("partition").map(str::to_owned),
+            roles: vec![role],
+            mpi: mpi.then_some(Mpi::OpenMpi),
+            ..JobView::default()
+        }
+    }
+
+    /// Returns the script without our blocks.
+    pub(super) fn bare(&self) -> String {
+        let mut bare = self.text.to_owned();
+        for block in self.blocks.iter().rev() {
+            bare.replace_range(block.clone(), "");
+        }
+        bare
+    }
+}
+
+/// Returns the settings of a `# weftrun: …` line.
+fn wish_line(line: &str) -> Option<&str> {
+    line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("weftrun:")
+}
+
+/// Returns the places of our own blocks. A block that contains an `#SBATCH` or `# weftrun:` line is not
+/// ours: we write none, and removing the block would lose them.
+fn blocks(text: &str) -> Vec<Range<usize>> {
+    let (mut blocks, mut open, mut at) = (Vec::new(), None, 0);
+    for line in text.split_inclusive('\n') {
+        let start = at;
+        at += line.len();
+        match line.trim_end() {
+            BLOCK_BEGIN => open = open.or(Some(start)),
+            BLOCK_END => blocks.extend(open.take().map(|open| open..at)),
+            line if line.starts_with("#SBATCH") || line.starts_with("#!") || wish_line(line).is_some() => {
+                open = None
+            }
+            _ => {}
+        }
+    }
+    blocks
+}
+
+fn apply_wish(wish: &str, options: &mut FabricRequest) -> Option<()> {
+    let (name, value) = wish.split_once('=')?;
+    if name == "fabric" {
+        options.kind = match value {
+            "off" => Fabric::Off,
+            "auto" => Fabric::Auto,
+            "efa" => Fabric::Efa,
+            "roce" => Fabric::Roce,
+            "infiniband" => Fabric::InfiniBand,
+            "tcp" => Fabric::Tcp,
+            _ => return None,
+        };
+        return Some(());
+    }
+    let setting = match value {
+        "off" => RuleSetting::Off,
+        "on" => RuleSetting::On,
+        "auto" => RuleSetting::Auto,
+        _ => return None,
+    };
+    options.rules.insert(name.to_owned(), setting);
+    Some(())
+}
