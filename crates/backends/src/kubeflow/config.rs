@@ -62,6 +62,8 @@ pub struct JobSettings {
     pub image_pull_secrets: Vec<String>,
     /// Required node labels.
     pub node_selector: BTreeMap<String, String>,
+    /// Nodes that the workers may run on, by their names; all if empty.
+    pub node_names: Vec<String>,
     /// Tolerations, as Kubernetes writes them.
     pub tolerations: Vec<Value>,
     /// `inline` (in the command), `configmap`, or `auto`: inline if the script is small or ConfigMaps may not
@@ -151,6 +153,7 @@ impl Settings {
             service_account: known.service_account.or_else(|| base.service_account.clone()),
             image_pull_secrets: list(known.image_pull_secrets, &base.image_pull_secrets),
             node_selector,
+            node_names: list(known.node_names, &base.node_names),
             tolerations: base.tolerations.iter().chain(&known.tolerations).cloned().collect(),
             scripts: if known.scripts == Scripts::Auto { base.scripts } else { known.scripts },
             image_pull_policy: known.image_pull_policy.or_else(|| base.image_pull_policy.clone()),
@@ -163,7 +166,7 @@ impl Settings {
 /// Keys that only a target has.
 const TARGET_KEYS: [&str; 3] = ["kubeconfig", "context", "retry-seconds"];
 
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 20] = [
     "kind",
     "runtime",
     "runtime-kind",
@@ -178,6 +181,7 @@ const KEYS: [&str; 19] = [
     "service-account",
     "image-pull-secrets",
     "node-selector",
+    "node-names",
     "tolerations",
     "scripts",
     "image-pull-policy",

@@ -37,6 +37,7 @@ use weftrun_core::backend::{
 };
 use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
 use weftrun_core::log::{LogBatch, LogOptions};
+use weftrun_core::spec::JobSpec;
 use weftrun_core::{Finding, Result, register_backend};
 
 use client::Client;
@@ -90,6 +91,11 @@ impl Backend for Kubeflow {
     fn render(&self, job: &PlannedJob) -> Result<Rendered> {
         let known = job.facts.ids.get("namespace").cloned().or_else(|| self.client.config.known_namespace());
         render::render(job, &self.client.settings, known.as_deref())
+    }
+
+    fn pin(&self, job: &mut JobSpec, nodes: &[String]) -> Result<()> {
+        job.set_backend("kubeflow", "node-names", nodes);
+        Ok(())
     }
 
     async fn check(&self, rendered: &Rendered) -> Result<Vec<Finding>> {

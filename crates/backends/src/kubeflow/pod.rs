@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value, json};
-use weftrun_core::spec::{JobSpec, Role, VolumeSource};
+use weftrun_core::spec::{JobSpec, Role, RoleKind, VolumeSource};
 
 use super::config::JobSettings;
 use crate::kubernetes::code::Delivery;
@@ -55,6 +55,15 @@ impl Template<'_> {
             selector.entry("node.kubernetes.io/instance-type".into()).or_insert_with(|| instance.clone());
         }
         put("nodeSelector", json!(selector));
+        if role.kind == RoleKind::Worker && !settings.node_names.is_empty() {
+            // `metadata.name` takes one value, and of several terms one has to match.
+            let term = |name: &String| {
+                json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]})
+            };
+            let terms: Vec<_> = settings.node_names.iter().map(term).collect();
+            let required = json!({"nodeSelectorTerms": terms});
+            put("affinity", json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}));
+        }
         put("tolerations", json!(settings.tolerations));
         put("priorityClassName", json!(self.spec.priority));
         put("schedulerName", json!(settings.scheduler));

@@ -39,6 +39,7 @@ use weftrun_core::backend::{
 };
 use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
 use weftrun_core::log::{LogBatch, LogOptions};
+use weftrun_core::spec::JobSpec;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use client::Client;
@@ -114,6 +115,11 @@ impl Backend for Slurm {
 
     fn render(&self, job: &PlannedJob) -> Result<Rendered> {
         render::render(&self.client.settings, job)
+    }
+
+    fn pin(&self, job: &mut JobSpec, nodes: &[String]) -> Result<()> {
+        job.set_backend("slurm", "nodelist", nodes.join(","));
+        Ok(())
     }
 
     async fn check(&self, rendered: &Rendered) -> Result<Vec<Finding>> {

@@ -17,3 +17,4 @@ mod refused;
 mod run;
 mod speed;
 mod verbs;
+mod verify;

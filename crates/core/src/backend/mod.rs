@@ -27,7 +27,8 @@ pub use target::TargetConfig;
 
 use crate::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
 use crate::log::{LogBatch, LogOptions};
-use crate::{Error, Finding, Result};
+use crate::spec::JobSpec;
+use crate::{Error, ErrorKind, Finding, Result};
 
 /// A place where jobs run: one implementation for each kind of cluster, one value for each configured
 /// target.
@@ -46,6 +47,16 @@ pub trait Backend: Debug + Send + Sync + 'static {
 
     /// Translates a planned job into exactly what will be sent. Pure.
     fn render(&self, job: &PlannedJob) -> Result<Rendered>;
+
+    /// Makes a job run on these nodes of the cluster, each of which it uses as a whole, and on no others.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where jobs cannot name their nodes.
+    fn pin(&self, job: &mut JobSpec, nodes: &[String]) -> Result<()> {
+        let _ = (job, nodes);
+        let message = format!("backend `{}` cannot run a job on named nodes", self.capability().backend);
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
 
     /// Asks the cluster whether it would accept this, without submitting it.
     async fn check(&self, rendered: &Rendered) -> Result<Vec<Finding>>;

@@ -24,7 +24,7 @@ pub use site::{
     ProfileShape, ProfileValue, ProfilesReport, SettingShape, TargetShape, TargetsReport,
 };
 pub use transport::TransportReport;
-pub use verify::{VerifyExpected, VerifyReport, VerifyRun};
+pub use verify::{VerifyExpected, VerifyGroup, VerifyReport, VerifyRun, VerifySearch};
 pub use why::WhyReport;
 
 use serde::{Serialize, Serializer};

@@ -27,6 +27,34 @@ pub struct VerifyReport<'a> {
     pub transport: Option<TransportReport>,
     /// What else the logs show.
     pub findings: Vec<Finding>,
+    /// The search for slow nodes; null where none was made.
+    pub search: Option<VerifySearch>,
+}
+
+/// A search for slow nodes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct VerifySearch {
+    /// The slow nodes; empty where no single node explains it.
+    pub slow_nodes: Vec<String>,
+    /// Why no node is named; null where one is.
+    pub reason: Option<String>,
+    /// Number of jobs.
+    pub jobs: usize,
+    /// All measurements.
+    pub groups: Vec<VerifyGroup>,
+}
+
+/// One measurement of a search.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct VerifyGroup {
+    /// Round, from 1.
+    pub round: usize,
+    /// The nodes.
+    pub nodes: Vec<String>,
+    /// Bus bandwidth of the largest size, GB/s; null if the benchmark failed.
+    pub busbw_gbps: Option<f64>,
 }
 
 /// The figures of one collective.
@@ -69,7 +97,7 @@ impl<'a> VerifyReport<'a> {
     /// Returns the report of runs without a job.
     pub fn new(verdict: Verdict, runs: Vec<VerifyRun<'a>>) -> Self {
         let (schema, findings) = (SCHEMA, Vec::new());
-        Self { schema, verdict, job: None, instance: None, nodes: None, runs, transport: None, findings }
+        Self { schema, verdict, job: None, instance: None, nodes: None, runs, transport: None, findings, search: None }
     }
 }
 

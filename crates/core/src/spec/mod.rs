@@ -283,6 +283,15 @@ impl JobSpec {
         JobSpecBuilder::new(name)
     }
 
+    /// Sets a key of one backend's settings.
+    pub fn set_backend(&mut self, backend: &str, key: &str, value: impl Into<serde_json::Value>) {
+        let settings = self.backend.entry(backend.to_owned()).or_default();
+        if !settings.is_object() {
+            *settings = serde_json::json!({});
+        }
+        settings[key] = value.into();
+    }
+
     /// Returns the roles whose ranks take part in NCCL's communicators.
     pub fn workers(&self) -> impl Iterator<Item = &Role> {
         self.roles.iter().filter(|role| role.kind == RoleKind::Worker)

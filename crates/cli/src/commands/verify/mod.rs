@@ -1,9 +1,11 @@
 //! `verify`: a benchmark of collectives, submitted like any other job, and a verdict on its figures.
 
+mod search;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use clap::{Args, builder::PossibleValuesParser};
+use clap::{Args, ValueEnum, builder::PossibleValuesParser};
 use futures_util::StreamExt;
 use weftrun::core::diagnose::Diagnosis;
 use weftrun::core::exit_codes;
@@ -11,13 +13,14 @@ use weftrun::core::fabric::Fabric;
 use weftrun::core::job::JobPhase;
 use weftrun::core::log::{LogBatch, LogOptions, SourceId, clean_text};
 use weftrun::core::nccl::TransportMap;
-use weftrun::core::report::{TransportReport, VerifyReport, VerifyRun};
+use weftrun::core::report::{TransportReport, VerifyReport, VerifyRun, VerifySearch};
 use weftrun::core::text::Quantity;
 use weftrun::core::verify::{Collective, Judgement, Payload, Probes, Run, Verdict, judge, read};
 use weftrun::{Error, ErrorKind, Finding, Job, Result};
 
 use super::submit;
 use super::transport::{inputs, read as read_logs};
+use search::Search;
 use crate::args::Format;
 use crate::context::Context;
 use crate::follow::{self, Followed, Watching, with_limits};
@@ -57,12 +60,24 @@ pub struct VerifyArgs {
     /// Largest size
     #[arg(long, default_value = "8GiB", value_parser = bytes, value_name = "SIZE")]
     pub max_size: u64,
+    /// If the run is degraded, run it on parts of the nodes to find the slow ones; `always` also if it is not
+    #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "degraded", require_equals = true, value_name = "WHEN", conflicts_with = "from")]
+    pub bisect: Option<When>,
     /// Operations for each size
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000), value_name = "N")]
     pub rounds: u32,
     /// Cancel the job after this time
     #[arg(id = "follow_timeout", long = "timeout", value_parser = duration, default_value = "30m", value_name = "TIME")]
     pub timeout: Duration,
+}
+
+/// When slow nodes are searched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    /// If the run is degraded
+    Degraded,
+    /// Whatever the verdict is
+    Always,
 }
 
 fn collectives() -> PossibleValuesParser {
@@ -99,6 +114,42 @@ struct Measured<'a> {
     failed: Option<String>,
     /// What the nodes report of themselves.
     findings: Vec<Finding>,
+    /// The search for slow nodes.
+    search: Option<VerifySearch>,
+}
+
+impl Measured<'_> {
+    /// Returns the worst verdict of all runs.
+    fn verdict(&self) -> Verdict {
+        let unmet = self.transport.clone().is_some_and(|diagnosis| diagnosis.into_result().is_err());
+        let judged = self.judged().into_iter().map(|(_, judgement)| judgement.verdict);
+        judged.chain(unmet.then_some(Verdict::Degraded)).max_by_key(|verdict| rank(*verdict)).unwrap_or(Verdict::Fail)
+    }
+
+    /// Returns the runs with their judgements; one without figures if there is none.
+    fn judged(&self) -> Vec<(Run, Judgement)> {
+        let none = [Run::default()];
+        let runs = if self.runs.is_empty() { &none[..] } else { &self.runs };
+        let judge_one = |run: &Run| {
+            let mut judgement = judge(run, self.instance, self.nodes, None);
+            if let Some(why) = &self.failed {
+                judgement.verdict = Verdict::Fail;
+                why.clone_into(&mut judgement.reason);
+            }
+            judgement
+        };
+        runs.iter().map(|run| (run.clone(), judge_one(run))).collect()
+    }
+}
+
+/// Orders verdicts, the worst last.
+fn rank(verdict: Verdict) -> u8 {
+    match verdict {
+        Verdict::Pass => 0,
+        Verdict::NoReference => 1,
+        Verdict::Degraded => 2,
+        Verdict::Fail => 3,
+    }
 }
 
 fn finished(context: &Context, args: &VerifyArgs) -> Result<u8> {
@@ -118,6 +169,7 @@ fn finished(context: &Context, args: &VerifyArgs) -> Result<u8> {
         transport: None,
         map,
         failed: None,
+        search: None,
     };
     conclude(context, &measured)
 }
@@ -142,7 +194,7 @@ fn submitted(context: &Context, args: &VerifyArgs) -> Result<u8> {
     let client = context.client()?;
     let target = context.target(&client)?;
     context.block_on(async {
-        let planned = client.plan_for(target, &spec).await?;
+        let planned = client.plan_for(target.clone(), &spec).await?;
         context.out.say(super::plan::text(&planned).trim_end());
         context.out.findings(&planned.findings());
         let (job, interrupted) = follow::submit(context, &planned).await?;
@@ -173,7 +225,7 @@ fn submitted(context: &Context, args: &VerifyArgs) -> Result<u8> {
             .map(|summary| format!("the job ended as {}: {}", summary.phase, clean_text(&summary.reason)));
         let spec = &planned.planned().spec;
         let role = spec.workers().next();
-        let measured = Measured {
+        let mut measured = Measured {
             runs: logs.runs(),
             findings: logs.findings(),
             instance: role.and_then(|role| role.instance_type.as_deref()),
@@ -183,7 +235,18 @@ fn submitted(context: &Context, args: &VerifyArgs) -> Result<u8> {
             transport: Some(job.diagnose(&followed.map)),
             map: followed.map,
             failed,
+            search: None,
         };
+        let wanted = match args.bisect {
+            None => false,
+            Some(When::Degraded) => measured.verdict() == Verdict::Degraded,
+            Some(When::Always) => true,
+        };
+        if wanted {
+            let nodes = search::nodes_of(&job).await?;
+            let search = Search { client: &client, target, spec, nodes, timeout: args.timeout };
+            measured.search = Some(search.run(context).await?);
+        }
         conclude(context, &measured)
     })
 }
@@ -234,34 +297,9 @@ impl Logs {
 }
 
 fn conclude(context: &Context, measured: &Measured) -> Result<u8> {
-    let judge_one = |run: &Run| judge(run, measured.instance, measured.nodes, None);
-    let mut judged: Vec<(Run, Judgement)> =
-        measured.runs.iter().map(|run| (run.clone(), judge_one(run))).collect();
-    if judged.is_empty() {
-        let none = Run::default();
-        let judgement = judge_one(&none);
-        judged.push((none, judgement));
-    }
-    let rank = |verdict: Verdict| match verdict {
-        Verdict::Fail => 3,
-        Verdict::Degraded => 2,
-        Verdict::NoReference => 1,
-        Verdict::Pass => 0,
-    };
-    let mut verdict =
-        judged.iter().map(|(_, one)| one.verdict).max_by_key(|one| rank(*one)).unwrap_or(Verdict::Fail);
-    if let Some(why) = &measured.failed {
-        verdict = Verdict::Fail;
-        judged.iter_mut().for_each(|(_, judgement)| {
-            judgement.verdict = Verdict::Fail;
-            why.clone_into(&mut judgement.reason);
-        });
-    }
+    let (judged, verdict) = (measured.judged(), measured.verdict());
     // A fabric that is not used as planned is degraded, whatever the figures are compared with.
     let unmet = measured.transport.clone().and_then(|diagnosis| diagnosis.into_result().err());
-    if unmet.is_some() && verdict != Verdict::Fail {
-        verdict = Verdict::Degraded;
-    }
     if context.out.format == Format::Table {
         for (run, judgement) in &judged {
             context.out.text(&table(run, judgement))?;
@@ -273,6 +311,9 @@ fn conclude(context: &Context, measured: &Measured) -> Result<u8> {
             context.out.say(map_view::verdict(&measured.map, measured.fabric));
         }
         context.out.findings(&measured.findings);
+        if let Some(search) = &measured.search {
+            context.out.text(&found(search))?;
+        }
         if let Some(error) = unmet {
             context.out.text(&format!("{verdict}: {}\n", clean_text(error.message())))?;
         }
@@ -283,6 +324,7 @@ fn conclude(context: &Context, measured: &Measured) -> Result<u8> {
         report.instance = measured.instance;
         report.nodes = measured.nodes.or_else(|| measured.runs.iter().find_map(|run| run.nodes));
         report.findings.clone_from(&measured.findings);
+        report.search.clone_from(&measured.search);
         report.transport =
             measured.transport.clone().map(|diagnosis| TransportReport::of(diagnosis, &measured.map));
         context.out.value(&report)?;
@@ -292,6 +334,23 @@ fn conclude(context: &Context, measured: &Measured) -> Result<u8> {
         Verdict::Degraded => exit_codes::FABRIC_NOT_AS_PLANNED,
         Verdict::Fail => exit_codes::JOB_FAILED,
     })
+}
+
+/// Returns the result of a search for slow nodes as text.
+fn found(search: &VerifySearch) -> String {
+    let text = match &search.reason {
+        Some(reason) => format!("no single node explains it: {reason}\n"),
+        None => {
+            let mut text = format!("slow nodes: {}\n", search.slow_nodes.join(", "));
+            // The pairs are what proves it.
+            for group in search.groups.iter().filter(|group| group.nodes.len() == 2) {
+                let busbw = group.busbw_gbps.map_or_else(|| "failed".to_owned(), |busbw| format!("{busbw:.1} GB/s"));
+                text.push_str(&format!("  {busbw:>12}  {}\n", group.nodes.join(" and ")));
+            }
+            text
+        }
+    };
+    clean_text(&text).into_owned()
 }
 
 /// Returns the figures of a run and the verdict as text.
