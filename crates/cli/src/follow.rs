@@ -226,6 +226,17 @@ pub async fn with_limits<T>(
     timeout: Option<Duration>,
     handle: &JobHandle,
 ) -> Result<T> {
+    match limited(future, timeout).await {
+        Ok(done) => done,
+        Err(stopped) => Err(goes_on(stopped, handle)),
+    }
+}
+
+/// Runs a future until it ends; an error is why it was stopped before.
+pub async fn limited<T>(
+    future: impl Future<Output = Result<T>>,
+    timeout: Option<Duration>,
+) -> Result<Result<T>> {
     let interrupted = async {
         match tokio::signal::ctrl_c().await {
             Ok(()) => (),
@@ -238,11 +249,10 @@ pub async fn with_limits<T>(
             None => std::future::pending().await,
         }
     };
-    let goes_on = |error: Error| goes_on(error, handle);
     futures_util::select_biased! {
-        done = Box::pin(future).fuse() => done,
-        () = Box::pin(interrupted).fuse() => Err(goes_on(Error::new(ErrorKind::Interrupted, "interrupted"))),
-        () = Box::pin(expired).fuse() => Err(goes_on(Error::new(ErrorKind::Timeout, "the time is out"))),
+        done = Box::pin(future).fuse() => Ok(done),
+        () = Box::pin(interrupted).fuse() => Err(Error::new(ErrorKind::Interrupted, "interrupted")),
+        () = Box::pin(expired).fuse() => Err(Error::new(ErrorKind::Timeout, "the time is out")),
     }
 }
 

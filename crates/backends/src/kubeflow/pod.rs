@@ -57,12 +57,13 @@ impl Template<'_> {
         put("nodeSelector", json!(selector));
         if role.kind == RoleKind::Worker && !settings.node_names.is_empty() {
             // `metadata.name` takes one value, and of several terms one has to match.
-            let term = |name: &String| {
-                json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]})
-            };
+            let term = |name: &String| json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]});
             let terms: Vec<_> = settings.node_names.iter().map(term).collect();
             let required = json!({"nodeSelectorTerms": terms});
-            put("affinity", json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}));
+            put(
+                "affinity",
+                json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}),
+            );
         }
         put("tolerations", json!(settings.tolerations));
         put("priorityClassName", json!(self.spec.priority));

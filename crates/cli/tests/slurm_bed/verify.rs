@@ -6,14 +6,14 @@ use crate::bed::{Bed, Way};
 use crate::run::{User, said};
 
 /// Stands for PyTorch: prints a table whose bandwidth is low where the job has the slow node.
-const PYTHON: &str = r#"#!/bin/bash
+const PYTHON: &str = r##"#!/bin/bash
 [ "$2" = "import torch" ] && exit 0
 [ "$RANK" = 0 ] || exit 0
 busbw=350.0
 case " $(scontrol show hostnames "$SLURM_JOB_NODELIST" | tr '\n' ' ') " in *" SLOW "*) busbw=90.0 ;; esac
 echo "# weftrun-verify all_reduce"
 echo "2147483648 536870912 float sum -1 51000.0 42.1 $busbw 0"
-"#;
+"##;
 
 /// Of four nodes the slow one is found, by jobs on the nodes that the search names.
 #[test]
@@ -23,7 +23,7 @@ fn the_slow_node_is_found_by_jobs_on_parts_of_the_nodes() {
     let user = User::new(&bed, Way::Ssh, &[]);
     let job = format!(
         "name = \"measure\"\nnodes = 4\nranks_per_node = 1\ninstance_type = \"p4de.24xlarge\"\ncommand = [\"replaced\"]\n\
-         setup = \"export PATH={folder}:$PATH\"\n"
+         [backend.slurm]\nsetup = [\"export PATH={folder}:$PATH\"]\n"
     );
     user.file("job.toml", &job);
     for slow in ["", "compute-gpu-st-p4de-3"] {
@@ -33,7 +33,8 @@ fn the_slow_node_is_found_by_jobs_on_parts_of_the_nodes() {
         std::fs::write(path.join("python3"), program).expect("written");
         bed.sh(&format!("chmod -R a+rx {}", path.display()));
         let output = user.weftrun(&["verify", "job.toml", "--bisect=always", "-o", "json"]);
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(&output)));
+        let report: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", said(&output)));
         let search = &report["search"];
         let found: Vec<&str> =
             search["slow_nodes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();

@@ -51,18 +51,21 @@ for name in collectives:
     size = low
     while size <= high:
         count = max(size // 4 // world, 1) * world
+        fits = torch.ones(1, device=device)
         try:
             send, receive, wanted = buffers(name, count)
-            run(name, send, receive)
-            wrong = torch.tensor([float((receive != wanted).sum())], device=device)
+            # The comparison below needs memory too.
+            spare = torch.empty(receive.numel(), dtype=torch.bool, device=device)
+            del spare
         except torch.cuda.OutOfMemoryError:
-            wrong = torch.tensor([-1.0], device=device)
-        # One rank without memory would leave the others waiting.
-        worst = wrong.clone()
-        dist.all_reduce(worst, op=dist.ReduceOp.MIN)
-        if worst.item() < 0:
+            fits.zero_()
+        # One rank without memory would leave the others waiting in the operation.
+        dist.all_reduce(fits, op=dist.ReduceOp.MIN)
+        if not fits.item():
             say(f"# size {count * 4} does not fit into the memory of every GPU")
             break
+        run(name, send, receive)
+        wrong = torch.count_nonzero(receive != wanted).reshape(1)
         dist.all_reduce(wrong)
         for _ in range(2):
             run(name, send, receive)

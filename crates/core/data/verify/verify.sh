@@ -37,7 +37,6 @@ smi() { nvidia-smi --query-gpu="$1" --format=csv,noheader,nounits 2>/dev/null | 
 probe() {
   printf 'weftrun-probe {"host":'; text "$(uname -n)"
   printf ',"kernel":'; text "$(uname -r)"
-  printf ',"clock":%s' "$(date +%s)"
   if command -v nvidia-smi >/dev/null 2>&1; then
     printf ',"gpus":'; text "$(smi name)"
     printf ',"driver":'; text "$(smi driver_version)"
@@ -52,7 +51,7 @@ probe() {
   command -v fi_info >/dev/null 2>&1 && { printf ',"libfabric":'; text "$(fi_info --version 2>/dev/null | grep '^libfabric:')"; }
   printf ',"interfaces":[%s]}\n' "$(interfaces)"
 }
-after() { printf 'weftrun-after {"host":'; text "$(uname -n)"; printf ',"interfaces":[%s]}\n' "$(interfaces)"; }
+after() { printf 'weftrun-after {"host":'; text "$(uname -n)"; printf ',"clock":%s' "$(date +%s)"; printf ',"interfaces":[%s]}\n' "$(interfaces)"; }
 
 # Runs a program, and prints the counters of the interfaces after it; ends with the program's exit code.
 measured() {
@@ -71,6 +70,7 @@ if [ -n "$OMPI_COMM_WORLD_RANK$PMIX_RANK$PMI_RANK" ] && [ -z "$RANK" ]; then
   # Started by mpirun: nccl-tests that are built with MPI find the other ranks by themselves.
   [ -n "$tests" ] || { echo "weftrun verify: the image has no all_reduce_perf: use one with nccl-tests built with MPI, or --launch per-rank with PyTorch" >&2; exit 3; }
   for name in $(echo "$collectives" | tr , ' '); do
+    [ "${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}" = 0 ] && echo "# weftrun-verify $name"
     measured "${tests%/*}/${name}_perf" -b "$low" -e "$high" -f 2 -n "$rounds" -g 1 || exit $?
   done
 elif [ -n "$python" ] && "$python" -c 'import torch' 2>/dev/null; then
@@ -82,6 +82,7 @@ elif [ -n "$tests" ] && [ "${NNODES:-1}" = 1 ] && [ "$WORLD_SIZE" = "${LOCAL_WOR
   # One node needs no MPI: one process drives all GPUs.
   [ "${RANK:-0}" = 0 ] || exit 0
   for name in $(echo "$collectives" | tr , ' '); do
+    [ "${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}" = 0 ] && echo "# weftrun-verify $name"
     measured "${tests%/*}/${name}_perf" -b "$low" -e "$high" -f 2 -n "$rounds" -g "$WORLD_SIZE" || exit $?
   done
 else

@@ -97,7 +97,17 @@ impl<'a> VerifyReport<'a> {
     /// Returns the report of runs without a job.
     pub fn new(verdict: Verdict, runs: Vec<VerifyRun<'a>>) -> Self {
         let (schema, findings) = (SCHEMA, Vec::new());
-        Self { schema, verdict, job: None, instance: None, nodes: None, runs, transport: None, findings, search: None }
+        Self {
+            schema,
+            verdict,
+            job: None,
+            instance: None,
+            nodes: None,
+            runs,
+            transport: None,
+            findings,
+            search: None,
+        }
     }
 }
 

@@ -10,5 +10,5 @@ mod verdict;
 pub use bisect::{Answer, Bisect, Group, Step};
 pub use payload::Payload;
 pub use probe::{Probes, Traffic};
-pub use table::{Collective, Figures, Row, Run, read};
+pub use table::{Collective, Figures, Row, Run, is_relevant, read};
 pub use verdict::{Judgement, Verdict, judge};

@@ -165,10 +165,21 @@ pub fn read(log: &[u8]) -> Vec<Run> {
         if let Some(comment) = text.find('#').map(|at| &text[at..]).filter(|comment| is_comment(comment)) {
             if let Some(header) = header(comment) {
                 columns = header;
+                // Another table is another run.
+                if runs.last().is_some_and(|run| !run.rows.is_empty()) {
+                    runs.push(Run::default());
+                }
+            } else if let Some(wrong) = out_of_bounds(comment) {
+                let row = runs.last_mut().and_then(|run| run.rows.last_mut()).filter(|row| row.wrong() == 0);
+                if let Some(row) = row {
+                    row.out_of_place.wrong = Some(wrong);
+                }
             } else if let Some((rank, host)) = device(comment) {
                 ranks.insert(rank);
                 hosts.insert(host.to_owned());
             } else if let Some(collective) = starting(comment) {
+                // A run may be announced twice: by its program, and by the script that starts it.
+                runs.pop_if(|run| run.rows.is_empty());
                 runs.push(Run { collective: Some(collective), ..Run::default() });
             }
             continue;
@@ -186,12 +197,24 @@ pub fn read(log: &[u8]) -> Vec<Run> {
             }
         }
     }
+    if runs.len() > 1 {
+        runs.retain(|run| !run.rows.is_empty());
+    }
     let count = |size: usize| u32::try_from(size).ok().filter(|size| *size > 0);
     for run in &mut runs {
         (run.ranks, run.nodes) = (count(ranks.len()), count(hosts.len()));
         run.collective = run.collective.or_else(|| by_factor(run));
     }
     runs
+}
+
+/// Returns whether a line may belong to a table or to what nodes report: all others need not be kept.
+pub fn is_relevant(line: &[u8]) -> bool {
+    let head = &line[..line.len().min(1024)];
+    head.contains(&b'#')
+        || memchr::memmem::find(head, b"weftrun-").is_some()
+        || std::str::from_utf8(head)
+            .is_ok_and(|text| text.split_ascii_whitespace().any(|word| KINDS.contains(&word)))
 }
 
 /// Returns whether a `#` begins a comment: in `#wrong` it begins the name of a column.
@@ -234,13 +257,15 @@ fn starting(comment: &str) -> Option<Collective> {
     Collective::parse(name.split_ascii_whitespace().next()?)
 }
 
+/// The element types of nccl-tests and rccl-tests.
+const KINDS: [&str; 15] = [
+    "float", "double", "half", "bfloat16", "bf16", "int8", "uint8", "int32", "uint32", "int64", "uint64",
+    "fp8_e4m3", "fp8_e5m2", "f8e4m3", "f8e5m2",
+];
+
 /// Reads a row, behind any prefix of a launcher.
 fn row(words: &[&str], columns: &[Column], line: u64) -> Option<Row> {
-    let kinds = [
-        "float", "double", "half", "bfloat16", "bf16", "int8", "uint8", "int32", "uint32", "int64", "uint64",
-        "fp8_e4m3", "fp8_e5m2", "f8e4m3", "f8e5m2",
-    ];
-    let kind = words.iter().position(|word| kinds.contains(word)).filter(|at| *at >= 2)?;
+    let kind = words.iter().position(|word| KINDS.contains(word)).filter(|at| *at >= 2)?;
     let cells = &words[kind - 2..];
     let size: u64 = cells[0].parse().ok()?;
     let _: u64 = cells[1].parse().ok()?;
@@ -260,9 +285,16 @@ fn row(words: &[&str], columns: &[Column], line: u64) -> Option<Row> {
             }
         }
     } else {
-        // Behind the type: a reduction and a root, or neither; then groups of four.
-        let figures = cells[3..].iter().position(|cell| cell.contains('.') || is_no_number(cell))? + 3;
-        for group in cells[figures..].chunks(4).filter(|group| group.len() >= 3).take(2) {
+        // Behind the type: a reduction and a root, or neither; then groups of three or four figures.
+        let mut figures = cells.get(3..)?;
+        if figures.first().is_some_and(|cell| number(cell).is_none() && !is_no_number(cell)) {
+            figures = &figures[1..];
+        }
+        if matches!(figures.len(), 5 | 7 | 9) {
+            figures = &figures[1..];
+        }
+        let size = if figures.len() % 4 == 0 { 4 } else { 3 };
+        for group in figures.chunks(size).filter(|group| group.len() >= 3).take(2) {
             groups.push(Figures {
                 time_us: number(group[0]),
                 algbw: number(group[1]),
@@ -283,12 +315,19 @@ fn is_no_number(cell: &str) -> bool {
     matches!(cell.trim_start_matches('-').to_ascii_lowercase().as_str(), "nan" | "inf" | "n/a")
 }
 
-/// Reads `0`, or `0e+00` of versions that printed the largest error; `N/A` was not checked.
+/// Reads `0`, or `2e-06` of versions that printed the largest error, which was at most a hundredth with half
+/// precision; `N/A` was not checked.
 fn wrong(cell: &str) -> Option<u64> {
     let value = number(cell)?;
-    // An error of rounding is no wrong element.
     let exact = cell.parse().ok();
-    exact.or(Some(u64::from(value > 1e-3)))
+    exact.or(Some(u64::from(value > 1e-2)))
+}
+
+/// Reads `# Out of bounds values : 3 FAILED`; none if there are none.
+fn out_of_bounds(comment: &str) -> Option<u64> {
+    let (_, rest) = comment.split_once("Out of bounds values")?;
+    let count = rest.trim_start_matches([' ', ':', '\t']).split_ascii_whitespace().next()?;
+    count.parse().ok().filter(|count| *count > 0)
 }
 
 /// Returns the collective whose factor between the two bandwidths the figures have, where one alone has it.
@@ -342,7 +381,30 @@ mod tests {
         // No operation and no root.
         let run = &read(b"1048576 262144 float 30.95 33.88 29.64 0 30.20 34.72 30.38 0\n")[0];
         assert_eq!(run.rows[0].busbw(), Some(30.38));
+        // Times of ten milliseconds and more have no fraction, and the result was not checked.
+        let run = &read(b"8589934592 2147483648 float sum -1 47392 181.2 339.8 47420 181.1 339.6\n")[0];
+        assert_eq!(run.rows[0].out_of_place.time_us, Some(47392.0));
+        assert_eq!((run.rows[0].busbw(), run.rows[0].wrong()), (Some(339.8), 0));
+        let run = &read(b"8589934592 2147483648 float sum -1 47392 181.2 339.8 0 47420 181.1 339.6 0\n")[0];
+        assert_eq!(
+            (run.rows[0].busbw(), run.rows[0].wrong(), run.rows[0].is_broken()),
+            (Some(339.8), 0, false)
+        );
         assert_eq!(read(b"epoch 3 of float 7, step 1.5\n"), []);
+    }
+
+    #[test]
+    fn each_table_is_a_run_and_its_summary_counts() {
+        let header = "# size count type redop time algbw busbw error\n";
+        let row = "1048576 262144 half sum 30.95 33.88 29.64 2e-03\n";
+        let runs = read(
+            format!(
+                "{header}{row}# Out of bounds values : 0 OK\n{header}{row}# Out of bounds values : 3 FAILED\n"
+            )
+            .as_bytes(),
+        );
+        let wrong: Vec<_> = runs.iter().map(|run| (run.rows.len(), run.rows[0].wrong())).collect();
+        assert_eq!(wrong, [(1, 0), (1, 3)]);
     }
 
     #[test]

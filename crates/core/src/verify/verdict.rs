@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::table::{Collective, Run};
-use crate::catalogue::{Expected, expected};
+use crate::catalogue::{Catalogue, Expected, expected};
 
 /// Sizes below are bound by latency.
 const LARGE: u64 = 1 << 30;
@@ -105,7 +105,7 @@ pub fn judge(
         );
         return judgement;
     };
-    let Some(collective) = collective.or(run.collective) else {
+    let Some(collective) = run.collective.or(collective) else {
         "the log does not name the collective".clone_into(&mut judgement.reason);
         return judgement;
     };
@@ -114,6 +114,15 @@ pub fn judge(
         judgement.reason = format!("the {missing} is not known");
         return judgement;
     };
+    let gpus = Catalogue::builtin().get(instance).map(|row| row.accelerators);
+    if let (Some(ranks), Some(gpus)) = (run.ranks, gpus)
+        && ranks != nodes.saturating_mul(gpus)
+    {
+        judgement.reason = format!(
+            "published figures are of all {gpus} GPUs of each node; this run has {ranks} ranks on {nodes} nodes"
+        );
+        return judgement;
+    }
     let Some(published) = expected(instance, nodes, collective.as_str()) else {
         judgement.reason = format!("no figure of {collective} on {nodes} {instance} was published");
         return judgement;
@@ -185,6 +194,15 @@ mod tests {
         let small = read(b"1048576 262144 float sum -1 30.9 33.8 29.6 0 30.2 34.7 30.3 0\n").remove(0);
         let judgement = judge(&small, Some("p4d.24xlarge"), Some(2), all);
         assert_eq!((judgement.verdict, judgement.busbw), (Verdict::NoReference, None));
+    }
+
+    #[test]
+    fn a_run_on_a_part_of_the_gpus_is_not_compared() {
+        for (ranks, verdict) in [(16, Verdict::Degraded), (2, Verdict::NoReference)] {
+            let run = Run { ranks: Some(ranks), ..run("20.3") };
+            let judgement = judge(&run, Some("p4d.24xlarge"), Some(2), Some(Collective::AllReduce));
+            assert_eq!(judgement.verdict, verdict, "{judgement:?}");
+        }
     }
 
     #[test]

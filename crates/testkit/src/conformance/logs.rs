@@ -41,8 +41,9 @@ fn check_whole(read: &Read, world: u32) -> Result<(), String> {
         must(lines.iter().copied().eq(0..LINES), || {
             let at = lines.iter().zip(0..).find(|(line, at)| *line != at).map_or(lines.len(), |(_, at)| at);
             format!(
-                "rank {rank}: {} lines read of {LINES}, the first that is wrong is line {at}",
-                lines.len()
+                "rank {rank}: {} lines read of {LINES}, the first that is wrong is line {at}; marks: {:?}",
+                lines.len(),
+                read.marks
             )
         })?;
     }

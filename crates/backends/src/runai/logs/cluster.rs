@@ -166,7 +166,9 @@ impl Pods {
     async fn pod(&self, source: Arc<SourceId>) -> PodRead {
         let Ok(_permit) = self.permits.acquire().await else { return Ok(None) };
         let options = &self.reader.options;
-        let stored = options.from.iter().find(|cursor| cursor.uid == source.uid).cloned();
+        // Cursors of the Kubernetes API also name the container.
+        let is_of = |cursor: &&Cursor| cursor.uid.split('/').next() == Some(source.uid.as_str());
+        let stored = options.from.iter().find(is_of).cloned();
         let mut opened = stored.is_some();
         let mut resume = match stored {
             Some(cursor) => Resume::from_cursor(cursor),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum, builder::PossibleValuesParser};
 use futures_util::StreamExt;
-use weftrun::core::diagnose::Diagnosis;
+use weftrun::core::diagnose::{Diagnosis, diagnose};
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::Fabric;
 use weftrun::core::job::JobPhase;
@@ -15,18 +15,18 @@ use weftrun::core::log::{LogBatch, LogOptions, SourceId, clean_text};
 use weftrun::core::nccl::TransportMap;
 use weftrun::core::report::{TransportReport, VerifyReport, VerifyRun, VerifySearch};
 use weftrun::core::text::Quantity;
-use weftrun::core::verify::{Collective, Judgement, Payload, Probes, Run, Verdict, judge, read};
+use weftrun::core::verify::{Collective, Judgement, Payload, Probes, Run, Verdict, is_relevant, judge, read};
 use weftrun::{Error, ErrorKind, Finding, Job, Result};
 
 use super::submit;
 use super::transport::{inputs, read as read_logs};
-use search::Search;
 use crate::args::Format;
 use crate::context::Context;
-use crate::follow::{self, Followed, Watching, with_limits};
+use crate::follow::{self, Followed, Watching, limited};
 use crate::job_flags::{JobFlags, duration};
 use crate::map_view;
 use crate::output::style;
+use search::Search;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,8 +38,9 @@ Examples:
 Only sizes of at least 1 GiB are judged, by published figures of the instance type, the number of nodes and the collective
 (`weftrun instances NAME` lists them). Exit codes: 0 pass or no reference, 7 degraded, 1 fail.";
 
-/// Most bytes of one rank's log that are searched for tables.
+/// Most bytes of tables kept of one rank's log, and of one line.
 const MOST: usize = 16 << 20;
+const LONGEST: usize = 64 << 10;
 
 /// Arguments of `verify`.
 #[derive(Args, Clone, Debug)]
@@ -51,8 +52,8 @@ pub struct VerifyArgs {
     /// Judge the logs of a finished run of nccl-tests, rccl-tests or `verify` instead of submitting one
     #[arg(long, value_name = "LOG", num_args = 1.., conflicts_with_all = ["follow_timeout"])]
     pub from: Vec<String>,
-    /// Collectives to measure
-    #[arg(long, value_delimiter = ',', default_value = "all-reduce", value_parser = collectives(), value_name = "NAME")]
+    /// Collectives to measure [default: all-reduce]; with --from, the one that a log without its name shows
+    #[arg(long, value_delimiter = ',', value_parser = collectives(), value_name = "NAME")]
     pub collective: Vec<String>,
     /// Smallest size
     #[arg(long, default_value = "1MiB", value_parser = bytes, value_name = "SIZE")]
@@ -69,6 +70,12 @@ pub struct VerifyArgs {
     /// Cancel the job after this time
     #[arg(id = "follow_timeout", long = "timeout", value_parser = duration, default_value = "30m", value_name = "TIME")]
     pub timeout: Duration,
+}
+
+impl VerifyArgs {
+    fn collectives(&self) -> Vec<Collective> {
+        self.collective.iter().filter_map(|name| Collective::parse(name)).collect()
+    }
 }
 
 /// When slow nodes are searched for.
@@ -105,10 +112,12 @@ struct Measured<'a> {
     runs: Vec<Run>,
     instance: Option<&'a str>,
     nodes: Option<u32>,
+    /// The collective of runs that do not name theirs.
+    collective: Option<Collective>,
     job: Option<String>,
     /// The planned fabric.
     fabric: Fabric,
-    transport: Option<Diagnosis>,
+    transport: Diagnosis,
     map: TransportMap,
     /// Why the job failed.
     failed: Option<String>,
@@ -121,9 +130,12 @@ struct Measured<'a> {
 impl Measured<'_> {
     /// Returns the worst verdict of all runs.
     fn verdict(&self) -> Verdict {
-        let unmet = self.transport.clone().is_some_and(|diagnosis| diagnosis.into_result().is_err());
+        let unmet = self.transport.clone().into_result().is_err();
         let judged = self.judged().into_iter().map(|(_, judgement)| judgement.verdict);
-        judged.chain(unmet.then_some(Verdict::Degraded)).max_by_key(|verdict| rank(*verdict)).unwrap_or(Verdict::Fail)
+        judged
+            .chain(unmet.then_some(Verdict::Degraded))
+            .max_by_key(|verdict| rank(*verdict))
+            .unwrap_or(Verdict::Fail)
     }
 
     /// Returns the runs with their judgements; one without figures if there is none.
@@ -131,7 +143,7 @@ impl Measured<'_> {
         let none = [Run::default()];
         let runs = if self.runs.is_empty() { &none[..] } else { &self.runs };
         let judge_one = |run: &Run| {
-            let mut judgement = judge(run, self.instance, self.nodes, None);
+            let mut judgement = judge(run, self.instance, self.nodes, self.collective);
             if let Some(why) = &self.failed {
                 judgement.verdict = Verdict::Fail;
                 why.clone_into(&mut judgement.reason);
@@ -157,16 +169,30 @@ fn finished(context: &Context, args: &VerifyArgs) -> Result<u8> {
     let mut map = TransportMap::new();
     let mut logs = Logs::default();
     read_logs::bytes(&inputs, &mut map, |source, bytes| logs.add(source, bytes))?;
+    // A job file tells what the run was on, like the flags.
+    let spec = args.job.file.as_ref().map(|_| args.job.spec(context)).transpose()?;
+    let role = spec.as_ref().and_then(|spec| spec.workers().next());
     let given = &args.job.keys.given;
-    let nodes = given.get("--nodes").and_then(|nodes| nodes.parse().ok());
+    let nodes = match given.get("--nodes") {
+        None => role.map(|role| role.nodes),
+        Some(nodes) => Some(nodes.parse().map_err(|_| {
+            Error::new(ErrorKind::Usage, format!("`{nodes}` is not a number of nodes"))
+                .with("flag", "--nodes")
+        })?),
+    };
+    let collectives = args.collectives();
+    if collectives.len() > 1 {
+        return Err(Error::new(ErrorKind::Usage, "with --from, give at most one --collective"));
+    }
     let measured = Measured {
         runs: logs.runs(),
         findings: logs.findings(),
-        instance: given.get("--instance-type"),
+        instance: given.get("--instance-type").or_else(|| role?.instance_type.as_deref()),
         nodes,
+        collective: collectives.first().copied(),
         job: None,
         fabric: Fabric::Auto,
-        transport: None,
+        transport: diagnose(None, &map),
         map,
         failed: None,
         search: None,
@@ -188,7 +214,10 @@ fn submitted(context: &Context, args: &VerifyArgs) -> Result<u8> {
         flags.name_suffix = true;
     }
     let mut spec = flags.spec(context)?;
-    let collectives = args.collective.iter().filter_map(|name| Collective::parse(name)).collect();
+    let mut collectives = args.collectives();
+    if collectives.is_empty() {
+        collectives.push(Collective::AllReduce);
+    }
     let payload = Payload { collectives, low: args.min_size, high: args.max_size, rounds: args.rounds };
     payload.apply(&mut spec);
     let client = context.client()?;
@@ -215,7 +244,7 @@ fn submitted(context: &Context, args: &VerifyArgs) -> Result<u8> {
                 follow::follow_into(context, &job, watching, each).await
             }
         };
-        let followed = match with_limits(followed, Some(args.timeout), job.handle()).await {
+        let followed = match limited(followed, Some(args.timeout)).await.flatten() {
             Ok(followed) => followed,
             Err(error) => return Err(cancelled(&job, error).await),
         };
@@ -230,9 +259,10 @@ fn submitted(context: &Context, args: &VerifyArgs) -> Result<u8> {
             findings: logs.findings(),
             instance: role.and_then(|role| role.instance_type.as_deref()),
             nodes: role.map(|role| role.nodes),
+            collective: None,
             job: Some(job.handle().to_string()),
             fabric: planned.fabric().fabric,
-            transport: Some(job.diagnose(&followed.map)),
+            transport: job.diagnose(&followed.map),
             map: followed.map,
             failed,
             search: None,
@@ -273,25 +303,54 @@ async fn cancelled(job: &Job, error: Error) -> Error {
     }
 }
 
-/// The lines of each rank, which may contain tables.
+/// The lines of each rank that may belong to tables.
 #[derive(Default)]
-struct Logs(BTreeMap<String, Vec<u8>>);
+struct Logs(BTreeMap<String, Log>);
+
+#[derive(Default)]
+struct Log {
+    kept: Vec<u8>,
+    /// The line that has not ended.
+    open: Vec<u8>,
+}
+
+impl Log {
+    fn add(&mut self, bytes: &[u8]) {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            // Longer lines are no rows of a table.
+            let free = LONGEST.saturating_sub(self.open.len());
+            self.open.extend_from_slice(part.get(..free).unwrap_or(part));
+            if part.ends_with(b"\n") {
+                if is_relevant(&self.open) && self.kept.len() < MOST {
+                    self.kept.extend_from_slice(&self.open);
+                    if !self.open.ends_with(b"\n") {
+                        self.kept.push(b'\n');
+                    }
+                }
+                self.open.clear();
+            }
+        }
+    }
+
+    /// Returns the lines, the last of which may have no end.
+    fn lines(&self) -> Vec<u8> {
+        [self.kept.as_slice(), &self.open].concat()
+    }
+}
 
 impl Logs {
     fn add(&mut self, source: &SourceId, bytes: &[u8]) {
-        let log = self.0.entry(source.to_string()).or_default();
-        let free = MOST.saturating_sub(log.len());
-        log.extend_from_slice(bytes.get(..free).unwrap_or(bytes));
+        self.0.entry(source.to_string()).or_default().add(bytes);
     }
 
     /// Returns the runs of all logs that have some.
     fn runs(&self) -> Vec<Run> {
-        self.0.values().flat_map(|log| read(log)).collect()
+        self.0.values().flat_map(|log| read(&log.lines())).collect()
     }
 
     fn findings(&self) -> Vec<Finding> {
         let mut probes = Probes::default();
-        self.0.values().for_each(|log| probes.read(log));
+        self.0.values().for_each(|log| probes.read(&log.lines()));
         probes.findings()
     }
 }
@@ -299,15 +358,13 @@ impl Logs {
 fn conclude(context: &Context, measured: &Measured) -> Result<u8> {
     let (judged, verdict) = (measured.judged(), measured.verdict());
     // A fabric that is not used as planned is degraded, whatever the figures are compared with.
-    let unmet = measured.transport.clone().and_then(|diagnosis| diagnosis.into_result().err());
+    let unmet = measured.transport.clone().into_result().err();
     if context.out.format == Format::Table {
         for (run, judgement) in &judged {
             context.out.text(&table(run, judgement))?;
         }
-        if measured.transport.is_none() && !measured.map.snapshot().ranks().is_empty() {
-            context.out.say(map_view::verdict(&measured.map, measured.fabric));
-        } else if let Some(diagnosis) = &measured.transport {
-            context.out.findings(&diagnosis.findings);
+        if measured.job.is_some() || !measured.map.snapshot().ranks().is_empty() {
+            context.out.findings(&measured.transport.findings);
             context.out.say(map_view::verdict(&measured.map, measured.fabric));
         }
         context.out.findings(&measured.findings);
@@ -325,8 +382,8 @@ fn conclude(context: &Context, measured: &Measured) -> Result<u8> {
         report.nodes = measured.nodes.or_else(|| measured.runs.iter().find_map(|run| run.nodes));
         report.findings.clone_from(&measured.findings);
         report.search.clone_from(&measured.search);
-        report.transport =
-            measured.transport.clone().map(|diagnosis| TransportReport::of(diagnosis, &measured.map));
+        let seen = measured.job.is_some() || !measured.map.snapshot().ranks().is_empty();
+        report.transport = seen.then(|| TransportReport::of(measured.transport.clone(), &measured.map));
         context.out.value(&report)?;
     }
     Ok(match verdict {
@@ -344,7 +401,8 @@ fn found(search: &VerifySearch) -> String {
             let mut text = format!("slow nodes: {}\n", search.slow_nodes.join(", "));
             // The pairs are what proves it.
             for group in search.groups.iter().filter(|group| group.nodes.len() == 2) {
-                let busbw = group.busbw_gbps.map_or_else(|| "failed".to_owned(), |busbw| format!("{busbw:.1} GB/s"));
+                let busbw =
+                    group.busbw_gbps.map_or_else(|| "failed".to_owned(), |busbw| format!("{busbw:.1} GB/s"));
                 text.push_str(&format!("  {busbw:>12}  {}\n", group.nodes.join(" and ")));
             }
             text

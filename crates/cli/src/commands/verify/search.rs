@@ -12,7 +12,7 @@ use weftrun::{Client, Error, ErrorKind, Result};
 
 use super::{Logs, cancelled, quietly};
 use crate::context::Context;
-use crate::follow::{self, with_limits};
+use crate::follow::{self, limited};
 
 /// Most jobs at a time.
 const AT_ONCE: usize = 32;
@@ -36,11 +36,12 @@ impl Search<'_> {
                 Step::Done(answer) => break answer,
                 Step::Measure(groups) => {
                     let round = bisect.rounds().len() + 1;
-                    let measured = stream::iter(groups.into_iter().enumerate()).map(|(index, group)| async move {
-                        let name = format!("{}-{round}-{index}", self.spec.name);
-                        let busbw = self.measure(context, &group, &name).await?;
-                        Ok::<_, Error>((group, busbw))
-                    });
+                    let measured =
+                        stream::iter(groups.into_iter().enumerate()).map(|(index, group)| async move {
+                            let name = format!("{}-{round}-{index}", self.spec.name);
+                            let busbw = self.measure(context, &group, &name).await?;
+                            Ok::<_, Error>((group, busbw))
+                        });
                     let mut measured = measured.buffer_unordered(AT_ONCE);
                     let (mut results, mut failed) = (Vec::new(), None);
                     // After an error the other jobs are still waited for, or cancelled by the same interruption.
@@ -77,7 +78,8 @@ impl Search<'_> {
     }
 
     fn line(&self, round: usize, (group, busbw): &(Group, Option<f64>)) -> String {
-        let names: Vec<&str> = group.iter().filter_map(|node| self.nodes.get(*node)).map(String::as_str).collect();
+        let names: Vec<&str> =
+            group.iter().filter_map(|node| self.nodes.get(*node)).map(String::as_str).collect();
         let busbw = busbw.map_or_else(|| "failed".to_owned(), |busbw| format!("{busbw:.1} GB/s"));
         clean_text(&format!("round {round}: {busbw} on {}", names.join(", "))).into_owned()
     }
@@ -98,7 +100,7 @@ impl Search<'_> {
         }
         let mut logs = Logs::default();
         let followed = quietly(&job, |batch| logs.add(&batch.source, &batch.bytes));
-        let followed = match with_limits(followed, Some(self.timeout), job.handle()).await {
+        let followed = match limited(followed, Some(self.timeout)).await.flatten() {
             Ok(followed) => followed,
             // A group that takes too long is as bad as one that fails.
             Err(error) if error.kind() == ErrorKind::Timeout => {
