@@ -115,7 +115,10 @@ impl Router {
                     shared.worked.store(true, Ordering::Relaxed);
                     return Ok(answer(response, Some(open)));
                 }
-                Err(error) if shared.worked.load(Ordering::Relaxed) => return Err(error),
+                // Whether the server is there is seen by a request of its own.
+                Err(error) if shared.worked.load(Ordering::Relaxed) || is_unreachable(&error) => {
+                    return Err(error);
+                }
                 Err(error) => {
                     tracing::debug!("the API server does not accept HTTP/2 for log streams: {error}");
                     shared.refused.store(true, Ordering::Relaxed);
@@ -222,6 +225,19 @@ where
             })
             .boxed_unsync()
     })
+}
+
+/// Returns whether a connection could not be opened, or broke: that shows nothing about HTTP/2.
+fn is_unreachable(error: &BoxError) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
+    while let Some(error) = cause {
+        if let Some(io) = error.downcast_ref::<std::io::Error>() {
+            use std::io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut};
+            return matches!(io.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable | TimedOut);
+        }
+        cause = error.source();
+    }
+    false
 }
 
 fn follows_log(uri: &Uri) -> bool {

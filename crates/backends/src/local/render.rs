@@ -36,6 +36,9 @@ fn split_ops(ops: &[Op]) -> (Vec<Op>, Vec<Inexpressible>) {
     let (mut applied, mut not) = (Vec::new(), Vec::new());
     for op in ops {
         let reason = match &op.change {
+            change if change.needs_companion() => {
+                "the file is in an object beside the pods, and there is none here"
+            }
             Change::Env { .. } => {
                 applied.push(op.clone());
                 continue;

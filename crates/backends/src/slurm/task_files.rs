@@ -50,8 +50,20 @@ impl TaskFiles {
                 "write a path such as `%j/%N-%t.log`",
             );
         }
+        if pattern.is_empty() || pattern.ends_with('/') || pattern.starts_with('~') {
+            return bad(
+                "it names no file".to_owned(),
+                "write a path such as `%j/%N-%t.log`; `~` is not expanded, and a relative path is below the job's folder",
+            );
+        }
         let mut parts = Vec::new();
         for (width, kind) in split(pattern) {
+            if let Kind::Pattern(digit @ '0'..='9') = kind {
+                return bad(
+                    format!("`%{width}{digit}`: a number has at most 99 digits"),
+                    "write a width such as `%4t`",
+                );
+            }
             let number = |expression: &str| {
                 Part::Shell(match width.parse::<u8>() {
                     Ok(width) => format!("$(printf %0{width}d \"{expression}\")"),

@@ -50,7 +50,7 @@ for name in collectives:
     say("#       size         count      type   redop    root     time   algbw   busbw  #wrong")
     size = low
     while size <= high:
-        count = max(size // 4 // world, 1) * world
+        count = -(-size // 4 // world) * world
         fits = torch.ones(1, device=device)
         try:
             send, receive, wanted = buffers(name, count)

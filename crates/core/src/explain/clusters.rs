@@ -503,9 +503,9 @@ pub(super) const LOGS: &[Code] = &[
     ),
     code(
         "VERIFY-NIC-IDLE",
-        "a network interface carried no traffic while others did",
-        "Its counters grew by less than a hundredth of the busiest interface's: NCCL does not use it, and the job has only a part of the node's bandwidth.",
-        "Give the job all interfaces of the node, and leave NCCL_IB_HCA and FI_EFA_FILTER unset.",
+        "a network interface carried almost no traffic while others did",
+        "It is active, of the same link and rate as the busiest interface, and its counters grew by less than a hundredth of that one's: NCCL does not use it, and the job has only a part of the node's bandwidth.",
+        "Give the job all interfaces of the node, and name them all where NCCL_IB_HCA is set.",
     ),
     code(
         "HEALTH-INCOMPLETE",

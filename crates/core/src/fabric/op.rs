@@ -242,7 +242,15 @@ impl std::fmt::Debug for Change {
     }
 }
 
+/// Where the topology file of a profile is mounted.
+pub(crate) const TOPOLOGY_PATH: &str = "/etc/nccl/topo.xml";
+
 impl Change {
+    /// Returns whether it names a file of an object beside the job, which only a backend that creates the object has.
+    pub fn needs_companion(&self) -> bool {
+        matches!(self, Self::Env { value, .. } if value == TOPOLOGY_PATH)
+    }
+
     /// Returns the target of the change in a few words (`resources vpc.amazonaws.com/efa`).
     pub fn target(&self) -> String {
         match self {

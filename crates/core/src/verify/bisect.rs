@@ -126,6 +126,10 @@ impl Bisect {
 
     fn record_halves(&mut self, results: &[(Group, Option<f64>)]) {
         let best = results.iter().filter_map(|(_, busbw)| *busbw).fold(0.0, f64::max);
+        if best == 0.0 {
+            self.ended = Some(Answer::NoSingleNode("no group of nodes could be measured".into()));
+            return;
+        }
         let is_slow = |busbw: &Option<f64>| busbw.is_none_or(|busbw| busbw < SLOW * best);
         let tested: BTreeSet<usize> = results.iter().flat_map(|(group, _)| group.iter().copied()).collect();
         let (slow, fast): (Vec<_>, Vec<_>) = results.iter().partition(|(_, busbw)| is_slow(busbw));

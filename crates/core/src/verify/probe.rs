@@ -35,6 +35,10 @@ pub struct Traffic {
     pub host: String,
     /// Interface and port: `rdmap79s0:1`.
     pub interface: String,
+    /// Link and rate: `InfiniBand 400 Gb/sec (4X NDR)`.
+    pub kind: String,
+    /// Whether its port is active.
+    pub active: bool,
     /// Bytes sent.
     pub sent: u64,
     /// Bytes received.
@@ -89,6 +93,8 @@ impl Probes {
                 all.push(Traffic {
                     host: host.clone(),
                     interface: name.to_owned(),
+                    kind: ["link", "rate"].map(|key| then[key].as_str().unwrap_or_default()).join(" "),
+                    active: then["state"].as_str().is_none_or(|state| state.contains("ACTIVE")),
                     // EFA counts bytes in hw_counters (`tx_bytes`), others words in counters.
                     sent: bytes(["tx_bytes", "port_xmit_data"]),
                     received: bytes(["rx_bytes", "port_rcv_data"]),
@@ -114,10 +120,15 @@ impl Probes {
             }
         }
         for (host, idle) in idle(&traffic) {
-            let message = format!("{host}: {} carried no traffic while others did", idle.join(", "));
-            findings.push(Finding::warning("VERIFY-NIC-IDLE", message).fix(
-                "give the job all interfaces of the node, and leave NCCL_IB_HCA and FI_EFA_FILTER unset",
-            ));
+            let message = format!(
+                "{host}: {} carried less than 1 % of the traffic of the busiest interface",
+                idle.join(", ")
+            );
+            findings.push(
+                Finding::warning("VERIFY-NIC-IDLE", message).fix(
+                    "give the job all interfaces of the node, and name them all where NCCL_IB_HCA is set",
+                ),
+            );
         }
         findings
     }
@@ -189,14 +200,16 @@ fn interfaces(node: &Value) -> BTreeMap<&str, &Value> {
     all.filter_map(|interface| Some((interface["device"].as_str()?, interface))).collect()
 }
 
-/// Returns the interfaces of each node that carried less than a hundredth of the busiest one's traffic.
+/// Returns the active interfaces of each node that carried less than a hundredth of the traffic of the busiest one with
+/// the same link and rate: ports for storage or management have others.
 fn idle(traffic: &[Traffic]) -> BTreeMap<&str, Vec<&str>> {
-    let busiest = traffic.iter().map(|one| one.sent).max().unwrap_or(0);
+    let busiest = traffic.iter().max_by_key(|one| one.sent);
+    let (busiest, kind) = busiest.map_or((0, ""), |one| (one.sent, one.kind.as_str()));
     let mut idle: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     if busiest < 1 << 30 {
         return idle;
     }
-    for one in traffic.iter().filter(|one| one.sent < busiest / 100) {
+    for one in traffic.iter().filter(|one| one.active && one.kind == kind && one.sent < busiest / 100) {
         idle.entry(&one.host).or_default().push(&one.interface);
     }
     idle

@@ -319,8 +319,11 @@ fn is_no_number(cell: &str) -> bool {
 /// precision; `N/A` was not checked.
 fn wrong(cell: &str) -> Option<u64> {
     let value = number(cell)?;
-    let exact = cell.parse().ok();
-    exact.or(Some(u64::from(value > 1e-2)))
+    if let Ok(count) = cell.parse() {
+        return Some(count);
+    }
+    // A count above 99999 is printed as `1e+05`; an error is below 1 unless the result is wrong.
+    Some(if value >= 1.0 { value as u64 } else { u64::from(value > 1e-2) })
 }
 
 /// Reads `# Out of bounds values : 3 FAILED`; none if there are none.

@@ -95,7 +95,9 @@ impl Parts {
 
     fn apply(&mut self, op: &Op, lost: &mut Vec<Inexpressible>) {
         match &op.change {
-            Change::Env { name, value } => set(&mut self.env, name, json!({"value": literal(value)})),
+            Change::Env { name, value } if !op.change.needs_companion() => {
+                set(&mut self.env, name, json!({"value": literal(value)}));
+            }
             Change::Mount { name, host_path, mount_path, read_only } => {
                 self.volume(name, mount_path, &VolumeSource::HostPath(host_path.clone()), *read_only);
             }

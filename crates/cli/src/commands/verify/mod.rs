@@ -67,7 +67,7 @@ pub struct VerifyArgs {
     /// Operations for each size
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000), value_name = "N")]
     pub rounds: u32,
-    /// Cancel the job after this time
+    /// Cancel the job after this time, the time in the queue included
     #[arg(id = "follow_timeout", long = "timeout", value_parser = duration, default_value = "30m", value_name = "TIME")]
     pub timeout: Duration,
 }
@@ -180,6 +180,13 @@ fn finished(context: &Context, args: &VerifyArgs) -> Result<u8> {
                 .with("flag", "--nodes")
         })?),
     };
+    if let Some(unknown) = given
+        .get("--instance-type")
+        .filter(|name| context.client().is_ok_and(|client| client.catalogue().get(name).is_none()))
+    {
+        return Err(Error::new(ErrorKind::NotFound, format!("there is no instance type `{unknown}`"))
+            .hint("`weftrun instances` lists those that are known"));
+    }
     let collectives = args.collectives();
     if collectives.len() > 1 {
         return Err(Error::new(ErrorKind::Usage, "with --from, give at most one --collective"));
@@ -425,13 +432,17 @@ fn table(run: &Run, judgement: &Judgement) -> String {
     }
     let shown = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
     for row in &run.rows {
-        let figures = &row.out_of_place;
+        // The better of both, whole.
+        let figures = match &row.in_place {
+            Some(in_place) if in_place.busbw > row.out_of_place.busbw => in_place,
+            _ => &row.out_of_place,
+        };
         text.push_str(&format!(
             "{:>10} {:>12} {:>10} {:>10}\n",
             size_text(row.size),
             shown(figures.time_us),
             shown(figures.algbw),
-            shown(row.busbw())
+            shown(figures.busbw)
         ));
     }
     text.push_str(&format!("{bold}{}{bold:#}: {}\n", judgement.verdict, clean_text(&judgement.reason)));

@@ -113,6 +113,7 @@ pub fn why_inexpressible(kind: &str) -> &'static str {
 /// The row of [`INEXPRESSIBLE`] of a change that Slurm cannot express.
 pub fn script_change(change: &Change, context: ScriptContext) -> Result<ScriptChange<'_>, &'static str> {
     Ok(match change {
+        change if change.needs_companion() => return Err("pod"),
         Change::Env { name, value } => ScriptChange::Env(name, value),
         Change::Mount { host_path, mount_path, read_only, .. } if context.container => {
             ScriptChange::Mount(host_path, mount_path, *read_only)

@@ -178,6 +178,17 @@ impl Worker<'_> {
             }
             return;
         };
+        if self.ctx.job.name.is_empty() {
+            if !plan.has_reported(NO_FILE) {
+                let text = "the topology file needs an object beside the job, whose name follows the job's, and the job has none";
+                plan.report(
+                    Finding::warning(NO_FILE, text)
+                        .at(self.at.name)
+                        .fix("set metadata.name instead of generateName"),
+                );
+            }
+            return;
+        }
         let map = format!("{}-nccl-topology", self.ctx.job.name);
         let mut metadata = json!({ "name": map });
         if let Some(namespace) = &self.ctx.job.namespace {
@@ -200,7 +211,7 @@ impl Worker<'_> {
         let why = "NCCL sees the PCIe topology of a virtual machine only in a file";
         plan.op(self.at, RULE, member(PodList::Volumes, TOPOLOGY_VOLUME, volume), why, self.origin());
         plan.op(self.at, RULE, member(PodList::VolumeMounts, "/etc/nccl", mount), why, self.origin());
-        set::env(plan, self.at, self.role, RULE, (TOPOLOGY_FILE, "/etc/nccl/topo.xml"), why, self.origin());
+        set::env(plan, self.at, self.role, RULE, (TOPOLOGY_FILE, TOPOLOGY_PATH), why, self.origin());
         launch.forward(RULE, TOPOLOGY_FILE);
     }
 
