@@ -11,7 +11,7 @@ mod facts;
 mod job_view;
 pub(crate) mod merge;
 pub(crate) mod node;
-mod op;
+pub(crate) mod op;
 mod plan;
 mod profile;
 mod profiles;

@@ -2,7 +2,7 @@
 
 use futures_util::StreamExt;
 use futures_util::stream;
-use weftrun::core::config::TargetConfig;
+use weftrun::core::backend::TargetConfig;
 use weftrun::core::job::JobPhase;
 use weftrun::core::log::clean_text;
 use weftrun::core::report::{VerifyGroup, VerifySearch};

@@ -7,6 +7,7 @@ use super::{Context, Launch, set};
 use crate::Finding;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::node::Count;
+use crate::fabric::op::TOPOLOGY_PATH;
 use crate::fabric::view::{Annotation, RoleView};
 use crate::fabric::{AddProfile, Change, PodList, Removed, merge};
 use crate::request::Origin;
