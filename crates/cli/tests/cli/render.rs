@@ -119,3 +119,31 @@ fn plan_reports_what_the_backend_cannot_carry() {
     assert!(plan.out.contains("2 nodes") && plan.err.contains("sets `--nodes` itself"), "{}", plan.err);
     place.run("--config c.toml plan job.toml -b hpc").ok();
 }
+
+/// A topology file is in an object beside the pods: where there is none, nothing refers to it.
+#[test]
+fn a_topology_file_is_named_only_where_its_object_is_made() {
+    let place = Place::new();
+    place.configure(
+        "[profile.topology]\nextends = \"azure-nd\"\n[profile.topology.pod.topology-file]\ncontent = \"<system/>\"\n",
+    );
+    place.write(
+        "job.toml",
+        "name = \"train\"\nlaunch = \"torchrun\"\nnodes = 2\ngpus_per_node = 8\nfabric = \"infiniband\"\ncommand = [\"train.py\"]\n",
+    );
+    let rendered =
+        |backend: &str| place.run(&format!("render job.toml --profile topology -b {backend}")).ok().out;
+    for backend in ["slurm", "local"] {
+        assert!(!rendered(backend).contains("/etc/nccl/topo.xml"), "{backend}: {}", rendered(backend));
+    }
+    let text = rendered("kubeflow");
+    assert!(text.contains("/etc/nccl/topo.xml") && text.contains("name: train-nccl-topology"), "{text}");
+
+    let job = "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {generateName: train-}\nspec:\n  pytorchReplicaSpecs:\n    \
+               Worker:\n      replicas: 2\n      template:\n        spec:\n          containers:\n          - {name: pytorch, image: i, \
+               command: [torchrun], resources: {limits: {nvidia.com/gpu: 8}}}\n";
+    place.write("job.yaml", job);
+    let done = place.run("mutate -f job.yaml --profile topology --fabric infiniband");
+    assert!(!done.out.contains("nccl-topology") && !done.out.contains("/etc/nccl"), "{}", done.out);
+    assert!(done.err.contains("set metadata.name instead of generateName"), "{}", done.err);
+}
