@@ -55,9 +55,11 @@ fn every_field_survives_a_file_and_a_restart() {
     assert_eq!(again.text(Field::Command), "python 'a");
     set(&mut again, Field::Command, "python 'a b' --lr 1e-4");
     assert_eq!(again.spec().unwrap(), wanted);
-    // A job of another start may name targets and profiles that are gone.
+    // A target that is gone stays chosen: the job must not go to another cluster.
+    let others = Choices { targets: vec!["other".into()], profiles: Vec::new() };
+    assert_eq!(Draft::restored(&kept, others).target_name(), "prod");
     let none = Choices { targets: Vec::new(), profiles: Vec::new() };
-    assert_eq!(Draft::restored(&kept, none).target_name(), "local");
+    assert_eq!(Draft::restored(&kept, none).target_name(), "prod");
 }
 
 #[test]

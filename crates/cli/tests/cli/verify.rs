@@ -93,6 +93,19 @@ fn a_job_runs_the_benchmark_of_its_image_and_is_judged() {
     assert!(done.err.contains("weftrun-probe {\"host\":"), "{}", done.err);
 }
 
+/// The benchmark replaces what the job would launch.
+#[test]
+fn a_job_that_launches_something_else_is_measured_too() {
+    let place = Place::new();
+    let table_file = place.write("table", table("77.00", 0));
+    job(&place, &format!("cat {}", table_file.display()));
+    for flags in ["--launch torchrun", "--launch per-node"] {
+        let done = place.run(&format!("verify job.toml {flags} -o json"));
+        assert_eq!(done.code, 0, "{flags}: {done:?}");
+    }
+    assert!(!place.run("verify --help").ok().out.contains("<CMD>"));
+}
+
 #[test]
 fn a_benchmark_that_cannot_run_fails_with_what_to_do() {
     let place = Place::new();

@@ -161,14 +161,16 @@ async fn watch(
                 report.reason = ended.clone().unwrap_or(report.reason);
                 monitor = None;
                 target.advance();
-                let Some(before) = &last else {
-                    if ended.is_none() && silent < target.places() {
-                        continue;
-                    }
-                    return on_report(&report);
+                if last.is_none() && ended.is_none() && silent < target.places() {
+                    continue;
+                }
+                // The ranks of a running job may not have initialised NCCL yet; a bare address has nobody behind it.
+                let gives_up = match target {
+                    Target::Address(_) => last.is_none() || silent >= SILENT,
+                    Target::Job { .. } => false,
                 };
-                let is_last = ended.is_some() || silent >= SILENT;
-                if is_last || differs(before, &report) {
+                let is_last = ended.is_some() || gives_up;
+                if is_last || last.as_ref().is_none_or(|before| differs(before, &report)) {
                     on_report(&report)?;
                 }
                 if is_last {

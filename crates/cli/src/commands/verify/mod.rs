@@ -44,7 +44,7 @@ const LONGEST: usize = 64 << 10;
 
 /// Arguments of `verify`.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, mut_arg("command", |arg| arg.hide(true)))]
 pub struct VerifyArgs {
     /// The job, whose nodes, image, environment and fabric are used
     #[command(flatten)]
@@ -219,6 +219,10 @@ fn submitted(context: &Context, args: &VerifyArgs) -> Result<u8> {
     if flags.file.is_none() {
         flags.command = vec!["verify".to_owned()];
         flags.name_suffix = true;
+    }
+    // Whatever a job file launches, the benchmark runs once for each rank.
+    if flags.keys.given.get("--launch").is_some_and(|launch| launch != "mpi") {
+        flags.keys.given.set("--launch", "per-rank");
     }
     let mut spec = flags.spec(context)?;
     let mut collectives = args.collectives();

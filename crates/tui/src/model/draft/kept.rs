@@ -44,8 +44,12 @@ impl Draft {
         })
     }
 
-    /// Restores a draft of an earlier start.
-    pub fn restored(kept: &KeptDraft, choices: Choices) -> Self {
+    /// Restores a draft of an earlier start. A target that is no longer configured stays chosen, so that the job does
+    /// not go to another cluster; submitting it reports that it is unknown.
+    pub fn restored(kept: &KeptDraft, mut choices: Choices) -> Self {
+        if !kept.target.is_empty() && !choices.targets.contains(&kept.target) {
+            choices.targets.push(kept.target.clone());
+        }
         let mut draft = Self::new(kept.base.clone(), kept.file.clone(), choices, &kept.target);
         for (field, input) in &mut draft.inputs {
             if let Some(text) = kept.texts.get(field.label()) {
