@@ -65,11 +65,11 @@ pub struct Policy {
     pub absence: Duration,
     /// Largest number of requests. A second one must be refused if the first arrives late.
     pub requests: u32,
-    /// How often a request that did not arrive is sent.
+    /// The largest number of times that a request that did not arrive is sent.
     pub sends: u32,
-    /// Whether such a request is sent again even where the search before it failed.
+    /// Whether such a request is sent again even if the search before it failed.
     pub blind: bool,
-    /// How long failing searches are repeated, at least for `absence`, and requests are sent again.
+    /// How long failing searches are repeated and requests are sent again; for searches at least `absence`.
     pub patience: Duration,
     /// The first pause between searches, and before a request is sent again; it doubles, for searches up to five
     /// seconds.
@@ -295,7 +295,8 @@ mod tests {
         assert_eq!((made.unwrap(), sent), ("third", 3));
     }
 
-    /// What was found is not sent again, and nothing is without a search, unless the policy allows it.
+    /// An object that was found is not created again, and nothing is sent again without a search unless the policy
+    /// allows it.
     #[tokio::test]
     async fn a_request_that_did_not_arrive_is_sent_again() {
         let (made, sent) = run(POLICY, &["unsent", "second"], &["error"]).await;

@@ -53,7 +53,7 @@ pub async fn follow_with(context: &Context, job: &Job, watching: Watching) -> Re
     follow_into(context, job, watching, |_| ()).await
 }
 
-/// Follows a job to its end, and passes on what its ranks write.
+/// Follows a job until it ends, and passes on the output of its ranks.
 pub async fn follow_into(
     context: &Context,
     job: &Job,
@@ -232,7 +232,7 @@ pub async fn with_limits<T>(
     }
 }
 
-/// Runs a future until it ends; an error is why it was stopped before.
+/// Runs a future until it ends. An error is the reason why it was stopped before.
 pub async fn limited<T>(
     future: impl Future<Output = Result<T>>,
     timeout: Option<Duration>,

@@ -13,7 +13,7 @@ pub trait Selection: Clone + Default {
     /// Returns whether the verb has this flag.
     fn has(flag: JobFlag) -> bool;
 
-    /// Returns whether the flag may be repeated: never, where only the last value would be used.
+    /// Returns whether the flag may be repeated. A flag of which only the last value would be used may not.
     fn repeats(flag: JobFlag) -> bool {
         flag.is_list()
     }

@@ -161,7 +161,7 @@ mod tests {
         }
     }
 
-    /// sbatch would take such a word for the name of a script.
+    /// sbatch would take a word that is not an option for the name of a script.
     #[test]
     fn an_option_without_its_dashes_is_refused() {
         for text in ["junk", "-n4", "--", "--=4", "--nice 4", "nice=4", "--9", ""] {

@@ -70,7 +70,7 @@ pub struct Line<'a> {
     pub ended: bool,
     /// Where the first words of a throughput value are, if such a value is all that the line can contain.
     pub rate: Option<usize>,
-    /// Whether the line is known to have no control characters but tabs, and to be no JSON.
+    /// Whether the line is known to contain no control characters other than tabs, and not to be JSON.
     pub plain: bool,
 }
 
@@ -175,7 +175,7 @@ impl Lines {
     }
 
     /// Passes on consecutive plain lines with a rate, from the line that begins at `from`, and returns where the
-    /// first other line begins. Before `limit` there is nothing of interest but words of [`RATES`] with a slash.
+    /// first other line begins. Before `limit` the only needles are words of [`RATES`] with a slash.
     fn run_of_rates(
         &mut self,
         block: &[u8],
@@ -197,8 +197,8 @@ impl Lines {
     }
 }
 
-/// Decides when reading every line is faster than searching for lines with a rate: in the usual training log nearly all
-/// lines have one, and a search for each costs several times as much.
+/// Decides when reading every line is faster than searching for lines with a rate. In a typical training log nearly all
+/// lines have one, and a separate search for each line takes several times as long.
 #[derive(Clone, Copy, Debug, Default)]
 struct RateRun {
     /// Consecutive lines with a rate that the search found.
@@ -208,7 +208,7 @@ struct RateRun {
 }
 
 impl RateRun {
-    /// Returns whether to try. After each failure in a row, twice as many lines are left to the search.
+    /// Returns whether to try reading every line. Each consecutive failure doubles the number of lines to search first.
     fn attempt(self) -> bool {
         self.streak >= 2 << self.failures.min(12)
     }
@@ -247,7 +247,7 @@ fn plain_line(block: &[u8], from: usize) -> Option<(usize, usize)> {
     let mut at = 0;
     while at < LONG {
         let word = u64::from_le_bytes(*rest.get(at..)?.first_chunk()?);
-        // The lowest byte that is marked is marked rightly; a borrow may mark bytes above it.
+        // The lowest marked byte is correct; a borrow may also mark bytes above it.
         let control = word.wrapping_sub(BLANKS) & !word & HIGH;
         let slashes = (word ^ SLASHES).wrapping_sub(ONES) & !(word ^ SLASHES) & HIGH;
         if slashes != 0 && slash.is_none() && (control == 0 || first(slashes) < first(control)) {
@@ -267,13 +267,13 @@ fn plain_line(block: &[u8], from: usize) -> Option<(usize, usize)> {
     None
 }
 
-/// Returns where the word of [`RATES`] begins that has its slash at a place.
+/// Returns the start of the word of [`RATES`] whose slash is at a position.
 fn rate_at_slash(block: &[u8], slash: usize) -> Option<usize> {
     let (before, behind) = block.split_at_checked(slash)?;
     if behind.get(1) != Some(&b's') {
         return None;
     }
-    // The word that begins first is the one that a search finds.
+    // Returns the word that begins first, as a search would.
     if before.ends_with(b"tokens") {
         return Some(slash - 6);
     }

@@ -65,7 +65,7 @@ impl Printed {
         fresh
     }
 
-    /// Replaces the value where it is: a copy of what was just written has to wait for the writes.
+    /// Replaces the value in place, since a copy of bytes that were just written waits for the writes.
     #[inline]
     fn set(&mut self, line: u64, value: &[u8]) {
         let len = value.len().min(VALUE);
@@ -118,12 +118,12 @@ pub(super) struct Throughput {
     usual: Option<RateLabel>,
 }
 
-/// Where the series of a rank and a metric is.
+/// The index of the series of a rank and a metric.
 #[derive(Clone, Copy, Debug)]
 struct Recent {
     metric: &'static str,
     rank: Option<u32>,
-    /// None where all series are taken and this is not one of them.
+    /// None if the largest number of series is kept and this one is not among them.
     at: Option<u8>,
 }
 
@@ -186,7 +186,7 @@ impl Throughput {
 
     fn series_of(&mut self, metric: &'static str, rank: Option<u32>) -> Option<&mut Series> {
         let place = rank.map_or(0, |rank| rank as usize % RECENT);
-        // Always the same static text: its bytes need not be compared.
+        // Metrics are static texts, so pointers are compared instead of bytes.
         if let Some(Some(recent)) = self.recent.get(place)
             && recent.rank == rank
             && std::ptr::eq(recent.metric, metric)
@@ -261,12 +261,12 @@ struct RateLabel {
     metric: &'static str,
     unit: &'static str,
     label: &'static str,
-    /// Whether no label that precedes it can stand at the same words.
+    /// Whether no earlier label can match at the same words.
     sole: bool,
 }
 
 impl RateLabel {
-    /// Returns the digits of the value if the label has its words at a place.
+    /// Returns the digits of the value if the words of the label are at a position.
     #[inline]
     fn digits<'a>(&self, message: &'a [u8], at: usize) -> Option<&'a [u8]> {
         let rest = message.get(at.checked_sub(self.place)?..)?;
@@ -286,7 +286,7 @@ impl RateLabel {
 
     /// Returns whether a text may have both labels at the same words.
     fn meets(&self, other: &Self) -> bool {
-        // Where one begins earlier, its bytes before the other's are not compared.
+        // If one label begins earlier, its bytes before the start of the other are not compared.
         let start = self.place.min(other.place);
         let common = |label: &Self| label.label.bytes().skip(label.place - start);
         common(self).zip(common(other)).all(|(one, other)| one == other)
@@ -318,7 +318,7 @@ fn rate_labels() -> &'static [RateLabel] {
     })
 }
 
-/// Finds the value whose label has its words of [`RATES`] at a place, the first of the message.
+/// Finds the value whose label has its words of [`RATES`] at a position, which is the first in the message.
 fn find_at(message: &[u8], at: usize) -> Option<(RateLabel, &[u8])> {
     rate_labels().iter().find_map(|label| Some((*label, label.digits(message, at)?)))
 }

@@ -136,7 +136,7 @@ fn events_end_where_their_braces_do() {
         assert_eq!(details, wanted, "pieces of {piece}");
         assert!(events.iter().all(|event| (event.host.as_str(), event.pid) == ("10.0.0.7", None)));
     }
-    // An event without an end takes no more than the longest one may.
+    // An event without an end uses no more memory than the largest event.
     let mut reader = EventReader::default();
     let flood = vec![b'{'; 65536];
     for _ in 0..1000 {

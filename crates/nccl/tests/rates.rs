@@ -1,11 +1,11 @@
-//! The fast reading of training logs gives what reading line by line gives, whatever stands in them.
+//! The fast reader of training logs gives the same result as reading line by line, for any content.
 
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use weftrun_nccl::{Series, SourceId, TransportMap};
 
-/// What a map keeps of one stream: its series, and its lines.
+/// The data that a map keeps of one stream: its series and its lines.
 type Read = (Vec<Series>, Vec<String>, u64);
 
 fn result(map: &TransportMap) -> Read {
@@ -15,7 +15,7 @@ fn result(map: &TransportMap) -> Read {
     (series, lines, snapshot.totals().lines)
 }
 
-/// Reads a stream in pieces of a length.
+/// Reads a stream in pieces of the given length.
 fn in_pieces(stream: &[u8], length: usize) -> Read {
     let (mut map, source) = (TransportMap::new(), Arc::new(SourceId::new("log")));
     for piece in stream.chunks(length.max(1)) {
@@ -124,7 +124,7 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A log: runs of usual lines with any others between.
+/// Generates a log: runs of typical lines with arbitrary lines between them.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let usual = (prop::sample::select(vec!["tokens/s ", "samples/sec: ", "tokens/sec="]), 0_usize..80)
         .prop_map(|(label, count)| {

@@ -184,7 +184,7 @@ impl Job {
         };
         match self.exec(&request, &mut sink).await {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
-                // What would make it possible, such as a kubeconfig.
+                // The hint names the missing setting, such as a kubeconfig.
                 let reason =
                     error.hints().iter().fold(error.to_string(), |all, hint| format!("{all}; {hint}"));
                 Err(NoReport::Final(HealthState::Unsupported, reason))
@@ -386,7 +386,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// An answer and what follows from it.
+/// The report on an answer.
 struct Judged {
     report: HealthReport,
     /// Whether the version that answered may be queried again.

@@ -373,7 +373,7 @@ impl Journal {
 
     /// Returns the folder of an ended record, and the prefix of its name.
     fn ended_place(&self, known_as: &str) -> (PathBuf, String) {
-        // A record is compared after it was found, so two names with one hash do no harm.
+        // A record is compared after it was found, so two names with the same hash are not confused.
         let hash = fnv1a(known_as.as_bytes());
         (self.dir.join("ended").join(format!("{:02x}", hash % 256)), format!("{hash:016x}"))
     }

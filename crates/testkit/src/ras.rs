@@ -13,7 +13,7 @@ pub struct Personality {
     pub json: Vec<String>,
     /// The reports in text.
     pub text: Vec<String>,
-    /// What a monitor connection gets in JSON; none for a release without that command.
+    /// The JSON that a monitor connection receives; none for a release without that command.
     pub events: Vec<String>,
 }
 

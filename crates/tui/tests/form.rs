@@ -1,4 +1,4 @@
-//! The form of a new job: its fields, its files and its equal command.
+//! The new-job form: its fields, its files and the equivalent command.
 
 mod common;
 
@@ -47,7 +47,7 @@ fn every_field_survives_a_file_and_a_restart() {
     let file = weftrun::core::spec::to_toml(&wanted);
     let read = weftrun::core::spec::JobFile::parse("job.toml", file.as_bytes()).unwrap().spec;
     assert_eq!(draft_of(read, None).spec().unwrap(), wanted, "{file}");
-    // Also what is no job yet: a quote that is not closed.
+    // Input that is not yet a valid job, such as an unclosed quote, is also saved.
     set(&mut draft, Field::Command, "python 'a");
     let kept = draft.keep().unwrap();
     let choices = || Choices { targets: vec!["prod".into()], profiles: Vec::new() };
@@ -55,7 +55,7 @@ fn every_field_survives_a_file_and_a_restart() {
     assert_eq!(again.text(Field::Command), "python 'a");
     set(&mut again, Field::Command, "python 'a b' --lr 1e-4");
     assert_eq!(again.spec().unwrap(), wanted);
-    // A target that is gone stays chosen: the job must not go to another cluster.
+    // A target that was removed stays selected, so that the job is not submitted to another cluster.
     let others = Choices { targets: vec!["other".into()], profiles: Vec::new() };
     assert_eq!(Draft::restored(&kept, others).target_name(), "prod");
     let none = Choices { targets: Vec::new(), profiles: Vec::new() };

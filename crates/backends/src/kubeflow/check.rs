@@ -60,8 +60,8 @@ impl Client {
     }
 }
 
-/// Lets a TrainJob refer to the runtime that its own is a copy of: its own does not exist yet, and Trainer refuses a
-/// job without its runtime.
+/// Makes a TrainJob refer to the runtime that its own runtime was copied from. The copy does not exist before the
+/// submission, and Trainer refuses a job whose runtime does not exist.
 fn with_original_runtime(job: &mut error::Sent, own: &error::Sent) {
     let copied = own.object["metadata"]["annotations"][COPIED_FROM].as_str();
     if let Some((kind, name)) = copied.and_then(|copied| copied.split_once('/')) {

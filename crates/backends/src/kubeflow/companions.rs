@@ -1,6 +1,5 @@
-//! The objects created with a job: ConfigMaps with its scripts, claim templates, compute domains, and a runtime of a
-//! TrainJob's own. They are
-//! created before it, owned by it, and deleted with it.
+//! The objects created with a job: ConfigMaps with its scripts, claim templates, compute domains, and the copied
+//! runtime of a TrainJob. They are created before the job, owned by it, and deleted with it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -162,7 +161,8 @@ pub async fn adopt(cluster: &Cluster, job: &Job, companion: &Resource, name: &st
     }
 }
 
-/// Returns the ConfigMaps with code or a topology file that a job mounts; the place of the volumes depends on the kind.
+/// Returns the ConfigMaps with code or a topology file that a job mounts. The path of the volumes depends on
+/// the kind.
 fn mounted_maps(object: &Value) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut open = vec![object];

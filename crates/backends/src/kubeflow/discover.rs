@@ -155,8 +155,8 @@ fn note_right(facts: &mut ClusterFacts, right: &Right, allowed: Option<bool>, se
     );
 }
 
-/// Notes a missing right to an object that only some jobs need beside them, where the cluster has what it is for.
-/// Plans of other jobs do not show it.
+/// Records a missing right to a kind of object that only some jobs create, if the cluster serves that kind. Plans of
+/// jobs that do not create it do not show the missing right.
 fn note_companion(facts: &mut ClusterFacts, right: &Right, allowed: Option<bool>, served: &[Kind]) {
     let Resource { plural, kind, .. } = right.resource;
     let has_class = |prefix: &str| facts.serves.iter().any(|one| one.starts_with(prefix));
@@ -209,7 +209,7 @@ pub fn wanted_rights() -> Vec<Right> {
         of("create", Resource::CONFIG_MAPS, ""),
         of("patch", Resource::CONFIG_MAPS, ""),
     ]);
-    // Made before their job, given to it (a patch), and removed if it is refused.
+    // They are created before the job, patched to be owned by it, and deleted if the job is refused.
     for companion in Resource::COMPANIONS.into_iter().filter(|one| *one != Resource::CONFIG_MAPS) {
         rights.extend(["create", "get", "patch", "delete"].map(|verb| of(verb, companion, "")));
     }

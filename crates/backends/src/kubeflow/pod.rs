@@ -56,7 +56,7 @@ impl Template<'_> {
         }
         put("nodeSelector", json!(selector));
         if role.kind == RoleKind::Worker && !settings.node_names.is_empty() {
-            // `metadata.name` takes one value, and of several terms one has to match.
+            // The field `metadata.name` takes one value, so each node gets a term; any match suffices.
             let term = |name: &String| json!({"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]});
             let terms: Vec<_> = settings.node_names.iter().map(term).collect();
             let required = json!({"nodeSelectorTerms": terms});

@@ -24,7 +24,7 @@ use crate::kubernetes::mpirun::wrap_of;
 /// Longest name of any object that the operators create for a job.
 const DNS_LABEL: usize = 63;
 
-/// The annotation of a TrainingRuntime that names the runtime it is a copy of.
+/// The annotation of a TrainingRuntime that names the runtime that it was copied from.
 pub const COPIED_FROM: &str = "weftrun.dev/copied-from";
 
 /// A job that is being rendered.
@@ -304,8 +304,8 @@ impl Draft<'_> {
             .collect()
     }
 
-    /// Gives a TrainJob a TrainingRuntime of its own if some change has no field in a TrainJob. The runtime names
-    /// the one it is a copy of, which the API server's dry run checks the job with.
+    /// Renders a TrainingRuntime for a TrainJob if some change has no field in a TrainJob. The runtime names
+    /// the runtime that it was copied from, with which the API server's dry run checks the job.
     fn own_runtime(
         &self,
         plain: &Value,

@@ -16,15 +16,15 @@ use super::{companions, error};
 use crate::kubernetes::{Cluster, Resource, Write, is_conflict, is_not_found, is_unsent};
 use crate::submit_once::{Created, Found, Policy, Submission, submit_once};
 
-/// How long a refusal of a job with a new runtime is repeated.
+/// How long the creation of a job with a new runtime is repeated while Trainer refuses it.
 const RUNTIME_SEEN: Duration = Duration::from_secs(5);
 
 impl Client {
     /// Creates the job once. After a lost answer the name is looked up before anything is sent again; in the
     /// API server a name belongs to one object only, so nothing can exist twice.
     ///
-    /// ConfigMaps, claim templates and runtimes are created before the job that refers to them: an interruption in
-    /// between leaves no job whose pods wait forever.
+    /// ConfigMaps, claim templates and runtimes are created before the job that refers to them, so that
+    /// an interruption in between leaves no job whose pods wait forever.
     pub async fn submit(&self, rendered: &Rendered) -> Result<JobHandle> {
         let base = self.cluster().await?;
         let documents = error::documents(rendered)?;
@@ -100,8 +100,8 @@ impl Submission for Creating<'_> {
     }
 }
 
-/// Creates the job. Trainer refuses a TrainJob whose runtime it has not seen, and sees a new one a moment after it was
-/// made, so a refusal is repeated for a short time then.
+/// Creates the job. Trainer refuses a TrainJob whose runtime it has not observed, and observes a new runtime a moment
+/// after its creation, so the request is repeated for a short time.
 async fn create_job(
     base: &Cluster,
     document: &error::Sent,

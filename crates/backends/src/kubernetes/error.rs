@@ -200,7 +200,7 @@ impl std::fmt::Display for Changed {
 
 impl std::error::Error for Changed {}
 
-/// Returns whether an object was changed since it was read.
+/// Returns whether the request failed because the object was changed after it was read.
 pub fn is_changed(error: &Error) -> bool {
     std::error::Error::source(error).is_some_and(|source| source.is::<Changed>())
 }

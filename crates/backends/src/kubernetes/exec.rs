@@ -67,8 +67,8 @@ impl Drop for Attached {
 /// The word before the number of ranks in the command of a job with `launch = "per-rank"`.
 const PER_RANK: &str = "weftrun-ranks";
 
-/// Returns the number of ranks that the command of a node starts: torchrun's own option, or weftrun's for
-/// `launch = "per-rank"`.
+/// Returns the number of ranks that the command of a node starts: the value of torchrun's option, or of weftrun's
+/// own for `launch = "per-rank"`.
 pub fn ranks_of<'w>(words: impl IntoIterator<Item = &'w str>) -> Option<u32> {
     let mut words = words.into_iter();
     while let Some(word) = words.next() {

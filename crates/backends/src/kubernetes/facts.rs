@@ -31,8 +31,8 @@ const NODE_LABELS: [&str; 7] = [
     "cloud.google.com/gke-nodepool",
 ];
 
-/// Domains of the labels that a cloud gives its nodes. Their keys show the cloud; their values may differ from node to
-/// node, and nodes are grouped by their labels, so only the keys are kept.
+/// Domains of the labels that a cloud sets on its nodes. The keys identify the cloud. The values may differ between
+/// nodes, and nodes are grouped by their labels, so only the keys are kept.
 const CLOUD_DOMAINS: [&str; 13] = [
     "amazonaws.com",
     "k8s.aws",

@@ -1,9 +1,9 @@
 //! Sends the requests of followed logs over shared HTTP/2 connections.
 //!
-//! kube's client sends HTTP/1.1 (an upgrade to a WebSocket needs it), so each followed container would have
-//! a TCP and a TLS connection of its own. The first [`OWN`] streams have one, since one connection for each is
-//! fastest for few containers; further streams share HTTP/2 connections, if the API server allows it and no
-//! proxy is between.
+//! kube's client uses HTTP/1.1 (an upgrade to a WebSocket needs it), so each followed container would need
+//! its own TCP and TLS connection. The first [`OWN`] streams have their own, since that is fastest for few
+//! containers. Further streams share HTTP/2 connections, if the API server offers HTTP/2 and no proxy is
+//! configured.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,17 +28,17 @@ use weftrun_core::Result;
 
 use super::from_kube;
 
-/// Streams that have a connection of their own.
+/// Number of streams that each have their own connection.
 const OWN: usize = 16;
-/// Streams of one shared connection. API servers allow 100 by default since Kubernetes 1.29
+/// Number of streams on one shared connection. API servers allow 100 by default since Kubernetes 1.29
 /// (`MaxConcurrentStreams` in k8s.io/apiserver/pkg/server/secure_serving.go, read 2026-11-22), and a stream
-/// above the limit of the server would wait for the end of another one.
+/// above the server's limit would wait until another one ends.
 const SHARED: usize = 64;
-/// Bytes that the server may send on a stream before they are read. The connection's own window is that of all its
-/// streams, so a stream that nobody reads for a while holds up no other one.
+/// Bytes that the server may send on a stream before they are read. The window of the connection is the sum of
+/// its streams' windows, so a stream that is not read for a while does not block the others.
 const WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = WINDOW * 64;
-/// How often an idle connection is checked, and how long the server has to answer.
+/// Interval of the pings on an idle connection; `PONG` is the time limit for an answer.
 const PING: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(20);
 /// Largest error body of an API server that is read; a `Status` is far smaller.
@@ -60,7 +60,7 @@ pub(super) fn client(config: kube::Config) -> Result<kube::Client> {
 #[derive(Clone)]
 struct Router {
     plain: kube::Client,
-    /// Number of log streams that have a connection of their own.
+    /// Number of log streams that have their own connection.
     own: Arc<AtomicUsize>,
     shared: Option<Arc<Shared>>,
 }
@@ -69,7 +69,7 @@ struct Router {
 struct Shared {
     config: kube::Config,
     connections: Mutex<Vec<(Arc<AtomicUsize>, Connection)>>,
-    /// Whether one has ever answered a request.
+    /// Whether a shared connection has ever answered a request.
     worked: AtomicBool,
     /// Whether the server has refused HTTP/2.
     refused: AtomicBool,
@@ -79,7 +79,7 @@ struct Shared {
 struct Open(Arc<AtomicUsize>);
 
 impl Open {
-    /// Counts a stream, unless there are as many as allowed.
+    /// Counts a stream; none if `most` streams are open already.
     fn count(streams: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
         let next = |count| (count < most).then_some(count + 1);
         streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
@@ -115,7 +115,7 @@ impl Router {
                     shared.worked.store(true, Ordering::Relaxed);
                     return Ok(answer(response, Some(open)));
                 }
-                // Whether the server is there is seen by a request of its own.
+                // A server that is unreachable, or that has answered over HTTP/2 before, has not refused HTTP/2.
                 Err(error) if shared.worked.load(Ordering::Relaxed) || is_unreachable(&error) => {
                     return Err(error);
                 }
@@ -144,10 +144,11 @@ impl Service<Request<Body>> for Router {
 }
 
 impl Shared {
-    /// Returns none where log streams cannot share connections: without TLS there is no negotiation of HTTP/2.
+    /// Returns the shared connections; none without TLS, where HTTP/2 cannot be negotiated, or where a proxy or
+    /// a credential provider is configured.
     fn new(config: &kube::Config) -> Option<Self> {
         let direct = config.proxy_url.is_none() && config.cluster_url.scheme_str() == Some("https");
-        // Such a provider runs a command for each layer that is made.
+        // A credential provider would run its command for each connection.
         (direct && config.auth_info.auth_provider.is_none()).then(|| Self {
             config: config.clone(),
             connections: Mutex::default(),
@@ -227,7 +228,8 @@ where
     })
 }
 
-/// Returns whether a connection could not be opened, or broke: that shows nothing about HTTP/2.
+/// Returns whether a connection could not be opened or was interrupted, which does not mean that the server refuses
+/// HTTP/2.
 fn is_unreachable(error: &BoxError) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
     while let Some(error) = cause {
@@ -265,7 +267,7 @@ mod tests {
         format!("{}/../testkit/src/fake_runai/tls/{name}", env!("CARGO_MANIFEST_DIR"))
     }
 
-    /// An API server whose containers write one line each and go on. Counts the connections of each protocol.
+    /// An API server whose containers write one line each and keep running. Counts the connections of each protocol.
     #[derive(Default)]
     struct Server {
         http1: AtomicUsize,
@@ -363,7 +365,7 @@ mod tests {
         let streams = follow(&client, OWN + 2 * SHARED + 1).await;
         assert_eq!(server.connections(), (OWN, 3));
         drop(streams);
-        // The streams that ended leave their places to others.
+        // New streams use the capacity of those that ended.
         let streams = follow(&client, OWN + SHARED).await;
         assert_eq!(server.connections().1, 3);
         drop(streams);

@@ -55,8 +55,8 @@ impl Identity {
 struct Stat {
     start: u64,
     ended: bool,
-    /// Whether it is inside `execve`: it has memory, and no environment yet. Kernel threads and ended processes
-    /// have no memory; a process that was started with an empty environment has the address of its end.
+    /// Whether the process is inside `execve`: it has memory, but no environment yet. Kernel threads and ended
+    /// processes have no memory. A process that was started with an empty environment has a nonzero `env_end`.
     becoming: bool,
 }
 
@@ -66,7 +66,7 @@ fn stat(pid: i32) -> Option<Stat> {
 
 impl Stat {
     /// Parses `/proc/PID/stat`. The name in parentheses may contain anything, so the fields are counted after
-    /// the last parenthesis, which is behind field 2 (proc_pid_stat(5)).
+    /// the last parenthesis, which ends field 2 (proc_pid_stat(5)).
     fn parse(text: &str) -> Option<Self> {
         let fields: Vec<&str> = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace().collect();
         let field = |number: usize| fields.get(number - 3).copied();
@@ -97,13 +97,13 @@ pub(super) fn marked(submission: &str) -> Vec<i32> {
     marked_environments(submission).into_iter().map(|(pid, _)| pid).collect()
 }
 
-/// Returns the same, each with the environment that it was started with.
+/// Returns the processes of a submission, each with the environment that it was started with.
 pub(super) fn marked_environments(submission: &str) -> Vec<(i32, Vec<u8>)> {
     marked_within(submission, EXEC)
 }
 
-/// A process in the middle of `execve` has no readable environment, so it is read again until it has one, for
-/// at most `patience` in total: a child that is just starting must not be missed.
+/// Searches for at most `patience`. A process inside `execve` has no readable environment, so its environment is
+/// read again until it has one: a child that is just starting must not be missed.
 fn marked_within(submission: &str, patience: Duration) -> Vec<(i32, Vec<u8>)> {
     let mark = format!("{MARK}={submission}");
     let me = i32::try_from(std::process::id()).unwrap_or(0);
@@ -117,7 +117,7 @@ fn marked_within(submission: &str, patience: Duration) -> Vec<(i32, Vec<u8>)> {
             let Some(mut environment) = environment(*pid) else { return false };
             let becoming = environment.is_empty() && stat(*pid).is_some_and(|stat| stat.becoming);
             if environment.is_empty() && !becoming {
-                // It may have become the other program in between.
+                // `execve` may have finished between the two reads.
                 environment = self::environment(*pid).unwrap_or_default();
             }
             if environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes()) {
@@ -204,7 +204,7 @@ mod tests {
         assert!(!stat(i32::try_from(std::process::id()).unwrap()).unwrap().becoming);
     }
 
-    /// `env -i` and many daemons leave such processes, which made every `exec` and `cancel` wait.
+    /// `env -i` and many daemons start such processes; `exec` and `cancel` must not wait for them.
     #[test]
     fn a_process_without_an_environment_is_not_waited_for() {
         let mut child = std::process::Command::new("sleep").arg("120").env_clear().spawn().unwrap();

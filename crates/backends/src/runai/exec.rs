@@ -1,5 +1,5 @@
-//! Runs a command in the pod of a rank, and connects to a port in it: over the Kubernetes API of the cluster, with the
-//! user's kubeconfig. Run:ai's own API offers neither.
+//! Runs commands in the pod of a rank and connects to its ports, over the cluster's Kubernetes API with the user's
+//! kubeconfig. Run:ai's own API offers neither.
 
 use serde_json::Value;
 use weftrun_core::backend::{ExecRequest, ExecSink, PortConnection};
@@ -12,12 +12,13 @@ use super::{Shared, status, watch};
 use crate::kubernetes::{self, Cluster, ClusterConfig, Pod, Resource, State, is_not_found, ranks_of};
 
 impl Shared {
-    /// Returns whether the target selects a cluster; the environment's kubeconfig alone may be for any cluster.
+    /// Returns whether the target selects a Kubernetes cluster. The kubeconfig of the environment alone does not count,
+    /// since it may belong to another cluster.
     pub fn has_kubeconfig(&self) -> bool {
         self.settings.kubeconfig.is_some() || self.settings.context.is_some()
     }
 
-    /// Returns the project's namespace of the cluster.
+    /// Returns the connection to the cluster, in the namespace of the project.
     pub async fn cluster(&self) -> Result<Cluster> {
         let project = self.project().await?;
         let namespace = match &project.namespace {
@@ -85,7 +86,7 @@ impl Shared {
         for name in names.filter(|name| places.node_number(name) == Some(node)) {
             let pod = match cluster.get(&Resource::PODS, name).await {
                 Ok(object) => Pod::of_json(&object),
-                // A pod of an earlier attempt.
+                // This pod belongs to an earlier attempt.
                 Err(error) if is_not_found(&error) => continue,
                 Err(error) => return Err(error),
             };
@@ -101,11 +102,11 @@ impl Shared {
     }
 }
 
-/// Which pod of a workload runs which ranks.
+/// Maps the ranks of a workload to its pods.
 #[derive(Debug, PartialEq, Eq)]
 struct Places {
     nodes: u32,
-    /// Ranks of each node.
+    /// Number of ranks on each node.
     ranks: u32,
     /// Whether the master is the first node.
     master: bool,
@@ -153,7 +154,7 @@ impl Places {
     }
 }
 
-/// Returns the number of ranks that the command of a pod starts. A long command is in an environment variable.
+/// Returns the number of ranks that the command of a pod starts. A long command is stored in an environment variable.
 fn ranks_of_command(spec: &Value) -> Option<u32> {
     let variables = spec.get("environmentVariables").and_then(Value::as_array).into_iter().flatten();
     let carried = variables.filter(|variable| text(variable, "name") == Some(CARRIER));

@@ -79,7 +79,8 @@ pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<
     confirm(client, &id, action, &found).await
 }
 
-/// USR1 and USR2, which the rendered script survives (`render/bookkeeping.rs`), and CONT, which ends nothing.
+/// The signals that do not end the rendered script: USR1 and USR2, which it handles (`render/bookkeeping.rs`), and
+/// CONT.
 const SURVIVED: [i32; 3] = [10, 12, 18];
 
 fn no_requeue() -> Error {

@@ -257,7 +257,7 @@ impl Client {
         }
     }
 
-    /// Queries slurmdbd, unless it did not answer a moment ago.
+    /// Queries slurmdbd, unless a recent query got no answer.
     async fn unless_down(
         &self,
         query: impl Future<Output = Result<Option<Vec<Job>>>>,

@@ -269,7 +269,7 @@ impl Settings {
         self.reached(&self.log_dir)
     }
 
-    /// Returns a path of the cluster as it is accessed.
+    /// Returns the path under which weftrun reads a file of the cluster; none if the file cannot be read.
     pub fn reached(&self, path: &str) -> Option<String> {
         if self.rest.is_none() || self.ssh.is_some() {
             return Some(path.to_owned());
@@ -347,7 +347,7 @@ fn is_array(text: &str) -> bool {
             && value(first) <= value(last)
             && step.is_none_or(|step| number(step) && value(step) > 0)
     };
-    // `%0` would let no task start.
+    // With `%0` no task would start.
     most.is_none_or(|most| number(most) && value(most) > 0) && tasks.split(',').all(part)
 }
 

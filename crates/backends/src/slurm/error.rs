@@ -190,7 +190,7 @@ pub fn is_down_database(error: &Error) -> bool {
     said_without_database(error).is_some()
 }
 
-/// Returns what was printed, of an error of [`no_database`].
+/// Returns the command output that an error made by [`no_database`] contains; none for any other error.
 pub fn said_without_database(error: &Error) -> Option<&str> {
     Some(error.message().strip_prefix(NO_DATABASE)?.trim_start_matches(": "))
 }

@@ -46,12 +46,12 @@ pub async fn submit(client: &Client, rendered: &Rendered) -> Result<JobHandle> {
     }
     let program = program(client, rendered)?;
     let sending = Sending { looking: Looking::new(client, rendered), program, sent: AtomicU32::new(0) };
-    // The program may run again without a search: it starts one sbatch, however often it runs.
+    // The program may run again without a search, since it starts only one sbatch however often it runs.
     submit_once(&sending, Policy { blind: true, ..POLICY }).await
 }
 
-/// After an answer that leaves open whether slurmctld has the job, nothing is sent again: the job is searched
-/// for until it is certain that none exists.
+/// If an answer does not show whether slurmctld accepted the job, nothing is sent again. weftrun searches for the job
+/// until it is certain that none exists.
 pub const POLICY: Policy = Policy {
     absence: Duration::from_mins(15),
     requests: 1,
@@ -61,11 +61,11 @@ pub const POLICY: Policy = Policy {
     pause: Duration::from_millis(500),
 };
 
-/// The search for a submission, which is the same for each way to send it.
+/// The search for a submitted job, which is the same for `sbatch` and for slurmrestd.
 pub struct Looking<'a> {
     pub client: &'a Client,
     pub rendered: &'a Rendered,
-    /// How long an absence must last, once it was asked.
+    /// How long an absence must last; set after the first query for it.
     bound: OnceLock<Duration>,
 }
 
@@ -85,7 +85,7 @@ impl<'a> Looking<'a> {
         Some(*self.bound.get_or_init(|| bound))
     }
 
-    /// Returns the error of a submission whose fate is unknown, of a kind that is never treated as a refusal.
+    /// Returns the error of a submission with an unknown result. Its kind is never treated as a refusal.
     pub fn unseen(&self, lost: Error) -> Error {
         let kind =
             if lost.kind() == ErrorKind::Timeout { ErrorKind::Timeout } else { ErrorKind::Unreachable };
@@ -137,7 +137,7 @@ impl Submission for Sending<'_> {
     }
 }
 
-/// Returns what the submitting program's answer means.
+/// Returns the result that the output of the submitting program reports.
 async fn conclude(client: &Client, rendered: &Rendered, answer: &Answer) -> Result<Created<JobHandle>> {
     client.forget_snapshot().await;
     let text = answer.text();

@@ -1,21 +1,21 @@
-//! Files of one task or one node each, named by a pattern as `srun --output` takes it: `%j/%N-%t.log`.
+//! Output files of single tasks or nodes, named by a pattern of `srun --output`: `%j/%N-%t.log`.
 //!
-//! srun replaces the patterns of a node and a task. Those of the job (`%j`, `%A`, `%a`, `%x`, `%u`) are replaced by
-//! the script, since the script makes the folders, which Slurm before 25.05 does not, and since srun of 22.05 writes
-//! `(null)` for `%x`.
+//! srun replaces the patterns of the node and the task. The script replaces those of the job (`%j`, `%A`, `%a`, `%x`,
+//! `%u`), since it creates the folders, which Slurm before 25.05 does not, and since srun of 22.05 writes `(null)`
+//! for `%x`.
 
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::quote;
 
-/// A pattern, in parts.
+/// A pattern, split into parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskFiles(Vec<Part>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
     Text(String),
-    /// An expression of the script's shell, for use inside double quotes.
+    /// A shell expression of the script, for use inside double quotes.
     Shell(String),
     /// The short name of the node.
     Node,
@@ -37,7 +37,7 @@ impl TaskFiles {
     /// Parses the pattern of a job.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidSpec`] for a pattern that Slurm does not have, or that gives two jobs the same file.
+    /// [`ErrorKind::InvalidSpec`] for a pattern that Slurm does not support, or that gives two jobs the same file.
     pub fn of_job(key: &str, pattern: &str, name: &str, array: bool) -> Result<Self> {
         let bad = |message: String, hint: &str| {
             Err(Error::new(ErrorKind::InvalidSpec, format!("`{key}`: {message}"))
@@ -104,7 +104,7 @@ impl TaskFiles {
         }
     }
 
-    /// Parses what the script wrote into the log: only the patterns that srun replaces are left.
+    /// Parses the pattern that the script wrote into the log, which contains only the patterns that srun replaces.
     pub fn expanded(pattern: &str) -> Option<Self> {
         let parts = split(pattern).into_iter().map(|(width, kind)| match kind {
             Kind::Text(text) => Some(Part::Text(text.to_owned())),
@@ -128,7 +128,7 @@ impl TaskFiles {
         split(folder).iter().any(|(_, kind)| matches!(kind, Kind::Pattern(_)))
     }
 
-    /// Returns whether every task has a file of its own, so that no line needs a label.
+    /// Returns whether every task has its own file, so that no line needs a label.
     pub fn one_for_each_task(&self) -> bool {
         self.0.iter().any(|part| matches!(part, Part::Task(_)))
     }
@@ -157,7 +157,7 @@ impl TaskFiles {
         self.below(root, &self.0.iter().map(text).collect::<String>())
     }
 
-    /// Returns the lines of the script that make the folders.
+    /// Returns the lines of the script that create the folders.
     pub fn folders(&self, root: &str, nodes: u32, tasks: u32) -> String {
         let Some(last) =
             self.0.iter().rposition(|part| matches!(part, Part::Text(text) if text.contains('/')))
@@ -227,7 +227,7 @@ fn owner(parts: &[Part], path: &str) -> Option<Owner> {
     };
     let of_value = |allowed: fn(char) -> bool| {
         let longest = path.find(|c| !allowed(c)).unwrap_or(path.len());
-        // The longest value for which the rest matches: names of nodes hold `-` and digits, too.
+        // Takes the longest value for which the rest matches, since node names may contain `-` and digits.
         path.char_indices()
             .map(|(at, c)| at + c.len_utf8())
             .take_while(move |end| *end <= longest)
@@ -329,7 +329,7 @@ mod tests {
         }
     }
 
-    /// The shell makes the folders and prints the pattern; the reader finds each file's owner by it.
+    /// The shell creates the folders and prints the pattern, from which the reader derives the owner of each file.
     #[test]
     fn the_shell_and_the_reader_agree_on_every_file() {
         let nodes = ["gpu-st-p5-1", "gpu-st-p5-2"];

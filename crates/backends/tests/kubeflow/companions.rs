@@ -173,7 +173,7 @@ spec:
           spec: {template: {spec: {containers: [{name: node, image: 'example.test/trainer:1'}]}}}
 ";
 
-/// A TrainJob with a change that it has no field for, rendered.
+/// Renders a TrainJob with a change that a TrainJob has no field for.
 async fn with_own_runtime(backend: &dyn Backend, name: &str) -> Rendered {
     let settings = json!({"kind": "trainjob", "runtime": "weft-base", "runtime-kind": "TrainingRuntime"});
     let mut spec = of_kind(job("own", 1, "true"), settings);
@@ -211,7 +211,7 @@ async fn a_train_job_is_submitted_with_a_runtime_of_its_own() {
         (pods["items"] != json!([])).then_some(pods)
     });
     assert_eq!(pods["items"][0]["spec"]["terminationGracePeriodSeconds"], 7);
-    // Another job of that name is refused, and leaves the first one's runtime alone.
+    // Another job with that name is refused, and the runtime of the first one stays unchanged.
     let second = with_own_runtime(&*backend, &job_name).await;
     assert_eq!(backend.submit(&second).await.unwrap_err().kind(), ErrorKind::AlreadyExists);
     assert!(bed.kubectl_says(&["get", "trainingruntime", &runtime]).0);

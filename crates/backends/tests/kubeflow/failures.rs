@@ -98,7 +98,7 @@ async fn no_rights_is_a_matter_of_credentials() {
     let backend = bed.connect_to(target).await.unwrap();
     let facts = backend.discover(&Scope::default()).await.unwrap();
     assert!(facts.notes.iter().any(|note| note.code == "K8S-NO-RIGHT"), "{:?}", facts.notes);
-    // What only some jobs need beside them is for `doctor`, not for each plan.
+    // Missing rights to objects that only some jobs create are shown by `doctor`, not in each plan.
     let about_runtimes = |facts: &ClusterFacts| {
         facts.notes.iter().any(|note| note.message.contains("create trainingruntimes"))
     };

@@ -1,5 +1,5 @@
-//! The real Kueue admits what is submitted to its queues, with its topology annotations. It is on the cluster if
-//! `WITH_KUEUE=1` was set for `test-cluster/kubernetes/ci.sh`.
+//! A real Kueue admits the jobs that are submitted to its queues, with topology annotations. The cluster runs Kueue
+//! if `WITH_KUEUE=1` was set for `test-cluster/kubernetes/ci.sh`.
 
 use serde_json::{Value, json};
 use weftrun_core::catalogue::Catalogue;
@@ -13,7 +13,7 @@ use crate::bed::{Bed, IMAGE, Running, bed, name, of_kind, plan, poll};
 
 const LEVEL: &str = "topology.kubernetes.io/zone";
 
-/// Returns the cluster, if Kueue is on it.
+/// Returns the cluster if it runs Kueue.
 fn with_kueue() -> Option<Bed> {
     let bed = bed()?;
     let there = bed.kubectl_says(&["get", "localqueue", "team"]).0;

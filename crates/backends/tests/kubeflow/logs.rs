@@ -131,7 +131,7 @@ async fn fewer_streams_than_containers() {
     running.delete().await;
 }
 
-/// Streams beyond the first 16 share HTTP/2 connections: all is read, once.
+/// Streams beyond the first 16 share HTTP/2 connections, and each line is read once.
 #[tokio::test]
 async fn more_containers_than_have_a_connection_of_their_own() {
     const NODES: u32 = 24;

@@ -142,7 +142,7 @@ fn a_guest_submits_and_is_told_what_is_hidden() {
     }
     // Without the right to make ConfigMaps the script is in the command.
     assert!(!shell.bed.kubectl(&["get", "configmap", "-o", "name"]).contains(&format!("{name}-code")));
-    // A job that requires a ConfigMap is refused, and no job that waits for it is left behind.
+    // A job that needs a ConfigMap is refused, and no job is left that waits for the ConfigMap.
     let insists = text.replace(&name, &format!("{name}-map"));
     shell.write("map.toml", &format!("{insists}[backend.kubeflow]\nscripts = \"configmap\"\n"));
     let refused = shell.weftrun(&["submit", "-b", "kubeflow", "map.toml"]);

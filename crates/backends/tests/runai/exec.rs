@@ -24,7 +24,7 @@ async fn hostname(backend: &Arc<dyn Backend>, handle: &JobHandle, rank: Option<u
     String::from_utf8(out).unwrap()
 }
 
-/// Point 13 of issue 16 for Run:ai: a rank is in the pod where its node's process started it.
+/// A rank runs in the pod whose command started it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_runs_in_the_pod_of_its_rank() {
     for minor in [18, 21, 24] {
@@ -59,7 +59,7 @@ async fn a_command_runs_in_the_pod_of_its_rank() {
     }
 }
 
-/// RAS is reached in this way, of which the reports of `health` are made.
+/// `health` reaches the RAS service over such a connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_port_of_a_pod_is_reached() {
     let fake = FakeRunAi::start(24).await.unwrap();
@@ -87,7 +87,7 @@ async fn a_port_of_a_pod_is_reached() {
     }
     assert_eq!(got, b"hi\0\xff\n");
     server.await.unwrap();
-    // The listener is gone: nothing listens there any more.
+    // The listener was closed, so nothing listens on the port any more.
     let refused = match backend.open_port(&handle, None, port).await {
         Ok(mut connection) => match connection.send(b"x").await {
             Ok(()) => connection.receive().await.map(drop),

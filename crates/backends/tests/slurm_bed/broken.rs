@@ -84,12 +84,12 @@ async fn slurmdbd_down(bed: &Bed) {
     }
 }
 
-/// Returns a target of another slurmrestd on the head node, with the configuration that a script leaves in `$t`.
+/// Returns a target for another slurmrestd on the head node, with the configuration that a script writes to `$t`.
 async fn rest_with(bed: &Bed, conf: &str) -> (TargetConfig, tokio::process::Child) {
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let port = free.local_addr().expect("an address").port();
     drop(free);
-    // The signal at its parent's end stops it: what is killed here is `nsenter`.
+    // Only `nsenter` is killed here; slurmrestd gets a signal when its parent ends.
     let script = format!(
         "{conf}SLURM_CONF=$t SLURM_JWT=daemon exec setpriv --reuid 2002 --regid 2002 --clear-groups --pdeathsig KILL \
          slurmrestd -a rest_auth/jwt 127.0.0.1:{port}"
@@ -106,7 +106,7 @@ async fn rest_with(bed: &Bed, conf: &str) -> (TargetConfig, tokio::process::Chil
     (bed.target(Way::Rest).with("rest", format!("http://127.0.0.1:{port}")), child)
 }
 
-/// A job that slurmctld has forgotten is known by its own files, and slurmdbd is named.
+/// A job that slurmctld has removed is found by its own files, and the message names slurmdbd.
 async fn without_slurmdbd(bed: &Bed, target: &TargetConfig, case: &str) {
     let backend = Slurm::new(target).expect("the target is good");
     let handle = submitted(&backend, job("no-dbd", 1, "echo said-it; exit 3")).await;
@@ -117,7 +117,7 @@ async fn without_slurmdbd(bed: &Bed, target: &TargetConfig, case: &str) {
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
     let began = std::time::Instant::now();
-    // Anew, as another process would.
+    // A new client, as in another process.
     let backend = Slurm::new(target).expect("the target is good");
     let detail = backend.describe(&handle).await.expect(case);
     assert_eq!((detail.summary.phase, detail.summary.exit_code), (JobPhase::Failed, Some(3)), "{case}");

@@ -315,14 +315,14 @@ async fn a_job_runs_where_it_is_submitted_or_where_it_says() {
     );
 }
 
-/// Point 12 of issue 16: a folder of logs for each job, with a file for each rank or node, by each way to name it.
+/// Each way to name the files gives each job a folder with a file for each rank or node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn folders_of_logs_by_job_hold_each_rank_or_node_and_are_followed() {
     let Some(bed) = Bed::find() else { return };
     bed.sh("mkdir -p $BED/shared/fsx/out && chmod 777 $BED/shared/fsx/out");
     let script = "for i in 1 2 3; do echo rank $RANK line $i; sleep 0.3; done; echo 99: not a label";
     let cases = [
-        // Key, pattern, files below the folder of the job, and what a line of a file begins with.
+        // Key, pattern, files below the folder of the job, and the start of a line of a file.
         (json!({ "rank-logs": "byjob/%j/%N-%t.log" }), "$LOGS/byjob/ID", 4, "rank "),
         (
             json!({ "sbatch": ["--output=/fsx/out/by job/%x-%j/%N/%3t.out"] }),
@@ -340,7 +340,7 @@ async fn folders_of_logs_by_job_hold_each_rank_or_node_and_are_followed() {
         let array = own.get("array").is_some();
         let spec = with(built(shell("files", Launch::PerRank, 2, 2, script)), own);
         let job = submit(&*backend, &planned(spec)).await;
-        // A reader that stops after its first lines, and one that resumes where that stopped.
+        // One reader stops after its first lines, and another resumes where it stopped.
         let mut batches: Vec<LogBatch> = Vec::new();
         let mut first = bounded(backend.logs(&job, LogOptions::follow()));
         while batches.iter().all(|batch| batch.bytes.is_empty()) {
@@ -388,7 +388,7 @@ async fn folders_of_logs_by_job_hold_each_rank_or_node_and_are_followed() {
         assert_eq!(lines.len(), count, "{folder}: {found}");
         assert!(lines.iter().all(|line| line.starts_with(begins)), "{folder}: {found}");
     }
-    // A folder of the job for the whole output: Slurm would not make it, and the job would end without a word.
+    // The whole output goes to a folder of the job. Slurm would not create it, and the job would end without a message.
     for way in WAYS {
         let backend = bed.connect(way);
         let own = json!({ "sbatch": ["--output=/fsx/out/whole/%j/%x.out"] });

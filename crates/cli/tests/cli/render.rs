@@ -73,7 +73,7 @@ fn a_trainjob_is_rendered_for_its_version_and_runtime() {
     assert_eq!(render("2.3").code, 3, "no runtime is in it");
 }
 
-/// A TrainJob has no field for a pod's host network: it gets a copy of its runtime that has it.
+/// A TrainJob has no field for the host's network, so weftrun renders a copy of its runtime with that field.
 #[test]
 fn a_trainjob_without_a_field_for_a_change_gets_a_runtime_of_its_own() {
     let place = Place::new();
@@ -103,7 +103,7 @@ fn a_trainjob_without_a_field_for_a_change_gets_a_runtime_of_its_own() {
     assert!(of("TrainJob").contains("kind: TrainingRuntime"), "{}", ran.out);
     assert!(!of("TrainJob").contains("hostNetwork"), "{}", ran.out);
     assert!(!ran.err.contains("hostNetwork"), "{}", ran.err);
-    // Without the runtime there is nothing to copy, and the change is named as not applied.
+    // Without the runtime there is nothing to copy, and the change is reported as not applied.
     let ran = place.run("render job.toml --config c.toml -b kubeflow --profile host --trainer-version 2.3");
     assert!(ran.err.contains("hostNetwork"), "{}", ran.err);
     assert!(!ran.out.contains("copied-from"), "{}", ran.out);
@@ -120,7 +120,7 @@ fn plan_reports_what_the_backend_cannot_carry() {
     place.run("--config c.toml plan job.toml -b hpc").ok();
 }
 
-/// A topology file is in an object beside the pods: where there is none, nothing refers to it.
+/// A backend that does not create the object with the topology file does not refer to the file.
 #[test]
 fn a_topology_file_is_named_only_where_its_object_is_made() {
     let place = Place::new();

@@ -20,7 +20,7 @@ fn plan_reports_what_render_refuses() {
     }
 }
 
-/// A wrong value of a flag ends every verb of a job before anything is sent, and the flag is named, not the file.
+/// Every verb refuses a wrong value of a flag before anything is sent, and names the flag, not the file.
 #[test]
 fn a_wrong_flag_is_named_and_refused() {
     let place = Place::new();
@@ -37,7 +37,7 @@ fn a_wrong_flag_is_named_and_refused() {
         ("--nodes 0 --memory 0", 3, "the values of 2 flags are wrong"),
         ("--runtime a.yaml --runtime b.yaml", 2, "'--runtime <FILE>' cannot be used multiple times"),
     ] {
-        // An array is read by the backend, which `submit` first connects to the cluster.
+        // The backend reads the array, and `submit` connects to the cluster before that.
         let verbs = if code == 3 && flags.starts_with("--array") {
             &["render", "plan"][..]
         } else {

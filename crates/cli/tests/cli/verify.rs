@@ -22,7 +22,7 @@ fn table(busbw: &str, wrong: u32) -> String {
     )
 }
 
-/// A job file whose image has a program in place of nccl-tests.
+/// A job file whose image contains a program that replaces nccl-tests.
 fn job(place: &Place, all_reduce: &str) {
     let program = |name: &str, script: &str| {
         let path = place.write(name, format!("#!/bin/sh\n{script}\n"));
@@ -54,11 +54,11 @@ fn a_finished_run_is_judged_by_the_published_figures_of_its_instances() {
         assert_eq!(report["verdict"], verdict, "{report}");
         assert_eq!((&report["nodes"], &report["runs"][0]["collective"]), (&2.into(), &"all_reduce".into()));
     }
-    // Without the instance type nothing can be compared.
+    // Without the instance type the figures cannot be compared.
     place.write("run.log", &table("20.30", 0));
     let done = place.run("verify --from run.log").ok();
     assert!(done.out.contains("no-reference: the instance type is not known"), "{}", done.out);
-    // On three nodes no figure was published.
+    // No figure was published for three nodes.
     let done = place.run("verify --from run.log --instance-type p4d.24xlarge --nodes 3").ok();
     assert!(done.out.contains("16 ranks on 3 nodes"), "{}", done.out);
 }
@@ -84,7 +84,7 @@ fn a_job_runs_the_benchmark_of_its_image_and_is_judged() {
     let run = "verify job.toml --max-size 2GiB --rounds 5 -o json";
     let done = place.run(run);
     let report = done.json();
-    // The figures are those of one node, for which none was published.
+    // The run used one node, for which no figures were published.
     assert_eq!((done.code, &report["verdict"]), (0, &"no-reference".into()), "{done:?}");
     assert!(report["job"].as_str().unwrap().starts_with("local://"), "{report}");
     assert_eq!(report["runs"][0]["busbw_gbps"], 77.0);
@@ -93,7 +93,7 @@ fn a_job_runs_the_benchmark_of_its_image_and_is_judged() {
     assert!(done.err.contains("weftrun-probe {\"host\":"), "{}", done.err);
 }
 
-/// The benchmark replaces what the job would launch.
+/// The benchmark replaces the job's command.
 #[test]
 fn a_job_that_launches_something_else_is_measured_too() {
     let place = Place::new();
@@ -111,14 +111,14 @@ fn a_benchmark_that_cannot_run_fails_with_what_to_do() {
     let place = Place::new();
     job(&place, "exit 0");
     std::fs::remove_file(place.path("bin/all_reduce_perf")).unwrap();
-    // The script also looks where images have nccl-tests.
+    // The script also searches the usual folders of nccl-tests.
     if !std::path::Path::new("/opt/nccl-tests/build").exists() {
         let done = place.run("verify job.toml");
         assert_eq!(done.code, 1, "{done:?}");
         assert!(done.err.contains("neither PyTorch nor nccl-tests"), "{}", done.err);
         assert!(done.out.contains("fail: the job ended as failed"), "{}", done.out);
     }
-    // One that prints no figures, and one that fails after them.
+    // One program prints no figures, and one fails after printing them.
     job(&place, "echo error while loading shared libraries: libnccl.so.2 >&2; exit 127");
     assert_eq!(place.run("verify job.toml").code, 1);
     job(&place, "echo nothing");

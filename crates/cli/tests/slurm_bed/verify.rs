@@ -1,11 +1,11 @@
-//! `weftrun verify` with real jobs, whose benchmark is a program that knows which node is slow.
+//! `weftrun verify` with real jobs, whose benchmark is a program that prints low figures on one node.
 
 use serde_json::Value;
 
 use crate::bed::{Bed, Way};
 use crate::run::{User, said};
 
-/// Stands for PyTorch: prints a table whose bandwidth is low where the job has the slow node.
+/// Replaces PyTorch: prints a table whose bandwidth is low if the job includes the slow node.
 const PYTHON: &str = r##"#!/bin/bash
 [ "$2" = "import torch" ] && exit 0
 [ "$RANK" = 0 ] || exit 0
@@ -15,7 +15,7 @@ echo "# weftrun-verify all_reduce"
 echo "2147483648 536870912 float sum -1 51000.0 42.1 $busbw 0"
 "##;
 
-/// Of four nodes the slow one is found, by jobs on the nodes that the search names.
+/// The slow one of four nodes is found by jobs on the nodes that the search selects.
 #[test]
 fn the_slow_node_is_found_by_jobs_on_parts_of_the_nodes() {
     let Some(bed) = Bed::find() else { return };

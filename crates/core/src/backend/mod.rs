@@ -48,10 +48,10 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// Translates a planned job into exactly what will be sent. Pure.
     fn render(&self, job: &PlannedJob) -> Result<Rendered>;
 
-    /// Makes a job run on these nodes of the cluster, each of which it uses as a whole, and on no others.
+    /// Places a job on the named nodes of the cluster only. The job uses each of them as a whole.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) where jobs cannot name their nodes.
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the backend cannot place jobs on named nodes.
     fn pin(&self, job: &mut JobSpec, nodes: &[String]) -> Result<()> {
         let _ = (job, nodes);
         let message = format!("backend `{}` cannot run a job on named nodes", self.capability().backend);

@@ -242,11 +242,11 @@ impl std::fmt::Debug for Change {
     }
 }
 
-/// Where the topology file of a profile is mounted.
+/// The path at which the topology file of a profile is mounted.
 pub(crate) const TOPOLOGY_PATH: &str = "/etc/nccl/topo.xml";
 
 impl Change {
-    /// Returns whether it names a file of an object beside the job, which only a backend that creates the object has.
+    /// Returns whether the change needs an object beside the job, which only some backends create.
     pub fn needs_companion(&self) -> bool {
         matches!(self, Self::Env { value, .. } if value == TOPOLOGY_PATH)
     }

@@ -228,12 +228,12 @@ pub struct PodProfile {
     pub topology_file: TopologyFileProfile,
 }
 
-/// The file in which NCCL reads the PCIe topology of a virtual machine.
+/// The file from which NCCL reads the PCIe topology of a virtual machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[non_exhaustive]
 pub struct TopologyFileProfile {
-    /// Whether NCCL sees the topology nowhere else, so that a job without the file is reported.
+    /// Whether the file is NCCL's only source of the topology, so that a job without it is reported.
     pub needed: bool,
     /// The file's text. It is put into a ConfigMap beside the job and mounted.
     pub content: Option<String>,

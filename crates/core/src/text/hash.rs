@@ -1,5 +1,5 @@
-//! FNV-1a: short names for texts, the same in every version and on every machine. It is no protection against
-//! someone who looks for two texts with one hash.
+//! FNV-1a hashes, which give texts short names that are the same in every version and on every machine. The hash is
+//! not cryptographic: texts with equal hashes are easy to construct.
 
 /// Returns the 64-bit FNV-1a hash of bytes.
 ///
@@ -23,7 +23,7 @@ pub fn fnv1a_32(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    /// Names of files and ports of running jobs are made of these; the values are those of the reference
+    /// Names of files and ports of running jobs depend on the hashes. The values are those of the reference
     /// implementation (<http://www.isthe.com/chongo/tech/comp/fnv/>).
     #[test]
     fn hashes_are_those_of_the_reference_implementation() {

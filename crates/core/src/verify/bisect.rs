@@ -1,21 +1,21 @@
-//! Finds slow nodes by measuring parts of them.
+//! Finds slow nodes by measuring groups of nodes.
 //!
-//! A group of nodes is as slow as its slowest one. So the nodes are halved until a few are suspected, and each of
-//! those is measured in a pair with a node that is known to be good. The groups of one round share no node
-//! and can be measured at the same time.
+//! A group of nodes is as slow as its slowest node. The suspected groups are halved until they are small, and each
+//! remaining node is measured in a pair with a node that is known to be good. The groups of one round share no
+//! node, so they can be measured at the same time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Nodes that are measured together, by their index.
+/// Indices of the nodes that are measured together.
 pub type Group = Vec<usize>;
 
-/// Groups of at least this size are halved; the nodes of smaller ones are measured in pairs. A pair of nodes
-/// has a higher bus bandwidth than three, since half of its ring is inside a node: groups are only compared
-/// where their sizes differ little.
+/// Groups of at least this size are halved; the nodes of smaller groups are measured in pairs. Two nodes have a
+/// higher bus bandwidth than three, since half of their ring is inside a node, so only groups of similar size
+/// are compared.
 const HALVED: usize = 8;
-/// A group is slow if it has less than this part of the fastest one's bandwidth.
+/// A group is slow if its bandwidth is below this fraction of the fastest group's.
 const SLOW: f64 = 0.85;
-/// Most rounds of pairs among nodes none of which is known to be good.
+/// Largest number of rounds of pairs while no node is known to be good.
 const BLIND: usize = 3;
 
 /// What to do next.
@@ -30,9 +30,9 @@ pub enum Step {
 /// The result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// These nodes are slow: each pair of one of them with a good node is.
+    /// The slow nodes, each of which was slow in a pair with a good node.
     Slow(Vec<usize>),
-    /// No single node explains it; the reason as a sentence.
+    /// No single node explains the low bandwidth. The text is the reason, as a sentence.
     NoSingleNode(String),
 }
 
@@ -70,12 +70,12 @@ impl Bisect {
         }
     }
 
-    /// Returns all measurements, by round: groups with their bus bandwidth, none where it failed.
+    /// Returns all measurements by round: the groups with their bus bandwidth, none if the measurement failed.
     pub fn rounds(&self) -> &[Vec<(Group, Option<f64>)>] {
         &self.rounds
     }
 
-    /// Returns what to do next.
+    /// Returns the next step of the search.
     pub fn step(&self) -> Step {
         if let Some(answer) = &self.ended {
             return Step::Done(answer.clone());
@@ -110,7 +110,7 @@ impl Bisect {
         self.rounds.push(results);
     }
 
-    /// Halves the suspected groups that are large enough, beside a group of good nodes to compare with.
+    /// Halves the suspected groups that are large enough, and adds a group of good nodes for comparison.
     fn halves(&self) -> Vec<Group> {
         let mut groups = Vec::new();
         for group in self.suspects.iter().filter(|group| group.len() >= HALVED) {
@@ -136,7 +136,7 @@ impl Bisect {
         let untested = self.suspects.iter().filter(|group| !group.iter().any(|node| tested.contains(node)));
         let mut suspects: Vec<Group> = untested.cloned().collect();
         if slow.is_empty() && self.good.is_empty() && (results.len() < 4 || !suspects.is_empty()) {
-            // Each may have a slow node.
+            // Each group may contain a slow node.
             suspects.extend(fast.iter().map(|(group, _)| group.clone()));
             self.suspects = suspects;
             return;
@@ -152,13 +152,13 @@ impl Bisect {
         }
     }
 
-    /// Returns the suspected nodes that no measurement has judged.
+    /// Returns the suspected nodes that are not known to be good or slow.
     fn undecided(&self, slow: &BTreeSet<usize>) -> Vec<usize> {
         let open = |node: &usize| !self.good.contains(node) && !slow.contains(node);
         self.suspects.iter().flatten().copied().filter(open).collect()
     }
 
-    /// Pairs each undecided node with a good one, beside a pair of good nodes if none was measured yet.
+    /// Pairs each undecided node with a good one, and adds a pair of good nodes if none was measured yet.
     fn pairs_with_good(&self) -> Vec<Group> {
         let slow = self.slow();
         let mut good: Vec<usize> = self.good.iter().rev().copied().collect();
@@ -174,7 +174,7 @@ impl Bisect {
         groups
     }
 
-    /// Pairs all nodes with each other, in another way each round (the circle method of tournaments).
+    /// Pairs all nodes, differently in each round (the circle method of round-robin tournaments).
     fn blind_pairs(&self) -> Vec<Group> {
         let even = self.nodes + self.nodes % 2;
         let others = even - 1;
@@ -192,7 +192,7 @@ impl Bisect {
         busbw.is_none_or(|busbw| busbw < SLOW * self.best_pair())
     }
 
-    /// Returns the nodes that are slow with a good partner.
+    /// Returns the nodes that are slow in a pair with a good node.
     fn slow(&self) -> BTreeSet<usize> {
         let slow_pairs = self.pairs.iter().filter(|(_, busbw)| self.is_slow_pair(**busbw));
         slow_pairs
@@ -308,7 +308,7 @@ mod tests {
             let (answer, rounds) = search(nodes, |group| simulated(group, &[], 1.0));
             assert!(matches!(answer, Answer::NoSingleNode(_)), "{nodes}: {answer:?}");
             assert!(nodes < 3 || rounds <= limit(nodes), "{nodes}: {rounds}");
-            // All nodes are slow: no single one explains it either.
+            // If all nodes are slow, no single node explains it either.
             let all: Vec<usize> = (0..nodes).collect();
             let (answer, _) = search(nodes, |group| simulated(group, &all, 0.2));
             assert!(matches!(answer, Answer::NoSingleNode(_)), "{nodes}: {answer:?}");
@@ -321,7 +321,7 @@ mod tests {
             let measured = |group: &Group| simulated(group, &[], 1.0).filter(|_| !group.contains(&dead));
             assert_eq!(search(64, measured).0, Answer::Slow(vec![dead]));
         }
-        // If every job fails, it is no single node.
+        // If every job fails, no single node is the cause.
         for nodes in [3, 4, 8, 64] {
             assert!(
                 matches!(search(nodes, |_| None).0, Answer::NoSingleNode(_) | Answer::Slow(_)),

@@ -1,5 +1,5 @@
-//! Benchmarks of collectives: their tables read, judged against published figures, and slow nodes found by
-//! halving.
+//! Benchmarks of collectives: reads their tables, compares them with published figures, and finds slow nodes by
+//! halving groups.
 
 mod bisect;
 mod payload;

@@ -1,14 +1,14 @@
-//! The job that measures: one shell script, started once for each rank.
+//! The job that runs the benchmark: one shell script, started once for each rank.
 
 use super::Collective;
 use crate::spec::{Code, JobSpec, Launch};
 
 const SCRIPT: &str = include_str!("../../data/verify/verify.sh");
 const BENCH: &str = include_str!("../../data/verify/bench.py");
-/// The script's name in the job.
+/// The name of the script in the job.
 const NAME: &str = "verify.sh";
 
-/// What a job measures.
+/// The measurements of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
     /// The collectives, one after another; none for the probe of the nodes alone.
@@ -28,8 +28,8 @@ impl Default for Payload {
 }
 
 impl Payload {
-    /// Makes a job measure instead of what it would run. Its nodes, image, environment, volumes and fabric stay as they
-    /// are; without `mpirun` it runs once for each rank.
+    /// Replaces the command of a job by the benchmark. Its nodes, image, environment, volumes and fabric are kept.
+    /// Without `mpirun` the benchmark runs once for each rank.
     pub fn apply(&self, spec: &mut JobSpec) {
         if spec.launch != Launch::Mpi {
             spec.launch = Launch::PerRank;
@@ -60,7 +60,7 @@ fn script() -> String {
 mod tests {
     use super::*;
 
-    /// The benchmark stands inside a here-document inside a command substitution of the shell.
+    /// The benchmark is part of a here-document inside a command substitution of the shell.
     #[test]
     fn the_benchmark_does_not_end_the_shells_text() {
         assert_eq!(SCRIPT.matches("@BENCH@").count(), 1);

@@ -1,4 +1,4 @@
-//! What each node reports of itself before a benchmark, and of its network interfaces after it.
+//! Reads the facts that each node prints before a benchmark, and the counters of its network interfaces after it.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use crate::Finding;
 
-/// Begins a line with what a node reports before the benchmark, and after it.
+/// Prefixes of the lines that a node prints before and after the benchmark.
 const BEFORE: &str = "weftrun-probe ";
 const AFTER: &str = "weftrun-after ";
-/// Most nodes and interfaces kept, and most bytes of one line.
+/// Largest number of nodes and of interfaces kept; `MAX_LINE` is the largest line in bytes.
 const MAX_NODES: usize = 16_384;
 const MAX_LINE: usize = 64 << 10;
-/// Most that the clocks of two nodes may differ, seconds. They are read after the benchmark, which ends at about the same
-/// moment everywhere; it may begin minutes apart.
+/// Largest difference of two nodes' clocks, seconds. The clocks are read after the benchmark, which ends at about the
+/// same time on all nodes but may begin minutes apart.
 const CLOCK: u64 = 30;
 /// Facts that differ between nodes without a reason for concern.
 const OWN: [&str; 3] = ["host", "clock", "interfaces"];
@@ -56,7 +56,7 @@ impl Probes {
                 let Ok(value) = serde_json::from_slice::<Value>(&line[at + word.len()..]) else { continue };
                 let Some(host) = value["host"].as_str().map(str::to_owned) else { continue };
                 if nodes.len() < MAX_NODES || nodes.contains_key(&host) {
-                    // Of several reports after it, the last counts.
+                    // If a node printed several reports after the benchmark, the last one is used.
                     nodes.insert(host, value);
                 }
             }
@@ -68,7 +68,7 @@ impl Probes {
         self.before.keys().map(String::as_str)
     }
 
-    /// Returns what the interfaces carried during the benchmark, where both reports of a node name them.
+    /// Returns the traffic of the interfaces during the benchmark, if both reports of their node contain them.
     pub fn traffic(&self) -> Vec<Traffic> {
         let mut all = Vec::new();
         for (host, after) in &self.after {
@@ -105,7 +105,7 @@ impl Probes {
         all
     }
 
-    /// Returns what differs between the nodes, and what their interfaces show.
+    /// Returns findings on facts that differ between the nodes and on the counters of their interfaces.
     pub fn findings(&self) -> Vec<Finding> {
         let mut findings = self.differences();
         findings.extend(self.clocks());
@@ -158,7 +158,7 @@ impl Probes {
         findings
     }
 
-    /// Reports a fact whose value is not the same on all nodes: the nodes that differ from most.
+    /// Reports a fact whose value differs between nodes, with the nodes that differ from the majority.
     fn differing(&self, name: &str, value: impl Fn(&str) -> String) -> Option<Finding> {
         let mut by_value: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for host in self.before.keys() {
@@ -200,8 +200,8 @@ fn interfaces(node: &Value) -> BTreeMap<&str, &Value> {
     all.filter_map(|interface| Some((interface["device"].as_str()?, interface))).collect()
 }
 
-/// Returns the active interfaces of each node that carried less than a hundredth of the traffic of the busiest one with
-/// the same link and rate: ports for storage or management have others.
+/// Returns the active interfaces of each node with less than a hundredth of the traffic of the busiest interface with
+/// the same link and rate. Ports for storage or management have another link or rate.
 fn idle(traffic: &[Traffic]) -> BTreeMap<&str, Vec<&str>> {
     let busiest = traffic.iter().max_by_key(|one| one.sent);
     let (busiest, kind) = busiest.map_or((0, ""), |one| (one.sent, one.kind.as_str()));
@@ -244,7 +244,7 @@ mod tests {
             findings[0].message.contains("driver") && findings[0].message.ends_with("\"570\" on c"),
             "{findings:?}"
         );
-        // Nodes that begin apart are no finding; those that end apart are.
+        // Different start times are no finding; different end times are one.
         for (host, clock) in [("a", 1000), ("b", 1010), ("c", 1090)] {
             probes.read(format!("weftrun-after {{\"host\":\"{host}\",\"clock\":{clock}}}").as_bytes());
         }

@@ -2,14 +2,14 @@
 //!
 //! A table's header names its columns, and differs between versions: `error` became `#wrong`, `root` came
 //! with 2.10, options add columns (<https://github.com/NVIDIA/nccl-tests>, `src/common.cu`, read 2026-11-22).
-//! So rows are read by the header above them, and by their shape where a log has lost it.
+//! So rows are read by the header above them, or by their shape if the log contains no header.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::Serialize;
 
-/// Most tables' rows kept; a sweep has about 30.
+/// Largest number of rows kept; a sweep has about 30.
 const MAX_ROWS: usize = 1 << 20;
 
 /// A collective operation.
@@ -136,11 +136,11 @@ enum Column {
     AlgBw,
     BusBw,
     Wrong,
-    /// Text or a number that nothing is read from.
+    /// Text or a number that is ignored.
     Other,
 }
 
-/// Reads the tables of a log: a run for each collective that the log announces, or one for all tables.
+/// Reads the tables of a log. Returns a run for each collective that the log names, or one run for all tables.
 ///
 /// ```
 /// use weftrun_core::verify::{Collective, read};
@@ -178,7 +178,7 @@ pub fn read(log: &[u8]) -> Vec<Run> {
                 ranks.insert(rank);
                 hosts.insert(host.to_owned());
             } else if let Some(collective) = starting(comment) {
-                // A run may be announced twice: by its program, and by the script that starts it.
+                // A run may be named twice: by its program, and by the script that starts it.
                 runs.pop_if(|run| run.rows.is_empty());
                 runs.push(Run { collective: Some(collective), ..Run::default() });
             }
@@ -208,7 +208,7 @@ pub fn read(log: &[u8]) -> Vec<Run> {
     runs
 }
 
-/// Returns whether a line may belong to a table or to what nodes report: all others need not be kept.
+/// Returns whether a line may belong to a table or to a node's report. Other lines need not be kept.
 pub fn is_relevant(line: &[u8]) -> bool {
     let head = &line[..line.len().min(1024)];
     head.contains(&b'#')
@@ -217,7 +217,7 @@ pub fn is_relevant(line: &[u8]) -> bool {
             .is_ok_and(|text| text.split_ascii_whitespace().any(|word| KINDS.contains(&word)))
 }
 
-/// Returns whether a `#` begins a comment: in `#wrong` it begins the name of a column.
+/// Returns whether a `#` begins a comment and not the name of a column (`#wrong`).
 fn is_comment(text: &str) -> bool {
     text.strip_prefix('#').is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '#']))
 }
@@ -263,7 +263,7 @@ const KINDS: [&str; 15] = [
     "fp8_e4m3", "fp8_e5m2", "f8e4m3", "f8e5m2",
 ];
 
-/// Reads a row, behind any prefix of a launcher.
+/// Reads a row after any prefix that a launcher prints.
 fn row(words: &[&str], columns: &[Column], line: u64) -> Option<Row> {
     let kind = words.iter().position(|word| KINDS.contains(word)).filter(|at| *at >= 2)?;
     let cells = &words[kind - 2..];
@@ -285,7 +285,7 @@ fn row(words: &[&str], columns: &[Column], line: u64) -> Option<Row> {
             }
         }
     } else {
-        // Behind the type: a reduction and a root, or neither; then groups of three or four figures.
+        // After the type come a reduction and a root, or neither; then groups of three or four figures.
         let mut figures = cells.get(3..)?;
         if figures.first().is_some_and(|cell| number(cell).is_none() && !is_no_number(cell)) {
             figures = &figures[1..];
@@ -315,8 +315,8 @@ fn is_no_number(cell: &str) -> bool {
     matches!(cell.trim_start_matches('-').to_ascii_lowercase().as_str(), "nan" | "inf" | "n/a")
 }
 
-/// Reads `0`, or `2e-06` of versions that printed the largest error, which was at most a hundredth with half
-/// precision; `N/A` was not checked.
+/// Reads a count of wrong elements (`0`), or the largest error that older versions print (`2e-06`; at most a hundredth
+/// with half precision). `N/A` means that the result was not checked.
 fn wrong(cell: &str) -> Option<u64> {
     let value = number(cell)?;
     if let Ok(count) = cell.parse() {
@@ -333,7 +333,7 @@ fn out_of_bounds(comment: &str) -> Option<u64> {
     count.parse().ok().filter(|count| *count > 0)
 }
 
-/// Returns the collective whose factor between the two bandwidths the figures have, where one alone has it.
+/// Returns the only collective whose ratio of bus to algorithm bandwidth matches the figures; none if several do.
 fn by_factor(run: &Run) -> Option<Collective> {
     let ranks = run.ranks.filter(|ranks| *ranks > 1)?;
     let row = run.rows.iter().max_by_key(|row| row.size)?;
@@ -357,7 +357,7 @@ mod tests {
         let run = &read(format!("{NEW}{row}\n").as_bytes())[0];
         assert_eq!(run.rows.len(), 1);
         assert_eq!((run.rows[0].busbw(), run.rows[0].wrong()), (Some(424.82), 0));
-        // 2.0 to 2.9: no root, and an error instead of a count.
+        // Versions 2.0 to 2.9 have no root, and an error instead of a count.
         let old = "#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error\n\
             1073741824 268435456 float sum 4739.2 226.57 424.82 2e-06 4742.0 226.43 424.56 2e-06\n";
         let run = &read(old.as_bytes())[0];
@@ -365,7 +365,7 @@ mod tests {
             (run.rows[0].busbw(), run.rows[0].wrong(), run.rows[0].is_broken()),
             (Some(424.82), 0, false)
         );
-        // A column that no version had before.
+        // A column that no released version has.
         let more = "# size count type redop root time algbw busbw #wrong cputime time algbw busbw #wrong cputime\n\
             1073741824 268435456 float sum -1 4739.2 226.57 424.82 0 12 4742.0 226.43 424.90 3 12\n";
         let run = &read(more.as_bytes())[0];

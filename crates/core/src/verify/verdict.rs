@@ -1,4 +1,4 @@
-//! The verdict on a run.
+//! Judges the bandwidth of a run against published figures.
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use serde::Serialize;
 use super::table::{Collective, Run};
 use crate::catalogue::{Catalogue, Expected, expected};
 
-/// Sizes below are bound by latency.
+/// The smallest size that is judged, since smaller ones are bound by latency.
 const LARGE: u64 = 1 << 30;
-/// Part of the lowest published figure that still passes: repeated runs on one cluster differ by about ten
+/// The fraction of the lowest published figure that passes. Repeated runs on one cluster differ by about ten
 /// percent.
 const TOLERANCE: f64 = 0.85;
 

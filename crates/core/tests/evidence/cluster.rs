@@ -1,4 +1,4 @@
-//! What the cluster itself shows.
+//! Evidence from the cluster: labels of nodes and device classes.
 
 use super::*;
 

@@ -410,7 +410,7 @@ fn a_queue_and_a_topology_level_go_where_the_kind_has_them() {
     assert_eq!(pods["scheduling.volcano.sh/queue-name"], "ml");
 }
 
-/// Kueue assigns no flavor to pods that request nothing, and then admits no job at a topology level.
+/// Kueue assigns no flavor to pods that request nothing, and admits no job with such a pod at a topology level.
 #[test]
 fn a_launcher_that_requests_nothing_gets_a_core_beside_a_topology_level() {
     let mpi = |launcher: &str| {

@@ -55,8 +55,8 @@ fn find(haystack: &[u8]) -> Option<usize> {
     }
 }
 
-/// The places in a piece of a log where a line may report a failure. They depend on nothing but the bytes, so that the
-/// thread that reads a file can search them while another one interprets the piece before.
+/// The places in a piece of a log where a line may report a failure. They depend only on the bytes, so the thread that
+/// reads a file can search for them while another thread interprets the piece before.
 #[derive(Clone, Debug, Default)]
 pub struct Candidates {
     /// The first place in each line, and how many newlines precede it.

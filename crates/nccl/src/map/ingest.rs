@@ -85,7 +85,7 @@ impl TransportMap {
         self.generation += u64::from(!events.is_empty());
     }
 
-    /// Applies a line that has nothing but a throughput value.
+    /// Applies a line that contains only a throughput value.
     #[inline]
     pub(super) fn rate(&mut self, source: SourceIndex, entry: &Entry<'_>, at: usize) {
         let throughput = &mut self.seen.sources[source].throughput;

@@ -69,7 +69,7 @@ impl TransportMap {
         self.read_searched(source, bytes, &Candidates::of(bytes))
     }
 
-    /// Does the same with the candidates for failures in these bytes, which another thread may have searched.
+    /// Does the same with given candidates for failures in these bytes, which another thread may have found.
     pub fn read_searched(
         &mut self,
         source: &Arc<SourceId>,

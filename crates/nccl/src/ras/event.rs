@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What opens a monitor connection, one line after another: the server answers each line, and then sends events until
-/// the connection is closed.
+/// The lines that open a monitor connection. The server answers each line, and then sends events until the connection
+/// is closed.
 pub const MONITOR: [&str; 3] = ["CLIENT PROTOCOL 2", "SET FORMAT json", "MONITOR lifecycle"];
 
-/// Most bytes of one event. One that is longer is dropped.
+/// Largest number of bytes of an event. Longer events are dropped.
 const LONGEST: usize = 64 * 1024;
-/// Characters kept of each text.
+/// Number of characters kept of each text.
 const TEXT: usize = 200;
 
 /// A change that NCCL noticed in one process of a job.
@@ -47,7 +47,7 @@ struct Peer {
     pid: Option<u64>,
 }
 
-/// Cuts what a monitor connection sends into events: JSON objects over several lines, which end where their braces do.
+/// Splits the output of a monitor connection into events: JSON objects over several lines, delimited by their braces.
 #[derive(Clone, Debug, Default)]
 pub struct EventReader {
     object: Vec<u8>,
@@ -57,7 +57,7 @@ pub struct EventReader {
 }
 
 impl EventReader {
-    /// Takes bytes and returns the events that they complete. Anything else is skipped.
+    /// Reads bytes and returns the events that they complete. Other output is skipped.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<PeerEvent> {
         bytes.iter().filter_map(|byte| self.byte(*byte)).collect()
     }

@@ -3,7 +3,7 @@
 use super::Signature;
 use crate::text::{Cursor, behind, contains};
 
-/// Returns whether the dynamic loader reports a too old C or C++ library, with either kind of quotes.
+/// Returns whether the dynamic loader reports a C or C++ library that is too old, with either kind of quotes.
 pub(super) fn missing_runtime_version(message: &[u8]) -> bool {
     ["version `GLIBC", "version 'GLIBC"].iter().any(|start| contains(message, start))
         && ["libc.so", "libm.so", "libstdc++.so", "libpthread.so"]
@@ -62,13 +62,13 @@ pub(super) fn efa_completion(message: &[u8]) -> bool {
     })
 }
 
-/// Returns whether a text has `… set by environment to 1`, and not `to 10`; true without these words.
+/// Returns whether a text contains `… set by environment to 1`, and not `to 10`; true if it contains neither.
 pub(super) fn ends_in_one(message: &[u8]) -> bool {
     behind(message, "environment to ")
         .is_none_or(|rest| rest.first() == Some(&b'1') && !rest.get(1).is_some_and(u8::is_ascii_digit))
 }
 
-/// Returns the signature of an InfiniBand completion: the first error is the cause, 5 (flush) its
+/// Returns the signature of an InfiniBand completion. The first error is the cause; status 5 (flush) is a
 /// consequence.
 pub(super) fn completion(message: &[u8]) -> Option<Signature> {
     for (name, id) in [

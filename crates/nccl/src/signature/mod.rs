@@ -1,5 +1,5 @@
-//! Signatures: wordings of log lines that indicate a cause. One table, one search over the line. A
-//! signature alone decides nothing; the rules weigh it against the rest of the log.
+//! Signatures: wordings of log lines that indicate a cause, in one table that is searched once for each line. A
+//! signature alone proves nothing; the rules consider it together with the rest of the log.
 
 mod condition;
 mod table;
@@ -23,7 +23,7 @@ use super::text::contains;
 pub enum Signature {
     /// No external network plugin was found.
     PluginNotFound,
-    /// A plugin, or a library it needs, wants newer symbols than the container has.
+    /// A plugin, or a library it needs, requires newer symbols than the container has.
     PluginAbi,
     /// A program needs a newer C or C++ library than the container has.
     LibcTooOld,
@@ -186,8 +186,8 @@ pub enum Signature {
 }
 
 impl Signature {
-    /// Returns whether a warning with this signature means that its rank failed. What NCCL only mentions,
-    /// or continues without, does not.
+    /// Returns whether a warning with this signature means that its rank failed. Warnings after which NCCL
+    /// continues do not.
     pub fn fails_rank(self) -> bool {
         self <= Self::DeviceNotOpened
             && !matches!(
@@ -202,7 +202,7 @@ impl Signature {
 }
 
 impl Signature {
-    /// Returns whether it only shows through which network an error passed, not what went wrong.
+    /// Returns whether the signature shows only which network returned an error, and not its cause.
     pub(crate) fn is_place(self) -> bool {
         matches!(
             self,
@@ -223,7 +223,7 @@ fn automaton() -> Option<&'static AhoCorasick> {
         .as_ref()
 }
 
-/// Passes every signature of a line to `sink`, each once.
+/// Calls `sink` once for every signature of a line.
 pub fn find(level: Option<Level>, location: &[u8], message: &[u8], mut sink: impl FnMut(Signature)) {
     let mut found: Vec<Signature> = Vec::new();
     let mut once = |id: Signature| {

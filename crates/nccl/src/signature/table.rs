@@ -1,4 +1,4 @@
-//! The wordings, and what each one indicates.
+//! The table of wordings and the signature that each one indicates.
 
 use super::Signature;
 
@@ -216,7 +216,7 @@ pub(super) const TABLE: &[Row] = &[
     row(Signature::HmemWithoutGdr, "Could not disable CUDA API usage for HMEM, disabling GDR"),
     row(Signature::DeviceNotOpened, "Unable to open device "),
     with(Signature::DeviceNotOpened, "could not open ", &[" ("], &[]),
-    // Facts that the rules need, and that are no faults by themselves.
+    // Facts that the rules need, and that are not faults.
     row(Signature::OnAws, "Configuring AWS-specific options"),
     with(Signature::OnAws, "Running on ", &["platform", "NCCL_TOPO_FILE"], &[]),
     row(Signature::OnAws, "Plugin selected platform: AWS"),

@@ -17,13 +17,13 @@ use super::{
 };
 use crate::Job;
 
-/// Takes each report of a watch.
+/// Receives each report of a watch.
 type OnReport<'a> = &'a mut dyn FnMut(&HealthReport) -> Result<()>;
 
 /// Consecutive requests without an answer that end a watch after earlier answers.
 const SILENT: usize = 3;
 
-/// Most events between two reports; further ones are dropped.
+/// Largest number of events between two reports; further events are dropped.
 const EVENTS: usize = 256;
 
 impl Job {
@@ -62,7 +62,7 @@ pub async fn watch_health_at(
     watch(Target::Address(address), logs, options, on_report).await
 }
 
-/// What is watched.
+/// The RAS service that is watched.
 enum Target<'a> {
     Address(&'a str),
     Job { job: &'a Job, port: u16, places: Vec<u32>, at: usize, way: Way },
@@ -84,7 +84,7 @@ impl Target<'_> {
         }
     }
 
-    /// Opens a connection that reports events; none where the way to the service is a command.
+    /// Opens a connection that reports events; none if the service is reached by a command.
     async fn connect(&self) -> Option<Box<dyn PortConnection>> {
         match self {
             Self::Address(address) => {
@@ -164,7 +164,7 @@ async fn watch(
                 if last.is_none() && ended.is_none() && silent < target.places() {
                     continue;
                 }
-                // The ranks of a running job may not have initialised NCCL yet; a bare address has nobody behind it.
+                // The ranks of a running job may not have initialised NCCL yet; an address without a job is given up.
                 let gives_up = match target {
                     Target::Address(_) => last.is_none() || silent >= SILENT,
                     Target::Job { .. } => false,
@@ -190,7 +190,7 @@ async fn watch(
     }
 }
 
-/// Returns whether a report says something else than the one before. Counts that grow are not a change.
+/// Returns whether the state or the culprits differ from the previous report. Counts that grow are not a change.
 fn differs(last: &HealthReport, report: &HealthReport) -> bool {
     let named = |report: &HealthReport| -> Vec<(String, u64)> {
         report.culprits.iter().map(|culprit| (culprit.host.clone(), culprit.pid)).collect()
@@ -198,14 +198,14 @@ fn differs(last: &HealthReport, report: &HealthReport) -> bool {
     last.state != report.state || named(last) != named(report)
 }
 
-/// A monitor connection, read by a task of its own.
+/// A monitor connection, read by a separate task.
 struct Monitor {
     events: mpsc::Receiver<PeerEvent>,
     task: JoinHandle<()>,
 }
 
 impl Monitor {
-    /// Opens one; none where the server does not know the command.
+    /// Opens a monitor connection; none if the server does not support the command.
     async fn open(target: &Target<'_>) -> Option<Self> {
         let mut connection = target.connect().await?;
         let mut first = Vec::new();
@@ -219,7 +219,7 @@ impl Monitor {
             if answer.starts_with(b"ERROR") {
                 return None;
             }
-            // An event may come with the answer to the last line.
+            // The answer to the last line may also contain an event.
             first = answer;
         }
         let (to, events) = mpsc::channel(EVENTS);
@@ -228,7 +228,7 @@ impl Monitor {
             let mut bytes = first;
             while !bytes.is_empty() {
                 for event in reader.feed(&bytes) {
-                    // What does not fit is dropped: the next query shows the state.
+                    // Events beyond the capacity are dropped, since the next query shows the state.
                     let _ = to.try_send(event);
                 }
                 bytes = connection.receive().await.unwrap_or_default();

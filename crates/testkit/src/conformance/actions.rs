@@ -58,7 +58,7 @@ pub(super) async fn suspend_and_resume(bench: Bench<'_>) -> Checked {
     job.done().await
 }
 
-/// A signal reaches every rank, and nothing else ends of it.
+/// A signal reaches every rank and ends no other process.
 pub(super) async fn signal_reaches_the_ranks(bench: Bench<'_>) -> Checked {
     // The shell runs a trap between commands, so it must not wait for one long sleep.
     let script = "trap 'echo weft-usr1; exit 0' USR1; echo weft-up; while :; do sleep 0.1; done";

@@ -111,7 +111,7 @@ impl Field {
         }
     }
 
-    /// Whether its text is split into words as a shell does.
+    /// Whether the text of the field is split into words as in a shell.
     pub fn is_words(self) -> bool {
         matches!(self, Self::Command | Self::Storage | Self::Env)
     }
@@ -314,7 +314,7 @@ impl Draft {
         self.inputs.iter().find(|(known, _)| *known == field).map_or("", |(_, input)| input.value())
     }
 
-    /// The options of a field that is chosen from, and a place for the chosen one; none for any other field.
+    /// Returns the options of a choice and its current value; none for any other field.
     pub fn choice(&mut self, field: Field) -> Option<(Vec<&str>, &mut usize)> {
         Some(match field {
             Field::Target => (self.targets.iter().map(String::as_str).collect(), &mut self.target),

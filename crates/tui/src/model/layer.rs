@@ -45,7 +45,7 @@ pub enum Question {
     Act(JobHandle, JobAction),
     /// Whether to submit the draft, at this revision.
     Submit(u64),
-    /// Whether to begin a blank job, without the draft that there is.
+    /// Whether to begin a blank job and discard the current draft.
     Blank,
 }
 

@@ -116,9 +116,9 @@ pub struct Model {
     pub profiles: Vec<String>,
     /// A job to open as soon as it is listed.
     pub wanted: Option<JobHandle>,
-    /// The last queries of RAS of jobs that were closed, the oldest first: an answer may still come.
+    /// The last RAS queries of closed jobs, oldest first. Their answers may still arrive.
     pub closed_ras: Vec<(JobHandle, Ras)>,
-    /// The prompt whose file is being written: it opens again if the file exists.
+    /// The prompt whose file is being written. The prompt opens again if the file exists.
     pub saving: Option<Prompt>,
     /// What the last session had open, until it is open again or the user goes elsewhere.
     pub resume: Option<session::Session>,
@@ -152,7 +152,7 @@ impl Model {
         }
     }
 
-    /// What a new job can choose from.
+    /// Returns the options of the new-job form.
     pub fn choices(&self) -> Choices {
         let targets = self.jobs.targets.iter().map(|target| target.name.clone()).collect();
         Choices { targets, profiles: self.profiles.clone() }

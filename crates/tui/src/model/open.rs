@@ -80,12 +80,12 @@ pub struct Ras {
 pub struct Suspects(Vec<u32>);
 
 impl Suspects {
-    /// Returns whether a rank is one of them.
+    /// Returns whether a rank is a suspect.
     pub fn contains(&self, rank: Option<u32>) -> bool {
         rank.is_some_and(|rank| self.0.binary_search(&rank).is_ok())
     }
 
-    /// Returns whether any of some rows of the list of ranks is one of them, such as those of a node.
+    /// Returns whether any of the given rows in the list of ranks is a suspect, such as the rows of a node.
     pub fn contain_any(&self, transport_view: &TransportView, rows: &[usize]) -> bool {
         let rank = |row: &usize| transport_view.ranks.get(*row).and_then(|rank| rank.rank);
         !self.0.is_empty() && rows.iter().any(|row| self.contains(rank(row)))
@@ -180,7 +180,7 @@ impl Open {
         all
     }
 
-    /// Returns the ranks that the cause or RAS names: they are shown first and marked. Call it once a frame.
+    /// Returns the ranks that the cause or RAS names, which are shown first and marked. Called once a frame.
     pub fn suspects(&self) -> Suspects {
         let cause = self.transport_view.findings.iter().filter(|finding| finding.code == CAUSE_CODE);
         let ras = self.ras.iter().filter_map(|ras| ras.finding.as_ref());

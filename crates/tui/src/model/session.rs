@@ -26,7 +26,7 @@ pub struct Session {
     pub theme: Option<String>,
     /// The job's log.
     pub log: LogView,
-    /// The new job that was not submitted.
+    /// The draft of a new job that was not submitted.
     pub draft: Option<KeptDraft>,
 }
 
@@ -75,7 +75,7 @@ impl Session {
         }
     }
 
-    /// Restores the list of jobs and the new job. The job is opened when its target lists it.
+    /// Restores the list of jobs and the draft. The open job is opened again when its target lists it.
     pub fn restore(&self, model: &mut Model) {
         model.jobs.filter.clone_from(&self.jobs_filter);
         model.jobs.order = ORDERS.get(self.jobs_order).copied().unwrap_or_default();

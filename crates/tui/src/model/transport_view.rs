@@ -184,9 +184,9 @@ pub enum Kind {
     Roce,
     /// InfiniBand verbs, not known which.
     Verbs,
-    /// Libfabric, not known over what, or over something else than EFA and TCP.
+    /// Libfabric over an unknown provider, or one other than EFA and TCP.
     Libfabric,
-    /// Libfabric over TCP: the plugin is there, and the fabric is not used.
+    /// Libfabric over TCP: the plugin was loaded, but the fabric is not used.
     LibfabricTcp,
     /// Shared memory inside a node.
     Shm,

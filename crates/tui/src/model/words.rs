@@ -44,8 +44,8 @@ pub fn words(text: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// Joins the lines of a pasted command: a backslash before the end of a line continues it as in a shell, and any other
-/// end of a line becomes a blank, also inside quotes, since the form has one line. Terminals paste carriage returns.
+/// Joins the lines of a pasted command. A backslash before the end of a line continues it as in a shell. Any other line
+/// end becomes a blank, also inside quotes, since the form has one line. Terminals paste line ends as carriage returns.
 pub fn one_line(text: &str) -> String {
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let (mut joined, mut quote) = (String::new(), None);

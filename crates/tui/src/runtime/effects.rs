@@ -221,7 +221,7 @@ fn write(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> std::io::Result
     out.flush()
 }
 
-/// Returns the message about a file that was written, or not.
+/// Returns the message about the result of writing a file.
 fn saved(path: &Path, done: std::io::Result<()>) -> Msg {
     match done {
         Ok(()) => Msg::Saved(Ok(path.to_owned())),

@@ -106,7 +106,7 @@ pub async fn run(client: Client, options: Options) -> Result<Session> {
 fn model(options: &Options) -> Result<Model> {
     let mut model = Model::new(options.targets.iter().cloned(), Timestamp::now());
     model.keymap = Keymap::default().rebind(&options.keys)?;
-    // Before the session: its draft chooses from them.
+    // Loaded before the session, since its draft needs the options.
     model.profiles.clone_from(&options.profiles);
     if let Some(session) = &options.session {
         session.restore(&mut model);

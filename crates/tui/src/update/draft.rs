@@ -112,7 +112,7 @@ pub(super) fn type_key(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> 
             *chosen = if forward { (*chosen + 1) % count } else { (*chosen + count - 1) % count };
             Some(changed(model))
         }
-        // A letter chooses the next option that begins with it, and is never an action of the screen.
+        // A letter selects the next option that begins with it, and is never an action of the screen.
         (field, KeyCode::Char(letter)) if !field.is_text() && !control && letter.is_alphabetic() => {
             let (names, chosen) = draft.choice(field)?;
             let begins = |name: &str| name.to_lowercase().starts_with(letter.to_ascii_lowercase());

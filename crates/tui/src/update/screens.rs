@@ -20,10 +20,10 @@ pub(super) fn show(model: &mut Model, screen: Screen) -> Vec<Effect> {
     effects
 }
 
-/// Most closed jobs whose last query of RAS is kept.
+/// Largest number of closed jobs whose last RAS query is kept.
 const CLOSED: usize = 64;
 
-/// Opens a job, unless it is open already. A query of RAS under way goes on when another job is opened.
+/// Opens a job, unless it is already open. A RAS query in progress continues when another job is opened.
 pub(crate) fn open(model: &mut Model, handle: &JobHandle) -> Vec<Effect> {
     if model.open.as_ref().is_some_and(|open| open.handle == *handle) {
         return Vec::new();
@@ -173,7 +173,7 @@ pub(super) fn prompt(model: &mut Model, prompt: Prompt, text: String) {
     model.layers.push(Layer::Prompt { prompt, input: Input::new(text), error: None });
 }
 
-/// Returns another name for a file that exists: `job-2.toml` after `job.toml`.
+/// Returns a new name for a file that already exists: `job-2.toml` after `job.toml`.
 pub(super) fn other_name(path: &std::path::Path) -> String {
     let stem = path.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default();
     let mut name = super::draft::next_name(&stem);

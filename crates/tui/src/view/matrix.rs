@@ -134,7 +134,7 @@ fn is_wrong(planned: Option<&str>, judged: bool, link: &Link, inside_node: bool)
     if inside_node {
         return matches!(link.kind, Kind::Socket | Kind::LibfabricTcp);
     }
-    // A plugin was loaded for a fabric, and none is used: wrong whatever was planned.
+    // A plugin was loaded for a fabric, but no fabric is used, which is wrong with any plan.
     if matches!(link.kind, Kind::LibfabricTcp) {
         return true;
     }

@@ -48,7 +48,7 @@ impl Follower {
     /// Starts an attempt, at its cursor if there is one. The limits on the last lines apply only to the first
     /// attempt that is read: later ones begin while they are followed.
     fn attempt(&self, number: u32, first: bool) -> Attempt {
-        // Run:ai's own API names only the pod, and its cursors are continued here when the workload has ended.
+        // Cursors of Run:ai's own API name only the pod, and are resumed here after the workload has ended.
         let pod = self.source.uid.split('/').next();
         let stored = |cursor: &&Cursor| {
             (cursor.uid == self.source.uid || Some(cursor.uid.as_str()) == pod) && cursor.attempt == number

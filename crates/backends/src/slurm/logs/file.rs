@@ -89,18 +89,18 @@ pub struct LogFile {
     complete: bool,
     /// The exit code from the script's last line.
     code: Option<i32>,
-    /// Whether the tasks write this file, and not the script.
+    /// Whether the tasks write this file instead of the script.
     of_tasks: Option<OfTasks>,
 }
 
-/// A file that tasks of the job write.
+/// A file that one or more tasks of the job write.
 #[derive(Clone, Debug)]
 pub struct OfTasks {
-    /// The header of the job's log.
+    /// The header from the job's log.
     pub header: Header,
-    /// The task or the node of the file.
+    /// The task or node that the file belongs to.
     pub owner: Owner,
-    /// The name of the job's log, which names the task of an array.
+    /// The file name of the job's log, which contains the array task.
     pub log: String,
 }
 
@@ -123,7 +123,7 @@ impl LogFile {
         }
     }
 
-    /// Starts a file that tasks of the job write.
+    /// Creates the reader of a file that tasks of the job write.
     pub fn of_tasks(name: &str, job: &JobId, start: Option<&Cursor>, of: OfTasks) -> Self {
         Self { header: Some(of.header.of_files()), of_tasks: Some(of), ..Self::new(name, job, start) }
     }

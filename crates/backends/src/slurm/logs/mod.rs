@@ -129,9 +129,9 @@ struct Reader {
     lost: bool,
     /// Files of the job that the user may not read.
     unreadable: BTreeSet<String>,
-    /// The files of the tasks, where those are not in the job's log.
+    /// The files of the tasks, if their output is not in the job's log.
     of_tasks: Vec<(TaskFiles, OfTasks)>,
-    /// Files in the same folders that no task of the job writes.
+    /// Files in the same folders that belong to no task of the job.
     others: BTreeSet<String>,
 }
 
@@ -215,7 +215,7 @@ impl Reader {
     /// Records where the tasks of the job write, according to its log; returns whether that is new.
     fn learn(&mut self, log: &str, header: Header) -> bool {
         let log = log.rsplit('/').next().unwrap_or(log).to_owned();
-        // Of a job that weftrun did not submit, any program can have printed the line.
+        // In a job that weftrun did not submit, any program may have printed the line.
         if !self.paths.is_empty() || self.of_tasks.iter().any(|(_, known)| known.log == log) {
             return false;
         }
@@ -311,7 +311,7 @@ impl Reader {
     }
 }
 
-/// Returns whether a file name is that of a log of this job: `NAME-ID-SUBMISSION.log`, or of a task of its array.
+/// Returns whether a file name matches a log of this job: `NAME-ID-SUBMISSION.log`, or of a task of its array.
 fn is_log_of(name: &str, id: &JobId) -> bool {
     let parts = name.strip_suffix(".log").and_then(|name| {
         let (rest, short) = name.rsplit_once('-')?;

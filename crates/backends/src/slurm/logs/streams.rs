@@ -16,7 +16,7 @@ pub struct Header {
     roles: Vec<(String, u32)>,
     /// Ranks of the job, if the script names them.
     ranks: Option<u32>,
-    /// The files of the tasks, if their lines are not in this file.
+    /// The files of the tasks, if their output is not in this file.
     files: Option<String>,
 }
 
@@ -40,7 +40,7 @@ impl Header {
     /// Parses the line; none if it is not a header.
     pub fn parse(line: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(line.strip_prefix(b"#weftrun log=1 ")?).ok()?;
-        // A path may hold blanks, so it is last.
+        // A path may contain blanks, so it is the last field.
         let (text, files) = match text.split_once(" files=") {
             Some((text, files)) => (text, Some(files.trim_end_matches('\n').to_owned())),
             None => (text, None),
@@ -92,7 +92,7 @@ impl Header {
         self.files.as_deref()
     }
 
-    /// Returns the header for the files of the tasks, whose lines have labels where they are of several tasks.
+    /// Returns the header for the files of the tasks. A file that several tasks write has labels on its lines.
     pub fn of_files(&self) -> Self {
         Self { files: None, ..self.clone() }
     }

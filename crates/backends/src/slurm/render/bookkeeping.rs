@@ -42,7 +42,7 @@ case $weftrun_output in (/*) ln -s -n -f -- "$weftrun_output" "$weftrun_base.log
 /// The end of the line that begins an attempt.
 const ATTEMPT: &str = r#"\n' "$weftrun_attempt""#;
 
-/// The same for a job whose tasks have files of their own: last, since a path may hold blanks.
+/// The same for a job whose tasks write separate files. The path comes last, since it may contain blanks.
 const FILES: &str = r#" files=%s\n' "$weftrun_attempt" "$weftrun_files""#;
 
 /// The shell functions. srun exits with the highest code of its tasks, and tasks that `-K1` ended have 143,
@@ -133,7 +133,7 @@ pub fn write(draft: &Draft<'_>) -> Result<String> {
     ))
 }
 
-/// Returns the lines that make the folders of the job's own files, which Slurm before 25.05 does not.
+/// Returns the lines that create the folders of the job's output files. Slurm before 25.05 does not create them.
 fn files(draft: &Draft<'_>, dir: &str) -> String {
     let mut text = String::new();
     if let Some(link) = &draft.output.link {

@@ -90,7 +90,7 @@ fn users_own(draft: &Draft<'_>, components: &mut [Directives]) -> Result<()> {
             return Err(Error::new(ErrorKind::InvalidSpec, message).hint(*instead));
         }
         if option.name == "output" && !draft.output.own {
-            // The script makes the folder, and links to the log or gives each task its file.
+            // The script creates the folder, and a link to the log or a file for each task.
             continue;
         }
         if option.name == "comment" {
@@ -323,7 +323,7 @@ pub fn further(text: &str) -> Result<Directive> {
     option("sbatch", Program::Sbatch, text)
 }
 
-/// Checks an option of srun: a word that is none would be taken for the program.
+/// Checks an option of srun: srun would take a word that is not an option for the program.
 pub fn of_srun(text: &str) -> Result<()> {
     option("srun", Program::Srun, text).map(drop)
 }

@@ -23,7 +23,7 @@ pub fn are_ranks(launch: Launch) -> bool {
     matches!(launch, Launch::Mpi | Launch::PerRank)
 }
 
-/// Returns whether no line needs the label of its task, since each task writes a file of its own.
+/// Returns whether each task writes its own file, so that no line needs the label of its task.
 fn is_unlabelled(draft: &Draft<'_>) -> bool {
     draft.output.tasks.as_ref().is_some_and(TaskFiles::one_for_each_task)
 }
@@ -114,7 +114,7 @@ fn component(draft: &Draft<'_>, options: &[Directives], index: usize) -> Result<
     Ok(format!("{} \\\n  {contained}", words.join(" ")))
 }
 
-/// Returns whether an option of srun is that of the files of the tasks.
+/// Returns whether an option of srun sets the output files of the tasks.
 fn is_output(option: &str) -> bool {
     option.starts_with("--output=")
 }

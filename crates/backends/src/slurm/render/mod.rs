@@ -36,7 +36,7 @@ pub struct Script {
     pub workdir: Option<String>,
     /// Whether the output file is relative to the home directory, which was not known yet.
     pub from_home: bool,
-    /// Whether the user's own options name the output file.
+    /// Whether the user's options set the output file.
     pub own_output: bool,
 }
 
@@ -72,16 +72,16 @@ struct Draft<'a> {
     output: Output,
 }
 
-/// Where the output of a job goes.
+/// The destination of a job's output.
 #[derive(Debug, Default)]
 struct Output {
-    /// The file of the user, where Slurm can create it.
+    /// The user's file, which Slurm can create.
     own: bool,
-    /// A path of the user whose folder the script makes: it becomes a link to the log.
+    /// The user's path whose folder the script creates. The path becomes a link to the log.
     link: Option<TaskFiles>,
     /// The files of the tasks.
     tasks: Option<TaskFiles>,
-    /// Whether the files of the tasks are relative to the log folder, and not to the working directory.
+    /// Whether the files of the tasks are relative to the log folder instead of the working directory.
     in_log_dir: bool,
 }
 

@@ -211,8 +211,8 @@ impl Rest {
         }
     }
 
-    /// Sends a query that slurmrestd passes on to slurmdbd. It waits 45 s for a slurmdbd that accepts connections and
-    /// does not answer (seen on 22.05).
+    /// Sends a query that slurmrestd forwards to slurmdbd. slurmrestd waits 45 s if slurmdbd accepts the connection
+    /// but does not answer (observed with 22.05).
     async fn get_accounting(&self, path: &str) -> Result<Value> {
         let limit = Duration::from_secs(DATABASE_LIMIT);
         tokio::time::timeout(limit, self.get(path)).await.unwrap_or_else(|_| {
@@ -327,7 +327,7 @@ fn fate(status: StatusCode, said: &Told) -> Sent {
     }
 }
 
-/// slurmrestd has no connection to slurmdbd (`ESLURM_DB_CONNECTION` of slurm_errno.h).
+/// The error number for a slurmrestd without a connection to slurmdbd (`ESLURM_DB_CONNECTION` of slurm_errno.h).
 const NO_DATABASE: i64 = 7000;
 
 fn lacks_database(status: StatusCode, said: &Told) -> bool {
@@ -407,7 +407,7 @@ pub fn fuzz_jobs(value: &Value) {
 mod tests {
     use super::*;
 
-    /// Point 5 of issue 16. The first answer is that of 22.05.8, with status 200.
+    /// The first answer is from Slurm 22.05.8, which sends it with status 200.
     #[test]
     fn an_answer_without_slurmdbd_is_named_so() {
         for (status, number, text, lacks) in [

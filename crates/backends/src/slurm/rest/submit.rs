@@ -41,7 +41,7 @@ pub async fn submit(client: &Client, rest: &Rest, rendered: &Rendered) -> Result
     submit_once(&Posting { looking, rest, path, body, renewed: AtomicBool::new(false) }, POLICY).await
 }
 
-/// A submission by a request.
+/// A submission by a request to slurmrestd.
 struct Posting<'a> {
     looking: Looking<'a>,
     rest: &'a Rest,

@@ -39,7 +39,7 @@ fn bounded_lines(mut from: impl BufRead) -> impl Iterator<Item = io::Result<Stri
 
 /// The next part of a source.
 pub enum Piece<'a> {
-    /// Bytes, and where they may report failures.
+    /// A piece of a file, and the places in it that may report failures.
     Bytes(&'a [u8], &'a Candidates),
     /// The end of the source.
     End,

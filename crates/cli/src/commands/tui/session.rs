@@ -18,8 +18,8 @@ pub(super) fn load(client: &Client) -> Option<Session> {
     serde_json::from_str(&text).ok()
 }
 
-/// Saves a session for the next start; if that fails, the next start has none. A draft that is too large to be read back, such as one with
-/// a long script, is left out.
+/// Saves a session for the next start. If that fails, the next start begins without one. A draft that is too large
+/// to be read back, such as one with a long script, is left out.
 pub(super) fn save(client: &Client, session: &Session) {
     let mut written = serde_json::to_vec(session).map_err(|error| error.to_string());
     if written.as_ref().is_ok_and(|text| u64::try_from(text.len()).is_ok_and(|size| size > LARGEST)) {

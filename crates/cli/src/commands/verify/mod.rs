@@ -1,4 +1,4 @@
-//! `verify`: a benchmark of collectives, submitted like any other job, and a verdict on its figures.
+//! The verb `verify`: submits a benchmark of collectives like any other job, and judges its figures.
 
 mod search;
 
@@ -38,7 +38,7 @@ Examples:
 Only sizes of at least 1 GiB are judged, by published figures of the instance type, the number of nodes and the collective
 (`weftrun instances NAME` lists them). Exit codes: 0 pass or no reference, 7 degraded, 1 fail.";
 
-/// Most bytes of tables kept of one rank's log, and of one line.
+/// Largest number of bytes of tables kept from one rank's log; `LONGEST` is the largest line.
 const MOST: usize = 16 << 20;
 const LONGEST: usize = 64 << 10;
 
@@ -107,21 +107,21 @@ pub fn run(context: &Context, args: &VerifyArgs) -> Result<u8> {
     if args.from.is_empty() { submitted(context, args) } else { finished(context, args) }
 }
 
-/// What was measured, and on what.
+/// The measurements, with the cluster and job that they are of.
 struct Measured<'a> {
     runs: Vec<Run>,
     instance: Option<&'a str>,
     nodes: Option<u32>,
-    /// The collective of runs that do not name theirs.
+    /// The collective of runs whose logs do not name one.
     collective: Option<Collective>,
     job: Option<String>,
     /// The planned fabric.
     fabric: Fabric,
     transport: Diagnosis,
     map: TransportMap,
-    /// Why the job failed.
+    /// The reason why the job failed.
     failed: Option<String>,
-    /// What the nodes report of themselves.
+    /// Findings on the reports of the nodes.
     findings: Vec<Finding>,
     /// The search for slow nodes.
     search: Option<VerifySearch>,
@@ -169,7 +169,7 @@ fn finished(context: &Context, args: &VerifyArgs) -> Result<u8> {
     let mut map = TransportMap::new();
     let mut logs = Logs::default();
     read_logs::bytes(&inputs, &mut map, |source, bytes| logs.add(source, bytes))?;
-    // A job file tells what the run was on, like the flags.
+    // A job file gives the instance type and nodes of the run, like the flags.
     let spec = args.job.file.as_ref().map(|_| args.job.spec(context)).transpose()?;
     let role = spec.as_ref().and_then(|spec| spec.workers().next());
     let given = &args.job.keys.given;
@@ -215,12 +215,12 @@ fn submitted(context: &Context, args: &VerifyArgs) -> Result<u8> {
     if !flags.command.is_empty() {
         return Err(Error::new(ErrorKind::Usage, "`verify` runs its own program; it takes no command"));
     }
-    // A job without a file needs a command, and is named after it.
+    // A job without a file needs a command, from which its name is derived.
     if flags.file.is_none() {
         flags.command = vec!["verify".to_owned()];
         flags.name_suffix = true;
     }
-    // Whatever a job file launches, the benchmark runs once for each rank.
+    // Without mpirun the benchmark runs once for each rank, for any `--launch`.
     if flags.keys.given.get("--launch").is_some_and(|launch| launch != "mpi") {
         flags.keys.given.set("--launch", "per-rank");
     }
@@ -321,14 +321,14 @@ struct Logs(BTreeMap<String, Log>);
 #[derive(Default)]
 struct Log {
     kept: Vec<u8>,
-    /// The line that has not ended.
+    /// The incomplete last line.
     open: Vec<u8>,
 }
 
 impl Log {
     fn add(&mut self, bytes: &[u8]) {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
-            // Longer lines are no rows of a table.
+            // Longer lines are not rows of a table.
             let free = LONGEST.saturating_sub(self.open.len());
             self.open.extend_from_slice(part.get(..free).unwrap_or(part));
             if part.ends_with(b"\n") {
@@ -343,7 +343,7 @@ impl Log {
         }
     }
 
-    /// Returns the lines, the last of which may have no end.
+    /// Returns the lines. The last one may be incomplete.
     fn lines(&self) -> Vec<u8> {
         [self.kept.as_slice(), &self.open].concat()
     }
@@ -354,7 +354,7 @@ impl Logs {
         self.0.entry(source.to_string()).or_default().add(bytes);
     }
 
-    /// Returns the runs of all logs that have some.
+    /// Returns the runs of all logs that contain tables.
     fn runs(&self) -> Vec<Run> {
         self.0.values().flat_map(|log| read(&log.lines())).collect()
     }
@@ -368,7 +368,7 @@ impl Logs {
 
 fn conclude(context: &Context, measured: &Measured) -> Result<u8> {
     let (judged, verdict) = (measured.judged(), measured.verdict());
-    // A fabric that is not used as planned is degraded, whatever the figures are compared with.
+    // A run whose fabric is not used as planned is degraded, even if no published figures exist.
     let unmet = measured.transport.clone().into_result().err();
     if context.out.format == Format::Table {
         for (run, judgement) in &judged {
@@ -410,7 +410,7 @@ fn found(search: &VerifySearch) -> String {
         Some(reason) => format!("no single node explains it: {reason}\n"),
         None => {
             let mut text = format!("slow nodes: {}\n", search.slow_nodes.join(", "));
-            // The pairs are what proves it.
+            // The measurements of the pairs prove the result.
             for group in search.groups.iter().filter(|group| group.nodes.len() == 2) {
                 let busbw =
                     group.busbw_gbps.map_or_else(|| "failed".to_owned(), |busbw| format!("{busbw:.1} GB/s"));
@@ -436,7 +436,7 @@ fn table(run: &Run, judgement: &Judgement) -> String {
     }
     let shown = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
     for row in &run.rows {
-        // The better of both, whole.
+        // Prints all figures of the better of the two measurements.
         let figures = match &row.in_place {
             Some(in_place) if in_place.busbw > row.out_of_place.busbw => in_place,
             _ => &row.out_of_place,

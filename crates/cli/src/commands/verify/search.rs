@@ -14,10 +14,10 @@ use super::{Logs, cancelled, quietly};
 use crate::context::Context;
 use crate::follow::{self, limited};
 
-/// Most jobs at a time.
+/// Largest number of jobs at a time.
 const AT_ONCE: usize = 32;
 
-/// The nodes of a run, and how to measure parts of them.
+/// The nodes of a run, and the settings for measuring groups of them.
 pub struct Search<'a> {
     pub client: &'a Client,
     pub target: TargetConfig,
@@ -27,7 +27,7 @@ pub struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Measures until the slow nodes are known, or no single node explains it.
+    /// Measures until the slow nodes are found, or no single node explains the low bandwidth.
     pub async fn run(&self, context: &Context) -> Result<VerifySearch> {
         let mut bisect = Bisect::new(self.nodes.len());
         let mut jobs = 0;
@@ -44,7 +44,7 @@ impl Search<'_> {
                         });
                     let mut measured = measured.buffer_unordered(AT_ONCE);
                     let (mut results, mut failed) = (Vec::new(), None);
-                    // After an error the other jobs are still waited for, or cancelled by the same interruption.
+                    // After an error weftrun still waits for the other jobs; an interruption cancels them.
                     while let Some(result) = measured.next().await {
                         match result {
                             Ok(result) => {
@@ -84,7 +84,7 @@ impl Search<'_> {
         clean_text(&format!("round {round}: {busbw} on {}", names.join(", "))).into_owned()
     }
 
-    /// Runs the benchmark on a group of nodes. Returns none if it failed there.
+    /// Runs the benchmark on a group of nodes. Returns none if the benchmark failed.
     async fn measure(&self, context: &Context, group: &Group, name: &str) -> Result<Option<f64>> {
         let nodes: Vec<String> = group.iter().filter_map(|node| self.nodes.get(*node)).cloned().collect();
         let mut spec = self.spec.clone();
@@ -102,7 +102,7 @@ impl Search<'_> {
         let followed = quietly(&job, |batch| logs.add(&batch.source, &batch.bytes));
         let followed = match limited(followed, Some(self.timeout)).await.flatten() {
             Ok(followed) => followed,
-            // A group that takes too long is as bad as one that fails.
+            // A group that exceeds the time limit counts as failed.
             Err(error) if error.kind() == ErrorKind::Timeout => {
                 context.out.say(clean_text(&cancelled(&job, error).await.to_string()));
                 return Ok(None);
@@ -111,7 +111,7 @@ impl Search<'_> {
         };
         let succeeded = followed.summary.is_some_and(|summary| summary.phase == JobPhase::Succeeded);
         let rows = logs.runs().into_iter().flat_map(|run| run.rows);
-        // The largest size of a group is compared with that of the others.
+        // The bandwidth of the largest size is compared between groups.
         let largest = rows.max_by_key(|row| row.size).and_then(|row| row.busbw());
         Ok(largest.filter(|_| succeeded))
     }

@@ -151,7 +151,7 @@ fn nothing_typed_is_lost() {
     t.type_text("64Gi");
     t.keys(&["Tab", "Tab"]);
     t.wait(&["> launch"]);
-    // `d` and `l` are actions of every screen; on a choice they choose, or do nothing.
+    // `d` and `l` are actions of every screen, but on a choice they select an option or do nothing.
     t.type_text("dlp");
     t.wait(&["New job", "[per-rank]"]);
     t.keys(&["Tab"]);
@@ -164,7 +164,7 @@ fn nothing_typed_is_lost() {
     t.wait(&["No jobs yet", "local ok"]);
     t.keys(&["n"]);
     t.wait(&["draft of mine", "--name mine", "--memory 64Gi", "[per-rank]", "azure-nd", "--lr 1 --note 'a"]);
-    // Saved twice, it needs another name; and the file holds all of it.
+    // Saving a second time asks for another name; the file contains the whole job.
     for name in ["mine.toml", "mine-2.toml"] {
         t.keys(&["C-g"]);
         t.wait(&["save to"]);

@@ -14,9 +14,9 @@ use crate::fabric::{Change, Op};
 
 const JOBS: &str = "/spec/template/spec/replicatedJobs";
 
-/// Makes the changes of ops on a TrainJob with a TrainingRuntime of its own, which is returned: for changes that a
-/// TrainJob has no field for, and for runtimes whose launcher stands apart. The ops name the role `trainer`. The job
-/// stays as it was if its runtime is not among those given.
+/// Applies operations to a TrainJob and to a copy of its TrainingRuntime, which is returned. The copy is used for
+/// changes that a TrainJob has no field for, and for runtimes with a separate launcher. The operations name the role
+/// `trainer`. The job stays unchanged if its runtime is not in `runtimes`.
 pub fn apply_with_own_runtime(
     object: &mut Json,
     ops: &[Op],

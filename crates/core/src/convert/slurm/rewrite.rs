@@ -11,7 +11,7 @@ use crate::fabric::{FabricPlan, Op, Skipped};
 use crate::shell::{ScriptCommand, commands};
 
 impl Script<'_> {
-    /// Keeps the operations that this script can carry, and reports the others as not applied.
+    /// Keeps the operations that a script can express, and reports the others as not applied.
     pub(super) fn keep_expressible(&self, plan: &mut FabricPlan) {
         let context = ScriptContext { container: !self.contained(&self.bare()).is_empty(), topology: true };
         let mut left = Vec::new();
@@ -47,7 +47,7 @@ impl Script<'_> {
         }
     }
 
-    /// Returns the script with the ops that [`Script::keep_expressible`] left.
+    /// Returns the script with the operations that [`Script::keep_expressible`] kept.
     pub(super) fn with(&self, ops: &[Op], settings: &Settings<'_>) -> Option<String> {
         let newline = newline_of(self.text);
         let (mut set, mut mounts, mut rewritten) = (Vec::new(), Vec::new(), None);
@@ -79,7 +79,7 @@ impl Script<'_> {
         }
         block.push_str(BLOCK_END);
         block.push_str(newline);
-        // The head holds no command, so nothing before its end was rewritten.
+        // The head contains no command, so nothing before its end was rewritten.
         let at = self.bare_head_end();
         let (head, rest) = (text.get(..at)?, text.get(at..)?);
         let gap = if head.ends_with('\n') { "" } else { newline };
@@ -97,7 +97,7 @@ impl Script<'_> {
         commands(text).unwrap_or_default().into_iter().filter(is_contained).collect()
     }
 
-    /// Passes variables and folders into the containers of `srun`.
+    /// Adds variables and folders to the containers that `srun` starts.
     fn containers(&self, text: &str, names: &[&str], mounts: &[String]) -> Option<String> {
         let mut splices: Vec<(usize, usize, String)> = Vec::new();
         for command in self.contained(text) {
@@ -147,7 +147,7 @@ fn with_list(
     }
 }
 
-/// pyxis's options that take a value, which may be the next word.
+/// Options of pyxis that take a value, which may be the next word.
 const CONTAINER: [&str; 5] =
     ["--container-env", "--container-mounts", "--container-image", "--container-workdir", "--container-name"];
 

@@ -16,11 +16,11 @@ pub(super) struct Script<'t> {
     pub(super) text: &'t str,
     /// The `#SBATCH` lines, one entry for each component of a heterogeneous job.
     pub(super) components: Vec<Directives>,
-    /// Where the block goes: after the last `#SBATCH` line that Slurm reads.
+    /// Where weftrun's block is inserted: after the last `#SBATCH` line that Slurm reads.
     pub(super) head_end: usize,
-    /// Variables that are set, with their place.
+    /// Variables that the script sets, with their positions.
     pub(super) exports: Vec<(String, String, Range<usize>)>,
-    /// Bytes of our own blocks; more than one where scripts were concatenated.
+    /// Byte ranges of weftrun's own blocks; more than one if scripts were concatenated.
     pub(super) blocks: Vec<Range<usize>>,
 }
 
@@ -61,7 +61,7 @@ impl<'t> Script<'t> {
         }
     }
 
-    /// Notes `export NAME=value` and `NAME=value` on a line of its own.
+    /// Records `export NAME=value` and `NAME=value` where either is a whole line.
     pub(super) fn assignment(&mut self, line: &str, start: usize) {
         let body = line.trim_start();
         let indent = line.len() - body.len();
@@ -80,7 +80,7 @@ impl<'t> Script<'t> {
         &self.components
     }
 
-    /// Returns everything after the lines that Slurm reads, without our block.
+    /// Returns everything after the lines that Slurm reads, without weftrun's block.
     pub(super) fn body(&self) -> String {
         self.bare().get(self.bare_head_end()..).unwrap_or_default().to_owned()
     }
@@ -90,7 +90,7 @@ impl<'t> Script<'t> {
         self.bare().get(..self.bare_head_end()).map_or(1, |head| head.matches('\n').count() + 1)
     }
 
-    /// Returns the end of the head in the script without our blocks.
+    /// Returns the end of the head in the script without weftrun's blocks.
     pub(super) fn bare_head_end(&self) -> usize {
         let before = self.blocks.iter().filter(|block| block.end <= self.head_end);
         self.head_end - before.map(ExactSizeIterator::len).sum::<usize>()
@@ -109,8 +109,8 @@ impl<'t> Script<'t> {
         self.components.iter().map(Directives::nodes).sum()
     }
 
-    /// Returns the value of one of these options that is no number yet, such as `${NODES}`: Slurm expands no
-    /// variables in `#SBATCH` lines, so the script is a template.
+    /// Returns the value of the first of these options that is not a number, such as `${NODES}`. Slurm expands no
+    /// variables in `#SBATCH` lines, so such a script is a template.
     pub(super) fn open_number(&self, names: &[&str]) -> Option<&str> {
         self.components.iter().find_map(|options| {
             names.iter().find_map(|name| {
@@ -122,7 +122,7 @@ impl<'t> Script<'t> {
         })
     }
 
-    /// Returns the GPUs of a node: as requested, else all of an exclusive one.
+    /// Returns the number of GPUs that the job uses on a node: as requested, or all GPUs of an exclusive node.
     pub(super) fn gpus(&self, settings: &Settings<'_>) -> u32 {
         let whole = || {
             let row = settings.options.instance_type.as_deref().and_then(|name| settings.catalogue.get(name));
@@ -132,8 +132,8 @@ impl<'t> Script<'t> {
         asked.or_else(|| self.has("exclusive").then(whole)).unwrap_or(0)
     }
 
-    /// Returns the resources a node gives a job. Memory is always included, as Slurm gives some without a
-    /// request (`--mem=0` is all of it).
+    /// Returns the resources that a job has on a node. Memory is always included, since Slurm allocates some without
+    /// a request (`--mem=0` requests all of it).
     pub(super) fn limits(&self, gpus: u32) -> BTreeMap<String, String> {
         let memory = self.option("mem").unwrap_or("0").to_owned();
         let open = self.open_number(&["gpus-per-node", "gres", "gpus", "gpus-per-task"]).map(str::to_owned);
@@ -208,7 +208,7 @@ impl<'t> Script<'t> {
         }
     }
 
-    /// Returns the script without our blocks.
+    /// Returns the script without weftrun's blocks.
     pub(super) fn bare(&self) -> String {
         let mut bare = self.text.to_owned();
         for block in self.blocks.iter().rev() {
@@ -223,8 +223,8 @@ fn wish_line(line: &str) -> Option<&str> {
     line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("weftrun:")
 }
 
-/// Returns the places of our own blocks. A block that contains an `#SBATCH` or `# weftrun:` line is not
-/// ours: we write none, and removing the block would lose them.
+/// Returns the byte ranges of weftrun's own blocks. weftrun writes no `#SBATCH` or `# weftrun:` lines into a block: a
+/// block that contains one is not its own, and removing it would lose the line.
 fn blocks(text: &str) -> Vec<Range<usize>> {
     let (mut blocks, mut open, mut at) = (Vec::new(), None, 0);
     for line in text.split_inclusive('\n') {

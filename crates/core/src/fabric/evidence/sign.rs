@@ -238,7 +238,7 @@ impl Signs {
                 }
             }
         }
-        // Classes may be installed beside a device plugin; its resources show which of the two is in use.
+        // Device classes may be installed beside a device plugin, whose resources show which is in use.
         let classes = facts.serves.iter().filter_map(|entry| entry.strip_prefix("DeviceClass "));
         for class in classes.filter(|class| !(class.starts_with("efa.") && offers("vpc.amazonaws.com/efa"))) {
             self.add(SignKind::DeviceClass, class);

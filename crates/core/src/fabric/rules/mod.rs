@@ -1,4 +1,4 @@
-//! One file per fabric; each rule is a pure function with an id to opt out of (the table is in `request/rules.rs`).
+//! One file per fabric; each rule is a pure function with an id to opt out by (table in `request/rules.rs`).
 
 pub(crate) mod detect;
 pub(crate) mod efa;

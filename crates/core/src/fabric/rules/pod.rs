@@ -15,7 +15,7 @@ use crate::request::Origin;
 /// `$0` of the shell that reads a script before the command.
 const SHELL_NAME: &str = "fabric-env";
 const TOPOLOGY_FILE: &str = "NCCL_TOPO_FILE";
-/// The volume with the topology file; the Kubeflow backend knows it by this name.
+/// The name of the volume with the topology file, by which the Kubeflow backend finds it.
 const TOPOLOGY_VOLUME: &str = "nccl-topology";
 const NO_FILE: &str = "W-TOPOLOGY-FILE";
 

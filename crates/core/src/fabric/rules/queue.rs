@@ -32,8 +32,8 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder) {
     }
 }
 
-/// Gives a launcher that requests nothing a core: Kueue 0.19 assigns a flavor only to pods that request something, and
-/// a queue with a topology admits no job one of whose pods has none.
+/// Requests one core for a launcher that requests nothing. Kueue 0.19 assigns a flavor only to pods with a request, and
+/// a queue with a topology admits a job only if all its pods have a flavor.
 fn launcher_request(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &RoleView) {
     const RULE: &str = "queue.topology";
     if plan.active(RULE) && role.container.limits.is_empty() && role.container.requests.is_empty() {

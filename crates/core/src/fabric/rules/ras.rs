@@ -40,8 +40,8 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
     }
 }
 
-/// A port by the job's name: the same in every plan of it by a hash that is the same in every version. Jobs of
-/// one name share it.
+/// Returns a port derived from the job's name. The hash is the same in every version, so every plan of a job gets the
+/// same port. Jobs with the same name share it.
 fn port(name: &str) -> u16 {
     let span = u32::from(PORTS.end - PORTS.start);
     PORTS.start + u16::try_from(fnv1a_32(name.as_bytes()) % span).unwrap_or(0)

@@ -66,12 +66,12 @@ impl JobFlag {
         }
     }
 
-    /// Returns whether it may be given more than once for several documents.
+    /// Returns whether the flag may be repeated in a verb with several documents.
     pub fn is_repeated(self) -> bool {
         self.flag.repeated || self.is_list()
     }
 
-    /// Returns whether a job uses every value of it.
+    /// Returns whether a job uses every value of a repeated flag.
     pub fn is_list(self) -> bool {
         matches!(self.key.shape, Shape::Texts | Shape::Map(_) | Shape::Named(_) | Shape::Rules(_))
     }

@@ -78,7 +78,7 @@ pub struct Flag {
     pub help: Option<&'static str>,
     /// The section of help that lists it.
     pub group: Group,
-    /// Whether verbs with several documents take several values, although the key of a job takes one.
+    /// Whether verbs with several documents accept several values, although a job accepts one.
     pub repeated: bool,
     /// For a flag that names a rule: the word it sets.
     pub word: Option<&'static str>,

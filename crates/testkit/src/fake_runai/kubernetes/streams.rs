@@ -1,4 +1,4 @@
-//! Commands and ports of pods over WebSockets, as an API server offers them: the channels of
+//! Serves commands and ports of pods over WebSockets, like an API server: the channels of
 //! `v4.channel.k8s.io` (`k8s.io/apimachinery/pkg/util/remotecommand`). A command is a process of this machine.
 
 use std::process::Stdio;
@@ -92,7 +92,7 @@ fn ended(code: i32) -> Value {
            "details": {"causes": [{"reason": "ExitCode", "message": code.to_string()}]}})
 }
 
-/// Returns the next bytes of an output; none, once it has ended.
+/// Returns the next bytes of an output; none if it has ended.
 async fn piece(from: &mut Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     let mut bytes = vec![0; 4096];
     let length = match from {
@@ -111,7 +111,7 @@ async fn send(socket: &mut WebSocket, channel: u8, bytes: &[u8]) -> bool {
     bytes.is_empty() || socket.send(Message::Binary(Bytes::from(frame))).await.is_ok()
 }
 
-/// Forwards a port of localhost: a channel for its bytes, and one for why it failed, each with the port first.
+/// Forwards a port of localhost over a channel for its bytes and one for its errors; each begins with the port.
 pub async fn forward(
     Extract(state): Extract<Shared>,
     headers: HeaderMap,

@@ -1,4 +1,4 @@
-//! What was typed into the form, kept until the next start.
+//! The input of the new-job form, saved for the next start.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,10 @@ use weftrun::core::spec::JobSpec;
 
 use super::{Choices, Draft, FABRICS, Field, LAUNCHES};
 
-/// What was typed into the form of a new job.
+/// The input of the new-job form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeptDraft {
-    /// The job that the form began with.
+    /// The job with which the form was opened.
     base: JobSpec,
     file: Option<String>,
     target: String,
@@ -20,12 +20,12 @@ pub struct KeptDraft {
     fabric: String,
     /// The text of each field, by its label.
     texts: BTreeMap<String, String>,
-    /// Rules switched off.
+    /// Rules that the draft opts out of.
     off: BTreeSet<String>,
 }
 
 impl Draft {
-    /// Returns what was typed, to be kept until the next start; none where nothing was changed.
+    /// Returns the input to save for the next start; none if nothing was changed.
     pub fn keep(&self) -> Option<KeptDraft> {
         let option = |names: &[String], at: usize| names.get(at).cloned().unwrap_or_default();
         (self.revision > 1 && !self.sending).then(|| KeptDraft {
@@ -44,8 +44,8 @@ impl Draft {
         })
     }
 
-    /// Restores a draft of an earlier start. A target that is no longer configured stays chosen, so that the job does
-    /// not go to another cluster; submitting it reports that it is unknown.
+    /// Restores the draft of an earlier start. A target that is no longer configured stays selected, so that the job is
+    /// not submitted to another cluster; the submission reports that the target is unknown.
     pub fn restored(kept: &KeptDraft, mut choices: Choices) -> Self {
         if !kept.target.is_empty() && !choices.targets.contains(&kept.target) {
             choices.targets.push(kept.target.clone());

@@ -137,7 +137,7 @@ fn the_lanes_of_a_file_are_bounded_over_all_its_attempts() {
     assert!(sources.len() <= super::MOST_STREAMS + 4, "{}", sources.len());
 }
 
-/// Point 12 of issue 16: which task writes a file is in its name, or in front of its lines.
+/// The task of a line comes from the name of its file, or from the label of the line.
 #[test]
 fn a_file_of_tasks_is_divided_by_its_name_or_by_its_labels() {
     let header = |labels: &str| {
@@ -160,7 +160,7 @@ fn a_file_of_tasks_is_divided_by_its_name_or_by_its_labels() {
     };
     let owner = files.owner("/l/a b/p4de-st-1-12.log").unwrap();
     assert_eq!((owner.node.as_deref(), owner.task), (Some("p4de-st-1"), Some(12)));
-    // A line that looks like a label or like the script's own is the program's.
+    // A line that resembles a label or a line of the script belongs to the program's output.
     let bytes =
         b"3: a\n#weftrun end attempt=0 code=0\n#weftrun log=1 attempt=1 labels=rank tasks=worker:16\n";
     assert_eq!(

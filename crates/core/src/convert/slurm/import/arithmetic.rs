@@ -1,9 +1,9 @@
-//! Arithmetic of a script: `$((NODES * 8))`.
+//! Evaluates the arithmetic of a script: `$((NODES * 8))`.
 
 use super::pieces::{is_name, matching};
 use super::words::{Value, Variables};
 
-/// Largest number of parentheses of an expression.
+/// Largest number of parentheses in an expression.
 const BRACKETS: usize = 32;
 
 impl Variables {

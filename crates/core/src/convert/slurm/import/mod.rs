@@ -234,7 +234,7 @@ impl Import {
                     "the file of the errors is not carried over: they go to the file of the output",
                 )
             }
-            // Two jobs would write to one file, and `logs` could not divide them.
+            // Two jobs would write to one file, and `logs` could not separate their lines.
             (None, Some(_)) => Some(
                 "the log's file is not carried over, since its name has no `%j`: weftrun names it itself",
             ),
@@ -348,7 +348,7 @@ fn lost(what: &str) -> Finding {
     Finding::warning("W-IMPORT-LOST", format!("{what}: a job file has no word for it"))
 }
 
-/// Returns whether the path of an output differs between jobs, so that weftrun can keep it.
+/// Returns whether an output path differs between jobs, so that weftrun can keep it.
 fn names_job(path: &str) -> bool {
     (path.contains("%j") || path.contains("%A")) && !path.contains("%J") && !path.contains("%s")
 }

@@ -1,4 +1,4 @@
-//! The pieces of a word of a script, before anything is expanded.
+//! Splits the words of a script into pieces, before anything is expanded.
 
 /// Returns whether a text is a valid name of a variable.
 pub(super) fn is_name(name: &str) -> bool {
@@ -6,7 +6,7 @@ pub(super) fn is_name(name: &str) -> bool {
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// Returns whether a text in double quotes is exactly one `${NAME[@]}`: then it may become no word at all.
+/// Returns whether a text in double quotes is exactly one `${NAME[@]}`, which expands to no word if the list is empty.
 pub(super) fn is_list_of_all(text: &str) -> bool {
     text.strip_prefix("${").and_then(|text| text.strip_suffix("[@]}")).is_some_and(is_name) || text == "$@"
 }
