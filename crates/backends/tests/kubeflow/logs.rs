@@ -183,12 +183,13 @@ async fn init_containers_on_request() {
 }
 
 /// Lines of a job whose log is rotated: about 5 MB on the node.
-const ROTATED: u32 = 100_000;
+const ROTATED: u32 = 60_000;
 
-/// A job on the node that rotates logs after a megabyte, as it sees every three seconds.
+/// A job on the node that rotates logs after a megabyte, as it sees every three seconds. It writes slowly enough for a
+/// kubelet on a busy machine: one that lags behind a rotation skips the rest of the old file without a sign.
 async fn rotating(bed: &Bed, what: &str) -> Running {
     let script = format!(
-        "i=0; while [ $i -lt {ROTATED} ]; do i=$((i + 1)); echo step $i; [ $((i % 500)) = 0 ] && sleep 0.1; done; true"
+        "i=0; while [ $i -lt {ROTATED} ]; do i=$((i + 1)); echo step $i; [ $((i % 250)) = 0 ] && sleep 0.1; done; true"
     );
     let node = json!({"node-selector": {"kubernetes.io/hostname": "node-3"}});
     let running = bed.submit(of_kind(job(what, 1, &script), node)).await;
