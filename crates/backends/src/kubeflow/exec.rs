@@ -1,14 +1,14 @@
 //! Runs a command in the container of a rank, and connects to a port in its pod.
 
 use serde_json::Value;
+use weftrun_core::Result;
 use weftrun_core::backend::{ExecRequest, ExecSink, PortConnection};
 use weftrun_core::job::JobHandle;
-use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::{Client, Named, pod_of};
 use super::kinds::Kind;
 use super::status::Job;
-use crate::kubernetes::{Pod, Resource, State, exec, open_port, ranks_of};
+use crate::kubernetes::{Pod, Resource, State, does_not_run, exec, has_ended, node_of, open_port, ranks_of};
 
 impl Client {
     /// Runs a command in the pod of a rank.
@@ -44,9 +44,7 @@ impl Client {
         let all: Vec<&Pod> = pods.iter().collect();
         let (phase, _) = job.phase(&all);
         if phase.is_terminal() {
-            return Err(
-                Error::new(ErrorKind::Refused, format!("the job has ended ({phase})")).with("handle", handle)
-            );
+            return Err(has_ended(handle, phase));
         }
         let node = job.node_of(rank).map_err(|error| error.with("handle", handle))?;
         let pod = all.into_iter().find(|pod| !pod.deleting && job.node_number(pod) == Some(node));
@@ -55,8 +53,7 @@ impl Client {
             pod.container(main).is_some_and(|container| container.state == State::Running)
         });
         let Some((pod, container)) = running else {
-            let message = format!("the pod of node {node} does not run now");
-            return Err(Error::new(ErrorKind::Refused, message).with("handle", handle));
+            return Err(does_not_run(handle, node));
         };
         Ok((named, pod.name.clone(), container))
     }
@@ -65,15 +62,7 @@ impl Client {
 impl Job {
     /// Returns the number of the node that runs a rank; the first node if none is given.
     fn node_of(&self, rank: Option<u32>) -> Result<u32> {
-        let Some(rank) = rank else { return Ok(0) };
-        let (nodes, ranks) = (self.nodes(), self.ranks_of_a_node());
-        let node = rank / ranks;
-        if node < nodes {
-            return Ok(node);
-        }
-        let last = nodes.saturating_mul(ranks).saturating_sub(1);
-        Err(Error::new(ErrorKind::NotFound, format!("the job has no rank {rank}"))
-            .with("ranks", format!("0-{last}")))
+        node_of(rank, self.nodes(), self.ranks_of_a_node())
     }
 
     /// Returns the node number of a pod; none for a launcher.
@@ -111,6 +100,8 @@ impl Job {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+
+    use weftrun_core::ErrorKind;
 
     use super::*;
 

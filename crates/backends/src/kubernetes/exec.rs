@@ -6,6 +6,7 @@ use kube::api::{Api, AttachParams, AttachedProcess};
 use kube::client::UpgradeConnectionError;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use weftrun_core::backend::{ExecSink, ExecStream};
+use weftrun_core::job::{JobHandle, JobPhase};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::{Cluster, from_kube, one_line};
@@ -62,6 +63,31 @@ impl Drop for Attached {
     fn drop(&mut self) {
         self.0.abort();
     }
+}
+
+/// Returns the number of the node that runs a rank; the first node if none is given.
+///
+/// # Errors
+/// [`ErrorKind::NotFound`] for a rank that the job does not have.
+pub fn node_of(rank: Option<u32>, nodes: u32, ranks: u32) -> Result<u32> {
+    let Some(rank) = rank else { return Ok(0) };
+    let node = rank / ranks;
+    if node < nodes {
+        return Ok(node);
+    }
+    let last = nodes.saturating_mul(ranks).saturating_sub(1);
+    Err(Error::new(ErrorKind::NotFound, format!("the job has no rank {rank}"))
+        .with("ranks", format!("0-{last}")))
+}
+
+/// Returns the error of a job whose pods no command can reach, since it has ended.
+pub fn has_ended(handle: &JobHandle, phase: JobPhase) -> Error {
+    Error::new(ErrorKind::Refused, format!("the job has ended ({phase})")).with("handle", handle)
+}
+
+/// Returns the error of a node whose pod does not run.
+pub fn does_not_run(handle: &JobHandle, node: u32) -> Error {
+    Error::new(ErrorKind::Refused, format!("the pod of node {node} does not run now")).with("handle", handle)
 }
 
 /// The word before the number of ranks in the command of a job with `launch = "per-rank"`.

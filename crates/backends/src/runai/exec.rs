@@ -4,7 +4,7 @@
 use serde_json::Value;
 use weftrun_core::backend::{ExecRequest, ExecSink, PortConnection};
 use weftrun_core::job::JobHandle;
-use weftrun_core::{Error, ErrorKind, Result};
+use weftrun_core::{Error, Result};
 
 use super::render::CARRIER;
 use super::resolve::text;
@@ -75,8 +75,7 @@ impl Shared {
         let workload = self.typed(&handle).await?;
         let phase = self.summary(&handle, &workload).phase;
         if phase.is_terminal() {
-            return Err(Error::new(ErrorKind::Refused, format!("the job has ended ({phase})"))
-                .with("handle", &handle));
+            return Err(kubernetes::has_ended(&handle, phase));
         }
         let places = Places::of(&workload);
         let node = places.node_of(rank).map_err(|error| error.with("handle", &handle))?;
@@ -97,8 +96,7 @@ impl Shared {
                 return Ok((cluster, pod.name.clone(), container.name.clone()));
             }
         }
-        let message = format!("the pod of node {node} does not run now");
-        Err(Error::new(ErrorKind::Refused, message).with("handle", &handle))
+        Err(kubernetes::does_not_run(&handle, node))
     }
 }
 
@@ -133,14 +131,7 @@ impl Places {
 
     /// Returns the number of the node that runs a rank; the first node if none is given.
     fn node_of(&self, rank: Option<u32>) -> Result<u32> {
-        let Some(rank) = rank else { return Ok(0) };
-        let node = rank / self.ranks;
-        if node < self.nodes {
-            return Ok(node);
-        }
-        let last = self.nodes.saturating_mul(self.ranks).saturating_sub(1);
-        Err(Error::new(ErrorKind::NotFound, format!("the job has no rank {rank}"))
-            .with("ranks", format!("0-{last}")))
+        kubernetes::node_of(rank, self.nodes, self.ranks)
     }
 
     /// Returns the node number of a pod; none for a launcher.
@@ -168,6 +159,8 @@ fn ranks_of_command(spec: &Value) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+
+    use weftrun_core::ErrorKind;
 
     use super::*;
 

@@ -380,6 +380,7 @@ impl Backend for RunAi {
     fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
         logs::logs(self.shared.clone(), job.clone(), options)
     }
+
     async fn exec(&self, job: &JobHandle, request: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {
         self.shared.exec(job, request, sink).await
     }
