@@ -58,6 +58,10 @@ bench-transport *ARGS:
 bench-nccl *ARGS:
     cargo bench -p weftrun-core --bench nccl -- {{ARGS}}
 
+# What each stage of reading a log costs, beside ripgrep
+bench-read *ARGS:
+    cargo bench -p weftrun-nccl --bench read -- {{ARGS}}
+
 # The speed of submitting to Slurm and listing its jobs, beside sbatch, squeue and submitit; needs root
 bench-slurm *ARGS:
     test-cluster/slurm/bench.sh {{ARGS}}

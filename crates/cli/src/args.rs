@@ -21,7 +21,7 @@ Exit codes: 0 ok, 1 job failed, 2 usage, 3 invalid spec, 4 refused, 5 unreachabl
 
 /// Submit distributed GPU training with its fabric applied, and see which transport each pair of ranks uses.
 #[derive(Debug, Parser)]
-#[command(name = "weftrun", version, after_help = EXAMPLES, propagate_version = true, disable_help_subcommand = true)]
+#[command(name = "weftrun", version, after_help = EXAMPLES, propagate_version = true)]
 pub struct Cli {
     /// What every verb understands.
     #[command(flatten)]
@@ -102,10 +102,12 @@ pub enum Format {
     Yaml,
     /// SARIF 2.1.0 (lint)
     Sarif,
-    /// One self-contained page (transport)
+    /// One self-contained page (transport, verify)
     Html,
     /// A Mermaid graph of the nodes (transport)
     Mermaid,
+    /// Handles only, one a line (list)
+    Name,
 }
 
 /// When to use colour.
@@ -124,6 +126,7 @@ pub enum ColorWhen {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Plan a job, print what changes, submit it
+    #[command(visible_alias = "run")]
     Submit(commands::submit::SubmitArgs),
     /// Print every decision and its reason without submitting anything
     Plan(commands::plan::PlanArgs),
@@ -143,6 +146,8 @@ pub enum Command {
     Why(commands::why::WhyArgs),
     /// Measure collectives on some nodes and judge the bandwidth
     Verify(commands::verify::VerifyArgs),
+    /// Report what some nodes have, and where they differ
+    Probe(commands::probe::ProbeArgs),
     /// Query a running job's NCCL: which ranks are missing, behind or failed
     Health(commands::health::HealthArgs),
     /// Print the logs of a job, all ranks merged
@@ -151,16 +156,18 @@ pub enum Command {
     Exec(commands::exec::ExecArgs),
     /// Print the events of a job until it ends
     Watch(commands::watch::WatchArgs),
-    /// Wait for a job to end and exit with its result
+    /// Wait for jobs to end and exit with their result
     Wait(commands::wait::WaitArgs),
     /// List jobs
-    #[command(visible_alias = "ps")]
+    #[command(visible_aliases = ["ps", "ls"])]
     List(commands::list::ListArgs),
     /// Show the details of a job
+    #[command(visible_alias = "status")]
     Describe(commands::describe::DescribeArgs),
     /// Stop a job and keep its record; on Kubernetes its pods are removed, and their logs with them
     Cancel(commands::act::CancelArgs),
     /// Stop a job and remove its record
+    #[command(visible_alias = "rm")]
     Delete(commands::act::DeleteArgs),
     /// Suspend a job and release its nodes
     Suspend(commands::act::HandleArgs),
@@ -199,6 +206,8 @@ pub enum Command {
     Man(commands::man::ManArgs),
     /// Open the terminal UI
     Tui(commands::tui::TuiArgs),
+    /// Print the version
+    Version,
 }
 
 /// Returns the name of a value on the command line.

@@ -4,9 +4,10 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
 
 use clap::ValueEnum;
+use jiff::Timestamp;
 use tokio::runtime::Runtime;
 use weftrun::core::backend::TargetConfig;
-use weftrun::core::job::JobHandle;
+use weftrun::core::job::{Action, JobFilter, JobHandle, JobSummary, age};
 use weftrun::core::log::clean_text;
 use weftrun::{Client, Config, Error, ErrorKind, Finding, Job, Registry, Result};
 
@@ -171,8 +172,40 @@ impl Context {
         Ok(target)
     }
 
-    /// Binds a handle that the user typed: a complete one, or a bare name on the target of `-b`.
+    /// Binds a handle that the user typed: a complete one, or a bare name on the target of `-b`, which means the
+    /// newest job of that name.
     pub async fn job(&self, client: &Client, text: &str) -> Result<Job> {
+        let newest = |jobs: Vec<JobSummary>| Ok(jobs.into_iter().max_by_key(|job| job.created));
+        self.job_among(client, text, newest).await
+    }
+
+    /// Binds a handle like [`Context::job`] for an action: a name must mean one job. Jobs that have ended are left
+    /// aside where the action concerns only others.
+    pub async fn job_for(&self, client: &Client, text: &str, action: Action) -> Result<Job> {
+        let only = |mut jobs: Vec<JobSummary>| {
+            if action != Action::Delete && jobs.iter().any(|job| !job.phase.is_terminal()) {
+                jobs.retain(|job| !job.phase.is_terminal());
+            }
+            if jobs.len() < 2 {
+                return Ok(jobs.pop());
+            }
+            let message = format!("{} jobs are named `{text}`", jobs.len());
+            let error = Error::new(ErrorKind::Usage, message).hint("name one by its handle");
+            let line = |job: &JobSummary| {
+                let since = job.created.map(|then| format!(", {} old", age(Timestamp::now(), then)));
+                format!("{} ({}{})", job.handle, job.phase, since.unwrap_or_default())
+            };
+            Err(jobs.iter().take(20).fold(error, |error, job| error.with("job", line(job))))
+        };
+        self.job_among(client, text, only).await
+    }
+
+    async fn job_among(
+        &self,
+        client: &Client,
+        text: &str,
+        choose: impl FnOnce(Vec<JobSummary>) -> Result<Option<JobSummary>>,
+    ) -> Result<Job> {
         if text.contains("://") {
             let handle: JobHandle = text.parse()?;
             if let Ok(target) = client.target(handle.target()) {
@@ -182,10 +215,9 @@ impl Context {
         }
         let target = self.target(client)?;
         let backend = client.connect(&target).await?;
-        let mut matches = backend.list(&weftrun::core::job::JobFilter::all()).await?;
+        let mut matches = backend.list(&JobFilter::all()).await?;
         matches.retain(|job| job.name == text || job.handle.name() == text);
-        let newest = matches.into_iter().max_by_key(|job| job.created);
-        let handle: JobHandle = newest.map(|job| job.handle).ok_or_else(|| {
+        let handle = choose(matches)?.map(|job| job.handle).ok_or_else(|| {
             Error::new(ErrorKind::NotFound, format!("there is no job `{text}`"))
                 .with("target", &target.name)
                 .hint("`weftrun list` prints the handles; `-b` chooses another target")

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::{FutureExt, StreamExt};
+use futures_util::{FutureExt, StreamExt, stream};
 use weftrun::core::diagnose::cause::{WhyState, why};
 use weftrun::core::diagnose::why_of_job;
 use weftrun::core::exit_codes;
@@ -15,7 +15,7 @@ use weftrun::core::report::{EventLine, OwnEvent, TransportReport, WhyReport};
 use weftrun::{Error, ErrorKind, Job, Plan, Result};
 
 use crate::context::Context;
-use crate::live_map::LiveMap;
+use crate::live_map::{LOOK, LiveMap};
 use crate::log_print::{LogPrinter, PrintOptions};
 use crate::map_view;
 use crate::output::{Output, finding_text, style};
@@ -48,51 +48,84 @@ pub async fn follow(context: &Context, job: &Job) -> Result<Followed> {
     follow_with(context, job, Watching { snapshots: false, logs: true }).await
 }
 
-/// Follows a job to its end, showing what was requested.
-pub async fn follow_with(context: &Context, job: &Job, watching: Watching) -> Result<Followed> {
-    follow_into(context, job, watching, |_| ()).await
+/// The output of a job that is followed: its events, its ranks' lines, and the map of its transports.
+#[derive(Debug)]
+pub struct Screen {
+    out: Output,
+    printer: LogPrinter,
+    live: LiveMap,
+    watching: Watching,
+    /// Whether the job has ended, after which the cause is printed once, with its result.
+    ended: bool,
 }
 
-/// Follows a job until it ends, and passes on the output of its ranks.
-pub async fn follow_into(
-    context: &Context,
-    job: &Job,
-    watching: Watching,
-    mut each: impl FnMut(&LogBatch),
-) -> Result<Followed> {
-    let out = &context.out;
-    let mut printer = LogPrinter::new(PrintOptions::default());
+impl Screen {
+    /// Creates the output of one job, for whose ranks a fabric was planned.
+    pub fn new(out: Output, planned: Fabric, watching: Watching) -> Self {
+        let live = LiveMap::new(out, planned, watching.snapshots);
+        Self { out, printer: LogPrinter::new(PrintOptions::default()), live, watching, ended: false }
+    }
+
+    /// Shows what the ranks printed.
+    pub fn logs(&mut self, batch: &LogBatch) -> Result<()> {
+        self.live.clear();
+        if self.watching.logs {
+            self.printer.print(&self.out, batch)?;
+        }
+        self.live.observe(batch)?;
+        self.live.draw();
+        Ok(())
+    }
+
+    /// Shows an event of the job.
+    pub fn event(&mut self, event: &JobEvent) -> Result<()> {
+        self.ended |= matches!(event, JobEvent::Status { job } if job.phase.is_terminal());
+        self.live.clear();
+        show_event(&self.out, event)?;
+        self.live.draw();
+        Ok(())
+    }
+
+    /// Shows the cause of a failure once it is known. A rank that failed may leave the others waiting for minutes
+    /// before the job ends.
+    pub fn look(&mut self) {
+        let Some(why) = self.live.trouble().filter(|_| !(self.ended || self.out.is_data())) else { return };
+        self.live.clear();
+        crate::commands::why::say(&self.out, &why);
+        self.live.draw();
+    }
+
+    /// Ends the output, and returns the map.
+    pub fn finish(mut self) -> Result<TransportMap> {
+        self.live.clear();
+        self.printer.finish(&self.out)?;
+        Ok(self.live.into_map())
+    }
+}
+
+/// Follows a job to its end, showing what was requested.
+pub async fn follow_with(context: &Context, job: &Job, watching: Watching) -> Result<Followed> {
     let planned = job.plan().map_or(Fabric::Auto, |plan| plan.fabric);
-    let mut live = LiveMap::new(*out, planned, watching.snapshots);
+    let mut screen = Screen::new(context.out, planned, watching);
     let mut events = job.watch().fuse();
     let mut logs = job.logs(LogOptions::follow()).fuse();
+    let mut looks =
+        Box::pin(stream::unfold((), |()| async { Some((tokio::time::sleep(LOOK).await, ())) })).fuse();
     let mut summary: Option<JobSummary> = None;
-    loop {
+    while !(logs.is_done() && events.is_done()) {
         futures_util::select_biased! {
-            batch = logs.select_next_some() => {
-                let batch = batch?;
-                live.clear();
-                if watching.logs {
-                    printer.print(out, &batch)?;
-                }
-                live.observe(&batch)?;
-                each(&batch);
-            }
+            batch = logs.select_next_some() => screen.logs(&batch?)?,
             event = events.select_next_some() => {
                 let event = event?;
-                live.clear();
-                show_event(out, &event)?;
+                screen.event(&event)?;
                 if let JobEvent::Status { job } = event {
                     summary = Some(job);
                 }
             }
-            complete => break,
+            () = looks.select_next_some() => screen.look(),
         }
-        live.draw();
     }
-    live.clear();
-    printer.finish(out)?;
-    Ok(Followed { summary, map: live.into_map() })
+    Ok(Followed { summary, map: screen.finish()? })
 }
 
 /// Reports how a followed job ended, and which transports its ranks used; returns the exit code.
@@ -118,7 +151,7 @@ pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool)
         if let Some(why) = &why {
             crate::commands::why::say(out, why);
         }
-        out.say(map_view::draw(&followed.map, planned).trim_end_matches('\n'));
+        out.say(map_view::draw(&followed.map, diagnosis.judge()).trim_end_matches('\n'));
         out.findings(&diagnosis.findings);
         // A job without GPUs needs no transport.
         if job.plan().is_none_or(FabricPlan::runs_nccl) || diagnosis.verdict.fabric != FabricSeen::Unknown {
@@ -232,17 +265,18 @@ pub async fn with_limits<T>(
     }
 }
 
+/// Ends when the user presses Ctrl-C.
+pub async fn interrupted() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
+}
+
 /// Runs a future until it ends. An error is the reason why it was stopped before.
 pub async fn limited<T>(
     future: impl Future<Output = Result<T>>,
     timeout: Option<Duration>,
 ) -> Result<Result<T>> {
-    let interrupted = async {
-        match tokio::signal::ctrl_c().await {
-            Ok(()) => (),
-            Err(_) => std::future::pending().await,
-        }
-    };
     let expired = async {
         match timeout {
             Some(limit) => tokio::time::sleep(limit).await,
@@ -251,7 +285,7 @@ pub async fn limited<T>(
     };
     futures_util::select_biased! {
         done = Box::pin(future).fuse() => Ok(done),
-        () = Box::pin(interrupted).fuse() => Err(Error::new(ErrorKind::Interrupted, "interrupted")),
+        () = Box::pin(interrupted()).fuse() => Err(Error::new(ErrorKind::Interrupted, "interrupted")),
         () = Box::pin(expired).fuse() => Err(Error::new(ErrorKind::Timeout, "the time is out")),
     }
 }

@@ -31,9 +31,11 @@ mod slurm_flags;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
 use weftrun::Registry;
 use weftrun::core::exit_codes;
+use weftrun::core::log::clean_text;
 
 pub use args::Cli;
 
@@ -56,6 +58,9 @@ pub fn run<A: Into<OsString> + Clone>(registry: Registry, argv: impl IntoIterato
         Err(error) => {
             let code = if error.use_stderr() { exit_codes::USAGE } else { exit_codes::OK };
             say_usage(&error);
+            if let Some(file) = job_file_as_verb(&error) {
+                output::Output::plain().stderr(&format!("to submit a job file: weftrun submit {file}"));
+            }
             return code;
         }
     };
@@ -69,6 +74,17 @@ pub fn run<A: Into<OsString> + Clone>(registry: Registry, argv: impl IntoIterato
     match commands::dispatch(&context, cli.command) {
         Ok(code) => code,
         Err(error) => report_error::report(&context.out, &error),
+    }
+}
+
+/// Returns the file that was given in place of a verb.
+fn job_file_as_verb(error: &clap::Error) -> Option<String> {
+    let is_verb = error.kind() == ErrorKind::InvalidSubcommand;
+    match error.get(ContextKind::InvalidSubcommand).filter(|_| is_verb) {
+        Some(ContextValue::String(word)) if std::path::Path::new(word).is_file() => {
+            Some(clean_text(word).into_owned())
+        }
+        _ => None,
     }
 }
 

@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 use weftrun::Result;
+use weftrun::core::diagnose::Judge;
+use weftrun::core::diagnose::cause::{Cause, Why, WhyState, why};
 use weftrun::core::fabric::Fabric;
 use weftrun::core::log::LogBatch;
 use weftrun::core::nccl::{Event, TransportMap};
@@ -13,6 +15,9 @@ use crate::output::{Output, style};
 
 /// Time between two drawings that cannot be erased.
 const SNAPSHOT: Duration = Duration::from_millis(400);
+
+/// Time between two looks for the cause of a failure.
+pub const LOOK: Duration = Duration::from_millis(300);
 
 /// A transport map that is being displayed.
 #[derive(Debug)]
@@ -26,13 +31,38 @@ pub struct LiveMap {
     snapshots: bool,
     lines: usize,
     drawn: Option<(u64, Instant)>,
+    alarm: Alarm,
 }
+
+/// When the first cause of a failure is printed while the job runs.
+#[derive(Debug, Default)]
+struct Alarm {
+    /// The number of the failures that were seen at the last look.
+    seen: u64,
+    /// How many looks ago the first failure came that no answer includes.
+    waiting: Option<u32>,
+    /// The last cause that was printed.
+    said: Option<Cause>,
+}
+
+/// Looks for a failure that is not followed by others, or after which so many looks were made: a traceback has many lines, and
+/// the first rank to write is seldom the one that failed first.
+const LOOKS: u32 = 3;
 
 impl LiveMap {
     /// Creates an empty map. With `snapshots` it is drawn from time to time without a terminal too.
     pub fn new(out: Output, planned: Fabric, snapshots: bool) -> Self {
         let terminal = out.is_terminal() && !out.is_data();
-        Self { map: TransportMap::new(), out, planned, terminal, snapshots, lines: 0, drawn: None }
+        Self {
+            map: TransportMap::new(),
+            out,
+            planned,
+            terminal,
+            snapshots,
+            lines: 0,
+            drawn: None,
+            alarm: Alarm::default(),
+        }
     }
 
     /// Adds a batch, and prints what is new: connections only if no drawing shows them.
@@ -47,6 +77,30 @@ impl LiveMap {
             }
         }
         Ok(())
+    }
+
+    /// Returns why the job fails or hangs, if its logs show a cause that was not returned before. Called every [`LOOK`].
+    pub fn trouble(&mut self) -> Option<Why> {
+        let alarm = &mut self.alarm;
+        let generation = self.map.snapshot().failures().generation();
+        let quiet = alarm.seen == generation;
+        alarm.seen = generation;
+        alarm.waiting = match alarm.waiting {
+            None if quiet => return None,
+            Some(looks) if quiet || looks + 1 >= LOOKS => None,
+            looks => {
+                alarm.waiting = Some(looks.map_or(0, |looks| looks + 1));
+                return None;
+            }
+        };
+        let mut why = why(&self.map, Some(WhyState::Running));
+        if !matches!(why.state, WhyState::Failed | WhyState::Hanging) || why.cause == alarm.said {
+            return None;
+        }
+        alarm.said.clone_from(&why.cause);
+        // The cluster says how it ends.
+        why.state = WhyState::Running;
+        why.cause.is_some().then_some(why)
     }
 
     /// Erases the drawing, so that lines can be written in its place.
@@ -64,7 +118,7 @@ impl LiveMap {
         if !self.terminal && !due {
             return;
         }
-        let text = map_view::draw(&self.map, self.planned);
+        let text = map_view::draw(&self.map, Judge::new(Some(self.planned), &[]));
         if text.is_empty() {
             return;
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use weftrun::core::diagnose::Judge;
 use weftrun::core::fabric::Fabric;
 use weftrun::core::log::clean_text;
 use weftrun::core::nccl::{FabricSeen, Kind, PairView, TransportMap};
@@ -17,8 +18,8 @@ const WHOLE: usize = 512;
 /// The number of those ranks: as many nodes of eight as are drawn.
 const WINDOW: u32 = NODES * 8;
 
-/// Draws the map; nothing while it is empty.
-pub fn draw(map: &TransportMap, planned: Fabric) -> String {
+/// Draws the map; nothing while it is empty. Connections that the judge finds wrong are marked with `!`.
+pub fn draw(map: &TransportMap, judge: Judge) -> String {
     let map = map.snapshot();
     let summary = map.summary();
     if summary.transports.is_empty() {
@@ -32,7 +33,7 @@ pub fn draw(map: &TransportMap, planned: Fabric) -> String {
     let node_of: BTreeMap<u32, u32> = ranks.iter().filter_map(|rank| Some((rank.rank?, rank.node))).collect();
     let highest = pairs.iter().flat_map(|pair| [pair.global_from, pair.global_to]).flatten().max();
     let by_rank = highest.is_none_or(|highest| highest < RANKS);
-    let mut cells: BTreeMap<(u32, u32), (&str, u32)> = BTreeMap::new();
+    let mut cells: BTreeMap<(u32, u32), Cell> = BTreeMap::new();
     let mut unplaced = 0;
     for pair in &pairs {
         // A pair may have one end outside of what is shown.
@@ -49,16 +50,20 @@ pub fn draw(map: &TransportMap, planned: Fabric) -> String {
         };
         match ends {
             Some(ends) => {
-                let cell = cells.entry(ends).or_insert((word(pair), 0));
-                cell.1 += 1;
-                if pair.kind == Kind::Net {
-                    cell.0 = word(pair);
+                let cell = cells.entry(ends).or_insert(Cell { word: word(pair), tcp: false, wrong: false });
+                if let Some(network) = pair.network {
+                    let node = |rank: Option<u32>| rank.and_then(|rank| node_of.get(&rank));
+                    let inside =
+                        node(pair.global_from).is_some() && node(pair.global_from) == node(pair.global_to);
+                    cell.word = word(pair);
+                    cell.tcp |= network.is_tcp();
+                    cell.wrong |= judge.is_wrong(network.into(), inside);
                 }
             }
             None => unplaced += 1,
         }
     }
-    let mut text = matrix(&cells, if by_rank { 'r' } else { 'n' }, planned);
+    let mut text = matrix(&cells, if by_rank { 'r' } else { 'n' });
     if unplaced > 0 {
         text.push_str(&format!("  {unplaced} pairs with unknown global ranks\n"));
     }
@@ -73,7 +78,14 @@ pub fn draw(map: &TransportMap, planned: Fabric) -> String {
     text
 }
 
-fn matrix(cells: &BTreeMap<(u32, u32), (&str, u32)>, letter: char, planned: Fabric) -> String {
+/// What is drawn of the connections between two ends.
+struct Cell {
+    word: &'static str,
+    tcp: bool,
+    wrong: bool,
+}
+
+fn matrix(cells: &BTreeMap<(u32, u32), Cell>, letter: char) -> String {
     let (dim, bold) = (style::DIM, style::BOLD);
     let shown = cells.keys().flat_map(|(from, to)| [*from, *to]).max().map_or(0, |max| (max + 1).min(NODES));
     let mut text = format!("  {dim}from\\to{dim:#}");
@@ -85,21 +97,22 @@ fn matrix(cells: &BTreeMap<(u32, u32), (&str, u32)>, letter: char, planned: Fabr
         text.push_str(&format!("  {bold}{:>7}{bold:#}", format!("{letter}{from}")));
         for to in 0..shown {
             match cells.get(&(from, to)) {
-                Some((word, _)) => {
-                    let bad = *word == "SOCK" && !matches!(planned, Fabric::Auto | Fabric::Tcp | Fabric::Off);
-                    let style = if bad {
-                        style::ERROR
-                    } else if *word == "SOCK" {
-                        style::WARNING
-                    } else {
-                        style::GOOD
+                Some(Cell { word, tcp, wrong }) => {
+                    let style = match (wrong, tcp) {
+                        (true, _) => style::ERROR,
+                        (false, true) => style::WARNING,
+                        _ => style::GOOD,
                     };
+                    let word = format!("{word}{}", if *wrong { "!" } else { "" });
                     text.push_str(&format!(" {style}{word:<5}{style:#}"));
                 }
                 None => text.push_str(&format!(" {dim}{:<5}{dim:#}", "·")),
             }
         }
         text.push('\n');
+    }
+    if cells.values().any(|cell| cell.wrong) {
+        text.push_str(&format!("  {dim}! wrong: not what was planned, or a finding is about it{dim:#}\n"));
     }
     text
 }

@@ -3,7 +3,9 @@
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::convert::{JobReport, Settings, Start, mutate, mutate_sbatch};
 use weftrun_core::fabric::evidence::{Form, SITES, SignKind};
-use weftrun_core::fabric::{ClusterFacts, FabricPlan, NodeGroup, Origin, Profile, Profiles};
+use weftrun_core::fabric::{
+    ClusterFacts, DeviceKind, FabricPlan, NetworkApi, NodeGroup, Origin, PodNetwork, Profile, Profiles, Queue,
+};
 use weftrun_core::request::FabricRequest;
 use weftrun_core::spec::{JobSpec, Role};
 

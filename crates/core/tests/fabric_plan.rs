@@ -69,6 +69,35 @@ fn a_job_that_may_share_its_nodes_gets_a_ras_port_of_its_own() {
 }
 
 #[test]
+fn the_flight_recorder_is_set_up_only_where_it_is_switched_on() {
+    let variables = |setting: Option<RuleSetting>, name: &str| {
+        let mut spec = llama(worker().gpus_per_node(8)).build().unwrap();
+        spec.name = name.into();
+        spec.fabric.rules.extend(setting.map(|setting| ("observe.flight-recorder".into(), setting)));
+        let plan = plan(&spec, "dgxc");
+        let ops = plan.ops.iter().filter(|op| op.rule == "observe.flight-recorder");
+        let pairs = ops.filter_map(|op| match &op.change {
+            Change::Env { name, value } => Some((name.clone(), value.clone())),
+            _ => None,
+        });
+        pairs.collect::<std::collections::BTreeMap<_, _>>()
+    };
+    assert!(variables(None, "one").is_empty() && variables(Some(RuleSetting::Off), "one").is_empty());
+    let (one, two) = (variables(Some(RuleSetting::On), "one"), variables(Some(RuleSetting::On), "two"));
+    assert_eq!(one.len(), 6, "{one:?}");
+    let pipe =
+        |set: &std::collections::BTreeMap<String, String>| set["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"].clone();
+    assert!(
+        pipe(&one).starts_with("/tmp/") && pipe(&one) != pipe(&two),
+        "jobs on one node have files of their own"
+    );
+    assert_eq!(
+        one["TORCH_NCCL_DUMP_ON_TIMEOUT"], "1",
+        "without it PyTorch reads the pipe every eight minutes"
+    );
+}
+
+#[test]
 fn a_fabric_said_outright_that_cannot_be_had_is_an_error() {
     let spec = llama(worker().gpus_per_node(4)).fabric(Fabric::Efa).build().unwrap();
     let plan = plan(&spec, "dgxc");

@@ -226,6 +226,16 @@ fn settings_on_command_lines_are_seen_and_comments_are_not() {
 fn shapes_the_fabric_does_not_like_are_named() {
     let no_pages = role(&[], &[("nvidia.com/gpu", "8"), ("vpc.amazonaws.com/efa", "32")]);
     assert_eq!(codes(no_pages), ["L-HUGEPAGES-MISSING"]);
+    let many: &[(&str, &str)] = &[
+        ("nvidia.com/gpu", "8"),
+        ("vpc.amazonaws.com/efa", "32"),
+        ("hugepages-2Mi", "64Gi"),
+        ("memory", "1Ti"),
+    ];
+    let p5 = |resources| RoleView { instance_types: vec!["p5.48xlarge".into()], ..role(&[], resources) };
+    assert_eq!(codes(p5(many)), ["W-HP-ALLOCATABLE"]);
+    // Without an instance type it is unknown what the node reserves.
+    assert!(codes(role(&[], many)).is_empty() && codes(p5(EFA)).is_empty());
     let no_memory = role(&[], &[("vpc.amazonaws.com/efa", "32"), ("hugepages-2Mi", "5Gi")]);
     assert_eq!(codes(no_memory), ["E-HP-NEEDS-MEMORY"]);
     let mut shm = role(&[], EFA);

@@ -204,6 +204,98 @@ fn gaps_are_lines_of_their_own() {
     assert_eq!(marks, ["pod-0: stream cut, resumed: 0 lost, 2 repeated"]);
 }
 
+#[test]
+fn a_level_keeps_the_lines_of_a_traceback_of_each_rank() {
+    let source = Arc::new(SourceId::new("pod-0"));
+    let mut store = LogStore::default();
+    store.ingest(&batch(
+        &source,
+        b"[rank0]: Traceback (most recent call last):\n[rank1]: step 1\n[rank0]:   File \"a.py\", line 1\n\
+          [rank0]:     f()\n[rank0]: ValueError: x\n[rank0]: after\n[rank1]:   indented\n",
+    ));
+    let mut errors = Projection::new(Filter::parse("level:error", jiff::Timestamp::UNIX_EPOCH).unwrap());
+    errors.update(&store);
+    let shown: Vec<_> = (0..errors.len())
+        .filter_map(|at| store.get(errors.seq(at)?))
+        .map(|entry| entry.clean().text)
+        .collect();
+    let text = ["Traceback (most recent call last):", "  File \"a.py\", line 1", "    f()", "ValueError: x"];
+    assert_eq!(shown, text.map(|line| format!("[rank0]: {line}")));
+}
+
+#[test]
+fn stamps_order_lines_of_several_sources_and_are_no_times() {
+    let (one, two) = (Arc::new(SourceId::new("one")), Arc::new(SourceId::new("two")));
+    let mut store = LogStore::default();
+    store.ingest(&batch(&one, b"2026-11-22 03:12:10,000 a\n  of a\n2026-11-22 03:12:14,000 d\n"));
+    store.ingest(&batch(&two, b"[2026-11-22 03:12:11] b\nof b\n2026-11-22T03:12:13Z c\n"));
+    let mut all = Projection::default();
+    all.update(&store);
+    let last = |text: String| text.rsplit(' ').next().map(str::to_owned);
+    let shown: Vec<_> = (0..all.len()).filter_map(|at| last(store.get(all.seq(at)?)?.clean().text)).collect();
+    assert_eq!(shown, ["a", "a", "b", "b", "c", "d"]);
+    assert!(store.is_ordered() && !store.has_times());
+    assert!(store.from(0).all(|entry| entry.time.is_none()));
+}
+
+#[test]
+fn a_log_too_large_for_stamps_is_shown_as_it_was_read() {
+    let (one, two) = (Arc::new(SourceId::new("one")), Arc::new(SourceId::new("two")));
+    let mut store = LogStore::new(256 << 20);
+    store.ingest(&batch(&one, b"2026-11-22 03:12:10,000 a\n2026-11-22 03:12:14,000 d\n"));
+    store.ingest(&batch(&two, b"2026-11-22 03:12:11,000 b\n"));
+    let mut all = Projection::default();
+    let mut of_some = Projection::new(Filter::parse("03:12", jiff::Timestamp::UNIX_EPOCH).unwrap());
+    let sequence = |lines: &Projection| (0..lines.len()).filter_map(|at| lines.seq(at)).collect::<Vec<_>>();
+    for lines in [&mut all, &mut of_some] {
+        lines.update(&store);
+        assert_eq!(sequence(lines), [0, 2, 1]);
+    }
+    let long = format!("{}\n", "x".repeat(1023)).repeat(1 << 10);
+    for _ in 0..64 {
+        store.ingest(&batch(&one, long.as_bytes()));
+    }
+    store.ingest(&batch(&two, b"2026-11-22 03:12:12,000 c\n"));
+    assert!(!store.is_ordered());
+    all.update(&store);
+    of_some.update(&store);
+    let end = store.end();
+    assert_eq!((all.len() as u64, all.seq(1), all.seq(all.len() - 1)), (end, Some(1), Some(end - 1)));
+    assert_eq!(sequence(&of_some), [0, 1, 2, end - 1]);
+}
+
+#[test]
+fn lines_are_numbered_by_their_place_also_with_a_history() {
+    let source = Arc::new(SourceId::new("pod-0"));
+    let mut store = LogStore::default().with_history();
+    store.ingest(&batch(&source, b"third\nfourth\n"));
+    let live: Vec<u64> = store.from(0).map(|entry| entry.seq).collect();
+    assert_eq!(store.line_number(live[0]), None);
+    store.ingest_history(&batch(&source, b"first\nsecond\n"));
+    store.end_history();
+    let numbers: Vec<_> = store.from(0).map(|entry| store.line_number(entry.seq)).collect();
+    assert_eq!(numbers, [Some(1), Some(2), Some(3), Some(4)]);
+    assert!(store.from(0).all(|entry| store.line_at(store.line_number(entry.seq).unwrap()) == entry.seq));
+}
+
+#[test]
+fn a_search_in_parts_finds_what_a_whole_one_does() {
+    let source = Arc::new(SourceId::new("pod-0"));
+    let mut store = LogStore::new(1 << 20).with_attic(Box::new(Loft::default()));
+    for piece in 0..40 {
+        let lines: String = (0..2000)
+            .map(|n| format!("line {n} of {piece} {}\n", if n % 500 == 7 { "needle" } else { "" }))
+            .collect();
+        store.ingest(&batch(&source, lines.as_bytes()));
+    }
+    let pattern = Pattern::literal("needle").unwrap();
+    let mut starts = store.parts();
+    starts.push(u64::MAX);
+    let parts: Vec<u64> =
+        starts.windows(2).flat_map(|ends| store.search_between(&pattern, ends[0], ends[1])).collect();
+    assert_eq!((parts.len(), parts), (160, store.search_all(&pattern)));
+}
+
 /// A spill in memory, for the laws.
 #[derive(Debug, Default)]
 struct Loft(Vec<u8>);

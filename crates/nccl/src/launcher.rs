@@ -138,8 +138,16 @@ fn label(rest: &[u8], found: &mut Prefix<'_>) -> usize {
 #[inline]
 fn torch_rank(rest: &[u8]) -> Option<u32> {
     let inside = rest.strip_prefix(b"[rank").or_else(|| rest.strip_prefix(b"[Rank "))?;
-    let digits = inside.iter().take(7).take_while(|b| b.is_ascii_digit()).count();
-    (inside.get(digits) == Some(&b']')).then(|| number(&inside[..digits])).flatten()
+    // Read in one pass: this is done for every line of a training log.
+    let mut rank = 0;
+    for (at, byte) in inside.iter().take(8).enumerate() {
+        match byte {
+            b'0'..=b'9' if at < 7 => rank = rank * 10 + u32::from(byte - b'0'),
+            b']' if at > 0 => return Some(rank),
+            _ => return None,
+        }
+    }
+    None
 }
 
 fn number(digits: &[u8]) -> Option<u32> {

@@ -48,3 +48,4 @@ pub use prefix::{Level, Writer, writer};
 pub use signature::Signature;
 pub use source::SourceId;
 pub use throughput::{Sample, Series};
+pub use unwrap::unwrap;

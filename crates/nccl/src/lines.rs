@@ -238,6 +238,9 @@ fn plain_line(block: &[u8], from: usize) -> Option<(usize, usize)> {
     const HIGH: u64 = u64::from_le_bytes([0x80; 8]);
     const SLASHES: u64 = u64::from_le_bytes([b'/'; 8]);
     const BLANKS: u64 = u64::from_le_bytes([b' '; 8]);
+    let slashes = |word: u64| (word ^ SLASHES).wrapping_sub(ONES) & !(word ^ SLASHES) & HIGH;
+    let controls = |word: u64| word.wrapping_sub(BLANKS) & !word & HIGH;
+    // The lowest marked byte is correct; a borrow may also mark bytes above it.
     let first = |mask: u64| (mask.trailing_zeros() / 8) as usize;
     let rest = block.get(from..)?;
     if rest.first() == Some(&b'{') {
@@ -247,11 +250,12 @@ fn plain_line(block: &[u8], from: usize) -> Option<(usize, usize)> {
     let mut at = 0;
     while at < LONG {
         let word = u64::from_le_bytes(*rest.get(at..)?.first_chunk()?);
-        // The lowest marked byte is correct; a borrow may also mark bytes above it.
-        let control = word.wrapping_sub(BLANKS) & !word & HIGH;
-        let slashes = (word ^ SLASHES).wrapping_sub(ONES) & !(word ^ SLASHES) & HIGH;
-        if slashes != 0 && slash.is_none() && (control == 0 || first(slashes) < first(control)) {
-            slash = Some(from + at + first(slashes));
+        let control = controls(word);
+        if slash.is_none() {
+            let found = slashes(word);
+            if found != 0 && (control == 0 || first(found) < first(control)) {
+                slash = Some(from + at + first(found));
+            }
         }
         if control == 0 {
             at += 8;

@@ -29,6 +29,44 @@ pub struct Entry<'a> {
     pub event: NcclEvent<'a>,
 }
 
+/// A line that can only hold a throughput value. Most lines of a training log are such lines, so they are passed on apart
+/// from entries, whose many fields they do not need.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rate<'a> {
+    /// Line in the source, from 1.
+    pub line: u64,
+    /// The line, from at most [`REACH`] bytes before the first words of the value.
+    pub text: &'a [u8],
+    /// Where these words are in the text.
+    pub at: usize,
+    /// Global rank in a launcher's prefix of the line.
+    pub launcher_rank: Option<u32>,
+}
+
+/// What a line contains.
+pub(crate) enum Content<'a> {
+    Rate(Rate<'a>),
+    Entry(Entry<'a>),
+}
+
+impl<'a> From<Content<'a>> for Entry<'a> {
+    fn from(content: Content<'a>) -> Self {
+        match content {
+            Content::Entry(entry) => entry,
+            Content::Rate(Rate { line, text, at, launcher_rank }) => Entry {
+                line,
+                writer: None,
+                device: None,
+                level: None,
+                location: b"",
+                text,
+                launcher_rank,
+                event: NcclEvent::Rate { at },
+            },
+        }
+    }
+}
+
 /// Reads one source.
 #[derive(Clone, Debug, Default)]
 pub struct Parser {
@@ -53,33 +91,43 @@ impl Parser {
 
     /// Takes bytes and passes on every message that they complete.
     pub fn feed(&mut self, bytes: &[u8], mut sink: impl FnMut(Entry<'_>)) {
-        self.lines.feed(bytes, |line| entries(line, &mut sink));
+        self.contents(bytes, |content| sink(content.into()));
+    }
+
+    /// Does the same with rates apart from other messages.
+    pub(crate) fn contents(&mut self, bytes: &[u8], mut sink: impl FnMut(Content<'_>)) {
+        self.lines.feed(bytes, |line| contents(line, &mut sink));
     }
 
     /// Passes on the content of the last line if no newline ended it. Call it when the source has ended.
     pub fn finish(&mut self, mut sink: impl FnMut(Entry<'_>)) {
-        self.lines.finish(|line| entries(line, &mut sink));
+        self.last_contents(|content| sink(content.into()));
+    }
+
+    /// Does the same with rates apart from other messages.
+    pub(crate) fn last_contents(&mut self, mut sink: impl FnMut(Content<'_>)) {
+        self.lines.finish(|line| contents(line, &mut sink));
     }
 }
 
 #[inline]
-fn entries(line: Line<'_>, sink: &mut impl FnMut(Entry<'_>)) {
-    let number = line.number;
+fn contents(line: Line<'_>, sink: &mut impl FnMut(Content<'_>)) {
     if let Some(at) = line.rate
         && (line.plain
             || (line.bytes.first() != Some(&b'{') && memchr::memchr2(b'\r', 0x1b, line.bytes).is_none()))
     {
-        return sink(Entry {
-            line: number,
-            writer: None,
-            device: None,
-            level: None,
-            location: b"",
+        return sink(Content::Rate(Rate {
+            line: line.number,
             text: &line.bytes[at.saturating_sub(REACH)..],
+            at: at.min(REACH),
             launcher_rank: crate::launcher::told_rank(line.bytes),
-            event: NcclEvent::Rate { at: at.min(REACH) },
-        });
+        }));
     }
+    entries(line, &mut |entry| sink(Content::Entry(entry)));
+}
+
+fn entries(line: Line<'_>, sink: &mut impl FnMut(Entry<'_>)) {
+    let number = line.number;
     if let Some(record) = prefix::plain(line.bytes) {
         return sink(of_record(number, record, None));
     }

@@ -68,8 +68,16 @@ impl Printed {
     /// Replaces the value in place, since a copy of bytes that were just written waits for the writes.
     #[inline]
     fn set(&mut self, line: u64, value: &[u8]) {
-        let len = value.len().min(VALUE);
-        self.text[..len].copy_from_slice(&value[..len]);
+        // In steps of eight bytes, since a call of `memcpy` for each line costs more than the copy.
+        let mut len = 0;
+        for (to, from) in self.text.chunks_exact_mut(8).zip(value.chunks(8)) {
+            if let (Ok(to), Ok(from)) = (<&mut [u8; 8]>::try_from(&mut *to), <[u8; 8]>::try_from(from)) {
+                *to = from;
+            } else {
+                to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+            }
+            len += from.len();
+        }
         (self.line, self.len) = (line, u8::try_from(len).unwrap_or(0));
     }
 
@@ -144,6 +152,14 @@ impl Throughput {
             *counts.entry(series.rank).or_default() += series.count;
         }
         counts
+    }
+
+    /// Returns whether a rank printed a training step. `alone` states that the source has no other rank, to which
+    /// values without a rank belong then. If there are more series than are kept, the last ranks cannot be told apart.
+    pub fn steps_of(&self, rank: Option<u32>, alone: bool) -> bool {
+        let full = self.series.len() >= SERIES;
+        let mut steps = self.series.iter().filter(|series| !series.metric.starts_with("busbw"));
+        self.steps && (full || steps.any(|series| series.rank.map_or(alone, |known| rank == Some(known))))
     }
 
     /// Searches a value in a line; returns whether there is one.
@@ -270,13 +286,7 @@ impl RateLabel {
     #[inline]
     fn digits<'a>(&self, message: &'a [u8], at: usize) -> Option<&'a [u8]> {
         let rest = message.get(at.checked_sub(self.place)?..)?;
-        // Most labels differ in a byte at their ends: those are not compared whole.
-        let label = self.label.as_bytes();
-        let last = label.len().checked_sub(1)?;
-        if rest.get(last) != label.last() || rest.first() != label.first() {
-            return None;
-        }
-        number(rest.strip_prefix(label)?)
+        number(behind_label(rest, self.label.as_bytes())?)
     }
 
     #[inline]
@@ -291,6 +301,21 @@ impl RateLabel {
         let common = |label: &Self| label.label.bytes().skip(label.place - start);
         common(self).zip(common(other)).all(|(one, other)| one == other)
     }
+}
+
+/// Returns the rest of a text that begins with a label. Compares eight bytes at once, since a call of `memcmp` for each line
+/// costs more than the comparison.
+#[inline]
+fn behind_label<'a>(mut rest: &'a [u8], mut label: &[u8]) -> Option<&'a [u8]> {
+    while let Some((words, more)) = label.split_first_chunk::<8>() {
+        let (head, tail) = rest.split_first_chunk::<8>()?;
+        if u64::from_le_bytes(*head) != u64::from_le_bytes(*words) {
+            return None;
+        }
+        (rest, label) = (tail, more);
+    }
+    let (head, tail) = rest.split_at_checked(label.len())?;
+    head.iter().zip(label).all(|(one, other)| one == other).then_some(tail)
 }
 
 /// Returns the labels that contain words of [`RATES`]. Those with the largest offset come first, as a search
@@ -339,7 +364,18 @@ fn find(message: &[u8]) -> Option<Found<'_>> {
 }
 
 /// Returns the first number of a text that begins with blanks, `:`, `=` or `N GPU(s): `.
+#[inline]
 fn number(rest: &[u8]) -> Option<&[u8]> {
+    // Usually a few digits, and then the end of the line.
+    let few = rest.iter().take(VALUE).take_while(|byte| byte.is_ascii_digit()).count();
+    if few > 0 && few == rest.len() {
+        return Some(rest);
+    }
+    number_among(rest)
+}
+
+/// Does the same for any text.
+fn number_among(rest: &[u8]) -> Option<&[u8]> {
     let head = &rest[..rest.len().min(48)];
     let start = head.iter().position(|byte| !matches!(byte, b' ' | b'\t' | b':' | b'='))?;
     let digits = digits(&head[start..]);

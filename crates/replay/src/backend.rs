@@ -6,13 +6,15 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream, StreamExt};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
 use weftrun_core::backend::{Backend, Capability, ClusterFacts, PlannedJob, Rendered, Scope};
+use weftrun_core::diagnose::cause::{WhyState, why};
 use weftrun_core::job::{
     Action, JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId,
 };
 use weftrun_core::log::{Cursor, LogBatch, LogOptions, SourceId};
+use weftrun_core::nccl::TransportMap;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use crate::Replay;
@@ -30,8 +32,19 @@ pub struct ReplayBackend {
     handle: JobHandle,
     begun: Timestamp,
     speed: f64,
-    over: watch::Sender<bool>,
+    /// How it ended, once it was played to its end.
+    over: watch::Sender<Option<Over>>,
 }
+
+/// The end of a replay.
+#[derive(Clone, Copy, Debug)]
+struct Over {
+    at: Timestamp,
+    phase: JobPhase,
+}
+
+/// Longest output in which the cause of a failure is searched to know how the job ended.
+const MOST_JUDGED: u64 = 64 << 20;
 
 /// The replayed output.
 #[derive(Debug)]
@@ -60,8 +73,8 @@ impl ReplayBackend {
         Self::new(name, Tape { sources: sources.collect(), nodes, lines: Lines::Replay(replay) }, speed)
     }
 
-    /// Plays log files: a file, or a folder's `*.log`, `*.out`, `*.err`, `*.txt`. A number in a file's name
-    /// is its rank.
+    /// Plays log files: a file, or a folder's `*.log`, `*.out`, `*.err`, `*.txt`. Their ranks are those that the
+    /// lines prove.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if they cannot be read, [`ErrorKind::NotFound`] if there are none,
@@ -74,7 +87,7 @@ impl ReplayBackend {
             return Err(Error::new(ErrorKind::NotFound, format!("there is no log in {}", path.display()))
                 .hint("a log is a file, or a folder with *.log, *.out, *.err or *.txt"));
         }
-        let size: u64 = files.iter().filter_map(|file| Some(std::fs::metadata(file).ok()?.len())).sum();
+        let size = size(&files);
         if size > MOST {
             return Err(Error::new(
                 ErrorKind::Usage,
@@ -84,8 +97,7 @@ impl ReplayBackend {
         }
         let of = |(at, file): (usize, &PathBuf)| {
             let name = file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-            let rank = rank_in(&name);
-            source(name, rank, u32::try_from(at).unwrap_or(0))
+            source(name, None, u32::try_from(at).unwrap_or(0))
         };
         let sources: Vec<_> = files.iter().enumerate().map(of).collect();
         let nodes = u32::try_from(sources.len()).unwrap_or(u32::MAX);
@@ -97,7 +109,7 @@ impl ReplayBackend {
     fn new(name: &str, tape: Tape, speed: f64) -> Self {
         let speed = if speed.is_finite() { speed.max(0.0) } else { 1.0 };
         let handle = JobHandle::new(NAME, NAME, [name]);
-        Self { tape: Arc::new(tape), handle, begun: Timestamp::now(), speed, over: watch::Sender::new(false) }
+        Self { tape: Arc::new(tape), handle, begun: Timestamp::now(), speed, over: watch::Sender::new(None) }
     }
 
     /// Returns the replayed job.
@@ -105,17 +117,38 @@ impl ReplayBackend {
         &self.handle
     }
 
+    /// Returns when a line was written, if the capture recorded it: the recorded time after the start of the replay.
+    fn recorded(&self, at_ms: u64) -> Option<Timestamp> {
+        let after = SignedDuration::from_millis(i64::try_from(at_ms).ok()?);
+        matches!(self.tape.lines, Lines::Replay(_)).then(|| self.begun.checked_add(after).ok()).flatten()
+    }
+
+    /// Returns when the last line was written, if the capture recorded it.
+    fn recorded_end(&self) -> Option<Timestamp> {
+        let mut last = 0;
+        for at in 0..self.tape.sources.len() {
+            self.tape.each_line(at, |at_ms, _| last = last.max(at_ms));
+        }
+        self.recorded(last)
+    }
+
     fn summary(&self) -> JobSummary {
-        let phase = if *self.over.borrow() { JobPhase::Succeeded } else { JobPhase::Running };
+        let ended = *self.over.borrow();
+        let phase = ended.map_or(JobPhase::Running, |over| over.phase);
         let mut job = JobSummary::new(self.handle.clone(), phase);
         job.kind = "replay".to_owned();
-        job.created = Some(self.begun);
+        // When plain logs were written is not known.
+        (job.created, job.ended) = (self.recorded(0), ended.map(|over| over.at));
         job.ready = (self.tape.nodes, self.tape.nodes);
-        if phase == JobPhase::Succeeded {
+        if phase.is_terminal() {
             "played to its end".clone_into(&mut job.reason);
         }
         job
     }
+}
+
+fn size(files: &[PathBuf]) -> u64 {
+    files.iter().filter_map(|file| Some(std::fs::metadata(file).ok()?.len())).sum()
 }
 
 fn source(name: String, rank: Option<u32>, replica: u32) -> Arc<SourceId> {
@@ -123,15 +156,6 @@ fn source(name: String, rank: Option<u32>, replica: u32) -> Arc<SourceId> {
     (source.rank, source.replica) = (rank, replica);
     "worker".clone_into(&mut source.role);
     Arc::new(source)
-}
-
-/// Parses the rank in a file name such as `rank12.log` or `job-7.rank_3.out`. Any other number, such as a
-/// node's or a job's, is not a rank.
-fn rank_in(name: &str) -> Option<u32> {
-    let (_, behind) = name.rsplit_once("rank")?;
-    let behind = behind.strip_prefix(['-', '_', '.']).unwrap_or(behind);
-    let digits = behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len());
-    behind[..digits].parse().ok()
 }
 
 fn files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
@@ -146,9 +170,7 @@ fn files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
         found.push(entry?.path());
     }
     found.retain(is_log);
-    found.sort_by_key(|file| {
-        (file.file_name().and_then(|name| rank_in(&name.to_string_lossy())), file.clone())
-    });
+    found.sort_by_key(|file| (file.as_os_str().len(), file.clone()));
     Ok(found)
 }
 
@@ -169,6 +191,29 @@ impl Tape {
                     each(number as u64 * 1000 / PLAIN_LINES_A_SECOND, line);
                 }
             }
+        }
+    }
+}
+
+impl Tape {
+    /// Returns the phase in which the job of this output ended, as far as the output shows it.
+    fn outcome(&self) -> JobPhase {
+        if matches!(&self.lines, Lines::Files(files) if size(files) > MOST_JUDGED) {
+            return JobPhase::Succeeded;
+        }
+        let (mut map, mut read) = (TransportMap::new(), 0);
+        for (at, source) in self.sources.iter().enumerate() {
+            self.each_line(at, |_, line| {
+                read += line.len() as u64;
+                if read <= MOST_JUDGED {
+                    map.read(source, line);
+                }
+            });
+            map.end(source);
+        }
+        match why(&map, None).state {
+            WhyState::Failed if read <= MOST_JUDGED => JobPhase::Failed,
+            _ => JobPhase::Succeeded,
         }
     }
 }
@@ -230,12 +275,15 @@ impl Play {
             } else {
                 let Some(at) = self.wanted.get(self.next).copied() else { break };
                 self.next += 1;
-                let mut bytes = Vec::new();
-                self.stage.tape.each_line(at, |_, line| bytes.extend_from_slice(line));
-                self.print(at, bytes);
+                let mut lines = Vec::new();
+                self.stage.tape.each_line(at, |at_ms, line| lines.push((at_ms, line.to_vec())));
+                self.print(at, &lines);
             }
         }
-        self.stage.over.send_replace(true);
+        let at = self.stage.recorded_end().unwrap_or_else(Timestamp::now);
+        let stage = self.stage.clone();
+        let phase = tokio::task::spawn_blocking(move || stage.tape.outcome()).await;
+        self.stage.over.send_replace(Some(Over { at, phase: phase.unwrap_or(JobPhase::Unknown) }));
         None
     }
 
@@ -245,22 +293,31 @@ impl Play {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "milliseconds of a run")]
         let now = (self.begun.elapsed().as_secs_f64() * 1000.0 * self.stage.speed) as u64;
         let until = now.max(first + TOGETHER_MS);
-        let mut due: std::collections::BTreeMap<usize, Vec<u8>> = std::collections::BTreeMap::new();
-        while let Some((_, at, bytes)) = self.cues.pop_if(|(at_ms, ..)| *at_ms <= until) {
-            due.entry(at).or_default().extend_from_slice(&bytes);
+        let mut due: std::collections::BTreeMap<usize, Vec<(u64, Vec<u8>)>> =
+            std::collections::BTreeMap::new();
+        while let Some((at_ms, at, bytes)) = self.cues.pop_if(|(at_ms, ..)| *at_ms <= until) {
+            due.entry(at).or_default().push((at_ms, bytes));
         }
-        for (at, bytes) in due {
-            self.print(at, bytes);
+        for (at, lines) in due {
+            self.print(at, &lines);
         }
     }
 
-    fn print(&mut self, at: usize, bytes: Vec<u8>) {
+    /// Sends lines of a source, each with the milliseconds after the start at which it was written.
+    fn print(&mut self, at: usize, lines: &[(u64, Vec<u8>)]) {
+        let bytes: Vec<u8> = lines.iter().flat_map(|(_, bytes)| bytes).copied().collect();
         let source = self.stage.tape.sources[at].clone();
         self.offsets[at] += bytes.len() as u64;
         let mut cursor = Cursor::default();
         cursor.uid.clone_from(&source.uid);
         cursor.offset = self.offsets[at];
-        self.ready.push_back(LogBatch::new(source, bytes, cursor));
+        let mut batch = LogBatch::new(source, bytes, cursor);
+        // A line of the capture ends where a line of the batch does, unless it has no newline.
+        let whole = lines.iter().filter(|(_, bytes)| bytes.ends_with(b"\n"));
+        for (line, (at_ms, _)) in batch.lines.iter_mut().zip(whole) {
+            line.time = self.stage.recorded(*at_ms);
+        }
+        self.ready.push_back(batch);
     }
 }
 
@@ -271,7 +328,13 @@ fn only_plays<T>(what: &str) -> Result<T> {
 #[async_trait]
 impl Backend for ReplayBackend {
     fn capability(&self) -> Capability {
-        Capability { backend: NAME.to_owned(), rank_logs: true, max_name: 63, ..Capability::default() }
+        Capability {
+            backend: NAME.to_owned(),
+            rank_logs: true,
+            log_times: matches!(self.tape.lines, Lines::Replay(_)),
+            max_name: 63,
+            ..Capability::default()
+        }
     }
 
     async fn discover(&self, _scope: &Scope) -> Result<ClusterFacts> {
@@ -354,17 +417,19 @@ mod tests {
         assert_eq!(played(&stage(1000.0)).await, logs);
     }
 
-    #[test]
-    fn ranks_are_read_off_file_names() {
-        for (name, rank) in [
-            ("rank12.log", Some(12)),
-            ("job-7.rank_3.out", Some(3)),
-            ("job-7-node3.out", None),
-            ("slurm-884213.out", None),
-            ("rank.log", None),
-            ("rank99999999999.log", None),
+    #[tokio::test]
+    async fn a_replay_ends_as_its_job_did() {
+        let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/failures");
+        for (case, phase) in [
+            ("sigkill", JobPhase::Failed),
+            ("exception", JobPhase::Failed),
+            ("ok", JobPhase::Succeeded),
+            ("slow", JobPhase::Succeeded),
         ] {
-            assert_eq!(rank_in(name), rank, "{name}");
+            let stage = ReplayBackend::logs(&Path::new(cases).join(case), 0.0).unwrap();
+            let mut logs = stage.logs(stage.handle(), LogOptions::follow());
+            while logs.next().await.is_some() {}
+            assert_eq!(stage.summary().phase, phase, "{case}");
         }
     }
 }

@@ -177,7 +177,10 @@ fn pieces(text: &str, facts: &Facts) -> Vec<Piece> {
 }
 
 fn word_pieces(out: &mut Vec<Piece>, word: &str, before: &str, next: &str, facts: &Facts) {
-    let digits = word.len() - word.trim_start_matches(|c: char| c.is_ascii_hexdigit() || c == 'x').len();
+    // Only addresses and ids are hexadecimal: `device found` holds no number.
+    let hexadecimal = matches!(before, "busId" | "comm" | "commId");
+    let is_digit = |c: char| if hexadecimal { c.is_ascii_hexdigit() || c == 'x' } else { c.is_ascii_digit() };
+    let digits = word.len() - word.trim_start_matches(is_digit).len();
     let (value, rest) = word.split_at(digits);
     if let Some((pid, tid)) = process(word) {
         out.extend([Piece::Host, text(":"), Piece::Pid, text(":"), Piece::Tid(tid - pid)]);

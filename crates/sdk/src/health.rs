@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use weftrun_core::backend::{ExecRequest, ExecStream, PortConnection};
+use weftrun_core::backend::{ExecRequest, PortConnection};
 use weftrun_core::diagnose::health::{self, HealthState, INTERVAL, Observer, Policy};
 use weftrun_core::fabric::{Change, FabricPlan};
 use weftrun_core::log::LogOptions;
@@ -169,20 +169,7 @@ impl Job {
     async fn query_by_command(&self, port: u16, rank: Option<u32>) -> std::result::Result<Report, NoReport> {
         let mut request = ExecRequest::new(["sh", "-c", &script(port)]);
         request.rank = rank;
-        let (mut answer, mut stderr) = (Vec::new(), Vec::new());
-        let mut sink = |stream, bytes: &[u8]| {
-            let (to, most) = match stream {
-                ExecStream::Stdout => (&mut answer, ras::MAX_ANSWER),
-                ExecStream::Stderr => (&mut stderr, 4096),
-            };
-            let free = most.saturating_sub(to.len());
-            to.extend_from_slice(bytes.get(..free).unwrap_or(bytes));
-            if bytes.len() > free && stream == ExecStream::Stdout {
-                return Err(Error::new(ErrorKind::Protocol, "the answer is too long for a RAS report"));
-            }
-            Ok(())
-        };
-        match self.exec(&request, &mut sink).await {
+        match self.collect(&request, ras::MAX_ANSWER).await {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 // The hint names the missing setting, such as a kubeconfig.
                 let reason =
@@ -190,21 +177,20 @@ impl Job {
                 Err(NoReport::Final(HealthState::Unsupported, reason))
             }
             Err(error) => Err(NoReport::Next(error.to_string())),
-            Ok(NO_TOOL) => {
+            Ok(done) if done.code == NO_TOOL => {
                 let reason = "the container has none of bash, python3 and nc to reach the RAS service with";
                 Err(NoReport::Final(HealthState::Unsupported, reason.to_owned()))
             }
-            Ok(NO_ANSWER) => Err(NoReport::Next(format!(
+            Ok(done) if done.code == NO_ANSWER => Err(NoReport::Next(format!(
                 "a process listens on port {port} of localhost inside the job and does not answer as a RAS service"
             ))),
-            Ok(NO_CONNECTION) => {
+            Ok(done) if done.code == NO_CONNECTION => {
                 Err(NoReport::Next(format!("nothing listens on port {port} of localhost inside the job")))
             }
-            Ok(_) => Report::read(&answer).map_err(|error| {
-                let stderr = String::from_utf8_lossy(&stderr);
-                let last = stderr.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-                NoReport::Next(if answer.is_empty() && !last.is_empty() {
-                    format!("{error}: {}", last.chars().take(200).collect::<String>())
+            Ok(done) => Report::read(&done.out).map_err(|error| {
+                let complaint = done.complaint();
+                NoReport::Next(if done.out.is_empty() && !complaint.is_empty() {
+                    format!("{error}: {complaint}")
                 } else {
                     error.to_string()
                 })
@@ -435,7 +421,7 @@ fn port_of(change: &Change) -> Option<u16> {
 }
 
 /// Returns one rank of each node, as far as the logs prove them; none means the job's first place.
-fn places(logs: &TransportMap) -> Vec<u32> {
+pub(crate) fn places(logs: &TransportMap) -> Vec<u32> {
     let ranks = logs.snapshot().ranks();
     let mut nodes = std::collections::BTreeMap::new();
     for view in &ranks {

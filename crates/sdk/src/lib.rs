@@ -101,7 +101,7 @@
 //! # Features
 //! `local`, `slurm`, `kubeflow` and `runai` each add a backend; all are on by default. A backend of another
 //! crate needs no feature: name the crate in your source, and [`Registry::linked`] contains it. `image` adds
-//! [`Plan::check_image`].
+//! [`Plan::check_image`], `log-files` adds [`open_logs`].
 //!
 //! # Minimum supported Rust version
 //! 1.95, which is also what CI builds with. Raising it is a minor release.
@@ -113,29 +113,36 @@
 //! a new way to start a job. The shapes of [`core::report`] are those of `-o json`, which only grow.
 
 mod client;
-#[cfg(feature = "image")]
+#[cfg(feature = "log-files")]
 pub mod compressed;
 mod config;
 pub mod files;
 mod health;
 #[cfg(feature = "image")]
 mod image;
+mod inspect;
 mod job;
 mod job_file;
 mod journal;
 mod line_diff;
 mod lock;
+#[cfg(feature = "log-files")]
+pub mod log_files;
 mod plan;
 mod project;
 mod trust;
+pub mod verify;
 
 pub use client::{Client, ClientBuilder, Outcome};
 pub use config::Config;
 pub use health::{HealthOptions, health_at, watch_health_at};
+pub use inspect::Inspection;
 pub use job::Job;
 pub use job_file::{JobSource, Outside};
 pub use journal::{Journal, Owner, Record, RecordState};
 pub use line_diff::{LineDiff, Run};
+#[cfg(feature = "log-files")]
+pub use log_files::{LogFiles, open_logs};
 pub use plan::Plan;
 pub use weftrun_core as core;
 pub use weftrun_core::backend::{Backend, Capability, Registry};

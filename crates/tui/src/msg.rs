@@ -8,8 +8,9 @@ use jiff::Timestamp;
 use weftrun::Finding;
 use weftrun::core::backend::Capability;
 use weftrun::core::fabric::FabricPlan;
+use weftrun::core::finding::Evidence;
 use weftrun::core::job::{Action as JobAction, JobDetail, JobEvent, JobHandle, JobSummary};
-use weftrun::core::log::Projection;
+use weftrun::core::log::{Filter, Pattern, Projection};
 use weftrun::core::report::HealthReport;
 use weftrun::core::spec::JobSpec;
 
@@ -17,6 +18,8 @@ use crate::action::Action;
 use crate::model::draft::Planned;
 use crate::model::logs::SharedStore;
 use crate::model::transport_view::TransportView;
+use crate::model::verify::VerifyView;
+use crate::view::spots::Spot;
 
 /// Something that happened. Errors are already texts, for display only.
 #[derive(Debug)]
@@ -26,6 +29,8 @@ pub enum Msg {
     Key(KeyEvent),
     /// Text was pasted.
     Paste(String),
+    /// Something was clicked.
+    Click(Spot),
     /// The wheel was turned: lines down, or up if negative.
     Wheel(i16),
     /// The terminal has another size: columns, rows.
@@ -48,6 +53,13 @@ pub enum Msg {
     LogsOpened(JobHandle, SharedStore),
     /// The store has new lines.
     LogsGrew,
+    /// How much of the log a count has searched, in percent.
+    Searched(u64, u8),
+    /// What a count has found: the ends of the history and of the live lines that it has reached, and the numbers of
+    /// the new lines with the text.
+    Counted(u64, (u64, u64), Vec<u64>),
+    /// The number of the line of this store that proves a finding, if there is one.
+    Evidence(SharedStore, Option<u64>),
     /// The logs were read to their end, or could not be read on.
     LogsEnded(JobHandle, Option<String>),
     /// What the logs have proved.
@@ -60,6 +72,8 @@ pub enum Msg {
     Submitted(Result<JobHandle, String>),
     /// NCCL's RAS service in a job answered, or not.
     Health(JobHandle, Result<Box<HealthReport>, String>),
+    /// What the benchmark has shown.
+    Verify(Arc<VerifyView>),
     /// A job was acted on.
     Acted(JobHandle, JobAction, Result<(), String>),
     /// The editor was closed, or a job file was read.
@@ -72,6 +86,8 @@ pub enum Msg {
     Exists(PathBuf),
     /// The demo was started.
     Demo(Result<JobHandle, String>),
+    /// Logs in files were opened as a job of a target of their own.
+    LogsFound(Result<JobHandle, String>),
 }
 
 /// What is known of the open job.
@@ -83,6 +99,21 @@ pub struct Known {
     pub plan: Option<FabricPlan>,
     /// The job as it was submitted, if it was submitted here.
     pub spec: Option<JobSpec>,
+}
+
+/// A count of the lines with a text.
+#[derive(Debug)]
+pub struct Count {
+    /// Its number.
+    pub number: u64,
+    /// The lines.
+    pub store: SharedStore,
+    /// The text.
+    pub pattern: Pattern,
+    /// What the lines must also match.
+    pub filter: Filter,
+    /// Ends of the history and of the live lines up to which they are counted already.
+    pub counted: (u64, u64),
 }
 
 /// Something to do outside of the model.
@@ -106,6 +137,10 @@ pub enum Effect {
     Close,
     /// Query NCCL's RAS service in a job.
     Health(JobHandle),
+    /// Run a benchmark with the nodes of a job.
+    Verify(JobHandle),
+    /// Stop the benchmark and cancel its jobs.
+    StopVerify,
     /// Act on a job.
     Act(JobHandle, JobAction),
     /// Plan a draft: revision, target, job.
@@ -124,8 +159,14 @@ pub enum Effect {
     Keep(PathBuf, String),
     /// Save lines to a file.
     Save(PathBuf, Vec<Vec<u8>>),
+    /// Count the lines of a log with a text that a filter shows.
+    Count(Box<Count>),
+    /// Find the first line of a log that proves a finding.
+    Evidence(SharedStore, Vec<Evidence>),
     /// Save the lines of a log that a projection shows.
     Export(PathBuf, SharedStore, Box<Projection>),
     /// Start the demo.
     Demo,
+    /// Open logs in files.
+    OpenLogs(PathBuf),
 }

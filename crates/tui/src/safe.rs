@@ -126,12 +126,8 @@ pub fn transport_view(mut transport_view: TransportView) -> TransportView {
     for communicator in &mut transport_view.communicators {
         clean(&mut communicator.id);
     }
-    for link in transport_view
-        .rank_links
-        .iter_mut()
-        .chain(&mut transport_view.node_links)
-        .flat_map(|links| links.values_mut())
-    {
+    let maps = transport_view.maps.iter_mut().chain(std::iter::once(&mut transport_view.loose_links));
+    for link in maps.flat_map(|map| map.rank_links.values_mut().chain(map.node_links.values_mut())) {
         link.transports.iter_mut().for_each(clean);
     }
     transport_view.findings = std::mem::take(&mut transport_view.findings).into_iter().map(finding).collect();

@@ -46,11 +46,24 @@ pub enum Theme {
     Dark,
     /// True colours on a light ground.
     Light,
+    /// The brightest of the sixteen colours, and nothing dim.
+    HighContrast,
 }
 
 impl Theme {
     /// All themes.
-    pub const ALL: [Self; 5] = [Self::Default, Self::ColourBlind, Self::Dark, Self::Light, Self::Mono];
+    pub const ALL: [Self; 6] =
+        [Self::Default, Self::ColourBlind, Self::Dark, Self::Light, Self::HighContrast, Self::Mono];
+
+    /// Returns the theme for a terminal whose background has this brightness, from 0 (black) to 1 (white). Without true
+    /// colours it is that of the terminal's own sixteen.
+    pub fn for_background(brightness: Option<f64>, true_colours: bool) -> Self {
+        match brightness.filter(|_| true_colours) {
+            Some(bright) if bright > 0.5 => Self::Light,
+            Some(_) => Self::Dark,
+            None => Self::Default,
+        }
+    }
 
     /// Its name in the config file.
     pub fn name(self) -> &'static str {
@@ -60,6 +73,7 @@ impl Theme {
             Self::ColourBlind => "colour-blind",
             Self::Dark => "dark",
             Self::Light => "light",
+            Self::HighContrast => "high-contrast",
         }
     }
 
@@ -80,12 +94,53 @@ impl Theme {
         let plain = Style::new();
         match meaning {
             Meaning::Selected => return plain.add_modifier(Modifier::REVERSED),
-            Meaning::Title | Meaning::Bad => return self.coloured(meaning).add_modifier(Modifier::BOLD),
+            // A frame dims its border, not its title.
+            Meaning::Title => return plain.fg(Color::Reset).add_modifier(Modifier::BOLD),
+            Meaning::Bad => return self.coloured(meaning).add_modifier(Modifier::BOLD),
             Meaning::Found => return self.coloured(meaning).add_modifier(Modifier::UNDERLINED),
             Meaning::Muted if self == Self::Mono => return plain,
+            _ if self == Self::HighContrast && meaning != Meaning::Muted && meaning != Meaning::Frame => {
+                return self.coloured(meaning).add_modifier(Modifier::BOLD);
+            }
             _ => {}
         }
         self.coloured(meaning)
+    }
+
+    /// Returns the stable colour of a rank, one of eight that users who confuse colours can tell apart; none without
+    /// colours.
+    pub fn rank(self, rank: u32) -> Style {
+        // Okabe, Ito, "Color Universal Design" (2008), https://jfly.uni-koeln.de/color/, without black, and a grey.
+        const WHEEL: [u32; 8] = [
+            0x00e6_9f00,
+            0x0056_b4e9,
+            0x0000_9e73,
+            0x00cc_79a7,
+            0x00f0_e442,
+            0x0000_72b2,
+            0x00d5_5e00,
+            0x0099_9999,
+        ];
+        // The nearest of the sixteen colours of a terminal, none of which is the red of an error.
+        const SIXTEEN: [Color; 8] = [
+            Color::Yellow,
+            Color::Cyan,
+            Color::Green,
+            Color::Magenta,
+            Color::LightYellow,
+            Color::Blue,
+            Color::LightMagenta,
+            Color::Gray,
+        ];
+        let at = rank as usize % WHEEL.len();
+        match self {
+            Self::Mono => Style::new(),
+            Self::Default | Self::HighContrast => Style::new().fg(SIXTEEN[at]),
+            Self::ColourBlind | Self::Dark | Self::Light => {
+                let [_, red, green, blue] = WHEEL[at].to_be_bytes();
+                Style::new().fg(Color::Rgb(red, green, blue))
+            }
+        }
     }
 
     fn coloured(self, meaning: Meaning) -> Style {
@@ -103,6 +158,11 @@ impl Theme {
         };
         match (self, meaning) {
             (Self::Mono, _) | (_, M::Selected | M::Title) => None,
+            (Self::HighContrast, M::Good | M::Added) => Some(Color::LightGreen),
+            (Self::HighContrast, M::Warn | M::Found) => Some(Color::LightYellow),
+            (Self::HighContrast, M::Bad | M::Removed) => Some(Color::LightRed),
+            (Self::HighContrast, M::Busy | M::Key) => Some(Color::LightCyan),
+            (Self::HighContrast, M::Muted | M::Frame) => None,
             (Self::Default, M::Good | M::Added) => Some(Color::Green),
             (Self::Default, M::Warn | M::Found) => Some(Color::Yellow),
             (Self::Default, M::Bad | M::Removed) => Some(Color::Red),

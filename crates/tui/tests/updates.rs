@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use common::{batch, handle, health, job, opened, press, rank_source, type_text, with_jobs};
 use weftrun::core::job::{Action as JobAction, JobDetail, JobEvent, JobPhase};
-use weftrun::core::log::LogStore;
+use weftrun::core::log::{Cursor, LogBatch, LogStore};
 use weftrun_tui::model::Screen;
 use weftrun_tui::model::draft::Field;
 use weftrun_tui::model::layer::Layer;
@@ -147,14 +147,16 @@ fn keys_go_to_the_topmost_layer_first() {
 }
 
 #[test]
-fn esc_leads_back_and_out() {
+fn esc_leads_back_and_q_out() {
     let mut model = opened();
     press(&mut model, "3");
     press(&mut model, "esc");
     assert_eq!(model.screen, Screen::Overview);
     press(&mut model, "esc");
     assert_eq!(model.screen, Screen::Jobs);
-    assert!(matches!(press(&mut model, "esc")[..], [Effect::Quit]));
+    assert!(press(&mut model, "esc").is_empty());
+    assert_eq!(model.screen, Screen::Jobs);
+    assert!(matches!(press(&mut model, "q")[..], [Effect::Quit]));
 }
 
 #[test]
@@ -514,4 +516,77 @@ fn what_was_said_makes_room_for_the_keys_and_a_failure_stays() {
     let later = later.checked_add(jiff::SignedDuration::from_secs(60)).unwrap();
     update(&mut model, Msg::Now(later));
     assert!(common::screen(&mut model, 80, 24).ends_with("! broken"));
+}
+
+#[test]
+fn hits_are_counted_again_for_another_filter_another_log_and_new_lines() {
+    let mut model = opened();
+    press(&mut model, "4");
+    press(&mut model, "/");
+    type_text(&mut model, "new");
+    let number = |effects: &[Effect]| match effects {
+        [Effect::Count(count)] => (count.number, count.counted),
+        other => panic!("{other:?}"),
+    };
+    let hits = |model: &weftrun_tui::model::Model| {
+        model.open.as_ref().unwrap().logs.find.as_ref().unwrap().hits.clone()
+    };
+    let (first, _) = number(&press(&mut model, "enter"));
+    assert!(update(&mut model, Msg::LogsGrew).is_empty(), "one count at a time");
+    press(&mut model, "v");
+    let (second, _) = number(&update(&mut model, Msg::LogsGrew));
+    update(&mut model, Msg::Counted(first, (0, 9), vec![8]));
+    assert_eq!(hits(&model), None, "it counted what the filter before has shown");
+    let store = SharedStore::new(LogStore::new(1 << 20));
+    let source = rank_source(0);
+    store.write(|s| s.ingest(&batch(&source, &["old", "new"], 0)));
+    update(&mut model, Msg::LogsOpened(handle("moe-abl-2"), store.clone()));
+    update(&mut model, Msg::Counted(second, (0, 9), vec![8]));
+    assert_eq!(hits(&model), None, "it counted another log");
+    let (third, from) = number(&update(&mut model, Msg::LogsGrew));
+    assert_eq!(from, (0, 0));
+    update(&mut model, Msg::Counted(third, (0, 2), vec![1]));
+    assert!(update(&mut model, Msg::LogsGrew).is_empty(), "nothing has grown");
+    store.write(|s| s.ingest(&batch(&source, &["new"], 5)));
+    let (fourth, from) = number(&update(&mut model, Msg::LogsGrew));
+    assert_eq!(from, (0, 2));
+    update(&mut model, Msg::Counted(fourth, (0, 3), vec![2]));
+    assert_eq!(hits(&model), Some(vec![1, 2]));
+}
+
+#[test]
+fn the_line_that_proves_a_finding_is_shown_and_only_a_filter_that_hides_it_is_cleared() {
+    let mut model = opened();
+    press(&mut model, "4");
+    let store = SharedStore::new(LogStore::new(1 << 20));
+    store.write(|s| s.ingest(&batch(&rank_source(0), &["old", "new", "proof"], 0)));
+    update(&mut model, Msg::LogsOpened(handle("moe-abl-2"), store.clone()));
+    for (filter, kept) in [("proof", true), ("old", false)] {
+        press(&mut model, "&");
+        press(&mut model, "ctrl-u");
+        type_text(&mut model, filter);
+        press(&mut model, "enter");
+        update(&mut model, Msg::Evidence(store.clone(), Some(2)));
+        let pane = &model.open.as_ref().unwrap().logs;
+        assert_eq!((pane.cursor, pane.filter == filter, model.said().is_none()), (Some(2), kept, kept));
+    }
+    model.screen = Screen::Diagnosis;
+    update(&mut model, Msg::Evidence(SharedStore::default(), Some(1)));
+    assert_eq!(model.screen, Screen::Diagnosis, "the log of another job");
+}
+
+#[test]
+fn a_log_ordered_by_stamps_has_times_to_go_to() {
+    let mut model = opened();
+    press(&mut model, "4");
+    let store = SharedStore::new(LogStore::new(1 << 20));
+    let text = b"begin\n2026-11-22 03:12:10,000 a\n2026-11-22 03:12:14,000 b\n2026-11-22 03:12:18,000 c\n";
+    let source = rank_source(0);
+    store.write(|s| s.ingest(&LogBatch::new(source, text.to_vec(), Cursor::default())));
+    update(&mut model, Msg::LogsOpened(handle("moe-abl-2"), store));
+    press(&mut model, "#");
+    type_text(&mut model, "03:12:12");
+    press(&mut model, "enter");
+    assert!(model.layers.is_empty(), "{:?}", model.layers);
+    assert_eq!(model.open.as_ref().unwrap().logs.cursor, Some(2));
 }

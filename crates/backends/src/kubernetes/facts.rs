@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use weftrun_core::backend::{ClusterFacts, NodeGroup};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
-use super::{Cluster, Resource};
+use super::{Cluster, Resource, networks};
 
 /// A right to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +110,7 @@ fn quantity(value: &Value) -> String {
 
 /// Reads nodes, namespace, quotas, priorities and webhooks: readable ones become facts, the others a note.
 pub async fn namespace_facts(cluster: &Cluster, facts: &mut ClusterFacts) -> Result<()> {
-    let (version, nodes, namespaces, quotas, priorities, webhooks, classes) = tokio::join!(
+    let (version, nodes, namespaces, quotas, priorities, webhooks, classes, networks) = tokio::join!(
         cluster.raw("/version"),
         cluster.list(&Resource::NODES, ""),
         cluster.get(&Resource::NAMESPACES, &cluster.namespace),
@@ -118,6 +118,7 @@ pub async fn namespace_facts(cluster: &Cluster, facts: &mut ClusterFacts) -> Res
         cluster.list(&Resource::PRIORITIES, ""),
         cluster.list(&Resource::WEBHOOKS, ""),
         cluster.list(&Resource::DEVICE_CLASSES, ""),
+        networks::networks(cluster),
     );
     // This request is open to every authenticated user: if it fails, the connection does.
     match version {
@@ -127,6 +128,7 @@ pub async fn namespace_facts(cluster: &Cluster, facts: &mut ClusterFacts) -> Res
         Err(_) => {}
     }
     facts.online = true;
+    facts.networks = networks;
     if let Some(nodes) =
         readable(nodes, facts, "nodes", "EFA and GPU counts come from the catalogue or the profile")?
     {

@@ -13,6 +13,7 @@
 //! | `pod` | what is read of a pod |
 //! | `pending` | why pods do not start, and what to do |
 //! | `facts` | nodes, quotas, priorities, rights |
+//! | `networks` | networks that pods can be attached to |
 //! | `queues` | Kueue's and Volcano's |
 //! | `code` | a script or a Git repository brought along by the command |
 //! | `mpirun` | the launcher's command line |
@@ -28,6 +29,7 @@ mod facts;
 mod log_streams;
 pub mod logs;
 pub mod mpirun;
+mod networks;
 mod pending;
 mod pod;
 mod port;

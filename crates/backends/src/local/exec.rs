@@ -14,6 +14,9 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::process::{self, MARK};
 use super::store::Store;
 
+/// The submission whose rank a command runs beside, in the command's environment.
+const EXEC_OF: &str = "WEFTRUN_EXEC_OF";
+
 type Environment = BTreeMap<OsString, OsString>;
 
 impl Store {
@@ -54,6 +57,8 @@ impl Store {
         command.args(arguments).current_dir(folder).env_clear().envs(environment);
         // It is not a process of the job, and may outlive it.
         command.env_remove(MARK);
+        // Other jobs may run on this machine: a script can tell their processes from those of this job.
+        command.env(EXEC_OF, &job.submission);
         Ok(command)
     }
 }

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, BoxStream, StreamExt};
 use weftrun_core::job::JobHandle;
@@ -26,6 +26,10 @@ const CHUNK: usize = 256 << 10;
 const MOST_A_LOOK: usize = 4 << 20;
 /// Time between two polls when nothing came.
 const PAUSE: Duration = Duration::from_millis(40);
+/// The same for a job that has been quiet for long: it costs a fraction of a percent of a core.
+const LONG_PAUSE: Duration = Duration::from_millis(400);
+/// How many times longer a job must have been quiet than the pause that follows.
+const QUIET: u32 = 8;
 
 /// Reads the logs of a job.
 pub(super) fn logs(
@@ -56,12 +60,15 @@ fn looks(reader: Reader) -> impl futures_util::Stream<Item = Result<LogBatch>> {
             Ok((reader, batches))
         });
         match looked.await {
-            Ok((reader, Ok(batches))) => {
+            Ok((mut reader, Ok(batches))) => {
                 if reader.over {
                     return Some((items(batches), None));
                 }
                 if batches.is_empty() {
-                    tokio::time::sleep(PAUSE).await;
+                    let pause = (reader.last.elapsed() / QUIET).clamp(PAUSE, LONG_PAUSE);
+                    tokio::time::sleep(pause).await;
+                } else {
+                    reader.last = Instant::now();
                 }
                 Some((items(batches), Some(reader)))
             }
@@ -93,6 +100,8 @@ struct Reader {
     /// Sources that had more data than a poll reads are continued first, so that a fast one does not starve
     /// others.
     turn: VecDeque<usize>,
+    /// When something came last.
+    last: Instant,
     over: bool,
 }
 
@@ -122,6 +131,7 @@ impl Reader {
             attempt: start,
             sources: Vec::new(),
             turn: VecDeque::new(),
+            last: Instant::now(),
             over: false,
         };
         reader.enter(start);

@@ -29,7 +29,8 @@ use weftrun_core::backend::{
 };
 use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
 use weftrun_core::log::{LogBatch, LogOptions};
-use weftrun_core::{ErrorKind, Finding, Result};
+use weftrun_core::spec::JobSpec;
+use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use config::Config;
 pub use document::{Process, ProcessList};
@@ -93,6 +94,12 @@ impl Backend for Local {
 
     fn render(&self, job: &PlannedJob) -> Result<Rendered> {
         render::render(job, &self.config)
+    }
+
+    fn pin(&self, _job: &mut JobSpec, _nodes: &[String]) -> Result<()> {
+        let message =
+            "backend `local` cannot run a job on named nodes: its nodes are processes of this machine";
+        Err(Error::new(ErrorKind::Unsupported, message))
     }
 
     async fn check(&self, rendered: &Rendered) -> Result<Vec<Finding>> {

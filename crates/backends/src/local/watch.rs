@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::stream::{self, BoxStream, StreamExt};
 use weftrun_core::Result;
@@ -13,6 +13,12 @@ use super::store::Store;
 
 /// Time between two polls.
 const LOOK: Duration = Duration::from_millis(150);
+
+/// The same while nothing has changed for long.
+const LONG_LOOK: Duration = Duration::from_millis(750);
+
+/// How many times longer nothing must have changed than the wait that follows.
+const QUIET: u32 = 10;
 
 /// Time between two checks of the jobs folder while all jobs have ended: only a new job can change anything.
 const GLANCE: Duration = Duration::from_millis(500);
@@ -65,6 +71,8 @@ struct Watch {
     told: BTreeMap<JobHandle, Told>,
     ended: Ended,
     looks: u64,
+    /// When something changed last.
+    last: Instant,
     /// Whether everything has ended, and the folder's time at that moment.
     quiet: Option<SystemTime>,
     over: bool,
@@ -73,7 +81,8 @@ struct Watch {
 /// Watches the jobs of a filter; ends when every job that the filter names by handle has ended.
 pub(super) fn watch(store: Store, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
     let (told, ended) = (BTreeMap::new(), Ended::default());
-    let watch = Watch { store, filter, told, ended, looks: 0, quiet: None, over: false };
+    let watch =
+        Watch { store, filter, told, ended, looks: 0, last: Instant::now(), quiet: None, over: false };
     stream::unfold(watch, |mut watch| async move {
         if watch.over {
             return None;
@@ -85,6 +94,9 @@ pub(super) fn watch(store: Store, filter: JobFilter) -> BoxStream<'static, Resul
             watch.over = true;
             vec![Err(error)]
         });
+        if !events.is_empty() {
+            watch.last = Instant::now();
+        }
         Some((stream::iter(events), watch))
     })
     .flatten()
@@ -94,7 +106,10 @@ pub(super) fn watch(store: Store, filter: JobFilter) -> BoxStream<'static, Resul
 impl Watch {
     /// Waits until something may have changed.
     async fn wait(&self) {
-        let Some(quiet) = self.quiet else { return tokio::time::sleep(LOOK).await };
+        let Some(quiet) = self.quiet else {
+            let look = (self.last.elapsed() / QUIET).clamp(LOOK, LONG_LOOK);
+            return tokio::time::sleep(look).await;
+        };
         for _ in 0..GLANCES {
             tokio::time::sleep(GLANCE).await;
             if self.store.changed() != Some(quiet) {

@@ -40,6 +40,7 @@ use weftrun_core::job::{
     Action, JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, SubmissionId,
 };
 use weftrun_core::log::{LogBatch, LogOptions};
+use weftrun_core::spec::JobSpec;
 use weftrun_core::{Error, ErrorKind, Finding, Result, register_backend};
 
 use cli_login::Official;
@@ -328,6 +329,11 @@ impl Backend for RunAi {
         let project = self.shared.target.project.as_deref().unwrap_or("PROJECT");
         let said = job.facts.version.as_deref().or(self.shared.settings.version.as_deref());
         render::render(job, project, said.and_then(Version::parse))
+    }
+
+    fn pin(&self, _job: &mut JobSpec, _nodes: &[String]) -> Result<()> {
+        let message = "backend `runai` cannot run a job on named nodes: Run:ai places jobs on node pools";
+        Err(Error::new(ErrorKind::Unsupported, message))
     }
 
     async fn check(&self, rendered: &Rendered) -> Result<Vec<Finding>> {

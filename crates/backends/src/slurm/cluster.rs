@@ -71,6 +71,7 @@ impl Gres {
             let (name, model, count) = match item.split(':').collect::<Vec<_>>()[..] {
                 [name, model, count] => (name, Some(model.to_owned()), count),
                 [name, count] => (name, None, count),
+                [name] if !name.is_empty() => (name, None, "1"),
                 _ => return None,
             };
             Some(Self { name: name.to_owned(), model, count: count.parse().ok()? })

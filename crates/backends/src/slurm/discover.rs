@@ -102,6 +102,12 @@ fn facts(cluster: &Cluster, scope: &Scope) -> ClusterFacts {
             facts.extra.insert(key.to_owned(), json!(value));
         }
     }
+    // What identifies the cloud or the fabric: `data/evidence.tsv` of core.
+    for key in ["SwitchType", "ResumeProgram", "SuspendProgram"] {
+        if let Some(value) = cluster.config.get(key).filter(|value| *value != "(null)") {
+            facts.settings.insert(key.to_owned(), value.clone());
+        }
+    }
     facts.notes = notes(&facts, scope);
     facts
 }

@@ -8,6 +8,7 @@ use weftrun::core::job::{Action, JobPhase};
 use weftrun::core::report::{ActReport, SchemaName};
 use weftrun::{Error, ErrorKind, Result};
 
+use crate::args::Format;
 use crate::context::Context;
 
 /// Arguments of verbs that take handles only.
@@ -24,9 +25,12 @@ pub struct CancelArgs {
     /// Handles of jobs, or their names on the target of -b
     #[arg(required = true, value_name = "HANDLE")]
     pub handles: Vec<String>,
-    /// Send this signal (a number) instead of stopping the job
-    #[arg(long, value_name = "N")]
+    /// Send this signal (`USR1` or a number) instead of stopping the job
+    #[arg(long, value_name = "SIGNAL", value_parser = signal)]
     pub signal: Option<i32>,
+    /// Print the jobs that would be stopped without stopping them
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// Arguments of `delete`.
@@ -38,15 +42,45 @@ pub struct DeleteArgs {
     /// Do not ask for confirmation
     #[arg(short, long)]
     pub yes: bool,
+    /// Print the jobs that would be removed without removing them
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Signals by name; their numbers are those of Linux on x86-64 and arm64 (signal(7)).
+const SIGNALS: [(&str, i32); 9] = [
+    ("HUP", 1),
+    ("INT", 2),
+    ("QUIT", 3),
+    ("KILL", 9),
+    ("USR1", 10),
+    ("USR2", 12),
+    ("TERM", 15),
+    ("CONT", 18),
+    ("STOP", 19),
+];
+
+fn signal(text: &str) -> std::result::Result<i32, String> {
+    let upper = text.to_ascii_uppercase();
+    let name = upper.strip_prefix("SIG").unwrap_or(&upper);
+    let named = SIGNALS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
+    named.or_else(|| text.parse().ok().filter(|number| (1..=64).contains(number))).ok_or_else(|| {
+        let names: Vec<&str> = SIGNALS.iter().map(|(name, _)| *name).collect();
+        format!("use a number from 1 to 64, or one of {}", names.join(", "))
+    })
 }
 
 /// Stops jobs.
 pub fn cancel(context: &Context, args: &CancelArgs) -> Result<u8> {
-    run(context, &args.handles, args.signal.map_or(Action::Cancel, Action::Signal))
+    let action = args.signal.map_or(Action::Cancel, Action::Signal);
+    if args.dry_run { would(context, &args.handles, action) } else { run(context, &args.handles, action) }
 }
 
 /// Stops jobs and removes their records, after a confirmation on a terminal.
 pub fn delete(context: &Context, args: &DeleteArgs) -> Result<u8> {
+    if args.dry_run {
+        return would(context, &args.handles, Action::Delete);
+    }
     if !args.yes && std::io::stdin().is_terminal() {
         context.out.stderr(&format!("delete {} and the logs kept with it? [y/N]", args.handles.join(", ")));
         let mut answer = String::new();
@@ -62,10 +96,9 @@ pub fn delete(context: &Context, args: &DeleteArgs) -> Result<u8> {
 pub fn run(context: &Context, handles: &[String], action: Action) -> Result<u8> {
     let client = context.client()?;
     context.block_on(async {
-        let mut first = None;
-        for text in handles {
+        let (jobs, mut failures) = jobs(context, &client, handles, action).await;
+        for job in jobs {
             let done = async {
-                let job = context.job(&client, text).await?;
                 // Cancelling an ended job is not an error, and changes nothing: the user is shown how it had
                 // ended.
                 let ended = if action == Action::Cancel { ended(&job).await } else { None };
@@ -78,16 +111,63 @@ pub fn run(context: &Context, handles: &[String], action: Action) -> Result<u8> 
                 }
                 Ok::<(), Error>(())
             };
-            if let Err(error) = done.await {
-                match &first {
-                    None => first = Some(error),
-                    Some(_) => {
-                        crate::report_error::report(&context.out, &error);
-                    }
-                }
-            }
+            failures.extend(done.await.err());
         }
-        first.map_or(Ok(exit_codes::OK), Err)
+        result(context, failures)
+    })
+}
+
+/// Returns the jobs of names and handles, each once, and the errors of those that mean no job. All are looked up before
+/// anything changes, since a name may mean another job afterwards.
+async fn jobs(
+    context: &Context,
+    client: &weftrun::Client,
+    handles: &[String],
+    action: Action,
+) -> (Vec<weftrun::Job>, Vec<Error>) {
+    let (mut jobs, mut failures): (Vec<weftrun::Job>, _) = (Vec::new(), Vec::new());
+    for text in handles {
+        match context.job_for(client, text, action).await {
+            Ok(job) if jobs.iter().any(|known| known.handle() == job.handle()) => {}
+            Ok(job) => jobs.push(job),
+            Err(error) => failures.push(error),
+        }
+    }
+    (jobs, failures)
+}
+
+/// Returns the first failure, and prints the others.
+fn result(context: &Context, failures: Vec<Error>) -> Result<u8> {
+    let mut failures = failures.into_iter();
+    let first = failures.next();
+    failures.for_each(|error| {
+        crate::report_error::report(&context.out, &error);
+    });
+    first.map_or(Ok(exit_codes::OK), Err)
+}
+
+/// Prints which jobs an action would be applied to, and their phases. A job that cannot be found does not stop it.
+fn would(context: &Context, handles: &[String], action: Action) -> Result<u8> {
+    if context.out.format != Format::Table {
+        return Err(Error::new(ErrorKind::Usage, "--dry-run prints text only").hint("leave out -o"));
+    }
+    let client = context.client()?;
+    context.block_on(async {
+        let (jobs, mut failures) = jobs(context, &client, handles, action).await;
+        for job in jobs {
+            let printed = async {
+                let phase = job.describe().await?.summary.phase;
+                let what = match action {
+                    Action::Cancel | Action::Signal(_) if phase.is_terminal() => {
+                        format!("has ended ({phase}), would stay as it is")
+                    }
+                    _ => format!("{phase}, would be {}", word(action)),
+                };
+                context.out.line(format!("{}: {what}", job.handle()))
+            };
+            failures.extend(printed.await.err());
+        }
+        result(context, failures)
     })
 }
 

@@ -11,7 +11,6 @@ use weftrun::core::nccl::ras::{Communicator, PeerEvent};
 use weftrun::core::report::HealthReport;
 use weftrun::{Error, ErrorKind, HealthOptions, Result, health_at, watch_health_at};
 
-use super::transport::{inputs, read};
 use crate::args::Format;
 use crate::context::Context;
 use crate::job_flags::duration;
@@ -144,12 +143,7 @@ fn no_such_output() -> Error {
 }
 
 fn logs(files: &[String]) -> Result<TransportMap> {
-    let mut map = TransportMap::new();
-    if !files.is_empty() {
-        let inputs = inputs::resolve(&files.iter().collect::<Vec<_>>())?;
-        read::all(&inputs, false, &mut map, |_| Ok(()))?;
-    }
-    Ok(map)
+    weftrun::open_logs(files)?.map()
 }
 
 fn text(report: &HealthReport) -> String {

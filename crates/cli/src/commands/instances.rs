@@ -71,16 +71,20 @@ pub fn run(context: &Context, args: &InstancesArgs) -> Result<u8> {
     Ok(exit_codes::OK)
 }
 
+/// Returns an instance type; an error that suggests one if it is unknown.
+pub fn known<'c>(catalogue: &'c Catalogue, name: &str) -> Result<&'c InstanceType> {
+    catalogue.get(name).ok_or_else(|| {
+        let error = Error::new(ErrorKind::NotFound, format!("there is no instance type `{name}`"));
+        match catalogue.nearest(name) {
+            Some(near) => error.hint(format!("did you mean `{near}`?")),
+            None => error.hint("`weftrun instances` lists those that are known"),
+        }
+    })
+}
+
 fn chosen<'c>(catalogue: &'c Catalogue, args: &InstancesArgs) -> Result<Vec<&'c InstanceType>> {
     if let Some(name) = &args.name {
-        let missing = || {
-            let error = Error::new(ErrorKind::NotFound, format!("there is no instance type `{name}`"));
-            match catalogue.nearest(name) {
-                Some(near) => error.hint(format!("did you mean `{near}`?")),
-                None => error.hint("`weftrun instances` lists those that are known"),
-            }
-        };
-        return Ok(vec![catalogue.get(name).ok_or_else(missing)?]);
+        return Ok(vec![known(catalogue, name)?]);
     }
     let has = |row: &&InstanceType| args.fabric.is_none_or(|fabric| offers(row.fabric, fabric));
     let is = |word: &Option<String>, text: &str| {

@@ -10,6 +10,7 @@ use weftrun::core::fabric::evidence::Form;
 use weftrun::core::fabric::{ClusterFacts, Fabric, FabricPlan, Profiles};
 use weftrun::core::report::{LintReport, SchemaName};
 use weftrun::core::spec::{JobFile, JobSpec};
+use weftrun::core::text::counted;
 use weftrun::{Finding, Result, Severity};
 
 use super::mutate::{Given, InputArgs, Source, each_document};
@@ -108,5 +109,5 @@ fn fabric_of(spec: &JobSpec) -> Fabric {
 fn count(findings: &[Finding]) -> String {
     let of = |severity: Severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let (errors, warnings, notes) = (of(Severity::Error), of(Severity::Warning), of(Severity::Info));
-    format!("{errors} errors, {warnings} warnings, {notes} notes")
+    format!("{}, {}, {}", counted(errors, "error"), counted(warnings, "warning"), counted(notes, "note"))
 }

@@ -3,9 +3,10 @@
 use clap::Args;
 use jiff::Timestamp;
 use weftrun::core::exit_codes;
-use weftrun::core::job::{JobFilter, JobSummary, age};
+use weftrun::core::job::{JobFilter, JobPhase, JobSummary, age};
 use weftrun::core::log::clean_text;
 use weftrun::core::report::{ListReport, SchemaName};
+use weftrun::core::text::did_you_mean;
 use weftrun::{Outcome, Record, Result};
 
 use crate::args::Format;
@@ -20,6 +21,9 @@ pub struct ListArgs {
     /// Include jobs that were not submitted by weftrun
     #[arg(long)]
     pub foreign: bool,
+    /// Only jobs in this phase (repeatable); a phase of ended jobs implies --all
+    #[arg(long, value_parser = phase, value_name = "PHASE")]
+    pub phase: Vec<JobPhase>,
     /// Maximum number of jobs, newest first
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
@@ -30,8 +34,11 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
     let client = context.client()?;
     let target = context.target(&client)?;
     let mut filter = JobFilter::all();
-    (filter.ended, filter.foreign, filter.limit) = (args.all, args.foreign, args.limit);
-    let jobs = context.block_on(async {
+    let ended = args.all || args.phase.iter().any(|phase| phase.is_terminal());
+    (filter.ended, filter.foreign) = (ended, args.foreign);
+    // Jobs of other phases do not count for the limit.
+    filter.limit = args.limit.filter(|_| args.phase.is_empty());
+    let mut jobs = context.block_on(async {
         for (record, outcome) in client.unresolved_on(&target).await? {
             context.out.stderr(&clean_text(&note(&record, &outcome)));
             if matches!(outcome, Outcome::Absent) {
@@ -40,15 +47,32 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
         }
         client.list_on(&target, &filter).await
     })?;
-    if context.out.format == Format::Table {
-        context.out.text(&table(&jobs))?;
-        if jobs.is_empty() && !args.all {
-            context.out.say("no job waits or runs; `weftrun list --all` shows those that have ended");
+    if !args.phase.is_empty() {
+        jobs.retain(|job| args.phase.contains(&job.phase));
+        jobs.truncate(args.limit.unwrap_or(usize::MAX));
+    }
+    match context.out.format {
+        Format::Table => {
+            context.out.text(&table(&jobs))?;
+            if jobs.is_empty() && !args.all && args.phase.is_empty() {
+                context.out.say("no job waits or runs; `weftrun list --all` shows those that have ended");
+            }
         }
-    } else {
-        context.out.value(&ListReport { schema: SchemaName, jobs: &jobs })?;
+        Format::Name => jobs.iter().try_for_each(|job| context.out.line(job.handle.to_string()))?,
+        _ => context.out.value(&ListReport { schema: SchemaName, jobs: &jobs })?,
     }
     Ok(exit_codes::OK)
+}
+
+fn phase(text: &str) -> std::result::Result<JobPhase, String> {
+    let words = JobPhase::ALL.map(JobPhase::as_str);
+    JobPhase::ALL.into_iter().find(|phase| phase.as_str() == text).ok_or_else(|| {
+        let near = did_you_mean(text, words);
+        near.map_or_else(
+            || format!("use one of {}", words.join(", ")),
+            |near| format!("did you mean `{near}`?"),
+        )
+    })
 }
 
 /// Describes the outcome of a submission that was unknown.

@@ -20,6 +20,7 @@ pub mod logs;
 pub mod man;
 pub mod mutate;
 pub mod plan;
+pub mod probe;
 pub mod profiles;
 pub mod render;
 pub mod submit;
@@ -32,14 +33,18 @@ pub mod wait;
 pub mod watch;
 pub mod why;
 
-use weftrun::Result;
+use weftrun::core::exit_codes;
 use weftrun::core::job::Action;
+use weftrun::{Error, ErrorKind, Result};
 
-use crate::args::Command;
+use crate::args::{Command, Format};
 use crate::context::Context;
 
 /// Runs a verb and returns the exit code.
 pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
+    if context.out.format == Format::Name && !matches!(command, Some(Command::List(_))) {
+        return Err(Error::new(ErrorKind::Usage, "only `list` has the output `name`").hint("use -o json"));
+    }
     match command {
         None => tui::run(context, tui::TuiArgs::default()),
         Some(Command::Submit(args)) => submit::run(context, &args),
@@ -52,6 +57,7 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
         Some(Command::Transport(args)) => transport::run(context, &args),
         Some(Command::Why(args)) => why::run(context, &args),
         Some(Command::Verify(args)) => verify::run(context, &args),
+        Some(Command::Probe(args)) => probe::run(context, &args),
         Some(Command::Health(args)) => health::run(context, &args),
         Some(Command::Logs(args)) => logs::run(context, args),
         Some(Command::Exec(args)) => exec::run(context, &args),
@@ -79,5 +85,12 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
         Some(Command::Completions(args)) => completions::run(context, &args),
         Some(Command::Man(args)) => man::run(context, &args),
         Some(Command::Tui(args)) => tui::run(context, args),
+        Some(Command::Version) if context.out.format != Format::Table => {
+            Err(Error::new(ErrorKind::Usage, "`version` prints text only").hint("leave out -o"))
+        }
+        Some(Command::Version) => {
+            context.out.line(concat!("weftrun ", env!("CARGO_PKG_VERSION")))?;
+            Ok(exit_codes::OK)
+        }
     }
 }

@@ -5,6 +5,7 @@ use weftrun::core::convert::decision_text;
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
 use weftrun::core::report::PlanReport;
+use weftrun::core::text::counted;
 use weftrun::{ErrorKind, Finding, Plan, Result};
 
 use crate::args::Format;
@@ -93,11 +94,12 @@ pub fn text(plan: &Plan) -> String {
     let (bold, dim, note) = (style::BOLD, style::DIM, style::NOTE);
     let spec = &plan.planned().spec;
     let fabric = format!("{:?}", plan.fabric().fabric).to_lowercase();
+    let number = |count: u32, noun: &str| counted(usize::try_from(count).unwrap_or(usize::MAX), noun);
     let mut text = format!(
-        "{bold}{}{bold:#}: {} nodes, {} ranks on {} ({}), fabric {fabric}\n",
+        "{bold}{}{bold:#}: {}, {} on {} ({}), fabric {fabric}\n",
         spec.name,
-        spec.nodes(),
-        spec.world_size(),
+        number(spec.nodes(), "node"),
+        number(spec.world_size(), "rank"),
         plan.target().name,
         plan.target().backend
     );

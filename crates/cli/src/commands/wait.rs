@@ -1,13 +1,15 @@
-//! `wait`: waits until a job has ended.
+//! `wait`: waits until jobs have ended.
 
 use std::time::Duration;
 
 use clap::Args;
-use weftrun::Result;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use weftrun::core::exit_codes;
-use weftrun::core::job::JobPhase;
+use weftrun::core::job::{JobPhase, JobSummary};
 use weftrun::core::log::clean_text;
 use weftrun::core::report::{SchemaName, WaitReport, WhyReport};
+use weftrun::{Job, Result};
 
 use crate::commands::why::{say, why_of};
 use crate::context::Context;
@@ -16,34 +18,65 @@ use crate::follow::with_limits;
 /// Arguments of `wait`.
 #[derive(Args, Debug)]
 pub struct WaitArgs {
-    /// Handle of the job, or its name on the target of -b
-    #[arg(value_name = "HANDLE")]
-    pub handle: String,
-    /// Stop waiting after this time (90s, 15m, 4h); the job keeps running
+    /// Handles of jobs, or their names on the target of -b
+    #[arg(required = true, value_name = "HANDLE")]
+    pub handles: Vec<String>,
+    /// Return when the first of the jobs has ended, with its result
+    #[arg(long)]
+    pub any: bool,
+    /// Stop waiting after this time (90s, 15m, 4h); the jobs keep running
     #[arg(long, value_parser = crate::job_flags::duration, value_name = "TIME")]
     pub timeout: Option<Duration>,
 }
 
-/// Waits for a job; the exit code is the job's result.
+/// Waits for jobs; the exit code is 0 only if all that were waited for succeeded.
 pub fn run(context: &Context, args: &WaitArgs) -> Result<u8> {
     let client = context.client()?;
     context.block_on(async {
-        let job = context.job(&client, &args.handle).await?;
-        let summary = with_limits(job.wait(), args.timeout, job.handle()).await?;
-        let why = match summary.phase {
-            JobPhase::Failed => Some(why_of(&job).await),
-            _ => None,
-        };
-        if context.out.is_data() {
-            let why = why.map(WhyReport::from);
-            context.out.value(&WaitReport { schema: SchemaName, job: &summary, why })?;
-        } else {
-            if let Some(why) = &why {
-                say(&context.out, why);
+        let mut jobs = Vec::new();
+        for handle in &args.handles {
+            let job = context.job(&client, handle).await?;
+            if !jobs.iter().any(|known: &Job| known.handle() == job.handle()) {
+                jobs.push(job);
             }
-            let reason = clean_text(&summary.reason);
-            context.out.say(format!("{}: {} {reason}", summary.handle, summary.phase));
         }
-        Ok(if summary.phase == JobPhase::Succeeded { exit_codes::OK } else { exit_codes::JOB_FAILED })
+        let waits = jobs.iter().map(|job| async move {
+            let summary = with_limits(job.wait(), args.timeout, job.handle()).await;
+            (job, summary)
+        });
+        let mut waits: FuturesUnordered<_> = waits.collect();
+        let mut code = exit_codes::OK;
+        while let Some((job, summary)) = waits.next().await {
+            let summary = summary?;
+            if summary.phase != JobPhase::Succeeded {
+                code = exit_codes::JOB_FAILED;
+            }
+            print(context, job, &summary, args.handles.len() > 1).await?;
+            if args.any {
+                break;
+            }
+        }
+        Ok(code)
     })
+}
+
+/// Prints how a job ended, and why it failed. Several jobs are a line each as JSON.
+async fn print(context: &Context, job: &Job, summary: &JobSummary, several: bool) -> Result<()> {
+    let why = match summary.phase {
+        JobPhase::Failed => Some(why_of(job).await),
+        _ => None,
+    };
+    if context.out.is_data() {
+        let report = WaitReport { schema: SchemaName, job: summary, why: why.map(WhyReport::from) };
+        return if several { context.out.item(&report) } else { context.out.value(&report) };
+    }
+    let line = format!("{}: {} {}", summary.handle, summary.phase, clean_text(&summary.reason));
+    // The cause stands first; among several jobs it needs the name of its job.
+    let (before, after) = if several { (Some(&line), None) } else { (None, Some(&line)) };
+    before.into_iter().for_each(|line| context.out.say(line));
+    if let Some(why) = &why {
+        say(&context.out, why);
+    }
+    after.into_iter().for_each(|line| context.out.say(line));
+    Ok(())
 }

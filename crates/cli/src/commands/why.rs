@@ -7,9 +7,9 @@ use weftrun::core::job::{JobDetail, JobPhase, JobSummary};
 use weftrun::core::log::clean_text;
 use weftrun::core::nccl::TransportMap;
 use weftrun::core::report::WhyReport;
-use weftrun::{Error, ErrorKind, Finding, Job, Result};
+use weftrun::{Error, ErrorKind, Finding, Inspection, Job, Result};
 
-use super::transport::{inputs, is_handle, is_job, read};
+use super::transport::{is_handle, is_job};
 use crate::args::Format;
 use crate::context::Context;
 use crate::output::Output;
@@ -20,6 +20,7 @@ Examples:
   weftrun why logs/                               every *.log, *.out and *.err of a folder
   weftrun why node0.log node1.log.gz              the logs of all nodes, in any order
   kubectl logs -l job=train --prefix | weftrun why -
+  weftrun why --dump --stacks llama               ask the ranks of a job that hangs
   weftrun why -o json logs/ | jq .cause.ranks";
 
 /// Arguments of `why`.
@@ -29,6 +30,13 @@ pub struct WhyArgs {
     /// A job's handle or name; or log files, folders, quoted patterns, `-` for stdin
     #[arg(value_name = "JOB|PATH", required = true)]
     pub inputs: Vec<String>,
+    /// Request a dump of PyTorch's flight recorder from every rank (needs `--fabric-rule observe.flight-recorder` at
+    /// submission)
+    #[arg(long)]
+    pub dump: bool,
+    /// Print the Python stacks of the ranks that the cause names (needs py-spy in the image)
+    #[arg(long)]
+    pub stacks: bool,
 }
 
 /// Prints why a job failed or hangs. The exit code does not depend on the answer.
@@ -36,7 +44,16 @@ pub fn run(context: &Context, args: &WhyArgs) -> Result<u8> {
     let why = match args.inputs.as_slice() {
         [job] if is_job(job) => {
             let client = context.client()?;
-            context.block_on(async { context.job(&client, job).await?.why().await })?
+            let mut what = Inspection::default();
+            (what.dumps, what.stacks) = (args.dump, args.stacks);
+            context.block_on(async {
+                let job = context.job(&client, job).await?;
+                if what.dumps || what.stacks { job.inspect(what).await } else { job.why().await }
+            })?
+        }
+        _ if args.dump || args.stacks => {
+            return Err(Error::new(ErrorKind::Usage, "--dump and --stacks need one running job, not files")
+                .hint("`weftrun transport --flight-recorder DUMPS` reads dumps that were copied here"));
         }
         inputs => of_files(inputs)?,
     };
@@ -44,6 +61,13 @@ pub fn run(context: &Context, args: &WhyArgs) -> Result<u8> {
         Format::Table => {
             for line in why.lines() {
                 context.out.line(clean_text(&line))?;
+            }
+            for stack in &why.stacks {
+                let pid = stack.pid.map(|pid| format!(", process {pid}")).unwrap_or_default();
+                context.out.line(format!("stack of rank {}{pid}", stack.rank))?;
+                for line in stack.text.lines() {
+                    context.out.line(clean_text(&format!("  {line}")))?;
+                }
             }
         }
         Format::Json | Format::Yaml => context.out.value(&WhyReport::from(why))?,
@@ -62,10 +86,7 @@ fn of_files(named: &[String]) -> Result<Why> {
             Error::new(ErrorKind::Usage, "one job, or files, but not both or several jobs").with("job", job)
         );
     }
-    let inputs = inputs::resolve(&named.iter().collect::<Vec<_>>())?;
-    let mut map = TransportMap::new();
-    read::all(&inputs, false, &mut map, |_| Ok(()))?;
-    Ok(why(&map, None))
+    Ok(why(&weftrun::open_logs(named)?.map()?, None))
 }
 
 /// Prints it on stderr.

@@ -13,6 +13,7 @@ mod demo;
 mod exit_codes;
 mod explain;
 mod growth;
+mod habits;
 mod health;
 mod hostile;
 mod images;

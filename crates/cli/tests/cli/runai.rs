@@ -2,7 +2,9 @@
 
 use weftrun_testkit::fake_runai::{CLIENT_SECRET, FakeRunAi};
 
-use crate::place::Place;
+use weftrun_testkit::ras::recording;
+
+use crate::place::{Place, repo};
 
 /// A runtime that serves while commands run, and a control plane in it.
 fn control_plane(place: &Place) -> (tokio::runtime::Runtime, FakeRunAi) {
@@ -70,4 +72,53 @@ fn a_plan_names_what_is_not_applied() {
         let all = format!("{}{}", done.out, done.err);
         assert!(all.contains("no time limit") && all.contains("48Gi of role"), "{verb}: {all}");
     }
+}
+
+/// The pods play a recorded talk with NCCL's RAS service; it is reached over a forwarded port, or by a command where ports are
+/// refused, and is named as unreachable without a kubeconfig.
+#[test]
+fn health_asks_the_pods_of_a_workload() {
+    let place = Place::new();
+    let (_runtime, fake) = control_plane(&place);
+    let kubeconfig = place.write("kubeconfig", fake.kubeconfig());
+    let config = std::fs::read_to_string(place.config()).unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // All pods of the fake are on this machine: only one of them gets the port, as on a node with several jobs.
+    let command = format!(
+        "python3 {} {} {port} || sleep 300",
+        repo("crates/testkit/data/ras_server.py").display(),
+        recording("v2.30.7/hang").display()
+    );
+    place.write(
+        "job.toml",
+        format!(
+            "name = \"hangs\"\nimage = \"example.test/trainer:1\"\nlaunch = \"per-node\"\nnodes = 2\n\
+             command = [\"sh\", \"-c\", {command:?}]\n"
+        ),
+    );
+    let handle = place.run("submit -q -b plane job.toml").ok().out.trim().to_owned();
+    let health = || place.run(&format!("health -o json --observe 0s {handle}")).json();
+    let without = health();
+    assert!(without["reason"].as_str().unwrap().contains("kubeconfig"), "{without:#}");
+    place.configure(&format!("{config}kubeconfig = {kubeconfig:?}\n"));
+    for (refuse, via) in [(false, "port-forward"), (true, "exec")] {
+        fake.state().refuse_ports = refuse;
+        let began = std::time::Instant::now();
+        let report = loop {
+            let report = health();
+            if report["state"] != "unreachable" || began.elapsed().as_secs() > 60 {
+                break report;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        };
+        assert_eq!(
+            (&report["state"], &report["culprits"][0]["rank"]),
+            (&"suspect".into(), &3.into()),
+            "{report:#}"
+        );
+        assert!(report["asked"]["via"].as_str().unwrap().starts_with(via), "{via}: {report:#}");
+    }
+    place.run(&format!("cancel {handle}")).ok();
+    let ended = place.run(&format!("health -o json {handle}")).code(5).json();
+    assert!(ended["reason"].as_str().unwrap().contains("only a running one"), "{ended:#}");
 }

@@ -95,6 +95,7 @@ fn the_binarys_output_is_what_the_schemas_say() {
         ("explain", "explain efa.devices".to_owned()),
         ("import", "import imported.yaml".to_owned()),
         ("instances", "instances --fabric efa".to_owned()),
+        ("probe", "probe job.toml".to_owned()),
         ("profiles", "profiles".to_owned()),
         ("lint", "lint job.yaml job.toml".to_owned()),
         ("list", "list -b local --all".to_owned()),

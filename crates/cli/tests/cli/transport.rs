@@ -8,6 +8,8 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::place::{Done, Place};
+
 /// A run of four ranks on two simulated nodes over sockets; for its origin see
 /// `core/tests/cases/nccl/captures/README.md`.
 fn capture(name: &str) -> PathBuf {
@@ -261,4 +263,61 @@ fn a_file_that_grows_is_followed_until_interrupted() {
     let last = following.until(|event| event["type"] == "report");
     assert_eq!(last["report"]["schema"], "weftrun/v1");
     assert_eq!(last["report"]["verdict"]["fabric"], "mixed");
+}
+
+/// Two samples of the interfaces beside a running job, in a namespace of mounts whose /sys has an interface that counts.
+#[test]
+fn counters_of_a_running_job_are_compared_with_its_log() {
+    let place = Place::new();
+    let mounts = "mount -t tmpfs none /sys/class && mkdir -p /sys/class/infiniband/mlx5_0/ports/1/counters";
+    if !Command::new("unshare")
+        .args(["-m", "sh", "-c", mounts])
+        .output()
+        .is_ok_and(|done| done.status.success())
+    {
+        eprintln!("skipped: this machine allows no namespace of mounts");
+        return;
+    }
+    let log = "host:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0\n\
+               host2:8:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [receive] via NET/Socket/0\n";
+    let log = place.write("nccl.log", log);
+    // 50 million words of four bytes, ten times a second at most.
+    let counts = format!(
+        "cat {}; while :; do sleep 0.1; words=$((words + 50000000)); \
+         echo $words > /sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data; done",
+        log.display()
+    );
+    place.write(
+        "job.toml",
+        format!("name = \"counts\"\nlaunch = \"per-node\"\ncommand = [\"bash\", \"-c\", {counts:?}]\n"),
+    );
+    let weftrun = env!("CARGO_BIN_EXE_weftrun");
+    let script = format!(
+        "{mounts}; cd /sys/class/infiniband/mlx5_0/ports/1; echo '4: ACTIVE' > state; echo '400 Gb/sec (4X NDR)' > rate; \
+         echo InfiniBand > link_layer; echo 0 > counters/port_xmit_data; cd \"$0\"; handle=$({weftrun} submit -q job.toml); sleep 2; \
+         {weftrun} transport -o json --counters=2s $handle; {weftrun} transport --counters=1s $handle >&2; {weftrun} cancel $handle"
+    );
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", &script]).arg(place.path("")).stdin(Stdio::null()).env_clear();
+    let like = place.command(["-h"]);
+    command.envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let done = Done::of(command).ok();
+    let report = done.json();
+    let interface = &report["counters"]["interfaces"][0];
+    let sent = interface["sent"].as_f64().unwrap();
+    // A machine with much else to do counts slower.
+    assert!((1e7..4e9).contains(&sent), "{report:#}");
+    assert_eq!(
+        (&interface["interface"], &interface["active"]),
+        (&"mlx5_0:1".into(), &true.into()),
+        "{report:#}"
+    );
+    let findings = report["findings"].as_array().unwrap();
+    assert!(
+        findings.iter().any(|one| one["code"] == "NIC-TRAFFIC-DIFFERS"),
+        "the log proves TCP: {report:#}"
+    );
+    assert!(done.err.contains("1 of 1 RDMA interfaces of 1 node carried traffic"), "{}", done.err);
+    assert!(done.err.contains(" mlx5_0:1: sent "), "{}", done.err);
+    place.run("transport --counters nccl.log").code(2);
 }

@@ -1,8 +1,14 @@
 //! `weftrun verify`: logs of finished runs, and jobs on this machine.
 
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
-use crate::place::{Place, repo};
+use weftrun::core::fabric::DeviceKind;
+use weftrun::core::fabric::Fabric;
+use weftrun::core::verify::Probes;
+use weftrun_testkit::fake_runai::{CLIENT_ID, CLIENT_SECRET, FakeRunAi, PROJECT};
+
+use crate::place::{Done, Place, repo};
 
 /// A table of nccl-tests with the bus bandwidth of 2 GiB on two nodes of eight GPUs.
 fn table(busbw: &str, wrong: u32) -> String {
@@ -153,4 +159,219 @@ fn flags_that_cannot_be_meant_are_refused() {
         let done = place.run(line);
         assert!(done.code != 0 && done.err.contains(said), "{line}: {done:?}");
     }
+}
+
+/// The page opens from disk, and shows the curve and the published range.
+#[test]
+fn the_page_has_the_verdict_the_curve_and_the_rows() {
+    let place = Place::new();
+    let row = "1073741824 268435456 float sum -1 28000.0 38.34 19.10 0 28000.0 38.34 19.10 0\n";
+    place.write("run.log", table("20.30", 0) + row);
+    let done = place.run("verify --from run.log --instance-type p4d.24xlarge -o html");
+    assert_eq!(done.code, 7, "{done:?}");
+    for part in ["class=\"degraded\">degraded", "<svg", "class=\"expected\"", "<td>2 GiB</td>", "https://"] {
+        assert!(done.out.contains(part), "{part}: {}", done.out);
+    }
+    assert!(!done.out.contains("<script") && done.out.contains("default-src 'none'"), "{}", done.out);
+    // Text of the log is escaped.
+    let hostile = table("20.30", 0)
+        + "weftrun-probe {\"host\":\"a\",\"driver\":\"<script>alert(1)</script>\"}\nweftrun-probe {\"host\":\"b<img>\"}\n";
+    place.write("run.log", hostile);
+    let done = place.run("verify --from run.log -o html");
+    assert!(!done.out.contains("<script") && !done.out.contains("<img>"), "{}", done.out);
+    assert!(done.out.contains("alert(1)"), "{}", done.out);
+    assert_eq!(place.run("verify --from run.log -o sarif").code, 2);
+}
+
+/// Logs with single figures that are wrong or no numbers, and tables of old versions.
+#[test]
+fn wrong_results_of_old_versions_fail() {
+    let place = Place::new();
+    let log = |row: &str| {
+        format!(
+            "# size count type redop time algbw busbw error time algbw busbw error\n2147483648 536870912 {row}\n"
+        )
+    };
+    for (row, code) in [
+        ("float sum 51000.0 42.10 78.90 2e-07 51000.0 42.10 78.90 0e+00", 0),
+        ("float sum 51000.0 42.10 78.90 5e-04 51000.0 42.10 78.90 0e+00", 1),
+        ("half sum 51000.0 42.10 78.90 5e-04 51000.0 42.10 78.90 0e+00", 0),
+        ("float sum 51000.0 42.10 78.90 nan 51000.0 42.10 78.90 0e+00", 1),
+        ("float sum inf 42.10 78.90 0e+00 51000.0 42.10 78.90 0e+00", 1),
+    ] {
+        place.write("run.log", log(row));
+        let done = place.run("verify --from run.log");
+        assert_eq!(done.code, code, "{row}: {done:?}");
+    }
+    // The line is that of the file.
+    place.write("run.log", "a line\n".repeat(7) + &log("float sum 51000.0 42.10 78.90 5e-04"));
+    assert!(place.run("verify --from run.log").out.contains("(line 9)"));
+    // Programs without MPI each run on their own.
+    let alone = "#  Rank  0 Group  0 Pid   4711 on gpu-a device  0 [0x53] NVIDIA A100\n\
+                 #  Rank  0 Group  0 Pid   4711 on gpu-b device  0 [0x53] NVIDIA A100\n";
+    place.write("run.log", alone.to_owned() + &log("float sum 51000.0 42.10 0.00 0e+00"));
+    let done = place.run("verify --from run.log");
+    assert!(done.code == 1 && done.out.contains("MPI=1"), "{done:?}");
+}
+
+#[test]
+fn the_probe_alone_prints_what_the_nodes_have() {
+    let place = Place::new();
+    place.write("job.toml", "name = \"look\"\nnodes = 2\ncommand = [\"ignored\"]\n");
+    let report = place.run("probe job.toml -o json").ok().json();
+    let node = &report["nodes"][0];
+    assert!(node["host"].is_string() && node["facts"]["kernel"].is_string(), "{report}");
+    assert!(node["facts"]["open_files"].is_string() && node["facts"]["shm_kib"].is_string(), "{report}");
+    let done = place.run("probe --nodes 1").ok();
+    assert!(done.out.contains("1 node ") && done.out.contains("kernel"), "{}", done.out);
+    let done = place.run("probe job.toml -- train.py");
+    assert!(done.code == 2 && done.err.contains("takes no command"), "{done:?}");
+}
+
+/// The nodes of a local job are processes of this machine.
+#[test]
+fn nodes_of_a_local_job_cannot_be_searched() {
+    let place = Place::new();
+    job(&place, "exit 0");
+    let done = place.run("verify job.toml --bisect");
+    assert_eq!(done.code, 4, "{done:?}");
+    assert!(done.err.contains("this machine") && done.err.contains("omit --bisect"), "{}", done.err);
+    assert_eq!(place.run("list -a -o json").ok().json()["jobs"].as_array().map(Vec::len), Some(0));
+}
+
+/// The probe reads the devices of a node with any shell of its image.
+#[test]
+fn the_probe_runs_in_each_shell_and_names_the_devices() {
+    let place = Place::new();
+    let port = |device: &str, driver: &str, link: &str, state: &str| {
+        let base = format!("sys/class/infiniband/{device}");
+        let file = |name: &str, text: &str| place.write(&format!("{base}/{name}"), format!("{text}\n"));
+        file("ports/1/link_layer", link);
+        file("ports/1/state", state);
+        file("ports/1/rate", "400 Gb/sec (4X NDR)");
+        file("ports/1/gids/0", "fe80:0000:0000:0000:0000:0000:0000:0001");
+        file("ports/1/gids/1", "0000:0000:0000:0000:0000:0000:0000:0000");
+        file("ports/1/gid_attrs/types/0", "RoCE v2");
+        file("ports/1/counters/port_xmit_data", "17");
+        file("ports/1/counters/symbol_error", "0");
+        file("fw_ver", "28.39.1002");
+        std::fs::create_dir_all(place.path(&format!("{base}/device"))).unwrap();
+        std::os::unix::fs::symlink(
+            format!("../../drivers/{driver}"),
+            place.path(&format!("{base}/device/driver")),
+        )
+        .unwrap();
+    };
+    port("mlx5_0", "mlx5_core", "InfiniBand", "4: ACTIVE");
+    port("mlx5_1", "mlx5_core", "Ethernet", "4: ACTIVE");
+    port("mlx5_2", "mlx5_core", "Ethernet", "1: DOWN");
+    port("rdmap79s0", "efa", "Unspecified", "4: ACTIVE");
+    place.write("sys/class/cxi/cxi0/number", "0\n");
+    let script = std::fs::read_to_string(repo("crates/core/data/verify/verify.sh")).unwrap();
+    let script = script.replace("/sys/", &format!("{}/", place.path("sys").display()));
+    let script = place.write("verify.sh", script);
+    for shell in [&["dash"][..], &["bash"], &["busybox", "sh"]] {
+        let run = Command::new(shell[0]).args(&shell[1..]).arg(&script).arg("none").output();
+        let Ok(output) = run else {
+            eprintln!("skipped: {shell:?} is not installed");
+            continue;
+        };
+        assert!(output.status.success() && output.stderr.is_empty(), "{shell:?}: {output:?}");
+        let mut probes = Probes::default();
+        probes.read(&output.stdout);
+        let host = probes.hosts().next().unwrap_or_else(|| panic!("{shell:?}: {output:?}")).to_owned();
+        let devices = probes.devices(&host);
+        let kinds: Vec<_> = devices.iter().map(|device| (device.device.as_str(), device.kind)).collect();
+        assert_eq!(
+            kinds,
+            [
+                ("cxi0", DeviceKind::Slingshot),
+                ("mlx5_0:1", DeviceKind::InfiniBand),
+                ("mlx5_1:1", DeviceKind::Roce),
+                ("mlx5_2:1", DeviceKind::Roce),
+                ("rdmap79s0:1", DeviceKind::Efa),
+            ],
+            "{shell:?}"
+        );
+        assert_eq!(
+            (devices[1].firmware.as_str(), devices[1].gids.as_str()),
+            ("28.39.1002", "1 RoCE v2;"),
+            "{shell:?}"
+        );
+        let mut fabrics: Vec<Fabric> = probes.fabrics().into_iter().map(|(fabric, _)| fabric).collect();
+        fabrics.sort_by_key(|fabric| fabric.as_str());
+        assert_eq!(fabrics, [Fabric::Efa, Fabric::InfiniBand, Fabric::Roce], "{shell:?}");
+        assert_eq!(probes.findings(), [], "{shell:?}");
+    }
+}
+
+/// Ctrl-C cancels the job before weftrun ends.
+#[test]
+fn an_interrupted_run_leaves_no_job() {
+    let place = Place::new();
+    job(&place, "echo begun; sleep 300");
+    let mut child =
+        place.command(["verify", "job.toml"]).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let began = std::time::Instant::now();
+    let running = || {
+        let listed = place.run("list -a -o json").ok().json();
+        listed["jobs"].as_array().into_iter().flatten().any(|job| job["phase"] == "running")
+    };
+    while !running() {
+        assert!(began.elapsed().as_secs() < 60, "the job does not start");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let stopped = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(stopped.success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    while running() {
+        assert!(began.elapsed().as_secs() < 90, "the job still runs");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+}
+
+/// Pods of the control plane's stand-in are processes of this machine.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_on_run_ai_is_measured_and_probed() {
+    let fake = FakeRunAi::start(24).await.unwrap();
+    let place = Place::new();
+    place.configure(&format!(
+        "[target.nlp]\nbackend = \"runai\"\nproject = \"{PROJECT}\"\nurl = \"{}\"\nclient-id = \"{CLIENT_ID}\"\n\
+         client-secret-env = \"SECRET\"\npoll-seconds = 1\n",
+        fake.url()
+    ));
+    let table_file = place.write("table", table("77.00", 0));
+    let python = place.write(
+        "bin/python3",
+        format!(
+            "#!/bin/sh\n[ \"$2\" = \"import torch\" ] && exit 0\n[ \"$RANK\" = 0 ] && exec cat {}\nexit 0\n",
+            table_file.display()
+        ),
+    );
+    std::fs::set_permissions(python, std::fs::Permissions::from_mode(0o755)).unwrap();
+    place.write(
+        "job.toml",
+        format!(
+            "name = \"bench\"\nimage = \"example.test/trainer:1\"\nnodes = 2\ngpus_per_node = 8\nranks_per_node = 1\n\
+             instance_type = \"p4d.24xlarge\"\nfabric = \"off\"\nenv = {{ PATH = \"{}:/usr/bin:/bin\" }}\ncommand = [\"replaced\"]\n",
+            place.path("bin").display()
+        ),
+    );
+    let run = |line: &str| {
+        let mut command = place.command(line.split_whitespace());
+        command.env("SECRET", CLIENT_SECRET);
+        Done::of(command)
+    };
+    let done = run("verify -b nlp job.toml -o json");
+    assert_eq!(done.code, 0, "{done:?}");
+    let report = done.json();
+    assert_eq!(
+        (&report["verdict"], &report["runs"][0]["busbw_gbps"]),
+        (&"pass".into(), &77.0.into()),
+        "{report}"
+    );
+    let report = run("probe -b nlp job.toml --name-suffix -o json").ok().json();
+    assert!(report["nodes"][0]["facts"]["kernel"].is_string(), "{report}");
+    let done = run("verify -b nlp job.toml --bisect --name-suffix");
+    assert!(done.code == 4 && done.err.contains("node pools"), "{done:?}");
 }

@@ -1,5 +1,9 @@
 //! `weftrun why`: from files, from stdin and from jobs; and the same answer in the verbs that see a job fail.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
 use crate::place::{Place, repo};
 
 /// A job whose rank 1 raises, and whose rank 0 ends in order.
@@ -109,7 +113,7 @@ fn a_running_job_in_trouble_is_described_by_its_cause_first() {
             if place.run(&format!("logs {handle}")).ok().out.lines().count() > 1 {
                 break;
             }
-            std::thread::sleep(std::time::Duration::from_millis(100));
+            std::thread::sleep(Duration::from_millis(100));
         }
         let described = place.run(&format!("describe {handle}")).ok().out;
         place.run(&format!("cancel {handle}")).ok();
@@ -136,4 +140,156 @@ fn a_failed_job_without_a_word_is_not_left_without_an_answer() {
     let why = place.run(&format!("why -o json {handle}")).ok().json();
     assert_eq!((&why["state"], &why["cause"]["class"]), (&"failed".into(), &"exit-code".into()), "{why:#}");
     assert!(why["cause"]["what"].as_str().unwrap().contains("exit code 3"), "{why:#}");
+}
+
+/// A job of which rank 1 raises when `go` exists, and whose ranks both stay.
+fn raises_and_stays(place: &Place, name: &str) -> String {
+    let (go, raised) = (place.path("go"), place.path("raised"));
+    place.write(
+        "stays.sh",
+        format!(
+            "echo here\n[ $RANK = 1 ] || exec sleep 300\nwhile ! [ -e {go} ]; do sleep 0.05; done\n\
+             echo 'Traceback (most recent call last):' >&2\necho '  File \"/job/train.py\", line 7, in step' >&2\n\
+             echo 'ValueError: bad sample' >&2\n: > {raised}\nexec sleep 300\n",
+            go = go.display(),
+            raised = raised.display()
+        ),
+    );
+    let job = format!(
+        "name = \"{name}\"\nlaunch = \"per-rank\"\nranks_per_node = 2\ncommand = [\"sh\", {:?}]\n",
+        place.path("stays.sh")
+    );
+    place.write("stays.toml", job).display().to_string()
+}
+
+/// From the last line of the evidence to the answer, while the job runs.
+#[test]
+fn a_follower_and_a_question_name_the_cause_within_two_seconds() {
+    let place = Place::new();
+    let job = raises_and_stays(&place, "stays");
+    let mut follow = place.command(["submit", "--follow", &job]);
+    let mut child = follow.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let stdout = BufReader::new(child.stdout.take().unwrap());
+    std::thread::spawn(move || stdout.lines().for_each(drop));
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let handle = loop {
+        let listed = place.run("list -o json").ok().json();
+        if listed["jobs"][0]["phase"] == "running" {
+            break listed["jobs"][0]["handle"].as_str().unwrap().to_owned();
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    place.write("go", "");
+    let began = Instant::now();
+    while !place.path("raised").exists() {
+        assert!(began.elapsed() < Duration::from_secs(60), "the rank did not raise");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let raised = Instant::now();
+    let asked = place.run(&format!("why {handle}")).ok().out;
+    let (answered, asked_at) = (raised.elapsed(), Instant::now());
+    let said = lines.find(|line| line.starts_with("running: exception: ")).unwrap();
+    let followed = raised.elapsed();
+    eprintln!(
+        "why after {answered:?}, submit --follow after {followed:?} (read {:?} later)",
+        asked_at.elapsed()
+    );
+    assert!(asked.contains("ValueError: bad sample") && said.contains("rank 1"), "{asked} {said}");
+    let frame = lines.find(|line| line.contains("/job/train.py:7")).unwrap();
+    assert!(frame.contains("in step"), "{frame}");
+    place.run(&format!("cancel {handle}")).ok();
+    child.wait().unwrap();
+    assert!(answered < Duration::from_secs(2), "{answered:?}");
+    assert!(followed < Duration::from_secs(2), "{followed:?}");
+}
+
+/// What PyTorch's monitor thread does in each rank (`DumpPipe` and `runLoop` of ProcessGroupNCCL, 2.3 and later): it makes the
+/// pipe, reads it without blocking, and writes the flight recorder's dump; here a recorded one.
+const RECORDER: &str = r#"
+import os, shutil, time
+rank, prefix = os.environ["RANK"], os.environ["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"]
+os.mkfifo(f"{prefix}{rank}.pipe")
+pipe = os.open(f"{prefix}{rank}.pipe", os.O_RDONLY | os.O_NONBLOCK)
+print("rank", rank, "waits", flush=True)
+def wait_in_all_gather():
+    while True:
+        time.sleep(0.3)
+        try:
+            asked = os.read(pipe, 128)
+        except BlockingIOError:
+            continue
+        if asked and os.path.exists(f"{os.environ['DUMPS']}/fr_{rank}"):
+            shutil.copy(f"{os.environ['DUMPS']}/fr_{rank}", os.environ["TORCH_FR_DUMP_TEMP_FILE"] + rank)
+wait_in_all_gather()
+"#;
+
+#[test]
+fn dumps_and_stacks_of_a_running_job_name_the_rank_that_is_behind() {
+    let place = Place::new();
+    place.write("recorder.py", RECORDER);
+    // The real py-spy needs the right to trace other processes, which CI does not have everywhere.
+    let tool =
+        place.write("bin/py-spy", "#!/bin/sh\necho \"stack of $3\"; tr '\\0' ' ' < /proc/$3/cmdline\n");
+    std::fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let dumps = repo("crates/core/tests/cases/nccl/captures/fr_hang_2x2");
+    let submit = |name: &str, dumps: &std::path::Path, pipe: &str| {
+        let prefix = place.path(&format!("fr-{name}-"));
+        let (prefix, path) = (prefix.display(), place.path("bin"));
+        place.write(
+            "job.toml",
+            format!(
+                "name = \"{name}\"\nlaunch = \"per-rank\"\nranks_per_node = 4\ncommand = [\"python3\", \"recorder.py\"]\n\
+                 [env]\n{pipe} = \"{prefix}\"\nTORCH_FR_DUMP_TEMP_FILE = \"{prefix}\"\nDUMPS = \"{}\"\nPATH = \"{}:{}\"\n",
+                dumps.display(),
+                path.display(),
+                std::env::var("PATH").unwrap(),
+            ),
+        );
+        let handle = place.run("submit -q job.toml").ok().out.trim().to_owned();
+        for _ in 0..200 {
+            if place.run(&format!("logs {handle}")).ok().out.matches("waits").count() == 4 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        handle
+    };
+    let handle = submit("hangs", &dumps, "TORCH_NCCL_DEBUG_INFO_PIPE_FILE");
+    // Another job whose ranks have the same numbers, and no dumps to write.
+    let other = submit("other", &place.path("none"), "TORCH_NCCL_DEBUG_INFO_PIPE_FILE");
+    let why = place.run(&format!("why -o json --dump --stacks {handle}")).ok().json();
+    let cause = &why["cause"];
+    assert_eq!(
+        (&cause["class"], &cause["ranks"]),
+        (&"collective-timeout".into(), &serde_json::json!([2])),
+        "{why:#}"
+    );
+    assert!(
+        cause["what"].as_str().unwrap().contains("never entered collective 6 (nccl:_all_gather_base"),
+        "{why:#}"
+    );
+    assert_eq!(
+        (&why["state"], &cause["confidence"]),
+        (&"running".into(), &"medium".into()),
+        "no watchdog gave up"
+    );
+    assert_eq!(why["findings"][1]["code"], "FR-RANK-BEHIND", "{why:#}");
+    assert!(cause["evidence"][0]["text"].as_str().unwrap().contains("cap2.py:35"), "{why:#}");
+    let stack = &why["stacks"][0];
+    let text = stack["text"].as_str().unwrap();
+    assert!(text.contains("recorder.py") && text.contains(&stack["pid"].to_string()), "{why:#}");
+    let text = place.run(&format!("why --dump --stacks {handle}")).ok().out;
+    assert!(text.starts_with("running: collective-timeout: rank 2\n"), "{text}");
+    assert!(text.contains("\nstack of rank 2, process "), "{text}");
+
+    let silent = place.run(&format!("why -o json --dump --stacks {other}")).ok().json();
+    assert_eq!((&silent["cause"], &silent["stacks"]), (&serde_json::Value::Null, &serde_json::Value::Null));
+    let notes = silent["findings"].to_string();
+    assert!(notes.contains("wrote no readable dump") && notes.contains("no rank is named"), "{silent:#}");
+    for job in [&handle, &other] {
+        place.run(&format!("cancel {job}")).ok();
+    }
+    let ended = place.run(&format!("why --dump {handle}")).code(4);
+    assert!(ended.err.contains("dumps and stacks come from running processes"), "{}", ended.err);
+    place.run("why --dump recorder.py").code(2);
 }

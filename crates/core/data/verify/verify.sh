@@ -9,17 +9,39 @@ text() { printf '"%s"' "$(printf '%s' "$1" | tr -cd ' !#-[]-~' | cut -c 1-200)";
 # Prints a file's first line.
 first() { [ -r "$1" ] && head -n 1 "$1" 2>/dev/null; }
 
+# Prints the name of the driver of a device, from a link to it.
+driver() { link=$(readlink "$1/driver" 2>/dev/null) && printf '%s' "${link##*/}"; }
+# Counts equal lines: `2 RoCE v2; 2 IB/RoCE v1;`.
+counted() { sort | uniq -c | sed 's/^ *//' | tr '\n' ';'; }
+# Prints the types of the port's address entries that are set.
+gids() {
+  for gid in "$1"/gids/*; do
+    case $(first "$gid") in ''|0000:0000:0000:0000:0000:0000:0000:0000) continue ;; esac
+    echo "$(first "$1/gid_attrs/types/${gid##*/}" 2>/dev/null)"
+  done
+}
 interfaces() {
   comma=
   for port in /sys/class/infiniband/*/ports/*; do
     [ -d "$port" ] || continue
-    device=${port#/sys/class/infiniband/}
-    printf '%s{"device":' "$comma"; text "${device%%/*}:${port##*/}"
+    base=${port%/ports/*}
+    printf '%s{"class":"infiniband","device":' "$comma"; text "${base##*/}:${port##*/}"
     printf ',"state":'; text "$(first "$port/state")"
     printf ',"rate":'; text "$(first "$port/rate")"
     printf ',"link":'; text "$(first "$port/link_layer")"
-    printf ',"gids":%s' "$(cat "$port"/gids/* 2>/dev/null | grep -vc '^0000:0000:0000:0000:0000:0000:0000:0000$')"
+    printf ',"driver":'; text "$(driver "$base/device")"
+    printf ',"node_type":'; text "$(first "$base/node_type")"
+    printf ',"firmware":'; text "$(first "$base/fw_ver")"
+    printf ',"gids":'; text "$(gids "$port" | counted)"
     printf ',"counters":{'; counters "$port"; printf '}}'
+    comma=,
+  done
+  for card in /sys/class/cxi/*; do
+    [ -d "$card" ] || continue
+    printf '%s{"class":"cxi","device":' "$comma"; text "${card##*/}"
+    printf ',"driver":'; text "$(driver "$card/device")"
+    printf ',"firmware":'; text "$(first "$card/device/uc/fw_version")"
+    printf '}'
     comma=,
   done
 }
@@ -32,23 +54,66 @@ counters() {
     between=,
   done
 }
-smi() { nvidia-smi --query-gpu="$1" --format=csv,noheader,nounits 2>/dev/null | sort | uniq -c | sed 's/^ *//' | tr '\n' ';'; }
+smi() { nvidia-smi --query-gpu="$1" --format=csv,noheader,nounits 2>/dev/null | counted; }
+# Prints `,"NAME":"VALUE"`, or nothing without a value.
+fact() { [ -z "$2" ] || { printf ',"%s":' "$1"; text "$2"; }; }
+# Prints the file that a library's name stands for, in the folders where the job's programs search.
+library() {
+  for folder in $(printf '%s' "$LD_LIBRARY_PATH" | tr : ' ') /opt/amazon/ofi-nccl/lib* /opt/amazon/ofi-nccl/lib/*-linux-gnu /opt/amazon/efa/lib* /opt/aws-ofi-nccl/lib* /opt/hpcx/nccl_rdma_sharp_plugin/lib /usr/local/lib /usr/lib64 /usr/lib /usr/lib/*-linux-gnu /opt/rocm/lib; do
+    [ -e "$folder/$1" ] && { readlink -f "$folder/$1"; return; }
+  done
+}
+# Prints the network cards of the node with their speed and MTU.
+cards() {
+  for card in /sys/class/net/*; do
+    [ -e "$card/device" ] || continue
+    printf '%s %s Mb/s mtu %s %s;' "${card##*/}" "$(first "$card/speed")" "$(first "$card/mtu")" "$(first "$card/operstate")"
+  done
+}
 
 probe() {
   printf 'weftrun-probe {"host":'; text "$(uname -n)"
-  printf ',"kernel":'; text "$(uname -r)"
+  printf ',"clock":%s' "$(date +%s)"
+  fact kernel "$(uname -r)"
   if command -v nvidia-smi >/dev/null 2>&1; then
-    printf ',"gpus":'; text "$(smi name)"
-    printf ',"driver":'; text "$(smi driver_version)"
-    printf ',"ecc_errors":'; text "$(smi ecc.errors.uncorrected.volatile.total)"
-    printf ',"nvlinks":%s' "$(nvidia-smi nvlink --status 2>/dev/null | grep -c 'GB/s')"
+    fact gpus "$(smi name)"
+    fact driver "$(smi driver_version)"
+    fact cuda "$(nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: *\([0-9.]*\).*/\1/p')"
+    fact ecc_mode "$(smi ecc.mode.current)"
+    fact ecc_errors "$(smi ecc.errors.uncorrected.volatile.total)"
+    links=$(nvidia-smi nvlink --status 2>/dev/null)
+    printf ',"nvlinks":%s,"nvlinks_inactive":%s' "$(printf '%s\n' "$links" | grep -c 'GB/s')" "$(printf '%s\n' "$links" | grep -c -i inactive)"
+  fi
+  if [ -d /sys/class/kfd ]; then
+    fact amd_gpus "$(cat /sys/class/kfd/kfd/topology/nodes/*/gpu_id 2>/dev/null | grep -vc '^0$')"
+    fact amdgpu "$(first /sys/module/amdgpu/version)"
   fi
   printf ',"gdrdrv":%s' "$([ -e /dev/gdrdrv ] && echo true || echo false)"
-  printf ',"hugepages_2mi":'; text "$(first /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages)"
-  printf ',"memlock":'; text "$(ulimit -l 2>/dev/null)"
-  printf ',"open_files":'; text "$(ulimit -n 2>/dev/null)"
-  printf ',"shm":'; text "$(df -k /dev/shm 2>/dev/null | awk 'NR == 2 { print $2 }')"
-  command -v fi_info >/dev/null 2>&1 && { printf ',"libfabric":'; text "$(fi_info --version 2>/dev/null | grep '^libfabric:')"; }
+  printf ',"nvidia_peermem":%s' "$([ -d /sys/module/nvidia_peermem ] && echo true || echo false)"
+  fact hugepages_2mi "$(first /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages)"
+  fact hugepages_1gi "$(first /sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages)"
+  fact memlock_kib "$(ulimit -l 2>/dev/null)"
+  fact open_files "$(ulimit -n 2>/dev/null)"
+  fact processes "$(ulimit -u 2>/dev/null || ulimit -p 2>/dev/null)"
+  fact stack_kib "$(ulimit -s 2>/dev/null)"
+  fact shm_kib "$(df -k -P /dev/shm 2>/dev/null | { read -r line; read -r line size rest; echo "$size"; })"
+  version=$(fi_info --version 2>/dev/null | grep '^libfabric:')
+  fact libfabric "${version:-$(library libfabric.so.1)}"
+  fact efa_installer "$(first /opt/amazon/efa_installed_packages)"
+  fact nccl "$(library libnccl.so.2)"
+  fact rccl "$(library librccl.so.1)"
+  plugin=$(library libnccl-net.so)
+  [ -n "$plugin" ] || plugin=$(library libnccl-net-ofi.so)
+  if [ -n "$plugin" ]; then
+    fact net_plugin "$plugin"
+    fact net_plugin_version "$(grep -a -o 'aws-ofi-nccl [0-9][0-9A-Za-z.-]*' "$plugin" 2>/dev/null | head -n 1)"
+  fi
+  fact cards "$(cards)"
+  if command -v chronyc >/dev/null 2>&1; then
+    fact clock_offset "$(chronyc -n tracking 2>/dev/null | sed -n 's/^System time *: *//p')"
+  elif command -v timedatectl >/dev/null 2>&1; then
+    fact clock_synchronized "$(timedatectl show -p NTPSynchronized --value 2>/dev/null)"
+  fi
   printf ',"interfaces":[%s]}\n' "$(interfaces)"
 }
 after() { printf 'weftrun-after {"host":'; text "$(uname -n)"; printf ',"clock":%s' "$(date +%s)"; printf ',"interfaces":[%s]}\n' "$(interfaces)"; }
@@ -65,13 +130,17 @@ measured() {
 
 PATH=$PATH:/opt/nccl-tests/build:/usr/local/nccl-tests/build:/workspace/nccl-tests/build:/opt/rccl-tests/build
 tests=$(command -v all_reduce_perf) || tests=
+# NGC images have nccl-tests that are built with MPI under names of their own.
+with_mpi=$(command -v all_reduce_perf_mpi) || with_mpi=
 python=$(command -v python3 || command -v python) || python=
 if [ -n "$OMPI_COMM_WORLD_RANK$PMIX_RANK$PMI_RANK" ] && [ -z "$RANK" ]; then
   # Started by mpirun: nccl-tests that are built with MPI find the other ranks by themselves.
+  suffix=_perf
+  [ -z "$with_mpi" ] || { tests=$with_mpi suffix=_perf_mpi; }
   [ -n "$tests" ] || { echo "weftrun verify: the image has no all_reduce_perf: use one with nccl-tests built with MPI, or --launch per-rank with PyTorch" >&2; exit 3; }
   for name in $(echo "$collectives" | tr , ' '); do
     [ "${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-0}}}" = 0 ] && echo "# weftrun-verify $name"
-    measured "${tests%/*}/${name}_perf" -b "$low" -e "$high" -f 2 -n "$rounds" -g 1 || exit $?
+    measured "${tests%/*}/$name$suffix" -b "$low" -e "$high" -f 2 -n "$rounds" -g 1 || exit $?
   done
 elif [ -n "$python" ] && "$python" -c 'import torch' 2>/dev/null; then
   measured "$python" -c "$(cat <<'PYTHON'

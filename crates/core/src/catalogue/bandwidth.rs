@@ -51,6 +51,17 @@ pub struct Expected {
     pub sources: Vec<String>,
 }
 
+impl Expected {
+    /// Returns the range as text: `77.9 GB/s`, `362 to 382 GB/s`.
+    pub fn range(&self) -> String {
+        range(self.low, self.high)
+    }
+}
+
+pub(crate) fn range(low: f64, high: f64) -> String {
+    if (high - low).abs() < 0.05 { format!("{low} GB/s") } else { format!("{low} to {high} GB/s") }
+}
+
 /// Returns all figures, in the order of the table.
 pub fn bandwidths() -> &'static [Bandwidth] {
     static ROWS: OnceLock<Vec<Bandwidth>> = OnceLock::new();
@@ -161,6 +172,17 @@ mod tests {
                 "{row:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_broken_row_is_left_out() {
+        let good = TABLE.lines().nth(1).unwrap();
+        assert!(row(good).is_some());
+        for broken in ["", "p4d.24xlarge", "p4d.24xlarge\t2\tall_reduce"] {
+            assert!(row(broken).is_none(), "{broken:?}");
+        }
+        let without = Bandwidth { busbw_gbps: "n/a".to_owned(), ..row(good).unwrap() };
+        assert_eq!(without.range(), None);
     }
 
     #[test]

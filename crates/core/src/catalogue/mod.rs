@@ -9,6 +9,7 @@ mod tsv;
 
 use std::collections::BTreeMap;
 
+pub(crate) use bandwidth::range;
 pub use bandwidth::{Bandwidth, Expected, bandwidths, expected};
 pub use instance::{InstanceType, NodeFabric};
 pub use overrides::InstanceOverride;

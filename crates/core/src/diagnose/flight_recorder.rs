@@ -3,6 +3,8 @@
 use weftrun_nccl::flight_recorder::{Collective, Disagreement, FlightRecorder};
 use weftrun_nccl::printable;
 
+use super::cause::{Cause, CauseClass, Why, WhyState};
+use crate::finding::Evidence;
 use crate::{Confidence, Finding};
 
 const SOURCE: &str = "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html";
@@ -10,6 +12,45 @@ const SOURCE: &str = "https://docs.pytorch.org/tutorials/unstable/flight_recorde
 /// Returns a finding for each disagreement that the dumps prove.
 pub fn findings(recorder: &FlightRecorder) -> Vec<Finding> {
     recorder.disagreements().iter().filter_map(finding).collect()
+}
+
+/// Adds what the dumps of a running job prove. They name the cause where the logs do not: a rank that hangs writes nothing.
+pub fn explain(why: &mut Why, disagreements: &[Disagreement]) {
+    let found: Vec<(CauseClass, Finding)> = disagreements
+        .iter()
+        .filter_map(|disagreement| {
+            let class = match disagreement {
+                Disagreement::Mismatch { .. } => CauseClass::CollectiveMismatch,
+                _ => CauseClass::CollectiveTimeout,
+            };
+            Some((class, finding(disagreement)?))
+        })
+        .collect();
+    // A wait that is part of another one names all its members: the dump that accuses the fewest ranks is the most specific.
+    let first = found.iter().min_by_key(|(_, finding)| finding.ranks.len());
+    if let Some((class, finding)) = first
+        && why.cause.as_ref().is_none_or(|cause| cause.ranks.is_empty())
+    {
+        let certain = why.state == WhyState::Hanging;
+        if !certain {
+            // A watchdog that gave up proves a hang.
+            let message =
+                "two dumps agree; a step that takes long looks the same until the watchdog's time limit";
+            why.findings.insert(0, Finding::info("WHY-INSPECTION", message));
+        }
+        let text = finding.fix.as_ref().map_or_else(String::new, |fix| fix.text.clone());
+        why.victims.retain(|rank| !finding.ranks.contains(rank));
+        why.cause = Some(Cause {
+            class: *class,
+            ranks: finding.ranks.clone(),
+            nodes: Vec::new(),
+            what: finding.message.clone(),
+            frame: None,
+            evidence: vec![Evidence { source: "flight recorder".to_owned(), line: 0, text }],
+            confidence: if certain { Confidence::High } else { Confidence::Medium },
+        });
+    }
+    why.findings.extend(found.into_iter().map(|(_, finding)| finding));
 }
 
 fn finding(disagreement: &Disagreement) -> Option<Finding> {
@@ -40,10 +81,13 @@ fn finding(disagreement: &Disagreement) -> Option<Finding> {
 fn behind(collective: &Collective, late: &[u32], silent: &[u32], waiting: &[u32]) -> Finding {
     let Collective { sequence, name, sizes, group, place } = collective;
     let what = format!("collective {sequence} ({name}, {sizes}) of group {group}");
+    let waits = if waiting.len() == 1 { "waits" } else { "wait" };
     let (message, suspects) = match (late.is_empty(), silent.is_empty()) {
-        (false, _) => (format!("{} never entered {what}; {} waits in it", named(late), named(waiting)), late),
+        (false, _) => {
+            (format!("{} never entered {what}; {} {waits} in it", named(late), named(waiting)), late)
+        }
         (true, false) => {
-            (format!("{} left no dump; {} waits in {what}", named(silent), named(waiting)), silent)
+            (format!("{} left no dump; {} {waits} in {what}", named(silent), named(waiting)), silent)
         }
         (true, true) => {
             (format!("all ranks entered {what} and none finished it: the network or a GPU hangs"), waiting)

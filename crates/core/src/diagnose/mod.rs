@@ -3,15 +3,18 @@
 
 mod anomalies;
 pub mod cause;
+pub mod counters;
 pub mod flight_recorder;
 pub mod health;
 mod job;
+mod judge;
 mod rules;
 mod seen;
 
 use std::collections::BTreeSet;
 
 pub use job::why_of_job;
+pub use judge::Judge;
 pub use rules::{Rule, rules};
 
 use crate::advisories;
@@ -43,6 +46,11 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
+    /// Returns the judge of single connections.
+    pub fn judge(&self) -> Judge {
+        Judge::new(self.planned, &self.findings)
+    }
+
     /// Returns an error if the pairs prove another fabric than planned; the diagnosis itself otherwise.
     pub fn into_result(self) -> crate::Result<Self> {
         if self.planned.and_then(|planned| planned.is_met_by(self.verdict.fabric)) != Some(false) {

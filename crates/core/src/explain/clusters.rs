@@ -491,7 +491,7 @@ pub(super) const LOGS: &[Code] = &[
     ),
     code(
         "VERIFY-CLOCK",
-        "the clocks of two nodes differ by more than 30 seconds",
+        "the clocks of two nodes differ by more than 30 seconds, or one differs from its time server by more than a second",
         "Times in their logs cannot be compared, and certificates and leases may fail.",
         "Let both nodes set their clocks from one NTP server.",
     ),
@@ -526,6 +526,18 @@ pub(super) const LOGS: &[Code] = &[
         "Query again after a minute, or run `weftrun health JOB --observe 3m`.",
     ),
     code(
+        "NIC-TRAFFIC",
+        "what the RDMA interfaces carried",
+        "`weftrun transport JOB --counters` read the interfaces' counters twice inside the running job. The traffic between is evidence of the fabric that does not come from NCCL's log. It includes other jobs on the node.",
+        "Nothing.",
+    ),
+    code(
+        "NIC-TRAFFIC-DIFFERS",
+        "the RDMA interfaces' traffic does not fit the log",
+        "The log proves a fabric whose traffic these interfaces carry, and they carried none; or it proves TCP, and they carried some.",
+        "Sample again while the job trains, with a longer time (`--counters=30s`). If it stays, read the first lines of NCCL's log on that node.",
+    ),
+    code(
         CAUSE_CODE,
         "the first cause of a failure or a hang",
         "Of all that the ranks, their launchers and the cluster report, this is the fact that the others follow from: causes outrank victims by kind before time decides, since the clocks of nodes differ.",
@@ -536,6 +548,12 @@ pub(super) const LOGS: &[Code] = &[
         "an earlier attempt in the same logs failed",
         "The logs hold several attempts of the job. The state is that of the last one; this is the cause of the failure before it.",
         "Nothing, if the last attempt went well.",
+    ),
+    code(
+        "WHY-INSPECTION",
+        "what was asked inside the running job, and not answered",
+        "`weftrun why --dump` and `--stacks` run commands beside the ranks. This says which rank gave no dump of its flight recorder or no stack, or that the dumps show no rank that is behind.",
+        "Submit with `--fabric-rule observe.flight-recorder` for dumps, and install py-spy in the image for stacks.",
     ),
     code(
         "WHY-LOGS-MISSING",

@@ -214,6 +214,13 @@ pub(super) const WARNINGS: &[Code] = &[
         source: "",
     },
     Code {
+        code: "W-NO-NETWORK",
+        title: "the cluster has no network of this name",
+        meaning: "The profile or the job attaches the pods to networks that the cluster does not have under these names, so the pods would not start.",
+        fix: "Name the networks of this cluster with `--network`, once for each, in the order of the interfaces.",
+        source: "https://cloud.google.com/kubernetes-engine/docs/how-to/setup-multinetwork-support-for-pods",
+    },
+    Code {
         code: "W-OPTOUT-PODS",
         title: "the pods cannot be told of the opt-out",
         meaning: "A webhook of the cluster sees the pods and not the job. A TrainJob of Kubeflow Trainer 2.0 has no field for annotations of its pods.",

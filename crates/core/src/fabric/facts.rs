@@ -1,9 +1,10 @@
 //! What a cluster reports about itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::DeviceKind;
 use crate::Finding;
 
 /// What to query of a cluster.
@@ -36,6 +37,11 @@ pub struct ClusterFacts {
     pub queues: Vec<Queue>,
     /// Kinds it serves (`PyTorchJob.kubeflow.org/v1`), plugins it has (`pyxis`).
     pub serves: Vec<String>,
+    /// Networks that pods can be attached to beside the default one. Empty if there are none, or if they
+    /// could not be read.
+    pub networks: Vec<PodNetwork>,
+    /// Settings of the cluster that identify its site or its fabric (`SwitchType` → `switch/hpe_slingshot`).
+    pub settings: BTreeMap<String, String>,
     /// Whether a webhook adds EFA on the server; none if it could not be found out.
     pub efa_webhook: Option<bool>,
     /// Pod Security level enforced in the namespace (`baseline`, `restricted`, `privileged`).
@@ -48,6 +54,36 @@ pub struct ClusterFacts {
     pub notes: Vec<Finding>,
     /// Other facts of one backend, for its own render.
     pub extra: BTreeMap<String, serde_json::Value>,
+}
+
+/// A network that pods can be attached to beside the default one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+#[non_exhaustive]
+pub struct PodNetwork {
+    /// Name; with its namespace (`kube-system/roce`), if it has one.
+    pub name: String,
+    /// The API that defines it.
+    pub api: NetworkApi,
+    /// What attaches pods to it: `deviceMode` of GKE (`RDMA`, `NetDevice`), or the type of the CNI plugin
+    /// (`host-device`, `ib-sriov`), if it is known.
+    pub driver: Option<String>,
+    /// The resource that pods request with it, if any.
+    pub resource: Option<String>,
+}
+
+/// The API that defines a network of pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum NetworkApi {
+    /// `NetworkAttachmentDefinition.k8s.cni.cncf.io`, which Multus reads.
+    #[default]
+    Multus,
+    /// `Network.networking.gke.io`.
+    Gke,
 }
 
 /// Nodes that are alike.
@@ -68,6 +104,8 @@ pub struct NodeGroup {
     pub labels: BTreeMap<String, String>,
     /// Queues or partitions they belong to.
     pub queues: Vec<String>,
+    /// Kinds of their network devices, where the backend can look at them.
+    pub devices: BTreeSet<DeviceKind>,
 }
 
 /// A queue, partition or node pool.

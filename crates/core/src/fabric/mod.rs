@@ -6,6 +6,7 @@
 
 pub(crate) mod builder;
 mod decide;
+mod device;
 pub mod evidence;
 mod facts;
 mod job_view;
@@ -20,7 +21,8 @@ pub mod view;
 
 pub use crate::request::{Fabric, FabricRequest, Gid, Inject, Origin, RuleSetting, Stack, Webhook};
 pub use decide::{decide, too_many_roles};
-pub use facts::{ClusterFacts, NodeGroup, Queue, Scope};
+pub use device::DeviceKind;
+pub use facts::{ClusterFacts, NetworkApi, NodeGroup, PodNetwork, Queue, Scope};
 pub use op::{Change, Op, PodList, Removed};
 pub use plan::{Decision, FabricPlan, Skipped};
 pub use profile::{

@@ -38,6 +38,21 @@ pub enum JobPhase {
 }
 
 impl JobPhase {
+    /// All phases, in the order of a job's life.
+    pub const ALL: [Self; 11] = [
+        Self::Submitted,
+        Self::Pending,
+        Self::Starting,
+        Self::Running,
+        Self::Restarting,
+        Self::Suspended,
+        Self::Stopping,
+        Self::Succeeded,
+        Self::Failed,
+        Self::Cancelled,
+        Self::Unknown,
+    ];
+
     /// Returns whether the phase is final.
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)

@@ -15,6 +15,7 @@ pub(super) fn role(role: &RoleView, profile: &Profile, catalogue: &Catalogue, li
     let mut say =
         |finding: Finding, at: &str| lints.push(Lint { finding: finding.at(&role.name), at: at.to_owned() });
     huge_pages(container, &mut say);
+    reserved_pages(role, catalogue, &mut say);
     shared_memory(role, &mut say);
     devices(role, profile, &mut say);
     processors(role, profile, catalogue, &mut say);
@@ -46,6 +47,25 @@ fn huge_pages(container: &ContainerView, say: &mut impl FnMut(Finding, &str)) {
             &container.at,
         );
     }
+}
+
+/// Compares huge pages with what the role's instance types were seen to reserve.
+fn reserved_pages(role: &RoleView, catalogue: &Catalogue, say: &mut impl FnMut(Finding, &str)) {
+    const MIB: u64 = 1024 * 1024;
+    let Some(text) = role.container.asks("hugepages-2Mi") else { return };
+    let Some(asked) = Quantity::parse(text).map(Quantity::whole) else { return };
+    let rows = role.instance_types.iter().filter_map(|name| catalogue.get(name));
+    let most =
+        rows.filter_map(|row| Some((row.hugepages_2mi_allocatable_mib?, row))).max_by_key(|(mib, _)| *mib);
+    let Some((mib, row)) = most.filter(|(mib, _)| asked > mib.saturating_mul(MIB)) else { return };
+    say(
+        Finding::warning(
+            "W-HP-ALLOCATABLE",
+            format!("{text} of huge pages are requested, and {} reserves {mib}Mi by default: the pods would stay Pending", row.name),
+        )
+        .fix(format!("request {} or less", row.hugepages_2mi.as_deref().unwrap_or("5120Mi"))),
+        &role.container.at,
+    );
 }
 
 fn shared_memory(role: &RoleView, say: &mut impl FnMut(Finding, &str)) {

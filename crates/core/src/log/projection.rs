@@ -23,7 +23,11 @@ pub struct Projection {
     seen: (u64, u64),
     generation: u64,
     streams: usize,
+    /// Whether the stamps in the texts of lines order them.
+    stamped: bool,
     newest: i64,
+    /// The time of the last line of each source.
+    latest: HashMap<usize, i64>,
     dropped: u64,
     left_out: u64,
     folds: Option<Folds>,
@@ -89,7 +93,9 @@ impl Projection {
             seen: (0, 0),
             generation: 0,
             streams: 0,
+            stamped: false,
             newest: i64::MIN,
+            latest: HashMap::new(),
             dropped: 0,
             left_out: 0,
             folds: None,
@@ -130,9 +136,17 @@ impl Projection {
             self.begin_again(store);
         }
         self.streams = named;
+        if self.stamped && !store.stamped {
+            // The log has become too large for stamps: later lines have none to be merged by.
+            if self.filter.is_empty() && self.folds.is_none() {
+                self.shown = Shown::All { history: 0..0, live: 0..0 };
+            }
+            self.begin_again(store);
+        }
+        self.stamped = store.stamped;
         let before = self.len();
         if let Shown::All { history, live } = &mut self.shown {
-            if store.dropped() == 0 && !store.has_times() {
+            if store.dropped() == 0 && !store.is_ordered() {
                 (*history, *live) = (store.history_range(), store.live_range());
                 return self.len() - before;
             }
@@ -151,6 +165,7 @@ impl Projection {
         if self.folds.is_some() {
             self.folds = Some(Folds::default());
         }
+        self.latest.clear();
         (self.seen, self.newest, self.dropped, self.left_out) = ((0, 0), i64::MIN, store.dropped(), 0);
     }
 
@@ -160,7 +175,11 @@ impl Projection {
         let mut least = i64::MAX;
         let history = store.history_range();
         let mut take = |entry: Entry| {
-            let time = entry.time.map_or(self.newest, jiff::Timestamp::as_microsecond);
+            // A line without a time was written after the line before it of the same source.
+            let source = store.streams().get(entry.stream as usize).map_or(0, |stream| stream.number);
+            let before = self.latest.get(&source).copied().unwrap_or(self.newest);
+            let time = entry.order.unwrap_or(before);
+            self.latest.insert(source, time);
             if !self.filter.shows(store, &entry) {
                 return;
             }
@@ -258,6 +277,21 @@ impl Projection {
                 None => shown.iter().position(|(_, s)| *s >= seq).unwrap_or(shown.len()),
             },
         }
+    }
+
+    /// Returns the index of the first line that is not older than a time.
+    pub fn index_at(&self, time: jiff::Timestamp) -> usize {
+        match &self.shown {
+            Shown::All { .. } => 0,
+            Shown::Listed(shown) => shown.partition_point(|(at, _)| *at < time.as_microsecond()),
+        }
+    }
+
+    /// Returns the time of the first line that has one, or the stamp in its text where lines are ordered by stamps.
+    pub fn first_time(&self) -> Option<jiff::Timestamp> {
+        let Shown::Listed(shown) = &self.shown else { return None };
+        let (time, _) = shown.get(shown.partition_point(|(at, _)| *at == i64::MIN))?;
+        jiff::Timestamp::from_microsecond(*time).ok()
     }
 
     /// Returns how many lines at the end are not older than a number.

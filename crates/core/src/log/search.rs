@@ -41,6 +41,21 @@ impl LogStore {
         self.segments.iter().flat_map(hits).map(|entry| entry.seq).collect()
     }
 
+    /// Returns the first lines of parts of the store that can be searched apart from each other, in order.
+    pub fn parts(&self) -> Vec<u64> {
+        const SEGMENTS: usize = 32;
+        self.segments.iter().step_by(SEGMENTS).map(|segment| segment.first).collect()
+    }
+
+    /// Returns the numbers of the lines with a text, from a line up to another one, which is not included.
+    pub fn search_between(&self, pattern: &Pattern, from: u64, to: u64) -> Vec<u64> {
+        let first = self.segments.partition_point(|s| s.last < from);
+        let mut room = Vec::new();
+        let parts = self.segments.iter().skip(first).take_while(|segment| segment.first < to);
+        let hits = parts.flat_map(|segment| self.hits(segment, pattern, &mut room));
+        hits.map(|entry| entry.seq).filter(|seq| (from..to).contains(seq)).collect()
+    }
+
     fn hits(&self, segment: &Segment, pattern: &Pattern, room: &mut Vec<u8>) -> Vec<Entry> {
         let spill = self.spill.as_deref();
         if segment.count == 0 {

@@ -32,6 +32,8 @@ pub(super) const PLAIN: u8 = 4;
 pub(super) const MARK: u8 = 8;
 /// It has a note: bytes were cut, or a progress bar was collapsed.
 pub(super) const NOTED: u8 = 16;
+/// Its time is a stamp in its own text: of a clock and a time zone that are not known, so only for the order.
+pub(super) const STAMPED: u8 = 32;
 
 /// Bytes of a [`Meta`] in the spill.
 const PACKED: usize = 22;
@@ -42,7 +44,14 @@ impl Meta {
     }
 
     pub(super) fn time(self) -> Option<Timestamp> {
-        (self.time != NO_TIME).then(|| Timestamp::from_microsecond(self.time).ok()).flatten()
+        (self.time != NO_TIME && self.bits & STAMPED == 0)
+            .then(|| Timestamp::from_microsecond(self.time).ok())
+            .flatten()
+    }
+
+    /// Returns the microseconds by which it is ordered among the lines of other sources.
+    pub(super) fn order(self) -> Option<i64> {
+        (self.time != NO_TIME).then_some(self.time)
     }
 
     fn pack(self, out: &mut Vec<u8>) {

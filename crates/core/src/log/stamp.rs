@@ -37,6 +37,38 @@ impl Stamps {
     }
 }
 
+/// Reads the stamp that a logger wrote at the beginning of a line, in microseconds since 1970 as if it were UTC:
+/// `2026-11-22 03:12:16,385`, `[2026-11-22T03:12:16.385Z]`. Its time zone is not known, so it only orders lines.
+pub(super) fn stamp(text: &[u8]) -> Option<i64> {
+    let text = text.strip_prefix(b"[").unwrap_or(text);
+    let head = text.get(..19)?;
+    let digit =
+        |at: usize| head.get(at).filter(|byte| byte.is_ascii_digit()).map(|byte| i64::from(byte - b'0'));
+    if head[4] != b'-' || head[7] != b'-' || !matches!(head[10], b' ' | b'T') {
+        return None;
+    }
+    if head[13] != b':' || head[16] != b':' {
+        return None;
+    }
+    let number = |from: usize, to: usize| (from..to).try_fold(0, |sum, at| Some(sum * 10 + digit(at)?));
+    let date = jiff::civil::Date::new(
+        i16::try_from(number(0, 4)?).ok()?,
+        i8::try_from(number(5, 7)?).ok()?,
+        i8::try_from(number(8, 10)?).ok()?,
+    );
+    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
+    if hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let day = jiff::civil::date(1970, 1, 1).until(date.ok()?).ok()?.get_days();
+    let seconds = i64::from(day) * 86_400 + hour * 3600 + minute * 60 + second;
+    let fraction = text.get(19..).and_then(|rest| rest.strip_prefix(b".").or(rest.strip_prefix(b",")));
+    let digits = fraction.unwrap_or_default().iter().take(6).take_while(|byte| byte.is_ascii_digit());
+    let (micros, missing) =
+        digits.fold((0, 6), |(sum, left), byte| (sum * 10 + i64::from(byte - b'0'), left - 1));
+    Some(seconds * 1_000_000 + micros * 10_i64.pow(missing))
+}
+
 /// Reads the nanoseconds of `.077312376Z`, or of `Z`.
 fn nanos(text: &[u8]) -> Option<i32> {
     let digits = text.strip_suffix(b"Z")?;
@@ -71,6 +103,24 @@ mod tests {
         ok("2026-11-21T04:13:44.077312376+02:00 a", "2026-11-21T02:13:44.077312376Z", "a");
         ok("2026-11-21T02:13:44.077312376Z \n", "2026-11-21T02:13:44.077312376Z", "\n");
         ok("2026-11-21T02:13:44.077312376Z\n", "2026-11-21T02:13:44.077312376Z", "\n");
+    }
+
+    #[test]
+    fn stamps_of_loggers_order_lines() {
+        let time = |text: &str| stamp(text.as_bytes());
+        let at = |text: &str| text.parse::<Timestamp>().unwrap().as_microsecond();
+        for (text, wanted) in [
+            ("2026-11-22 03:12:16,385 - INFO - x", "2026-11-22T03:12:16.385Z"),
+            ("[2026-11-22 03:12:16] vm:1:1 [0] NCCL INFO x", "2026-11-22T03:12:16Z"),
+            ("2026-11-22T03:12:16.385123999Z x", "2026-11-22T03:12:16.385123Z"),
+        ] {
+            assert_eq!(time(text), Some(at(wanted)), "{text}");
+        }
+        for text in
+            ["", "2026-11-22", "2026-13-22 03:12:16", "2026-11-22 25:12:16", "step 1 2026-11-22 03:12:16"]
+        {
+            assert_eq!(time(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -15,9 +15,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::Timestamp;
 
 use super::line_assembler::{Feed, Whole};
+use super::mark::{Note, mark_text, name};
 use super::sanitise::{CleanLine, clean_line, clean_text, is_plain};
-use super::segment::{Body, MARK, Meta, NO_TIME, NOTED, PLAIN, Segment};
+use super::segment::{Body, MARK, Meta, NO_TIME, NOTED, PLAIN, STAMPED, Segment};
 use super::severity::{level, nccl};
+use super::stamp::stamp;
 use super::stream::{LogStream, StreamId, Streams};
 use super::{Level, LogBatch, Mark, SourceId, Spill};
 use weftrun_nccl::launcher::pieces;
@@ -27,6 +29,10 @@ pub const DEFAULT_BUDGET: usize = 128 * 1024 * 1024;
 
 /// Number of the first line that is not history, in a store that has one.
 const LIVE: u64 = 1 << 40;
+
+/// Bytes up to which stamps in the texts of lines are read, where the cluster reports no times. A larger log is shown
+/// in the order in which it was read, without a list of its lines.
+const STAMPS_UP_TO: u64 = 64 << 20;
 
 /// Most lines for which a [`Note`] is kept.
 const MOST_NOTES: usize = 200_000;
@@ -56,6 +62,10 @@ pub struct LogStore {
     bytes: u64,
     gaps: u64,
     timed: bool,
+    pub(super) stamped: bool,
+    /// When the batch that is being read arrived.
+    arrived: Option<Timestamp>,
+    watched: Option<Timestamp>,
     generation: u64,
 }
 
@@ -74,16 +84,6 @@ enum Era {
     Live,
 }
 
-/// What was left out of a line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Note {
-    /// Bytes after the cap.
-    pub cut: u64,
-    /// How often a carriage return restarted the line.
-    pub updates: u32,
-}
-
 /// One entry of a store: a line, or a mark between lines.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -96,6 +96,8 @@ pub struct Entry {
     pub time: Option<Timestamp>,
     /// How bad it is.
     pub level: Level,
+    /// Microseconds by which it is ordered: its time, else a stamp in its text.
+    pub(super) order: Option<i64>,
     /// Whether it is not a line but a notice for the reader (a gap, a resume).
     pub mark: bool,
     /// What was left out of it.
@@ -168,6 +170,9 @@ impl LogStore {
             bytes: 0,
             gaps: 0,
             timed: false,
+            stamped: false,
+            arrived: None,
+            watched: None,
             generation: 0,
         }
     }
@@ -259,6 +264,25 @@ impl LogStore {
         self.timed
     }
 
+    /// Returns whether lines are ordered by a time: by the cluster's, or by stamps in their texts.
+    pub fn is_ordered(&self) -> bool {
+        self.timed || self.stamped
+    }
+
+    /// Returns the place of a line among all lines, from 1; none while lines before it are still to come.
+    pub fn line_number(&self, seq: u64) -> Option<u64> {
+        if seq < self.next.0 {
+            return Some(seq + 1);
+        }
+        (!self.reads_history).then(|| self.next.0 + seq.saturating_sub(self.begin) + 1)
+    }
+
+    /// Returns the number of the line at a place, from 1.
+    pub fn line_at(&self, number: u64) -> u64 {
+        let place = number.saturating_sub(1);
+        if place < self.next.0 { place } else { self.begin + (place - self.next.0) }
+    }
+
     /// Returns the streams, in the order they were first seen.
     pub fn streams(&self) -> &[LogStream] {
         &self.streams.all
@@ -280,6 +304,24 @@ impl LogStore {
         self.take(batch, Era::Live);
     }
 
+    /// Adds a batch that arrived as it was written, at this time, which shows the silence of a writer where the
+    /// cluster reports no times.
+    pub fn ingest_at(&mut self, batch: &LogBatch, arrived: Timestamp) {
+        self.arrived = Some(arrived);
+        self.take(batch, Era::Live);
+        self.arrived = None;
+    }
+
+    /// Notes that all lines from this time on are seen to arrive.
+    pub fn watch(&mut self, since: Timestamp) {
+        self.watched = Some(since);
+    }
+
+    /// Returns since when lines are seen to arrive.
+    pub fn watched(&self) -> Option<Timestamp> {
+        self.watched
+    }
+
     /// Adds a batch of lines that precede the first ingested ones.
     pub fn ingest_history(&mut self, batch: &LogBatch) {
         self.take(batch, Era::History);
@@ -288,6 +330,7 @@ impl LogStore {
     fn take(&mut self, batch: &LogBatch, era: Era) {
         self.generation += 1;
         self.bytes += batch.bytes.len() as u64;
+        self.stamped &= self.bytes <= STAMPS_UP_TO;
         let source = &batch.source;
         let mut known = if let Some(known) = self.feeds.remove(source) {
             known
@@ -363,11 +406,19 @@ impl LogStore {
         let mut pieces = pieces(line.bytes).peekable();
         while let Some(bytes) = pieces.next() {
             let (stream, prefix) = self.streams.of(number, source, bytes);
-            let level = level(bytes);
-            self.streams.count(stream, level, bytes.len(), time);
-            let plain = if is_plain(bytes) { PLAIN } else { 0 };
-            let time = time.map_or(NO_TIME, Timestamp::as_microsecond);
-            let meta = Meta { start: 0, delta: 0, stream, prefix, bits: level as u8 | plain, time };
+            let own = level(bytes);
+            self.streams.count(stream, own, bytes.len(), time.or(self.arrived));
+            let text = bytes.get(usize::from(prefix)..).unwrap_or_default();
+            let level = self.streams.in_traceback(stream, text, own);
+            let mut bits = level as u8 | if is_plain(bytes) { PLAIN } else { 0 };
+            let mut order = time.map(Timestamp::as_microsecond);
+            if order.is_none() && self.bytes <= STAMPS_UP_TO {
+                order = stamp(text);
+                self.stamped |= order.is_some();
+                bits |= if order.is_some() { STAMPED } else { 0 };
+            }
+            let time = order.unwrap_or(NO_TIME);
+            let meta = Meta { start: 0, delta: 0, stream, prefix, bits, time };
             // The bytes left out were at the end of the line.
             let last = pieces.peek().is_none();
             let note = if last { Note { cut: line.cut, updates: line.updates } } else { Note::default() };
@@ -531,6 +582,8 @@ impl LogStore {
             seq,
             stream: meta.stream,
             time: meta.time(),
+            // The stamps of a log that is too large for them order nothing.
+            order: meta.order().filter(|_| self.stamped || meta.bits & STAMPED == 0),
             level: meta.level(),
             mark: meta.bits & MARK != 0,
             note: note.unwrap_or_default(),
@@ -540,27 +593,4 @@ impl LogStore {
             plain: meta.bits & PLAIN != 0,
         }
     }
-}
-
-fn name(source: &SourceId) -> String {
-    source.rank.map_or_else(|| source.name.clone(), |rank| format!("r{rank}"))
-}
-
-/// Returns the text of a mark for a reader.
-pub fn mark_text(source: &SourceId, mark: &Mark) -> String {
-    let name = name(source);
-    let text = match mark {
-        Mark::Gap { reason } => format!("{name}: lines are missing: {reason}"),
-        Mark::Note { text } => format!("{name}: {text}"),
-        Mark::Resumed { lost: Some(lost), repeated } => {
-            format!("{name}: stream cut, resumed: {lost} lost, {repeated} repeated")
-        }
-        Mark::Resumed { lost: None, repeated } => {
-            format!("{name}: stream cut, resumed: it is not known what was lost, {repeated} repeated")
-        }
-        Mark::Truncated => format!("{name}: file truncated, what follows is from its beginning"),
-        Mark::Ended { exit_code: Some(code) } => format!("{name}: ended with exit code {code}"),
-        Mark::Ended { exit_code: None } => format!("{name}: ended"),
-    };
-    clean_text(&text).into_owned()
 }

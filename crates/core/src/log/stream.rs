@@ -34,10 +34,14 @@ pub struct LogStream {
     pub warnings: u64,
     /// Errors among them.
     pub errors: u64,
-    /// Time of its last line, where lines carry times.
+    /// Time of its last line, where lines carry times or were seen to arrive.
     pub last: Option<Timestamp>,
     /// Bytes of it that are in memory.
     pub(super) bytes: usize,
+    /// Number of its source in the store.
+    pub(super) number: usize,
+    /// Whether its last line belongs to a traceback that goes on.
+    traceback: bool,
 }
 
 impl LogStream {
@@ -102,9 +106,37 @@ impl Streams {
             errors: 0,
             last: None,
             bytes: 0,
+            number,
+            traceback: false,
         });
         known.insert(key, id);
         (id, taken)
+    }
+
+    /// Returns the level of a line: those of a traceback are as severe as its first one.
+    pub(super) fn in_traceback(&mut self, id: StreamId, text: &[u8], own: Level) -> Level {
+        let stream = &mut self.all[id as usize];
+        let text = behind_rank(text);
+        if text.starts_with(b"Traceback (most recent call last)")
+            || text.starts_with(b"Exception raised from ")
+        {
+            stream.traceback = true;
+            return Level::Error;
+        }
+        let joins = || {
+            text.starts_with(b"During handling of the above exception")
+                || text.starts_with(b"The above exception was the direct cause")
+        };
+        if !stream.traceback {
+            return if joins() { Level::Error } else { own };
+        }
+        let inner = text.first().is_none_or(|byte| matches!(byte, b' ' | b'\t' | b'\r'));
+        if inner || text.starts_with(b"frame #") {
+            return Level::Error;
+        }
+        // The exception itself is the last line.
+        stream.traceback = false;
+        Level::Error
     }
 
     /// Counts a line.
@@ -129,6 +161,15 @@ fn key(found: &Prefix<'_>) -> Key {
         }
         _ => Key::Whole,
     }
+}
+
+/// Returns a text behind the rank that PyTorch writes before each line of an exception (`[rank3]: `).
+fn behind_rank(text: &[u8]) -> &[u8] {
+    let behind = text.strip_prefix(b"[rank").and_then(|rest| {
+        let end = memchr::memchr(b']', &rest[..rest.len().min(12)])?;
+        rest[..end].iter().all(u8::is_ascii_digit).then_some(&rest[end + 1..])?.strip_prefix(b":")
+    });
+    behind.map_or(text, |rest| rest.strip_prefix(b" ").unwrap_or(rest))
 }
 
 fn process_of(writer: Writer<'_>) -> (String, u32) {

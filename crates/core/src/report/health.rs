@@ -8,6 +8,7 @@ use weftrun_nccl::ras::{Communicator, PeerEvent, Report};
 use super::SchemaName;
 use crate::diagnose::health::{Culprit, HealthState, advisories_of};
 use crate::finding::{Confidence, Finding, Severity};
+use crate::text::counted;
 
 /// `weftrun health -o json`: whether the ranks of a running job make progress, and which one does not.
 #[derive(Clone, Debug, Serialize)]
@@ -122,16 +123,13 @@ fn reason(state: HealthState, last: &Report, culprits: &[Culprit], asked: &Asked
         }
         HealthState::Healthy if comms == 0 => "RAS reports no communicator yet".to_owned(),
         HealthState::Healthy if last.is_clean() => {
-            format!(
-                "all ranks of {comms} {} answer and are at the same operation",
-                plural(comms, "communicator")
-            )
+            format!("all ranks of {} answer and are at the same operation", counted(comms, "communicator"))
         }
         HealthState::Healthy => format!("ranks differ and move {answers}"),
         HealthState::Suspect if !failed.is_empty() => {
             format!(
                 "{} {} an error",
-                count(failed.len(), "rank"),
+                counted(failed.len(), "rank"),
                 if failed.len() == 1 { "reports" } else { "report" }
             )
         }
@@ -156,24 +154,12 @@ fn reason(state: HealthState, last: &Report, culprits: &[Culprit], asked: &Asked
                 0 => (last.missing_processes.len(), "process"),
                 known => (known, "rank"),
             };
-            format!("{} {} not answer", count(number, noun), if number == 1 { "does" } else { "do" })
+            format!("{} {} not answer", counted(number, noun), if number == 1 { "does" } else { "do" })
         }
         HealthState::Unreachable | HealthState::Unsupported => String::new(),
     }
 }
 
-fn count(number: usize, noun: &str) -> String {
-    format!("{number} {}", plural(number, noun))
-}
-
 fn are(ranks: usize) -> String {
     if ranks == 1 { "1 rank is".to_owned() } else { format!("{ranks} ranks are") }
-}
-
-fn plural(count: usize, noun: &str) -> String {
-    match (count, noun) {
-        (1, noun) => noun.to_owned(),
-        (_, "process") => "processes".to_owned(),
-        (_, noun) => format!("{noun}s"),
-    }
 }

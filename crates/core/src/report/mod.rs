@@ -24,7 +24,9 @@ pub use site::{
     ProfileShape, ProfileValue, ProfilesReport, SettingShape, TargetShape, TargetsReport,
 };
 pub use transport::TransportReport;
-pub use verify::{VerifyExpected, VerifyGroup, VerifyReport, VerifyRun, VerifySearch};
+pub use verify::{
+    ProbeFabric, ProbeNode, ProbeReport, VerifyExpected, VerifyGroup, VerifyReport, VerifyRun, VerifySearch,
+};
 pub use why::WhyReport;
 
 use serde::{Serialize, Serializer};

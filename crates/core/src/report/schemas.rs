@@ -5,8 +5,8 @@ use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use super::{
     ActReport, AdvisoriesReport, BackendsReport, CodesReport, ConfigReport, DescribeReport, DoctorReport,
     ErrorReport, EventLine, ExplainReport, HealthReport, ImportReport, InstancesReport, LintReport,
-    ListReport, MutateReport, PlanReport, ProfilesReport, RenderReport, TargetsReport, TransportReport,
-    VerifyReport, WaitReport, WhyReport,
+    ListReport, MutateReport, PlanReport, ProbeReport, ProfilesReport, RenderReport, TargetsReport,
+    TransportReport, VerifyReport, WaitReport, WhyReport,
 };
 
 /// Returns each schema with its name, from which `docs/reference/NAME.schema.json` is generated.
@@ -28,6 +28,7 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("list", of::<ListReport>()),
         ("mutate", of::<MutateReport>()),
         ("plan", of::<PlanReport>()),
+        ("probe", of::<ProbeReport>()),
         ("profiles", of::<ProfilesReport>()),
         ("render", of::<RenderReport>()),
         ("targets", of::<TargetsReport>()),

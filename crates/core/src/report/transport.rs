@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::SCHEMA;
 use crate::Finding;
 use crate::catalogue::Expected;
+use crate::diagnose::counters::Counters;
 use crate::diagnose::{Diagnosis, diagnose};
 use crate::fabric::FabricPlan;
 use crate::nccl::{
@@ -39,6 +40,9 @@ pub struct TransportReport {
     pub throughput: Vec<ThroughputShape>,
     /// Counts over everything read.
     pub totals: TotalsShape,
+    /// With `--counters`, the traffic of the network interfaces; left out otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counters: Option<Counters>,
 }
 
 /// The answer in a few words.
@@ -253,6 +257,7 @@ impl TransportReport {
                 torn_channel_lines: totals.torn,
                 edges: totals.edges.into_iter().map(|(name, count)| (name.into(), count)).collect(),
             },
+            counters: None,
         }
     }
 }

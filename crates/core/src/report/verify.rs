@@ -1,11 +1,16 @@
-//! The report of `weftrun verify -o json`.
+//! The reports of `weftrun verify -o json` and `weftrun probe -o json`.
+
+use std::collections::BTreeMap;
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::SCHEMA;
 use super::transport::TransportReport;
 use crate::Finding;
-use crate::verify::{Collective, Judgement, Row, Verdict};
+use crate::catalogue::range;
+use crate::request::Fabric;
+use crate::verify::{Collective, Device, Judgement, Probes, Row, Verdict};
 
 /// `weftrun verify -o json`: the figures of a benchmark, and the verdict on them.
 #[derive(Clone, Debug, Serialize)]
@@ -43,6 +48,8 @@ pub struct VerifySearch {
     pub jobs: usize,
     /// All measurements.
     pub groups: Vec<VerifyGroup>,
+    /// What the interfaces of the groups with a slow node showed.
+    pub findings: Vec<Finding>,
 }
 
 /// One measurement of a search.
@@ -55,6 +62,72 @@ pub struct VerifyGroup {
     pub nodes: Vec<String>,
     /// Bus bandwidth of the largest size, GB/s; null if the benchmark failed.
     pub busbw_gbps: Option<f64>,
+    /// Why the benchmark failed; null if it did not.
+    pub failed: Option<String>,
+}
+
+impl VerifyGroup {
+    /// Returns its bandwidth as text: `350.0 GB/s`, `failed`.
+    pub fn bandwidth(&self) -> String {
+        self.busbw_gbps.map_or_else(|| "failed".to_owned(), |busbw| format!("{busbw:.1} GB/s"))
+    }
+}
+
+/// `weftrun probe -o json`: the facts that nodes report.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ProbeReport {
+    /// `weftrun/v1`.
+    pub schema: &'static str,
+    /// The job's handle; null for logs of a job that is over.
+    pub job: Option<String>,
+    /// The nodes.
+    pub nodes: Vec<ProbeNode>,
+    /// The fabrics that the active devices of the nodes are evidence of.
+    pub fabrics: Vec<ProbeFabric>,
+    /// Differences between the nodes.
+    pub findings: Vec<Finding>,
+}
+
+/// What a node reports.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ProbeNode {
+    /// Host name.
+    pub host: String,
+    /// Its facts by name; each node reports those that it has.
+    pub facts: BTreeMap<String, Value>,
+    /// Its network devices for RDMA.
+    pub devices: Vec<Device>,
+}
+
+/// A fabric that devices are evidence of.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ProbeFabric {
+    /// The fabric.
+    pub fabric: Fabric,
+    /// The nodes with an active device of it.
+    pub hosts: Vec<String>,
+}
+
+impl ProbeReport {
+    /// Returns the report of the nodes.
+    pub fn new(probes: &Probes) -> Self {
+        let node = |host: &str| ProbeNode {
+            host: host.to_owned(),
+            facts: probes.node(host),
+            devices: probes.devices(host),
+        };
+        let fabrics = probes.fabrics().into_iter().map(|(fabric, hosts)| ProbeFabric { fabric, hosts });
+        Self {
+            schema: SCHEMA,
+            job: None,
+            nodes: probes.hosts().map(node).collect(),
+            fabrics: fabrics.collect(),
+            findings: probes.findings(),
+        }
+    }
 }
 
 /// The figures of one collective.
@@ -91,6 +164,13 @@ pub struct VerifyExpected<'a> {
     pub what: &'a str,
     /// Where it was published.
     pub sources: &'a [String],
+}
+
+impl VerifyExpected<'_> {
+    /// Returns the range as text: `77.9 GB/s`, `362 to 382 GB/s`.
+    pub fn range(&self) -> String {
+        range(self.low_gbps, self.high_gbps)
+    }
 }
 
 impl<'a> VerifyReport<'a> {

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::SCHEMA;
 use crate::Finding;
-use crate::diagnose::cause::{Cause, Why, WhyState};
+use crate::diagnose::cause::{Cause, Stack, Why, WhyState};
 
 /// `weftrun why -o json`: why a job failed or hangs.
 #[derive(Clone, Debug, Serialize)]
@@ -20,11 +20,14 @@ pub struct WhyReport {
     pub victims: Vec<u32>,
     /// What else is worth knowing.
     pub findings: Vec<Finding>,
+    /// With `--stacks`, the stacks of the ranks that the cause names; left out otherwise.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stacks: Vec<Stack>,
 }
 
 impl From<Why> for WhyReport {
     fn from(why: Why) -> Self {
-        let Why { state, cause, victims, findings } = why;
-        Self { schema: SCHEMA, state, cause, victims, findings }
+        let Why { state, cause, victims, findings, stacks } = why;
+        Self { schema: SCHEMA, state, cause, victims, findings, stacks }
     }
 }

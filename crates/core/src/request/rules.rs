@@ -28,6 +28,7 @@ const EKS_EFA: &str = "https://docs.aws.amazon.com/eks/latest/userguide/node-efa
 const EC2_EFA: &str = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html";
 const FI_EFA: &str = "https://github.com/ofiwg/libfabric/blob/main/man/fi_efa.7.md";
 const NCCL_ENV: &str = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html";
+const FLIGHT_RECORDER: &str = "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html";
 const NETOP: &str = "https://github.com/Mellanox/network-operator";
 const K8S_PODS: &str = "https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/";
 const OPEN_MPI: &str = "https://www.open-mpi.org/faq/?category=running#mpirun-prefix";
@@ -345,6 +346,14 @@ pub const RULES: &[Rule] = &[
         why: "the RAS services of two jobs on one node would listen on the same port, so that one of them cannot be queried",
         depends_on: None,
         source: NCCL_ENV,
+    },
+    Rule {
+        id: "observe.flight-recorder",
+        fabric: Fabric::Auto,
+        what: "switches on PyTorch's flight recorder and gives each rank a named pipe in /tmp, where switched on",
+        why: "`weftrun why --dump` can then request the last collectives of every rank of a job that hangs",
+        depends_on: None,
+        source: FLIGHT_RECORDER,
     },
     Rule {
         id: "detect.nccl-debug",

@@ -1,4 +1,4 @@
-//! Suggestions for misspelt words.
+//! Suggestions for misspelt words, and numbers with their noun.
 
 /// Returns the known word nearest to a misspelt one, if one is near enough.
 ///
@@ -35,4 +35,21 @@ fn normal(word: &str) -> String {
         out.extend(if c == '-' { '_' } else { c }.to_lowercase());
     }
     out
+}
+
+/// Returns a number with its noun in singular or plural.
+///
+/// ```
+/// use weftrun_core::text::counted;
+/// assert_eq!(counted(1, "process"), "1 process");
+/// assert_eq!(counted(0, "process"), "0 processes");
+/// assert_eq!(counted(2, "error"), "2 errors");
+/// ```
+pub fn counted(number: usize, noun: &str) -> String {
+    let ending = match number {
+        1 => "",
+        _ if noun.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{number} {noun}{ending}")
 }

@@ -2,13 +2,17 @@
 //! halving groups.
 
 mod bisect;
+mod device;
 mod payload;
 mod probe;
+mod reader;
 mod table;
 mod verdict;
 
 pub use bisect::{Answer, Bisect, Group, Step};
-pub use payload::Payload;
-pub use probe::{Probes, Traffic};
-pub use table::{Collective, Figures, Row, Run, is_relevant, read};
+pub use device::Device;
+pub use payload::{Payload, probe_command};
+pub use probe::{Fact, Probes, Traffic};
+pub use reader::{Logs, read};
+pub use table::{Collective, Figures, Row, Run};
 pub use verdict::{Judgement, Verdict, judge};

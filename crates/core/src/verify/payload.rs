@@ -51,6 +51,13 @@ impl Payload {
     }
 }
 
+/// Returns the command that prints one node's report without a benchmark: a `weftrun-probe` line with the counters of its
+/// interfaces.
+pub fn probe_command() -> Vec<String> {
+    // The report is that of the first rank of a node.
+    ["env", "LOCAL_RANK=0", "sh", "-c", SCRIPT, NAME, "none"].map(str::to_owned).to_vec()
+}
+
 /// Returns the script, with the benchmark in Python inside it.
 fn script() -> String {
     SCRIPT.replace("@BENCH@", BENCH.trim_end())

@@ -2,21 +2,34 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use super::device::Device;
 use crate::Finding;
+use crate::request::Fabric;
 
 /// Prefixes of the lines that a node prints before and after the benchmark.
-const BEFORE: &str = "weftrun-probe ";
-const AFTER: &str = "weftrun-after ";
-/// Largest number of nodes and of interfaces kept; `MAX_LINE` is the largest line in bytes.
+const WORD: &str = "weftrun-";
+const BEFORE: &str = "probe ";
+const AFTER: &str = "after ";
+/// Largest number of nodes kept; `MAX_LINE` is the largest line in bytes.
 const MAX_NODES: usize = 16_384;
 const MAX_LINE: usize = 64 << 10;
+/// Largest number of facts and of interfaces of a node, and largest fact in bytes; a node of ours reports 30 facts.
+const MAX_FACTS: usize = 64;
+const MAX_INTERFACES: usize = 256;
+const MAX_FACT: usize = 256;
+/// Largest number of findings of one kind.
+const MAX_FINDINGS: usize = 64;
 /// Largest difference of two nodes' clocks, seconds. The clocks are read after the benchmark, which ends at about the
 /// same time on all nodes but may begin minutes apart.
 const CLOCK: u64 = 30;
+/// Largest offset of a node's clock from its time server, seconds.
+const OFFSET: f64 = 1.0;
 /// Facts that differ between nodes without a reason for concern.
-const OWN: [&str; 3] = ["host", "clock", "interfaces"];
+const OWN: [&str; 4] = ["host", "clock", "interfaces", "clock_offset"];
+/// The fact made of all interfaces of a node.
+const DEVICES: &str = "network_devices";
 /// Counters of words of four bytes (InfiniBand's `PortXmitData`).
 const WORDS: [&str; 2] = ["port_xmit_data", "port_rcv_data"];
 
@@ -25,6 +38,24 @@ const WORDS: [&str; 2] = ["port_xmit_data", "port_rcv_data"];
 pub struct Probes {
     before: BTreeMap<String, Value>,
     after: BTreeMap<String, Value>,
+}
+
+/// One fact and its values on the nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Fact {
+    /// Its name in the report of a node: `driver`.
+    pub name: String,
+    /// The values, the most frequent one first, with the nodes that have it. Nodes that do not report the fact have
+    /// an empty value.
+    pub values: Vec<(String, Vec<String>)>,
+}
+
+impl Fact {
+    /// Returns its name in words.
+    pub fn words(&self) -> String {
+        self.name.replace('_', " ")
+    }
 }
 
 /// The counters of one interface during the benchmark.
@@ -50,15 +81,23 @@ pub struct Traffic {
 impl Probes {
     /// Reads the lines of a log.
     pub fn read(&mut self, log: &[u8]) {
-        for line in log.split(|byte| *byte == b'\n').filter(|line| line.len() <= MAX_LINE) {
-            for (word, nodes) in [(BEFORE, &mut self.before), (AFTER, &mut self.after)] {
-                let Some(at) = memchr::memmem::find(line, word.as_bytes()) else { continue };
-                let Ok(value) = serde_json::from_slice::<Value>(&line[at + word.len()..]) else { continue };
-                let Some(host) = value["host"].as_str().map(str::to_owned) else { continue };
-                if nodes.len() < MAX_NODES || nodes.contains_key(&host) {
-                    // If a node printed several reports after the benchmark, the last one is used.
-                    nodes.insert(host, value);
-                }
+        log.split(|byte| *byte == b'\n').for_each(|line| self.read_line(line));
+    }
+
+    /// Reads one line.
+    pub(super) fn read_line(&mut self, line: &[u8]) {
+        let Some(at) = memchr::memmem::find(line, WORD.as_bytes()).filter(|_| line.len() <= MAX_LINE) else {
+            return;
+        };
+        let line = &line[at + WORD.len()..];
+        for (word, nodes) in [(BEFORE, &mut self.before), (AFTER, &mut self.after)] {
+            let Some(json) = line.strip_prefix(word.as_bytes()) else { continue };
+            let Ok(Value::Object(node)) = serde_json::from_slice::<Value>(json) else { continue };
+            let value = Value::Object(bounded(node));
+            let Some(host) = value["host"].as_str().map(str::to_owned) else { continue };
+            if nodes.len() < MAX_NODES || nodes.contains_key(&host) {
+                // If a node printed several reports after the benchmark, the last one is used.
+                nodes.insert(host, value);
             }
         }
     }
@@ -109,17 +148,17 @@ impl Probes {
     pub fn findings(&self) -> Vec<Finding> {
         let mut findings = self.differences();
         findings.extend(self.clocks());
+        findings.extend(self.offsets().take(MAX_FINDINGS));
         let traffic = self.traffic();
-        for one in &traffic {
-            for (counter, grown) in &one.errors {
-                let message = format!("{}: {} grew by {grown} on {}", one.host, counter, one.interface);
-                findings.push(
-                    Finding::warning("VERIFY-NIC-ERRORS", message)
-                        .fix("check the cable, the switch port and the flow control of this interface"),
-                );
-            }
+        let errors = traffic.iter().flat_map(|one| one.errors.iter().map(move |error| (one, error)));
+        for (one, (counter, grown)) in errors.take(MAX_FINDINGS) {
+            let message = format!("{}: {} grew by {grown} on {}", one.host, counter, one.interface);
+            findings.push(
+                Finding::warning("VERIFY-NIC-ERRORS", message)
+                    .fix("check the cable, the switch port and the flow control of this interface"),
+            );
         }
-        for (host, idle) in idle(&traffic) {
+        for (host, idle) in idle(&traffic).into_iter().take(MAX_FINDINGS) {
             let message = format!(
                 "{host}: {} carried less than 1 % of the traffic of the busiest interface",
                 idle.join(", ")
@@ -134,53 +173,98 @@ impl Probes {
     }
 
     fn differences(&self) -> Vec<Finding> {
+        let differ = self.facts().into_iter().filter(|fact| fact.values.len() > 1);
+        let finding = |fact: Fact| {
+            let shown = fact.values.iter().take(4).map(|(value, hosts)| {
+                let names = hosts.iter().take(4).map(String::as_str).collect::<Vec<_>>().join(", ");
+                let more = hosts.len().saturating_sub(4);
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                let value = if value.is_empty() { "not reported" } else { value };
+                format!("{value} on {names}{more}")
+            });
+            let shown: Vec<String> = shown.collect();
+            let message = format!("the nodes differ in {}: {}", fact.words(), shown.join("; "));
+            Finding::warning("VERIFY-NODES-DIFFER", message)
+                .fix("make the nodes alike, or leave the odd one out")
+        };
+        differ.map(finding).collect()
+    }
+
+    /// Returns the facts of all nodes that should be the same on each.
+    pub fn facts(&self) -> Vec<Fact> {
         let mut names: Vec<&String> =
             self.before.values().filter_map(Value::as_object).flat_map(|node| node.keys()).collect();
         names.sort();
         names.dedup();
-        let mut findings = Vec::new();
-        let flat =
-            |host: &str, name: &str| self.before.get(host).map_or(Value::Null, |node| node[name].clone());
-        for name in names.into_iter().filter(|name| !OWN.contains(&name.as_str())) {
-            findings.extend(self.differing(name, |host| flat(host, name).to_string()));
-        }
-        let shape = |host: &str| {
-            let node = self.before.get(host).map(interfaces).unwrap_or_default();
-            let shown = node.values().map(|one| {
-                let text = |key: &str| one[key].as_str().unwrap_or("?").to_owned();
-                format!("{} {} {}", text("link"), text("rate"), text("state"))
-            });
-            let mut shown: Vec<String> = shown.collect();
-            shown.sort();
-            format!("{} ({})", shown.len(), shown.join(", "))
+        let names = names.into_iter().map(String::as_str).filter(|name| !OWN.contains(name)).take(MAX_FACTS);
+        let value = |node: &Value, name: &str| match &node[name] {
+            Value::String(text) => text.clone(),
+            Value::Null => String::new(),
+            other => other.to_string(),
         };
-        findings.extend(self.differing("interfaces", shape));
-        findings
+        let mut facts: Vec<Fact> = names.map(|name| self.fact(name, |node| value(node, name))).collect();
+        let devices = self.fact(DEVICES, shape);
+        if devices.values.iter().any(|(value, _)| !value.is_empty()) {
+            facts.push(devices);
+        }
+        facts
     }
 
-    /// Reports a fact whose value differs between nodes, with the nodes that differ from the majority.
-    fn differing(&self, name: &str, value: impl Fn(&str) -> String) -> Option<Finding> {
-        let mut by_value: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-        for host in self.before.keys() {
-            by_value.entry(value(host)).or_default().push(host);
+    fn fact(&self, name: &str, value: impl Fn(&Value) -> String) -> Fact {
+        let mut by_value: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (host, node) in &self.before {
+            by_value.entry(value(node)).or_default().push(host.clone());
         }
-        if by_value.len() < 2 {
-            return None;
-        }
-        let mut values: Vec<(String, Vec<&str>)> = by_value.into_iter().collect();
+        let mut values: Vec<(String, Vec<String>)> = by_value.into_iter().collect();
         values.sort_by_key(|(_, hosts)| std::cmp::Reverse(hosts.len()));
-        let shown = |(value, hosts): &(String, Vec<&str>)| {
-            let names = hosts.iter().take(4).copied().collect::<Vec<_>>().join(", ");
-            let more = hosts.len().saturating_sub(4);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("{value} on {names}{more}")
-        };
-        let shown: Vec<String> = values.iter().take(4).map(shown).collect();
-        let message = format!("the nodes differ in {}: {}", name.replace('_', " "), shown.join("; "));
-        Some(
-            Finding::warning("VERIFY-NODES-DIFFER", message)
-                .fix("make the nodes alike, or leave the odd one out"),
-        )
+        Fact { name: name.to_owned(), values }
+    }
+
+    /// Returns the report of a node: its facts by name.
+    pub fn node(&self, host: &str) -> BTreeMap<String, Value> {
+        let node = self.before.get(host).and_then(Value::as_object);
+        let kept =
+            node.into_iter().flatten().filter(|(name, _)| !["host", "interfaces"].contains(&name.as_str()));
+        kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
+    /// Returns the network devices of a node.
+    pub fn devices(&self, host: &str) -> Vec<Device> {
+        let node = self.before.get(host);
+        node.map(interfaces)
+            .unwrap_or_default()
+            .values()
+            .filter_map(|interface| Device::read(interface))
+            .collect()
+    }
+
+    /// Returns the fabrics that the active devices of the nodes are evidence of, each with the nodes that have such a
+    /// device.
+    pub fn fabrics(&self) -> Vec<(Fabric, Vec<String>)> {
+        let mut all: Vec<(Fabric, Vec<String>)> = Vec::new();
+        for host in self.before.keys() {
+            let active = self.devices(host).into_iter().filter(Device::is_active);
+            for fabric in active.filter_map(|device| device.fabric) {
+                match all.iter_mut().find(|(known, _)| *known == fabric) {
+                    Some((_, hosts)) if hosts.last() == Some(host) => {}
+                    Some((_, hosts)) => hosts.push(host.clone()),
+                    None => all.push((fabric, vec![host.clone()])),
+                }
+            }
+        }
+        all
+    }
+
+    fn offsets(&self) -> impl Iterator<Item = Finding> {
+        self.before.iter().filter_map(|(host, node)| {
+            let shown = node["clock_offset"].as_str()?;
+            let seconds: f64 = shown.split_ascii_whitespace().next()?.parse().ok()?;
+            (seconds.abs() > OFFSET).then(|| {
+                let message = format!("the clock of {host} is {shown}");
+                Finding::warning("VERIFY-CLOCK", message)
+                    .fix("let the node set its clock from its NTP server")
+            })
+        })
     }
 
     fn clocks(&self) -> Option<Finding> {
@@ -195,9 +279,38 @@ impl Probes {
     }
 }
 
+/// Returns the parts of a report that are kept: a log may contain any number of others.
+fn bounded(node: Map<String, Value>) -> Map<String, Value> {
+    let mut facts = 0;
+    let kept = node.into_iter().filter_map(|(name, value)| match value {
+        Value::Array(mut all) if name == "interfaces" => {
+            all.truncate(MAX_INTERFACES);
+            Some((name, Value::Array(all)))
+        }
+        Value::Array(_) | Value::Object(_) => None,
+        value => {
+            let size = name.len() + value.as_str().map_or(0, str::len);
+            let kept = size <= MAX_FACT && (facts < MAX_FACTS || OWN.contains(&name.as_str()));
+            facts += usize::from(kept);
+            kept.then_some((name, value))
+        }
+    });
+    kept.collect()
+}
+
 fn interfaces(node: &Value) -> BTreeMap<&str, &Value> {
     let all = node["interfaces"].as_array().into_iter().flatten();
     all.filter_map(|interface| Some((interface["device"].as_str()?, interface))).collect()
+}
+
+/// Returns the network devices of a node, equal ones together: `8 × InfiniBand, 400 Gb/sec (4X NDR), 4: ACTIVE`.
+fn shape(node: &Value) -> String {
+    let mut shapes: BTreeMap<String, usize> = BTreeMap::new();
+    for device in interfaces(node).values().filter_map(|interface| Device::read(interface)) {
+        *shapes.entry(device.shape()).or_default() += 1;
+    }
+    let shown = shapes.into_iter().map(|(shape, count)| format!("{count} × {shape}"));
+    shown.collect::<Vec<_>>().join("; ")
 }
 
 /// Returns the active interfaces of each node with less than a hundredth of the traffic of the busiest interface with
@@ -241,7 +354,7 @@ mod tests {
         let findings = probes.findings();
         assert_eq!(codes(&probes), ["VERIFY-NODES-DIFFER"]);
         assert!(
-            findings[0].message.contains("driver") && findings[0].message.ends_with("\"570\" on c"),
+            findings[0].message.contains("driver") && findings[0].message.ends_with("570 on c"),
             "{findings:?}"
         );
         // Different start times are no finding; different end times are one.
@@ -266,6 +379,43 @@ mod tests {
         assert_eq!((traffic[0].sent, traffic[1].sent), (3_999_996_000, 0));
         assert_eq!(traffic[0].errors, [("symbol_error".to_owned(), 7)]);
         assert_eq!(codes(&probes), ["VERIFY-NIC-ERRORS", "VERIFY-NIC-IDLE"]);
+    }
+
+    #[test]
+    fn facts_are_grouped_by_value_and_devices_by_fabric() {
+        let mut probes = Probes::default();
+        probes
+            .read([node("a", "580", 100), node("b", "580", 101), node("c", "570", 102)].concat().as_bytes());
+        let facts = probes.facts();
+        let driver = facts.iter().find(|fact| fact.name == "driver").unwrap();
+        assert_eq!(
+            driver.values,
+            [
+                ("580".to_owned(), vec!["a".to_owned(), "b".to_owned()]),
+                ("570".to_owned(), vec!["c".to_owned()])
+            ]
+        );
+        let devices = facts.iter().find(|fact| fact.name == DEVICES).unwrap();
+        assert_eq!(devices.values[0].0, "2 × InfiniBand, 400 Gb/sec, 4: ACTIVE");
+        assert_eq!(probes.fabrics(), [(Fabric::InfiniBand, ["a", "b", "c"].map(str::to_owned).to_vec())]);
+        probes.read(b"weftrun-probe {\"host\":\"d\",\"clock_offset\":\"2.5 seconds slow of NTP time\"}");
+        assert!(codes(&probes).contains(&"VERIFY-CLOCK".to_owned()));
+    }
+
+    #[test]
+    fn forged_reports_have_few_facts() {
+        let mut probes = Probes::default();
+        for host in 0..40 {
+            let facts: String = (0..4000).map(|fact| format!(",\"k{host}x{fact}\":{fact}")).collect();
+            let long = "v".repeat(MAX_FACT + 1);
+            let own = format!("\"host\":\"h{host}\",\"a\":\"{long}\",\"driver\":\"580\",\"b\":[1]");
+            probes.read(format!("weftrun-probe {{{own}{facts}}}\n").as_bytes());
+        }
+        assert_eq!(probes.hosts().count(), 40);
+        assert!(probes.node("h0").len() <= MAX_FACTS);
+        let facts = probes.facts();
+        assert_eq!((facts.len(), facts[0].name.as_str()), (MAX_FACTS, "driver"));
+        assert!(probes.findings().len() <= MAX_FINDINGS);
     }
 
     #[test]

@@ -14,18 +14,19 @@ const LARGE: u64 = 1 << 30;
 const TOLERANCE: f64 = 0.85;
 
 /// What a run shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
+    // In order, the worst last.
     /// As fast as published figures.
     Pass,
+    /// Nothing comparable was published.
+    NoReference,
     /// Slower.
     Degraded,
     /// It failed, has no figures, or its results are wrong.
     Fail,
-    /// Nothing comparable was published.
-    NoReference,
 }
 
 impl Verdict {
@@ -82,7 +83,7 @@ pub fn judge(
     };
     if let Some(row) = run.rows.iter().find(|row| row.wrong() > 0) {
         judgement.reason = format!(
-            "the results are wrong: {} elements of size {} (line {})",
+            "the results are wrong: at least {} elements of size {} (line {})",
             row.wrong(),
             row.size,
             row.line
@@ -91,6 +92,11 @@ pub fn judge(
     }
     if let Some(row) = run.rows.iter().find(|row| row.is_broken()) {
         judgement.reason = format!("size {} has no finite figures (line {})", row.size, row.line);
+        return judgement;
+    }
+    if run.alone {
+        "each process ran the benchmark on its own: nccl-tests must be built with MPI=1, for the MPI that starts them"
+            .clone_into(&mut judgement.reason);
         return judgement;
     }
     if run.rows.is_empty() {
@@ -128,7 +134,7 @@ pub fn judge(
         return judgement;
     };
     let limit = published.low * TOLERANCE;
-    let range = range(&published);
+    let range = published.range();
     (judgement.verdict, judgement.reason) = if busbw >= limit {
         (Verdict::Pass, format!("{busbw:.1} GB/s; published: {range}"))
     } else {
@@ -142,18 +148,9 @@ pub fn judge(
     judgement
 }
 
-/// Returns `77.9 GB/s` or `362 to 382 GB/s`.
-fn range(expected: &Expected) -> String {
-    if (expected.high - expected.low).abs() < 0.05 {
-        format!("{} GB/s", expected.low)
-    } else {
-        format!("{} to {} GB/s", expected.low, expected.high)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::table::read;
+    use super::super::reader::read;
     use super::*;
 
     fn run(busbw: &str) -> Run {

@@ -33,3 +33,87 @@ fn device_classes_and_node_labels_of_the_cluster_are_evidence() {
         shown("eks.amazonaws.com/nodegroup", "vpc.amazonaws.com/efa", "efa.networking.k8s.aws");
     assert_eq!((fabric.contains("EFA") && !fabric.contains("DRA"), reason), (true, None), "{fabric}");
 }
+
+fn two_nodes(queue: Option<&str>) -> JobSpec {
+    let mut spec = JobSpec::builder("a")
+        .image("x")
+        .role(Role::worker().nodes(2).gpus_per_node(8).memory("900Gi").command(["train.py"]))
+        .build()
+        .unwrap();
+    spec.queue = queue.map(str::to_owned);
+    spec
+}
+
+/// Returns the fabrics that a cluster shows, weightiest first.
+fn fabrics(spec: &JobSpec, facts: &ClusterFacts) -> Vec<String> {
+    let (catalogue, profiles) = (Catalogue::builtin(), Profiles::builtin());
+    let (plan, _) = FabricPlan::by_evidence(spec, &catalogue, facts, &profiles, Form::Script).unwrap();
+    plan.evidence.into_iter().map(|one| one.fabric).collect()
+}
+
+#[test]
+fn networks_of_the_cluster_are_evidence() {
+    let with = |api: NetworkApi, name: &str, driver: &str| {
+        let mut network = PodNetwork::default();
+        (network.api, network.name, network.driver) = (api, name.to_owned(), Some(driver.to_owned()));
+        let mut facts = ClusterFacts::default();
+        (facts.online, facts.networks) = (true, vec![network]);
+        fabrics(&two_nodes(None), &facts)
+    };
+    assert_eq!(with(NetworkApi::Gke, "any-name", "RDMA"), ["Google RDMA (A3 Ultra, A4)"]);
+    assert_eq!(with(NetworkApi::Gke, "vpc1", "NetDevice"), ["Google Cloud"]);
+    assert_eq!(with(NetworkApi::Multus, "team/fast", "ib-sriov")[0], "InfiniBand");
+    assert_eq!(with(NetworkApi::Multus, "default/rdma-vf", "sriov")[0], "RoCE of Oracle Cloud");
+    assert!(with(NetworkApi::Multus, "rdma-team/backup", "macvlan").is_empty());
+}
+
+#[test]
+fn settings_features_and_resources_of_slurm_are_evidence() {
+    let setting = |name: &str, value: &str| {
+        let mut facts = ClusterFacts::default();
+        (facts.online, facts.settings) = (true, [(name.to_owned(), value.to_owned())].into());
+        fabrics(&two_nodes(None), &facts)
+    };
+    assert_eq!(setting("SwitchType", "switch/hpe_slingshot"), ["HPE Slingshot"]);
+    assert!(setting("SwitchType", "switch/none").is_empty());
+    assert_eq!(setting("ResumeProgram", "/opt/parallelcluster/scripts/slurm/slurm_resume"), ["AWS EFA"]);
+    assert_eq!(setting("ResumeProgram", "/opt/azurehpc/slurm/resume_program.sh"), ["InfiniBand of Azure"]);
+
+    let node = |queue: &str, feature: &str, resource: &str| {
+        let mut group = NodeGroup::default();
+        group.queues = vec![queue.to_owned()];
+        group.labels = [(feature.to_owned(), "true".to_owned())].into();
+        group.allocatable = [(resource.to_owned(), "1".to_owned())].into();
+        group
+    };
+    let mut facts = ClusterFacts::default();
+    facts.online = true;
+    facts.nodes =
+        vec![node("fast", "ndr400", "cpu"), node("cloud", "efa", "cpu"), node("old", "x", "gres/opa")];
+    let mut default = Queue::default();
+    (default.name, default.default) = ("cloud".to_owned(), true);
+    facts.queues = vec![default];
+    // Each partition has its own fabric; a job without one goes to the default.
+    assert_eq!(fabrics(&two_nodes(Some("fast")), &facts), ["InfiniBand"]);
+    assert_eq!(fabrics(&two_nodes(None), &facts), ["AWS EFA"]);
+    assert!(fabrics(&two_nodes(Some("old")), &facts).is_empty());
+    assert_eq!(fabrics(&two_nodes(Some("fast,old")), &facts), ["InfiniBand"]);
+    assert!(fabrics(&two_nodes(Some("unknown")), &facts).is_empty(), "not those of the default partition");
+}
+
+#[test]
+fn devices_of_the_nodes_are_evidence() {
+    for (kind, name) in [
+        (DeviceKind::Efa, "AWS EFA"),
+        (DeviceKind::InfiniBand, "InfiniBand"),
+        (DeviceKind::Roce, "RoCE"),
+        (DeviceKind::Slingshot, "HPE Slingshot"),
+        (DeviceKind::OmniPath, "Omni-Path"),
+    ] {
+        let mut group = NodeGroup::default();
+        group.devices = [kind, DeviceKind::Software, DeviceKind::Unknown].into();
+        let mut facts = ClusterFacts::default();
+        (facts.online, facts.nodes) = (true, vec![group]);
+        assert_eq!(fabrics(&two_nodes(None), &facts), [name]);
+    }
+}

@@ -1,7 +1,7 @@
 //! Detection, strictness, placement.
 
 use weftrun_core::Severity;
-use weftrun_core::backend::ClusterFacts;
+use weftrun_core::backend::{ClusterFacts, NodeGroup};
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::decide;
 use weftrun_core::fabric::view::{JobKind, RoleView};
@@ -101,6 +101,26 @@ fn a_namespace_that_forbids_host_paths_is_named_before_it_refuses() {
         &facts,
     );
     assert!(outcome.findings.iter().any(|finding| finding.code == "W-POD-SECURITY"));
+}
+
+#[test]
+fn huge_pages_that_no_node_has_are_reported() {
+    let reported = |allocatable: &str| {
+        let facts = online(|facts| {
+            let mut group = NodeGroup::default();
+            group.allocatable =
+                [("nvidia.com/gpu", "8"), ("vpc.amazonaws.com/efa", "32"), ("hugepages-2Mi", allocatable)]
+                    .map(|(name, amount)| (name.to_owned(), amount.to_owned()))
+                    .into();
+            facts.nodes.push(group);
+        });
+        let options = FabricRequest::default();
+        let plan =
+            decide(&pytorch(worker("Worker")), &profile("dgxc"), &options, &Catalogue::builtin(), &facts);
+        plan.findings.iter().any(|finding| finding.code == "W-HP-ALLOCATABLE")
+    };
+    assert!(reported("0") && reported("5119Mi"));
+    assert!(!reported("5Gi") && !reported("42242Mi"));
 }
 
 #[test]

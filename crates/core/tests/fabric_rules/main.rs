@@ -6,6 +6,7 @@
 )]
 
 mod detection;
+mod networks;
 mod opting_out;
 mod own_values;
 mod pods;

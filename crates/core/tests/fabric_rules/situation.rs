@@ -112,6 +112,7 @@ pub fn has(outcome: &FabricPlan, line: &str) -> bool {
 /// Returns the codes of errors and warnings, without those that only report assumptions.
 pub fn codes(outcome: &FabricPlan) -> Vec<&str> {
     let assumed = [
+        "I-PROFILE-UNTRIED",
         "W-EFA-ASSUMED",
         "W-INSTANCE-UNKNOWN",
         "I-WEBHOOK-UNKNOWN",

@@ -171,6 +171,12 @@ impl FlightRecorder {
         self.ranks.keys().copied()
     }
 
+    /// Returns the members of all process groups, also those whose dumps were not added.
+    pub fn members(&self) -> BTreeSet<u32> {
+        let groups = self.ranks.values().flat_map(BTreeMap::values);
+        groups.flat_map(|group| group.members.iter().copied()).chain(self.ranks()).collect()
+    }
+
     /// Returns where the ranks of each process group disagree: some entered other collectives, or fewer.
     pub fn disagreements(&self) -> Vec<Disagreement> {
         let names: BTreeSet<&String> = self.ranks.values().flat_map(BTreeMap::keys).collect();

@@ -15,7 +15,7 @@ use super::{TransportMap, cut};
 use crate::SourceId;
 use crate::channel::ChannelLine;
 use crate::event::{Connected, NcclEvent};
-use crate::parser::{Entry, Parser};
+use crate::parser::{Content, Entry, Parser};
 use crate::prefix::Level;
 use crate::signature::Signature;
 use crate::throughput::Throughput;
@@ -85,18 +85,20 @@ impl TransportMap {
         self.generation += u64::from(!events.is_empty());
     }
 
-    /// Applies a line that contains only a throughput value.
+    /// Applies the content of a line.
     #[inline]
-    pub(super) fn rate(&mut self, source: SourceIndex, entry: &Entry<'_>, at: usize) {
-        let throughput = &mut self.seen.sources[source].throughput;
-        throughput.observe_at(entry.launcher_rank, entry.line, entry.text, at);
+    pub(super) fn take(&mut self, source: SourceIndex, content: &Content<'_>, events: &mut Vec<Event>) {
+        match content {
+            Content::Rate(rate) => {
+                let throughput = &mut self.seen.sources[source].throughput;
+                throughput.observe_at(rate.launcher_rank, rate.line, rate.text, rate.at);
+            }
+            Content::Entry(entry) => self.apply(source, entry, events),
+        }
     }
 
     /// Applies one message.
-    pub(super) fn apply(&mut self, source: SourceIndex, entry: &Entry<'_>, events: &mut Vec<Event>) {
-        if let NcclEvent::Rate { at } = entry.event {
-            return self.rate(source, entry, at);
-        }
+    fn apply(&mut self, source: SourceIndex, entry: &Entry<'_>, events: &mut Vec<Event>) {
         self.seen.nccl_lines += u64::from(entry.level.is_some());
         self.seen.info_seen |= entry.level == Some(Level::Info);
         let process = self.process(source, entry);

@@ -42,7 +42,6 @@ pub use view::{CommView, PairView, PluginSeen, RankView, Totals};
 pub use window::{Summary, TransportUse};
 
 use crate::SourceId;
-use crate::event::NcclEvent;
 use crate::failure::Candidates;
 use ingest::Index;
 use observed::Observed;
@@ -78,10 +77,7 @@ impl TransportMap {
     ) -> Vec<Event> {
         let (at, mut parser) = self.begin(source);
         let mut events = Vec::new();
-        parser.feed(bytes, |entry| match entry.event {
-            NcclEvent::Rate { at: place } => self.rate(at, &entry, place),
-            _ => self.apply(at, &entry, &mut events),
-        });
+        parser.contents(bytes, |content| self.take(at, &content, &mut events));
         self.finish(at, parser, &events);
         self.seen.failures.read(at, source.rank, bytes, candidates);
         events
@@ -91,7 +87,7 @@ impl TransportMap {
     pub fn end(&mut self, source: &Arc<SourceId>) -> Vec<Event> {
         let (at, mut parser) = self.begin(source);
         let mut events = Vec::new();
-        parser.finish(|entry| self.apply(at, &entry, &mut events));
+        parser.last_contents(|content| self.take(at, &content, &mut events));
         self.finish(at, parser, &events);
         self.seen.failures.end(at);
         events

@@ -118,6 +118,8 @@ pub(super) struct Process {
     pub told_rank: Option<u32>,
     pub announced: Vec<NameId>,
     pub phase: Phase,
+    /// The phase before it failed.
+    pub before_failure: Phase,
     pub first_line: u64,
     pub last_line: u64,
     pub locals: TiVec<LocalId, Local>,
@@ -148,6 +150,7 @@ impl Process {
             told_rank: None,
             announced: Vec::new(),
             phase: Phase::Bootstrap,
+            before_failure: Phase::Bootstrap,
             first_line: line,
             last_line: line,
             locals: TiVec::new(),
@@ -166,9 +169,15 @@ impl Process {
     pub fn reach(&mut self, phase: Phase) -> bool {
         let higher = phase > self.phase;
         if higher {
+            self.before_failure = self.phase;
             self.phase = phase;
         }
         higher
+    }
+
+    /// Returns the furthest phase it reached, not counting a failure.
+    pub fn reached(&self) -> Phase {
+        if self.phase == Phase::Failed { self.before_failure } else { self.phase }
     }
 
     /// Returns whether it has only text without NCCL's prefix, which identifies no process.

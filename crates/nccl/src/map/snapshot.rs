@@ -3,6 +3,8 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashSet};
 
+use typed_index_collections::TiVec;
+
 use super::ids::{CommId, ProcessId, SourceIndex};
 use super::observed::Observed;
 use super::usage::Usage;
@@ -21,12 +23,14 @@ pub struct Snapshot<'a> {
     pub(super) past: HashSet<ProcessId>,
     /// Usage of the connections of live processes after a restart, counted on first use.
     pub(super) live_usage: OnceCell<Usage>,
+    /// Processes of each source, counted on first use.
+    pub(super) writers: OnceCell<TiVec<SourceIndex, u32>>,
 }
 
 impl<'a> Snapshot<'a> {
     pub(super) fn new(seen: &'a Observed) -> Self {
         let past = seen.past();
-        Self { world: seen.world(&past), past, seen, live_usage: OnceCell::new() }
+        Self { world: seen.world(&past), past, seen, live_usage: OnceCell::new(), writers: OnceCell::new() }
     }
 
     /// Returns whether a process was not replaced by a later one.
@@ -109,6 +113,16 @@ impl<'a> Snapshot<'a> {
             .sources
             .iter()
             .flat_map(|source| source.throughput.series().map(|series| (&*source.id.name, series)))
+    }
+
+    /// Returns the ranks of the job that print training steps, as far as a line or its source names the rank.
+    pub fn stepping_ranks(&self) -> BTreeSet<u32> {
+        let sources = self.seen.sources.iter().filter(|source| source.throughput.steps());
+        let ranks = sources.flat_map(|source| {
+            let counts = source.throughput.step_counts();
+            counts.into_keys().map(|rank| rank.or(source.id.rank))
+        });
+        ranks.flatten().collect()
     }
 
     /// Returns the name of the source a trace is from.

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::communicator;
-use super::ids::{CommId, HostId, LocalId, NameId, ProcessId};
+use typed_index_collections::TiVec;
+
+use super::ids::{CommId, HostId, LocalId, NameId, ProcessId, SourceIndex};
 use super::link::{Channels, Devices};
 use super::process::{Phase, Process};
 use super::snapshot::Snapshot;
@@ -53,6 +55,8 @@ pub struct RankView {
     pub announced: Option<Box<str>>,
     /// Its progress.
     pub phase: Phase,
+    /// The furthest phase it reached, not counting a failure.
+    pub reached: Phase,
     /// Name of its source.
     pub source: String,
 }
@@ -73,6 +77,8 @@ pub struct CommView {
     pub world: bool,
     /// Its ranks whose logs were seen.
     pub seen_ranks: Vec<u32>,
+    /// Their ranks in the job, where proved.
+    pub global_ranks: Vec<u32>,
     /// Ranks that two processes claim: the log is inconsistent.
     pub contested: u32,
 }
@@ -281,20 +287,37 @@ impl Snapshot<'_> {
             bus_id: local.and_then(|local| local.bus_id),
             node: 0,
             announced: process.announced.last().map(|name| self.seen.name_of(*name).into()),
-            phase: self.phase(process),
+            phase: self.phase(process, rank),
+            reached: self.with_steps(process, rank, process.reached()),
             source: self.seen.sources[process.source].id.to_string(),
         };
         (view, process.host_number)
     }
 
-    /// Returns the phase, raised to stepping once its source prints steps.
-    pub(super) fn phase(&self, process: &Process) -> Phase {
-        let steps = self.seen.sources[process.source].throughput.steps();
-        if process.phase < Phase::Stepping && process.phase >= Phase::Ready && steps {
-            Phase::Stepping
-        } else {
-            process.phase
+    /// Returns the phase of a rank, raised to stepping once it prints steps.
+    pub(super) fn phase(&self, process: &Process, rank: Option<u32>) -> Phase {
+        self.with_steps(process, rank, process.phase)
+    }
+
+    fn with_steps(&self, process: &Process, rank: Option<u32>, phase: Phase) -> Phase {
+        if !(Phase::Ready..Phase::Stepping).contains(&phase) {
+            return phase;
         }
+        let throughput = &self.seen.sources[process.source].throughput;
+        let alone = || self.writers().get(process.source) == Some(&1);
+        if throughput.steps() && throughput.steps_of(rank, alone()) { Phase::Stepping } else { phase }
+    }
+
+    /// Returns the number of processes of each source.
+    fn writers(&self) -> &TiVec<SourceIndex, u32> {
+        self.writers.get_or_init(|| {
+            let mut writers: TiVec<SourceIndex, u32> = self.seen.sources.iter().map(|_| 0).collect();
+            let alive = self.seen.processes.iter_enumerated().filter(|(at, _)| self.is_alive(*at));
+            for (_, process) in alive.filter(|(_, process)| !process.is_nobody()) {
+                writers[process.source] += 1;
+            }
+            writers
+        })
     }
 
     /// Returns the global rank of a member of the communicator with this `commId`, where proved.
@@ -327,6 +350,8 @@ impl Snapshot<'_> {
                 continue;
             }
             seen.sort_unstable();
+            let mut global: Vec<u32> = seen.iter().filter_map(|rank| self.global(at, *rank)).collect();
+            global.sort_unstable();
             views.push(CommView {
                 id: self.comm_id(at),
                 parent: match comm.identity {
@@ -337,6 +362,7 @@ impl Snapshot<'_> {
                 nnodes: comm.nnodes,
                 world: self.world == Some(at),
                 seen_ranks: seen,
+                global_ranks: global,
                 contested: comm.contested,
             });
         }

@@ -57,7 +57,7 @@ impl Snapshot<'_> {
                 continue;
             }
             summary.processes += 1;
-            *summary.phases.entry(self.phase(process)).or_default() += 1;
+            *summary.phases.entry(self.phase(process, self.sole_rank(at))).or_default() += 1;
             hosts.insert(process.host_number);
         }
         summary.hosts = hosts.len();

@@ -79,6 +79,8 @@ pub struct State {
     pub tear_logs_after: BTreeMap<String, usize>,
     /// Lines after which a log stream is cut, once each.
     pub cut_logs_after: Vec<usize>,
+    /// Whether the kubeconfig's user may not forward ports.
+    pub refuse_ports: bool,
     /// A policy violation: field and text.
     pub policy: Option<(String, String)>,
     /// The status for a taken name: the document lists none, so both 400 and 409 must work.
@@ -150,6 +152,7 @@ impl FakeRunAi {
             stall_logs_after: BTreeMap::new(),
             tear_logs_after: BTreeMap::new(),
             cut_logs_after: Vec::new(),
+            refuse_ports: false,
             policy: None,
             name_taken: 409,
             ended_logs: true,

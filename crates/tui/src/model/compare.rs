@@ -46,6 +46,8 @@ pub enum Line<'r> {
     Same(&'r str),
     /// So many lines that are the same in both.
     Skipped(usize),
+    /// The change above comes so many more times.
+    Repeated(usize),
     /// Only without the changes.
     Removed(&'r str, Option<usize>),
     /// Only with them.
@@ -58,7 +60,7 @@ impl Line<'_> {
     /// The change behind the line.
     pub fn change(self) -> Option<usize> {
         match self {
-            Self::Same(_) | Self::Skipped(_) => None,
+            Self::Same(_) | Self::Skipped(_) | Self::Repeated(_) => None,
             Self::Removed(_, change) | Self::Added(_, change) => change,
             Self::Off(change) => Some(change),
         }
@@ -68,43 +70,58 @@ impl Line<'_> {
 /// Lines around a change that are shown though they are the same.
 const CONTEXT: usize = 2;
 
-/// The comparison as a diff: what changes with a little around it, then what is switched off.
+/// The comparison as a diff: what changes with a little around it, then what is switched off. A change that is repeated
+/// (the processes of a job often get the same) is shown once, with the number of its repeats.
 pub fn diff(rows: &[Row], off: impl Iterator<Item = usize>) -> Vec<Line<'_>> {
     let mut lines = Vec::new();
-    let mut at = 0;
-    while let Some(row) = rows.get(at) {
-        if let Row::Other { .. } = row {
-            let others = rows[at..].iter().take_while(|row| matches!(row, Row::Other { .. })).count();
-            let hunk = &rows[at..at + others];
-            lines.extend(hunk.iter().filter_map(|row| match row {
-                Row::Other { before: Some(text), change, .. } => Some(Line::Removed(text, *change)),
-                _ => None,
-            }));
-            lines.extend(hunk.iter().filter_map(|row| match row {
-                Row::Other { after: Some(text), change, .. } => Some(Line::Added(text, *change)),
-                _ => None,
-            }));
-            at += others;
-            continue;
-        }
-        let run: Vec<&str> = rows[at..]
-            .iter()
-            .map_while(|row| if let Row::Same(text) = row { Some(text.as_str()) } else { None })
-            .collect();
-        let head = if at == 0 { 1 } else { CONTEXT };
-        let tail = if at + run.len() == rows.len() { 0 } else { CONTEXT };
-        at += run.len();
-        if run.len() <= head + tail + 1 {
-            lines.extend(run.iter().map(|text| Line::Same(text)));
+    let (mut at, mut repeats) = (0, 0);
+    // The rows that are the same since the last change, and that change.
+    let (mut same, mut last): (&[Row], &[Row]) = (&[], &[]);
+    while at < rows.len() {
+        let changes = matches!(rows[at], Row::Other { .. });
+        let run = rows[at..].iter().take_while(|row| matches!(row, Row::Other { .. }) == changes).count();
+        let chunk = &rows[at..at + run];
+        at += run;
+        if !changes {
+            same = chunk;
+        } else if chunk == last {
+            (repeats, same) = (repeats + 1, &[]);
         } else {
-            let (first, last) = (&run[..head], &run[run.len() - tail..]);
-            lines.extend(first.iter().map(|text| Line::Same(text)));
-            lines.push(Line::Skipped(run.len() - head - tail));
-            lines.extend(last.iter().map(|text| Line::Same(text)));
+            lines.extend((repeats > 0).then_some(Line::Repeated(repeats)));
+            let head = if lines.is_empty() { 1 } else { CONTEXT };
+            around(same, head, CONTEXT, &mut lines);
+            hunk(chunk, &mut lines);
+            (repeats, same, last) = (0, &[], chunk);
         }
     }
+    lines.extend((repeats > 0).then_some(Line::Repeated(repeats)));
+    around(same, if lines.is_empty() { 1 } else { CONTEXT }, 0, &mut lines);
     lines.extend(off.map(Line::Off));
     lines
+}
+
+/// Adds what is removed, then what is added.
+fn hunk<'r>(rows: &'r [Row], lines: &mut Vec<Line<'r>>) {
+    lines.extend(rows.iter().filter_map(|row| match row {
+        Row::Other { before: Some(text), change, .. } => Some(Line::Removed(text, *change)),
+        _ => None,
+    }));
+    lines.extend(rows.iter().filter_map(|row| match row {
+        Row::Other { after: Some(text), change, .. } => Some(Line::Added(text, *change)),
+        _ => None,
+    }));
+}
+
+/// Adds the first and the last of some lines that are the same.
+fn around<'r>(rows: &'r [Row], head: usize, tail: usize, lines: &mut Vec<Line<'r>>) {
+    let text = |row: &'r Row| if let Row::Same(text) = row { Some(Line::Same(text)) } else { None };
+    if rows.len() <= head + tail + 1 {
+        lines.extend(rows.iter().filter_map(text));
+        return;
+    }
+    lines.extend(rows[..head].iter().filter_map(text));
+    lines.push(Line::Skipped(rows.len() - head - tail));
+    lines.extend(rows[rows.len() - tail..].iter().filter_map(text));
 }
 
 /// Compares a document without the changes (`bare`) with the one that is sent.
@@ -235,6 +252,29 @@ fn words(op: &Op) -> (Vec<String>, Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn repeated_changes_are_shown_once() {
+        let same = |text: &str| Row::Same(text.to_owned());
+        let added = |text: &str| Row::Other { before: None, after: Some(text.to_owned()), change: Some(0) };
+        let mut rows = vec![same("head")];
+        for rank in 0..32 {
+            rows.extend([same(&format!("rank {rank}")), added("NCCL_DEBUG=INFO")]);
+        }
+        rows.extend([same("end"), added("other"), same("last")]);
+        let shown = diff(&rows, [3].into_iter());
+        let wanted = [
+            Line::Same("head"),
+            Line::Same("rank 0"),
+            Line::Added("NCCL_DEBUG=INFO", Some(0)),
+            Line::Repeated(31),
+            Line::Same("end"),
+            Line::Added("other", Some(0)),
+            Line::Same("last"),
+            Line::Off(3),
+        ];
+        assert_eq!(shown, wanted);
+    }
 
     #[test]
     fn a_line_is_of_the_change_it_names() {

@@ -4,17 +4,18 @@ use std::collections::BTreeSet;
 
 use tui_input::Input;
 use weftrun::Finding;
-use weftrun::core::backend::Rendered;
 use weftrun::core::fabric::Op;
-use weftrun::core::fabric::{Fabric, FabricPlan, RuleSetting};
+use weftrun::core::fabric::{Fabric, RuleSetting};
 use weftrun::core::spec::{JobSpec, Launch, Role, Volume};
 
-use super::compare::{self, Row};
+use super::compare;
 use super::words::{quote, words};
 
 mod kept;
+mod planned;
 
 pub use kept::KeptDraft;
+pub use planned::{Basis, Planned};
 
 /// The fields of the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -165,48 +166,6 @@ pub struct Choices {
     pub targets: Vec<String>,
     /// Profiles, without the empty one that means the target's own.
     pub profiles: Vec<String>,
-}
-
-/// The result of planning a draft.
-#[derive(Clone, Debug)]
-pub struct Planned {
-    /// The plan.
-    pub plan: FabricPlan,
-    /// The changes as they would be with no rule switched off.
-    pub all: Vec<Op>,
-    /// The rendered document, line by line, compared with the one without the changes; or why it cannot be
-    /// rendered.
-    pub rows: Result<Vec<Row>, String>,
-    /// The changes in the order of those lines.
-    pub order: Vec<usize>,
-    /// The source of its facts.
-    pub basis: Basis,
-}
-
-/// The source of a plan's facts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Basis {
-    /// Assumed facts: the cluster is being queried.
-    Assumed,
-    /// Assumed facts: the cluster did not answer.
-    Unanswered,
-    /// The cluster's facts.
-    Cluster,
-}
-
-impl Planned {
-    /// Compares what is sent with what would be sent without any change.
-    pub fn new(
-        plan: FabricPlan,
-        all: Vec<Op>,
-        bare: Option<&Rendered>,
-        sent: Result<&Rendered, String>,
-        basis: Basis,
-    ) -> Self {
-        let rows = sent.map(|sent| compare::compare(bare, sent, &all));
-        let order = compare::order(rows.as_deref().unwrap_or_default(), all.len());
-        Self { plan, all, rows, order, basis }
-    }
 }
 
 /// A new job.

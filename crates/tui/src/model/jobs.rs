@@ -33,6 +33,8 @@ pub struct Entry {
     pub summary: JobSummary,
     /// The last thing that happened to it.
     pub last: String,
+    /// The first cause of its failure, once its logs were read here.
+    pub cause: Option<String>,
     /// Whether something needs looking at.
     pub alarm: bool,
     /// What its logs have proved of the fabric, if it was opened here.
@@ -155,7 +157,7 @@ impl Jobs {
             summary.reason.clone()
         };
         let alarm = summary.phase == JobPhase::Failed;
-        self.entries.push(Entry { summary, last, alarm, verdict: None, gpus: None });
+        self.entries.push(Entry { summary, last, cause: None, alarm, verdict: None, gpus: None });
     }
 
     /// Applies an event.

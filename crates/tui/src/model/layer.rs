@@ -3,6 +3,8 @@
 use tui_input::Input;
 use weftrun::core::job::{Action as JobAction, JobHandle};
 
+use super::draft::Field;
+
 /// What a prompt is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prompt {
@@ -14,10 +16,14 @@ pub enum Prompt {
     LogFilter,
     /// Ranks of the log.
     Ranks,
+    /// Line or time of the log.
+    GoTo,
     /// File to save the log to.
     ExportLog,
     /// File to save the pairs to.
     ExportPairs,
+    /// File or folder of logs to open.
+    LogFiles,
     /// Job file to take.
     JobFile,
     /// File to save the job to.
@@ -32,7 +38,9 @@ impl Prompt {
             Self::Find => "find",
             Self::LogFilter => "show only",
             Self::Ranks => "ranks (0,8-15)",
+            Self::GoTo => "line, or time (12:04:05)",
             Self::ExportLog | Self::ExportPairs | Self::SaveJob => "save to",
+            Self::LogFiles => "logs (a file or a folder)",
             Self::JobFile => "job file",
         }
     }
@@ -45,8 +53,23 @@ pub enum Question {
     Act(JobHandle, JobAction),
     /// Whether to submit the draft, at this revision.
     Submit(u64),
+    /// Whether to submit a benchmark with the nodes of a job.
+    Verify(JobHandle),
     /// Whether to begin a blank job and discard the current draft.
     Blank,
+}
+
+/// Returns the values with a typed text: those that begin with it first.
+pub fn picked<'v>(values: &'v [(String, String)], typed: &str) -> Vec<&'v (String, String)> {
+    let typed = typed.trim().to_lowercase();
+    let holds = |value: &&(String, String)| {
+        typed
+            .split_whitespace()
+            .all(|word| value.0.to_lowercase().contains(word) || value.1.to_lowercase().contains(word))
+    };
+    let mut found: Vec<&(String, String)> = values.iter().filter(holds).collect();
+    found.sort_by_key(|value| !value.0.to_lowercase().starts_with(&typed));
+    found
 }
 
 /// Something on top of a screen.
@@ -68,6 +91,17 @@ pub enum Layer {
         /// Line under the cursor.
         selected: usize,
     },
+    /// A value to pick for a field of the new job.
+    Pick {
+        /// The field.
+        field: Field,
+        /// The values, each with what it is.
+        values: Vec<(String, String)>,
+        /// What was typed.
+        input: Input,
+        /// Line under the cursor.
+        selected: usize,
+    },
     /// A line of input.
     Prompt {
         /// What it is for.
@@ -77,6 +111,8 @@ pub enum Layer {
         /// What is wrong with it.
         error: Option<String>,
     },
+    /// The benchmark that was started last.
+    Verify,
     /// A yes or no.
     Confirm(Question),
     /// A text to read: evidence, channels of a pair, a whole line.

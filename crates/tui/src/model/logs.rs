@@ -14,6 +14,11 @@ impl SharedStore {
         Self(Arc::new(RwLock::new(store)))
     }
 
+    /// Returns whether both are the same store.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Locks it for reading. A writer that panicked has left only complete lines.
     pub fn read(&self) -> RwLockReadGuard<'_, LogStore> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
@@ -43,6 +48,40 @@ pub enum Times {
     Relative,
 }
 
+/// Most ranks that are pinned.
+pub const MAX_PINS: usize = 4;
+
+/// A text that is looked for.
+#[derive(Clone, Debug)]
+pub struct Find {
+    /// As it was typed.
+    pub text: String,
+    /// What matches it.
+    pub pattern: Pattern,
+    /// The numbers of the lines with it that the filter shows, once they are counted.
+    pub hits: Option<Vec<u64>>,
+    /// Ends of the history and of the live lines up to which they are counted.
+    pub counted: (u64, u64),
+    /// The number of the count that is under way.
+    pub counting: Option<u64>,
+    /// How much of the log was searched, in percent.
+    pub searched: u8,
+    /// Whether the cursor goes to the nearest one once they are counted.
+    pub goes: bool,
+}
+
+impl Find {
+    /// Makes a search that has not begun.
+    pub fn new(text: String, pattern: Pattern) -> Self {
+        Self { text, pattern, hits: None, counted: (0, 0), counting: None, searched: 0, goes: false }
+    }
+
+    /// Drops what was counted: other lines are shown now. The answer to a count under way is ignored.
+    pub fn restart(&mut self) {
+        (self.hits, self.counted, self.counting, self.searched) = (None, (0, 0), None, 0);
+    }
+}
+
 /// The log pane.
 #[derive(Debug)]
 pub struct LogPane {
@@ -69,15 +108,17 @@ pub struct LogPane {
     /// Number of the next line when it was paused, for "+N new".
     pub paused_at: u64,
     /// What is being looked for.
-    pub find: Option<(String, Pattern)>,
+    pub find: Option<Find>,
     /// Bookmarked lines.
     pub bookmarks: Vec<u64>,
     /// Whether the attempt before is shown.
     pub previous: bool,
+    /// Whether each rank has a colour.
+    pub rank_colours: bool,
     /// Whether repeated lines are shown once.
     pub folded: bool,
-    /// The rank whose last lines stay in sight, and those lines.
-    pub pinned: Option<(u32, Projection)>,
+    /// The ranks whose last lines stay in sight, and those lines.
+    pub pinned: Vec<(u32, Projection)>,
     /// Number of lines that fit into the pane when it was last drawn.
     pub height: usize,
 }
@@ -99,8 +140,9 @@ impl Default for LogPane {
             find: None,
             bookmarks: Vec::new(),
             previous: false,
+            rank_colours: true,
             folded: false,
-            pinned: None,
+            pinned: Vec::new(),
             height: 10,
         }
     }
@@ -116,17 +158,31 @@ impl LogPane {
     pub fn update(&mut self) {
         let store = self.store.read();
         self.projection.update(&store);
-        if let Some((_, lines)) = &mut self.pinned {
+        for (_, lines) in &mut self.pinned {
             lines.update(&store);
         }
     }
 
-    /// Pins the last lines of a rank, or unpins it.
+    /// Pins the last lines of a rank, or unpins it; returns whether it is pinned. The oldest pin makes room.
     pub fn pin(&mut self, rank: u32) -> bool {
-        let same = self.pinned.as_ref().is_some_and(|(pinned, _)| *pinned == rank);
-        self.pinned = (!same).then(|| (rank, Projection::new(Filter::default().with_ranks([rank]))));
+        if let Some(at) = self.pinned.iter().position(|(pinned, _)| *pinned == rank) {
+            self.pinned.remove(at);
+            return false;
+        }
+        if self.pinned.len() == MAX_PINS {
+            self.pinned.remove(0);
+        }
+        self.pinned.push((rank, Projection::new(Filter::default().with_ranks([rank]))));
         self.update();
-        !same
+        true
+    }
+
+    /// Returns the position of the line under the cursor among the lines with the text, and their number; none
+    /// while they are not counted.
+    pub fn found(&self) -> Option<(Option<usize>, usize)> {
+        let hits = self.find.as_ref()?.hits.as_ref()?;
+        let here = self.cursor.and_then(|seq| hits.binary_search(&seq).ok());
+        Some((here.map(|at| at + 1), hits.len()))
     }
 
     /// Lines that came since it was paused, and are shown.
@@ -210,6 +266,7 @@ impl LogPane {
     pub fn refilter(&mut self, filter: Filter) {
         let projection = Projection::new(filter);
         self.projection = if self.folded { projection.folded() } else { projection };
+        self.find.iter_mut().for_each(Find::restart);
         self.update();
         if let Some(cursor) = self.cursor {
             let index = self.projection.index_of(cursor);

@@ -4,16 +4,18 @@ pub mod compare;
 pub mod draft;
 pub mod jobs;
 pub mod layer;
+pub mod links;
 pub mod logs;
 pub mod open;
 pub mod session;
 pub mod transport_view;
+pub mod verify;
 pub mod words;
 
 use jiff::Timestamp;
 use weftrun::core::job::JobHandle;
 
-use crate::action::Place;
+use crate::action::{Action, Place};
 use crate::keymap::Keymap;
 use crate::theme::Theme;
 use draft::{Choices, Draft};
@@ -56,6 +58,18 @@ impl Screen {
         }
     }
 
+    /// Returns the action that shows it.
+    pub fn action(self) -> Action {
+        match self {
+            Self::Jobs => Action::Jobs,
+            Self::Overview => Action::Overview,
+            Self::Fabric => Action::Fabric,
+            Self::Logs => Action::Logs,
+            Self::Diagnosis => Action::Diagnosis,
+            Self::Submit => Action::New,
+        }
+    }
+
     /// Its word in the tabs.
     pub fn word(self) -> &'static str {
         match self {
@@ -83,6 +97,34 @@ pub struct Notice {
 /// How long a notice is shown before the keys of the screen reappear. An error stays until a key is pressed.
 pub const SAID_FOR: jiff::SignedDuration = jiff::SignedDuration::from_secs(12);
 
+/// The list of jobs beside an open one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rail {
+    /// Its columns.
+    pub columns: u16,
+    /// Whether it is hidden.
+    pub hidden: bool,
+}
+
+impl Default for Rail {
+    fn default() -> Self {
+        Self { columns: 28, hidden: false }
+    }
+}
+
+impl Rail {
+    /// Hides or shows it.
+    pub fn toggle(&mut self) {
+        self.hidden = !self.hidden;
+    }
+
+    /// Changes its width.
+    pub fn resize(&mut self, by: i16) {
+        self.hidden = false;
+        self.columns = self.columns.saturating_add_signed(by).clamp(16, 60);
+    }
+}
+
 /// Everything the screens show.
 #[derive(Debug)]
 pub struct Model {
@@ -102,24 +144,38 @@ pub struct Model {
     pub keymap: Keymap,
     /// How it looks.
     pub theme: Theme,
+    /// The theme that the terminal's background chose. It is not kept for the next start.
+    pub found_theme: Option<Theme>,
     /// Whether the mouse wheel is enabled.
     pub mouse: bool,
     /// The time, as of the last message.
     pub now: Timestamp,
+    /// The list of jobs beside an open one.
+    pub rail: Rail,
     /// Columns and rows of the terminal.
     pub size: (u16, u16),
+    /// Whether logs in files can be opened.
+    pub opens_logs: bool,
     /// Whether there is a demo to start.
     pub has_demo: bool,
     /// The target new jobs go to.
     pub default_target: String,
     /// Profiles a new job can name.
     pub profiles: Vec<String>,
+    /// Instance types a new job can name, each with what it has.
+    pub instances: Vec<(String, String)>,
     /// A job to open as soon as it is listed.
     pub wanted: Option<JobHandle>,
+    /// The demo, until it has ended or a key is pressed: it ends on its diagnosis.
+    pub demo: Option<JobHandle>,
     /// The last RAS queries of closed jobs, oldest first. Their answers may still arrive.
     pub closed_ras: Vec<(JobHandle, Ras)>,
+    /// How often the lines with a text were counted: the number of the last count.
+    pub counts: u64,
     /// The prompt whose file is being written. The prompt opens again if the file exists.
     pub saving: Option<Prompt>,
+    /// The benchmark that was started last.
+    pub verifying: Option<verify::Verifying>,
     /// What the last session had open, until it is open again or the user goes elsewhere.
     pub resume: Option<session::Session>,
 }
@@ -139,15 +195,22 @@ impl Model {
             notice: None,
             keymap: Keymap::default(),
             theme: Theme::default(),
+            found_theme: None,
             mouse: false,
             now,
+            rail: Rail::default(),
             size: (80, 24),
+            opens_logs: false,
             has_demo: false,
             default_target,
             profiles: Vec::new(),
+            instances: Vec::new(),
             wanted: None,
+            demo: None,
             closed_ras: Vec::new(),
+            counts: 0,
             saving: None,
+            verifying: None,
             resume: None,
         }
     }

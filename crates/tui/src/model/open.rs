@@ -11,7 +11,7 @@ use weftrun::core::report::HealthReport;
 use weftrun::core::spec::JobSpec;
 
 use super::logs::LogPane;
-use super::transport_view::TransportView;
+use super::transport_view::{Cell, Communicator, LinkMap, TransportView};
 
 /// How ranks are sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +23,35 @@ pub enum RankOrder {
     Slowest,
     /// Most errors and warnings first.
     Errors,
+}
+
+/// How the matrix is drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MatrixForm {
+    /// The widest form that shows everything.
+    #[default]
+    Auto,
+    /// Three columns a cell.
+    Letters,
+    /// Two columns a cell.
+    Compact,
+    /// One column a cell.
+    Dense,
+    /// Blocks of pairs, shaded by their channels.
+    Heat,
+}
+
+impl MatrixForm {
+    /// Returns the next form, and its name.
+    pub fn next(self) -> (Self, &'static str) {
+        match self {
+            Self::Auto => (Self::Letters, "letters, three columns a cell"),
+            Self::Letters => (Self::Compact, "letters, two columns a cell"),
+            Self::Compact => (Self::Dense, "letters, one column a cell"),
+            Self::Dense => (Self::Heat, "heat map: blocks of pairs, shaded by channels"),
+            Self::Heat => (Self::Auto, "the widest form that shows everything"),
+        }
+    }
 }
 
 /// The job that is open.
@@ -50,10 +79,12 @@ pub struct Open {
     pub ras: Option<Ras>,
     /// Whether ranks are shown instead of nodes.
     pub by_rank: bool,
-    /// Communicator shown.
+    /// Map shown: that of all communicators, then that of each.
     pub communicator: usize,
     /// Cell under the cursor of the matrix: row, column.
     pub cell: (usize, usize),
+    /// How the matrix is drawn.
+    pub form: MatrixForm,
     /// Rank under the cursor of the overview.
     pub row: usize,
     /// How ranks are sorted.
@@ -116,6 +147,7 @@ impl Open {
             by_rank: false,
             communicator: 0,
             cell: (0, 0),
+            form: MatrixForm::default(),
             row: 0,
             order: RankOrder::default(),
             finding: 0,
@@ -167,17 +199,24 @@ impl Open {
         }
     }
 
-    /// Returns the findings: the cause, those of RAS, of the logs, then of the cluster.
+    /// Returns when the job ended; none while it runs.
+    pub fn ended(&self) -> Option<Timestamp> {
+        let summary = &self.detail.as_ref()?.summary;
+        summary.phase.is_terminal().then_some(summary.ended).flatten()
+    }
+
+    /// Returns the findings: the cause and that of RAS, then those of the logs and of the cluster by severity.
     pub fn findings(&self) -> Vec<&Finding> {
         let (cause, logs): (Vec<&Finding>, Vec<&Finding>) =
             self.transport_view.findings.iter().partition(|finding| finding.code == CAUSE_CODE);
         let ras = self.ras.iter().filter_map(|ras| ras.finding.as_ref());
-        let mut all: Vec<&Finding> = cause.into_iter().chain(ras).chain(logs).chain(&self.stuck).collect();
+        let mut rest: Vec<&Finding> = logs.into_iter().chain(&self.stuck).collect();
         if let Some(detail) = &self.detail {
-            all.extend(detail.findings.iter().filter(|f| !self.stuck.iter().any(|s| s.code == f.code)));
+            rest.extend(detail.findings.iter().filter(|f| !self.stuck.iter().any(|s| s.code == f.code)));
         }
-        all.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-        all
+        rest.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        // A job that fails or hangs does so whatever its transport is.
+        cause.into_iter().chain(ras).chain(rest).collect()
     }
 
     /// Returns the ranks that the cause or RAS names, which are shown first and marked. Called once a frame.
@@ -208,9 +247,77 @@ impl Open {
         indices.iter().filter_map(|index| ranks.get(*index)?.rank).collect()
     }
 
-    /// How many rows and columns the matrix has.
-    pub fn matrix_size(&self) -> usize {
-        if self.by_rank { self.transport_view.ranks.len() } else { self.transport_view.nodes.len() }
+    /// Returns the links that are shown: of all communicators together, or of one.
+    pub fn map(&self) -> Option<&LinkMap> {
+        let maps = &self.transport_view.maps;
+        maps.get(self.communicator).or(maps.first())
+    }
+
+    /// Returns the communicator that is shown; none if the map is that of several.
+    pub fn shown_communicator(&self) -> Option<&Communicator> {
+        let communicators = &self.transport_view.communicators;
+        match self.communicator.checked_sub(1) {
+            Some(at) => communicators.get(at),
+            None => communicators.first().filter(|_| communicators.len() == 1),
+        }
+    }
+
+    /// Returns the rows and columns of the matrix, as indices of ranks or of nodes.
+    pub fn matrix_rows(&self) -> &[usize] {
+        self.map().map_or(&[], |map| map.rows(self.by_rank))
+    }
+
+    /// Returns the number of a row of the matrix: its rank, where proved, or its node.
+    pub fn matrix_name(&self, row: usize) -> Option<u32> {
+        let index = *self.matrix_rows().get(row)?;
+        if self.by_rank { self.transport_view.ranks.get(index)?.rank } else { u32::try_from(index).ok() }
+    }
+
+    /// Returns what is known between a row and a column of the matrix.
+    pub fn matrix_cell(&self, row: usize, column: usize) -> Cell<'_> {
+        let (from, to) = (self.matrix_name(row), self.matrix_name(column));
+        self.map().map_or(Cell::Unknown, |map| map.cell(self.by_rank, from, to))
+    }
+
+    /// Returns whether a row and a column of the matrix are on one node.
+    pub fn is_inside_node(&self, row: usize, column: usize) -> bool {
+        let rows = self.matrix_rows();
+        let (Some(row), Some(column)) = (rows.get(row), rows.get(column)) else { return false };
+        let node = |index: usize| self.transport_view.ranks.get(index).and_then(|rank| rank.node);
+        if self.by_rank { node(*row).is_some() && node(*row) == node(*column) } else { row == column }
+    }
+
+    /// Returns whether all connections of a rank or node of the matrix are known.
+    pub fn is_settled(&self, number: u32) -> bool {
+        self.map().is_some_and(|map| map.is_settled(self.by_rank, number))
+    }
+
+    /// Moves the cursor of the matrix to the next or previous link that is a problem; returns whether there is one.
+    pub fn go_to_wrong(&mut self, forward: bool) -> bool {
+        let Some(map) = self.map() else { return false };
+        let numbers = (0..self.matrix_rows().len()).filter_map(|row| Some((self.matrix_name(row)?, row)));
+        let row_of: std::collections::BTreeMap<u32, usize> = numbers.collect();
+        let links = map.links(self.by_rank).keys();
+        let cells = links.filter_map(|(from, to)| Some((*row_of.get(from)?, *row_of.get(to)?)));
+        let mut wrong: Vec<(usize, usize)> =
+            cells.filter(|(row, column)| self.is_wrong(*row, *column)).collect();
+        wrong.sort_unstable();
+        let next = if forward {
+            wrong.iter().find(|cell| **cell > self.cell).or(wrong.first())
+        } else {
+            wrong.iter().rev().find(|cell| **cell < self.cell).or(wrong.last())
+        };
+        let Some(next) = next.copied() else { return false };
+        self.cell = next;
+        true
+    }
+
+    /// Returns whether a link of the matrix is a problem.
+    pub fn is_wrong(&self, row: usize, column: usize) -> bool {
+        match self.matrix_cell(row, column) {
+            Cell::Linked(link) => link.is_wrong(self.transport_view.judge, self.is_inside_node(row, column)),
+            _ => false,
+        }
     }
 
     /// Indices of the ranks in the order they are listed.

@@ -24,6 +24,8 @@ pub struct Session {
     pub jobs_order: usize,
     /// The theme, by name.
     pub theme: Option<String>,
+    /// Columns of the jobs beside an open one; negative while they are hidden, 0 for the default.
+    pub rail: i32,
     /// The job's log.
     pub log: LogView,
     /// The draft of a new job that was not submitted.
@@ -46,8 +48,8 @@ pub struct LogView {
     pub wrap: bool,
     /// Whether the same lines were shown once.
     pub folded: bool,
-    /// The pinned rank.
-    pub pinned: Option<u32>,
+    /// The pinned ranks.
+    pub pins: Vec<u32>,
     /// Bookmarks, by number of the line.
     pub bookmarks: Vec<u64>,
 }
@@ -69,7 +71,9 @@ impl Session {
             screen: number(&Screen::ALL, &model.screen),
             jobs_filter: model.jobs.filter.clone(),
             jobs_order: number(&ORDERS, &model.jobs.order),
-            theme: (model.theme != Theme::Mono).then(|| model.theme.name().to_owned()),
+            theme: (model.theme != Theme::Mono && model.found_theme != Some(model.theme))
+                .then(|| model.theme.name().to_owned()),
+            rail: i32::from(model.rail.columns) * if model.rail.hidden { -1 } else { 1 },
             log: open.map_or_else(LogView::default, |open| LogView::of(&open.logs)),
             draft: model.draft.as_ref().and_then(Draft::keep),
         }
@@ -79,6 +83,11 @@ impl Session {
     pub fn restore(&self, model: &mut Model) {
         model.jobs.filter.clone_from(&self.jobs_filter);
         model.jobs.order = ORDERS.get(self.jobs_order).copied().unwrap_or_default();
+        if let Ok(columns @ 1..) = u16::try_from(self.rail.unsigned_abs()) {
+            model.rail.columns = columns;
+            model.rail.resize(0);
+            model.rail.hidden = self.rail < 0;
+        }
         if let Some(theme) = self.theme.as_deref().and_then(Theme::parse) {
             model.theme = theme;
         }
@@ -105,7 +114,7 @@ impl LogView {
             times: Some(number(&TIMES, &pane.times)),
             wrap: pane.wrap,
             folded: pane.folded,
-            pinned: pane.pinned.as_ref().map(|(rank, _)| *rank),
+            pins: pane.pinned.iter().map(|(rank, _)| *rank).collect(),
             bookmarks: pane.bookmarks.clone(),
         }
     }
@@ -119,8 +128,8 @@ impl LogView {
         pane.times = self.times.and_then(|at| TIMES.get(at)).copied().unwrap_or_default();
         (pane.wrap, pane.folded) = (self.wrap, self.folded);
         pane.bookmarks.clone_from(&self.bookmarks);
-        if let Some(rank) = self.pinned {
-            pane.pin(rank);
+        for rank in &self.pins {
+            pane.pin(*rank);
         }
     }
 }

@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use weftrun::Finding;
+use weftrun::core::diagnose::Judge;
+
+pub use super::links::{Cell, Gdr, Kind, Link, LinkMap};
 
 /// Largest number of missing ranks: a hostile line may name any number of them.
 const MOST_AWAITED: u32 = 65_536;
@@ -92,6 +95,8 @@ pub struct Rank {
     pub announced: Option<String>,
     /// Its progress.
     pub step: Step,
+    /// The step before it failed.
+    pub before_failure: Step,
     /// When it completed each step.
     pub reached: Reached,
     /// When it printed its last training step, if known.
@@ -99,10 +104,9 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// Returns whether it has completed a step. A failed rank has completed none: its position is no longer
-    /// valid.
+    /// Returns whether it has completed a step, even if it failed later.
     pub fn has_reached(&self, step: Step) -> bool {
-        self.step >= step && self.step != Step::Failed
+        (if self.step == Step::Failed { self.before_failure } else { self.step }) >= step
     }
 }
 
@@ -115,137 +119,8 @@ pub struct Communicator {
     pub nranks: u32,
     /// Whether it is the one of all ranks.
     pub world: bool,
-}
-
-/// How two ranks, or two nodes, are connected.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Link {
-    /// What it is, for the sign.
-    pub kind: Kind,
-    /// The transports as NCCL wrote them, sorted.
-    pub transports: Vec<String>,
-    /// Channels, all pairs together.
-    pub channels: u32,
-    /// Number of pairs of ranks.
-    pub pairs: u32,
-    /// Whether GPUDirect RDMA is used: by all, some (`None` of `Some`), or unknown.
-    pub gdr: Option<bool>,
-}
-
-/// Whether links use GPUDirect RDMA.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gdr {
-    /// All of them.
-    Yes,
-    /// None of them.
-    No,
-    /// Some of them.
-    Some,
-    /// Unknown.
-    Unknown,
-}
-
-impl Gdr {
-    fn of(link: Option<bool>) -> Self {
-        match link {
-            Some(true) => Self::Yes,
-            Some(false) => Self::No,
-            None => Self::Unknown,
-        }
-    }
-
-    fn join(self, other: Self) -> Self {
-        if self == other { self } else { Self::Some }
-    }
-
-    /// Its word.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Yes => "yes",
-            Self::No => "no",
-            Self::Some => "some",
-            Self::Unknown => "?",
-        }
-    }
-}
-
-/// Kinds of connection, the worst last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// NVLink or PCIe, inside a node.
-    P2p,
-    /// NVLink SHARP or CollNet.
-    Offload,
-    /// EFA.
-    Efa,
-    /// InfiniBand.
-    InfiniBand,
-    /// RoCE.
-    Roce,
-    /// InfiniBand verbs, not known which.
-    Verbs,
-    /// Libfabric over an unknown provider, or one other than EFA and TCP.
-    Libfabric,
-    /// Libfabric over TCP: the plugin was loaded, but the fabric is not used.
-    LibfabricTcp,
-    /// Shared memory inside a node.
-    Shm,
-    /// TCP sockets.
-    Socket,
-    /// A transport unknown to this program.
-    #[default]
-    Unknown,
-}
-
-impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 11] = [
-        Self::P2p,
-        Self::Offload,
-        Self::Efa,
-        Self::InfiniBand,
-        Self::Roce,
-        Self::Verbs,
-        Self::Libfabric,
-        Self::LibfabricTcp,
-        Self::Shm,
-        Self::Socket,
-        Self::Unknown,
-    ];
-
-    /// Its letter in the matrix.
-    pub fn letter(self) -> char {
-        match self {
-            Self::P2p => 'N',
-            Self::Offload => 'C',
-            Self::Efa => 'E',
-            Self::InfiniBand => 'I',
-            Self::Roce => 'R',
-            Self::Verbs => 'V',
-            Self::Libfabric => 'L',
-            Self::LibfabricTcp => 'l',
-            Self::Shm => 'S',
-            Self::Socket => 'T',
-            Self::Unknown => '?',
-        }
-    }
-
-    /// Its word in the legend.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::P2p => "NVLink/P2P",
-            Self::Offload => "CollNet/NVLS",
-            Self::Efa => "EFA",
-            Self::InfiniBand => "InfiniBand",
-            Self::Roce => "RoCE",
-            Self::Verbs => "verbs",
-            Self::Libfabric => "Libfabric",
-            Self::LibfabricTcp => "Libfabric over TCP",
-            Self::Shm => "SHM",
-            Self::Socket => "TCP socket",
-            Self::Unknown => "unknown",
-        }
-    }
+    /// Its ranks in the job, where proved, in order.
+    pub members: Vec<u32>,
 }
 
 /// One node: ranks that share a host.
@@ -297,14 +172,14 @@ pub struct TransportView {
     pub nodes: Vec<Node>,
     /// Communicators, the world first.
     pub communicators: Vec<Communicator>,
-    /// For each communicator: pairs of global ranks.
-    pub rank_links: Vec<BTreeMap<(u32, u32), Link>>,
-    /// For each communicator: pairs of nodes.
-    pub node_links: Vec<BTreeMap<(u32, u32), Link>>,
-    /// For each communicator: whether the links of a rank to other nodes use GPUDirect RDMA.
-    pub rank_gdr: Vec<BTreeMap<u32, Gdr>>,
-    /// The same for each node.
-    pub node_gdr: Vec<BTreeMap<u32, Gdr>>,
+    /// The links of all communicators together, then, if there are several, those of each.
+    pub maps: Vec<LinkMap>,
+    /// The links whose communicator is not proved. They are in the first map too.
+    pub loose_links: LinkMap,
+    /// The connections that are a problem.
+    pub judge: Judge,
+    /// The bus bandwidth that was published for the planned instance type and as many nodes, GB/s.
+    pub expected: Option<(f64, f64)>,
     /// What is wrong, worst first.
     pub findings: Vec<Finding>,
     /// Throughput as it was printed, oldest first.
@@ -351,6 +226,23 @@ impl TransportView {
             step: Step::Awaited,
             ..Rank::default()
         }));
+    }
+
+    /// Marks ranks that print training steps, also without a line of NCCL.
+    pub fn step(&mut self, stepping: &BTreeSet<u32>) {
+        let steps = |rank: &&mut Rank| rank.rank.is_some_and(|rank| stepping.contains(&rank));
+        for rank in self.ranks.iter_mut().filter(steps) {
+            let step = if rank.step == Step::Failed { &mut rank.before_failure } else { &mut rank.step };
+            *step = Step::Stepping;
+        }
+    }
+
+    /// Marks ranks as failed: those that failed first are often killed, and print nothing of it themselves.
+    pub fn fail(&mut self, failed: &[u32]) {
+        let known = |rank: &&mut Rank| rank.rank.is_some_and(|rank| failed.contains(&rank));
+        for rank in self.ranks.iter_mut().filter(known).filter(|rank| rank.step != Step::Failed) {
+            (rank.before_failure, rank.step) = (rank.step, Step::Failed);
+        }
     }
 
     /// Networks announced, each with how many ranks.
@@ -405,14 +297,19 @@ impl TransportView {
         self.nodes = nodes;
     }
 
-    /// Merges the links of ranks into links of nodes.
-    pub fn fold_links(&mut self) {
-        let node_of: BTreeMap<u32, u32> =
-            self.ranks.iter().filter_map(|rank| Some((rank.rank?, rank.node?))).collect();
-        self.node_links = self.rank_links.iter().map(|links| fold(links, &node_of)).collect();
-        let apart = |from: u32, to: u32| node_of.get(&from) != node_of.get(&to);
-        self.rank_gdr = self.rank_links.iter().map(|links| gdr(links, apart)).collect();
-        self.node_gdr = self.node_links.iter().map(|links| gdr(links, |from, to| from != to)).collect();
+    /// Completes the maps, once the ranks are grouped by node.
+    pub fn place_links(&mut self) {
+        let mut maps = std::mem::take(&mut self.maps);
+        for (at, map) in maps.iter_mut().enumerate() {
+            let members = at.checked_sub(1).and_then(|at| self.communicators.get(at));
+            map.place(&self.ranks, &self.nodes, members.map(|comm| comm.members.as_slice()));
+        }
+        self.maps = maps;
+    }
+
+    /// Returns the number of maps to choose from: one, or that of all communicators and one for each.
+    pub fn views(&self) -> usize {
+        self.maps.len().max(1)
     }
 }
 
@@ -435,46 +332,4 @@ fn laps(ranks: &[Rank]) -> [Option<Lap>; 7] {
         before = before.max(Some(end));
     }
     laps
-}
-
-/// Whether links between different nodes use GPUDirect RDMA, for each of their ends.
-fn gdr(links: &BTreeMap<(u32, u32), Link>, apart: impl Fn(u32, u32) -> bool) -> BTreeMap<u32, Gdr> {
-    let mut ends = BTreeMap::new();
-    for ((from, to), link) in links.iter().filter(|((from, to), _)| apart(*from, *to)) {
-        let own = Gdr::of(link.gdr);
-        for end in [*from, *to] {
-            ends.entry(end).and_modify(|known: &mut Gdr| *known = known.join(own)).or_insert(own);
-        }
-    }
-    ends
-}
-
-fn fold(links: &BTreeMap<(u32, u32), Link>, node_of: &BTreeMap<u32, u32>) -> BTreeMap<(u32, u32), Link> {
-    let mut folded: BTreeMap<(u32, u32), Link> = BTreeMap::new();
-    for ((from, to), link) in links {
-        let (Some(from), Some(to)) = (node_of.get(from), node_of.get(to)) else { continue };
-        match folded.entry((*from, *to)) {
-            std::collections::btree_map::Entry::Vacant(slot) => {
-                slot.insert(link.clone());
-            }
-            std::collections::btree_map::Entry::Occupied(mut slot) => slot.get_mut().join(link),
-        }
-    }
-    folded
-}
-
-impl Link {
-    /// Merges another link between the same two ends; the worst kind is shown.
-    pub fn join(&mut self, other: &Self) {
-        self.kind = self.kind.max(other.kind);
-        self.channels += other.channels;
-        self.pairs += other.pairs;
-        self.gdr = if self.gdr == other.gdr { self.gdr } else { None };
-        for transport in &other.transports {
-            if !self.transports.contains(transport) {
-                self.transports.push(transport.clone());
-                self.transports.sort();
-            }
-        }
-    }
 }

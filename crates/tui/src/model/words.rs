@@ -44,8 +44,8 @@ pub fn words(text: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// Joins the lines of a pasted command. A backslash before the end of a line continues it as in a shell. Any other line
-/// end becomes a blank, also inside quotes, since the form has one line. Terminals paste line ends as carriage returns.
+/// Joins the lines of a pasted command. A backslash before the end of a line continues it as in a shell. A line end
+/// inside quotes is kept, any other becomes a blank. Terminals paste line ends as carriage returns.
 pub fn one_line(text: &str) -> String {
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let (mut joined, mut quote) = (String::new(), None);
@@ -56,7 +56,8 @@ pub fn one_line(text: &str) -> String {
                 Some('\n') | None => {}
                 Some(escaped) => joined.extend(['\\', escaped]),
             },
-            '\n' | '\t' => joined.push(' '),
+            '\n' | '\t' if quote.is_none() => joined.push(' '),
+            '\t' => joined.push(' '),
             '\'' | '"' => {
                 quote = match quote {
                     None => Some(c),
@@ -69,6 +70,11 @@ pub fn one_line(text: &str) -> String {
         }
     }
     joined
+}
+
+/// Returns a text as it is drawn on one line: a line end is a sign.
+pub fn on_one_line(text: &str) -> String {
+    text.replace('\n', "⏎")
 }
 
 #[cfg(test)]
@@ -90,9 +96,9 @@ mod tests {
     fn pasted_lines_are_the_words_of_a_shell() {
         for end in ["\n", "\r", "\r\n"] {
             let pasted = format!(
-                "python tr\\{end}ain.py \\{end}\t--lr 1 \\{end}  --name 'a \"b' \"c\\{end} d\" \\\\{end}last{end}"
+                "python tr\\{end}ain.py \\{end}\t--lr 1 \\{end}  --name 'a \"b{end}c' \"c\\{end} d\" \\\\{end}last{end}"
             );
-            let wanted = ["python", "train.py", "--lr", "1", "--name", "a \"b", "c d", "\\", "last"];
+            let wanted = ["python", "train.py", "--lr", "1", "--name", "a \"b\nc", "c d", "\\", "last"];
             assert_eq!(words(&one_line(&pasted)).unwrap(), wanted);
         }
     }

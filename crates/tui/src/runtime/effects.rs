@@ -1,9 +1,11 @@
 //! Runs the effects that need no terminal, each in its own task; their results are sent back as messages.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
@@ -13,7 +15,8 @@ use weftrun::core::log::Projection;
 use weftrun::core::report::HealthReport;
 use weftrun::{Client, HealthOptions, Result};
 
-use super::{Options, StartDemo, ingest, plan, targets};
+use super::terminal::Signals;
+use super::{OpenLogs, Options, StartDemo, ingest, plan, search, targets, verify};
 use crate::model::logs::SharedStore;
 use crate::msg::{Effect, Known, Msg};
 
@@ -22,12 +25,21 @@ pub(super) struct Runner {
     client: Client,
     targets: Vec<String>,
     demo: Option<StartDemo>,
+    logs: Option<OpenLogs>,
+    /// Clients of targets that the first one does not know.
+    others: HashMap<String, Client>,
+    /// The tasks that watch the targets.
+    watching: HashMap<String, JoinHandle<()>>,
     outbox: mpsc::Sender<Msg>,
     grew: Arc<Notify>,
     again: Arc<Notify>,
     /// The tasks that read the open job; dropped with it.
     reading: Vec<JoinHandle<()>>,
     planning: Option<JoinHandle<()>>,
+    /// The benchmarks that run, and those that are being cancelled.
+    verifying: Vec<verify::Running>,
+    /// Stops the count of the search before.
+    counting: Option<Arc<AtomicBool>>,
 }
 
 impl Runner {
@@ -41,25 +53,73 @@ impl Runner {
             client,
             targets: options.targets.clone(),
             demo: options.demo.clone(),
+            logs: options.logs.clone(),
+            others: HashMap::new(),
+            watching: HashMap::new(),
             outbox,
             grew,
             again: Arc::new(Notify::new()),
             reading: Vec::new(),
             planning: None,
+            verifying: Vec::new(),
+            counting: None,
+        }
+    }
+
+    /// Cancels what would otherwise go on without anyone who waits for it, and waits until the clusters have answered,
+    /// or a signal asks to end at once. The terminal is the shell's again.
+    pub(super) async fn finish(&mut self) {
+        let mut benchmarks = std::mem::take(&mut self.verifying);
+        benchmarks.retain(|benchmark| !benchmark.has_ended());
+        if benchmarks.is_empty() {
+            return;
+        }
+        for benchmark in &mut benchmarks {
+            report(&format!("cancelling {} … (Ctrl-C ends without waiting)", benchmark.name()));
+            benchmark.stop();
+        }
+        let all = async {
+            for benchmark in &mut benchmarks {
+                if let Some(failed) = benchmark.ended().await {
+                    report(&failed);
+                }
+            }
+        };
+        let interrupted = async {
+            match Signals::new() {
+                Ok(mut signals) => while signals.next().await {},
+                Err(_) => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = all => return,
+            () = interrupted => {}
+        }
+        for benchmark in benchmarks.iter().filter(|benchmark| !benchmark.has_ended()) {
+            report(&format!("the cluster has not confirmed that {} is cancelled", benchmark.name()));
+            report("`weftrun list` shows what still runs, and `weftrun cancel` stops it");
         }
     }
 
     /// Starts to watch every target.
-    pub(super) fn watch_all(&self) {
-        for name in &self.targets {
-            tokio::spawn(targets::watch(
-                self.client.clone(),
-                name.clone(),
-                self.outbox.clone(),
-                self.again.clone(),
-                targets::PATIENCE,
-            ));
+    pub(super) fn watch_all(&mut self) {
+        for name in self.targets.clone() {
+            self.watch(self.client.clone(), name);
         }
+    }
+
+    /// Watches a target, instead of the one of the same name.
+    fn watch(&mut self, client: Client, name: String) {
+        let (outbox, again) = (self.outbox.clone(), self.again.clone());
+        let task = tokio::spawn(targets::watch(client, name.clone(), outbox, again, targets::PATIENCE));
+        if let Some(before) = self.watching.insert(name, task) {
+            before.abort();
+        }
+    }
+
+    /// Returns the client that knows the target of a job.
+    fn client_of(&self, handle: &JobHandle) -> Client {
+        self.others.get(handle.target()).unwrap_or(&self.client).clone()
     }
 
     /// Sends a message to the loop.
@@ -73,19 +133,43 @@ impl Runner {
         match effect {
             Effect::Refresh => self.again.notify_waiters(),
             Effect::Close => self.reading.drain(..).for_each(|task| task.abort()),
-            Effect::Describe(handle) => self.reading.push(tokio::spawn(describe(client, handle, outbox))),
+            Effect::OpenLogs(path) => {
+                let Some(open) = &self.logs else { return };
+                let answer = open(&path).map_err(|error| said(&error));
+                let answer = answer.map(|(client, handle)| {
+                    self.others.insert(handle.target().to_owned(), client.clone());
+                    self.watch(client, handle.target().to_owned());
+                    handle
+                });
+                tokio::spawn(async move { outbox.send(Msg::LogsFound(answer)).await });
+            }
+            Effect::Describe(handle) => {
+                let client = self.client_of(&handle);
+                self.reading.push(tokio::spawn(describe(client, handle, outbox)));
+            }
             Effect::Open(handle, previous) => {
+                let client = self.client_of(&handle);
                 let (known, grew) = (handle.clone(), self.grew.clone());
                 self.reading.push(tokio::spawn(describe(client.clone(), known, outbox.clone())));
                 self.reading.push(tokio::spawn(ingest::read(client, handle, previous, outbox, grew)));
             }
             Effect::Health(handle) => {
+                let client = self.client_of(&handle);
                 tokio::spawn(async move {
                     let answer = health(&client, &handle).await.map_err(|error| said(&error));
                     let _ = outbox.send(Msg::Health(handle, answer)).await;
                 });
             }
+            Effect::Verify(handle) => {
+                self.verifying.retain(|running| !running.has_ended());
+                self.verifying.push(verify::Running::start(client, handle, outbox));
+            }
+            Effect::StopVerify => {
+                // They are kept: the program does not end before the clusters have answered.
+                self.verifying.iter_mut().for_each(verify::Running::stop);
+            }
             Effect::Act(handle, action) => {
+                let client = self.client_of(&handle);
                 tokio::spawn(async move {
                     let done = act(&client, &handle, action).await.map_err(|error| error.to_string());
                     let _ = outbox.send(Msg::Acted(handle, action, done)).await;
@@ -121,6 +205,21 @@ impl Runner {
                     let _ = outbox.blocking_send(saved(&path, save(&path, &lines)));
                 });
             }
+            Effect::Count(count) => {
+                if let Some(older) = self.counting.take() {
+                    older.store(true, Ordering::Relaxed);
+                }
+                let stop = Arc::new(AtomicBool::new(false));
+                self.counting = Some(stop.clone());
+                let search = search::Search { count: *count, stop };
+                tokio::task::spawn_blocking(move || search.run(&outbox));
+            }
+            Effect::Evidence(store, evidence) => {
+                tokio::task::spawn_blocking(move || {
+                    let found = search::evidence(&store, &evidence);
+                    let _ = outbox.blocking_send(Msg::Evidence(store, found));
+                });
+            }
             Effect::Export(path, store, shown) => {
                 tokio::task::spawn_blocking(move || {
                     let _ = outbox.blocking_send(saved(&path, export(&path, &store, &shown)));
@@ -147,6 +246,11 @@ impl Runner {
             | Effect::Edit(_) => {}
         }
     }
+}
+
+/// Prints a line after the screen was left.
+fn report(text: &str) {
+    let _ = writeln!(std::io::stderr(), "weftrun: {text}");
 }
 
 /// An error with its first hint, in one line.
@@ -198,16 +302,23 @@ fn save(path: &Path, lines: &[Vec<u8>]) -> std::io::Result<()> {
 /// Lines of a log written between two looks of others at its store.
 const AT_ONCE: usize = 4096;
 
-/// Writes the lines that are shown to a new file, as they came. The store stays free for its reader and its writer.
+/// Writes the lines that are shown to a new file, as they came, each with its rank. The store stays free for its reader and its writer.
 fn export(path: &Path, store: &SharedStore, shown: &Projection) -> std::io::Result<()> {
     write(path, |out| {
         let mut at = 0;
         while at < shown.len() {
             let store = store.read();
             for index in at..(at + AT_ONCE).min(shown.len()) {
-                if let Some(entry) = shown.seq(index).and_then(|seq| store.get(seq)) {
-                    out.write_all(entry.raw()).and_then(|()| out.write_all(b"\n"))?;
+                let Some(entry) = shown.seq(index).and_then(|seq| store.get(seq)) else { continue };
+                let stream = store.streams().get(entry.stream as usize);
+                // The prefix of torchrun, by which this and other programs read the rank again.
+                if let Some(stream) = stream.filter(|_| !entry.raw().starts_with(b"[rank")) {
+                    match stream.rank {
+                        Some(rank) => write!(out, "[rank{rank}]: ")?,
+                        None => write!(out, "{}: ", stream.label())?,
+                    }
                 }
+                out.write_all(entry.raw()).and_then(|()| out.write_all(b"\n"))?;
             }
             at += AT_ONCE;
         }

@@ -9,7 +9,7 @@ use futures_util::stream::BoxStream;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Notify, mpsc};
 use weftrun::core::fabric::FabricPlan;
-use weftrun::core::job::JobHandle;
+use weftrun::core::job::{JobDetail, JobHandle, JobPhase};
 use weftrun::core::log::{LogBatch, LogOptions, LogStore};
 use weftrun::core::spec::JobSpec;
 use weftrun::{Client, Job, Result};
@@ -29,6 +29,9 @@ const FIRST: u64 = 2_000;
 
 /// Age up to which all lines of a job are taken to come as they are written.
 const YOUNG: SignedDuration = SignedDuration::from_secs(3);
+
+/// How long the lines that are written already take to arrive, where a log is opened at its end.
+const BACKLOG: Duration = Duration::from_secs(2);
 
 /// Longest that the lines of a job wait for the answer to how old it is.
 const SOON: Duration = Duration::from_secs(2);
@@ -70,27 +73,36 @@ async fn follow(
     transport_views.live = !previous && !job.backend().capability().log_times && is_young(&job).await;
     if from_end {
         options.tail = Some(FIRST);
-        return both(job.logs(options), whole, &store, transport_views, grew).await;
+        return both(&job, (job.logs(options), whole), &store, transport_views, grew).await;
     }
-    one(whole, &store, transport_views, grew).await
+    one(&job, whole, &store, transport_views, grew).await
 }
 
 /// Whether a job was made just now: then its lines come as they are written. How old it is, is not known of every job.
 async fn is_young(job: &Job) -> bool {
-    let asked = tokio::time::timeout(SOON, job.describe()).await;
-    let created = asked.ok().and_then(Result::ok).and_then(|detail| detail.summary.created);
+    let created = describe(job).await.and_then(|detail| detail.summary.created);
     created.is_some_and(|then| Timestamp::now().duration_since(then).abs() < YOUNG)
+}
+
+/// Returns what the cluster reports of a job, if it answers soon.
+async fn describe(job: &Job) -> Option<JobDetail> {
+    tokio::time::timeout(SOON, job.describe()).await.ok().and_then(Result::ok)
 }
 
 type Batches = BoxStream<'static, Result<LogBatch>>;
 
 /// Reads a log from its beginning.
 async fn one(
+    job: &Job,
     mut stream: Batches,
     store: &SharedStore,
     mut transport_views: TransportViews,
     grew: &Notify,
 ) -> Result<()> {
+    let live = transport_views.live;
+    if live {
+        store.write(|store| store.watch(Timestamp::now()));
+    }
     loop {
         tokio::select! {
             biased;
@@ -99,25 +111,28 @@ async fn one(
                 let batch = batch?;
                 // Before the store: what it drops has been looked at.
                 transport_views.observe(&batch).await;
-                store.write(|store| store.ingest(&batch));
+                store.write(|store| if live { store.ingest_at(&batch, Timestamp::now()) } else { store.ingest(&batch) });
                 grew.notify_one();
             }
             () = sleep_until(transport_views.due()) => transport_views.send().await,
         }
     }
-    transport_views.finish().await;
+    transport_views.finish(job).await;
     Ok(())
 }
 
 /// Reads a log from its end, to be shown at once, and from its beginning, for NCCL's lines and the history.
 async fn both(
-    mut end: Batches,
-    mut whole: Batches,
+    job: &Job,
+    (mut end, mut whole): (Batches, Batches),
     store: &SharedStore,
     mut transport_views: TransportViews,
     grew: &Notify,
 ) -> Result<()> {
     let mut backfill = Backfill::default();
+    let begun = Instant::now();
+    let patience = if transport_views.live { Duration::ZERO } else { BACKLOG };
+    store.write(|store| store.watch(Timestamp::now() + patience));
     let (mut end_over, mut whole_over, mut noted) = (false, false, false);
     while !(end_over && whole_over) {
         let read_on = end_over || !backfill.waits();
@@ -129,7 +144,12 @@ async fn both(
                 let waited = backfill.end(&batch);
                 store.write(|store| {
                     waited.iter().for_each(|batch| store.ingest_history(batch));
-                    store.ingest(&batch);
+                    // The first lines were written before they were asked for.
+                    if begun.elapsed() >= patience {
+                        store.ingest_at(&batch, Timestamp::now());
+                    } else {
+                        store.ingest(&batch);
+                    }
                 });
             }
             batch = whole.next(), if !whole_over && read_on => {
@@ -152,7 +172,7 @@ async fn both(
         grew.notify_one();
     }
     store.write(LogStore::end_history);
-    transport_views.finish().await;
+    transport_views.finish(job).await;
     Ok(())
 }
 
@@ -174,6 +194,8 @@ struct TransportViews {
     store: SharedStore,
     builder: ViewBuilder,
     outbox: mpsc::Sender<Msg>,
+    /// What the cluster reports of the job, once its logs have ended.
+    ended: Option<JobDetail>,
     touched: bool,
     last: Instant,
     spacing: Duration,
@@ -195,6 +217,7 @@ impl TransportViews {
             store,
             builder,
             outbox,
+            ended: None,
             touched: false,
             last,
             spacing: PICTURE,
@@ -209,9 +232,15 @@ impl TransportViews {
         }
     }
 
-    async fn finish(&mut self) {
+    /// Makes the last view. How a process ended is often reported by the cluster alone.
+    async fn finish(&mut self, job: &Job) {
         self.touched = true;
         self.send().await;
+        self.ended = describe(job).await.filter(|detail| detail.summary.phase == JobPhase::Failed);
+        if self.ended.is_some() {
+            self.touched = true;
+            self.send().await;
+        }
     }
 
     fn due(&self) -> Option<Instant> {
@@ -224,7 +253,8 @@ impl TransportViews {
         }
         let begun = Instant::now();
         let heard = heard(&self.store.read());
-        let transport_view = self.builder.transport_view(self.plan.as_ref(), self.asked, &heard);
+        let ended = self.ended.as_ref();
+        let transport_view = self.builder.transport_view(self.plan.as_ref(), self.asked, &heard, ended);
         let known = |rank: &Rank| Some(((rank.host.clone(), rank.pid), rank.rank?));
         let ranks = transport_view.ranks.iter().filter_map(known).collect();
         self.store.write(|store| store.learn(&ranks));

@@ -137,7 +137,7 @@ mod tests {
         let mut builder = ViewBuilder::default();
         builder.observe(&log(0, 5, timed), came);
         builder.observe(&log(1, 8, timed), came);
-        builder.transport_view(None, 2, &std::collections::BTreeMap::new())
+        builder.transport_view(None, 2, &std::collections::BTreeMap::new(), None)
     }
 
     #[test]
@@ -162,7 +162,7 @@ mod tests {
             line.time = Some(at(second));
         }
         builder.observe(&batch, None);
-        let view = builder.transport_view(None, 2, &std::collections::BTreeMap::new());
+        let view = builder.transport_view(None, 2, &std::collections::BTreeMap::new(), None);
         let of = |rank: u32| view.ranks.iter().find(|known| known.rank == Some(rank)).unwrap().last_step;
         assert_eq!((of(0), of(1)), (Some(at(30)), None));
     }

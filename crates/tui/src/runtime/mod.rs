@@ -10,18 +10,21 @@ mod milestones;
 mod panic_hook;
 mod plan;
 mod screen_out;
+mod search;
 mod spill;
 mod targets;
 mod terminal;
+mod terminal_background;
+mod verify;
 mod view_builder;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossterm::event::{Event, EventStream, MouseEventKind};
+use crossterm::event::{Event, EventStream, KeyEvent, MouseButton, MouseEventKind};
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
@@ -36,7 +39,8 @@ use crate::model::{Model, SAID_FOR, Screen};
 use crate::msg::{Effect, Msg};
 use crate::theme::Theme;
 use crate::update::update;
-use crate::view::view;
+use crate::view::spots::Spots;
+use crate::view::{view, view_for_mouse};
 use effects::Runner;
 use terminal::Screenful;
 
@@ -48,6 +52,9 @@ const REMOTE_FRAME: Duration = Duration::from_millis(33);
 /// Starts the demo job and returns its handle.
 pub type StartDemo = Arc<dyn Fn(Client) -> BoxFuture<'static, Result<JobHandle>> + Send + Sync>;
 
+/// Makes a job of logs in files, with a client that knows its target.
+pub type OpenLogs = Arc<dyn Fn(&Path) -> Result<(Client, JobHandle)> + Send + Sync>;
+
 /// How the UI starts.
 #[derive(Clone, Default)]
 pub struct Options {
@@ -57,6 +64,8 @@ pub struct Options {
     pub default_target: Option<String>,
     /// The demo, if the program has one.
     pub demo: Option<StartDemo>,
+    /// How logs in files are opened, if the program can.
+    pub logs: Option<OpenLogs>,
     /// A job to open at once.
     pub job: Option<JobHandle>,
     /// The theme's name; `NO_COLOR` in the environment wins.
@@ -69,6 +78,8 @@ pub struct Options {
     pub no_colour: bool,
     /// Profiles a new job can name.
     pub profiles: Vec<String>,
+    /// Instance types a new job can name, each with what it has.
+    pub instances: Vec<(String, String)>,
     /// Whether the terminal is at the other end of a network: fewer frames are drawn.
     pub remote: bool,
     /// Where the last session ended, to go on from there.
@@ -96,10 +107,27 @@ pub async fn run(client: Client, options: Options) -> Result<Session> {
         return Err(Error::new(ErrorKind::Usage, "the terminal UI needs a terminal")
             .hint("`weftrun list`, `logs`, `transport` and `watch` print the same without one"));
     }
+    if std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb") {
+        return Err(Error::new(ErrorKind::Usage, "the terminal UI cannot draw on this terminal (TERM is dumb or not set)")
+            .hint("`weftrun list`, `logs`, `transport` and `watch` print the same as lines; else set TERM to its kind"));
+    }
     let mut model = model(&options)?;
     let mut screen = Screenful::enter()?;
-    let outcome = Loop::new(client, &options).run(&mut model, &mut screen).await;
+    let mut typed = Vec::new();
+    let chosen = options.theme.is_some() || options.session.as_ref().is_some_and(|kept| kept.theme.is_some());
+    if !chosen && !options.no_colour {
+        let true_colours =
+            std::env::var("COLORTERM").is_ok_and(|value| matches!(&*value, "truecolor" | "24bit"));
+        let bright;
+        (bright, typed) =
+            if true_colours { terminal_background::brightness(options.remote) } else { (None, Vec::new()) };
+        model.theme = Theme::for_background(bright, true_colours);
+        model.found_theme = Some(model.theme);
+    }
+    let mut running = Loop::new(client, &options);
+    let outcome = running.run(&mut model, &mut screen, typed).await;
     screen.leave();
+    running.runner.finish().await;
     outcome.map(|()| Session::of(&model))
 }
 
@@ -108,6 +136,7 @@ fn model(options: &Options) -> Result<Model> {
     model.keymap = Keymap::default().rebind(&options.keys)?;
     // Loaded before the session, since its draft needs the options.
     model.profiles.clone_from(&options.profiles);
+    model.instances.clone_from(&options.instances);
     if let Some(session) = &options.session {
         session.restore(&mut model);
         model.resume = Some(session.clone()).filter(|session| options.job.is_none() && session.job.is_some());
@@ -124,6 +153,7 @@ fn model(options: &Options) -> Result<Model> {
     }
     model.mouse = options.mouse;
     model.has_demo = options.demo.is_some();
+    model.opens_logs = options.logs.is_some();
     model.wanted.clone_from(&options.job);
     if let Some(target) = &options.default_target {
         model.default_target.clone_from(target);
@@ -160,7 +190,7 @@ impl Loop {
         Self { runner, inbox, grew, frame, copies: options.copies.clone() }
     }
 
-    async fn run(mut self, model: &mut Model, screen: &mut Screenful) -> Result<()> {
+    async fn run(&mut self, model: &mut Model, screen: &mut Screenful, typed: Vec<KeyEvent>) -> Result<()> {
         let mut signals = terminal::Signals::new()?;
         let mut input = EventStream::new();
         model.size = screen.size()?;
@@ -170,6 +200,13 @@ impl Loop {
             let effects = crate::update::open_job(model, &job);
             self.perform(effects, screen, &mut input).await?;
         }
+        for key in typed {
+            let effects = update(model, Msg::Key(key));
+            if self.perform(effects, screen, &mut input).await? {
+                return Ok(());
+            }
+        }
+        let spots = Spots::default();
         let mut dirty = true;
         let mut spacing = self.frame;
         let mut drawn = Instant::now().checked_sub(self.frame).unwrap_or_else(Instant::now);
@@ -182,7 +219,7 @@ impl Loop {
                 Wake::Quit | Wake::Input(None) => return Ok(()),
                 Wake::Input(Some(event)) => {
                     let event = event.map_err(|error| terminal::io("read the keyboard", &error))?;
-                    effects = translate(event).map_or_else(Vec::new, |msg| update(model, msg));
+                    effects = translate(event, &spots).map_or_else(Vec::new, |msg| update(model, msg));
                     dirty = true;
                 }
                 Wake::Msg(msg) => {
@@ -208,7 +245,9 @@ impl Loop {
                         open.logs.height = crate::view::log_height_of(&open.logs, model.screen, model.size);
                     }
                     let begun = Instant::now();
-                    screen.draw(|frame| view(model, frame))?;
+                    screen.draw(|frame| {
+                        if model.mouse { view_for_mouse(model, frame, &spots) } else { view(model, frame) }
+                    })?;
                     drawn = Instant::now();
                     // A terminal that is slow to write to (a slow link) gets fewer frames, not a queue of
                     // them.
@@ -303,7 +342,7 @@ fn next_tick(model: &Model) -> Option<Duration> {
     ages.chain(said).min()
 }
 
-fn translate(event: Event) -> Option<Msg> {
+fn translate(event: Event, spots: &Spots) -> Option<Msg> {
     match event {
         Event::Key(key) => Some(Msg::Key(key)),
         Event::Paste(text) => Some(Msg::Paste(text)),
@@ -311,6 +350,7 @@ fn translate(event: Event) -> Option<Msg> {
         Event::Mouse(mouse) => match mouse.kind {
             MouseEventKind::ScrollDown => Some(Msg::Wheel(3)),
             MouseEventKind::ScrollUp => Some(Msg::Wheel(-3)),
+            MouseEventKind::Down(MouseButton::Left) => spots.at(mouse.column, mouse.row).map(Msg::Click),
             _ => None,
         },
         _ => None,

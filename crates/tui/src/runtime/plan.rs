@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use weftrun::core::fabric::Op;
 use weftrun::core::fabric::{FabricPlan, RuleSetting};
 use weftrun::core::job::JobHandle;
+use weftrun::core::log::clean_text;
 use weftrun::core::spec::file::MAX_SCRIPT;
 use weftrun::core::spec::{JobFile, JobSpec, to_toml};
 use weftrun::{Client, Finding, JobSource, Plan, Result};
@@ -64,7 +65,11 @@ async fn planned(client: &Client, plan: &Plan, basis: Basis) -> Result<Planned> 
     };
     let sent = plan.render().await.map_err(|error| error.to_string());
     let sent = sent.as_ref().map_err(Clone::clone);
-    Ok(Planned::new(plan.fabric().clone(), all, bare.as_ref(), sent, basis))
+    let names =
+        |names: &mut dyn Iterator<Item = &String>| names.map(|name| clean_text(name).into_owned()).collect();
+    let queues = names(&mut planned.facts.queues.iter().map(|queue| &queue.name));
+    let priorities = names(&mut planned.facts.priorities.iter());
+    Ok(Planned { queues, priorities, ..Planned::new(plan.fabric().clone(), all, bare.as_ref(), sent, basis) })
 }
 
 /// Returns the job with every rule off that would change it. Switching one rule off may activate another: a

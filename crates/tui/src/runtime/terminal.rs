@@ -146,7 +146,7 @@ fn restore() {
 /// Signals that concern the terminal.
 pub(super) struct Signals {
     stop: Signal,
-    quit: [Signal; 3],
+    quit: [Signal; 4],
 }
 
 impl Signals {
@@ -159,18 +159,20 @@ impl Signals {
                 listen(SignalKind::terminate())?,
                 listen(SignalKind::hangup())?,
                 listen(SignalKind::interrupt())?,
+                listen(SignalKind::quit())?,
             ],
         })
     }
 
     /// Waits for a signal to stop (`true`) or to end (`false`).
     pub(super) async fn next(&mut self) -> bool {
-        let [a, b, c] = &mut self.quit;
+        let [a, b, c, d] = &mut self.quit;
         tokio::select! {
             _ = self.stop.recv() => true,
             _ = a.recv() => false,
             _ = b.recv() => false,
             _ = c.recv() => false,
+            _ = d.recv() => false,
         }
     }
 }

@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, HashMap};
 
 use jiff::Timestamp;
-use weftrun::core::diagnose::cause::why;
-use weftrun::core::diagnose::diagnose;
+use weftrun::core::diagnose::cause::{WhyState, why};
+use weftrun::core::diagnose::{diagnose, why_of_job};
 use weftrun::core::fabric::FabricPlan;
+use weftrun::core::job::{JobDetail, JobPhase};
 use weftrun::core::log::LogBatch;
 use weftrun::core::nccl::{self, GdrSeen, Network, PairView, Phase, Snapshot, TransportMap};
 
 use super::milestones::Times;
-use crate::model::transport_view::{Communicator, Kind, Link, Rank, Step, TransportView};
+use crate::model::transport_view::{Communicator, Kind, Link, LinkMap, Rank, Step, TransportView};
 use crate::safe;
 
 /// Reads NCCL's lines.
@@ -33,17 +34,21 @@ impl ViewBuilder {
     }
 
     /// Returns what is proved so far, for a job with a number of ranks (0 if unknown) of which some have
-    /// output.
+    /// output. `ended` is what the cluster reports of the job once it has ended.
     pub fn transport_view(
         &self,
         plan: Option<&FabricPlan>,
         asked: u32,
         heard: &BTreeMap<u32, String>,
+        ended: Option<&JobDetail>,
     ) -> TransportView {
         let map = self.map.snapshot();
         let mut found = diagnose(plan, &self.map);
+        let judge = found.judge();
+        let failed = ended.filter(|detail| detail.summary.phase == JobPhase::Failed);
+        let why = failed.map_or_else(|| why(&self.map, None), |detail| why_of_job(&self.map, detail));
         // The cause first: what else is wrong often follows from it.
-        found.findings.splice(0..0, why(&self.map, None).finding());
+        found.findings.splice(0..0, why.finding());
         let mut transport_view = TransportView {
             verdict: found.verdict.fabric.label().to_owned(),
             ok: found.ok,
@@ -51,18 +56,31 @@ impl ViewBuilder {
             versions: map.versions().map(str::to_owned).collect(),
             ranks: self.ranks(map.ranks()),
             findings: found.findings,
+            judge,
+            expected: found.expected.map(|expected| (expected.low, expected.high)),
             ..TransportView::default()
         };
         let mut comms = map.communicators();
         comms.sort_by_key(|comm| (!comm.world, std::cmp::Reverse(comm.nranks)));
         transport_view.communicators = comms
             .into_iter()
-            .map(|comm| Communicator { id: comm.id, nranks: comm.nranks, world: comm.world })
+            .map(|comm| Communicator {
+                id: comm.id,
+                nranks: comm.nranks,
+                world: comm.world,
+                members: comm.global_ranks,
+            })
             .collect();
         transport_view.await_ranks(asked, heard);
+        transport_view.step(&map.stepping_ranks());
+        if why.state == WhyState::Failed
+            && let Some(cause) = &why.cause
+        {
+            transport_view.fail(&cause.ranks);
+        }
         transport_view.group();
-        transport_view.rank_links = links(&map, &transport_view.communicators);
-        transport_view.fold_links();
+        (transport_view.maps, transport_view.loose_links) = maps(&map, &transport_view.communicators);
+        transport_view.place_links();
         throughput(&map, &mut transport_view);
         safe::transport_view(transport_view)
     }
@@ -92,28 +110,47 @@ impl ViewBuilder {
             node: Some(view.node),
             announced: view.announced.map(Into::into),
             step,
+            before_failure: self::step(view.reached),
         }
     }
 }
 
-/// The pairs of each communicator, by global rank; where those are not proved, by the communicator's own numbers.
-fn links(map: &Snapshot<'_>, communicators: &[Communicator]) -> Vec<BTreeMap<(u32, u32), Link>> {
+/// The pairs of all communicators together, and, if there are several, those of each; and those of an unknown one.
+fn maps(map: &Snapshot<'_>, communicators: &[Communicator]) -> (Vec<LinkMap>, LinkMap) {
     let numbers: BTreeMap<&str, usize> =
-        communicators.iter().enumerate().map(|(at, c)| (c.id.as_str(), at)).collect();
-    let mut links = vec![BTreeMap::new(); communicators.len().max(1)];
-    for pair in map.pairs() {
-        let at = pair.comm.as_deref().and_then(|id| numbers.get(id)).copied().unwrap_or(0);
-        let (from, to) = (pair.global_from.unwrap_or(pair.from), pair.global_to.unwrap_or(pair.to));
+        communicators.iter().enumerate().map(|(at, c)| (c.id.as_str(), at + 1)).collect();
+    let pairs = map.pairs();
+    let several = communicators.len() > 1 || pairs.iter().any(|pair| pair.comm.is_none());
+    let count = if several { communicators.len() + 1 } else { 1 };
+    let mut maps = vec![LinkMap::default(); count];
+    let mut loose = LinkMap::default();
+    for pair in pairs {
+        let own = pair.comm.as_deref().and_then(|id| numbers.get(id)).copied().filter(|at| *at < count);
         let link = Link {
             kind: kind(&pair),
             transports: vec![pair.transport.to_string()],
             channels: pair.channels.count(),
             pairs: 1,
             gdr: pair.gdr,
+            devices: (pair.devices.0.iter().collect(), pair.devices.1.iter().collect()),
+            printed: Some((pair.from, pair.to)),
         };
-        links[at].entry((from, to)).and_modify(|known: &mut Link| known.join(&link)).or_insert(link);
+        if let (None, Some((from, to))) = (&pair.comm, pair.global_from.zip(pair.global_to)) {
+            loose.add(from, to, &link);
+            maps.iter_mut().skip(1).for_each(|map| map.add_possible(from, to));
+        }
+        for at in [Some(0), own].into_iter().flatten() {
+            match pair.global_from.zip(pair.global_to) {
+                Some((from, to)) => maps[at].add(from, to, &link),
+                None => maps[at].unplaced += 1,
+            }
+        }
     }
-    links
+    // Connections that were cut or dropped may be any.
+    let (torn, dropped, _) = map.torn_and_dropped();
+    let lost = u32::try_from(torn + dropped).unwrap_or(u32::MAX);
+    maps.iter_mut().for_each(|map| map.unplaced = map.unplaced.saturating_add(lost));
+    (maps, loose)
 }
 
 /// Shows the series with the most values.
@@ -187,7 +224,7 @@ mod tests {
             let bytes = std::fs::read(folder.join(name)).expect("a recording");
             builder.observe(&LogBatch::new(Arc::new(SourceId::new(name)), bytes, Cursor::default()), None);
         }
-        let view = builder.transport_view(None, 4, &BTreeMap::new());
+        let view = builder.transport_view(None, 4, &BTreeMap::new(), None);
         let first = view.findings.first().expect("a finding");
         assert_eq!((first.code.as_str(), first.ranks.as_slice()), ("WHY-CAUSE", &[3][..]));
         assert!(

@@ -1,11 +1,13 @@
 //! Applies the answers of backends.
 
 use tui_input::Input;
+use weftrun::core::diagnose::cause::CAUSE_CODE;
 use weftrun::core::log::clean_text;
 
 use super::{draft, logs, screens};
-use crate::model::jobs::Health;
+use crate::model::jobs::{Health, Target};
 use crate::model::layer::Layer;
+use crate::model::logs::Find;
 use crate::model::open::Ras;
 use crate::model::{Model, Screen};
 use crate::msg::{Effect, Msg};
@@ -42,6 +44,7 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
                 Err(error) => open.error = Some(clean_text(&error).into_owned()),
             }
         }
+        Msg::Verify(view) => super::verify::shown(model, view),
         Msg::Health(handle, answer) => {
             let now = model.now;
             let answer = answer
@@ -58,17 +61,37 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         Msg::LogsOpened(handle, store) => {
             if let Some(open) = model.open.as_mut().filter(|open| open.handle == handle) {
                 let old = std::mem::take(&mut open.logs);
-                let pinned = old.pinned.as_ref().map(|(rank, _)| *rank);
+                let pinned: Vec<u32> = old.pinned.iter().map(|(rank, _)| *rank).collect();
                 open.logs =
-                    crate::model::logs::LogPane { store, cursor: None, top: None, pinned: None, ..old };
-                if let Some(rank) = pinned {
+                    crate::model::logs::LogPane { store, cursor: None, top: None, pinned: Vec::new(), ..old };
+                for rank in pinned {
                     open.logs.pin(rank);
                 }
+                open.logs.find.iter_mut().for_each(Find::restart);
                 open.logs_ended = false;
             }
             return logs::refilter(model);
         }
-        Msg::LogsGrew => logs::grew(model),
+        Msg::Counted(number, counted, hits) => {
+            let find = model.open.as_mut().and_then(|open| open.logs.find.as_mut());
+            let Some(find) = find.filter(|find| find.counting == Some(number)) else { return Vec::new() };
+            let known = find.hits.get_or_insert_default();
+            known.extend(hits);
+            // The history grows too, and its lines come first.
+            known.sort_unstable();
+            (find.counted, find.counting) = (counted, None);
+            if std::mem::take(&mut find.goes) {
+                logs::find(model, false);
+            }
+        }
+        Msg::Searched(number, percent) => {
+            let find = model.open.as_mut().and_then(|open| open.logs.find.as_mut());
+            if let Some(find) = find.filter(|find| find.counting == Some(number)) {
+                find.searched = percent;
+            }
+        }
+        Msg::Evidence(store, found) => logs::show_evidence(model, &store, found),
+        Msg::LogsGrew => return logs::grew(model),
         Msg::LogsEnded(handle, error) => {
             if let Some(open) = model.open.as_mut().filter(|open| open.handle == handle) {
                 open.logs_ended = true;
@@ -81,12 +104,22 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         Msg::TransportView(handle, transport_view) => {
             if let Some(entry) = model.jobs.get_mut(&handle) {
                 entry.verdict = Some((transport_view.verdict.clone(), transport_view.ok));
+                let cause = transport_view.findings.iter().find(|finding| finding.code == CAUSE_CODE);
+                entry.cause = cause.map(|cause| cause.message.clone());
+                entry.alarm |= cause.is_some();
             }
             if let Some(open) = model.open.as_mut().filter(|open| open.handle == handle) {
                 open.transport_view = transport_view;
             }
         }
-        Msg::Submitted(Ok(handle)) | Msg::Demo(Ok(handle)) => {
+        Msg::Demo(Ok(handle)) => {
+            model.demo = Some(handle.clone());
+            model.say(format!("submitted {handle}"));
+            let mut effects = screens::open(model, &handle);
+            effects.push(Effect::Refresh);
+            return effects;
+        }
+        Msg::Submitted(Ok(handle)) => {
             model.draft = None;
             model.say(format!("submitted {handle}"));
             let mut effects = screens::open(model, &handle);
@@ -100,6 +133,23 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             }
             model.fail(format!("not submitted: {error}"));
         }
+        Msg::LogsFound(Ok(handle)) => {
+            let name = handle.target();
+            if model.jobs.target_mut(name).is_none() {
+                let target = Target { name: name.to_owned(), health: Health::Asking, capability: None };
+                model.jobs.targets.push(target);
+            }
+            // What was played before is gone.
+            if model.open.as_ref().is_some_and(|open| open.handle == handle) {
+                model.open = None;
+            }
+            // Its target may have listed it already.
+            if model.jobs.get(&handle).is_some() {
+                return screens::open(model, &handle);
+            }
+            model.wanted = Some(handle);
+        }
+        Msg::LogsFound(Err(error)) => model.fail(error),
         Msg::Demo(Err(error)) => model.fail(format!("the demo did not start: {error}")),
         Msg::Acted(handle, action, Ok(())) => {
             model.say(format!("{} {}: done", screens::verb(action), handle.name()));
@@ -204,10 +254,15 @@ fn happened(model: &mut Model, name: &str, event: weftrun::core::job::JobEvent) 
         | E::Gone { job } => Some(job),
         _ => None,
     };
+    let has_ended = matches!(&event, E::Status { job } if job.phase.is_terminal());
+    let is_demo = model.demo.as_ref().is_some_and(|demo| Some(demo) == of);
+    if has_ended && is_demo {
+        model.demo = None;
+        model.screen = Screen::Diagnosis;
+    }
     let now = model.now;
     let open = model.open.as_mut().filter(|open| Some(&open.handle) == of);
     let Some(open) = open else { return Vec::new() };
-    let has_ended = matches!(&event, E::Status { job } if job.phase.is_terminal());
     let was_running = open.detail.as_ref().is_none_or(|detail| !detail.summary.phase.is_terminal());
     open.event(event, Some(now));
     // How its replicas ended, and why, is known only now.

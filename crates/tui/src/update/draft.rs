@@ -1,6 +1,7 @@
 //! The new job: typing, planning on every change, switching rules, submitting.
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers};
+use tui_input::Input;
 use tui_input::backend::crossterm::EventHandler;
 use weftrun::Finding;
 use weftrun::core::finding::PatchEdit;
@@ -179,6 +180,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         }
         Action::Blank if draft.revision > 1 => model.layers.push(Layer::Confirm(Question::Blank)),
         Action::Blank => return blank(model),
+        Action::Pick => pick(model),
         Action::File => prompt(model, Prompt::JobFile, String::new()),
         Action::SaveJob => {
             let name = format!("{}.toml", draft.text(Field::Name));
@@ -203,6 +205,46 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         }
     }
     Vec::new()
+}
+
+/// Opens the list of values of the field under the cursor, if there is one.
+fn pick(model: &mut Model) {
+    let Some(draft) = &mut model.draft else { return };
+    let field = draft.field;
+    let known: Option<Vec<(String, String)>> = match field {
+        Field::Instance => Some(model.instances.clone()),
+        Field::Queue | Field::Priority => match &draft.planned {
+            Some(Ok(planned)) => {
+                let names = if field == Field::Queue { &planned.queues } else { &planned.priorities };
+                Some(names.iter().map(|name| (name.clone(), String::new())).collect())
+            }
+            _ => None,
+        },
+        field => draft.choice(field).map(|(names, _)| {
+            let about =
+                |name: &str| if name.is_empty() { "the target's own".to_owned() } else { String::new() };
+            names.into_iter().map(|name| (name.to_owned(), about(name))).collect()
+        }),
+    };
+    match known.filter(|values| !values.is_empty()) {
+        Some(values) => {
+            model.layers.push(Layer::Pick { field, values, input: Input::default(), selected: 0 });
+        }
+        None => model.say(format!("no list of values is known for {}: type it", field.label())),
+    }
+}
+
+/// Takes a value for a field.
+pub(super) fn take_value(model: &mut Model, field: Field, value: &str) -> Vec<Effect> {
+    let Some(draft) = &mut model.draft else { return Vec::new() };
+    if let Some((names, chosen)) = draft.choice(field) {
+        if let Some(at) = names.iter().position(|name| *name == value) {
+            *chosen = at;
+        }
+    } else if let Some((_, input)) = draft.inputs.iter_mut().find(|(known, _)| *known == field) {
+        *input = Input::new(value.to_owned());
+    }
+    changed(model)
 }
 
 fn with_spec(model: &mut Model, action: Action) -> Vec<Effect> {

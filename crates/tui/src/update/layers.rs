@@ -7,7 +7,8 @@ use weftrun::core::log::Pattern;
 
 use super::{draft, logs, perform};
 use crate::action::{Action, Place, Row};
-use crate::model::layer::{Layer, Prompt, Question};
+use crate::model::layer::{Layer, Prompt, Question, picked};
+use crate::model::logs::Find;
 use crate::model::{Model, Screen};
 use crate::msg::Effect;
 
@@ -29,18 +30,34 @@ pub(super) fn press(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> {
         return model.keymap.lookup(key, &[Place::Everywhere]).map(|action| perform(model, action));
     }
     if key.code == KeyCode::Esc {
+        let filters = matches!(layer, Layer::Prompt { prompt: Prompt::LogFilter | Prompt::Ranks, .. });
         model.layers.pop();
-        return Some(Vec::new());
+        // What was typed was applied already.
+        return Some(if filters { logs::refilter(model) } else { Vec::new() });
     }
     Some(match layer {
         Layer::Help { .. } => help(model, key),
         Layer::Palette { .. } => palette(model, key),
+        Layer::Pick { .. } => pick(model, key),
         Layer::Prompt { .. } => prompt(model, key),
         Layer::Confirm(question) => {
             let question = question.clone();
             confirm(model, key, question)
         }
         Layer::Text { .. } => text(model, key),
+        Layer::Verify => match key.code {
+            KeyCode::Char('x') => vec![Effect::StopVerify],
+            KeyCode::Char('V') => {
+                model.layers.pop();
+                super::verify::again(model);
+                Vec::new()
+            }
+            KeyCode::Char('q') | KeyCode::Enter => {
+                model.layers.pop();
+                Vec::new()
+            }
+            _ => Vec::new(),
+        },
     })
 }
 
@@ -89,9 +106,12 @@ fn text(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
 
 /// Passes a pasted letter to the topmost layer, if it accepts text.
 pub(super) fn paste(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> {
-    matches!(model.layers.last(), Some(Layer::Help { .. } | Layer::Palette { .. } | Layer::Prompt { .. }))
-        .then(|| press(model, key))
-        .flatten()
+    matches!(
+        model.layers.last(),
+        Some(Layer::Help { .. } | Layer::Palette { .. } | Layer::Pick { .. } | Layer::Prompt { .. })
+    )
+    .then(|| press(model, key))
+    .flatten()
 }
 
 fn type_into(input: &mut Input, key: KeyEvent) {
@@ -171,6 +191,30 @@ fn palette(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     Vec::new()
 }
 
+fn pick(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
+    let Some(Layer::Pick { field, values, input, selected }) = model.layers.last_mut() else {
+        return Vec::new();
+    };
+    match key.code {
+        KeyCode::Down | KeyCode::Tab => *selected += 1,
+        KeyCode::Up | KeyCode::BackTab => *selected = selected.saturating_sub(1),
+        KeyCode::Enter => {
+            let found = picked(values, input.value());
+            let at = (*selected).min(found.len().saturating_sub(1));
+            // A name that is in no list is refused.
+            let Some((value, _)) = found.get(at).map(|value| (*value).clone()) else { return Vec::new() };
+            let field = *field;
+            model.layers.pop();
+            return draft::take_value(model, field, &value);
+        }
+        _ => {
+            type_into(input, key);
+            *selected = 0;
+        }
+    }
+    Vec::new()
+}
+
 /// Runs the row under the cursor; a word after the name is its argument (`submit job.toml`, `filter
 /// level:warn`).
 fn run(model: &mut Model, typed: &str, selected: usize) -> Vec<Effect> {
@@ -184,6 +228,8 @@ fn run(model: &mut Model, typed: &str, selected: usize) -> Vec<Effect> {
             "filter-jobs" => Some(Prompt::JobFilter),
             "find" => Some(Prompt::Find),
             "ranks" => Some(Prompt::Ranks),
+            "go-to" => Some(Prompt::GoTo),
+            "open-logs" | "open-log-files" => Some(Prompt::LogFiles),
             "export" => Some(Prompt::ExportLog),
             "save-job" => Some(Prompt::SaveJob),
             _ => None,
@@ -211,9 +257,14 @@ fn prompt(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     if key.code != KeyCode::Enter {
         type_into(input, key);
         *error = None;
-        if *prompt == Prompt::JobFilter {
-            // The list narrows while one types.
-            model.jobs.filter = input.value().to_owned();
+        // Lists narrow while one types.
+        match prompt {
+            Prompt::JobFilter => model.jobs.filter = input.value().to_owned(),
+            Prompt::LogFilter | Prompt::Ranks => {
+                let (prompt, text) = (*prompt, input.value().trim().to_owned());
+                logs::try_filter(model, prompt, &text);
+            }
+            _ => {}
         }
         return Vec::new();
     }
@@ -234,10 +285,12 @@ fn prompt(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
 fn answer(model: &mut Model, prompt: Prompt, text: &str) -> Result<Vec<Effect>, String> {
     match prompt {
         Prompt::JobFilter => model.jobs.filter = text.to_owned(),
+        Prompt::LogFiles if text.trim().is_empty() => return Err("enter a file or a folder".to_owned()),
+        Prompt::LogFiles => return Ok(vec![Effect::OpenLogs(text.trim().into())]),
         Prompt::JobFile => return Ok(vec![Effect::ReadJob(text.into())]),
         Prompt::ExportPairs => {
             model.saving = Some(prompt);
-            let pairs = model.open.as_ref().map(crate::view::matrix::table).unwrap_or_default();
+            let pairs = model.open.as_ref().map(crate::view::pair::table).unwrap_or_default();
             return Ok(vec![Effect::Save(text.into(), pairs)]);
         }
         Prompt::ExportLog => {
@@ -255,14 +308,16 @@ fn answer(model: &mut Model, prompt: Prompt, text: &str) -> Result<Vec<Effect>, 
             };
             let pattern = pattern.map_err(|error| error.to_string())?;
             if let Some(open) = &mut model.open {
-                open.logs.find = (!text.is_empty()).then(|| (text.to_owned(), pattern));
+                open.logs.find = (!text.is_empty()).then(|| Find::new(text.to_owned(), pattern));
                 if text.is_empty() {
                     return Ok(Vec::new());
                 }
             }
             model.screen = Screen::Logs;
             logs::find(model, false);
+            return Ok(logs::count(model));
         }
+        Prompt::GoTo => return logs::go_to(model, text).map(|()| Vec::new()),
         Prompt::LogFilter | Prompt::Ranks => {
             let now = model.now;
             let Some(open) = &mut model.open else { return Ok(Vec::new()) };
@@ -297,6 +352,7 @@ fn confirm(model: &mut Model, key: KeyEvent, question: Question) -> Vec<Effect> 
             vec![Effect::Act(handle, action)]
         }
         Question::Submit(revision) => draft::send(model, revision),
+        Question::Verify(handle) => super::verify::start(model, handle),
         Question::Blank => draft::blank(model),
     }
 }

@@ -1,13 +1,15 @@
 //! Actions of the log pane.
 
-use weftrun::core::log::{Filter, Level, parse_ranks};
+use jiff::Timestamp;
+use weftrun::Finding;
+use weftrun::core::log::{Filter, Level, Pattern, Projection, parse_ranks};
 
 use super::screens::{copy, distance, prompt};
 use crate::action::Action;
 use crate::model::layer::{Layer, Prompt};
-use crate::model::logs::{LogPane, Times};
+use crate::model::logs::{LogPane, SharedStore, Times};
 use crate::model::{Model, Screen};
-use crate::msg::Effect;
+use crate::msg::{Count, Effect};
 
 /// Columns a sideways step moves.
 const SIDE: usize = 16;
@@ -48,6 +50,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             };
             return refilter(model);
         }
+        Action::GoTo => prompt(model, Prompt::GoTo, String::new()),
         Action::Find => prompt(model, Prompt::Find, String::new()),
         Action::Filter => {
             let text = pane.filter.clone();
@@ -59,6 +62,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         }
         Action::FindNext => find(model, true),
         Action::FindPrevious => find(model, false),
+        Action::RankColours => pane.rank_colours = !pane.rank_colours,
         Action::Fold => {
             pane.folded = !pane.folded;
             let text =
@@ -135,22 +139,22 @@ pub(super) fn pin(model: &mut Model, rank: u32) {
 pub(super) fn find(model: &mut Model, forward: bool) {
     let Some(open) = &mut model.open else { return };
     let pane = &mut open.logs;
-    let Some((text, pattern)) = pane.find.clone() else {
+    let Some(find) = &mut pane.find else {
         model.say("nothing is being looked for; / finds");
         return;
     };
+    let (text, pattern) = (find.text.clone(), find.pattern.clone());
+    let large = pane.store.read().bytes() > AT_ONCE;
+    if large && find.hits.is_none() {
+        // All of it is searched beside the screen.
+        find.goes = true;
+        return;
+    }
     let at = pane.cursor_index();
-    let found = {
-        let store = pane.store.read();
-        if forward {
-            pane.projection
-                .find(&store, &pattern, at + 1)
-                .or_else(|| pane.projection.find(&store, &pattern, 0))
-        } else {
-            let all = pane.projection.len();
-            let before = pane.projection.find_before(&store, &pattern, at);
-            before.or_else(|| pane.projection.find_before(&store, &pattern, all))
-        }
+    let found = match pane.find.as_ref().and_then(|find| find.hits.as_ref()).filter(|_| large) {
+        Some(hits) => nearest(hits, pane.projection.seq(at).unwrap_or(0), forward)
+            .map(|seq| pane.projection.index_of(seq)),
+        None => search(pane, &pattern, at, forward),
     };
     match found {
         Some(index) => {
@@ -161,6 +165,134 @@ pub(super) fn find(model: &mut Model, forward: bool) {
         }
         None => model.say(format!("`{text}` is not here")),
     }
+}
+
+/// Returns the hit after or before a line, else the one from the other end.
+fn nearest(hits: &[u64], here: u64, forward: bool) -> Option<u64> {
+    let next = if forward {
+        hits.get(hits.partition_point(|seq| *seq <= here)).or(hits.first())
+    } else {
+        hits.partition_point(|seq| *seq < here).checked_sub(1).map_or(hits.last(), |at| hits.get(at))
+    };
+    next.copied()
+}
+
+/// Searches the lines that are shown from an index on, then from the other end.
+fn search(pane: &LogPane, pattern: &Pattern, at: usize, forward: bool) -> Option<usize> {
+    let store = pane.store.read();
+    if forward {
+        let behind = pane.projection.find(&store, pattern, at + 1);
+        return behind.or_else(|| pane.projection.find(&store, pattern, 0));
+    }
+    let before = pane.projection.find_before(&store, pattern, at);
+    before.or_else(|| pane.projection.find_before(&store, pattern, pane.projection.len()))
+}
+
+/// Counts the lines with the text that is looked for, beside the screen: a large log takes a while. Of a log that has
+/// grown since the last count, only the new lines.
+pub(super) fn count(model: &mut Model) -> Vec<Effect> {
+    let Some(pane) = model.open.as_mut().map(|open| &mut open.logs) else { return Vec::new() };
+    let Some(find) = pane.find.as_mut().filter(|find| find.counting.is_none()) else { return Vec::new() };
+    let store = pane.store.read();
+    if find.hits.is_some() && find.counted == (store.history_range().end, store.end()) {
+        return Vec::new();
+    }
+    model.counts += 1;
+    find.counting = Some(model.counts);
+    vec![Effect::Count(Box::new(Count {
+        number: model.counts,
+        store: pane.store.clone(),
+        pattern: find.pattern.clone(),
+        filter: pane.projection.filter().clone(),
+        counted: find.counted,
+    }))]
+}
+
+/// Largest log, in bytes, that is filtered at each key.
+const AT_ONCE: u64 = 64 << 20;
+
+/// Applies a filter that is being typed, if it can be read. It is kept only once enter is pressed.
+pub(super) fn try_filter(model: &mut Model, prompt: Prompt, text: &str) {
+    let now = model.now;
+    let Some(pane) = model.open.as_mut().map(|open| &mut open.logs) else { return };
+    if pane.store.read().bytes() > AT_ONCE {
+        return;
+    }
+    let field = if prompt == Prompt::Ranks { &mut pane.ranks } else { &mut pane.filter };
+    let kept = std::mem::replace(field, text.to_owned());
+    let filter = filter_of(pane, now);
+    *(if prompt == Prompt::Ranks { &mut pane.ranks } else { &mut pane.filter }) = kept;
+    if let Ok(filter) = filter {
+        pane.refilter(filter);
+    }
+}
+
+/// Puts the cursor on a line by its number, or on the first one at or after a time.
+pub(super) fn go_to(model: &mut Model, text: &str) -> Result<(), String> {
+    let now = model.now;
+    let Some(pane) = model.open.as_mut().map(|open| &mut open.logs) else { return Ok(()) };
+    let text = text.trim();
+    let index = if let Ok(number) = text.parse::<u64>() {
+        pane.projection.index_of(pane.store.read().line_at(number))
+    } else {
+        if !pane.store.read().is_ordered() {
+            return Err("no line has a time; give the number of a line".to_owned());
+        }
+        let time = at_time(text, now, &pane.projection)
+            .ok_or_else(|| format!("`{text}` is neither a line nor a time (12:04:05)"))?;
+        pane.projection.index_at(time)
+    };
+    pane.jump(index);
+    Ok(())
+}
+
+/// Reads a time: a clock is of the day of the first line.
+fn at_time(text: &str, now: Timestamp, lines: &Projection) -> Option<Timestamp> {
+    if let Ok(time) = text.parse::<Timestamp>() {
+        return Some(time);
+    }
+    let clock: jiff::civil::Time = text.parse().ok()?;
+    let first = lines.first_time().unwrap_or(now);
+    let zoned = first.to_zoned(jiff::tz::TimeZone::UTC);
+    let at = |date: jiff::civil::Date| date.to_datetime(clock).to_zoned(jiff::tz::TimeZone::UTC).ok();
+    let time = at(zoned.date())?.timestamp();
+    // A job that ran over midnight.
+    if time < first { at(zoned.date().tomorrow().ok()?).map(|zoned| zoned.timestamp()) } else { Some(time) }
+}
+
+/// Searches the log for the first line that proves a finding, beside the screen.
+pub(super) fn find_evidence(model: &mut Model, finding: &Finding) -> Vec<Effect> {
+    let Some(pane) = model.open.as_ref().map(|open| &open.logs) else { return Vec::new() };
+    let store = pane.store.clone();
+    if store.read().bytes() > AT_ONCE {
+        model.say("searching the log …");
+    }
+    vec![Effect::Evidence(store, finding.evidence.clone())]
+}
+
+/// Puts the cursor on the line that proves a finding, unless the log of another job is shown by now.
+pub(super) fn show_evidence(model: &mut Model, store: &SharedStore, found: Option<u64>) {
+    let Some(pane) = model.open.as_mut().map(|open| &mut open.logs).filter(|pane| pane.store.is(store))
+    else {
+        return;
+    };
+    let Some(seq) = found else {
+        model.say("no line of the log that is held here proves it");
+        return;
+    };
+    model.notice = None;
+    pane.update();
+    if pane.projection.seq(pane.projection.index_of(seq)) != Some(seq) {
+        (pane.filter, pane.ranks, pane.level, pane.folded) =
+            (String::new(), String::new(), Level::Debug, false);
+        pane.refilter(Filter::default());
+        model.say("the filter is cleared: it hid this line");
+    }
+    if let Some(pane) = model.open.as_mut().map(|open| &mut open.logs) {
+        let index = pane.projection.index_of(seq);
+        pane.jump(index);
+    }
+    model.screen = Screen::Logs;
 }
 
 fn bookmark(pane: &mut LogPane) {
@@ -195,7 +327,10 @@ fn current(pane: &LogPane) -> Option<(String, String)> {
     let entry = store.get(seq)?;
     let stream = store.streams().get(entry.stream as usize)?;
     let clean = entry.clean();
-    let mut title = format!("{} line {}", stream.label(), seq + 1);
+    let mut title = stream.label();
+    if let Some(number) = store.line_number(seq) {
+        title.push_str(&format!(" line {number}"));
+    }
     if clean.updates > 0 {
         title.push_str(&format!(", drawn over {} times", clean.updates));
     }
@@ -220,11 +355,11 @@ pub(super) fn export(model: &Model, path: &str) -> Vec<Effect> {
     vec![Effect::Export(path.into(), pane.store.clone(), Box::new(pane.projection.clone()))]
 }
 
-/// Whether new lines are of interest to the screen that is shown.
-pub(super) fn grew(model: &mut Model) {
+/// Adds the new lines, if the screen shows them.
+pub(super) fn grew(model: &mut Model) -> Vec<Effect> {
     let composite = model.size.0 >= 120;
     let shown = model.screen == Screen::Logs || (model.screen == Screen::Overview && composite);
-    if let Some(open) = model.open.as_mut().filter(|_| shown) {
-        open.logs.update();
-    }
+    let Some(open) = model.open.as_mut().filter(|_| shown) else { return Vec::new() };
+    open.logs.update();
+    count(model)
 }

@@ -5,6 +5,7 @@ mod draft;
 mod layers;
 mod logs;
 mod screens;
+mod verify;
 
 use crossterm::event::{KeyEvent, KeyEventKind};
 
@@ -13,8 +14,11 @@ pub(crate) use layers::palette_rows;
 pub(crate) use screens::{open as open_job, verb as layers_verb};
 
 use crate::action::Action;
+use crate::model::layer::Prompt;
 use crate::model::{Model, Screen};
 use crate::msg::{Effect, Msg};
+use crate::view::spots::Spot;
+use weftrun::core::job::JobHandle;
 
 /// Changes the model; returns the effects to run outside of it.
 pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
@@ -26,6 +30,7 @@ pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
             let action = if lines < 0 { Action::Up } else { Action::Down };
             (0..lines.unsigned_abs().min(10)).flat_map(|_| perform(model, action)).collect()
         }
+        Msg::Click(spot) => click(model, spot),
         Msg::Resize(columns, rows) => {
             model.size = (columns, rows);
             Vec::new()
@@ -43,7 +48,7 @@ pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
 fn press(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     model.notice = None;
     // A user who has begun to work is not moved to another screen.
-    model.resume = None;
+    (model.resume, model.demo) = (None, None);
     if let Some(effects) = layers::press(model, key) {
         return effects;
     }
@@ -56,16 +61,57 @@ fn press(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     }
 }
 
+/// Puts the cursor where the mouse is; a click on what is under the cursor opens it.
+fn click(model: &mut Model, spot: Spot) -> Vec<Effect> {
+    model.notice = None;
+    model.resume = None;
+    let Some(open) = &mut model.open else {
+        return match spot {
+            Spot::Screen(screen) => perform(model, screen.action()),
+            Spot::Job(handle) => click_job(model, handle),
+            _ => Vec::new(),
+        };
+    };
+    let same = match spot {
+        Spot::Screen(screen) => return perform(model, screen.action()),
+        Spot::Job(handle) => return click_job(model, handle),
+        Spot::Row(row) => std::mem::replace(&mut open.row, row) == row,
+        Spot::Cell(row, column) => std::mem::replace(&mut open.cell, (row, column)) == (row, column),
+        Spot::Finding(at) => std::mem::replace(&mut open.finding, at) == at,
+        Spot::Line(seq) => {
+            let before = open.logs.cursor.replace(seq) == Some(seq);
+            open.logs.go(open.logs.projection.index_of(seq));
+            before
+        }
+    };
+    // Panels of other screens are shown beside the overview.
+    let own = match spot {
+        Spot::Row(_) => Screen::Overview,
+        Spot::Cell(..) => Screen::Fabric,
+        Spot::Finding(_) => Screen::Diagnosis,
+        _ => Screen::Logs,
+    };
+    if !same {
+        return Vec::new();
+    }
+    if own == model.screen { perform(model, Action::Open) } else { perform(model, own.action()) }
+}
+
+fn click_job(model: &mut Model, handle: JobHandle) -> Vec<Effect> {
+    let opens = model.screen != Screen::Jobs
+        || model.jobs.current().is_some_and(|entry| entry.summary.handle == handle);
+    model.jobs.selected = Some(handle.clone());
+    if opens { screens::open(model, &handle) } else { Vec::new() }
+}
+
 /// Handles pasted text like typed text; newlines never act as enter.
 fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
     let mut effects = Vec::new();
     let words = model.draft.as_ref().is_some_and(|draft| draft.field.is_words());
-    let text = if words && model.screen == Screen::Submit && model.layers.is_empty() {
-        &crate::model::words::one_line(text)
-    } else {
-        text
-    };
-    for c in text.chars().filter(|c| !c.is_control()).take(64 * 1024) {
+    let words = words && model.screen == Screen::Submit && model.layers.is_empty();
+    let text = if words { &crate::model::words::one_line(text) } else { text };
+    let keeps = |c: &char| !c.is_control() || (words && *c == '\n');
+    for c in text.chars().filter(keeps).take(64 * 1024) {
         let key = KeyEvent::new(crossterm::event::KeyCode::Char(c), crossterm::event::KeyModifiers::NONE);
         let taken =
             if model.layers.is_empty() { draft::type_key(model, key) } else { layers::paste(model, key) };
@@ -87,7 +133,13 @@ pub(crate) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Quit => return vec![Effect::Quit],
         Action::Sleep => return vec![Effect::Sleep],
         Action::Refresh => return vec![Effect::Redraw, Effect::Refresh],
-        Action::Back => return back(model),
+        Action::Leave if model.screen == Screen::Jobs && model.jobs.filter.is_empty() => {
+            return vec![Effect::Quit];
+        }
+        Action::Back | Action::Leave => back(model),
+        Action::Rail => model.rail.toggle(),
+        Action::Narrower => model.rail.resize(-4),
+        Action::Wider => model.rail.resize(4),
         Action::Help | Action::Palette => layers::open(model, action),
         Action::Theme => {
             model.theme = model.theme.next();
@@ -96,7 +148,7 @@ pub(crate) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Mouse => {
             model.mouse = !model.mouse;
             model.say(if model.mouse {
-                "mouse wheel on; m gives selecting back to the terminal"
+                "mouse on: wheel and clicks; after m the terminal selects text again"
             } else {
                 "mouse off"
             });
@@ -109,12 +161,15 @@ pub(crate) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Diagnosis => return screens::show(model, Screen::Diagnosis),
         Action::New => return draft::begin(model),
         Action::Again => return draft::again(model),
+        Action::OpenLogs if model.opens_logs => screens::prompt(model, Prompt::LogFiles, String::new()),
+        Action::OpenLogs => model.fail("this program opens no logs"),
         Action::Demo if model.has_demo => {
             model.say("starting the demo on this machine");
             return vec![Effect::Demo];
         }
         Action::Demo => model.fail("this program has no demo"),
         Action::Health => return screens::query_health(model),
+        Action::Verify => verify::ask(model),
         Action::Cancel | Action::Delete | Action::Suspend | Action::Requeue => screens::ask(model, action),
         action => {
             return match model.screen {
@@ -130,15 +185,17 @@ pub(crate) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
     Vec::new()
 }
 
-fn back(model: &mut Model) -> Vec<Effect> {
+fn back(model: &mut Model) {
     if model.layers.pop().is_some() {
-        return Vec::new();
+        return;
     }
     match model.screen {
         Screen::Jobs if !model.jobs.filter.is_empty() => model.jobs.filter.clear(),
-        Screen::Jobs => return vec![Effect::Quit],
+        Screen::Jobs => {
+            let key = model.keymap.first_key("leave").to_owned();
+            model.say(format!("{key} quits"));
+        }
         Screen::Overview | Screen::Submit => model.screen = Screen::Jobs,
         Screen::Fabric | Screen::Logs | Screen::Diagnosis => model.screen = Screen::Overview,
     }
-    Vec::new()
 }

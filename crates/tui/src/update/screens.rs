@@ -2,6 +2,7 @@
 
 use tui_input::Input;
 use weftrun::core::job::{Action as JobAction, JobHandle, JobPhase};
+use weftrun::core::log::Pattern;
 
 use crate::action::Action;
 use crate::model::layer::{Layer, Prompt, Question};
@@ -239,13 +240,38 @@ pub(super) fn overview(model: &mut Model, action: Action) -> Vec<Effect> {
 }
 
 fn next_communicator(open: &mut Open) {
-    let count = open.transport_view.communicators.len().max(1);
-    open.communicator = (open.communicator + 1) % count;
+    open.communicator = (open.communicator + 1) % open.transport_view.views();
+    open.cell = (0, 0);
+}
+
+/// Most lines of NCCL that are shown for a pair.
+const PROOFS: usize = 12;
+
+/// Title and text of the pair under the cursor, with the lines of NCCL that prove it.
+fn pair_text(open: &Open) -> (String, Vec<String>) {
+    let (title, mut lines) = crate::view::pair::cell_text(open);
+    let pattern = crate::view::pair::proof(open).and_then(|text| Pattern::regex(&text).ok());
+    if let Some(pattern) = pattern {
+        let store = open.logs.store.read();
+        let found = store.search_all(&pattern);
+        let entries = found.iter().filter_map(|seq| store.get(*seq)).take(PROOFS);
+        let proofs: Vec<String> = entries
+            .filter_map(|entry| {
+                let stream = store.streams().get(entry.stream as usize)?;
+                Some(format!("  {} {}", stream.label(), entry.clean().text))
+            })
+            .collect();
+        if !proofs.is_empty() {
+            lines.extend([String::new(), format!("NCCL's lines ({} of {})", proofs.len(), found.len())]);
+            lines.extend(proofs);
+        }
+    }
+    (title, lines)
 }
 
 pub(super) fn fabric(model: &mut Model, action: Action) -> Vec<Effect> {
     let Some(open) = &mut model.open else { return Vec::new() };
-    let last = open.matrix_size().saturating_sub(1);
+    let last = open.matrix_rows().len().saturating_sub(1);
     let (row, column) = &mut open.cell;
     let step = |at: usize, by: isize| at.saturating_add_signed(by).min(last);
     match action {
@@ -262,12 +288,22 @@ pub(super) fn fabric(model: &mut Model, action: Action) -> Vec<Effect> {
             open.cell = (0, 0);
         }
         Action::Communicator => next_communicator(open),
+        Action::Form => {
+            let (form, name) = open.form.next();
+            open.form = form;
+            model.say(format!("matrix: {name}"));
+        }
+        Action::FindNext | Action::FindPrevious => {
+            if !open.go_to_wrong(action == Action::FindNext) {
+                model.say("no pair is wrong");
+            }
+        }
         Action::Open => {
-            let (title, lines) = crate::view::matrix::cell_text(open);
+            let (title, lines) = pair_text(open);
             model.layers.push(Layer::Text { title, lines, scroll: 0 });
         }
         Action::Copy => {
-            let (title, lines) = crate::view::matrix::cell_text(open);
+            let (title, lines) = pair_text(open);
             return copy(model, format!("{title}\n{}", lines.join("\n")));
         }
         Action::Export => {
@@ -296,6 +332,7 @@ pub(super) fn diagnosis(model: &mut Model, action: Action) -> Vec<Effect> {
             let lines = crate::view::diagnosis::finding_lines(&finding);
             model.layers.push(Layer::Text { title: finding.code, lines, scroll: 0 });
         }
+        Action::Evidence => return super::logs::find_evidence(model, &finding),
         Action::Copy => return copy(model, crate::view::diagnosis::finding_lines(&finding).join("\n")),
         Action::Fix => return super::draft::from_fix(model, &finding),
         _ => {}

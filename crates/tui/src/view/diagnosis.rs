@@ -2,6 +2,7 @@
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
+use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use weftrun::core::finding::Confidence;
@@ -9,6 +10,7 @@ use weftrun::core::job::JobPhase;
 use weftrun::{Finding, Severity};
 
 use super::paint::{Paint, fit, ranges, wrap};
+use super::spots::Spot;
 use crate::model::open::Open;
 use crate::theme::Meaning;
 
@@ -42,6 +44,13 @@ pub(super) fn draw(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     while first < selected && blocks[first..=selected].iter().map(Vec::len).sum::<usize>() > rows {
         first += 1;
     }
+    let mut row = 0;
+    for (at, block) in blocks.iter().enumerate().skip(first) {
+        for _ in block {
+            paint.spot(inside, row, || Spot::Finding(at));
+            row += 1;
+        }
+    }
     let lines: Vec<Line> = blocks.drain(first..).flatten().collect();
     frame.render_widget(Paragraph::new(lines), inside);
 }
@@ -74,17 +83,20 @@ fn block<'a>(paint: Paint, finding: &Finding, columns: usize, here: bool, whole:
     let ranks = if finding.ranks.is_empty() {
         String::new()
     } else {
-        format!(" r{}", fit(&ranges(&finding.ranks), 24))
+        // The finding under the cursor lists all of them.
+        let ranks = ranges(&finding.ranks);
+        format!(" r{}", if here { ranks } else { fit(&ranks, 24).into_owned() })
     };
     let text = format!("{}{}{ranks}", finding.message, confidence(finding));
     let mut lines = Vec::new();
     for (number, part) in wrap(&text, room).into_iter().enumerate() {
         let head = if number == 0 { format!("{word:<6}") } else { " ".repeat(6) };
         let mark = if here && number == 0 { "> " } else { "  " };
-        let style = if here && number == 0 { Meaning::Selected } else { meaning };
+        let style = paint.style(meaning);
+        let style = if here && number == 0 { style.add_modifier(Modifier::REVERSED) } else { style };
         lines.push(Line::from(vec![
             Span::raw(mark),
-            paint.span(head, style),
+            Span::styled(head, style),
             Span::raw(" "),
             Span::raw(part),
         ]));

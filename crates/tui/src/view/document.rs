@@ -33,6 +33,10 @@ pub(super) fn diff<'a>(
             compare::Line::Skipped(count) => {
                 return Line::from(paint.span(format!("   ··· {count} lines are the same"), Meaning::Muted));
             }
+            compare::Line::Repeated(count) => {
+                let text = format!("   ··· {count} more times the same");
+                return Line::from(paint.span(text, Meaning::Muted));
+            }
             compare::Line::Removed(text, _) => ("-", text.to_owned(), Meaning::Removed),
             compare::Line::Added(text, _) => ("+", text.to_owned(), Meaning::Added),
             compare::Line::Off(at) => {

@@ -53,9 +53,6 @@ fn keys(model: &Model, paint: Paint, columns: usize) -> Line<'static> {
     let rows = model.screen.places().iter().flat_map(|place| model.keymap.rows(*place));
     for (row, keys) in rows {
         let Some(word) = row.footer else { continue };
-        let leaves =
-            row.action == Action::Back && model.screen == Screen::Jobs && model.jobs.filter.is_empty();
-        let word = if leaves { "quit" } else { word };
         let Some(key) = pressed(&keys) else { continue };
         if row.name == "help" || seen.contains(&row.action) || !leads_somewhere(model, row.action) {
             continue;
@@ -74,6 +71,11 @@ fn keys(model: &Model, paint: Paint, columns: usize) -> Line<'static> {
     Line::from(spans)
 }
 
+/// Returns whether there is nothing to go back to.
+fn is_at_root(model: &Model) -> bool {
+    model.screen == Screen::Jobs && model.jobs.filter.is_empty()
+}
+
 /// Returns whether an action has an effect here: it may need a job, or be already done.
 fn leads_somewhere(model: &Model, action: Action) -> bool {
     let here = |screen| model.screen != screen && model.current().is_some();
@@ -82,11 +84,13 @@ fn leads_somewhere(model: &Model, action: Action) -> bool {
         Action::Fabric => here(Screen::Fabric),
         Action::Logs => here(Screen::Logs),
         Action::Diagnosis => here(Screen::Diagnosis),
+        // One of them has an effect that the other has not.
+        Action::Back => !is_at_root(model),
+        Action::Leave => is_at_root(model),
         Action::Demo => model.has_demo,
+        Action::OpenLogs => model.opens_logs,
         Action::Open | Action::Cancel | Action::Filter => model.current().is_some(),
-        Action::Communicator => {
-            model.open.as_ref().is_some_and(|open| open.transport_view.communicators.len() > 1)
-        }
+        Action::Communicator => model.open.as_ref().is_some_and(|open| open.transport_view.views() > 1),
         _ => true,
     }
 }

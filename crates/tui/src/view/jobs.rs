@@ -5,6 +5,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 
 use super::paint::{Paint, age, cell, fit, width, wrap};
+use super::spots::Spot;
 use crate::model::draft::fabric_word;
 use crate::model::jobs::{Entry, Health};
 use crate::model::{Model, Screen};
@@ -31,6 +32,7 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     let first = selected.unwrap_or(0).saturating_sub(rows.saturating_sub(1));
     let mut lines = vec![Line::from(paint.span(heading(columns), Meaning::Muted))];
     for (index, entry) in shown.iter().enumerate().skip(first).take(rows) {
+        paint.spot(inside, lines.len(), || Spot::Job(entry.summary.handle.clone()));
         lines.push(row(model, paint, entry, columns, Some(index) == selected));
     }
     lines.resize(rows + 1, Line::default());
@@ -102,7 +104,7 @@ fn row<'a>(model: &Model, paint: Paint, entry: &Entry, columns: usize, here: boo
     let mut spans = vec![
         Span::raw(if here { "> " } else { "  " }),
         paint.span(cell(word, 5), meaning),
-        paint.span(if entry.alarm { " ! " } else { "   " }, Meaning::Bad),
+        if entry.alarm { paint.span(" ! ", Meaning::Bad) } else { Span::raw("   ") },
         Span::raw(cell(&job.name, name_width)),
         Span::raw(" "),
     ];
@@ -118,7 +120,11 @@ fn row<'a>(model: &Model, paint: Paint, entry: &Entry, columns: usize, here: boo
         cell(&age(if job.ended.is_some() { model.now } else { until }, begun), 5)
     )));
     let used: usize = spans.iter().map(Span::width).sum();
-    spans.push(paint.span(fit(&entry.last, columns.saturating_sub(used)).into_owned(), Meaning::Muted));
+    let room = columns.saturating_sub(used);
+    spans.push(match &entry.cause {
+        Some(cause) => paint.span(fit(cause, room).into_owned(), Meaning::Bad),
+        None => paint.span(fit(&entry.last, room).into_owned(), Meaning::Muted),
+    });
     let line = Line::from(spans);
     if here { paint.under_cursor(line, columns) } else { line }
 }
@@ -142,7 +148,10 @@ fn peek_lines<'a>(model: &Model, entry: &Entry, columns: usize) -> Vec<Line<'a>>
     let began = age(model.now, job.created);
     let queue = job.queue.as_ref().map_or(String::new(), |queue| format!(", queue {queue}"));
     facts.push(("begun", format!("{began} ago{queue}")));
-    facts.push(("last", entry.last.clone()));
+    match &entry.cause {
+        Some(cause) => facts.push(("cause", cause.clone())),
+        None => facts.push(("last", entry.last.clone())),
+    }
     facts
         .into_iter()
         .map(|(key, text)| Line::from(format!(" {} {}", cell(key, 8), fit(&text, room))))
@@ -158,6 +167,10 @@ fn welcome<'a>(model: &Model, paint: Paint, columns: u16) -> Vec<Line<'a>> {
         lines.push(Line::from(vec![key(model.keymap.first_key("demo")), Span::raw(text)]));
     }
     lines.push(Line::from(vec![key(model.keymap.first_key("new-job")), Span::raw("makes a new job")]));
+    if model.opens_logs {
+        let text = "opens logs of a run: a file or a folder";
+        lines.push(Line::from(vec![key(model.keymap.first_key("open-log-files")), Span::raw(text)]));
+    }
     lines.push(Line::from(vec![key(model.keymap.first_key("help")), Span::raw("shows all keys")]));
     lines.push(Line::from(""));
     for target in &model.jobs.targets {
@@ -186,6 +199,7 @@ pub(super) fn rail(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     let shown = model.jobs.shown();
     let rows = usize::from(inside.height).saturating_sub(model.jobs.targets.len() + 2);
     for entry in shown.iter().take(rows) {
+        paint.spot(inside, lines.len(), || Spot::Job(entry.summary.handle.clone()));
         let here = Some(&entry.summary.handle) == open;
         let (meaning, word) = Paint::phase(entry.summary.phase);
         let alarm = if entry.alarm { "!" } else { " " };
@@ -194,7 +208,7 @@ pub(super) fn rail(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
             Span::raw(if here { "> " } else { "  " }),
             Span::raw(name),
             paint.span(format!(" {}", cell(word, 5)), meaning),
-            paint.span(alarm, Meaning::Bad),
+            if entry.alarm { paint.span(alarm, Meaning::Bad) } else { Span::raw(alarm) },
         ]);
         lines.push(if here { paint.under_cursor(line, columns) } else { line });
     }

@@ -11,7 +11,7 @@ use super::paint::{Paint, cell, fit, wrap};
 use crate::action::Place;
 use crate::model::Model;
 use crate::model::draft::Field;
-use crate::model::layer::{Layer, Question};
+use crate::model::layer::{Layer, Question, picked};
 use crate::model::transport_view::{Kind, Step};
 use crate::theme::Meaning;
 use crate::update::layers_verb;
@@ -73,6 +73,16 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
             more(frame, paint, inside, rest.next().is_some());
         }
         Some(Layer::Palette { input, selected }) => palette(model, frame, paint, area, input, *selected),
+        Some(Layer::Pick { field, values, input, selected }) => {
+            let found = picked(values, input.value());
+            let title = format!(
+                "{} ─ {} of {} ─ type to filter ─ enter takes",
+                field.label(),
+                found.len(),
+                values.len()
+            );
+            pick(frame, paint, area, &title, &found, input, *selected);
+        }
         Some(Layer::Confirm(question)) => confirm(model, frame, paint, area, question),
         Some(Layer::Text { title, lines, scroll }) => {
             let inside = paint.popup(frame, area, size, format!("{title} ─ y copies ─ esc closes"));
@@ -82,6 +92,11 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
             more(frame, paint, inside, first + rows < lines.len());
             let shown: Vec<Line> = lines.into_iter().skip(first).take(rows).map(Line::from).collect();
             frame.render_widget(Paragraph::new(shown), inside);
+        }
+        Some(Layer::Verify) => {
+            if let Some(verifying) = &model.verifying {
+                super::verify::draw(verifying, frame, paint, area);
+            }
         }
         Some(Layer::Prompt { .. }) | None => {}
     }
@@ -116,11 +131,13 @@ fn help_lines<'a>(model: &Model, paint: Paint, filter: &str, columns: usize) -> 
         }
         lines.push(Line::from(paint.span(format!(" {}", place.title()), Meaning::Title)));
         for (row, keys) in rows {
-            let text = fit(row.help, columns.saturating_sub(22)).into_owned();
-            lines.push(Line::from(vec![
-                paint.span(format!("   {} ", cell(&keys, 17)), Meaning::Key),
-                Span::raw(text),
-            ]));
+            for (at, part) in wrap(row.help, columns.saturating_sub(20)).into_iter().enumerate() {
+                let keys = if at == 0 { &*keys } else { "" };
+                lines.push(Line::from(vec![
+                    paint.span(format!("  {} ", cell(keys, 15)), Meaning::Key),
+                    Span::raw(part),
+                ]));
+            }
         }
     }
     if needle.is_empty() {
@@ -142,11 +159,13 @@ fn help_lines<'a>(model: &Model, paint: Paint, filter: &str, columns: usize) -> 
 
 fn signs_lines<'a>(columns: usize) -> Vec<Line<'a>> {
     let mut lines = vec![Line::from(" Matrix: how two nodes or ranks are connected")];
-    lines.extend(Kind::ALL.iter().map(|kind| Line::from(format!("   {}  {}", kind.letter(), kind.word()))));
+    let known = Kind::ALL.iter().filter(|kind| **kind != Kind::Unknown);
+    lines.extend(known.map(|kind| Line::from(format!("   {}  {}", kind.letter(), kind.word()))));
     for text in [
-        "   .  no channel: rings and trees touch neighbours only",
+        "   .  no channel: rings and trees connect neighbours only",
+        "   ?  not known: a channel may exist, or its transport is unknown",
         "   *  more than one transport",
-        "   !  not as planned",
+        "   !  wrong: not what was planned, or a finding is about it",
     ] {
         lines.push(Line::from(text));
     }
@@ -197,6 +216,42 @@ fn palette(
     frame.set_cursor_position((inside.x + column, inside.y));
 }
 
+/// Draws values to pick from, below what was typed.
+fn pick(
+    frame: &mut Frame,
+    paint: Paint,
+    area: Rect,
+    title: &str,
+    found: &[&(String, String)],
+    input: &tui_input::Input,
+    selected: usize,
+) {
+    let size = (area.width.saturating_sub(8).min(76), area.height.saturating_sub(2).min(24));
+    let inside = paint.popup(frame, area, size, title);
+    let selected = selected.min(found.len().saturating_sub(1));
+    let room = usize::from(inside.height).saturating_sub(1);
+    let first = selected.saturating_sub(room.saturating_sub(1));
+    let name = found.iter().map(|(value, _)| value.chars().count()).max().unwrap_or(0).clamp(8, 32);
+    let mut lines =
+        vec![Line::from(vec![paint.span(" > ", Meaning::Key), Span::raw(input.value().to_owned())])];
+    for (at, (value, about)) in found.iter().enumerate().skip(first).take(room) {
+        let here = at == selected;
+        let about = fit(about, usize::from(inside.width).saturating_sub(name + 5)).into_owned();
+        let line = Line::from(vec![
+            Span::raw(if here { " > " } else { "   " }),
+            Span::raw(format!("{} ", cell(value, name))),
+            paint.span(about, Meaning::Muted),
+        ]);
+        lines.push(if here { paint.under_cursor(line, usize::from(inside.width)) } else { line });
+    }
+    if found.is_empty() {
+        lines.push(Line::from(paint.span("   none with this text", Meaning::Warn)));
+    }
+    frame.render_widget(Paragraph::new(lines), inside);
+    let column = u16::try_from(3 + input.visual_cursor()).unwrap_or(0).min(inside.width);
+    frame.set_cursor_position((inside.x + column, inside.y));
+}
+
 /// Describes the cluster's verdict on the draft.
 fn checked(draft: &crate::model::draft::Draft) -> String {
     match &draft.checked {
@@ -231,6 +286,14 @@ fn confirm(model: &Model, frame: &mut Frame, paint: Paint, area: Rect, question:
                 lines.push(format!("check   {}", checked(draft)));
             }
             "submit this job?".to_owned()
+        }
+        Question::Verify(handle) => {
+            lines.push(format!("like    {handle}"));
+            lines.push(
+                "a job of its own measures an all-reduce on as many nodes, and slow nodes are searched for"
+                    .to_owned(),
+            );
+            "submit a benchmark?".to_owned()
         }
         Question::Blank => {
             if let Some(draft) = &model.draft {

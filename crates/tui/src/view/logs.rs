@@ -8,9 +8,11 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use unicode_width::UnicodeWidthChar;
-use weftrun::core::log::{self, CleanLine, Entry, Level, LogStore};
+use weftrun::core::log::{self, CleanLine, Entry, Level, LogStore, Projection};
+use weftrun::core::text::counted;
 
 use super::paint::{Paint, cell, fit, ranges, width};
+use super::spots::Spot;
 use crate::model::Model;
 use crate::model::logs::{LogPane, Times};
 use crate::model::open::Open;
@@ -77,8 +79,13 @@ fn title(open: &Open, store: &LogStore) -> String {
     if !pane.filter.is_empty() {
         parts.push(format!("& {}", pane.filter));
     }
-    if let Some((text, _)) = &pane.find {
-        parts.push(format!("/ {text}"));
+    if let Some(find) = &pane.find {
+        let count = match pane.found() {
+            Some((Some(at), all)) => format!(" {at} of {all}"),
+            Some((None, all)) => format!(" {all} found"),
+            None => format!(" searching, {} %", find.searched),
+        };
+        parts.push(format!("/ {}{count}", find.text));
     }
     if pane.folded {
         parts.push("folded".to_owned());
@@ -89,6 +96,9 @@ fn title(open: &Open, store: &LogStore) -> String {
     } else {
         format!("{shown} of {} lines", store.count())
     });
+    if store.streams().len() > 1 {
+        parts.push(order(open, store).to_owned());
+    }
     let dropped = store.dropped() + pane.projection.left_out();
     if dropped > 0 {
         parts.push(format!("{dropped} oldest dropped"));
@@ -99,17 +109,28 @@ fn title(open: &Open, store: &LogStore) -> String {
     parts.join(" ─ ")
 }
 
+/// Says how the lines of several writers are merged.
+fn order(open: &Open, store: &LogStore) -> &'static str {
+    match (store.has_times(), store.is_ordered()) {
+        (true, _) => "by time",
+        (false, true) => "by the stamps in the lines",
+        _ if open.logs_ended || !store.history_range().is_empty() => "by rank, times not known",
+        _ => "as they came",
+    }
+}
+
 /// Returns the height of the pinned rank's panel, including its frame; none without one, or if it does not
 /// fit.
 fn pinned_rows(pane: &LogPane, rows: usize) -> usize {
-    if pane.pinned.is_some() && rows >= 12 { (rows / 3).clamp(4, 9) } else { 0 }
+    if pane.pinned.is_empty() || rows < 12 { 0 } else { (rows / 3).clamp(4, 5 + 4 * pane.pinned.len()) }
 }
 
 /// The last lines of the pinned rank.
 fn pinned_panel(pane: &LogPane, store: &LogStore, frame: &mut Frame, paint: Paint, area: Rect) {
-    let Some((rank, lines)) = &pane.pinned else { return };
-    let inside = paint.frame(frame, area, format!("r{rank} pinned ─ last lines ─ K to unpin"));
-    let rows = usize::from(inside.height);
+    let ranks: Vec<u32> = pane.pinned.iter().map(|(rank, _)| *rank).collect();
+    let title = format!("r{} pinned ─ last lines ─ K to unpin", ranges(&ranks));
+    let inside = paint.frame(frame, area, title);
+    let rows = (usize::from(inside.height) / pane.pinned.len().max(1)).max(1);
     let shown = Shown {
         pane,
         store,
@@ -118,15 +139,17 @@ fn pinned_panel(pane: &LogPane, store: &LogStore, frame: &mut Frame, paint: Pain
         label: label_width(store),
         start: None,
     };
-    let first = lines.len().saturating_sub(rows);
-    let text: Vec<Line> = (first..lines.len())
-        .filter_map(|at| store.get(lines.seq(at)?))
-        .filter_map(|entry| shown.entry(&entry).into_iter().next())
-        .collect();
+    let last = |lines: &Projection| {
+        let first = lines.len().saturating_sub(rows);
+        let entries = (first..lines.len()).filter_map(|at| store.get(lines.seq(at)?));
+        entries.filter_map(|entry| shown.entry(&entry).into_iter().next()).collect::<Vec<Line>>()
+    };
+    let text: Vec<Line> = pane.pinned.iter().flat_map(|(_, lines)| last(lines)).collect();
     frame.render_widget(Paragraph::new(text), inside);
 }
 
 fn visible<'a>(pane: &LogPane, store: &LogStore, paint: Paint, area: Rect) -> Vec<Line<'a>> {
+    let mut numbers: Vec<Option<u64>> = Vec::new();
     let (rows, columns) = (usize::from(area.height), usize::from(area.width));
     let first = pane.first(rows);
     let start = pane.projection.seq(0).and_then(|seq| store.get(seq)).and_then(|entry| entry.time);
@@ -146,6 +169,7 @@ fn visible<'a>(pane: &LogPane, store: &LogStore, paint: Paint, area: Rect) -> Ve
         {
             let text = format!("{missing} lines dropped to stay inside the memory bound");
             lines.push(gap(paint, &text, columns));
+            numbers.push(None);
         }
         last = Some(seq);
         let shown = Shown { pane, store, paint, columns, label, start };
@@ -154,13 +178,20 @@ fn visible<'a>(pane: &LogPane, store: &LogStore, paint: Paint, area: Rect) -> Ve
             drawn = drawn.into_iter().map(|line| paint.under_cursor(line, columns)).collect();
         }
         lines.append(&mut drawn);
+        numbers.resize(lines.len(), Some(seq));
     }
     if lines.len() > rows {
         // While following, the newest line is whole at the bottom; while paused the top stays.
         if pane.follows() {
             lines.drain(..lines.len() - rows);
+            numbers.drain(..numbers.len() - rows);
         } else {
             lines.truncate(rows);
+        }
+    }
+    for (row, seq) in numbers.into_iter().enumerate() {
+        if let Some(seq) = seq {
+            paint.spot(area, row, || Spot::Line(seq));
         }
     }
     lines
@@ -178,7 +209,7 @@ fn gap<'a>(paint: Paint, text: &str, columns: usize) -> Line<'a> {
 struct Shown<'s> {
     pane: &'s LogPane,
     store: &'s LogStore,
-    paint: Paint,
+    paint: Paint<'s>,
     columns: usize,
     label: usize,
     start: Option<jiff::Timestamp>,
@@ -194,7 +225,7 @@ impl Shown<'_> {
         let used: usize = head.iter().map(Span::width).sum();
         let note = note(&clean, self.pane.projection.more(entry.seq));
         let room = self.columns.saturating_sub(used + note.len());
-        let found = self.pane.find.as_ref().and_then(|(_, pattern)| pattern.find(clean.text.as_bytes()));
+        let found = self.pane.find.as_ref().and_then(|find| find.pattern.find(clean.text.as_bytes()));
         let pieces = self.styled(&clean, found.as_ref());
         let parts = if self.pane.wrap {
             split(&pieces, self.columns.saturating_sub(used))
@@ -251,7 +282,9 @@ impl Shown<'_> {
         let stream = self.store.streams().get(entry.stream as usize);
         let label = stream.map_or(String::new(), log::LogStream::label);
         let mark = if self.pane.bookmarks.contains(&entry.seq) { "*" } else { " " };
-        spans.push(self.paint.span(format!("{}{mark}", cell(&label, self.label)), Meaning::Muted));
+        let rank = stream.and_then(|stream| stream.rank).filter(|_| self.pane.rank_colours);
+        let style = rank.map_or(self.paint.style(Meaning::Muted), |rank| self.paint.rank(rank));
+        spans.push(Span::styled(format!("{}{mark}", cell(&label, self.label)), style));
         let meaning = match entry.level {
             Level::Error => Meaning::Bad,
             Level::Warn => Meaning::Warn,
@@ -387,10 +420,10 @@ fn stream_strip<'a>(store: &LogStore, paint: Paint, columns: usize) -> Vec<Line<
         }
     }
     let memory = format!(
-        " {} sources, {:.1} MB held, {} gaps",
-        open_sources(store),
+        " {}, {:.1} MB held, {}",
+        counted(open_sources(store), "source"),
         store.size() as f64 / 1e6,
-        store.gaps()
+        counted(usize::try_from(store.gaps()).unwrap_or(usize::MAX), "gap")
     );
     let memory = Line::from(paint.span(fit(&memory, columns).into_owned(), Meaning::Muted));
     let all: Vec<(u64, u64)> = ranks.values().copied().collect();

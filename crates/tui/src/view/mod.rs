@@ -5,13 +5,17 @@ pub mod diagnosis;
 mod document;
 pub mod event;
 mod footer;
+mod heat;
 mod jobs;
 pub(crate) mod layers;
 mod logs;
 pub mod matrix;
 mod overview;
 pub mod paint;
+pub mod pair;
+pub mod spots;
 pub mod submit;
+mod verify;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -22,6 +26,7 @@ use crate::model::logs::LogPane;
 use crate::model::{Model, Screen};
 use crate::theme::Meaning;
 use paint::{Paint, age};
+use spots::{Spot, Spots};
 
 /// The smallest terminal the screens are made for.
 pub const SMALLEST: (u16, u16) = (60, 15);
@@ -32,8 +37,17 @@ pub(crate) const LARGE: (u16, u16) = (150, 36);
 
 /// Draws the model.
 pub fn view(model: &Model, frame: &mut Frame) {
+    draw(model, frame, Paint::new(model.theme));
+}
+
+/// Draws the model, and notes what can be clicked.
+pub fn view_for_mouse(model: &Model, frame: &mut Frame, spots: &Spots) {
+    spots.clear();
+    draw(model, frame, Paint::new(model.theme).noting(spots));
+}
+
+fn draw(model: &Model, frame: &mut Frame, paint: Paint) {
     let area = frame.area();
-    let paint = Paint::new(model.theme);
     if area.width < SMALLEST.0 || area.height < SMALLEST.1 {
         let text = format!("weftrun needs {}x{}, has {}x{}", SMALLEST.0, SMALLEST.1, area.width, area.height);
         frame.render_widget(Line::from(text), area);
@@ -41,16 +55,26 @@ pub fn view(model: &Model, frame: &mut Frame) {
     }
     let [top, body, bottom] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)]).areas(area);
-    frame.render_widget(header(model, paint, usize::from(top.width)), top);
+    let tabs = header(model, paint, usize::from(top.width));
+    note_tabs(&tabs, paint, top);
+    frame.render_widget(tabs, top);
     screen(model, frame, paint, body);
     footer::draw(model, frame, paint, bottom);
+    if let (Some(spots), false) = (paint.spots(), model.layers.is_empty()) {
+        // What lies on top hides the rest.
+        spots.clear();
+    }
     layers::draw(model, frame, paint, body);
 }
 
 fn screen(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
-    let beside = area.width >= WIDE && !matches!(model.screen, Screen::Jobs | Screen::Submit);
+    let beside = area.width >= WIDE
+        && !model.rail.hidden
+        && area.width > 2 * model.rail.columns
+        && !matches!(model.screen, Screen::Jobs | Screen::Submit);
     let area = if beside {
-        let [rail, rest] = Layout::horizontal([Constraint::Length(28), Constraint::Min(1)]).areas(area);
+        let [rail, rest] =
+            Layout::horizontal([Constraint::Length(model.rail.columns), Constraint::Min(1)]).areas(area);
         jobs::rail(model, frame, paint, rail);
         rest
     } else {
@@ -68,7 +92,7 @@ fn screen(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
             );
         }
         (Screen::Overview, Some(open)) => overview::draw(model, open, frame, paint, area),
-        (Screen::Fabric, Some(open)) => matrix::draw(model, open, frame, paint, area),
+        (Screen::Fabric, Some(open)) => matrix::draw(open, frame, paint, area),
         (Screen::Logs, Some(open)) => logs::draw(model, open, frame, paint, area),
         (Screen::Diagnosis, Some(open)) => diagnosis::draw(open, frame, paint, area),
     }
@@ -79,6 +103,17 @@ fn screen(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
 pub(crate) fn log_height_of(pane: &LogPane, screen: Screen, size: (u16, u16)) -> usize {
     let rows = usize::from(size.1);
     if screen == Screen::Logs { logs::height(pane, rows.saturating_sub(2)) } else { rows / 4 }
+}
+
+/// Notes where the tabs are: the first spans of the header.
+fn note_tabs(header: &Line, paint: Paint, area: Rect) {
+    let Some(spots) = paint.spots() else { return };
+    let mut x = area.x;
+    for (screen, span) in Screen::ALL.into_iter().zip(&header.spans) {
+        let width = u16::try_from(span.width()).unwrap_or(0);
+        spots.add(Rect { x, width, ..area }, Spot::Screen(screen));
+        x = x.saturating_add(width);
+    }
 }
 
 /// Returns the tabs and the badges of the targets. The tabs' names are shown if the targets leave enough

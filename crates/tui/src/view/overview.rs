@@ -8,7 +8,8 @@ use ratatui::widgets::Paragraph;
 use weftrun::core::diagnose::cause::CAUSE_CODE;
 use weftrun::core::diagnose::health::HealthState;
 
-use super::paint::{Paint, age, cell, fit, sparkline, width};
+use super::paint::{Paint, age, cell, fit, timeline, width};
+use super::spots::Spot;
 use super::{LARGE, diagnosis, event, logs, matrix};
 use crate::model::Model;
 use crate::model::draft::fabric_word;
@@ -32,8 +33,19 @@ pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, 
         11..16 => 4,
         _ => 0,
     };
-    let [ranks, below] = Layout::vertical([Constraint::Min(2), Constraint::Length(events)]).areas(rest);
+    // Space that the list does not need is for what is wrong.
+    let listed =
+        if open.lists_nodes() { open.transport_view.nodes.len() } else { open.transport_view.ranks.len() };
+    let needed = u16::try_from(listed.saturating_add(3)).unwrap_or(u16::MAX).max(6);
+    let spare = rest.height.saturating_sub(events).saturating_sub(needed);
+    let wrong = if spare >= 5 && !open.findings().is_empty() { spare } else { 0 };
+    let [ranks, findings, below] =
+        Layout::vertical([Constraint::Min(2), Constraint::Length(wrong), Constraint::Length(events)])
+            .areas(rest);
     rank_panel(model, open, frame, paint, ranks);
+    if wrong > 0 {
+        diagnosis::draw(open, frame, paint, findings);
+    }
     if events > 0 {
         event_panel(open, frame, paint, below);
     }
@@ -48,7 +60,7 @@ fn large(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
     let [phases, ranks] = Layout::vertical([Constraint::Length(12), Constraint::Min(2)]).areas(left);
     phase_panel(model, open, frame, paint, phases);
     rank_panel(model, open, frame, paint, ranks);
-    matrix::panel(model, open, frame, paint, right);
+    matrix::panel(open, frame, paint, right);
     let [findings, events] =
         Layout::horizontal([Constraint::Percentage(60), Constraint::Percentage(40)]).areas(findings);
     diagnosis::draw(open, frame, paint, findings);
@@ -71,10 +83,11 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
     if let Some(job) = summary {
         let (_, word) = Paint::phase(job.phase);
         let lived = match (job.created, job.ended) {
-            (created, Some(ended)) => format!("after {}", age(ended, created)),
-            (created, None) => age(model.now, created),
+            (None, _) => String::new(),
+            (created, Some(ended)) => format!(" after {}", age(ended, created)),
+            (created, None) => format!(" {}", age(model.now, created)),
         };
-        title.push_str(&format!(" ─ {word} {lived}"));
+        title.push_str(&format!(" ─ {word}{lived}"));
     }
     let inside = paint.frame(frame, area, title);
     let columns = usize::from(inside.width);
@@ -124,14 +137,23 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
     }
     if !transport_view.throughput.is_empty() {
         let last = transport_view.throughput.last().copied().unwrap_or_default();
-        let bars = sparkline(&transport_view.throughput, strip);
-        let drawn = &transport_view.throughput[transport_view.throughput.len().saturating_sub(strip)..];
+        let bars = timeline(&transport_view.throughput, strip);
+        let drawn = &transport_view.throughput[transport_view.throughput.len().saturating_sub(2 * strip)..];
         let least = drawn.iter().copied().fold(f64::MAX, f64::min);
         let most = drawn.iter().copied().fold(f64::MIN, f64::max);
         let range = if most > least { format!(" ({least:.1}-{most:.1})") } else { String::new() };
         let text =
             format!(" {} {} {last:.1} {}{range}", cell("speed", 9), cell(&bars, strip), transport_view.unit);
-        lines.push(Line::from(fit(&text, columns).into_owned()));
+        let mut spans = vec![Span::raw(fit(&text, columns).into_owned())];
+        // Only the bus bandwidth of a collective has published figures.
+        if let Some((low, high)) = transport_view.expected.filter(|_| transport_view.unit.contains("busbw")) {
+            let slow = last < low * 0.8;
+            let text = format!("  expected {low:.0}-{high:.0}{}", if slow { " !" } else { "" });
+            let room = columns.saturating_sub(spans[0].width());
+            let meaning = if slow { Meaning::Bad } else { Meaning::Good };
+            spans.push(paint.span(fit(&text, room).into_owned(), meaning));
+        }
+        lines.push(Line::from(spans));
     }
     frame.render_widget(Paragraph::new(lines), inside);
 }
@@ -188,7 +210,12 @@ fn ras_line(ras: &Ras, now: Timestamp) -> (String, Meaning) {
 /// Returns the steps that fit: those completed by all ranks are omitted first.
 fn steps(transport_view: &TransportView, room: usize) -> Vec<usize> {
     let total = transport_view.ranks.len();
-    let mut steps: Vec<usize> = (0..Step::LIFE.len()).filter(|_| total > 0).collect();
+    // Without a line of NCCL, nothing is known of its steps.
+    let of_nccl = |step: &Step| (Step::Bootstrap..=Step::Trees).contains(step);
+    let nccl = !transport_view.communicators.is_empty()
+        || transport_view.ranks.iter().any(|rank| of_nccl(&rank.step) || rank.step == Step::Failed);
+    let shown = |at: &usize| total > 0 && (nccl || !of_nccl(&Step::LIFE[*at]));
+    let mut steps: Vec<usize> = (0..Step::LIFE.len()).filter(shown).collect();
     while steps.len() > room.max(1) {
         let next_is_done = steps.get(1).is_some_and(|next| transport_view.reached(*next) as usize == total);
         if next_is_done {
@@ -257,11 +284,11 @@ fn lap_text(lap: &Lap, room: usize) -> String {
 /// Describes which ranks a step waits for, and if it fits, for how long.
 fn waited_for(transport_view: &TransportView, at: usize, now: Option<Timestamp>, room: usize) -> String {
     let step = Step::LIFE[at];
-    let behind = transport_view
-        .ranks
-        .iter()
-        .filter(|r| r.step < step || r.step == Step::Failed)
-        .filter_map(|r| r.rank);
+    // Often one rank prints the training steps of all.
+    if step == Step::Stepping {
+        return String::new();
+    }
+    let behind = transport_view.ranks.iter().filter(|rank| !rank.has_reached(step)).filter_map(|r| r.rank);
     let behind: Vec<u32> = behind.collect();
     let since = at.checked_sub(1).and_then(|before| transport_view.laps[before]);
     let since = since.zip(now).map(|(lap, now)| now.duration_since(lap.end).max(SignedDuration::ZERO));
@@ -290,10 +317,10 @@ fn strip(transport_view: &TransportView, at: usize, columns: usize) -> String {
     let total = transport_view.ranks.len();
     let group = total.div_ceil(columns.max(1)).max(1);
     let sign = |ranks: &[crate::model::transport_view::Rank]| {
-        if ranks.iter().any(|rank| rank.step == Step::Failed) {
+        if ranks.iter().any(|rank| rank.step == Step::Failed && !rank.has_reached(step)) {
             return '!';
         }
-        let there = ranks.iter().filter(|rank| rank.step >= step).count();
+        let there = ranks.iter().filter(|rank| rank.has_reached(step)).count();
         match there {
             0 => '.',
             n if n == ranks.len() => '#',
@@ -309,7 +336,8 @@ fn rank_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area:
     }
     let title = format!("Nodes {} (z: ranks, enter: its log)", open.transport_view.nodes.len());
     let inside = paint.frame(frame, area, title);
-    let rows = usize::from(inside.height).saturating_sub(1);
+    let strip = node_strip(open, paint, usize::from(inside.width), usize::from(inside.height));
+    let rows = usize::from(inside.height).saturating_sub(1 + strip.len());
     let first = open
         .row
         .min(open.transport_view.nodes.len().saturating_sub(1))
@@ -321,12 +349,53 @@ fn rank_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area:
         cell("reached", widths[1]),
         cell("announced", widths[2])
     );
-    let mut lines = vec![Line::from(paint.span(head, Meaning::Muted))];
+    let mut lines = strip;
+    lines.push(Line::from(paint.span(head, Meaning::Muted)));
     let suspects = open.suspects();
     for (number, node) in open.transport_view.nodes.iter().enumerate().skip(first).take(rows) {
+        paint.spot(inside, lines.len(), || Spot::Row(number));
         lines.push(node_line(open, &suspects, paint, number, node, widths));
     }
     frame.render_widget(Paragraph::new(lines), inside);
+}
+
+/// Returns one sign for each node, on as many lines as that takes, if the list of nodes does not fit: `!` where a rank
+/// failed or is a suspect, `#` where all ranks trained or are connected, `>` where they are on the way, `.` where none
+/// has begun. More nodes than fit share a sign, which is the worst of them.
+fn node_strip<'a>(open: &Open, paint: Paint, columns: usize, rows: usize) -> Vec<Line<'a>> {
+    let nodes = &open.transport_view.nodes;
+    let most = rows / 3;
+    if nodes.len() < rows || most == 0 {
+        return Vec::new();
+    }
+    let room = columns.saturating_sub(2).max(1);
+    let group = nodes.len().div_ceil(room * most).max(1);
+    let suspects = open.suspects();
+    let connected = Step::Rings.place().unwrap_or_default();
+    let state = |node: &Node| {
+        let all = u32::try_from(node.ranks.len()).unwrap_or(u32::MAX);
+        if node.failed > 0 || suspects.contain_any(&open.transport_view, &node.ranks) {
+            3
+        } else if node.reached[0] == 0 {
+            2
+        } else if node.reached[connected] < all {
+            1
+        } else {
+            0
+        }
+    };
+    let worst: Vec<usize> =
+        nodes.chunks(group).map(|nodes| nodes.iter().map(state).max().unwrap_or_default()).collect();
+    let sign = |state: &usize| match state {
+        0 => paint.span("#", Meaning::Good),
+        1 => paint.span(">", Meaning::Busy),
+        2 => paint.span(".", Meaning::Muted),
+        _ => paint.span("!", Meaning::Bad),
+    };
+    let line = |states: &[usize]| {
+        Line::from(std::iter::once(Span::raw(" ")).chain(states.iter().map(sign)).collect::<Vec<_>>())
+    };
+    worst.chunks(room).map(line).collect()
 }
 
 /// Returns the widths of name, step, networks and ranks.
@@ -375,11 +444,15 @@ fn rank_widths(columns: usize, timed: bool) -> (usize, usize, bool) {
     let fixed = 2 + 7 + 4 + 11 + 5 + 4;
     let silence = if timed { 15 } else { 0 };
     let left = columns.saturating_sub(fixed + 2);
-    let timed = timed && left >= silence + 24;
+    let timed = timed && left >= silence + 8;
     let left = left.saturating_sub(if timed { silence } else { 0 });
-    let announced = (left * 2 / 5).clamp(8, 15);
+    // How long a rank is silent says more than what it announced, which the matrix shows too.
+    let announced = if timed && left < 20 { 0 } else { (left * 2 / 5).clamp(8, 15) };
     (left.saturating_sub(announced).clamp(8, 24), announced, timed)
 }
+
+/// Time without a line after which a rank of a running job is marked as silent.
+const SILENT: SignedDuration = SignedDuration::from_secs(60);
 
 fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     let inside = paint.frame(
@@ -392,7 +465,9 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
     let order = open.rank_rows();
     let first = open.row.saturating_sub(rows.saturating_sub(1));
     let store = open.logs.store.read();
-    let (host, announced, timed) = rank_widths(columns, store.has_times());
+    let ended = open.ended();
+    let (host, announced, timed) = rank_widths(columns, store.has_times() || store.watched().is_some());
+    let now = ended.unwrap_or(model.now);
     let head = format!(
         "  {} {} gpu {} {} warn err{}",
         cell("rank", 6),
@@ -404,17 +479,22 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
     let mut lines = vec![Line::from(paint.span(fit(&head, columns).into_owned(), Meaning::Muted))];
     let suspects = open.suspects();
     for (index, at) in order.iter().enumerate().skip(first).take(rows) {
+        paint.spot(inside, lines.len(), || Spot::Row(index));
         let rank = &open.transport_view.ranks[*at];
         let streams =
             store.streams().iter().filter(|stream| stream.rank.is_some() && stream.rank == rank.rank);
         let (warnings, errors, last) = streams.fold((0, 0, None), |sum, stream| {
             (sum.0 + stream.warnings, sum.1 + stream.errors, stream.last.max(sum.2))
         });
+        // Lines that were written before the log was opened have no time.
+        let since = last.or(store.watched().filter(|_| rank.step != Step::Awaited && !store.has_times()));
+        let more = if last.is_none() && since.is_some() { ">" } else { "" };
         let silent = if timed {
-            format!(" {:>7} {:>6}", age(model.now, last), age(model.now, rank.last_step))
+            format!(" {:>7} {:>6}", format!("{more}{}", age(now, since)), age(now, rank.last_step))
         } else {
             String::new()
         };
+        let quiet = ended.is_none() && since.is_some_and(|since| now.duration_since(since) >= SILENT);
         let number = rank.rank.map_or("?".to_owned(), |rank| format!("r{rank}"));
         let meaning = match rank.step {
             Step::Failed => Meaning::Bad,
@@ -443,7 +523,7 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
             Span::raw(cell(rank.announced.as_deref().unwrap_or("-"), announced)),
             paint.span(format!(" {warnings:>4}"), if warnings > 0 { Meaning::Warn } else { Meaning::Muted }),
             paint.span(format!(" {errors:>3}"), if errors > 0 { Meaning::Bad } else { Meaning::Muted }),
-            paint.span(silent, Meaning::Muted),
+            paint.span(silent, if quiet { Meaning::Warn } else { Meaning::Muted }),
         ]);
         lines.push(if here { paint.under_cursor(line, columns) } else { line });
     }

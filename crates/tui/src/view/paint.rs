@@ -13,23 +13,50 @@ use weftrun::Severity;
 use weftrun::core::job::JobPhase;
 use weftrun::core::log::clean_text;
 
+use super::spots::{Spot, Spots};
 use crate::theme::{Meaning, Theme};
 
 /// Draws in a theme.
 #[derive(Clone, Copy, Debug)]
-pub struct Paint {
+pub struct Paint<'s> {
     theme: Theme,
+    spots: Option<&'s Spots>,
 }
 
-impl Paint {
+impl<'s> Paint<'s> {
     /// Draws in this theme.
     pub fn new(theme: Theme) -> Self {
-        Self { theme }
+        Self { theme, spots: None }
+    }
+
+    /// Notes what can be clicked.
+    #[must_use]
+    pub fn noting(self, spots: &'s Spots) -> Self {
+        Self { spots: Some(spots), ..self }
+    }
+
+    /// Returns where to note what can be clicked, if a mouse is used.
+    pub fn spots(self) -> Option<&'s Spots> {
+        self.spots
+    }
+
+    /// Notes that a row of an area can be clicked.
+    pub fn spot(self, area: Rect, row: usize, spot: impl FnOnce() -> Spot) {
+        let Some(spots) = self.spots else { return };
+        let y = area.y.saturating_add(u16::try_from(row).unwrap_or(u16::MAX));
+        if y < area.bottom() {
+            spots.add(Rect { y, height: 1, ..area }, spot());
+        }
     }
 
     /// How a meaning looks.
     pub fn style(self, meaning: Meaning) -> Style {
         self.theme.style(meaning)
+    }
+
+    /// How the name of a rank looks in its own colour.
+    pub fn rank(self, rank: u32) -> Style {
+        self.theme.rank(rank)
     }
 
     /// Whether ranks' own colours may be shown.
@@ -42,11 +69,16 @@ impl Paint {
         Span::styled(text, self.style(meaning))
     }
 
-    /// Returns a line under the cursor, as wide as its area: one bar, regardless of the style of its parts.
+    /// Returns a line under the cursor, as wide as its area: one bar, in which parts keep the colour of their state.
     pub fn under_cursor(self, line: Line<'_>, columns: usize) -> Line<'_> {
         let style = self.style(Meaning::Selected);
         let blanks = columns.saturating_sub(line.width());
-        let mut spans: Vec<Span> = line.spans.into_iter().map(|span| span.style(style)).collect();
+        let dim = [None, self.style(Meaning::Muted).fg, self.style(Meaning::Frame).fg];
+        let mark = |span: Span<'_>| {
+            let look = if dim.contains(&span.style.fg) { style } else { span.style.patch(style) };
+            Span::styled(span.content.into_owned(), look)
+        };
+        let mut spans: Vec<Span> = line.spans.into_iter().map(mark).collect();
         spans.push(Span::styled(" ".repeat(blanks), style));
         Line::from(spans)
     }
@@ -202,21 +234,27 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// Returns bars for a series, from its least value to its greatest, in the requested width; the newest is on
-/// the right.
-pub fn sparkline(series: &[f64], columns: usize) -> String {
-    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let shown = &series[series.len().saturating_sub(columns)..];
+/// Returns a series as a line of braille, from its least value to its greatest: two values a column, the newest on the
+/// right.
+pub fn timeline(series: &[f64], columns: usize) -> String {
+    // The dots of a column from the bottom, left and right (Unicode 16, block U+2800).
+    const LEFT: [u32; 5] = [0, 0x40, 0x44, 0x46, 0x47];
+    const RIGHT: [u32; 5] = [0, 0x80, 0xa0, 0xb0, 0xb8];
+    let shown = &series[series.len().saturating_sub(2 * columns)..];
     let top = shown.iter().copied().fold(f64::MIN, f64::max);
     let bottom = shown.iter().copied().fold(f64::MAX, f64::min);
-    let bar = |value: f64| {
-        let level =
-            if top > bottom { ((value - bottom) / (top - bottom) * 7.0).clamp(0.0, 7.0) } else { 3.0 };
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0..=7 above")]
-        let level = level as usize;
-        BARS[level.min(7)]
+    let level = |value: f64| {
+        let part = if top > bottom { (value - bottom) / (top - bottom) * 3.0 } else { 1.0 };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0..=3")]
+        let part = part.clamp(0.0, 3.0).round() as usize;
+        part + 1
     };
-    shown.iter().map(|value| bar(*value)).collect()
+    let column = |pair: &[f64]| {
+        let left = pair.first().map_or(0, |value| LEFT[level(*value)]);
+        let right = pair.get(1).map_or(0, |value| RIGHT[level(*value)]);
+        char::from_u32(0x2800 + left + right).unwrap_or(' ')
+    };
+    shown.chunks(2).map(column).collect()
 }
 
 #[cfg(test)]
@@ -229,7 +267,8 @@ mod tests {
         assert_eq!(cell("日本語", 5), "日本…");
         assert_eq!(wrap("aa bb cccccccccccc", 8), ["aa bb ", "cccccccc", "cccc"]);
         assert_eq!(ranges(&[3, 0, 1, 2, 8]), "0-3,8");
-        assert_eq!(sparkline(&[0.0, 1.0, 2.0], 2), "▁█");
-        assert_eq!(sparkline(&[5.0, 5.0], 2), "▄▄");
+        assert_eq!(timeline(&[0.0, 1.0, 2.0, 3.0], 2), "⣠⣾");
+        assert_eq!(timeline(&[9.0, 5.0, 5.0, 5.0], 1), "⣤");
+        assert_eq!(timeline(&[5.0], 2), "⡄");
     }
 }

@@ -11,6 +11,7 @@ use super::document;
 use super::paint::{Paint, cell, fit, width, wrap};
 use crate::model::Model;
 use crate::model::draft::{Basis, Draft, FABRICS, Field, LAUNCHES, Planned, Shown};
+use crate::model::words::on_one_line;
 use crate::theme::Meaning;
 
 pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
@@ -92,7 +93,7 @@ fn form_field<'a>(
         Field::Launch => choice(&LAUNCHES.map(|(_, word)| word.to_owned()), draft.launch, room),
         Field::Fabric => choice(&FABRICS.map(|(_, word)| word.to_owned()), draft.fabric, room),
         Field::Profile => choice(&profiles(draft), draft.profile, room),
-        field => draft.text(field).to_owned(),
+        field => on_one_line(draft.text(field)),
     };
     let label = format!("{} {}", if here { ">" } else { " " }, cell(field.label(), LABEL - 3));
     let mut shown = value.clone();
@@ -130,15 +131,21 @@ fn profiles(draft: &Draft) -> Vec<String> {
 fn changes_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
     let here = draft.field == Field::Changes;
     let ops = draft.changes();
-    let on = ops.iter().filter(|op| !draft.is_off(op)).count();
+    let lost = |at: &usize| match &draft.planned {
+        Some(Ok(planned)) => planned.inexpressible.contains_key(at),
+        _ => false,
+    };
+    let on: Vec<usize> = (0..ops.len()).filter(|at| !draft.is_off(&ops[*at])).collect();
+    let sent = on.iter().filter(|at| !lost(at)).count();
     let what = match draft.shown {
         Shown::Changes => "what the fabric adds",
         Shown::Diff => "what is sent, as a diff",
         Shown::Beside => "your job | what is sent",
     };
     let focus = if here { "> " } else { "" };
-    let off = if ops.len() > on { format!(", {} off", ops.len() - on) } else { String::new() };
-    let inside = paint.frame(frame, area, format!("{focus}{what}: +{on}{off}"));
+    let off = if ops.len() > on.len() { format!(", {} off", ops.len() - on.len()) } else { String::new() };
+    let not = if on.len() > sent { format!(", {} not applied", on.len() - sent) } else { String::new() };
+    let inside = paint.frame(frame, area, format!("{focus}{what}: +{sent}{off}{not}"));
     let columns = usize::from(inside.width);
     let rows = usize::from(inside.height);
     let mut lines = match &draft.planned {
@@ -159,9 +166,11 @@ fn changes_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
                 Shown::Beside => document::beside(draft, planned, paint, columns, room),
             };
             if let Some(op) = why {
-                lines.push(Line::from(
-                    paint.span(fit(&format!(" why: {}", op.why), columns).into_owned(), Meaning::Busy),
-                ));
+                let (text, meaning) = match planned.inexpressible.get(&draft.change) {
+                    Some(reason) => (format!(" not applied: {reason}"), Meaning::Warn),
+                    None => (format!(" why: {}", op.why), Meaning::Busy),
+                };
+                lines.push(Line::from(paint.span(fit(&text, columns).into_owned(), meaning)));
             }
             lines
         }
@@ -189,11 +198,15 @@ fn changes<'a>(draft: &Draft, planned: &Planned, paint: Paint, columns: usize, r
     for (at, op) in planned.all.iter().enumerate().skip(first).take(rows) {
         let off = draft.is_off(op);
         let selected = draft.marks(Some(at));
-        let sign = if off { "  off" } else { "+" };
+        let (sign, meaning) = match (off, planned.inexpressible.contains_key(&at)) {
+            (true, _) => ("  off", Meaning::Muted),
+            (false, true) => ("! not", Meaning::Warn),
+            (false, false) => ("+", Meaning::Added),
+        };
         let line = Line::from(vec![
             Span::raw(if selected { ">" } else { " " }),
-            paint.span(cell(sign, 6), if off { Meaning::Muted } else { Meaning::Added }),
-            paint.span(cell(&change_text(op), room), if off { Meaning::Muted } else { Meaning::Added }),
+            paint.span(cell(sign, 6), meaning),
+            paint.span(cell(&change_text(op), room), meaning),
             paint.span(format!(" {}", fit(&op.rule, rule_width)), Meaning::Muted),
         ]);
         lines.push(if selected { paint.under_cursor(line, columns) } else { line });
@@ -235,7 +248,7 @@ fn check_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
     let rows = usize::from(inside.height);
     let told = told(draft, paint, columns, rows >= 10);
     // The complete command if it fits, so that it can be read before it is copied.
-    let wrapped = wrap(&draft.command(), columns.saturating_sub(3));
+    let wrapped = wrap(&on_one_line(&draft.command()), columns.saturating_sub(3));
     let most = rows.saturating_sub(told.len().min(rows / 2)).max(1);
     let cut = wrapped.len() > most;
     let mut lines: Vec<Line> = wrapped
@@ -287,7 +300,20 @@ fn told<'a>(draft: &Draft, paint: Paint, columns: usize, tall: bool) -> Vec<Line
         if let Err(error) = &planned.rows {
             lines.push(one(format!(" ! {error}"), Meaning::Bad));
         }
-        let mut findings: Vec<&Finding> = planned.plan.findings.iter().collect();
+        for (at, reason) in planned
+            .inexpressible
+            .iter()
+            .filter(|(at, _)| planned.all.get(**at).is_some_and(|op| !draft.is_off(op)))
+        {
+            let rule = planned.all.get(*at).map_or("", |op| op.rule.as_str());
+            let parts = wrap(&format!("{rule} is not applied: {reason}"), columns.saturating_sub(8));
+            let parts = parts.into_iter().take(if tall { 4 } else { 1 }).enumerate();
+            lines.extend(parts.map(|(at, part)| {
+                let head = if at == 0 { "note" } else { "" };
+                Line::from(vec![paint.span(format!(" {head:<6}"), Meaning::Warn), Span::raw(part)])
+            }));
+        }
+        let mut findings: Vec<&Finding> = planned.plan.findings.iter().chain(&planned.findings).collect();
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         lines.extend(findings.into_iter().flat_map(finding));
     }

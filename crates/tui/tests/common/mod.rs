@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses some of it")]
 #![allow(clippy::unwrap_used, reason = "only tests use it")]
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -13,6 +13,7 @@ use weftrun::Finding;
 use weftrun::core::Confidence;
 use weftrun::core::backend::{ClusterFacts, Document, Language, Rendered};
 use weftrun::core::catalogue::Catalogue;
+use weftrun::core::diagnose::Judge;
 use weftrun::core::diagnose::health::{HealthState, culprits};
 use weftrun::core::fabric::Op;
 use weftrun::core::fabric::{Fabric, FabricPlan, Profiles};
@@ -26,7 +27,9 @@ use weftrun::core::spec::JobSpec;
 use weftrun_tui::model::Model;
 use weftrun_tui::model::draft::{Basis, Field, Planned};
 use weftrun_tui::model::logs::SharedStore;
-use weftrun_tui::model::transport_view::{Communicator, Kind, Link, Rank, Reached, Step, TransportView};
+use weftrun_tui::model::transport_view::{
+    Communicator, Kind, Link, LinkMap, Rank, Reached, Step, TransportView,
+};
 use weftrun_tui::msg::{Effect, Msg};
 use weftrun_tui::update::update;
 use weftrun_tui::view::view;
@@ -105,14 +108,19 @@ pub fn transport_view() -> TransportView {
             announced: Some(if node == 4 { "Socket".into() } else { "Libfabric".into() }),
             step: if node == 5 { Step::Init } else { Step::Rings },
             reached: reached(rank),
-            last_step: None,
+            ..Rank::default()
         });
     }
     transport_view.communicators = vec![
-        Communicator { id: "0xab2b80f81caae028".into(), nranks: 64, world: true },
-        Communicator { id: "0xab2b80f81caae028/1/0".into(), nranks: 8, world: false },
+        Communicator { id: "0xab2b80f81caae028".into(), nranks: 64, world: true, members: (0..64).collect() },
+        Communicator {
+            id: "0xab2b80f81caae028/1/0".into(),
+            nranks: 8,
+            world: false,
+            members: (0..8).collect(),
+        },
     ];
-    let mut links = BTreeMap::new();
+    let mut links = LinkMap::default();
     for rank in 0..64u32 {
         let next = (rank + 1) % 64;
         let (kind, name) = match (rank / 8 == next / 8, rank / 8 == 4 || next / 8 == 4) {
@@ -126,10 +134,12 @@ pub fn transport_view() -> TransportView {
             channels: 16,
             pairs: 1,
             gdr: Some(kind == Kind::Efa),
+            devices: (BTreeSet::from([0]), BTreeSet::from([1])),
+            printed: Some((rank, next)),
         };
-        links.insert((rank, next), link);
+        links.add(rank, next, &link);
     }
-    transport_view.rank_links = vec![links, BTreeMap::new()];
+    transport_view.maps = vec![links.clone(), links, LinkMap::default()];
     transport_view.throughput = (0..40).map(|step| 900.0 + f64::from(step * 7 % 40)).collect();
     transport_view.unit = "samples/s".into();
     let mut finding = Finding::error(
@@ -147,8 +157,9 @@ pub fn transport_view() -> TransportView {
     let mut second = Finding::warning("NCCL-SHM", "node 2 uses shared memory where its peers use P2P");
     second.confidence = Some(Confidence::Medium);
     transport_view.findings = vec![finding, second];
+    transport_view.judge = Judge::new(Some(Fabric::Efa), &transport_view.findings);
     transport_view.group();
-    transport_view.fold_links();
+    transport_view.place_links();
     transport_view
 }
 

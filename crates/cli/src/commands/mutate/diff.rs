@@ -4,6 +4,7 @@ use anstyle::Style;
 use weftrun::core::convert::{JobReport, Mutated, Start};
 use weftrun::core::fabric::{Change, Op};
 use weftrun::core::log::clean_text;
+use weftrun::core::text::counted;
 use weftrun::{LineDiff, Result, Run};
 
 use super::buffer::Buffer;
@@ -48,7 +49,7 @@ fn marked(out: &Output, style: Style, sign: &str, line: &str) -> String {
 fn title(job: &JobReport) -> String {
     let namespace = job.namespace.as_deref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
     let name = format!("{} {namespace}{}", job.kind, job.name);
-    format!("{}: {} changes", name.trim_end(), job.actions.len())
+    format!("{}: {}", name.trim_end(), counted(job.actions.len(), "change"))
 }
 
 fn hunk(

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use weftrun::core::convert::JobReport;
 use weftrun::core::log::clean_text;
+use weftrun::core::text::counted;
 use weftrun::{Error, ErrorKind, Finding, Result};
 
 use super::report_writer::{ReportWriter, Syntax};
@@ -121,7 +122,7 @@ fn summary(job: &JobReport) -> String {
     match (job.error(), job.plan.skip()) {
         (Some(_), _) => format!("{name}: not changed, because of an error"),
         (None, Some(skip)) => format!("{name}: not changed ({}) {dim}{}{dim:#}", skip.reason, skip.why),
-        (None, None) if job.changed => format!("{name}: {} changes", job.actions.len()),
+        (None, None) if job.changed => format!("{name}: {}", counted(job.actions.len(), "change")),
         (None, None) => format!("{name}: nothing to change"),
     }
 }

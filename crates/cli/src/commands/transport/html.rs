@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use askama::Template;
+use weftrun::core::diagnose::Judge;
 use weftrun::core::diagnose::cause::{Why, WhyState};
 use weftrun::core::nccl::{GdrSeen, Kind, Network};
 use weftrun::core::report::TransportReport;
@@ -23,6 +24,7 @@ struct Page<'a> {
     stack: String,
     heads: Vec<String>,
     rows: Vec<Row>,
+    any_wrong: bool,
     unproved: usize,
     shown_ranks: Vec<Rank>,
     hidden_ranks: usize,
@@ -38,6 +40,7 @@ struct Row {
 #[derive(Clone, Default)]
 struct Cell {
     class: &'static str,
+    wrong: bool,
     word: String,
     title: String,
 }
@@ -54,8 +57,8 @@ struct Rank {
 }
 
 /// Writes the page.
-pub fn page(report: &TransportReport, why: &Why) -> Result<String> {
-    let (heads, rows, unproved) = matrix(report);
+pub fn page(report: &TransportReport, judge: Judge, why: &Why) -> Result<String> {
+    let (heads, rows, unproved) = matrix(report, judge);
     let page = Page {
         report,
         ok: match report.verdict.ok {
@@ -70,6 +73,7 @@ pub fn page(report: &TransportReport, why: &Why) -> Result<String> {
             GdrSeen::Unknown => "not known",
         },
         stack: stack(report),
+        any_wrong: rows.iter().flat_map(|row| &row.cells).any(|cell| cell.wrong),
         heads,
         rows,
         unproved,
@@ -110,7 +114,7 @@ fn stack(report: &TransportReport) -> String {
 }
 
 /// Returns the matrix by rank, or by node if there are many ranks.
-fn matrix(report: &TransportReport) -> (Vec<String>, Vec<Row>, usize) {
+fn matrix(report: &TransportReport, judge: Judge) -> (Vec<String>, Vec<Row>, usize) {
     let node_of: BTreeMap<u32, u32> =
         report.ranks.iter().filter_map(|rank| Some((rank.rank?, rank.node))).collect();
     let highest = report.pairs.iter().flat_map(|pair| [pair.global_from, pair.global_to]).flatten().max();
@@ -121,7 +125,12 @@ fn matrix(report: &TransportReport) -> (Vec<String>, Vec<Row>, usize) {
     let mut unproved = 0;
     for pair in &report.pairs {
         match place(pair.global_from).zip(place(pair.global_to)) {
-            Some(ends) => add(cells.entry(ends).or_default(), pair),
+            Some(ends) => {
+                let node = |rank: Option<u32>| rank.and_then(|rank| node_of.get(&rank));
+                let (from, to) = (node(pair.global_from), node(pair.global_to));
+                let wrong = |network: Network| judge.is_wrong(network.into(), from.is_some() && from == to);
+                add(cells.entry(ends).or_default(), pair, pair.network.is_some_and(wrong));
+            }
             None => unproved += 1,
         }
     }
@@ -139,7 +148,8 @@ fn matrix(report: &TransportReport) -> (Vec<String>, Vec<Row>, usize) {
 
 /// Adds a pair's transport to a cell; a network takes precedence over transports inside a node, and sockets
 /// over other networks.
-fn add(cell: &mut Cell, pair: &PairShape) {
+fn add(cell: &mut Cell, pair: &PairShape, wrong: bool) {
+    cell.wrong |= wrong;
     let over_tcp = pair.network.is_some_and(Network::is_tcp);
     let (class, word, weight) = match (pair.kind, pair.net.as_deref()) {
         (_, Some(net)) if over_tcp => ("socket", net.to_owned(), 3),

@@ -1,27 +1,30 @@
 //! `transport`: which transport each pair of ranks uses, and why not a faster one; from files, folders, stdin or a job.
 
-mod html;
-pub(super) mod inputs;
+mod dumps;
+pub mod html;
 mod mermaid;
-mod prefetch;
-pub(super) mod read;
+mod read;
 mod text;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use futures_util::StreamExt;
 use weftrun::core::diagnose::cause::why;
+use weftrun::core::diagnose::counters::Counters;
 use weftrun::core::diagnose::{Diagnosis, diagnose};
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::{Fabric, FabricPlan};
-use weftrun::core::log::LogOptions;
+use weftrun::core::log::{LogOptions, clean_text};
 use weftrun::core::nccl::{Event, FabricSeen, TransportMap};
 use weftrun::core::report::{EventLine, OwnEvent, TransportReport};
+use weftrun::log_files::Input;
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::args::Format;
 use crate::context::Context;
+use crate::job_flags::duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,6 +54,17 @@ pub struct TransportArgs {
     /// Read PyTorch flight recorder dumps (files or a folder) and name the rank that is behind
     #[arg(long, value_name = "DUMP")]
     pub flight_recorder: Vec<PathBuf>,
+    /// Sample the counters of the RDMA interfaces inside a running job, and compare them with the log [time between: 5s]
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = duration,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "5s",
+        conflicts_with = "follow"
+    )]
+    pub counters: Option<Duration>,
 }
 
 /// Reads logs and prints the map.
@@ -63,23 +77,38 @@ pub fn run(context: &Context, args: &TransportArgs) -> Result<u8> {
     let (handles, files): (Vec<&String>, Vec<&String>) = args.inputs.iter().partition(|input| is_job(input));
     let mut map = TransportMap::new();
     let mut plan = planned.map(FabricPlan::unchanged);
+    if args.counters.is_some() && (handles.len() != 1 || !files.is_empty()) {
+        return Err(Error::new(ErrorKind::Usage, "--counters needs one running job")
+            .hint("name a job, by its handle or its name on the target of -b"));
+    }
+    let mut counters = None;
     for handle in handles {
         plan = plan.or(follow_job(context, handle, args.follow, &mut map)?);
+        if let Some(between) = args.counters {
+            let client = context.client()?;
+            counters = Some(
+                context
+                    .block_on(async { context.job(&client, handle).await?.counters(&map, between).await })?,
+            );
+        }
     }
     if !files.is_empty() {
-        let inputs = inputs::resolve(&files)?;
-        if args.follow && inputs.len() > 1 && inputs.contains(&inputs::Input::Stdin) {
+        let logs = weftrun::open_logs(files)?;
+        if args.follow && logs.inputs().len() > 1 && logs.inputs().contains(&Input::Stdin) {
             // Followed files never end, and stdin would wait forever.
             return Err(Error::new(ErrorKind::Usage, "stdin and files cannot be followed in one run")
                 .hint("follow the files, or pipe everything: tail -F FILE… | weftrun transport --follow -"));
         }
         let show = |event: &Event| if args.follow { show(context, event) } else { Ok(()) };
-        read::all(&inputs, args.follow, &mut map, show)?;
+        read::all(&logs, args.follow, &mut map, show)?;
     }
     let mut diagnosis = diagnose(plan.as_ref(), &map);
-    diagnosis.findings.splice(0..0, inputs::flight_recorder_findings(&args.flight_recorder)?);
+    diagnosis.findings.splice(0..0, dumps::findings(&args.flight_recorder)?);
     let code = exit_code(&diagnosis, args.strict);
-    print(context, diagnosis, &map, args.follow)?;
+    if let Some(counters) = &counters {
+        diagnosis.findings.extend(counters.findings(diagnosis.verdict.fabric));
+    }
+    print(context, diagnosis, &map, counters, args.follow)?;
     Ok(code)
 }
 
@@ -157,20 +186,34 @@ fn show(context: &Context, event: &Event) -> Result<()> {
     Ok(())
 }
 
-fn print(context: &Context, diagnosis: Diagnosis, map: &TransportMap, follow: bool) -> Result<()> {
+fn print(
+    context: &Context,
+    diagnosis: Diagnosis,
+    map: &TransportMap,
+    counters: Option<Counters>,
+    follow: bool,
+) -> Result<()> {
     let out = &context.out;
     match out.format {
-        Format::Table => out.text(&text::report(&diagnosis, map)),
+        Format::Table => {
+            out.text(&text::report(&diagnosis, map))?;
+            let lines = counters.iter().flat_map(Counters::lines);
+            lines.into_iter().try_for_each(|line| out.line(clean_text(&line)))
+        }
         Format::Mermaid => out.document(&mermaid::graph(map)),
-        Format::Html => out.document(&html::page(&TransportReport::of(diagnosis, map), &why(map, None))?),
+        Format::Html => {
+            let judge = diagnosis.judge();
+            out.document(&html::page(&TransportReport::of(diagnosis, map), judge, &why(map, None))?)
+        }
         Format::Json | Format::Yaml => {
-            let report = TransportReport::of(diagnosis, map);
+            let mut report = TransportReport::of(diagnosis, map);
+            report.counters = counters;
             if follow {
                 return out.item(&EventLine::from(OwnEvent::Report { report: &report }));
             }
             out.value(&report)
         }
-        Format::Sarif => Err(Error::new(ErrorKind::Usage, "`transport` has no SARIF output")
+        Format::Sarif | Format::Name => Err(Error::new(ErrorKind::Usage, "`transport` has no such output")
             .hint("use -o json, html or mermaid")),
     }
 }

@@ -1,4 +1,4 @@
-//! Reads files, stdin and growing files into the map.
+//! Reads files and growing files into the map.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -8,52 +8,25 @@ use std::time::Duration;
 
 use weftrun::core::log::SourceId;
 use weftrun::core::nccl::{Event, TransportMap};
-use weftrun::{Error, ErrorKind, Result};
+use weftrun::log_files::Input;
+use weftrun::{Error, ErrorKind, LogFiles, Result};
 
-use super::inputs::Input;
-use super::prefetch::{self, Piece};
-
-/// Bytes read at once: enough that waking the other thread for each chunk costs little.
-pub(super) const CHUNK: usize = 1024 * 1024;
+/// Bytes of a followed file that are read at once.
+const CHUNK: usize = 1024 * 1024;
 /// Time between two reads of a followed file.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Reads everything, and with `follow` continues until Ctrl-C.
 pub fn all(
-    inputs: &[Input],
+    logs: &LogFiles,
     follow: bool,
     map: &mut TransportMap,
     mut show: impl FnMut(&Event) -> Result<()>,
 ) -> Result<()> {
-    if follow && inputs.iter().any(|input| matches!(input, Input::File { .. })) {
-        return grow(inputs, map, &mut vec![0; CHUNK], &mut show);
+    if follow && logs.inputs().iter().any(|input| matches!(input, Input::File { .. })) {
+        return grow(logs.inputs(), map, &mut vec![0; CHUNK], &mut show);
     }
-    prefetch::read(inputs, |name, piece| {
-        let events = match piece {
-            Piece::Bytes(bytes, candidates) => map.read_searched(name, bytes, candidates),
-            Piece::End => map.end(name),
-        };
-        events.iter().try_for_each(&mut show)
-    })
-}
-
-/// Reads everything, and passes on the bytes of each input.
-pub fn bytes(inputs: &[Input], map: &mut TransportMap, mut each: impl FnMut(&SourceId, &[u8])) -> Result<()> {
-    prefetch::read(inputs, |name, piece| {
-        match piece {
-            Piece::Bytes(bytes, candidates) => {
-                each(name, bytes);
-                map.read_searched(name, bytes, candidates);
-            }
-            Piece::End => drop(map.end(name)),
-        }
-        Ok(())
-    })
-}
-
-pub(super) fn failed(name: &str, error: io::Error) -> Error {
-    let kind = if error.kind() == io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::Io };
-    Error::new(kind, format!("cannot read: {error}")).with("input", name).source(error)
+    logs.read_into(map, show)
 }
 
 /// A file that is followed.
@@ -78,14 +51,18 @@ fn grow(
             Input::File { path, name } => {
                 Some(Growing { path, source: Arc::new(SourceId::new(name)), file: None, offset: 0 })
             }
-            Input::Stdin => None,
+            _ => None,
         })
         .collect();
     let stop = interrupted()?;
     while !stop.load(std::sync::atomic::Ordering::Relaxed) {
         let mut idle = true;
         for file in &mut files {
-            let read = file.step(map, buffer, show).map_err(|error| failed(&file.source.name, error))??;
+            let read = file.step(map, buffer, show).map_err(|error| {
+                Error::new(ErrorKind::Io, format!("cannot read: {error}"))
+                    .with("input", &file.source.name)
+                    .source(error)
+            })??;
             idle &= !read;
         }
         if idle {

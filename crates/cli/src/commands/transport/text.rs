@@ -18,7 +18,7 @@ pub fn report(diagnosis: &Diagnosis, map: &TransportMap) -> String {
     let mut text = map_view::verdict(map, planned);
     text.push('\n');
     let _ = writeln!(text, "{}", summary(diagnosis, map));
-    let drawn = map_view::draw(map, planned);
+    let drawn = map_view::draw(map, diagnosis.judge());
     if !drawn.is_empty() {
         let _ = write!(text, "\n{drawn}");
     }

@@ -26,7 +26,7 @@ pub struct TuiArgs {
     /// Job to open
     #[arg(value_name = "HANDLE")]
     pub handle: Option<String>,
-    /// Theme: default, colour-blind, dark, light, mono
+    /// Theme: default, colour-blind, dark, light, high-contrast, mono
     #[arg(long, value_name = "NAME")]
     pub theme: Option<String>,
     /// Do not restore the last session
@@ -90,6 +90,15 @@ pub fn run(context: &Context, args: TuiArgs) -> Result<u8> {
         None => targets(context, &mut options)?,
     };
     configure(&client, &mut options)?;
+    let config = client.config().clone();
+    options.logs = Some(std::sync::Arc::new(move |path| {
+        let all_at_once = TuiArgs { speed: 0.0, ..TuiArgs::default() };
+        replay::client(&config, &all_at_once, &path.to_string_lossy())
+    }));
+    let about = |row: &weftrun::core::catalogue::InstanceType| {
+        (row.name.clone(), format!("{} {}x {}", row.provider, row.accelerators, row.accelerator))
+    };
+    options.instances = client.catalogue().rows().iter().map(about).collect();
     options.profiles = client.profiles().names().map(str::to_owned).collect();
     options.remote = ["SSH_TTY", "SSH_CONNECTION"].iter().any(|name| std::env::var_os(name).is_some());
     options.copies = Some(client.config().state_dir.join("copied.txt"));

@@ -1,7 +1,7 @@
 //! `tui --replay`: shows a replayed capture, without a cluster and without processes.
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use weftrun::core::backend::{Backend, BackendEntry, TargetConfig};
 use weftrun::core::job::JobHandle;
@@ -11,15 +11,14 @@ use weftrun_replay::{Capture, NAME, ReplayBackend, SHIPPED, Shape};
 use super::TuiArgs;
 
 /// The replayed run. An entry of the registry cannot hold values, so it is stored here; a process replays one
-/// run.
-static PLAYED: OnceLock<ReplayBackend> = OnceLock::new();
+/// run at a time.
+static PLAYED: Mutex<Option<ReplayBackend>> = Mutex::new(None);
 
 /// Returns a client with only the replayed run, and its job.
 pub(super) fn client(config: &Config, args: &TuiArgs, what: &str) -> Result<(Client, JobHandle)> {
-    let stage = PLAYED.get_or_init({
-        let stage = stage(args, what)?;
-        || stage
-    });
+    let stage = stage(args, what)?;
+    let handle = stage.handle().clone();
+    *PLAYED.lock().unwrap_or_else(PoisonError::into_inner) = Some(stage);
     let entry = BackendEntry {
         name: NAME,
         summary: "a captured run, played again",
@@ -29,12 +28,13 @@ pub(super) fn client(config: &Config, args: &TuiArgs, what: &str) -> Result<(Cli
     let mut alone = Config::empty(&config.state_dir);
     alone.resolved = config.resolved.clone();
     let client = Client::builder().registry(Registry::empty().with(entry)).config(alone).build()?;
-    Ok((client, stage.handle().clone()))
+    Ok((client, handle))
 }
 
 fn connect() -> Result<Arc<dyn Backend>> {
-    let stage = PLAYED.get().ok_or_else(|| Error::new(ErrorKind::NotFound, "nothing is played"))?;
-    Ok(Arc::new(stage.clone()))
+    let played = PLAYED.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let stage = played.ok_or_else(|| Error::new(ErrorKind::NotFound, "nothing is played"))?;
+    Ok(Arc::new(stage))
 }
 
 /// Returns a built-in capture by its name, a capture's folder, or plain logs.

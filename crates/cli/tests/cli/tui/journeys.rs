@@ -1,6 +1,7 @@
 //! Five journeys through the terminal UI, from the first start to a cancelled job.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use super::tmux::Tmux;
 
@@ -17,6 +18,8 @@ fn first_start_to_verdict() {
         t.keys(&["D"]);
         t.wait(&["[2 overview]", "demo-"]);
         t.wait(&["connected socket", "16/16", "announced Socket"]);
+        // Without a key, the demo ends on its diagnosis.
+        t.wait(&["[5 diagnosis]", "TCP sockets"]);
         t.keys(&["3"]);
         t.wait(&["node × node", "T TCP socket"]);
         t.keys(&["4"]);
@@ -84,6 +87,40 @@ echo "$p Using network $net"; sleep 300"#;
     let screen = t.wait(&["2 gpu-2", "Socket !"]);
     let odd: Vec<&str> = screen.lines().filter(|line| line.contains("Socket !")).collect();
     assert!(odd.len() == 1 && odd[0].contains("gpu-2"), "{screen}");
+    t.weftrun(&["cancel", &handle]);
+}
+
+/// The overview and the diagnosis show a failure of a rank within two seconds, while the job still runs.
+#[test]
+fn a_failure_is_on_the_screen_within_two_seconds() {
+    let Some(t) = Tmux::start("raises", 120, 40) else { return };
+    t.wait(&["local ok"]);
+    let go = t.home().join("go");
+    let script = format!(
+        "echo here; [ $RANK = 1 ] || exec sleep 300; while ! [ -e {} ]; do sleep 0.05; done\n\
+         echo 'Traceback (most recent call last):'; echo '  File \"/job/train.py\", line 7, in step'\n\
+         echo 'ValueError: bad sample'; exec sleep 300",
+        go.display()
+    );
+    let path = write(&t.home().join("raises.sh"), &script);
+    let shape = ["submit", "--name", "raises", "--ranks-per-node", "2", "--launch", "per-rank"];
+    let handle = t.weftrun(&[&shape[..], &["--", "sh", &path]].concat());
+    t.keys(&["C-l"]);
+    t.wait(&["RUN", "raises"]);
+    t.keys(&["Enter"]);
+    t.wait(&["[2 overview]"]);
+    let seen = |go: &Path| {
+        write(go, "");
+        let began = Instant::now();
+        // The rank looks twice a second at most; its lines are written at once.
+        let screen = t.wait(&["exception", "rank 1", "ValueError: bad sample"]);
+        (screen, began.elapsed())
+    };
+    let (screen, took) = seen(&go);
+    eprintln!("on the overview after {took:?}");
+    assert!(took < Duration::from_secs(2), "{took:?}:\n{screen}");
+    t.keys(&["d"]);
+    t.wait(&["/job/train.py:7", "ValueError: bad sample"]);
     t.weftrun(&["cancel", &handle]);
 }
 
@@ -157,13 +194,13 @@ fn nothing_typed_is_lost() {
     t.keys(&["Tab"]);
     t.wait(&["> command"]);
     t.keys(&["C-u"]);
-    t.tmux(&["set-buffer", "python train.py \\\n  --lr 1 \\\n  --note 'a b'\n"]);
+    t.tmux(&["set-buffer", "python train.py \\\n  --lr 1 \\\n  --note 'a\nb'\n"]);
     t.tmux(&["paste-buffer", "-p", "-t", "t"]);
-    t.wait(&["train.py   --lr 1   --note 'a b'", "--memory 64Gi", "-- python train.py --lr 1 --note 'a"]);
+    t.wait(&["train.py   --lr 1   --note 'a⏎b'", "--memory 64Gi", "-- python train.py --lr 1 --note"]);
     t.keys(&["C-c"]);
     t.wait(&["No jobs yet", "local ok"]);
     t.keys(&["n"]);
-    t.wait(&["draft of mine", "--name mine", "--memory 64Gi", "[per-rank]", "azure-nd", "--lr 1 --note 'a"]);
+    t.wait(&["draft of mine", "--name mine", "--memory 64Gi", "[per-rank]", "azure-nd", "'a⏎b'"]);
     // Saving a second time asks for another name; the file contains the whole job.
     for name in ["mine.toml", "mine-2.toml"] {
         t.keys(&["C-g"]);
@@ -179,7 +216,7 @@ fn nothing_typed_is_lost() {
         t.wait(&["saved ", name]);
     }
     let file = std::fs::read_to_string(t.home().join("mine-2.toml")).expect("it was saved");
-    for line in ["name = \"mine\"", "memory = \"64Gi\"", "launch = \"per-rank\"", "\"a b\""] {
+    for line in ["name = \"mine\"", "memory = \"64Gi\"", "launch = \"per-rank\"", "\na\nb\"\"\""] {
         assert!(file.contains(line), "{line}: {file}");
     }
     t.keys(&["C-n"]);

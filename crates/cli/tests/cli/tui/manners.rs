@@ -85,7 +85,7 @@ fn a_bug_gives_the_terminal_back_before_it_is_said() {
         };
         t.wait(&["local ok"]);
         t.keys(&["m"]);
-        t.wait(&["mouse wheel on"]);
+        t.wait(&["mouse on"]);
         assert_eq!(modes(), "alternate 1 cursor 0 mouse 1");
         t.keys(&["C-l"]);
         let screen =

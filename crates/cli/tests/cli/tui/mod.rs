@@ -1,6 +1,9 @@
 //! The terminal UI as a user has it: the real binary in a real terminal.
 
 mod journeys;
+mod logs;
 mod manners;
 mod targets;
 mod tmux;
+mod truth;
+mod ways;

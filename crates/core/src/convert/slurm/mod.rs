@@ -4,11 +4,14 @@
 //! A container image may set a variable of its own, which then wins over the job's: `--container-env` names those that
 //! must not be overridden (pyxis, `srun --help`).
 
+mod assignments;
 mod directives;
 mod import;
 mod operations;
 mod rewrite;
 mod script;
+
+use assignments::Assignment;
 
 pub use directives::{Directive, Directives, Program};
 pub use import::{import_sbatch, slurm_duration};
@@ -90,9 +93,9 @@ pub fn lint_sbatch(text: &str, start: Start<'_>, settings: &Settings<'_>) -> Vec
         .map(|(finding, range)| explain::with_source(finding).span(start.span(text, &range)))
         .collect();
     let image = script.option("container-image");
-    for (name, value, range) in &script.exports {
+    for Assignment { name, value, place, .. } in &script.exports {
         for finding in lint::variable(name, value, fabric, script.nodes() > 1, image) {
-            findings.push(finding.at(format!("export {name}")).span(start.span(text, range)));
+            findings.push(finding.at(format!("export {name}")).span(start.span(text, place)));
         }
     }
     findings.sort_by_key(|finding| finding.span.as_ref().map_or(0, |span| span.start));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::assignments::{Assignment, assignments};
 use super::directives::{Directives, is_gpu};
 use super::{BLOCK_BEGIN, BLOCK_END};
 use crate::Finding;
@@ -19,9 +20,21 @@ pub(super) struct Script<'t> {
     /// Where weftrun's block is inserted: after the last `#SBATCH` line that Slurm reads.
     pub(super) head_end: usize,
     /// Variables that the script sets, with their positions.
-    pub(super) exports: Vec<(String, String, Range<usize>)>,
+    pub(super) exports: Vec<Assignment>,
     /// Byte ranges of weftrun's own blocks; more than one if scripts were concatenated.
     pub(super) blocks: Vec<Range<usize>>,
+}
+
+/// Returns the length of the first line with those that it continues by a backslash.
+fn logical_line(text: &str) -> usize {
+    let mut end = 0;
+    for line in text.split_inclusive('\n') {
+        end += line.len();
+        if !line.trim_end_matches(['\n', '\r']).ends_with('\\') {
+            break;
+        }
+    }
+    end
 }
 
 impl<'t> Script<'t> {
@@ -29,10 +42,13 @@ impl<'t> Script<'t> {
         let blocks = blocks(text);
         let components = vec![Directives::default()];
         let mut script = Self { text, components, head_end: 0, exports: Vec::new(), blocks };
-        let (mut at, mut in_head) = (0, true);
+        let (mut at, mut in_head, mut continued) = (0, true, 0);
         for line in text.split_inclusive('\n') {
             let (start, end) = (at, at + line.len());
             at = end;
+            if end <= continued {
+                continue;
+            }
             if script.blocks.iter().any(|block| block.contains(&start)) {
                 continue;
             }
@@ -44,9 +60,14 @@ impl<'t> Script<'t> {
                 }
                 line if in_head && line.starts_with("#!") => script.head_end = end,
                 line if line.trim_start().starts_with('#') || line.trim().is_empty() => {}
-                line => {
+                _ => {
                     in_head = false;
-                    script.assignment(line, start);
+                    continued = start + logical_line(&text[start..]);
+                    let line = text.get(start..continued).unwrap_or_default();
+                    script.exports.extend(assignments(line).into_iter().map(|mut one| {
+                        one.place = start + one.place.start..start + one.place.end;
+                        one
+                    }));
                 }
             }
         }
@@ -58,20 +79,6 @@ impl<'t> Script<'t> {
             self.components.push(Directives::default());
         } else if let Some(last) = self.components.last_mut() {
             last.read_line(line);
-        }
-    }
-
-    /// Records `export NAME=value` and `NAME=value` where either is a whole line.
-    pub(super) fn assignment(&mut self, line: &str, start: usize) {
-        let body = line.trim_start();
-        let indent = line.len() - body.len();
-        let (offset, body) = body.strip_prefix("export ").map_or((0, body), |rest| ("export ".len(), rest));
-        let Some((name, value)) = body.split_once('=') else { return };
-        let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        if is_name {
-            let value = value.split(" #").next().unwrap_or(value).trim().trim_matches(['"', '\'']);
-            let at = start + indent + offset;
-            self.exports.push((name.to_owned(), value.to_owned(), at..at + body.len()));
         }
     }
 
@@ -167,17 +174,31 @@ impl<'t> Script<'t> {
             let word = &command.words[command.program];
             matches!(word.rsplit('/').next(), Some("mpirun" | "mpiexec" | "orterun"))
         };
-        let mpi = self.commands().iter().any(is_mpi);
+        let commands = self.commands();
+        let mpi = commands.iter().any(is_mpi);
+        let starts_ranks = |program: &str| {
+            matches!(
+                program.rsplit('/').next(),
+                Some("srun" | "mpirun" | "mpiexec" | "orterun" | "torchrun" | "accelerate")
+            )
+        };
+        let launches = commands.iter().filter(|command| starts_ranks(&command.words[command.program]));
+        let one_launch = launches.count() == 1;
         let gpus = self.gpus(settings);
-        let env = self.exports.iter().filter(|(name, ..)| name != "LD_LIBRARY_PATH");
+        // What is set for one command is set for the job only if that command alone starts ranks.
+        let is_of_job = |one: &&Assignment| {
+            one.name != "LD_LIBRARY_PATH"
+                && one.command.as_deref().is_none_or(|command| one_launch && starts_ranks(command))
+        };
+        let env = self.exports.iter().filter(is_of_job);
         let container = ContainerView {
             name: "nodes".to_owned(),
             image: self.option("container-image").map(str::to_owned),
             command: if mpi { vec!["bash".into(), "-c".into(), self.bare()] } else { Vec::new() },
             env: env
-                .map(|(name, value, _)| EnvView {
-                    name: name.clone(),
-                    value: Some(value.clone()),
+                .map(|one| EnvView {
+                    name: one.name.clone(),
+                    value: Some(one.value.clone()),
                     at: String::new(),
                 })
                 .collect(),

@@ -208,6 +208,18 @@ impl Cause {
     }
 }
 
+/// The stack of a rank's process, as a debugger printed it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Stack {
+    /// Global rank.
+    pub rank: u32,
+    /// Its process, in the process namespace of its container.
+    pub pid: Option<u32>,
+    /// The debugger's output, or why there is none.
+    pub text: String,
+}
+
 /// Why a job failed or hangs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Why {
@@ -219,6 +231,15 @@ pub struct Why {
     pub victims: Vec<u32>,
     /// Other notable findings.
     pub findings: Vec<Finding>,
+    /// Stacks of the ranks that the cause names, where they were requested.
+    pub stacks: Vec<Stack>,
+}
+
+/// The lines of [`Why::lines`].
+impl std::fmt::Display for Why {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.lines().join("\n"))
+    }
 }
 
 impl Why {

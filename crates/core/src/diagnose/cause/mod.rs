@@ -12,7 +12,7 @@ mod scene;
 
 use std::collections::BTreeSet;
 
-pub use answer::{CAUSE_CODE, Cause, CauseClass, CauseFrame, Why, WhyState, rank_list};
+pub use answer::{CAUSE_CODE, Cause, CauseClass, CauseFrame, Stack, Why, WhyState, rank_list};
 
 use crate::{Confidence, Finding};
 use candidates::{Grade, candidates, choose};
@@ -112,7 +112,7 @@ fn of_scene(scene: &Scene<'_>) -> Why {
         Some(cause) => scene.seen.iter().copied().filter(|rank| !cause.ranks.contains(rank)).collect(),
         None => Vec::new(),
     };
-    Why { state, cause, victims, findings }
+    Why { state, cause, victims, findings, stacks: Vec::new() }
 }
 
 fn nodes(scene: &Scene<'_>, ranks: &[u32]) -> Vec<String> {

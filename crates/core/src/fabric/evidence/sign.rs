@@ -6,7 +6,8 @@ use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use crate::fabric::ClusterFacts;
+use crate::fabric::rules::rdma_present::NETWORKS;
+use crate::fabric::{ClusterFacts, NetworkApi, NodeGroup};
 use crate::spec::{JobSpec, VolumeSource};
 
 /// The kind of a sign.
@@ -21,6 +22,9 @@ pub enum SignKind {
     DeviceClass,
     /// Annotation, as `key=value`.
     Annotation,
+    /// A network that the job is attached to, or that the cluster has: its name, and what attaches pods to
+    /// it (`rdma-0 deviceMode=RDMA`).
+    Network,
     /// Label, node selector, node affinity or toleration, as `key=value`.
     Label,
     /// Instance type.
@@ -43,13 +47,18 @@ pub enum SignKind {
     Comment,
     /// Name of the object.
     Name,
+    /// Setting of the cluster, as `name=value`.
+    Setting,
+    /// Kind of a network device of the nodes (`InfiniBand`).
+    Device,
 }
 
 impl SignKind {
-    pub(super) const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 17] = [
         Self::Resource,
         Self::DeviceClass,
         Self::Annotation,
+        Self::Network,
         Self::Label,
         Self::Instance,
         Self::Image,
@@ -61,6 +70,8 @@ impl SignKind {
         Self::Module,
         Self::Comment,
         Self::Name,
+        Self::Setting,
+        Self::Device,
     ];
 
     /// Returns the word in the table of evidence and in reports.
@@ -69,6 +80,7 @@ impl SignKind {
             Self::Resource => "resource",
             Self::DeviceClass => "device-class",
             Self::Annotation => "annotation",
+            Self::Network => "network",
             Self::Label => "label",
             Self::Instance => "instance",
             Self::Image => "image",
@@ -80,6 +92,8 @@ impl SignKind {
             Self::Module => "module",
             Self::Comment => "comment",
             Self::Name => "name",
+            Self::Setting => "setting",
+            Self::Device => "device",
         }
     }
 }
@@ -131,6 +145,14 @@ impl Signs {
         }
     }
 
+    fn annotation(&mut self, key: &str, value: &str) {
+        if key == NETWORKS {
+            self.add(SignKind::Network, value);
+        } else {
+            self.add(SignKind::Annotation, format!("{key}={value}"));
+        }
+    }
+
     /// Adds the signs of a Kubernetes object of any kind.
     pub(crate) fn object(&mut self, object: &Json) {
         if let Some(name) = object.pointer("/metadata/name").and_then(Json::as_str) {
@@ -147,9 +169,7 @@ impl Signs {
                 }
                 "annotations" => {
                     let own = map.iter().filter(|(key, _)| !key.starts_with("kubectl.kubernetes.io/"));
-                    own.for_each(|(key, value)| {
-                        self.add(SignKind::Annotation, format!("{key}={}", scalar(value)));
-                    });
+                    own.for_each(|(key, value)| self.annotation(key, &scalar(value)));
                 }
                 "limits" | "requests" => {
                     let asked = map.iter().filter(|(_, amount)| !amount.is_null() && scalar(amount) != "0");
@@ -198,9 +218,9 @@ impl Signs {
     pub(crate) fn job(&mut self, spec: &JobSpec) {
         self.add(SignKind::Name, &spec.name);
         spec.image.iter().for_each(|image| self.add(SignKind::Image, image));
-        spec.queue.iter().for_each(|queue| self.add(SignKind::Partition, queue));
-        let annotations = spec.annotations.iter();
-        annotations.for_each(|(key, value)| self.add(SignKind::Annotation, format!("{key}={value}")));
+        let queues = spec.queue.iter().flat_map(|queue| queue.split(','));
+        queues.for_each(|queue| self.add(SignKind::Partition, queue.trim()));
+        spec.annotations.iter().for_each(|(key, value)| self.annotation(key, value));
         for volume in &spec.volumes {
             self.text(&volume.mount);
             if let VolumeSource::HostPath(path) = &volume.source {
@@ -220,16 +240,18 @@ impl Signs {
         }
     }
 
-    /// Adds the signs of a cluster's nodes.
+    /// Adds the signs of a cluster: of the nodes that the job can get, its networks and its settings.
     pub(crate) fn facts(&mut self, facts: &ClusterFacts) {
+        let nodes = self.nodes(facts);
         let offers = |name: &str| {
-            let amounts = facts.nodes.iter().filter_map(|group| group.allocatable.get(name));
+            let amounts = nodes.iter().filter_map(|group| group.allocatable.get(name));
             amounts.into_iter().any(|amount| amount != "0")
         };
         self.online = true;
-        for group in &facts.nodes {
+        for group in &nodes {
             group.instance_type.iter().for_each(|name| self.add(SignKind::Instance, name));
             group.labels.iter().for_each(|(key, value)| self.label(key, value));
+            group.devices.iter().for_each(|kind| self.add(SignKind::Device, kind.as_str()));
             for name in group.allocatable.keys().filter(|name| offers(name)) {
                 // Where some nodes have Neuron devices and others have GPUs, it is unknown which of them a
                 // job gets.
@@ -243,7 +265,43 @@ impl Signs {
         for class in classes.filter(|class| !(class.starts_with("efa.") && offers("vpc.amazonaws.com/efa"))) {
             self.add(SignKind::DeviceClass, class);
         }
+        for network in &facts.networks {
+            // The name of a namespace says nothing about the network.
+            let name = network.name.rsplit('/').next().unwrap_or_default();
+            let driver = network.driver.as_deref().unwrap_or_default();
+            let mode = if network.api == NetworkApi::Gke { "deviceMode=" } else { "" };
+            self.add(SignKind::Network, format!("{name} {mode}{driver}"));
+        }
+        // A job without a partition of its own runs in the default one.
+        if !self.names_partition() {
+            let default = facts.queues.iter().filter(|queue| queue.default);
+            default.for_each(|queue| self.add(SignKind::Partition, &queue.name));
+        }
+        let settings = facts.settings.iter();
+        settings.for_each(|(name, value)| self.add(SignKind::Setting, format!("{name}={value}")));
         self.online = false;
+    }
+
+    /// Returns the nodes that the job can get: those of its partitions, or of the default partition. Other
+    /// partitions of the cluster may have another fabric.
+    fn nodes<'f>(&self, facts: &'f ClusterFacts) -> Vec<&'f NodeGroup> {
+        let own = |name: &String| {
+            self.all.iter().any(|sign| sign.kind == SignKind::Partition && sign.text == *name)
+        };
+        let default = |name: &String| facts.queues.iter().any(|queue| queue.default && queue.name == *name);
+        let of = |wanted: &dyn Fn(&String) -> bool| -> Vec<&'f NodeGroup> {
+            let has = |group: &&NodeGroup| group.queues.is_empty() || group.queues.iter().any(wanted);
+            facts.nodes.iter().filter(has).collect()
+        };
+        if self.names_partition() {
+            return of(&own);
+        }
+        let of_default = of(&default);
+        if of_default.is_empty() { facts.nodes.iter().collect() } else { of_default }
+    }
+
+    fn names_partition(&self) -> bool {
+        self.all.iter().any(|sign| sign.kind == SignKind::Partition)
     }
 
     /// Adds the signs of an sbatch script.

@@ -3,7 +3,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::{Context, Launch, set};
+use super::{Context, Launch, networks, set};
 use crate::Finding;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::node::Count;
@@ -345,25 +345,27 @@ impl Worker<'_> {
             let change = |value: String| Change::Annotation { key: key.clone(), value };
             let why = "the cluster gives the pod its interfaces and devices by this annotation";
             match (self.filled(wanted, 0), existing) {
-                (Json::Array(list), existing) => match merge::list(existing, &self.renamed(list)) {
-                    Ok(Some(value)) => plan.op(self.at, RULE, change(value), why, self.origin()),
-                    Ok(None) => {
-                        plan.kept(
-                            self.at,
-                            RULE,
-                            &change(existing.unwrap_or_default().to_owned()),
-                            "already there",
-                        );
+                (Json::Array(list), existing) => {
+                    let interfaces = networks::interfaces(self.ctx, self.at, list);
+                    match merge::list(existing, &interfaces.list) {
+                        Ok(Some(value)) => {
+                            plan.op(self.at, RULE, change(value), why, interfaces.origin);
+                            interfaces.finding.into_iter().for_each(|finding| plan.report(finding));
+                        }
+                        Ok(None) => {
+                            let own = existing.unwrap_or_default().to_owned();
+                            plan.kept(self.at, RULE, &change(own), "already there");
+                        }
+                        Err(error) => plan.report(
+                            Finding::error(
+                                "E-POD-ANNOTATION",
+                                format!("the annotation {key} cannot be completed: {error}"),
+                            )
+                            .at(self.at.name)
+                            .fix("write it as a JSON or YAML list, or switch `pod.annotations` off"),
+                        ),
                     }
-                    Err(error) => plan.report(
-                        Finding::error(
-                            "E-POD-ANNOTATION",
-                            format!("the annotation {key} cannot be completed: {error}"),
-                        )
-                        .at(self.at.name)
-                        .fix("write it as a JSON or YAML list, or switch `pod.annotations` off"),
-                    ),
-                },
+                }
                 (value, None) => {
                     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
                     plan.op(self.at, RULE, change(text), why, self.origin());
@@ -371,18 +373,6 @@ impl Worker<'_> {
                 (_, Some(own)) => plan.kept(self.at, RULE, &change(own.to_owned()), "set by the user, kept"),
             }
         }
-    }
-
-    /// Returns the list with the user's networks, in order, in place of the profile's; `default` stays.
-    fn renamed(&self, mut list: Vec<Json>) -> Vec<Json> {
-        let mut names = self.ctx.options.networks.iter();
-        for member in &mut list {
-            let named = member.get("network").is_some_and(|network| network != "default");
-            if let Some(name) = named.then(|| names.next()).flatten() {
-                member["network"] = json!(name);
-            }
-        }
-        list
     }
 
     fn host_network(&self, plan: &mut PlanBuilder) {

@@ -5,7 +5,7 @@ use crate::Finding;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::view::{JobView, RoleView};
 
-pub(super) const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
+pub(crate) const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
 const EFA: &str = "vpc.amazonaws.com/efa";
 
 /// Resources by which device plugins give RDMA devices to a pod.

@@ -1,7 +1,7 @@
 //! RoCE: a Multus network, an RDMA device, the right to pin memory, and NCCL's IB transport.
 
 use super::rdma_present::{self, NETWORKS};
-use super::{Context, Launch, efa_role, gid, set};
+use super::{Context, Launch, efa_role, gid, networks, set};
 use crate::Finding;
 use crate::fabric::RoceProfile;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
@@ -61,6 +61,7 @@ fn network(ctx: &Context, plan: &mut PlanBuilder, roce: &RoceProfile, at: RoleRe
         );
         return;
     }
+    networks::check_attachments(ctx, plan, at, names);
     let times = if roce.network_per_device { device_count(ctx, roce, role) } else { 1 };
     let times = usize::try_from(times).unwrap_or(usize::MAX).min(64);
     let wanted: Vec<(String, usize)> = names.iter().map(|name| (name.clone(), times)).collect();

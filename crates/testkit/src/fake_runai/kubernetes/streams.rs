@@ -122,6 +122,11 @@ pub async fn forward(
     if let Some(refused) = unreachable(&state, &namespace, &pod, &headers) {
         return refused;
     }
+    if lock(&state).refuse_ports {
+        let message =
+            format!("pods \"{pod}\" is forbidden: User cannot create resource \"pods/portforward\"");
+        return status(403, "Forbidden", &message);
+    }
     let port = values(pairs, "ports").first().and_then(|port| port.parse().ok()).unwrap_or(0);
     upgrade.protocols(PROTOCOL).on_upgrade(move |socket| connect(socket, port)).into_response()
 }

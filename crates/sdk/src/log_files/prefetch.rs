@@ -9,13 +9,15 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use weftrun::compressed::unpacked;
-use weftrun::core::log::SourceId;
-use weftrun::core::nccl::failure::Candidates;
-use weftrun::{Error, Result};
+use weftrun_core::log::SourceId;
+use weftrun_core::nccl::failure::Candidates;
+use weftrun_core::{Error, ErrorKind, Result};
 
-use super::inputs::Input;
-use super::read::{CHUNK, failed};
+use super::Input;
+use crate::compressed::unpacked;
+
+/// Bytes read at once: enough that waking the other thread for each chunk costs little.
+const CHUNK: usize = 1024 * 1024;
 
 /// Number of buffers in use: enough that neither side waits for the other, few enough to stay in the cache.
 const BUFFERS: usize = 3;
@@ -38,7 +40,7 @@ fn bounded_lines(mut from: impl BufRead) -> impl Iterator<Item = io::Result<Stri
 }
 
 /// The next part of a source.
-pub enum Piece<'a> {
+pub(super) enum Piece<'a> {
     /// A piece of a file, and the places in it that may report failures.
     Bytes(&'a [u8], &'a Candidates),
     /// The end of the source.
@@ -53,6 +55,11 @@ enum Sent {
     Failed(Error),
 }
 
+fn failed(name: &str, error: io::Error) -> Error {
+    let kind = if error.kind() == io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::Io };
+    Error::new(kind, format!("cannot read: {error}")).with("input", name).source(error)
+}
+
 /// The output of the reading thread.
 struct Out {
     full: SyncSender<Sent>,
@@ -65,7 +72,10 @@ struct Out {
 struct Unwanted;
 
 /// Reads inputs in order and passes on their bytes.
-pub fn read(inputs: &[Input], mut take: impl FnMut(&Arc<SourceId>, Piece<'_>) -> Result<()>) -> Result<()> {
+pub(super) fn read(
+    inputs: &[Input],
+    mut take: impl FnMut(&Arc<SourceId>, Piece<'_>) -> Result<()>,
+) -> Result<()> {
     let (full, filled) = sync_channel(BUFFERS);
     let (emptied, empty) = sync_channel(BUFFERS + 1);
     for _ in 0..BUFFERS {

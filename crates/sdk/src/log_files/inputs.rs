@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use weftrun::core::diagnose::flight_recorder;
-use weftrun::core::nccl::flight_recorder::{DumpError, FlightRecorder};
-use weftrun::{Error, ErrorKind, Finding, Result};
+use weftrun_core::{Error, ErrorKind, Result};
 
 /// One input.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Input {
     /// Standard input.
     Stdin,
@@ -23,12 +22,13 @@ pub enum Input {
 }
 
 /// Finds the named files: by path, by folder, by pattern.
-pub fn resolve(named: &[&String]) -> Result<Vec<Input>> {
+pub(super) fn resolve<N: AsRef<str>>(named: impl IntoIterator<Item = N>) -> Result<Vec<Input>> {
     let mut paths = Vec::new();
     let mut stdin = false;
     for name in named {
-        let path = Path::new(name.as_str());
-        if *name == "-" {
+        let name = name.as_ref();
+        let path = Path::new(name);
+        if name == "-" {
             stdin = true;
         } else if path.is_dir() {
             let found = logs_in(path)?;
@@ -154,56 +154,6 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
         }
     }
     pattern[p..].iter().all(|byte| *byte == b'*')
-}
-
-/// Largest dump that is read.
-const MAX_DUMP: u64 = 512 << 20;
-
-/// Returns the findings of flight recorder dumps. Their names end in the rank (`fr_3`, `nccl_trace_rank_3`).
-pub fn flight_recorder_findings(dumps: &[PathBuf]) -> Result<Vec<Finding>> {
-    let mut recorder = FlightRecorder::default();
-    for path in dumps {
-        let files = if path.is_dir() { dumps_in(path)? } else { vec![path.clone()] };
-        for file in files {
-            let Some(rank) = rank_in_name(&file) else {
-                return Err(Error::new(ErrorKind::Usage, "the name of a dump must end in its rank")
-                    .with("file", file.display()));
-            };
-            let bytes = weftrun::files::read_named(&file, MAX_DUMP).map_err(|error| {
-                let kind = if file.exists() { ErrorKind::Io } else { ErrorKind::NotFound };
-                Error::new(kind, format!("cannot read the dump: {error}"))
-                    .with("file", file.display())
-                    .source(error)
-            })?;
-            recorder.add(rank, &bytes).map_err(|error| unreadable_dump(error, &file))?;
-        }
-    }
-    Ok(flight_recorder::findings(&recorder))
-}
-
-fn unreadable_dump(error: DumpError, file: &Path) -> Error {
-    let plain = matches!(error, DumpError::NotPlainData { .. });
-    let error = Error::new(ErrorKind::InvalidSpec, error.to_string()).with("file", file.display());
-    if plain { error.hint("only plain data is read: lists, dictionaries, text, numbers") } else { error }
-}
-
-fn dumps_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(folder).map_err(|error| {
-        Error::new(ErrorKind::Io, format!("cannot read the folder: {error}"))
-            .with("folder", folder.display())
-            .source(error)
-    })?;
-    let is_dump =
-        |path: &PathBuf| path.is_file() && path.extension().is_none() && rank_in_name(path).is_some();
-    let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_dump).collect();
-    found.sort();
-    Ok(found)
-}
-
-fn rank_in_name(path: &Path) -> Option<u32> {
-    let name = path.file_name()?.to_string_lossy().into_owned();
-    let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
-    name[name.len() - digits..].parse().ok()
 }
 
 #[cfg(test)]

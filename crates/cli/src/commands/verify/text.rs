@@ -1,0 +1,117 @@
+//! The result of `verify` as text.
+
+use weftrun::Result;
+use weftrun::core::log::clean_text;
+use weftrun::core::report::{VerifyGroup, VerifySearch};
+use weftrun::core::verify::{Collective, Judgement, Run};
+use weftrun::verify::Verified;
+
+use crate::context::Context;
+use crate::map_view;
+use crate::output::style;
+
+/// Prints the tables, the transports, what the nodes reported, the search for slow nodes and the verdict.
+pub fn print(context: &Context, verified: &Verified) -> Result<()> {
+    let out = &context.out;
+    for (run, judgement) in &verified.runs {
+        out.text(&table(run, judgement))?;
+    }
+    if verified.has_transport() {
+        out.findings(&verified.transport.findings);
+        out.say(map_view::verdict(&verified.map, verified.fabric));
+    }
+    out.findings(&verified.findings());
+    if let Some(search) = &verified.search {
+        out.text(&found(search))?;
+        out.findings(&search.findings);
+    }
+    if let Some(error) = verified.unmet() {
+        out.text(&format!("{}: {}\n", verified.verdict(), clean_text(error.message())))?;
+    }
+    Ok(())
+}
+
+/// Returns one measurement of a search as a line.
+pub fn group(group: &VerifyGroup) -> String {
+    let why = group.failed.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+    let text = format!("round {}: {} on {}{why}", group.round, group.bandwidth(), group.nodes.join(", "));
+    clean_text(&text).into_owned()
+}
+
+/// Returns the result of a search for slow nodes as text.
+fn found(search: &VerifySearch) -> String {
+    let mut lines = Vec::new();
+    match &search.reason {
+        Some(reason) => lines.push(format!("no slow node is named: {reason}")),
+        None => {
+            lines.push(format!("slow nodes: {}", search.slow_nodes.join(", ")));
+            // The measurements of the pairs prove the result.
+            let pairs = search.groups.iter().filter(|group| group.nodes.len() == 2);
+            lines.extend(
+                pairs.map(|group| format!("  {:>12}  {}", group.bandwidth(), group.nodes.join(" and "))),
+            );
+        }
+    }
+    lines.iter().map(|line| format!("{}\n", clean_text(line))).collect()
+}
+
+/// Returns the figures of a run and the verdict as text.
+fn table(run: &Run, judgement: &Judgement) -> String {
+    let (bold, dim) = (style::BOLD, style::DIM);
+    let name = run.collective.map_or("collective not known", Collective::as_str);
+    let ranks = run.ranks.map_or(String::new(), |ranks| format!(", {ranks} ranks"));
+    let mut text = format!("{bold}{name}{bold:#}{ranks}\n");
+    if !run.rows.is_empty() {
+        text.push_str(&format!(
+            "{dim}{:>10} {:>12} {:>10} {:>10}{dim:#}\n",
+            "size", "time (us)", "algbw GB/s", "busbw GB/s"
+        ));
+    }
+    let shown = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
+    for row in &run.rows {
+        let figures = row.best();
+        text.push_str(&format!(
+            "{:>10} {:>12} {:>10} {:>10}\n",
+            size(row.size),
+            shown(figures.time_us),
+            shown(figures.algbw),
+            shown(figures.busbw)
+        ));
+    }
+    text.push_str(&format!("{bold}{}{bold:#}: {}\n", judgement.verdict, clean_text(&judgement.reason)));
+    for source in judgement.expected.iter().flat_map(|expected| &expected.sources) {
+        text.push_str(&format!("  {dim}{source}{dim:#}\n"));
+    }
+    text
+}
+
+/// Returns `1 GiB` for a power of two, or the number of bytes.
+pub fn size(size: u64) -> String {
+    let units = [(1_u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.into_iter().find(|(unit, _)| size >= *unit && size % unit == 0) {
+        Some((unit, name)) => format!("{} {name}", size / unit),
+        None => format!("{size} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_result_of_a_search_has_a_line_for_each_pair() {
+        let nodes = vec!["a".to_owned(), "b\u{1b}[2J".to_owned()];
+        let pair = VerifyGroup { round: 1, nodes, busbw_gbps: Some(20.0), failed: None };
+        let slow_nodes = vec!["b".to_owned()];
+        let groups = vec![pair.clone(), pair];
+        let mut search = VerifySearch { slow_nodes, reason: None, jobs: 2, groups, findings: Vec::new() };
+        let text = found(&search);
+        assert_eq!(text.lines().count(), 3, "{text:?}");
+        assert!(
+            text.starts_with("slow nodes: b\n") && text.ends_with('\n') && !text.contains('\u{1b}'),
+            "{text:?}"
+        );
+        search.reason = Some("the search failed".to_owned());
+        assert_eq!(found(&search), "no slow node is named: the search failed\n");
+    }
+}

@@ -1,0 +1,94 @@
+//! What people type because other tools have it: aliases, `help`, several jobs at once, dry runs.
+
+use crate::place::Place;
+
+fn submitted(place: &Place, name: &str, command: &str) -> String {
+    place.write(
+        &format!("{name}.toml"),
+        format!("name = \"{name}\"\nlaunch = \"once\"\ncommand = [\"sh\", \"-c\", \"{command}\"]\n"),
+    );
+    place.run(&format!("submit -q {name}.toml")).ok().out.trim().to_owned()
+}
+
+#[test]
+fn version_help_and_aliases() {
+    let place = Place::new();
+    assert_eq!(place.run("version").ok().out, place.run("--version").ok().out);
+    assert!(place.run("help submit").ok().out.starts_with("Plan a job, print what changes, submit it"));
+    for (alias, verb) in
+        [("ls", "list"), ("ps", "list"), ("rm", "delete"), ("status", "describe"), ("run", "submit")]
+    {
+        let own = |verb: &str| place.run(&format!("{verb} --help")).ok().out;
+        assert_eq!(own(alias), own(verb), "{alias}");
+    }
+}
+
+#[test]
+fn a_job_file_in_place_of_a_verb_gets_a_hint() {
+    let place = Place::new();
+    place.write("job.toml", "name = \"x\"\ncommand = [\"true\"]\n");
+    assert!(place.run("job.toml").code(2).err.contains("weftrun submit job.toml"));
+    assert!(!place.run("jobb.toml").code(2).err.contains("weftrun submit"));
+}
+
+/// Two ended jobs of one name are two sets of logs.
+#[test]
+fn a_name_of_two_jobs_is_refused_by_actions_and_both_are_listed() {
+    let place = Place::new();
+    let first = submitted(&place, "twice", "true");
+    place.run(&format!("wait {first}")).ok();
+    let second = submitted(&place, "twice", "true");
+    place.run(&format!("wait {second}")).ok();
+    for line in ["delete --yes twice", "delete --dry-run twice", "cancel twice"] {
+        let done = place.run(line).code(2);
+        assert!(done.err.contains(&first) && done.err.contains(&second), "{line}: {}", done.err);
+    }
+    let all = place.run("list --all -o name").ok().out;
+    assert_eq!(all.lines().count(), 2, "{all}");
+    // A verb that changes nothing takes the newest.
+    assert!(place.run("describe twice").ok().out.contains(second.rsplit('/').next().unwrap()));
+    let third = submitted(&place, "twice", "sleep 600");
+    let done = place.run("cancel twice twice").ok();
+    assert_eq!(done.err.matches(&third).count(), 1, "the one that runs is meant, once: {}", done.err);
+    place.run(&format!("delete --yes {first}")).ok();
+}
+
+#[test]
+fn a_dry_run_changes_nothing() {
+    let place = Place::new();
+    let job = submitted(&place, "stays", "sleep 600");
+    assert!(place.run("cancel --dry-run stays").ok().out.contains("would be cancelled"));
+    assert!(place.run("rm --dry-run stays").ok().out.contains("would be deleted"));
+    assert!(place.run("cancel --dry-run --signal usr1 stays").ok().out.contains("would be signalled"));
+    assert!(place.run("cancel --dry-run --signal UST1 stays").code(2).err.contains("one of HUP, INT"));
+    place.run("cancel --dry-run -o json stays").code(2);
+    assert_eq!(place.run("ls --phase running -o name").ok().out.trim(), job);
+}
+
+#[test]
+fn list_selects_phases() {
+    let place = Place::new();
+    let failed = submitted(&place, "fails", "exit 3");
+    place.run(&format!("wait {failed}")).code(1);
+    let running = submitted(&place, "runs", "sleep 600");
+    assert_eq!(place.run("list --phase failed -o name").ok().out.trim(), failed);
+    let both = place.run("list --phase failed --phase running -o name").ok().out;
+    assert!(both.contains(&failed) && both.contains(&running));
+    assert!(place.run("list --phase runing").code(2).err.contains("did you mean `running`?"));
+    place.run("transport -o name fails").code(2);
+    place.run("wait -o name fails").code(2);
+}
+
+#[test]
+fn wait_takes_several_jobs() {
+    let place = Place::new();
+    let (good, bad) = (submitted(&place, "good", "true"), submitted(&place, "bad", "exit 2"));
+    let done = place.run(&format!("wait {good} {bad}")).code(1);
+    assert!(done.err.contains("good") && done.err.contains("bad"), "{}", done.err);
+    place.run(&format!("wait {good}")).ok();
+    let lines = place.run(&format!("wait {good} {bad} -o json")).code(1);
+    assert_eq!(lines.lines().len(), 2, "{}", lines.out);
+    let long = submitted(&place, "long", "sleep 600");
+    place.run(&format!("wait --any {long} {good}")).ok();
+    place.run(&format!("wait --timeout 1s {long} {good}")).code(124);
+}

@@ -1,0 +1,38 @@
+//! Marks between lines, and what was left out of a line.
+
+use super::sanitise::clean_text;
+use super::{Mark, SourceId};
+
+/// What was left out of a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Note {
+    /// Bytes after the cap.
+    pub cut: u64,
+    /// How often a carriage return restarted the line.
+    pub updates: u32,
+}
+
+/// Returns how a source is called in a mark.
+pub(super) fn name(source: &SourceId) -> String {
+    source.rank.map_or_else(|| source.name.clone(), |rank| format!("r{rank}"))
+}
+
+/// Returns the text of a mark for a reader.
+pub fn mark_text(source: &SourceId, mark: &Mark) -> String {
+    let name = name(source);
+    let text = match mark {
+        Mark::Gap { reason } => format!("{name}: lines are missing: {reason}"),
+        Mark::Note { text } => format!("{name}: {text}"),
+        Mark::Resumed { lost: Some(lost), repeated } => {
+            format!("{name}: stream cut, resumed: {lost} lost, {repeated} repeated")
+        }
+        Mark::Resumed { lost: None, repeated } => {
+            format!("{name}: stream cut, resumed: it is not known what was lost, {repeated} repeated")
+        }
+        Mark::Truncated => format!("{name}: file truncated, what follows is from its beginning"),
+        Mark::Ended { exit_code: Some(code) } => format!("{name}: ended with exit code {code}"),
+        Mark::Ended { exit_code: None } => format!("{name}: ended"),
+    };
+    clean_text(&text).into_owned()
+}

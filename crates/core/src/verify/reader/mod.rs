@@ -1,0 +1,367 @@
+//! Reads the tables that nccl-tests, rccl-tests and weftrun's own benchmark print.
+//!
+//! A table's header names its columns, and differs between versions: times were in milliseconds in 2017, `error` became
+//! `#wrong`, `root` came with 2.11, `-C` prints `cputime`, and other options add columns
+//! (<https://github.com/NVIDIA/nccl-tests>, `src/common.cu` and `src/util.cu` of all releases up to 2.19.6, read
+//! 2026-11-23). So rows are read by the header above them, or by their shape if the log contains no header.
+
+mod row;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
+use weftrun_nccl::unwrap;
+
+use super::probe::Probes;
+use super::table::{Collective, Row, Run};
+use crate::log::SourceId;
+use row::{Header, Kind, figures, is_figure, start};
+
+/// Largest number of rows and of ranks kept of one log; a sweep has about 30 rows.
+const MAX_ROWS: usize = 1 << 16;
+/// Largest line in bytes that may be a node's report. Rows and comments of tables are shorter than `MAX_ROW`.
+const MAX_LINE: usize = 64 << 10;
+const MAX_ROW: usize = 1024;
+
+/// Reads the tables of a log. Returns a run for each table.
+///
+/// ```
+/// use weftrun_core::verify::{Collective, read};
+/// let log = "# Rank  0 Group  0 Pid 7 on  n0 device  0\n# Rank  1 Group  0 Pid 8 on  n1 device  0\n\
+///            #  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n\
+///            1073741824 268435456 float sum -1 4739.2 226.57 226.57 0 4742.0 226.43 226.43 0\n";
+/// let run = &read(log.as_bytes())[0];
+/// assert_eq!((run.collective, run.ranks, run.nodes), (Some(Collective::AllReduce), Some(2), Some(2)));
+/// assert_eq!(run.rows[0].busbw(), Some(226.57));
+/// ```
+pub fn read(log: &[u8]) -> Vec<Run> {
+    let mut logs = Logs::default();
+    logs.add(&SourceId::new("log"), log);
+    logs.runs()
+}
+
+/// The logs of a benchmark: tables and the nodes' reports, read as the bytes arrive. Only these are kept.
+#[derive(Clone, Debug, Default)]
+pub struct Logs {
+    sources: BTreeMap<String, Source>,
+    probes: Probes,
+}
+
+/// The log of one source.
+#[derive(Clone, Debug, Default)]
+struct Source {
+    /// The incomplete last line.
+    open: Vec<u8>,
+    lines: u64,
+    tables: Tables,
+}
+
+impl Logs {
+    /// Reads the next bytes of a source. Lines may be split anywhere.
+    pub fn add(&mut self, source: &SourceId, bytes: &[u8]) {
+        let name = source.to_string();
+        let source = self.sources.entry(name).or_default();
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            if source.open.is_empty() && part.ends_with(b"\n") {
+                source.lines += 1;
+                line(&mut source.tables, &mut self.probes, part, source.lines);
+                continue;
+            }
+            let free = MAX_LINE.saturating_sub(source.open.len());
+            source.open.extend_from_slice(part.get(..free).unwrap_or(part));
+            if part.ends_with(b"\n") {
+                source.lines += 1;
+                line(&mut source.tables, &mut self.probes, &source.open, source.lines);
+                source.open.clear();
+            }
+        }
+    }
+
+    /// Returns the runs of all sources. The last line of a source may be incomplete.
+    pub fn runs(&self) -> Vec<Run> {
+        let of = |source: &Source| {
+            let mut tables = source.tables.clone();
+            if !source.open.is_empty() {
+                line(&mut tables, &mut Probes::default(), &source.open, source.lines + 1);
+            }
+            tables.finish()
+        };
+        self.sources.values().flat_map(of).collect()
+    }
+
+    /// Returns the nodes' reports.
+    pub fn probes(&self) -> Probes {
+        let mut probes = self.probes.clone();
+        self.sources.values().for_each(|source| probes.read(&source.open));
+        probes
+    }
+}
+
+/// Reads one line, as it was printed or wrapped in JSON by a log shipper.
+fn line(tables: &mut Tables, probes: &mut Probes, line: &[u8], number: u64) {
+    if line.len() > MAX_LINE {
+        return;
+    }
+    let unwrapped = unwrap(line);
+    for text in unwrapped.as_deref().unwrap_or(line).split(|byte| *byte == b'\n') {
+        probes.read_line(text);
+        // Longer lines are other output.
+        if text.len() <= MAX_ROW
+            && let Ok(text) = std::str::from_utf8(text)
+        {
+            tables.line(text, number);
+        }
+    }
+}
+
+/// The tables of one log so far.
+#[derive(Clone, Debug, Default)]
+struct Tables {
+    runs: Vec<Run>,
+    rows: usize,
+    header: Option<Header>,
+    /// The collective of the tables to come, by the program that prints them.
+    named: Option<Collective>,
+    hosts: BTreeSet<String>,
+    ranks: BTreeMap<u32, String>,
+    /// The lists before this one, by other programs, that no row followed: of an attempt that failed, or of processes that
+    /// each run on their own. The latter print more than one table.
+    earlier: BTreeMap<u32, String>,
+    /// Whether a rank of those is another process in this list.
+    again: bool,
+    /// Whether a program began since the last line of a list.
+    began: bool,
+    /// Tables since the list began.
+    headers: u32,
+    alone: bool,
+    /// Whether rows came after the list of ranks; the next list is that of another run.
+    listed: bool,
+    /// A row whose figures are on a later line, since NCCL printed into its line.
+    pending: Option<Pending>,
+}
+
+/// The start of a row that is continued on a later line.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    size: u64,
+    kind: Kind,
+    line: u64,
+    /// Whether the figures out of place were read, and those in place are missing.
+    half: bool,
+}
+
+/// Words of which each row and each other line of a table has one: most lines of a job's log have none.
+static NEEDLES: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+    AhoCorasick::new([
+        "#",
+        "busbw",
+        "Out of bounds values",
+        "Rank ",
+        "_perf",
+        "Collective test",
+        "weftrun-",
+        "(ms)",
+        " float",
+        " double",
+        " half",
+        " bf",
+        " fp8_",
+        " f8e",
+        " int8",
+        " int32",
+        " int64",
+        " int ",
+        " uint",
+        " char",
+    ])
+    .ok()
+});
+
+impl Tables {
+    fn line(&mut self, text: &str, line: u64) {
+        if self.pending.is_none() && !NEEDLES.as_ref().is_none_or(|needles| needles.is_match(text)) {
+            return;
+        }
+        if let Some(comment) = text.find('#').map(|at| &text[at..]).filter(|comment| is_comment(comment)) {
+            self.comment(comment);
+            return;
+        }
+        let words: Vec<&str> = text.split_ascii_whitespace().collect();
+        if let Some((size, kind, cells)) = start(&words) {
+            self.pending = None;
+            if self.rows < MAX_ROWS {
+                self.row(Pending { size, kind, line, half: false }, cells, text.contains("NCCL"));
+            }
+        } else if let Some(pending) = self.pending
+            && words.len() >= 3
+            && words.iter().all(|word| is_figure(word))
+        {
+            self.pending = None;
+            self.row(pending, &words, false);
+        } else {
+            self.comment(text);
+        }
+    }
+
+    /// Reads a line that belongs to a table but is not a row. Some programs print these lines without `#`.
+    fn comment(&mut self, text: &str) {
+        if text.contains("busbw")
+            && let Some(header) = Header::read(text)
+        {
+            self.header = Some(header);
+            self.pending = None;
+            self.headers = self.headers.saturating_add(1);
+            self.alone |= self.again && self.headers > 1;
+            // Another table is another run.
+            if self.runs.last().is_none_or(|run| !run.rows.is_empty()) {
+                self.runs.push(Run { collective: self.named, ..Run::default() });
+            }
+            return;
+        }
+        if let Some(wrong) = out_of_bounds(text) {
+            let row = self.runs.last_mut().and_then(|run| run.rows.last_mut());
+            if let Some(row) = row.filter(|row| wrong > 0 && row.wrong() == 0) {
+                row.out_of_place.wrong = Some(wrong);
+            }
+            return;
+        }
+        // The first line of nccl-tests' programs.
+        if text.contains("nThread") {
+            self.began = true;
+            return;
+        }
+        if let Some((rank, host, process)) = device(text) {
+            if self.listed {
+                (self.listed, self.alone, self.again) = (false, false, false);
+                self.ranks.clear();
+                self.earlier.clear();
+                self.hosts.clear();
+                self.headers = 0;
+            } else if self.began {
+                if self.earlier.len() < MAX_ROWS {
+                    self.earlier.append(&mut self.ranks);
+                }
+                self.ranks.clear();
+                self.hosts.clear();
+                self.headers = 0;
+            }
+            self.began = false;
+            if self.ranks.len() < MAX_ROWS {
+                self.again |= self.earlier.get(&rank).is_some_and(|earlier| *earlier != process);
+                let earlier = self.ranks.insert(rank, process.clone());
+                self.alone |= earlier.is_some_and(|earlier| earlier != process);
+                self.hosts.insert(host);
+            }
+            return;
+        }
+        if text.contains("(ms)") && text.contains("(GB/s)") {
+            self.header.iter_mut().for_each(|header| header.unit = 1000.0);
+            return;
+        }
+        if let Some(collective) = starting(text) {
+            self.began = true;
+            self.named = Some(collective);
+            // A run may be named twice: by its program, and by the script that starts it.
+            self.runs.pop_if(|run| run.rows.is_empty());
+            self.runs.push(Run { collective: self.named, ..Run::default() });
+            return;
+        }
+        // The command of a program whose table does not name the collective.
+        let program = text.split_ascii_whitespace().find_map(|word| {
+            let name = word.rsplit('/').next()?;
+            name.contains("_perf").then(|| Collective::parse(name.trim_matches(['"', '\'', ':', ','])))
+        });
+        if let Some(named) = program {
+            self.named = named;
+        }
+    }
+
+    /// Adds a row, or the figures in place of the last row.
+    fn row(&mut self, row: Pending, cells: &[&str], broken_off: bool) {
+        let ranks = u32::try_from(self.ranks.len()).ok().filter(|ranks| *ranks > 0);
+        let (figures, rest) = figures(cells, self.header.as_ref(), row.kind, ranks);
+        let broken_off = broken_off && rest;
+        let mut figures = figures.into_iter();
+        let Some(first) = figures.next() else {
+            self.pending = broken_off.then_some(row);
+            return;
+        };
+        if row.half {
+            let last = self.runs.last_mut().and_then(|run| run.rows.last_mut());
+            if let Some(last) = last.filter(|last| last.line == row.line) {
+                last.in_place = Some(first);
+            }
+            return;
+        }
+        let in_place = figures.next();
+        self.pending = (broken_off && in_place.is_none()).then_some(Pending { half: true, ..row });
+        let row = Row { size: row.size, out_of_place: first, in_place, line: row.line };
+        self.rows += 1;
+        self.listed = true;
+        if self.runs.is_empty() {
+            self.runs.push(Run { collective: self.named, ..Run::default() });
+        }
+        if let Some(run) = self.runs.last_mut() {
+            // Tables of several processes are mixed row by row, or follow each other.
+            let both = [run.rows.first(), run.rows.last()];
+            self.alone |= self.again && both.into_iter().flatten().any(|earlier| earlier.size == row.size);
+            run.rows.push(row);
+            run.ranks = ranks;
+            run.nodes = u32::try_from(self.hosts.len()).ok().filter(|hosts| *hosts > 0);
+            run.alone = self.alone;
+        }
+    }
+
+    fn finish(mut self) -> Vec<Run> {
+        let any = self.runs.iter().any(|run| !run.rows.is_empty());
+        // A run that was announced but has no rows is kept only if it is all there is.
+        self.runs.retain(|run| !any || !run.rows.is_empty());
+        self.runs.truncate(if any { usize::MAX } else { 1 });
+        self.runs.retain(|run| any || run.collective.is_some());
+        for run in &mut self.runs {
+            run.collective = run.collective.or_else(|| by_factor(run));
+        }
+        self.runs
+    }
+}
+
+/// Returns whether a `#` begins a comment and not the name of a column (`#wrong`).
+fn is_comment(text: &str) -> bool {
+    text.strip_prefix('#').is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '#', '\r']))
+}
+
+/// Reads `#  Rank  0 Group  0 Pid 4711 on  node-a device  0 [0x53] NVIDIA H100`: the rank, the host, and both with the
+/// process.
+fn device(text: &str) -> Option<(u32, String, String)> {
+    let (_, text) = text.split_once("Rank ")?;
+    let mut words = text.split_ascii_whitespace();
+    let rank = words.next()?.trim_end_matches(':').parse().ok()?;
+    let process = words.by_ref().skip_while(|word| *word != "Pid").nth(1)?;
+    let host = words.by_ref().skip_while(|word| *word != "on").nth(1)?;
+    text.contains(" device ").then(|| (rank, host.to_owned(), format!("{host} {process}")))
+}
+
+/// Reads `# Collective test starting: all_reduce_perf`, and weftrun's own `# weftrun-verify all_reduce`.
+fn starting(text: &str) -> Option<Collective> {
+    let name = ["Collective test starting:", "weftrun-verify "].iter().find_map(|word| text.split_once(word));
+    Collective::parse(name?.1.split_ascii_whitespace().next()?.rsplit('/').next()?)
+}
+
+/// Reads `# Out of bounds values : 3 FAILED`.
+fn out_of_bounds(text: &str) -> Option<u64> {
+    let (_, rest) = text.split_once("Out of bounds values")?;
+    rest.trim_start_matches([' ', ':', '\t']).split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// Returns the only collective whose ratio of bus to algorithm bandwidth matches the figures; none if several do.
+fn by_factor(run: &Run) -> Option<Collective> {
+    let ranks = run.ranks.filter(|ranks| *ranks > 1)?;
+    let row = run.rows.iter().max_by_key(|row| row.size)?;
+    let factor = row.out_of_place.busbw? / row.out_of_place.algbw.filter(|algbw| *algbw > 0.0)?;
+    // The other collectives share one factor.
+    let expected = Collective::AllReduce.bus_factor(ranks);
+    ((factor / expected - 1.0).abs() < 0.02).then_some(Collective::AllReduce)
+}

@@ -1,0 +1,147 @@
+"""Exceptions of weftrun, one for each kind of error."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping
+
+
+class Error(Exception):
+    """What failed, on which value, and what to try.
+
+    ``str(error)`` is one sentence with the hints behind it.
+    """
+
+    #: Stable word for the kind of failure, as in ``-o json`` (``not-found``, ``refused``).
+    code = "unexpected"
+
+    def __init__(self, report: Mapping[str, Any]) -> None:
+        self.message: str = str(report.get("message", ""))
+        #: Whether the same call may succeed later.
+        self.retryable: bool = bool(report.get("retryable", False))
+        #: The values that the failure is about.
+        self.context: Dict[str, str] = dict(report.get("context") or {})
+        #: What to try.
+        self.hints: List[str] = list(report.get("hints") or [])
+        #: The findings behind it, as in ``-o json``.
+        self.findings: List[Dict[str, Any]] = list(report.get("findings") or [])
+        #: The failures underneath, outermost first.
+        self.causes: List[str] = list(report.get("causes") or [])
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        lines = [self.message]
+        lines += [f"  {key}: {value}" for key, value in self.context.items()]
+        lines += [f"  {finding.get('message', '')}" for finding in self.findings]
+        lines += [f"  hint: {hint}" for hint in self.hints]
+        return "\n".join(lines)
+
+
+class UsageError(Error, ValueError):
+    """A call is wrong."""
+
+    code = "usage"
+
+
+class InvalidSpecError(Error, ValueError):
+    """A job, manifest or script is wrong or cannot be changed."""
+
+    code = "invalid-spec"
+
+
+class InvalidConfigError(Error):
+    """A configuration file or target is wrong."""
+
+    code = "invalid-config"
+
+
+class RefusedError(Error):
+    """The cluster refused the request."""
+
+    code = "refused"
+
+
+class CredentialsError(Error, PermissionError):
+    """Credentials are missing, expired or insufficient."""
+
+    code = "credentials"
+
+
+class UnsupportedError(Error):
+    """The backend cannot do this."""
+
+    code = "unsupported"
+
+
+class UnreachableError(Error, ConnectionError):
+    """No answer. After a submission the job may exist: list the jobs before you submit it again."""
+
+    code = "unreachable"
+
+
+class NotFoundError(Error, LookupError):
+    """There is no such job, file, target or backend."""
+
+    code = "not-found"
+
+
+class AlreadyExistsError(Error):
+    """The name is taken."""
+
+    code = "already-exists"
+
+
+class TimedOutError(Error, TimeoutError):
+    """The time allowed ran out."""
+
+    code = "timeout"
+
+
+class InterruptedSubmissionError(Error):
+    """The call was interrupted before anything was sent."""
+
+    code = "interrupted"
+
+
+class InputOutputError(Error, OSError):
+    """A local file or process could not be used."""
+
+    code = "io"
+
+
+class ProtocolError(Error):
+    """The cluster sent an unexpected answer."""
+
+    code = "protocol"
+
+
+class FabricNotAsPlannedError(Error):
+    """The ranks prove another fabric than planned."""
+
+    code = "fabric-not-as-planned"
+
+
+_CLASSES = {
+    kind.code: kind
+    for kind in (
+        UsageError,
+        InvalidSpecError,
+        InvalidConfigError,
+        RefusedError,
+        CredentialsError,
+        UnsupportedError,
+        UnreachableError,
+        NotFoundError,
+        AlreadyExistsError,
+        TimedOutError,
+        InterruptedSubmissionError,
+        InputOutputError,
+        ProtocolError,
+        FabricNotAsPlannedError,
+    )
+}
+
+
+def from_report(report: Mapping[str, Any]) -> Error:
+    """Returns the exception for an error report of weftrun (``-o json``)."""
+    error = report.get("error") or {}
+    return _CLASSES.get(error.get("code", ""), Error)(error)

@@ -1,0 +1,23 @@
+//! The native part of the Python package `weftrun`: thin wrappers of the SDK, which give reports as plain Python
+//! data. Names, types and documentation for users are in `python/weftrun`.
+
+mod job;
+mod logs;
+mod plan;
+mod run;
+mod text;
+
+use pyo3::prelude::*;
+
+/// The module `weftrun._native`.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::job::Job;
+    #[pymodule_export]
+    use crate::logs::Logs;
+    #[pymodule_export]
+    use crate::plan::{Client, Plan};
+    #[pymodule_export]
+    use crate::text::{mutate, transport, why};
+}

@@ -1,0 +1,88 @@
+//! Logs of any job in files, whoever submitted it: folders, patterns, gzip and zstd, one file for each rank or
+//! for each node, and recordings of weftrun.
+
+mod inputs;
+mod prefetch;
+
+use weftrun_core::Result;
+use weftrun_core::log::SourceId;
+use weftrun_core::nccl::{Event, TransportMap};
+
+pub use inputs::Input;
+use prefetch::Piece;
+
+/// Finds log files: by path, by folder (`*.log`, `*.out`, `*.err`, compressed ones, and NCCL_DEBUG_FILE's), by
+/// pattern (`*` and `?` within one component), and `-` for standard input.
+///
+/// ```no_run
+/// # fn main() -> weftrun::Result<()> {
+/// let map = weftrun::open_logs(["logs/", "old/rank*.log.zst"])?.map()?;
+/// println!("{}", weftrun::core::diagnose::cause::why(&map, None));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) for a name without a file, and
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) for a folder that cannot be read.
+pub fn open_logs<N: AsRef<str>>(named: impl IntoIterator<Item = N>) -> Result<LogFiles> {
+    inputs::resolve(named).map(|inputs| LogFiles { inputs })
+}
+
+/// Log files, in the order in which they are read.
+#[derive(Clone, Debug)]
+pub struct LogFiles {
+    inputs: Vec<Input>,
+}
+
+impl LogFiles {
+    /// Returns the files.
+    pub fn inputs(&self) -> &[Input] {
+        &self.inputs
+    }
+
+    /// Reads all files into a new map.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) for a file that cannot be read or is damaged.
+    pub fn map(&self) -> Result<TransportMap> {
+        let mut map = TransportMap::new();
+        self.read_into(&mut map, |_| Ok(()))?;
+        Ok(map)
+    }
+
+    /// Reads all files into a map, and passes on what each line shows.
+    ///
+    /// # Errors
+    /// Those of [`LogFiles::map`] and of `show`.
+    pub fn read_into(
+        &self,
+        map: &mut TransportMap,
+        mut show: impl FnMut(&Event) -> Result<()>,
+    ) -> Result<()> {
+        prefetch::read(&self.inputs, |name, piece| {
+            let events = match piece {
+                Piece::Bytes(bytes, candidates) => map.read_searched(name, bytes, candidates),
+                Piece::End => map.end(name),
+            };
+            events.iter().try_for_each(&mut show)
+        })
+    }
+
+    /// Reads all files into a map, and passes on the bytes of each.
+    ///
+    /// # Errors
+    /// Those of [`LogFiles::map`].
+    pub fn read_bytes(&self, map: &mut TransportMap, mut each: impl FnMut(&SourceId, &[u8])) -> Result<()> {
+        prefetch::read(&self.inputs, |name, piece| {
+            match piece {
+                Piece::Bytes(bytes, candidates) => {
+                    each(name, bytes);
+                    map.read_searched(name, bytes, candidates);
+                }
+                Piece::End => drop(map.end(name)),
+            }
+            Ok(())
+        })
+    }
+}

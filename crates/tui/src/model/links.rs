@@ -1,0 +1,324 @@
+//! How ranks and nodes are connected: one map for all communicators, one for each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weftrun::core::diagnose::Judge;
+use weftrun::core::nccl::FabricSeen;
+
+use super::transport_view::{Node, Rank, Step};
+
+/// How two ranks, or two nodes, are connected.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Link {
+    /// What it is, for the sign.
+    pub kind: Kind,
+    /// The transports as NCCL wrote them, sorted.
+    pub transports: Vec<String>,
+    /// Channels, all pairs together.
+    pub channels: u32,
+    /// Number of pairs of ranks.
+    pub pairs: u32,
+    /// Whether GPUDirect RDMA is used: by all, some (`None` of `Some`), or unknown.
+    pub gdr: Option<bool>,
+    /// Network devices of the sender and of the receiver.
+    pub devices: (BTreeSet<u32>, BTreeSet<u32>),
+    /// Sender and receiver as NCCL's lines number them: ranks of the communicator.
+    pub printed: Option<(u32, u32)>,
+}
+
+/// Whether links use GPUDirect RDMA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gdr {
+    /// All of them.
+    Yes,
+    /// None of them.
+    No,
+    /// Some of them.
+    Some,
+    /// Unknown.
+    Unknown,
+}
+
+impl Gdr {
+    fn of(link: Option<bool>) -> Self {
+        match link {
+            Some(true) => Self::Yes,
+            Some(false) => Self::No,
+            None => Self::Unknown,
+        }
+    }
+
+    fn join(self, other: Self) -> Self {
+        if self == other { self } else { Self::Some }
+    }
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Yes => "yes",
+            Self::No => "no",
+            Self::Some => "some",
+            Self::Unknown => "?",
+        }
+    }
+}
+
+/// Kinds of connection, the worst last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// NVLink or PCIe, inside a node.
+    P2p,
+    /// NVLink SHARP or CollNet.
+    Offload,
+    /// EFA.
+    Efa,
+    /// InfiniBand.
+    InfiniBand,
+    /// RoCE.
+    Roce,
+    /// InfiniBand verbs, not known which.
+    Verbs,
+    /// Libfabric over an unknown provider, or one other than EFA and TCP.
+    Libfabric,
+    /// Libfabric over TCP: the plugin was loaded, but the fabric is not used.
+    LibfabricTcp,
+    /// Shared memory inside a node.
+    Shm,
+    /// TCP sockets.
+    Socket,
+    /// A transport unknown to this program.
+    #[default]
+    Unknown,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::P2p,
+        Self::Offload,
+        Self::Efa,
+        Self::InfiniBand,
+        Self::Roce,
+        Self::Verbs,
+        Self::Libfabric,
+        Self::LibfabricTcp,
+        Self::Shm,
+        Self::Socket,
+        Self::Unknown,
+    ];
+
+    /// Its letter in the matrix.
+    pub fn letter(self) -> char {
+        match self {
+            Self::P2p => 'N',
+            Self::Offload => 'C',
+            Self::Efa => 'E',
+            Self::InfiniBand => 'I',
+            Self::Roce => 'R',
+            Self::Verbs => 'V',
+            Self::Libfabric => 'L',
+            Self::LibfabricTcp => 'l',
+            Self::Shm => 'S',
+            Self::Socket => 'T',
+            Self::Unknown => '?',
+        }
+    }
+
+    /// Returns the network between nodes; none for a transport that is none, or is unknown.
+    pub fn network(self) -> Option<FabricSeen> {
+        Some(match self {
+            Self::Efa => FabricSeen::Efa,
+            Self::InfiniBand => FabricSeen::InfiniBand,
+            Self::Roce => FabricSeen::Roce,
+            Self::Verbs => FabricSeen::Verbs,
+            Self::Libfabric => FabricSeen::LibfabricOther,
+            Self::LibfabricTcp => FabricSeen::LibfabricTcp,
+            Self::Socket => FabricSeen::Socket,
+            Self::P2p | Self::Offload | Self::Shm | Self::Unknown => return None,
+        })
+    }
+
+    /// Its word in the legend.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::P2p => "NVLink/P2P",
+            Self::Offload => "CollNet/NVLS",
+            Self::Efa => "EFA",
+            Self::InfiniBand => "InfiniBand",
+            Self::Roce => "RoCE",
+            Self::Verbs => "verbs",
+            Self::Libfabric => "Libfabric",
+            Self::LibfabricTcp => "Libfabric over TCP",
+            Self::Shm => "SHM",
+            Self::Socket => "TCP socket",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl Link {
+    /// Merges another link between the same two ends; the worst kind is shown.
+    pub fn join(&mut self, other: &Self) {
+        self.kind = self.kind.max(other.kind);
+        self.channels += other.channels;
+        self.pairs += other.pairs;
+        self.gdr = if self.gdr == other.gdr { self.gdr } else { None };
+        for transport in &other.transports {
+            if !self.transports.contains(transport) {
+                self.transports.push(transport.clone());
+                self.transports.sort();
+            }
+        }
+        self.devices.0.extend(&other.devices.0);
+        self.devices.1.extend(&other.devices.1);
+    }
+
+    /// Returns whether the link is a problem.
+    pub fn is_wrong(&self, judge: Judge, inside_node: bool) -> bool {
+        self.kind.network().is_some_and(|seen| judge.is_wrong(seen, inside_node))
+    }
+}
+
+/// What is known of the direction from one rank, or node, to another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cell<'l> {
+    /// They are connected.
+    Linked(&'l Link),
+    /// All connections of both are known, and this one is not among them.
+    NoChannel,
+    /// It is not known whether they are connected.
+    Unknown,
+}
+
+/// Directed pairs of ranks or nodes.
+type Ends = BTreeSet<(u32, u32)>;
+
+/// The links of one communicator, or of all together. Pairs are directed: sender, receiver.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LinkMap {
+    /// Pairs of global ranks.
+    pub rank_links: BTreeMap<(u32, u32), Link>,
+    /// Pairs of nodes.
+    pub node_links: BTreeMap<(u32, u32), Link>,
+    /// Number of pairs whose ranks in the job are not proved. No cell shows them.
+    pub unplaced: u32,
+    /// Pairs of ranks, and of nodes, that may be among its links: it is not proved of which communicator they are.
+    possible: (Ends, Ends),
+    /// Its ranks, as indices of all ranks.
+    ranks: Vec<usize>,
+    /// Its nodes, as indices of all nodes.
+    nodes: Vec<usize>,
+    /// Whether the links of a rank to other nodes use GPUDirect RDMA.
+    rank_gdr: BTreeMap<u32, Gdr>,
+    /// The same for each node.
+    node_gdr: BTreeMap<u32, Gdr>,
+    /// Ranks all of whose connections are known.
+    settled: BTreeSet<u32>,
+    /// Nodes of which all ranks are.
+    settled_nodes: BTreeSet<u32>,
+}
+
+impl LinkMap {
+    /// Adds a link between two ranks.
+    pub fn add(&mut self, from: u32, to: u32, link: &Link) {
+        self.rank_links
+            .entry((from, to))
+            .and_modify(|known| known.join(link))
+            .or_insert_with(|| link.clone());
+    }
+
+    /// Adds a pair of ranks whose link may be one of this map.
+    pub fn add_possible(&mut self, from: u32, to: u32) {
+        self.possible.0.insert((from, to));
+    }
+
+    /// Returns the rows and columns of its matrix, as indices of ranks or of nodes.
+    pub fn rows(&self, by_rank: bool) -> &[usize] {
+        if by_rank { &self.ranks } else { &self.nodes }
+    }
+
+    /// Returns the links between ranks or between nodes.
+    pub fn links(&self, by_rank: bool) -> &BTreeMap<(u32, u32), Link> {
+        if by_rank { &self.rank_links } else { &self.node_links }
+    }
+
+    /// Returns what is known of one direction between two ranks or nodes. The number of a rank is none while it is
+    /// not proved.
+    pub fn cell(&self, by_rank: bool, from: Option<u32>, to: Option<u32>) -> Cell<'_> {
+        let (Some(from), Some(to)) = (from, to) else { return Cell::Unknown };
+        match self.links(by_rank).get(&(from, to)) {
+            Some(link) => Cell::Linked(link),
+            None if self.is_possible(by_rank, from, to) => Cell::Unknown,
+            None if self.is_settled(by_rank, from) && self.is_settled(by_rank, to) => Cell::NoChannel,
+            None => Cell::Unknown,
+        }
+    }
+
+    fn is_possible(&self, by_rank: bool, from: u32, to: u32) -> bool {
+        (if by_rank { &self.possible.0 } else { &self.possible.1 }).contains(&(from, to))
+    }
+
+    /// Returns whether all connections of a rank or a node are known.
+    pub fn is_settled(&self, by_rank: bool, number: u32) -> bool {
+        self.unplaced == 0 && (if by_rank { &self.settled } else { &self.settled_nodes }).contains(&number)
+    }
+
+    /// Returns whether the links of a rank or a node to other nodes use GPUDirect RDMA; none without such links.
+    pub fn gdr(&self, by_rank: bool, number: u32) -> Option<Gdr> {
+        (if by_rank { &self.rank_gdr } else { &self.node_gdr }).get(&number).copied()
+    }
+
+    /// Completes the map from the links of its ranks. `members` are the ranks of its communicator; none for all.
+    pub(super) fn place(&mut self, ranks: &[Rank], nodes: &[Node], members: Option<&[u32]>) {
+        let node_of: BTreeMap<u32, u32> =
+            ranks.iter().filter_map(|rank| Some((rank.rank?, rank.node?))).collect();
+        self.node_links = fold(&self.rank_links, &node_of);
+        let possible = self.possible.0.iter();
+        self.possible.1 =
+            possible.filter_map(|(from, to)| Some((*node_of.get(from)?, *node_of.get(to)?))).collect();
+        let apart = |from: u32, to: u32| node_of.get(&from) != node_of.get(&to);
+        self.rank_gdr = gdr(&self.rank_links, apart);
+        self.node_gdr = gdr(&self.node_links, |from, to| from != to);
+        let ends: BTreeSet<u32> = self.rank_links.keys().flat_map(|(from, to)| [*from, *to]).collect();
+        let is_member = |rank: &Rank| match (members, rank.rank) {
+            (None, _) => true,
+            (Some(members), Some(rank)) => members.binary_search(&rank).is_ok() || ends.contains(&rank),
+            (Some(_), None) => false,
+        };
+        self.ranks = (0..ranks.len()).filter(|at| is_member(&ranks[*at])).collect();
+        // Connections are made up to this step: before it, a channel that is not there yet may still come.
+        let settled =
+            |rank: &Rank| rank.has_reached(Step::Rings) && rank.rank.is_some_and(|r| ends.contains(&r));
+        self.settled = ranks.iter().filter(|rank| settled(rank)).filter_map(|rank| rank.rank).collect();
+        let silent = ranks.iter().any(|rank| rank.step <= Step::Started);
+        let here = |node: &Node| node.ranks.iter().any(|at| self.ranks.binary_search(at).is_ok());
+        self.nodes = (0..nodes.len()).filter(|at| here(&nodes[*at])).collect();
+        let of_node = |node: &Node| {
+            let mut own = node.ranks.iter().filter(|at| self.ranks.binary_search(at).is_ok());
+            own.all(|at| settled(&ranks[*at]))
+        };
+        let settled_nodes = self.nodes.iter().filter(|at| !silent && of_node(&nodes[**at]));
+        self.settled_nodes = settled_nodes.filter_map(|at| u32::try_from(*at).ok()).collect();
+    }
+}
+
+/// Whether links between different nodes use GPUDirect RDMA, for each of their ends.
+fn gdr(links: &BTreeMap<(u32, u32), Link>, apart: impl Fn(u32, u32) -> bool) -> BTreeMap<u32, Gdr> {
+    let mut ends = BTreeMap::new();
+    for ((from, to), link) in links.iter().filter(|((from, to), _)| apart(*from, *to)) {
+        let own = Gdr::of(link.gdr);
+        for end in [*from, *to] {
+            ends.entry(end).and_modify(|known: &mut Gdr| *known = known.join(own)).or_insert(own);
+        }
+    }
+    ends
+}
+
+fn fold(links: &BTreeMap<(u32, u32), Link>, node_of: &BTreeMap<u32, u32>) -> BTreeMap<(u32, u32), Link> {
+    let mut folded: BTreeMap<(u32, u32), Link> = BTreeMap::new();
+    for ((from, to), link) in links {
+        let (Some(from), Some(to)) = (node_of.get(from), node_of.get(to)) else { continue };
+        folded.entry((*from, *to)).and_modify(|known| known.join(link)).or_insert_with(|| link.clone());
+    }
+    folded
+}

@@ -1,0 +1,67 @@
+//! The benchmark of a job's nodes: its figures as they come, and the search for slow nodes.
+
+use std::sync::Arc;
+
+use weftrun::core::job::JobHandle;
+use weftrun::core::log::clean_text;
+use weftrun::core::report::{VerifyGroup, VerifySearch};
+use weftrun::core::verify::{Collective, Judgement, Run, Verdict};
+
+/// The bus bandwidth of one collective by size.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Curve {
+    /// The collective.
+    pub name: String,
+    /// Logarithm of the size, GB/s.
+    pub points: Vec<(f64, f64)>,
+    /// The lowest published figure, GB/s.
+    pub expected: Option<f64>,
+    /// The verdict with its reason, once the job has ended.
+    pub verdict: Option<(Verdict, String)>,
+}
+
+impl Curve {
+    /// Returns the figures of a run and its judgement.
+    pub fn of(run: &Run, judgement: &Judgement) -> Self {
+        let point = |size: u64, busbw: f64| ((size.max(1) as f64).log2(), busbw);
+        let name = run.collective.map_or("collective not known", Collective::as_str);
+        Self {
+            name: name.to_owned(),
+            points: run.rows.iter().filter_map(|row| Some(point(row.size, row.busbw()?))).collect(),
+            expected: judgement.expected.as_ref().map(|published| published.low),
+            verdict: Some((judgement.verdict, clean_text(&judgement.reason).into_owned())),
+        }
+    }
+}
+
+/// What a benchmark has shown so far. All texts are safe to draw.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct VerifyView {
+    /// The handle of its job.
+    pub job: String,
+    /// What the job does.
+    pub phase: String,
+    /// Its figures.
+    pub curves: Vec<Curve>,
+    /// The worst verdict, once the job has ended.
+    pub verdict: Option<Verdict>,
+    /// The measured groups of nodes.
+    pub groups: Vec<VerifyGroup>,
+    /// The result of the search.
+    pub search: Option<VerifySearch>,
+    /// Findings on the nodes.
+    pub findings: Vec<String>,
+    /// Why it ended without a result.
+    pub error: Option<String>,
+    /// Whether it has ended.
+    pub ended: bool,
+}
+
+/// The benchmark that was started last.
+#[derive(Clone, Debug)]
+pub struct Verifying {
+    /// The job whose nodes are measured.
+    pub handle: JobHandle,
+    /// What it has shown.
+    pub view: Arc<VerifyView>,
+}
