@@ -90,6 +90,10 @@ pub(super) fn ask(model: &mut Model, action: Action) {
         model.say(format!("{} has ended already", handle.name()));
         return;
     }
+    if model.jobs.is_read_only(handle.target()) {
+        model.fail(format!("target `{}` only shows jobs", handle.target()));
+        return;
+    }
     let target = model.jobs.targets.iter().find(|target| target.name == handle.target());
     let able = target.and_then(|target| target.capability.as_ref()).is_none_or(|can| match act {
         JobAction::Delete => can.delete,
@@ -197,9 +201,7 @@ pub(super) fn copy(model: &mut Model, text: String) -> Vec<Effect> {
 pub(super) fn overview(model: &mut Model, action: Action) -> Vec<Effect> {
     let rows = page(model);
     let Some(open) = &mut model.open else { return Vec::new() };
-    let listed =
-        if open.lists_nodes() { open.transport_view.nodes.len() } else { open.transport_view.ranks.len() };
-    let last = listed.saturating_sub(1);
+    let last = open.listed().saturating_sub(1);
     if let Some(by) = distance(action, rows / 2) {
         open.row = open.row.saturating_add_signed(by).min(last);
         return Vec::new();

@@ -10,7 +10,7 @@ use weftrun::core::job::JobPhase;
 use weftrun::{Finding, Severity};
 
 use super::paint::{Paint, fit, ranges, wrap};
-use super::spots::Spot;
+use super::spots::{Bar, Spot};
 use crate::model::open::Open;
 use crate::theme::Meaning;
 
@@ -51,8 +51,11 @@ pub(super) fn draw(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
             row += 1;
         }
     }
+    let all = blocks.iter().map(Vec::len).sum();
+    let above: usize = blocks.iter().take(first).map(Vec::len).sum();
     let lines: Vec<Line> = blocks.drain(first..).flatten().collect();
     frame.render_widget(Paragraph::new(lines), inside);
+    paint.scroll_bar(frame, area, Bar::Findings, above..(above + rows).min(all), all);
 }
 
 /// How many findings there are, and how bad.

@@ -5,7 +5,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 
 use super::paint::{Paint, age, cell, fit, width, wrap};
-use super::spots::Spot;
+use super::spots::{Bar, Spot};
 use crate::model::draft::fabric_word;
 use crate::model::jobs::{Entry, Health};
 use crate::model::{Model, Screen};
@@ -38,6 +38,7 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     lines.resize(rows + 1, Line::default());
     lines.extend(why);
     frame.render_widget(ratatui::widgets::Paragraph::new(lines), inside);
+    paint.scroll_bar(frame, list, Bar::Jobs, first..(first + rows).min(shown.len()), shown.len());
     if let (true, Some(entry)) = (peek > 0, model.jobs.current()) {
         paint.panel(
             frame,
@@ -198,7 +199,9 @@ pub(super) fn rail(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     let mut lines = Vec::new();
     let shown = model.jobs.shown();
     let rows = usize::from(inside.height).saturating_sub(model.jobs.targets.len() + 2);
-    for entry in shown.iter().take(rows) {
+    let at = shown.iter().position(|entry| Some(&entry.summary.handle) == open);
+    let first = at.unwrap_or(0).saturating_sub(rows.saturating_sub(1));
+    for entry in shown.iter().skip(first).take(rows) {
         paint.spot(inside, lines.len(), || Spot::Job(entry.summary.handle.clone()));
         let here = Some(&entry.summary.handle) == open;
         let (meaning, word) = Paint::phase(entry.summary.phase);

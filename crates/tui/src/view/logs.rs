@@ -12,7 +12,7 @@ use weftrun::core::log::{self, CleanLine, Entry, Level, LogStore, Projection};
 use weftrun::core::text::counted;
 
 use super::paint::{Paint, cell, fit, ranges, width};
-use super::spots::Spot;
+use super::spots::{Bar, Spot};
 use crate::model::Model;
 use crate::model::logs::{LogPane, Times};
 use crate::model::open::Open;
@@ -54,6 +54,8 @@ pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, 
         visible(pane, &store, paint, inside)
     };
     frame.render_widget(Paragraph::new(lines), inside);
+    let (first, all) = (pane.first(usize::from(inside.height)), pane.projection.len());
+    paint.scroll_bar(frame, upper, Bar::Log, first..(first + usize::from(inside.height)).min(all), all);
     if strip > 0 {
         frame.render_widget(Paragraph::new(stream_strip(&store, paint, usize::from(lower.width))), lower);
     }
@@ -89,6 +91,9 @@ fn title(open: &Open, store: &LogStore) -> String {
     }
     if pane.folded {
         parts.push("folded".to_owned());
+    }
+    if let Some(filtering) = &pane.filtering {
+        parts.push(format!("filtering, {} %", filtering.read));
     }
     let shown = pane.projection.len() as u64;
     parts.push(if pane.projection.filter().is_empty() || shown >= store.count() {

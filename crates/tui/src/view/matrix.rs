@@ -8,6 +8,7 @@ use ratatui::widgets::Paragraph;
 
 use super::heat;
 use super::paint::{Paint, cell, fit, width};
+use super::spots::Bar;
 use crate::model::open::{MatrixForm, Open, Suspects};
 use crate::model::transport_view::{Cell, Gdr, Kind, Node, TransportView};
 use crate::theme::Meaning;
@@ -48,6 +49,7 @@ pub(super) fn panel(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
             let matrix = Matrix::new(open, paint, columns, rows, step);
             let first = (matrix.rows.start, matrix.columns.start);
             note_cells(paint, inside, (matrix.head, matrix.columns.len() * step), first, step, 1);
+            paint.scroll_bar(frame, area, Bar::Matrix, matrix.rows.clone(), size);
             matrix.lines()
         }
     };

@@ -13,6 +13,7 @@ pub mod matrix;
 mod overview;
 pub mod paint;
 pub mod pair;
+mod settle;
 pub mod spots;
 pub mod submit;
 mod verify;
@@ -65,6 +66,7 @@ fn draw(model: &Model, frame: &mut Frame, paint: Paint) {
         spots.clear();
     }
     layers::draw(model, frame, paint, body);
+    settle::settle(frame.buffer_mut());
 }
 
 fn screen(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {

@@ -9,7 +9,7 @@ use weftrun::core::diagnose::cause::CAUSE_CODE;
 use weftrun::core::diagnose::health::HealthState;
 
 use super::paint::{Paint, age, cell, fit, timeline, width};
-use super::spots::Spot;
+use super::spots::{Bar, Spot};
 use super::{LARGE, diagnosis, event, logs, matrix};
 use crate::model::Model;
 use crate::model::draft::fabric_word;
@@ -34,9 +34,7 @@ pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, 
         _ => 0,
     };
     // Space that the list does not need is for what is wrong.
-    let listed =
-        if open.lists_nodes() { open.transport_view.nodes.len() } else { open.transport_view.ranks.len() };
-    let needed = u16::try_from(listed.saturating_add(3)).unwrap_or(u16::MAX).max(6);
+    let needed = u16::try_from(open.listed().saturating_add(3)).unwrap_or(u16::MAX).max(6);
     let spare = rest.height.saturating_sub(events).saturating_sub(needed);
     let wrong = if spare >= 5 && !open.findings().is_empty() { spare } else { 0 };
     let [ranks, findings, below] =
@@ -357,6 +355,8 @@ fn rank_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area:
         lines.push(node_line(open, &suspects, paint, number, node, widths));
     }
     frame.render_widget(Paragraph::new(lines), inside);
+    let all = open.transport_view.nodes.len();
+    paint.scroll_bar(frame, area, Bar::Rows, first..(first + rows).min(all), all);
 }
 
 /// Returns one sign for each node, on as many lines as that takes, if the list of nodes does not fit: `!` where a rank
@@ -532,6 +532,7 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
         lines.push(Line::from(paint.span(fit(text, columns).into_owned(), Meaning::Muted)));
     }
     frame.render_widget(Paragraph::new(lines), inside);
+    paint.scroll_bar(frame, area, Bar::Rows, first..(first + rows).min(order.len()), order.len());
 }
 
 fn event_panel(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
