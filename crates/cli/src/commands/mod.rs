@@ -23,6 +23,7 @@ pub mod plan;
 pub mod probe;
 pub mod profiles;
 pub mod render;
+pub mod report;
 pub mod submit;
 pub mod supervise;
 pub mod targets;
@@ -56,6 +57,7 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
         Some(Command::Explain(args)) => explain::run(context, &args),
         Some(Command::Transport(args)) => transport::run(context, &args),
         Some(Command::Why(args)) => why::run(context, &args),
+        Some(Command::Report(args)) => report::run(context, &args),
         Some(Command::Verify(args)) => verify::run(context, &args),
         Some(Command::Probe(args)) => probe::run(context, &args),
         Some(Command::Health(args)) => health::run(context, &args),

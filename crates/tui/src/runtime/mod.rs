@@ -16,7 +16,7 @@ mod targets;
 mod terminal;
 mod terminal_background;
 mod verify;
-mod view_builder;
+pub(crate) mod view_builder;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;

@@ -5,6 +5,7 @@ mod session;
 
 use clap::Args;
 use weftrun::core::exit_codes;
+use weftrun::core::job::JobHandle;
 use weftrun::{Client, Result};
 use weftrun_replay::NAME;
 use weftrun_tui::Options;
@@ -65,6 +66,12 @@ impl Default for TuiArgs {
     }
 }
 
+/// Returns a client that has logs in files as its only job, and that job.
+pub fn replay_of(config: &weftrun::Config, paths: &[String]) -> Result<(Client, JobHandle)> {
+    let all_at_once = TuiArgs { speed: 0.0, ..TuiArgs::default() };
+    replay::client(config, &all_at_once, paths)
+}
+
 /// Opens the log file of `-v` while the terminal UI draws: `tui.log` in the state folder, truncated at each
 /// start.
 pub fn log_file(context: &Context) -> Option<std::fs::File> {
@@ -91,10 +98,8 @@ pub fn run(context: &Context, args: TuiArgs) -> Result<u8> {
     };
     configure(&client, &mut options)?;
     let config = client.config().clone();
-    options.logs = Some(std::sync::Arc::new(move |path| {
-        let all_at_once = TuiArgs { speed: 0.0, ..TuiArgs::default() };
-        replay::client(&config, &all_at_once, &[path.to_string_lossy().into_owned()])
-    }));
+    options.logs =
+        Some(std::sync::Arc::new(move |path| replay_of(&config, &[path.to_string_lossy().into_owned()])));
     let about = |row: &weftrun::core::catalogue::InstanceType| {
         (row.name.clone(), format!("{} {}x {}", row.provider, row.accelerators, row.accelerator))
     };
