@@ -180,7 +180,7 @@ impl LogPane {
         }
     }
 
-    /// Pins the last lines of a rank, or unpins it; returns whether it is pinned. The oldest pin makes room.
+    /// Pins the last lines of a rank, or unpins it; returns whether it is pinned. The oldest pin makes space.
     pub fn pin(&mut self, rank: u32) -> bool {
         if let Some(at) = self.pinned.iter().position(|(pinned, _)| *pinned == rank) {
             self.pinned.remove(at);
@@ -254,11 +254,11 @@ impl LogPane {
         let index = index.min(last);
         self.cursor = self.projection.seq(index);
         let first = self.first(self.height);
-        let room = self.height.max(1);
+        let space = self.height.max(1);
         if index < first {
             self.top = self.projection.seq(index);
-        } else if index >= first + room {
-            self.top = self.projection.seq(index + 1 - room);
+        } else if index >= first + space {
+            self.top = self.projection.seq(index + 1 - space);
         }
     }
 

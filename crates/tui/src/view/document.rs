@@ -27,7 +27,7 @@ pub(super) fn diff<'a>(
         return cannot(error, paint, columns);
     }
     let lines = draft.diff(planned);
-    let room = columns.saturating_sub(RULE + 3);
+    let space = columns.saturating_sub(RULE + 3);
     let draw = |line: &compare::Line| {
         let (sign, text, meaning) = match *line {
             compare::Line::Same(text) => {
@@ -50,7 +50,7 @@ pub(super) fn diff<'a>(
         let here = draft.marks(line.change());
         let shown = Line::from(vec![
             Span::raw(if here { ">" } else { " " }),
-            paint.span(format!("{sign} {}", cell(&text, room)), meaning),
+            paint.span(format!("{sign} {}", cell(&text, space)), meaning),
             paint.span(format!(" {}", rule(planned, line.change(), RULE - 1)), Meaning::Muted),
         ]);
         if here { paint.under_cursor(shown, columns) } else { shown }

@@ -121,10 +121,10 @@ fn row<'a>(model: &Model, paint: Paint, entry: &Entry, columns: usize, here: boo
         cell(&age(if job.ended.is_some() { model.now } else { until }, begun), 5)
     )));
     let used: usize = spans.iter().map(Span::width).sum();
-    let room = columns.saturating_sub(used);
+    let space = columns.saturating_sub(used);
     spans.push(match &entry.cause {
-        Some(cause) => paint.span(fit(cause, room).into_owned(), Meaning::Bad),
-        None => paint.span(fit(&entry.last, room).into_owned(), Meaning::Muted),
+        Some(cause) => paint.span(fit(cause, space).into_owned(), Meaning::Bad),
+        None => paint.span(fit(&entry.last, space).into_owned(), Meaning::Muted),
     });
     let line = Line::from(spans);
     if here { paint.under_cursor(line, columns) } else { line }
@@ -132,7 +132,7 @@ fn row<'a>(model: &Model, paint: Paint, entry: &Entry, columns: usize, here: boo
 
 fn peek_lines<'a>(model: &Model, entry: &Entry, columns: usize) -> Vec<Line<'a>> {
     let job = &entry.summary;
-    let room = columns.saturating_sub(14);
+    let space = columns.saturating_sub(14);
     let mut facts = vec![("handle", job.handle.to_string())];
     let mut state = job.phase.to_string();
     if !job.reason.is_empty() {
@@ -155,7 +155,7 @@ fn peek_lines<'a>(model: &Model, entry: &Entry, columns: usize) -> Vec<Line<'a>>
     }
     facts
         .into_iter()
-        .map(|(key, text)| Line::from(format!(" {} {}", cell(key, 8), fit(&text, room))))
+        .map(|(key, text)| Line::from(format!(" {} {}", cell(key, 8), fit(&text, space))))
         .collect()
 }
 
@@ -182,8 +182,8 @@ fn welcome<'a>(model: &Model, paint: Paint, columns: u16) -> Vec<Line<'a>> {
                 (format!("DOWN {}: {why}", age(model.now, Some(*since))), Meaning::Bad)
             }
         };
-        let room = usize::from(columns).saturating_sub(16);
-        for (at, part) in wrap(&text, room).into_iter().take(3).enumerate() {
+        let space = usize::from(columns).saturating_sub(16);
+        for (at, part) in wrap(&text, space).into_iter().take(3).enumerate() {
             let name = cell(if at == 0 { &target.name } else { "" }, 12);
             lines.push(Line::from(vec![Span::raw(format!("  {name} ")), paint.span(part, meaning)]));
         }

@@ -206,11 +206,11 @@ fn palette(
     let inside = paint.popup(frame, area, size, "Actions ─ enter runs ─ esc closes");
     let rows = crate::update::palette_rows(model, input.value());
     let selected = selected.min(rows.len().saturating_sub(1));
-    let room = usize::from(inside.height).saturating_sub(1);
-    let first = selected.saturating_sub(room.saturating_sub(1));
+    let space = usize::from(inside.height).saturating_sub(1);
+    let first = selected.saturating_sub(space.saturating_sub(1));
     let mut lines =
         vec![Line::from(vec![paint.span(" : ", Meaning::Key), Span::raw(input.value().to_owned())])];
-    for (at, (row, keys)) in rows.iter().enumerate().skip(first).take(room) {
+    for (at, (row, keys)) in rows.iter().enumerate().skip(first).take(space) {
         let here = at == selected;
         let (name, key) = if inside.width >= 66 { (20, 16) } else { (16, 8) };
         let text = fit(row.help, usize::from(inside.width).saturating_sub(name + key + 4)).into_owned();
@@ -223,7 +223,7 @@ fn palette(
         lines.push(if here { paint.under_cursor(line, usize::from(inside.width)) } else { line });
     }
     frame.render_widget(Paragraph::new(lines), inside);
-    paint.scroll_bar(frame, around(inside), Bar::Layer, first..(first + room).min(rows.len()), rows.len());
+    paint.scroll_bar(frame, around(inside), Bar::Layer, first..(first + space).min(rows.len()), rows.len());
     let column = u16::try_from(3 + input.visual_cursor()).unwrap_or(0).min(inside.width);
     frame.set_cursor_position((inside.x + column, inside.y));
 }
@@ -241,12 +241,12 @@ fn pick(
     let size = (area.width.saturating_sub(8).min(76), area.height.saturating_sub(2).min(24));
     let inside = paint.popup(frame, area, size, title);
     let selected = selected.min(found.len().saturating_sub(1));
-    let room = usize::from(inside.height).saturating_sub(1);
-    let first = selected.saturating_sub(room.saturating_sub(1));
+    let space = usize::from(inside.height).saturating_sub(1);
+    let first = selected.saturating_sub(space.saturating_sub(1));
     let name = found.iter().map(|(value, _)| value.chars().count()).max().unwrap_or(0).clamp(8, 32);
     let mut lines =
         vec![Line::from(vec![paint.span(" > ", Meaning::Key), Span::raw(input.value().to_owned())])];
-    for (at, (value, about)) in found.iter().enumerate().skip(first).take(room) {
+    for (at, (value, about)) in found.iter().enumerate().skip(first).take(space) {
         let here = at == selected;
         let about = fit(about, usize::from(inside.width).saturating_sub(name + 5)).into_owned();
         let line = Line::from(vec![
@@ -260,7 +260,7 @@ fn pick(
         lines.push(Line::from(paint.span("   none with this text", Meaning::Warn)));
     }
     frame.render_widget(Paragraph::new(lines), inside);
-    paint.scroll_bar(frame, around(inside), Bar::Layer, first..(first + room).min(found.len()), found.len());
+    paint.scroll_bar(frame, around(inside), Bar::Layer, first..(first + space).min(found.len()), found.len());
     let column = u16::try_from(3 + input.visual_cursor()).unwrap_or(0).min(inside.width);
     frame.set_cursor_position((inside.x + column, inside.y));
 }

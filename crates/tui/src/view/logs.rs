@@ -229,13 +229,13 @@ impl Shown<'_> {
         let head = self.head(entry);
         let used: usize = head.iter().map(Span::width).sum();
         let note = note(&clean, self.pane.projection.more(entry.seq));
-        let room = self.columns.saturating_sub(used + note.len());
+        let space = self.columns.saturating_sub(used + note.len());
         let found = self.pane.find.as_ref().and_then(|find| find.pattern.find(clean.text.as_bytes()));
         let pieces = self.styled(&clean, found.as_ref());
         let parts = if self.pane.wrap {
             split(&pieces, self.columns.saturating_sub(used))
         } else {
-            vec![self.cut(&pieces, room)]
+            vec![self.cut(&pieces, space)]
         };
         let count = parts.len();
         let mut lines = Vec::with_capacity(count);
@@ -255,17 +255,17 @@ impl Shown<'_> {
     }
 
     /// The part of a line that is seen; what is cut off on a side is marked there.
-    fn cut<'a>(&self, pieces: &[(String, Style)], room: usize) -> Vec<Span<'a>> {
+    fn cut<'a>(&self, pieces: &[(String, Style)], space: usize) -> Vec<Span<'a>> {
         let from = self.pane.column;
         let all: usize = pieces.iter().map(|(text, _)| width(text)).sum();
-        let (left, right) = (usize::from(from > 0 && all > 0), usize::from(all > from + room));
-        let mut spans = cut(pieces, from + left, room.saturating_sub(left + right));
+        let (left, right) = (usize::from(from > 0 && all > 0), usize::from(all > from + space));
+        let mut spans = cut(pieces, from + left, space.saturating_sub(left + right));
         if left > 0 {
             spans.insert(0, self.paint.span("<", Meaning::Key));
         }
         if right > 0 {
             let used: usize = spans.iter().map(Span::width).sum();
-            let blanks = room.saturating_sub(used + 1);
+            let blanks = space.saturating_sub(used + 1);
             spans.push(self.paint.span(format!("{}>", " ".repeat(blanks)), Meaning::Key));
         }
         spans
@@ -443,8 +443,8 @@ fn stream_strip<'a>(store: &LogStore, paint: Paint, columns: usize) -> Vec<Line<
         (0, 0) => "  no rank wrote errors or warnings".to_owned(),
         (errors, warnings) => format!("  E errors: {errors}  W warnings: {warnings} of {} ranks", all.len()),
     };
-    let room = columns.saturating_sub(width(&label) + width(&said)).max(8);
-    let group = all.len().div_ceil(room).max(1);
+    let space = columns.saturating_sub(width(&label) + width(&said)).max(8);
+    let group = all.len().div_ceil(space).max(1);
     let mut spans = vec![paint.span(label, Meaning::Muted)];
     for chunk in all.chunks(group) {
         let (text, meaning) = if chunk.iter().any(|(errors, _)| *errors > 0) {

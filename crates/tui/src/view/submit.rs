@@ -88,30 +88,30 @@ fn form_field<'a>(
     (x, y, width): (u16, u16, usize),
 ) -> [Span<'a>; 2] {
     let here = field == draft.field;
-    let room = width.saturating_sub(LABEL + 1);
+    let space = width.saturating_sub(LABEL + 1);
     let value = match field {
-        Field::Target => choice(&draft.targets, draft.target, room),
-        Field::Launch => choice(&LAUNCHES.map(|(_, word)| word.to_owned()), draft.launch, room),
-        Field::Fabric => choice(&FABRICS.map(|(_, word)| word.to_owned()), draft.fabric, room),
-        Field::Profile => choice(&profiles(draft), draft.profile, room),
+        Field::Target => choice(&draft.targets, draft.target, space),
+        Field::Launch => choice(&LAUNCHES.map(|(_, word)| word.to_owned()), draft.launch, space),
+        Field::Fabric => choice(&FABRICS.map(|(_, word)| word.to_owned()), draft.fabric, space),
+        Field::Profile => choice(&profiles(draft), draft.profile, space),
         field => on_one_line(draft.text(field)),
     };
     let label = format!("{} {}", if here { ">" } else { " " }, cell(field.label(), LABEL - 3));
     let mut shown = value.clone();
     if here && field.is_text() {
         let input = draft.inputs.iter().find(|(known, _)| *known == field).map(|(_, input)| input);
-        let scroll = input.map_or(0, |input| input.visual_scroll(room.saturating_sub(1)));
+        let scroll = input.map_or(0, |input| input.visual_scroll(space.saturating_sub(1)));
         shown = value.chars().skip(scroll).collect();
         let cursor = input.map_or(0, |input| input.visual_cursor().saturating_sub(scroll));
         let column = u16::try_from((LABEL + cursor).min(width)).unwrap_or(0);
         frame.set_cursor_position((x + column, y));
     }
     let label = paint.span(label, if here { Meaning::Selected } else { Meaning::Muted });
-    [label, Span::raw(format!(" {} ", cell(&shown, room)))]
+    [label, Span::raw(format!(" {} ", cell(&shown, space)))]
 }
 
 /// Returns the chosen word in brackets between the others; earlier ones are omitted if they do not fit.
-fn choice(words: &[String], at: usize, room: usize) -> String {
+fn choice(words: &[String], at: usize, space: usize) -> String {
     let words: Vec<String> = words
         .iter()
         .enumerate()
@@ -119,7 +119,7 @@ fn choice(words: &[String], at: usize, room: usize) -> String {
         .collect();
     let needs =
         |first: usize| words.iter().take(at + 1).skip(first).map(|word| width(word) + 1).sum::<usize>();
-    let first = (0..at).find(|first| needs(*first) + 2 <= room).unwrap_or(at);
+    let first = (0..at).find(|first| needs(*first) + 2 <= space).unwrap_or(at);
     let text = words.get(first..).unwrap_or_default().join(" ");
     if first > 0 { format!("… {text}") } else { text }
 }
@@ -161,11 +161,11 @@ fn changes_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
             .collect(),
         Some(Ok(planned)) => {
             let why = here.then(|| planned.all.get(draft.change)).flatten();
-            let room = rows.saturating_sub(usize::from(why.is_some())).max(1);
+            let space = rows.saturating_sub(usize::from(why.is_some())).max(1);
             let (mut lines, seen, all) = match draft.shown {
-                Shown::Changes => changes(draft, planned, paint, columns, room),
-                Shown::Diff => document::diff(draft, planned, paint, columns, room),
-                Shown::Beside => document::beside(draft, planned, paint, columns, room),
+                Shown::Changes => changes(draft, planned, paint, columns, space),
+                Shown::Diff => document::diff(draft, planned, paint, columns, space),
+                Shown::Beside => document::beside(draft, planned, paint, columns, space),
             };
             bar = (seen, all);
             if let Some(op) = why {
@@ -198,7 +198,7 @@ fn changes<'a>(draft: &Draft, planned: &Planned, paint: Paint, columns: usize, r
     let first = draft.change.saturating_sub(rows.saturating_sub(1));
     let longest = planned.all.iter().map(|op| width(&op.rule)).max().unwrap_or(0);
     let rule_width = longest.min(24).min(columns / 3);
-    let room = columns.saturating_sub(rule_width + 8);
+    let space = columns.saturating_sub(rule_width + 8);
     for (at, op) in planned.all.iter().enumerate().skip(first).take(rows) {
         let off = draft.is_off(op);
         let selected = draft.marks(Some(at));
@@ -210,7 +210,7 @@ fn changes<'a>(draft: &Draft, planned: &Planned, paint: Paint, columns: usize, r
         let line = Line::from(vec![
             Span::raw(if selected { ">" } else { " " }),
             paint.span(cell(sign, 6), meaning),
-            paint.span(cell(&change_text(op), room), meaning),
+            paint.span(cell(&change_text(op), space), meaning),
             paint.span(format!(" {}", fit(&op.rule, rule_width)), Meaning::Muted),
         ]);
         lines.push(if selected { paint.under_cursor(line, columns) } else { line });
@@ -280,9 +280,12 @@ fn told<'a>(model: &Model, draft: &Draft, paint: Paint, columns: usize, tall: bo
     let one = |text: String, meaning| Line::from(paint.span(fit(&text, columns).into_owned(), meaning));
     let finding = |finding: &Finding| {
         let (meaning, word) = Paint::severity(finding.severity);
-        let room = columns.saturating_sub(8);
-        let parts =
-            if tall { wrap(&finding.message, room) } else { vec![fit(&finding.message, room).into_owned()] };
+        let space = columns.saturating_sub(8);
+        let parts = if tall {
+            wrap(&finding.message, space)
+        } else {
+            vec![fit(&finding.message, space).into_owned()]
+        };
         let line = move |(at, part): (usize, String)| {
             let head = if at == 0 { word } else { "" };
             Line::from(vec![paint.span(format!(" {head:<6}"), meaning), Span::raw(part)])

@@ -49,7 +49,6 @@ struct Fact {
 struct Speed {
     about: String,
     points: String,
-    unit: String,
     most: String,
     /// The published range: its top, its height, and the text.
     expected: Option<(f64, f64, String)>,
@@ -139,6 +138,8 @@ fn facts(known: &Known) -> Vec<Fact> {
     let nodes =
         spec.map_or_else(String::new, |spec| spec.workers().map(|role| role.nodes).sum::<u32>().to_string());
     let plan = planned(known).map_or_else(String::new, |fabric| fabric.to_string());
+    // How many have written lines of NCCL.
+    let of_nccl = |count: usize| if count == 0 { "no line of NCCL".to_owned() } else { count.to_string() };
     let plain =
         |what, planned, seen| Fact { what, planned: or_dash(planned), seen: or_dash(seen), class: "" };
     let mut facts = vec![
@@ -148,8 +149,8 @@ fn facts(known: &Known) -> Vec<Fact> {
         },
         plain("networks announced", String::new(), report.networks.join(", ")),
         plain("GPUDirect RDMA", String::new(), gdr.to_owned()),
-        plain("nodes", nodes, hosts.len().to_string()),
-        plain("ranks", ranks, report.ranks.len().to_string()),
+        plain("nodes", nodes, of_nccl(hosts.len())),
+        plain("ranks", ranks, of_nccl(report.ranks.len())),
         plain("NCCL and plugins", String::new(), stack(report)),
     ];
     if let Some(detail) = &known.detail {
@@ -189,7 +190,6 @@ fn speed(view: &TransportView, report: &TransportReport) -> Option<Speed> {
     Some(Speed {
         about: format!("{count} values, the last {last:.2} {}", view.unit),
         points: values.iter().enumerate().map(point).collect::<Vec<_>>().join(" "),
-        unit: view.unit.clone(),
         most: format!("{most:.1}"),
         expected: expected.map(|(low, high)| {
             (y(high), (y(low) - y(high)).max(1.0), format!("published: {low:.0} to {high:.0}"))

@@ -3,6 +3,8 @@
 mod bring_up;
 mod html;
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use futures_util::StreamExt;
 use weftrun::core::diagnose::cause::Why;
@@ -98,8 +100,9 @@ async fn known(job: Job, detail: Option<JobDetail>) -> Result<Known> {
     let map = builder.map();
     let mut diagnosis = job.diagnose(map);
     diagnosis.findings.extend(detail.iter().flat_map(|detail| detail.findings.iter().cloned()));
+    diagnosis.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let (judge, asked) = (diagnosis.judge(), job.spec().map_or(0, JobSpec::world_size));
-    let view = builder.transport_view(job.plan(), asked, &Default::default(), detail.as_ref());
+    let view = builder.transport_view(job.plan(), asked, &BTreeMap::new(), detail.as_ref());
     let why = match &detail {
         Some(detail) => why_of_job(map, detail),
         None => weftrun::core::diagnose::cause::why(map, None),
