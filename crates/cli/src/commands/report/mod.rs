@@ -51,7 +51,7 @@ struct Known {
 
 /// Writes the report. The exit code does not depend on it.
 pub fn run(context: &Context, args: &ReportArgs) -> Result<u8> {
-    if !matches!(context.out.format, Format::Html | Format::Json | Format::Yaml) {
+    if context.out.format == Format::Table {
         return Err(Error::new(ErrorKind::Usage, "`report` writes a page or data, and no text")
             .hint("use -o html, json or yaml; `weftrun describe`, `why` and `transport` print text"));
     }
