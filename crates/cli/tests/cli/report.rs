@@ -12,7 +12,7 @@ fn the_page_of_a_job_says_how_it_ended_and_what_was_sent() {
     place.write(
         "job.toml",
         &format!(
-            "name = \"small\"\nlaunch = \"per-rank\"\nnodes = 2\ngpus_per_node = 1\nenv = {{ TOKEN_COUNT = \"<7>\" }}\n\
+            "name = \"small\"\nlaunch = \"per-rank\"\nnodes = 2\ngpus_per_node = 1\nenv = {{ STEPS = \"<7>\", WANDB_API_KEY = \"s3cr3t\" }}\n\
              command = [\"sh\", \"-c\", {script:?}]\n"
         ),
     );
@@ -24,17 +24,23 @@ fn the_page_of_a_job_says_how_it_ended_and_what_was_sent() {
         "exit code 7",
         "id=\"job\"",
         "name = &#34;small&#34;",
-        "TOKEN_COUNT",
+        "WANDB_API_KEY",
         "&#60;7&#62;",
         "detect.nccl-debug",
         "The lines of the log carry no times.",
     ] {
         assert!(page.contains(part), "{part}: {page}");
     }
+    assert!(!page.contains("s3cr3t"), "{page}");
     assert!(!page.contains("<script") && !page.contains("http-equiv=\"refresh\""), "{page}");
     let data: Value = place.run(&format!("report {handle} -o json")).json();
     assert_eq!((&data["job"]["name"], &data["why"]["state"]), (&"small".into(), &"failed".into()));
-    assert!(data["spec"].as_str().is_some_and(|spec| spec.contains("name = \"small\"")), "{data}");
+    assert!(
+        data["spec"]
+            .as_str()
+            .is_some_and(|spec| spec.contains("name = \"small\"") && !spec.contains("s3cr3t")),
+        "{data}"
+    );
     let refused = place.run(&format!("report {handle}"));
     assert!(refused.err.contains("use -o html, json or yaml"), "{}", refused.err);
 }

@@ -248,6 +248,8 @@ fn next_communicator(open: &mut Open) {
 
 /// Most lines of NCCL that are shown for a pair.
 const PROOFS: usize = 12;
+/// Parts of the log that are searched for them, of 8 MB each: a log begins with NCCL's lines.
+const PARTS: usize = 8;
 
 /// Title and text of the pair under the cursor, with the lines of NCCL that prove it.
 fn pair_text(open: &Open) -> (String, Vec<String>) {
@@ -255,7 +257,11 @@ fn pair_text(open: &Open) -> (String, Vec<String>) {
     let pattern = crate::view::pair::proof(open).and_then(|text| Pattern::regex(&text).ok());
     if let Some(pattern) = pattern {
         let store = open.logs.store.read();
-        let found = store.search_all(&pattern);
+        let mut parts = store.parts();
+        parts.push(u64::MAX);
+        let searched = parts.windows(2).take(PARTS);
+        let found: Vec<u64> =
+            searched.flat_map(|part| store.search_between(&pattern, part[0], part[1])).collect();
         let entries = found.iter().filter_map(|seq| store.get(*seq)).take(PROOFS);
         let proofs: Vec<String> = entries
             .filter_map(|entry| {
@@ -264,7 +270,9 @@ fn pair_text(open: &Open) -> (String, Vec<String>) {
             })
             .collect();
         if !proofs.is_empty() {
-            lines.extend([String::new(), format!("NCCL's lines ({} of {})", proofs.len(), found.len())]);
+            let part = if parts.len() > PARTS + 1 { " in the first 64 MB" } else { "" };
+            let heading = format!("NCCL's lines ({} of {}{part})", proofs.len(), found.len());
+            lines.extend([String::new(), heading]);
             lines.extend(proofs);
         }
     }

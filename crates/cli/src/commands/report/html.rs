@@ -56,7 +56,7 @@ struct Speed {
 
 /// Writes the page.
 pub fn page(known: &Known) -> Result<String> {
-    let Known { job, detail, view, transport: report, judge, why } = known;
+    let Known { job, detail, view, transport: report, judge, why, spec } = known;
     let backend = job.handle().backend();
     let decision = |decision| {
         let (target, value, reason) = decision_text(decision, backend);
@@ -80,7 +80,7 @@ pub fn page(known: &Known) -> Result<String> {
         shown_ranks: report.ranks.iter().take(ROWS).map(Rank::from).collect(),
         hidden_ranks: report.ranks.len().saturating_sub(ROWS),
         environment: environment(known),
-        job_file: job.spec().map(to_toml),
+        job_file: spec.as_ref().map(to_toml),
         decisions: job.plan().map_or_else(Vec::new, |plan| plan.decisions.iter().map(decision).collect()),
         report,
         why,
@@ -133,7 +133,7 @@ fn facts(known: &Known) -> Vec<Fact> {
     };
     let or_dash = |text: String| if text.is_empty() { "–".to_owned() } else { text };
     let hosts: std::collections::BTreeSet<u32> = report.ranks.iter().map(|rank| rank.node).collect();
-    let spec = known.job.spec();
+    let spec = known.spec.as_ref();
     let ranks = spec.map_or_else(String::new, |spec| spec.world_size().to_string());
     let nodes =
         spec.map_or_else(String::new, |spec| spec.workers().map(|role| role.nodes).sum::<u32>().to_string());
@@ -164,7 +164,7 @@ fn facts(known: &Known) -> Vec<Fact> {
 
 /// Returns the variables of the job, and what the cluster reports.
 fn environment(known: &Known) -> Vec<(String, String)> {
-    let spec = known.job.spec();
+    let spec = known.spec.as_ref();
     let facts = known.detail.iter().flat_map(|detail| detail.facts.iter().cloned());
     let image = spec.and_then(|spec| Some(("image".to_owned(), spec.image.clone()?)));
     let env = spec.into_iter().flat_map(|spec| &spec.env);

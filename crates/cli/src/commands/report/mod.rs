@@ -41,6 +41,8 @@ pub struct ReportArgs {
 /// Everything known of a job.
 struct Known {
     job: Job,
+    /// The job as it was submitted, without the values of secrets; none for one submitted elsewhere.
+    spec: Option<JobSpec>,
     /// What the cluster reports; none for logs without a job.
     detail: Option<JobDetail>,
     view: TransportView,
@@ -83,7 +85,7 @@ pub fn run(context: &Context, args: &ReportArgs) -> Result<u8> {
             .detail
             .as_ref()
             .map(|detail| DescribeReport::new(known.job.handle(), detail, known.job.plan())),
-        spec: known.job.spec().map(to_toml),
+        spec: known.spec.as_ref().map(to_toml),
         transport: &known.transport,
         why: WhyReport::from(known.why.clone()),
     })?;
@@ -108,5 +110,15 @@ async fn known(job: Job, detail: Option<JobDetail>) -> Result<Known> {
         None => weftrun::core::diagnose::cause::why(map, None),
     };
     let transport = TransportReport::of(diagnosis, map);
-    Ok(Known { job, detail, view, transport, judge, why })
+    let spec = job.spec().cloned().map(without_secrets);
+    Ok(Known { job, spec, detail, view, transport, judge, why })
+}
+
+/// Hides the values of variables that are named like secrets: the report is sent to others.
+fn without_secrets(mut spec: JobSpec) -> JobSpec {
+    let roles = spec.roles.iter_mut().flat_map(|role| &mut role.env);
+    for variable in spec.env.iter_mut().chain(roles).filter(|variable| variable.looks_secret()) {
+        "…".clone_into(&mut variable.value);
+    }
+    spec
 }
