@@ -75,6 +75,8 @@ pub struct Dot {
     pub class: &'static str,
     /// Its place.
     pub at: (f64, f64),
+    /// Its radius.
+    pub radius: f64,
     /// What it is.
     pub title: String,
 }
@@ -134,6 +136,8 @@ pub fn graph(report: &TransportReport, judge: Judge) -> Option<Drawing> {
         Dot {
             class: if bad { "bad" } else { "good" },
             at: on_circle(node, radius),
+            // Dots of neighbours do not touch.
+            radius: (2.0 * radius / f64::from(count)).clamp(1.5, 6.0),
             title: format!("node {node}: {}", name(node)),
         }
     };

@@ -100,3 +100,23 @@ fn the_evidence_of_a_finding_is_shown_in_the_log() {
     t.keys(&["e"]);
     t.wait(&["[4 logs]", "PAUSED", &text]);
 }
+
+/// More than is filtered and searched between two frames: both work beside the screen.
+#[test]
+fn a_large_log_is_filtered_while_it_is_typed_and_searched_in_order() {
+    let script = "for part in 1 2; do head -c 35000000 /dev/zero | tr '\\0' x | fold -w 4000; echo; echo needle $part; done";
+    let Some(t) = ended("large", "1", script) else { return };
+    t.until("the whole log", |screen| screen.contains("17502 lines") && !screen.contains("reading"), || {});
+    t.keys(&["&"]);
+    t.wait(&["show only:"]);
+    t.type_text("needle");
+    t.wait(&["2 of 17502 lines", "needle 1", "needle 2"]);
+    t.keys(&["Escape"]);
+    t.until("the filter is dropped", |screen| !screen.contains("of 17502 lines"), || {});
+    t.answer("/", "find:", "needle");
+    t.wait(&["/ needle 1 of 2"]);
+    t.keys(&["n"]);
+    t.wait(&["/ needle 2 of 2"]);
+    t.keys(&["N"]);
+    t.wait(&["/ needle 1 of 2"]);
+}
