@@ -25,6 +25,7 @@ mod log_print;
 mod map_view;
 mod open_files;
 mod output;
+mod progress;
 mod report_error;
 mod request_log;
 mod slurm_flags;
