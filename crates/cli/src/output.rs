@@ -346,7 +346,7 @@ const LONGEST_HELD: usize = 1 << 20;
 pub fn unwritten(error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Error::new(ErrorKind::Interrupted, BROKEN_PIPE),
-        _ => Error::new(ErrorKind::Io, format!("cannot write the output: {error}")).source(error),
+        _ => Error::new(ErrorKind::Io, format!("cannot write the output: {error}")).with_source(error),
     }
 }
 

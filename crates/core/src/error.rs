@@ -42,8 +42,27 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// All kinds.
+    pub const ALL: [Self; 15] = [
+        Self::Usage,
+        Self::InvalidSpec,
+        Self::InvalidConfig,
+        Self::Refused,
+        Self::Credentials,
+        Self::Unsupported,
+        Self::Unreachable,
+        Self::NotFound,
+        Self::AlreadyExists,
+        Self::Timeout,
+        Self::Interrupted,
+        Self::Io,
+        Self::Protocol,
+        Self::FabricNotAsPlanned,
+        Self::Unexpected,
+    ];
+
     /// Returns the stable code in JSON.
-    pub fn code(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Usage => "usage",
             Self::InvalidSpec => "invalid-spec",
@@ -63,6 +82,8 @@ impl ErrorKind {
         }
     }
 }
+
+crate::text::words!(ErrorKind, "kind of error");
 
 /// What failed. The message is a lowercase fragment without a full stop, fit for "error: …".
 ///
@@ -113,6 +134,11 @@ impl Error {
         error
     }
 
+    /// Makes the error of one finding about a text that cannot be used.
+    pub fn from_finding(kind: ErrorKind, finding: crate::Finding) -> Self {
+        Self::from_findings(kind, finding.message.clone(), vec![finding])
+    }
+
     /// Adds a value that the failure is about, and where it came from.
     #[must_use]
     pub fn with(mut self, key: &'static str, value: impl fmt::Display) -> Self {
@@ -136,7 +162,7 @@ impl Error {
 
     /// Keeps the error underneath.
     #[must_use]
-    pub fn source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+    pub fn with_source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
         self
     }

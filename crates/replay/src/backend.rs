@@ -81,7 +81,7 @@ impl ReplayBackend {
     /// [`ErrorKind::Usage`] if they are too large.
     pub fn logs(path: &Path, speed: f64) -> Result<Self> {
         let files = files(path).map_err(|error| {
-            Error::new(ErrorKind::Io, format!("cannot read {}", path.display())).source(error)
+            Error::new(ErrorKind::Io, format!("cannot read {}", path.display())).with_source(error)
         })?;
         if files.is_empty() {
             return Err(Error::new(ErrorKind::NotFound, format!("there is no log in {}", path.display()))

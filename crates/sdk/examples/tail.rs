@@ -40,5 +40,5 @@ async fn main() -> weftrun::Result<()> {
 }
 
 fn wrong(what: &str, error: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::new(ErrorKind::Io, format!("{what} cannot be used")).source(error)
+    Error::new(ErrorKind::Io, format!("{what} cannot be used")).with_source(error)
 }

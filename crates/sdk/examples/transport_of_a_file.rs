@@ -11,8 +11,9 @@ use weftrun::{Error, ErrorKind};
 fn main() -> weftrun::Result<()> {
     let mut map = TransportMap::new();
     for path in std::env::args().skip(1) {
-        let bytes = std::fs::read(&path)
-            .map_err(|error| Error::new(ErrorKind::NotFound, format!("cannot read {path}")).source(error))?;
+        let bytes = std::fs::read(&path).map_err(|error| {
+            Error::new(ErrorKind::NotFound, format!("cannot read {path}")).with_source(error)
+        })?;
         let source = Arc::new(SourceId::new(path));
         map.read(&source, &bytes);
         map.end(&source);

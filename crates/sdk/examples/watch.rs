@@ -8,8 +8,7 @@ use weftrun::prelude::*;
 async fn main() -> weftrun::Result<()> {
     let target = std::env::args().nth(1).unwrap_or_else(|| "local".to_owned());
     let client = Client::builder().config(Config::load()?).build()?;
-    let backend = client.connect(&client.target(&target)?).await?;
-    let mut events = backend.watch(JobFilter::all());
+    let mut events = client.watch(&target, JobFilter::all()).await?;
     while let Some(event) = events.try_next().await? {
         match event {
             JobEvent::Status { job } => println!("{:10} {} {}", job.phase, job.handle, job.reason),

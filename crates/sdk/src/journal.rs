@@ -180,7 +180,7 @@ impl Journal {
     pub fn write(&self, record: &Record) -> Result<()> {
         let text = serde_json::to_vec_pretty(record).map_err(|error| {
             weftrun_core::Error::new(ErrorKind::Unexpected, "a record cannot be written as JSON")
-                .source(error)
+                .with_source(error)
         })?;
         files::write_private(&self.path(&record.submission), &text)
     }

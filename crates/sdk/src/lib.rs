@@ -130,8 +130,10 @@ mod lock;
 pub mod log_files;
 mod plan;
 mod project;
+mod runtime;
 mod trust;
 pub mod verify;
+mod watch;
 
 pub use client::{Client, ClientBuilder, Outcome};
 pub use config::Config;
@@ -144,6 +146,7 @@ pub use line_diff::{LineDiff, Run};
 #[cfg(feature = "log-files")]
 pub use log_files::{LogFiles, open_logs};
 pub use plan::Plan;
+pub use watch::WatchEvent;
 pub use weftrun_core as core;
 pub use weftrun_core::backend::{Backend, Capability, Registry};
 pub use weftrun_core::{Error, ErrorKind, Finding, Result, Severity};
@@ -167,9 +170,9 @@ struct Readme;
 /// The items that most programs need.
 pub mod prelude {
     pub use crate::core::fabric::{Fabric, RuleSetting};
-    pub use crate::core::job::{Action, JobEvent, JobFilter, JobHandle, JobPhase};
+    pub use crate::core::job::{Action, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary};
     pub use crate::core::log::{LogBatch, LogOptions};
     pub use crate::core::nccl::TransportMap;
     pub use crate::core::spec::{JobSpec, Launch, RestartPolicy, Role};
-    pub use crate::{Client, Config, Job, Plan, Registry};
+    pub use crate::{Client, Config, Error, ErrorKind, Finding, Job, Plan, Registry, Result};
 }

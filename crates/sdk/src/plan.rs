@@ -8,6 +8,8 @@ use weftrun_core::fabric::FabricPlan;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use crate::journal::{Owner, Record, RecordState};
+#[cfg(feature = "image")]
+use crate::runtime::on_runtime;
 use crate::{Client, Job, Outcome};
 
 /// A planned job. Nothing was sent yet. It contains its submission's id, so that calling [`Plan::submit`]
@@ -95,7 +97,7 @@ impl Plan {
     #[cfg(feature = "image")]
     pub async fn check_image(
         &mut self,
-        say: impl Fn(String) + Sync,
+        say: impl Fn(String) + Send + Sync,
     ) -> Result<Vec<weftrun_core::image::ImageFacts>> {
         let spec = &self.planned.spec;
         let images: std::collections::BTreeSet<&String> =
@@ -105,7 +107,7 @@ impl Plan {
         }
         let (mut read, mut findings) = (Vec::new(), Vec::new());
         for image in images {
-            let facts = crate::image::read(self.client.config(), image, &say).await?;
+            let facts = on_runtime(crate::image::read(self.client.config(), image, &say)).await?;
             findings.extend(weftrun_core::image::judge(
                 &facts,
                 spec,
@@ -159,7 +161,7 @@ impl Plan {
     ///
     /// # Errors
     /// Those of [`Plan::submit`], and [`ErrorKind::Interrupted`] if it was stopped: then nothing was sent.
-    pub async fn submit_unless(&self, stop: impl Fn() -> bool) -> Result<Job> {
+    pub async fn submit_unless(&self, stop: impl Fn() -> bool + Send) -> Result<Job> {
         self.refuse_errors(
             &self.planned.plan.findings,
             ErrorKind::InvalidSpec,

@@ -96,7 +96,7 @@ impl ClusterConfig {
         let bad = |error: kube::config::KubeconfigError| {
             Error::new(ErrorKind::InvalidConfig, "the kubeconfig cannot be read")
                 .with("files", &shown)
-                .source(error)
+                .with_source(error)
         };
         for path in &there {
             // kube reads the whole file regardless of its size.
@@ -162,7 +162,7 @@ impl ClusterConfig {
         let bad = |error: kube::config::KubeconfigError| {
             Error::new(ErrorKind::InvalidConfig, "the kubeconfig cannot be used")
                 .with("context", &context)
-                .source(error)
+                .with_source(error)
         };
         let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(bad)?;
         // kube 5.0 compares NO_PROXY with the proxy's own host, so it is evaluated here.

@@ -258,7 +258,7 @@ impl Plugin {
                 .as_ref()
                 .ok_or_else(|| self.failed("wants to know a cluster that is not named"))?;
             spec["cluster"] = serde_json::to_value(cluster)
-                .map_err(|error| self.failed("cannot be told of the cluster").source(error))?;
+                .map_err(|error| self.failed("cannot be told of the cluster").with_source(error))?;
         }
         let info = serde_json::json!({
             "apiVersion": self.exec.api_version, "kind": "ExecCredential", "spec": spec,
@@ -278,7 +278,7 @@ impl Plugin {
             if error.kind() == std::io::ErrorKind::TimedOut {
                 return self.failed(&error.to_string());
             }
-            self.failed("cannot be run").source(error)
+            self.failed("cannot be run").with_source(error)
         })?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);

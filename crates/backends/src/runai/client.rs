@@ -290,5 +290,5 @@ fn proxy(target: &TargetConfig, settings: &Settings) -> Result<reqwest::Proxy> {
 
 /// Returns the error of a client that cannot be created.
 pub(super) fn unbuilt(error: reqwest::Error) -> Error {
-    Error::new(ErrorKind::InvalidConfig, format!("cannot make an HTTP client: {error}")).source(error)
+    Error::new(ErrorKind::InvalidConfig, format!("cannot make an HTTP client: {error}")).with_source(error)
 }

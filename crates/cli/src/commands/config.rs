@@ -5,7 +5,7 @@ use serde_json::Value;
 use weftrun::core::config::{self, Setting};
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::Origin;
-use weftrun::core::report::{ConfigReport, SchemaName, SettingShape};
+use weftrun::core::report::{ConfigReport, SettingShape};
 use weftrun::{Config, Result};
 
 use crate::args::Format;
@@ -105,14 +105,11 @@ fn show(context: &Context, config: &Config, origin: bool) -> Result<()> {
     if context.out.format != Format::Table {
         let settings = settings
             .into_iter()
-            .map(|(path, value, setting)| SettingShape {
-                path,
-                value,
-                origin: &setting.origin,
-                span: setting.span.as_ref(),
+            .map(|(path, value, setting)| {
+                SettingShape::new(path, value, &setting.origin, setting.span.as_ref())
             })
             .collect();
-        return context.out.value(&ConfigReport { schema: SchemaName, settings });
+        return context.out.value(&ConfigReport::new(settings));
     }
     let dim = style::DIM;
     let mut text = String::new();

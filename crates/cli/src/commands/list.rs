@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use weftrun::core::exit_codes;
 use weftrun::core::job::{JobFilter, JobPhase, JobSummary, age};
 use weftrun::core::log::clean_text;
-use weftrun::core::report::{ListReport, SchemaName};
+use weftrun::core::report::ListReport;
 use weftrun::core::text::did_you_mean;
 use weftrun::{Outcome, Record, Result};
 
@@ -59,7 +59,7 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
             }
         }
         Format::Name => jobs.iter().try_for_each(|job| context.out.line(job.handle.to_string()))?,
-        _ => context.out.value(&ListReport { schema: SchemaName, jobs: &jobs })?,
+        _ => context.out.value(&ListReport::new(&jobs))?,
     }
     Ok(exit_codes::OK)
 }

@@ -85,7 +85,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
     async fn act(&self, job: &JobHandle, action: Action) -> Result<()>;
 
     /// Watches all jobs of a filter over one connection. The stream ends when every job named by handle has
-    /// ended; a filter without handles never ends.
+    /// ended; a filter without handles never ends. The first event of a job is its status, and a terminal
+    /// status comes before [`JobEvent::Gone`]: [`ordered`](crate::job::ordered) sees to both.
     fn watch(&self, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>>;
 
     /// Returns the logs of a job, of all its containers or ranks. With [`LogOptions::follow`] the stream

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::{Code, EnvVar, JobSpec, Launch, RestartPolicy, Role, SecretRef, Volume};
+use crate::Result;
+use crate::catalogue::Catalogue;
 use crate::request::{Fabric, RuleSetting};
-use crate::{Error, ErrorKind, Result};
 
 /// Builds a [`JobSpec`]; [`JobSpecBuilder::build`] reports every mistake at once.
 #[derive(Clone, Debug)]
@@ -123,13 +124,9 @@ impl JobSpecBuilder {
     /// Ends the builder.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidSpec`] with a finding for each mistake.
+    /// [`ErrorKind::InvalidSpec`](crate::ErrorKind::InvalidSpec) with a finding for each mistake.
     pub fn build(self) -> Result<JobSpec> {
-        let findings = self.spec.validate();
-        if findings.iter().any(crate::Finding::is_error) {
-            let message = format!("job `{}` is invalid", self.spec.name);
-            return Err(Error::from_findings(ErrorKind::InvalidSpec, message, findings));
-        }
+        self.spec.refuse_invalid(&Catalogue::builtin())?;
         Ok(self.spec)
     }
 }

@@ -69,6 +69,20 @@ impl Read {
         Ok(())
     }
 
+    /// Adds what was read after it.
+    pub fn extend(&mut self, later: Self) {
+        for (source, bytes) in later.bytes {
+            self.bytes.entry(source).or_default().extend(bytes);
+        }
+        self.cursors.extend(later.cursors);
+        self.marks.extend(later.marks);
+    }
+
+    /// Returns how often these bytes occur in all sources.
+    pub fn count(&self, word: &[u8]) -> usize {
+        self.bytes.values().map(|bytes| memchr::memmem::find_iter(bytes, word).count()).sum()
+    }
+
     /// Returns the lines that contain a word, of all sources, from that word on.
     pub fn lines_with(&self, word: &str) -> Vec<String> {
         let text = self.bytes.values().map(|bytes| String::from_utf8_lossy(bytes).into_owned());

@@ -74,7 +74,7 @@ pub async fn read(reader: &Reader, base: &str, workload: &Value, roles: Roles) -
 }
 
 fn joined(done: std::result::Result<PodRead, tokio::task::JoinError>) -> PodRead {
-    done.map_err(|error| Error::new(ErrorKind::Unexpected, "a log reader stopped").source(error))?
+    done.map_err(|error| Error::new(ErrorKind::Unexpected, "a log reader stopped").with_source(error))?
 }
 
 /// The pods of a workload that is being read.

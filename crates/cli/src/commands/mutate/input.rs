@@ -204,11 +204,7 @@ impl Given {
     }
 
     /// Mutates a document or a script.
-    pub fn mutate<'t>(
-        &mut self,
-        text: &'t str,
-        start: Start<'_>,
-    ) -> std::result::Result<Mutated<'t>, Finding> {
+    pub fn mutate<'t>(&mut self, text: &'t str, start: Start<'_>) -> Result<Mutated<'t>> {
         let script = convert::is_sbatch(text);
         self.learn(text);
         let settings = self.settings();

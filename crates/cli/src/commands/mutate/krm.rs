@@ -38,7 +38,7 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
         let done = given.mutate(&object, Start::of("<stdin>"));
         let (jobs, findings) = match &done {
             Ok(done) => (done.jobs.as_slice(), Vec::new()),
-            Err(finding) => (&[][..], vec![finding.clone()]),
+            Err(error) => (&[][..], error.findings().to_vec()),
         };
         for finding in jobs.iter().flat_map(|job| &job.plan.findings).chain(&findings) {
             failed |= finding.is_error();
