@@ -284,6 +284,12 @@ pub struct DocumentWriter {
     escaped: usize,
 }
 
+impl std::fmt::Debug for DocumentWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DocumentWriter").field("form", &self.form).finish_non_exhaustive()
+    }
+}
+
 impl DocumentWriter {
     fn new(out: Output, to: Box<dyn Write + Send>, form: Form) -> Self {
         Self { out, to, form, held: Vec::new(), escaped: 0 }

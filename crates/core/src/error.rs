@@ -42,25 +42,6 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// All kinds.
-    pub const ALL: [Self; 15] = [
-        Self::Usage,
-        Self::InvalidSpec,
-        Self::InvalidConfig,
-        Self::Refused,
-        Self::Credentials,
-        Self::Unsupported,
-        Self::Unreachable,
-        Self::NotFound,
-        Self::AlreadyExists,
-        Self::Timeout,
-        Self::Interrupted,
-        Self::Io,
-        Self::Protocol,
-        Self::FabricNotAsPlanned,
-        Self::Unexpected,
-    ];
-
     /// Returns the stable code in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -83,7 +64,11 @@ impl ErrorKind {
     }
 }
 
-crate::text::words!(ErrorKind, "kind of error");
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
 
 /// What failed. The message is a lowercase fragment without a full stop, fit for "error: …".
 ///

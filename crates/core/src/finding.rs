@@ -121,9 +121,6 @@ pub struct Span {
 }
 
 impl Severity {
-    /// All severities, the least first.
-    pub const ALL: [Self; 3] = [Self::Info, Self::Warning, Self::Error];
-
     /// Returns the word in JSON and messages.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -135,9 +132,6 @@ impl Severity {
 }
 
 impl Confidence {
-    /// All degrees, the least first.
-    pub const ALL: [Self; 3] = [Self::Low, Self::Medium, Self::High];
-
     /// Returns the word in JSON and messages.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -148,8 +142,17 @@ impl Confidence {
     }
 }
 
-crate::text::words!(Severity, "severity");
-crate::text::words!(Confidence, "confidence");
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl fmt::Display for Confidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
 
 impl Finding {
     /// Makes a finding; the rest is added by the methods below.

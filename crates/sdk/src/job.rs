@@ -20,6 +20,17 @@ use crate::runtime::on_runtime;
 
 /// A submitted job, bound to the backend that runs it. It holds no connection of its own and no state: every
 /// call queries the cluster again. Dropping it has no effect on the job.
+///
+/// ```no_run
+/// use weftrun::prelude::*;
+///
+/// # async fn example(client: Client) -> weftrun::Result<()> {
+/// let job = client.attach(&"slurm://prod/184223".parse()?).await?;
+/// let end = job.wait().await?;
+/// println!("{}: {} {}", job.handle(), end.phase, end.reason);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Job {
     backend: Arc<dyn Backend>,

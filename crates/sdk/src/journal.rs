@@ -135,6 +135,15 @@ impl Head {
 
 /// The records of one user, a file each: JSON, mode 0600, replaced atomically. Several processes may use one
 /// journal.
+///
+/// ```no_run
+/// # fn example(client: weftrun::Client) -> weftrun::Result<()> {
+/// for record in client.journal().records()? {
+///     println!("{} {} {:?}", record.created, record.name, record.state);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Journal {
     dir: PathBuf,

@@ -94,7 +94,12 @@
 //!   people, and [`Error::is_retryable`]. Nothing panics because of the contents of a cluster's answer, a
 //!   file or a log.
 //! - **No global state**: [`Config::empty`] and [`Registry::empty`] give a client without any outside
-//!   configuration.
+//!   configuration. One exception: the first TLS connection sets rustls' default provider to `ring` where the
+//!   program has not set one, because kube and reqwest take it from there. Set yours before, and it is used.
+//! - **A tokio runtime** with its timers and I/O enabled runs everything that is `async`. Outside of one, a
+//!   call is an [`ErrorKind::Usage`] error, and nothing panics. Every future and stream is `Send`.
+//! - **A spec is validated** by [`Client::plan`] as by
+//!   [`build`](core::spec::JobSpecBuilder::build), however it was changed between.
 //! - **Units** are in the type or the name: [`Duration`](std::time::Duration), `…_bytes`, `…_seconds`;
 //!   quantities such as `64Gi` are Kubernetes' own.
 //!
@@ -107,10 +112,13 @@
 //! 1.95, which is also what CI builds with. Raising it is a minor release.
 //!
 //! # What may grow
-//! Structs and enums that will grow are `#[non_exhaustive]`. Those that are written as literals are not: end
+//! Structs and enums that will grow are `#[non_exhaustive]`, the shapes of [`core::report`] among them. Those
+//! that are written as literals are not: end
 //! them with `..Default::default()`, as [`Capability`], [`FabricRequest`](core::fabric::FabricRequest) and
 //! [`Overrides`](core::spec::Overrides). Neither is [`Launch`](core::spec::Launch): every backend must handle
-//! a new way to start a job. The shapes of [`core::report`] are those of `-o json`, which only grow.
+//! a new way to start a job. `docs/public-api` lists the whole
+//! surface; CI compares it. [`Backend`] grows by methods with a default that answers
+//! [`ErrorKind::Unsupported`].
 
 mod client;
 #[cfg(feature = "log-files")]

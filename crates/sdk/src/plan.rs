@@ -14,6 +14,21 @@ use crate::{Client, Job, Outcome};
 
 /// A planned job. Nothing was sent yet. It contains its submission's id, so that calling [`Plan::submit`]
 /// twice on one plan creates one job.
+///
+/// ```no_run
+/// use weftrun::prelude::*;
+///
+/// # async fn example(client: Client, spec: JobSpec) -> weftrun::Result<()> {
+/// let plan = client.plan("prod", &spec).await?;
+/// println!("{}", plan.explain());
+/// for finding in plan.check().await? {
+///     println!("{finding}");
+/// }
+/// let job = plan.submit().await?;
+/// println!("{}", job.handle());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Plan {
     client: Client,

@@ -42,7 +42,7 @@ impl Job {
     ///     match event {
     ///         WatchEvent::Job(event) => println!("{:?}", event.phase()),
     ///         WatchEvent::Transport(event) => println!("{event}"),
-    ///         WatchEvent::Diagnosis(diagnosis) => diagnosis.into_result()?,
+    ///         WatchEvent::Diagnosis(diagnosis) => drop(diagnosis.into_result()?),
     ///         _ => {}
     ///     }
     /// }

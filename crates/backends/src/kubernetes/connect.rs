@@ -136,9 +136,7 @@ impl ClusterConfig {
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] for a bad kubeconfig or an unknown context.
     pub async fn connect(&self) -> Result<Cluster> {
-        // rustls panics if a program contains two TLS providers and has chosen none; a choice made by the
-        // program is kept.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        crate::tls::provide();
         let kubeconfig = self.read()?;
         let known: Vec<String> = kubeconfig.contexts.iter().map(|context| context.name.clone()).collect();
         let context = self.context.clone().or_else(|| kubeconfig.current_context.clone()).unwrap_or_default();

@@ -237,8 +237,7 @@ fn parse<T: DeserializeOwned>(what: &str, body: &str) -> Result<T> {
 
 /// Returns an HTTP client builder with a target's settings.
 pub(super) fn builder(target: &TargetConfig, settings: &Settings) -> Result<reqwest::ClientBuilder> {
-    // Both kube and reqwest are built without a default TLS provider; the first caller installs ring.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    crate::tls::provide();
     let bad = |what: &str, path: &std::path::Path, error: &dyn std::fmt::Display| {
         Error::new(ErrorKind::InvalidConfig, format!("{what} {}: {error}", path.display()))
     };

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use clap::Args;
+use weftrun::Result;
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
 use weftrun::core::text::counted;
 use weftrun::core::verify::Probes;
 use weftrun::verify::Verification;
-use weftrun::Result;
 
 use super::verify;
 use crate::context::Context;

@@ -9,6 +9,17 @@ use weftrun_nccl::{Event, SourceId, TransportMap};
 
 /// A piece of one log source. Bytes are as the rank wrote them: lines may be split over batches, UTF-8 may
 /// be invalid.
+///
+/// ```
+/// use std::sync::Arc;
+/// use weftrun_core::log::{Cursor, LogBatch, SourceId};
+/// use weftrun_core::nccl::TransportMap;
+/// let line = b"h0:7:9 [0] NCCL INFO NCCL version 2.28.9+cuda13.0\n".to_vec();
+/// let batch = LogBatch::new(Arc::new(SourceId::new("rank0")), line, Cursor::default());
+/// assert_eq!(batch.lines.len(), 1);
+/// let events = batch.read_into(&mut TransportMap::new());
+/// assert_eq!(events[0].to_string(), "NCCL 2.28.9+cuda13.0");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogBatch {

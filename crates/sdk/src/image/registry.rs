@@ -54,7 +54,7 @@ pub(super) fn hex(digest: &[u8]) -> String {
 impl Registry {
     /// Creates the client; sends nothing.
     pub fn new(at: &Reference, config: &Config) -> Result<Self> {
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        weftrun_backends::tls::provide();
         let env = config.env.clone();
         let http = Client::builder()
             .proxy(reqwest::Proxy::custom(move |url| weftrun_backends::proxy::proxy_for(url.as_str(), &env)))

@@ -73,6 +73,18 @@ pub struct LogJob {
     pub quiet: Duration,
 }
 
+impl std::fmt::Debug for LogJob {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { name, selector, options, .. } = self;
+        let mut shown = f.debug_struct("LogJob");
+        shown
+            .field("name", name)
+            .field("selector", selector)
+            .field("options", options)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Returns the batches of all containers. The stream ends when every container and the job have ended; an
 /// error is final.
 pub fn logs(mut job: LogJob) -> BoxStream<'static, Result<LogBatch>> {

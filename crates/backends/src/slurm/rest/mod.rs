@@ -70,8 +70,7 @@ impl Rest {
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] naming the setting.
     pub fn new(target: &TargetConfig, settings: &Settings, base: &str) -> Result<Self> {
-        // reqwest is built without a default TLS provider; the first caller installs ring.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        crate::tls::provide();
         let mut builder = Http::builder()
             .timeout(settings.command_timeout())
             .connect_timeout(Duration::from_secs(10))
