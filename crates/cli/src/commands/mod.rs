@@ -97,7 +97,7 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
 fn check_output(format: Format, command: Option<&Command>) -> Result<()> {
     let (has, verbs) = match format {
         Format::Table | Format::Json | Format::Yaml => return Ok(()),
-        Format::Name => (matches!(command, Some(Command::List(_))), "`list`"),
+        Format::Name | Format::Wide => (matches!(command, Some(Command::List(_))), "`list`"),
         Format::Sarif => (matches!(command, Some(Command::Lint(_))), "`lint`"),
         Format::Mermaid => (matches!(command, Some(Command::Transport(_))), "`transport`"),
         Format::Html => (
