@@ -1,6 +1,7 @@
 //! The conformance suite finds faults: the local backend is broken in nine ways, and each fails the check that
 //! is there for it, for its reason. Unbroken, it passes the same checks.
 #![cfg(feature = "local")]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test ends with a panic, and says why")]
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -13,7 +14,9 @@ use weftrun_backends::local;
 use weftrun_core::backend::{
     Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, Rendered, Scope, TargetConfig,
 };
-use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
+use weftrun_core::job::{
+    Action, JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, SubmissionId,
+};
 use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark};
 use weftrun_core::{Finding, Result};
 use weftrun_testkit::conformance::{self, Fixture, Verdict};
@@ -121,7 +124,7 @@ impl Backend for Broken {
             event => event,
         });
         let end = |event: &Result<JobEvent>| {
-            event.as_ref().is_ok_and(|event| event.phase().is_some_and(|phase| phase.is_terminal()))
+            event.as_ref().is_ok_and(|event| event.phase().is_some_and(JobPhase::is_terminal))
         };
         events.filter(move |event| std::future::ready(!hides || !end(event))).boxed()
     }

@@ -63,10 +63,10 @@ impl Threads {
                     tokio::select! {
                         done = &mut sent => break done,
                         () = tokio::time::sleep(SIGNALS) => {
-                            if let Err(signal) = Python::attach(|py| py.check_signals()) {
-                                if interrupted.swap(true, Ordering::Relaxed) {
-                                    return Err(signal);
-                                }
+                            if let Err(signal) = Python::attach(|py| py.check_signals())
+                                && interrupted.swap(true, Ordering::Relaxed)
+                            {
+                                return Err(signal);
                             }
                         }
                     }

@@ -1,5 +1,7 @@
 //! Applies the fabric to a raw manifest, offline and without touching a byte that need not change.
 //! `cargo run -p weftrun --example mutate_manifest job.yaml > mutated.yaml`
+#![allow(clippy::print_stderr, clippy::print_stdout, reason = "an example prints its result")]
+
 use weftrun::core::catalogue::Catalogue;
 use weftrun::core::convert::{Settings, Splitter, Start, mutate};
 use weftrun::core::fabric::{Fabric, FabricRequest, Profiles};

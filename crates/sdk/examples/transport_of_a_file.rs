@@ -1,5 +1,6 @@
 //! What NCCL's log files prove: pairs, transports, verdict. No client, no backend, no async: core alone.
 //! `cargo run -p weftrun --example transport_of_a_file rank*.log`
+#![allow(clippy::print_stdout, reason = "an example prints its result")]
 
 use std::sync::Arc;
 

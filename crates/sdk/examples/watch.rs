@@ -1,5 +1,6 @@
 //! Watches every job of a target over one connection, one line a change. `cargo run -p weftrun --example watch [TARGET]`;
 //! Ctrl-C ends it.
+#![allow(clippy::print_stderr, clippy::print_stdout, reason = "an example prints its result")]
 
 use futures_util::TryStreamExt;
 use weftrun::prelude::*;
@@ -15,7 +16,7 @@ async fn main() -> weftrun::Result<()> {
             JobEvent::Stuck { job, finding } => println!("{:10} {job} {}", "stuck", finding.message),
             JobEvent::Gone { job } => println!("{:10} {job}", "gone"),
             JobEvent::Disconnected { lost: true, reason } => {
-                eprintln!("the cluster does not answer: {reason}")
+                eprintln!("the cluster does not answer: {reason}");
             }
             _ => {}
         }

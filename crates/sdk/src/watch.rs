@@ -12,6 +12,7 @@ use crate::Job;
 /// An item of [`Job::watch_all`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[allow(clippy::large_enum_variant, reason = "the large one is the last item of a stream")]
 pub enum WatchEvent {
     /// The job changed.
     Job(JobEvent),

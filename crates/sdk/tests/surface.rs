@@ -1,5 +1,6 @@
 //! Promises of the public surface, checked from outside.
 #![cfg(feature = "local")]
+#![allow(clippy::unwrap_used, reason = "a test ends with a panic, and says why")]
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,11 +23,14 @@ fn spec(name: &str) -> JobSpec {
 }
 
 /// What the builder refuses, planning refuses too: the fields of a spec are public.
+/// Makes one field of a valid spec invalid.
+type Change = fn(&mut JobSpec);
+
 #[tokio::test]
 async fn a_spec_that_was_made_invalid_is_refused() {
     let state = tempfile::tempdir().unwrap();
     let client = client(state.path());
-    let changes: [(&str, fn(&mut JobSpec)); 5] = [
+    let changes: [(&str, Change); 5] = [
         ("name", |spec| spec.name = "../NOT a/valid\nname".to_owned()),
         ("nodes", |spec| spec.roles[0].nodes = 0),
         ("roles", |spec| spec.roles.clear()),

@@ -88,7 +88,7 @@ impl Backend for Kubeflow {
     }
 
     async fn discover(&self, scope: &Scope) -> Result<ClusterFacts> {
-        self.client.discover(scope).await
+        Box::pin(self.client.discover(scope)).await
     }
 
     fn render(&self, job: &PlannedJob) -> Result<Rendered> {

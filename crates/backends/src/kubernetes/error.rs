@@ -202,7 +202,7 @@ impl std::error::Error for Changed {}
 
 /// Returns whether the request failed because the object was changed after it was read.
 pub fn is_changed(error: &Error) -> bool {
-    std::error::Error::source(error).is_some_and(|source| source.is::<Changed>())
+    std::error::Error::source(error).is_some_and(<dyn std::error::Error>::is::<Changed>)
 }
 
 /// The cause of a 401. A 403, of the same kind, is about one right only.
@@ -219,7 +219,7 @@ impl std::error::Error for Unauthenticated {}
 
 /// Returns whether the API server refused the credential itself (401).
 pub fn is_unauthenticated(error: &Error) -> bool {
-    std::error::Error::source(error).is_some_and(|source| source.is::<Unauthenticated>())
+    std::error::Error::source(error).is_some_and(<dyn std::error::Error>::is::<Unauthenticated>)
 }
 
 /// Returns whether one right is missing (403), with a valid credential.

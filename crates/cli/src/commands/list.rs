@@ -145,9 +145,9 @@ async fn watch(
                 if widths.is_empty() {
                     widths = columns(context.out.format).iter().map(|title| title.len()).collect();
                     let titles = columns(context.out.format).iter().map(|title| (*title).to_owned());
-                    context.out.line(aligned(titles.collect(), &mut widths))?;
+                    context.out.line(aligned(&titles.collect::<Vec<_>>(), &mut widths))?;
                 }
-                context.out.line(aligned(row(&job, context.out.format), &mut widths))?;
+                context.out.line(aligned(&row(&job, context.out.format), &mut widths))?;
             }
             Format::Name => context.out.line(job.handle.to_string())?,
             _ => context.out.item(&EventLine::from(&JobEvent::Status { job }))?,
@@ -156,7 +156,7 @@ async fn watch(
 }
 
 /// Returns the cells as a line. A column grows with its widest cell so far.
-fn aligned(cells: Vec<String>, widths: &mut [usize]) -> String {
+fn aligned(cells: &[String], widths: &mut [usize]) -> String {
     let mut line = " ".to_owned();
     for (cell, width) in cells.iter().zip(widths) {
         *width = cell.chars().count().max(*width);

@@ -26,6 +26,7 @@ pub struct EventLine<'a> {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 #[non_exhaustive]
+#[allow(clippy::large_enum_variant, reason = "one is made for each line, and written at once")]
 pub enum Event<'a> {
     /// An event of a job, as reported by its cluster.
     Job(&'a JobEvent),

@@ -85,7 +85,7 @@ fn configure(config: &Json, given: &mut Given) -> Result<()> {
         match key.as_str() {
             "profile" => given.with_profile(&text)?,
             "trainer-version" => {
-                given.with_trainer(TrainerVersion::parse(&text).ok_or_else(|| wrong(key, &text))?)
+                given.with_trainer(TrainerVersion::parse(&text).ok_or_else(|| wrong(key, &text))?);
             }
             "fabric" => options.kind = word(key, &text)?,
             "stack" => options.stack = word(key, &text)?,
