@@ -47,7 +47,7 @@ pub const NAME: &str = "local";
 /// Connects to this machine: reads the target's settings and searches its `PATH` for `torchrun` and `mpirun`.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidConfig`](weftrun_core::ErrorKind::InvalidConfig) for a setting that is unknown or wrong.
+/// [`ErrorKind::InvalidConfig`] for a setting that is unknown or wrong.
 #[allow(clippy::unused_async, reason = "the signature every backend's connect has")]
 pub async fn connect(target: TargetConfig) -> Result<Arc<dyn Backend>> {
     let config = Config::of(&target)?;

@@ -1,6 +1,6 @@
 //! The logs of all containers of a set of pods, followed and resumed exactly.
 //!
-//! One watch of the pods lists the containers and their states; one [`follower`] per container reads its log
+//! One watch of the pods lists the containers and their states; one `follower` per container reads its log
 //! over as many connections as necessary. Containers are distinguished by pod uid, name and attempt, since a
 //! pod that is created again has the same name.
 
