@@ -284,7 +284,7 @@ pub async fn with_limits<T>(
 /// Ends when the user presses Ctrl-C.
 pub async fn interrupted() {
     if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

@@ -288,6 +288,12 @@ pub struct DocumentWriter {
     escaped: usize,
 }
 
+impl std::fmt::Debug for DocumentWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DocumentWriter").field("form", &self.form).finish_non_exhaustive()
+    }
+}
+
 impl DocumentWriter {
     fn new(out: Output, to: Box<dyn Write + Send>, form: Form) -> Self {
         Self { out, to, form, held: Vec::new(), escaped: 0 }
@@ -350,7 +356,7 @@ const LONGEST_HELD: usize = 1 << 20;
 pub fn unwritten(error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Error::new(ErrorKind::Interrupted, BROKEN_PIPE),
-        _ => Error::new(ErrorKind::Io, format!("cannot write the output: {error}")).source(error),
+        _ => Error::new(ErrorKind::Io, format!("cannot write the output: {error}")).with_source(error),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::place::{Place, repo};
 use crate::transport::{plain, transport};
 
 /// Far more than a loaded machine needs.
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_mins(5);
 
 fn browser() -> Option<&'static str> {
     let known = ["chromium", "chromium-browser", "google-chrome", "chrome", "headless_shell"];

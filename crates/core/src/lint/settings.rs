@@ -133,7 +133,7 @@ fn dollar(name: &str, value: &str) -> Option<Finding> {
     Some(
         Finding::warning("W-ENV-DOLLAR", format!("{name} holds {found}, which Kubernetes does not expand"))
             .fix("write the folders out; only $(NAME) of an earlier entry of the same list is expanded")
-            .source("https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/"),
+            .cite("https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/"),
     )
 }
 
@@ -147,7 +147,7 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
             "FI_EFA_USE_DEVICE_RDMA=1 aborts the program on this instance type, whose EFA device has no RDMA read",
         )
         .fix("remove FI_EFA_USE_DEVICE_RDMA")
-        .source(FI_EFA),
+        .cite(FI_EFA),
         ("FI_EFA_USE_DEVICE_RDMA", "0") if efa && setting.rdma_read != Some(false) => {
             warn("L-EFA-RDMA-OFF", "FI_EFA_USE_DEVICE_RDMA=0 turns GPUDirect RDMA off on p4d and later", name, FI_EFA)
         }
@@ -214,7 +214,7 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
             "NCCL_NET_PLUGIN=none keeps NCCL from EFA altogether: it will run on TCP sockets",
         )
         .fix("remove NCCL_NET_PLUGIN, or set it to ofi")
-        .source(PLATFORM),
+        .cite(PLATFORM),
         ("NCCL_NVLS_ENABLE", "0") if efa => warn(
             "L-NVLS-OFF",
             "NCCL_NVLS_ENABLE=0 was for NCCL up to 2.18.3 with EFA; today it costs NVSwitch speed on H100 and later",
@@ -224,7 +224,7 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
         ("NCCL_IB_DISABLE", "1") if ib => {
             Finding::error("L-IB-DISABLED", "NCCL_IB_DISABLE=1 turns RoCE and InfiniBand off: NCCL will run on TCP sockets")
                 .fix("remove NCCL_IB_DISABLE")
-                .source(NCCL_ENV)
+                .cite(NCCL_ENV)
         }
         ("NCCL_IB_DISABLE", "1") if setting.fabric == Fabric::Efa => {
             info("L-IB-DISABLED", "NCCL_IB_DISABLE=1 has no effect on EFA", name, NCCL_ENV)
@@ -251,7 +251,7 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
             return vec![
                 Finding::info("L-TORCH-RENAMED", format!("PyTorch calls {name} TORCH_{name} since 2.2"))
                     .rename(name, format!("TORCH_{name}"))
-                    .source("https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html"),
+                    .cite("https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html"),
             ];
         }
         ("LD_LIBRARY_PATH", list) if relative_folder(list).is_some() => warn(
@@ -285,11 +285,11 @@ fn has_tcp_provider(list: &str) -> bool {
 }
 
 fn warn(code: &str, message: &str, name: &str, source: &str) -> Finding {
-    Finding::warning(code, message).fix(format!("remove {name}")).source(source)
+    Finding::warning(code, message).fix(format!("remove {name}")).cite(source)
 }
 
 fn info(code: &str, message: &str, name: &str, source: &str) -> Finding {
-    Finding::info(code, message).fix(format!("{name} can go")).source(source)
+    Finding::info(code, message).fix(format!("{name} can go")).cite(source)
 }
 
 /// Returns the first relative path in a list of folders. The value of a variable or a command is unknown.
