@@ -1,0 +1,70 @@
+//! `launch = "mpi"`: `mpirun` on the first host, over `ssh` to the others. Each rank writes a log of its own on its host.
+
+use std::fmt::Write as _;
+
+use weftrun_core::Result;
+use weftrun_core::spec::Role;
+
+use super::Renderer;
+use crate::remote::quote;
+
+/// Programs that start ranks.
+const STARTERS: [&str; 3] = ["mpirun", "mpiexec", "orterun"];
+
+/// Writes the functions of the launcher and of a rank.
+pub fn write(renderer: &Renderer<'_>, text: &mut String) -> Result<()> {
+    let Some(first) = renderer.workers.first() else { return Ok(()) };
+    let command = renderer.own_command(0, first)?;
+    let own = command.first().is_some_and(|word| STARTERS.contains(&word.rsplit('/').next().unwrap_or_default()));
+    let _ = write!(text, "# mpirun, on the first host. `hosts` and `rsh` beside this file name the others.\nweftrun_process() {{\n{}", settings(renderer));
+    if own {
+        // The user's own mpirun finds the hosts in its environment; its ranks write to its output.
+        let words = quote::words(&command)?;
+        let _ = write!(text, "{}exec {words}\n}}\n", renderer.change_folder()?);
+        return Ok(());
+    }
+    let translated = renderer.fabric.first().and_then(|fabric| fabric.mpirun.clone());
+    let (path, forward) = translated.unwrap_or_else(|| ("mpirun".to_owned(), Vec::new()));
+    let mut options = String::new();
+    for name in &forward {
+        let _ = write!(options, " -x {}", super::variable(name)?);
+    }
+    let more = quote::words(&renderer.own.mpirun)?;
+    if !more.is_empty() {
+        let _ = write!(options, " {more}");
+    }
+    // The path of the job's folder is another on each host.
+    let folder = renderer.settings.folder.trim_end_matches('/');
+    let base = if folder.starts_with('/') { folder.to_owned() } else { format!("$HOME/{folder}") };
+    let _ = write!(
+        text,
+        "exec {}{options} -np \"$WORLD_SIZE\" /bin/sh -c 'exec /bin/sh \"{base}/hosts/$(uname -n)/jobs/{}/rank\"'\n}}\n\n",
+        quote::word(&path)?,
+        renderer.job.submission
+    );
+    renderer.function(text, "weftrun_rank", "# One rank, on its own host.\n", |index, role: &Role| {
+        let mut words = String::new();
+        let wrap = renderer.fabric.get(index).map(|fabric| fabric.wrap.clone()).unwrap_or_default();
+        for word in wrap.iter().chain(&renderer.own_command(index, role)?) {
+            let _ = write!(words, " {}", quote::word(word)?);
+        }
+        renderer.run(index, role, &words)
+    })
+}
+
+/// Returns the settings of Open MPI (4 and 5) and MPICH, as environment so that they hold for the user's own `mpirun` too.
+fn settings(renderer: &Renderer<'_>) -> String {
+    let mut text = String::from(
+        "export OMPI_MCA_orte_default_hostfile=\"$PWD/hosts\" PRTE_MCA_prte_default_hostfile=\"$PWD/hosts\" HYDRA_HOST_FILE=\"$PWD/hosts\"\n\
+         export OMPI_MCA_plm_rsh_agent=\"$PWD/rsh\" PRTE_MCA_plm_ssh_agent=\"$PWD/rsh\" HYDRA_LAUNCHER_EXEC=\"$PWD/rsh\"\n\
+         export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n",
+    );
+    if let Some(interface) = &renderer.own.interface {
+        let _ = writeln!(
+            text,
+            "export OMPI_MCA_btl_tcp_if_include={interface} OMPI_MCA_oob_tcp_if_include={interface} PRTE_MCA_prte_if_include={interface}"
+        );
+    }
+    text.push_str("trap '' USR1 USR2\n");
+    text
+}
