@@ -191,12 +191,17 @@ weftrun_ask() {
     done
     [ -e "$ask" ] || return 0
     [ "$alive" != yes ] || return 96
+    # It may have ended by itself, and then has written its last state.
+    rm -f "$ask"
+    weftrun_phase "$job"
+    [ "$phase" != ended ] || return 95
   fi
   case $2 in
   cancel* | stop*)
     weftrun_end "$1" 10
-    printf 'phase ended\nattempt %s\nhow cancelled\nwhy cancelled after its supervisor was gone\n' "$(weftrun_last_attempt "$job")" > "$job/state.new" \
-      && mv "$job/state.new" "$job/state"
+    how=cancelled; case $2 in stop*) how=stopped ;; esac
+    printf 'phase ended\nattempt %s\nhow %s\nwhy ended after its supervisor was gone\n' "$(weftrun_last_attempt "$job")" "$how" > "$job/state.new" \
+      && mv "$job/state.new" "$job/state" || return 91
     weftrun_give_back "$1" ;;
   suspend) weftrun_signal "$1" STOP ;;
   resume) weftrun_signal "$1" CONT ;;

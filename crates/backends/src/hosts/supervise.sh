@@ -5,7 +5,6 @@ attempt=$1
 weftrun_root=$(cd ../.. && pwd)
 weftrun_place
 . ./job
-trap '' HUP USR1 USR2
 weftrun_boot; weftrun_start $$
 printf '%s %s %s\n' $$ "$start" "$boot" > supervisor.new && mv supervisor.new supervisor
 weftrun_up; began=$up

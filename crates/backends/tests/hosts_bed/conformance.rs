@@ -27,9 +27,10 @@ impl Fixture for OnHosts {
         Duration::from_secs(2)
     }
 
-    async fn lose_logs(&self, _job: &JobHandle) -> bool {
+    async fn lose_logs(&self, job: &JobHandle) -> bool {
         for host in ["a", "b", "c", "d"] {
-            self.bed.on(host, "rm -f ~/.weftrun/hosts/*/jobs/*/logs/*/*.log");
+            let uid = job.uid().expect("a uid");
+            self.bed.on(host, &format!("rm -f ~/.weftrun/hosts/*/jobs/{uid}*/logs/*/*.log"));
         }
         true
     }

@@ -6,3 +6,5 @@
 
 mod bed;
 mod conformance;
+mod failures;
+mod jobs;

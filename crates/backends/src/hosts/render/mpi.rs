@@ -65,6 +65,5 @@ fn settings(renderer: &Renderer<'_>) -> String {
             "export OMPI_MCA_btl_tcp_if_include={interface} OMPI_MCA_oob_tcp_if_include={interface} PRTE_MCA_prte_if_include={interface}"
         );
     }
-    text.push_str("trap '' USR1 USR2\n");
     text
 }

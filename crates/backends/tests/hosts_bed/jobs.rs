@@ -1,0 +1,213 @@
+//! What a user does: torchrun, mpirun, keys, busy hosts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use serde_json::json;
+use weftrun_core::ErrorKind;
+use weftrun_core::backend::{Backend, Rendered, TargetConfig};
+use weftrun_core::job::{Action, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary};
+use weftrun_core::log::LogOptions;
+use weftrun_core::spec::{JobSpec, Launch, Role};
+use weftrun_testkit::planned;
+
+use crate::bed::{Bed, connect, turn};
+
+/// A job of a shell script.
+pub fn job(name: &str, launch: Launch, nodes: u32, ranks: u32, script: &str) -> JobSpec {
+    let role = Role::worker().nodes(nodes).ranks_per_node(ranks).command(["sh", "-c", script]);
+    JobSpec::builder(name).launch(launch).role(role).build().expect("a valid job")
+}
+
+pub fn rendered(backend: &dyn Backend, spec: JobSpec) -> Rendered {
+    backend.render(&planned(spec)).expect("renders")
+}
+
+pub async fn submitted(backend: &Arc<dyn Backend>, spec: JobSpec) -> JobHandle {
+    backend.submit(&rendered(backend.as_ref(), spec)).await.expect("is taken")
+}
+
+/// Waits for the end of a job; no longer than a minute.
+pub async fn ended(backend: &Arc<dyn Backend>, job: &JobHandle) -> JobSummary {
+    let mut events = backend.watch(JobFilter::one(job));
+    let wait = async {
+        let mut last = None;
+        while let Some(event) = events.next().await {
+            if let JobEvent::Status { job } = event.expect("an event") {
+                last = Some(job);
+            }
+        }
+        last.expect("a status")
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), wait).await.expect("ends in a minute")
+}
+
+/// Everything that was written, by the name of its source.
+pub async fn logs(backend: &Arc<dyn Backend>, job: &JobHandle) -> BTreeMap<String, String> {
+    let mut batches = backend.logs(job, LogOptions::follow());
+    let mut all: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    while let Some(batch) = batches.next().await {
+        let batch = batch.expect("a batch");
+        all.entry(batch.source.name.clone()).or_default().extend_from_slice(&batch.bytes);
+    }
+    all.into_iter().map(|(name, bytes)| (name, String::from_utf8_lossy(&bytes).into_owned())).collect()
+}
+
+pub async fn delete(backend: &Arc<dyn Backend>, job: &JobHandle) {
+    backend.act(job, Action::Delete).await.expect("is removed");
+}
+
+fn with(target: TargetConfig, key: &str, value: impl Into<serde_json::Value>) -> Arc<dyn Backend> {
+    connect(&target.with(key, value))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn torchrun_starts_once_on_each_host_and_meets_at_the_first() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = turn().await;
+    // A stand-in that prints what it is asked: what real torchrun does with it is PyTorch's.
+    for host in ["a", "b", "c", "d"] {
+        bed.on(host, "mkdir -p ~/bin && printf '#!/bin/sh\\necho torchrun \"$@\"\\n' > ~/bin/torchrun && chmod 755 ~/bin/torchrun");
+    }
+    let backend = with(bed.target(), "setup", json!(["PATH=$HOME/bin:$PATH"]));
+    let role = Role::worker().nodes(4).gpus_per_node(2).command(["train.py", "--name", "a b"]);
+    let spec = JobSpec::builder("torch").launch(Launch::Torchrun).role(role).build().expect("a valid job");
+    let job = submitted(&backend, spec).await;
+    let logs = logs(&backend, &job).await;
+    assert_eq!(ended(&backend, &job).await.phase, JobPhase::Succeeded, "{logs:?}");
+    for (node, host) in ["a", "b", "c", "d"].into_iter().enumerate() {
+        let line = logs.get(host).map_or("", String::as_str);
+        assert!(line.starts_with("torchrun --tee=3 --nnodes=4 --nproc-per-node=2 "), "{host}: {line}");
+        assert!(line.contains(&format!("--node-rank={node} --master-addr=10.78.")), "{host}: {line}");
+        assert!(line.ends_with(" train.py --name a b\n"), "{host}: {line}");
+    }
+    delete(&backend, &job).await;
+}
+
+const WHO: &str = "echo rank $RANK of $WORLD_SIZE on $(uname -n), local $LOCAL_RANK, mpi $OMPI_COMM_WORLD_RANK";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mpirun_reaches_the_other_hosts_with_a_key_of_the_job_that_is_gone_after_it() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = turn().await;
+    let backend = with(bed.target(), "ssh-keys", "job");
+    let job = submitted(&backend, job("mpi", Launch::Mpi, 4, 2, WHO)).await;
+    let logs = logs(&backend, &job).await;
+    let end = ended(&backend, &job).await;
+    assert_eq!((end.phase, end.reason.as_str()), (JobPhase::Succeeded, ""), "{logs:?}");
+    for rank in 0..8 {
+        let host = ["a", "b", "c", "d"][rank / 2];
+        let line = logs.get(&format!("{host}/rank{rank}")).map_or("", String::as_str);
+        assert_eq!(line, format!("rank {rank} of 8 on {host}, local {}, mpi {rank}\n", rank % 2), "{logs:?}");
+    }
+    for host in ["b", "c", "d"] {
+        // The supervisor takes its line out after it has written its last state.
+        let mut keys = String::new();
+        for _ in 0..100 {
+            keys = bed.on(host, "cat ~/.ssh/authorized_keys");
+            if !keys.contains("weftrun-") {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+        assert!(!keys.contains("weftrun-") && keys.contains("ssh-ed25519"), "{host}: {keys}");
+    }
+    delete(&backend, &job).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mpirun_without_a_way_to_the_other_hosts_fails_with_the_reason() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = turn().await;
+    let backend = bed.connect();
+    let job = submitted(&backend, job("mpi-own", Launch::Mpi, 2, 1, WHO)).await;
+    let logs = logs(&backend, &job).await;
+    let end = ended(&backend, &job).await;
+    assert_eq!(end.phase, JobPhase::Failed, "{logs:?}");
+    assert!(end.reason.starts_with("mpirun on a "), "{}", end.reason);
+    assert!(logs["a/launcher"].contains("Permission denied"), "{logs:?}");
+    delete(&backend, &job).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rank_of_mpirun_that_fails_fails_the_job_and_frees_the_hosts() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = turn().await;
+    let backend = with(bed.target(), "ssh-keys", "job");
+    let script = "[ $RANK = 3 ] && exit 7; exec sleep 600";
+    let job = submitted(&backend, job("mpi-fails", Launch::Mpi, 2, 2, script)).await;
+    let end = ended(&backend, &job).await;
+    assert_eq!((end.phase, end.exit_code), (JobPhase::Failed, Some(7)), "{}", end.reason);
+    for host in ["a", "b"] {
+        let left = bed.on(host, "pgrep -fx 'sleep 600'");
+        assert_eq!(left, "", "{host} still runs a rank");
+    }
+    delete(&backend, &job).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_host_is_named_and_a_job_can_wait_for_it() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = turn().await;
+    let backend = bed.connect();
+    let first = submitted(&backend, job("holds", Launch::PerRank, 3, 1, "sleep 600")).await;
+    let second = job("wants", Launch::PerRank, 2, 1, "exit 0");
+    let refused = backend.submit(&rendered(backend.as_ref(), second.clone())).await.expect_err("two are not free");
+    assert_eq!(refused.kind(), ErrorKind::Refused);
+    let said = refused.to_string();
+    assert!(said.contains("needs 2 hosts, and 1 is free") && said.contains("a runs `holds`"), "{said}");
+    let findings = backend.check(&rendered(backend.as_ref(), second.clone())).await.expect("is checked");
+    assert!(findings.iter().any(|finding| finding.code == "HOSTS-TOO-FEW"), "{findings:?}");
+
+    let patient = with(bed.target(), "wait-for-hosts", "2m");
+    let waiting = {
+        let patient = Arc::clone(&patient);
+        tokio::spawn(async move { submitted(&patient, second).await })
+    };
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    assert!(!waiting.is_finished(), "it waits");
+    backend.act(&first, Action::Cancel).await.expect("is told");
+    let job = waiting.await.expect("is submitted");
+    assert_eq!(ended(&patient, &job).await.phase, JobPhase::Succeeded);
+    for job in [first, job] {
+        delete(&backend, &job).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_submissions_at_once_never_share_a_host() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = turn().await;
+    let submit = |number: u32| {
+        let backend = bed.connect();
+        tokio::spawn(async move {
+            let spec = job(&format!("race{number}"), Launch::PerRank, 2, 1, "sleep 600");
+            (backend.submit(&rendered(backend.as_ref(), spec)).await, backend)
+        })
+    };
+    let (mut taken, mut refused) = (Vec::new(), 0);
+    for outcome in futures_util::future::join_all((0..4).map(submit)).await {
+        match outcome.expect("no panic") {
+            (Ok(job), _) => taken.push(job),
+            (Err(error), _) => {
+                assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+                refused += 1;
+            }
+        }
+    }
+    let backend = bed.connect();
+    let mut hosts = Vec::new();
+    for job in &taken {
+        let detail = backend.describe(job).await.expect("is there");
+        hosts.extend(detail.replicas.into_iter().filter_map(|replica| replica.node));
+    }
+    hosts.sort();
+    let mut once = hosts.clone();
+    once.dedup();
+    assert_eq!(hosts, once, "a host has two jobs");
+    assert!(!taken.is_empty() && taken.len() <= 2 && taken.len() + refused == 4, "{taken:?}");
+    for job in &taken {
+        delete(&backend, job).await;
+    }
+}
