@@ -138,7 +138,10 @@ weftrun_prepare_job() {
     weftrun_boot; weftrun_up
     # The reserve is given up for the last state where the disk is full.
     if ! { printf '%s %s\n' "$up" "$boot" > "$new/made" && weftrun_write "$new" && head -c 65536 /dev/zero > "$new/reserve"; }; then
-      rm -rf "$new"; return 91
+      rm -rf "$new"
+      # The shell's own message may name no reason.
+      [ "$(df -Pk "$weftrun_root" | tail -n 1 | tr -s ' ' | cut -d' ' -f4)" -ge 512 ] || echo 'No space left on device' >&2
+      return 91
     fi
     mv "$new" "$weftrun_root/jobs/$1" 2> /dev/null || rm -rf "$new"
     # Two programs of one submission: the second moved its folder into the first one's.

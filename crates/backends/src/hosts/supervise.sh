@@ -21,6 +21,13 @@ say() {
   } > state.new 2> /dev/null && mv state.new state
 }
 
+# Notices that the disk is full: the processes' own lines may be lost, which nobody else can tell.
+look_at_disk() {
+  [ -z "${full-}" ] || return 0
+  set -f; set -- $(df -Pk . 2> /dev/null | tail -n 1); set +f
+  case ${4-} in '' | *[!0-9]*) ;; *) [ "$4" -ge 128 ] || full=yes ;; esac
+}
+
 # The disk may be full: the reserve is given up, and it is tried again.
 say_at_last() {
   say ended && return
@@ -57,6 +64,7 @@ wait_for() {
     if [ "$limit" != 0 ]; then weftrun_up; if [ $((up - began)) -ge "$limit" ]; then how=time-limit; return; fi; fi
     [ -n "$left" ] || return 0
     ticks=$((ticks + 1))
+    [ $((ticks % 50)) != 0 ] || look_at_disk
     if [ "$ticks" -lt 300 ]; then sleep 0.2; else sleep 1; fi
   done
 }
@@ -77,6 +85,19 @@ take_requests() {
   done
 }
 
+# Writes how the first host reaches the others. With -F, the user's own configuration holds only where it is included.
+write_ssh_config() {
+  {
+    while read -r key name address port user rest; do
+      [ "$key" = host ] || continue
+      printf 'Host %s\n  Port %s\n  User %s\n' "$address" "$port" "$user"
+      [ ! -f key ] || printf '  IdentityFile "%s/key"\n  IdentitiesOnly yes\n' "$PWD"
+    done < place
+    printf 'Host *\n  BatchMode yes\n  ConnectTimeout 10\n  LogLevel ERROR\n  UserKnownHostsFile "%s/known_hosts" ~/.ssh/known_hosts\n' "$PWD"
+    [ ! -r "$HOME/.ssh/config" ] || printf 'Include ~/.ssh/config\n'
+  } > ssh_config
+}
+
 run_attempt() {
   how= code= rank= why= names=
   rm -rf run; mkdir -p run "logs/$attempt" || { how=failed code=1 why="its folder cannot be written"; return; }
@@ -92,7 +113,7 @@ run_attempt() {
   per-rank) local=0; while [ "$local" -lt "$count" ]; do start_process "rank$((first + local))" "$local" weftrun_process; local=$((local + 1)); done ;;
   mpi | once)
     # One launcher, on the first host. The others are there for the ranks that it starts, until they are told that it has ended.
-    if [ "$node" = 0 ]; then start_process launcher '' weftrun_process; else names=member; fi ;;
+    if [ "$node" = 0 ]; then write_ssh_config; start_process launcher '' weftrun_process; else names=member; fi ;;
   *)
     if [ "$count" = 1 ]; then start_process "rank$first" 0 weftrun_process; else start_process node '' weftrun_process; fi ;;
   esac
@@ -114,6 +135,7 @@ tell_members() {
 
 while :; do
   run_attempt
+  look_at_disk
   [ "$how" = done ] || say stopping
   weftrun_end "$submission" "$grace"
   tell_members

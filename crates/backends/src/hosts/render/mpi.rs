@@ -56,7 +56,9 @@ pub fn write(renderer: &Renderer<'_>, text: &mut String) -> Result<()> {
 fn settings(renderer: &Renderer<'_>) -> String {
     let mut text = String::from(
         "export OMPI_MCA_orte_default_hostfile=\"$PWD/hosts\" PRTE_MCA_prte_default_hostfile=\"$PWD/hosts\" HYDRA_HOST_FILE=\"$PWD/hosts\"\n\
-         export OMPI_MCA_plm_rsh_agent=\"$PWD/rsh\" PRTE_MCA_plm_ssh_agent=\"$PWD/rsh\" HYDRA_LAUNCHER_EXEC=\"$PWD/rsh\"\n\
+         export OMPI_MCA_plm_rsh_agent=\"ssh -x -F $PWD/ssh_config\" PRTE_MCA_plm_ssh_agent=\"ssh -x -F $PWD/ssh_config\" HYDRA_LAUNCHER_EXEC=\"$PWD/rsh\"\n\
+         # The first host alone has the way to the others.\n\
+         export OMPI_MCA_plm_rsh_no_tree_spawn=1 PRTE_MCA_plm_ssh_no_tree_spawn=1\n\
          export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n",
     );
     if let Some(interface) = &renderer.own.interface {
