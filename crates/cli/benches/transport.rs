@@ -10,6 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+#[path = "../../nccl/benches/training_log/mod.rs"]
+mod training_log;
+
+use training_log::{with_rate, without_rate, write};
 use weftrun_replay::{Capture, Shape};
 
 /// The best of so many runs counts.
@@ -22,62 +26,15 @@ fn main() {
     let folder = std::env::temp_dir().join(format!("weftrun-bench-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let log = folder.join("mixed.log");
-    write(&log, megabytes, 2, training);
+    write(&log, megabytes, 2, without_rate);
     beside_ripgrep(&format!("{megabytes} MB, 2 % NCCL lines"), &log);
     write(&log, megabytes, 2, with_rate);
     beside_ripgrep(&format!("{megabytes} MB, 2 % NCCL lines, a rate in all others"), &log);
-    write(&log, megabytes / 3, 100, training);
+    write(&log, megabytes / 3, 100, without_rate);
     beside_ripgrep(&format!("{} MB, NCCL lines only", megabytes / 3), &log);
     let _ = fs::remove_file(&log);
     replayed(&folder, nodes);
     let _ = fs::remove_dir_all(&folder);
-}
-
-/// Returns a line of training output without relevant information.
-fn training(number: usize) -> String {
-    format!(
-        "2026-03-01 10:00:{:02},{:03} INFO trainer.py:{} epoch {} step {number} loss {:.6} lr 3.0e-4 grad_norm {:.3}\n",
-        number % 60,
-        number % 1000,
-        number % 977,
-        number / 10_000,
-        1.0 / (1.0 + number as f64),
-        (number % 31) as f64 / 7.0
-    )
-}
-
-/// The usual line of training output: a rank, a step, a loss and a rate.
-fn with_rate(number: usize) -> String {
-    let loss = 1.0 / (1.0 + number as f64);
-    format!("[rank{}]: step {} loss {loss:.2} tokens/s {}\n", number % 64, number / 64, 10_000 + number % 977)
-}
-
-/// A log of 64 ranks in one stream: training output with NCCL's lines between.
-fn write(path: &Path, megabytes: usize, share: usize, training: fn(usize) -> String) {
-    let file = File::create(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let mut out = BufWriter::new(file);
-    let (mut written, mut number) = (0, 0usize);
-    while written < megabytes * 1_000_000 {
-        let line = if number % 100 < share {
-            let (rank, channel) = (number / 7 % 64, number % 32);
-            format!(
-                "node-{}:{}:{} [{}] NCCL INFO Channel {channel:02}/0 : {rank}[{}] -> {}[{}] [send] via NET/AWS Libfabric/{}/GDRDMA\n",
-                rank / 8,
-                1000 + rank,
-                1000 + rank,
-                rank % 8,
-                rank % 8,
-                (rank + 1) % 64,
-                (rank + 1) % 8,
-                channel % 4
-            )
-        } else {
-            training(number)
-        };
-        written += line.len();
-        number += 1;
-        out.write_all(line.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
-    }
 }
 
 /// The program that is measured: `WEFTRUN_BIN`, else the one built with this benchmark.

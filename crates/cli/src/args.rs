@@ -108,6 +108,8 @@ pub enum Format {
     Mermaid,
     /// Handles only, one a line (list)
     Name,
+    /// A table with more columns (list)
+    Wide,
 }
 
 /// When to use colour.

@@ -134,6 +134,11 @@ impl Context {
         }
     }
 
+    /// Returns where the configuration is, read or not: it can be wrong.
+    pub fn located_config(&self) -> Result<Config> {
+        Config::locate(self.global.config.as_deref())
+    }
+
     /// Returns the configuration.
     pub fn config(&self) -> Result<&Config> {
         if let Some(config) = self.config.get() {

@@ -125,6 +125,14 @@ pub fn duration(text: &str) -> std::result::Result<Duration, String> {
         .ok_or_else(|| format!("`{text}` is not a duration such as 90s, 15m, 4h"))
 }
 
+/// Parses a duration of at least one second, for what is cancelled after it.
+pub fn limit(text: &str) -> std::result::Result<Duration, String> {
+    match duration(text)? {
+        limit if limit < Duration::from_secs(1) => Err(format!("`{text}` is less than a second")),
+        limit => Ok(limit),
+    }
+}
+
 /// Returns a unique name: with the time in base 36 as a suffix, within the 63 characters of a DNS label.
 fn suffixed(name: &str) -> String {
     let mut number = jiff::Timestamp::now().as_microsecond().unsigned_abs() % 36u64.pow(5);

@@ -202,7 +202,7 @@ impl Output {
             Format::Yaml => {
                 Ok(format!("---\n{}", serde_saphyr::to_string(value).map_err(|error| bug(&error))?))
             }
-            Format::Sarif | Format::Html | Format::Mermaid | Format::Name => {
+            Format::Sarif | Format::Html | Format::Mermaid | Format::Name | Format::Wide => {
                 let word = crate::args::word(&self.format);
                 Err(Error::new(ErrorKind::Usage, format!("this verb has no {word} output"))
                     .hint("use -o table, json or yaml"))

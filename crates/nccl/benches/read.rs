@@ -12,12 +12,15 @@
 
 use std::fs::File;
 use std::hint::black_box;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+mod training_log;
+
+use training_log::{with_rate, without_rate, write};
 use weftrun_nccl::failure::Candidates;
 use weftrun_nccl::{SourceId, TransportMap};
 
@@ -30,8 +33,10 @@ fn main() {
     let mut arguments = std::env::args().skip(1).filter_map(|argument| argument.parse().ok());
     let megabytes: usize = arguments.next().unwrap_or(200);
     let path = std::env::temp_dir().join(format!("weftrun-bench-read-{}.log", std::process::id()));
-    for (name, line) in [("no rates", training as fn(usize) -> String), ("a rate in every line", with_rate)] {
-        write(&path, megabytes, line);
+    for (name, line) in
+        [("no rates", without_rate as fn(usize) -> String), ("a rate in every line", with_rate)]
+    {
+        write(&path, megabytes, 2, line);
         measure(name, megabytes, &path);
     }
     let _ = std::fs::remove_file(&path);
@@ -99,48 +104,4 @@ fn best(mut run: impl FnMut()) -> Duration {
         started.elapsed()
     };
     (0..RUNS).map(timed).min().unwrap_or_default()
-}
-
-/// Returns a line of training output without relevant information.
-fn training(number: usize) -> String {
-    format!(
-        "2026-03-01 10:00:{:02},{:03} INFO trainer.py:{} epoch {} step {number} loss {:.6} lr 3.0e-4 grad_norm {:.3}\n",
-        number % 60,
-        number % 1000,
-        number % 977,
-        number / 10_000,
-        1.0 / (1.0 + number as f64),
-        (number % 31) as f64 / 7.0
-    )
-}
-
-/// Returns the usual line of training output: a rank, a step, a loss and a rate.
-fn with_rate(number: usize) -> String {
-    let loss = 1.0 / (1.0 + number as f64);
-    format!("[rank{}]: step {} loss {loss:.2} tokens/s {}\n", number % 64, number / 64, 10_000 + number % 977)
-}
-
-/// Writes a log of 64 ranks in one stream: training output with NCCL's lines between.
-fn write(path: &Path, megabytes: usize, training: fn(usize) -> String) {
-    let mut log = String::with_capacity(megabytes * 1_000_000 + 1000);
-    for number in 0.. {
-        if log.len() >= megabytes * 1_000_000 {
-            break;
-        }
-        if number % 100 < 2 {
-            let (rank, channel) = (number / 7 % 64, number % 32);
-            let (pid, device, next) = (1000 + rank, rank % 8, (rank + 1) % 64);
-            log += &format!(
-                "node-{}:{pid}:{pid} [{device}] NCCL INFO Channel {channel:02}/0 : {rank}[{device}] -> {next}[{}] [send] via NET/AWS Libfabric/{}/GDRDMA\n",
-                rank / 8,
-                next % 8,
-                channel % 4
-            );
-        } else {
-            log += &training(number);
-        }
-    }
-    File::create(path)
-        .and_then(|mut file| file.write_all(log.as_bytes()))
-        .unwrap_or_else(|error| panic!("{error}"));
 }

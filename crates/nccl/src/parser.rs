@@ -29,6 +29,13 @@ pub struct Entry<'a> {
     pub event: NcclEvent<'a>,
 }
 
+impl<'a> Entry<'a> {
+    /// Returns the entry of a line that has no NCCL prefix.
+    fn without_prefix(line: u64, text: &'a [u8], launcher_rank: Option<u32>, event: NcclEvent<'a>) -> Self {
+        Self { line, writer: None, device: None, level: None, location: b"", text, launcher_rank, event }
+    }
+}
+
 /// A line that can only hold a throughput value. Most lines of a training log are such lines, so they are passed on apart
 /// from entries, whose many fields they do not need.
 #[derive(Clone, Copy, Debug)]
@@ -53,16 +60,9 @@ impl<'a> From<Content<'a>> for Entry<'a> {
     fn from(content: Content<'a>) -> Self {
         match content {
             Content::Entry(entry) => entry,
-            Content::Rate(Rate { line, text, at, launcher_rank }) => Entry {
-                line,
-                writer: None,
-                device: None,
-                level: None,
-                location: b"",
-                text,
-                launcher_rank,
-                event: NcclEvent::Rate { at },
-            },
+            Content::Rate(Rate { line, text, at, launcher_rank }) => {
+                Entry::without_prefix(line, text, launcher_rank, NcclEvent::Rate { at })
+            }
         }
     }
 }
@@ -155,16 +155,7 @@ fn piece_entries(line: u64, piece: &[u8], sink: &mut impl FnMut(Entry<'_>)) {
             launcher_rank = crate::launcher::told_rank(text);
             if !text.is_empty() && text.len() == piece.trim_ascii().len() {
                 let text = without_tag(text);
-                sink(Entry {
-                    line,
-                    writer: None,
-                    device: None,
-                    level: None,
-                    location: b"",
-                    text,
-                    launcher_rank,
-                    event: message::parse(text),
-                });
+                sink(Entry::without_prefix(line, text, launcher_rank, message::parse(text)));
             }
         }
         Part::Record(record) => sink(of_record(line, record, launcher_rank)),

@@ -89,13 +89,8 @@ impl Config {
     /// # Errors
     /// As [`Config::load`]; [`ErrorKind::NotFound`] if that file does not exist.
     pub fn load_with(user_file: Option<&Path>) -> Result<Self> {
-        let env: BTreeMap<String, String> = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect();
-        let (dirs, mut findings) = Dirs::new(&env)?;
-        let own = user_file.map(Path::to_owned).or_else(|| absolute(&env, CONFIG, &mut findings));
-        let named = own.is_some();
-        let user_file = own.unwrap_or_else(|| dirs.config.join("config.toml"));
+        let (Self { env, user_file, state_dir, own_dir, .. }, named, mut findings) =
+            Self::located(user_file)?;
         let mut sources = Vec::new();
         for (layer, path) in [(Layer::System, Path::new(SYSTEM)), (Layer::User, &user_file)] {
             // A file that the user names may be a pipe; discovered files may not.
@@ -111,7 +106,7 @@ impl Config {
             Project::Absent => {}
             Project::Refused { why, fix } => findings.push(config::ignored(PROJECT, &why, &fix)),
             Project::Text(text) => {
-                trusted = Trust::new(&dirs.state).holds(Path::new(PROJECT), &text)?;
+                trusted = Trust::new(&state_dir).holds(Path::new(PROJECT), &text)?;
                 sources.push(Source { layer: Layer::Project, file: PROJECT.to_owned(), text });
             }
         }
@@ -120,13 +115,38 @@ impl Config {
         Ok(Self {
             targets: resolved.targets(),
             default_target: resolved.default_target(),
-            state_dir: dirs.state,
+            state_dir,
             binary: installed(&env),
             env,
             resolved,
             user_file,
-            own_dir: dirs.config,
+            own_dir,
         })
+    }
+
+    /// Finds the user's file, or takes the given one, and reads nothing: what is configured can be wrong, and is still
+    /// to be mended with [`Config::edit_user_file`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidConfig`] if there is no folder for the state.
+    pub fn locate(user_file: Option<&Path>) -> Result<Self> {
+        Self::located(user_file).map(|(config, _, _)| config)
+    }
+
+    /// Returns also whether the file was named, by the caller or the environment, and what was ignored.
+    fn located(user_file: Option<&Path>) -> Result<(Self, bool, Vec<Finding>)> {
+        let env: BTreeMap<String, String> = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        let (dirs, mut findings) = Dirs::new(&env)?;
+        let own = user_file.map(Path::to_owned).or_else(|| absolute(&env, CONFIG, &mut findings));
+        let named = own.is_some();
+        let user_file = own.unwrap_or_else(|| dirs.config.join("config.toml"));
+        Ok((
+            Self { env, user_file, state_dir: dirs.state, own_dir: dirs.config, ..Self::default() },
+            named,
+            findings,
+        ))
     }
 
     /// Returns what was ignored in the configuration, and why.

@@ -1,12 +1,17 @@
 //! `config`: the configured values, their sources, and changes of the user's file.
 
+use std::io::Write;
+use std::process::Command;
+
 use clap::{Args, Subcommand};
 use serde_json::Value;
 use weftrun::core::config::{self, Setting};
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::Origin;
+use weftrun::core::log::clean_text;
 use weftrun::core::report::{ConfigReport, SchemaName, SettingShape};
-use weftrun::{Config, Result};
+use weftrun::core::text::did_you_mean;
+use weftrun::{Config, Error, ErrorKind, Result};
 
 use crate::args::Format;
 use crate::context::Context;
@@ -15,6 +20,8 @@ use crate::output::style;
 const EXAMPLES: &str = "\
 Examples:
   weftrun config show --origin
+  weftrun config get target.prod           a value, or all below it
+  weftrun config edit                      opens your file in $EDITOR, and checks it before it is saved
   weftrun config set target.prod.backend kubeflow
   weftrun config set job.labels.team nlp
   weftrun config unset target.old
@@ -33,11 +40,20 @@ pub struct ConfigArgs {
 #[derive(Debug, Subcommand)]
 pub enum ConfigAction {
     /// Print every value that is set
+    #[command(visible_alias = "list")]
     Show {
         /// Print the file and line, or the variable, that each value comes from
         #[arg(long)]
         origin: bool,
     },
+    /// Print one value, or all values below a path
+    Get {
+        /// Path of the value (`job.queue`) or of a table (`target.prod`)
+        #[arg(value_name = "PATH")]
+        path: String,
+    },
+    /// Open your configuration file in $VISUAL or $EDITOR; it is saved if it is right
+    Edit,
     /// Set a value in your configuration file and keep its comments
     Set {
         /// Path of the value (`job.queue`, `target.prod.backend`)
@@ -65,42 +81,129 @@ pub enum ConfigAction {
 
 /// Shows or changes the configuration.
 pub fn run(context: &Context, args: &ConfigArgs) -> Result<u8> {
-    let config = context.config()?;
     match &args.action {
         ConfigAction::Show { origin } => {
+            let config = context.config()?;
             context.warn_of_config();
-            show(context, config, *origin)?;
+            show(context, config, None, *origin)?;
         }
+        ConfigAction::Get { path } => get(context, context.config()?, path)?,
         ConfigAction::Set { path, value } => {
+            let config = context.config()?;
             config.edit_user_file(|text| config::set(text, path, value))?;
             context.out.say(format!("set {path} in {}", config.user_file.display()));
         }
         ConfigAction::Unset { path } => {
+            let config = context.config()?;
             config.edit_user_file(|text| config::unset(text, path))?;
             context.out.say(format!("{path} is not set in {} any more", config.user_file.display()));
         }
         ConfigAction::Trust { revoke: true } => {
-            config.distrust_project()?;
+            context.config()?.distrust_project()?;
             context.out.say("this project's .weftrun.toml is not trusted any more");
         }
         ConfigAction::Trust { revoke: false } => {
-            let text = config.trust_project()?;
+            let text = context.config()?.trust_project()?;
             context.out.say(format!(
                 "{}\ntrusted as it stands above; after a change it is ignored until you trust it again",
                 text.trim_end()
             ));
         }
-        ConfigAction::Path => context.out.document(&format!("{}\n", config.user_file.display()))?,
+        // A file that is wrong can be found and edited.
+        ConfigAction::Edit => edit(context, &context.located_config()?)?,
+        ConfigAction::Path => {
+            context.out.document(&format!("{}\n", context.located_config()?.user_file.display()))?;
+        }
     }
     Ok(exit_codes::OK)
 }
 
-fn show(context: &Context, config: &Config, origin: bool) -> Result<()> {
+/// Prints a value alone, so that scripts can use it, or all values below a path.
+fn get(context: &Context, config: &Config, path: &str) -> Result<()> {
+    let all = &config.resolved.settings;
+    let exact = all.iter().find(|(parts, _)| config::path_text(parts) == path);
+    if let (Some((parts, setting)), Format::Table) = (exact, context.out.format) {
+        return context.out.line(match hidden(parts, &setting.value) {
+            Value::String(text) => clean_text(&text).into_owned(),
+            value => value.to_string(),
+        });
+    }
+    let names: Vec<String> = all.iter().map(|(parts, _)| config::path_text(parts)).collect();
+    if !names.iter().any(|name| is_below(name, path)) {
+        let error = Error::new(ErrorKind::NotFound, format!("`{path}` is not configured"));
+        let near = did_you_mean(path, names.iter().map(String::as_str));
+        return Err(match near {
+            Some(near) => error.hint(format!("did you mean `{near}`?")),
+            None => error.hint("`weftrun config list` prints what is"),
+        });
+    }
+    show(context, config, Some(path), false)
+}
+
+fn is_below(name: &str, path: &str) -> bool {
+    name.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// Opens a copy of the user's file in an editor, checks it, and replaces the file.
+fn edit(context: &Context, config: &Config) -> Result<()> {
+    let file = config.user_file.display().to_string();
+    let failed =
+        |error: std::io::Error| Error::new(ErrorKind::Unexpected, format!("cannot edit {file}: {error}"));
+    let read = |path| match weftrun::files::read(path, 1 << 20) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(failed(error)),
+    };
+    let before = read(&config.user_file)?;
+    let mut copy = tempfile::Builder::new().prefix("weftrun-").suffix(".toml").tempfile().map_err(failed)?;
+    copy.write_all(before.as_bytes()).map_err(failed)?;
+    let editor = ["VISUAL", "EDITOR"]
+        .into_iter()
+        .find_map(|name| std::env::var(name).ok().filter(|it| !it.is_empty()));
+    let editor = editor.unwrap_or_else(|| "vi".to_owned());
+    // The variable holds a command line of the shell, as it does for git.
+    let status = Command::new("sh")
+        .args(["-c", &format!("{editor} \"$1\""), "sh"])
+        .arg(copy.path())
+        .status()
+        .map_err(failed)?;
+    if !status.success() {
+        return Err(Error::new(
+            ErrorKind::Usage,
+            format!("`{editor}` ended with {status}; nothing was changed"),
+        )
+        .hint("set EDITOR to an editor that is installed"));
+    }
+    // Editors replace the file; its path is what counts.
+    let after = read(copy.path())?;
+    if after == before {
+        context.out.say(format!("{file} is as it was"));
+        return Ok(());
+    }
+    let saved = config::check(&file, &after).and_then(|()| {
+        config.edit_user_file(|text| {
+            if text == before {
+                Ok(after.clone())
+            } else {
+                Err(Error::new(ErrorKind::Refused, format!("{file} was changed by another program")))
+            }
+        })
+    });
+    if let Err(error) = saved {
+        let (_, kept) = copy.keep().map_err(|error| failed(error.error))?;
+        return Err(error.hint(format!("nothing was changed; your text is kept in {}", kept.display())));
+    }
+    context.out.say(format!("saved {file}"));
+    Ok(())
+}
+
+fn show(context: &Context, config: &Config, below: Option<&str>, origin: bool) -> Result<()> {
     let settings: Vec<(String, Value, &Setting)> = config
         .resolved
         .settings
         .iter()
         .map(|(path, setting)| (config::path_text(path), hidden(path, &setting.value), setting))
+        .filter(|(path, ..)| below.is_none_or(|below| is_below(path, below)))
         .collect();
     if context.out.format != Format::Table {
         let settings = settings

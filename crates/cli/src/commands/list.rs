@@ -1,16 +1,22 @@
 //! `list`: the jobs of a target.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
+use futures_util::StreamExt;
+use futures_util::stream::SelectAll;
 use jiff::Timestamp;
+use weftrun::core::backend::TargetConfig;
 use weftrun::core::exit_codes;
-use weftrun::core::job::{JobFilter, JobPhase, JobSummary, age};
+use weftrun::core::job::{JobEvent, JobFilter, JobPhase, JobSummary, age};
 use weftrun::core::log::clean_text;
-use weftrun::core::report::{ListReport, SchemaName};
+use weftrun::core::report::{EventLine, ListReport, SchemaName};
 use weftrun::core::text::did_you_mean;
-use weftrun::{Outcome, Record, Result};
+use weftrun::{Client, Outcome, Record, Result};
 
 use crate::args::Format;
 use crate::context::Context;
+use crate::follow::interrupted;
 
 /// Arguments of `list`.
 #[derive(Args, Debug)]
@@ -27,41 +33,136 @@ pub struct ListArgs {
     /// Maximum number of jobs, newest first
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
+    /// Jobs of every configured target, and of the default one
+    #[arg(short = 'A', long, conflicts_with = "backend")]
+    pub all_targets: bool,
+    /// Print each job that changes, until Ctrl-C
+    #[arg(short, long, conflicts_with = "limit")]
+    pub watch: bool,
 }
 
 /// Lists the jobs of a target, and submissions with an unknown outcome.
 pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
     let client = context.client()?;
-    let target = context.target(&client)?;
+    let mut targets = vec![context.target(&client)?];
+    if args.all_targets {
+        let default = targets[0].name.clone();
+        targets.extend(client.config().targets.values().filter(|target| target.name != default).cloned());
+    }
     let mut filter = JobFilter::all();
     let ended = args.all || args.phase.iter().any(|phase| phase.is_terminal());
     (filter.ended, filter.foreign) = (ended, args.foreign);
+    if args.watch {
+        return context.block_on(watch(context, &client, &targets, &filter, &args.phase));
+    }
     // Jobs of other phases do not count for the limit.
     filter.limit = args.limit.filter(|_| args.phase.is_empty());
-    let mut jobs = context.block_on(async {
-        for (record, outcome) in client.unresolved_on(&target).await? {
-            context.out.stderr(&clean_text(&note(&record, &outcome)));
-            if matches!(outcome, Outcome::Absent) {
-                client.forget(&record.submission)?;
+    let (mut jobs, mut failed) = (Vec::new(), None);
+    for target in &targets {
+        match context.block_on(of_target(context, &client, target, &filter)) {
+            Ok(found) => jobs.extend(found),
+            Err(error) if args.all_targets => {
+                context.out.stderr(&clean_text(&format!("{}: {error}", target.name)));
+                failed = failed.or(Some(error));
             }
+            Err(error) => return Err(error),
         }
-        client.list_on(&target, &filter).await
-    })?;
+    }
     if !args.phase.is_empty() {
         jobs.retain(|job| args.phase.contains(&job.phase));
-        jobs.truncate(args.limit.unwrap_or(usize::MAX));
     }
+    if args.all_targets {
+        jobs.sort_by_key(|job| std::cmp::Reverse(job.created));
+    }
+    jobs.truncate(args.limit.unwrap_or(usize::MAX));
     match context.out.format {
-        Format::Table => {
-            context.out.text(&table(&jobs))?;
-            if jobs.is_empty() && !args.all && args.phase.is_empty() {
+        Format::Table | Format::Wide => {
+            context.out.text(&table(&jobs, context.out.format))?;
+            if jobs.is_empty() && failed.is_none() && !args.all && args.phase.is_empty() {
                 context.out.say("no job waits or runs; `weftrun list --all` shows those that have ended");
             }
         }
         Format::Name => jobs.iter().try_for_each(|job| context.out.line(job.handle.to_string()))?,
         _ => context.out.value(&ListReport { schema: SchemaName, jobs: &jobs })?,
     }
-    Ok(exit_codes::OK)
+    // The list of the other targets is printed, and is not the whole answer.
+    Ok(failed.map_or(exit_codes::OK, |error| exit_codes::of(error.kind())))
+}
+
+async fn of_target(
+    context: &Context,
+    client: &Client,
+    target: &TargetConfig,
+    filter: &JobFilter,
+) -> Result<Vec<JobSummary>> {
+    for (record, outcome) in client.unresolved_on(target).await? {
+        context.out.stderr(&clean_text(&note(&record, &outcome)));
+        if matches!(outcome, Outcome::Absent) {
+            client.forget(&record.submission)?;
+        }
+    }
+    client.list_on(target, filter).await
+}
+
+/// Prints the jobs of the targets, and each again when its line changes.
+async fn watch(
+    context: &Context,
+    client: &Client,
+    targets: &[TargetConfig],
+    filter: &JobFilter,
+    phases: &[JobPhase],
+) -> Result<u8> {
+    let (mut shown, mut widths) = (BTreeMap::new(), Vec::new());
+    // The end of a job that was shown is shown too.
+    let ended = filter.ended;
+    let mut filter = filter.clone();
+    filter.ended = true;
+    let mut events = SelectAll::new();
+    for target in targets {
+        events.push(client.connect(target).await?.watch(filter.clone()));
+    }
+    let mut interrupted = std::pin::pin!(interrupted());
+    loop {
+        let event = tokio::select! {
+            event = events.next() => event,
+            () = &mut interrupted => None,
+        };
+        let Some(event) = event.transpose()? else { return Ok(exit_codes::OK) };
+        let JobEvent::Status { job } = event else { continue };
+        // Its age alone is no change.
+        let seen = (job.phase, job.ready, job.reason.clone());
+        let is_new = !shown.contains_key(&job.handle);
+        let is_meant = |phase| {
+            if phases.is_empty() { ended || !JobPhase::is_terminal(phase) } else { phases.contains(&phase) }
+        };
+        if is_new && !is_meant(job.phase)
+            || shown.insert(job.handle.clone(), seen.clone()).is_some_and(|before| before == seen)
+        {
+            continue;
+        }
+        match context.out.format {
+            Format::Table | Format::Wide => {
+                if widths.is_empty() {
+                    widths = columns(context.out.format).iter().map(|title| title.len()).collect();
+                    let titles = columns(context.out.format).iter().map(|title| (*title).to_owned());
+                    context.out.line(aligned(titles.collect(), &mut widths))?;
+                }
+                context.out.line(aligned(row(&job, context.out.format), &mut widths))?;
+            }
+            Format::Name => context.out.line(job.handle.to_string())?,
+            _ => context.out.item(&EventLine::from(&JobEvent::Status { job }))?,
+        }
+    }
+}
+
+/// Returns the cells as a line. A column grows with its widest cell so far.
+fn aligned(cells: Vec<String>, widths: &mut [usize]) -> String {
+    let mut line = " ".to_owned();
+    for (cell, width) in cells.iter().zip(widths) {
+        *width = cell.chars().count().max(*width);
+        line.push_str(&format!("{cell:width$}  ", width = *width));
+    }
+    line.trim_end().to_owned()
 }
 
 fn phase(text: &str) -> std::result::Result<JobPhase, String> {
@@ -101,21 +202,57 @@ fn note(record: &Record, outcome: &Outcome) -> String {
     }
 }
 
-fn table(jobs: &[JobSummary]) -> String {
-    let now = Timestamp::now();
+fn columns(format: Format) -> &'static [&'static str] {
+    const TABLE: &[&str] = &["HANDLE", "NAME", "PHASE", "READY", "FABRIC", "AGE", "REASON"];
+    const WIDE: &[&str] = &[
+        "HANDLE",
+        "NAME",
+        "PHASE",
+        "READY",
+        "FABRIC",
+        "AGE",
+        "KIND",
+        "QUEUE",
+        "SUBMITTED",
+        "ENDED",
+        "EXIT",
+        "REASON",
+    ];
+    if format == Format::Wide { WIDE } else { TABLE }
+}
+
+/// Returns the cells of a job, in the order of [`columns`].
+fn row(job: &JobSummary, format: Format) -> Vec<String> {
+    let none = || "-".to_owned();
+    let mut cells = vec![
+        job.handle.to_string(),
+        clean_text(&job.name).into_owned(),
+        job.phase.to_string(),
+        format!("{}/{}", job.ready.0, job.ready.1),
+        job.fabric.map_or_else(none, |fabric| format!("{fabric:?}").to_lowercase()),
+        job.created.map_or_else(none, |then| age(Timestamp::now(), then)),
+    ];
+    if format == Format::Wide {
+        let time = |at: Option<Timestamp>| at.map_or_else(none, |at| at.strftime("%FT%TZ").to_string());
+        let text = |text: &str| if text.is_empty() { none() } else { clean_text(text).into_owned() };
+        cells.extend([
+            text(&job.kind),
+            text(job.queue.as_deref().unwrap_or_default()),
+            time(job.created),
+            time(job.ended),
+            job.exit_code.map_or_else(none, |code| code.to_string()),
+        ]);
+    }
+    cells.push(clean_text(&job.reason).into_owned());
+    cells
+}
+
+fn table(jobs: &[JobSummary], format: Format) -> String {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::NOTHING);
-    table.set_header(["HANDLE", "NAME", "PHASE", "READY", "FABRIC", "AGE", "REASON"]);
+    table.set_header(columns(format));
     for job in jobs {
-        table.add_row([
-            job.handle.to_string(),
-            clean_text(&job.name).into_owned(),
-            job.phase.to_string(),
-            format!("{}/{}", job.ready.0, job.ready.1),
-            job.fabric.map_or_else(|| "-".to_owned(), |fabric| format!("{fabric:?}").to_lowercase()),
-            job.created.map_or_else(|| "-".to_owned(), |then| age(now, then)),
-            clean_text(&job.reason).into_owned(),
-        ]);
+        table.add_row(row(job, format));
     }
     format!("{}\n", table.trim_fmt())
 }

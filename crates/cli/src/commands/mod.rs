@@ -42,9 +42,7 @@ use crate::context::Context;
 
 /// Runs a verb and returns the exit code.
 pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
-    if context.out.format == Format::Name && !matches!(command, Some(Command::List(_))) {
-        return Err(Error::new(ErrorKind::Usage, "only `list` has the output `name`").hint("use -o json"));
-    }
+    check_output(context.out.format, command.as_ref())?;
     match command {
         None => tui::run(context, tui::TuiArgs::default()),
         Some(Command::Submit(args)) => submit::run(context, &args),
@@ -93,4 +91,24 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
             Ok(exit_codes::OK)
         }
     }
+}
+
+/// Refuses an output that only other verbs have.
+fn check_output(format: Format, command: Option<&Command>) -> Result<()> {
+    let (has, verbs) = match format {
+        Format::Table | Format::Json | Format::Yaml => return Ok(()),
+        Format::Name | Format::Wide => (matches!(command, Some(Command::List(_))), "`list`"),
+        Format::Sarif => (matches!(command, Some(Command::Lint(_))), "`lint`"),
+        Format::Mermaid => (matches!(command, Some(Command::Transport(_))), "`transport`"),
+        Format::Html => (
+            matches!(command, Some(Command::Transport(_) | Command::Verify(_))),
+            "`transport`, which answers `why` too, and `verify`",
+        ),
+    };
+    if has {
+        return Ok(());
+    }
+    let word = crate::args::word(&format);
+    Err(Error::new(ErrorKind::Usage, format!("this verb has no {word} output"))
+        .hint(format!("use -o table, json or yaml; {word} is an output of {verbs}")))
 }

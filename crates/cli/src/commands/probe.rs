@@ -3,17 +3,16 @@
 use std::time::Duration;
 
 use clap::Args;
+use weftrun::Result;
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
 use weftrun::core::text::counted;
 use weftrun::core::verify::Probes;
 use weftrun::verify::Verification;
-use weftrun::{Error, ErrorKind, Result};
 
 use super::verify;
-use crate::args::Format;
 use crate::context::Context;
-use crate::job_flags::{JobFlags, duration};
+use crate::job_flags::{JobFlags, limit};
 use crate::output::style;
 
 const EXAMPLES: &str = "\
@@ -31,16 +30,13 @@ pub struct ProbeArgs {
     #[command(flatten)]
     pub job: JobFlags,
     /// Cancel the job after this time, the time in the queue included
-    #[arg(id = "follow_timeout", long = "timeout", value_parser = duration, default_value = "10m", value_name = "TIME")]
+    #[arg(id = "follow_timeout", long = "timeout", value_parser = limit, default_value = "10m", value_name = "TIME")]
     pub timeout: Duration,
 }
 
 /// Runs the probe and prints what the nodes report.
 pub fn run(context: &Context, args: &ProbeArgs) -> Result<u8> {
     let out = &context.out;
-    if !matches!(out.format, Format::Table | Format::Json | Format::Yaml) {
-        return Err(Error::new(ErrorKind::Usage, "`probe` has no such output").hint("use -o json or yaml"));
-    }
     let client = context.client()?;
     let spec = verify::spec(context, &args.job, "probe")?;
     let probe =

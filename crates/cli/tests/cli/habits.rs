@@ -1,6 +1,9 @@
 //! What people type because other tools have it: aliases, `help`, several jobs at once, dry runs.
 
-use crate::place::Place;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use crate::place::{Done, Place};
 
 fn submitted(place: &Place, name: &str, command: &str) -> String {
     place.write(
@@ -51,6 +54,59 @@ fn a_name_of_two_jobs_is_refused_by_actions_and_both_are_listed() {
     let done = place.run("cancel twice twice").ok();
     assert_eq!(done.err.matches(&third).count(), 1, "the one that runs is meant, once: {}", done.err);
     place.run(&format!("delete --yes {first}")).ok();
+}
+
+#[test]
+fn the_list_follows_jobs_has_more_columns_and_all_targets() {
+    let place = Place::new();
+    let wide = place.run("list --all -o wide").ok().out;
+    assert!(wide.contains("QUEUE") && wide.contains("EXIT"), "{wide}");
+    assert!(place.run("plan -o wide").code(2).err.contains("`list`"));
+    // A target that does not answer hides no job of another, and is not passed over in silence.
+    place.write("away.toml", "[target.away]\nbackend = \"slurm\"\nssh = \"host.invalid\"\n");
+    let job = submitted(&place, "here", "sleep 600");
+    let all = place.run("--config away.toml list -A -o name");
+    assert_eq!(all.code, 5, "{}", all.err);
+    assert!(all.out.contains(&job) && all.err.contains("away: "), "{} {}", all.out, all.err);
+    let mut watch = place.command(["list", "--watch"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.next().unwrap().contains("HANDLE"));
+    assert!(lines.next().unwrap().contains("running"));
+    place.run("cancel here").ok();
+    assert!(lines.any(|line| line.contains(&job) && line.contains("cancelled")));
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+}
+
+#[test]
+fn one_value_of_the_configuration_and_its_editor() {
+    let place = Place::new();
+    place.run("config set target.rack.backend slurm").ok();
+    place.run("config set target.rack.ssh head").ok();
+    assert_eq!(place.run("config get target.rack.ssh").ok().out, "head\n");
+    assert_eq!(place.run("config get target.rack").ok().out.lines().count(), 2);
+    assert!(place.run("config get target.rack.ss").code(6).err.contains("target.rack.ssh"));
+    let edit = |script: &str| {
+        let editor = format!("sh {}", place.write("editor.sh", script).display());
+        Done::of({
+            let mut command = place.command(["config", "edit"]);
+            command.env("EDITOR", editor).env_remove("VISUAL");
+            command
+        })
+    };
+    edit("true").ok();
+    let wrong = edit("echo 'job = [' > \"$1\"").code(3).err;
+    assert!(wrong.contains("kept in"), "{wrong}");
+    assert_eq!(place.run("config get target.rack.ssh").ok().out, "head\n", "nothing was changed");
+    assert!(edit("exit 3").code(2).err.contains("nothing was changed"));
+    edit("echo 'default_target = \"rack\"' > \"$1\"").ok();
+    assert!(place.run("config list").ok().out.starts_with("default_target = "));
+    // A wrong file can be mended.
+    let file = place.run("config path").ok().out.trim().to_owned();
+    std::fs::write(&file, "job = [").unwrap();
+    place.run("list").code(3);
+    edit("echo > \"$1\"").ok();
+    place.run("list").ok();
 }
 
 #[test]

@@ -67,7 +67,10 @@ library() {
 cards() {
   for card in /sys/class/net/*; do
     [ -e "$card/device" ] || continue
-    printf '%s %s Mb/s mtu %s %s;' "${card##*/}" "$(first "$card/speed")" "$(first "$card/mtu")" "$(first "$card/operstate")"
+    # The kernel gives -1, or an error, where the link or the driver has no speed.
+    speed=$(first "$card/speed")
+    case $speed in ''|-*) speed='unknown speed' ;; *) speed="$speed Mb/s" ;; esac
+    printf '%s %s mtu %s %s;' "${card##*/}" "$speed" "$(first "$card/mtu")" "$(first "$card/operstate")"
   done
 }
 

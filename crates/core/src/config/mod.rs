@@ -49,11 +49,19 @@ pub fn unset(text: &str, path: &str) -> Result<String> {
     edited(text, &PatchEdit { path: path.to_owned(), op: "unset".to_owned(), value: None })
 }
 
+/// Checks the text of a user's config file.
+///
+/// # Errors
+/// [`ErrorKind::InvalidConfig`] with a finding for each error in it.
+pub fn check(file: &str, text: &str) -> Result<()> {
+    let source = Source { layer: Layer::User, file: file.to_owned(), text: text.to_owned() };
+    resolve(&Input { sources: vec![source], ..Input::default() }).map(drop)
+}
+
 fn edited(text: &str, edit: &PatchEdit) -> Result<String> {
     let new = crate::spec::patched("config.toml", text, std::slice::from_ref(edit))
         .map_err(|error| Error::new(ErrorKind::InvalidConfig, error.message().to_owned()))?;
-    let source = Source { layer: Layer::User, file: "config.toml".to_owned(), text: new.clone() };
-    resolve(&Input { sources: vec![source], ..Input::default() }).map(|_| new)
+    check("config.toml", &new).map(|()| new)
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ const LARGE: u64 = 1 << 30;
 /// The fraction of the lowest published figure that passes. Repeated runs on one cluster differ by about ten
 /// percent.
 const TOLERANCE: f64 = 0.85;
+/// A figure this many times the highest published one was measured on other hardware, or is none.
+const IMPLAUSIBLE: f64 = 2.0;
 
 /// What a run shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -135,6 +137,12 @@ pub fn judge(
     };
     let limit = published.low * TOLERANCE;
     let range = published.range();
+    if busbw > published.high * IMPLAUSIBLE {
+        judgement.reason = format!(
+            "{busbw:.1} GB/s is more than {IMPLAUSIBLE} times the highest published figure ({range}): check the instance type"
+        );
+        return judgement;
+    }
     (judgement.verdict, judgement.reason) = if busbw >= limit {
         (Verdict::Pass, format!("{busbw:.1} GB/s; published: {range}"))
     } else {
@@ -200,6 +208,16 @@ mod tests {
             let judgement = judge(&run, Some("p4d.24xlarge"), Some(2), Some(Collective::AllReduce));
             assert_eq!(judgement.verdict, verdict, "{judgement:?}");
         }
+    }
+
+    #[test]
+    fn a_figure_far_above_the_published_ones_is_no_pass() {
+        let judged =
+            |busbw: &str| judge(&run(busbw), Some("p4d.24xlarge"), Some(2), Some(Collective::AllReduce));
+        let high = judged("800.0");
+        assert_eq!(high.verdict, Verdict::NoReference);
+        assert!(high.reason.ends_with("check the instance type"), "{}", high.reason);
+        assert_eq!(judged("1e300").verdict, Verdict::Fail, "no fabric has it");
     }
 
     #[test]

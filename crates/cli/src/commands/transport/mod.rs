@@ -205,7 +205,7 @@ fn print(
             let judge = diagnosis.judge();
             out.document(&html::page(&TransportReport::of(diagnosis, map), judge, &why(map, None))?)
         }
-        Format::Json | Format::Yaml => {
+        _ => {
             let mut report = TransportReport::of(diagnosis, map);
             report.counters = counters;
             if follow {
@@ -213,7 +213,5 @@ fn print(
             }
             out.value(&report)
         }
-        Format::Sarif | Format::Name => Err(Error::new(ErrorKind::Usage, "`transport` has no such output")
-            .hint("use -o json, html or mermaid")),
     }
 }

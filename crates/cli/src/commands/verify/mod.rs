@@ -17,7 +17,7 @@ use weftrun::{Error, ErrorKind, Result};
 use crate::args::Format;
 use crate::context::Context;
 use crate::follow::{Screen, Watching, interrupted};
-use crate::job_flags::{JobFlags, duration};
+use crate::job_flags::{JobFlags, limit};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -56,7 +56,7 @@ pub struct VerifyArgs {
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000), value_name = "N")]
     pub rounds: u32,
     /// Cancel the job after this time, the time in the queue included
-    #[arg(id = "follow_timeout", long = "timeout", value_parser = duration, default_value = "30m", value_name = "TIME")]
+    #[arg(id = "follow_timeout", long = "timeout", value_parser = limit, default_value = "30m", value_name = "TIME")]
     pub timeout: Duration,
 }
 
@@ -89,16 +89,15 @@ fn bytes(text: &str) -> std::result::Result<u64, String> {
 
 /// Measures, or reads what was measured, and prints the verdict.
 pub fn run(context: &Context, args: &VerifyArgs) -> Result<u8> {
-    if matches!(context.out.format, Format::Sarif | Format::Mermaid | Format::Name) {
-        return Err(
-            Error::new(ErrorKind::Usage, "`verify` has no such output").hint("use -o json, yaml or html")
-        );
-    }
     let verified = if args.from.is_empty() { submitted(context, args)? } else { finished(context, args)? };
     conclude(context, &verified)
 }
 
 fn finished(context: &Context, args: &VerifyArgs) -> Result<Verified> {
+    if let Some(file) = args.from.iter().find(|file| file.ends_with(".toml")) {
+        return Err(Error::new(ErrorKind::Usage, format!("--from reads logs, and `{file}` is a job file"))
+            .hint(format!("name it first: `weftrun verify {file} --from LOG`")));
+    }
     let mut map = TransportMap::new();
     let mut logs = Logs::default();
     weftrun::open_logs(&args.from)?.read_bytes(&mut map, |source, bytes| logs.add(source, bytes))?;
