@@ -34,7 +34,9 @@ pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<
 async fn tell_running(client: &Client, job: &Job, handle: &JobHandle, word: &str) -> Result<()> {
     let phase = job.phase().0;
     if phase.is_terminal() {
-        return Err(Error::new(ErrorKind::Refused, format!("the job has ended ({phase})")).with("handle", handle));
+        return Err(
+            Error::new(ErrorKind::Refused, format!("the job has ended ({phase})")).with("handle", handle)
+        );
     }
     tell(client, job, word).await
 }
@@ -77,7 +79,9 @@ async fn delete(client: &Client, job: &Job) -> Result<()> {
     let mut now = job.clone();
     while !now.phase().0.is_terminal() {
         if began.elapsed() > patience {
-            return Err(Error::new(ErrorKind::Timeout, "the job does not end; nothing was removed").retryable());
+            return Err(
+                Error::new(ErrorKind::Timeout, "the job does not end; nothing was removed").retryable()
+            );
         }
         sleep(Duration::from_millis(100)).await;
         match client.again(&now).await? {

@@ -12,8 +12,11 @@ use crate::remote::quote;
 /// Returns what would prevent the job.
 pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>> {
     let draft = Draft::of(rendered)?;
-    let hosts: Vec<String> =
-        if draft.pinned.is_empty() { client.names().map(str::to_owned).collect() } else { draft.pinned.clone() };
+    let hosts: Vec<String> = if draft.pinned.is_empty() {
+        client.names().map(str::to_owned).collect()
+    } else {
+        draft.pinned.clone()
+    };
     if hosts.is_empty() {
         return Err(no_hosts(client));
     }
@@ -21,7 +24,10 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
     let looks = client.survey(&draft.own).await?;
     let jobs = Job::gather(&looks);
     let taken = jobs.values().find(|job| {
-        job.place.name == rendered.name && job.is_committed() && job.place.submission != rendered.submission && !job.phase().0.is_terminal()
+        job.place.name == rendered.name
+            && job.is_committed()
+            && job.place.submission != rendered.submission
+            && !job.phase().0.is_terminal()
     });
     if let Some(other) = taken {
         let text = format!("a job named `{}` still runs ({})", rendered.name, other.handle(&client.target));
@@ -31,9 +37,13 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
     for host in &hosts {
         match looks.get(host) {
             Some(Ok(look)) => {
-                let owner = jobs.values().find(|job| look.busy.as_deref() == Some(job.place.submission.as_str()) && !job.phase().0.is_terminal());
+                let owner = jobs.values().find(|job| {
+                    look.busy.as_deref() == Some(job.place.submission.as_str())
+                        && !job.phase().0.is_terminal()
+                });
                 match owner {
-                    Some(job) => findings.push(Finding::info("HOSTS-BUSY", format!("{host} runs `{}`", job.place.name))),
+                    Some(job) => findings
+                        .push(Finding::info("HOSTS-BUSY", format!("{host} runs `{}`", job.place.name))),
                     None => free += 1,
                 }
             }
@@ -53,14 +63,24 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
     }
     if !draft.programs.is_empty() {
         let words = quote::words(&draft.programs)?;
-        let program = format!("for p in {words}; do command -v \"$p\" > /dev/null || printf '%s\\n' \"$p\"; done\n");
+        let setup: String = draft.own.setup.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
+        let program = format!(
+            "{setup}for p in {words}; do command -v \"$p\" > /dev/null || printf '%s\\n' \"$p\"; done\n"
+        );
         let programs: Vec<_> = hosts.iter().map(|host| (host.clone(), program.clone())).collect();
         for (answer, host) in client.each(&programs).await.into_iter().zip(&hosts) {
-            for missing in answer.iter().flat_map(|answer| answer.text().lines().map(str::to_owned).collect::<Vec<_>>()) {
+            for missing in
+                answer.iter().flat_map(|answer| answer.text().lines().map(str::to_owned).collect::<Vec<_>>())
+            {
                 let missing = crate::remote::error::clean(&missing);
                 findings.push(
-                    Finding::error("HOSTS-PROGRAM", format!("{host} has no `{missing}` in the PATH of a non-login shell"))
-                        .fix(format!("install `{missing}` there, or add its folder to the PATH with `setup` in the target")),
+                    Finding::error(
+                        "HOSTS-PROGRAM",
+                        format!("{host} has no `{missing}` in the PATH of a non-login shell"),
+                    )
+                    .fix(format!(
+                        "install `{missing}` there, or add its folder to the PATH with `setup` in the target"
+                    )),
                 );
             }
         }

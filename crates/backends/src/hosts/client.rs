@@ -68,8 +68,11 @@ impl Client {
     /// Returns the transport of a host.
     pub fn transport(&self, host: &str) -> Result<&Transport> {
         self.hosts.iter().find(|(name, _)| name == host).map(|(_, transport)| transport).ok_or_else(|| {
-            Error::new(ErrorKind::InvalidConfig, format!("`{host}` is not a host of target `{}`", self.target))
-                .hint("a job stays on its hosts: put the name back into `hosts` of the target")
+            Error::new(
+                ErrorKind::InvalidConfig,
+                format!("`{host}` is not a host of target `{}`", self.target),
+            )
+            .hint("a job stays on its hosts: put the name back into `hosts` of the target")
         })
     }
 
@@ -198,9 +201,12 @@ impl Client {
 pub fn silent(looks: &Looks) -> Option<Error> {
     let (host, why) = looks.iter().find_map(|(host, look)| Some((host, look.as_ref().err()?)))?;
     Some(
-        Error::new(ErrorKind::Unreachable, format!("host {host} does not answer, and may have the job: {why}"))
-            .hint(format!("check `ssh {host} true` from this machine"))
-            .retryable(),
+        Error::new(
+            ErrorKind::Unreachable,
+            format!("host {host} does not answer, and may have the job: {why}"),
+        )
+        .hint(format!("check `ssh {host} true` from this machine"))
+        .retryable(),
     )
 }
 

@@ -143,8 +143,16 @@ const TARGET_KEYS: &[&str] = &[
     "keep-days",
 ];
 
-const JOB_KEYS: &[&str] =
-    &["nodelist", "container", "interface", "ssh-keys", "wait-for-hosts", "setup", "mpirun", "container-args"];
+const JOB_KEYS: &[&str] = &[
+    "nodelist",
+    "container",
+    "interface",
+    "ssh-keys",
+    "wait-for-hosts",
+    "setup",
+    "mpirun",
+    "container-args",
+];
 
 impl Settings {
     /// Reads and checks the settings of a target, and its hostfile.
@@ -158,7 +166,11 @@ impl Settings {
             |what: String| Error::new(ErrorKind::InvalidConfig, format!("target `{}`: {what}", target.name));
         let known: Vec<&str> = TARGET_KEYS.iter().chain(JOB_KEYS).copied().collect();
         if let Some(key) = given.keys().find(|key| !known.contains(&key.as_str())) {
-            return Err(unknown(bad(format!("`{key}` is not a setting of a target of plain hosts")), key, &known));
+            return Err(unknown(
+                bad(format!("`{key}` is not a setting of a target of plain hosts")),
+                key,
+                &known,
+            ));
         }
         let (own, of_jobs): (Map<_, _>, Map<_, _>) =
             given.into_iter().partition(|(key, _)| TARGET_KEYS.contains(&key.as_str()));
@@ -166,9 +178,19 @@ impl Settings {
             serde_json::from_value(Value::Object(own)).map_err(|error| bad(error.to_string()))?;
         settings.job =
             serde_json::from_value(Value::Object(of_jobs)).map_err(|error| bad(error.to_string()))?;
-        for (key, value) in [("folder", Some(&settings.folder)), ("user", settings.user.as_ref()), ("jump", settings.jump.as_ref())] {
-            if value.is_some_and(|value| value.is_empty() || value.starts_with('-') || value.chars().any(|c| c.is_control() || c == '\'')) {
-                return Err(bad(format!("`{key}` may not be empty, begin with `-`, or hold control characters or `'`")));
+        for (key, value) in [
+            ("folder", Some(&settings.folder)),
+            ("user", settings.user.as_ref()),
+            ("jump", settings.jump.as_ref()),
+        ] {
+            if value.is_some_and(|value| {
+                value.is_empty()
+                    || value.starts_with('-')
+                    || value.chars().any(|c| c.is_control() || c == '\'')
+            }) {
+                return Err(bad(format!(
+                    "`{key}` may not be empty, begin with `-`, or hold control characters or `'`"
+                )));
             }
         }
         settings.limits = settings.read_hosts().map_err(bad)?;
@@ -195,7 +217,10 @@ impl Settings {
                 let mut slots = self.slots;
                 for word in words {
                     let Some((key, value)) = word.split_once('=') else {
-                        return Err(format!("line {} of the hostfile: `{word}` is not `slots=N`", number + 1));
+                        return Err(format!(
+                            "line {} of the hostfile: `{word}` is not `slots=N`",
+                            number + 1
+                        ));
                     };
                     if key == "slots" {
                         slots = Some(value.parse().map_err(|_| {
@@ -211,7 +236,10 @@ impl Settings {
         }
         let mut seen = std::collections::BTreeSet::new();
         for (name, _) in &hosts {
-            if name.is_empty() || name.starts_with('-') || !name.chars().all(|c| c.is_alphanumeric() || "._-@:".contains(c)) {
+            if name.is_empty()
+                || name.starts_with('-')
+                || !name.chars().all(|c| c.is_alphanumeric() || "._-@:".contains(c))
+            {
                 return Err(format!("`{}` is not the name of a host", name.escape_debug()));
             }
             if !seen.insert(name) {
@@ -267,9 +295,15 @@ impl JobSettings {
 
     fn check(&self) -> std::result::Result<(), String> {
         if let Some(name) = &self.interface
-            && (name.is_empty() || name.len() > 15 || !name.chars().all(|c| c.is_ascii_alphanumeric() || "._-@".contains(c)) || name.starts_with('-'))
+            && (name.is_empty()
+                || name.len() > 15
+                || !name.chars().all(|c| c.is_ascii_alphanumeric() || "._-@".contains(c))
+                || name.starts_with('-'))
         {
-            return Err(format!("`interface`: `{}` is not the name of a network interface", name.escape_debug()));
+            return Err(format!(
+                "`interface`: `{}` is not the name of a network interface",
+                name.escape_debug()
+            ));
         }
         self.wait().map(drop)
     }
@@ -280,8 +314,9 @@ impl JobSettings {
     /// The text of an error, where the setting is no duration.
     pub fn wait(&self) -> std::result::Result<Duration, String> {
         let Some(text) = &self.wait_for_hosts else { return Ok(Duration::ZERO) };
-        weftrun_core::text::parse_duration(text)
-            .ok_or_else(|| format!("`wait-for-hosts`: `{}` is not a duration such as `30m`", text.escape_debug()))
+        weftrun_core::text::parse_duration(text).ok_or_else(|| {
+            format!("`wait-for-hosts`: `{}` is not a duration such as `30m`", text.escape_debug())
+        })
     }
 }
 
@@ -310,9 +345,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("hosts");
         std::fs::write(&file, "# the rack\nlab-1 slots=8 max-slots=9\n\nlab-2   # spare\n").unwrap();
-        let given = [("hosts", serde_json::json!(["gpu-[1-2]", "x"])), ("hostfile", serde_json::json!(file)), ("slots", serde_json::json!(4))];
+        let given = [
+            ("hosts", serde_json::json!(["gpu-[1-2]", "x"])),
+            ("hostfile", serde_json::json!(file)),
+            ("slots", serde_json::json!(4)),
+        ];
         let hosts = settings(&given).unwrap();
-        let hosts: Vec<_> = hosts.hosts().iter().map(|(name, slots)| (name.as_str(), slots.unwrap())).collect();
+        let hosts: Vec<_> =
+            hosts.hosts().iter().map(|(name, slots)| (name.as_str(), slots.unwrap())).collect();
         assert_eq!(hosts, [("gpu-1", 4), ("gpu-2", 4), ("x", 4), ("lab-1", 8), ("lab-2", 4)]);
     }
 

@@ -48,7 +48,8 @@ pub async fn discover(client: &Client, scope: &Scope) -> Result<ClusterFacts> {
     if names.is_empty() {
         return Err(no_hosts(client));
     }
-    let programs: Vec<_> = names.iter().map(|host| (host.clone(), format!("{PROBE}\nweftrun_look\n"))).collect();
+    let programs: Vec<_> =
+        names.iter().map(|host| (host.clone(), format!("{PROBE}\nweftrun_look\n"))).collect();
     let answers = client.each(&programs).await;
     let mut facts = ClusterFacts::default();
     facts.online = true;
@@ -79,7 +80,9 @@ pub async fn discover(client: &Client, scope: &Scope) -> Result<ClusterFacts> {
     let jobs = Job::gather(&looks);
     for (host, look) in looks.iter().filter_map(|(host, look)| Some((host, look.as_ref().ok()?))) {
         let owner = jobs.values().find(|job| {
-            look.busy.as_deref() == Some(job.place.submission.as_str()) && job.is_committed() && !job.phase().0.is_terminal()
+            look.busy.as_deref() == Some(job.place.submission.as_str())
+                && job.is_committed()
+                && !job.phase().0.is_terminal()
         });
         if let Some(job) = owner {
             let text = format!("{host} runs `{}` ({})", job.place.name, job.handle(&client.target));
@@ -89,12 +92,14 @@ pub async fn discover(client: &Client, scope: &Scope) -> Result<ClusterFacts> {
     group(&hosts, &mut facts);
     if scope.thorough {
         for (host, seen) in &hosts {
-            facts.settings.insert(host.clone(), seen.line());
+            facts.extra.insert(host.clone(), seen.line().into());
         }
         for (host, seen) in &hosts {
-            facts.notes.extend(seen.notes.iter().map(|(code, text)| {
-                Finding::warning(code.as_str(), format!("{host}: {text}"))
-            }));
+            facts.notes.extend(
+                seen.notes
+                    .iter()
+                    .map(|(code, text)| Finding::warning(code.as_str(), format!("{host}: {text}"))),
+            );
         }
         differences(&hosts, &mut facts.notes);
     }
@@ -119,7 +124,8 @@ fn group(hosts: &BTreeMap<String, Host>, facts: &mut ClusterFacts) {
         }
         group.devices = host.ports.iter().filter(|port| port.is_up()).map(Port::kind).collect();
         let alike = facts.nodes.iter_mut().find(|known| {
-            (&known.gpu_product, &known.allocatable, &known.devices) == (&group.gpu_product, &group.allocatable, &group.devices)
+            (&known.gpu_product, &known.allocatable, &known.devices)
+                == (&group.gpu_product, &group.allocatable, &group.devices)
         });
         match alike {
             Some(known) => known.count += 1,
@@ -135,7 +141,12 @@ fn group(hosts: &BTreeMap<String, Host>, facts: &mut ClusterFacts) {
 fn differences(hosts: &BTreeMap<String, Host>, notes: &mut Vec<Finding>) {
     let mut devices: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for (name, host) in hosts {
-        let key: Vec<String> = host.ports.iter().filter(|port| port.is_up()).map(|port| format!("{} {}", port.device, port.gid)).collect();
+        let key: Vec<String> = host
+            .ports
+            .iter()
+            .filter(|port| port.is_up())
+            .map(|port| format!("{} {}", port.device, port.gid))
+            .collect();
         devices.entry(key.join(", ")).or_default().push(name);
     }
     if devices.len() > 1 {
@@ -164,7 +175,8 @@ impl Host {
                 "program" => host.programs.push(value),
                 "nic" if host.ports.len() < 256 => host.ports.extend(Port::read(&value)),
                 "note" if host.notes.len() < 64 => {
-                    host.notes.extend(value.split_once(' ').map(|(code, text)| (code.to_owned(), text.to_owned())));
+                    host.notes
+                        .extend(value.split_once(' ').map(|(code, text)| (code.to_owned(), text.to_owned())));
                 }
                 _ => {}
             }
@@ -214,7 +226,13 @@ impl Port {
 
     fn line(&self) -> String {
         let mut line = format!("{} {}", self.device, self.kind().as_str());
-        for (name, value) in [("", &self.state), ("", &self.rate), ("NUMA node ", &self.numa), ("ATS ", &self.ats), ("RoCE v2 GID index ", &self.gid)] {
+        for (name, value) in [
+            ("", &self.state),
+            ("", &self.rate),
+            ("NUMA node ", &self.numa),
+            ("ATS ", &self.ats),
+            ("RoCE v2 GID index ", &self.gid),
+        ] {
             if !value.is_empty() {
                 line.push_str(&format!(", {name}{value}"));
             }
@@ -245,8 +263,18 @@ mod tests {
         assert_eq!(facts.serves, ["mpirun"]);
         let mut notes = Vec::new();
         differences(&hosts, &mut notes);
-        assert!(notes[0].message.contains("a b: mlx5_0:1 3; c: none") || notes[0].message.contains("c: none; a b: mlx5_0:1 3"), "{}", notes[0].message);
+        assert!(
+            notes[0].message.contains("a b: mlx5_0:1 3; c: none")
+                || notes[0].message.contains("c: none; a b: mlx5_0:1 3"),
+            "{}",
+            notes[0].message
+        );
         let line = hosts["a"].line();
-        assert!(line.contains("8 NVIDIA A100") && line.contains("mlx5_0:1 RoCE, 4: ACTIVE") && line.contains("RoCE v2 GID index 3"), "{line}");
+        assert!(
+            line.contains("8 NVIDIA A100")
+                && line.contains("mlx5_0:1 RoCE, 4: ACTIVE")
+                && line.contains("RoCE v2 GID index 3"),
+            "{line}"
+        );
     }
 }

@@ -8,11 +8,18 @@ use super::client::Client;
 use crate::remote::quote;
 
 /// Runs a command beside a rank, or on the first host.
-pub async fn exec(client: &Client, handle: &JobHandle, request: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {
+pub async fn exec(
+    client: &Client,
+    handle: &JobHandle,
+    request: &ExecRequest,
+    sink: &mut ExecSink<'_>,
+) -> Result<i32> {
     let job = client.job(handle).await?;
     let phase = job.phase().0;
     if phase.is_terminal() {
-        return Err(Error::new(ErrorKind::Refused, format!("the job has ended ({phase})")).with("handle", handle));
+        return Err(
+            Error::new(ErrorKind::Refused, format!("the job has ended ({phase})")).with("handle", handle)
+        );
     }
     if request.command.is_empty() {
         return Err(Error::new(ErrorKind::Usage, "there is no command to run"));

@@ -26,7 +26,12 @@ const CHUNK: u64 = 1 << 20;
 const MOST_FILES: usize = 4096;
 
 /// Feeds the logs of a job.
-pub async fn read(client: Arc<Client>, handle: JobHandle, options: LogOptions, feed: Feed<LogBatch>) -> Result<()> {
+pub async fn read(
+    client: Arc<Client>,
+    handle: JobHandle,
+    options: LogOptions,
+    feed: Feed<LogBatch>,
+) -> Result<()> {
     if options.since.is_some() {
         return Err(Error::unsupported(BACKEND, "log_times")
             .hint("processes write their own files, without times: use `--tail` instead of `--since`"));
@@ -46,7 +51,17 @@ pub async fn read(client: Arc<Client>, handle: JobHandle, options: LogOptions, f
         })?,
         None => now,
     };
-    Reader { client, place: job.place, options, attempt, files: BTreeMap::new(), silent: BTreeSet::new(), feed }.run().await
+    Reader {
+        client,
+        place: job.place,
+        options,
+        attempt,
+        files: BTreeMap::new(),
+        silent: BTreeSet::new(),
+        feed,
+    }
+    .run()
+    .await
 }
 
 /// A log file of the present attempt.
@@ -197,7 +212,8 @@ impl Reader {
             if owner.ranks.is_empty() && piece.size == 0 {
                 return Vec::new();
             }
-            if self.files.keys().filter(|(of, _)| *of == at).count() >= MOST_FILES || !self.wants(&owner, at) {
+            if self.files.keys().filter(|(of, _)| *of == at).count() >= MOST_FILES || !self.wants(&owner, at)
+            {
                 return Vec::new();
             }
             let source = Arc::new(self.source(&owner, at, &key.1));
@@ -214,7 +230,11 @@ impl Reader {
         }
         file.inode = Some(piece.inode);
         if resumed {
-            batches.push(LogBatch::marked(file.source.clone(), Mark::Resumed { lost: Some(0), repeated: 0 }, file.cursor()));
+            batches.push(LogBatch::marked(
+                file.source.clone(),
+                Mark::Resumed { lost: Some(0), repeated: 0 },
+                file.cursor(),
+            ));
         }
         if !piece.bytes.is_empty() {
             file.offset += piece.bytes.len() as u64;
@@ -226,7 +246,8 @@ impl Reader {
     fn wants(&self, owner: &Owner, at: usize) -> bool {
         let role = self.place.hosts.get(at).map_or("", |seat| seat.role.as_str());
         let role = self.options.roles.is_empty() || self.options.roles.iter().any(|wanted| wanted == role);
-        role && (self.options.ranks.is_empty() || self.options.ranks.iter().any(|rank| owner.ranks.contains(rank)))
+        role && (self.options.ranks.is_empty()
+            || self.options.ranks.iter().any(|rank| owner.ranks.contains(rank)))
     }
 
     fn source(&self, owner: &Owner, at: usize, file: &str) -> SourceId {
@@ -245,7 +266,11 @@ impl Reader {
     async fn end(&mut self, job: Option<&Job>) {
         let code = job.and_then(|job| job.phase().2);
         for file in self.files.values() {
-            put(&self.feed, LogBatch::marked(file.source.clone(), Mark::Ended { exit_code: code }, file.cursor())).await;
+            put(
+                &self.feed,
+                LogBatch::marked(file.source.clone(), Mark::Ended { exit_code: code }, file.cursor()),
+            )
+            .await;
         }
         let firsts = self.place.first_ranks();
         for (at, seat) in self.place.hosts.iter().enumerate() {
@@ -255,7 +280,8 @@ impl Reader {
                 let ended = job.is_some_and(|job| job.ended_well(at));
                 let first = firsts.get(at).copied().unwrap_or(0);
                 let ranks = first..first.saturating_add(seat.ranks);
-                let wanted = self.options.ranks.is_empty() || self.options.ranks.iter().any(|rank| ranks.contains(rank));
+                let wanted = self.options.ranks.is_empty()
+                    || self.options.ranks.iter().any(|rank| ranks.contains(rank));
                 let role = self.options.roles.is_empty() || self.options.roles.contains(&seat.role);
                 if !ended || !wanted || !role || self.files.keys().any(|(of, _)| *of == at) {
                     continue;
@@ -306,7 +332,9 @@ fn owner_of(file: &str, at: usize, place: &Place) -> Option<Owner> {
         None => match name {
             "node" => owner("", None, here),
             // mpirun's own lines, and all ranks' where the command calls mpirun itself.
-            "launcher" => owner("/launcher", None, if place.launch == Launch::Mpi { 0..place.world() } else { here }),
+            "launcher" => {
+                owner("/launcher", None, if place.launch == Launch::Mpi { 0..place.world() } else { here })
+            }
             "prepare" => owner("/prepare", None, 0..0),
             _ => None,
         },

@@ -201,6 +201,7 @@ weftrun_ask() {
   fi
   case $2 in
   cancel* | stop*)
+    . "$job/job"
     weftrun_end "$1" 10
     how=cancelled; case $2 in stop*) how=stopped ;; esac
     printf 'phase ended\nattempt %s\nhow %s\nwhy ended after its supervisor was gone\n' "$(weftrun_last_attempt "$job")" "$how" > "$job/state.new" \
@@ -225,7 +226,11 @@ weftrun_end() {
   weftrun_up; until=$((up + $2))
   while [ -n "$(weftrun_marked "$1")" ]; do
     weftrun_up
-    [ "$up" -lt "$until" ] || weftrun_signal "$1" KILL
+    if [ "$up" -ge "$until" ]; then
+      # A container's processes are children of its engine, not of the program that started it.
+      if command -v weftrun_kill_containers > /dev/null; then weftrun_kill_containers; fi
+      weftrun_signal "$1" KILL
+    fi
     sleep 0.1
   done
 }
@@ -272,13 +277,14 @@ weftrun_exec() {
   (
     weftrun_numbers "$local"
     . ./job && weftrun_environment
+    case $launch:$count in per-rank:* | mpi:* | *:1) WEFTRUN_PROCESS=rank$((first + ${local:-0})) ;; *) WEFTRUN_PROCESS=node$node ;; esac
     for process in $(weftrun_marked "$id"); do
       [ -z "$local" ] || tr '\0' '\n' 2> /dev/null < "/proc/$process/environ" | grep -qx "LOCAL_RANK=$local" || continue
       folder=$(readlink "/proc/$process/cwd") && cd "$folder" 2> /dev/null && break
     done
     # It is not a process of the job, and may outlive it.
     unset WEFTRUN_SUBMISSION; export WEFTRUN_EXEC_OF="$id"
-    if command -v weftrun_contained > /dev/null; then weftrun_contained "$id" "$local" "$@"; fi
+    if command -v weftrun_contained > /dev/null; then weftrun_contained "$id" "$@"; fi
     exec setsid "$@"
   ) 3<&- &
   command=$!

@@ -126,7 +126,8 @@ impl Lines {
                 self.fabric = serde_json::from_value(serde_json::Value::String(value.to_owned())).ok();
             }
             "launch" => {
-                self.launch = LAUNCHES.iter().copied().find(|known| launch_word(*known) == value).unwrap_or_default();
+                self.launch =
+                    LAUNCHES.iter().copied().find(|known| launch_word(*known) == value).unwrap_or_default();
             }
             "created" => self.created = value.parse().unwrap_or(0),
             "restarts" => self.restarts = small(),
@@ -231,7 +232,9 @@ pub mod tests {
 
     #[test]
     fn a_hostile_line_is_no_host() {
-        for line in ["", "a", "a b c d e f g", "a 10.0.0.1 22 me 99999999 worker 0", "a 10.0.0.1 70000 me 2 worker 0"] {
+        for line in
+            ["", "a", "a b c d e f g", "a 10.0.0.1 22 me 99999999 worker 0", "a 10.0.0.1 70000 me 2 worker 0"]
+        {
             assert_eq!(seat(line), None, "{line}");
         }
         let mut lines = Lines::default();

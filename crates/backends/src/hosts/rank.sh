@@ -4,7 +4,7 @@ weftrun_place
 rank=${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-${PMI_RANK:-}}}
 local=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-$((rank - first))}}
 weftrun_numbers "$local"
-export RANK="$rank"
+export RANK="$rank" WEFTRUN_PROCESS="rank$rank"
 . ./job
 weftrun_environment
 attempt=$(weftrun_last_attempt .)

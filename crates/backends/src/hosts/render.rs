@@ -101,22 +101,31 @@ pub fn render(settings: &Settings, job: &PlannedJob) -> Result<Rendered> {
 }
 
 fn check_names(spec: &JobSpec, workers: &[&Role]) -> Result<()> {
-    let odd = |name: &str| name.is_empty() || name.len() > 63 || name.chars().any(|c| c.is_control() || c.is_whitespace());
+    let odd = |name: &str| {
+        name.is_empty() || name.len() > 63 || name.chars().any(|c| c.is_control() || c.is_whitespace())
+    };
     for name in std::iter::once(&spec.name).chain(workers.iter().map(|role| &role.name)) {
         if odd(name) {
-            let message = "a name may not be empty, longer than 63 bytes, or hold blanks or control characters";
+            let message =
+                "a name may not be empty, longer than 63 bytes, or hold blanks or control characters";
             return Err(Error::new(ErrorKind::InvalidSpec, message).with("name", name.escape_debug()));
         }
     }
     match workers.iter().find(|role| role.procs_per_node() > MOST_RANKS) {
-        Some(role) => Err(Error::new(ErrorKind::InvalidSpec, format!("more than {MOST_RANKS} ranks on a host"))
-            .with("role", &role.name)),
+        Some(role) => {
+            Err(Error::new(ErrorKind::InvalidSpec, format!("more than {MOST_RANKS} ranks on a host"))
+                .with("role", &role.name))
+        }
         None => Ok(()),
     }
 }
 
 /// Translates all operations: those of each worker, the ones in the document, and the ones that are not.
-fn translate(job: &PlannedJob, own: &JobSettings, workers: &[&Role]) -> (Vec<Translated>, Vec<Op>, Vec<Inexpressible>) {
+fn translate(
+    job: &PlannedJob,
+    own: &JobSettings,
+    workers: &[&Role],
+) -> (Vec<Translated>, Vec<Op>, Vec<Inexpressible>) {
     let mut all: Vec<Translated> = workers.iter().map(|_| Translated::default()).collect();
     let (mut applied, mut not) = (Vec::new(), Vec::new());
     for op in &job.plan.ops {
@@ -133,15 +142,20 @@ fn translate(job: &PlannedJob, own: &JobSettings, workers: &[&Role]) -> (Vec<Tra
         }
         match script_change(&op.change, ScriptContext { container: contained, topology: false }) {
             Ok(ScriptChange::Constraint(_)) => {
-                let reason = "there is no scheduler that chooses hosts by type: name them in `hosts` or `nodelist`";
+                let reason =
+                    "there is no scheduler that chooses hosts by type: name them in `hosts` or `nodelist`";
                 not.push(Inexpressible { op: op.clone(), reason: reason.to_owned() });
                 continue;
             }
             Ok(change) => target.take(op, change, of_launcher),
             Err(kind) => {
                 let reason = match kind {
-                    "pod" | "annotation" | "toleration" => "it is a property of pods, and there are none here",
-                    "resource" | "hugepages" => "the devices and memory of a host are there without being asked for",
+                    "pod" | "annotation" | "toleration" => {
+                        "it is a property of pods, and there are none here"
+                    }
+                    "resource" | "hugepages" => {
+                        "the devices and memory of a host are there without being asked for"
+                    }
                     "node-selector" | "colocate" => {
                         "there is no scheduler that chooses hosts: name them in `hosts` or `nodelist`"
                     }
@@ -167,12 +181,17 @@ impl Translated {
                     self.env.push((name.to_owned(), value.to_owned(), op.clone()));
                 }
             }
-            ScriptChange::Mount(from, to, read_only) => self.mounts.push((from.to_owned(), to.to_owned(), read_only)),
+            ScriptChange::Mount(from, to, read_only) => {
+                self.mounts.push((from.to_owned(), to.to_owned(), read_only))
+            }
             ScriptChange::Memlock => self.memlock = Some(op.clone()),
             ScriptChange::Command(after) => self.command = Some(after.to_vec()),
             ScriptChange::Wrap(argv) => self.wrap.extend(argv.iter().cloned()),
             // A job has its hosts whole, and a switch of their own is for whoever cabled them.
-            ScriptChange::InPlace | ScriptChange::WholeNodes | ScriptChange::OneSwitch | ScriptChange::Constraint(_) => {}
+            ScriptChange::InPlace
+            | ScriptChange::WholeNodes
+            | ScriptChange::OneSwitch
+            | ScriptChange::Constraint(_) => {}
         }
     }
 }
@@ -220,7 +239,8 @@ impl Renderer<'_> {
 
     fn programs(&self) -> Vec<String> {
         let mut programs: Vec<&str> = Vec::new();
-        let kinds: Vec<Option<Container>> = self.workers.iter().map(|role| container_of(self.job, &self.own, role)).collect();
+        let kinds: Vec<Option<Container>> =
+            self.workers.iter().map(|role| container_of(self.job, &self.own, role)).collect();
         for kind in &kinds {
             programs.push(match kind {
                 Some(kind) => container::program(*kind),
@@ -244,11 +264,17 @@ impl Renderer<'_> {
             (self.workers.iter().any(|role| role.cpus.is_some()), "cpus"),
         ];
         for (_, key) in unused.into_iter().filter(|(set, _)| *set) {
-            let why = if matches!(key, "queue" | "priority") { "there is no queue" } else { "a job has its hosts whole" };
+            let why = if matches!(key, "queue" | "priority") {
+                "there is no queue"
+            } else {
+                "a job has its hosts whole"
+            };
             findings.push(Finding::info("HOSTS-UNUSED", format!("`{key}` is not used: {why}")).at(key));
         }
         if self.spec().launch == Launch::Mpi
-            && self.workers.iter().any(|role| container_of(self.job, &self.own, role).is_some_and(|kind| kind != Container::Apptainer))
+            && self.workers.iter().any(|role| {
+                container_of(self.job, &self.own, role).is_some_and(|kind| kind != Container::Apptainer)
+            })
         {
             let text = "mpirun runs on the host and starts each rank in a container of its own: both need the same Open MPI";
             findings.push(Finding::warning("HOSTS-MPI-CONTAINER", text).at("image"));
@@ -274,11 +300,17 @@ impl Renderer<'_> {
         text.push_str("}\n\n# What every rank sees.\nweftrun_environment() {\n");
         text.push_str(&self.environment()?);
         text.push_str("}\n\n");
+        text.push_str(&container::functions(self));
         match spec.launch {
             Launch::Mpi => mpi::write(self, &mut text)?,
             _ => {
                 let command = |index: usize, role: &Role| self.command(index, role);
-                self.function(&mut text, "weftrun_process", "# One process: a rank, or what starts the ranks of the host.\n", command)?;
+                self.function(
+                    &mut text,
+                    "weftrun_process",
+                    "# One process: a rank, or what starts the ranks of the host.\n",
+                    command,
+                )?;
             }
         }
         Ok(text)
@@ -327,7 +359,11 @@ impl Renderer<'_> {
         let own = self.own_command(index, role)?;
         let mut role = role.clone();
         role.command = own;
-        let at = Rendezvous { node_rank: "\u{1}NODE_RANK", master_addr: "\u{1}MASTER_ADDR", master_port: "\u{1}MASTER_PORT" };
+        let at = Rendezvous {
+            node_rank: "\u{1}NODE_RANK",
+            master_addr: "\u{1}MASTER_ADDR",
+            master_port: "\u{1}MASTER_PORT",
+        };
         let (mut argv, mut lines) = (role.command.clone(), String::new());
         if self.spec().launch == Launch::Torchrun {
             argv = node_command(self.spec(), &role, &at);
@@ -338,7 +374,10 @@ impl Renderer<'_> {
         let mut words = String::new();
         for word in translated.iter().flat_map(|of| &of.wrap).chain(&argv) {
             let quoted = match word.split_once('\u{1}') {
-                Some((before, name)) => format!("{}\"${name}\"", if before.is_empty() { String::new() } else { quote::word(before)? }),
+                Some((before, name)) => format!(
+                    "{}\"${name}\"",
+                    if before.is_empty() { String::new() } else { quote::word(before)? }
+                ),
                 None => quote::word(word)?,
             };
             words.push(' ');
@@ -360,9 +399,12 @@ impl Renderer<'_> {
 
     /// Returns the user's command: the rewritten one if a rule rewrote it, the launcher's if the workers have none.
     fn own_command(&self, index: usize, role: &Role) -> Result<Vec<String>> {
-        let launcher = self.spec().roles.iter().find(|role| role.kind == RoleKind::Launcher && !role.command.is_empty());
+        let launcher =
+            self.spec().roles.iter().find(|role| role.kind == RoleKind::Launcher && !role.command.is_empty());
         let own = match launcher {
-            Some(launcher) if role.command.is_empty() || self.spec().launch == Launch::Mpi => &launcher.command,
+            Some(launcher) if role.command.is_empty() || self.spec().launch == Launch::Mpi => {
+                &launcher.command
+            }
             _ => &role.command,
         };
         let rewritten = self.fabric.get(index).and_then(|fabric| fabric.command.as_ref());
@@ -420,12 +462,15 @@ impl Renderer<'_> {
             }
             for (name, value, op) in &fabric.env {
                 // The path that the host's own profile or `setup` set is appended to ours.
-                let tail = if name == "LD_LIBRARY_PATH" { "\"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\"" } else { "" };
-                let _ = writeln!(lines, "{}export {}={}{tail}", why(op), variable(name)?, quote::value(value)?);
+                let tail =
+                    if name == "LD_LIBRARY_PATH" { "\"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\"" } else { "" };
+                let _ =
+                    writeln!(lines, "{}export {}={}{tail}", why(op), variable(name)?, quote::value(value)?);
             }
             Ok(if lines.is_empty() { ":\n".to_owned() } else { lines })
         })?;
-        let body = body.strip_prefix("x() {\n").and_then(|body| body.strip_suffix("}\n\n")).unwrap_or_default();
+        let body =
+            body.strip_prefix("x() {\n").and_then(|body| body.strip_suffix("}\n\n")).unwrap_or_default();
         text.push_str(body);
         Ok(text)
     }
@@ -435,21 +480,36 @@ impl Renderer<'_> {
         Ok(match &self.spec().code {
             None => String::new(),
             Some(Code::Script { name, text }) => {
-                if name.is_empty() || name.contains('/') || name.starts_with(['-', '.']) || name.chars().any(char::is_control) {
-                    return Err(Error::new(ErrorKind::InvalidSpec, "the code's file name may hold no folder")
-                        .with("name", name.escape_debug()));
+                if name.is_empty()
+                    || name.contains('/')
+                    || name.starts_with(['-', '.'])
+                    || name.chars().any(char::is_control)
+                {
+                    return Err(Error::new(
+                        ErrorKind::InvalidSpec,
+                        "the code's file name may hold no folder",
+                    )
+                    .with("name", name.escape_debug()));
                 }
-                format!("mkdir -p code || return 1\n{}", quote::feed(&format!("cat > code/{}", quote::word(name)?), text)?)
+                format!(
+                    "mkdir -p code || return 1\n{}",
+                    quote::feed(&format!("cat > code/{}", quote::word(name)?), text)?
+                )
             }
             Some(Code::Git { url, rev }) => {
                 if rev.as_ref().is_some_and(|rev| rev.starts_with('-')) {
                     return Err(Error::new(ErrorKind::InvalidSpec, "not a Git revision"));
                 }
                 let checkout = match rev {
-                    Some(rev) => format!("git -C code checkout --quiet {} -- || return 1\n", quote::word(rev)?),
+                    Some(rev) => {
+                        format!("git -C code checkout --quiet {} -- || return 1\n", quote::word(rev)?)
+                    }
                     None => String::new(),
                 };
-                format!("[ -d code/.git ] || git clone --quiet -- {} code || return 1\n{checkout}", quote::word(url)?)
+                format!(
+                    "[ -d code/.git ] || git clone --quiet -- {} code || return 1\n{checkout}",
+                    quote::word(url)?
+                )
             }
             Some(_) => return Err(Error::unsupported(BACKEND, "code of this kind")),
         })
@@ -467,5 +527,6 @@ fn variable(name: &str) -> Result<&str> {
     if !name.is_empty() && name.bytes().enumerate().all(good) {
         return Ok(name);
     }
-    Err(Error::new(ErrorKind::InvalidSpec, "not the name of an environment variable").with("name", name.escape_debug()))
+    Err(Error::new(ErrorKind::InvalidSpec, "not the name of an environment variable")
+        .with("name", name.escape_debug()))
 }

@@ -216,7 +216,11 @@ impl Job {
         }
         // The state may still be that of the attempt before.
         if node.phase.is_empty() || node.attempt < attempt {
-            return if matches!(node.alive.as_str(), "no" | "rebooted") && node.attempt == attempt { Stage::Lost } else { Stage::Starting };
+            return if matches!(node.alive.as_str(), "no" | "rebooted") && node.attempt == attempt {
+                Stage::Lost
+            } else {
+                Stage::Starting
+            };
         }
         match node.phase.as_str() {
             "ended" => Stage::Ended,
@@ -247,11 +251,15 @@ impl Job {
         for (at, stage) in stages.iter().enumerate() {
             let host = self.host(at);
             match (stage, self.seen.get(at)) {
-                (Stage::Ended, Some(Seen::Told(node))) if node.how == "failed" || node.how == "time-limit" => {
+                (Stage::Ended, Some(Seen::Told(node)))
+                    if node.how == "failed" || node.how == "time-limit" =>
+                {
                     let why = match (node.how.as_str(), node.rank, node.code) {
                         ("time-limit", ..) => format!("its time limit of {} s was over", self.place.limit),
                         (_, Some(rank), Some(code)) => format!("rank {rank} on {host} {}", exited(code)),
-                        (_, None, Some(code)) if node.why.is_empty() => format!("{} {}", self.process_of(at), exited(code)),
+                        (_, None, Some(code)) if node.why.is_empty() => {
+                            format!("{} {}", self.process_of(at), exited(code))
+                        }
                         _ => format!("{host}: {}", node.why),
                     };
                     return Some((why, node.code, node.how == "failed"));
@@ -259,7 +267,9 @@ impl Job {
                 (Stage::Lost, Some(Seen::Told(node))) => {
                     let why = match node.alive.as_str() {
                         "rebooted" => format!("{host} was started again while the job ran"),
-                        _ => format!("the supervisor on {host} was killed; exit codes are lost, logs are not"),
+                        _ => {
+                            format!("the supervisor on {host} was killed; exit codes are lost, logs are not")
+                        }
                     };
                     lost.get_or_insert((why, None, false));
                 }
@@ -299,7 +309,9 @@ impl Job {
     pub fn phase(&self) -> (JobPhase, String, Option<i32>) {
         let stages = self.stages();
         let counts = |wanted: &[Stage]| {
-            stages.iter().enumerate().any(|(at, stage)| wanted.contains(stage) && !(self.is_member(at) && *stage == Stage::Running))
+            stages.iter().enumerate().any(|(at, stage)| {
+                wanted.contains(stage) && !(self.is_member(at) && *stage == Stage::Running)
+            })
         };
         let active = counts(&[Stage::Starting, Stage::Running, Stage::Suspended, Stage::Stopping]);
         let silent = self.silent();
@@ -314,7 +326,11 @@ impl Job {
             (false, false) => format!("{text}; {not_answering}"),
         };
         if self.cancelled() {
-            return if active { (JobPhase::Stopping, and(String::new()), None) } else { (JobPhase::Cancelled, and(String::new()), None) };
+            return if active {
+                (JobPhase::Stopping, and(String::new()), None)
+            } else {
+                (JobPhase::Cancelled, and(String::new()), None)
+            };
         }
         if let Some((why, code, restarts)) = self.failure(&stages) {
             if active {
@@ -323,13 +339,17 @@ impl Job {
             let attempt = self.attempt();
             return match restarts && attempt < self.place.restarts {
                 true => (JobPhase::Restarting, and(why), None),
-                false if attempt > 0 => {
-                    (JobPhase::Failed, and(format!("{why}, after {attempt} of {} restarts", self.place.restarts)), code)
-                }
+                false if attempt > 0 => (
+                    JobPhase::Failed,
+                    and(format!("{why}, after {attempt} of {} restarts", self.place.restarts)),
+                    code,
+                ),
                 false => (JobPhase::Failed, and(why), code),
             };
         }
-        let done = |at: usize, stage: Stage| stage == Stage::Ended || (self.is_member(at) && matches!(stages.first(), Some(Stage::Ended)));
+        let done = |at: usize, stage: Stage| {
+            stage == Stage::Ended || (self.is_member(at) && matches!(stages.first(), Some(Stage::Ended)))
+        };
         if stages.iter().enumerate().all(|(at, stage)| done(at, *stage)) {
             return (JobPhase::Succeeded, String::new(), Some(0));
         }
@@ -364,13 +384,17 @@ impl Job {
             return all(Order::Ask("cancel".to_owned()));
         }
         if let Some((why, _, restarts)) = failure {
-            let idle = !stages.iter().any(|stage| matches!(stage, Stage::Stopping | Stage::Silent)) && running.is_empty();
-            if idle && restarts && self.attempt() < self.place.restarts && !stages.contains(&Stage::Prepared) {
+            let idle = !stages.iter().any(|stage| matches!(stage, Stage::Stopping | Stage::Silent))
+                && running.is_empty();
+            if idle && restarts && self.attempt() < self.place.restarts && !stages.contains(&Stage::Prepared)
+            {
                 return (0..stages.len()).map(|at| (at, Order::Go(self.attempt() + 1))).collect();
             }
             return all(Order::Ask(format!("stop {why}")));
         }
-        if matches!(self.place.launch, Launch::Mpi | Launch::Once) && matches!(stages.first(), Some(Stage::Ended)) {
+        if matches!(self.place.launch, Launch::Mpi | Launch::Once)
+            && matches!(stages.first(), Some(Stage::Ended))
+        {
             return all(Order::Ask("finish".to_owned()));
         }
         let prepared = stages.iter().enumerate().filter(|(_, stage)| **stage == Stage::Prepared);
@@ -390,13 +414,12 @@ impl Job {
         let created = Timestamp::from_second(self.place.created).ok();
         let elapsed = self.told().map(|(_, node)| node.elapsed).max().unwrap_or(0);
         let nodes = u32::try_from(self.place.hosts.len()).unwrap_or(u32::MAX);
-        let up = self.stages().iter().filter(|stage| matches!(stage, Stage::Running | Stage::Stopping)).count();
+        let up =
+            self.stages().iter().filter(|stage| matches!(stage, Stage::Running | Stage::Stopping)).count();
         summary.reason = reason;
         summary.kind = "hosts".to_owned();
-        summary.ready = (
-            if phase == JobPhase::Succeeded { nodes } else { u32::try_from(up).unwrap_or(u32::MAX) },
-            nodes,
-        );
+        summary.ready =
+            (if phase == JobPhase::Succeeded { nodes } else { u32::try_from(up).unwrap_or(u32::MAX) }, nodes);
         // Durations of the hosts on the clock of the machine that submitted: no host's clock is read.
         summary.ended = created.filter(|_| phase.is_terminal()).and_then(|created| {
             created.checked_add(SignedDuration::try_from(Duration::from_secs(elapsed)).ok()?).ok()
@@ -453,21 +476,28 @@ impl Job {
         detail.replicas = self.replicas();
         for (at, node) in self.told() {
             if node.full {
-                let text = format!("the disk of {} was full: what its ranks wrote to their logs may be lost", self.host(at));
+                let text = format!(
+                    "the disk of {} was full: what its ranks wrote to their logs may be lost",
+                    self.host(at)
+                );
                 detail.findings.push(
                     Finding::error("HOSTS-DISK-FULL", text)
                         .fix("free space there, or set `folder` of the target to another file system"),
                 );
             }
             if node.orphans > 0 {
-                let text = format!("{} processes run on {} without their supervisor", node.orphans, self.host(at));
-                detail.findings.push(Finding::warning("HOSTS-ORPHANS", text).fix("`weftrun cancel` ends them"));
+                let text =
+                    format!("{} processes run on {} without their supervisor", node.orphans, self.host(at));
+                detail
+                    .findings
+                    .push(Finding::warning("HOSTS-ORPHANS", text).fix("`weftrun cancel` ends them"));
             }
         }
         for host in self.silent() {
             let text = format!("{host} does not answer: the state of its ranks is not known");
             detail.findings.push(
-                Finding::warning("HOSTS-SILENT", text).fix(format!("check `ssh {host} true` from this machine")),
+                Finding::warning("HOSTS-SILENT", text)
+                    .fix(format!("check `ssh {host} true` from this machine")),
             );
         }
         let hosts: Vec<&str> = self.place.hosts.iter().map(|seat| seat.host.as_str()).collect();
@@ -525,19 +555,75 @@ mod tests {
             (ranks, 0, RUNS, "alive none", JobPhase::Starting, "", vec![(1, Order::Go(0))]),
             (ranks, 0, DONE, RUNS, JobPhase::Running, "", vec![]),
             (ranks, 0, DONE, DONE, JobPhase::Succeeded, "", vec![]),
-            (ranks, 0, FAILED, RUNS, JobPhase::Stopping, "rank 1 on a ended by signal 9", vec![(1, Order::Ask("stop rank 1 on a ended by signal 9 (exit code 137)".to_owned()))]),
+            (
+                ranks,
+                0,
+                FAILED,
+                RUNS,
+                JobPhase::Stopping,
+                "rank 1 on a ended by signal 9",
+                vec![(1, Order::Ask("stop rank 1 on a ended by signal 9 (exit code 137)".to_owned()))],
+            ),
             (ranks, 0, FAILED, STOPPED, JobPhase::Failed, "rank 1 on a", vec![]),
-            (ranks, 1, FAILED, STOPPED, JobPhase::Restarting, "rank 1 on a", vec![(0, Order::Go(1)), (1, Order::Go(1))]),
+            (
+                ranks,
+                1,
+                FAILED,
+                STOPPED,
+                JobPhase::Restarting,
+                "rank 1 on a",
+                vec![(0, Order::Go(1)), (1, Order::Go(1))],
+            ),
             (ranks, 0, FAILED, "silent", JobPhase::Failed, "b does not answer", vec![]),
             (ranks, 1, FAILED, "silent", JobPhase::Restarting, "b does not answer", vec![]),
             (ranks, 0, DONE, "silent", JobPhase::Running, "b does not answer", vec![]),
-            (ranks, 0, RUNS, "absent", JobPhase::Stopping, "the job's folder on b is gone", vec![(0, Order::Ask("stop the job's folder on b is gone".to_owned()))]),
-            (ranks, 0, "go 0, phase running, alive rebooted, orphans 0", DONE, JobPhase::Failed, "a was started again", vec![]),
-            (ranks, 0, "go 0, phase running, alive no, orphans 3", RUNS, JobPhase::Running, "3 processes run on", vec![]),
-            (ranks, 0, "go 0, phase ended, how cancelled", RUNS, JobPhase::Stopping, "", vec![(1, Order::Ask("cancel".to_owned()))]),
+            (
+                ranks,
+                0,
+                RUNS,
+                "absent",
+                JobPhase::Stopping,
+                "the job's folder on b is gone",
+                vec![(0, Order::Ask("stop the job's folder on b is gone".to_owned()))],
+            ),
+            (
+                ranks,
+                0,
+                "go 0, phase running, alive rebooted, orphans 0",
+                DONE,
+                JobPhase::Failed,
+                "a was started again",
+                vec![],
+            ),
+            (
+                ranks,
+                0,
+                "go 0, phase running, alive no, orphans 3",
+                RUNS,
+                JobPhase::Running,
+                "3 processes run on",
+                vec![],
+            ),
+            (
+                ranks,
+                0,
+                "go 0, phase ended, how cancelled",
+                RUNS,
+                JobPhase::Stopping,
+                "",
+                vec![(1, Order::Ask("cancel".to_owned()))],
+            ),
             (ranks, 0, "go 0, phase ended, how cancelled", STOPPED, JobPhase::Cancelled, "", vec![]),
             (Launch::Mpi, 0, DONE, RUNS, JobPhase::Succeeded, "", vec![(1, Order::Ask("finish".to_owned()))]),
-            (Launch::Mpi, 0, "go 0, phase ended, how failed, code 1", DONE, JobPhase::Failed, "mpirun on a exited with code 1", vec![]),
+            (
+                Launch::Mpi,
+                0,
+                "go 0, phase ended, how failed, code 1",
+                DONE,
+                JobPhase::Failed,
+                "mpirun on a exited with code 1",
+                vec![],
+            ),
         ] {
             let job = job(launch, restarts, a, b);
             let (found, why, _) = job.phase();
@@ -560,7 +646,10 @@ mod tests {
             place(Launch::PerRank, 0).text(1)
         );
         let look = HostLook::read(&text);
-        assert_eq!((look.address.as_str(), look.busy.as_deref(), look.jobs.len()), ("10.0.0.1", Some("0000"), 1));
+        assert_eq!(
+            (look.address.as_str(), look.busy.as_deref(), look.jobs.len()),
+            ("10.0.0.1", Some("0000"), 1)
+        );
         let (_, at, node) = &look.jobs[&SubmissionId::from_random(7)];
         assert_eq!((*at, node.why.as_str(), node.gos.len()), (1, "[31mred", 1));
     }

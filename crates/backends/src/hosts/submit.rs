@@ -170,7 +170,8 @@ impl Sending<'_> {
         };
         if candidates.len() < wanted {
             let message = format!("the job needs {wanted} hosts, and the target has {}", candidates.len());
-            return Err(Error::new(ErrorKind::Refused, message).hint("add hosts to `hosts` of the target, or set fewer `nodes`"));
+            return Err(Error::new(ErrorKind::Refused, message)
+                .hint("add hosts to `hosts` of the target, or set fewer `nodes`"));
         }
         let jobs = Job::gather(looks);
         let (mut chosen, mut not, mut machines) = (Vec::new(), Vec::new(), BTreeSet::new());
@@ -190,8 +191,11 @@ impl Sending<'_> {
             n => format!("{n} are free"),
         };
         let hosts = if wanted == 1 { "1 host".to_owned() } else { format!("{wanted} hosts") };
-        let error = Error::new(ErrorKind::Refused, format!("the job needs {hosts}, and {free}: {}", not.join("; ")));
-        Err(error.hint("`--set backend.hosts.wait-for-hosts=1h` waits until enough hosts are free").hint("`weftrun list` shows the jobs that run"))
+        let error =
+            Error::new(ErrorKind::Refused, format!("the job needs {hosts}, and {free}: {}", not.join("; ")));
+        Err(error
+            .hint("`--set backend.hosts.wait-for-hosts=1h` waits until enough hosts are free")
+            .hint("`weftrun list` shows the jobs that run"))
     }
 
     fn why_not(
@@ -207,13 +211,18 @@ impl Sending<'_> {
             Some(Err(why)) => return Some(format!("{host} does not answer ({why})")),
             None => return Some(format!("{host} was not asked")),
         };
-        let slots = self.client.settings.hosts().iter().find(|(name, _)| name == host).and_then(|(_, slots)| *slots);
+        let slots =
+            self.client.settings.hosts().iter().find(|(name, _)| name == host).and_then(|(_, slots)| *slots);
         if let Some(slots) = slots.filter(|slots| *slots < ranks) {
             return Some(format!("{host} has {slots} slots, and the job needs {ranks}"));
         }
         // A job that was only prepared frees its host by itself; the host decides.
-        let owner = look.busy.as_ref().and_then(|busy| SubmissionId::parse(busy)).filter(|busy| busy != self.id());
-        let runs = owner.as_ref().and_then(|owner| jobs.get(owner)).filter(|job| job.is_committed() && !job.phase().0.is_terminal());
+        let owner =
+            look.busy.as_ref().and_then(|busy| SubmissionId::parse(busy)).filter(|busy| busy != self.id());
+        let runs = owner
+            .as_ref()
+            .and_then(|owner| jobs.get(owner))
+            .filter(|job| job.is_committed() && !job.phase().0.is_terminal());
         if let Some(job) = runs {
             return Some(format!("{host} runs `{}` ({})", job.place.name, job.handle(&self.client.target)));
         }
@@ -223,7 +232,8 @@ impl Sending<'_> {
                 None => format!("the address of {host} is not known: set `interface` of the target"),
             });
         }
-        (!machines.insert(look.machine.clone())).then(|| format!("{host} is the same machine as another host of the target"))
+        (!machines.insert(look.machine.clone()))
+            .then(|| format!("{host} is the same machine as another host of the target"))
     }
 
     async fn place_of(&self, hosts: &[String], looks: &Looks) -> Result<Place> {
@@ -241,7 +251,11 @@ impl Sending<'_> {
         });
         let hosts_of: Vec<Seat> = seats.collect();
         // The submission chooses the port, so that two jobs of one first host seldom begin the search at the same one.
-        let from = self.id().as_str().bytes().fold(7_u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(byte)));
+        let from = self
+            .id()
+            .as_str()
+            .bytes()
+            .fold(7_u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(byte)));
         let from = 20_000 + from % 20_000;
         let first = hosts.first().map_or("", String::as_str);
         let answer = self.client.read(first, &format!("weftrun_free_port {from}\n")).await?;
@@ -276,7 +290,10 @@ impl Sending<'_> {
                     Ok(answer) if answer.code == 0 => continue,
                     Ok(answer) if answer.code == error::BUSY => {
                         let owner = answer.text().trim().trim_start_matches("busy ").to_owned();
-                        let message = format!("host {host} was taken by another job ({}) a moment ago", crate::remote::error::clean(&owner));
+                        let message = format!(
+                            "host {host} was taken by another job ({}) a moment ago",
+                            crate::remote::error::clean(&owner)
+                        );
                         Ok(Error::new(ErrorKind::Refused, message))
                     }
                     Ok(answer) => Err(error::failed(host, "the job could not be put there", &answer)),
@@ -315,10 +332,16 @@ impl Sending<'_> {
             ("supervise", script(include_str!("supervise.sh"))),
         ];
         if place.launch == weftrun_core::spec::Launch::Mpi {
-            let hosts = place.hosts.iter().map(|seat| format!("{} slots={}\n", seat.address, seat.ranks)).collect();
-            let known = place.hosts.iter().filter_map(|seat| Some((seat, looks.get(&seat.host)?.as_ref().ok()?)));
+            let hosts =
+                place.hosts.iter().map(|seat| format!("{} slots={}\n", seat.address, seat.ranks)).collect();
+            let known =
+                place.hosts.iter().filter_map(|seat| Some((seat, looks.get(&seat.host)?.as_ref().ok()?)));
             let known = known.flat_map(|(seat, look)| {
-                let name = if seat.ssh_port == 22 { seat.address.clone() } else { format!("[{}]:{}", seat.address, seat.ssh_port) };
+                let name = if seat.ssh_port == 22 {
+                    seat.address.clone()
+                } else {
+                    format!("[{}]:{}", seat.address, seat.ssh_port)
+                };
                 look.keys.iter().map(move |key| format!("{name} {key}\n"))
             });
             files.push(("rank", script(include_str!("rank.sh"))));
@@ -379,7 +402,9 @@ impl Sending<'_> {
         for (answer, (host, _)) in self.client.each(&programs).await.into_iter().zip(&programs) {
             match answer {
                 Ok(answer) if answer.code == 0 => {}
-                Ok(answer) => tracing::warn!(host, code = answer.code, said = answer.stderr, "not started yet"),
+                Ok(answer) => {
+                    tracing::warn!(host, code = answer.code, said = answer.stderr, "not started yet")
+                }
                 Err(error) => tracing::warn!(host, %error, "not started yet"),
             }
         }

@@ -39,6 +39,8 @@ say_at_last() {
 start_process() {
   (
     weftrun_numbers "$2"
+    case $1 in rank*) WEFTRUN_PROCESS=$1 ;; *) WEFTRUN_PROCESS=$1$node ;; esac
+    export WEFTRUN_PROCESS
     setsid /bin/sh -c '. ./job && weftrun_environment && '"$3" < /dev/null >> "logs/$attempt/$1.log" 2>&1
     ended=$?
     # On a full disk it is tried until it can be written: without the code, the job would not end.

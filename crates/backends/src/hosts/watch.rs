@@ -77,7 +77,9 @@ pub fn chosen(client: &Client, filter: &JobFilter, looks: &Looks, first: bool) -
     }
     let mut jobs: Vec<Job> = Job::gather(looks).into_values().filter(Job::is_committed).collect();
     jobs.retain(|job| filter.ended || !job.phase().0.is_terminal());
-    jobs.sort_by(|a, b| b.place.created.cmp(&a.place.created).then_with(|| a.place.submission.cmp(&b.place.submission)));
+    jobs.sort_by(|a, b| {
+        b.place.created.cmp(&a.place.created).then_with(|| a.place.submission.cmp(&b.place.submission))
+    });
     jobs.truncate(filter.limit.unwrap_or(usize::MAX));
     Ok(jobs)
 }

@@ -1,6 +1,5 @@
 //! New bytes of files on another host, each from a known offset, in one answer.
 
-
 /// Returns the shell function `weftrun_read PATH OFFSET HEADER`, which prints a [`Piece`]; the first line of the file too
 /// where HEADER is not 0, and at most `most` bytes. A file that cannot be read is named on standard error behind `NONCE! `.
 pub fn reader(nonce: &str, most: u64) -> String {

@@ -44,7 +44,9 @@ async fn a_host_that_is_down_is_named_and_another_one_is_taken() {
     let Some(bed) = Bed::find() else { return };
     let _turn = turn().await;
     bed.ctl("cut b");
-    let backend = connect(&bed.target().with("ssh-args", serde_json::json!(["-oConnectTimeout=2"])).with("ssh-share", false));
+    let backend = connect(
+        &bed.target().with("ssh-args", serde_json::json!(["-oConnectTimeout=2"])).with("ssh-share", false),
+    );
     let outcome = async {
         let job = submitted(&backend, job("around", Launch::PerRank, 2, 1, "exit 0")).await;
         let end = ended(&backend, &job).await;
@@ -91,7 +93,8 @@ async fn a_host_that_crashes_leaves_a_verdict_with_its_name() {
     // Once it is back, the job there is seen to have been lost, and the host is free again.
     let backend = bed.connect();
     for _ in 0..100 {
-        if backend.describe(&job).await.is_ok_and(|detail| !detail.summary.reason.contains("does not answer")) {
+        if backend.describe(&job).await.is_ok_and(|detail| !detail.summary.reason.contains("does not answer"))
+        {
             break;
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -140,7 +143,12 @@ async fn a_supervisor_that_is_killed_leaves_ranks_that_can_be_cancelled() {
     bed.on("a", "cd ~/.weftrun/hosts/a/jobs/*/ && kill -9 $(cut -d' ' -f1 supervisor)");
     let detail = backend.describe(&job).await.expect("is there");
     assert_eq!(detail.summary.phase, JobPhase::Running);
-    assert!(detail.summary.reason.contains("2 processes run on without their supervisor") || detail.summary.reason.contains("processes run on"), "{}", detail.summary.reason);
+    assert!(
+        detail.summary.reason.contains("2 processes run on without their supervisor")
+            || detail.summary.reason.contains("processes run on"),
+        "{}",
+        detail.summary.reason
+    );
     backend.act(&job, Action::Cancel).await.expect("is told");
     let mut events = backend.watch(JobFilter::one(&job));
     let mut last = None;
@@ -192,7 +200,10 @@ async fn a_target_that_cannot_be_reached_is_an_error_that_says_so() {
     let backend = connect(&target);
     for error in [
         backend.list(&JobFilter::all()).await.expect_err("list"),
-        backend.submit(&rendered(backend.as_ref(), job("x", Launch::PerRank, 1, 1, "exit 0"))).await.expect_err("submit"),
+        backend
+            .submit(&rendered(backend.as_ref(), job("x", Launch::PerRank, 1, 1, "exit 0")))
+            .await
+            .expect_err("submit"),
     ] {
         assert!(matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Refused), "{error}");
         assert!(error.to_string().contains("nowhere.invalid"), "{error}");

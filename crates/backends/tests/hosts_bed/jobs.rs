@@ -85,7 +85,69 @@ async fn torchrun_starts_once_on_each_host_and_meets_at_the_first() {
     delete(&backend, &job).await;
 }
 
-const WHO: &str = "echo rank $RANK of $WORLD_SIZE on $(uname -n), local $LOCAL_RANK, mpi $OMPI_COMM_WORLD_RANK";
+/// What docker does as far as a job sees it: it runs the command. Each call is recorded.
+const DOCKER: &str = r#"#!/bin/sh
+printf '%s\n' "$*" >> ~/docker.log
+case $1 in
+image) [ -e ~/image-is-here ] ;;
+pull) echo "pulling $2: 100%"; : > ~/image-is-here ;;
+exec) shift 2; exec "$@" ;;
+run) while [ "$1" != registry/image:1 ]; do shift; done; shift; exec "$@" ;;
+esac
+"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_container_gets_the_hosts_network_and_devices_and_a_missing_image_is_pulled() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = turn().await;
+    for host in ["a", "b"] {
+        bed.on(host, &format!("mkdir -p ~/bin; rm -f ~/image-is-here ~/docker.log; cat > ~/bin/docker <<'E'\n{DOCKER}E\nchmod 755 ~/bin/docker"));
+    }
+    let backend = with(bed.target(), "setup", json!(["PATH=$HOME/bin:$PATH"]));
+    let mut spec = job("boxes", Launch::PerRank, 2, 2, "echo in a box: rank $RANK; sleep 600");
+    spec.image = Some("registry/image:1".to_owned());
+    let mut planned = planned(spec);
+    planned.plan.fabric = weftrun_core::fabric::Fabric::Roce;
+    let job = backend.submit(&backend.render(&planned).expect("renders")).await.expect("is taken");
+    let (mut batches, mut seen) = (backend.logs(&job, LogOptions::follow()), String::new());
+    while let Some(batch) = batches.next().await {
+        let batch = batch.expect("a batch");
+        seen.push_str(&format!("{}: {}", batch.source.name, String::from_utf8_lossy(&batch.bytes)));
+        if seen.matches("in a box").count() == 4 && seen.matches("100%").count() == 2 {
+            break;
+        }
+    }
+    assert!(
+        seen.contains("b/prepare: pulling registry/image:1: 100%")
+            && seen.contains("b/rank3: in a box: rank 3"),
+        "{seen}"
+    );
+    let mut out = Vec::new();
+    let request = weftrun_core::backend::ExecRequest::new(["sh", "-c", "echo beside $RANK"]).on_rank(3);
+    let code = backend
+        .exec(&job, &request, &mut |_, bytes| {
+            out.extend_from_slice(bytes);
+            Ok(())
+        })
+        .await
+        .expect("runs");
+    assert_eq!((code, String::from_utf8_lossy(&out).as_ref()), (0, "beside 3\n"));
+    delete(&backend, &job).await;
+    let calls = bed.on("b", "cat ~/docker.log");
+    for part in [
+        "--network host --ipc host",
+        "--ulimit memlock=-1",
+        "--device /dev/infiniband",
+        "-e RANK",
+        "exec weftrun-",
+        "-rank3 sh -c echo beside",
+    ] {
+        assert!(calls.contains(part), "{part} in\n{calls}");
+    }
+}
+
+const WHO: &str =
+    "echo rank $RANK of $WORLD_SIZE on $(uname -n), local $LOCAL_RANK, mpi $OMPI_COMM_WORLD_RANK";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mpirun_reaches_the_other_hosts_with_a_key_of_the_job_that_is_gone_after_it() {
@@ -153,7 +215,8 @@ async fn a_busy_host_is_named_and_a_job_can_wait_for_it() {
     let backend = bed.connect();
     let first = submitted(&backend, job("holds", Launch::PerRank, 3, 1, "sleep 600")).await;
     let second = job("wants", Launch::PerRank, 2, 1, "exit 0");
-    let refused = backend.submit(&rendered(backend.as_ref(), second.clone())).await.expect_err("two are not free");
+    let refused =
+        backend.submit(&rendered(backend.as_ref(), second.clone())).await.expect_err("two are not free");
     assert_eq!(refused.kind(), ErrorKind::Refused);
     let said = refused.to_string();
     assert!(said.contains("needs 2 hosts, and 1 is free") && said.contains("a runs `holds`"), "{said}");

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use weftrun_core::spec::{Role, VolumeSource};
+use weftrun_core::spec::{Launch, Role, VolumeSource};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::{BACKEND, Renderer, variable};
@@ -12,10 +12,31 @@ use crate::remote::quote;
 
 /// The variables that the supervisor sets for each process; docker and podman pass on only the named ones.
 const NUMBERS: &[&str] = &[
-    "WEFTRUN_SUBMISSION", "MASTER_ADDR", "MASTER_PORT", "NNODES", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE", "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE", "PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_NNODES", "PET_NODE_RANK", "PET_NPROC_PER_NODE", "RANK", "LOCAL_RANK",
-    "ROLE_NAME", "ROLE_RANK", "PYTHONUNBUFFERED",
+    "WEFTRUN_SUBMISSION",
+    "WEFTRUN_PROCESS",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "NNODES",
+    "NODE_RANK",
+    "GROUP_RANK",
+    "GROUP_WORLD_SIZE",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "PET_MASTER_ADDR",
+    "PET_MASTER_PORT",
+    "PET_NNODES",
+    "PET_NODE_RANK",
+    "PET_NPROC_PER_NODE",
+    "RANK",
+    "LOCAL_RANK",
+    "ROLE_NAME",
+    "ROLE_RANK",
+    "PYTHONUNBUFFERED",
 ];
+
+/// What a rank needs to speak with the Open MPI that started it: its variables, its processes, its folder
+/// (<https://podman.io/blogs/2019/09/26/podman-in-hpc.html>).
+const MPI: &str = " --pid host -v /tmp:/tmp $(env | sed -n 's/^\\(OMPI_[A-Za-z0-9_]*\\)=.*/-e \\1/p; s/^\\(PMIX_[A-Za-z0-9_]*\\)=.*/-e \\1/p')";
 
 /// Returns the program of a kind.
 pub fn program(kind: Container) -> &'static str {
@@ -45,11 +66,29 @@ pub fn pulls(renderer: &Renderer<'_>) -> Result<String> {
 
 fn image(renderer: &Renderer<'_>, role: &Role) -> Result<String> {
     let image = role.image.as_ref().or(renderer.spec().image.as_ref()).map_or("", String::as_str);
-    if image.is_empty() || image.starts_with('-') || image.chars().any(|c| c.is_control() || c.is_whitespace()) {
+    if image.is_empty()
+        || image.starts_with('-')
+        || image.chars().any(|c| c.is_control() || c.is_whitespace())
+    {
         return Err(Error::new(ErrorKind::InvalidSpec, "`image` is not the name of an image")
             .with("value", image.escape_debug()));
     }
     quote::word(image)
+}
+
+/// Returns the functions that reach into the job's containers and end them, where docker or podman starts them.
+pub fn functions(renderer: &Renderer<'_>) -> String {
+    let kinds =
+        renderer.workers.iter().filter_map(|role| super::container_of(renderer.job, &renderer.own, role));
+    let Some(kind) = kinds.into_iter().find(|kind| *kind != Container::Apptainer) else {
+        return String::new();
+    };
+    let (program, id) = (program(kind), &renderer.job.submission);
+    format!(
+        "# For `weftrun exec`, and for containers that outlive the program that started them.\n\
+         weftrun_contained() {{\nname=weftrun-$1-$WEFTRUN_PROCESS; shift\nexec setsid {program} exec \"$name\" \"$@\"\n}}\n\
+         weftrun_kill_containers() {{\nfor c in $({program} ps -q --filter name=weftrun-{id}); do {program} kill \"$c\"; done > /dev/null 2>&1\n}}\n\n"
+    )
 }
 
 /// Refuses volumes that cannot appear elsewhere without a container.
@@ -78,12 +117,20 @@ fn no_claims(volume: &str) -> Error {
 }
 
 /// Returns the lines that become the container.
-pub fn run(renderer: &Renderer<'_>, index: usize, role: &Role, kind: Container, words: &str) -> Result<String> {
+pub fn run(
+    renderer: &Renderer<'_>,
+    index: usize,
+    role: &Role,
+    kind: Container,
+    words: &str,
+) -> Result<String> {
     let mut mounts = Vec::new();
     for volume in &renderer.spec().volumes {
         match &volume.source {
             VolumeSource::Memory { .. } => {}
-            VolumeSource::HostPath(path) => mounts.push((path.clone(), volume.mount.clone(), volume.read_only)),
+            VolumeSource::HostPath(path) => {
+                mounts.push((path.clone(), volume.mount.clone(), volume.read_only))
+            }
             _ => return Err(no_claims(&volume.name)),
         }
     }
@@ -122,8 +169,14 @@ pub fn run(renderer: &Renderer<'_>, index: usize, role: &Role, kind: Container, 
     for name in variables(renderer, index, role)? {
         let _ = write!(options, " -e {name}");
     }
-    let (name, program) = ("\"weftrun-$WEFTRUN_SUBMISSION-${RANK-node$NODE_RANK}\"", program(kind));
-    Ok(format!("exec {program} run --rm --name {name}{}{options}{more} {image}{words}\n", devices(renderer, role, kind)))
+    if renderer.spec().launch == Launch::Mpi {
+        options.push_str(MPI);
+    }
+    let devices = devices(renderer, role, kind);
+    let program = program(kind);
+    Ok(format!(
+        "exec {program} run --rm --name \"weftrun-$WEFTRUN_SUBMISSION-$WEFTRUN_PROCESS\"{devices}{options}{more} {image}{words}\n"
+    ))
 }
 
 /// Returns the options with which a container sees the host's network, GPUs and RDMA devices, and may pin memory.
@@ -155,11 +208,22 @@ fn variables(renderer: &Renderer<'_>, index: usize, role: &Role) -> Result<Vec<S
     let spec = renderer.spec();
     let own = spec.env.iter().chain(&role.env).map(|var| var.name.clone());
     let secrets = spec.secrets.iter().map(|secret| secret.env.clone());
-    let fabric = renderer.fabric.get(index).into_iter().flat_map(|fabric| fabric.env.iter().map(|(name, ..)| name.clone()));
+    let fabric = renderer
+        .fabric
+        .get(index)
+        .into_iter()
+        .flat_map(|fabric| fabric.env.iter().map(|(name, ..)| name.clone()));
     let interface = ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"];
-    let interface = interface.iter().filter(|_| renderer.own.interface.is_some()).map(|name| (*name).to_owned());
-    let names: BTreeSet<String> =
-        NUMBERS.iter().map(|name| (*name).to_owned()).chain(own).chain(secrets).chain(fabric).chain(interface).collect();
+    let interface =
+        interface.iter().filter(|_| renderer.own.interface.is_some()).map(|name| (*name).to_owned());
+    let names: BTreeSet<String> = NUMBERS
+        .iter()
+        .map(|name| (*name).to_owned())
+        .chain(own)
+        .chain(secrets)
+        .chain(fabric)
+        .chain(interface)
+        .collect();
     names.iter().try_for_each(|name| variable(name).map(drop))?;
     Ok(names.into_iter().collect())
 }

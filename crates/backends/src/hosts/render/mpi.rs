@@ -15,8 +15,13 @@ const STARTERS: [&str; 3] = ["mpirun", "mpiexec", "orterun"];
 pub fn write(renderer: &Renderer<'_>, text: &mut String) -> Result<()> {
     let Some(first) = renderer.workers.first() else { return Ok(()) };
     let command = renderer.own_command(0, first)?;
-    let own = command.first().is_some_and(|word| STARTERS.contains(&word.rsplit('/').next().unwrap_or_default()));
-    let _ = write!(text, "# mpirun, on the first host. `hosts` and `rsh` beside this file name the others.\nweftrun_process() {{\n{}", settings(renderer));
+    let own =
+        command.first().is_some_and(|word| STARTERS.contains(&word.rsplit('/').next().unwrap_or_default()));
+    let _ = write!(
+        text,
+        "# mpirun, on the first host. `hosts` and `rsh` beside this file name the others.\nweftrun_process() {{\n{}",
+        settings(renderer)
+    );
     if own {
         // The user's own mpirun finds the hosts in its environment; its ranks write to its output.
         let words = quote::words(&command)?;

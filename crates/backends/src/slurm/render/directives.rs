@@ -121,9 +121,7 @@ pub fn write(components: &[Directives]) -> Result<String> {
         for Directive { name, value } in options.iter() {
             match value {
                 None => text.push_str(&format!("#SBATCH --{name}\n")),
-                Some(value) => {
-                    text.push_str(&format!("#SBATCH --{name}={}\n", directive(name, value)?))
-                }
+                Some(value) => text.push_str(&format!("#SBATCH --{name}={}\n", directive(name, value)?)),
             }
         }
     }
