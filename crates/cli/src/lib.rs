@@ -17,6 +17,7 @@ mod commands;
 mod context;
 mod diagnostics;
 mod follow;
+mod hosts_flags;
 mod job_flags;
 mod key_flags;
 mod live_map;

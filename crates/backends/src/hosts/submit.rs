@@ -194,7 +194,7 @@ impl Sending<'_> {
         let error =
             Error::new(ErrorKind::Refused, format!("the job needs {hosts}, and {free}: {}", not.join("; ")));
         Err(error
-            .hint("`--set backend.hosts.wait-for-hosts=1h` waits until enough hosts are free")
+            .hint("`--wait-for-hosts 1h` waits until enough hosts are free")
             .hint("`weftrun list` shows the jobs that run"))
     }
 

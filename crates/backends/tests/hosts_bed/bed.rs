@@ -15,12 +15,22 @@ pub use running::Bed;
 
 static TURN: Mutex<()> = Mutex::const_new(());
 
-/// Waits until no other test uses the hosts.
-pub async fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().await
-}
-
 impl Bed {
+    /// Waits until no other test uses the hosts, and takes away what a failed one left.
+    pub async fn turn(&self) -> MutexGuard<'static, ()> {
+        let turn = TURN.lock().await;
+        for host in ["a", "b", "c", "d"] {
+            self.on(
+                host,
+                "for f in ~/.weftrun/hosts/*/jobs/*/supervisor /small/weftrun/hosts/*/jobs/*/supervisor; do\n\
+                 [ -f $f ] || continue; read -r pid rest < $f; kill -9 $pid; id=${f%/supervisor}; id=${id##*/}\n\
+                 for p in $(grep -lF WEFTRUN_SUBMISSION=$id /proc/[0-9]*/environ); do p=${p#/proc/}; kill -9 ${p%/environ}; done\n\
+                 done 2> /dev/null; rm -rf ~/.weftrun /small/*",
+            );
+        }
+        turn
+    }
+
     /// A target of all four hosts.
     pub fn target(&self) -> TargetConfig {
         TargetConfig::new("rack", "hosts", self.dir.join("state"))

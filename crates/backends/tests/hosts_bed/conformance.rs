@@ -9,7 +9,7 @@ use weftrun_core::backend::Backend;
 use weftrun_core::job::JobHandle;
 use weftrun_testkit::conformance::{self, Fixture};
 
-use crate::bed::{Bed, connect, turn};
+use crate::bed::{Bed, connect};
 
 struct OnHosts {
     bed: Bed,
@@ -46,7 +46,7 @@ impl Fixture for OnHosts {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn plain_hosts_conform() {
     let Some(bed) = Bed::find() else { return };
-    let _turn = turn().await;
+    let _turn = bed.turn().await;
     let only = std::env::var("WEFTRUN_TEST_ONLY").unwrap_or_default();
     let only: Vec<&str> = only.split(',').filter(|word| !word.is_empty()).collect();
     let report = conformance::run_some(&OnHosts { bed, kept: Mutex::default() }, &only).await;

@@ -8,13 +8,13 @@ use weftrun_core::job::{Action, JobEvent, JobFilter, JobPhase};
 use weftrun_core::log::{LogOptions, Mark};
 use weftrun_core::spec::Launch;
 
-use crate::bed::{Bed, connect, turn};
+use crate::bed::{Bed, connect};
 use crate::jobs::{delete, ended, job, logs, rendered, submitted};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_line_arrives_once_over_connections_that_are_cut() {
     let Some(bed) = Bed::find() else { return };
-    let _turn = turn().await;
+    let _turn = bed.turn().await;
     let backend = bed.connect();
     let script = "i=0; while [ $i -lt 400 ]; do echo \"rank $RANK line $i\"; i=$((i + 1)); sleep 0.01; done";
     let job = submitted(&backend, job("cut", Launch::PerRank, 2, 2, script)).await;
@@ -42,7 +42,7 @@ async fn every_line_arrives_once_over_connections_that_are_cut() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_that_is_down_is_named_and_another_one_is_taken() {
     let Some(bed) = Bed::find() else { return };
-    let _turn = turn().await;
+    let _turn = bed.turn().await;
     bed.ctl("cut b");
     let backend = connect(
         &bed.target().with("ssh-args", serde_json::json!(["-oConnectTimeout=2"])).with("ssh-share", false),
@@ -66,7 +66,7 @@ async fn a_host_that_is_down_is_named_and_another_one_is_taken() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_that_crashes_leaves_a_verdict_with_its_name() {
     let Some(bed) = Bed::find() else { return };
-    let _turn = turn().await;
+    let _turn = bed.turn().await;
     let backend = connect(&bed.target().with("ssh-args", serde_json::json!(["-oConnectTimeout=2"])));
     // A rank that notices that the other one is gone, as NCCL does.
     let script = "echo up; if [ $RANK = 0 ]; then sleep 6; exit 1; fi; sleep 600";
@@ -108,7 +108,7 @@ async fn a_host_that_crashes_leaves_a_verdict_with_its_name() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_is_refused_before_the_job_and_named_during_it() {
     let Some(bed) = Bed::find() else { return };
-    let _turn = turn().await;
+    let _turn = bed.turn().await;
     let small = connect(&bed.target().with("folder", "/small/weftrun").with("nodelist", "d"));
     bed.on("d", "head -c 2000000 /dev/zero > /small/fill");
     let refused = small.submit(&rendered(small.as_ref(), job("full", Launch::PerRank, 1, 1, "exit 0"))).await;
@@ -131,7 +131,7 @@ async fn a_full_disk_is_refused_before_the_job_and_named_during_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_supervisor_that_is_killed_leaves_ranks_that_can_be_cancelled() {
     let Some(bed) = Bed::find() else { return };
-    let _turn = turn().await;
+    let _turn = bed.turn().await;
     let backend = bed.connect();
     let job = submitted(&backend, job("orphans", Launch::PerRank, 1, 2, "echo up; sleep 600")).await;
     let mut batches = backend.logs(&job, LogOptions::follow());
@@ -143,12 +143,8 @@ async fn a_supervisor_that_is_killed_leaves_ranks_that_can_be_cancelled() {
     bed.on("a", "cd ~/.weftrun/hosts/a/jobs/*/ && kill -9 $(cut -d' ' -f1 supervisor)");
     let detail = backend.describe(&job).await.expect("is there");
     assert_eq!(detail.summary.phase, JobPhase::Running);
-    assert!(
-        detail.summary.reason.contains("2 processes run on without their supervisor")
-            || detail.summary.reason.contains("processes run on"),
-        "{}",
-        detail.summary.reason
-    );
+    let reason = &detail.summary.reason;
+    assert!(reason.contains("processes run on without their supervisor"), "{reason}");
     backend.act(&job, Action::Cancel).await.expect("is told");
     let mut events = backend.watch(JobFilter::one(&job));
     let mut last = None;
@@ -165,7 +161,7 @@ async fn a_supervisor_that_is_killed_leaves_ranks_that_can_be_cancelled() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_submission_that_is_cut_off_between_two_hosts_is_completed_by_the_next_look() {
     let Some(bed) = Bed::find() else { return };
-    let _turn = turn().await;
+    let _turn = bed.turn().await;
     // The second host is never told to start: weftrun was killed, or lost its link, between the two.
     let script = "if grep -q '^weftrun_go ' \"$program\" && [[ \" ${words[*]} \" = *' b '* ]]; then exit 255; fi\nreal < \"$program\"";
     let (_dir, target) = bed.ssh(script);
@@ -180,7 +176,7 @@ async fn a_submission_that_is_cut_off_between_two_hosts_is_completed_by_the_next
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_clock_of_a_host_is_compared_with_another() {
     let Some(bed) = Bed::find() else { return };
-    let _turn = turn().await;
+    let _turn = bed.turn().await;
     // Files of a job that look decades old, as they do where a clock was off.
     let backend = bed.connect();
     let job = submitted(&backend, job("clocks", Launch::PerRank, 2, 1, "echo up; sleep 2")).await;
