@@ -25,6 +25,8 @@ MaxStartups 100
 MaxSessions 100
 PidFile /run/sshd.pid
 S
+# Each host has another shell: dash, bash, busybox.
+case $N in b) ln -sf bash "$R/bin/sh" ;; c) ln -sf busybox "$R/bin/sh" ;; esac
 cd "$R"; mkdir -p .old-root; pivot_root . .old-root; cd /; umount -l /.old-root; rmdir /.old-root 2>/dev/null || true
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin
 ip link set lo up
