@@ -56,10 +56,12 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
     }
     if free < draft.nodes.len() {
         let text = format!("the job needs {} hosts, and {free} are free", draft.nodes.len());
-        findings.push(
-            Finding::error("HOSTS-TOO-FEW", text)
-                .fix("set fewer `nodes`, or `wait-for-hosts = \"1h\"` in `[backend.hosts]`"),
-        );
+        let waits = draft.own.wait_for_hosts.as_ref().filter(|_| hosts.len() >= draft.nodes.len());
+        findings.push(match waits {
+            Some(wait) => Finding::info("HOSTS-TOO-FEW", format!("{text}: it waits for up to {wait}")),
+            None => Finding::error("HOSTS-TOO-FEW", text)
+                .fix("set fewer `nodes`, or wait with `--wait-for-hosts 1h`"),
+        });
     }
     if !draft.programs.is_empty() {
         let words = quote::words(&draft.programs)?;

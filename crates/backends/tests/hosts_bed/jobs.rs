@@ -226,6 +226,8 @@ async fn a_busy_host_is_named_and_a_job_can_wait_for_it() {
     assert!(findings.iter().any(|finding| finding.code == "HOSTS-TOO-FEW"), "{findings:?}");
 
     let patient = with(bed.target(), "wait-for-hosts", "2m");
+    let findings = patient.check(&rendered(patient.as_ref(), second.clone())).await.expect("is checked");
+    assert!(!findings.iter().any(weftrun_core::Finding::is_error), "{findings:?}");
     let waiting = {
         let patient = Arc::clone(&patient);
         tokio::spawn(async move { submitted(&patient, second).await })
