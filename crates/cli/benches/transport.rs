@@ -5,7 +5,7 @@
 #![allow(clippy::print_stdout, clippy::panic, reason = "a benchmark is a program of its own")]
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

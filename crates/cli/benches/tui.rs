@@ -112,6 +112,11 @@ impl Bed {
     /// Submits a job of one rank that prints lines; gives its handle.
     fn submit(&self, name: &str, count: u64, rate: u64) -> String {
         let me = std::env::current_exe().expect("a name");
+        self.start(name, &[&me.display().to_string(), "--print", &count.to_string(), &rate.to_string()])
+    }
+
+    /// Submits a job of one rank; gives its handle.
+    fn start(&self, name: &str, command: &[&str]) -> String {
         let out = self
             .weftrun()
             .args([
@@ -126,8 +131,7 @@ impl Bed {
                 "per-rank",
                 "--",
             ])
-            .arg(me)
-            .args(["--print", &count.to_string(), &rate.to_string()])
+            .args(command)
             .output()
             .expect("weftrun runs");
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
@@ -321,19 +325,33 @@ fn follow(bed: &Bed, rate: u64, seconds: u64, goal: f64) {
     );
 }
 
-/// Nothing happens: nothing is drawn.
+/// Nothing happens: nothing is drawn. While a job runs without output, its age and silence are.
 fn idle(bed: &Bed) {
     let handle = bed.submit("idle", 10_000, 0);
     bed.wait(&handle);
-    let mut screen = bed.tui(&format!("'{handle}'"));
-    screen.until("the overview", |text| text.contains("[2 overview]"));
-    screen.key("4");
-    screen.until("the log", |text| text.contains("step 9999 "));
-    screen.run_for(Duration::from_secs(3));
-    let (frames, cpu) = (screen.frames, screen.cpu());
-    screen.run_for(Duration::from_secs(20));
-    let (frames, cpu) = (screen.frames - frames, (screen.cpu() - cpu) / 20.0 * 100.0);
-    row("idle for 20 s: frames; of a core", &format!("{frames}; {cpu:.2} %"), "0; ≤ 0.3 %");
+    rest(bed, &handle, "a job that has ended", "0; ≤ 0.3 %");
+    let handle = bed.start("quiet", &["sh", "-c", "echo step 9999 of a quiet job; exec sleep 600"]);
+    rest(bed, &handle, "a quiet job that runs", "≤ 0.3 %");
+    let _ = bed.weftrun().args(["cancel", &handle]).output();
+}
+
+fn rest(bed: &Bed, handle: &str, what: &str, goal: &str) {
+    for (key, place) in [("4", "log"), ("2", "overview")] {
+        let mut screen = bed.tui(&format!("'{handle}'"));
+        screen.until("the overview", |text| text.contains("[2 overview]"));
+        screen.key("4");
+        screen.until("the log", |text| text.contains("step 9999 "));
+        screen.key(key);
+        screen.run_for(Duration::from_secs(3));
+        let (frames, cpu) = (screen.frames, screen.cpu());
+        screen.run_for(Duration::from_secs(20));
+        let (frames, cpu) = (screen.frames - frames, (screen.cpu() - cpu) / 20.0 * 100.0);
+        row(
+            &format!("idle for 20 s, {place} of {what}: frames; of a core"),
+            &format!("{frames}; {cpu:.2} %"),
+            goal,
+        );
+    }
 }
 
 /// A gigabyte of log: opened, searched, remembered.

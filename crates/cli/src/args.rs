@@ -146,6 +146,8 @@ pub enum Command {
     Transport(commands::transport::TransportArgs),
     /// Say why a job failed or hangs: the first cause, its rank and its line
     Why(commands::why::WhyArgs),
+    /// Write a job's whole report as one page: verdict, transports, bring-up, findings, the job as sent
+    Report(commands::report::ReportArgs),
     /// Measure collectives on some nodes and judge the bandwidth
     Verify(commands::verify::VerifyArgs),
     /// Report what some nodes have, and where they differ

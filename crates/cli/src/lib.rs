@@ -14,6 +14,7 @@
 
 mod args;
 mod commands;
+mod complete;
 mod context;
 mod diagnostics;
 mod follow;
@@ -44,8 +45,11 @@ pub use args::Cli;
 ///
 /// A panic on any thread is a bug: it is reported as one, and the process ends with [`exit_codes::BUG`].
 pub fn main_with(registry: Registry) -> ExitCode {
-    open_files::allow_many();
     say_panics_are_bugs();
+    if complete::answer(&registry, std::env::args_os()) {
+        return ExitCode::SUCCESS;
+    }
+    open_files::allow_many();
     ExitCode::from(run(registry, std::env::args_os()))
 }
 

@@ -148,6 +148,39 @@ proptest! {
 }
 
 #[test]
+fn a_filter_that_is_applied_in_parts_shows_the_same_lines() {
+    let sources: Vec<_> = (0..2).map(|n| Arc::new(SourceId::new(format!("pod-{n}")))).collect();
+    let mut store = LogStore::default().with_history();
+    for (source, from) in [(0, 40), (1, 41)] {
+        let text: String = (from..from + 15)
+            .map(|n| format!("2026-11-22 03:12:{n},000 line {n} of {source}\nand\n"))
+            .collect();
+        store.ingest(&batch(&sources[source], text.as_bytes()));
+        let text: String =
+            (10..39).map(|n| format!("2026-11-22 03:12:{n},000 early {n} of {source}\n")).collect();
+        store.ingest_history(&batch(&sources[source], text.as_bytes()));
+    }
+    for filter in ["", "5 !pod", "of"] {
+        let filter = Filter::parse(filter, jiff::Timestamp::UNIX_EPOCH).unwrap();
+        let mut whole = Projection::new(filter.clone());
+        whole.update(&store);
+        for most in 1..9 {
+            let mut parts = Projection::new(filter.clone());
+            let mut steps = 1;
+            while !parts.update_part(&store, most) {
+                steps += 1;
+            }
+            let seqs = |of: &Projection| (0..of.len()).map(|at| of.place(at)).collect::<Vec<_>>();
+            assert_eq!(seqs(&parts), seqs(&whole), "{most}");
+            assert!(steps >= 100 / most, "{steps} steps of {most}");
+            assert_eq!(parts.read(&store), store.count());
+        }
+        let place = |at: usize| store.place(&store.get(whole.seq(at).unwrap()).unwrap());
+        assert!((0..whole.len()).all(|at| whole.index_of_place(place(at)) == at));
+    }
+}
+
+#[test]
 fn a_hundred_megabytes_without_a_newline_stay_small() {
     let source = Arc::new(SourceId::new("pod"));
     let mut store = LogStore::default();

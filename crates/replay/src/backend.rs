@@ -73,19 +73,27 @@ impl ReplayBackend {
         Self::new(name, Tape { sources: sources.collect(), nodes, lines: Lines::Replay(replay) }, speed)
     }
 
-    /// Plays log files: a file, or a folder's `*.log`, `*.out`, `*.err`, `*.txt`. Their ranks are those that the
+    /// Plays log files: files, and the `*.log`, `*.out`, `*.err`, `*.txt` of folders. Their ranks are those that the
     /// lines prove.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if they cannot be read, [`ErrorKind::NotFound`] if there are none,
     /// [`ErrorKind::Usage`] if they are too large.
-    pub fn logs(path: &Path, speed: f64) -> Result<Self> {
-        let files = files(path).map_err(|error| {
-            Error::new(ErrorKind::Io, format!("cannot read {}", path.display())).source(error)
-        })?;
-        if files.is_empty() {
-            return Err(Error::new(ErrorKind::NotFound, format!("there is no log in {}", path.display()))
+    pub fn logs<P: AsRef<Path>>(paths: &[P], speed: f64) -> Result<Self> {
+        let mut files: Vec<PathBuf> = Vec::new();
+        for path in paths.iter().map(AsRef::as_ref) {
+            let found = found(path).map_err(|error| {
+                Error::new(ErrorKind::Io, format!("cannot read {}", path.display())).source(error)
+            })?;
+            if found.is_empty() {
+                return Err(Error::new(
+                    ErrorKind::NotFound,
+                    format!("there is no log in {}", path.display()),
+                )
                 .hint("a log is a file, or a folder with *.log, *.out, *.err or *.txt"));
+            }
+            // A file that is named twice is played once.
+            files.extend(found.into_iter().filter(|file| !files.contains(file)).collect::<Vec<_>>());
         }
         let size = size(&files);
         if size > MOST {
@@ -101,8 +109,11 @@ impl ReplayBackend {
         };
         let sources: Vec<_> = files.iter().enumerate().map(of).collect();
         let nodes = u32::try_from(sources.len()).unwrap_or(u32::MAX);
-        let name =
-            path.file_name().map_or_else(|| "logs".to_owned(), |name| name.to_string_lossy().into_owned());
+        let name = match paths {
+            [path] => path.as_ref().file_name().map(|name| name.to_string_lossy().into_owned()),
+            _ => None,
+        };
+        let name = name.unwrap_or_else(|| "logs".to_owned());
         Ok(Self::new(&name, Tape { sources, nodes, lines: Lines::Files(files) }, speed))
     }
 
@@ -158,7 +169,7 @@ fn source(name: String, rank: Option<u32>, replica: u32) -> Arc<SourceId> {
     Arc::new(source)
 }
 
-fn files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
+fn found(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     if !std::fs::metadata(path)?.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
@@ -330,6 +341,7 @@ impl Backend for ReplayBackend {
     fn capability(&self) -> Capability {
         Capability {
             backend: NAME.to_owned(),
+            read_only: true,
             rank_logs: true,
             log_times: matches!(self.tape.lines, Lines::Replay(_)),
             max_name: 63,
@@ -426,7 +438,7 @@ mod tests {
             ("ok", JobPhase::Succeeded),
             ("slow", JobPhase::Succeeded),
         ] {
-            let stage = ReplayBackend::logs(&Path::new(cases).join(case), 0.0).unwrap();
+            let stage = ReplayBackend::logs(&[Path::new(cases).join(case)], 0.0).unwrap();
             let mut logs = stage.logs(stage.handle(), LogOptions::follow());
             while logs.next().await.is_some() {}
             assert_eq!(stage.summary().phase, phase, "{case}");

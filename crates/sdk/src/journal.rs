@@ -274,6 +274,14 @@ impl Journal {
         Ok(heads)
     }
 
+    /// Returns the handles of the newest submissions, the newest first. Plans are not read, so it takes milliseconds.
+    ///
+    /// # Errors
+    /// As [`Journal::records`].
+    pub fn recent_handles(&self) -> Result<Vec<JobHandle>> {
+        Ok(self.recent()?.into_iter().filter_map(|head| head.handle).collect())
+    }
+
     /// Returns the record of a handle, the newest if a name was used again.
     ///
     /// # Errors

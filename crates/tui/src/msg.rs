@@ -10,7 +10,7 @@ use weftrun::core::backend::Capability;
 use weftrun::core::fabric::FabricPlan;
 use weftrun::core::finding::Evidence;
 use weftrun::core::job::{Action as JobAction, JobDetail, JobEvent, JobHandle, JobSummary};
-use weftrun::core::log::{Filter, Pattern, Projection};
+use weftrun::core::log::{Filter, Pattern, Place, Projection};
 use weftrun::core::report::HealthReport;
 use weftrun::core::spec::JobSpec;
 
@@ -55,9 +55,13 @@ pub enum Msg {
     LogsGrew,
     /// How much of the log a count has searched, in percent.
     Searched(u64, u8),
-    /// What a count has found: the ends of the history and of the live lines that it has reached, and the numbers of
-    /// the new lines with the text.
-    Counted(u64, (u64, u64), Vec<u64>),
+    /// What a count has found: the ends of the history and of the live lines that it has reached, and the new lines with
+    /// the text.
+    Counted(u64, (u64, u64), Vec<Place>),
+    /// How much of a log a filter has read, in percent.
+    Filtering(u64, u8),
+    /// The lines that a filter shows.
+    Filtered(u64, Box<Projection>),
     /// The number of the line of this store that proves a finding, if there is one.
     Evidence(SharedStore, Option<u64>),
     /// The logs were read to their end, or could not be read on.
@@ -161,6 +165,10 @@ pub enum Effect {
     Save(PathBuf, Vec<Vec<u8>>),
     /// Count the lines of a log with a text that a filter shows.
     Count(Box<Count>),
+    /// Apply a filter to a large log: its number, the log, and the lines that it shows so far.
+    Filter(u64, SharedStore, Box<Projection>),
+    /// Stop the filter that is being applied.
+    StopFilter,
     /// Find the first line of a log that proves a finding.
     Evidence(SharedStore, Vec<Evidence>),
     /// Save the lines of a log that a projection shows.

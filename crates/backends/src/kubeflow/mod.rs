@@ -59,6 +59,7 @@ impl Backend for Kubeflow {
     fn capability(&self) -> Capability {
         Capability {
             backend: "kubeflow".into(),
+            read_only: false,
             detach: true,
             dry_run: true,
             suspend: true,

@@ -64,6 +64,7 @@ impl Backend for Local {
     fn capability(&self) -> Capability {
         Capability {
             backend: NAME.to_owned(),
+            read_only: false,
             detach: self.store.detaches(),
             dry_run: true,
             suspend: true,

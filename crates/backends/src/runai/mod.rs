@@ -297,6 +297,7 @@ impl Backend for RunAi {
     fn capability(&self) -> Capability {
         Capability {
             backend: "runai".into(),
+            read_only: false,
             detach: true,
             dry_run: false,
             suspend: true,

@@ -82,6 +82,7 @@ impl Backend for Slurm {
     fn capability(&self) -> Capability {
         Capability {
             backend: BACKEND.to_owned(),
+            read_only: false,
             detach: true,
             dry_run: true,
             suspend: false,

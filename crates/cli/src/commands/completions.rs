@@ -1,8 +1,8 @@
 //! `completions`: a script for a shell.
 
 use clap::Args;
-use weftrun::Result;
 use weftrun::core::exit_codes;
+use weftrun::{Error, ErrorKind, Result};
 
 use crate::context::Context;
 
@@ -16,8 +16,8 @@ pub struct CompletionsArgs {
 
 /// Prints the completion script of a shell.
 pub fn run(context: &Context, args: &CompletionsArgs) -> Result<u8> {
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut crate::command(), "weftrun", &mut script);
+    let script = crate::complete::script(&crate::args::word(&args.shell))
+        .map_err(|error| Error::new(ErrorKind::Unexpected, format!("cannot write the script: {error}")))?;
     context.out.document(&String::from_utf8_lossy(&script))?;
     Ok(exit_codes::OK)
 }

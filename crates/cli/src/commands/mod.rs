@@ -23,6 +23,7 @@ pub mod plan;
 pub mod probe;
 pub mod profiles;
 pub mod render;
+pub mod report;
 pub mod submit;
 pub mod supervise;
 pub mod targets;
@@ -54,6 +55,7 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
         Some(Command::Explain(args)) => explain::run(context, &args),
         Some(Command::Transport(args)) => transport::run(context, &args),
         Some(Command::Why(args)) => why::run(context, &args),
+        Some(Command::Report(args)) => report::run(context, &args),
         Some(Command::Verify(args)) => verify::run(context, &args),
         Some(Command::Probe(args)) => probe::run(context, &args),
         Some(Command::Health(args)) => health::run(context, &args),
@@ -101,8 +103,8 @@ fn check_output(format: Format, command: Option<&Command>) -> Result<()> {
         Format::Sarif => (matches!(command, Some(Command::Lint(_))), "`lint`"),
         Format::Mermaid => (matches!(command, Some(Command::Transport(_))), "`transport`"),
         Format::Html => (
-            matches!(command, Some(Command::Transport(_) | Command::Verify(_))),
-            "`transport`, which answers `why` too, and `verify`",
+            matches!(command, Some(Command::Transport(_) | Command::Verify(_) | Command::Report(_))),
+            "`transport`, `verify`, and `report`, which answers `why` too",
         ),
     };
     if has {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::place::{Place, repo};
 use crate::transport::{plain, transport};
 
 /// Far more than a loaded machine needs.
@@ -47,6 +48,23 @@ fn shown(browser: &str, page: &Path) -> (String, String) {
         std::thread::sleep(Duration::from_millis(50));
     }
     (fs::read_to_string(dom).unwrap(), String::from_utf8_lossy(&fs::read(log).unwrap()).into_owned())
+}
+
+#[test]
+fn a_browser_draws_the_report_of_a_run() {
+    let Some(browser) = browser() else { return };
+    let place = Place::new();
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let capture = repo("crates/core/tests/cases/nccl/captures/socket_2x2");
+    fs::write(&page, place.run(&format!("report {} -o html", capture.display())).ok().out).unwrap();
+    let (dom, log) = shown(browser, &page);
+    assert!(dom.contains("its nodes used socket") && dom.matches("<svg").count() >= 3, "{dom}");
+    // Every link of the page leads to a part of it.
+    let targets = dom.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next());
+    let missing: Vec<&str> = targets.filter(|id| !dom.contains(&format!("id=\"{id}\""))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    assert!(!log.contains("CONSOLE"), "{log}");
 }
 
 #[test]

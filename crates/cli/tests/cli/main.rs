@@ -29,6 +29,7 @@ mod place;
 mod promises;
 mod reference;
 mod render;
+mod report;
 mod runai;
 mod schemas;
 mod state;

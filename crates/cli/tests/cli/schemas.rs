@@ -104,6 +104,7 @@ fn the_binarys_output_is_what_the_schemas_say() {
         ("render", "render job.toml".to_owned()),
         ("render", "submit --dry-run job.toml".to_owned()),
         ("render", format!("render -b kubeflow {efa}")),
+        ("report", "report rank0.log".to_owned()),
         ("targets", "targets".to_owned()),
         ("transport", "transport rank0.log".to_owned()),
         ("verify", format!("verify --from {}", repo("tests/cases/verify/h200-nvlink.log").display())),

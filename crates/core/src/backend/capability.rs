@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub struct Capability {
     /// The backend's name, as registered.
     pub backend: String,
+    /// Jobs are only shown: none can be submitted or acted on.
+    pub read_only: bool,
     /// The job continues when weftrun ends.
     pub detach: bool,
     /// The cluster can check a job without taking it.

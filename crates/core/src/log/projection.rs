@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 
 use super::store::Entry;
-use super::{Filter, LogStore, Pattern};
+use super::{Filter, LogStore, Pattern, Place};
 
 /// Most lines listed one by one: with more, the oldest are left out and counted.
 const MOST: usize = 4 << 20;
@@ -38,8 +38,8 @@ pub struct Projection {
 enum Shown {
     /// All of them, in their original order: a file of a gigabyte needs no list of its lines.
     All { history: Range<u64>, live: Range<u64> },
-    /// Time and number of each, sorted; a line without a time gets that of the line before it.
-    Listed(Vec<(i64, u64)>),
+    /// The place of each, sorted; a line without a time gets that of the line before it.
+    Listed(Vec<Place>),
 }
 
 /// Lines folded into an earlier one with the same text.
@@ -126,10 +126,22 @@ impl Projection {
 
     /// Adds the lines that came since the last call; returns how many were added.
     pub fn update(&mut self, store: &LogStore) -> usize {
+        let before = self.len();
+        while !self.update_part(store, u64::MAX) {}
+        self.len().saturating_sub(before)
+    }
+
+    /// Returns how many lines of a store were read, shown or not.
+    pub fn read(&self, store: &LogStore) -> u64 {
+        self.seen.0 + self.seen.1.saturating_sub(store.live_range().start)
+    }
+
+    /// Adds at most so many of the lines that came since the last call; returns whether these were all. Between two parts
+    /// the store is free for its writer.
+    pub fn update_part(&mut self, store: &LogStore, most: u64) -> bool {
         if store.generation() == self.generation {
-            return 0;
+            return true;
         }
-        self.generation = store.generation();
         let named = store.streams().iter().filter(|stream| stream.rank.is_some()).count();
         if named != self.streams && !self.filter.is_empty() {
             // A stream got its rank: lines without a rank now belong to it.
@@ -144,18 +156,21 @@ impl Projection {
             self.begin_again(store);
         }
         self.stamped = store.stamped;
-        let before = self.len();
         if let Shown::All { history, live } = &mut self.shown {
             if store.dropped() == 0 && !store.is_ordered() {
                 (*history, *live) = (store.history_range(), store.live_range());
-                return self.len() - before;
+                self.generation = store.generation();
+                return true;
             }
             self.shown = Shown::Listed(Vec::new());
             self.begin_again(store);
         }
         self.forget(store);
-        self.list(store);
-        self.len().saturating_sub(before)
+        let whole = self.list(store, most);
+        if whole {
+            self.generation = store.generation();
+        }
+        whole
     }
 
     fn begin_again(&mut self, store: &LogStore) {
@@ -169,8 +184,9 @@ impl Projection {
         (self.seen, self.newest, self.dropped, self.left_out) = ((0, 0), i64::MIN, store.dropped(), 0);
     }
 
-    fn list(&mut self, store: &LogStore) {
-        let Shown::Listed(shown) = &mut self.shown else { return };
+    /// Lists the next lines; returns whether they were the last.
+    fn list(&mut self, store: &LogStore, most: u64) -> bool {
+        let Shown::Listed(shown) = &mut self.shown else { return true };
         let begun = shown.len();
         let mut least = i64::MAX;
         let history = store.history_range();
@@ -190,12 +206,19 @@ impl Projection {
             self.newest = self.newest.max(time);
             shown.push((time, entry.seq));
         };
-        if self.seen.0 < history.end {
-            store.from(self.seen.0).take_while(|entry| entry.seq < history.end).for_each(&mut take);
-        }
         let live = store.live_range();
-        store.from(self.seen.1.max(live.start)).for_each(&mut take);
-        self.seen = (history.end, live.end);
+        let from = self.seen.1.max(live.start);
+        let ends = if self.seen.0 < history.end {
+            (part_end(store, self.seen.0..history.end, most), from)
+        } else {
+            (history.end, part_end(store, from..live.end, most))
+        };
+        for (from, end) in [(self.seen.0, ends.0), (from, ends.1)] {
+            if from < end {
+                store.from(from).take_while(|entry| entry.seq < end).for_each(&mut take);
+            }
+        }
+        self.seen = ends;
         // Only what may be out of order is sorted: the new lines, and older ones with later times. Stable, and fast on
         // runs, which is what several sources are.
         let new =
@@ -209,6 +232,7 @@ impl Projection {
             shown.drain(..many);
             self.left_out += many as u64;
         }
+        ends == (history.end, live.end)
     }
 
     /// Removes lines that the store has dropped; a few may stay for a while, so that a flood does not cost
@@ -279,6 +303,22 @@ impl Projection {
         }
     }
 
+    /// Returns the place of the line at an index.
+    pub fn place(&self, index: usize) -> Option<Place> {
+        match &self.shown {
+            Shown::All { .. } => self.seq(index).map(|seq| (i64::MIN, seq)),
+            Shown::Listed(shown) => shown.get(index).copied(),
+        }
+    }
+
+    /// Returns the index of the line at a place.
+    pub fn index_of_place(&self, place: Place) -> usize {
+        match &self.shown {
+            Shown::Listed(shown) if let Ok(index) = shown.binary_search(&place) => index,
+            _ => self.index_of(place.1),
+        }
+    }
+
     /// Returns the index of the first line that is not older than a time.
     pub fn index_at(&self, time: jiff::Timestamp) -> usize {
         match &self.shown {
@@ -326,6 +366,11 @@ impl Projection {
         shown.get(..before)?.iter().rposition(|(_, seq)| hits.binary_search(seq).is_ok())
     }
 
+    /// Returns whether equal lines are shown once.
+    pub fn folds(&self) -> bool {
+        self.folds.is_some()
+    }
+
     /// Returns whether a line is shown; only for lines in their original order.
     fn holds(&self, seq: u64) -> bool {
         match &self.shown {
@@ -342,4 +387,10 @@ impl Projection {
             }
         }
     }
+}
+
+/// Returns where the part of a range ends that is read at once. Lines that were dropped are not counted.
+fn part_end(store: &LogStore, range: Range<u64>, most: u64) -> u64 {
+    let first = store.from(range.start).next().map_or(range.end, |entry| entry.seq);
+    first.max(range.start).saturating_add(most).min(range.end)
 }

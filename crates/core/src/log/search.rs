@@ -8,9 +8,9 @@ impl LogStore {
     /// Returns the first line from a number on, in order, that contains a text and is accepted by `wanted`.
     pub fn search(&self, pattern: &Pattern, from: u64, wanted: impl Fn(&Entry) -> bool) -> Option<u64> {
         let first = self.segments.partition_point(|s| s.last < from);
-        let mut room = Vec::new();
+        let mut buffer = Vec::new();
         self.segments.iter().skip(first).find_map(|segment| {
-            self.hits(segment, pattern, &mut room)
+            self.hits(segment, pattern, &mut buffer)
                 .into_iter()
                 .find(|entry| entry.seq >= from && wanted(entry))
                 .map(|entry| entry.seq)
@@ -24,9 +24,9 @@ impl LogStore {
         before: u64,
         wanted: impl Fn(&Entry) -> bool,
     ) -> Option<u64> {
-        let mut room = Vec::new();
+        let mut buffer = Vec::new();
         self.segments.iter().rev().skip_while(|s| s.first >= before).find_map(|segment| {
-            self.hits(segment, pattern, &mut room)
+            self.hits(segment, pattern, &mut buffer)
                 .into_iter()
                 .rev()
                 .find(|entry| entry.seq < before && wanted(entry))
@@ -36,8 +36,8 @@ impl LogStore {
 
     /// Returns the numbers of all lines that contain a text, in order.
     pub fn search_all(&self, pattern: &Pattern) -> Vec<u64> {
-        let mut room = Vec::new();
-        let hits = |segment| self.hits(segment, pattern, &mut room);
+        let mut buffer = Vec::new();
+        let hits = |segment| self.hits(segment, pattern, &mut buffer);
         self.segments.iter().flat_map(hits).map(|entry| entry.seq).collect()
     }
 
@@ -50,19 +50,19 @@ impl LogStore {
     /// Returns the numbers of the lines with a text, from a line up to another one, which is not included.
     pub fn search_between(&self, pattern: &Pattern, from: u64, to: u64) -> Vec<u64> {
         let first = self.segments.partition_point(|s| s.last < from);
-        let mut room = Vec::new();
+        let mut buffer = Vec::new();
         let parts = self.segments.iter().skip(first).take_while(|segment| segment.first < to);
-        let hits = parts.flat_map(|segment| self.hits(segment, pattern, &mut room));
+        let hits = parts.flat_map(|segment| self.hits(segment, pattern, &mut buffer));
         hits.map(|entry| entry.seq).filter(|seq| (from..to).contains(seq)).collect()
     }
 
-    fn hits(&self, segment: &Segment, pattern: &Pattern, room: &mut Vec<u8>) -> Vec<Entry> {
+    fn hits(&self, segment: &Segment, pattern: &Pattern, buffer: &mut Vec<u8>) -> Vec<Entry> {
         let spill = self.spill.as_deref();
         if segment.count == 0 {
             return Vec::new();
         }
         // Escapes may be inside words, so every line that is not plain is checked separately.
-        if segment.plain && segment.scan(spill, room, |bytes| !pattern.is_in(bytes)).unwrap_or(true) {
+        if segment.plain && segment.scan(spill, buffer, |bytes| !pattern.is_in(bytes)).unwrap_or(true) {
             return Vec::new();
         }
         let body = segment.body(spill);

@@ -204,14 +204,14 @@ impl Segment {
     pub(super) fn scan<T>(
         &self,
         spill: Option<&dyn Spill>,
-        room: &mut Vec<u8>,
+        buffer: &mut Vec<u8>,
         look: impl FnOnce(&[u8]) -> T,
     ) -> Option<T> {
         match &self.place {
             Place::Here(body) => Some(look(&body.bytes)),
             Place::Away(at) => {
-                room.resize(self.length, 0);
-                spill?.get(*at, room).then(|| look(room))
+                buffer.resize(self.length, 0);
+                spill?.get(*at, buffer).then(|| look(buffer))
             }
         }
     }

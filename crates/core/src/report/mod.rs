@@ -5,6 +5,7 @@
 mod events;
 mod findings;
 mod health;
+mod job;
 mod jobs;
 mod plan;
 #[cfg(feature = "schema")]
@@ -17,6 +18,7 @@ mod why;
 pub use events::{Event, EventLine, LogLine, OwnEvent};
 pub use findings::{CodesReport, ErrorBody, ErrorReport, ExplainReport, LintReport, MutateReport};
 pub use health::{Asked, HealthReport};
+pub use job::JobReport;
 pub use jobs::{ActReport, DescribeReport, ListReport, PlanShape, WaitReport};
 pub use plan::{ImportReport, PlanReport, RenderReport};
 pub use site::{

@@ -4,9 +4,9 @@ use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 
 use super::{
     ActReport, AdvisoriesReport, BackendsReport, CodesReport, ConfigReport, DescribeReport, DoctorReport,
-    ErrorReport, EventLine, ExplainReport, HealthReport, ImportReport, InstancesReport, LintReport,
-    ListReport, MutateReport, PlanReport, ProbeReport, ProfilesReport, RenderReport, TargetsReport,
-    TransportReport, VerifyReport, WaitReport, WhyReport,
+    ErrorReport, EventLine, ExplainReport, HealthReport, ImportReport, InstancesReport, JobReport,
+    LintReport, ListReport, MutateReport, PlanReport, ProbeReport, ProfilesReport, RenderReport,
+    TargetsReport, TransportReport, VerifyReport, WaitReport, WhyReport,
 };
 
 /// Returns each schema with its name, from which `docs/reference/NAME.schema.json` is generated.
@@ -31,6 +31,7 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("probe", of::<ProbeReport>()),
         ("profiles", of::<ProfilesReport>()),
         ("render", of::<RenderReport>()),
+        ("report", of::<JobReport>()),
         ("targets", of::<TargetsReport>()),
         ("transport", of::<TransportReport>()),
         ("verify", of::<VerifyReport>()),

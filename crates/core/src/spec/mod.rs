@@ -102,6 +102,18 @@ pub struct EnvVar {
     pub value: String,
 }
 
+impl EnvVar {
+    /// Returns whether the name conventionally holds credentials (`HF_TOKEN`, `WANDB_API_KEY`,
+    /// `AWS_SECRET_ACCESS_KEY`).
+    pub fn looks_secret(&self) -> bool {
+        const ENDINGS: [&str; 6] =
+            ["_TOKEN", "_API_KEY", "_SECRET", "_PASSWORD", "_ACCESS_KEY", "_PRIVATE_KEY"];
+        let upper = self.name.to_ascii_uppercase();
+        ENDINGS.iter().any(|ending| upper.ends_with(ending))
+            || matches!(upper.as_str(), "PASSWORD" | "TOKEN" | "SECRET")
+    }
+}
+
 /// An environment variable whose value is in the cluster's secret store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

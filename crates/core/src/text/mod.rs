@@ -11,4 +11,4 @@ pub use duration::parse as parse_duration;
 pub use hash::{fnv1a, fnv1a_32};
 pub use quantity::Quantity;
 pub use version::numbers;
-pub use words::{counted, did_you_mean};
+pub use words::{binary_size, counted, did_you_mean};

@@ -1,4 +1,4 @@
-//! Suggestions for misspelt words, and numbers with their noun.
+//! Suggestions for misspelt words, and numbers with their noun or unit.
 
 /// Returns the known word nearest to a misspelt one, if one is near enough.
 ///
@@ -52,4 +52,21 @@ pub fn counted(number: usize, noun: &str) -> String {
         _ => "s",
     };
     format!("{number} {noun}{ending}")
+}
+
+/// Returns a size in the largest binary unit that divides it.
+///
+/// ```
+/// use weftrun_core::text::binary_size;
+/// assert_eq!(binary_size(1 << 30), "1 GiB");
+/// assert_eq!(binary_size(1536 << 10), "1536 KiB");
+/// assert_eq!(binary_size(1000), "1000 B");
+/// ```
+pub fn binary_size(bytes: u64) -> String {
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let fits = |(shift, _): &(u32, &str)| bytes > 0 && bytes.trailing_zeros() >= *shift;
+    match units.into_iter().find(fits) {
+        Some((shift, unit)) => format!("{} {unit}", bytes >> shift),
+        None => format!("{bytes} B"),
+    }
 }

@@ -47,6 +47,7 @@ impl Fake {
     pub fn new(name: &str) -> Self {
         let capability = Capability {
             backend: name.to_owned(),
+            read_only: false,
             detach: true,
             dry_run: true,
             suspend: true,

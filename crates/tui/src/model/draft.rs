@@ -13,6 +13,7 @@ use super::words::{quote, words};
 
 mod kept;
 mod planned;
+mod unknown;
 
 pub use kept::KeptDraft;
 pub use planned::{Basis, Planned};
@@ -205,6 +206,8 @@ pub struct Draft {
     pub planned: Option<Result<Planned, String>>,
     /// The cluster's verdict, and the revision it is about.
     pub checked: Option<(u64, Result<Vec<Finding>, String>)>,
+    /// The revision whose unknown names were told: submitting it again submits it as it is.
+    pub told: Option<u64>,
     /// Whether it is being submitted.
     pub sending: bool,
 }
@@ -264,6 +267,7 @@ impl Draft {
             revision: 0,
             planned: None,
             checked: None,
+            told: None,
             sending: false,
         }
     }
@@ -506,6 +510,15 @@ impl Draft {
         let off =
             planned.order.iter().copied().filter(|at| planned.all.get(*at).is_some_and(|op| self.is_off(op)));
         compare::diff(planned.rows.as_deref().unwrap_or_default(), off)
+    }
+
+    /// Returns how many lines the displayed document has.
+    pub fn document_length(&self) -> usize {
+        match (&self.planned, self.shown) {
+            (Some(Ok(planned)), Shown::Diff) => self.diff(planned).len(),
+            (Some(Ok(planned)), Shown::Beside) => planned.rows.as_ref().map_or(0, Vec::len),
+            _ => 0,
+        }
     }
 
     /// Returns the line of the document that is under the cursor.

@@ -121,6 +121,12 @@ impl Jobs {
         self.targets.iter_mut().find(|target| target.name == name)
     }
 
+    /// Returns whether nothing can be submitted to a target, or done to its jobs.
+    pub fn is_read_only(&self, target: &str) -> bool {
+        let target = self.targets.iter().find(|known| known.name == target);
+        target.and_then(|target| target.capability.as_ref()).is_some_and(|can| can.read_only)
+    }
+
     /// Moves the cursor.
     pub fn step(&mut self, by: isize) {
         let shown = self.shown();

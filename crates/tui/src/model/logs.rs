@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use weftrun::core::log::{Filter, Level, LogStore, Pattern, Projection};
+use weftrun::core::log::{Filter, Level, LogStore, Pattern, Place, Projection};
 
 /// A log store that the ingest writes and the screens read.
 #[derive(Clone, Debug)]
@@ -58,28 +58,42 @@ pub struct Find {
     pub text: String,
     /// What matches it.
     pub pattern: Pattern,
-    /// The numbers of the lines with it that the filter shows, once they are counted.
-    pub hits: Option<Vec<u64>>,
+    /// The lines with it that are shown, in their order, once they are counted.
+    pub hits: Option<Vec<Place>>,
     /// Ends of the history and of the live lines up to which they are counted.
     pub counted: (u64, u64),
     /// The number of the count that is under way.
     pub counting: Option<u64>,
     /// How much of the log was searched, in percent.
     pub searched: u8,
-    /// Whether the cursor goes to the nearest one once they are counted.
-    pub goes: bool,
+    /// Whether lines were ordered by a time when they were counted.
+    pub ordered: bool,
+    /// How many lines the store had dropped when the hits were last compared with it.
+    pub dropped: u64,
+    /// Where the cursor goes once they are counted: forward, or back.
+    pub goes: Option<bool>,
 }
 
 impl Find {
     /// Makes a search that has not begun.
     pub fn new(text: String, pattern: Pattern) -> Self {
-        Self { text, pattern, hits: None, counted: (0, 0), counting: None, searched: 0, goes: false }
+        let (hits, counted, counting, searched) = (None, (0, 0), None, 0);
+        Self { text, pattern, hits, counted, counting, searched, ordered: false, dropped: 0, goes: None }
     }
 
     /// Drops what was counted: other lines are shown now. The answer to a count under way is ignored.
     pub fn restart(&mut self) {
         (self.hits, self.counted, self.counting, self.searched) = (None, (0, 0), None, 0);
     }
+}
+
+/// A filter that is applied to a large log beside the screen.
+#[derive(Clone, Copy, Debug)]
+pub struct Filtering {
+    /// Its number.
+    pub number: u64,
+    /// How much of the log was read, in percent.
+    pub read: u8,
 }
 
 /// The log pane.
@@ -89,6 +103,8 @@ pub struct LogPane {
     pub store: SharedStore,
     /// Those that are shown.
     pub projection: Projection,
+    /// The filter that is being applied.
+    pub filtering: Option<Filtering>,
     /// What the user typed as a filter.
     pub filter: String,
     /// Ranks the user picked, as typed (`0,8-15`).
@@ -128,6 +144,7 @@ impl Default for LogPane {
         Self {
             store: SharedStore::default(),
             projection: Projection::new(Filter::default()),
+            filtering: None,
             filter: String::new(),
             ranks: String::new(),
             level: Level::Debug,
@@ -163,7 +180,7 @@ impl LogPane {
         }
     }
 
-    /// Pins the last lines of a rank, or unpins it; returns whether it is pinned. The oldest pin makes room.
+    /// Pins the last lines of a rank, or unpins it; returns whether it is pinned. The oldest pin makes space.
     pub fn pin(&mut self, rank: u32) -> bool {
         if let Some(at) = self.pinned.iter().position(|(pinned, _)| *pinned == rank) {
             self.pinned.remove(at);
@@ -181,7 +198,8 @@ impl LogPane {
     /// while they are not counted.
     pub fn found(&self) -> Option<(Option<usize>, usize)> {
         let hits = self.find.as_ref()?.hits.as_ref()?;
-        let here = self.cursor.and_then(|seq| hits.binary_search(&seq).ok());
+        let here = self.cursor.and_then(|_| self.projection.place(self.cursor_index()));
+        let here = here.and_then(|place| hits.binary_search(&place).ok());
         Some((here.map(|at| at + 1), hits.len()))
     }
 
@@ -236,11 +254,11 @@ impl LogPane {
         let index = index.min(last);
         self.cursor = self.projection.seq(index);
         let first = self.first(self.height);
-        let room = self.height.max(1);
+        let space = self.height.max(1);
         if index < first {
             self.top = self.projection.seq(index);
-        } else if index >= first + room {
-            self.top = self.projection.seq(index + 1 - room);
+        } else if index >= first + space {
+            self.top = self.projection.seq(index + 1 - space);
         }
     }
 
@@ -254,6 +272,21 @@ impl LogPane {
         self.go(index);
     }
 
+    /// Scrolls to a row of the scroll bar, of which the last row is given too: the last one follows the end. The
+    /// cursor stays on the screen.
+    pub fn scroll_to(&mut self, (row, last_row): (usize, usize)) {
+        if row >= last_row {
+            return self.follow();
+        }
+        self.pause();
+        let Some(last) = self.projection.len().checked_sub(1) else { return };
+        let page = self.height.max(1);
+        let first = crate::update::part((row, last_row), (last + 1).saturating_sub(page));
+        self.top = self.projection.seq(first);
+        let cursor = self.cursor_index().clamp(first, (first + page - 1).min(last));
+        self.cursor = self.projection.seq(cursor);
+    }
+
     /// Moves the cursor.
     pub fn step(&mut self, by: isize) {
         if self.follows() && by > 0 {
@@ -262,10 +295,24 @@ impl LogPane {
         self.go(self.cursor_index().saturating_add_signed(by));
     }
 
-    /// Applies another filter; the cursor stays near its line.
-    pub fn refilter(&mut self, filter: Filter) {
+    /// Returns the lines that a filter shows, before any is looked at.
+    pub fn projected(&self, filter: Filter) -> Projection {
         let projection = Projection::new(filter);
-        self.projection = if self.folded { projection.folded() } else { projection };
+        if self.folded { projection.folded() } else { projection }
+    }
+
+    /// Removes the hits that the store has dropped.
+    pub fn trim_hits(&mut self) {
+        let store = self.store.read();
+        let Some(find) = self.find.as_mut().filter(|find| find.dropped != store.dropped()) else { return };
+        find.dropped = store.dropped();
+        find.hits.iter_mut().for_each(|hits| hits.retain(|(_, seq)| store.holds(*seq)));
+    }
+
+    /// Shows other lines; the cursor stays near its line.
+    pub fn show(&mut self, projection: Projection) {
+        self.projection = projection;
+        self.filtering = None;
         self.find.iter_mut().for_each(Find::restart);
         self.update();
         if let Some(cursor) = self.cursor {

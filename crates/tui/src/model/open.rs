@@ -235,6 +235,11 @@ impl Open {
         !self.by_rank && self.transport_view.nodes.len() > 1 && self.transport_view.ranks.len() > 16
     }
 
+    /// Returns how many ranks or nodes the overview lists.
+    pub fn listed(&self) -> usize {
+        if self.lists_nodes() { self.transport_view.nodes.len() } else { self.transport_view.ranks.len() }
+    }
+
     /// The ranks under the cursor of the overview: one, or those of a node.
     pub fn chosen_ranks(&self) -> Vec<u32> {
         let ranks = &self.transport_view.ranks;

@@ -40,6 +40,8 @@ pub(super) struct Runner {
     verifying: Vec<verify::Running>,
     /// Stops the count of the search before.
     counting: Option<Arc<AtomicBool>>,
+    /// Stops the filter before.
+    filtering: Option<Arc<AtomicBool>>,
 }
 
 impl Runner {
@@ -63,6 +65,7 @@ impl Runner {
             planning: None,
             verifying: Vec::new(),
             counting: None,
+            filtering: None,
         }
     }
 
@@ -132,7 +135,10 @@ impl Runner {
         let (client, outbox) = (self.client.clone(), self.outbox.clone());
         match effect {
             Effect::Refresh => self.again.notify_waiters(),
-            Effect::Close => self.reading.drain(..).for_each(|task| task.abort()),
+            Effect::Close => {
+                self.reading.drain(..).for_each(|task| task.abort());
+                end(&mut self.filtering);
+            }
             Effect::OpenLogs(path) => {
                 let Some(open) = &self.logs else { return };
                 let answer = open(&path).map_err(|error| said(&error));
@@ -206,14 +212,15 @@ impl Runner {
                 });
             }
             Effect::Count(count) => {
-                if let Some(older) = self.counting.take() {
-                    older.store(true, Ordering::Relaxed);
-                }
-                let stop = Arc::new(AtomicBool::new(false));
-                self.counting = Some(stop.clone());
+                let stop = begin(&mut self.counting);
                 let search = search::Search { count: *count, stop };
                 tokio::task::spawn_blocking(move || search.run(&outbox));
             }
+            Effect::Filter(number, store, shown) => {
+                let stop = begin(&mut self.filtering);
+                tokio::task::spawn_blocking(move || search::filter(number, &store, shown, &stop, &outbox));
+            }
+            Effect::StopFilter => end(&mut self.filtering),
             Effect::Evidence(store, evidence) => {
                 tokio::task::spawn_blocking(move || {
                     let found = search::evidence(&store, &evidence);
@@ -245,6 +252,18 @@ impl Runner {
             | Effect::Copy(_)
             | Effect::Edit(_) => {}
         }
+    }
+}
+
+/// Ends the work before, and returns what ends the next.
+fn begin(before: &mut Option<Arc<AtomicBool>>) -> Arc<AtomicBool> {
+    end(before);
+    before.insert(Arc::default()).clone()
+}
+
+fn end(work: &mut Option<Arc<AtomicBool>>) {
+    if let Some(stop) = work.take() {
+        stop.store(true, Ordering::Relaxed);
     }
 }
 

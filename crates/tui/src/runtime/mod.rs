@@ -16,7 +16,7 @@ mod targets;
 mod terminal;
 mod terminal_background;
 mod verify;
-mod view_builder;
+pub(crate) mod view_builder;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -33,7 +33,7 @@ use weftrun::core::job::JobHandle;
 use weftrun::{Client, Error, ErrorKind, Result};
 
 use crate::keymap::Keymap;
-use crate::model::jobs::Health;
+use crate::model::jobs::{Entry, Health};
 use crate::model::session::Session;
 use crate::model::{Model, SAID_FOR, Screen};
 use crate::msg::{Effect, Msg};
@@ -219,8 +219,11 @@ impl Loop {
                 Wake::Quit | Wake::Input(None) => return Ok(()),
                 Wake::Input(Some(event)) => {
                     let event = event.map_err(|error| terminal::io("read the keyboard", &error))?;
-                    effects = translate(event, &spots).map_or_else(Vec::new, |msg| update(model, msg));
-                    dirty = true;
+                    // A mouse that only moves changes nothing.
+                    if let Some(msg) = translate(event, &spots) {
+                        effects = update(model, msg);
+                        dirty = true;
+                    }
                 }
                 Wake::Msg(msg) => {
                     effects = update(model, msg);
@@ -323,16 +326,34 @@ impl Loop {
     }
 }
 
-/// Returns when the relative times on the screen change next, if there are any.
+/// Returns when the relative times on the screen change next, if there are any. The list of jobs and the overview show
+/// ages, and each screen shows since when a target is down.
 fn next_tick(model: &Model) -> Option<Duration> {
     let now = model.now;
-    let running = model.jobs.entries.iter().filter(|entry| !entry.summary.phase.is_terminal());
+    let running = |entry: &&Entry| !entry.summary.phase.is_terminal();
+    let mut since = Vec::new();
+    match (model.screen, &model.open) {
+        (Screen::Jobs, _) => {
+            since.extend(model.jobs.entries.iter().filter(running).filter_map(|entry| entry.summary.created));
+        }
+        (Screen::Overview, Some(open)) => {
+            let job = model.jobs.get(&open.handle).filter(running);
+            since.extend(job.and_then(|entry| entry.summary.created));
+            // The rank that was silent for the shortest time.
+            let store = open.logs.store.read();
+            let last = store.streams().iter().filter_map(|stream| stream.last).max();
+            since.extend(job.and(last.or(store.watched())));
+            since.extend(open.ras.as_ref().map(|ras| ras.at));
+        }
+        _ => {}
+    }
     let down = model.jobs.targets.iter().filter_map(|target| match &target.health {
         Health::Down(since, _) => Some(*since),
         _ => None,
     });
-    let since = running.filter_map(|entry| entry.summary.created).chain(down);
     let ages = since
+        .into_iter()
+        .chain(down)
         .map(|then| now.as_second().saturating_sub(then.as_second()))
         .map(|age| Duration::from_secs(if age < 120 { 1 } else { 30 }));
     let said = model.said().filter(|notice| !notice.bad).map(|notice| {
@@ -350,7 +371,12 @@ fn translate(event: Event, spots: &Spots) -> Option<Msg> {
         Event::Mouse(mouse) => match mouse.kind {
             MouseEventKind::ScrollDown => Some(Msg::Wheel(3)),
             MouseEventKind::ScrollUp => Some(Msg::Wheel(-3)),
-            MouseEventKind::Down(MouseButton::Left) => spots.at(mouse.column, mouse.row).map(Msg::Click),
+            MouseEventKind::Down(MouseButton::Left) => spots.press(mouse.column, mouse.row).map(Msg::Click),
+            MouseEventKind::Drag(MouseButton::Left) => spots.drag(mouse.row).map(Msg::Click),
+            MouseEventKind::Up(MouseButton::Left) => {
+                spots.release();
+                None
+            }
             _ => None,
         },
         _ => None,

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use ratatui::backend::{Backend, ClearType, CrosstermBackend, WindowSize};
-use ratatui::buffer::Cell;
+use ratatui::buffer::{Cell, CellWidth};
 use ratatui::layout::{Position, Size};
 
 /// One write per frame, regardless of how many cells change.
@@ -59,6 +59,16 @@ impl Write for OpenStdout {
     }
 }
 
+/// Returns whether terminals disagree on the width of a symbol: pictures, and letters with marks. Letters, frames,
+/// bars and the scripts of East Asia are the same everywhere.
+fn is_doubtful(cell: &Cell) -> bool {
+    let mut chars = cell.symbol().chars();
+    let first = chars.next().unwrap_or(' ');
+    chars.next().is_some()
+        || !matches!(first, ..'\u{300}' | '\u{370}'..='\u{52f}' | '\u{2010}'..='\u{2027}' | '\u{2500}'..='\u{259f}'
+            | '\u{2800}'..='\u{28ff}' | '\u{2e80}'..='\u{d7a3}' | '\u{ff00}'..='\u{ff60}')
+}
+
 /// The terminal as frames are written to it.
 pub(super) struct ScreenOut(CrosstermBackend<BufWriter<OpenStdout>>);
 
@@ -85,7 +95,15 @@ impl Backend for ScreenOut {
     where
         I: Iterator<Item = (u16, u16, &'a Cell)>,
     {
-        self.0.draw(content)
+        let cells: Vec<_> = content.collect();
+        // Blank first: a terminal that takes the character for a narrow one does not touch its second column.
+        let blank = Cell::new(" ");
+        let emoji = cells.iter().filter(|(.., cell)| is_doubtful(cell) && cell.cell_width() == 2);
+        self.0.draw(emoji.flat_map(|(x, y, _)| [(*x, *y, &blank), (x.saturating_add(1), *y, &blank)]))?;
+        // The cursor is placed anew after such a character, however wide the terminal has drawn it.
+        cells
+            .chunk_by(|(.., left), _| !is_doubtful(left))
+            .try_for_each(|run| self.0.draw(run.iter().copied()))
     }
 
     fn hide_cursor(&mut self) -> io::Result<()> {

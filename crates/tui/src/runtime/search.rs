@@ -9,13 +9,15 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use weftrun::core::finding::Evidence;
-use weftrun::core::log::Pattern;
+use weftrun::core::log::{Pattern, Place, Projection};
 
 use crate::model::logs::SharedStore;
 use crate::msg::{Count, Msg};
 
 /// Most threads of one search.
 const THREADS: usize = 4;
+/// Lines that a filter reads before others look at the store.
+const PART: u64 = 1 << 18;
 /// Time between two notices of progress, and before the first.
 const NOTICE: Duration = Duration::from_millis(200);
 
@@ -55,7 +57,7 @@ impl Search {
     pub fn run(&self, outbox: &mpsc::Sender<Msg>) {
         let (parts, ends) = self.parts();
         let next = AtomicUsize::new(0);
-        let found: Mutex<Vec<u64>> = Mutex::default();
+        let found: Mutex<Vec<Place>> = Mutex::default();
         let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS);
         let notified = Mutex::new(Instant::now());
         thread::scope(|scope| {
@@ -105,14 +107,40 @@ impl Search {
     }
 
     /// Searches one part. The store is free for its writer between two of them.
-    fn part(&self, part: &Range<u64>) -> Vec<u64> {
+    fn part(&self, part: &Range<u64>) -> Vec<Place> {
         let store = self.count.store.read();
-        let mut hits = store.search_between(&self.count.pattern, part.start, part.end);
+        let hits = store.search_between(&self.count.pattern, part.start, part.end);
         let filter = &self.count.filter;
-        if !filter.is_empty() {
-            hits.retain(|seq| store.get(*seq).is_some_and(|entry| filter.shows(&store, &entry)));
+        if filter.is_empty() && !store.is_ordered() {
+            return hits.into_iter().map(|seq| (i64::MIN, seq)).collect();
         }
-        hits
+        let entries = hits.into_iter().filter_map(|seq| store.get(seq));
+        entries.filter(|entry| filter.shows(&store, entry)).map(|entry| store.place(&entry)).collect()
+    }
+}
+
+/// Applies a filter to a log, part by part, and reports how far it is.
+pub(super) fn filter(
+    number: u64,
+    store: &SharedStore,
+    mut projection: Box<Projection>,
+    stop: &AtomicBool,
+    outbox: &mpsc::Sender<Msg>,
+) {
+    let mut notified = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        // The store is free for its writer between two parts.
+        let store = store.read();
+        if projection.update_part(&store, PART) {
+            drop(store);
+            let _ = outbox.blocking_send(Msg::Filtered(number, projection));
+            return;
+        }
+        if notified.elapsed() >= NOTICE {
+            notified = Instant::now();
+            let percent = projection.read(&store) * 100 / store.count().max(1);
+            let _ = outbox.try_send(Msg::Filtering(number, u8::try_from(percent).unwrap_or(100)));
+        }
     }
 }
 

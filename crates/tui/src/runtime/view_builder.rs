@@ -33,6 +33,11 @@ impl ViewBuilder {
         });
     }
 
+    /// Returns what NCCL's lines say.
+    pub fn map(&self) -> &TransportMap {
+        &self.map
+    }
+
     /// Returns what is proved so far, for a job with a number of ranks (0 if unknown) of which some have
     /// output. `ended` is what the cluster reports of the job once it has ended.
     pub fn transport_view(

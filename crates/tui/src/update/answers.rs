@@ -7,7 +7,7 @@ use weftrun::core::log::clean_text;
 use super::{draft, logs, screens};
 use crate::model::jobs::{Health, Target};
 use crate::model::layer::Layer;
-use crate::model::logs::Find;
+use crate::model::logs::{Find, LogPane};
 use crate::model::open::Ras;
 use crate::model::{Model, Screen};
 use crate::msg::{Effect, Msg};
@@ -63,7 +63,7 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
                 let old = std::mem::take(&mut open.logs);
                 let pinned: Vec<u32> = old.pinned.iter().map(|(rank, _)| *rank).collect();
                 open.logs =
-                    crate::model::logs::LogPane { store, cursor: None, top: None, pinned: Vec::new(), ..old };
+                    LogPane { store, cursor: None, top: None, filtering: None, pinned: Vec::new(), ..old };
                 for rank in pinned {
                     open.logs.pin(rank);
                 }
@@ -80,9 +80,22 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             // The history grows too, and its lines come first.
             known.sort_unstable();
             (find.counted, find.counting) = (counted, None);
-            if std::mem::take(&mut find.goes) {
-                logs::find(model, false);
+            if let Some(forward) = find.goes.take() {
+                logs::find(model, forward);
             }
+        }
+        Msg::Filtering(number, percent) => {
+            let filtering = model.open.as_mut().and_then(|open| open.logs.filtering.as_mut());
+            if let Some(filtering) = filtering.filter(|filtering| filtering.number == number) {
+                filtering.read = percent;
+            }
+        }
+        Msg::Filtered(number, projection) => {
+            let pane = model.open.as_mut().map(|open| &mut open.logs);
+            let filtered = |pane: &&mut LogPane| pane.filtering.is_some_and(|known| known.number == number);
+            let Some(pane) = pane.filter(filtered) else { return Vec::new() };
+            pane.show(*projection);
+            return logs::count(model);
         }
         Msg::Searched(number, percent) => {
             let find = model.open.as_mut().and_then(|open| open.logs.find.as_mut());

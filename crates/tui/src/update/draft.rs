@@ -257,6 +257,20 @@ fn with_spec(model: &mut Model, action: Action) -> Vec<Effect> {
         }
     };
     let target = draft.target_name().to_owned();
+    if action != Action::Edit && model.jobs.is_read_only(&target) {
+        model.fail(format!("target `{target}` only shows jobs: choose another one, or ctrl-g saves the job"));
+        return Vec::new();
+    }
+    let unknown = draft.unknown_names(&model.instances);
+    if let (Action::Submit, Some(first)) = (action, unknown.first())
+        && draft.told != Some(draft.revision)
+    {
+        draft.told = Some(draft.revision);
+        let key = model.keymap.first_key("submit");
+        let text = format!("{first} ({key} again submits it as it is)");
+        model.fail(text);
+        return Vec::new();
+    }
     match action {
         Action::Edit => vec![Effect::Edit(spec)],
         Action::Check => {

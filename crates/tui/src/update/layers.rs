@@ -262,7 +262,7 @@ fn prompt(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
             Prompt::JobFilter => model.jobs.filter = input.value().to_owned(),
             Prompt::LogFilter | Prompt::Ranks => {
                 let (prompt, text) = (*prompt, input.value().trim().to_owned());
-                logs::try_filter(model, prompt, &text);
+                return logs::try_filter(model, prompt, &text);
             }
             _ => {}
         }
@@ -318,20 +318,7 @@ fn answer(model: &mut Model, prompt: Prompt, text: &str) -> Result<Vec<Effect>, 
             return Ok(logs::count(model));
         }
         Prompt::GoTo => return logs::go_to(model, text).map(|()| Vec::new()),
-        Prompt::LogFilter | Prompt::Ranks => {
-            let now = model.now;
-            let Some(open) = &mut model.open else { return Ok(Vec::new()) };
-            let pane = &mut open.logs;
-            let field = if prompt == Prompt::Ranks { &mut pane.ranks } else { &mut pane.filter };
-            let before = std::mem::replace(field, text.trim().to_owned());
-            match logs::filter_of(pane, now) {
-                Ok(filter) => pane.refilter(filter),
-                Err(error) => {
-                    *(if prompt == Prompt::Ranks { &mut pane.ranks } else { &mut pane.filter }) = before;
-                    return Err(error);
-                }
-            }
-        }
+        Prompt::LogFilter | Prompt::Ranks => return logs::take_filter(model, prompt, text.trim()),
     }
     Ok(Vec::new())
 }

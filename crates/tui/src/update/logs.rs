@@ -2,12 +2,12 @@
 
 use jiff::Timestamp;
 use weftrun::Finding;
-use weftrun::core::log::{Filter, Level, Pattern, Projection, parse_ranks};
+use weftrun::core::log::{Filter, Level, Pattern, Place, Projection, parse_ranks};
 
 use super::screens::{copy, distance, prompt};
 use crate::action::Action;
 use crate::model::layer::{Layer, Prompt};
-use crate::model::logs::{LogPane, SharedStore, Times};
+use crate::model::logs::{Filtering, LogPane, SharedStore, Times};
 use crate::model::{Model, Screen};
 use crate::msg::{Count, Effect};
 
@@ -111,10 +111,30 @@ pub(super) fn refilter(model: &mut Model) -> Vec<Effect> {
     let now = model.now;
     let Some(open) = &mut model.open else { return Vec::new() };
     match filter_of(&open.logs, now) {
-        Ok(filter) => open.logs.refilter(filter),
-        Err(error) => model.fail(error),
+        Ok(filter) => apply(model, filter),
+        Err(error) => {
+            model.fail(error);
+            Vec::new()
+        }
     }
-    Vec::new()
+}
+
+/// Applies a filter: at once, or beside the screen if that takes a while.
+fn apply(model: &mut Model, filter: Filter) -> Vec<Effect> {
+    let Some(pane) = model.open.as_mut().map(|open| &mut open.logs) else { return Vec::new() };
+    let store = pane.store.read();
+    let listed = !filter.is_empty() || pane.folded || store.is_ordered();
+    let large = listed && store.bytes() > AT_ONCE;
+    drop(store);
+    let projection = pane.projected(filter);
+    if !large {
+        let stops = pane.filtering.is_some();
+        pane.show(projection);
+        return if stops { vec![Effect::StopFilter] } else { Vec::new() };
+    }
+    model.counts += 1;
+    pane.filtering = Some(Filtering { number: model.counts, read: 0 });
+    vec![Effect::Filter(model.counts, pane.store.clone(), Box::new(projection))]
 }
 
 /// The filter that a pane's settings mean together.
@@ -147,13 +167,14 @@ pub(super) fn find(model: &mut Model, forward: bool) {
     let large = pane.store.read().bytes() > AT_ONCE;
     if large && find.hits.is_none() {
         // All of it is searched beside the screen.
-        find.goes = true;
+        find.goes = Some(forward);
         return;
     }
+    pane.trim_hits();
     let at = pane.cursor_index();
     let found = match pane.find.as_ref().and_then(|find| find.hits.as_ref()).filter(|_| large) {
-        Some(hits) => nearest(hits, pane.projection.seq(at).unwrap_or(0), forward)
-            .map(|seq| pane.projection.index_of(seq)),
+        Some(hits) => nearest(hits, pane.projection.place(at).unwrap_or_default(), forward)
+            .map(|place| pane.projection.index_of_place(place)),
         None => search(pane, &pattern, at, forward),
     };
     match found {
@@ -168,11 +189,11 @@ pub(super) fn find(model: &mut Model, forward: bool) {
 }
 
 /// Returns the hit after or before a line, else the one from the other end.
-fn nearest(hits: &[u64], here: u64, forward: bool) -> Option<u64> {
+fn nearest(hits: &[Place], here: Place, forward: bool) -> Option<Place> {
     let next = if forward {
-        hits.get(hits.partition_point(|seq| *seq <= here)).or(hits.first())
+        hits.get(hits.partition_point(|place| *place <= here)).or(hits.first())
     } else {
-        hits.partition_point(|seq| *seq < here).checked_sub(1).map_or(hits.last(), |at| hits.get(at))
+        hits.partition_point(|place| *place < here).checked_sub(1).map_or(hits.last(), |at| hits.get(at))
     };
     next.copied()
 }
@@ -192,8 +213,16 @@ fn search(pane: &LogPane, pattern: &Pattern, at: usize, forward: bool) -> Option
 /// grown since the last count, only the new lines.
 pub(super) fn count(model: &mut Model) -> Vec<Effect> {
     let Some(pane) = model.open.as_mut().map(|open| &mut open.logs) else { return Vec::new() };
-    let Some(find) = pane.find.as_mut().filter(|find| find.counting.is_none()) else { return Vec::new() };
+    pane.trim_hits();
     let store = pane.store.read();
+    if let Some(find) = pane.find.as_mut().filter(|find| find.ordered != store.is_ordered()) {
+        // The lines are in another order now.
+        find.restart();
+        find.ordered = store.is_ordered();
+    }
+    // Which lines the filter shows is not known yet.
+    let find = pane.find.as_mut().filter(|find| find.counting.is_none() && pane.filtering.is_none());
+    let Some(find) = find else { return Vec::new() };
     if find.hits.is_some() && find.counted == (store.history_range().end, store.end()) {
         return Vec::new();
     }
@@ -208,22 +237,32 @@ pub(super) fn count(model: &mut Model) -> Vec<Effect> {
     }))]
 }
 
-/// Largest log, in bytes, that is filtered at each key.
+/// Largest log, in bytes, that is filtered and searched between two frames.
 const AT_ONCE: u64 = 64 << 20;
 
 /// Applies a filter that is being typed, if it can be read. It is kept only once enter is pressed.
-pub(super) fn try_filter(model: &mut Model, prompt: Prompt, text: &str) {
+pub(super) fn try_filter(model: &mut Model, prompt: Prompt, text: &str) -> Vec<Effect> {
     let now = model.now;
-    let Some(pane) = model.open.as_mut().map(|open| &mut open.logs) else { return };
-    if pane.store.read().bytes() > AT_ONCE {
-        return;
-    }
+    let Some(pane) = model.open.as_mut().map(|open| &mut open.logs) else { return Vec::new() };
     let field = if prompt == Prompt::Ranks { &mut pane.ranks } else { &mut pane.filter };
     let kept = std::mem::replace(field, text.to_owned());
     let filter = filter_of(pane, now);
     *(if prompt == Prompt::Ranks { &mut pane.ranks } else { &mut pane.filter }) = kept;
-    if let Ok(filter) = filter {
-        pane.refilter(filter);
+    filter.map_or_else(|_| Vec::new(), |filter| apply(model, filter))
+}
+
+/// Takes a filter that was typed: its text is kept.
+pub(super) fn take_filter(model: &mut Model, prompt: Prompt, text: &str) -> Result<Vec<Effect>, String> {
+    let now = model.now;
+    let Some(pane) = model.open.as_mut().map(|open| &mut open.logs) else { return Ok(Vec::new()) };
+    let field = if prompt == Prompt::Ranks { &mut pane.ranks } else { &mut pane.filter };
+    let before = std::mem::replace(field, text.to_owned());
+    match filter_of(pane, now) {
+        Ok(filter) => Ok(apply(model, filter)),
+        Err(error) => {
+            *(if prompt == Prompt::Ranks { &mut pane.ranks } else { &mut pane.filter }) = before;
+            Err(error)
+        }
     }
 }
 
@@ -285,7 +324,8 @@ pub(super) fn show_evidence(model: &mut Model, store: &SharedStore, found: Optio
     if pane.projection.seq(pane.projection.index_of(seq)) != Some(seq) {
         (pane.filter, pane.ranks, pane.level, pane.folded) =
             (String::new(), String::new(), Level::Debug, false);
-        pane.refilter(Filter::default());
+        let all = pane.projected(Filter::default());
+        pane.show(all);
         model.say("the filter is cleared: it hid this line");
     }
     if let Some(pane) = model.open.as_mut().map(|open| &mut open.logs) {

@@ -5,6 +5,7 @@ mod draft;
 mod layers;
 mod logs;
 mod screens;
+mod scroll;
 mod verify;
 
 use crossterm::event::{KeyEvent, KeyEventKind};
@@ -12,6 +13,7 @@ use crossterm::event::{KeyEvent, KeyEventKind};
 pub(crate) use draft::edit_text;
 pub(crate) use layers::palette_rows;
 pub(crate) use screens::{open as open_job, verb as layers_verb};
+pub(crate) use scroll::part;
 
 use crate::action::Action;
 use crate::model::layer::Prompt;
@@ -65,6 +67,10 @@ fn press(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
 fn click(model: &mut Model, spot: Spot) -> Vec<Effect> {
     model.notice = None;
     model.resume = None;
+    if let Spot::Bar(bar, at, last) = spot {
+        scroll::to(model, bar, (at, last));
+        return Vec::new();
+    }
     let Some(open) = &mut model.open else {
         return match spot {
             Spot::Screen(screen) => perform(model, screen.action()),
@@ -75,6 +81,7 @@ fn click(model: &mut Model, spot: Spot) -> Vec<Effect> {
     let same = match spot {
         Spot::Screen(screen) => return perform(model, screen.action()),
         Spot::Job(handle) => return click_job(model, handle),
+        Spot::Bar(..) => return Vec::new(),
         Spot::Row(row) => std::mem::replace(&mut open.row, row) == row,
         Spot::Cell(row, column) => std::mem::replace(&mut open.cell, (row, column)) == (row, column),
         Spot::Finding(at) => std::mem::replace(&mut open.finding, at) == at,

@@ -90,6 +90,10 @@ pub(super) fn ask(model: &mut Model, action: Action) {
         model.say(format!("{} has ended already", handle.name()));
         return;
     }
+    if model.jobs.is_read_only(handle.target()) {
+        model.fail(format!("target `{}` only shows jobs", handle.target()));
+        return;
+    }
     let target = model.jobs.targets.iter().find(|target| target.name == handle.target());
     let able = target.and_then(|target| target.capability.as_ref()).is_none_or(|can| match act {
         JobAction::Delete => can.delete,
@@ -197,9 +201,7 @@ pub(super) fn copy(model: &mut Model, text: String) -> Vec<Effect> {
 pub(super) fn overview(model: &mut Model, action: Action) -> Vec<Effect> {
     let rows = page(model);
     let Some(open) = &mut model.open else { return Vec::new() };
-    let listed =
-        if open.lists_nodes() { open.transport_view.nodes.len() } else { open.transport_view.ranks.len() };
-    let last = listed.saturating_sub(1);
+    let last = open.listed().saturating_sub(1);
     if let Some(by) = distance(action, rows / 2) {
         open.row = open.row.saturating_add_signed(by).min(last);
         return Vec::new();
@@ -246,6 +248,8 @@ fn next_communicator(open: &mut Open) {
 
 /// Most lines of NCCL that are shown for a pair.
 const PROOFS: usize = 12;
+/// Parts of the log that are searched for them, of 8 MB each: a log begins with NCCL's lines.
+const PARTS: usize = 8;
 
 /// Title and text of the pair under the cursor, with the lines of NCCL that prove it.
 fn pair_text(open: &Open) -> (String, Vec<String>) {
@@ -253,7 +257,11 @@ fn pair_text(open: &Open) -> (String, Vec<String>) {
     let pattern = crate::view::pair::proof(open).and_then(|text| Pattern::regex(&text).ok());
     if let Some(pattern) = pattern {
         let store = open.logs.store.read();
-        let found = store.search_all(&pattern);
+        let mut parts = store.parts();
+        parts.push(u64::MAX);
+        let searched = parts.windows(2).take(PARTS);
+        let found: Vec<u64> =
+            searched.flat_map(|part| store.search_between(&pattern, part[0], part[1])).collect();
         let entries = found.iter().filter_map(|seq| store.get(*seq)).take(PROOFS);
         let proofs: Vec<String> = entries
             .filter_map(|entry| {
@@ -262,7 +270,9 @@ fn pair_text(open: &Open) -> (String, Vec<String>) {
             })
             .collect();
         if !proofs.is_empty() {
-            lines.extend([String::new(), format!("NCCL's lines ({} of {})", proofs.len(), found.len())]);
+            let part = if parts.len() > PARTS + 1 { " in the first 64 MB" } else { "" };
+            let heading = format!("NCCL's lines ({} of {}{part})", proofs.len(), found.len());
+            lines.extend([String::new(), heading]);
             lines.extend(proofs);
         }
     }

@@ -14,7 +14,15 @@ pub(super) fn ask(model: &mut Model) {
         return;
     };
     let shown = model.verifying.as_ref().is_some_and(|known| !known.view.ended || known.handle == handle);
-    model.layers.push(if shown { Layer::Verify } else { Layer::Confirm(Question::Verify(handle)) });
+    if shown {
+        model.layers.push(Layer::Verify);
+        return;
+    }
+    if model.jobs.is_read_only(handle.target()) {
+        model.fail(format!("target `{}` only shows jobs: a benchmark is a job", handle.target()));
+        return;
+    }
+    model.layers.push(Layer::Confirm(Question::Verify(handle)));
 }
 
 /// Asks whether to start another one, if the last one has ended.

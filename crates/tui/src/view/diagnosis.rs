@@ -10,7 +10,7 @@ use weftrun::core::job::JobPhase;
 use weftrun::{Finding, Severity};
 
 use super::paint::{Paint, fit, ranges, wrap};
-use super::spots::Spot;
+use super::spots::{Bar, Spot};
 use crate::model::open::Open;
 use crate::theme::Meaning;
 
@@ -51,8 +51,11 @@ pub(super) fn draw(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
             row += 1;
         }
     }
+    let all = blocks.iter().map(Vec::len).sum();
+    let above: usize = blocks.iter().take(first).map(Vec::len).sum();
     let lines: Vec<Line> = blocks.drain(first..).flatten().collect();
     frame.render_widget(Paragraph::new(lines), inside);
+    paint.scroll_bar(frame, area, Bar::Findings, above..(above + rows).min(all), all);
 }
 
 /// How many findings there are, and how bad.
@@ -79,7 +82,7 @@ fn confidence(finding: &Finding) -> &'static str {
 
 fn block<'a>(paint: Paint, finding: &Finding, columns: usize, here: bool, whole: bool) -> Vec<Line<'a>> {
     let (meaning, word) = Paint::severity(finding.severity);
-    let room = columns.saturating_sub(10);
+    let space = columns.saturating_sub(10);
     let ranks = if finding.ranks.is_empty() {
         String::new()
     } else {
@@ -89,7 +92,7 @@ fn block<'a>(paint: Paint, finding: &Finding, columns: usize, here: bool, whole:
     };
     let text = format!("{}{}{ranks}", finding.message, confidence(finding));
     let mut lines = Vec::new();
-    for (number, part) in wrap(&text, room).into_iter().enumerate() {
+    for (number, part) in wrap(&text, space).into_iter().enumerate() {
         let head = if number == 0 { format!("{word:<6}") } else { " ".repeat(6) };
         let mark = if here && number == 0 { "> " } else { "  " };
         let style = paint.style(meaning);
@@ -104,14 +107,14 @@ fn block<'a>(paint: Paint, finding: &Finding, columns: usize, here: bool, whole:
     let most = if whole { 3 } else { 1 };
     for evidence in finding.evidence.iter().take(most) {
         let place = format!("         {}:{} ", evidence.source, evidence.line);
-        let room = columns.saturating_sub(place.len());
-        lines.push(Line::from(paint.span(format!("{place}{}", fit(&evidence.text, room)), Meaning::Muted)));
+        let space = columns.saturating_sub(place.len());
+        lines.push(Line::from(paint.span(format!("{place}{}", fit(&evidence.text, space)), Meaning::Muted)));
     }
     if let Some(fix) = &finding.fix {
         let edits: Vec<String> = fix.patch.iter().map(crate::update::edit_text).collect();
         let hint = if edits.is_empty() { String::new() } else { format!(" [A: {}]", edits.join(", ")) };
         let text = format!("{}{hint}", fix.text);
-        let parts = if whole { wrap(&text, room) } else { vec![fit(&text, room).into_owned()] };
+        let parts = if whole { wrap(&text, space) } else { vec![fit(&text, space).into_owned()] };
         for (number, part) in parts.into_iter().enumerate() {
             let head = if number == 0 { "    fix: " } else { "         " };
             lines.push(Line::from(vec![paint.span(head, Meaning::Good), Span::raw(part)]));

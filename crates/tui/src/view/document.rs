@@ -9,6 +9,9 @@ use crate::model::compare::{self, Row};
 use crate::model::draft::{Draft, Planned};
 use crate::theme::Meaning;
 
+/// The lines that are seen, which of all they are, and how many there are.
+pub(super) type Part<'a> = (Vec<Line<'a>>, std::ops::Range<usize>, usize);
+
 /// Columns of the rule behind a line.
 const RULE: usize = 22;
 
@@ -19,12 +22,12 @@ pub(super) fn diff<'a>(
     paint: Paint,
     columns: usize,
     rows: usize,
-) -> Vec<Line<'a>> {
+) -> Part<'a> {
     if let Err(error) = &planned.rows {
-        return vec![cannot(error, paint, columns)];
+        return cannot(error, paint, columns);
     }
     let lines = draft.diff(planned);
-    let room = columns.saturating_sub(RULE + 3);
+    let space = columns.saturating_sub(RULE + 3);
     let draw = |line: &compare::Line| {
         let (sign, text, meaning) = match *line {
             compare::Line::Same(text) => {
@@ -47,12 +50,13 @@ pub(super) fn diff<'a>(
         let here = draft.marks(line.change());
         let shown = Line::from(vec![
             Span::raw(if here { ">" } else { " " }),
-            paint.span(format!("{sign} {}", cell(&text, room)), meaning),
+            paint.span(format!("{sign} {}", cell(&text, space)), meaning),
             paint.span(format!(" {}", rule(planned, line.change(), RULE - 1)), Meaning::Muted),
         ]);
         if here { paint.under_cursor(shown, columns) } else { shown }
     };
-    window(draft, lines.len(), rows).filter_map(|at| lines.get(at)).map(draw).collect()
+    let seen = window(draft, lines.len(), rows);
+    (lines.get(seen.clone()).unwrap_or_default().iter().map(draw).collect(), seen, lines.len())
 }
 
 /// The document without the changes on the left, as it is sent on the right.
@@ -62,10 +66,10 @@ pub(super) fn beside<'a>(
     paint: Paint,
     columns: usize,
     rows: usize,
-) -> Vec<Line<'a>> {
+) -> Part<'a> {
     let all = match &planned.rows {
         Ok(all) => all,
-        Err(error) => return vec![cannot(error, paint, columns)],
+        Err(error) => return cannot(error, paint, columns),
     };
     let rule_width = if columns >= 100 { RULE } else { 0 };
     let half = columns.saturating_sub(4 + rule_width) / 2;
@@ -89,7 +93,8 @@ pub(super) fn beside<'a>(
         ]);
         if here { paint.under_cursor(line, columns) } else { line }
     };
-    window(draft, all.len(), rows).filter_map(|at| all.get(at)).map(draw).collect()
+    let seen = window(draft, all.len(), rows);
+    (all.get(seen.clone()).unwrap_or_default().iter().map(draw).collect(), seen, all.len())
 }
 
 /// The lines that are seen: from where it was scrolled to, else around the change under the cursor.
@@ -104,6 +109,7 @@ fn rule(planned: &Planned, change: Option<usize>, columns: usize) -> String {
     fit(rule, columns).into_owned()
 }
 
-fn cannot<'a>(error: &str, paint: Paint, columns: usize) -> Line<'a> {
-    Line::from(paint.span(format!(" ! {}", fit(error, columns.saturating_sub(3))), Meaning::Bad))
+fn cannot<'a>(error: &str, paint: Paint, columns: usize) -> Part<'a> {
+    let text = format!(" ! {}", fit(error, columns.saturating_sub(3)));
+    (vec![Line::from(paint.span(text, Meaning::Bad))], 0..1, 1)
 }

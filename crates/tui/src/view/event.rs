@@ -32,10 +32,10 @@ pub fn line<'a>(paint: Paint, at: Option<Timestamp>, event: &JobEvent, columns: 
         _ => (Meaning::Muted, "", String::new()),
     };
     let time = at.map_or(" ".repeat(9), |at| at.strftime("%H:%M:%S ").to_string());
-    let room = columns.saturating_sub(8 + time.len());
+    let space = columns.saturating_sub(8 + time.len());
     Line::from(vec![
         Span::raw(format!(" {time}")),
         paint.span(format!("{word:<6}"), meaning),
-        Span::raw(fit(&text, room).into_owned()),
+        Span::raw(fit(&text, space).into_owned()),
     ])
 }

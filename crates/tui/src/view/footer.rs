@@ -18,10 +18,10 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     if let Some(Layer::Prompt { prompt, input, error }) = model.layers.last() {
         let label = format!(" {}: ", prompt.label());
         let used = width(&label);
-        let room = columns.saturating_sub(used + 1);
-        let scroll = input.visual_scroll(room);
+        let space = columns.saturating_sub(used + 1);
+        let scroll = input.visual_scroll(space);
         let shown: String = input.value().chars().skip(scroll).collect();
-        let mut spans = vec![paint.span(label, Meaning::Key), Span::raw(fit(&shown, room).into_owned())];
+        let mut spans = vec![paint.span(label, Meaning::Key), Span::raw(fit(&shown, space).into_owned())];
         if let Some(error) = error {
             spans.push(paint.span(format!("  {error}"), Meaning::Bad));
         }
@@ -48,7 +48,7 @@ fn keys(model: &Model, paint: Paint, columns: usize) -> Line<'static> {
         |keys: &str| keys.split(' ').find(|key| key.chars().count() > usize::from(typed)).map(str::to_owned);
     let help = model.keymap.rows(Place::Everywhere).into_iter().find(|(row, _)| row.action == Action::Help);
     let help = help.and_then(|(_, keys)| pressed(&keys)).unwrap_or_default();
-    let room = columns.saturating_sub(width(&help) + width(" help") + 1);
+    let space = columns.saturating_sub(width(&help) + width(" help") + 1);
     let mut seen = Vec::new();
     let rows = model.screen.places().iter().flat_map(|place| model.keymap.rows(*place));
     for (row, keys) in rows {
@@ -58,7 +58,7 @@ fn keys(model: &Model, paint: Paint, columns: usize) -> Line<'static> {
             continue;
         }
         let needs = width(&key) + width(word) + 3;
-        if seen.len() == MOST || used + needs > room {
+        if seen.len() == MOST || used + needs > space {
             break;
         }
         seen.push(row.action);

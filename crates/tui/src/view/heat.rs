@@ -29,8 +29,8 @@ struct Block {
 /// torn apart where that is possible.
 pub(super) fn block(open: &Open, columns: usize, rows: usize) -> usize {
     let size = open.matrix_rows().len();
-    let room = (columns.saturating_sub(HEAD) / WIDE).min(rows).max(1);
-    let least = size.div_ceil(room).max(1);
+    let space = (columns.saturating_sub(HEAD) / WIDE).min(rows).max(1);
+    let least = size.div_ceil(space).max(1);
     let nodes = open.transport_view.nodes.len();
     let each = if open.by_rank && nodes > 0 { open.transport_view.ranks.len().div_ceil(nodes) } else { 1 };
     let whole = |block: &usize| each.is_multiple_of(*block) || block.is_multiple_of(each.max(1));

@@ -5,7 +5,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 
 use super::paint::{Paint, age, cell, fit, width, wrap};
-use super::spots::Spot;
+use super::spots::{Bar, Spot};
 use crate::model::draft::fabric_word;
 use crate::model::jobs::{Entry, Health};
 use crate::model::{Model, Screen};
@@ -38,6 +38,7 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     lines.resize(rows + 1, Line::default());
     lines.extend(why);
     frame.render_widget(ratatui::widgets::Paragraph::new(lines), inside);
+    paint.scroll_bar(frame, list, Bar::Jobs, first..(first + rows).min(shown.len()), shown.len());
     if let (true, Some(entry)) = (peek > 0, model.jobs.current()) {
         paint.panel(
             frame,
@@ -120,10 +121,10 @@ fn row<'a>(model: &Model, paint: Paint, entry: &Entry, columns: usize, here: boo
         cell(&age(if job.ended.is_some() { model.now } else { until }, begun), 5)
     )));
     let used: usize = spans.iter().map(Span::width).sum();
-    let room = columns.saturating_sub(used);
+    let space = columns.saturating_sub(used);
     spans.push(match &entry.cause {
-        Some(cause) => paint.span(fit(cause, room).into_owned(), Meaning::Bad),
-        None => paint.span(fit(&entry.last, room).into_owned(), Meaning::Muted),
+        Some(cause) => paint.span(fit(cause, space).into_owned(), Meaning::Bad),
+        None => paint.span(fit(&entry.last, space).into_owned(), Meaning::Muted),
     });
     let line = Line::from(spans);
     if here { paint.under_cursor(line, columns) } else { line }
@@ -131,7 +132,7 @@ fn row<'a>(model: &Model, paint: Paint, entry: &Entry, columns: usize, here: boo
 
 fn peek_lines<'a>(model: &Model, entry: &Entry, columns: usize) -> Vec<Line<'a>> {
     let job = &entry.summary;
-    let room = columns.saturating_sub(14);
+    let space = columns.saturating_sub(14);
     let mut facts = vec![("handle", job.handle.to_string())];
     let mut state = job.phase.to_string();
     if !job.reason.is_empty() {
@@ -154,7 +155,7 @@ fn peek_lines<'a>(model: &Model, entry: &Entry, columns: usize) -> Vec<Line<'a>>
     }
     facts
         .into_iter()
-        .map(|(key, text)| Line::from(format!(" {} {}", cell(key, 8), fit(&text, room))))
+        .map(|(key, text)| Line::from(format!(" {} {}", cell(key, 8), fit(&text, space))))
         .collect()
 }
 
@@ -181,8 +182,8 @@ fn welcome<'a>(model: &Model, paint: Paint, columns: u16) -> Vec<Line<'a>> {
                 (format!("DOWN {}: {why}", age(model.now, Some(*since))), Meaning::Bad)
             }
         };
-        let room = usize::from(columns).saturating_sub(16);
-        for (at, part) in wrap(&text, room).into_iter().take(3).enumerate() {
+        let space = usize::from(columns).saturating_sub(16);
+        for (at, part) in wrap(&text, space).into_iter().take(3).enumerate() {
             let name = cell(if at == 0 { &target.name } else { "" }, 12);
             lines.push(Line::from(vec![Span::raw(format!("  {name} ")), paint.span(part, meaning)]));
         }
@@ -198,7 +199,9 @@ pub(super) fn rail(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     let mut lines = Vec::new();
     let shown = model.jobs.shown();
     let rows = usize::from(inside.height).saturating_sub(model.jobs.targets.len() + 2);
-    for entry in shown.iter().take(rows) {
+    let at = shown.iter().position(|entry| Some(&entry.summary.handle) == open);
+    let first = at.unwrap_or(0).saturating_sub(rows.saturating_sub(1));
+    for entry in shown.iter().skip(first).take(rows) {
         paint.spot(inside, lines.len(), || Spot::Job(entry.summary.handle.clone()));
         let here = Some(&entry.summary.handle) == open;
         let (meaning, word) = Paint::phase(entry.summary.phase);

@@ -8,6 +8,7 @@ use ratatui::widgets::Paragraph;
 use weftrun::core::log::clean_text;
 
 use super::paint::{Paint, cell, fit, wrap};
+use super::spots::Bar;
 use crate::action::Place;
 use crate::model::Model;
 use crate::model::draft::Field;
@@ -63,14 +64,16 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
             let columns = u16::try_from(beside).unwrap_or(1);
             let each = inside.width / columns;
             let rows = usize::from(inside.height);
-            let last = lines.len().saturating_sub(rows * beside);
-            let mut rest = lines.into_iter().skip((*scroll).min(last));
+            let all = lines.len();
+            let first = (*scroll).min(all.saturating_sub(rows * beside));
+            let mut rest = lines.into_iter().skip(first);
             for column in 0..columns {
                 let text: Vec<Line> = rest.by_ref().take(rows).collect();
                 let place = Rect { x: inside.x + column * each, width: each, ..inside };
                 frame.render_widget(Paragraph::new(text), place);
             }
             more(frame, paint, inside, rest.next().is_some());
+            paint.scroll_bar(frame, around(inside), Bar::Layer, first..(first + rows * beside).min(all), all);
         }
         Some(Layer::Palette { input, selected }) => palette(model, frame, paint, area, input, *selected),
         Some(Layer::Pick { field, values, input, selected }) => {
@@ -90,6 +93,8 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
             let rows = usize::from(inside.height);
             let first = (*scroll).min(lines.len().saturating_sub(rows));
             more(frame, paint, inside, first + rows < lines.len());
+            let seen = first..(first + rows).min(lines.len());
+            paint.scroll_bar(frame, around(inside), Bar::Layer, seen, lines.len());
             let shown: Vec<Line> = lines.into_iter().skip(first).take(rows).map(Line::from).collect();
             frame.render_widget(Paragraph::new(shown), inside);
         }
@@ -100,6 +105,12 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
         }
         Some(Layer::Prompt { .. }) | None => {}
     }
+}
+
+/// Returns the frame around what is inside.
+fn around(inside: Rect) -> Rect {
+    let (x, y) = (inside.x.saturating_sub(1), inside.y.saturating_sub(1));
+    Rect { x, y, width: inside.width.saturating_add(2), height: inside.height.saturating_add(2) }
 }
 
 /// Says on the lower border that there is more.
@@ -195,11 +206,11 @@ fn palette(
     let inside = paint.popup(frame, area, size, "Actions ─ enter runs ─ esc closes");
     let rows = crate::update::palette_rows(model, input.value());
     let selected = selected.min(rows.len().saturating_sub(1));
-    let room = usize::from(inside.height).saturating_sub(1);
-    let first = selected.saturating_sub(room.saturating_sub(1));
+    let space = usize::from(inside.height).saturating_sub(1);
+    let first = selected.saturating_sub(space.saturating_sub(1));
     let mut lines =
         vec![Line::from(vec![paint.span(" : ", Meaning::Key), Span::raw(input.value().to_owned())])];
-    for (at, (row, keys)) in rows.iter().enumerate().skip(first).take(room) {
+    for (at, (row, keys)) in rows.iter().enumerate().skip(first).take(space) {
         let here = at == selected;
         let (name, key) = if inside.width >= 66 { (20, 16) } else { (16, 8) };
         let text = fit(row.help, usize::from(inside.width).saturating_sub(name + key + 4)).into_owned();
@@ -212,6 +223,7 @@ fn palette(
         lines.push(if here { paint.under_cursor(line, usize::from(inside.width)) } else { line });
     }
     frame.render_widget(Paragraph::new(lines), inside);
+    paint.scroll_bar(frame, around(inside), Bar::Layer, first..(first + space).min(rows.len()), rows.len());
     let column = u16::try_from(3 + input.visual_cursor()).unwrap_or(0).min(inside.width);
     frame.set_cursor_position((inside.x + column, inside.y));
 }
@@ -229,12 +241,12 @@ fn pick(
     let size = (area.width.saturating_sub(8).min(76), area.height.saturating_sub(2).min(24));
     let inside = paint.popup(frame, area, size, title);
     let selected = selected.min(found.len().saturating_sub(1));
-    let room = usize::from(inside.height).saturating_sub(1);
-    let first = selected.saturating_sub(room.saturating_sub(1));
+    let space = usize::from(inside.height).saturating_sub(1);
+    let first = selected.saturating_sub(space.saturating_sub(1));
     let name = found.iter().map(|(value, _)| value.chars().count()).max().unwrap_or(0).clamp(8, 32);
     let mut lines =
         vec![Line::from(vec![paint.span(" > ", Meaning::Key), Span::raw(input.value().to_owned())])];
-    for (at, (value, about)) in found.iter().enumerate().skip(first).take(room) {
+    for (at, (value, about)) in found.iter().enumerate().skip(first).take(space) {
         let here = at == selected;
         let about = fit(about, usize::from(inside.width).saturating_sub(name + 5)).into_owned();
         let line = Line::from(vec![
@@ -248,6 +260,7 @@ fn pick(
         lines.push(Line::from(paint.span("   none with this text", Meaning::Warn)));
     }
     frame.render_widget(Paragraph::new(lines), inside);
+    paint.scroll_bar(frame, around(inside), Bar::Layer, first..(first + space).min(found.len()), found.len());
     let column = u16::try_from(3 + input.visual_cursor()).unwrap_or(0).min(inside.width);
     frame.set_cursor_position((inside.x + column, inside.y));
 }

@@ -12,7 +12,7 @@ use weftrun::core::log::{self, CleanLine, Entry, Level, LogStore, Projection};
 use weftrun::core::text::counted;
 
 use super::paint::{Paint, cell, fit, ranges, width};
-use super::spots::Spot;
+use super::spots::{Bar, Spot};
 use crate::model::Model;
 use crate::model::logs::{LogPane, Times};
 use crate::model::open::Open;
@@ -54,6 +54,8 @@ pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, 
         visible(pane, &store, paint, inside)
     };
     frame.render_widget(Paragraph::new(lines), inside);
+    let (first, all) = (pane.first(usize::from(inside.height)), pane.projection.len());
+    paint.scroll_bar(frame, upper, Bar::Log, first..(first + usize::from(inside.height)).min(all), all);
     if strip > 0 {
         frame.render_widget(Paragraph::new(stream_strip(&store, paint, usize::from(lower.width))), lower);
     }
@@ -89,6 +91,9 @@ fn title(open: &Open, store: &LogStore) -> String {
     }
     if pane.folded {
         parts.push("folded".to_owned());
+    }
+    if let Some(filtering) = &pane.filtering {
+        parts.push(format!("filtering, {} %", filtering.read));
     }
     let shown = pane.projection.len() as u64;
     parts.push(if pane.projection.filter().is_empty() || shown >= store.count() {
@@ -224,13 +229,13 @@ impl Shown<'_> {
         let head = self.head(entry);
         let used: usize = head.iter().map(Span::width).sum();
         let note = note(&clean, self.pane.projection.more(entry.seq));
-        let room = self.columns.saturating_sub(used + note.len());
+        let space = self.columns.saturating_sub(used + note.len());
         let found = self.pane.find.as_ref().and_then(|find| find.pattern.find(clean.text.as_bytes()));
         let pieces = self.styled(&clean, found.as_ref());
         let parts = if self.pane.wrap {
             split(&pieces, self.columns.saturating_sub(used))
         } else {
-            vec![self.cut(&pieces, room)]
+            vec![self.cut(&pieces, space)]
         };
         let count = parts.len();
         let mut lines = Vec::with_capacity(count);
@@ -250,17 +255,17 @@ impl Shown<'_> {
     }
 
     /// The part of a line that is seen; what is cut off on a side is marked there.
-    fn cut<'a>(&self, pieces: &[(String, Style)], room: usize) -> Vec<Span<'a>> {
+    fn cut<'a>(&self, pieces: &[(String, Style)], space: usize) -> Vec<Span<'a>> {
         let from = self.pane.column;
         let all: usize = pieces.iter().map(|(text, _)| width(text)).sum();
-        let (left, right) = (usize::from(from > 0 && all > 0), usize::from(all > from + room));
-        let mut spans = cut(pieces, from + left, room.saturating_sub(left + right));
+        let (left, right) = (usize::from(from > 0 && all > 0), usize::from(all > from + space));
+        let mut spans = cut(pieces, from + left, space.saturating_sub(left + right));
         if left > 0 {
             spans.insert(0, self.paint.span("<", Meaning::Key));
         }
         if right > 0 {
             let used: usize = spans.iter().map(Span::width).sum();
-            let blanks = room.saturating_sub(used + 1);
+            let blanks = space.saturating_sub(used + 1);
             spans.push(self.paint.span(format!("{}>", " ".repeat(blanks)), Meaning::Key));
         }
         spans
@@ -438,8 +443,8 @@ fn stream_strip<'a>(store: &LogStore, paint: Paint, columns: usize) -> Vec<Line<
         (0, 0) => "  no rank wrote errors or warnings".to_owned(),
         (errors, warnings) => format!("  E errors: {errors}  W warnings: {warnings} of {} ranks", all.len()),
     };
-    let room = columns.saturating_sub(width(&label) + width(&said)).max(8);
-    let group = all.len().div_ceil(room).max(1);
+    let space = columns.saturating_sub(width(&label) + width(&said)).max(8);
+    let group = all.len().div_ceil(space).max(1);
     let mut spans = vec![paint.span(label, Meaning::Muted)];
     for chunk in all.chunks(group) {
         let (text, meaning) = if chunk.iter().any(|(errors, _)| *errors > 0) {

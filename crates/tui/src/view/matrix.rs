@@ -8,12 +8,16 @@ use ratatui::widgets::Paragraph;
 
 use super::heat;
 use super::paint::{Paint, cell, fit, width};
+use super::spots::Bar;
 use crate::model::open::{MatrixForm, Open, Suspects};
 use crate::model::transport_view::{Cell, Gdr, Kind, Node, TransportView};
 use crate::theme::Meaning;
 
 pub(super) fn draw(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
-    let findings = if area.height >= 20 { (area.height / 3).min(10) } else { 0 };
+    // Space that the matrix does not need is for what is wrong.
+    let needed = u16::try_from(open.matrix_rows().len().saturating_add(6)).unwrap_or(u16::MAX);
+    let spare = area.height.saturating_sub(needed);
+    let findings = if area.height >= 20 { (area.height / 3).min(10).max(spare) } else { 0 };
     let [upper, lower] = Layout::vertical([Constraint::Min(5), Constraint::Length(findings)]).areas(area);
     panel(open, frame, paint, upper);
     if findings > 0 {
@@ -48,6 +52,7 @@ pub(super) fn panel(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
             let matrix = Matrix::new(open, paint, columns, rows, step);
             let first = (matrix.rows.start, matrix.columns.start);
             note_cells(paint, inside, (matrix.head, matrix.columns.len() * step), first, step, 1);
+            paint.scroll_bar(frame, area, Bar::Matrix, matrix.rows.clone(), size);
             matrix.lines()
         }
     };
@@ -99,13 +104,13 @@ fn head_width(open: &Open) -> usize {
 /// everything is taken.
 fn form(open: &Open, columns: usize, rows: usize) -> Option<usize> {
     let size = open.matrix_rows().len();
-    let room = columns.saturating_sub(head_width(open));
+    let space = columns.saturating_sub(head_width(open));
     match open.form {
         MatrixForm::Letters => Some(3),
         MatrixForm::Compact => Some(2),
         MatrixForm::Dense => Some(1),
         MatrixForm::Heat => None,
-        MatrixForm::Auto => [3, 2, 1].into_iter().find(|step| size * step <= room && size <= rows),
+        MatrixForm::Auto => [3, 2, 1].into_iter().find(|step| size * step <= space && size <= rows),
     }
 }
 
@@ -141,8 +146,8 @@ fn networks(node: &Node) -> String {
 }
 
 /// Where a window of some size begins, so that the cursor is inside.
-fn window(cursor: usize, room: usize, size: usize) -> usize {
-    if size <= room { 0 } else { cursor.saturating_sub(room / 2).min(size - room) }
+fn window(cursor: usize, space: usize, size: usize) -> usize {
+    if size <= space { 0 } else { cursor.saturating_sub(space / 2).min(size - space) }
 }
 
 /// Returns the sign of a cell, the sign behind it, and what it means.

@@ -13,6 +13,7 @@ pub mod matrix;
 mod overview;
 pub mod paint;
 pub mod pair;
+mod settle;
 pub mod spots;
 pub mod submit;
 mod verify;
@@ -65,6 +66,7 @@ fn draw(model: &Model, frame: &mut Frame, paint: Paint) {
         spots.clear();
     }
     layers::draw(model, frame, paint, body);
+    settle::settle(frame.buffer_mut());
 }
 
 fn screen(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
@@ -142,15 +144,15 @@ fn header(model: &Model, paint: Paint, width: usize) -> Line<'static> {
     }
     let used = long(&tabs);
     let mut shown: Vec<Span> = Vec::new();
-    let mut room = width.saturating_sub(used + 1);
+    let mut space = width.saturating_sub(used + 1);
     for (word, name, meaning) in badges {
         let name = format!("  {name} ");
         let needs = paint::width(&name) + paint::width(&word);
-        if needs > room {
-            shown.push(Span::raw(if room >= 2 { " +" } else { "" }));
+        if needs > space {
+            shown.push(Span::raw(if space >= 2 { " +" } else { "" }));
             break;
         }
-        room -= needs;
+        space -= needs;
         shown.push(Span::raw(name));
         shown.push(Span::styled(word, paint.style(meaning)));
     }

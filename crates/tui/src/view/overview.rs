@@ -9,7 +9,7 @@ use weftrun::core::diagnose::cause::CAUSE_CODE;
 use weftrun::core::diagnose::health::HealthState;
 
 use super::paint::{Paint, age, cell, fit, timeline, width};
-use super::spots::Spot;
+use super::spots::{Bar, Spot};
 use super::{LARGE, diagnosis, event, logs, matrix};
 use crate::model::Model;
 use crate::model::draft::fabric_word;
@@ -34,9 +34,7 @@ pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, 
         _ => 0,
     };
     // Space that the list does not need is for what is wrong.
-    let listed =
-        if open.lists_nodes() { open.transport_view.nodes.len() } else { open.transport_view.ranks.len() };
-    let needed = u16::try_from(listed.saturating_add(3)).unwrap_or(u16::MAX).max(6);
+    let needed = u16::try_from(open.listed().saturating_add(3)).unwrap_or(u16::MAX).max(6);
     let spare = rest.height.saturating_sub(events).saturating_sub(needed);
     let wrong = if spare >= 5 && !open.findings().is_empty() { spare } else { 0 };
     let [ranks, findings, below] =
@@ -131,8 +129,8 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
     }
     let now = summary.is_none_or(|job| !job.phase.is_terminal()).then_some(model.now);
     let speed = usize::from(!transport_view.throughput.is_empty());
-    let room = usize::from(inside.height).saturating_sub(lines.len() + speed);
-    for at in steps(transport_view, room) {
+    let space = usize::from(inside.height).saturating_sub(lines.len() + speed);
+    for at in steps(transport_view, space) {
         lines.push(step_line(transport_view, paint, at, (strip, columns), now));
     }
     if !transport_view.throughput.is_empty() {
@@ -149,9 +147,9 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
         if let Some((low, high)) = transport_view.expected.filter(|_| transport_view.unit.contains("busbw")) {
             let slow = last < low * 0.8;
             let text = format!("  expected {low:.0}-{high:.0}{}", if slow { " !" } else { "" });
-            let room = columns.saturating_sub(spans[0].width());
+            let space = columns.saturating_sub(spans[0].width());
             let meaning = if slow { Meaning::Bad } else { Meaning::Good };
-            spans.push(paint.span(fit(&text, room).into_owned(), meaning));
+            spans.push(paint.span(fit(&text, space).into_owned(), meaning));
         }
         lines.push(Line::from(spans));
     }
@@ -208,7 +206,7 @@ fn ras_line(ras: &Ras, now: Timestamp) -> (String, Meaning) {
 }
 
 /// Returns the steps that fit: those completed by all ranks are omitted first.
-fn steps(transport_view: &TransportView, room: usize) -> Vec<usize> {
+fn steps(transport_view: &TransportView, space: usize) -> Vec<usize> {
     let total = transport_view.ranks.len();
     // Without a line of NCCL, nothing is known of its steps.
     let of_nccl = |step: &Step| (Step::Bootstrap..=Step::Trees).contains(step);
@@ -216,7 +214,7 @@ fn steps(transport_view: &TransportView, room: usize) -> Vec<usize> {
         || transport_view.ranks.iter().any(|rank| of_nccl(&rank.step) || rank.step == Step::Failed);
     let shown = |at: &usize| total > 0 && (nccl || !of_nccl(&Step::LIFE[*at]));
     let mut steps: Vec<usize> = (0..Step::LIFE.len()).filter(shown).collect();
-    while steps.len() > room.max(1) {
+    while steps.len() > space.max(1) {
         let next_is_done = steps.get(1).is_some_and(|next| transport_view.reached(*next) as usize == total);
         if next_is_done {
             steps.remove(0);
@@ -258,17 +256,17 @@ fn step_line<'a>(
     };
     spans.push(paint.span(cell(&signs, strip_width), meaning));
     spans.push(Span::raw(format!(" {reached:>5}/{total}")));
-    let room = columns.saturating_sub(spans.iter().map(Span::width).sum());
+    let space = columns.saturating_sub(spans.iter().map(Span::width).sum());
     if let Some(lap) = &transport_view.laps[at] {
-        spans.push(paint.span(lap_text(lap, room), Meaning::Muted));
+        spans.push(paint.span(lap_text(lap, space), Meaning::Muted));
     } else if reached > 0 && reached < total {
-        spans.push(paint.span(waited_for(transport_view, at, now, room), Meaning::Warn));
+        spans.push(paint.span(waited_for(transport_view, at, now, space), Meaning::Warn));
     }
     Line::from(spans)
 }
 
 /// Describes the duration of a step and the last rank with its delay, as far as that fits.
-fn lap_text(lap: &Lap, room: usize) -> String {
+fn lap_text(lap: &Lap, space: usize) -> String {
     let took = lap.took.map_or_else(|| " ".repeat(9), |took| format!(" {:>8}", seconds(took)));
     // If ranks arrive within a moment of each other, the last one is not named.
     let apart = lap.spread.as_millis() >= 100;
@@ -278,11 +276,11 @@ fn lap_text(lap: &Lap, room: usize) -> String {
         format!("{took}  r{rank} last +{}", seconds(lap.spread)),
         format!("{took}  r{rank} last"),
     ];
-    texts.into_iter().find(|text| width(text) <= room).unwrap_or(took)
+    texts.into_iter().find(|text| width(text) <= space).unwrap_or(took)
 }
 
 /// Describes which ranks a step waits for, and if it fits, for how long.
-fn waited_for(transport_view: &TransportView, at: usize, now: Option<Timestamp>, room: usize) -> String {
+fn waited_for(transport_view: &TransportView, at: usize, now: Option<Timestamp>, space: usize) -> String {
     let step = Step::LIFE[at];
     // Often one rank prints the training steps of all.
     if step == Step::Stepping {
@@ -297,7 +295,7 @@ fn waited_for(transport_view: &TransportView, at: usize, now: Option<Timestamp>,
         return String::new();
     }
     let who = format!(" not r{}", fit(&super::paint::ranges(&behind), 20));
-    if width(&who) + width(&since) <= room { who + &since } else { fit(&who, room).into_owned() }
+    if width(&who) + width(&since) <= space { who + &since } else { fit(&who, space).into_owned() }
 }
 
 /// Formats a short time: `0.4 s`, `42 s`, `3m12s`.
@@ -357,6 +355,8 @@ fn rank_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area:
         lines.push(node_line(open, &suspects, paint, number, node, widths));
     }
     frame.render_widget(Paragraph::new(lines), inside);
+    let all = open.transport_view.nodes.len();
+    paint.scroll_bar(frame, area, Bar::Rows, first..(first + rows).min(all), all);
 }
 
 /// Returns one sign for each node, on as many lines as that takes, if the list of nodes does not fit: `!` where a rank
@@ -368,8 +368,8 @@ fn node_strip<'a>(open: &Open, paint: Paint, columns: usize, rows: usize) -> Vec
     if nodes.len() < rows || most == 0 {
         return Vec::new();
     }
-    let room = columns.saturating_sub(2).max(1);
-    let group = nodes.len().div_ceil(room * most).max(1);
+    let space = columns.saturating_sub(2).max(1);
+    let group = nodes.len().div_ceil(space * most).max(1);
     let suspects = open.suspects();
     let connected = Step::Rings.place().unwrap_or_default();
     let state = |node: &Node| {
@@ -395,7 +395,7 @@ fn node_strip<'a>(open: &Open, paint: Paint, columns: usize, rows: usize) -> Vec
     let line = |states: &[usize]| {
         Line::from(std::iter::once(Span::raw(" ")).chain(states.iter().map(sign)).collect::<Vec<_>>())
     };
-    worst.chunks(room).map(line).collect()
+    worst.chunks(space).map(line).collect()
 }
 
 /// Returns the widths of name, step, networks and ranks.
@@ -532,6 +532,7 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
         lines.push(Line::from(paint.span(fit(text, columns).into_owned(), Meaning::Muted)));
     }
     frame.render_widget(Paragraph::new(lines), inside);
+    paint.scroll_bar(frame, area, Bar::Rows, first..(first + rows).min(order.len()), order.len());
 }
 
 fn event_panel(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {

@@ -13,7 +13,7 @@ use weftrun::Severity;
 use weftrun::core::job::JobPhase;
 use weftrun::core::log::clean_text;
 
-use super::spots::{Spot, Spots};
+use super::spots::{Bar, Spot, Spots};
 use crate::theme::{Meaning, Theme};
 
 /// Draws in a theme.
@@ -102,6 +102,39 @@ impl<'s> Paint<'s> {
         if area.height > 1 && wide.saturating_add(4) <= area.width {
             let place = Rect { x: area.right() - wide - 1, y: area.bottom() - 1, width: wide, height: 1 };
             frame.render_widget(Line::from(self.span(text.to_owned(), Meaning::Key)), place);
+        }
+    }
+
+    /// Draws on the right border of a panel which part of a list is seen, if not all of it is, and notes that it can
+    /// be dragged.
+    pub fn scroll_bar(
+        self,
+        frame: &mut Frame,
+        panel: Rect,
+        bar: Bar,
+        seen: std::ops::Range<usize>,
+        all: usize,
+    ) {
+        let (shown, track) = (seen.len(), usize::from(panel.height.saturating_sub(2)));
+        if shown == 0 || shown >= all || track < 2 || panel.width < 2 {
+            return;
+        }
+        let thumb = (track.saturating_mul(shown) / all).clamp(1, track - 1);
+        // At an end only if the list is.
+        let (first, most) = (seen.start.min(all - shown), all - shown);
+        let at = match first {
+            0 => 0,
+            first if first == most => track - thumb,
+            first => (first.saturating_mul(track - thumb) / most)
+                .clamp(1, (track - thumb).saturating_sub(1).max(1)),
+        };
+        let row = |at: usize| u16::try_from(at).unwrap_or(u16::MAX);
+        let area = Rect { x: panel.right() - 1, y: panel.y + 1, width: 1, height: panel.height - 2 };
+        let part = Rect { y: area.y + row(at), height: row(thumb), ..area };
+        let lines: Vec<Line> = (0..thumb).map(|_| Line::from(self.span("█", Meaning::Frame))).collect();
+        frame.render_widget(Paragraph::new(lines), part.intersection(area));
+        if let Some(spots) = self.spots {
+            spots.add_bar(area, bar);
         }
     }
 

@@ -1,11 +1,30 @@
 //! What is where on the screen, for the mouse: noted while a frame is drawn.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use ratatui::layout::{Position, Rect};
 use weftrun::core::job::JobHandle;
 
 use crate::model::Screen;
+
+/// A list that has a scroll bar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bar {
+    /// The jobs.
+    Jobs,
+    /// The ranks or nodes of the overview.
+    Rows,
+    /// The rows of the matrix.
+    Matrix,
+    /// The log.
+    Log,
+    /// The findings.
+    Findings,
+    /// The changes of the new job.
+    Changes,
+    /// The text or list on top of the screen.
+    Layer,
+}
 
 /// Something that can be clicked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,12 +41,15 @@ pub enum Spot {
     Line(u64),
     /// A finding, by its place in the list.
     Finding(usize),
+    /// A place on a scroll bar: the row, and the last row.
+    Bar(Bar, usize, usize),
 }
 
 /// An area of the screen.
 #[derive(Clone, Debug)]
 enum Clickable {
     One(Spot),
+    Bar(Bar),
     /// Cells of the matrix: those of the first column and row, the columns of a cell, the pairs of a cell.
     Cells {
         first: (usize, usize),
@@ -38,21 +60,52 @@ enum Clickable {
 
 /// The areas of a frame; later ones lie on earlier ones.
 #[derive(Debug, Default)]
-pub struct Spots(RefCell<Vec<(Rect, Clickable)>>);
+pub struct Spots {
+    areas: RefCell<Vec<(Rect, Clickable)>>,
+    /// The scroll bar on which the mouse button was pressed.
+    held: Cell<Option<Bar>>,
+}
 
 impl Spots {
     /// Forgets all areas.
     pub fn clear(&self) {
-        self.0.borrow_mut().clear();
+        self.areas.borrow_mut().clear();
+    }
+
+    /// Returns what is at a position where the mouse button was pressed.
+    pub fn press(&self, column: u16, row: u16) -> Option<Spot> {
+        let spot = self.at(column, row);
+        self.held.set(match spot {
+            Some(Spot::Bar(bar, ..)) => Some(bar),
+            _ => None,
+        });
+        spot
+    }
+
+    /// Returns where a scroll bar is dragged to: beside the bar too, until the button is released.
+    pub fn drag(&self, row: u16) -> Option<Spot> {
+        let held = self.held.get()?;
+        let areas = self.areas.borrow();
+        let area = areas.iter().rev().find_map(|(area, clickable)| match clickable {
+            Clickable::Bar(bar) if *bar == held => Some(*area),
+            _ => None,
+        })?;
+        Some(on_bar(held, area, row))
+    }
+
+    /// Ends a drag.
+    pub fn release(&self) {
+        self.held.set(None);
     }
 
     /// Returns what is at a position.
     pub fn at(&self, column: u16, row: u16) -> Option<Spot> {
-        let areas = self.0.borrow();
+        let areas = self.areas.borrow();
         let (area, clickable) =
             areas.iter().rev().find(|(area, _)| area.contains(Position::new(column, row)))?;
         Some(match clickable {
             Clickable::One(spot) => spot.clone(),
+            Clickable::Bar(bar) => on_bar(*bar, *area, row),
             Clickable::Cells { first, wide, pairs } => Spot::Cell(
                 first.0 + usize::from(row - area.y) * pairs,
                 first.1 + usize::from(column - area.x) / wide * pairs,
@@ -61,11 +114,24 @@ impl Spots {
     }
 
     pub(super) fn add(&self, area: Rect, spot: Spot) {
-        self.0.borrow_mut().push((area, Clickable::One(spot)));
+        self.areas.borrow_mut().push((area, Clickable::One(spot)));
+    }
+
+    /// Adds a scroll bar.
+    pub(super) fn add_bar(&self, area: Rect, bar: Bar) {
+        self.areas.borrow_mut().push((area, Clickable::Bar(bar)));
     }
 
     /// Adds the cells of a matrix.
     pub(super) fn add_cells(&self, area: Rect, first: (usize, usize), wide: usize, pairs: usize) {
-        self.0.borrow_mut().push((area, Clickable::Cells { first, wide: wide.max(1), pairs: pairs.max(1) }));
+        self.areas
+            .borrow_mut()
+            .push((area, Clickable::Cells { first, wide: wide.max(1), pairs: pairs.max(1) }));
     }
+}
+
+/// Returns the place on a scroll bar that is at a row, or nearest to it.
+fn on_bar(bar: Bar, area: Rect, row: u16) -> Spot {
+    let last = area.height.saturating_sub(1);
+    Spot::Bar(bar, usize::from(row.saturating_sub(area.y).min(last)), usize::from(last))
 }

@@ -7,8 +7,9 @@ use ratatui::widgets::Paragraph;
 use weftrun::Finding;
 use weftrun::core::fabric::{Change, Op};
 
-use super::document;
+use super::document::{self, Part};
 use super::paint::{Paint, cell, fit, width, wrap};
+use super::spots::Bar;
 use crate::model::Model;
 use crate::model::draft::{Basis, Draft, FABRICS, Field, LAUNCHES, Planned, Shown};
 use crate::model::words::on_one_line;
@@ -25,7 +26,7 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
             Layout::horizontal([Constraint::Percentage(42), Constraint::Percentage(58)]).areas(area);
         let [form, checks] = Layout::vertical([Constraint::Length(whole), Constraint::Min(3)]).areas(left);
         form_panel(draft, frame, paint, form);
-        check_panel(draft, frame, paint, checks);
+        check_panel(model, draft, frame, paint, checks);
         changes_panel(draft, frame, paint, right);
         return;
     }
@@ -40,7 +41,7 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     form_panel(draft, frame, paint, form);
     changes_panel(draft, frame, paint, changes);
     if checks.height > 0 {
-        check_panel(draft, frame, paint, checks);
+        check_panel(model, draft, frame, paint, checks);
     }
 }
 
@@ -87,30 +88,30 @@ fn form_field<'a>(
     (x, y, width): (u16, u16, usize),
 ) -> [Span<'a>; 2] {
     let here = field == draft.field;
-    let room = width.saturating_sub(LABEL + 1);
+    let space = width.saturating_sub(LABEL + 1);
     let value = match field {
-        Field::Target => choice(&draft.targets, draft.target, room),
-        Field::Launch => choice(&LAUNCHES.map(|(_, word)| word.to_owned()), draft.launch, room),
-        Field::Fabric => choice(&FABRICS.map(|(_, word)| word.to_owned()), draft.fabric, room),
-        Field::Profile => choice(&profiles(draft), draft.profile, room),
+        Field::Target => choice(&draft.targets, draft.target, space),
+        Field::Launch => choice(&LAUNCHES.map(|(_, word)| word.to_owned()), draft.launch, space),
+        Field::Fabric => choice(&FABRICS.map(|(_, word)| word.to_owned()), draft.fabric, space),
+        Field::Profile => choice(&profiles(draft), draft.profile, space),
         field => on_one_line(draft.text(field)),
     };
     let label = format!("{} {}", if here { ">" } else { " " }, cell(field.label(), LABEL - 3));
     let mut shown = value.clone();
     if here && field.is_text() {
         let input = draft.inputs.iter().find(|(known, _)| *known == field).map(|(_, input)| input);
-        let scroll = input.map_or(0, |input| input.visual_scroll(room.saturating_sub(1)));
+        let scroll = input.map_or(0, |input| input.visual_scroll(space.saturating_sub(1)));
         shown = value.chars().skip(scroll).collect();
         let cursor = input.map_or(0, |input| input.visual_cursor().saturating_sub(scroll));
         let column = u16::try_from((LABEL + cursor).min(width)).unwrap_or(0);
         frame.set_cursor_position((x + column, y));
     }
     let label = paint.span(label, if here { Meaning::Selected } else { Meaning::Muted });
-    [label, Span::raw(format!(" {} ", cell(&shown, room)))]
+    [label, Span::raw(format!(" {} ", cell(&shown, space)))]
 }
 
 /// Returns the chosen word in brackets between the others; earlier ones are omitted if they do not fit.
-fn choice(words: &[String], at: usize, room: usize) -> String {
+fn choice(words: &[String], at: usize, space: usize) -> String {
     let words: Vec<String> = words
         .iter()
         .enumerate()
@@ -118,7 +119,7 @@ fn choice(words: &[String], at: usize, room: usize) -> String {
         .collect();
     let needs =
         |first: usize| words.iter().take(at + 1).skip(first).map(|word| width(word) + 1).sum::<usize>();
-    let first = (0..at).find(|first| needs(*first) + 2 <= room).unwrap_or(at);
+    let first = (0..at).find(|first| needs(*first) + 2 <= space).unwrap_or(at);
     let text = words.get(first..).unwrap_or_default().join(" ");
     if first > 0 { format!("… {text}") } else { text }
 }
@@ -148,6 +149,7 @@ fn changes_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
     let inside = paint.frame(frame, area, format!("{focus}{what}: +{sent}{off}{not}"));
     let columns = usize::from(inside.width);
     let rows = usize::from(inside.height);
+    let mut bar = (0..0, 0);
     let mut lines = match &draft.planned {
         None => vec![Line::from(paint.span(" planning …", Meaning::Busy))],
         Some(Err(error)) => wrap(error, columns.saturating_sub(3))
@@ -159,12 +161,13 @@ fn changes_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
             .collect(),
         Some(Ok(planned)) => {
             let why = here.then(|| planned.all.get(draft.change)).flatten();
-            let room = rows.saturating_sub(usize::from(why.is_some())).max(1);
-            let mut lines = match draft.shown {
-                Shown::Changes => changes(draft, planned, paint, columns, room),
-                Shown::Diff => document::diff(draft, planned, paint, columns, room),
-                Shown::Beside => document::beside(draft, planned, paint, columns, room),
+            let space = rows.saturating_sub(usize::from(why.is_some())).max(1);
+            let (mut lines, seen, all) = match draft.shown {
+                Shown::Changes => changes(draft, planned, paint, columns, space),
+                Shown::Diff => document::diff(draft, planned, paint, columns, space),
+                Shown::Beside => document::beside(draft, planned, paint, columns, space),
             };
+            bar = (seen, all);
             if let Some(op) = why {
                 let (text, meaning) = match planned.inexpressible.get(&draft.change) {
                     Some(reason) => (format!(" not applied: {reason}"), Meaning::Warn),
@@ -177,6 +180,7 @@ fn changes_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
     };
     lines.truncate(rows);
     frame.render_widget(Paragraph::new(lines), inside);
+    paint.scroll_bar(frame, area, Bar::Changes, bar.0, bar.1);
     let basis = match &draft.planned {
         Some(Ok(planned)) if planned.basis == Basis::Assumed => {
             "assumed, checking with the cluster ─ ".to_owned()
@@ -189,12 +193,12 @@ fn changes_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
     paint.corner(frame, area, &format!(" {basis}ctrl-d "));
 }
 
-fn changes<'a>(draft: &Draft, planned: &Planned, paint: Paint, columns: usize, rows: usize) -> Vec<Line<'a>> {
+fn changes<'a>(draft: &Draft, planned: &Planned, paint: Paint, columns: usize, rows: usize) -> Part<'a> {
     let mut lines = Vec::new();
     let first = draft.change.saturating_sub(rows.saturating_sub(1));
     let longest = planned.all.iter().map(|op| width(&op.rule)).max().unwrap_or(0);
     let rule_width = longest.min(24).min(columns / 3);
-    let room = columns.saturating_sub(rule_width + 8);
+    let space = columns.saturating_sub(rule_width + 8);
     for (at, op) in planned.all.iter().enumerate().skip(first).take(rows) {
         let off = draft.is_off(op);
         let selected = draft.marks(Some(at));
@@ -206,7 +210,7 @@ fn changes<'a>(draft: &Draft, planned: &Planned, paint: Paint, columns: usize, r
         let line = Line::from(vec![
             Span::raw(if selected { ">" } else { " " }),
             paint.span(cell(sign, 6), meaning),
-            paint.span(cell(&change_text(op), room), meaning),
+            paint.span(cell(&change_text(op), space), meaning),
             paint.span(format!(" {}", fit(&op.rule, rule_width)), Meaning::Muted),
         ]);
         lines.push(if selected { paint.under_cursor(line, columns) } else { line });
@@ -218,7 +222,8 @@ fn changes<'a>(draft: &Draft, planned: &Planned, paint: Paint, columns: usize, r
             lines.push(Line::from(paint.span(fit(&text, columns).into_owned(), Meaning::Muted)));
         }
     }
-    lines
+    let all = planned.all.len();
+    (lines, first..(first + rows).min(all), all)
 }
 
 /// A change in one line.
@@ -241,12 +246,12 @@ pub fn change_text(op: &Op) -> String {
     weftrun::core::log::clean_text(&what).into_owned()
 }
 
-fn check_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
+fn check_panel(model: &Model, draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
     let inside = paint.frame(frame, area, "Checks ─ same as");
     paint.corner(frame, area, " ctrl-r checks with the cluster ─ ctrl-y copies ");
     let columns = usize::from(inside.width);
     let rows = usize::from(inside.height);
-    let told = told(draft, paint, columns, rows >= 10);
+    let told = told(model, draft, paint, columns, rows >= 10);
     // The complete command if it fits, so that it can be read before it is copied.
     let wrapped = wrap(&on_one_line(&draft.command()), columns.saturating_sub(3));
     let most = rows.saturating_sub(told.len().min(rows / 2)).max(1);
@@ -271,20 +276,25 @@ fn check_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
 }
 
 /// Lists what prevents the job, the plan's warnings and the cluster's verdict; complete if they fit.
-fn told<'a>(draft: &Draft, paint: Paint, columns: usize, tall: bool) -> Vec<Line<'a>> {
+fn told<'a>(model: &Model, draft: &Draft, paint: Paint, columns: usize, tall: bool) -> Vec<Line<'a>> {
     let one = |text: String, meaning| Line::from(paint.span(fit(&text, columns).into_owned(), meaning));
     let finding = |finding: &Finding| {
         let (meaning, word) = Paint::severity(finding.severity);
-        let room = columns.saturating_sub(8);
-        let parts =
-            if tall { wrap(&finding.message, room) } else { vec![fit(&finding.message, room).into_owned()] };
+        let space = columns.saturating_sub(8);
+        let parts = if tall {
+            wrap(&finding.message, space)
+        } else {
+            vec![fit(&finding.message, space).into_owned()]
+        };
         let line = move |(at, part): (usize, String)| {
             let head = if at == 0 { word } else { "" };
             Line::from(vec![paint.span(format!(" {head:<6}"), meaning), Span::raw(part)])
         };
         parts.into_iter().enumerate().map(line).collect::<Vec<_>>()
     };
-    let mut lines = Vec::new();
+    let unknown = draft.unknown_names(&model.instances);
+    let unknown = unknown.into_iter().flat_map(|text| wrap(&format!("! {text}"), columns.saturating_sub(2)));
+    let mut lines: Vec<Line> = unknown.map(|part| one(format!(" {part}"), Meaning::Bad)).collect();
     match &draft.checked {
         Some((revision, _)) if *revision != draft.revision => {
             lines.push(one(" changed since the last check".to_owned(), Meaning::Muted));

@@ -5,6 +5,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Paragraph};
+use weftrun::core::text::binary_size;
 use weftrun::core::verify::Verdict;
 
 use super::paint::{Paint, fit};
@@ -59,10 +60,9 @@ fn draw_curve(curve: &Curve, frame: &mut Frame, paint: Paint, area: Rect) {
 }
 
 /// Returns a size by its logarithm: `1 GiB`.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what a size can be")]
 fn size(log: f64) -> String {
-    let units = [(40.0, "TiB"), (30.0, "GiB"), (20.0, "MiB"), (10.0, "KiB")];
-    let (shift, unit) = units.into_iter().find(|(shift, _)| log >= *shift).unwrap_or((0.0, "B"));
-    format!("{:.0} {unit}", (log - shift).exp2())
+    binary_size(log.clamp(0.0, 60.0).exp2().round() as u64)
 }
 
 fn lines<'a>(view: &VerifyView, paint: Paint, columns: usize) -> Vec<Line<'a>> {

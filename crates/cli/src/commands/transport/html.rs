@@ -10,10 +10,12 @@ use weftrun::core::report::TransportReport;
 use weftrun::core::report::transport::PairShape;
 use weftrun::{Error, ErrorKind, Finding, Result, Severity};
 
+use super::drawing::{Drawing, graph};
+
 /// Largest number of ranks drawn individually; more are drawn by node.
 const RANKS: usize = 64;
 /// Largest number of rows in the table of phases.
-const ROWS: usize = 2048;
+pub const ROWS: usize = 2048;
 
 #[derive(Template)]
 #[template(path = "transport.html")]
@@ -26,6 +28,7 @@ struct Page<'a> {
     rows: Vec<Row>,
     any_wrong: bool,
     unproved: usize,
+    graph: Option<Drawing>,
     shown_ranks: Vec<Rank>,
     hidden_ranks: usize,
     why: &'a Why,
@@ -45,15 +48,16 @@ struct Cell {
     title: String,
 }
 
-struct Rank {
-    rank: String,
-    node: u32,
-    host: String,
-    pid: String,
-    device: String,
-    announced: String,
-    phase: &'static str,
-    source: String,
+/// A row of the table of phases.
+pub struct Rank {
+    pub rank: String,
+    pub node: u32,
+    pub host: String,
+    pub pid: String,
+    pub device: String,
+    pub announced: String,
+    pub phase: &'static str,
+    pub source: String,
 }
 
 /// Writes the page.
@@ -77,6 +81,7 @@ pub fn page(report: &TransportReport, judge: Judge, why: &Why) -> Result<String>
         heads,
         rows,
         unproved,
+        graph: graph(report, judge),
         shown_ranks: report.ranks.iter().take(ROWS).map(Rank::from).collect(),
         hidden_ranks: report.ranks.len().saturating_sub(ROWS),
         why,
@@ -102,7 +107,8 @@ impl From<&weftrun::core::report::transport::RankShape> for Rank {
     }
 }
 
-fn stack(report: &TransportReport) -> String {
+/// Returns the versions of NCCL and of its plugins.
+pub fn stack(report: &TransportReport) -> String {
     let versions = report.nccl_versions.iter().map(|version| format!("NCCL {version}"));
     let plugins = report.plugins.iter().map(|plugin| match (&plugin.version, &plugin.provider) {
         (Some(version), Some(provider)) => format!("{} {version} (provider {provider})", plugin.name),

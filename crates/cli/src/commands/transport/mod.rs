@@ -1,5 +1,6 @@
 //! `transport`: which transport each pair of ranks uses, and why not a faster one; from files, folders, stdin or a job.
 
+pub mod drawing;
 mod dumps;
 pub mod html;
 mod mermaid;

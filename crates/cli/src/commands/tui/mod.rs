@@ -5,6 +5,7 @@ mod session;
 
 use clap::Args;
 use weftrun::core::exit_codes;
+use weftrun::core::job::JobHandle;
 use weftrun::{Client, Result};
 use weftrun_replay::NAME;
 use weftrun_tui::Options;
@@ -17,7 +18,8 @@ Examples:
   weftrun tui kubeflow://prod/ml/llama      one job
   weftrun tui --replay socket_2x2           a captured run in real time
   weftrun tui --replay ofi_tcp_2x2 --nodes 8 --ranks-per-node 8 --speed 10
-  weftrun tui --replay logs/ --speed 0      your own logs, all at once";
+  weftrun tui --replay logs/ --speed 0      your own logs, all at once
+  weftrun tui --replay a.log b.log          several files and folders as one job";
 
 /// Arguments of `tui`.
 #[derive(Args, Debug)]
@@ -32,9 +34,9 @@ pub struct TuiArgs {
     /// Do not restore the last session
     #[arg(long)]
     pub fresh: bool,
-    /// Replay a captured run: a name, a folder, or files of logs
-    #[arg(long, value_name = "CAPTURE", conflicts_with = "handle")]
-    pub replay: Option<String>,
+    /// Replay a captured run by its name or folder, or open files and folders of logs as one job
+    #[arg(long, value_name = "CAPTURE", num_args = 1.., conflicts_with = "handle")]
+    pub replay: Vec<String>,
     /// Speed of the replay: 1 is real time, 10 ten times faster, 0 all at once
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, requires = "replay")]
     pub speed: f64,
@@ -55,13 +57,19 @@ impl Default for TuiArgs {
             handle: None,
             theme: None,
             fresh: false,
-            replay: None,
+            replay: Vec::new(),
             speed: 1.0,
             nodes: None,
             ranks_per_node: None,
             keys: false,
         }
     }
+}
+
+/// Returns a client that has logs in files as its only job, and that job.
+pub fn replay_of(config: &weftrun::Config, paths: &[String]) -> Result<(Client, JobHandle)> {
+    let all_at_once = TuiArgs { speed: 0.0, ..TuiArgs::default() };
+    replay::client(config, &all_at_once, paths)
 }
 
 /// Opens the log file of `-v` while the terminal UI draws: `tui.log` in the state folder, truncated at each
@@ -80,21 +88,18 @@ pub fn run(context: &Context, args: TuiArgs) -> Result<u8> {
         return Ok(exit_codes::OK);
     }
     let mut options = Options::default();
-    let client = match &args.replay {
-        Some(what) => {
-            let (client, job) = replay::client(context.config()?, &args, what)?;
-            options.targets = vec![NAME.to_owned()];
-            options.job = Some(job);
-            client
-        }
-        None => targets(context, &mut options)?,
+    let client = if args.replay.is_empty() {
+        targets(context, &mut options)?
+    } else {
+        let (client, job) = replay::client(context.config()?, &args, &args.replay)?;
+        options.targets = vec![NAME.to_owned()];
+        options.job = Some(job);
+        client
     };
     configure(&client, &mut options)?;
     let config = client.config().clone();
-    options.logs = Some(std::sync::Arc::new(move |path| {
-        let all_at_once = TuiArgs { speed: 0.0, ..TuiArgs::default() };
-        replay::client(&config, &all_at_once, &path.to_string_lossy())
-    }));
+    options.logs =
+        Some(std::sync::Arc::new(move |path| replay_of(&config, &[path.to_string_lossy().into_owned()])));
     let about = |row: &weftrun::core::catalogue::InstanceType| {
         (row.name.clone(), format!("{} {}x {}", row.provider, row.accelerators, row.accelerator))
     };
@@ -106,7 +111,7 @@ pub fn run(context: &Context, args: TuiArgs) -> Result<u8> {
     if let Some(handle) = &args.handle {
         options.job = Some(handle.parse()?);
     }
-    let restores = args.replay.is_none() && !args.fresh;
+    let restores = args.replay.is_empty() && !args.fresh;
     if restores {
         options.session = session::load(&client);
     }

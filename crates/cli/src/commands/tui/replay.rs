@@ -15,7 +15,7 @@ use super::TuiArgs;
 static PLAYED: Mutex<Option<ReplayBackend>> = Mutex::new(None);
 
 /// Returns a client with only the replayed run, and its job.
-pub(super) fn client(config: &Config, args: &TuiArgs, what: &str) -> Result<(Client, JobHandle)> {
+pub(super) fn client(config: &Config, args: &TuiArgs, what: &[String]) -> Result<(Client, JobHandle)> {
     let stage = stage(args, what)?;
     let handle = stage.handle().clone();
     *PLAYED.lock().unwrap_or_else(PoisonError::into_inner) = Some(stage);
@@ -38,15 +38,22 @@ fn connect() -> Result<Arc<dyn Backend>> {
 }
 
 /// Returns a built-in capture by its name, a capture's folder, or plain logs.
-fn stage(args: &TuiArgs, what: &str) -> Result<ReplayBackend> {
-    let path = Path::new(what);
-    let capture = if SHIPPED.contains(&what) {
-        Some(Capture::shipped(what)?)
-    } else if path.join("merged.jsonl").is_file() {
-        Some(Capture::read(path)?)
-    } else {
-        None
+fn stage(args: &TuiArgs, all: &[String]) -> Result<ReplayBackend> {
+    let capture = |what: &String| {
+        let path = Path::new(what);
+        if SHIPPED.contains(&what.as_str()) {
+            Some(Capture::shipped(what))
+        } else {
+            path.join("merged.jsonl").is_file().then(|| Capture::read(path))
+        }
     };
+    let captured = all.iter().find_map(|what| Some((what, capture(what)?)));
+    if let (Some((name, _)), true) = (&captured, all.len() > 1) {
+        return Err(Error::new(ErrorKind::Usage, format!("`{name}` is a capture, and is played alone"))
+            .hint("several files and folders of logs are opened together"));
+    }
+    let what = all.iter().find(|what| !Path::new(what).exists()).or(all.first()).map_or("", String::as_str);
+    let capture = captured.map(|(_, capture)| capture).transpose()?;
     let shape = args.nodes.or(args.ranks_per_node).is_some();
     match capture {
         Some(capture) if shape => {
@@ -58,10 +65,10 @@ fn stage(args: &TuiArgs, what: &str) -> Result<ReplayBackend> {
             Err(Error::new(ErrorKind::Usage, "only a capture can be widened to other nodes and ranks")
                 .hint(format!("captures: {}", SHIPPED.join(", "))))
         }
-        None if !path.exists() => {
+        None if !Path::new(what).exists() => {
             Err(Error::new(ErrorKind::NotFound, format!("there is no capture `{what}`"))
                 .hint(format!("shipped are {}; else a folder or a file of logs", SHIPPED.join(", "))))
         }
-        None => ReplayBackend::logs(path, args.speed),
+        None => ReplayBackend::logs(all, args.speed),
     }
 }

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use weftrun::core::report::{VerifyReport, VerifyRun};
+use weftrun::core::text::binary_size;
 use weftrun::core::verify::{Collective, Verdict};
 use weftrun::{Error, ErrorKind, Result};
-
-use super::text::size;
 
 /// Size of the drawing and of the margin around it.
 const WIDTH: f64 = 720.0;
@@ -104,7 +103,7 @@ fn section<'a>(run: &'a VerifyRun<'a>) -> Section<'a> {
     let line = |row: &weftrun::core::verify::Row| {
         let figures = row.best();
         Line {
-            size: size(row.size),
+            size: binary_size(row.size),
             time: shown(figures.time_us),
             algbw: shown(figures.algbw),
             busbw: shown(figures.busbw),
@@ -144,7 +143,7 @@ fn curve(run: &VerifyRun<'_>) -> Option<Curve> {
         .map(|(bytes, busbw)| Dot {
             x: x(*bytes),
             y: y(*busbw),
-            title: format!("{}: {busbw:.2} GB/s", size(*bytes)),
+            title: format!("{}: {busbw:.2} GB/s", binary_size(*bytes)),
         })
         .collect();
     // At most eight labels fit.
@@ -154,7 +153,7 @@ fn curve(run: &VerifyRun<'_>) -> Option<Curve> {
         across: figures
             .keys()
             .step_by(every)
-            .map(|bytes| Tick { at: x(*bytes), text: size(*bytes) })
+            .map(|bytes| Tick { at: x(*bytes), text: binary_size(*bytes) })
             .collect(),
         up: std::iter::successors(Some(0.0), |busbw| Some(busbw + step))
             .take_while(|busbw| *busbw < most + step / 2.0)

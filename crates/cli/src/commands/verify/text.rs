@@ -3,6 +3,7 @@
 use weftrun::Result;
 use weftrun::core::log::clean_text;
 use weftrun::core::report::{VerifyGroup, VerifySearch};
+use weftrun::core::text::binary_size;
 use weftrun::core::verify::{Collective, Judgement, Run};
 use weftrun::verify::Verified;
 
@@ -72,7 +73,7 @@ fn table(run: &Run, judgement: &Judgement) -> String {
         let figures = row.best();
         text.push_str(&format!(
             "{:>10} {:>12} {:>10} {:>10}\n",
-            size(row.size),
+            binary_size(row.size),
             shown(figures.time_us),
             shown(figures.algbw),
             shown(figures.busbw)
@@ -83,15 +84,6 @@ fn table(run: &Run, judgement: &Judgement) -> String {
         text.push_str(&format!("  {dim}{source}{dim:#}\n"));
     }
     text
-}
-
-/// Returns `1 GiB` for a power of two, or the number of bytes.
-pub fn size(size: u64) -> String {
-    let units = [(1_u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    match units.into_iter().find(|(unit, _)| size >= *unit && size % unit == 0) {
-        Some((unit, name)) => format!("{} {name}", size / unit),
-        None => format!("{size} B"),
-    }
 }
 
 #[cfg(test)]

@@ -42,10 +42,7 @@ fn submit_with_a_rule_switched_off() {
         "name = \"off\"\nlaunch = \"per-rank\"\nnodes = 2\ngpus_per_node = 1\n\
          command = [\"sh\", \"-c\", \"echo debug is $NCCL_DEBUG.\"]\n",
     );
-    t.keys(&["C-o"]);
-    t.wait(&["job file:"]);
-    t.type_text(&job);
-    t.keys(&["Enter"]);
+    t.answer("C-o", "job file:", &job);
     t.wait(&["job taken", "NCCL_DEBUG=INFO", "detect.nccl-debug"]);
     // Through the document and back: that also puts the cursor on the list of changes.
     t.keys(&["C-d"]);
@@ -156,8 +153,7 @@ fn follow_through_a_restart() {
 fn cancel_asks_and_cancels_that_job() {
     let Some(t) = Tmux::start("cancel", 80, 24) else { return };
     t.wait(&["local ok"]);
-    let shape = ["submit", "--name", "long", "--nodes", "1", "--ranks-per-node", "1", "--launch", "per-rank"];
-    let handle = t.weftrun(&[&shape[..], &["--", "sleep", "300"]].concat());
+    let handle = t.submit("long", "1", &["sleep", "300"]);
     t.keys(&["C-l"]);
     t.wait(&["RUN", "long"]);
     t.keys(&["x"]);
@@ -223,20 +219,13 @@ fn nothing_typed_is_lost() {
     t.wait(&["discard this draft for a blank job?"]);
     t.keys(&["y"]);
     t.wait(&["name       job ", "--name job"]);
-    t.keys(&["C-o"]);
-    t.wait(&["job file:"]);
-    t.type_text(&saved);
-    t.keys(&["Enter"]);
+    t.answer("C-o", "job file:", &saved);
     t.wait(&["job taken", "64Gi", "[per-rank]"]);
 }
 
 #[test]
 fn libfabric_over_tcp_is_wrong_whatever_was_planned() {
-    let Some(t) = Tmux::with("over-tcp", (120, 40), |weftrun| {
-        format!("{weftrun} tui --replay ofi_tcp_2x2 --speed 0; exec cat")
-    }) else {
-        return;
-    };
+    let Some(t) = Tmux::replay("over-tcp", (120, 40), "ofi_tcp_2x2") else { return };
     t.wait(&["libfabric-tcp"]);
     t.keys(&["3"]);
     t.wait(&[" l!", "Libfabric over TCP"]);

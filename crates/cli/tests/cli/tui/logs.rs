@@ -1,25 +1,17 @@
 //! The log pane: what is merged, found, kept together and saved.
 
-use super::tmux::Tmux;
+use super::tmux::{Tmux, line_of};
 
 /// A job of some ranks that runs a script, and has ended.
 fn ended(name: &str, ranks: &str, script: &str) -> Option<Tmux> {
     let t = Tmux::start(name, 140, 40)?;
     t.wait(&["local ok"]);
-    let shape = ["submit", "--name", name, "--nodes", "1", "--ranks-per-node", ranks, "--launch", "per-rank"];
-    t.weftrun(&[&shape[..], &["--", "sh", "-c", script]].concat());
+    t.submit(name, ranks, &["sh", "-c", script]);
     t.keys(&["C-l"]);
     t.until("the job has ended", |screen| screen.contains("DONE") || screen.contains("FAIL"), || {});
     t.keys(&["Enter", "4"]);
     t.wait(&["[4 logs]", "END"]);
     Some(t)
-}
-
-fn line_of(screen: &str, text: &str) -> usize {
-    screen
-        .lines()
-        .position(|line| line.contains(text))
-        .unwrap_or_else(|| panic!("`{text}` is missing:\n{screen}"))
 }
 
 #[test]
@@ -32,18 +24,12 @@ echo "2026-11-22 03:12:2$((5 - RANK)),500 second of $RANK""#;
     let places: Vec<usize> = order.iter().map(|text| line_of(&screen, text)).collect();
     assert!(places.is_sorted(), "{places:?}\n{screen}");
     // The stamps can be gone to as they are written.
-    t.keys(&["#"]);
-    t.wait(&["line, or time"]);
-    t.type_text("03:12:16");
-    t.keys(&["Enter"]);
+    t.answer("#", "line, or time", "03:12:16");
     t.wait(&["PAUSED"]);
     let Some(t) = ended("plain", "2", "echo one of $RANK; echo two of $RANK") else { return };
     let screen = t.wait(&["by rank, times not known", "two of 1"]);
     assert!(line_of(&screen, "two of 0") < line_of(&screen, "one of 1"), "{screen}");
-    t.keys(&["#"]);
-    t.wait(&["line, or time"]);
-    t.type_text("03:12:16");
-    t.keys(&["Enter"]);
+    t.answer("#", "line, or time", "03:12:16");
     t.wait(&["no line has a time"]);
 }
 
@@ -64,17 +50,11 @@ fn a_search_counts_and_a_filter_applies_while_it_is_typed() {
     let script =
         "i=0; while [ $i -lt 200 ]; do echo \"line $i of $RANK\"; i=$((i + 1)); done; echo 'needle one'";
     let Some(t) = ended("search", "2", script) else { return };
-    t.keys(&["/"]);
-    t.wait(&["find:"]);
-    t.type_text("needle");
-    t.keys(&["Enter"]);
+    t.answer("/", "find:", "needle");
     t.wait(&["/ needle 1 of 2"]);
     t.keys(&["n"]);
     t.wait(&["/ needle 2 of 2"]);
-    t.keys(&["#"]);
-    t.wait(&["line, or time"]);
-    t.type_text("42");
-    t.keys(&["Enter"]);
+    t.answer("#", "line, or time", "42");
     t.wait(&["line 41 of 0", "/ needle 2 found"]);
     t.keys(&["Enter"]);
     t.wait(&["r0 line 42"]);
@@ -94,11 +74,7 @@ fn a_search_counts_and_a_filter_applies_while_it_is_typed() {
 fn saved_logs_carry_their_ranks_and_several_ranks_are_pinned() {
     let Some(t) = ended("ranks", "3", "echo hello from $RANK") else { return };
     let file = t.home().join("saved.log");
-    t.keys(&["s"]);
-    t.wait(&["save to"]);
-    t.keys(&["C-u"]);
-    t.type_text(&file.display().to_string());
-    t.keys(&["Enter"]);
+    t.answer("s", "save to", &file.display().to_string());
     t.wait(&["saved "]);
     let text = std::fs::read_to_string(&file).expect("it was saved");
     for rank in 0..3 {
@@ -114,12 +90,7 @@ fn saved_logs_carry_their_ranks_and_several_ranks_are_pinned() {
 
 #[test]
 fn the_evidence_of_a_finding_is_shown_in_the_log() {
-    let Some(t) = Tmux::with("evidence", (140, 40), |weftrun| {
-        format!("{weftrun} tui --replay plugin_missing --speed 0; exec cat")
-    }) else {
-        return;
-    };
-    t.wait(&["DONE"]);
+    let Some(t) = Tmux::replay("evidence", (140, 40), "plugin_missing") else { return };
     t.keys(&["5"]);
     let screen = t.wait(&["[5 diagnosis]", "fix:"]);
     let evidence = screen.lines().find(|line| line.contains("node0/rank0:")).expect("evidence");
@@ -128,4 +99,24 @@ fn the_evidence_of_a_finding_is_shown_in_the_log() {
     let text = text.split('│').next().unwrap_or_default().trim().chars().take(40).collect::<String>();
     t.keys(&["e"]);
     t.wait(&["[4 logs]", "PAUSED", &text]);
+}
+
+/// More than is filtered and searched between two frames: both work beside the screen.
+#[test]
+fn a_large_log_is_filtered_while_it_is_typed_and_searched_in_order() {
+    let script = "for part in 1 2; do head -c 35000000 /dev/zero | tr '\\0' x | fold -w 4000; echo; echo needle $part; done";
+    let Some(t) = ended("large", "1", script) else { return };
+    t.until("the whole log", |screen| screen.contains("17502 lines") && !screen.contains("reading"), || {});
+    t.keys(&["&"]);
+    t.wait(&["show only:"]);
+    t.type_text("needle");
+    t.wait(&["2 of 17502 lines", "needle 1", "needle 2"]);
+    t.keys(&["Escape"]);
+    t.until("the filter is dropped", |screen| !screen.contains("of 17502 lines"), || {});
+    t.answer("/", "find:", "needle");
+    t.wait(&["/ needle 1 of 2"]);
+    t.keys(&["n"]);
+    t.wait(&["/ needle 2 of 2"]);
+    t.keys(&["N"]);
+    t.wait(&["/ needle 1 of 2"]);
 }

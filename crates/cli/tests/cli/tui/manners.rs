@@ -5,33 +5,24 @@ use super::tmux::Tmux;
 
 const REPLAY: &str = "tui --replay socket_2x2 --speed 0";
 
-/// A captured run, all of it played.
-fn replay(name: &str, columns: u16, rows: u16) -> Option<Tmux> {
-    replay_as(name, columns, rows, str::to_owned)
-}
-
-fn replay_as(name: &str, columns: u16, rows: u16, started: fn(&str) -> String) -> Option<Tmux> {
-    let t = Tmux::with(name, (columns, rows), |weftrun| {
-        format!("{} {REPLAY}; echo ended with $?; exec cat", started(weftrun))
-    })?;
-    t.wait(&["[2 overview]", "DONE", "connected socket"]);
-    Some(t)
-}
-
 #[test]
 fn a_replay_needs_no_cluster() {
-    let Some(t) = replay("replay", 100, 30) else { return };
+    let Some(t) = Tmux::replay("replay", (100, 30), "socket_2x2") else { return };
     t.keys(&["3"]);
     t.wait(&["node × node", "T TCP socket"]);
     t.keys(&["4"]);
     t.wait(&["NCCL INFO", "END"]);
     t.keys(&["x"]);
     t.wait(&["has ended already"]);
+    // Refused before it is asked about.
+    t.keys(&["V"]);
+    let screen = t.wait(&["target `replay` only shows jobs"]);
+    assert!(!screen.contains("submit a benchmark?"), "{screen}");
 }
 
 #[test]
 fn it_fits_the_terminal_whatever_its_size() {
-    let Some(t) = replay("resize", 80, 24) else { return };
+    let Some(t) = Tmux::replay("resize", (80, 24), "socket_2x2") else { return };
     // No query that the terminal would have to answer: some never do, and it takes a round trip.
     let stream = t.home().join("stream");
     t.tmux(&["pipe-pane", "-t", "t", &format!("cat > {}", stream.display())]);
@@ -98,7 +89,7 @@ fn a_bug_gives_the_terminal_back_before_it_is_said() {
 
 #[test]
 fn what_is_copied_is_on_the_clipboard_and_in_a_file() {
-    let Some(t) = replay("copy", 120, 30) else { return };
+    let Some(t) = Tmux::replay("copy", (120, 30), "socket_2x2") else { return };
     t.tmux(&["set-option", "-s", "set-clipboard", "on"]);
     t.keys(&["1"]);
     t.wait(&["[1 jobs]"]);
@@ -112,7 +103,9 @@ fn what_is_copied_is_on_the_clipboard_and_in_a_file() {
 
 #[test]
 fn without_colour_there_is_none() {
-    let Some(t) = replay_as("mono", 100, 30, |words| words.replace("-u NO_COLOR", "NO_COLOR=1")) else {
+    let Some(t) =
+        Tmux::replay_as("mono", (100, 30), "socket_2x2", |words| words.replace("-u NO_COLOR", "NO_COLOR=1"))
+    else {
         return;
     };
     let plain = |t: &Tmux| {
@@ -126,7 +119,7 @@ fn without_colour_there_is_none() {
         })
     };
     assert!(!coloured(&plain(&t)), "{}", plain(&t));
-    let Some(t) = replay("colours", 100, 30) else { return };
+    let Some(t) = Tmux::replay("colours", (100, 30), "socket_2x2") else { return };
     assert!(coloured(&plain(&t)), "{}", plain(&t));
 }
 
@@ -138,8 +131,7 @@ fn it_goes_on_where_it_was_left() {
         return;
     };
     t.wait(&["local ok"]);
-    let shape = ["submit", "--name", "left", "--nodes", "1", "--ranks-per-node", "1", "--launch", "per-rank"];
-    t.weftrun(&[&shape[..], &["--", "sh", "-c", "echo WARNING one; echo two"]].concat());
+    t.submit("left", "1", &["sh", "-c", "echo WARNING one; echo two"]);
     t.keys(&["C-l"]);
     t.wait(&["DONE", "left"]);
     t.keys(&["Enter"]);
@@ -154,18 +146,13 @@ fn it_goes_on_where_it_was_left() {
 
 #[test]
 fn a_hostile_log_reaches_the_screen_as_text_only() {
-    let Some(t) =
-        Tmux::with("hostile", (120, 30), |weftrun| format!("{weftrun}; echo ended with $?; exec cat"))
-    else {
-        return;
-    };
+    let Some(t) = Tmux::start("hostile", 120, 30) else { return };
     t.tmux(&["set-option", "-s", "set-clipboard", "on"]);
     t.wait(&["local ok"]);
     let evil = r"before \033]0;PWNED\007\033]52;c;UFdORUQ=\007\033[2J\033[1;1H\033[?1049l\033c\007 after";
     let script =
         format!("printf '{evil}\\n'; printf 'torn \\342\\202 \\377 bytes\\n'; printf 'last line\\n'");
-    let shape = ["submit", "--name", "evil", "--nodes", "1", "--ranks-per-node", "1", "--launch", "per-rank"];
-    t.weftrun(&[&shape[..], &["--", "sh", "-c", &script]].concat());
+    t.submit("evil", "1", &["sh", "-c", &script]);
     t.keys(&["C-l"]);
     t.wait(&["evil"]);
     t.keys(&["Enter", "4"]);

@@ -7,3 +7,4 @@ mod targets;
 mod tmux;
 mod truth;
 mod ways;
+mod wide;

@@ -35,6 +35,28 @@ impl Tmux {
         Self::prepared(name, size, |tmux| command(&tmux.words()))
     }
 
+    /// Starts a replay of a capture or of logs, and waits until all of it was played.
+    pub fn replay(name: &str, size: (u16, u16), what: &str) -> Option<Self> {
+        Self::replay_as(name, size, what, str::to_owned)
+    }
+
+    /// The same with other words that start weftrun.
+    pub fn replay_as(
+        name: &str,
+        size: (u16, u16),
+        what: &str,
+        started: impl Fn(&str) -> String,
+    ) -> Option<Self> {
+        let t = Self::with(name, size, |weftrun| {
+            format!("{} tui --replay {what} --speed 0; {AFTER}", started(weftrun))
+        })?;
+        let played = |screen: &str| {
+            screen.contains("[2 overview]") && (screen.contains("DONE") || screen.contains("FAIL"))
+        };
+        t.until("the end of the replay", played, || {});
+        Some(t)
+    }
+
     fn prepared(name: &str, size: (u16, u16), command: impl Fn(&Self) -> String) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
             println!("skipped: tmux is not installed");
@@ -72,6 +94,32 @@ impl Tmux {
             .expect("weftrun runs");
         assert!(out.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&out.stderr));
         String::from_utf8_lossy(&out.stdout).trim().to_owned()
+    }
+
+    /// Submits a job of one node with some ranks, each of which runs a command; returns its handle.
+    pub fn submit(&self, name: &str, ranks: &str, command: &[&str]) -> String {
+        let shape = ["--nodes", "1", "--ranks-per-node", ranks, "--launch", "per-rank", "--"];
+        self.weftrun(&[&["submit", "--name", name], &shape[..], command].concat())
+    }
+
+    /// Answers a prompt that a key opens.
+    pub fn answer(&self, key: &str, label: &str, text: &str) {
+        self.keys(&[key]);
+        self.wait(&[label]);
+        self.keys(&["C-u"]);
+        self.type_text(text);
+        self.keys(&["Enter"]);
+    }
+
+    /// Presses and releases the mouse button at a column and row, from 1.
+    pub fn click(&self, at: (usize, usize)) {
+        self.drag(at, at);
+    }
+
+    /// Presses the mouse button, moves, and releases it.
+    pub fn drag(&self, from: (usize, usize), to: (usize, usize)) {
+        let moved = if from == to { String::new() } else { format!("\u{1b}[<32;{};{}M", to.0, to.1) };
+        self.type_text(&format!("\u{1b}[<0;{};{}M{moved}\u{1b}[<0;{};{}m", from.0, from.1, to.0, to.1));
     }
 
     /// The home of what runs in it.
@@ -121,8 +169,25 @@ impl Tmux {
     }
 }
 
+/// What the shell does after weftrun: the screen stays to be read.
+pub const AFTER: &str = "echo ended with $?; exec cat";
+
 fn ended(weftrun: &str) -> String {
-    format!("{weftrun}; echo ended with $?; exec cat")
+    format!("{weftrun}; {AFTER}")
+}
+
+/// Column and row of a text, as a mouse tells them.
+pub fn place(screen: &str, text: &str) -> (usize, usize) {
+    let found = screen.lines().enumerate().find_map(|(row, line)| {
+        let at = line.find(text)?;
+        Some((line[..at].chars().count() + 1, row + 1))
+    });
+    found.unwrap_or_else(|| panic!("`{text}` is missing:\n{screen}"))
+}
+
+/// Row of a text, from 0.
+pub fn line_of(screen: &str, text: &str) -> usize {
+    place(screen, text).1 - 1
 }
 
 impl Drop for Tmux {

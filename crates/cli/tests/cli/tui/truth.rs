@@ -6,21 +6,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::tmux::Tmux;
+use super::tmux::{AFTER, Tmux};
 use crate::place::repo;
-
-/// A replay of a folder or a capture, played to its end.
-fn replay(name: &str, size: (u16, u16), what: &str) -> Option<Tmux> {
-    let t = Tmux::with(name, size, |weftrun| format!("{weftrun} tui --replay {what} --speed 0; exec cat"))?;
-    t.wait(&["[2 overview]", "played to its end"]);
-    Some(t)
-}
-
-/// The arguments that submit a job of some ranks on this machine.
-fn submit<'a>(name: &'a str, ranks: &'a str, script: &'a str) -> Vec<&'a str> {
-    let shape = ["submit", "--name", name, "--nodes", "1", "--ranks-per-node", ranks, "--launch", "per-rank"];
-    [&shape[..], &["--", "sh", "-c", script]].concat()
-}
 
 #[test]
 fn a_job_that_fails_while_it_is_open_shows_its_cause_at_once() {
@@ -31,7 +18,7 @@ fn a_job_that_fails_while_it_is_open_shows_its_cause_at_once() {
         "echo rank $RANK begins; while ! [ -e {} ]; do sleep 0.1; done; [ $RANK = 2 ] && exit 7; sleep 300",
         go.display()
     );
-    t.weftrun(&submit("fails", "4", &script));
+    t.submit("fails", "4", &["sh", "-c", &script]);
     t.keys(&["C-l"]);
     t.wait(&["RUN", "fails"]);
     t.keys(&["Enter"]);
@@ -80,11 +67,7 @@ fn reported(t: &Tmux, folder: &Path) -> Pairs {
 /// The pairs of the table that the terminal UI saves.
 fn saved(t: &Tmux) -> Pairs {
     let file = t.home().join("pairs.tsv");
-    t.keys(&["e"]);
-    t.wait(&["save to"]);
-    t.keys(&["C-u"]);
-    t.type_text(&file.display().to_string());
-    t.keys(&["Enter"]);
+    t.answer("e", "save to", &file.display().to_string());
     t.wait(&["saved "]);
     let text = std::fs::read_to_string(file).expect("it was saved");
     let rows = text.lines().skip(1).map(|line| line.split('\t').collect::<Vec<_>>());
@@ -127,7 +110,7 @@ fn the_maps_of_every_capture_are_those_of_transport() {
     let mut seen = 0;
     for folder in captures() {
         let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
-        let Some(t) = replay(&format!("map-{name}"), (120, 40), &folder.display().to_string()) else {
+        let Some(t) = Tmux::replay(&format!("map-{name}"), (120, 40), &folder.display().to_string()) else {
             return;
         };
         let wanted = reported(&t, &folder);
@@ -169,7 +152,8 @@ fn the_maps_of_every_capture_are_those_of_transport() {
 
 #[test]
 fn ranks_are_those_of_the_log_and_not_of_file_names() {
-    let Some(t) = replay("names", (120, 40), &repo("tests/cases/failures/sigkill").display().to_string())
+    let Some(t) =
+        Tmux::replay("names", (120, 40), &repo("tests/cases/failures/sigkill").display().to_string())
     else {
         return;
     };
@@ -180,22 +164,36 @@ fn ranks_are_those_of_the_log_and_not_of_file_names() {
 }
 
 #[test]
+fn several_files_and_folders_are_opened_as_one_job() {
+    let cases = repo("tests/cases/failures/sigkill");
+    let logs = tempfile::tempdir().expect("a folder");
+    let other = logs.path().join("other.log");
+    std::fs::write(&other, "a line of another file\n").expect("a file is written");
+    let what = format!("{} {}", cases.display(), other.display());
+    let Some(t) = Tmux::replay("several", (120, 40), &what) else { return };
+    t.keys(&["4"]);
+    t.wait(&["[4 logs]", "other.log"]);
+    t.answer("&", "show only:", "another");
+    t.wait(&["a line of another file"]);
+    let Some(t) = Tmux::with("alone", (120, 40), |weftrun| {
+        format!("{weftrun} tui --replay {} socket_2x2; {AFTER}", other.display())
+    }) else {
+        return;
+    };
+    t.wait(&["`socket_2x2` is a capture, and is played alone", "ended with 2"]);
+}
+
+#[test]
 fn a_widened_replay_prints_the_lines_of_nccl() {
     let what = "socket_2x2 --nodes 4 --ranks-per-node 4";
-    let Some(t) = replay("lines", (160, 48), what) else { return };
+    let Some(t) = Tmux::replay("lines", (160, 48), what) else { return };
     let clock = |screen: &str| screen.split("DONE after ").nth(1).map(|rest| rest[..2].to_owned());
     let before = clock(&t.screen());
     assert!(before.is_some(), "{}", t.screen());
-    t.keys(&["4", "/"]);
-    t.wait(&["find:"]);
-    t.type_text("No device found.");
-    t.keys(&["Enter"]);
+    t.keys(&["4"]);
+    t.answer("/", "find:", "No device found.");
     t.wait(&["No device found.", "of 16"]);
-    t.keys(&["/"]);
-    t.wait(&["find:"]);
-    t.keys(&["C-u"]);
-    t.type_text("affinity =");
-    t.keys(&["Enter"]);
+    t.answer("/", "find:", "affinity =");
     t.wait(&["GPU affinity =", "of 16"]);
     // A replay that has ended has a clock that stands still.
     std::thread::sleep(Duration::from_millis(2200));
@@ -205,7 +203,7 @@ fn a_widened_replay_prints_the_lines_of_nccl() {
 
 #[test]
 fn under_auto_nothing_is_not_as_planned() {
-    let Some(t) = replay("auto", (120, 40), "socket_2x2") else { return };
+    let Some(t) = Tmux::replay("auto", (120, 40), "socket_2x2") else { return };
     t.keys(&["3"]);
     let screen = t.wait(&["T!", "! wrong"]);
     assert!(!screen.contains("as planned"), "{screen}");
@@ -223,7 +221,7 @@ fn steps_are_counted_without_a_line_of_nccl() {
     t.wait(&["local ok"]);
     let script = "for i in 1 2 3 4; do echo \"step $i loss 2.5 tokens/s 100\"; done; [ $RANK = 3 ] || sleep 300; exit 0";
     let script = format!("[ $RANK = 1 ] && {{ echo quiet; sleep 300; }}; {script}");
-    let handle = t.weftrun(&submit("steps", "3", &script));
+    let handle = t.submit("steps", "3", &["sh", "-c", &script]);
     t.keys(&["C-l"]);
     t.wait(&["RUN", "steps"]);
     t.keys(&["Enter"]);
@@ -260,10 +258,7 @@ fn the_list_of_changes_counts_what_the_backend_sends() {
         "name = \"counts\"\nprofile = \"dgxc\"\nfabric = \"efa\"\nnodes = 2\ngpus_per_node = 8\ncommand = [\"train.py\"]\n",
     )
     .expect("a file is written");
-    t.keys(&["C-o"]);
-    t.wait(&["job file:"]);
-    t.type_text(&job.display().to_string());
-    t.keys(&["Enter"]);
+    t.answer("C-o", "job file:", &job.display().to_string());
     let screen = t.wait(&["job taken", "not applied"]);
     let title =
         screen.lines().find(|line| line.contains("what the fabric adds")).expect("the title").to_owned();

@@ -1,6 +1,6 @@
 //! The ways in and out: logs opened from inside, `esc`, signals, terminals that cannot draw, themes.
 
-use super::tmux::Tmux;
+use super::tmux::{AFTER, Tmux, place};
 use crate::place::repo;
 
 #[test]
@@ -40,11 +40,7 @@ fn esc_leads_to_the_jobs_and_never_out() {
 
 #[test]
 fn the_jobs_beside_an_open_one_are_hidden_and_resized() {
-    let Some(t) = Tmux::with("rail", (140, 30), |weftrun| {
-        format!("{weftrun} tui --replay socket_2x2 --speed 0; exec cat")
-    }) else {
-        return;
-    };
+    let Some(t) = Tmux::replay("rail", (140, 30), "socket_2x2") else { return };
     t.wait(&["┌ Jobs ─", "DONE"]);
     t.keys(&["\\"]);
     t.until(
@@ -80,7 +76,7 @@ fn sigquit_gives_the_terminal_back() {
 #[test]
 fn a_terminal_that_cannot_draw_gets_a_sentence() {
     let Some(t) = Tmux::with("dumb", (100, 30), |weftrun| {
-        format!("{}; echo ended with $?; exec cat", weftrun.replace("-u NO_COLOR", "-u NO_COLOR TERM=dumb"))
+        format!("{}; {AFTER}", weftrun.replace("-u NO_COLOR", "-u NO_COLOR TERM=dumb"))
     }) else {
         return;
     };
@@ -111,35 +107,17 @@ fn the_background_of_the_terminal_chooses_the_theme() {
     }
 }
 
-/// Column and row of a text, as a mouse tells them.
-fn place(screen: &str, text: &str) -> (usize, usize) {
-    let found = screen.lines().enumerate().find_map(|(row, line)| {
-        let at = line.find(text)?;
-        Some((line[..at].chars().count() + 1, row + 1))
-    });
-    found.unwrap_or_else(|| panic!("`{text}` is missing:\n{screen}"))
-}
-
-fn click(t: &Tmux, (column, row): (usize, usize)) {
-    t.type_text(&format!("\u{1b}[<0;{column};{row}M\u{1b}[<0;{column};{row}m"));
-}
-
 #[test]
 fn tabs_cells_and_lines_are_clicked() {
-    let Some(t) = Tmux::with("mouse", (140, 40), |weftrun| {
-        format!("{weftrun} tui --replay socket_2x2 --speed 0; exec cat")
-    }) else {
-        return;
-    };
-    t.wait(&["[2 overview]", "DONE"]);
+    let Some(t) = Tmux::replay("mouse", (140, 40), "socket_2x2") else { return };
     t.keys(&["m"]);
     t.wait(&["mouse on"]);
-    click(&t, place(&t.screen(), "fabric"));
+    t.click(place(&t.screen(), "fabric"));
     let screen = t.wait(&["[3 fabric]", "0 vm"]);
     let (column, row) = place(&screen, "T!");
-    click(&t, (column, row));
+    t.click((column, row));
     std::thread::sleep(std::time::Duration::from_millis(300));
-    click(&t, (column, row));
+    t.click((column, row));
     t.wait(&[
         "node 0 to node 1",
         "node 0 sends to node 1",
@@ -150,22 +128,18 @@ fn tabs_cells_and_lines_are_clicked() {
     ]);
     t.keys(&["Escape"]);
     t.until("the pair is closed", |screen| !screen.contains("esc closes"), || {});
-    click(&t, place(&t.screen(), "4 logs"));
+    t.click(place(&t.screen(), "4 logs"));
     t.wait(&["[4 logs]", "END"]);
     let screen = t.screen();
     let line = screen.lines().position(|line| line.contains("NCCL INFO")).expect("a line") + 1;
-    click(&t, (60, line));
+    t.click((60, line));
     t.wait(&["PAUSED"]);
 }
 
 #[test]
 fn the_matrix_has_forms_and_leads_to_what_is_wrong() {
-    let Some(t) = Tmux::with("forms", (200, 50), |weftrun| {
-        format!("{weftrun} tui --replay socket_2x2 --nodes 128 --ranks-per-node 1 --speed 0; exec cat")
-    }) else {
-        return;
-    };
-    t.wait(&["DONE"]);
+    let what = "socket_2x2 --nodes 128 --ranks-per-node 1";
+    let Some(t) = Tmux::replay("forms", (200, 50), what) else { return };
     t.keys(&["3"]);
     // All 128 nodes are on the screen.
     t.wait(&["nodes a cell", "124 node124"]);
@@ -198,4 +172,48 @@ fn values_are_picked_from_a_list_by_typing() {
     t.wait(&["p5.48xlarge"]);
     t.keys(&["Enter"]);
     t.wait(&["> instance   p5.48xlarge", "--instance-type p5.48xlarge"]);
+    // A name that was typed and is in no list is told, and submitted only when asked for again.
+    t.keys(&["C-u"]);
+    t.type_text("p5.48xlrge");
+    t.wait(&["instance `p5.48xlrge` is not in the catalogue; did", "you mean `p5.48xlarge`?"]);
+    t.keys(&["C-s"]);
+    let screen = t.wait(&["ctrl-s again submits it as it is"]);
+    assert!(!screen.contains("submit this job?"), "{screen}");
+    t.keys(&["C-s"]);
+    t.wait(&["submit this job?", "p5.48xlrge --launch torchrun"]);
+}
+
+#[test]
+fn lists_and_logs_are_scrolled_by_their_bars() {
+    let Some(t) = Tmux::replay("bars", (160, 48), "socket_2x2 --nodes 8 --ranks-per-node 8") else { return };
+    t.keys(&["m"]);
+    t.wait(&["mouse on"]);
+    t.keys(&["z"]);
+    let screen = t.wait(&["Ranks 64", "> r0 "]);
+    // The bar begins below the upper right corner of the panel.
+    let (right, top) = corner(&screen, "Ranks 64");
+    let bottom =
+        screen.lines().enumerate().skip(top).find(|(_, line)| line.chars().nth(right - 1) == Some('┘'));
+    let bottom = bottom.expect("the lower corner").0;
+    t.click((right, bottom));
+    t.wait(&["> r63"]);
+    // It goes on beside the bar, as long as the button is held.
+    t.drag((right, bottom), (right - 5, top + 1));
+    t.wait(&["> r0 "]);
+    t.keys(&["4"]);
+    let screen = t.wait(&["[4 logs]", "END", "lines"]);
+    let (right, top) = corner(&screen, "END");
+    t.click((right, top + 1));
+    let screen = t.wait(&["PAUSED", "+0 new"]);
+    assert_eq!(screen.lines().nth(top).and_then(|line| line.chars().nth(right - 1)), Some('█'), "{screen}");
+    t.drag((right, top + 1), (right, 47));
+    t.wait(&["END"]);
+}
+
+/// Column and row of the upper right corner of the panel with a title, from 1.
+fn corner(screen: &str, title: &str) -> (usize, usize) {
+    let (column, row) = place(screen, title);
+    let line = screen.lines().nth(row - 1).unwrap_or_default();
+    let right = line.chars().skip(column).position(|c| c == '┐').expect("a corner");
+    (column + right + 1, row)
 }

@@ -47,7 +47,7 @@ fn list(path: &str, vars: &[EnvVar], names: &mut BTreeMap<String, &'static str>,
             let message =
                 format!("`{}` is set by whatever starts the ranks, and differs between them", var.name);
             out.warning("SPEC-ENV", &path, message).fix("leave it out");
-        } else if looks_secret(&var.name) && !var.value.is_empty() {
+        } else if var.looks_secret() && !var.value.is_empty() {
             let message = format!("`{}` looks like a secret and is readable by everyone here", var.name);
             out.warning("SPEC-SECRET", &path, message).fix(format!(
                 "put it into the cluster's secret store, and set `secrets.{} = \"name/key\"`",
@@ -64,13 +64,4 @@ fn name(name: &str, path: &str, out: &mut Findings) {
         out.error("SPEC-ENV", path, format!("`{}` cannot be a variable's name", shown(name)))
             .fix("use letters, digits and `_`, no digit first");
     }
-}
-
-/// Returns whether a name conventionally holds credentials (`HF_TOKEN`, `WANDB_API_KEY`,
-/// `AWS_SECRET_ACCESS_KEY`).
-fn looks_secret(name: &str) -> bool {
-    const ENDINGS: [&str; 6] = ["_TOKEN", "_API_KEY", "_SECRET", "_PASSWORD", "_ACCESS_KEY", "_PRIVATE_KEY"];
-    let upper = name.to_ascii_uppercase();
-    ENDINGS.iter().any(|ending| upper.ends_with(ending))
-        || matches!(upper.as_str(), "PASSWORD" | "TOKEN" | "SECRET")
 }

@@ -1,0 +1,124 @@
+//! `report`: everything known of a job, as one page that is read without weftrun.
+
+mod bring_up;
+mod html;
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use futures_util::StreamExt;
+use weftrun::core::diagnose::cause::Why;
+use weftrun::core::diagnose::{Judge, why_of_job};
+use weftrun::core::exit_codes;
+use weftrun::core::job::JobDetail;
+use weftrun::core::log::LogOptions;
+use weftrun::core::report::{DescribeReport, JobReport, SchemaName, TransportReport, WhyReport};
+use weftrun::core::spec::{JobSpec, to_toml};
+use weftrun::{Error, ErrorKind, Job, Result};
+use weftrun_tui::ViewBuilder;
+use weftrun_tui::model::transport_view::TransportView;
+
+use super::transport::{is_handle, is_job};
+use super::tui::replay_of;
+use crate::args::Format;
+use crate::context::Context;
+
+const EXAMPLES: &str = "\
+Examples:
+  weftrun report llama -o html > llama.html       a job, by its name or handle
+  weftrun report logs/ -o html > run.html         the logs of a run without weftrun
+  weftrun report llama -o json | jq .why.cause";
+
+/// Arguments of `report`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ReportArgs {
+    /// A job's handle or name; or files and folders of logs
+    #[arg(value_name = "JOB|PATH", required = true)]
+    pub inputs: Vec<String>,
+}
+
+/// Everything known of a job.
+struct Known {
+    job: Job,
+    /// The job as it was submitted, without the values of secrets; none for one submitted elsewhere.
+    spec: Option<JobSpec>,
+    /// What the cluster reports; none for logs without a job.
+    detail: Option<JobDetail>,
+    view: TransportView,
+    transport: TransportReport,
+    judge: Judge,
+    why: Why,
+}
+
+/// Writes the report. The exit code does not depend on it.
+pub fn run(context: &Context, args: &ReportArgs) -> Result<u8> {
+    if context.out.format == Format::Table {
+        return Err(Error::new(ErrorKind::Usage, "`report` writes a page or data, and no text")
+            .hint("use -o html, json or yaml; `weftrun describe`, `why` and `transport` print text"));
+    }
+    let known = match args.inputs.as_slice() {
+        [name] if is_job(name) => {
+            let client = context.client()?;
+            context.block_on(async {
+                let job = context.job(&client, name).await?;
+                let detail = job.describe().await?;
+                known(job, Some(detail)).await
+            })?
+        }
+        inputs => {
+            if let Some(job) = inputs.iter().find(|input| is_handle(input)) {
+                let message = "one job, or files, but not both or several jobs";
+                return Err(Error::new(ErrorKind::Usage, message).with("job", job));
+            }
+            let (client, handle) = replay_of(context.config()?, inputs)?;
+            context.block_on(async { known(client.attach(&handle).await?, None).await })?
+        }
+    };
+    if context.out.format == Format::Html {
+        context.out.document(&html::page(&known)?)?;
+        return Ok(exit_codes::OK);
+    }
+    context.out.value(&JobReport {
+        schema: SchemaName,
+        job: known
+            .detail
+            .as_ref()
+            .map(|detail| DescribeReport::new(known.job.handle(), detail, known.job.plan())),
+        spec: known.spec.as_ref().map(to_toml),
+        transport: &known.transport,
+        why: WhyReport::from(known.why.clone()),
+    })?;
+    Ok(exit_codes::OK)
+}
+
+/// Reads the logs of a job, and judges them.
+async fn known(job: Job, detail: Option<JobDetail>) -> Result<Known> {
+    let mut builder = ViewBuilder::default();
+    let mut logs = job.logs(LogOptions::default());
+    while let Some(batch) = logs.next().await {
+        builder.observe(&batch?, None);
+    }
+    let map = builder.map();
+    let mut diagnosis = job.diagnose(map);
+    diagnosis.findings.extend(detail.iter().flat_map(|detail| detail.findings.iter().cloned()));
+    diagnosis.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    let (judge, asked) = (diagnosis.judge(), job.spec().map_or(0, JobSpec::world_size));
+    let view = builder.transport_view(job.plan(), asked, &BTreeMap::new(), detail.as_ref());
+    let why = match &detail {
+        Some(detail) => why_of_job(map, detail),
+        None => weftrun::core::diagnose::cause::why(map, None),
+    };
+    let transport = TransportReport::of(diagnosis, map);
+    let spec = job.spec().cloned().map(without_secrets);
+    Ok(Known { job, spec, detail, view, transport, judge, why })
+}
+
+/// Hides the values of variables that are named like secrets: the report is sent to others.
+fn without_secrets(mut spec: JobSpec) -> JobSpec {
+    let roles = spec.roles.iter_mut().flat_map(|role| &mut role.env);
+    for variable in spec.env.iter_mut().chain(roles).filter(|variable| variable.looks_secret()) {
+        "…".clone_into(&mut variable.value);
+    }
+    spec
+}

@@ -1,0 +1,126 @@
+//! What the shell completes: verbs and flags, and names that only this machine knows (targets, jobs, profiles, rules,
+//! instance types). Nothing is asked of a cluster: jobs are those in the journal of submissions.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+
+use clap::{Arg, Command};
+use clap_complete::CompletionCandidate;
+use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter, PathCompleter, ValueCompleter};
+use clap_complete::env::{CompleteEnv, Shells};
+use weftrun::core::config::path_text;
+use weftrun::core::explain;
+use weftrun::core::job::JobHandle;
+use weftrun::{Client, Config, Registry};
+
+/// The variable in which the shell's script names the shell.
+const VARIABLE: &str = "_WEFTRUN_COMPLETE";
+/// The largest number of jobs that are offered, the newest ones.
+const MAX_JOBS: usize = 200;
+
+/// Answers the shell's script; returns false if the process was not started by one.
+pub fn answer(registry: &Registry, argv: impl IntoIterator<Item = OsString>) -> bool {
+    let registry = registry.clone();
+    let env = CompleteEnv::with_factory(move || command(&registry)).var(VARIABLE);
+    // An error means that there are no completions, and it would only disturb the line that is typed.
+    env.try_complete(argv, std::env::current_dir().ok().as_deref()).unwrap_or(true)
+}
+
+/// Returns the script of a shell, which asks this program for completions.
+pub fn script(shell: &str) -> std::io::Result<Vec<u8>> {
+    let mut script = Vec::new();
+    if let Some(shell) = Shells::builtins().completer(shell) {
+        shell.write_registration(VARIABLE, "weftrun", "weftrun", "weftrun", &mut script)?;
+    }
+    Ok(script)
+}
+
+/// Returns the command line with the values that this machine knows.
+fn command(registry: &Registry) -> Command {
+    with_values(crate::command(), registry)
+}
+
+fn with_values(command: Command, registry: &Registry) -> Command {
+    let name = command.get_name().to_owned();
+    command
+        .mut_args(|arg| with_candidates(arg, &name, registry))
+        .mut_subcommands(|command| with_values(command, registry))
+}
+
+fn with_candidates(arg: Arg, verb: &str, registry: &Registry) -> Arg {
+    let value = arg.get_value_names().and_then(|names| names.first()).map(|name| name.to_string());
+    let candidates = |names: fn(&Registry) -> BTreeSet<String>| {
+        let registry = registry.clone();
+        ArgValueCandidates::new(move || names(&registry).into_iter().map(CompletionCandidate::new).collect())
+    };
+    match (arg.get_long(), value.as_deref(), verb) {
+        (Some("backend"), ..) => arg.add(candidates(targets)),
+        (Some("profile"), ..) | (None, _, "profiles") => arg.add(candidates(profiles)),
+        (Some("instance-type"), ..) | (None, _, "instances") => arg.add(candidates(instance_types)),
+        (Some("fabric-rule" | "no-fabric-rule"), ..) => arg.add(candidates(rules)),
+        (None, Some("CODE"), _) => arg.add(candidates(pages)),
+        (None, Some("PATH"), "get" | "set" | "unset") => arg.add(candidates(settings)),
+        (None, Some("HANDLE"), _) | (Some("after"), ..) => {
+            let registry = registry.clone();
+            arg.add(ArgValueCandidates::new(move || jobs(&registry)))
+        }
+        (None, Some("JOB|PATH"), _) => {
+            let registry = registry.clone();
+            arg.add(ArgValueCompleter::new(move |current: &OsStr| jobs_and_files(&registry, current)))
+        }
+        _ => arg,
+    }
+}
+
+fn client(registry: &Registry) -> Option<Client> {
+    Client::builder().registry(registry.clone()).config(Config::load().ok()?).build().ok()
+}
+
+fn targets(registry: &Registry) -> BTreeSet<String> {
+    let configured = Config::load().map(|config| config.targets).unwrap_or_default();
+    configured.into_keys().chain(registry.names().into_iter().map(str::to_owned)).collect()
+}
+
+fn profiles(registry: &Registry) -> BTreeSet<String> {
+    client(registry).map(|client| client.profiles().names().map(str::to_owned).collect()).unwrap_or_default()
+}
+
+fn instance_types(registry: &Registry) -> BTreeSet<String> {
+    let rows = |client: Client| client.catalogue().rows().iter().map(|row| row.name.clone()).collect();
+    client(registry).map(rows).unwrap_or_default()
+}
+
+fn rules(registry: &Registry) -> BTreeSet<String> {
+    pages(registry).into_iter().filter(|name| name.contains('.')).collect()
+}
+
+fn pages(_: &Registry) -> BTreeSet<String> {
+    explain::names().map(str::to_owned).collect()
+}
+
+fn settings(_: &Registry) -> BTreeSet<String> {
+    let Ok(config) = Config::load() else { return BTreeSet::new() };
+    config.resolved.settings.iter().map(|(path, _)| path_text(path)).collect()
+}
+
+/// Returns the names of submitted jobs, the newest first, each with the handle of the newest job of this name.
+fn jobs(registry: &Registry) -> Vec<CompletionCandidate> {
+    let handles =
+        client(registry).and_then(|client| client.journal().recent_handles().ok()).unwrap_or_default();
+    let mut seen = BTreeSet::new();
+    let newest = handles.into_iter().filter(|handle| seen.insert(handle.name().to_owned())).take(MAX_JOBS);
+    let candidate = |(order, handle): (usize, JobHandle)| {
+        CompletionCandidate::new(handle.name())
+            .help(Some(handle.to_string().into()))
+            .display_order(Some(order))
+    };
+    newest.enumerate().map(candidate).collect()
+}
+
+fn jobs_and_files(registry: &Registry, current: &OsStr) -> Vec<CompletionCandidate> {
+    let typed = current.to_string_lossy();
+    let mut all = jobs(registry);
+    all.retain(|job| job.get_value().to_string_lossy().starts_with(&*typed));
+    all.extend(PathCompleter::any().complete(current));
+    all
+}

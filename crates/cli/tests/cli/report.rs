@@ -1,0 +1,86 @@
+//! `weftrun report`: a page that is read without weftrun.
+
+use serde_json::Value;
+use weftrun_replay::{Capture, Shape};
+
+use crate::place::{Place, repo};
+
+#[test]
+fn the_page_of_a_job_says_how_it_ended_and_what_was_sent() {
+    let place = Place::new();
+    let script = "echo '<b>hello</b>'; [ $RANK = 1 ] && exit 7; exit 0";
+    place.write(
+        "job.toml",
+        &format!(
+            "name = \"small\"\nlaunch = \"per-rank\"\nnodes = 2\ngpus_per_node = 1\nenv = {{ STEPS = \"<7>\", WANDB_API_KEY = \"s3cr3t\" }}\n\
+             command = [\"sh\", \"-c\", {script:?}]\n"
+        ),
+    );
+    let handle = place.run("submit job.toml").ok().out.trim().to_owned();
+    place.run(&format!("wait {handle}"));
+    let page = place.run(&format!("report {handle} -o html")).ok().out;
+    for part in [
+        "The job failed: rank 1",
+        "exit code 7",
+        "id=\"job\"",
+        "name = &#34;small&#34;",
+        "WANDB_API_KEY",
+        "&#60;7&#62;",
+        "detect.nccl-debug",
+        "The lines of the log carry no times.",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(!page.contains("s3cr3t"), "{page}");
+    assert!(!page.contains("<script") && !page.contains("http-equiv=\"refresh\""), "{page}");
+    let data: Value = place.run(&format!("report {handle} -o json")).json();
+    assert_eq!((&data["job"]["name"], &data["why"]["state"]), (&"small".into(), &"failed".into()));
+    assert!(
+        data["spec"]
+            .as_str()
+            .is_some_and(|spec| spec.contains("name = \"small\"") && !spec.contains("s3cr3t")),
+        "{data}"
+    );
+    let refused = place.run(&format!("report {handle}"));
+    assert!(refused.err.contains("use -o html, json or yaml"), "{}", refused.err);
+}
+
+#[test]
+fn colours_follow_the_judgement_and_drawings_have_words() {
+    let place = Place::new();
+    let capture = |name: &str| repo(&format!("crates/core/tests/cases/nccl/captures/{name}"));
+    let page = place.run(&format!("report {} -o html", capture("ofi_tcp_2x2").display())).ok().out;
+    // TCP behind the name of Libfabric is wrong in every drawing.
+    assert!(page.contains("class=\"link bad\"") && page.contains("its nodes used libfabric-tcp"), "{page}");
+    for word in
+        ["2 nodes: 1 connected pair of nodes, 1 of them wrong", "rows send, columns receive", "until init"]
+    {
+        assert!(page.contains(word), "{word}: {page}");
+    }
+    let drawings = page.matches("<svg class=\"").count() + page.matches("role=\"img\" aria-label=\"").count();
+    assert!(drawings >= 5, "every drawing has a text: {page}");
+    // The same drawing is in the page of `transport`.
+    let other = place.run(&format!("transport -o html {}", capture("ofi_tcp_2x2").display())).ok().out;
+    assert!(other.contains("2 nodes: 1 connected pair of nodes, 1 of them wrong"), "{other}");
+}
+
+#[test]
+fn a_thousand_ranks_fit_into_two_megabytes() {
+    let place = Place::new();
+    let logs = tempfile::tempdir().expect("a folder");
+    let capture = Capture::shipped("socket_2x2").expect("it is shipped");
+    let replay = capture.scale(Shape::new(128, 8)).expect("it can be widened");
+    for rank in 0..replay.world() {
+        let mut text = Vec::new();
+        let done = replay.each_line(rank, |_, bytes| {
+            text.extend_from_slice(bytes);
+            Ok::<(), std::convert::Infallible>(())
+        });
+        assert!(done.is_ok());
+        std::fs::write(logs.path().join(format!("rank{rank}.log")), text).expect("a file is written");
+    }
+    let page = place.run(&format!("report {} -o html", logs.path().display())).ok().out;
+    assert!(page.len() <= 2_000_000, "{} bytes", page.len());
+    assert!(page.contains("128 nodes: "), "the graph has every node");
+    assert!(page.matches("<tr><td>").count() >= 1024, "every rank has a row");
+}

@@ -1,0 +1,21 @@
+//! The report of `weftrun report -o json`: everything known of a job.
+
+use serde::Serialize;
+
+use super::{DescribeReport, SchemaName, TransportReport, WhyReport};
+
+/// `weftrun report -o json`: everything known of a job, or of the logs of one.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct JobReport<'a> {
+    /// The contract.
+    pub schema: SchemaName,
+    /// What the cluster reports; null for logs without a job.
+    pub job: Option<DescribeReport<'a>>,
+    /// The job file as it was submitted, as TOML; null for a job that was submitted elsewhere.
+    pub spec: Option<String>,
+    /// Which transport each pair of ranks uses.
+    pub transport: &'a TransportReport,
+    /// Why it failed or hangs.
+    pub why: WhyReport,
+}
