@@ -123,26 +123,31 @@ fn shells_complete() {
         assert!(script.contains("_WEFTRUN_COMPLETE"), "{shell}: {script}");
     }
     place.write("complete.bash", place.run("completions bash").ok().out);
-    place.write("weftrun.toml", "[target.rack]\nbackend = \"local\"\n");
+    place.configure("[target.rack]\nbackend = \"local\"\n");
     place.write("job.toml", "name = \"seen-before\"\ncommand = [\"true\"]\n");
     place.run("submit job.toml --wait").ok();
     // What was typed, and a word that must be offered then.
     for (typed, offered) in [
         ("tran", "transport"),
         ("plan --no-fabric-r", "--no-fabric-rule"),
-        ("plan --no-fabric-rule efa.", "efa.interface"),
+        ("plan --no-fabric-rule efa.", "efa.devices"),
         ("plan --instance-type p5", "p5.48xlarge"),
         ("list --backend ra", "rack"),
         ("describe se", "seen-before"),
         ("why jo", "job.toml"),
-        ("explain WEFT-", "WEFT-"),
+        ("explain E-ROCE-", "E-ROCE-NOCMD"),
     ] {
         let words = format!("(weftrun {typed})");
         let check = format!(
             "source complete.bash; COMP_TYPE=9; COMP_WORDS={words}; COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 )); \
-             _clap_complete_weftrun; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+             _clap_complete_weftrun weftrun \"${{COMP_WORDS[COMP_CWORD]}}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\""
         );
-        let answer = place.shell(&check);
-        assert!(answer.lines().any(|line| line.trim_end().starts_with(offered)), "{typed}: {answer}");
+        let mut bash = std::process::Command::new("bash");
+        let program = std::path::Path::new(env!("CARGO_BIN_EXE_weftrun")).parent().unwrap();
+        let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+        let home = place.state().join("../../..");
+        bash.args(["-c", &check]).current_dir(place.path("")).env("HOME", home).env("PATH", path);
+        let answer = String::from_utf8(bash.output().unwrap().stdout).unwrap();
+        assert!(answer.split_whitespace().any(|word| word == offered), "{typed}: {answer}");
     }
 }
