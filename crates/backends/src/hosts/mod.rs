@@ -59,6 +59,7 @@ impl Backend for Hosts {
     fn capability(&self) -> Capability {
         Capability {
             backend: BACKEND.to_owned(),
+            read_only: false,
             detach: true,
             dry_run: true,
             suspend: true,

@@ -296,14 +296,27 @@ weftrun_exec() {
   return "$code"
 }
 
-# Lets key line $2 in while submission $1 is here, and takes it out.
+# Lets key line $2 in while submission $1 is here, and takes it out. The file is the user's: it is replaced whole, by one program at a time
+# (a home may be shared by many hosts), and is never cut short by a full disk.
+weftrun_keys() {
+  keys=$(readlink -f "$HOME/.ssh/authorized_keys" 2> /dev/null) && [ -n "$keys" ] || keys=$HOME/.ssh/authorized_keys
+  tries=0
+  # A lock that is older than any program would hold it was left by one that was killed.
+  until mkdir "$keys.weftrun" 2> /dev/null || [ "$tries" -ge 100 ]; do tries=$((tries + 1)); sleep 0.1; done
+}
+weftrun_put_keys() { mv -f "$keys.weftrun/new" "$keys"; put=$?; rm -rf "$keys.weftrun"; return "$put"; }
 weftrun_allow_key() {
-  mkdir -p "$HOME/.ssh" && touch "$HOME/.ssh/authorized_keys" || return 91
-  grep -q "weftrun-$1\$" "$HOME/.ssh/authorized_keys" || printf '%s\n' "$2" >> "$HOME/.ssh/authorized_keys" || return 91
+  mkdir -p "$HOME/.ssh" || return 91
+  weftrun_keys
+  # awk ends a last line that has no newline.
+  if { [ ! -f "$keys" ] || awk 1 "$keys"; } > "$keys.weftrun/new" && { grep -q "weftrun-$1\$" "$keys.weftrun/new" || printf '%s\n' "$2" >> "$keys.weftrun/new"; }; then
+    weftrun_put_keys && return 0
+  fi
+  rm -rf "$keys.weftrun"; return 91
 }
 weftrun_forget_key() {
-  keys=$HOME/.ssh/authorized_keys
-  grep -q "weftrun-$1\$" "$keys" 2> /dev/null || return 0
-  grep -v "weftrun-$1\$" "$keys" > "$keys.weftrun.$$"; [ $? -le 1 ] && cat "$keys.weftrun.$$" > "$keys"
-  rm -f "$keys.weftrun.$$"
+  grep -q "weftrun-$1\$" "$HOME/.ssh/authorized_keys" 2> /dev/null || return 0
+  weftrun_keys
+  grep -v "weftrun-$1\$" "$keys" > "$keys.weftrun/new"
+  if [ $? -le 1 ]; then weftrun_put_keys; else rm -rf "$keys.weftrun"; return 1; fi
 }
