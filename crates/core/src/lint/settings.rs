@@ -2,7 +2,7 @@
 
 use super::{Lint, commands, names};
 use crate::Finding;
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, InstanceType, NodeFabric};
 use crate::fabric::Profile;
 use crate::fabric::view::{JobView, RoleView};
 use crate::request::Fabric;
@@ -24,6 +24,20 @@ pub(super) struct Setting {
     pub(super) multus: bool,
     /// Whether the job has ranks on several nodes.
     pub(super) several_nodes: bool,
+    /// What the nodes of the instance type that the job selects have.
+    pub(super) nodes: NodeFabric,
+}
+
+impl Setting {
+    fn has_fabric(self) -> bool {
+        self.several_nodes
+            && (matches!(self.fabric, Fabric::Efa | Fabric::Roce | Fabric::InfiniBand)
+                || self.nodes != NodeFabric::None)
+    }
+
+    fn has_efa(self) -> bool {
+        self.several_nodes && (self.fabric == Fabric::Efa || self.nodes == NodeFabric::Efa)
+    }
 }
 
 /// Variables that aws-ofi-nccl sets for each platform, where the user did not.
@@ -51,6 +65,7 @@ pub(super) fn environment(
         rdma_read: rdma_read(role, catalogue),
         multus,
         several_nodes: job.worker_pods() > 1,
+        nodes: instance_type(role, catalogue).map(|row| row.fabric).unwrap_or_default(),
     };
     for container in std::iter::once(&role.container).chain(&role.sidecars) {
         let image = container.image.as_deref();
@@ -104,6 +119,10 @@ fn has_networks(role: &RoleView) -> bool {
     role.annotations.contains_key("k8s.v1.cni.cncf.io/networks")
 }
 
+fn instance_type<'a>(role: &RoleView, catalogue: &'a Catalogue) -> Option<&'a InstanceType> {
+    role.instance_types.iter().find_map(|name| catalogue.get(name))
+}
+
 fn rdma_read(role: &RoleView, catalogue: &Catalogue) -> Option<bool> {
     role.instance_types.iter().find_map(|name| catalogue.get(name)?.rdma_read)
 }
@@ -138,6 +157,10 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
             name,
             EFA_VARS,
         ),
+        ("NCCL_NET", net) if setting.has_fabric() && net.eq_ignore_ascii_case("socket") => {
+            on_sockets(name, value)
+        }
+        ("FI_PROVIDER", list) if setting.has_efa() && has_tcp_provider(list) => on_sockets(name, value),
         ("FI_PROVIDER", "efa") => info(
             "L-FI-PROVIDER",
             "FI_PROVIDER=efa is for aws-ofi-nccl up to 1.5 (2023-01); later ones choose by themselves",
@@ -246,6 +269,19 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
         _ => return Vec::new(),
     };
     vec![finding]
+}
+
+fn on_sockets(name: &str, value: &str) -> Finding {
+    Finding::warning(
+        "L-ON-SOCKETS",
+        format!("{name}={value} runs NCCL on TCP sockets between the nodes, which have a faster fabric"),
+    )
+    .fix(format!("remove {name}, or keep it if the job is meant to compare"))
+}
+
+/// Returns whether a list of libfabric's providers, as `tcp;ofi_rxm`, names one over sockets.
+fn has_tcp_provider(list: &str) -> bool {
+    list.split(';').any(|provider| matches!(provider.trim(), "tcp" | "sockets" | "udp"))
 }
 
 fn warn(code: &str, message: &str, name: &str, source: &str) -> Finding {
