@@ -55,7 +55,10 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
         }
     }
     if free < draft.nodes.len() {
-        let text = format!("the job needs {} hosts, and {free} are free", draft.nodes.len());
+        let text = match free {
+            1 => format!("the job needs {} hosts, and 1 is free", draft.nodes.len()),
+            free => format!("the job needs {} hosts, and {free} are free", draft.nodes.len()),
+        };
         let waits = draft.own.wait_for_hosts.as_ref().filter(|_| hosts.len() >= draft.nodes.len());
         findings.push(match waits {
             Some(wait) => Finding::info("HOSTS-TOO-FEW", format!("{text}: it waits for up to {wait}")),

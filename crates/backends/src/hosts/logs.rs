@@ -264,13 +264,10 @@ impl Reader {
 
     /// Reports the end of every file, and the logs that are missing.
     async fn end(&mut self, job: Option<&Job>) {
-        let code = job.and_then(|job| job.phase().2);
-        for file in self.files.values() {
-            put(
-                &self.feed,
-                LogBatch::marked(file.source.clone(), Mark::Ended { exit_code: code }, file.cursor()),
-            )
-            .await;
+        for ((at, _), file) in &self.files {
+            let exit_code = job.and_then(|job| job.code_of(*at, file.source.rank));
+            put(&self.feed, LogBatch::marked(file.source.clone(), Mark::Ended { exit_code }, file.cursor()))
+                .await;
         }
         let firsts = self.place.first_ranks();
         for (at, seat) in self.place.hosts.iter().enumerate() {

@@ -247,7 +247,7 @@ impl Job {
 
     /// Returns why the attempt failed and the exit code, if it did.
     fn failure(&self, stages: &[Stage]) -> Option<(String, Option<i32>, bool)> {
-        let mut lost = None;
+        let (mut lost, mut stopped) = (None, None);
         for (at, stage) in stages.iter().enumerate() {
             let host = self.host(at);
             match (stage, self.seen.get(at)) {
@@ -276,10 +276,14 @@ impl Job {
                 (Stage::Absent, _) => {
                     lost.get_or_insert((format!("the job's folder on {host} is gone"), None, false));
                 }
+                // It was told to, since another host failed, which may not answer now.
+                (Stage::Ended, Some(Seen::Told(node))) if node.how == "stopped" => {
+                    stopped.get_or_insert((node.why.clone(), None, true));
+                }
                 _ => {}
             }
         }
-        lost
+        lost.or(stopped)
     }
 
     fn process_of(&self, at: usize) -> String {
@@ -294,6 +298,19 @@ impl Job {
     /// Returns whether the processes of a host ended by themselves, so that they have written logs.
     pub fn ended_well(&self, at: usize) -> bool {
         matches!(self.seen.get(at), Some(Seen::Told(node)) if node.how == "done" && !self.is_member(at))
+    }
+
+    /// Returns the exit code of a rank, or of what started the ranks of a host, where it is known: a supervisor keeps the code of the
+    /// process that ended its attempt, and ends the others.
+    pub fn code_of(&self, at: usize, rank: Option<u32>) -> Option<i32> {
+        if self.phase().0 == JobPhase::Succeeded {
+            return Some(0);
+        }
+        match self.seen.get(at) {
+            Some(Seen::Told(node)) if node.how == "failed" && node.rank == rank => node.code,
+            Some(Seen::Told(_)) if self.ended_well(at) => Some(0),
+            _ => None,
+        }
     }
 
     fn cancelled(&self) -> bool {

@@ -92,7 +92,8 @@ write_ssh_config() {
   {
     while read -r key name address port user rest; do
       [ "$key" = host ] || continue
-      printf 'Host %s\n  Port %s\n  User %s\n' "$address" "$port" "$user"
+      # A command's own `mpirun -H` may name it either way.
+      printf 'Host %s %s\n  HostName %s\n  Port %s\n  User %s\n' "$address" "$name" "$address" "$port" "$user"
       [ ! -f key ] || printf '  IdentityFile "%s/key"\n  IdentitiesOnly yes\n' "$PWD"
     done < place
     printf 'Host *\n  BatchMode yes\n  ConnectTimeout 10\n  LogLevel ERROR\n  UserKnownHostsFile "%s/known_hosts" ~/.ssh/known_hosts\n' "$PWD"

@@ -200,7 +200,7 @@ async fn an_mpirun_in_the_command_gets_the_variables_of_the_job_and_no_image() {
     let Some(bed) = Bed::find() else { return };
     let _turn = bed.turn().await;
     let backend = with(bed.target(), "ssh-keys", "job");
-    let line = "mpirun sh -c 'echo $OMPI_COMM_WORLD_RANK $(uname -n) $GREETING'";
+    let line = "mpirun -H a,b sh -c 'echo $OMPI_COMM_WORLD_RANK $(uname -n) $GREETING'";
     let role = Role::worker().nodes(2).ranks_per_node(1).command(["sh", "-c", line]);
     let spec = JobSpec::builder("mpi-user").launch(Launch::Mpi).env("GREETING", "good-day").role(role);
     let mut spec = spec.build().expect("a valid job");

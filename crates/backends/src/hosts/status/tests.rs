@@ -21,6 +21,7 @@ fn job(launch: Launch, restarts: u32, a: &str, b: &str) -> Job {
 const RUNS: &str = "go 0, phase running, alive yes";
 const DONE: &str = "go 0, phase ended, how done, code 0";
 const FAILED: &str = "go 0, phase ended, how failed, code 137, rank 1";
+const STOPPED_BY_A: &str = "go 0, phase ended, how stopped, why rank 1 on a exited";
 const STOPPED: &str = "go 0, phase ended, how stopped";
 
 #[test]
@@ -53,6 +54,7 @@ fn the_hosts_decide_the_phase_together() {
         (ranks, 0, FAILED, "silent", JobPhase::Failed, "b does not answer", vec![]),
         (ranks, 1, FAILED, "silent", JobPhase::Restarting, "b does not answer", vec![]),
         (ranks, 0, DONE, "silent", JobPhase::Running, "b does not answer", vec![]),
+        (ranks, 0, "silent", STOPPED_BY_A, JobPhase::Failed, "rank 1 on a exited; a does not answer", vec![]),
         (
             ranks,
             0,
@@ -106,6 +108,18 @@ fn the_hosts_decide_the_phase_together() {
         assert_eq!((found, job.orders()), (phase, orders), "{a} / {b}");
         assert!(why.contains(reason), "{a} / {b}: {why}");
     }
+}
+
+#[test]
+fn only_the_process_that_failed_has_its_exit_code() {
+    let failed = job(Launch::PerRank, 0, FAILED, STOPPED);
+    let codes =
+        [(0, Some(0)), (0, Some(1)), (1, Some(2)), (0, None)].map(|(at, rank)| failed.code_of(at, rank));
+    assert_eq!(codes, [None, Some(137), None, None]);
+    assert_eq!(job(Launch::PerRank, 0, DONE, DONE).code_of(1, Some(3)), Some(0));
+    let launcher = job(Launch::Mpi, 0, "go 0, phase ended, how failed, code 7", DONE);
+    let codes = [(0, None), (0, Some(0)), (1, Some(2))].map(|(at, rank)| launcher.code_of(at, rank));
+    assert_eq!(codes, [Some(7), None, None]);
 }
 
 #[test]
