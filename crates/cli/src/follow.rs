@@ -1,5 +1,6 @@
 //! Follows a job until it has ended: its events, its logs, its transport map.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -24,8 +25,8 @@ use crate::progress::Progress;
 /// The end of a followed job.
 #[derive(Debug)]
 pub struct Followed {
-    /// The last summary from the cluster.
-    pub summary: Option<JobSummary>,
+    /// The last that the cluster said of it and of its replicas.
+    pub detail: Option<JobDetail>,
     /// The map that its logs prove.
     pub map: TransportMap,
 }
@@ -132,21 +133,29 @@ pub async fn follow_with(context: &Context, job: &Job, watching: Watching) -> Re
     let mut logs = job.logs(LogOptions::follow()).fuse();
     let mut looks =
         Box::pin(stream::unfold((), |()| async { Some((tokio::time::sleep(LOOK).await, ())) })).fuse();
-    let mut summary: Option<JobSummary> = None;
+    let (mut summary, mut replicas) = (None::<JobSummary>, BTreeMap::new());
     while !(logs.is_done() && events.is_done()) {
         futures_util::select_biased! {
             batch = logs.select_next_some() => screen.logs(&batch?)?,
             event = events.select_next_some() => {
                 let event = event?;
                 screen.event(&event)?;
-                if let JobEvent::Status { job } = event {
-                    summary = Some(job);
+                match event {
+                    JobEvent::Status { job } => summary = Some(job),
+                    JobEvent::Replica { replica, .. } => _ = replicas.insert(replica.name.clone(), replica),
+                    JobEvent::Attempt { .. } => replicas.clear(),
+                    _ => {}
                 }
             }
             () = looks.select_next_some() => screen.look(),
         }
     }
-    Ok(Followed { summary, map: screen.finish()? })
+    let detail = summary.map(|summary| {
+        let mut detail = JobDetail::new(summary);
+        detail.replicas = replicas.into_values().collect();
+        detail
+    });
+    Ok(Followed { detail, map: screen.finish()? })
 }
 
 /// Reports how a followed job ended, and which transports its ranks used; returns the exit code.
@@ -154,8 +163,8 @@ pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool)
     let out = &context.out;
     let planned = job.plan().map_or(Fabric::Auto, |plan| plan.fabric);
     let diagnosis = job.diagnose(&followed.map);
-    let why = match &followed.summary {
-        Some(summary) => why_of_job(&followed.map, &JobDetail::new(summary.clone())),
+    let why = match &followed.detail {
+        Some(detail) => why_of_job(&followed.map, detail),
         None => why(&followed.map, None),
     };
     let why = Some(why).filter(|why| matches!(why.state, WhyState::Failed | WhyState::Hanging));
@@ -163,7 +172,7 @@ pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool)
         let transport = TransportReport::of(diagnosis.clone(), &followed.map);
         out.item(&EventLine::from(OwnEvent::Ended {
             handle: job.handle(),
-            job: followed.summary.as_ref(),
+            job: followed.detail.as_ref().map(|detail| &detail.summary),
             planned,
             transport: &transport,
             why: why.map(WhyReport::from),
@@ -179,7 +188,7 @@ pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool)
             out.say(map_view::verdict(&followed.map, planned));
         }
     }
-    let Some(summary) = &followed.summary else {
+    let Some(JobDetail { summary, .. }) = &followed.detail else {
         out.say(format!("{}: how it ended is not known", job.handle()));
         return Ok(exit_codes::JOB_FAILED);
     };

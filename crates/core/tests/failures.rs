@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use weftrun_core::Confidence;
 use weftrun_core::diagnose::cause::{Why, WhyState, why};
+use weftrun_core::diagnose::why_of_job;
+use weftrun_core::job::{JobDetail, JobPhase, JobSummary, ReplicaStatus};
 use weftrun_core::nccl::{SourceId, TransportMap};
 
 fn folder() -> PathBuf {
@@ -106,6 +108,21 @@ fn every_recorded_failure_is_named_with_rank_cause_and_line() {
             assert_eq!(why.state, WhyState::Succeeded, "{}", recording.name);
         }
     }
+}
+
+/// A host runs several ranks and has one exit code; where the backend knows whose it is, that rank is named.
+#[test]
+fn the_rank_that_a_backend_names_is_the_cause() {
+    let handle = "hosts://rack/train#1".parse().expect("a handle");
+    let mut job = JobDetail::new(JobSummary::new(handle, JobPhase::Failed));
+    for (index, host) in ["a", "b"].into_iter().enumerate() {
+        job.replicas.push(ReplicaStatus::new(host, "worker", index as u32, JobPhase::Failed));
+    }
+    job.replicas[1].exit_code = Some(3);
+    assert_eq!(why_of_job(&TransportMap::new(), &job).cause.expect("a cause").ranks, [0_u32; 0]);
+    job.replicas[1].failed_rank = Some(5);
+    let cause = why_of_job(&TransportMap::new(), &job).cause.expect("a cause");
+    assert_eq!((cause.ranks, cause.what.as_str()), (vec![5], "exit code 3"));
 }
 
 #[test]

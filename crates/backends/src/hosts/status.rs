@@ -476,6 +476,7 @@ impl Job {
             replica.node = Some(seat.host.clone());
             replica.restarts = self.attempt();
             replica.exit_code = node.code;
+            replica.failed_rank = node.rank;
             replica.reason = match (self.seen.get(at), node.rank, node.code) {
                 (Some(Seen::Silent(why)), ..) => why.clone(),
                 (Some(Seen::Absent), ..) => "the job's folder is gone".to_owned(),

@@ -237,9 +237,13 @@ async fn a_rank_of_mpirun_that_fails_fails_the_job_and_frees_the_hosts() {
     let Some(bed) = Bed::find() else { return };
     let _turn = bed.turn().await;
     let backend = with(bed.target(), "ssh-keys", "job");
-    // Open MPI reports 255 for a rank that ends while others are being launched.
-    let script = "sleep 1; [ $RANK = 3 ] && exit 7; exec sleep 600";
-    let job = submitted(&backend, job("mpi-fails", Launch::Mpi, 2, 2, script)).await;
+    // Open MPI reports 255 for a rank that ends while others are being launched, so it waits until all are there.
+    let started = tempfile::tempdir().expect("a folder that all hosts of the bed see");
+    let dir = started.path().display();
+    let script = format!(
+        "touch {dir}/$RANK; [ $RANK = 3 ] || exec sleep 600; while [ ! -e {dir}/0 -o ! -e {dir}/1 -o ! -e {dir}/2 ]; do sleep 0.1; done; sleep 1; exit 7"
+    );
+    let job = submitted(&backend, job("mpi-fails", Launch::Mpi, 2, 2, &script)).await;
     let end = ended(&backend, &job).await;
     let logs = logs(&backend, &job).await;
     assert_eq!((end.phase, end.exit_code), (JobPhase::Failed, Some(7)), "{}: {logs:?}", end.reason);

@@ -79,8 +79,8 @@ fn said_by_cluster(map: &TransportMap, job: &JobDetail, by_logs: Option<&Cause>)
     let (class, replica) = of_replica.or_else(of_job).or_else(exited).or_else(whole)?;
     let map = map.snapshot();
     let failures = map.failures();
-    let mut ranks: Vec<u32> = Vec::new();
-    if let Some(replica) = replica {
+    let mut ranks: Vec<u32> = replica.and_then(|replica| replica.failed_rank).into_iter().collect();
+    if let Some(replica) = replica.filter(|replica| replica.failed_rank.is_none()) {
         let own =
             |name: &str| name == replica.name || name.split(['/', ' ']).any(|part| part == replica.name);
         let sources = map.sources().filter(|(_, id)| own(&id.name) || own(&id.uid));

@@ -240,6 +240,9 @@ pub struct ReplicaStatus {
     pub restarts: u32,
     /// Exit code, if it ended.
     pub exit_code: Option<i32>,
+    /// The rank whose exit code it is, where several run in it and the cluster says which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_rank: Option<u32>,
 }
 
 impl ReplicaStatus {
@@ -254,6 +257,7 @@ impl ReplicaStatus {
             node: None,
             restarts: 0,
             exit_code: None,
+            failed_rank: None,
         }
     }
 }

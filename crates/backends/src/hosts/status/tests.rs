@@ -116,6 +116,7 @@ fn only_the_process_that_failed_has_its_exit_code() {
     let codes =
         [(0, Some(0)), (0, Some(1)), (1, Some(2)), (0, None)].map(|(at, rank)| failed.code_of(at, rank));
     assert_eq!(codes, [None, Some(137), None, None]);
+    assert_eq!(failed.replicas().iter().map(|host| host.failed_rank).collect::<Vec<_>>(), [Some(1), None]);
     assert_eq!(job(Launch::PerRank, 0, DONE, DONE).code_of(1, Some(3)), Some(0));
     let launcher = job(Launch::Mpi, 0, "go 0, phase ended, how failed, code 7", DONE);
     let codes = [(0, None), (0, Some(0)), (1, Some(2))].map(|(at, rank)| launcher.code_of(at, rank));
