@@ -63,6 +63,16 @@
     if (drawing.getAttribute("aria-hidden") === "true") continue;
     if (drawing.getAttribute("role") !== "img" || !(drawing.getAttribute("aria-label") || "").trim()) wrong.push(`a drawing without a name: ${name(drawing)}`);
   }
+  // Texts of drawings: large enough, and not cut.
+  for (const text of document.querySelectorAll("svg text")) {
+    const drawing = text.closest("svg").getBoundingClientRect();
+    const size = parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().d;
+    if (size < 10) wrong.push(`letters of ${size.toFixed(1)} px: ${text.textContent}`);
+    const box = text.getBoundingClientRect();
+    if (box.left < drawing.left - 2 || box.right > drawing.right + 2 || box.top < drawing.top - 4 || box.bottom > drawing.bottom + 2) {
+      wrong.push(`a text is cut: ${text.textContent}`);
+    }
+  }
   for (const table of document.querySelectorAll("table")) {
     const heads = [...table.querySelectorAll("th")];
     if (!heads.length || heads.some((head) => !head.hasAttribute("scope"))) wrong.push(`a head of a table without a scope: ${name(table)}`);

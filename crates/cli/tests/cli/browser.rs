@@ -191,7 +191,7 @@ fn the_audit_finds_what_is_wrong() {
     let path = place.write(
         "bad.html",
         "<!doctype html><html><title>Bad</title><h2>No first heading</h2><a href=\"#nowhere\">to nothing</a><h4>Skipped</h4>
-<p style=\"color: #888\">pale</p><p style=\"opacity: .3\">faint</p><svg width=\"9\" height=\"9\"></svg><b id=\"x\"></b><b id=\"x\"></b>
+<p style=\"color: #888\">pale</p><p style=\"opacity: .3\">faint</p><svg width=\"9\" height=\"9\"><text style=\"font-size: 5px\" y=\"9\">tiny, and cut</text></svg><b id=\"x\"></b><b id=\"x\"></b>
 <div style=\"overflow-x: auto; width: 90px\"><p style=\"width: 300px\">scrolls</p></div><table><tr><th>no scope</th></tr></table>
 <a href=\"#x\" tabindex=\"-1\" style=\"outline: none\">unreached</a><p style=\"width: 2000px\">wide</p>
 <img src=\"http://weftrun.invalid/x.png\"><script>console.log(1)</script></html>",
@@ -209,6 +209,8 @@ fn the_audit_finds_what_is_wrong() {
         "no main part",
         "no language",
         "a drawing without a name",
+        "letters of 5.0 px",
+        "a text is cut",
         "without a scope",
         "a link to nothing",
         "two parts with the id x",

@@ -1,7 +1,7 @@
 //! The answer as one self-contained page: no script, no network, every text escaped.
 
 use askama::Template;
-use weftrun::core::diagnose::cause::{Why, WhyState};
+use weftrun::core::diagnose::cause::{Cause, Why, WhyState};
 use weftrun::core::log::clean_text;
 use weftrun::{Error, ErrorKind, Result};
 
@@ -39,13 +39,26 @@ pub fn page(why: &Why) -> Result<String> {
 /// Returns how the job ended, as the start of a sentence.
 pub fn ended(why: &Why) -> String {
     let text = match (why.state, &why.cause) {
-        (WhyState::Failed, Some(cause)) => format!("The job failed: {}, {}", cause.who(), cause.what),
+        (WhyState::Failed, Some(cause)) => format!("The job failed: {}", what(cause)),
         (WhyState::Failed, None) => "The job failed, and its logs do not show why".to_owned(),
-        (WhyState::Hanging, Some(cause)) => format!("The job hangs: {}, {}", cause.who(), cause.what),
+        (WhyState::Hanging, Some(cause)) => format!("The job hangs: {}", what(cause)),
         (WhyState::Hanging, None) => "The job hangs, and its logs do not show why".to_owned(),
         (WhyState::Running, _) => "The job runs".to_owned(),
         (WhyState::Succeeded, _) => "The job succeeded".to_owned(),
         (WhyState::Unknown, _) => "The logs do not show how the job ended".to_owned(),
     };
     text.trim_end_matches('.').to_owned()
+}
+
+/// Returns who failed, and how, without naming a rank twice.
+fn what(cause: &Cause) -> String {
+    if cause.ranks.is_empty() && cause.nodes.is_empty() {
+        return cause.what.clone();
+    }
+    let who = cause.who();
+    let rank = who.split(" on ").next().unwrap_or_default();
+    match cause.what.strip_prefix(rank).and_then(|rest| rest.strip_prefix(' ')) {
+        Some(rest) => format!("{who} {rest}"),
+        _ => format!("{who}: {}", cause.what),
+    }
 }
