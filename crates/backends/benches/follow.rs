@@ -1,6 +1,7 @@
 //! How fast the local backend's logs are read: `cargo bench -p weftrun-backends --bench follow`.
 //!
 //! Prints MB/s of three ways: one finished log, many finished logs, and one log that is followed while it is written.
+#![allow(clippy::print_stdout, reason = "a benchmark is a program of its own")]
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -3,6 +3,7 @@
 //! Lists 5,000 workloads of our own control plane, beside the vendor's Python client doing the same where `.ci/runapy`
 //! has put it, and prints the ratio; then follows the logs of 512 pods in a process of its own, and prints the most
 //! memory that process had.
+#![allow(clippy::print_stdout, reason = "a benchmark is a program of its own")]
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -29,7 +29,7 @@ fn main() {
     let over_ssh = runtime.block_on(submissions(&bed, Way::Ssh));
     let here = runtime.block_on(submissions(&bed, Way::Here));
     let shim = repeated(|| {
-        drop(bed.sh("PATH=$BED/shims:$PATH sbatch --parsable -H -J bench-shim -o /dev/null --wrap true"))
+        drop(bed.sh("PATH=$BED/shims:$PATH sbatch --parsable -H -J bench-shim -o /dev/null --wrap true"));
     });
     println!("sbatch alone, on the head node     {}", ms(bare));
     println!(

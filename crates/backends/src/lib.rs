@@ -39,6 +39,8 @@ pub mod retry_after;
 pub mod slurm;
 #[cfg(any(feature = "kubeflow", feature = "runai", feature = "slurm"))]
 pub mod submit_once;
+#[cfg(feature = "tls")]
+pub mod tls;
 
 #[cfg(feature = "runai")]
 pub mod runai;

@@ -28,12 +28,12 @@ pub async fn relay(mut command: Command, input: Option<&str>, sink: &mut ExecSin
     command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.process_group(0).kill_on_drop(input.is_none());
     let failed = |error: std::io::Error| {
-        Error::new(ErrorKind::Io, format!("cannot read the output of `{program}`")).source(error)
+        Error::new(ErrorKind::Io, format!("cannot read the output of `{program}`")).with_source(error)
     };
     let mut child = command.spawn().map_err(|error| {
         let kind =
             if error.kind() == std::io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::Io };
-        Error::new(kind, format!("cannot start `{program}`")).source(error)
+        Error::new(kind, format!("cannot start `{program}`")).with_source(error)
     })?;
     let mut guard = input.is_none().then(|| GroupGuard::of(&child));
     let mut stdin = child.stdin.take();

@@ -183,7 +183,7 @@ fn unknown(error: Error, taken: bool, failed: &Error) -> Error {
     }
     let message =
         format!("the name is taken, and the search for this submission failed: {}", failed.message());
-    Error::new(ErrorKind::Unreachable, message).hint(HINT).retryable().source(error)
+    Error::new(ErrorKind::Unreachable, message).hint(HINT).retryable().with_source(error)
 }
 
 #[cfg(test)]

@@ -3,6 +3,13 @@
 //!
 //! `just bench-tui`. The same binary is the program whose log is read (`--print LINES RATE`), so that nothing else has
 //! to be built. A terminal comes from util-linux' `script`.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a benchmark is a program of its own"
+)]
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -16,7 +23,7 @@ const ROWS: u16 = 48;
 /// What ends a frame: the end of a synchronized update.
 const FRAME_END: &[u8] = b"\x1b[?2026l";
 /// Longest wait for anything.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();

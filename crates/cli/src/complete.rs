@@ -48,7 +48,7 @@ fn with_values(command: Command, registry: &Registry) -> Command {
 }
 
 fn with_candidates(arg: Arg, verb: &str, registry: &Registry) -> Arg {
-    let value = arg.get_value_names().and_then(|names| names.first()).map(|name| name.to_string());
+    let value = arg.get_value_names().and_then(|names| names.first()).map(ToString::to_string);
     let candidates = |names: fn(&Registry) -> BTreeSet<String>| {
         let registry = registry.clone();
         ArgValueCandidates::new(move || names(&registry).into_iter().map(CompletionCandidate::new).collect())

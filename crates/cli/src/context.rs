@@ -235,7 +235,7 @@ impl Context {
         if self.runtime.get().is_none() {
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(
-                    |error| Error::new(ErrorKind::Io, "cannot start the async runtime").source(error),
+                    |error| Error::new(ErrorKind::Io, "cannot start the async runtime").with_source(error),
                 )?;
             let _ = self.runtime.set(runtime);
         }

@@ -1,14 +1,14 @@
 //! Follows a job until it has ended: its events, its logs, its transport map.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::{FutureExt, StreamExt, stream};
 use weftrun::core::diagnose::cause::{WhyState, why};
 use weftrun::core::diagnose::why_of_job;
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::{Fabric, FabricPlan};
-use weftrun::core::job::{JobDetail, JobEvent, JobHandle, JobPhase, JobSummary};
+use weftrun::core::job::{JobDetail, JobEvent, JobHandle, JobPhase, JobSummary, ReplicaStatus};
 use weftrun::core::log::{LogBatch, LogOptions, clean_text};
 use weftrun::core::nccl::{FabricSeen, TransportMap};
 use weftrun::core::report::{EventLine, OwnEvent, TransportReport, WhyReport};
@@ -19,6 +19,7 @@ use crate::live_map::{LOOK, LiveMap};
 use crate::log_print::{LogPrinter, PrintOptions};
 use crate::map_view;
 use crate::output::{Output, finding_text, style};
+use crate::progress::Progress;
 
 /// The end of a followed job.
 #[derive(Debug)]
@@ -55,6 +56,7 @@ pub struct Screen {
     printer: LogPrinter,
     live: LiveMap,
     watching: Watching,
+    progress: Progress,
     /// Whether the job has ended, after which the cause is printed once, with its result.
     ended: bool,
 }
@@ -63,7 +65,8 @@ impl Screen {
     /// Creates the output of one job, for whose ranks a fabric was planned.
     pub fn new(out: Output, planned: Fabric, watching: Watching) -> Self {
         let live = LiveMap::new(out, planned, watching.snapshots);
-        Self { out, printer: LogPrinter::new(PrintOptions::default()), live, watching, ended: false }
+        let (printer, progress) = (LogPrinter::new(PrintOptions::default()), Progress::default());
+        Self { out, printer, live, watching, progress, ended: false }
     }
 
     /// Shows what the ranks printed.
@@ -80,15 +83,33 @@ impl Screen {
     /// Shows an event of the job.
     pub fn event(&mut self, event: &JobEvent) -> Result<()> {
         self.ended |= matches!(event, JobEvent::Status { job } if job.phase.is_terminal());
-        self.live.clear();
-        show_event(&self.out, event)?;
-        self.live.draw();
+        if self.out.is_data() {
+            return self.out.item(&EventLine::from(event));
+        }
+        let line = match event {
+            JobEvent::Status { job } => self.progress.status(job, Instant::now()),
+            JobEvent::Replica { replica, .. } => self.progress.replica(replica),
+            event => Some(event_text(event)),
+        };
+        self.say(line);
         Ok(())
     }
 
-    /// Shows the cause of a failure once it is known. A rank that failed may leave the others waiting for minutes
-    /// before the job ends.
+    fn say(&mut self, line: Option<String>) {
+        if let Some(line) = line {
+            self.live.clear();
+            self.out.say(line);
+            self.live.draw();
+        }
+    }
+
+    /// Shows how many replicas have come how far, and the cause of a failure once it is known. A rank that failed may
+    /// leave the others waiting for minutes before the job ends.
     pub fn look(&mut self) {
+        if !self.out.is_data() {
+            let line = self.progress.due(Instant::now());
+            self.say(line);
+        }
         let Some(why) = self.live.trouble().filter(|_| !(self.ended || self.out.is_data())) else { return };
         self.live.clear();
         crate::commands::why::say(&self.out, &why);
@@ -167,32 +188,11 @@ pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool)
     Ok(if code == exit_codes::OK && fabric.is_err() { exit_codes::FABRIC_NOT_AS_PLANNED } else { code })
 }
 
-fn show_event(out: &Output, event: &JobEvent) -> Result<()> {
-    if out.is_data() {
-        return out.item(&EventLine::from(event));
-    }
-    out.say(event_text(event));
-    Ok(())
-}
-
 /// Formats an event as one line.
 pub fn event_text(event: &JobEvent) -> String {
-    let bold = style::BOLD;
     match event {
-        JobEvent::Status { job } => {
-            let reason = clean_text(&job.reason);
-            let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-            format!(
-                "{bold}{}{bold:#} {} {}/{} ready{why}",
-                clean_text(&job.name),
-                job.phase,
-                job.ready.0,
-                job.ready.1
-            )
-        }
-        JobEvent::Replica { replica, .. } => {
-            format!("  {} {} {}", clean_text(&replica.name), replica.phase, clean_text(&replica.reason))
-        }
+        JobEvent::Status { job } => status_text(job, ""),
+        JobEvent::Replica { replica, .. } => replica_text(replica),
         JobEvent::Message { reason, text, .. } => format!("  {}: {}", clean_text(reason), clean_text(text)),
         JobEvent::Stuck { finding, .. } => finding_text(finding),
         JobEvent::Attempt { attempt, reason, .. } => {
@@ -204,6 +204,22 @@ pub fn event_text(event: &JobEvent) -> String {
         JobEvent::Disconnected { lost: false, .. } => "  connected again".to_owned(),
         _ => String::new(),
     }
+}
+
+/// Formats the status of a job as one line; `replicas` says more about what runs where.
+pub fn status_text(job: &JobSummary, replicas: &str) -> String {
+    let bold = style::BOLD;
+    let (name, (ready, all)) = (clean_text(&job.name), job.ready);
+    let reason = clean_text(&job.reason);
+    let more: Vec<&str> = [&*reason, replicas].into_iter().filter(|text| !text.is_empty()).collect();
+    let more = if more.is_empty() { String::new() } else { format!(": {}", more.join("; ")) };
+    format!("{bold}{name}{bold:#} {} {ready}/{all} ready{more}", job.phase)
+}
+
+/// Formats the status of a replica as one line.
+pub fn replica_text(replica: &ReplicaStatus) -> String {
+    let line = format!("  {} {} {}", clean_text(&replica.name), replica.phase, clean_text(&replica.reason));
+    line.trim_end().to_owned()
 }
 
 /// Adds to an error that the job continues, and how to follow it.
@@ -268,7 +284,7 @@ pub async fn with_limits<T>(
 /// Ends when the user presses Ctrl-C.
 pub async fn interrupted() {
     if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

@@ -25,6 +25,7 @@ mod log_print;
 mod map_view;
 mod open_files;
 mod output;
+mod progress;
 mod report_error;
 mod request_log;
 mod slurm_flags;
@@ -56,7 +57,10 @@ pub fn main_with(registry: Registry) -> ExitCode {
 ///
 /// The result is one of [`weftrun::core::exit_codes`].
 pub fn run<A: Into<OsString> + Clone>(registry: Registry, argv: impl IntoIterator<Item = A>) -> u8 {
-    let parsed = command().try_get_matches_from(argv).and_then(|matches| Cli::from_arg_matches(&matches));
+    let argv: Vec<OsString> = argv.into_iter().map(Into::into).collect();
+    let parsed = command_as(argv.first())
+        .try_get_matches_from(argv)
+        .and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
@@ -78,6 +82,16 @@ pub fn run<A: Into<OsString> + Clone>(registry: Registry, argv: impl IntoIterato
     match commands::dispatch(&context, cli.command) {
         Ok(code) => code,
         Err(error) => report_error::report(&context.out, &error),
+    }
+}
+
+/// Returns the command line; help and errors of the link `kubectl-weftrun` name it as kubectl's users call it.
+fn command_as(program: Option<&OsString>) -> clap::Command {
+    let name = program.and_then(|program| std::path::Path::new(program).file_name());
+    if name.is_some_and(|name| name == "kubectl-weftrun") {
+        command().bin_name("kubectl weftrun")
+    } else {
+        command()
     }
 }
 

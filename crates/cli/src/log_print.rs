@@ -249,13 +249,8 @@ impl LogPrinter {
         let Some(stream) = self.store.streams().get(entry.stream as usize) else { return Ok(()) };
         let clean = entry.clean();
         if out.is_data() {
-            let line = LogLine {
-                source: &clean_text(&stream.source.name),
-                attempt: stream.source.attempt,
-                rank: stream.rank,
-                time: entry.time,
-                text: &clean.text,
-            };
+            let name = clean_text(&stream.source.name);
+            let line = LogLine::new(&name, stream.source.attempt, stream.rank, entry.time, &clean.text);
             let event = if entry.mark { OwnEvent::Mark(line) } else { OwnEvent::Log(line) };
             text.push_str(&out.item_text(&EventLine::from(event))?);
             return Ok(());

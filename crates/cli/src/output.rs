@@ -8,6 +8,7 @@
 #![allow(clippy::disallowed_methods, reason = "this is the writer that everything else uses")]
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 
 use anstream::adapter::strip_str;
@@ -247,16 +248,19 @@ impl Output {
         }
     }
 
-    /// Prints findings on stderr, worst first; a structured format contains them in its values.
+    /// Prints findings on stderr, worst first; a structured format contains them in its values. Findings with the same
+    /// text, as of roles that share a template, are printed once.
     pub fn findings(&self, findings: &[Finding]) {
         if self.is_data() {
             return;
         }
         let mut sorted: Vec<&Finding> = findings.iter().collect();
         sorted.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        let mut printed = BTreeSet::new();
         for finding in sorted {
-            if !(self.quiet && finding.severity != Severity::Error) {
-                self.stderr(&finding_text(finding));
+            let text = finding_text(finding);
+            if !(self.quiet && finding.severity != Severity::Error) && printed.insert(text.clone()) {
+                self.stderr(&text);
             }
         }
     }
@@ -282,6 +286,12 @@ pub struct DocumentWriter {
     /// styles.
     held: Vec<u8>,
     escaped: usize,
+}
+
+impl std::fmt::Debug for DocumentWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DocumentWriter").field("form", &self.form).finish_non_exhaustive()
+    }
 }
 
 impl DocumentWriter {
@@ -346,7 +356,7 @@ const LONGEST_HELD: usize = 1 << 20;
 pub fn unwritten(error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Error::new(ErrorKind::Interrupted, BROKEN_PIPE),
-        _ => Error::new(ErrorKind::Io, format!("cannot write the output: {error}")).source(error),
+        _ => Error::new(ErrorKind::Io, format!("cannot write the output: {error}")).with_source(error),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Scores the log reader and the diagnosis on a folder of excerpts (`NAME.log`) with the truth beside each (`NAME.json`).
 //!
 //! `cargo run -p weftrun-core --example corpus -- FOLDER [NAME]`; public excerpts are others' text and are not in this repository.
+#![allow(clippy::print_stderr, clippy::print_stdout, reason = "an example prints its result")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -75,7 +75,7 @@ impl Advisory {
         let Self { id, component, effect, fix, source, .. } = self;
         Finding::warning("W-ADVISORY", format!("{component} {version}: {effect} ({id})"))
             .fix(*fix)
-            .source(*source)
+            .cite(*source)
     }
 }
 

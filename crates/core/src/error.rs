@@ -43,7 +43,7 @@ pub enum ErrorKind {
 
 impl ErrorKind {
     /// Returns the stable code in JSON.
-    pub fn code(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Usage => "usage",
             Self::InvalidSpec => "invalid-spec",
@@ -61,6 +61,12 @@ impl ErrorKind {
             Self::FabricNotAsPlanned => "fabric-not-as-planned",
             Self::Unexpected => "unexpected",
         }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
     }
 }
 
@@ -113,6 +119,11 @@ impl Error {
         error
     }
 
+    /// Makes the error of one finding about a text that cannot be used.
+    pub fn from_finding(kind: ErrorKind, finding: crate::Finding) -> Self {
+        Self::from_findings(kind, finding.message.clone(), vec![finding])
+    }
+
     /// Adds a value that the failure is about, and where it came from.
     #[must_use]
     pub fn with(mut self, key: &'static str, value: impl fmt::Display) -> Self {
@@ -136,7 +147,7 @@ impl Error {
 
     /// Keeps the error underneath.
     #[must_use]
-    pub fn source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+    pub fn with_source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
         self
     }

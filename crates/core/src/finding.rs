@@ -1,5 +1,7 @@
 //! The one structure for every report about a job: a mistake in a file, a lint, a refusal, a diagnosis.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// The severity of a finding.
@@ -118,6 +120,40 @@ pub struct Span {
     pub column: usize,
 }
 
+impl Severity {
+    /// Returns the word in JSON and messages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+impl Confidence {
+    /// Returns the word in JSON and messages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl fmt::Display for Confidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 impl Finding {
     /// Makes a finding; the rest is added by the methods below.
     pub fn new(severity: Severity, code: impl Into<String>, message: impl Into<String>) -> Self {
@@ -175,9 +211,9 @@ impl Finding {
         self
     }
 
-    /// Sets the source of the fact.
+    /// Sets the source of the fact behind it.
     #[must_use]
-    pub fn source(mut self, url: impl Into<String>) -> Self {
+    pub fn cite(mut self, url: impl Into<String>) -> Self {
         self.source = Some(url.into());
         self
     }
@@ -194,3 +230,17 @@ impl Finding {
         self.severity == Severity::Error
     }
 }
+
+/// Writes the code, the message and the place: `E-NAME: the name is empty (job.toml:1:8)`.
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code, self.message)?;
+        match (&self.span, &self.subject) {
+            (Some(Span { file, line, column, .. }), _) => write!(f, " ({file}:{line}:{column})"),
+            (None, Some(subject)) => write!(f, " ({subject})"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Finding {}

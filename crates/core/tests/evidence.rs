@@ -1,4 +1,5 @@
 //! The fabric that a document shows; no rule applies without evidence of its fabric.
+#![allow(clippy::unwrap_used, reason = "a test ends with a panic, and says why")]
 
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::convert::{JobReport, Settings, Start, mutate, mutate_sbatch};

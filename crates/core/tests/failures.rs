@@ -1,5 +1,6 @@
 //! Tests `why` on recorded failures (`tests/cases/failures`): the expected answer is beside each, and it
 //! must not depend on the order of the files, on a single file, or on their last lines.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test ends with a panic, and says why")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

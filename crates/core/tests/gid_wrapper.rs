@@ -1,4 +1,5 @@
 //! The GID wrapper, run by a real POSIX shell over fake sysfs trees.
+#![allow(clippy::unwrap_used, reason = "a test ends with a panic, and says why")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -11,8 +11,8 @@ use std::path::Path;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::convert::{Settings, Splitter, Start, lint_document, lint_sbatch};
 use weftrun_core::env_names::{GROUPS, nearest};
-use weftrun_core::fabric::Profiles;
 use weftrun_core::fabric::view::{ContainerView, EnvView, JobKind, JobView, MountView, RoleView, VolumeView};
+use weftrun_core::fabric::{Profile, Profiles};
 use weftrun_core::lint;
 use weftrun_core::request::FabricRequest;
 use weftrun_core::shell::unexpanded;
@@ -115,6 +115,9 @@ fn settings_that_are_out_of_date_are_judged_by_the_fabric() {
         ("NCCL_TUNER_PLUGIN", "/opt/x/libnccl-ofi-tuner.so", EFA, "L-TUNER-PATH"),
         ("NCCL_NET_PLUGIN", "none", EFA, "L-PLUGIN-NONE"),
         ("NCCL_NVLS_ENABLE", "0", EFA, "L-NVLS-OFF"),
+        ("NCCL_NET", "Socket", EFA, "L-ON-SOCKETS"),
+        ("NCCL_NET", "socket", RDMA, "L-ON-SOCKETS"),
+        ("FI_PROVIDER", "ofi_rxm;tcp", EFA, "L-ON-SOCKETS"),
         ("NCCL_IB_DISABLE", "1", RDMA, "L-IB-DISABLED"),
         ("NCCL_IB_GID_INDEX", "3", RDMA, "L-GID-INDEX"),
         ("NCCL_SOCKET_IFNAME", "^docker,lo,veth,eth", EFA, "L-SOCKET-IFNAME"),
@@ -137,7 +140,10 @@ fn settings_that_are_out_of_date_are_judged_by_the_fabric() {
         ("NCCL_DEBUG", "INFO", EFA),
         ("PATH", "$(BASE)/bin:/bin", EFA),
         ("PASSWORD", "a$b", EFA),
+        ("NCCL_NET", "AWS Libfabric", EFA),
+        ("NCCL_NET", "IB", RDMA),
         // Wrong on EFA only.
+        ("FI_PROVIDER", "tcp", RDMA),
         ("NCCL_PROTO", "simple", RDMA),
         ("NCCL_NVLS_ENABLE", "0", RDMA),
         ("RDMAV_FORK_SAFE", "1", RDMA),
@@ -149,6 +155,22 @@ fn settings_that_are_out_of_date_are_judged_by_the_fabric() {
     ] {
         assert_eq!(codes(role(&[(name, value)], fabric)), [""; 0], "{name}={value} is fine");
     }
+}
+
+/// What the nodes have is known by the instance type that a job selects, whether it asks for devices or not.
+#[test]
+fn sockets_between_nodes_with_a_fabric_are_told() {
+    let of = |instance_type: &str, replicas: u32| {
+        let mut role = role(&[("NCCL_NET", "Socket")], &[("nvidia.com/gpu", "8")]);
+        role.instance_types = vec![instance_type.to_owned()];
+        role.replicas = replicas;
+        let job = JobView { kind: JobKind::PyTorchJob, roles: vec![role], ..JobView::default() };
+        let lints = lint::job(&job, &Profile::default(), &Catalogue::builtin());
+        lints.into_iter().any(|lint| lint.finding.code == "L-ON-SOCKETS")
+    };
+    assert!(of("p4d.24xlarge", 2) && of("Standard_ND96isr_H100_v5", 2));
+    assert!(!of("p4d.24xlarge", 1), "nothing goes between nodes");
+    assert!(!of("g4dn.xlarge", 2) && !of("unknown.large", 2));
 }
 
 /// A name is checked against the NCCL of the image, where its version is known: exactly, or as an upper
@@ -316,6 +338,7 @@ fn every_finding_has_a_source_and_a_fix() {
         "L-NAME-UNKNOWN",
         "L-NO-VALUE",
         "L-NVLS-OFF",
+        "L-ON-SOCKETS",
         "L-PLUGIN-NONE",
         "L-PRIVILEGED",
         "L-PROTO-SIMPLE",

@@ -1,5 +1,6 @@
 //! Every manifest of `tests/cases/mutate` is mutated under every profile, or the reason is reported; a
 //! second mutation changes nothing; and a manifest that was valid by its schema stays valid.
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a test ends with a panic, and says why")]
 
 use std::collections::HashMap;
 use std::fs;
@@ -68,7 +69,8 @@ fn run(text: &str, way: &With) -> Result<(String, Vec<JobReport>), String> {
     let (mut out, mut jobs) = (String::new(), Vec::new());
     while let Some(document) = splitter.next_document() {
         let document = String::from_utf8(document).unwrap();
-        let done = mutate(&document, Start::of("x"), &settings).map_err(|finding| finding.message)?;
+        let done =
+            mutate(&document, Start::of("x"), &settings).map_err(|error| error.message().to_owned())?;
         lint_document(&document, Start::of("x"), &settings);
         out.push_str(&done.text);
         jobs.extend(done.jobs);

@@ -1,5 +1,6 @@
 //! Every case under `tests/cases/mutate`: the data of `after.yaml`, the codes of `report.yaml`, and no change by a
 //! second pass. Cases 01 to 12 are the worked examples of the mutation's specification.
+#![allow(clippy::unwrap_used, reason = "a test ends with a panic, and says why")]
 
 use std::collections::BTreeSet;
 use std::fs;

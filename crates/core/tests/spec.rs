@@ -1,4 +1,5 @@
 //! Job files: every case in `tests/cases/spec`, and the laws that hold between file, flags, builder and writer.
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a test ends with a panic, and says why")]
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -63,9 +63,12 @@ fn nic_distance(rest: &[u8]) -> NcclEvent<'_> {
     name.filter(|name| is_name(name)).map_or(NcclEvent::Other, NcclEvent::Announced)
 }
 
+/// What reads the rest of a message after its prefix.
+type Reader = fn(&[u8]) -> Option<NcclEvent<'_>>;
+
 /// Reads the rarer messages.
 fn other(message: &[u8]) -> NcclEvent<'_> {
-    const PREFIXES: &[(&str, fn(&[u8]) -> Option<NcclEvent<'_>>)] = &[
+    const PREFIXES: &[(&str, Reader)] = &[
         ("Using network ", announced),
         ("Using internal Network ", announced),
         ("Using internal network ", announced),

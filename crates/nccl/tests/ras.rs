@@ -1,4 +1,5 @@
 //! Recorded conversations with NCCL's RAS service, each with what it must be read as. `data/ras/README.md` names their source.
+#![allow(clippy::unwrap_used, reason = "a test ends with a panic, and says why")]
 
 use std::path::Path;
 

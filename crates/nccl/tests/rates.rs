@@ -166,8 +166,8 @@ fn a_usual_training_log_is_read_completely() {
     for (at, series) in series.iter().enumerate() {
         assert_eq!((series.rank, series.count), (u32::try_from(at).ok(), 2000));
         assert_eq!((series.first.value, series.first.line), (1000.0 * at as f64, at as u64 + 1));
-        assert_eq!(series.last().value, 1000.0 * at as f64 + 1999.0);
-        assert_eq!(series.last().line, 1999 * 40 + 200 + at as u64 + 1);
+        let last = series.last();
+        assert_eq!((last.value, last.line), (1000.0 * at as f64 + 1999.0, 1999 * 40 + 200 + at as u64 + 1));
         assert!((128..=256).contains(&series.samples.len()));
     }
 }

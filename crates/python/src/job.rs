@@ -8,7 +8,7 @@ use weftrun::core::diagnose::cause::why;
 use weftrun::core::job::{Action, JobPhase};
 use weftrun::core::log::LogOptions;
 use weftrun::core::nccl::TransportMap;
-use weftrun::core::report::{DescribeReport, SchemaName, TransportReport, WaitReport, WhyReport};
+use weftrun::core::report::{DescribeReport, TransportReport, WaitReport, WhyReport};
 use weftrun::{Error, ErrorKind};
 
 use crate::logs::Logs;
@@ -56,7 +56,7 @@ impl Job {
             let why = if failed { Some(WhyReport::from(self.job.why().await?)) } else { None };
             Ok((job, why))
         })?;
-        plain(py, &WaitReport { schema: SchemaName, job: &job, why })
+        plain(py, &WaitReport::new(&job, why))
     }
 
     /// Begins to read the logs.

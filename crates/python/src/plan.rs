@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use weftrun::core::job::{JobFilter, JobHandle};
-use weftrun::core::report::{ListReport, PlanReport, SchemaName};
+use weftrun::core::report::{ListReport, PlanReport};
 use weftrun::core::spec::Overrides;
 use weftrun::{Config, JobSource};
 
@@ -77,7 +77,7 @@ impl Client {
         let name = backend.or_else(|| self.client.config().default_target.clone());
         let filter = if all { JobFilter::all() } else { JobFilter::default() };
         let jobs = self.threads.run(py, self.client.list(name.as_deref().unwrap_or("local"), &filter))?;
-        plain(py, &ListReport { schema: SchemaName, jobs: &jobs })
+        plain(py, &ListReport::new(&jobs))
     }
 }
 

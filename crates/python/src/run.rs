@@ -25,7 +25,7 @@ impl Threads {
         let runtime =
             Builder::new_multi_thread().worker_threads(2).thread_name("weftrun").enable_all().build();
         let runtime = runtime.map_err(|error| {
-            Error::new(ErrorKind::Io, "the threads of weftrun cannot be started").source(error)
+            Error::new(ErrorKind::Io, "the threads of weftrun cannot be started").with_source(error)
         })?;
         Ok(Self(Arc::new(runtime)))
     }
@@ -63,10 +63,10 @@ impl Threads {
                     tokio::select! {
                         done = &mut sent => break done,
                         () = tokio::time::sleep(SIGNALS) => {
-                            if let Err(signal) = Python::attach(|py| py.check_signals()) {
-                                if interrupted.swap(true, Ordering::Relaxed) {
-                                    return Err(signal);
-                                }
+                            if let Err(signal) = Python::attach(|py| py.check_signals())
+                                && interrupted.swap(true, Ordering::Relaxed)
+                            {
+                                return Err(signal);
                             }
                         }
                     }
@@ -102,7 +102,7 @@ pub fn raised(error: Error) -> PyErr {
 pub fn plain<'py>(py: Python<'py>, report: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
     // By way of JSON, so that both have the same shape to the letter.
     let value = serde_json::to_value(report).map_err(|error| {
-        raised(Error::new(ErrorKind::Unexpected, "a report cannot be written").source(error))
+        raised(Error::new(ErrorKind::Unexpected, "a report cannot be written").with_source(error))
     })?;
     Ok(pythonize::pythonize(py, &value)?)
 }

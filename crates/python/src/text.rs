@@ -51,12 +51,9 @@ fn mutated(
     while let Some(document) = documents.next_document() {
         let part = String::from_utf8_lossy(&document);
         let start = Start { file: "manifest", offset, line };
-        let refused = |finding| {
-            Error::from_findings(ErrorKind::InvalidSpec, "the manifest cannot be changed", vec![finding])
-        };
-        let done = mutate_document(&part, start, &settings).map_err(refused)?;
+        let done = mutate_document(&part, start, &settings)?;
         if let Some(finding) = done.jobs.iter().find_map(|job| job.error()) {
-            return Err(refused(finding.clone()));
+            return Err(Error::from_finding(ErrorKind::InvalidSpec, finding.clone()));
         }
         out.push_str(&done.text);
         jobs.extend(done.jobs);

@@ -83,7 +83,7 @@ impl ReplayBackend {
         let mut files: Vec<PathBuf> = Vec::new();
         for path in paths.iter().map(AsRef::as_ref) {
             let found = found(path).map_err(|error| {
-                Error::new(ErrorKind::Io, format!("cannot read {}", path.display())).source(error)
+                Error::new(ErrorKind::Io, format!("cannot read {}", path.display())).with_source(error)
             })?;
             if found.is_empty() {
                 return Err(Error::new(

@@ -78,7 +78,9 @@ impl Capture {
         let file = |name: &str| {
             let path = folder.join(name);
             std::fs::read_to_string(&path).map_err(|error| {
-                Error::new(ErrorKind::Io, "cannot read a capture").with("path", path.display()).source(error)
+                Error::new(ErrorKind::Io, "cannot read a capture")
+                    .with("path", path.display())
+                    .with_source(error)
             })
         };
         let name = folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());

@@ -81,7 +81,7 @@ impl Replay {
         }
         let expected = folder.join("expected.json");
         let text = serde_json::to_vec_pretty(self.expected()).map_err(|e| {
-            Error::new(ErrorKind::Unexpected, "the expected map cannot be written as JSON").source(e)
+            Error::new(ErrorKind::Unexpected, "the expected map cannot be written as JSON").with_source(e)
         })?;
         fs::write(&expected, text).map_err(|e| bad(&expected, &e))
     }

@@ -1,4 +1,5 @@
 //! A replay of any shape prints what its expected results describe.
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a test ends with a panic, and says why")]
 
 use std::collections::BTreeSet;
 use std::process::Command;

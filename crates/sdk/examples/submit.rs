@@ -3,6 +3,7 @@
 //! ```sh
 //! cargo run -p weftrun --example submit -- local      # or a target of your configuration
 //! ```
+#![allow(clippy::print_stdout, reason = "an example prints its result")]
 
 use futures_util::TryStreamExt;
 use weftrun::core::spec::Code;

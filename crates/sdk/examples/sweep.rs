@@ -1,5 +1,6 @@
 //! Twenty jobs of one shape, at most four at a time: the rest wait here, not in the cluster's queue.
 //! `cargo run -p weftrun --example sweep [TARGET]`
+#![allow(clippy::print_stderr, clippy::print_stdout, reason = "an example prints its result")]
 
 use futures_util::{StreamExt, stream};
 use weftrun::core::job::JobSummary;

@@ -1,5 +1,6 @@
 //! Follows a job that another process submitted, and stops and goes on again without losing a byte: the cursors are
 //! kept in a file. `cargo run -p weftrun --example tail HANDLE [CURSORS.json]`
+#![allow(clippy::print_stderr, reason = "an example prints its result")]
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -40,5 +41,5 @@ async fn main() -> weftrun::Result<()> {
 }
 
 fn wrong(what: &str, error: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::new(ErrorKind::Io, format!("{what} cannot be used")).source(error)
+    Error::new(ErrorKind::Io, format!("{what} cannot be used")).with_source(error)
 }

@@ -1,5 +1,6 @@
 //! What NCCL's log files prove: pairs, transports, verdict. No client, no backend, no async: core alone.
 //! `cargo run -p weftrun --example transport_of_a_file rank*.log`
+#![allow(clippy::print_stdout, reason = "an example prints its result")]
 
 use std::sync::Arc;
 
@@ -11,8 +12,9 @@ use weftrun::{Error, ErrorKind};
 fn main() -> weftrun::Result<()> {
     let mut map = TransportMap::new();
     for path in std::env::args().skip(1) {
-        let bytes = std::fs::read(&path)
-            .map_err(|error| Error::new(ErrorKind::NotFound, format!("cannot read {path}")).source(error))?;
+        let bytes = std::fs::read(&path).map_err(|error| {
+            Error::new(ErrorKind::NotFound, format!("cannot read {path}")).with_source(error)
+        })?;
         let source = Arc::new(SourceId::new(path));
         map.read(&source, &bytes);
         map.end(&source);

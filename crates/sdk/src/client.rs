@@ -4,16 +4,18 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::stream::BoxStream;
 use jiff::Timestamp;
 use weftrun_core::backend::{Backend, ClusterFacts, PlannedJob, Registry, Scope, TargetConfig};
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::evidence::Form;
 use weftrun_core::fabric::{FabricPlan, Profiles};
-use weftrun_core::job::{JobFilter, JobHandle, JobSummary, SubmissionId};
+use weftrun_core::job::{JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use crate::journal::{Journal, Record, RecordState};
+use crate::runtime::{OnRuntime, on_runtime};
 use crate::{Config, Job, Plan, files};
 
 /// Plans, submits and finds jobs. Cheap to clone (clones share connections); `Send` and `Sync`; no global state.
@@ -140,7 +142,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] for a wrong or unknown setting, [`ErrorKind::Credentials`] if there are
-    /// none.
+    /// none, and [`ErrorKind::Usage`] outside a tokio runtime.
     pub async fn connect(&self, target: &TargetConfig) -> Result<Arc<dyn Backend>> {
         let key = format!("{}\n{:?}\n{:?}", target.name, target.namespace, target.project);
         let cache = || self.inner.connected.lock().unwrap_or_else(PoisonError::into_inner);
@@ -148,7 +150,8 @@ impl Client {
             return Ok(backend.clone());
         }
         let entry = self.inner.registry.get(&target.backend)?;
-        let backend = (entry.connect)(target.clone()).await?;
+        let backend = on_runtime((entry.connect)(target.clone())).await?;
+        let backend: Arc<dyn Backend> = Arc::new(OnRuntime(backend));
         Ok(cache().entry(key).or_insert(backend).clone())
     }
 
@@ -156,14 +159,16 @@ impl Client {
     /// (nodes, quotas) become a note of the plan, not an error.
     ///
     /// # Errors
-    /// As [`Client::connect`]; [`ErrorKind::Unreachable`] without an answer. Errors in the job are findings
-    /// of the plan.
+    /// [`ErrorKind::InvalidSpec`] for a job that [`JobSpec::validate`] finds an error in; as
+    /// [`Client::connect`]; [`ErrorKind::Unreachable`] without an answer. Errors of the fabric are findings of
+    /// the plan.
     pub async fn plan(&self, target: &str, spec: &JobSpec) -> Result<Plan> {
         self.plan_for(self.target(target)?, spec).await
     }
 
     /// Like [`Client::plan`], for a target that was modified after it was looked up.
     pub async fn plan_for(&self, target: TargetConfig, spec: &JobSpec) -> Result<Plan> {
+        spec.refuse_invalid(&self.inner.catalogue)?;
         let mut scope = Scope::default();
         scope.instance_types = spec.roles.iter().filter_map(|role| role.instance_type.clone()).collect();
         scope.queue.clone_from(&spec.queue);
@@ -175,7 +180,8 @@ impl Client {
     /// marked.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] for an unknown target or profile.
+    /// [`ErrorKind::InvalidSpec`] as in [`Client::plan`]; [`ErrorKind::NotFound`] for an unknown target or
+    /// profile.
     pub fn plan_offline(&self, target: &str, spec: &JobSpec) -> Result<Plan> {
         self.decide(self.target(target)?, spec, ClusterFacts::default())
     }
@@ -187,6 +193,7 @@ impl Client {
 
     fn decide(&self, target: TargetConfig, spec: &JobSpec, facts: ClusterFacts) -> Result<Plan> {
         let (catalogue, profiles) = (&self.inner.catalogue, self.profiles());
+        spec.refuse_invalid(catalogue)?;
         let (plan, profile) = match spec.profile.as_deref().or(target.profile.as_deref()) {
             Some(name) => {
                 let profile = profiles.get(name)?.named();
@@ -253,6 +260,35 @@ impl Client {
             job.fabric = record.map(|record| record.plan.fabric);
         }
         Ok(jobs)
+    }
+
+    /// Watches the jobs of a filter over one connection: of each job first its present status, then every
+    /// change; a terminal status comes before [`JobEvent::Gone`]. The stream ends when every job that the
+    /// filter names has ended; without names it never ends.
+    ///
+    /// ```no_run
+    /// use futures_util::TryStreamExt;
+    /// use weftrun::prelude::*;
+    ///
+    /// # async fn example(client: Client) -> weftrun::Result<()> {
+    /// let mut events = client.watch("prod", JobFilter::all()).await?;
+    /// while let Some(event) = events.try_next().await? {
+    ///     if let JobEvent::Status { job } = event {
+    ///         println!("{} {}", job.handle, job.phase);
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Client::connect`]. An item is an error if the cluster can no longer be queried.
+    pub async fn watch(
+        &self,
+        target: &str,
+        filter: JobFilter,
+    ) -> Result<BoxStream<'static, Result<JobEvent>>> {
+        Ok(self.connect(&self.target(target)?).await?.watch(filter))
     }
 
     /// Resolves the submissions to a target that were begun here and whose outcome is unknown: the answer was

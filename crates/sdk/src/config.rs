@@ -39,7 +39,7 @@ pub struct Config {
     /// Environment passed to backends.
     pub env: BTreeMap<String, String>,
     /// Every value with its source, and what was ignored.
-    pub resolved: config::Config,
+    pub resolved: config::ResolvedConfig,
     /// The path of the user's file, which may not exist.
     pub user_file: PathBuf,
     /// The folder of the user's configuration, used only by weftrun.
@@ -277,7 +277,7 @@ fn named_text(path: &Path) -> Result<Option<String>> {
         }
         Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
             let message = format!("cannot read {}: {error}", path.display());
-            Err(Error::new(ErrorKind::InvalidConfig, message).source(error))
+            Err(Error::new(ErrorKind::InvalidConfig, message).with_source(error))
         }
         Err(error) => Err(files::io_error("cannot read", path, error)),
     }

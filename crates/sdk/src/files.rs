@@ -57,7 +57,7 @@ pub fn read_text(path: &Path, limit: u64) -> Result<Option<String>> {
             std::io::ErrorKind::NotFound => Ok(None),
             std::io::ErrorKind::FileTooLarge | std::io::ErrorKind::InvalidInput => {
                 let message = format!("cannot read {}: {error}", path.display());
-                Err(Error::new(ErrorKind::InvalidConfig, message).source(error))
+                Err(Error::new(ErrorKind::InvalidConfig, message).with_source(error))
             }
             _ => Err(io_error("cannot read", path, error)),
         },
@@ -76,7 +76,7 @@ pub(crate) fn io_error(what: &str, path: &Path, error: std::io::Error) -> Error 
         }
         _ => None,
     };
-    let made = Error::new(ErrorKind::Io, format!("{what} {}: {error}", path.display())).source(error);
+    let made = Error::new(ErrorKind::Io, format!("{what} {}: {error}", path.display())).with_source(error);
     match hint {
         Some(hint) => made.hint(hint),
         None => made,

@@ -15,6 +15,7 @@ use weftrun_core::report::{Asked, HealthReport};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use crate::Job;
+use crate::runtime::on_runtime;
 
 mod watch;
 
@@ -205,6 +206,10 @@ impl Job {
 /// # Errors
 /// [`ErrorKind::Usage`] if it is not an address. A missing answer is a state, not an error.
 pub async fn health_at(address: &str, logs: &TransportMap, options: &HealthOptions) -> Result<HealthReport> {
+    on_runtime(ask_address(address, logs, options)).await
+}
+
+async fn ask_address(address: &str, logs: &TransportMap, options: &HealthOptions) -> Result<HealthReport> {
     check_address(address)?;
     if let Some((state, reason)) = refusal(logs, options) {
         return Ok(HealthReport::without_answer(state, reason, Asked::default()));
@@ -259,7 +264,7 @@ impl PortConnection for Tcp {
 }
 
 fn broken(error: std::io::Error) -> Error {
-    Error::new(ErrorKind::Unreachable, error.to_string()).source(error)
+    Error::new(ErrorKind::Unreachable, error.to_string()).with_source(error)
 }
 
 /// Sends a request to a RAS service, and returns its whole answer.

@@ -16,9 +16,21 @@ use weftrun_core::spec::JobSpec;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use crate::journal::Record;
+use crate::runtime::on_runtime;
 
 /// A submitted job, bound to the backend that runs it. It holds no connection of its own and no state: every
 /// call queries the cluster again. Dropping it has no effect on the job.
+///
+/// ```no_run
+/// use weftrun::prelude::*;
+///
+/// # async fn example(client: Client) -> weftrun::Result<()> {
+/// let job = client.attach(&"slurm://prod/184223".parse()?).await?;
+/// let end = job.wait().await?;
+/// println!("{}: {} {}", job.handle(), end.phase, end.reason);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Job {
     backend: Arc<dyn Backend>,
@@ -117,7 +129,8 @@ impl Job {
         }
         let mut options = LogOptions::default();
         options.tail = Some(LINES);
-        let (map, _) = tokio::time::timeout(TIME, self.read_logs(options)).await.ok()?;
+        let reading = async { Ok(tokio::time::timeout(TIME, self.read_logs(options)).await.ok()) };
+        let (map, _) = on_runtime(reading).await.ok()??;
         let mut why = why_of_job(&map, detail);
         let cause =
             why.cause.as_ref().filter(|_| matches!(why.state, WhyState::Failed | WhyState::Hanging))?;
@@ -170,10 +183,11 @@ impl Job {
     }
 
     /// Waits until it has ended; [`JobSummary::phase`] contains the result. There is no time limit: use your
-    /// runtime's.
+    /// runtime's. A job that disappears before its end was seen is [`JobPhase::Cancelled`], and
+    /// [`JobSummary::reason`] says so.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] if it disappeared before its end was seen.
+    /// [`ErrorKind::NotFound`] if the cluster does not have it.
     pub async fn wait(&self) -> Result<JobSummary> {
         let mut events = self.watch();
         let mut last = None;

@@ -206,7 +206,8 @@ fn failed(path: &Path, what: &str, error: std::io::Error) -> Error {
         std::io::ErrorKind::InvalidInput => ErrorKind::InvalidSpec,
         _ => ErrorKind::Io,
     };
-    let made = Error::new(kind, format!("cannot read the {what} {}: {error}", path.display())).source(error);
+    let made =
+        Error::new(kind, format!("cannot read the {what} {}: {error}", path.display())).with_source(error);
     match kind {
         ErrorKind::NotFound if what == "job file" => made.hint("`weftrun init` writes one to start from"),
         ErrorKind::NotFound => made.hint("the path starts from the job file's folder"),

@@ -135,6 +135,15 @@ impl Head {
 
 /// The records of one user, a file each: JSON, mode 0600, replaced atomically. Several processes may use one
 /// journal.
+///
+/// ```no_run
+/// # fn example(client: weftrun::Client) -> weftrun::Result<()> {
+/// for record in client.journal().records()? {
+///     println!("{} {} {:?}", record.created, record.name, record.state);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Journal {
     dir: PathBuf,
@@ -180,7 +189,7 @@ impl Journal {
     pub fn write(&self, record: &Record) -> Result<()> {
         let text = serde_json::to_vec_pretty(record).map_err(|error| {
             weftrun_core::Error::new(ErrorKind::Unexpected, "a record cannot be written as JSON")
-                .source(error)
+                .with_source(error)
         })?;
         files::write_private(&self.path(&record.submission), &text)
     }

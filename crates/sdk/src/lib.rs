@@ -94,7 +94,12 @@
 //!   people, and [`Error::is_retryable`]. Nothing panics because of the contents of a cluster's answer, a
 //!   file or a log.
 //! - **No global state**: [`Config::empty`] and [`Registry::empty`] give a client without any outside
-//!   configuration.
+//!   configuration. One exception: the first TLS connection sets rustls' default provider to `ring` where the
+//!   program has not set one, because kube and reqwest take it from there. Set yours before, and it is used.
+//! - **A tokio runtime** with its timers and I/O enabled runs everything that is `async`. Outside of one, a
+//!   call is an [`ErrorKind::Usage`] error, and nothing panics. Every future and stream is `Send`.
+//! - **A spec is validated** by [`Client::plan`] as by
+//!   [`build`](core::spec::JobSpecBuilder::build), however it was changed between.
 //! - **Units** are in the type or the name: [`Duration`](std::time::Duration), `…_bytes`, `…_seconds`;
 //!   quantities such as `64Gi` are Kubernetes' own.
 //!
@@ -107,10 +112,13 @@
 //! 1.95, which is also what CI builds with. Raising it is a minor release.
 //!
 //! # What may grow
-//! Structs and enums that will grow are `#[non_exhaustive]`. Those that are written as literals are not: end
+//! Structs and enums that will grow are `#[non_exhaustive]`, the shapes of [`core::report`] among them. Those
+//! that are written as literals are not: end
 //! them with `..Default::default()`, as [`Capability`], [`FabricRequest`](core::fabric::FabricRequest) and
 //! [`Overrides`](core::spec::Overrides). Neither is [`Launch`](core::spec::Launch): every backend must handle
-//! a new way to start a job. The shapes of [`core::report`] are those of `-o json`, which only grow.
+//! a new way to start a job. `docs/public-api` lists the whole
+//! surface; CI compares it. [`Backend`] grows by methods with a default that answers
+//! [`ErrorKind::Unsupported`].
 
 mod client;
 #[cfg(feature = "log-files")]
@@ -130,8 +138,10 @@ mod lock;
 pub mod log_files;
 mod plan;
 mod project;
+mod runtime;
 mod trust;
 pub mod verify;
+mod watch;
 
 pub use client::{Client, ClientBuilder, Outcome};
 pub use config::Config;
@@ -144,6 +154,7 @@ pub use line_diff::{LineDiff, Run};
 #[cfg(feature = "log-files")]
 pub use log_files::{LogFiles, open_logs};
 pub use plan::Plan;
+pub use watch::WatchEvent;
 pub use weftrun_core as core;
 pub use weftrun_core::backend::{Backend, Capability, Registry};
 pub use weftrun_core::{Error, ErrorKind, Finding, Result, Severity};
@@ -167,9 +178,9 @@ struct Readme;
 /// The items that most programs need.
 pub mod prelude {
     pub use crate::core::fabric::{Fabric, RuleSetting};
-    pub use crate::core::job::{Action, JobEvent, JobFilter, JobHandle, JobPhase};
+    pub use crate::core::job::{Action, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary};
     pub use crate::core::log::{LogBatch, LogOptions};
     pub use crate::core::nccl::TransportMap;
     pub use crate::core::spec::{JobSpec, Launch, RestartPolicy, Role};
-    pub use crate::{Client, Config, Job, Plan, Registry};
+    pub use crate::{Client, Config, Error, ErrorKind, Finding, Job, Plan, Registry, Result};
 }

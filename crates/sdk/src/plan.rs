@@ -8,10 +8,27 @@ use weftrun_core::fabric::FabricPlan;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use crate::journal::{Owner, Record, RecordState};
+#[cfg(feature = "image")]
+use crate::runtime::on_runtime;
 use crate::{Client, Job, Outcome};
 
 /// A planned job. Nothing was sent yet. It contains its submission's id, so that calling [`Plan::submit`]
 /// twice on one plan creates one job.
+///
+/// ```no_run
+/// use weftrun::prelude::*;
+///
+/// # async fn example(client: Client, spec: JobSpec) -> weftrun::Result<()> {
+/// let plan = client.plan("prod", &spec).await?;
+/// println!("{}", plan.explain());
+/// for finding in plan.check().await? {
+///     println!("{finding}");
+/// }
+/// let job = plan.submit().await?;
+/// println!("{}", job.handle());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Plan {
     client: Client,
@@ -95,7 +112,7 @@ impl Plan {
     #[cfg(feature = "image")]
     pub async fn check_image(
         &mut self,
-        say: impl Fn(String) + Sync,
+        say: impl Fn(String) + Send + Sync,
     ) -> Result<Vec<weftrun_core::image::ImageFacts>> {
         let spec = &self.planned.spec;
         let images: std::collections::BTreeSet<&String> =
@@ -105,7 +122,7 @@ impl Plan {
         }
         let (mut read, mut findings) = (Vec::new(), Vec::new());
         for image in images {
-            let facts = crate::image::read(self.client.config(), image, &say).await?;
+            let facts = on_runtime(crate::image::read(self.client.config(), image, &say)).await?;
             findings.extend(weftrun_core::image::judge(
                 &facts,
                 spec,
@@ -159,7 +176,7 @@ impl Plan {
     ///
     /// # Errors
     /// Those of [`Plan::submit`], and [`ErrorKind::Interrupted`] if it was stopped: then nothing was sent.
-    pub async fn submit_unless(&self, stop: impl Fn() -> bool) -> Result<Job> {
+    pub async fn submit_unless(&self, stop: impl Fn() -> bool + Send) -> Result<Job> {
         self.refuse_errors(
             &self.planned.plan.findings,
             ErrorKind::InvalidSpec,

@@ -44,7 +44,7 @@ impl Trust {
     /// Returns the path of a file's copy: its whole path as one name.
     fn copy(&self, file: &Path) -> Result<PathBuf> {
         let whole = std::path::absolute(file).and_then(std::fs::canonicalize).map_err(|error| {
-            Error::new(ErrorKind::Io, format!("cannot find {}: {error}", file.display())).source(error)
+            Error::new(ErrorKind::Io, format!("cannot find {}: {error}", file.display())).with_source(error)
         })?;
         let mut name = String::new();
         for byte in whole.as_os_str().as_encoded_bytes() {

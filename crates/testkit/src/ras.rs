@@ -23,8 +23,12 @@ pub fn recording(name: &str) -> PathBuf {
     data.join(format!("{name}.jsonl"))
 }
 
+#[allow(clippy::expect_used, reason = "only tests use it, and a test ends with a panic")]
 impl Personality {
     /// Reads a recording.
+    ///
+    /// # Panics
+    /// If the tree has no such recording.
     pub fn of(name: &str) -> Self {
         let text = std::fs::read_to_string(recording(name)).expect("the recording is in the tree");
         let mut personality = Self::default();
@@ -47,6 +51,9 @@ impl Personality {
 
     /// Serves it on a free port of localhost until the program ends. Each request for a report gets the next one;
     /// the last one is repeated.
+    ///
+    /// # Panics
+    /// If localhost has no free port.
     pub fn serve(self) -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").expect("localhost has a free port");
         let port = listener.local_addr().expect("it is bound").port();

@@ -1,5 +1,6 @@
 //! Logs that are too large to be filtered and searched between two frames, and logs that lose their oldest lines.
 #![allow(clippy::unwrap_used, reason = "what the tests share is of the tests")]
+#![allow(clippy::panic, reason = "a test ends with a panic, and says why")]
 
 mod common;
 

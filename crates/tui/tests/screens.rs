@@ -1,4 +1,5 @@
 //! What the screens look like, at the four sizes they are made for.
+#![allow(clippy::unwrap_used, reason = "a test ends with a panic, and says why")]
 
 mod common;
 
@@ -51,8 +52,11 @@ fn stuck() -> Model {
     model
 }
 
+/// Makes a screen's model.
+type State = fn() -> Model;
+
 /// The states every screen is shown in.
-const STATES: [(&str, fn() -> Model); 4] =
+const STATES: [(&str, State); 4] =
     [("empty", empty), ("one_rank", one), ("64_ranks", opened), ("error", broken)];
 
 #[test]
@@ -104,7 +108,7 @@ fn logs() {
         let store = model.open.as_ref().unwrap().logs.store.clone();
         for rank in 0..8 {
             store.write(|store| {
-                store.ingest(&batch(&rank_source(rank), &["NCCL INFO Using network Socket"], 10))
+                store.ingest(&batch(&rank_source(rank), &["NCCL INFO Using network Socket"], 10));
             });
         }
         update(&mut model, Msg::LogsGrew);

@@ -13,11 +13,10 @@ use weftrun_tui::msg::{Effect, Msg};
 use weftrun_tui::update::update;
 
 fn view(ended: bool) -> VerifyView {
-    let group = |round, nodes: &[&str], busbw: Option<f64>| VerifyGroup {
-        round,
-        nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
-        busbw_gbps: busbw,
-        failed: busbw.is_none().then(|| "the job had not started after 45s".to_owned()),
+    let group = |round, nodes: &[&str], busbw: Option<f64>| {
+        let nodes = nodes.iter().map(|node| (*node).to_owned()).collect();
+        let failed = busbw.is_none().then(|| "the job had not started after 45s".to_owned());
+        VerifyGroup::new(round, nodes, busbw, failed)
     };
     let points = (20..34).map(|log| (f64::from(log), 90.0 * (1.0 - 0.7_f64.powi(log - 19)))).collect();
     let reason = "90.0 GB/s is 25 % of the lowest published figure (362 to 382 GB/s)";
@@ -37,13 +36,7 @@ fn view(ended: bool) -> VerifyView {
             group(2, &["node-1", "node-0"], Some(349.0)),
             group(2, &["node-2", "node-3"], None),
         ],
-        search: ended.then(|| VerifySearch {
-            slow_nodes: vec!["node-2".to_owned()],
-            reason: None,
-            jobs: 4,
-            groups: Vec::new(),
-            findings: Vec::new(),
-        }),
+        search: ended.then(|| VerifySearch::new(vec!["node-2".to_owned()], None, Vec::new())),
         ended,
         ..VerifyView::default()
     }

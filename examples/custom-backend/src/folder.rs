@@ -240,6 +240,6 @@ pub(crate) fn io(what: &'static str, path: &Path) -> impl Fn(std::io::Error) -> 
     let path = path.display().to_string();
     move |error| {
         let kind = if error.kind() == IoKind::NotFound { ErrorKind::NotFound } else { ErrorKind::Io };
-        Error::new(kind, format!("could not {what} {path}")).source(error)
+        Error::new(kind, format!("could not {what} {path}")).with_source(error)
     }
 }

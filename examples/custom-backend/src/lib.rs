@@ -23,7 +23,7 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use serde::Deserialize;
 use weftrun_core::backend::{Backend, Capability, ClusterFacts, PlannedJob, Rendered, Scope, TargetConfig};
-use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
+use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId, ordered};
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::{Error, Finding, Result};
 
@@ -125,7 +125,8 @@ impl Backend for SpoolBackend {
     }
 
     fn watch(&self, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
-        watch::watch(self.spool.clone(), filter)
+        // The status first, and the end before the disappearance: every watch promises that.
+        ordered(watch::watch(self.spool.clone(), filter))
     }
 
     fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {

@@ -18,6 +18,11 @@ impl Fixture for Shed {
         let folder = self.0.path().display().to_string();
         (entry.connect)(TargetConfig::new("shed", entry.name, self.0.path()).with("folder", folder)).await
     }
+
+    /// Executions are counted here.
+    fn shared_folder(&self) -> Option<std::path::PathBuf> {
+        Some(self.0.path().to_owned())
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

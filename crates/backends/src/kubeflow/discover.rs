@@ -46,7 +46,7 @@ impl Client {
     /// Returns the cluster facts; queries the cluster if there are no fresh ones, or if new ones are
     /// requested.
     pub async fn discover(&self, scope: &Scope) -> Result<ClusterFacts> {
-        let mut facts = self.known(scope.fresh).await?;
+        let mut facts = Box::pin(self.known(scope.fresh)).await?;
         if !scope.thorough {
             fold_hidden(&mut facts.notes);
             facts.notes.retain(|note| note.code != "K8S-NO-RIGHT" || note.severity > Severity::Info);
@@ -61,7 +61,7 @@ impl Client {
         } else if let Some(facts) = cache.read() {
             return Ok(facts);
         }
-        let facts = self.ask().await?;
+        let facts = Box::pin(self.ask()).await?;
         cache.write(&facts).await;
         Ok(facts)
     }

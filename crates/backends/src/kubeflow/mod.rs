@@ -35,7 +35,9 @@ use weftrun_core::backend::{
     Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, PortConnection, Rendered, Scope,
     TargetConfig,
 };
-use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
+use weftrun_core::job::{
+    Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId, ordered,
+};
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Finding, Result, register_backend};
@@ -86,7 +88,7 @@ impl Backend for Kubeflow {
     }
 
     async fn discover(&self, scope: &Scope) -> Result<ClusterFacts> {
-        self.client.discover(scope).await
+        Box::pin(self.client.discover(scope)).await
     }
 
     fn render(&self, job: &PlannedJob) -> Result<Rendered> {
@@ -129,7 +131,7 @@ impl Backend for Kubeflow {
     }
 
     fn watch(&self, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
-        watch::watch(Arc::clone(&self.client), filter)
+        ordered(watch::watch(Arc::clone(&self.client), filter))
     }
 
     async fn exec(&self, job: &JobHandle, request: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {

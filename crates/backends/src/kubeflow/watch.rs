@@ -305,7 +305,8 @@ impl Watcher {
             }
             Change::Gone(object) => {
                 let (jobs, uid) = (self.concerned(&object), object.uid().to_owned());
-                if of == Of::Pods {
+                // The last state of a deleted object may be the first that shows its end.
+                if of != Of::Events {
                     self.set(object);
                 }
                 self.gone(of, &uid);
@@ -397,8 +398,15 @@ impl Watcher {
             Of::Events => {}
             Of::Jobs(_) => {
                 if let Some(job) = self.jobs.remove(uid) {
-                    self.told.remove(uid);
+                    let told = self.told.remove(uid).unwrap_or_default();
                     self.unexplained.remove(uid);
+                    let pods = self.pods.values().chain(self.ghosts.values());
+                    let pods: Vec<&Pod> = pods.filter(|pod| pod_of(pod, &job)).collect();
+                    let end = job.summary(&self.target, &pods);
+                    let known = told.summary.is_some_and(|told| told.phase.is_terminal());
+                    if end.phase.is_terminal() && !known {
+                        self.ready.push_back(JobEvent::Status { job: end });
+                    }
                     self.ghosts.retain(|_, pod| !pod_of(pod, &job));
                     let ended = self.by_handle && !self.wanted.remove(uid);
                     if !ended {

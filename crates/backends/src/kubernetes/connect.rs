@@ -96,7 +96,7 @@ impl ClusterConfig {
         let bad = |error: kube::config::KubeconfigError| {
             Error::new(ErrorKind::InvalidConfig, "the kubeconfig cannot be read")
                 .with("files", &shown)
-                .source(error)
+                .with_source(error)
         };
         for path in &there {
             // kube reads the whole file regardless of its size.
@@ -136,9 +136,7 @@ impl ClusterConfig {
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] for a bad kubeconfig or an unknown context.
     pub async fn connect(&self) -> Result<Cluster> {
-        // rustls panics if a program contains two TLS providers and has chosen none; a choice made by the
-        // program is kept.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        crate::tls::provide();
         let kubeconfig = self.read()?;
         let known: Vec<String> = kubeconfig.contexts.iter().map(|context| context.name.clone()).collect();
         let context = self.context.clone().or_else(|| kubeconfig.current_context.clone()).unwrap_or_default();
@@ -162,7 +160,7 @@ impl ClusterConfig {
         let bad = |error: kube::config::KubeconfigError| {
             Error::new(ErrorKind::InvalidConfig, "the kubeconfig cannot be used")
                 .with("context", &context)
-                .source(error)
+                .with_source(error)
         };
         let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(bad)?;
         // kube 5.0 compares NO_PROXY with the proxy's own host, so it is evaluated here.

@@ -10,12 +10,12 @@ pub fn from_kube(error: kube::Error, what: &str) -> Error {
         kube::Error::Auth(error) => Error::new(ErrorKind::Credentials, "the kubeconfig's credentials do not work")
             .with("while", what)
             .hint("log in again with your cloud's or cluster's CLI (an exec plugin or token of the kubeconfig failed)")
-            .source(error),
+            .with_source(error),
         kube::Error::SerdeError(error) => {
-            Error::new(ErrorKind::Protocol, "the API server's answer is not JSON").with("while", what).source(error)
+            Error::new(ErrorKind::Protocol, "the API server's answer is not JSON").with("while", what).with_source(error)
         }
         kube::Error::InferConfig(_) | kube::Error::InferKubeconfig(_) | kube::Error::TlsRequired => {
-            Error::new(ErrorKind::InvalidConfig, "the kubeconfig cannot be used").with("while", what).source(error)
+            Error::new(ErrorKind::InvalidConfig, "the kubeconfig cannot be used").with("while", what).with_source(error)
         }
         // An error of weftrun's own layers: a credential plugin that failed.
         kube::Error::Service(error) => match error.downcast::<Error>() {
@@ -42,7 +42,7 @@ fn own(error: &kube::Error) -> Option<&Error> {
 fn unreachable(error: kube::Error, what: &str) -> Error {
     if let Some(own) = own(&error) {
         let made = Error::new(own.kind(), own.message().to_owned()).with("while", what);
-        return own.hints().iter().fold(made, |made, hint| made.hint(hint.clone())).source(error);
+        return own.hints().iter().fold(made, |made, hint| made.hint(hint.clone())).with_source(error);
     }
     let text = causes(&error);
     let credentials = ["certificate", "UnknownIssuer", "BadSignature"].iter().any(|word| text.contains(word));
@@ -50,13 +50,13 @@ fn unreachable(error: kube::Error, what: &str) -> Error {
         return Error::new(ErrorKind::Credentials, "the API server's certificate is not trusted")
             .with("while", what)
             .hint("the kubeconfig's certificate-authority does not fit this server; get a new kubeconfig")
-            .source(error);
+            .with_source(error);
     }
     Error::new(ErrorKind::Unreachable, "the API server does not answer")
         .with("while", what)
         .hint("check the network or VPN, and `kubectl cluster-info`")
         .retryable()
-        .source(error)
+        .with_source(error)
 }
 
 fn causes(error: &dyn std::error::Error) -> String {
@@ -77,7 +77,7 @@ fn from_status(status: &Status, what: &str) -> Error {
     match status.code {
         401 => error(ErrorKind::Credentials, "the API server does not know you".into())
             .hint("the token or certificate has expired or is wrong: log in again")
-            .source(Unauthenticated),
+            .with_source(Unauthenticated),
         403 if message.contains("exceeded quota") => error(ErrorKind::Refused, message)
             .hint("ask for less, wait for others' jobs, or ask for a larger ResourceQuota"),
         403 if message.contains("violates PodSecurity") => error(ErrorKind::Refused, message)
@@ -93,7 +93,7 @@ fn from_status(status: &Status, what: &str) -> Error {
             .hint("it was removed, or stands in another namespace; `weftrun list -a` shows the jobs there are"),
         409 if status.reason == "AlreadyExists" => error(ErrorKind::AlreadyExists, message)
             .hint("choose another name, or `--name-suffix` to make a new one"),
-        409 => error(ErrorKind::Refused, message).source(Changed).retryable(),
+        409 => error(ErrorKind::Refused, message).with_source(Changed).retryable(),
         400 | 422 => invalid(status, &message, what),
         429 => error(ErrorKind::Unreachable, message)
             .hint("wait until the API server has less to do, or set `retry-seconds` of the target to try for longer")
@@ -202,7 +202,7 @@ impl std::error::Error for Changed {}
 
 /// Returns whether the request failed because the object was changed after it was read.
 pub fn is_changed(error: &Error) -> bool {
-    std::error::Error::source(error).is_some_and(|source| source.is::<Changed>())
+    std::error::Error::source(error).is_some_and(<dyn std::error::Error>::is::<Changed>)
 }
 
 /// The cause of a 401. A 403, of the same kind, is about one right only.
@@ -219,7 +219,7 @@ impl std::error::Error for Unauthenticated {}
 
 /// Returns whether the API server refused the credential itself (401).
 pub fn is_unauthenticated(error: &Error) -> bool {
-    std::error::Error::source(error).is_some_and(|source| source.is::<Unauthenticated>())
+    std::error::Error::source(error).is_some_and(<dyn std::error::Error>::is::<Unauthenticated>)
 }
 
 /// Returns whether one right is missing (403), with a valid credential.

@@ -126,8 +126,8 @@ fn code(status: Option<&Status>) -> Result<i32> {
         return Ok(0);
     }
     let causes = status.details.iter().flat_map(|details| details.causes.iter().flatten());
-    let exit = causes.filter(|cause| cause.reason.as_deref() == Some("ExitCode"));
-    let code = exit.filter_map(|cause| cause.message.as_ref()?.parse().ok()).next();
+    let mut exit = causes.filter(|cause| cause.reason.as_deref() == Some("ExitCode"));
+    let code = exit.find_map(|cause| cause.message.as_ref()?.parse().ok());
     code.ok_or_else(|| {
         let message = one_line(status.message.as_deref().unwrap_or("the command cannot be started"));
         Error::new(ErrorKind::Refused, message)

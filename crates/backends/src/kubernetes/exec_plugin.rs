@@ -258,7 +258,7 @@ impl Plugin {
                 .as_ref()
                 .ok_or_else(|| self.failed("wants to know a cluster that is not named"))?;
             spec["cluster"] = serde_json::to_value(cluster)
-                .map_err(|error| self.failed("cannot be told of the cluster").source(error))?;
+                .map_err(|error| self.failed("cannot be told of the cluster").with_source(error))?;
         }
         let info = serde_json::json!({
             "apiVersion": self.exec.api_version, "kind": "ExecCredential", "spec": spec,
@@ -278,7 +278,7 @@ impl Plugin {
             if error.kind() == std::io::ErrorKind::TimedOut {
                 return self.failed(&error.to_string());
             }
-            self.failed("cannot be run").source(error)
+            self.failed("cannot be run").with_source(error)
         })?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
@@ -374,7 +374,7 @@ mod tests {
                 runs.display()
             )
         };
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        crate::tls::provide();
         for (ends, count) in [("2020-01-01T00:00:00Z", 2), ("2120-01-01T00:00:00Z", 1)] {
             let _ = std::fs::remove_file(&runs);
             let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
@@ -389,7 +389,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let runs = folder.path().join("runs");
         let script = format!("echo x >> {}; printf '{{\"status\":{{\"token\":\"t\"}}}}'", runs.display());
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        crate::tls::provide();
         let config = || kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let first = Renewing::start(plugin(&script, TIME), config()).await.unwrap();
         let second = Renewing::start(plugin(&script, TIME), config()).await.unwrap();
@@ -410,7 +410,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let runs = folder.path().join("runs");
         let script = format!("echo x >> {}; printf '{{\"status\":{{\"token\":\"t\"}}}}'", runs.display());
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        crate::tls::provide();
         let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let service = Renewing::start(plugin(&script, TIME), config).await.unwrap();
         assert_eq!(service.credential(Some(1)).await.unwrap().2, 2, "refused");

@@ -279,7 +279,7 @@ mod tests {
             let certificate = vec![CertificateDer::from_pem_file(pem("server.pem")).unwrap()];
             let key = PrivateKeyDer::from_pem_file(pem("server.key.pem")).unwrap();
             let provider = Arc::new(rustls::crypto::ring::default_provider());
-            let _ = rustls::crypto::ring::default_provider().install_default();
+            crate::tls::provide();
             let mut tls = rustls::ServerConfig::builder_with_provider(provider)
                 .with_safe_default_protocol_versions()
                 .unwrap()

@@ -108,7 +108,7 @@ impl Drop for Forwarded {
 }
 
 fn broken(error: std::io::Error) -> Error {
-    Error::new(ErrorKind::Unreachable, "the connection to the port broke").source(error)
+    Error::new(ErrorKind::Unreachable, "the connection to the port broke").with_source(error)
 }
 
 #[cfg(test)]

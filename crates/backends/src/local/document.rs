@@ -144,7 +144,7 @@ impl ProcessList {
     /// types.
     pub fn to_toml(&self) -> Result<String> {
         toml::to_string(self).map_err(|error| {
-            Error::new(ErrorKind::Unexpected, "the process list cannot be written as TOML").source(error)
+            Error::new(ErrorKind::Unexpected, "the process list cannot be written as TOML").with_source(error)
         })
     }
 }

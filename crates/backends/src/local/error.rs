@@ -18,7 +18,7 @@ pub(super) fn file(did: &str, path: &Path, source: io::Error) -> Error {
         }
         _ => error,
     };
-    error.source(source)
+    error.with_source(source)
 }
 
 /// Returns the system's message without Rust's `(os error 28)`.
@@ -43,7 +43,7 @@ pub(super) async fn blocking<T: Send + 'static>(
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
         Err(join) => {
-            Err(Error::new(ErrorKind::Unexpected, "a task of the local backend was ended").source(join))
+            Err(Error::new(ErrorKind::Unexpected, "a task of the local backend was ended").with_source(join))
         }
     }
 }

@@ -114,8 +114,9 @@ pub(super) fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
 
 /// Replaces a file atomically: a reader sees the old or the new one.
 pub(super) fn replace(path: &Path, value: &impl Serialize) -> Result<()> {
-    let text = serde_json::to_vec(value)
-        .map_err(|e| Error::new(ErrorKind::Unexpected, "a record cannot be written as JSON").source(e))?;
+    let text = serde_json::to_vec(value).map_err(|e| {
+        Error::new(ErrorKind::Unexpected, "a record cannot be written as JSON").with_source(e)
+    })?;
     files::replace(path, &text).map_err(|e| error::file("write the job's record", path, e))
 }
 

@@ -27,7 +27,9 @@ use weftrun_core::backend::{
     Backend, Capability, ClusterFacts, ExecRequest, ExecSink, ExecStream, PlannedJob, Rendered, Scope,
     TargetConfig,
 };
-use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
+use weftrun_core::job::{
+    Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId, ordered,
+};
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
@@ -45,7 +47,7 @@ pub const NAME: &str = "local";
 /// Connects to this machine: reads the target's settings and searches its `PATH` for `torchrun` and `mpirun`.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidConfig`](weftrun_core::ErrorKind::InvalidConfig) for a setting that is unknown or wrong.
+/// [`ErrorKind::InvalidConfig`] for a setting that is unknown or wrong.
 #[allow(clippy::unused_async, reason = "the signature every backend's connect has")]
 pub async fn connect(target: TargetConfig) -> Result<Arc<dyn Backend>> {
     let config = Config::of(&target)?;
@@ -135,7 +137,7 @@ impl Backend for Local {
     }
 
     fn watch(&self, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
-        watch::watch(self.store.clone(), filter)
+        ordered(watch::watch(self.store.clone(), filter))
     }
 
     fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {

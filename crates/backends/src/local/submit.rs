@@ -59,7 +59,7 @@ impl Store {
         let origin = Origin::of(list, folder, !self.detaches());
         folder::write_new(&draft.job(), text.as_bytes())?;
         let origin = serde_json::to_vec(&origin)
-            .map_err(|e| Error::new(ErrorKind::Unexpected, "the origin cannot be written").source(e))?;
+            .map_err(|e| Error::new(ErrorKind::Unexpected, "the origin cannot be written").with_source(e))?;
         folder::write_new(&draft.origin(), &origin)?;
         let claimed = fs::rename(new.path(), job.folder.path());
         drop(lock);

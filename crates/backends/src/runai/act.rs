@@ -70,6 +70,6 @@ async fn suspend(shared: &Shared, job: &JobHandle, verb: &'static str) -> Result
 fn remember(path: &std::path::Path) -> Result<()> {
     let made = crate::files::private_file(path);
     made.map(drop).map_err(|error| {
-        Error::new(ErrorKind::Io, format!("cannot write {}: {error}", path.display())).source(error)
+        Error::new(ErrorKind::Io, format!("cannot write {}: {error}", path.display())).with_source(error)
     })
 }

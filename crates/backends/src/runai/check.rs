@@ -92,7 +92,7 @@ async fn assets(shared: &Shared, body: &Value) -> Result<Vec<Finding>> {
     let secrets = list("/spec/environmentVariables").filter_map(|var| text(var.get("secret")?, "name"));
     let mut findings = Vec::new();
     for (asset, names) in
-        [(Asset::Claim, BTreeSet::from_iter(claims)), (Asset::Credentials, BTreeSet::from_iter(secrets))]
+        [(Asset::Claim, claims.collect()), (Asset::Credentials, secrets.collect::<BTreeSet<_>>())]
     {
         if !names.is_empty() {
             let project = &shared.project().await?.id;

@@ -237,8 +237,7 @@ fn parse<T: DeserializeOwned>(what: &str, body: &str) -> Result<T> {
 
 /// Returns an HTTP client builder with a target's settings.
 pub(super) fn builder(target: &TargetConfig, settings: &Settings) -> Result<reqwest::ClientBuilder> {
-    // Both kube and reqwest are built without a default TLS provider; the first caller installs ring.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    crate::tls::provide();
     let bad = |what: &str, path: &std::path::Path, error: &dyn std::fmt::Display| {
         Error::new(ErrorKind::InvalidConfig, format!("{what} {}: {error}", path.display()))
     };
@@ -290,5 +289,5 @@ fn proxy(target: &TargetConfig, settings: &Settings) -> Result<reqwest::Proxy> {
 
 /// Returns the error of a client that cannot be created.
 pub(super) fn unbuilt(error: reqwest::Error) -> Error {
-    Error::new(ErrorKind::InvalidConfig, format!("cannot make an HTTP client: {error}")).source(error)
+    Error::new(ErrorKind::InvalidConfig, format!("cannot make an HTTP client: {error}")).with_source(error)
 }

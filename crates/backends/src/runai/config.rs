@@ -175,7 +175,8 @@ fn variable(target: &TargetConfig, name: &str) -> Result<Secret> {
 /// Reads a file that contains only a secret.
 pub fn read_secret(file: &std::path::Path) -> Result<Secret> {
     let text = crate::files::read_text(file, crate::files::MAX_CREDENTIAL).map_err(|error| {
-        Error::new(ErrorKind::Credentials, format!("cannot read {}: {error}", file.display())).source(error)
+        Error::new(ErrorKind::Credentials, format!("cannot read {}: {error}", file.display()))
+            .with_source(error)
     })?;
     Ok(Secret::new(text.trim()))
 }

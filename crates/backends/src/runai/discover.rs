@@ -79,7 +79,7 @@ pub async fn of_cluster(plane: &ControlPlane, project: &Project, facts: &mut Clu
     match plane.pages("cannot list nodes", "/api/v1/nodes", &query, "nodes", None).await {
         Ok(nodes) => facts.nodes = groups(&nodes),
         Err(error) => {
-            facts.notes.push(hidden("nodes", &error, "what they have comes from the job and the profile"))
+            facts.notes.push(hidden("nodes", &error, "what they have comes from the job and the profile"));
         }
     }
     match resolve::priorities(plane).await {

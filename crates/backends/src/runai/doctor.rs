@@ -28,7 +28,7 @@ pub async fn facts(shared: &Shared) -> Result<ClusterFacts> {
     credentials(shared, &mut facts);
     let project = match discover::of_project(shared, &mut facts).await {
         Ok(project) => project,
-        Err(error) => return Err(explained(error, facts)),
+        Err(error) => return Err(explained(&error, facts)),
     };
     let plane = shared.plane().await?;
     discover::of_cluster(plane, &project, &mut facts).await;
@@ -122,7 +122,7 @@ fn no_cluster_api(shared: &Shared, error: &Error, facts: &mut ClusterFacts) {
 }
 
 /// Returns the error of a control plane that cannot be used, with all facts gathered so far.
-fn explained(error: Error, facts: ClusterFacts) -> Error {
+fn explained(error: &Error, facts: ClusterFacts) -> Error {
     let mut findings = facts.notes;
     let rows = facts.extra.iter().filter_map(|(key, value)| Some((key, value.as_str()?)));
     findings.extend(rows.map(|(key, value)| Finding::info("RUNAI-DOCTOR", format!("{key}: {value}"))));

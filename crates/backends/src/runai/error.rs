@@ -101,7 +101,7 @@ pub fn of_network(what: &str, error: reqwest::Error) -> Error {
             .hint("set `ca-file` in the target's table to the CA of the control plane")
             .hint("`weftrun doctor` says which certificate answers");
     }
-    made.retryable().source(error)
+    made.retryable().with_source(error)
 }
 
 /// Returns whether the certificate of either side was refused: a retry cannot help.

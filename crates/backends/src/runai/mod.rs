@@ -37,7 +37,7 @@ use weftrun_core::backend::{
     TargetConfig,
 };
 use weftrun_core::job::{
-    Action, JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, SubmissionId,
+    Action, JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, SubmissionId, ordered,
 };
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::spec::JobSpec;
@@ -381,7 +381,7 @@ impl Backend for RunAi {
     }
 
     fn watch(&self, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
-        watch::watch(self.shared.clone(), filter)
+        ordered(watch::watch(self.shared.clone(), filter))
     }
 
     fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {

@@ -28,10 +28,10 @@ pub async fn project(
     name: &str,
     usual: Option<String>,
 ) -> Result<Project> {
+    const WHAT: &str = "cannot look up the project";
     if let (Some(id), Some(cluster)) = (&settings.project_id, &settings.cluster_id) {
         return Ok(Project { id: id.clone(), cluster: cluster.clone(), namespace: None });
     }
-    const WHAT: &str = "cannot look up the project";
     let query = [("filterBy", format!("name=={name}"))];
     let found =
         plane.pages(WHAT, "/api/v1/org-unit/projects", &query, "projects", None).await.map_err(|error| {

@@ -35,8 +35,9 @@ pub async fn submit(shared: &Shared, rendered: &Rendered) -> Result<JobHandle> {
         .documents
         .first()
         .ok_or_else(|| Error::new(ErrorKind::Unexpected, "nothing was rendered"))?;
-    let mut body: Value = serde_json::from_str(&document.text)
-        .map_err(|error| Error::new(ErrorKind::InvalidSpec, "the rendered body is not JSON").source(error))?;
+    let mut body: Value = serde_json::from_str(&document.text).map_err(|error| {
+        Error::new(ErrorKind::InvalidSpec, "the rendered body is not JSON").with_source(error)
+    })?;
     fill_holes(shared, render::kind_of(rendered), &mut body).await?;
     let handle = submit_once(&Creating { shared, rendered, body: body.to_string() }, POLICY).await?;
     shared.note_created(&handle);

@@ -213,6 +213,16 @@ impl Watch {
         if std::mem::take(&mut self.lost) {
             self.tell(JobEvent::Disconnected { lost: false, reason: String::new() }).await?;
         }
+        // A limited list leaves out jobs that are still there.
+        if self.filter.handles.is_empty() && self.filter.limit.is_none() {
+            let here = |handle: &JobHandle| now.iter().any(|job| job.handle == *handle);
+            let gone: Vec<_> = self.known.keys().filter(|handle| !here(handle)).cloned().collect();
+            for job in gone {
+                self.known.remove(&job);
+                self.attempts.remove(&job);
+                self.tell(JobEvent::Gone { job }).await?;
+            }
+        }
         for job in now {
             let before = self.known.insert(job.handle.clone(), job.clone());
             if before.as_ref() == Some(&job) {

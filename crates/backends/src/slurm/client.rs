@@ -21,6 +21,7 @@ use super::{discover, error, quote};
 type Told = Vec<(Job, Shown)>;
 
 /// How slurmctld is reached.
+#[allow(clippy::large_enum_variant, reason = "a target has one")]
 #[derive(Debug)]
 pub enum Access {
     /// By Slurm's commands.
@@ -44,6 +45,7 @@ pub struct Client {
     /// Its settings.
     pub settings: Settings,
     /// How slurmctld is reached.
+    #[allow(clippy::large_enum_variant, reason = "a target has one")]
     pub access: Access,
     /// The folder in which `submit` is called.
     pub folder: Option<String>,

@@ -123,7 +123,7 @@ fn queue(partition: &Partition) -> Queue {
 
 /// Groups nodes with the same partitions, GPUs, features, CPUs and memory.
 fn groups(nodes: &[Node]) -> Vec<NodeGroup> {
-    let mut groups: BTreeMap<(&[String], &[String], &[Gres], u64, u64), u32> = BTreeMap::new();
+    let mut groups = BTreeMap::<_, u32>::new();
     for node in nodes {
         let alike = (&node.partitions[..], &node.features[..], &node.gres[..], node.cpus, node.memory);
         *groups.entry(alike).or_default() += 1;

@@ -37,7 +37,9 @@ use futures_util::stream::BoxStream;
 use weftrun_core::backend::{
     Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, Rendered, Scope, TargetConfig,
 };
-use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
+use weftrun_core::job::{
+    Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId, ordered,
+};
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
@@ -177,10 +179,10 @@ impl Backend for Slurm {
 
     fn watch(&self, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
         let this = self.clone();
-        stream::fed(move |feed| async move {
+        ordered(stream::fed(move |feed| async move {
             filter.handles.iter().try_for_each(|handle| this.own(handle))?;
             watch::watch(this.client, filter, feed).await
-        })
+        }))
     }
 
     fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {

@@ -92,7 +92,7 @@ impl<'a> Looking<'a> {
         let message = lost.message().to_owned();
         let seconds = self.bound.get().map_or(0, Duration::as_secs);
         Error::new(kind, message)
-            .source(lost)
+            .with_source(lost)
             .retryable()
             .hint(format!(
                 "whether Slurm queued the job is not known: no job of this submission was seen for {seconds} s (marker weftrun:{})",

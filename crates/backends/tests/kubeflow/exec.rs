@@ -114,7 +114,7 @@ async fn a_certificate_of_a_plugin_is_used_and_renewed() {
         Command::new("sh").args(["-c", make, "authority"]).arg(folder.path()).status().unwrap().success()
     );
     let good = certificate(folder.path(), &bed.state.join("pki"));
-    let plugin = Plugin::new(&bed, &[good.clone()]);
+    let plugin = Plugin::new(&bed, std::slice::from_ref(&good));
     plugin.list_twice(&bed).await.unwrap();
     assert_eq!(plugin.runs(), 1);
     let other = certificate(folder.path(), folder.path());

@@ -6,6 +6,12 @@
 //! ```
 
 #![cfg(feature = "kubeflow")]
+#![allow(
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    reason = "a test ends with a panic, and says why"
+)]
 
 mod bed;
 mod companions;

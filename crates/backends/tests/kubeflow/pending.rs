@@ -31,10 +31,12 @@ async fn assert_stuck_so(running: Running, stuck: (String, String, String), code
 }
 
 /// Causes that the job file alone brings about.
+/// Gives a job the cause.
+type Change = fn(&mut JobSpec);
+
 #[tokio::test(flavor = "multi_thread")]
 async fn causes_in_the_job() {
     let Some(bed) = bed() else { return };
-    type Change = fn(&mut JobSpec);
     let cases: [(&str, &str, Change, &str, &str); 5] = [
         (
             "huge",

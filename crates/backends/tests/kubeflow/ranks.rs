@@ -30,7 +30,8 @@ fn logs_of_one_rank_are_that_ranks_and_an_unknown_rank_is_an_error() {
         let mut proved: Vec<&str> =
             wanted.iter().map(String::as_str).filter(|line| line.contains("NCCL")).collect();
         seen.retain(|line| line.contains("NCCL"));
-        (seen.sort_unstable(), proved.sort_unstable());
+        seen.sort_unstable();
+        proved.sort_unstable();
         assert_eq!(seen, proved, "rank {rank}");
     }
     let unknown = shell.weftrun(&["logs", "--rank", "30-40", &handle]);

@@ -118,6 +118,10 @@ impl Fixture for Local {
         local::connect(target).await
     }
 
+    fn shared_folder(&self) -> Option<std::path::PathBuf> {
+        Some(self.state.path().to_owned())
+    }
+
     /// The check's job is the only one whose folder is still there.
     async fn lose_logs(&self, _job: &JobHandle) -> bool {
         let jobs = std::fs::read_dir(self.state.path().join("jobs")).unwrap();

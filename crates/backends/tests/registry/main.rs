@@ -28,6 +28,7 @@ fn linked_names_are_those_of_the_features() {
     assert_eq!(registry.names(), expected());
 }
 
+#[allow(clippy::unused_async, reason = "a registry keeps an async function")]
 async fn refuse(_: TargetConfig) -> Result<Arc<dyn Backend>> {
     Err(Error::new(ErrorKind::Unsupported, "only its name matters here"))
 }

@@ -5,7 +5,7 @@ use std::io::{BufRead, IsTerminal};
 use clap::Args;
 use weftrun::core::exit_codes;
 use weftrun::core::job::{Action, JobPhase};
-use weftrun::core::report::{ActReport, SchemaName};
+use weftrun::core::report::ActReport;
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::args::Format;
@@ -107,7 +107,7 @@ pub fn run(context: &Context, handles: &[String], action: Action) -> Result<u8> 
                     .map_or_else(|| word(action).to_owned(), |phase| format!("had ended before: {phase}"));
                 context.out.say(format!("{}: {said}", job.handle()));
                 if context.out.is_data() {
-                    context.out.item(&ActReport { schema: SchemaName, handle: job.handle(), action })?;
+                    context.out.item(&ActReport::new(job.handle(), action))?;
                 }
                 Ok::<(), Error>(())
             };

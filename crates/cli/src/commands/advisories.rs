@@ -4,7 +4,7 @@ use clap::Args;
 use weftrun::Result;
 use weftrun::core::advisories::{self, Advisory};
 use weftrun::core::exit_codes;
-use weftrun::core::report::{AdvisoriesReport, SchemaName};
+use weftrun::core::report::AdvisoriesReport;
 
 use crate::args::Format;
 use crate::context::Context;
@@ -39,7 +39,7 @@ pub fn run(context: &Context, args: &AdvisoriesArgs) -> Result<u8> {
     let shown: Vec<Advisory> =
         advisories::all().filter(|advisory| found.is_empty() || advisory.concerns(&found)).collect();
     if context.out.format != Format::Table {
-        context.out.value(&AdvisoriesReport { schema: SchemaName, advisories: &shown })?;
+        context.out.value(&AdvisoriesReport::new(&shown))?;
         return Ok(exit_codes::OK);
     }
     let (bold, dim) = (style::BOLD, style::DIM);

@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::Value;
 use weftrun::core::backend::BackendEntry;
 use weftrun::core::exit_codes;
-use weftrun::core::report::{BackendShape, BackendsReport, SchemaName};
+use weftrun::core::report::{BackendShape, BackendsReport};
 use weftrun::{Capability, Result};
 
 use crate::args::Format;
@@ -28,7 +28,7 @@ pub fn run(context: &Context, _args: &BackendsArgs) -> Result<u8> {
             context.out.line(format!("{:<12} {dim}{can}{dim:#}", ""))?;
         }
     } else {
-        context.out.value(&BackendsReport { schema: SchemaName, backends: shapes })?;
+        context.out.value(&BackendsReport::new(shapes))?;
     }
     Ok(exit_codes::OK)
 }

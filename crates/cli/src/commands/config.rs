@@ -9,7 +9,7 @@ use weftrun::core::config::{self, Setting};
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::Origin;
 use weftrun::core::log::clean_text;
-use weftrun::core::report::{ConfigReport, SchemaName, SettingShape};
+use weftrun::core::report::{ConfigReport, SettingShape};
 use weftrun::core::text::did_you_mean;
 use weftrun::{Config, Error, ErrorKind, Result};
 
@@ -208,14 +208,11 @@ fn show(context: &Context, config: &Config, below: Option<&str>, origin: bool) -
     if context.out.format != Format::Table {
         let settings = settings
             .into_iter()
-            .map(|(path, value, setting)| SettingShape {
-                path,
-                value,
-                origin: &setting.origin,
-                span: setting.span.as_ref(),
+            .map(|(path, value, setting)| {
+                SettingShape::new(path, value, &setting.origin, setting.span.as_ref())
             })
             .collect();
-        return context.out.value(&ConfigReport { schema: SchemaName, settings });
+        return context.out.value(&ConfigReport::new(settings));
     }
     let dim = style::DIM;
     let mut text = String::new();

@@ -5,7 +5,7 @@ use serde_json::Value;
 use weftrun::core::backend::{ClusterFacts, Scope};
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
-use weftrun::core::report::{DoctorReport, SchemaName};
+use weftrun::core::report::DoctorReport;
 use weftrun::{Finding, Result};
 
 use crate::args::Format;
@@ -28,13 +28,12 @@ pub fn run(context: &Context, _args: &DoctorArgs) -> Result<u8> {
         context.out.text(&text(&target.name, &target.backend, &facts))?;
         context.out.findings(&facts.notes);
     } else {
-        context.out.value(&DoctorReport {
-            schema: SchemaName,
-            weftrun: env!("CARGO_PKG_VERSION"),
-            target: &target.name,
-            backend: &target.backend,
-            facts: &facts,
-        })?;
+        context.out.value(&DoctorReport::new(
+            env!("CARGO_PKG_VERSION"),
+            &target.name,
+            &target.backend,
+            &facts,
+        ))?;
     }
     let failed = facts.notes.iter().any(Finding::is_error);
     Ok(if failed { exit_codes::REFUSED } else { exit_codes::OK })

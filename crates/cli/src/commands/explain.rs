@@ -3,7 +3,7 @@
 use clap::Args;
 use weftrun::core::exit_codes;
 use weftrun::core::explain;
-use weftrun::core::report::{CodesReport, ExplainReport, SchemaName};
+use weftrun::core::report::{CodesReport, ExplainReport};
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::args::Format;
@@ -26,7 +26,7 @@ pub fn run(context: &Context, args: &ExplainArgs) -> Result<u8> {
         if context.out.format == Format::Table {
             context.out.text(&(shown.join("\n") + "\n"))?;
         } else {
-            context.out.value(&CodesReport { schema: SchemaName, codes: shown })?;
+            context.out.value(&CodesReport::new(shown))?;
         }
         return Ok(exit_codes::OK);
     };
@@ -40,7 +40,7 @@ pub fn run(context: &Context, args: &ExplainArgs) -> Result<u8> {
     if context.out.format == Format::Table {
         context.out.line(page.text())?;
     } else {
-        context.out.value(&ExplainReport { schema: SchemaName, code: name, text: page.text() })?;
+        context.out.value(&ExplainReport::new(name, page.text()))?;
     }
     Ok(exit_codes::OK)
 }

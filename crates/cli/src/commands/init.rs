@@ -149,6 +149,6 @@ fn write(path: &std::path::Path, text: &str, replace: bool) -> Result<()> {
     options.write(true).create_new(!replace).create(replace).truncate(replace);
     let written = options.open(path).and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| {
-        Error::new(ErrorKind::Io, format!("cannot write {}: {error}", path.display())).source(error)
+        Error::new(ErrorKind::Io, format!("cannot write {}: {error}", path.display())).with_source(error)
     })
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use weftrun::core::catalogue::{Catalogue, InstanceType, NodeFabric, bandwidths};
 use weftrun::core::exit_codes;
-use weftrun::core::report::{InstancesReport, SchemaName};
+use weftrun::core::report::InstancesReport;
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::args::Format;
@@ -57,11 +57,7 @@ pub fn run(context: &Context, args: &InstancesArgs) -> Result<u8> {
             }
             None => Vec::new(),
         };
-        context.out.value(&InstancesReport {
-            schema: SchemaName,
-            instances: &rows,
-            bandwidth: &bandwidth,
-        })?;
+        context.out.value(&InstancesReport::new(&rows, &bandwidth))?;
         return Ok(exit_codes::OK);
     }
     match (&args.name, rows.as_slice()) {

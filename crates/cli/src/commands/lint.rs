@@ -8,7 +8,7 @@ use weftrun::core::catalogue::Catalogue;
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::evidence::Form;
 use weftrun::core::fabric::{ClusterFacts, Fabric, FabricPlan, Profiles};
-use weftrun::core::report::{LintReport, SchemaName};
+use weftrun::core::report::LintReport;
 use weftrun::core::spec::{JobFile, JobSpec};
 use weftrun::core::text::counted;
 use weftrun::{Finding, Result, Severity};
@@ -64,7 +64,7 @@ pub fn run(context: &Context, args: &LintArgs) -> Result<u8> {
             context.out.say(count(&findings));
         }
         Format::Sarif => context.out.line(sarif::document(&findings).to_string())?,
-        _ => context.out.value(&LintReport { schema: SchemaName, findings: &findings })?,
+        _ => context.out.value(&LintReport::new(&findings))?,
     }
     Ok(if findings.iter().any(Finding::is_error) { exit_codes::INVALID_SPEC } else { exit_codes::OK })
 }

@@ -10,7 +10,7 @@ use weftrun::core::backend::TargetConfig;
 use weftrun::core::exit_codes;
 use weftrun::core::job::{JobEvent, JobFilter, JobPhase, JobSummary, age};
 use weftrun::core::log::clean_text;
-use weftrun::core::report::{EventLine, ListReport, SchemaName};
+use weftrun::core::report::{EventLine, ListReport};
 use weftrun::core::text::did_you_mean;
 use weftrun::{Client, Outcome, Record, Result};
 
@@ -83,7 +83,7 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
             }
         }
         Format::Name => jobs.iter().try_for_each(|job| context.out.line(job.handle.to_string()))?,
-        _ => context.out.value(&ListReport { schema: SchemaName, jobs: &jobs })?,
+        _ => context.out.value(&ListReport::new(&jobs))?,
     }
     // The list of the other targets is printed, and is not the whole answer.
     Ok(failed.map_or(exit_codes::OK, |error| exit_codes::of(error.kind())))
@@ -145,9 +145,9 @@ async fn watch(
                 if widths.is_empty() {
                     widths = columns(context.out.format).iter().map(|title| title.len()).collect();
                     let titles = columns(context.out.format).iter().map(|title| (*title).to_owned());
-                    context.out.line(aligned(titles.collect(), &mut widths))?;
+                    context.out.line(aligned(&titles.collect::<Vec<_>>(), &mut widths))?;
                 }
-                context.out.line(aligned(row(&job, context.out.format), &mut widths))?;
+                context.out.line(aligned(&row(&job, context.out.format), &mut widths))?;
             }
             Format::Name => context.out.line(job.handle.to_string())?,
             _ => context.out.item(&EventLine::from(&JobEvent::Status { job }))?,
@@ -156,7 +156,7 @@ async fn watch(
 }
 
 /// Returns the cells as a line. A column grows with its widest cell so far.
-fn aligned(cells: Vec<String>, widths: &mut [usize]) -> String {
+fn aligned(cells: &[String], widths: &mut [usize]) -> String {
     let mut line = " ".to_owned();
     for (cell, width) in cells.iter().zip(widths) {
         *width = cell.chars().count().max(*width);

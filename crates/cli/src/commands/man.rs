@@ -19,7 +19,7 @@ pub struct ManArgs {
 /// Prints the manual page, or writes all of them.
 pub fn run(context: &Context, args: &ManArgs) -> Result<u8> {
     let io = |error: std::io::Error| {
-        Error::new(ErrorKind::Io, format!("cannot write the manual: {error}")).source(error)
+        Error::new(ErrorKind::Io, format!("cannot write the manual: {error}")).with_source(error)
     };
     if let Some(dir) = &args.dir {
         std::fs::create_dir_all(dir).map_err(io)?;

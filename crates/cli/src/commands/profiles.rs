@@ -5,7 +5,7 @@ use weftrun::Result;
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::Profile;
 use weftrun::core::log::clean_text;
-use weftrun::core::report::{ProfileShape, ProfilesReport, SchemaName};
+use weftrun::core::report::{ProfileShape, ProfilesReport};
 
 use crate::args::Format;
 use crate::context::Context;
@@ -35,7 +35,7 @@ pub fn run(context: &Context, args: &ProfilesArgs) -> Result<u8> {
     let found: Vec<Profile> = names.into_iter().map(|name| profiles.get(name)).collect::<Result<_>>()?;
     let shapes: Vec<ProfileShape<'_>> = found.iter().map(ProfileShape::new).collect();
     if context.out.format != Format::Table {
-        context.out.value(&ProfilesReport { schema: SchemaName, profiles: shapes })?;
+        context.out.value(&ProfilesReport::new(shapes))?;
         return Ok(exit_codes::OK);
     }
     let (bold, dim) = (style::BOLD, style::DIM);

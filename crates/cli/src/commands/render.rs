@@ -3,7 +3,7 @@
 use clap::Args;
 use weftrun::core::backend::Rendered;
 use weftrun::core::exit_codes;
-use weftrun::core::report::{RenderReport, SchemaName};
+use weftrun::core::report::RenderReport;
 use weftrun::{Error, ErrorKind, Finding, Result};
 
 use crate::args::Format;
@@ -54,7 +54,7 @@ pub fn run(context: &Context, args: &RenderArgs) -> Result<u8> {
 /// Prints the documents to stdout, and their unresolved values to stderr.
 pub fn print(context: &Context, rendered: &Rendered, findings: &[Finding]) -> Result<()> {
     if context.out.format != Format::Table {
-        return context.out.value(&RenderReport { schema: SchemaName, rendered, findings });
+        return context.out.value(&RenderReport::new(rendered, findings));
     }
     let mut text = String::new();
     for (index, document) in rendered.documents.iter().enumerate() {

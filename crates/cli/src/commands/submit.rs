@@ -226,6 +226,6 @@ pub fn announce(context: &Context, job: &Job, planned: &Plan) -> Result<()> {
         name: &planned.planned().spec.name,
         phase: JobPhase::Submitted,
         roles: &planned.planned().spec.roles,
-        plan: PlanShape { decisions: &planned.fabric().decisions, findings: &findings },
+        plan: PlanShape::new(&planned.fabric().decisions, &findings),
     }))
 }

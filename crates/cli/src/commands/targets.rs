@@ -3,7 +3,7 @@
 use clap::Args;
 use weftrun::Result;
 use weftrun::core::exit_codes;
-use weftrun::core::report::{SchemaName, TargetShape, TargetsReport};
+use weftrun::core::report::{TargetShape, TargetsReport};
 
 use crate::args::Format;
 use crate::context::Context;
@@ -35,9 +35,7 @@ pub fn run(context: &Context, _args: &TargetsArgs) -> Result<u8> {
         }
     } else {
         let shape = |target| TargetShape::new(target, target.name == default);
-        context
-            .out
-            .value(&TargetsReport { schema: SchemaName, targets: targets.iter().map(shape).collect() })?;
+        context.out.value(&TargetsReport::new(targets.iter().map(shape).collect()))?;
     }
     Ok(exit_codes::OK)
 }

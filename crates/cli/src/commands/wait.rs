@@ -8,7 +8,7 @@ use futures_util::stream::FuturesUnordered;
 use weftrun::core::exit_codes;
 use weftrun::core::job::{JobPhase, JobSummary};
 use weftrun::core::log::clean_text;
-use weftrun::core::report::{SchemaName, WaitReport, WhyReport};
+use weftrun::core::report::{WaitReport, WhyReport};
 use weftrun::{Job, Result};
 
 use crate::commands::why::{say, why_of};
@@ -67,7 +67,7 @@ async fn print(context: &Context, job: &Job, summary: &JobSummary, several: bool
         _ => None,
     };
     if context.out.is_data() {
-        let report = WaitReport { schema: SchemaName, job: summary, why: why.map(WhyReport::from) };
+        let report = WaitReport::new(summary, why.map(WhyReport::from));
         return if several { context.out.item(&report) } else { context.out.value(&report) };
     }
     let line = format!("{}: {} {}", summary.handle, summary.phase, clean_text(&summary.reason));

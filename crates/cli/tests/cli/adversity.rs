@@ -184,7 +184,7 @@ fn shift_times(value: &mut Value, to: &str) {
         Value::Object(map) => map.values_mut().for_each(|inner| shift_times(inner, to)),
         Value::Array(list) => list.iter_mut().for_each(|inner| shift_times(inner, to)),
         Value::String(text) if text.len() > 18 && text.contains('T') && text.ends_with('Z') => {
-            to.clone_into(text)
+            to.clone_into(text);
         }
         _ => {}
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 /// Far more than a loaded machine needs for one answer.
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_mins(5);
 const NAMES: [&str; 5] = ["chromium", "chromium-browser", "google-chrome", "chrome", "headless_shell"];
 
 /// A browser with a profile of its own, and no network.

@@ -27,7 +27,7 @@ fn waits(place: &Place) {
 fn until(what: &str, mut so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !so() {
-        assert!(began.elapsed() < Duration::from_secs(60), "not {what} after a minute");
+        assert!(began.elapsed() < Duration::from_mins(1), "not {what} after a minute");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

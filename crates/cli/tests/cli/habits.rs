@@ -26,6 +26,24 @@ fn version_help_and_aliases() {
     }
 }
 
+/// kubectl runs what is named `kubectl-NAME` for `kubectl NAME`.
+#[test]
+fn a_link_makes_it_a_plugin_of_kubectl() {
+    let place = Place::new();
+    let link = place.path("kubectl-weftrun");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_weftrun"), &link).unwrap();
+    let run = |args: &[&str]| {
+        Done::of({
+            let mut command = std::process::Command::new(&link);
+            command.args(args).current_dir(place.path(""));
+            command
+        })
+    };
+    assert!(run(&["lint", "--help"]).ok().out.contains("Usage: kubectl weftrun lint"));
+    assert!(run(&["lint", "--nope"]).code(2).err.contains("Usage: kubectl weftrun lint"));
+    assert_eq!(run(&["version"]).ok().out, place.run("version").ok().out);
+}
+
 #[test]
 fn a_job_file_in_place_of_a_verb_gets_a_hint() {
     let place = Place::new();

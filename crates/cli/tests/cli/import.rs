@@ -51,7 +51,7 @@ fn what_is_imported_plans_to_what_is_mutated() {
         "11-instance-p5en",
     ] {
         let place = Place::new();
-        place.write("job.yaml", &case(name, "before.yaml"));
+        place.write("job.yaml", case(name, "before.yaml"));
         let imported = place.run("import job.yaml");
         assert_eq!(imported.code, 0, "{name}: {}", imported.err);
         place.write("job.toml", &imported.out);
@@ -222,7 +222,7 @@ fn a_command_line_of_runai_renders_to_the_body_it_made() {
     assert_eq!(rendered.code, 0, "{}\n{}", rendered.err, imported.out);
     for part in ["\"numWorkers\":2", "kube-system/roce", "rdma/rdma", "train:v1"] {
         assert!(
-            rendered.out.replace("\\", "").replace(": ", ":").contains(part),
+            rendered.out.replace('\\', "").replace(": ", ":").contains(part),
             "{part} in\n{}",
             rendered.out
         );

@@ -1,4 +1,12 @@
 //! The real binary, run as a user runs it: what it prints, where, and with which exit code.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test ends with a panic, and says why"
+)]
 
 mod adversity;
 mod bad_input;

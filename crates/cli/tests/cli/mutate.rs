@@ -119,7 +119,7 @@ fn json_and_lists_stay_what_they_are() {
 #[test]
 fn a_review_names_the_rule_and_the_reason_of_each_part() {
     let place = Place::new();
-    place.write("job.yaml", &case("03-mpijob-v2beta1-argv", "before.yaml"));
+    place.write("job.yaml", case("03-mpijob-v2beta1-argv", "before.yaml"));
     let ran = place.run("mutate --profile dgxc --diff -f job.yaml");
     assert_eq!(ran.code, 0);
     for part in ["--- a/job.yaml", "+++ b/job.yaml", "@@", "# efa.devices:", "# efa.mpirun:", "+"] {
@@ -148,7 +148,7 @@ fn files_are_written_all_or_none() {
     let place = Place::new();
     let before = case("01-pytorchjob-full-nodes", "before.yaml");
     place.write("good.yaml", &before);
-    place.write("bad.yaml", &case("12-no-memory-request", "before.yaml"));
+    place.write("bad.yaml", case("12-no-memory-request", "before.yaml"));
     fs::set_permissions(place.path("good.yaml"), fs::Permissions::from_mode(0o640)).unwrap();
     let ran = place.run("mutate --profile dgxc --webhook no --write -f good.yaml -f bad.yaml");
     assert_eq!((ran.code, read(&place, "good.yaml")), (3, before), "{}", ran.err);
@@ -162,7 +162,7 @@ fn files_are_written_all_or_none() {
 #[test]
 fn the_report_is_json_or_yaml_by_its_ending() {
     let place = Place::new();
-    place.write("job.yaml", &case("11-instance-p5en", "before.yaml"));
+    place.write("job.yaml", case("11-instance-p5en", "before.yaml"));
     place.run("mutate -f job.yaml --report report.json");
     place.run("mutate -f job.yaml --report report.yaml");
     let report: Value = serde_json::from_str(&read(&place, "report.json")).unwrap();
@@ -194,7 +194,7 @@ fn scripts_are_mutated_too() {
 #[test]
 fn the_evidence_for_a_fabric_is_shown() {
     let place = Place::new();
-    place.write("job.yaml", &case("11-instance-p5en", "before.yaml"));
+    place.write("job.yaml", case("11-instance-p5en", "before.yaml"));
     let ran = place.run("mutate -f job.yaml --report report.json");
     assert!(ran.err.contains("AWS EFA") && ran.err.contains("p5en.48xlarge"), "{}", ran.err);
     let report: Value = serde_json::from_str(&read(&place, "report.json")).unwrap();
@@ -205,7 +205,7 @@ fn the_evidence_for_a_fabric_is_shown() {
     assert!(plan.out.contains("evidence of AWS EFA: instance `p5en.48xlarge`"), "{} {}", plan.out, plan.err);
     let plan: Value = serde_json::from_str(&place.run("plan job.toml -b kubeflow -o json").out).unwrap();
     assert_eq!((&plan["profile"], &plan["evidence"][0]["online"]), (&json!("eks-image"), &json!(false)));
-    place.write("plain.yaml", &case("01-pytorchjob-full-nodes", "before.yaml"));
+    place.write("plain.yaml", case("01-pytorchjob-full-nodes", "before.yaml"));
     let ran = place.run("mutate -f plain.yaml");
     assert_eq!(ran.code, 0);
     assert!(ran.err.contains("fabric-unknown") && ran.err.contains("--profile"), "{}", ran.err);
@@ -219,7 +219,7 @@ fn the_users_own_profile_and_instance_types_count() {
         "[profile.lab]\nextends = \"dgxc\"\n[profile.lab.stack]\nhost-path = \"/srv/efa\"\n\
          [instances.\"lab.8x\"]\nextends = \"p5.48xlarge\"\nefa_max = 7\n",
     );
-    place.write("job.yaml", &case("01-pytorchjob-full-nodes", "before.yaml"));
+    place.write("job.yaml", case("01-pytorchjob-full-nodes", "before.yaml"));
     let ran = place.run("mutate --profile lab --instance-type lab.8x job.yaml");
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.out.contains("path: /srv/efa"), "{}", ran.out);
@@ -234,7 +234,7 @@ fn the_users_own_profile_and_instance_types_count() {
 #[test]
 fn detection_and_strictness_are_for_those_who_ask() {
     let place = Place::new();
-    place.write("job.yaml", &case("03-mpijob-v2beta1-argv", "before.yaml"));
+    place.write("job.yaml", case("03-mpijob-v2beta1-argv", "before.yaml"));
     let plain = place.run("mutate --profile dgxc job.yaml");
     assert!(!plain.out.contains("NCCL_NET\n") && !plain.out.contains("- NCCL_NET"));
     let asked = place.run("mutate --profile dgxc --detect --strict job.yaml");

@@ -34,7 +34,7 @@ fn page() -> String {
         let _ = writeln!(page, "- [`{name}`](#weftrun-{name}): {}", about(verb));
     }
     page.push_str("\n## Global options\n\n");
-    options(&mut page, &root, |arg| arg.is_global_set());
+    options(&mut page, &root, Arg::is_global_set);
     for verb in root.get_subcommands().filter(|verb| !verb.is_hide_set()) {
         section(&mut page, verb, &format!("weftrun {}", verb.get_name()), 2);
     }
@@ -60,7 +60,7 @@ fn options(page: &mut String, verb: &Command, wanted: impl Fn(&Arg) -> bool) {
             continue;
         }
         let values: Vec<String> =
-            arg.get_value_names().unwrap_or_default().iter().map(|v| v.to_string()).collect();
+            arg.get_value_names().unwrap_or_default().iter().map(ToString::to_string).collect();
         let takes = arg.get_action().takes_values();
         let value = if takes { format!(" {}", values.join(" ")) } else { String::new() };
         let name = match (arg.get_short(), arg.get_long()) {

@@ -30,8 +30,8 @@ fn hosts_without_a_cluster_get_commands() {
 fn a_trainjob_is_rendered_for_its_version_and_runtime() {
     let place = Place::new();
     let job = JOB.replace("mpi", "torchrun").replace("[\"python3\", ", "[");
-    place.write("job.toml", &format!("{job}[backend.kubeflow]\nkind = \"trainjob\"\n"));
-    place.write("runtime.yaml", &case("08-trainjob-torch-v2.3", "runtime.yaml"));
+    place.write("job.toml", format!("{job}[backend.kubeflow]\nkind = \"trainjob\"\n"));
+    place.write("runtime.yaml", case("08-trainjob-torch-v2.3", "runtime.yaml"));
     let render = |version: &str| {
         place.run(&format!(
             "render job.toml -b kubeflow --profile dgxc --trainer-version {version} --runtime runtime.yaml"
@@ -54,7 +54,7 @@ fn a_trainjob_is_rendered_for_its_version_and_runtime() {
         ("2.2", "runtimePatches"),
         ("2.3", "runtimePatches"),
     ];
-    place.write("trainjob.yaml", &case("08-trainjob-torch-v2.3", "before.yaml"));
+    place.write("trainjob.yaml", case("08-trainjob-torch-v2.3", "before.yaml"));
     for command in [
         "render job.toml -b kubeflow --profile dgxc --runtime runtime.yaml",
         "submit job.toml -b kubeflow --profile dgxc --dry-run=client",
@@ -78,8 +78,8 @@ fn a_trainjob_is_rendered_for_its_version_and_runtime() {
 fn a_trainjob_without_a_field_for_a_change_gets_a_runtime_of_its_own() {
     let place = Place::new();
     let job = JOB.replace("mpi", "torchrun").replace("[\"python3\", ", "[");
-    place.write("job.toml", &format!("{job}[backend.kubeflow]\nkind = \"trainjob\"\n"));
-    place.write("runtime.yaml", &case("08-trainjob-torch-v2.3", "runtime.yaml"));
+    place.write("job.toml", format!("{job}[backend.kubeflow]\nkind = \"trainjob\"\n"));
+    place.write("runtime.yaml", case("08-trainjob-torch-v2.3", "runtime.yaml"));
     place.write(
         "c.toml",
         "[profile.host]\nextends = \"eks-image\"\n[profile.host.pod]\nhost-network = true\n",

@@ -13,7 +13,7 @@ fn the_page_of_a_job_says_how_it_ended_and_what_was_sent() {
     let script = "echo '<b>hello</b>'; [ $RANK = 1 ] && exit 7; exit 0";
     place.write(
         "job.toml",
-        &format!(
+        format!(
             "name = \"small\"\nlaunch = \"per-rank\"\nnodes = 2\ngpus_per_node = 1\nenv = {{ STEPS = \"<7>\", WANDB_API_KEY = \"s3cr3t\" }}\n\
              command = [\"sh\", \"-c\", {script:?}]\n"
         ),

@@ -157,7 +157,7 @@ impl Backend for Hostile {
     }
     async fn act(&self, _: &JobHandle, _: Action) -> Result<()> {
         let error = Error::new(ErrorKind::Refused, format!("refused {HOSTILE}"));
-        Err(error.with(HOSTILE, HOSTILE).hint(HOSTILE).source(std::io::Error::other(HOSTILE)))
+        Err(error.with(HOSTILE, HOSTILE).hint(HOSTILE).with_source(std::io::Error::other(HOSTILE)))
     }
     async fn exec(&self, _: &JobHandle, _: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {
         for stream in [ExecStream::Stdout, ExecStream::Stderr] {
@@ -190,6 +190,7 @@ impl Backend for Hostile {
     }
 }
 
+#[allow(clippy::unused_async, reason = "a registry keeps an async function")]
 async fn connect(_: TargetConfig) -> Result<Arc<dyn Backend>> {
     Ok(Arc::new(Hostile))
 }

@@ -180,7 +180,7 @@ fn the_page_opens_from_disk_alone() {
     fs::write(folder.path().join("evil.log"), "</pre><script>alert(1)</script>:7:7 [0] NCCL WARN <img src=x onerror=alert(1)> Connection closed by remote peer\n")
         .unwrap();
     let page = text(&transport(&["-o", "html", "."], folder.path()).stdout);
-    assert!(page.starts_with("<!doctype html>") || page.starts_with("<!DOCTYPE html>"), "{:.200}", page);
+    assert!(page.starts_with("<!doctype html>") || page.starts_with("<!DOCTYPE html>"), "{page:.200}");
     for outside in ["<script", "<link", "<img", "url(http", "@import", "src="] {
         assert!(!page.replace("src=x", "").contains(outside), "{outside}");
     }

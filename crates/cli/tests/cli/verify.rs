@@ -40,7 +40,7 @@ fn job(place: &Place, all_reduce: &str) {
     let path = place.path("bin").display().to_string();
     place.write(
         "job.toml",
-        &format!("name = \"bench\"\nranks_per_node = 2\ninstance_type = \"p4d.24xlarge\"\nenv = {{ PATH = \"{path}:/usr/bin:/bin\" }}\ncommand = [\"ignored\"]\n"),
+        format!("name = \"bench\"\nranks_per_node = 2\ninstance_type = \"p4d.24xlarge\"\nenv = {{ PATH = \"{path}:/usr/bin:/bin\" }}\ncommand = [\"ignored\"]\n"),
     );
 }
 
@@ -53,7 +53,7 @@ fn a_finished_run_is_judged_by_the_published_figures_of_its_instances() {
         ("78.90", 3, "fail", 1),
         ("-nan", 0, "fail", 1),
     ] {
-        place.write("run.log", &table(busbw, wrong));
+        place.write("run.log", table(busbw, wrong));
         let done = place.run("verify --from run.log --instance-type p4d.24xlarge -o json");
         assert_eq!(done.code, code, "{busbw}: {done:?}");
         let report = done.json();
@@ -61,7 +61,7 @@ fn a_finished_run_is_judged_by_the_published_figures_of_its_instances() {
         assert_eq!((&report["nodes"], &report["runs"][0]["collective"]), (&2.into(), &"all_reduce".into()));
     }
     // Without the instance type the figures cannot be compared.
-    place.write("run.log", &table("20.30", 0));
+    place.write("run.log", table("20.30", 0));
     let done = place.run("verify --from run.log").ok();
     assert!(done.out.contains("no-reference: the instance type is not known"), "{}", done.out);
     // No figure was published for three nodes.

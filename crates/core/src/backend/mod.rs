@@ -34,7 +34,7 @@ use crate::{Error, ErrorKind, Finding, Result};
 /// target.
 ///
 /// Every operation is implemented; one that the cluster cannot do returns
-/// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) naming the [`Capability`], never nothing.
+/// [`ErrorKind::Unsupported`] naming the [`Capability`], never nothing.
 /// All streams are cancel-safe: dropping one at any point loses nothing that a new one would not give.
 #[async_trait]
 pub trait Backend: Debug + Send + Sync + 'static {
@@ -51,7 +51,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// Places a job on the named nodes of the cluster only. The job uses each of them as a whole.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the backend cannot place jobs on named nodes.
+    /// [`ErrorKind::Unsupported`] if the backend cannot place jobs on named nodes.
     fn pin(&self, job: &mut JobSpec, nodes: &[String]) -> Result<()> {
         let _ = (job, nodes);
         let message = format!("backend `{}` cannot run a job on named nodes", self.capability().backend);
@@ -85,7 +85,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
     async fn act(&self, job: &JobHandle, action: Action) -> Result<()>;
 
     /// Watches all jobs of a filter over one connection. The stream ends when every job named by handle has
-    /// ended; a filter without handles never ends.
+    /// ended; a filter without handles never ends. The first event of a job is its status, and a terminal
+    /// status comes before [`JobEvent::Gone`]: [`ordered`](crate::job::ordered) sees to both.
     fn watch(&self, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>>;
 
     /// Returns the logs of a job, of all its containers or ranks. With [`LogOptions::follow`] the stream
@@ -99,8 +100,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
 
     /// Runs a command beside a rank of a running job, passes its output to the sink as it comes, and
     /// returns its exit code. Dropping the future ends the command. A rank that the job does not have is
-    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound), and a job that does not run is
-    /// [`ErrorKind::Refused`](crate::ErrorKind::Refused).
+    /// [`ErrorKind::NotFound`], and a job that does not run is
+    /// [`ErrorKind::Refused`].
     async fn exec(&self, job: &JobHandle, request: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {
         let _ = (job, request, sink);
         Err(Error::unsupported(&self.capability().backend, "exec"))
@@ -108,7 +109,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
 
     /// Connects to a port of localhost beside a rank of a running job, or in its first node, pod or process if none is named.
     ///
-    /// The errors are those of [`Backend::exec`]; [`ErrorKind::Unreachable`](crate::ErrorKind::Unreachable) where nothing listens on
+    /// The errors are those of [`Backend::exec`]; [`ErrorKind::Unreachable`] where nothing listens on
     /// the port, which the connection may also report when it is first used.
     async fn open_port(
         &self,

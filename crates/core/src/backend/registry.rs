@@ -4,6 +4,12 @@ use super::BackendEntry;
 use crate::{Error, ErrorKind, Result};
 
 /// A sorted list of backends with unique names.
+///
+/// ```
+/// use weftrun_core::backend::Registry;
+/// let error = Registry::empty().get("flyte").unwrap_err();
+/// assert_eq!(error.message(), "there is no backend `flyte`");
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     entries: Vec<BackendEntry>,

@@ -12,7 +12,7 @@ mod settings;
 
 pub use keys::markdown;
 pub use layer::{Layer, Source};
-pub use resolve::{Config, Input, ignored, path_text, resolve};
+pub use resolve::{Input, ResolvedConfig, ignored, path_text, resolve};
 pub use settings::{Setting, Settings};
 
 use crate::finding::PatchEdit;

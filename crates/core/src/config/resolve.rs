@@ -37,7 +37,7 @@ impl std::fmt::Debug for Input {
 /// The configuration, resolved.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Config {
+pub struct ResolvedConfig {
     /// Every value that was set.
     pub settings: Settings,
     /// What was left out, and why.
@@ -64,8 +64,8 @@ const ENV: [(&str, &[&str]); 12] = [
 ///
 /// # Errors
 /// [`ErrorKind::InvalidConfig`] with a finding for each mistake in any of the files.
-pub fn resolve(input: &Input) -> Result<Config> {
-    let mut config = Config::default();
+pub fn resolve(input: &Input) -> Result<ResolvedConfig> {
+    let mut config = ResolvedConfig::default();
     let mut errors = Vec::new();
     let mut locked: Vec<(Vec<String>, String)> = Vec::new();
     let mut sources: Vec<&Source> = input.sources.iter().collect();
@@ -214,7 +214,7 @@ pub fn path_text(path: &[String]) -> String {
     path.iter().fold(String::new(), |path, key| join(&path, key))
 }
 
-fn from_env(config: &mut Config, env: &BTreeMap<String, String>, locked: &[(Vec<String>, String)]) {
+fn from_env(config: &mut ResolvedConfig, env: &BTreeMap<String, String>, locked: &[(Vec<String>, String)]) {
     for (name, path) in ENV {
         let Some(text) = env.get(name).filter(|text| !text.is_empty()) else { continue };
         let path: Vec<String> = path.iter().map(|key| (*key).to_owned()).collect();
@@ -228,7 +228,7 @@ fn from_env(config: &mut Config, env: &BTreeMap<String, String>, locked: &[(Vec<
     }
 }
 
-impl Config {
+impl ResolvedConfig {
     /// Returns the text at a path.
     fn text(&self, path: &[&str]) -> Option<String> {
         self.settings.get(path)?.value.as_str().map(str::to_owned)

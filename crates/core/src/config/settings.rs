@@ -37,8 +37,9 @@ impl Settings {
     /// Sets a value.
     pub(super) fn set(&mut self, path: Vec<String>, setting: Setting) {
         self.0.retain(|other, _| {
-            !(other.len() > path.len() && other.starts_with(&path))
-                && !(path.len() > other.len() && path.starts_with(other))
+            let is_below = other.len() > path.len() && other.starts_with(&path);
+            let is_above = path.len() > other.len() && path.starts_with(other);
+            !is_below && !is_above
         });
         self.0.insert(path, setting);
     }

@@ -31,7 +31,7 @@ fn told(findings: &[crate::Finding]) -> String {
         .collect()
 }
 
-fn settings(config: &Config) -> String {
+fn settings(config: &ResolvedConfig) -> String {
     let line = |(path, setting): (&[String], &Setting)| {
         let place = setting.span.as_ref().map_or(String::new(), |s| format!(" {}:{}", s.file, s.line));
         format!("{} = {} ({:?}{place})\n", path.join("."), setting.value, setting.origin)

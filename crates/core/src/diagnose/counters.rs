@@ -145,7 +145,7 @@ mod tests {
         let code = |sent: f64, seen: FabricSeen| {
             let findings = counters(sent).findings(seen);
             assert_eq!(findings.len(), 1);
-            findings[0].code.to_string()
+            findings[0].code.clone()
         };
         assert_eq!(code(4e10, FabricSeen::InfiniBand), "NIC-TRAFFIC");
         assert_eq!(code(0.0, FabricSeen::InfiniBand), "NIC-TRAFFIC-DIFFERS");

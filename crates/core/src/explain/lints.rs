@@ -155,6 +155,13 @@ pub(super) const LINTS: &[Code] = &[
         source: PLATFORM,
     },
     Code {
+        code: "L-ON-SOCKETS",
+        title: "a setting keeps NCCL on TCP sockets",
+        meaning: "NCCL_NET=Socket selects NCCL's own TCP transport, and FI_PROVIDER=tcp lets libfabric do the same below the AWS plugin. Both are often left over from a search for a fault. The job runs, at a fraction of the speed of the fabric that its nodes have.",
+        fix: "Remove the variable. A job that is meant to compare with sockets keeps it.",
+        source: NCCL_ENV,
+    },
+    Code {
         code: "L-PLUGIN-NONE",
         title: "NCCL_NET_PLUGIN=none on EFA",
         meaning: "Without its plugin NCCL cannot reach EFA and runs on TCP sockets. On InfiniBand `none` is fine.",

@@ -80,7 +80,7 @@ pub fn page(name: &str) -> Option<Page> {
 pub(crate) fn with_source(finding: crate::Finding) -> crate::Finding {
     let known = codes().find(|code| code.code == finding.code && !code.source.is_empty());
     match known.filter(|_| finding.source.is_none()) {
-        Some(code) => finding.source(code.source),
+        Some(code) => finding.cite(code.source),
         None => finding,
     }
 }

@@ -75,6 +75,20 @@ impl Skipped {
 /// What was decided for one job: the same value for a job file, a manifest and a script, and for every backend.
 ///
 /// With an error among the findings there are no ops: the job stays as it was.
+///
+/// ```
+/// use weftrun_core::catalogue::Catalogue;
+/// use weftrun_core::fabric::{ClusterFacts, Fabric, FabricPlan, Profiles};
+/// use weftrun_core::spec::{JobSpec, Role};
+/// let worker = Role::worker().nodes(2).gpus_per_node(8).instance_type("p5.48xlarge").memory("1Ti");
+/// let job = JobSpec::builder("llama-8b").image("pytorch:25.09").fabric(Fabric::Efa);
+/// let job = job.role(worker.command(["./train"])).build()?;
+/// let (catalogue, profile) = (Catalogue::builtin(), Profiles::builtin().get("eks-image")?);
+/// let plan = FabricPlan::new(&job, &catalogue, &ClusterFacts::default(), &profile);
+/// assert_eq!(plan.fabric, Fabric::Efa);
+/// assert!(plan.decisions.iter().any(|decision| decision.rule == "efa.devices"));
+/// # Ok::<(), weftrun_core::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]

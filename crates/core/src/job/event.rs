@@ -30,6 +30,22 @@ pub enum Action {
     Signal(i32),
 }
 
+/// Writes the word in JSON; a signal with its number.
+impl std::fmt::Display for Action {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Cancel => "cancel",
+            Self::Delete => "delete",
+            Self::Suspend => "suspend",
+            Self::Resume => "resume",
+            Self::Hold => "hold",
+            Self::Release => "release",
+            Self::Requeue => "requeue",
+            Self::Signal(number) => return write!(f, "signal {number}"),
+        })
+    }
+}
+
 /// One thing that happened to a job. Every surface is a fold or a printer of these.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

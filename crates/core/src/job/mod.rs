@@ -3,9 +3,11 @@
 mod age;
 mod event;
 mod handle;
+mod order;
 mod status;
 
 pub use age::age;
 pub use event::{Action, JobEvent};
 pub use handle::{JobHandle, SubmissionId};
+pub use order::{EventOrder, ordered};
 pub use status::{JobDetail, JobFilter, JobPhase, JobSummary, ReplicaStatus};

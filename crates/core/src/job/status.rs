@@ -76,13 +76,15 @@ impl JobPhase {
     }
 }
 
-impl std::fmt::Display for JobPhase {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
-    }
-}
+crate::text::words!(JobPhase, "phase");
 
-/// The jobs to list.
+/// The jobs to list or to watch.
+///
+/// ```
+/// use weftrun_core::job::JobFilter;
+/// let mine = JobFilter::default().ended(true).limit(20);
+/// assert!(mine.ended && !mine.foreign);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobFilter {
@@ -105,6 +107,34 @@ impl JobFilter {
     /// Makes the filter of all jobs, ended ones included.
     pub fn all() -> Self {
         Self { handles: Vec::new(), foreign: true, ended: true, limit: None }
+    }
+
+    /// Adds a job by its handle; without any, all jobs of the target are meant.
+    #[must_use]
+    pub fn handle(mut self, handle: JobHandle) -> Self {
+        self.handles.push(handle);
+        self
+    }
+
+    /// Sets whether jobs that weftrun did not submit are included.
+    #[must_use]
+    pub fn foreign(mut self, foreign: bool) -> Self {
+        self.foreign = foreign;
+        self
+    }
+
+    /// Sets whether ended jobs are included.
+    #[must_use]
+    pub fn ended(mut self, ended: bool) -> Self {
+        self.ended = ended;
+        self
+    }
+
+    /// Limits the number of jobs, newest first.
+    #[must_use]
+    pub fn limit(mut self, most: usize) -> Self {
+        self.limit = Some(most);
+        self
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Lint, commands, names};
 use crate::Finding;
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, InstanceType, NodeFabric};
 use crate::fabric::Profile;
 use crate::fabric::view::{JobView, RoleView};
 use crate::request::Fabric;
@@ -24,6 +24,20 @@ pub(super) struct Setting {
     pub(super) multus: bool,
     /// Whether the job has ranks on several nodes.
     pub(super) several_nodes: bool,
+    /// What the nodes of the instance type that the job selects have.
+    pub(super) nodes: NodeFabric,
+}
+
+impl Setting {
+    fn has_fabric(self) -> bool {
+        self.several_nodes
+            && (matches!(self.fabric, Fabric::Efa | Fabric::Roce | Fabric::InfiniBand)
+                || self.nodes != NodeFabric::None)
+    }
+
+    fn has_efa(self) -> bool {
+        self.several_nodes && (self.fabric == Fabric::Efa || self.nodes == NodeFabric::Efa)
+    }
 }
 
 /// Variables that aws-ofi-nccl sets for each platform, where the user did not.
@@ -51,6 +65,7 @@ pub(super) fn environment(
         rdma_read: rdma_read(role, catalogue),
         multus,
         several_nodes: job.worker_pods() > 1,
+        nodes: instance_type(role, catalogue).map(|row| row.fabric).unwrap_or_default(),
     };
     for container in std::iter::once(&role.container).chain(&role.sidecars) {
         let image = container.image.as_deref();
@@ -104,6 +119,10 @@ fn has_networks(role: &RoleView) -> bool {
     role.annotations.contains_key("k8s.v1.cni.cncf.io/networks")
 }
 
+fn instance_type<'a>(role: &RoleView, catalogue: &'a Catalogue) -> Option<&'a InstanceType> {
+    role.instance_types.iter().find_map(|name| catalogue.get(name))
+}
+
 fn rdma_read(role: &RoleView, catalogue: &Catalogue) -> Option<bool> {
     role.instance_types.iter().find_map(|name| catalogue.get(name)?.rdma_read)
 }
@@ -114,7 +133,7 @@ fn dollar(name: &str, value: &str) -> Option<Finding> {
     Some(
         Finding::warning("W-ENV-DOLLAR", format!("{name} holds {found}, which Kubernetes does not expand"))
             .fix("write the folders out; only $(NAME) of an earlier entry of the same list is expanded")
-            .source("https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/"),
+            .cite("https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/"),
     )
 }
 
@@ -128,7 +147,7 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
             "FI_EFA_USE_DEVICE_RDMA=1 aborts the program on this instance type, whose EFA device has no RDMA read",
         )
         .fix("remove FI_EFA_USE_DEVICE_RDMA")
-        .source(FI_EFA),
+        .cite(FI_EFA),
         ("FI_EFA_USE_DEVICE_RDMA", "0") if efa && setting.rdma_read != Some(false) => {
             warn("L-EFA-RDMA-OFF", "FI_EFA_USE_DEVICE_RDMA=0 turns GPUDirect RDMA off on p4d and later", name, FI_EFA)
         }
@@ -138,6 +157,10 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
             name,
             EFA_VARS,
         ),
+        ("NCCL_NET", net) if setting.has_fabric() && net.eq_ignore_ascii_case("socket") => {
+            on_sockets(name, value)
+        }
+        ("FI_PROVIDER", list) if setting.has_efa() && has_tcp_provider(list) => on_sockets(name, value),
         ("FI_PROVIDER", "efa") => info(
             "L-FI-PROVIDER",
             "FI_PROVIDER=efa is for aws-ofi-nccl up to 1.5 (2023-01); later ones choose by themselves",
@@ -191,7 +214,7 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
             "NCCL_NET_PLUGIN=none keeps NCCL from EFA altogether: it will run on TCP sockets",
         )
         .fix("remove NCCL_NET_PLUGIN, or set it to ofi")
-        .source(PLATFORM),
+        .cite(PLATFORM),
         ("NCCL_NVLS_ENABLE", "0") if efa => warn(
             "L-NVLS-OFF",
             "NCCL_NVLS_ENABLE=0 was for NCCL up to 2.18.3 with EFA; today it costs NVSwitch speed on H100 and later",
@@ -201,7 +224,7 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
         ("NCCL_IB_DISABLE", "1") if ib => {
             Finding::error("L-IB-DISABLED", "NCCL_IB_DISABLE=1 turns RoCE and InfiniBand off: NCCL will run on TCP sockets")
                 .fix("remove NCCL_IB_DISABLE")
-                .source(NCCL_ENV)
+                .cite(NCCL_ENV)
         }
         ("NCCL_IB_DISABLE", "1") if setting.fabric == Fabric::Efa => {
             info("L-IB-DISABLED", "NCCL_IB_DISABLE=1 has no effect on EFA", name, NCCL_ENV)
@@ -228,7 +251,7 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
             return vec![
                 Finding::info("L-TORCH-RENAMED", format!("PyTorch calls {name} TORCH_{name} since 2.2"))
                     .rename(name, format!("TORCH_{name}"))
-                    .source("https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html"),
+                    .cite("https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html"),
             ];
         }
         ("LD_LIBRARY_PATH", list) if relative_folder(list).is_some() => warn(
@@ -248,12 +271,25 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
     vec![finding]
 }
 
+fn on_sockets(name: &str, value: &str) -> Finding {
+    Finding::warning(
+        "L-ON-SOCKETS",
+        format!("{name}={value} runs NCCL on TCP sockets between the nodes, which have a faster fabric"),
+    )
+    .fix(format!("remove {name}, or keep it if the job is meant to compare"))
+}
+
+/// Returns whether a list of libfabric's providers, as `tcp;ofi_rxm`, names one over sockets.
+fn has_tcp_provider(list: &str) -> bool {
+    list.split(';').any(|provider| matches!(provider.trim(), "tcp" | "sockets" | "udp"))
+}
+
 fn warn(code: &str, message: &str, name: &str, source: &str) -> Finding {
-    Finding::warning(code, message).fix(format!("remove {name}")).source(source)
+    Finding::warning(code, message).fix(format!("remove {name}")).cite(source)
 }
 
 fn info(code: &str, message: &str, name: &str, source: &str) -> Finding {
-    Finding::info(code, message).fix(format!("{name} can go")).source(source)
+    Finding::info(code, message).fix(format!("{name} can go")).cite(source)
 }
 
 /// Returns the first relative path in a list of folders. The value of a variable or a command is unknown.

@@ -31,7 +31,7 @@ fn huge_pages(container: &ContainerView, say: &mut impl FnMut(Finding, &str)) {
                 "EFA is asked without huge pages; libfabric falls back to normal ones",
             )
             .fix("ask hugepages-2Mi: 5120Mi, in limits and requests")
-            .source("https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html"),
+            .cite("https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html"),
             &container.at,
         );
     }
@@ -43,7 +43,7 @@ fn huge_pages(container: &ContainerView, say: &mut impl FnMut(Finding, &str)) {
                 "hugepages-2Mi is refused by the API server in a container that asks neither cpu nor memory",
             )
             .fix("set resources.limits.memory")
-            .source("https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/"),
+            .cite("https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/"),
             &container.at,
         );
     }
@@ -78,7 +78,7 @@ fn shared_memory(role: &RoleView, say: &mut impl FnMut(Finding, &str)) {
                 "/dev/shm is the node's own, shared with everything else on it",
             )
             .fix("use an emptyDir with medium: Memory")
-            .source("https://kubernetes.io/docs/concepts/storage/volumes/#emptydir"),
+            .cite("https://kubernetes.io/docs/concepts/storage/volumes/#emptydir"),
             &volume.at,
         );
     }
@@ -150,7 +150,7 @@ fn processors(
             ),
         )
         .fix(format!("ask {} or fewer", row.vcpus.unwrap_or(0).saturating_sub(4)))
-        .source("https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/"),
+        .cite("https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/"),
         &role.container.at,
     );
 }
@@ -171,7 +171,7 @@ fn sockets_product(container: &ContainerView, say: &mut impl FnMut(Finding, &str
                 ),
             )
             .fix("4 and 8 are usual")
-            .source("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"),
+            .cite("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"),
             &container.at,
         );
     }

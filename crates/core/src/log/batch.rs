@@ -9,6 +9,17 @@ use weftrun_nccl::{Event, SourceId, TransportMap};
 
 /// A piece of one log source. Bytes are as the rank wrote them: lines may be split over batches, UTF-8 may
 /// be invalid.
+///
+/// ```
+/// use std::sync::Arc;
+/// use weftrun_core::log::{Cursor, LogBatch, SourceId};
+/// use weftrun_core::nccl::TransportMap;
+/// let line = b"h0:7:9 [0] NCCL INFO NCCL version 2.28.9+cuda13.0\n".to_vec();
+/// let batch = LogBatch::new(Arc::new(SourceId::new("rank0")), line, Cursor::default());
+/// assert_eq!(batch.lines.len(), 1);
+/// let events = batch.read_into(&mut TransportMap::new());
+/// assert_eq!(events[0].to_string(), "NCCL 2.28.9+cuda13.0");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogBatch {
@@ -96,6 +107,12 @@ pub struct Anchor {
 }
 
 /// What to read of a job's logs.
+///
+/// ```
+/// use weftrun_core::log::LogOptions;
+/// let last = LogOptions::follow().tail(100).rank(0);
+/// assert_eq!((last.follow, last.tail, last.ranks), (true, Some(100), vec![0]));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogOptions {
@@ -123,6 +140,55 @@ impl LogOptions {
     /// Makes options that read everything until the end of the job.
     pub fn follow() -> Self {
         Self { follow: true, ..Self::default() }
+    }
+
+    /// Reads only the last lines of each source.
+    #[must_use]
+    pub fn tail(mut self, lines: u64) -> Self {
+        self.tail = Some(lines);
+        self
+    }
+
+    /// Reads only lines since this time.
+    #[must_use]
+    pub fn since(mut self, time: Timestamp) -> Self {
+        self.since = Some(time);
+        self
+    }
+
+    /// Reads the attempt before the present one.
+    #[must_use]
+    pub fn previous(mut self) -> Self {
+        self.previous = true;
+        self
+    }
+
+    /// Reads init containers too.
+    #[must_use]
+    pub fn init(mut self) -> Self {
+        self.init = true;
+        self
+    }
+
+    /// Adds a role; without any, all are read.
+    #[must_use]
+    pub fn role(mut self, name: impl Into<String>) -> Self {
+        self.roles.push(name.into());
+        self
+    }
+
+    /// Adds a global rank; without any, all are read.
+    #[must_use]
+    pub fn rank(mut self, rank: u32) -> Self {
+        self.ranks.push(rank);
+        self
+    }
+
+    /// Continues where an earlier read stopped: one cursor a source.
+    #[must_use]
+    pub fn resume_from(mut self, cursors: impl IntoIterator<Item = Cursor>) -> Self {
+        self.from.extend(cursors);
+        self
     }
 }
 

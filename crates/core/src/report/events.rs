@@ -12,6 +12,7 @@ use crate::spec::Role;
 /// One line of `submit`, `watch`, `logs`, `demo` and `transport --follow` with `-o json`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct EventLine<'a> {
     /// The contract.
     pub schema: SchemaName,
@@ -24,6 +25,8 @@ pub struct EventLine<'a> {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
+#[non_exhaustive]
+#[allow(clippy::large_enum_variant, reason = "one is made for each line, and written at once")]
 pub enum Event<'a> {
     /// An event of a job, as reported by its cluster.
     Job(&'a JobEvent),
@@ -35,6 +38,7 @@ pub enum Event<'a> {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum OwnEvent<'a> {
     /// The first line of `submit`: the cluster has the job.
     Submitted {
@@ -88,6 +92,7 @@ pub enum OwnEvent<'a> {
 /// A line of a log, sanitised.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct LogLine<'a> {
     /// The pod, process or file that wrote it.
     pub source: &'a str,
@@ -100,6 +105,19 @@ pub struct LogLine<'a> {
     pub time: Option<Timestamp>,
     /// The line.
     pub text: &'a str,
+}
+
+impl<'a> LogLine<'a> {
+    /// Makes the shape of a line.
+    pub fn new(
+        source: &'a str,
+        attempt: u32,
+        rank: Option<u32>,
+        time: Option<Timestamp>,
+        text: &'a str,
+    ) -> Self {
+        Self { source, attempt, rank, time, text }
+    }
 }
 
 impl<'a> From<&'a JobEvent> for EventLine<'a> {

@@ -11,6 +11,7 @@ use crate::{Error, Finding};
 /// `weftrun lint -o json`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct LintReport<'a> {
     /// The contract.
     pub schema: SchemaName,
@@ -18,9 +19,17 @@ pub struct LintReport<'a> {
     pub findings: &'a [Finding],
 }
 
+impl<'a> LintReport<'a> {
+    /// Makes the report.
+    pub fn new(findings: &'a [Finding]) -> Self {
+        Self { schema: SchemaName, findings }
+    }
+}
+
 /// `weftrun mutate --report FILE`, and on stderr with `-o json`: what was done, what was not, and why.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct MutateReport<'a> {
     /// The contract.
     pub schema: SchemaName,
@@ -60,6 +69,7 @@ impl<'a> MutateReport<'a> {
 /// `weftrun explain CODE -o json`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct ExplainReport<'a> {
     /// The contract.
     pub schema: SchemaName,
@@ -69,9 +79,17 @@ pub struct ExplainReport<'a> {
     pub text: String,
 }
 
+impl<'a> ExplainReport<'a> {
+    /// Makes the report.
+    pub fn new(code: &'a str, text: String) -> Self {
+        Self { schema: SchemaName, code, text }
+    }
+}
+
 /// `weftrun explain -o json`: the codes there are.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct CodesReport<'a> {
     /// The contract.
     pub schema: SchemaName,
@@ -79,9 +97,17 @@ pub struct CodesReport<'a> {
     pub codes: Vec<&'a str>,
 }
 
+impl<'a> CodesReport<'a> {
+    /// Makes the report.
+    pub fn new(codes: Vec<&'a str>) -> Self {
+        Self { schema: SchemaName, codes }
+    }
+}
+
 /// The output on stderr when a verb fails with `-o json`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct ErrorReport<'a> {
     /// The contract.
     pub schema: SchemaName,
@@ -92,6 +118,7 @@ pub struct ErrorReport<'a> {
 /// What failed.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct ErrorBody<'a> {
     /// Stable word for the kind of failure (`not-found`, `refused`, …).
     pub code: &'a str,
@@ -112,7 +139,7 @@ pub struct ErrorBody<'a> {
 impl<'a> From<&'a Error> for ErrorReport<'a> {
     fn from(error: &'a Error) -> Self {
         let error = ErrorBody {
-            code: error.kind().code(),
+            code: error.kind().as_str(),
             message: error.message(),
             retryable: error.is_retryable(),
             context: error.context().iter().map(|(key, value)| (*key, value.as_str())).collect(),

@@ -10,6 +10,7 @@ use crate::job::{Action, JobDetail, JobEvent, JobHandle, JobPhase, JobSummary, R
 /// `weftrun list -o json`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct ListReport<'a> {
     /// The contract.
     pub schema: SchemaName,
@@ -17,9 +18,17 @@ pub struct ListReport<'a> {
     pub jobs: &'a [JobSummary],
 }
 
+impl<'a> ListReport<'a> {
+    /// Makes the report.
+    pub fn new(jobs: &'a [JobSummary]) -> Self {
+        Self { schema: SchemaName, jobs }
+    }
+}
+
 /// `weftrun wait -o json`: how a job ended.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct WaitReport<'a> {
     /// The contract.
     pub schema: SchemaName,
@@ -30,9 +39,17 @@ pub struct WaitReport<'a> {
     pub why: Option<WhyReport>,
 }
 
+impl<'a> WaitReport<'a> {
+    /// Makes the report.
+    pub fn new(job: &'a JobSummary, why: Option<WhyReport>) -> Self {
+        Self { schema: SchemaName, job, why }
+    }
+}
+
 /// `weftrun cancel`, `delete`, `suspend` and `resume` with `-o json`: a line for each job it was done to.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct ActReport<'a> {
     /// The contract.
     pub schema: SchemaName,
@@ -43,9 +60,17 @@ pub struct ActReport<'a> {
     pub action: Action,
 }
 
+impl<'a> ActReport<'a> {
+    /// Makes the report.
+    pub fn new(handle: &'a JobHandle, action: Action) -> Self {
+        Self { schema: SchemaName, handle, action }
+    }
+}
+
 /// What was decided for a job when it was submitted.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct PlanShape<'a> {
     /// The decisions; empty for a job that was submitted elsewhere.
     pub decisions: &'a [Decision],
@@ -53,9 +78,17 @@ pub struct PlanShape<'a> {
     pub findings: &'a [Finding],
 }
 
+impl<'a> PlanShape<'a> {
+    /// Makes the shape of decisions and findings.
+    pub fn new(decisions: &'a [Decision], findings: &'a [Finding]) -> Self {
+        Self { decisions, findings }
+    }
+}
+
 /// `weftrun describe -o json`: everything known of a job.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct DescribeReport<'a> {
     /// The contract.
     pub schema: SchemaName,

@@ -14,6 +14,7 @@ use crate::spec::JobSpec;
 /// `weftrun plan -o json`: every decision with its why.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct PlanReport<'a> {
     /// The contract.
     pub schema: SchemaName,
@@ -59,6 +60,7 @@ impl<'a> PlanReport<'a> {
 /// `weftrun render -o json` and `submit --dry-run -o json`: exactly what would be sent.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct RenderReport<'a> {
     /// The contract.
     pub schema: SchemaName,
@@ -68,9 +70,17 @@ pub struct RenderReport<'a> {
     pub findings: &'a [Finding],
 }
 
+impl<'a> RenderReport<'a> {
+    /// Makes the report.
+    pub fn new(rendered: &'a Rendered, findings: &'a [Finding]) -> Self {
+        Self { schema: SchemaName, rendered, findings }
+    }
+}
+
 /// `weftrun import -o json`: the job that was made of a manifest.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct ImportReport<'a> {
     /// The contract.
     pub schema: SchemaName,
@@ -80,4 +90,11 @@ pub struct ImportReport<'a> {
     pub file: &'a str,
     /// What could not be carried, and warnings.
     pub findings: &'a [Finding],
+}
+
+impl<'a> ImportReport<'a> {
+    /// Makes the report.
+    pub fn new(job: &'a JobSpec, file: &'a str, findings: &'a [Finding]) -> Self {
+        Self { schema: SchemaName, job, file, findings }
+    }
 }

@@ -14,6 +14,7 @@ use crate::request::{Fabric, Origin};
 /// `weftrun backends -o json`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct BackendsReport<'a> {
     /// The contract.
     pub schema: SchemaName,
@@ -21,9 +22,17 @@ pub struct BackendsReport<'a> {
     pub backends: Vec<BackendShape<'a>>,
 }
 
+impl<'a> BackendsReport<'a> {
+    /// Makes the report.
+    pub fn new(backends: Vec<BackendShape<'a>>) -> Self {
+        Self { schema: SchemaName, backends }
+    }
+}
+
 /// A backend.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct BackendShape<'a> {
     /// Its name, for `-b`.
     pub name: &'a str,
@@ -46,6 +55,7 @@ impl<'a> BackendShape<'a> {
 /// `weftrun targets -o json`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct TargetsReport<'a> {
     /// The contract.
     pub schema: SchemaName,
@@ -53,9 +63,17 @@ pub struct TargetsReport<'a> {
     pub targets: Vec<TargetShape<'a>>,
 }
 
+impl<'a> TargetsReport<'a> {
+    /// Makes the report.
+    pub fn new(targets: Vec<TargetShape<'a>>) -> Self {
+        Self { schema: SchemaName, targets }
+    }
+}
+
 /// A place jobs go to.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct TargetShape<'a> {
     /// Its name, for `-b`.
     pub name: &'a str,
@@ -88,6 +106,7 @@ impl<'a> TargetShape<'a> {
 /// `weftrun instances -o json`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct InstancesReport<'a> {
     /// The contract.
     pub schema: SchemaName,
@@ -97,9 +116,17 @@ pub struct InstancesReport<'a> {
     pub bandwidth: &'a [&'a Bandwidth],
 }
 
+impl<'a> InstancesReport<'a> {
+    /// Makes the report.
+    pub fn new(instances: &'a [&'a InstanceType], bandwidth: &'a [&'a Bandwidth]) -> Self {
+        Self { schema: SchemaName, instances, bandwidth }
+    }
+}
+
 /// `weftrun advisories -o json`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct AdvisoriesReport<'a> {
     /// The contract.
     pub schema: SchemaName,
@@ -107,9 +134,17 @@ pub struct AdvisoriesReport<'a> {
     pub advisories: &'a [Advisory],
 }
 
+impl<'a> AdvisoriesReport<'a> {
+    /// Makes the report.
+    pub fn new(advisories: &'a [Advisory]) -> Self {
+        Self { schema: SchemaName, advisories }
+    }
+}
+
 /// `weftrun profiles -o json`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct ProfilesReport<'a> {
     /// The contract.
     pub schema: SchemaName,
@@ -117,9 +152,17 @@ pub struct ProfilesReport<'a> {
     pub profiles: Vec<ProfileShape<'a>>,
 }
 
+impl<'a> ProfilesReport<'a> {
+    /// Makes the report.
+    pub fn new(profiles: Vec<ProfileShape<'a>>) -> Self {
+        Self { schema: SchemaName, profiles }
+    }
+}
+
 /// A profile.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct ProfileShape<'a> {
     /// Its name, for `--profile`.
     pub name: &'a str,
@@ -136,6 +179,7 @@ pub struct ProfileShape<'a> {
 /// A value of a profile.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct ProfileValue<'a> {
     /// Its key, as in a config file (`roce.devices`).
     pub key: String,
@@ -181,6 +225,7 @@ fn leaves<'a>(profile: &'a Profile, key: String, value: &Value, found: &mut Vec<
 /// `weftrun config show -o json`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct ConfigReport<'a> {
     /// The contract.
     pub schema: SchemaName,
@@ -188,9 +233,17 @@ pub struct ConfigReport<'a> {
     pub settings: Vec<SettingShape<'a>>,
 }
 
+impl<'a> ConfigReport<'a> {
+    /// Makes the report.
+    pub fn new(settings: Vec<SettingShape<'a>>) -> Self {
+        Self { schema: SchemaName, settings }
+    }
+}
+
 /// A value of the configuration.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct SettingShape<'a> {
     /// Its path (`target.prod.backend`).
     pub path: String,
@@ -202,9 +255,17 @@ pub struct SettingShape<'a> {
     pub span: Option<&'a Span>,
 }
 
+impl<'a> SettingShape<'a> {
+    /// Makes the shape of a setting.
+    pub fn new(path: String, value: Value, origin: &'a Origin, span: Option<&'a Span>) -> Self {
+        Self { path, value, origin, span }
+    }
+}
+
 /// `weftrun doctor -o json`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct DoctorReport<'a> {
     /// The contract.
     pub schema: SchemaName,
@@ -216,4 +277,11 @@ pub struct DoctorReport<'a> {
     pub backend: &'a str,
     /// What the cluster reports about itself.
     pub facts: &'a ClusterFacts,
+}
+
+impl<'a> DoctorReport<'a> {
+    /// Makes the report.
+    pub fn new(weftrun: &'a str, target: &'a str, backend: &'a str, facts: &'a ClusterFacts) -> Self {
+        Self { schema: SchemaName, weftrun, target, backend, facts }
+    }
 }

@@ -17,6 +17,7 @@ use crate::nccl::{
 /// `weftrun transport -o json`: which transport each pair of ranks uses, and what is wrong with it.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct TransportReport {
     /// `weftrun/v1`.
     pub schema: &'static str,
@@ -48,6 +49,7 @@ pub struct TransportReport {
 /// The answer in a few words.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct VerdictShape {
     /// The fabric between nodes that the pairs prove.
     pub fabric: FabricSeen,
@@ -60,6 +62,7 @@ pub struct VerdictShape {
 /// A plugin.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct PluginShape {
     /// Name.
     pub name: String,
@@ -74,6 +77,7 @@ pub struct PluginShape {
 /// A process, or one rank of it.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct RankShape {
     /// Global rank; null until the logs prove it.
     pub rank: Option<u32>,
@@ -98,6 +102,7 @@ pub struct RankShape {
 /// A communicator.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct CommShape {
     /// commId, or `PARENT/SPLITCOUNT/COLOR` for a split.
     pub id: String,
@@ -116,6 +121,7 @@ pub struct CommShape {
 /// Network devices of both ends.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct DevicesShape {
     /// The sender's.
     pub send: Vec<u32>,
@@ -126,6 +132,7 @@ pub struct DevicesShape {
 /// A pair of ranks, in one direction, over one transport.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct PairShape {
     /// Id of the communicator; null until the logs prove it.
     pub comm: Option<String>,
@@ -162,6 +169,7 @@ pub struct PairShape {
 /// A value of speed: the last of its series.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct ThroughputShape {
     /// Where it was printed.
     pub source: String,
@@ -188,6 +196,7 @@ pub struct ThroughputShape {
 /// What a collective reaches on the planned fabric when all is well.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct ExpectedShape {
     /// Lowest published value.
     pub low: f64,
@@ -200,6 +209,7 @@ pub struct ExpectedShape {
 /// Counts.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct TotalsShape {
     /// Lines.
     pub lines: u64,

@@ -15,6 +15,7 @@ use crate::verify::{Collective, Device, Judgement, Probes, Row, Verdict};
 /// `weftrun verify -o json`: the figures of a benchmark, and the verdict on them.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct VerifyReport<'a> {
     /// `weftrun/v1`.
     pub schema: &'static str,
@@ -39,6 +40,7 @@ pub struct VerifyReport<'a> {
 /// A search for slow nodes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct VerifySearch {
     /// The slow nodes; empty where no single node explains it.
     pub slow_nodes: Vec<String>,
@@ -55,6 +57,7 @@ pub struct VerifySearch {
 /// One measurement of a search.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct VerifyGroup {
     /// Round, from 1.
     pub round: usize,
@@ -67,6 +70,20 @@ pub struct VerifyGroup {
 }
 
 impl VerifyGroup {
+    /// Makes the shape of a measurement.
+    pub fn new(round: usize, nodes: Vec<String>, busbw_gbps: Option<f64>, failed: Option<String>) -> Self {
+        Self { round, nodes, busbw_gbps, failed }
+    }
+}
+
+impl VerifySearch {
+    /// Makes the report of a search.
+    pub fn new(slow_nodes: Vec<String>, reason: Option<String>, groups: Vec<VerifyGroup>) -> Self {
+        Self { slow_nodes, reason, jobs: groups.len(), groups, findings: Vec::new() }
+    }
+}
+
+impl VerifyGroup {
     /// Returns its bandwidth as text: `350.0 GB/s`, `failed`.
     pub fn bandwidth(&self) -> String {
         self.busbw_gbps.map_or_else(|| "failed".to_owned(), |busbw| format!("{busbw:.1} GB/s"))
@@ -76,6 +93,7 @@ impl VerifyGroup {
 /// `weftrun probe -o json`: the facts that nodes report.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct ProbeReport {
     /// `weftrun/v1`.
     pub schema: &'static str,
@@ -92,6 +110,7 @@ pub struct ProbeReport {
 /// What a node reports.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct ProbeNode {
     /// Host name.
     pub host: String,
@@ -104,6 +123,7 @@ pub struct ProbeNode {
 /// A fabric that devices are evidence of.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct ProbeFabric {
     /// The fabric.
     pub fabric: Fabric,
@@ -133,6 +153,7 @@ impl ProbeReport {
 /// The figures of one collective.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct VerifyRun<'a> {
     /// The collective; null where the log does not name it.
     pub collective: Option<Collective>,
@@ -155,6 +176,7 @@ pub struct VerifyRun<'a> {
 /// Published figures.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct VerifyExpected<'a> {
     /// Lowest, GB/s.
     pub low_gbps: f64,

@@ -9,6 +9,7 @@ use crate::diagnose::cause::{Cause, Stack, Why, WhyState};
 /// `weftrun why -o json`: why a job failed or hangs.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct WhyReport {
     /// `weftrun/v1`.
     pub schema: &'static str,

@@ -192,6 +192,9 @@ pub enum Webhook {
 }
 
 impl Fabric {
+    /// All kinds.
+    pub const ALL: [Self; 6] = [Self::Auto, Self::Efa, Self::Roce, Self::InfiniBand, Self::Tcp, Self::Off];
+
     /// Returns the word in files, flags and reports.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -205,8 +208,20 @@ impl Fabric {
     }
 }
 
-impl std::fmt::Display for Fabric {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
+crate::text::words!(Fabric, "fabric");
+
+impl RuleSetting {
+    /// All settings.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::On, Self::Off];
+
+    /// Returns the word in files and flags.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::On => "on",
+            Self::Off => "off",
+        }
     }
 }
+
+crate::text::words!(RuleSetting, "setting of a rule");

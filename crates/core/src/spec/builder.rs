@@ -3,10 +3,22 @@
 use std::time::Duration;
 
 use super::{Code, EnvVar, JobSpec, Launch, RestartPolicy, Role, SecretRef, Volume};
-use crate::request::{Fabric, RuleSetting};
-use crate::{Error, ErrorKind, Result};
+use crate::Result;
+use crate::catalogue::Catalogue;
+use crate::request::{Fabric, FabricRequest, RuleSetting};
 
 /// Builds a [`JobSpec`]; [`JobSpecBuilder::build`] reports every mistake at once.
+///
+/// ```
+/// use weftrun_core::spec::{JobSpec, Launch, Role};
+/// let builder = JobSpec::builder("llama-8b").launch(Launch::Torchrun).workdir("/work").priority("high");
+/// let job = builder.role(Role::worker().nodes(2).gpus_per_node(8).command(["train.py"])).build()?;
+/// assert_eq!(job.world_size(), 16);
+///
+/// let error = JobSpec::builder("Not a name").build().unwrap_err();
+/// assert!(error.findings().len() > 1);
+/// # Ok::<(), weftrun_core::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct JobSpecBuilder {
     spec: JobSpec,
@@ -99,6 +111,41 @@ impl JobSpecBuilder {
         self
     }
 
+    /// Sets all of the fabric request at once: GID index, networks, stack, strictness.
+    #[must_use]
+    pub fn fabric_request(mut self, request: FabricRequest) -> Self {
+        self.spec.fabric = request;
+        self
+    }
+
+    /// Sets the working directory.
+    #[must_use]
+    pub fn workdir(mut self, folder: impl Into<String>) -> Self {
+        self.spec.workdir = Some(folder.into());
+        self
+    }
+
+    /// Sets the priority class, or the QOS on Slurm.
+    #[must_use]
+    pub fn priority(mut self, name: impl Into<String>) -> Self {
+        self.spec.priority = Some(name.into());
+        self
+    }
+
+    /// Adds an annotation of every pod.
+    #[must_use]
+    pub fn annotation(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.spec.annotations.insert(key.into(), value.into());
+        self
+    }
+
+    /// Sets a key of one backend's settings.
+    #[must_use]
+    pub fn backend(mut self, backend: &str, key: &str, value: impl Into<serde_json::Value>) -> Self {
+        self.spec.set_backend(backend, key, value);
+        self
+    }
+
     /// Sets what happens when a rank fails.
     #[must_use]
     pub fn restart(mut self, policy: RestartPolicy) -> Self {
@@ -123,13 +170,9 @@ impl JobSpecBuilder {
     /// Ends the builder.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidSpec`] with a finding for each mistake.
+    /// [`ErrorKind::InvalidSpec`](crate::ErrorKind::InvalidSpec) with a finding for each mistake.
     pub fn build(self) -> Result<JobSpec> {
-        let findings = self.spec.validate();
-        if findings.iter().any(crate::Finding::is_error) {
-            let message = format!("job `{}` is invalid", self.spec.name);
-            return Err(Error::from_findings(ErrorKind::InvalidSpec, message, findings));
-        }
+        self.spec.refuse_invalid(&Catalogue::builtin())?;
         Ok(self.spec)
     }
 }

@@ -92,6 +92,24 @@ pub enum Launch {
     Once,
 }
 
+impl Launch {
+    /// All ways.
+    pub const ALL: [Self; 5] = [Self::Torchrun, Self::Mpi, Self::PerRank, Self::PerNode, Self::Once];
+
+    /// Returns the word in job files and flags.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Torchrun => "torchrun",
+            Self::Mpi => "mpi",
+            Self::PerRank => "per-rank",
+            Self::PerNode => "per-node",
+            Self::Once => "once",
+        }
+    }
+}
+
+crate::text::words!(Launch, "way to launch");
+
 /// One environment variable.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

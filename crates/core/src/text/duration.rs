@@ -9,7 +9,7 @@ const MAX_SECONDS: u64 = 100 * 365 * 86_400;
 
 const UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3600), ('m', 60), ('s', 1)];
 
-/// Writes it as [`format`] does.
+/// Writes it as [`format()`] does.
 #[allow(clippy::ref_option, reason = "serde's with calls it by reference")]
 pub fn serialize<S: Serializer>(value: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     match value {

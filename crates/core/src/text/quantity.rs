@@ -118,6 +118,8 @@ impl std::fmt::Display for NotAQuantity {
     }
 }
 
+impl std::error::Error for NotAQuantity {}
+
 /// Returns the digits of a decimal number, and how many of them are after the point.
 fn decimal(text: &str) -> Option<(i128, u32)> {
     let (sign, digits) = match text.strip_prefix('-') {

@@ -70,3 +70,35 @@ pub fn binary_size(bytes: u64) -> String {
         None => format!("{bytes} B"),
     }
 }
+
+/// Implements `Display` and `FromStr` of an enum by its `as_str` and `ALL`. The error names the nearest word.
+macro_rules! words {
+    ($type:ty, $what:literal) => {
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = $crate::Error;
+
+            fn from_str(text: &str) -> $crate::Result<Self> {
+                Self::ALL
+                    .into_iter()
+                    .find(|value| value.as_str() == text)
+                    .ok_or_else(|| $crate::text::unknown_word($what, text, &Self::ALL.map(Self::as_str)))
+            }
+        }
+    };
+}
+pub(crate) use words;
+
+/// Returns the error of a word that is none of the known ones.
+pub(crate) fn unknown_word(what: &str, text: &str, known: &[&str]) -> crate::Error {
+    let error = crate::Error::new(crate::ErrorKind::Usage, format!("unknown {what} `{text}`"));
+    match did_you_mean(text, known.iter().copied()) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error.hint(format!("use one of {}", known.join(", "))),
+    }
+}

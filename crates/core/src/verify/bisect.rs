@@ -272,6 +272,7 @@ mod tests {
         Some(whole * noise * if is_slow { part } else { 1.0 })
     }
 
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
     fn limit(nodes: usize) -> usize {
         (2.0 * (nodes as f64).log2()).floor() as usize
     }

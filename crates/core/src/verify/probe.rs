@@ -341,7 +341,7 @@ mod tests {
     }
 
     fn codes(probes: &Probes) -> Vec<String> {
-        probes.findings().iter().map(|finding| finding.code.to_string()).collect()
+        probes.findings().iter().map(|finding| finding.code.clone()).collect()
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The rules, one situation per test: a job, a request, and the result.
-
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test ends with a panic, and says why")]
 #![allow(
     clippy::field_reassign_with_default,
     reason = "the facts of a cluster can grow, so they have no literal"

@@ -50,7 +50,8 @@ fn run(text: &str, call: &Call) -> Result<(String, Vec<JobReport>), String> {
     };
     let (mut new, mut jobs) = (String::new(), Vec::new());
     for document in documents(text) {
-        let done = mutate(&document, Start::of("x.yaml"), &settings).map_err(|finding| finding.message)?;
+        let done =
+            mutate(&document, Start::of("x.yaml"), &settings).map_err(|error| error.message().to_owned())?;
         new.push_str(&done.text);
         jobs.extend(done.jobs);
     }

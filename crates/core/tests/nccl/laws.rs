@@ -113,7 +113,7 @@ fn one_record_behind_every_prefix() {
     let record =
         "gpu-7:31:32 [3] NCCL INFO Channel 02/0 : 3[3] -> 8[0] [send] via NET/AWS Libfabric/1/GDRDMA";
     for line in [
-        format!("{record}"),
+        record.to_string(),
         format!("[rank3]:{record}"),
         format!("[default3]:{record}"),
         format!("[1,3]<stdout>:{record}"),

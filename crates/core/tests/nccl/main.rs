@@ -1,5 +1,6 @@
 //! NCCL's logs: real captures with expected results, the laws of the parser, every rule, every format, and
 //! misleading logs.
+#![allow(clippy::unwrap_used, reason = "a test ends with a panic, and says why")]
 
 mod advisories;
 mod bounds;

@@ -170,7 +170,8 @@ impl TransportMap {
         {
             return last;
         }
-        let place = (pid.unwrap_or(u64::MAX) as usize ^ usize::from(source)) % RECENT;
+        let place =
+            (usize::try_from(pid.unwrap_or(u64::MAX)).unwrap_or(usize::MAX) ^ usize::from(source)) % RECENT;
         if let Some(at) = self.index.recent.get(place).copied().flatten()
             && let Some(process) = self.seen.processes.get(at)
             && process.source == source

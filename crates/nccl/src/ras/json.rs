@@ -79,12 +79,12 @@ pub(super) fn read(text: &str) -> Result<Report, Unreadable> {
         let hash = hash(&comm.hash)
             .ok_or_else(|| Unreadable::Damaged(format!("`{}` is not a hash", cut(&comm.hash))))?;
         report.is_changing |= comm.ranks.iter().any(|rank| rank.status.is_changing());
-        report.communicators.push(communicator(hash, comm));
+        report.communicators.push(communicator(hash, &comm));
     }
     Ok(report)
 }
 
-fn communicator(hash: u64, comm: Comm) -> Communicator {
+fn communicator(hash: u64, comm: &Comm) -> Communicator {
     let mut operations: BTreeMap<&str, Vec<(Member, u64)>> = BTreeMap::new();
     let mut errors = Vec::new();
     let mut launched = 0u64;

@@ -16,6 +16,7 @@ use super::{
     query_address, refusal,
 };
 use crate::Job;
+use crate::runtime::on_runtime;
 
 /// Receives each report of a watch.
 type OnReport<'a> = &'a mut dyn FnMut(&HealthReport) -> Result<()>;
@@ -59,7 +60,7 @@ pub async fn watch_health_at(
     on_report: OnReport<'_>,
 ) -> Result<()> {
     check_address(address)?;
-    watch(Target::Address(address), logs, options, on_report).await
+    on_runtime(watch(Target::Address(address), logs, options, on_report)).await
 }
 
 /// The RAS service that is watched.

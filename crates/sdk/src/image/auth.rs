@@ -83,7 +83,7 @@ impl Challenge {
             Error::new(ErrorKind::Unreachable, "the registry's place for tokens does not answer")
                 .with("realm", realm)
                 .retryable()
-                .source(error.without_url())
+                .with_source(error.without_url())
         };
         let mut answer = weftrun_backends::requests::send(request).await.map_err(lost)?;
         if !answer.status().is_success() {
@@ -134,7 +134,7 @@ impl Login {
             let settings: Value = serde_json::from_str(&text).map_err(|error| {
                 Error::new(ErrorKind::InvalidConfig, "the registries' credentials are not JSON")
                     .with("file", file.display())
-                    .source(error)
+                    .with_source(error)
             })?;
             for name in &self.names {
                 let helper = settings["credHelpers"][name].as_str();
@@ -178,7 +178,7 @@ impl Login {
             Helper { input: Some(format!("{name}\n").into_bytes()), end_children: true, ..Helper::default() };
         let output = runner.output(command, HELPER).await.map_err(|error| match error.kind() {
             std::io::ErrorKind::TimedOut => bad("does not answer"),
-            _ => bad("cannot be started").source(error),
+            _ => bad("cannot be started").with_source(error),
         })?;
         if !output.status.success() {
             // It has none for this registry, which may need none.

@@ -50,10 +50,10 @@ pub(super) async fn read(
         .with("layer", digest)
         .hint("try again: layers that were read whole are not read again")
         .retryable()
-        .source(error.without_url()));
+        .with_source(error.without_url()));
     }
     let (found, sum) = scan.await.map_err(|error| {
-        Error::new(ErrorKind::Unexpected, "the scan of a layer was given up").source(error)
+        Error::new(ErrorKind::Unexpected, "the scan of a layer was given up").with_source(error)
     })?;
     if got != size || sum != digest {
         let message = "the registry gave other bytes than those that the manifest names";

@@ -142,7 +142,10 @@ fn blobs(manifest: &Value) -> Result<Vec<Blob>> {
 fn variable(configured: &Value, name: &str) -> Option<String> {
     let env = configured["config"]["Env"].as_array()?;
     let value = env.iter().filter_map(Value::as_str).filter_map(|line| line.split_once('='));
-    value.filter(|(key, value)| *key == name && !value.is_empty()).map(|(_, value)| value.to_owned()).last()
+    value
+        .filter(|(key, value)| *key == name && !value.is_empty())
+        .map(|(_, value)| value.to_owned())
+        .next_back()
 }
 
 fn text(value: &Value) -> String {

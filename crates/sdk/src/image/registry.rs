@@ -54,7 +54,7 @@ pub(super) fn hex(digest: &[u8]) -> String {
 impl Registry {
     /// Creates the client; sends nothing.
     pub fn new(at: &Reference, config: &Config) -> Result<Self> {
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        weftrun_backends::tls::provide();
         let env = config.env.clone();
         let http = Client::builder()
             .proxy(reqwest::Proxy::custom(move |url| weftrun_backends::proxy::proxy_for(url.as_str(), &env)))
@@ -63,7 +63,9 @@ impl Registry {
             .connect_timeout(Duration::from_secs(15))
             .read_timeout(Duration::from_secs(60))
             .build()
-            .map_err(|error| Error::new(ErrorKind::Io, "the HTTP client cannot be made").source(error))?;
+            .map_err(|error| {
+                Error::new(ErrorKind::Io, "the HTTP client cannot be made").with_source(error)
+            })?;
         let login = Login::new(&config.env, at.login_names());
         Ok(Self { http, at: at.clone(), login, pass: Mutex::new(None) })
     }
@@ -115,7 +117,7 @@ impl Registry {
         serde_json::from_slice(bytes).map_err(|error| {
             Error::new(ErrorKind::Protocol, "the registry's answer is not JSON")
                 .with("image", self.image())
-                .source(error)
+                .with_source(error)
         })
     }
 
@@ -148,7 +150,7 @@ impl Registry {
             .with("image", self.image())
             .hint("check the network, the proxy (HTTPS_PROXY) and the name of the registry")
             .retryable()
-            .source(error.without_url())
+            .with_source(error.without_url())
     }
 
     /// Reads a path, and authenticates if necessary.

@@ -12,6 +12,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::{AT_ONCE, LIMIT};
 use crate::Job;
 use crate::health::places;
+use crate::runtime::on_runtime;
 
 /// Most nodes that are sampled, and most bytes that a node prints.
 const NODES: usize = 64;
@@ -24,6 +25,10 @@ impl Job {
     /// # Errors
     /// As [`Job::exec`], if no node can be sampled.
     pub async fn counters(&self, logs: &TransportMap, between: Duration) -> Result<Counters> {
+        on_runtime(self.sample_twice(logs, between)).await
+    }
+
+    async fn sample_twice(&self, logs: &TransportMap, between: Duration) -> Result<Counters> {
         let mut ranks: Vec<Option<u32>> = places(logs).into_iter().take(NODES).map(Some).collect();
         if ranks.is_empty() {
             ranks.push(None);

@@ -287,7 +287,8 @@ fn further(members: BTreeSet<u32>, covered: &BTreeSet<u32>, tried: &BTreeSet<u32
     let node = covered.len().max(1);
     let left: Vec<u32> =
         members.into_iter().filter(|rank| !covered.contains(rank) && !tried.contains(rank)).collect();
-    let firsts: Vec<u32> = left.iter().copied().filter(|rank| *rank as usize % node == 0).collect();
+    let firsts: Vec<u32> =
+        left.iter().copied().filter(|rank| (*rank as usize).is_multiple_of(node)).collect();
     if firsts.is_empty() { left.into_iter().take(1).collect() } else { firsts }
 }
 
@@ -338,6 +339,7 @@ impl Dumps {
 }
 
 /// Reads `weftrun-dump RANK [BYTES]` and the bytes; returns the rank, the dump and the rest.
+#[allow(clippy::type_complexity, reason = "the caller takes it apart at once")]
 fn dump(output: &[u8]) -> Option<(u32, Option<&[u8]>, &[u8])> {
     let line = output.split(|byte| *byte == b'\n').next()?;
     let rest = output.get(line.len() + 1..)?;

@@ -82,7 +82,7 @@ fn logs_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).map_err(|error| {
         Error::new(ErrorKind::Io, format!("cannot read the folder: {error}"))
             .with("folder", folder.display())
-            .source(error)
+            .with_source(error)
     })?;
     let mut found: Vec<PathBuf> =
         entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file() && is_log(path)).collect();

@@ -57,7 +57,7 @@ enum Sent {
 
 fn failed(name: &str, error: io::Error) -> Error {
     let kind = if error.kind() == io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::Io };
-    Error::new(kind, format!("cannot read: {error}")).with("input", name).source(error)
+    Error::new(kind, format!("cannot read: {error}")).with("input", name).with_source(error)
 }
 
 /// The output of the reading thread.

@@ -43,7 +43,7 @@ pub(super) async fn search(
                 let (measured, findings) = bandwidth(verification, spec, &nodes, &name, stop).await?;
                 let (busbw_gbps, failed) =
                     measured.map_or_else(|why| (None, Some(why)), |busbw| (Some(busbw), None));
-                Ok::<_, Error>((group, VerifyGroup { round, nodes, busbw_gbps, failed }, findings))
+                Ok::<_, Error>((group, VerifyGroup::new(round, nodes, busbw_gbps, failed), findings))
             };
             jobs.push(job.boxed());
         }
@@ -69,7 +69,9 @@ pub(super) async fn search(
             findings.push(finding);
         }
     }
-    Ok(VerifySearch { slow_nodes, reason, jobs: all.len(), groups: all, findings })
+    let mut search = VerifySearch::new(slow_nodes, reason, all);
+    search.findings = findings;
+    Ok(search)
 }
 
 /// Runs jobs, [`AT_ONCE`] at a time. After an error no further one starts, and those that run are waited for; an interruption
@@ -96,13 +98,7 @@ pub(super) fn or_why(searched: Result<VerifySearch>) -> Result<VerifySearch> {
         ErrorKind::Interrupted => Err(error),
         _ => {
             let reason = Some(format!("the search failed: {error}"));
-            Ok(VerifySearch {
-                slow_nodes: Vec::new(),
-                reason,
-                jobs: 0,
-                groups: Vec::new(),
-                findings: Vec::new(),
-            })
+            Ok(VerifySearch::new(Vec::new(), reason, Vec::new()))
         }
     })
 }

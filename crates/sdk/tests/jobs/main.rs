@@ -1,5 +1,11 @@
 //! The facade as a program uses it, on this machine: nothing but a folder is needed.
 #![cfg(feature = "local")]
+#![allow(
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test ends with a panic, and says why"
+)]
 
 use std::path::Path;
 use std::time::Duration;

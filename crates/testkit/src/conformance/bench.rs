@@ -18,7 +18,14 @@ pub struct Bench<'a> {
     pub fixture: &'a dyn Fixture,
 }
 
+impl std::fmt::Debug for Bench<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bench").finish_non_exhaustive()
+    }
+}
+
 /// A submitted job, with its connection.
+#[derive(Debug)]
 pub struct Submitted {
     /// The connection.
     pub backend: Arc<dyn Backend>,
@@ -29,7 +36,7 @@ pub struct Submitted {
 }
 
 /// Everything read from a job's logs.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Read {
     /// Bytes of each source, by its uid and attempt.
     pub bytes: BTreeMap<(String, u32), Vec<u8>>,
@@ -67,6 +74,20 @@ impl Read {
             self.ranks.push(rank);
         }
         Ok(())
+    }
+
+    /// Adds what was read after it.
+    pub fn extend(&mut self, later: Self) {
+        for (source, bytes) in later.bytes {
+            self.bytes.entry(source).or_default().extend(bytes);
+        }
+        self.cursors.extend(later.cursors);
+        self.marks.extend(later.marks);
+    }
+
+    /// Returns how often these bytes occur in all sources.
+    pub fn count(&self, word: &[u8]) -> usize {
+        self.bytes.values().map(|bytes| memchr::memmem::find_iter(bytes, word).count()).sum()
     }
 
     /// Returns the lines that contain a word, of all sources, from that word on.

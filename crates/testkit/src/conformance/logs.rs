@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weftrun_core::log::{LogOptions, Mark};
 
-use super::bench::{Bench, Read, Submitted, must};
+use super::bench::{Bench, Read, Submitted, must, said};
 use super::{Checked, Verdict};
 
 /// Lines each rank writes; enough that several batches are needed.
@@ -31,6 +31,9 @@ fn by_rank(read: &Read) -> Result<BTreeMap<u32, Vec<usize>>, String> {
             _ => return Err(format!("a line is torn: {line:?}")),
         }
     }
+    // The end of a line that comes again has no number.
+    let (ends, lines) = (read.count(b"no play"), ranks.values().map(Vec::len).sum::<usize>());
+    must(ends == lines, || format!("parts of lines came twice: {lines} lines have {ends} ends"))?;
     Ok(ranks)
 }
 
@@ -81,24 +84,94 @@ pub(super) async fn exact_over_cuts(bench: Bench<'_>) -> Checked {
         options.from = all.cursors.values().cloned().collect();
         let part = job.read(options, 1 + cut % 5).await?;
         let over = part.batches < 1 + cut % 5;
-        for (source, bytes) in part.bytes {
-            all.bytes.entry(source).or_default().extend(bytes);
-        }
-        all.cursors.extend(part.cursors);
-        all.marks.extend(part.marks);
+        all.extend(part);
         if over {
             break;
         }
     }
+    check_resumed(&all, &job, bench.world())?;
+    job.done().await
+}
+
+/// Checks what was read with resumes between.
+fn check_resumed(all: &Read, job: &Submitted, world: u32) -> Result<(), String> {
     if job.backend.capability().exact_resume {
-        check_whole(&all, bench.world())?;
-    } else {
-        let ranks = by_rank(&all)?;
-        let lost = ranks.values().any(|lines| (0..LINES).any(|line| !lines.contains(&line)));
-        must(!lost && ranks.len() == bench.world() as usize, || "lines are lost over cuts".to_owned())?;
-        let repeated = ranks.values().any(|lines| lines.len() > LINES);
-        let marked = all.marks.iter().any(|mark| matches!(mark, Mark::Resumed { .. }));
-        must(!repeated || marked, || "lines are repeated over cuts, and no mark says so".to_owned())?;
+        return check_whole(all, world);
+    }
+    let ranks = by_rank(all)?;
+    let lost = ranks.values().any(|lines| (0..LINES).any(|line| !lines.contains(&line)));
+    must(!lost && ranks.len() == world as usize, || "lines are lost over cuts".to_owned())?;
+    let repeated = ranks.values().any(|lines| lines.len() > LINES);
+    let marked = all.marks.iter().any(|mark| matches!(mark, Mark::Resumed { .. }));
+    must(!repeated || marked, || "lines are repeated over cuts, and no mark says so".to_owned())
+}
+
+/// Most places at which the log of a finished job is cut.
+const CUTS: usize = 24;
+
+/// A finished log that is read in two parts is the same wherever it is cut: after each batch, and at lines that
+/// a caller kept the cursor of.
+pub(super) async fn exact_wherever_it_is_cut(bench: Bench<'_>) -> Checked {
+    let job = bench.submit(&writer()).await?;
+    // The cursors after each batch of a log that is written meanwhile lie at lines of all sizes.
+    let mut cursors = Vec::new();
+    let mut read = Read::default();
+    let mut batches = job.backend.logs(&job.handle, LogOptions::follow());
+    while let Some(batch) = futures_util::StreamExt::next(&mut batches).await {
+        read.take(&batch.map_err(said("logs"))?)?;
+        let so_far: BTreeMap<_, _> = read.bytes.iter().map(|(id, bytes)| (id.clone(), bytes.len())).collect();
+        cursors.push((so_far, read.cursors.clone()));
+    }
+    drop(batches);
+    job.wait().await?;
+    check_whole(&read, bench.world())?;
+    let step = cursors.len().div_ceil(CUTS).max(1);
+    for (so_far, from) in cursors.into_iter().step_by(step) {
+        let mut options = LogOptions::default();
+        options.from = from.into_values().collect();
+        let mut all = Read::default();
+        for (id, size) in so_far {
+            let bytes = read.bytes.get(&id).and_then(|bytes| bytes.get(..size)).unwrap_or_default();
+            all.bytes.insert(id, bytes.to_vec());
+        }
+        all.extend(job.read(options, usize::MAX).await?);
+        check_resumed(&all, &job, bench.world())?;
+    }
+    job.done().await
+}
+
+/// The last line is read although the job ended before its newline, while it runs and afterwards.
+pub(super) async fn a_last_line_without_newline_is_read(bench: Bench<'_>) -> Checked {
+    let job = bench.submit("echo weft-first; printf 'weft-open'").await?;
+    let world = bench.world() as usize;
+    let followed = job.follow().await?;
+    job.wait().await?;
+    let finished = job.read(LogOptions::default(), usize::MAX).await?;
+    for (how, read) in [("followed", followed), ("finished", finished)] {
+        let found = read.count(b"weft-open");
+        must(found == world, || format!("{how}: {found} of {world} last lines without a newline were read"))?;
+    }
+    job.done().await
+}
+
+/// Bytes are returned as they were written: carriage returns, invalid UTF-8, NUL.
+pub(super) async fn bytes_are_kept(bench: Bench<'_>) -> Checked {
+    const SCRIPT: &str = r"printf 'weft\rbytes \377\376 nul\000end\033[0m\n'";
+    const READ: &[u8] = b"weft\rbytes \xff\xfe nul\0end\x1b[0m\n";
+    let job = bench.submit(SCRIPT).await?;
+    let world = bench.world() as usize;
+    let followed = job.follow().await?;
+    job.wait().await?;
+    let finished = job.read(LogOptions::default(), usize::MAX).await?;
+    for (how, read) in [("followed", followed), ("finished", finished)] {
+        let found = read.count(READ);
+        must(found == world, || {
+            let bytes: Vec<u8> = read.bytes.values().flatten().copied().collect();
+            format!(
+                "{how}: {found} of {world} lines are as they were written: {:?}",
+                bytes.escape_ascii().to_string()
+            )
+        })?;
     }
     job.done().await
 }

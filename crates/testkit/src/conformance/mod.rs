@@ -29,12 +29,15 @@
 
 mod actions;
 mod bench;
+mod claims;
 mod errors;
 mod logs;
 mod reports;
 mod submit;
+mod watch;
 
 use std::fmt::{self, Write as _};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -85,8 +88,14 @@ pub trait Fixture: Send + Sync {
         false
     }
 
+    /// Returns a folder that the ranks of a job can write to and this process can read, in which executions
+    /// are counted; none if there is none.
+    fn shared_folder(&self) -> Option<PathBuf> {
+        None
+    }
+
     /// Returns a connection that forwards the next submit but loses its answer; none if the fixture cannot do
-    /// that.
+    /// that. Then the suite forgets the answer itself.
     async fn losing_answers(&self) -> Option<Arc<dyn Backend>> {
         None
     }
@@ -184,13 +193,18 @@ pub async fn run_some(fixture: &dyn Fixture, only: &[&str]) -> Report {
             submit::is_found_by_its_id,
             submit::submits_once_when_sent_twice,
             submit::submits_once_when_the_answer_is_lost,
+            submit::runs_once_however_often_it_is_sent,
             submit::outlives_its_connection,
             submit::a_taken_name_makes_no_confusion,
             submit::watch_ends_with_success,
             submit::failure_has_its_exit_code,
+            submit::exit_codes_are_as_they_were,
             submit::a_command_that_is_not_there_fails,
             logs::every_line_of_every_rank,
             logs::exact_over_cuts,
+            logs::exact_wherever_it_is_cut,
+            logs::a_last_line_without_newline_is_read,
+            logs::bytes_are_kept,
             logs::a_finished_job_is_read_whole,
             logs::tail_is_the_end,
             logs::only_the_ranks_asked_for,
@@ -203,6 +217,19 @@ pub async fn run_some(fixture: &dyn Fixture, only: &[&str]) -> Report {
             actions::requeue_starts_again,
             actions::restarts_are_counted,
             actions::the_time_limit_is_kept,
+            watch::the_end_comes_before_the_disappearance,
+            watch::an_ended_job_is_reported_once,
+            claims::a_check_creates_no_job,
+            claims::mpi_is_rendered_or_refused,
+            claims::an_image_is_used_or_refused,
+            claims::a_restart_policy_is_kept_or_refused,
+            claims::a_port_is_reached_or_refused,
+            claims::lines_have_times_as_claimed,
+            claims::cursors_are_offsets_if_claimed,
+            claims::earlier_logs_are_read_or_refused,
+            claims::the_longest_name_works,
+            claims::the_longest_arguments_arrive,
+            claims::an_impossible_signal_is_refused,
             errors::an_unknown_job_is_not_found,
             errors::an_unknown_id_finds_nothing,
             errors::a_foreign_handle_is_refused,

@@ -9,7 +9,7 @@ use weftrun_core::backend::{
     Backend, Capability, ClusterFacts, Document, Language, PlannedJob, Rendered, Scope,
 };
 use weftrun_core::job::{
-    Action, JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, SubmissionId,
+    Action, JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, SubmissionId, ordered,
 };
 use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
@@ -82,8 +82,9 @@ impl Backend for Fake {
             return Ok(handle);
         }
         let text = rendered.documents.first().map_or("{}", |document| document.text.as_str());
-        let job: serde_json::Value = serde_json::from_str(text)
-            .map_err(|error| Error::new(ErrorKind::InvalidSpec, "the fake job is no JSON").source(error))?;
+        let job: serde_json::Value = serde_json::from_str(text).map_err(|error| {
+            Error::new(ErrorKind::InvalidSpec, "the fake job is no JSON").with_source(error)
+        })?;
         let number = |key: &str| job[key].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
         let (nodes, ranks) = (number("nodes"), number("ranks_per_node"));
         let (handle, lost) = self.edit(|state| {
@@ -140,7 +141,7 @@ impl Backend for Fake {
 
     fn watch(&self, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
         let watching = Watching { fake: self.clone(), filter, told: BTreeMap::new() };
-        told(self.changed.subscribe(), watching)
+        ordered(told(self.changed.subscribe(), watching))
     }
 
     fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {

@@ -90,6 +90,7 @@ impl Pod {
         pod
     }
 
+    #[allow(clippy::type_complexity, reason = "the caller takes it apart at once")]
     /// Returns the lines after the first `at`, and whether it has ended; none if it has fewer.
     pub fn lines(&self, at: usize) -> Option<(Vec<(Timestamp, Vec<u8>)>, bool)> {
         let output = locked(&self.output);

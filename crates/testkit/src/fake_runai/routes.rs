@@ -254,6 +254,7 @@ async fn resume(state: Extract<Shared>, headers: HeaderMap, path: Path<(String, 
     stop(state, headers, path, false)
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "axum hands its extractors over by value")]
 fn stop(
     Extract(state): Extract<Shared>,
     headers: HeaderMap,

@@ -74,13 +74,13 @@ fn click(model: &mut Model, spot: Spot) -> Vec<Effect> {
     let Some(open) = &mut model.open else {
         return match spot {
             Spot::Screen(screen) => perform(model, screen.action()),
-            Spot::Job(handle) => click_job(model, handle),
+            Spot::Job(handle) => click_job(model, &handle),
             _ => Vec::new(),
         };
     };
     let same = match spot {
         Spot::Screen(screen) => return perform(model, screen.action()),
-        Spot::Job(handle) => return click_job(model, handle),
+        Spot::Job(handle) => return click_job(model, &handle),
         Spot::Bar(..) => return Vec::new(),
         Spot::Row(row) => std::mem::replace(&mut open.row, row) == row,
         Spot::Cell(row, column) => std::mem::replace(&mut open.cell, (row, column)) == (row, column),
@@ -104,11 +104,11 @@ fn click(model: &mut Model, spot: Spot) -> Vec<Effect> {
     if own == model.screen { perform(model, Action::Open) } else { perform(model, own.action()) }
 }
 
-fn click_job(model: &mut Model, handle: JobHandle) -> Vec<Effect> {
+fn click_job(model: &mut Model, handle: &JobHandle) -> Vec<Effect> {
     let opens = model.screen != Screen::Jobs
-        || model.jobs.current().is_some_and(|entry| entry.summary.handle == handle);
+        || model.jobs.current().is_some_and(|entry| entry.summary.handle == *handle);
     model.jobs.selected = Some(handle.clone());
-    if opens { screens::open(model, &handle) } else { Vec::new() }
+    if opens { screens::open(model, handle) } else { Vec::new() }
 }
 
 /// Handles pasted text like typed text; newlines never act as enter.

@@ -304,7 +304,8 @@ pub(super) fn fabric(model: &mut Model, action: Action) -> Vec<Effect> {
             model.say(format!("matrix: {name}"));
         }
         Action::FindNext | Action::FindPrevious => {
-            if !open.go_to_wrong(action == Action::FindNext) {
+            let found = open.go_to_wrong(action == Action::FindNext);
+            if !found {
                 model.say("no pair is wrong");
             }
         }

@@ -378,10 +378,8 @@ fn node_strip<'a>(open: &Open, paint: Paint, columns: usize, rows: usize) -> Vec
             3
         } else if node.reached[0] == 0 {
             2
-        } else if node.reached[connected] < all {
-            1
         } else {
-            0
+            usize::from(node.reached[connected] < all)
         }
     };
     let worst: Vec<usize> =

@@ -1,6 +1,6 @@
 //! The logs of all containers of a set of pods, followed and resumed exactly.
 //!
-//! One watch of the pods lists the containers and their states; one [`follower`] per container reads its log
+//! One watch of the pods lists the containers and their states; one `follower` per container reads its log
 //! over as many connections as necessary. Containers are distinguished by pod uid, name and attempt, since a
 //! pod that is created again has the same name.
 
@@ -71,6 +71,18 @@ pub struct LogJob {
     pub options: LogOptions,
     /// How long a stream may be silent while others write, before it is reopened: [`QUIET`], except in tests.
     pub quiet: Duration,
+}
+
+impl std::fmt::Debug for LogJob {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { name, selector, options, .. } = self;
+        let mut shown = f.debug_struct("LogJob");
+        shown
+            .field("name", name)
+            .field("selector", selector)
+            .field("options", options)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Returns the batches of all containers. The stream ends when every container and the job have ended; an

@@ -67,7 +67,7 @@ fn lock(folder: &Folder) -> Result<Option<File>> {
 }
 
 /// Why a job is ended before its processes end.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
     /// A user cancelled it.
     Cancelled(&'static str),

@@ -74,7 +74,7 @@ pub async fn read(reader: &Reader, base: &str, workload: &Value, roles: Roles) -
 }
 
 fn joined(done: std::result::Result<PodRead, tokio::task::JoinError>) -> PodRead {
-    done.map_err(|error| Error::new(ErrorKind::Unexpected, "a log reader stopped").source(error))?
+    done.map_err(|error| Error::new(ErrorKind::Unexpected, "a log reader stopped").with_source(error))?
 }
 
 /// The pods of a workload that is being read.
@@ -219,7 +219,7 @@ impl Pods {
         let Reader { shared, handle, .. } = &self.reader;
         let mut socket = match cluster_api::open(shared, &self.base, handle, self.framework, ask).await {
             Ok(socket) => socket,
-            Err(error) => return Ok(Some(Broke::unopened(error))),
+            Err(error) => return Ok(Some(Broke::unopened(&error))),
         };
         resume.opened();
         loop {
@@ -279,7 +279,7 @@ struct Broke {
 }
 
 impl Broke {
-    fn unopened(error: Error) -> Self {
+    fn unopened(error: &Error) -> Self {
         let is_final = !error.is_retryable() && error.kind() != ErrorKind::NotFound;
         Self { why: error.message().to_owned(), opened: false, is_final, kind: error.kind() }
     }

@@ -81,7 +81,7 @@ pub fn render(job: &PlannedJob, project: &str, version: Option<Version>) -> Resu
     }
     refuse_lost_user_fields(&lost, &inexpressible)?;
     let text = serde_json::to_string_pretty(&body).map_err(|error| {
-        Error::new(ErrorKind::Unexpected, "a body cannot be written as JSON").source(error)
+        Error::new(ErrorKind::Unexpected, "a body cannot be written as JSON").with_source(error)
     })?;
     let title = format!("POST /api/v1/workloads/{}", kind.path());
     let document = Document { title, language: Language::Json, text };

@@ -123,7 +123,7 @@ pub fn write(components: &[Directives]) -> Result<String> {
             match value {
                 None => text.push_str(&format!("#SBATCH --{name}\n")),
                 Some(value) => {
-                    text.push_str(&format!("#SBATCH --{name}={}\n", quote::directive(name, value)?))
+                    text.push_str(&format!("#SBATCH --{name}={}\n", quote::directive(name, value)?));
                 }
             }
         }

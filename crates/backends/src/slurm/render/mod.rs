@@ -89,9 +89,8 @@ impl Output {
     fn of(job: &PlannedJob, own: &JobSettings, base: &str) -> Result<Self> {
         let parse =
             |key: &str, pattern: &str| TaskFiles::of_job(key, pattern, &job.spec.name, own.array.is_some());
-        let batch = own.sbatch.iter().filter_map(|text| directives::further(text).ok());
-        let batch =
-            batch.filter(|option| option.name == "output").next_back().and_then(|option| option.value);
+        let mut batch = own.sbatch.iter().filter_map(|text| directives::further(text).ok());
+        let batch = batch.rfind(|option| option.name == "output").and_then(|option| option.value);
         let step = own.srun.iter().find_map(|text| text.strip_prefix("--output="));
         if let Some(text) = own.srun.iter().find(|text| text.starts_with("--error=")) {
             let message =

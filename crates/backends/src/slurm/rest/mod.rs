@@ -70,8 +70,7 @@ impl Rest {
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] naming the setting.
     pub fn new(target: &TargetConfig, settings: &Settings, base: &str) -> Result<Self> {
-        // reqwest is built without a default TLS provider; the first caller installs ring.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        crate::tls::provide();
         let mut builder = Http::builder()
             .timeout(settings.command_timeout())
             .connect_timeout(Duration::from_secs(10))
@@ -89,7 +88,7 @@ impl Rest {
             builder = builder.tls_certs_merge(certificates);
         }
         let http = builder.build().map_err(|cause| {
-            Error::new(ErrorKind::InvalidConfig, "cannot make an HTTP client").source(cause)
+            Error::new(ErrorKind::InvalidConfig, "cannot make an HTTP client").with_source(cause)
         })?;
         let tokens = Tokens::new(target, settings)?;
         Ok(Self { base: base.trim_end_matches('/').to_owned(), http, tokens, version: OnceCell::new() })
@@ -309,7 +308,7 @@ impl Rest {
         };
         let error = Error::new(kind, format!("slurmrestd at {} does not answer", self.base))
             .hint("check `rest` of the target: address, port, and whether slurmrestd runs");
-        Failed { error: error.source(cause.without_url()).retryable(), sent }
+        Failed { error: error.with_source(cause.without_url()).retryable(), sent }
     }
 }
 

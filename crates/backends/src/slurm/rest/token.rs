@@ -137,7 +137,7 @@ fn claims(token: &str) -> Value {
 fn file_text(file: &std::path::Path) -> Result<String> {
     crate::files::read_text(file, MOST).map_err(|cause| {
         Error::new(ErrorKind::Credentials, format!("cannot read the token file {}: {cause}", file.display()))
-            .source(cause)
+            .with_source(cause)
     })
 }
 

@@ -166,13 +166,13 @@ impl Transport {
             .hint("slurmctld may be down or busy; `command-seconds` of the target is the time allowed");
             return Err(error.retryable());
         };
-        let raw = outcome.map_err(|cause| self.lost(&[], true).source(cause))?;
+        let raw = outcome.map_err(|cause| self.lost(&[], true).with_source(cause))?;
         frame.unwrap(&raw.0, &raw.1).map_err(|started| self.lost(&raw.1, started))
     }
 
     fn could_not_start(&self, cause: std::io::Error) -> Error {
         let program = if matches!(self.place, Place::Here) { "/bin/sh" } else { "ssh" };
-        Error::new(ErrorKind::Io, format!("`{program}` could not be started")).source(cause)
+        Error::new(ErrorKind::Io, format!("`{program}` could not be started")).with_source(cause)
     }
 
     fn lost(&self, stderr: &[u8], started: bool) -> Error {

@@ -8,7 +8,7 @@ mod sbatch;
 use clap::{Args, Subcommand};
 use weftrun::core::convert::Imported;
 use weftrun::core::exit_codes;
-use weftrun::core::report::{ImportReport, SchemaName};
+use weftrun::core::report::ImportReport;
 use weftrun::core::spec::to_toml;
 use weftrun::{Error, ErrorKind, Finding, Result};
 
@@ -73,12 +73,7 @@ fn print(context: &Context, imported: &Imported) -> Result<u8> {
         context.out.document(&text)?;
         context.out.findings(&findings);
     } else {
-        context.out.value(&ImportReport {
-            schema: SchemaName,
-            job: &imported.spec,
-            file: &text,
-            findings: &findings,
-        })?;
+        context.out.value(&ImportReport::new(&imported.spec, &text, &findings))?;
     }
     Ok(exit_codes::OK)
 }

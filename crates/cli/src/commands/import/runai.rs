@@ -20,7 +20,7 @@ pub fn read(args: &RunaiArgs) -> Result<Imported> {
     if line == "-" {
         line.clear();
         std::io::stdin().take(1 << 20).read_to_string(&mut line).map_err(|error| {
-            Error::new(ErrorKind::Io, format!("cannot read standard input: {error}")).source(error)
+            Error::new(ErrorKind::Io, format!("cannot read standard input: {error}")).with_source(error)
         })?;
     }
     import_runai(&line).map_err(|finding| {

@@ -72,5 +72,5 @@ impl Buffer {
 }
 
 fn io(what: &str, error: std::io::Error) -> Error {
-    Error::new(ErrorKind::Io, format!("{what}: {error}")).source(error)
+    Error::new(ErrorKind::Io, format!("{what}: {error}")).with_source(error)
 }

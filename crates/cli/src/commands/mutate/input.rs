@@ -70,12 +70,12 @@ impl Source {
         if self.is_stdin() {
             return Ok(Box::new(std::io::stdin().lock()));
         }
-        let file = File::open(&self.path).map_err(|error| unreadable(&self.path, error))?;
+        let file = File::open(&self.path).map_err(|error| unreadable(&self.path, &error))?;
         Ok(Box::new(file))
     }
 }
 
-fn unreadable(path: &Path, error: std::io::Error) -> Error {
+fn unreadable(path: &Path, error: &std::io::Error) -> Error {
     let kind = if error.kind() == std::io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::Io };
     Error::new(kind, format!("cannot read the file: {error}")).with("file", path.display())
 }
@@ -90,7 +90,7 @@ pub fn each_document(source: &Source, mut visit: impl FnMut(&str, Start<'_>) -> 
     let mut script: Option<Vec<u8>> = None;
     let mut first = true;
     loop {
-        let read = reader.read(&mut chunk).map_err(|error| unreadable(&source.path, error))?;
+        let read = reader.read(&mut chunk).map_err(|error| unreadable(&source.path, &error))?;
         let bytes = &chunk[..read];
         if std::mem::take(&mut first) && (source.is_job_file() || bytes.starts_with(b"#!")) {
             script = Some(Vec::new());
@@ -204,11 +204,7 @@ impl Given {
     }
 
     /// Mutates a document or a script.
-    pub fn mutate<'t>(
-        &mut self,
-        text: &'t str,
-        start: Start<'_>,
-    ) -> std::result::Result<Mutated<'t>, Finding> {
+    pub fn mutate<'t>(&mut self, text: &'t str, start: Start<'_>) -> Result<Mutated<'t>> {
         let script = convert::is_sbatch(text);
         self.learn(text);
         let settings = self.settings();
@@ -246,7 +242,7 @@ fn runtimes<'f>(files: impl Iterator<Item = &'f Path>) -> Result<Vec<Json>> {
     let mut found = Vec::new();
     for file in files {
         let text = weftrun::files::read_named_text(file, MAX_RUNTIME_FILE)
-            .map_err(|error| unreadable(file, error))?;
+            .map_err(|error| unreadable(file, &error))?;
         let documents = yaml_documents(&text).map_err(|error| {
             let (line, column) = weftrun::core::span::position(&text, error.span.start);
             Error::new(ErrorKind::InvalidSpec, format!("the runtime cannot be read: {error}"))

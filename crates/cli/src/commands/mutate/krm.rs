@@ -38,7 +38,7 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
         let done = given.mutate(&object, Start::of("<stdin>"));
         let (jobs, findings) = match &done {
             Ok(done) => (done.jobs.as_slice(), Vec::new()),
-            Err(finding) => (&[][..], vec![finding.clone()]),
+            Err(error) => (&[][..], error.findings().to_vec()),
         };
         for finding in jobs.iter().flat_map(|job| &job.plan.findings).chain(&findings) {
             failed |= finding.is_error();
@@ -85,7 +85,7 @@ fn configure(config: &Json, given: &mut Given) -> Result<()> {
         match key.as_str() {
             "profile" => given.with_profile(&text)?,
             "trainer-version" => {
-                given.with_trainer(TrainerVersion::parse(&text).ok_or_else(|| wrong(key, &text))?)
+                given.with_trainer(TrainerVersion::parse(&text).ok_or_else(|| wrong(key, &text))?);
             }
             "fabric" => options.kind = word(key, &text)?,
             "stack" => options.stack = word(key, &text)?,

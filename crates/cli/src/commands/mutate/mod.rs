@@ -93,7 +93,7 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
                     }
                     told.jobs(done.jobs)?;
                 }
-                Err(finding) => told.unreadable(&finding)?,
+                Err(error) => error.findings().iter().try_for_each(|finding| told.unreadable(finding))?,
             }
             Ok(())
         })?;

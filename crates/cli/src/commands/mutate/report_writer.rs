@@ -70,7 +70,8 @@ impl ReportWriter {
         let [unreadable, of_job] = &self.errors;
         let error = unreadable.as_ref().or(of_job.as_ref());
         let (changed, skip) = (self.changed && error.is_none(), self.skip.as_deref());
-        let head = MutateReport { changed, skip, error, ..MutateReport::new(&[], &[]) };
+        let mut head = MutateReport::new(&[], &[]);
+        (head.changed, head.skip, head.error) = (changed, skip, error);
         let head = serde_json::to_value(&head).map_err(|error| bug(&error))?;
         let json = self.syntax == Syntax::Json;
         let mut lists: Vec<_> = self.lists.into_iter().collect();
@@ -123,8 +124,9 @@ fn yaml(value: &impl Serialize) -> Result<String> {
 }
 
 fn write(out: &mut dyn Write, text: &str) -> Result<()> {
-    out.write_all(text.as_bytes())
-        .map_err(|error| Error::new(ErrorKind::Io, format!("cannot write the report: {error}")).source(error))
+    out.write_all(text.as_bytes()).map_err(|error| {
+        Error::new(ErrorKind::Io, format!("cannot write the report: {error}")).with_source(error)
+    })
 }
 
 fn bug(error: &dyn std::fmt::Display) -> Error {

@@ -24,7 +24,7 @@ pub fn findings(dumps: &[PathBuf]) -> Result<Vec<Finding>> {
                 let kind = if file.exists() { ErrorKind::Io } else { ErrorKind::NotFound };
                 Error::new(kind, format!("cannot read the dump: {error}"))
                     .with("file", file.display())
-                    .source(error)
+                    .with_source(error)
             })?;
             recorder.add(rank, &bytes).map_err(|error| unreadable_dump(error, &file))?;
         }
@@ -42,7 +42,7 @@ fn dumps_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).map_err(|error| {
         Error::new(ErrorKind::Io, format!("cannot read the folder: {error}"))
             .with("folder", folder.display())
-            .source(error)
+            .with_source(error)
     })?;
     let is_dump =
         |path: &PathBuf| path.is_file() && path.extension().is_none() && rank_in_name(path).is_some();

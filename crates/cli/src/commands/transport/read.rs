@@ -61,7 +61,7 @@ fn grow(
             let read = file.step(map, buffer, show).map_err(|error| {
                 Error::new(ErrorKind::Io, format!("cannot read: {error}"))
                     .with("input", &file.source.name)
-                    .source(error)
+                    .with_source(error)
             })??;
             idle &= !read;
         }
@@ -122,7 +122,7 @@ fn interrupted() -> Result<Arc<std::sync::atomic::AtomicBool>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Error::new(ErrorKind::Io, "cannot wait for Ctrl-C").source(error))?;
+        .map_err(|error| Error::new(ErrorKind::Io, "cannot wait for Ctrl-C").with_source(error))?;
     std::thread::spawn(move || {
         let waited = runtime.block_on(tokio::signal::ctrl_c());
         flag.store(waited.is_ok() || waited.is_err(), std::sync::atomic::Ordering::Relaxed);

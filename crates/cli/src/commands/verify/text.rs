@@ -93,10 +93,10 @@ mod tests {
     #[test]
     fn the_result_of_a_search_has_a_line_for_each_pair() {
         let nodes = vec!["a".to_owned(), "b\u{1b}[2J".to_owned()];
-        let pair = VerifyGroup { round: 1, nodes, busbw_gbps: Some(20.0), failed: None };
+        let pair = VerifyGroup::new(1, nodes, Some(20.0), None);
         let slow_nodes = vec!["b".to_owned()];
         let groups = vec![pair.clone(), pair];
-        let mut search = VerifySearch { slow_nodes, reason: None, jobs: 2, groups, findings: Vec::new() };
+        let mut search = VerifySearch::new(slow_nodes, None, groups);
         let text = found(&search);
         assert_eq!(text.lines().count(), 3, "{text:?}");
         assert!(

@@ -121,7 +121,7 @@ fn places(source: &str, style: Style, value: &str) -> Option<Vec<Range<usize>>> 
 
 /// Returns a text as it is written inside a scalar of a style.
 fn encoded(text: &str, style: Style) -> Option<String> {
-    if text.chars().any(|char| char.is_control()) {
+    if text.chars().any(char::is_control) {
         return None;
     }
     Some(match style {

@@ -363,7 +363,7 @@ fn missing(op: &Op, version: TrainerVersion, what: &str) -> Finding {
         "pass the runtime with --runtime, so that the job gets a copy of it with this; or switch `{}` off",
         op.rule
     ))
-    .source("https://github.com/kubeflow/trainer/tree/master/pkg/apis/trainer/v1alpha1")
+    .cite("https://github.com/kubeflow/trainer/tree/master/pkg/apis/trainer/v1alpha1")
 }
 
 fn pod_patch(spec: &mut Json, container: &str, change: &Change, job: &str) {

@@ -8,7 +8,6 @@ use serde_json::Value as Json;
 use super::object::{ObjectKind, kind_of_json, kind_of_tree, steps};
 use super::trainjob::{self, Runtime, TrainerVersion};
 use super::{apply, job, own_runtime, workload};
-use crate::Finding;
 use crate::catalogue::Catalogue;
 use crate::convert::edit::emit;
 use crate::convert::edit::{Blocked, edit, same};
@@ -21,6 +20,7 @@ use crate::fabric::view::{JobKind, JobView};
 use crate::finding::Span;
 use crate::request::FabricRequest;
 use crate::span::{Document, SpanTree, SyntaxError, json, position, yaml_documents};
+use crate::{Error, ErrorKind, Finding};
 
 /// The settings for the mutation of a manifest.
 #[derive(Clone, Copy, Debug)]
@@ -129,14 +129,17 @@ pub struct Mutated<'t> {
 
 /// Mutates a text that holds one document, or several that are not separated by `---`.
 ///
-/// The error is a finding of code `E-YAML-SYNTAX`: the text cannot be read.
-pub fn mutate<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_>) -> Result<Mutated<'t>, Finding> {
+/// # Errors
+/// [`ErrorKind::InvalidSpec`](crate::ErrorKind::InvalidSpec) with a finding of code `E-YAML-SYNTAX`: the text cannot be read.
+pub fn mutate<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_>) -> crate::Result<Mutated<'t>> {
     let mut out = Mutated { text: Cow::Borrowed(text), jobs: Vec::new() };
     if !may_hold_a_job(text) {
         return Ok(out);
     }
     let syntax = Syntax::of(text);
-    let documents = syntax.read(text).map_err(|error| unreadable(&error, text, start))?;
+    let refused =
+        |error: SyntaxError| Error::from_finding(ErrorKind::InvalidSpec, unreadable(&error, text, start));
+    let documents = syntax.read(text).map_err(refused)?;
     if let [document] = documents.as_slice() {
         if let Some(new) = one(text, document, 0, syntax, start, settings, &mut out.jobs) {
             out.text = Cow::Owned(new);
@@ -146,7 +149,7 @@ pub fn mutate<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_>) -> R
     // Each change moves the following text, so the text is parsed again for each document.
     for index in 0..documents.len() {
         let current = out.text.into_owned();
-        let documents = syntax.read(&current).map_err(|error| unreadable(&error, text, start))?;
+        let documents = syntax.read(&current).map_err(refused)?;
         let new = documents
             .get(index)
             .and_then(|document| one(&current, document, index, syntax, start, settings, &mut out.jobs));

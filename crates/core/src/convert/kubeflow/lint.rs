@@ -1,5 +1,7 @@
 //! Findings about a manifest: the engine's lint of its jobs, and checks of the raw text.
 
+use std::collections::BTreeSet;
+
 use super::document::{Settings, Start, Syntax, at_pointer, unreadable};
 use super::{job, workload};
 use crate::Finding;
@@ -26,6 +28,12 @@ pub fn lint_document(text: &str, start: Start<'_>, settings: &Settings<'_>) -> V
         }
     }
     findings.sort_by_key(|finding| finding.span.as_ref().map_or(0, |span| span.start));
+    // Roles that share a template by an alias share its faults: one place, one finding.
+    let mut seen = BTreeSet::new();
+    findings.retain(|finding| {
+        let start = finding.span.as_ref().map(|span| span.start);
+        seen.insert((start, finding.code.clone(), finding.message.clone()))
+    });
     findings.into_iter().map(explain::with_source).collect()
 }
 

@@ -183,8 +183,8 @@ fn with_default(text: &str) -> Option<(&str, &str, &str)> {
 
 /// Returns the length of a substitution at the beginning of a text; 1 if there is none.
 fn substitution(text: &str) -> usize {
-    if text.starts_with('`') {
-        return text[1..].find('`').map_or(1, |end| end + 2);
+    if let Some(inner) = text.strip_prefix('`') {
+        return inner.find('`').map_or(1, |end| end + 2);
     }
     let open = match text.as_bytes().get(1) {
         Some(b'(') => ('(', ')'),

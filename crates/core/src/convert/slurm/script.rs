@@ -255,7 +255,7 @@ fn blocks(text: &str) -> Vec<Range<usize>> {
             BLOCK_BEGIN => open = open.or(Some(start)),
             BLOCK_END => blocks.extend(open.take().map(|open| open..at)),
             line if line.starts_with("#SBATCH") || line.starts_with("#!") || wish_line(line).is_some() => {
-                open = None
+                open = None;
             }
             _ => {}
         }

@@ -18,7 +18,7 @@ pub(super) const RULES: &[Rule] = &[
         "unset NCCL_P2P_DISABLE and NCCL_SHM_DISABLE, give the containers /dev/shm, and all ranks of a node one host name",
         ENV)
         .signatures(&[Signature::SocketConnection, Signature::P2pDisabled, Signature::ShmDisabled])
-        .when(|seen| seen.sockets_are_inside_nodes())
+        .when(sockets_inside_nodes)
         .detail(socket_connections),
     rule("R16", "NCCL-FORCED-BY-ENV", MEDIUM,
         "the environment forces or disables a transport",
@@ -87,6 +87,10 @@ fn interface_unreachable(seen: &Seen<'_>) -> bool {
 fn socket_connections(seen: &Seen<'_>) -> Option<String> {
     let sockets = seen.socket_connections();
     (sockets > 0).then(|| format!(": {sockets} connections"))
+}
+
+fn sockets_inside_nodes(seen: &Seen<'_>) -> bool {
+    seen.sockets_are_inside_nodes()
 }
 
 fn forced_transports(seen: &Seen<'_>) -> Option<String> {

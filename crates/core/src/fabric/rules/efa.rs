@@ -193,7 +193,7 @@ fn report_types_that_do_not_mix(plan: &mut PlanBuilder, nodes: &[(&str, &RoleVie
                 ),
             )
             .fix("put all worker roles on one instance type")
-            .source("https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html"),
+            .cite("https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html"),
         );
     }
 }

@@ -277,7 +277,7 @@ fn refuse_rdma_where_it_aborts(ctx: &Context, plan: &mut PlanBuilder, at: RoleRe
             )
             .at(at.name)
             .fix(format!("remove {DEVICE_RDMA}"))
-            .source("https://github.com/ofiwg/libfabric/blob/main/man/fi_efa.7.md"),
+            .cite("https://github.com/ofiwg/libfabric/blob/main/man/fi_efa.7.md"),
         );
     }
 }
@@ -471,7 +471,7 @@ fn memory(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &RoleView, n
                 )
                 .at(at.name)
                 .fix(format!("{hint}; or leave the huge pages out: --no-fabric-rule efa.hugepages"))
-                .source("https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/"),
+                .cite("https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/"),
             );
             return;
         }

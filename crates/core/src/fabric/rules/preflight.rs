@@ -29,7 +29,7 @@ fn pod_security(ctx: &Context, plan: &mut PlanBuilder) {
                 format!("the namespace enforces Pod Security `{level}`, which forbids {what}: every pod would be refused"),
             )
             .fix("use another namespace, or a profile whose stack is in the image (eks-image)")
-            .source("https://kubernetes.io/docs/concepts/security/pod-security-standards/"),
+            .cite("https://kubernetes.io/docs/concepts/security/pod-security-standards/"),
         );
     }
 }

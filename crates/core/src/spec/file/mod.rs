@@ -1,6 +1,6 @@
 //! Builds a [`JobSpec`] from a job file, defaults and flags, and reports all mistakes at once.
 //!
-//! [`keys`] defines every key once; [`check`] compares a file with it, [`read`] takes the valid values,
+//! `keys` defines every key once; `check` compares a file with it, `read` takes the valid values,
 //! [`write`] writes a job, and [`JobSpec::validate_with`] checks the whole. Flags and the configuration's
 //! defaults go the same way.
 
@@ -179,7 +179,7 @@ impl Draft {
     }
 
     /// Adds the configuration's defaults for all jobs
-    /// ([`Config::job_defaults`](crate::config::Config::job_defaults)).
+    /// ([`ResolvedConfig::job_defaults`](crate::config::ResolvedConfig::job_defaults)).
     pub fn defaults(&mut self, defaults: Vec<(Vec<String>, serde_json::Value, Origin)>) {
         flags::defaults(self, defaults);
     }

@@ -38,9 +38,9 @@ impl Read<'_, '_> {
         for entry in node.entries() {
             let deeper = matches!(path, "roles" | "volumes" | "fabric") || path.starts_with("roles.");
             if deeper {
-                self.note(&join(path, &entry.key), &entry.value)
+                self.note(&join(path, &entry.key), &entry.value);
             } else {
-                self.job.origins.set(join(path, &entry.key), self.origin.clone())
+                self.job.origins.set(join(path, &entry.key), self.origin.clone());
             }
         }
     }

@@ -13,10 +13,10 @@ mod sizes;
 
 pub use nul::nul_paths;
 
-use crate::Finding;
 use crate::catalogue::Catalogue;
 use crate::finding::Fix;
 use crate::spec::JobSpec;
+use crate::{Error, ErrorKind, Finding, Result};
 
 impl JobSpec {
     /// Checks everything that needs no cluster, against the instance types that are in the tree.
@@ -35,6 +35,20 @@ impl JobSpec {
         fabric::check(self, &mut out);
         nul::check(self, &mut out);
         out.0
+    }
+
+    /// Refuses a job in which [`JobSpec::validate_with`] finds an error. Its fields are public, so each step
+    /// that relies on them calls this again.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidSpec`] with a finding for each mistake.
+    pub fn refuse_invalid(&self, catalogue: &Catalogue) -> Result<()> {
+        let findings = self.validate_with(catalogue);
+        if findings.iter().any(Finding::is_error) {
+            let message = format!("job `{}` is invalid", shown(&self.name));
+            return Err(Error::from_findings(ErrorKind::InvalidSpec, message, findings));
+        }
+        Ok(())
     }
 }
 

@@ -122,21 +122,24 @@ mod tests {
         JobSpec::builder("job").role(role).build().unwrap()
     }
 
+    /// Puts a NUL into one field.
+    type Change = Box<dyn Fn(&mut JobSpec)>;
+
     #[test]
     fn a_nul_is_refused_in_every_field_that_holds_text() {
         let nul = || "a\0b".to_owned();
         let text = "print(1)\nWEFTRUN_END\0_\ntouch /tmp/x\n".to_owned();
-        let changes: Vec<(&str, Box<dyn Fn(&mut JobSpec)>)> = vec![
+        let changes: Vec<(&str, Change)> = vec![
             ("name", Box::new(move |spec| spec.name = nul())),
             ("image", Box::new(move |spec| spec.image = Some(nul()))),
             ("code.script.text", {
                 Box::new(move |spec| {
-                    spec.code = Some(Code::Script { name: "x.py".into(), text: text.clone() })
+                    spec.code = Some(Code::Script { name: "x.py".into(), text: text.clone() });
                 })
             }),
             ("code.git.rev", {
                 Box::new(move |spec| {
-                    spec.code = Some(Code::Git { url: "https://h/r".into(), rev: Some(nul()) })
+                    spec.code = Some(Code::Git { url: "https://h/r".into(), rev: Some(nul()) });
                 })
             }),
             ("workdir", Box::new(move |spec| spec.workdir = Some(format!("/{}", nul())))),

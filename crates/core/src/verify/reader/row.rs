@@ -171,6 +171,11 @@ fn wrong(cell: &str, column: Column, tolerance: f64) -> Option<u64> {
     let value: f64 = cell.trim_end_matches('*').parse().ok()?;
     Some(match column {
         _ if !value.is_finite() => 1,
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "positive, and it saturates"
+        )]
         Column::Wrong if value >= 1.0 => value as u64,
         _ => u64::from(value.abs() > tolerance),
     })

@@ -65,7 +65,7 @@ pub fn import(text: &str, start: Start<'_>) -> Result<Vec<Imported>, Finding> {
                 ObjectKind::OtherVersion => return Err(place(other_version(&object))),
                 ObjectKind::List | ObjectKind::Other => continue,
             };
-            if let Some((pointer, text)) = unfilled(&object, String::new()) {
+            if let Some((pointer, text)) = unfilled(&object, "") {
                 return Err(place(
                     Finding::error("E-IMPORT-JOB", format!("`{text}` stands where a number should"))
                         .at(pointer)
@@ -100,7 +100,7 @@ fn other_version(object: &Json) -> Finding {
 }
 
 /// Returns the first place where a template variable replaces a number of pods or GPUs.
-fn unfilled(value: &Json, at: String) -> Option<(String, String)> {
+fn unfilled(value: &Json, at: &str) -> Option<(String, String)> {
     const NUMBERS: [&str; 7] =
         ["replicas", "numNodes", "parallelism", "completions", "size", "slotsPerWorker", "nvidia.com/gpu"];
     let is_variable = |text: &str| text.starts_with(['$', '{']);
@@ -109,11 +109,11 @@ fn unfilled(value: &Json, at: String) -> Option<(String, String)> {
             let below = format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));
             match value.as_str().filter(|text| NUMBERS.contains(&key.as_str()) && is_variable(text)) {
                 Some(text) => Some((below, text.to_owned())),
-                None => unfilled(value, below),
+                None => unfilled(value, &below),
             }
         }),
         Json::Array(items) => {
-            items.iter().enumerate().find_map(|(index, item)| unfilled(item, format!("{at}/{index}")))
+            items.iter().enumerate().find_map(|(index, item)| unfilled(item, &format!("{at}/{index}")))
         }
         _ => None,
     }

@@ -139,10 +139,8 @@ pub(super) fn setup(chunks: &[Chunk], variables: &mut Variables) -> (Vec<(String
         let is_read = is_before(last_program)
             || is_before(last_lookup) && step.exports.iter().any(|(name, _)| is_of_lookups(name));
         // A program that runs before the ranks has the variables that were exported before it.
-        if kept || !step.exports.is_empty() && is_read {
-            if !is_shell_option(step.chunk) {
-                lines.push(step.chunk.text.trim_end().to_owned());
-            }
+        if (kept || !step.exports.is_empty() && is_read) && !is_shell_option(step.chunk) {
+            lines.push(step.chunk.text.trim_end().to_owned());
         }
         if kept {
             continue;

@@ -1,0 +1,157 @@
+//! How far a followed job has come, in few lines: a thousand nodes that start are a counter and not a thousand lines.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use weftrun::core::job::{JobPhase, JobSummary, ReplicaStatus};
+use weftrun::core::log::clean_text;
+
+use crate::follow::{replica_text, status_text};
+
+/// The least time between two lines that differ in counts alone.
+const PAUSE: Duration = Duration::from_secs(3);
+/// The largest number of groups of replicas that a line names.
+const MAX_GROUPS: usize = 4;
+
+/// What was seen of a job and of its replicas, and what of it was printed.
+#[derive(Debug, Default)]
+pub struct Progress {
+    job: Option<JobSummary>,
+    /// The phase of each replica, and why.
+    replicas: BTreeMap<String, (JobPhase, String)>,
+    /// The line that was printed last.
+    printed: String,
+    when: Option<Instant>,
+}
+
+impl Progress {
+    /// Takes the status of the job; returns its line if it is in another phase, or for another reason, than before.
+    pub fn status(&mut self, job: &JobSummary, now: Instant) -> Option<String> {
+        let before = self.job.replace(job.clone());
+        let is_new =
+            before.is_none_or(|before| (before.phase, before.reason) != (job.phase, job.reason.clone()));
+        if is_new { self.line(now) } else { None }
+    }
+
+    /// Takes the status of a replica; returns its line if something is wrong with it.
+    pub fn replica(&mut self, replica: &ReplicaStatus) -> Option<String> {
+        let ordinary = matches!(
+            replica.phase,
+            JobPhase::Submitted
+                | JobPhase::Pending
+                | JobPhase::Starting
+                | JobPhase::Running
+                | JobPhase::Stopping
+                | JobPhase::Succeeded
+        );
+        let now = (replica.phase, replica.reason.clone());
+        let is_new =
+            self.replicas.insert(replica.name.clone(), now.clone()).is_none_or(|before| before != now);
+        (is_new && !ordinary).then(|| replica_text(replica))
+    }
+
+    /// Returns the line if counts have changed, some time after the last.
+    pub fn due(&mut self, now: Instant) -> Option<String> {
+        let waits = self.when.is_some_and(|when| now.duration_since(when) < PAUSE);
+        if waits { None } else { self.line(now) }
+    }
+
+    fn line(&mut self, now: Instant) -> Option<String> {
+        let line = status_text(self.job.as_ref()?, &self.groups());
+        if line == self.printed {
+            return None;
+        }
+        (self.printed, self.when) = (line.clone(), Some(now));
+        Some(line)
+    }
+
+    /// Returns how many replicas are in which phase, and why, the largest groups first; nothing where the phase of the
+    /// job says it.
+    fn groups(&self) -> String {
+        let mut counts: BTreeMap<&(JobPhase, String), usize> = BTreeMap::new();
+        for replica in self.replicas.values() {
+            *counts.entry(replica).or_default() += 1;
+        }
+        let phase = self.job.as_ref().map_or(JobPhase::Unknown, |job| job.phase);
+        if counts.keys().all(|(of_replica, why)| *of_replica == phase && why.is_empty()) {
+            return String::new();
+        }
+        let mut counts: Vec<_> = counts.into_iter().collect();
+        counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let more: usize = counts.iter().skip(MAX_GROUPS).map(|(_, count)| count).sum();
+        let named = counts.iter().take(MAX_GROUPS).map(|((phase, why), count)| {
+            let why = if why.is_empty() { String::new() } else { format!(" ({})", clean_text(why)) };
+            format!("{count} {phase}{why}")
+        });
+        let more = (more > 0).then(|| format!("{more} more"));
+        named.chain(more).collect::<Vec<_>>().join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weftrun::core::job::JobHandle;
+
+    fn job(phase: JobPhase, ready: u32) -> JobSummary {
+        let handle: JobHandle = "local://local/many#1".parse().unwrap();
+        let mut job = JobSummary::new(handle, phase);
+        job.ready = (ready, 1024);
+        job
+    }
+
+    fn replica(index: u32, phase: JobPhase, why: &str) -> ReplicaStatus {
+        let mut replica = ReplicaStatus::new(format!("node{index}"), "worker", index, phase);
+        replica.reason = why.to_owned();
+        replica
+    }
+
+    fn plain(line: Option<String>) -> String {
+        anstream::adapter::strip_str(&line.unwrap_or_default()).to_string()
+    }
+
+    #[test]
+    fn a_thousand_nodes_are_a_few_lines() {
+        let (mut progress, mut now) = (Progress::default(), Instant::now());
+        let mut lines = Vec::new();
+        lines.extend(progress.status(&job(JobPhase::Starting, 0), now));
+        for index in 0..1024 {
+            lines.extend(progress.replica(&replica(index, JobPhase::Starting, "")));
+        }
+        for index in 0..1024 {
+            now += Duration::from_millis(10);
+            lines.extend(progress.replica(&replica(index, JobPhase::Running, "")));
+            lines.extend(progress.status(&job(JobPhase::Starting, index + 1), now));
+            lines.extend(progress.due(now));
+        }
+        lines.extend(progress.status(&job(JobPhase::Running, 1024), now));
+        let lines: Vec<String> = lines.into_iter().map(|line| plain(Some(line))).collect();
+        assert_eq!(lines.len(), 5, "{lines:#?}");
+        assert_eq!(lines[0], "many starting 0/1024 ready");
+        assert_eq!(lines[1], "many starting 300/1024 ready: 724 starting, 300 running");
+        assert_eq!(lines[4], "many running 1024/1024 ready");
+    }
+
+    #[test]
+    fn a_replica_that_fails_has_a_line_at_once() {
+        let mut progress = Progress::default();
+        assert_eq!(progress.replica(&replica(0, JobPhase::Running, "")), None);
+        let failed = replica(3, JobPhase::Failed, "exit code 1");
+        assert_eq!(plain(progress.replica(&failed)), "  node3 failed exit code 1");
+        assert_eq!(progress.replica(&failed), None, "once");
+    }
+
+    #[test]
+    fn reasons_are_counted_and_the_phase_of_the_job_is_not_repeated() {
+        let (mut progress, now) = (Progress::default(), Instant::now());
+        progress.replica(&replica(0, JobPhase::Pending, "no node fits"));
+        progress.replica(&replica(1, JobPhase::Pending, "no node fits"));
+        let line = progress.status(&job(JobPhase::Pending, 0), now);
+        assert_eq!(plain(line), "many pending 0/1024 ready: 2 pending (no node fits)");
+        for index in 0..9 {
+            progress.replica(&replica(index, JobPhase::Pending, &format!("why {index}")));
+        }
+        let line = plain(progress.due(now + PAUSE));
+        assert!(line.ends_with(", 5 more"), "{line}");
+    }
+}
