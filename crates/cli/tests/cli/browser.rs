@@ -17,6 +17,8 @@ use crate::verify::table;
 
 /// Returns the problems of a page in the present window and colours.
 const AUDIT: &str = include_str!("audit.js");
+/// Whether the page is wider than the window.
+const WIDER: &str = "document.documentElement.scrollWidth > document.documentElement.clientWidth";
 /// All that takes the focus, in the order of the page.
 const FOCUS: &str = "[...document.querySelectorAll('a[href], summary, [tabindex=\"0\"]')]";
 /// What is compared: the drawings, without their texts, since fonts differ between machines.
@@ -86,6 +88,12 @@ fn pages_are_readable_by_everybody_and_ask_the_network_nothing() {
             );
             keep(&mut browser, &window);
         }
+        browser.show_printed();
+        keep(&mut browser, &format!("{} printed", page.name));
+        if browser.value(WIDER) == true {
+            wrong.push(format!("{}: wider than the paper", page.name));
+        }
+        browser.show(1400, false);
         wrong.extend(keyboard(&mut browser).into_iter().map(|what| format!("{}: {what}", page.name)));
         wrong.extend(browser.faults(&page.url).into_iter().map(|what| format!("{}: {what}", page.name)));
     }

@@ -141,8 +141,15 @@ impl Chromium {
         let metrics = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
         self.call("Emulation.setDeviceMetricsOverride", metrics);
         let scheme = if dark { "dark" } else { "light" };
-        let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        let features =
+            json!({"media": "screen", "features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.call("Emulation.setEmulatedMedia", features);
+    }
+
+    /// Shows the page as it is printed on A4, without colours of the screen.
+    pub fn show_printed(&mut self) {
+        self.show(718, false);
+        self.call("Emulation.setEmulatedMedia", json!({"media": "print"}));
     }
 
     /// Returns the value of an expression in the page.
