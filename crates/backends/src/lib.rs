@@ -21,23 +21,29 @@
 
 pub mod files;
 pub mod helper;
+#[cfg(feature = "hosts")]
+pub mod hosts;
 #[cfg(feature = "kubeflow")]
 pub mod kubeflow;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
 #[cfg(feature = "local")]
 pub mod local;
+#[cfg(any(feature = "hosts", feature = "local"))]
+mod looks;
 #[cfg(feature = "proxy")]
 pub mod proxy;
-#[cfg(any(feature = "local", feature = "slurm"))]
+#[cfg(any(feature = "local", feature = "hosts", feature = "slurm"))]
 pub mod relay;
+#[cfg(any(feature = "hosts", feature = "slurm"))]
+pub mod remote;
 #[cfg(feature = "requests")]
 pub mod requests;
 #[cfg(any(feature = "kubernetes", feature = "requests"))]
 pub mod retry_after;
 #[cfg(feature = "slurm")]
 pub mod slurm;
-#[cfg(any(feature = "kubeflow", feature = "runai", feature = "slurm"))]
+#[cfg(any(feature = "hosts", feature = "kubeflow", feature = "runai", feature = "slurm"))]
 pub mod submit_once;
 #[cfg(feature = "tls")]
 pub mod tls;

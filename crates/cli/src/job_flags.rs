@@ -11,6 +11,7 @@ use weftrun::{Error, ErrorKind, JobSource, Outside, Result};
 
 use crate::context::Context;
 use crate::diagnostics;
+use crate::hosts_flags::HostsFlags;
 use crate::key_flags::AllFlags;
 use crate::slurm_flags::SlurmFlags;
 
@@ -32,6 +33,9 @@ pub struct JobFlags {
     /// Keys that only Slurm has
     #[command(flatten)]
     pub slurm: SlurmFlags,
+    /// Keys that only plain hosts have
+    #[command(flatten)]
+    pub hosts: HostsFlags,
     /// Command of the workers
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<String>,
@@ -56,6 +60,9 @@ impl JobFlags {
         let mut spec = file.spec;
         if self.name_suffix {
             spec.name = suffixed(&spec.name);
+        }
+        if self.hosts.wait_for_hosts.is_some() {
+            self.hosts.apply(&mut spec, &context.target(&context.client()?)?)?;
         }
         if self.slurm.are_given() {
             self.slurm.apply(&mut spec, &context.target(&context.client()?)?)?;

@@ -18,6 +18,7 @@ mod complete;
 mod context;
 mod diagnostics;
 mod follow;
+mod hosts_flags;
 mod job_flags;
 mod key_flags;
 mod live_map;

@@ -200,7 +200,7 @@ impl Client {
                 (FabricPlan::new(spec, catalogue, &facts, &profile), profile)
             }
             None => {
-                let form = if matches!(target.backend.as_str(), "slurm" | "local") {
+                let form = if matches!(target.backend.as_str(), "slurm" | "hosts" | "local") {
                     Form::Script
                 } else {
                     Form::Made

@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use weftrun_core::backend::PlannedJob;
 use weftrun_core::fabric::Change;
 use weftrun_core::shell;
-use weftrun_core::shell::{Mpirun, MpirunNote};
 use weftrun_core::spec::{JobSpec, Role, RoleKind};
 
 /// Returns the launcher's role: the job file's, else one without GPUs. It has the workers' environment too,
@@ -55,12 +54,8 @@ pub fn line(
             forward.push(name.clone());
         }
     }
-    // A command that calls mpirun itself, also inside a shell script, is used unchanged.
-    let bin = path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
-    let rule = Mpirun { bin, forward: forward.clone(), ..Mpirun::default() };
-    let rewritten = shell::rewrite(program, &[], &rule);
-    if !rewritten.notes.iter().any(|note| matches!(note, MpirunNote::Opaque { .. })) {
-        return rewritten.command.into_iter().chain(rewritten.args).collect();
+    if let Some(own) = shell::complete_mpirun(program, &path, &forward) {
+        return own;
     }
     let mut words =
         vec![path, "--allow-run-as-root".to_owned(), "-np".to_owned(), spec.world_size().to_string()];

@@ -6,10 +6,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::stream::{self, BoxStream, StreamExt};
 use weftrun_core::Result;
-use weftrun_core::job::{JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, ReplicaStatus};
+use weftrun_core::job::{JobEvent, JobFilter, JobHandle};
 
 use super::error;
 use super::store::Store;
+pub(super) use crate::looks::Look;
+use crate::looks::{Told, compare};
 
 /// Time between two polls.
 const LOOK: Duration = Duration::from_millis(150);
@@ -25,25 +27,6 @@ const GLANCE: Duration = Duration::from_millis(500);
 
 /// Number of checks after which all jobs are polled anyway.
 const GLANCES: u32 = 10;
-
-/// The last reported state of a job.
-#[derive(Default)]
-struct Told {
-    summary: Option<JobSummary>,
-    replicas: Vec<ReplicaStatus>,
-    attempt: u32,
-}
-
-/// The state of a job at one poll.
-#[derive(Clone)]
-pub(super) struct Look {
-    /// Its summary.
-    pub summary: JobSummary,
-    /// Its processes.
-    pub replicas: Vec<ReplicaStatus>,
-    /// Its attempt.
-    pub attempt: u32,
-}
 
 /// Ended jobs, as last seen, with the time of their record, so that they are not read again.
 #[derive(Default)]
@@ -131,43 +114,5 @@ impl Watch {
         let (events, over) = compare(&mut self.told, seen, &self.filter);
         self.over = over;
         Ok(events)
-    }
-}
-
-/// Returns what changed since the last poll, and whether everything requested has ended.
-fn compare(
-    told: &mut BTreeMap<JobHandle, Told>,
-    seen: Vec<Look>,
-    filter: &JobFilter,
-) -> (Vec<Result<JobEvent>>, bool) {
-    let mut events = Vec::new();
-    let gone: Vec<_> =
-        told.keys().filter(|h| !seen.iter().any(|l| l.summary.handle == **h)).cloned().collect();
-    for handle in gone {
-        told.remove(&handle);
-        events.push(Ok(JobEvent::Gone { job: handle }));
-    }
-    let ended = seen.iter().all(|look| look.summary.phase.is_terminal());
-    for look in seen {
-        tell(told.entry(look.summary.handle.clone()).or_default(), look, &mut events);
-    }
-    (events, ended && !filter.handles.is_empty())
-}
-
-fn tell(told: &mut Told, look: Look, events: &mut Vec<Result<JobEvent>>) {
-    let job = look.summary.handle.clone();
-    if look.attempt > told.attempt {
-        told.attempt = look.attempt;
-        let reason = look.summary.reason.clone();
-        events.push(Ok(JobEvent::Attempt { job: job.clone(), attempt: look.attempt, reason }));
-    }
-    let changed = look.replicas.iter().enumerate().filter(|(i, now)| told.replicas.get(*i) != Some(now));
-    // A replica that was never reported gets an event once it leaves the pending phase.
-    let news = changed.filter(|(i, now)| told.replicas.get(*i).is_some() || now.phase != JobPhase::Submitted);
-    events.extend(news.map(|(_, now)| Ok(JobEvent::Replica { job: job.clone(), replica: now.clone() })));
-    told.replicas = look.replicas;
-    if told.summary.as_ref() != Some(&look.summary) {
-        events.push(Ok(JobEvent::Status { job: look.summary.clone() }));
-        told.summary = Some(look.summary);
     }
 }

@@ -14,8 +14,10 @@ use super::config::Settings;
 use super::ids::JobId;
 use super::records::{self, Job, Shown};
 use super::rest::Rest;
-use super::transport::{Answer, Transport};
-use super::{discover, error, quote};
+use super::{discover, error, preamble, quote};
+use crate::remote::Answer;
+use crate::remote::ssh::Options;
+use crate::remote::transport::{self, Transport};
 
 /// The rows of one job, and the further details of each.
 type Told = Vec<(Job, Shown)>;
@@ -62,6 +64,24 @@ pub struct Client {
     notes: std::sync::Mutex<Vec<Finding>>,
 }
 
+/// Returns how the host of Slurm's commands is reached.
+fn transport(target: &TargetConfig, settings: &Settings) -> Result<Transport> {
+    let options = Options {
+        config: settings.ssh_config.clone(),
+        user: None,
+        jump: None,
+        args: settings.ssh_args.clone(),
+        share: settings.ssh_share,
+    };
+    Ok(Transport::new(transport::Access {
+        ssh: settings.ssh.clone().map(|host| (host, options)),
+        env: target.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+        preamble: preamble::preamble(settings)?,
+        timeout: settings.command_timeout(),
+        late: "slurmctld may be down or busy; `command-seconds` of the target is the time allowed",
+    }))
+}
+
 impl Client {
     /// Makes a client; nothing is run yet.
     pub fn new(target: &TargetConfig) -> Result<Self> {
@@ -70,7 +90,7 @@ impl Client {
         Ok(Self {
             cache: Cache::new(&target.state_dir, &settings, folder.as_deref()),
             target: target.name.clone(),
-            transport: Transport::new(target, &settings)?,
+            transport: transport(target, &settings)?,
             access: match &settings.rest {
                 Some(base) => Access::Rest(Rest::new(target, &settings, base)?),
                 None => Access::Commands,

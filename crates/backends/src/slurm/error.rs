@@ -1,6 +1,8 @@
-//! Maps the standard error of Slurm's commands and `ssh` to weftrun's errors.
+//! Maps the standard error of Slurm's commands to weftrun's errors.
 
 use weftrun_core::{Error, ErrorKind};
+
+pub use crate::remote::error::clean;
 
 /// A row of the table: a substring, the error kind, the hint.
 type Row = (&'static str, ErrorKind, &'static str);
@@ -107,48 +109,6 @@ const SLURM: &[Row] = &[
         ErrorKind::InvalidConfig,
         "set `bin-dir` of the target to the folder of sbatch",
     ),
-];
-
-const SSH: &[Row] = &[
-    (
-        "Could not resolve hostname",
-        ErrorKind::Unreachable,
-        "check `ssh` in the target: it is a host of ~/.ssh/config or a name",
-    ),
-    ("Connection refused", ErrorKind::Unreachable, "the host answers, but no ssh server on that port"),
-    ("No route to host", ErrorKind::Unreachable, "check the network or the VPN"),
-    ("timed out", ErrorKind::Unreachable, "check the network or the VPN"),
-    (
-        "Host key verification failed",
-        ErrorKind::Credentials,
-        "log in once by hand with `ssh` and check the host's key",
-    ),
-    (
-        "REMOTE HOST IDENTIFICATION HAS CHANGED",
-        ErrorKind::Credentials,
-        "the host's key changed: find out why before removing the old one",
-    ),
-    (
-        "Permission denied",
-        ErrorKind::Credentials,
-        "no key or agent was accepted and nothing may be asked here: run `ssh-add`, or open a shared connection by hand",
-    ),
-    (
-        "Too many authentication failures",
-        ErrorKind::Credentials,
-        "set `IdentitiesOnly yes` for the host in ~/.ssh/config",
-    ),
-    (
-        "Bad owner or permissions",
-        ErrorKind::InvalidConfig,
-        "ssh refuses its own configuration: see the file it names",
-    ),
-    (
-        "Bad configuration option",
-        ErrorKind::InvalidConfig,
-        "ssh refuses its own configuration: see the file it names",
-    ),
-    ("Can't open user config file", ErrorKind::InvalidConfig, "check `ssh-config` of the target"),
 ];
 
 /// Returns the error of a Slurm command that failed.
@@ -286,26 +246,6 @@ fn speaks_of_the_connection(line: &str) -> bool {
     WORDS.iter().any(|word| line.contains(word))
 }
 
-/// Returns the error of `ssh` itself.
-pub fn of_ssh(host: &str, stderr: &str, started: bool) -> Error {
-    let said = essence(stderr);
-    // If the program had started, the text is not ssh's: the connection was lost, and the program may have
-    // run.
-    let row = SSH.iter().filter(|_| !started).find(|(part, ..)| stderr.contains(part));
-    let message = match (started, said.is_empty()) {
-        (true, _) => format!("the connection to `{host}` was lost"),
-        (false, true) => format!("`{host}` could not be reached over ssh"),
-        (false, false) => format!("`{host}` could not be reached over ssh: {said}"),
-    };
-    let kind = row.map_or(ErrorKind::Unreachable, |(_, kind, _)| *kind);
-    let error = Error::new(kind, message);
-    let error = match row {
-        Some((_, _, hint)) if !started => error.hint(*hint),
-        _ => error,
-    };
-    if kind == ErrorKind::Unreachable { error.retryable() } else { error }
-}
-
 /// Returns the line of a command's standard error that gives the reason, without the program's name; at most
 /// 400 bytes.
 pub fn essence(stderr: &str) -> String {
@@ -325,18 +265,6 @@ pub fn essence(stderr: &str) -> String {
         return clean(plugin);
     }
     clean(text)
-}
-
-/// Returns a text of the cluster without control characters and cut to 400 bytes, since it is printed to a
-/// terminal.
-pub fn clean(text: &str) -> String {
-    text.chars()
-        .filter(|c| !c.is_control())
-        .scan(0, |bytes, c| {
-            *bytes += c.len_utf8();
-            (*bytes <= 400).then_some(c)
-        })
-        .collect()
 }
 
 #[cfg(test)]
@@ -367,7 +295,6 @@ mod tests {
             .kind(),
             ErrorKind::Unreachable
         );
-        assert_eq!(of_ssh("h", "h: Permission denied (publickey).", false).kind(), ErrorKind::Credentials);
     }
 
     #[test]
@@ -416,12 +343,6 @@ mod tests {
         {
             assert_eq!(verdict(code, said), Verdict::Unknown, "{code} {said}");
         }
-    }
-
-    #[test]
-    fn what_a_started_program_said_makes_no_refusal_of_a_lost_connection() {
-        let lost = of_ssh("h", "sh: 1: cannot create x: Permission denied\n", true);
-        assert_eq!((lost.kind(), lost.is_retryable()), (ErrorKind::Unreachable, true));
     }
 
     #[test]

@@ -4,11 +4,11 @@
 use serde_json::Value;
 
 use super::ids::JobId;
-use super::{error, logs, nodelist, records, rest, transport};
+use super::{error, logs, nodelist, records, rest};
 
 /// Parses bytes as the output of each command.
 pub fn answers(bytes: &[u8]) {
-    transport::fuzz_frame(bytes);
+    crate::remote::transport::fuzz_frame(bytes);
     let text = String::from_utf8_lossy(bytes);
     let _ = records::queue(&text);
     records::accounting(&text);

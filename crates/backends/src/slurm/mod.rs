@@ -17,17 +17,14 @@ pub mod fuzzing;
 mod ids;
 mod logs;
 mod lookup;
-mod nodelist;
-mod quote;
+mod preamble;
 mod records;
 mod render;
 mod rest;
 mod state;
 mod status;
-mod stream;
 mod submit;
 mod task_files;
-mod transport;
 mod watch;
 
 use std::sync::Arc;
@@ -44,6 +41,7 @@ use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
+use crate::remote::{nodelist, quote, stream};
 use client::Client;
 
 pub use weftrun_core::convert::INEXPRESSIBLE;

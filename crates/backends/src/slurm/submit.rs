@@ -24,8 +24,8 @@ use super::error::{NO_ANSWER, Verdict};
 use super::ids::{self, JobId};
 use super::records::Marker;
 use super::render::Script;
-use super::transport::Answer;
 use super::{BACKEND, error, quote};
+use crate::remote::Answer;
 use crate::submit_once::{self, Created, Policy, Submission, submit_once};
 
 /// Exit code of the program if the log folder cannot be created or written.

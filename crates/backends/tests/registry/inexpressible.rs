@@ -45,6 +45,8 @@ fn ways() -> Vec<Way> {
         ),
         way("kubeflow, MPIJob v2beta1", "kubeflow", Launch::Mpi, json!({"kind": "mpijob"})),
         way("kubeflow, MPIJob v1", "kubeflow", Launch::Mpi, json!({"kind": "mpijob.v1"})),
+        way("hosts, torchrun", "hosts", Launch::Torchrun, json!(null)),
+        way("hosts, mpi", "hosts", Launch::Mpi, json!(null)),
         way("local", "local", Launch::Torchrun, json!(null)),
         way("runai, distributed", "runai", Launch::Torchrun, json!(null)),
         way("slurm, torchrun", "slurm", Launch::Torchrun, json!(null)),

@@ -1,7 +1,7 @@
 //! The linked backends are those of the features, a name belongs to one backend only, and what each cannot
 //! express is a checked-in table.
 
-#[cfg(all(feature = "kubeflow", feature = "local", feature = "runai", feature = "slurm"))]
+#[cfg(all(feature = "hosts", feature = "kubeflow", feature = "local", feature = "runai", feature = "slurm"))]
 mod inexpressible;
 
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 /// The backends of the features this test was built with, sorted.
 fn expected() -> Vec<&'static str> {
     let all = [
+        ("hosts", cfg!(feature = "hosts")),
         ("kubeflow", cfg!(feature = "kubeflow")),
         ("local", cfg!(feature = "local")),
         ("runai", cfg!(feature = "runai")),

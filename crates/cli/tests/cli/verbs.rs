@@ -279,7 +279,7 @@ fn backends_and_targets_are_listed() {
         let value = place.run(line).ok().json();
         value[key].as_array().unwrap().iter().map(|b| b["name"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(names("backends -o json", "backends"), ["kubeflow", "local", "runai", "slurm"]);
+    assert_eq!(names("backends -o json", "backends"), ["hosts", "kubeflow", "local", "runai", "slurm"]);
     place.configure("default_target = \"prod\"\n[target.prod]\nbackend = \"slurm\"\n");
     let targets = place.run("targets -o json").ok().json();
     let default = targets["targets"].as_array().unwrap().iter().find(|target| target["default"] == true);

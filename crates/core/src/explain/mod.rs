@@ -3,6 +3,7 @@
 
 mod clusters;
 mod errors;
+mod hosts;
 mod images;
 mod lints;
 mod runai;
@@ -40,13 +41,14 @@ pub enum Page {
 }
 
 /// The codes that are defined here, by the sections of the reference page.
-const SECTIONS: [(&str, &[Code]); 9] = [
+const SECTIONS: [(&str, &[Code]); 10] = [
     ("Errors", errors::ERRORS),
     ("Warnings and notes", warnings::WARNINGS),
     ("Lints", lints::LINTS),
     ("Why a fabric was not applied", skips::SKIPS),
     ("Job files and configuration", spec::SPEC),
     ("Clusters", clusters::CLUSTERS),
+    ("Plain hosts", hosts::HOSTS),
     ("Run:ai", runai::RUNAI),
     ("Images", images::IMAGES),
     ("Logs", clusters::LOGS),
@@ -149,7 +151,7 @@ pub fn markdown() -> String {
          entry. A code never changes its meaning; new ones are added.\n\nLetters: `E-` an error (nothing is changed, exit \
          code 3), `W-` a warning, `I-` a note, `L-` a finding of `weftrun lint`, `SPEC-` and \
          `CONFIG-` a mistake in a job file or a config file; `K8S-`, \
-         `SLURM-`, `RUNAI-` and `LOCAL-` what a cluster says; without a letter, the reason why a fabric \
+         `SLURM-`, `RUNAI-`, `HOSTS-` and `LOCAL-` what a cluster says; without a letter, the reason why a fabric \
          was not applied.\n",
     );
     for (heading, codes) in SECTIONS {

@@ -7,6 +7,7 @@ use super::{DescribeReport, SchemaName, TransportReport, WhyReport};
 /// `weftrun report -o json`: everything known of a job, or of the logs of one.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct JobReport<'a> {
     /// The contract.
     pub schema: SchemaName,
@@ -18,4 +19,11 @@ pub struct JobReport<'a> {
     pub transport: &'a TransportReport,
     /// Why it failed or hangs.
     pub why: WhyReport,
+}
+
+impl<'a> JobReport<'a> {
+    /// Makes a report of logs; the job and its file start unknown.
+    pub fn new(transport: &'a TransportReport, why: WhyReport) -> Self {
+        Self { schema: SchemaName, job: None, spec: None, transport, why }
+    }
 }

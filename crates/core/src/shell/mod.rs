@@ -44,6 +44,16 @@ pub fn rewrite(command: &[String], args: &[String], rule: &Mpirun) -> Rewrite {
     Rewrite { command: words, args, changed: found.changed, notes: found.notes }
 }
 
+/// Completes a command that calls `mpirun` itself, also inside a shell script: by the `mpirun` at `path`, and `-x` for what it does not
+/// forward yet. Returns none for a command in which no `mpirun` can be seen.
+pub fn complete_mpirun(command: &[String], path: &str, forward: &[String]) -> Option<Vec<String>> {
+    let bin = path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
+    let rule = Mpirun { bin, forward: forward.to_vec(), ..Mpirun::default() };
+    let rewritten = rewrite(command, &[], &rule);
+    let opaque = rewritten.notes.iter().any(|note| matches!(note, MpirunNote::Opaque { .. }));
+    (!opaque).then(|| rewritten.command.into_iter().chain(rewritten.args).collect())
+}
+
 /// What was found during the rewriting.
 #[derive(Default)]
 struct Found {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use weftrun_core::log::{Cursor, LogBatch, Mark, SourceId};
 
 use super::streams::{Header, Stream};
+use crate::remote::piece::Piece;
 use crate::slurm::ids::JobId;
 use crate::slurm::task_files::Owner;
 
@@ -14,62 +15,6 @@ const LONGEST_LINE: usize = 64 << 10;
 
 /// Largest number of streams of one file, over all its attempts.
 const MOST_STREAMS: usize = 1 << 18;
-
-/// What one poll returned of one file.
-#[derive(Debug, Default)]
-pub struct Piece {
-    /// The path.
-    pub path: String,
-    /// Inode, which differs if the file was replaced.
-    pub inode: u64,
-    /// Size of the file at the poll.
-    pub size: u64,
-    /// Offset of the first requested byte.
-    pub offset: u64,
-    /// The first line of the file, if requested.
-    pub header: Vec<u8>,
-    /// The bytes.
-    pub bytes: Vec<u8>,
-}
-
-impl Piece {
-    /// Parses the pieces of an answer: `NONCE inode size offset count path`, header, `NONCE|`, bytes,
-    /// `NONCE.`.
-    pub fn all(answer: &[u8], nonce: &[u8]) -> Vec<Self> {
-        let begin = [nonce, b" "].concat();
-        let middle = [nonce, b"|"].concat();
-        let end = [nonce, b"."].concat();
-        let mut pieces = Vec::new();
-        let mut rest = answer;
-        while let Some(piece) = Self::next(&mut rest, &begin, &middle, &end) {
-            pieces.push(piece);
-        }
-        pieces
-    }
-
-    fn next(rest: &mut &[u8], begin: &[u8], middle: &[u8], end: &[u8]) -> Option<Self> {
-        let start = memchr::memmem::find(rest, begin)? + begin.len();
-        let line_end = start + memchr::memchr(b'\n', rest.get(start..)?)?;
-        let line = String::from_utf8_lossy(rest.get(start..line_end)?).into_owned();
-        let body = rest.get(line_end + 1..)?;
-        let header = memchr::memmem::find(body, middle)?;
-        let bytes = body.get(header + middle.len()..)?;
-        let stop = memchr::memmem::find(bytes, end)?;
-        let mut words = line.splitn(5, ' ');
-        let mut number = || words.next().and_then(|word| word.parse::<i64>().ok());
-        let (inode, size, offset, _count) = (number()?, number()?, number()?, number()?);
-        let piece = Self {
-            path: words.next()?.to_owned(),
-            inode: inode.unsigned_abs(),
-            size: size.unsigned_abs(),
-            offset: offset.unsigned_abs(),
-            header: body.get(..header)?.to_vec(),
-            bytes: bytes.get(..stop)?.to_vec(),
-        };
-        *rest = bytes.get(stop + end.len()..)?;
-        Some(piece)
-    }
-}
 
 /// The state of one file while it is read.
 #[derive(Debug)]

@@ -19,7 +19,8 @@ use super::lookup::{self, Found};
 use super::stream::{Feed, put};
 use super::task_files::{Owner, TaskFiles};
 use super::{BACKEND, quote};
-use file::{LogFile, OfTasks, Piece};
+use crate::remote::piece::{self, Piece};
+use file::{LogFile, OfTasks};
 use options::Selection;
 
 pub use streams::Header;
@@ -229,13 +230,7 @@ impl Reader {
 
     fn program(&self, nonce: &str, out: &Selection) -> Result<String> {
         let mut text = self.client.enter_log_dir()?;
-        text.push_str(&format!(
-            "weftrun_read() {{\ns=$(stat -L -c '%i %s' -- \"$1\" 2> /dev/null) || return 0\n\
-             [ -r \"$1\" ] || {{ printf '{nonce}! %s\\n' \"$1\" >&2; return 0; }}\nn=$((${{s#* }} - $2))\n[ $n -le {CHUNK} ] || n={CHUNK}\n\
-             printf '{nonce} %s %s %s %s\\n' \"$s\" \"$2\" \"$n\" \"$1\"\n\
-             [ \"$3\" = 0 ] || head -n 1 -- \"$1\" | head -c 4000\nprintf '{nonce}|'\n\
-             [ $n -le 0 ] || tail -c +$(($2 + 1)) -- \"$1\" | head -c $n\nprintf '{nonce}.\\n'\n}}\n"
-        ));
+        text.push_str(&piece::reader(nonce, CHUNK));
         let mut known = String::new();
         for (path, file) in &self.files {
             known.push_str(&format!(

@@ -8,7 +8,6 @@ use weftrun_core::text::Quantity;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::Draft;
-use crate::slurm::quote;
 
 /// Options that are repeated in each component of a heterogeneous job; sbatch copies the others from the
 /// first (slurm.schedmd.com/heterogeneous_jobs.html, of those that weftrun writes).
@@ -123,7 +122,7 @@ pub fn write(components: &[Directives]) -> Result<String> {
             match value {
                 None => text.push_str(&format!("#SBATCH --{name}\n")),
                 Some(value) => {
-                    text.push_str(&format!("#SBATCH --{name}={}\n", quote::directive(name, value)?));
+                    text.push_str(&format!("#SBATCH --{name}={}\n", directive(name, value)?));
                 }
             }
         }
@@ -344,4 +343,32 @@ fn option(key: &str, program: Program, text: &str) -> Result<Directive> {
 /// Formats seconds as `D-HH:MM:SS`.
 pub fn time(seconds: u64) -> String {
     format!("{}-{:02}:{:02}:{:02}", seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)
+}
+
+/// Returns a value for an `#SBATCH` line. sbatch parses these lines itself, not the shell: double quotes keep
+/// blanks and `#`, a backslash keeps the next byte (source: `_get_next_opt`, slurm 22.05 `src/sbatch/opt.c`).
+///
+/// # Errors
+/// [`ErrorKind::InvalidSpec`] for control characters, which end the line or corrupt Slurm's own output.
+fn directive(name: &str, text: &str) -> Result<String> {
+    if text.chars().any(char::is_control) {
+        return Err(Error::new(ErrorKind::InvalidSpec, format!("`{name}` may not hold control characters"))
+            .with("value", text.escape_debug()));
+    }
+    let plain = |c: char| c.is_alphanumeric() || "_-./:=@%+,&|*[]()~!<>^".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return Ok(text.to_owned());
+    }
+    Ok(format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\"")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_option_can_carry_is_refused() {
+        assert_eq!(directive("account", "a\nb").expect_err("newline").kind(), ErrorKind::InvalidSpec);
+        assert_eq!(directive("comment", "a \"b\" #c").expect("fits"), r#""a \"b\" #c""#);
+    }
 }

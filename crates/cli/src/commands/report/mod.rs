@@ -12,7 +12,7 @@ use weftrun::core::diagnose::{Judge, why_of_job};
 use weftrun::core::exit_codes;
 use weftrun::core::job::JobDetail;
 use weftrun::core::log::LogOptions;
-use weftrun::core::report::{DescribeReport, JobReport, SchemaName, TransportReport, WhyReport};
+use weftrun::core::report::{DescribeReport, JobReport, TransportReport, WhyReport};
 use weftrun::core::spec::{JobSpec, to_toml};
 use weftrun::{Error, ErrorKind, Job, Result};
 use weftrun_tui::ViewBuilder;
@@ -79,16 +79,11 @@ pub fn run(context: &Context, args: &ReportArgs) -> Result<u8> {
         context.out.document(&html::page(&known)?)?;
         return Ok(exit_codes::OK);
     }
-    context.out.value(&JobReport {
-        schema: SchemaName,
-        job: known
-            .detail
-            .as_ref()
-            .map(|detail| DescribeReport::new(known.job.handle(), detail, known.job.plan())),
-        spec: known.spec.as_ref().map(to_toml),
-        transport: &known.transport,
-        why: WhyReport::from(known.why.clone()),
-    })?;
+    let mut report = JobReport::new(&known.transport, WhyReport::from(known.why.clone()));
+    report.job =
+        known.detail.as_ref().map(|detail| DescribeReport::new(known.job.handle(), detail, known.job.plan()));
+    report.spec = known.spec.as_ref().map(to_toml);
+    context.out.value(&report)?;
     Ok(exit_codes::OK)
 }
 

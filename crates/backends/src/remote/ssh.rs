@@ -9,10 +9,24 @@ use tokio::process::Command;
 use tokio::sync::OnceCell;
 
 use crate::helper;
-use crate::slurm::config::Settings;
 
 /// Time limit of `ssh -G`, which may run `Match exec` programs of the user's configuration.
 const LONGEST_QUERY: Duration = Duration::from_secs(15);
+
+/// How `ssh` is called.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Another configuration file than the user's (`-F`).
+    pub config: Option<String>,
+    /// User on the host, where the configuration has another.
+    pub user: Option<String>,
+    /// Hosts to go through (`-J`).
+    pub jump: Option<String>,
+    /// Further options, one word each.
+    pub args: Vec<String>,
+    /// Whether one connection is shared (`ControlMaster`).
+    pub share: bool,
+}
 
 /// One host.
 #[derive(Debug)]
@@ -24,7 +38,7 @@ pub struct Ssh {
 
 impl Ssh {
     /// Creates the options of every call.
-    pub fn new(host: &str, settings: &Settings) -> Self {
+    pub fn new(host: &str, given: &Options) -> Self {
         // Options on the command line take precedence over the user's file, since the first value counts.
         let fixed = [
             "BatchMode=yes", // nothing may ask: there may be no terminal
@@ -38,11 +52,11 @@ impl Ssh {
         ];
         let mut options: Vec<String> =
             fixed.iter().flat_map(|option| ["-o".to_owned(), (*option).to_owned()]).collect();
-        if let Some(file) = &settings.ssh_config {
-            options.extend(["-F".to_owned(), file.clone()]);
+        for (option, value) in [("-F", &given.config), ("-l", &given.user), ("-J", &given.jump)] {
+            options.extend(value.iter().flat_map(|value| [option.to_owned(), value.clone()]));
         }
-        options.extend(settings.ssh_args.iter().cloned());
-        Self { host: host.to_owned(), options, sharing: settings.ssh_share.then(OnceCell::new) }
+        options.extend(given.args.iter().cloned());
+        Self { host: host.to_owned(), options, sharing: given.share.then(OnceCell::new) }
     }
 
     /// Returns the host as the user named it.

@@ -1,4 +1,4 @@
-//! Runs small shell programs on the host of Slurm's commands: this host, or another over the system's `ssh`.
+//! Runs small shell programs on a host: this one, or another over the system's `ssh`.
 //!
 //! A program is passed to `/bin/sh` on its standard input, so that only `sh` parses it and not the login
 //! shell, none of it is visible in a process list, and no length limit applies. Its output is enclosed in two
@@ -6,20 +6,16 @@
 //! missing, the connection was lost, regardless of the exit code of `ssh`. The whole program is one function,
 //! so that a partially received program does not run.
 
-mod envelope;
-mod local;
-mod ssh;
-
 use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
-use weftrun_core::backend::{ExecSink, ExecStream, TargetConfig};
+use weftrun_core::backend::{ExecSink, ExecStream};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::config::Settings;
-use super::error;
+use super::ssh::{self, Ssh};
+use super::{Answer, envelope, error};
 use crate::helper::GroupGuard;
 
 /// Largest output of a program: 100,000 jobs are 20 MB.
@@ -31,6 +27,32 @@ pub struct Transport {
     env: Vec<(String, String)>,
     preamble: String,
     timeout: Duration,
+    late: &'static str,
+}
+
+/// What a transport needs.
+#[derive(Clone)]
+pub struct Access {
+    /// The host and how `ssh` reaches it; none for this host.
+    pub ssh: Option<(String, ssh::Options)>,
+    /// Environment of the shell here, or of `ssh`.
+    pub env: Vec<(String, String)>,
+    /// Shell code before every program.
+    pub preamble: String,
+    /// Time limit of a program.
+    pub timeout: Duration,
+    /// The hint of an error about the time limit.
+    pub late: &'static str,
+}
+
+/// Written by hand, since the environment contains secrets.
+impl std::fmt::Debug for Access {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Access")
+            .field("ssh", &self.ssh)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Written by hand, since the environment contains secrets.
@@ -43,43 +65,15 @@ impl std::fmt::Debug for Transport {
 #[derive(Debug)]
 enum Place {
     Here,
-    Ssh(ssh::Ssh),
-}
-
-/// The output of a program, and its exit code.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
-    /// Standard output.
-    pub stdout: Vec<u8>,
-    /// Standard error, converted lossily.
-    pub stderr: String,
-    /// Exit code.
-    pub code: i32,
-}
-
-impl Answer {
-    /// Returns standard output as text, converted lossily.
-    pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.stdout).into_owned()
-    }
+    Ssh(Ssh),
 }
 
 impl Transport {
-    /// Creates the transport of a target; does not connect.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidConfig`] where a setting cannot be used.
-    pub fn new(target: &TargetConfig, settings: &Settings) -> Result<Self> {
-        let place = match &settings.ssh {
-            None => Place::Here,
-            Some(host) => Place::Ssh(ssh::Ssh::new(host, settings)),
-        };
-        Ok(Self {
-            place,
-            env: target.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
-            preamble: envelope::preamble(settings)?,
-            timeout: settings.command_timeout(),
-        })
+    /// Creates a transport; does not connect.
+    pub fn new(access: Access) -> Self {
+        let Access { ssh, env, preamble, timeout, late } = access;
+        let place = ssh.map_or(Place::Here, |(host, options)| Place::Ssh(Ssh::new(&host, &options)));
+        Self { place, env, preamble, timeout, late }
     }
 
     /// Returns the host, for messages.
@@ -130,7 +124,7 @@ impl Transport {
         let frame = envelope::Frame::new();
         let text = frame.wrap_open(&self.preamble, program);
         let mut command = match &self.place {
-            Place::Here => local::command(),
+            Place::Here => here(),
             Place::Ssh(ssh) => ssh.command().await,
         };
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
@@ -151,7 +145,7 @@ impl Transport {
         let frame = envelope::Frame::new();
         let text = frame.wrap(&self.preamble, program);
         let mut command = match &self.place {
-            Place::Here => local::command(),
+            Place::Here => here(),
             Place::Ssh(ssh) => ssh.command().await,
         };
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
@@ -163,7 +157,7 @@ impl Transport {
                 ErrorKind::Timeout,
                 format!("no answer from {} within {} s", self.host(), timeout.as_secs()),
             )
-            .hint("slurmctld may be down or busy; `command-seconds` of the target is the time allowed");
+            .hint(self.late);
             return Err(error.retryable());
         };
         let raw = outcome.map_err(|cause| self.lost(&[], true).with_source(cause))?;
@@ -183,7 +177,7 @@ impl Transport {
             }
             Place::Here => {
                 Error::new(ErrorKind::Unreachable, "a shell on this host ended before it answered")
-                    .with("it said", error::essence(&stderr))
+                    .with("it said", error::last_line(&stderr))
                     .retryable()
             }
         }
@@ -208,6 +202,14 @@ enum AtLimit {
     Kill,
     /// The program continues to its own end.
     Leave,
+}
+
+/// Returns a shell on this host that reads its program from standard input, in a process group of its own: Ctrl-C at the
+/// terminal ends weftrun, not a running submission.
+fn here() -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.process_group(0);
+    command
 }
 
 /// Starts a program as the leader of a new process group.
@@ -267,8 +269,13 @@ mod tests {
     use super::*;
 
     fn here(seconds: u64) -> Transport {
-        let target = TargetConfig::new("t", "slurm", "/nonexistent").with("command-seconds", seconds);
-        Transport::new(&target, &Settings::of(&target).unwrap()).unwrap()
+        Transport::new(Access {
+            ssh: None,
+            env: Vec::new(),
+            preamble: String::new(),
+            timeout: Duration::from_secs(seconds),
+            late: "wait",
+        })
     }
 
     /// Returns whether a process runs; a zombie does not.

@@ -1,37 +1,6 @@
 //! Wraps a program in shell code, and extracts its output from what came back.
 
-use weftrun_core::Result;
-
 use super::Answer;
-use crate::slurm::config::Settings;
-use crate::slurm::quote;
-
-/// Folders of Slurm's commands that the PATH of a non-login shell often lacks: ParallelCluster, plain
-/// installs, Bright.
-const USUAL: &str = "/opt/slurm/bin:/usr/local/slurm/bin:/cm/shared/apps/slurm/current/bin";
-
-/// Returns the beginning of every program: it adds the commands to the PATH, and unsets the caller's
-/// variables that would change their behavior (`SBATCH_PARTITION` would override the script's own line,
-/// `SQUEUE_FORMAT` the requested format).
-pub fn preamble(settings: &Settings) -> Result<String> {
-    let path = match &settings.bin_dir {
-        Some(dir) => format!("PATH={}:$PATH\n", quote::word(dir)?),
-        None => format!("PATH=$PATH:{USUAL}\n"),
-    };
-    // Few environments contain any, and the check starts no process.
-    let families = ["SLURM_", "SBATCH_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SCONTROL_"];
-    let kept = "-e '/^SLURM_CONF=/d' -e '/^SLURM_JWT=/d'";
-    let names: Vec<String> =
-        families.iter().map(|family| format!("-e 's/^\\({family}[A-Za-z0-9_]*\\)=.*/\\1/p'")).collect();
-    let any: Vec<String> = families.iter().map(|family| format!("*{family}*")).collect();
-    let clear = format!(
-        "case $(export -p) in {}) unset $(env | sed -n {kept} {});; esac",
-        any.join("|"),
-        names.join(" ")
-    );
-    let profile = "command -v squeue > /dev/null 2>&1 || [ ! -r /etc/profile ] || . /etc/profile > /dev/null 2>&1 < /dev/null";
-    Ok(format!("{path}{clear}\n{profile}\n"))
-}
 
 /// The two marker lines of one call.
 #[derive(Debug)]
@@ -202,14 +171,10 @@ mod tests {
         assert!(gone.exists());
     }
 
-    fn preamble_text() -> String {
-        preamble(&Settings::default()).expect("preamble")
-    }
-
     #[test]
     fn banners_are_dropped_and_exit_codes_kept() {
         let frame = Frame::new();
-        let text = frame.wrap(&preamble_text(), "echo out; echo err >&2; exit 255");
+        let text = frame.wrap("echo noise > /dev/null\n", "echo out; echo err >&2; exit 255");
         let (mut out, err) = sh(&text);
         out.splice(0..0, b"*** Welcome to cluster X ***\n".iter().copied());
         let answer = frame.unwrap(&out, &err).expect("an answer");
@@ -239,17 +204,5 @@ mod tests {
             Err(true),
             "cut in the middle"
         );
-    }
-
-    #[test]
-    fn variables_that_change_slurms_commands_are_cleared() {
-        let frame = Frame::new();
-        let text = frame.wrap(
-            &preamble_text(),
-            "echo ${SBATCH_PARTITION-unset} ${SQUEUE_FORMAT-unset} ${SLURM_CONF-unset}",
-        );
-        let text = format!("export SBATCH_PARTITION=x SQUEUE_FORMAT=%i SLURM_CONF=/c\n{text}");
-        let (out, err) = sh(&text);
-        assert_eq!(frame.unwrap(&out, &err).expect("an answer").text(), "unset unset /c\n");
     }
 }

@@ -114,23 +114,6 @@ fn refuse_nul(text: &str) -> Result<()> {
         .hint("remove the NUL byte from the field that holds it"))
 }
 
-/// Returns a value for an `#SBATCH` line. sbatch parses these lines itself, not the shell: double quotes keep
-/// blanks and `#`, a backslash keeps the next byte (source: `_get_next_opt`, slurm 22.05 `src/sbatch/opt.c`).
-///
-/// # Errors
-/// [`ErrorKind::InvalidSpec`] for control characters, which end the line or corrupt Slurm's own output.
-pub fn directive(name: &str, text: &str) -> Result<String> {
-    if text.chars().any(char::is_control) {
-        return Err(Error::new(ErrorKind::InvalidSpec, format!("`{name}` may not hold control characters"))
-            .with("value", text.escape_debug()));
-    }
-    let plain = |c: char| c.is_alphanumeric() || "_-./:=@%+,&|*[]()~!<>^".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        return Ok(text.to_owned());
-    }
-    Ok(format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\"")))
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
@@ -233,7 +216,5 @@ mod tests {
     #[test]
     fn what_no_shell_can_carry_is_refused() {
         assert_eq!(word("a\0b").expect_err("NUL").kind(), ErrorKind::InvalidSpec);
-        assert_eq!(directive("account", "a\nb").expect_err("newline").kind(), ErrorKind::InvalidSpec);
-        assert_eq!(directive("comment", "a \"b\" #c").expect("fits"), r#""a \"b\" #c""#);
     }
 }

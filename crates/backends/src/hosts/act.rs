@@ -1,0 +1,102 @@
+//! Cancel, delete, suspend, resume and signal.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use weftrun_core::job::{Action, JobHandle};
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::client::{Client, ask};
+use super::status::Job;
+use super::{BACKEND, error};
+
+/// Largest number of a signal.
+const LAST_SIGNAL: i32 = 64;
+
+/// Acts on a job.
+pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<()> {
+    let job = client.job(handle).await?;
+    match action {
+        Action::Cancel => cancel(client, &job).await,
+        Action::Delete => delete(client, &job).await,
+        Action::Suspend => tell_running(client, &job, handle, "suspend").await,
+        Action::Resume => tell_running(client, &job, handle, "resume").await,
+        Action::Signal(number) if !(1..=LAST_SIGNAL).contains(&number) => {
+            Err(Error::new(ErrorKind::Usage, format!("there is no signal {number}")))
+        }
+        Action::Signal(number) => tell_running(client, &job, handle, &format!("signal {number}")).await,
+        Action::Hold | Action::Release => Err(Error::unsupported(BACKEND, "hold")),
+        Action::Requeue => Err(Error::unsupported(BACKEND, "requeue")),
+        _ => Err(Error::unsupported(BACKEND, "action")),
+    }
+}
+
+async fn tell_running(client: &Client, job: &Job, handle: &JobHandle, word: &str) -> Result<()> {
+    let phase = job.phase().0;
+    if phase.is_terminal() {
+        return Err(
+            Error::new(ErrorKind::Refused, format!("the job has ended ({phase})")).with("handle", handle)
+        );
+    }
+    tell(client, job, word).await
+}
+
+async fn cancel(client: &Client, job: &Job) -> Result<()> {
+    if job.phase().0.is_terminal() {
+        return Ok(());
+    }
+    tell(client, job, "cancel").await
+}
+
+/// Tells every host of a job; one that has ended there already has nothing to do.
+async fn tell(client: &Client, job: &Job, word: &str) -> Result<()> {
+    let programs: Vec<(String, String)> = job
+        .place
+        .hosts
+        .iter()
+        .map(|seat| Ok((seat.host.clone(), ask(&job.place.submission, word)?)))
+        .collect::<Result<_>>()?;
+    let mut failed = None;
+    for (answer, (host, _)) in client.each(&programs).await.into_iter().zip(&programs) {
+        let outcome = match answer {
+            Ok(answer) if matches!(answer.code, 0 | error::ENDED | error::NO_JOB) => continue,
+            Ok(answer) => error::failed(host, &format!("the job was not told to {word}"), &answer),
+            Err(error) => {
+                let message = format!("host {host} does not answer: its ranks were not told to {word}");
+                Error::new(error.kind(), message).with_source(error).retryable()
+            }
+        };
+        failed.get_or_insert(outcome);
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+/// Ends a job, and removes its folders.
+async fn delete(client: &Client, job: &Job) -> Result<()> {
+    cancel(client, job).await?;
+    let patience = Duration::from_secs(u64::from(job.place.grace) + 20);
+    let began = Instant::now();
+    let mut now = job.clone();
+    while !now.phase().0.is_terminal() {
+        if began.elapsed() > patience {
+            return Err(
+                Error::new(ErrorKind::Timeout, "the job does not end; nothing was removed").retryable()
+            );
+        }
+        sleep(Duration::from_millis(100)).await;
+        match client.again(&now).await? {
+            Some(next) => now = next,
+            None => return Ok(()),
+        }
+        client.carry_out(&now).await;
+    }
+    let program = format!("weftrun_remove {}\n", job.place.submission);
+    let programs: Vec<_> = job.place.hosts.iter().map(|seat| (seat.host.clone(), program.clone())).collect();
+    for (answer, (host, _)) in client.each(&programs).await.into_iter().zip(&programs) {
+        let answer = answer?;
+        if answer.code != 0 {
+            return Err(error::failed(host, "the job's folder was not removed", &answer));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! Checks what would prevent a job, without submitting it.
+
+use weftrun_core::backend::Rendered;
+use weftrun_core::{Finding, Result};
+
+use super::client::Client;
+use super::render::Draft;
+use super::status::Job;
+use super::watch::no_hosts;
+use crate::remote::quote;
+
+/// Returns what would prevent the job.
+pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>> {
+    let draft = Draft::of(rendered)?;
+    let hosts: Vec<String> = if draft.pinned.is_empty() {
+        client.names().map(str::to_owned).collect()
+    } else {
+        draft.pinned.clone()
+    };
+    if hosts.is_empty() {
+        return Err(no_hosts(client));
+    }
+    let mut findings = Vec::new();
+    let looks = client.survey(&draft.own).await?;
+    let jobs = Job::gather(&looks);
+    let taken = jobs.values().find(|job| {
+        job.place.name == rendered.name
+            && job.is_committed()
+            && job.place.submission != rendered.submission
+            && !job.phase().0.is_terminal()
+    });
+    if let Some(other) = taken {
+        let text = format!("a job named `{}` still runs ({})", rendered.name, other.handle(&client.target));
+        findings.push(Finding::error("HOSTS-NAME", text).fix("`--name-suffix` makes a new name"));
+    }
+    let mut free = 0;
+    for host in &hosts {
+        match looks.get(host) {
+            Some(Ok(look)) => {
+                let owner = jobs.values().find(|job| {
+                    look.busy.as_deref() == Some(job.place.submission.as_str())
+                        && !job.phase().0.is_terminal()
+                });
+                match owner {
+                    Some(job) => findings
+                        .push(Finding::info("HOSTS-BUSY", format!("{host} runs `{}`", job.place.name))),
+                    None => free += 1,
+                }
+            }
+            Some(Err(why)) => findings.push(
+                Finding::warning("HOSTS-SILENT", format!("{host} does not answer: {why}"))
+                    .fix(format!("check `ssh {host} true` from this machine")),
+            ),
+            None => {}
+        }
+    }
+    if free < draft.nodes.len() {
+        let text = match free {
+            1 => format!("the job needs {} hosts, and 1 is free", draft.nodes.len()),
+            free => format!("the job needs {} hosts, and {free} are free", draft.nodes.len()),
+        };
+        let waits = draft.own.wait_for_hosts.as_ref().filter(|_| hosts.len() >= draft.nodes.len());
+        findings.push(match waits {
+            Some(wait) => Finding::info("HOSTS-TOO-FEW", format!("{text}: it waits for up to {wait}")),
+            None => Finding::error("HOSTS-TOO-FEW", text)
+                .fix("set fewer `nodes`, or wait with `--wait-for-hosts 1h`"),
+        });
+    }
+    if !draft.programs.is_empty() {
+        let words = quote::words(&draft.programs)?;
+        let setup: String = draft.own.setup.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
+        let program = format!(
+            "{setup}for p in {words}; do command -v \"$p\" > /dev/null || printf '%s\\n' \"$p\"; done\n"
+        );
+        let programs: Vec<_> = hosts.iter().map(|host| (host.clone(), program.clone())).collect();
+        for (answer, host) in client.each(&programs).await.into_iter().zip(&hosts) {
+            for missing in
+                answer.iter().flat_map(|answer| answer.text().lines().map(str::to_owned).collect::<Vec<_>>())
+            {
+                let missing = crate::remote::error::clean(&missing);
+                findings.push(
+                    Finding::error(
+                        "HOSTS-PROGRAM",
+                        format!("{host} has no `{missing}` in the PATH of a non-login shell"),
+                    )
+                    .fix(format!(
+                        "install `{missing}` there, or add its folder to the PATH with `setup` in the target"
+                    )),
+                );
+            }
+        }
+    }
+    Ok(findings)
+}

@@ -1,0 +1,374 @@
+//! The target's settings (`[target.NAME]` with `backend = "hosts"`) and a job's own (`[backend.hosts]` in a job file).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use weftrun_core::backend::TargetConfig;
+use weftrun_core::spec::JobSpec;
+use weftrun_core::text::did_you_mean;
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::BACKEND;
+use crate::files;
+use crate::remote::nodelist;
+
+/// Largest number of hosts of a target.
+const MOST_HOSTS: usize = 4096;
+/// Largest hostfile that is read.
+const MOST_HOSTFILE: u64 = 1 << 20;
+
+/// Settings of a target of plain hosts. Every key may be written with `-` or `_`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct Settings {
+    /// The hosts, as `ssh` names them: `["a", "b"]`, or lists such as `"gpu-[1-4]"`.
+    pub hosts: Vec<String>,
+    /// A hostfile on this machine, one host a line, as Open MPI reads it (`gpu-1 slots=8`).
+    pub hostfile: Option<PathBuf>,
+    /// Ranks that a host may run, where the hostfile sets none; any number if absent.
+    pub slots: Option<u32>,
+    /// User on the hosts, where `~/.ssh/config` sets none.
+    pub user: Option<String>,
+    /// Hosts to go through, as `ssh -J`.
+    pub jump: Option<String>,
+    /// Another ssh configuration file than the user's (`ssh -F`).
+    pub ssh_config: Option<String>,
+    /// Further options for `ssh`, one word each.
+    pub ssh_args: Vec<String>,
+    /// Share one connection to a host (`ControlMaster`).
+    pub ssh_share: bool,
+    /// Folder on the hosts for jobs and logs; relative paths start at the home directory.
+    pub folder: String,
+    /// Longest time between two queries of a running job, in seconds.
+    pub poll_seconds: f64,
+    /// Time limit of one program on a host, in seconds.
+    pub command_seconds: u64,
+    /// Seconds between TERM and KILL.
+    pub grace: u32,
+    /// Days that an ended job and its logs are kept on the hosts.
+    pub keep_days: u32,
+    /// Defaults for jobs.
+    #[serde(skip)]
+    pub job: JobSettings,
+    /// Number of ranks that each host may run, by the hostfile.
+    #[serde(skip)]
+    limits: Vec<(String, Option<u32>)>,
+}
+
+/// Settings of a job on plain hosts: in `[backend.hosts]` of a job file, or in the target for all jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct JobSettings {
+    /// The hosts that the job runs on, in the order of its ranks; by default the first that are free.
+    pub nodelist: Option<String>,
+    /// What starts the containers of a job with an image.
+    pub container: Option<Container>,
+    /// Network interface over which the ranks find each other (`ens192`).
+    pub interface: Option<String>,
+    /// `own`: `mpirun` uses the keys that the hosts have for each other; `job`: a key is made for each job and removed after it.
+    pub ssh_keys: Option<SshKeys>,
+    /// How long a job waits for hosts (`30m`), where too few are free.
+    pub wait_for_hosts: Option<String>,
+    /// Shell lines that run on each host before the ranks start (`module load …`).
+    pub setup: Vec<String>,
+    /// Further options for `mpirun`, one word each.
+    pub mpirun: Vec<String>,
+    /// Further options for `docker run`, `podman run` or `apptainer exec`, one word each.
+    pub container_args: Vec<String>,
+}
+
+/// What starts containers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Container {
+    /// The `docker` command.
+    #[default]
+    Docker,
+    /// The `podman` command, also without root.
+    Podman,
+    /// The `apptainer` command.
+    Apptainer,
+    /// The image is ignored: the programs are installed on the hosts.
+    None,
+}
+
+/// The keys with which `mpirun` reaches the other hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SshKeys {
+    /// Those that the hosts have.
+    #[default]
+    Own,
+    /// One made for the job.
+    Job,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            hosts: Vec::new(),
+            hostfile: None,
+            slots: None,
+            user: None,
+            jump: None,
+            ssh_config: None,
+            ssh_args: Vec::new(),
+            ssh_share: true,
+            folder: ".weftrun".to_owned(),
+            poll_seconds: 2.0,
+            command_seconds: 60,
+            grace: 10,
+            keep_days: 30,
+            job: JobSettings::default(),
+            limits: Vec::new(),
+        }
+    }
+}
+
+const TARGET_KEYS: &[&str] = &[
+    "hosts",
+    "hostfile",
+    "slots",
+    "user",
+    "jump",
+    "ssh-config",
+    "ssh-args",
+    "ssh-share",
+    "folder",
+    "poll-seconds",
+    "command-seconds",
+    "grace",
+    "keep-days",
+];
+
+const JOB_KEYS: &[&str] = &[
+    "nodelist",
+    "container",
+    "interface",
+    "ssh-keys",
+    "wait-for-hosts",
+    "setup",
+    "mpirun",
+    "container-args",
+];
+
+impl Settings {
+    /// Reads and checks the settings of a target, and its hostfile.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidConfig`] naming the key.
+    pub fn of(target: &TargetConfig) -> Result<Self> {
+        target.refuse_nul()?;
+        let given = with_dashes(&target.settings);
+        let bad =
+            |what: String| Error::new(ErrorKind::InvalidConfig, format!("target `{}`: {what}", target.name));
+        let known: Vec<&str> = TARGET_KEYS.iter().chain(JOB_KEYS).copied().collect();
+        if let Some(key) = given.keys().find(|key| !known.contains(&key.as_str())) {
+            return Err(unknown(
+                bad(format!("`{key}` is not a setting of a target of plain hosts")),
+                key,
+                &known,
+            ));
+        }
+        let (own, of_jobs): (Map<_, _>, Map<_, _>) =
+            given.into_iter().partition(|(key, _)| TARGET_KEYS.contains(&key.as_str()));
+        let mut settings: Self =
+            serde_json::from_value(Value::Object(own)).map_err(|error| bad(error.to_string()))?;
+        settings.job =
+            serde_json::from_value(Value::Object(of_jobs)).map_err(|error| bad(error.to_string()))?;
+        for (key, value) in [
+            ("folder", Some(&settings.folder)),
+            ("user", settings.user.as_ref()),
+            ("jump", settings.jump.as_ref()),
+        ] {
+            if value.is_some_and(|value| {
+                value.is_empty()
+                    || value.starts_with('-')
+                    || value.chars().any(|c| c.is_control() || c == '\'')
+            }) {
+                return Err(bad(format!(
+                    "`{key}` may not be empty, begin with `-`, or hold control characters or `'`"
+                )));
+            }
+        }
+        settings.limits = settings.read_hosts().map_err(bad)?;
+        settings.job.check().map_err(bad)?;
+        Ok(settings)
+    }
+
+    /// Returns the hosts in order, each with the number of ranks that it may run.
+    pub fn hosts(&self) -> &[(String, Option<u32>)] {
+        &self.limits
+    }
+
+    fn read_hosts(&self) -> std::result::Result<Vec<(String, Option<u32>)>, String> {
+        let mut hosts: Vec<(String, Option<u32>)> = Vec::new();
+        let named = self.hosts.iter().flat_map(|list| nodelist::expand(list)).map(|name| (name, self.slots));
+        hosts.extend(named.take(MOST_HOSTS + 1));
+        if let Some(path) = &self.hostfile {
+            let text = files::read_text(path, MOST_HOSTFILE)
+                .map_err(|error| format!("the hostfile {} cannot be read: {error}", path.display()))?;
+            for (number, line) in text.lines().enumerate() {
+                let line = line.split('#').next().unwrap_or_default();
+                let mut words = line.split_whitespace();
+                let Some(name) = words.next() else { continue };
+                let mut slots = self.slots;
+                for word in words {
+                    let Some((key, value)) = word.split_once('=') else {
+                        return Err(format!(
+                            "line {} of the hostfile: `{word}` is not `slots=N`",
+                            number + 1
+                        ));
+                    };
+                    if key == "slots" {
+                        slots = Some(value.parse().map_err(|_| {
+                            format!("line {} of the hostfile: `{value}` is not a number of slots", number + 1)
+                        })?);
+                    }
+                }
+                hosts.push((name.to_owned(), slots));
+            }
+        }
+        if hosts.len() > MOST_HOSTS {
+            return Err(format!("more than {MOST_HOSTS} hosts"));
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        for (name, _) in &hosts {
+            if name.is_empty()
+                || name.starts_with('-')
+                || !name.chars().all(|c| c.is_alphanumeric() || "._-@:".contains(c))
+            {
+                return Err(format!("`{}` is not the name of a host", name.escape_debug()));
+            }
+            if !seen.insert(name) {
+                return Err(format!("host `{name}` is named twice"));
+            }
+        }
+        Ok(hosts)
+    }
+
+    /// Returns the longest time between two queries.
+    pub fn poll(&self) -> Duration {
+        let seconds = if self.poll_seconds.is_finite() { self.poll_seconds.clamp(0.2, 3600.0) } else { 2.0 };
+        Duration::from_secs_f64(seconds)
+    }
+
+    /// Returns the time limit of one program.
+    pub fn command_timeout(&self) -> Duration {
+        Duration::from_secs(self.command_seconds.clamp(1, 3600))
+    }
+
+    /// Returns the settings of a job: its own over the target's.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidSpec`] naming the key.
+    pub fn job(&self, spec: &JobSpec) -> Result<JobSettings> {
+        let Some(Value::Object(own)) = spec.backend.get(BACKEND) else { return Ok(self.job.clone()) };
+        let own = with_dashes(own);
+        let bad = |what: String| Error::new(ErrorKind::InvalidSpec, what);
+        if let Some(key) = own.keys().find(|key| !JOB_KEYS.contains(&key.as_str())) {
+            return Err(unknown(bad(format!("`backend.hosts.{key}` is not a setting")), key, JOB_KEYS));
+        }
+        let mine: JobSettings = serde_json::from_value(Value::Object(own))
+            .map_err(|error| bad(format!("`backend.hosts`: {error}")))?;
+        mine.check().map_err(bad)?;
+        Ok(mine.over(&self.job))
+    }
+}
+
+impl JobSettings {
+    fn over(self, base: &Self) -> Self {
+        let joined = |base: &[String], own: Vec<String>| base.iter().cloned().chain(own).collect();
+        Self {
+            nodelist: self.nodelist.or_else(|| base.nodelist.clone()),
+            container: self.container.or(base.container),
+            interface: self.interface.or_else(|| base.interface.clone()),
+            ssh_keys: self.ssh_keys.or(base.ssh_keys),
+            wait_for_hosts: self.wait_for_hosts.or_else(|| base.wait_for_hosts.clone()),
+            setup: joined(&base.setup, self.setup),
+            mpirun: joined(&base.mpirun, self.mpirun),
+            container_args: joined(&base.container_args, self.container_args),
+        }
+    }
+
+    fn check(&self) -> std::result::Result<(), String> {
+        if let Some(name) = &self.interface
+            && (name.is_empty()
+                || name.len() > 15
+                || !name.chars().all(|c| c.is_ascii_alphanumeric() || "._-@".contains(c))
+                || name.starts_with('-'))
+        {
+            return Err(format!(
+                "`interface`: `{}` is not the name of a network interface",
+                name.escape_debug()
+            ));
+        }
+        self.wait().map(drop)
+    }
+
+    /// Returns how long the job waits for hosts.
+    ///
+    /// # Errors
+    /// The text of an error, where the setting is no duration.
+    pub fn wait(&self) -> std::result::Result<Duration, String> {
+        let Some(text) = &self.wait_for_hosts else { return Ok(Duration::ZERO) };
+        weftrun_core::text::parse_duration(text).ok_or_else(|| {
+            format!("`wait-for-hosts`: `{}` is not a duration such as `30m`", text.escape_debug())
+        })
+    }
+}
+
+fn unknown(error: Error, key: &str, known: &[&str]) -> Error {
+    match did_you_mean(key, known.iter().copied()) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error.hint(format!("there are: {}", known.join(", "))),
+    }
+}
+
+fn with_dashes(map: &Map<String, Value>) -> Map<String, Value> {
+    map.iter().map(|(key, value)| (key.replace('_', "-"), value.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(further: &[(&str, Value)]) -> Result<Settings> {
+        let target = TargetConfig::new("rack", BACKEND, "/state");
+        Settings::of(&further.iter().fold(target, |target, (key, value)| target.with(*key, value.clone())))
+    }
+
+    #[test]
+    fn hosts_come_from_lists_and_from_a_hostfile() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("hosts");
+        std::fs::write(&file, "# the rack\nlab-1 slots=8 max-slots=9\n\nlab-2   # spare\n").unwrap();
+        let given = [
+            ("hosts", serde_json::json!(["gpu-[1-2]", "x"])),
+            ("hostfile", serde_json::json!(file)),
+            ("slots", serde_json::json!(4)),
+        ];
+        let hosts = settings(&given).unwrap();
+        let hosts: Vec<_> =
+            hosts.hosts().iter().map(|(name, slots)| (name.as_str(), slots.unwrap())).collect();
+        assert_eq!(hosts, [("gpu-1", 4), ("gpu-2", 4), ("x", 4), ("lab-1", 8), ("lab-2", 4)]);
+    }
+
+    #[test]
+    fn what_is_no_host_is_refused_with_the_reason() {
+        for (key, value, said) in [
+            ("hosts", serde_json::json!(["a", "a"]), "named twice"),
+            ("hosts", serde_json::json!(["-oProxyCommand=x"]), "not the name of a host"),
+            ("hosts", serde_json::json!(["a b"]), "not the name of a host"),
+            ("host", serde_json::json!(["a"]), "not a setting"),
+            ("folder", serde_json::json!("-x"), "begin with `-`"),
+            ("interface", serde_json::json!("a;b"), "not the name of a network interface"),
+            ("wait-for-hosts", serde_json::json!("soon"), "not a duration"),
+        ] {
+            let refused = settings(&[(key, value.clone())]).expect_err(key);
+            assert!(refused.message().contains(said), "{key} = {value}: {refused}");
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! What the hosts have: GPUs, network devices with their state and GIDs, and which of them are busy.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weftrun_core::backend::{ClusterFacts, NodeGroup, Scope};
+use weftrun_core::fabric::DeviceKind;
+use weftrun_core::{Finding, Result};
+
+use super::client::Client;
+use super::status::Job;
+use super::watch::no_hosts;
+use crate::remote::error::clean;
+
+/// The script that prints the facts of a host.
+const PROBE: &str = include_str!("probe.sh");
+
+/// The facts of one host.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Host {
+    cpus: u32,
+    memory_kib: u64,
+    gpus: u32,
+    gpu_product: Option<String>,
+    programs: Vec<String>,
+    ports: Vec<Port>,
+    /// Findings of the checklist: code and text.
+    notes: Vec<(String, String)>,
+}
+
+/// One port of a network device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Port {
+    class: String,
+    device: String,
+    driver: String,
+    node_type: String,
+    link_layer: String,
+    state: String,
+    rate: String,
+    numa: String,
+    ats: String,
+    gid: String,
+}
+
+/// Returns the facts of all hosts.
+pub async fn discover(client: &Client, scope: &Scope) -> Result<ClusterFacts> {
+    let names: Vec<String> = client.names().map(str::to_owned).collect();
+    if names.is_empty() {
+        return Err(no_hosts(client));
+    }
+    let programs: Vec<_> =
+        names.iter().map(|host| (host.clone(), format!("{PROBE}\nweftrun_look\n"))).collect();
+    let answers = client.each(&programs).await;
+    let mut facts = ClusterFacts::default();
+    facts.online = true;
+    facts.efa_webhook = Some(false);
+    let mut hosts: BTreeMap<String, Host> = BTreeMap::new();
+    let mut looks = BTreeMap::new();
+    let mut errors = Vec::new();
+    for (host, answer) in names.iter().zip(answers) {
+        match answer {
+            Ok(answer) => {
+                let text = answer.text();
+                looks.insert(host.clone(), Ok(super::status::HostLook::read(&text)));
+                hosts.insert(host.clone(), Host::read(&text));
+            }
+            Err(error) => {
+                looks.insert(host.clone(), Err(error.to_string()));
+                facts.notes.push(
+                    Finding::warning("HOSTS-SILENT", format!("{host} does not answer: {error}"))
+                        .fix(format!("check `ssh {host} true` from this machine")),
+                );
+                errors.push(error);
+            }
+        }
+    }
+    if let (true, Some(error)) = (hosts.is_empty(), errors.into_iter().next()) {
+        return Err(error);
+    }
+    let jobs = Job::gather(&looks);
+    for (host, look) in looks.iter().filter_map(|(host, look)| Some((host, look.as_ref().ok()?))) {
+        let owner = jobs.values().find(|job| {
+            look.busy.as_deref() == Some(job.place.submission.as_str())
+                && job.is_committed()
+                && !job.phase().0.is_terminal()
+        });
+        if let Some(job) = owner {
+            let text = format!("{host} runs `{}` ({})", job.place.name, job.handle(&client.target));
+            facts.notes.push(Finding::info("HOSTS-BUSY", text));
+        }
+    }
+    group(&hosts, &mut facts);
+    if scope.thorough {
+        for (host, seen) in &hosts {
+            facts.extra.insert(host.clone(), seen.line().into());
+        }
+        for (host, seen) in &hosts {
+            facts.notes.extend(
+                seen.notes
+                    .iter()
+                    .map(|(code, text)| Finding::warning(code.as_str(), format!("{host}: {text}"))),
+            );
+        }
+        differences(&hosts, &mut facts.notes);
+    }
+    Ok(facts)
+}
+
+/// Groups hosts that are alike, in the order of their names.
+fn group(hosts: &BTreeMap<String, Host>, facts: &mut ClusterFacts) {
+    let mut serves: Option<BTreeSet<String>> = None;
+    for host in hosts.values() {
+        let mut group = NodeGroup::default();
+        group.count = 1;
+        group.gpu_product.clone_from(&host.gpu_product);
+        if host.cpus > 0 {
+            group.allocatable.insert("cpu".to_owned(), host.cpus.to_string());
+        }
+        if host.memory_kib > 0 {
+            group.allocatable.insert("memory".to_owned(), format!("{}Ki", host.memory_kib));
+        }
+        if host.gpus > 0 {
+            group.allocatable.insert("nvidia.com/gpu".to_owned(), host.gpus.to_string());
+        }
+        group.devices = host.ports.iter().filter(|port| port.is_up()).map(Port::kind).collect();
+        let alike = facts.nodes.iter_mut().find(|known| {
+            (&known.gpu_product, &known.allocatable, &known.devices)
+                == (&group.gpu_product, &group.allocatable, &group.devices)
+        });
+        match alike {
+            Some(known) => known.count += 1,
+            None => facts.nodes.push(group),
+        }
+        let here: BTreeSet<String> = host.programs.iter().cloned().collect();
+        serves = Some(serves.map_or(here.clone(), |all| all.intersection(&here).cloned().collect()));
+    }
+    facts.serves = serves.unwrap_or_default().into_iter().collect();
+}
+
+/// Reports what differs between hosts whose jobs need them alike.
+fn differences(hosts: &BTreeMap<String, Host>, notes: &mut Vec<Finding>) {
+    let mut devices: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (name, host) in hosts {
+        let key: Vec<String> = host
+            .ports
+            .iter()
+            .filter(|port| port.is_up())
+            .map(|port| format!("{} {}", port.device, port.gid))
+            .collect();
+        devices.entry(key.join(", ")).or_default().push(name);
+    }
+    if devices.len() > 1 {
+        let parts: Vec<String> = devices
+            .iter()
+            .map(|(key, names)| format!("{}: {}", names.join(" "), if key.is_empty() { "none" } else { key }))
+            .collect();
+        notes.push(
+            Finding::warning("HOSTS-DIFFER", format!("the RDMA devices that are up, or their RoCE v2 GIDs, differ: {}", parts.join("; ")))
+                .fix("set `NCCL_IB_HCA` to devices that all hosts have, and leave the GID index to NCCL (2.21 or later) or to `gid = \"compute\"`"),
+        );
+    }
+}
+
+impl Host {
+    fn read(text: &str) -> Self {
+        let mut host = Self::default();
+        for line in text.lines() {
+            let Some((key, value)) = line.split_once(' ') else { continue };
+            let value = clean(value);
+            match key {
+                "cpus" => host.cpus = value.parse().unwrap_or(0),
+                "memory" => host.memory_kib = value.parse().unwrap_or(0),
+                "gpus" => host.gpus = value.parse().unwrap_or(0),
+                "gpu" => host.gpu_product = Some(value).filter(|name| !name.is_empty()),
+                "program" => host.programs.push(value),
+                "nic" if host.ports.len() < 256 => host.ports.extend(Port::read(&value)),
+                "note" if host.notes.len() < 64 => {
+                    host.notes
+                        .extend(value.split_once(' ').map(|(code, text)| (code.to_owned(), text.to_owned())));
+                }
+                _ => {}
+            }
+        }
+        host
+    }
+
+    /// Returns its network devices as one line for people.
+    fn line(&self) -> String {
+        let gpus = match (self.gpus, &self.gpu_product) {
+            (0, _) => "no GPU".to_owned(),
+            (n, Some(product)) => format!("{n} {product}"),
+            (n, None) => format!("{n} GPUs"),
+        };
+        let ports: Vec<String> = self.ports.iter().map(Port::line).collect();
+        let ports = if ports.is_empty() { "no RDMA device".to_owned() } else { ports.join("; ") };
+        format!("{} CPUs, {gpus}, {ports}", self.cpus)
+    }
+}
+
+impl Port {
+    /// Reads `CLASS|DEVICE:PORT|DRIVER|NODE TYPE|LINK LAYER|STATE|RATE|NUMA|ATS|GID`.
+    fn read(line: &str) -> Option<Self> {
+        let mut parts = line.split('|').map(|part| part.trim().to_owned());
+        let mut next = || parts.next();
+        Some(Self {
+            class: next()?,
+            device: next()?,
+            driver: next()?,
+            node_type: next()?,
+            link_layer: next()?,
+            state: next()?,
+            rate: next()?,
+            numa: next()?,
+            ats: next()?,
+            gid: next()?,
+        })
+    }
+
+    fn kind(&self) -> DeviceKind {
+        DeviceKind::of(&self.class, &self.device, &self.driver, &self.link_layer, &self.node_type)
+    }
+
+    fn is_up(&self) -> bool {
+        self.state.is_empty() || self.state.contains("ACTIVE")
+    }
+
+    fn line(&self) -> String {
+        let mut line = format!("{} {}", self.device, self.kind().as_str());
+        for (name, value) in [
+            ("", &self.state),
+            ("", &self.rate),
+            ("NUMA node ", &self.numa),
+            ("ATS ", &self.ats),
+            ("RoCE v2 GID index ", &self.gid),
+        ] {
+            if !value.is_empty() {
+                line.push_str(&format!(", {name}{value}"));
+            }
+        }
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &str = "cpus 64\nmemory 1000\ngpus 8\ngpu NVIDIA A100\nprogram docker\nprogram mpirun\n\
+        nic infiniband|mlx5_0:1|mlx5_core|1: CA|Ethernet|4: ACTIVE|100 Gb/sec (4X EDR)|0|enabled|3\n\
+        nic infiniband|mlx5_1:1|mlx5_core|1: CA|Ethernet|1: DOWN|40 Gb/sec|1||\n\
+        note HOSTS-ACS the switch redirects\nnic half|a\n";
+
+    #[test]
+    fn hosts_that_are_alike_are_one_group() {
+        let mut hosts = BTreeMap::new();
+        hosts.insert("a".to_owned(), Host::read(A));
+        hosts.insert("b".to_owned(), Host::read(A));
+        hosts.insert("c".to_owned(), Host::read("cpus 4\ngpus 0\nprogram mpirun\n"));
+        let mut facts = ClusterFacts::default();
+        group(&hosts, &mut facts);
+        assert_eq!(facts.nodes.iter().map(|group| group.count).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(facts.nodes[0].devices.iter().copied().collect::<Vec<_>>(), [DeviceKind::Roce]);
+        assert_eq!(facts.serves, ["mpirun"]);
+        let mut notes = Vec::new();
+        differences(&hosts, &mut notes);
+        assert!(
+            notes[0].message.contains("a b: mlx5_0:1 3; c: none")
+                || notes[0].message.contains("c: none; a b: mlx5_0:1 3"),
+            "{}",
+            notes[0].message
+        );
+        let line = hosts["a"].line();
+        assert!(
+            line.contains("8 NVIDIA A100")
+                && line.contains("mlx5_0:1 RoCE, 4: ACTIVE")
+                && line.contains("RoCE v2 GID index 3"),
+            "{line}"
+        );
+    }
+}

@@ -1,0 +1,364 @@
+//! The logs of a job: files on its hosts, each read from a known offset. No byte is lost or repeated by a lost connection,
+//! since every poll names its offsets. The state of a host is read before its files, so that what was written before the end
+//! is read before the end is reported.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use tokio::time::{Instant, sleep};
+use weftrun_core::job::JobHandle;
+use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark, SourceId};
+use weftrun_core::spec::Launch;
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::BACKEND;
+use super::client::{Client, Looks};
+use super::place::Place;
+use super::status::{HostLook, Job};
+use crate::remote::piece::{self, Piece};
+use crate::remote::quote;
+use crate::remote::stream::{Feed, put};
+
+/// Largest number of bytes of one file in one poll: a host may have many ranks.
+const CHUNK: u64 = 1 << 20;
+/// Largest number of files of one host.
+const MOST_FILES: usize = 4096;
+
+/// Feeds the logs of a job.
+pub async fn read(
+    client: Arc<Client>,
+    handle: JobHandle,
+    options: LogOptions,
+    feed: Feed<LogBatch>,
+) -> Result<()> {
+    if options.since.is_some() {
+        return Err(Error::unsupported(BACKEND, "log_times")
+            .hint("processes write their own files, without times: use `--tail` instead of `--since`"));
+    }
+    let job = client.job(&handle).await?;
+    let world = job.place.world();
+    if let Some(rank) = options.ranks.iter().find(|rank| **rank >= world) {
+        return Err(Error::new(ErrorKind::Usage, format!("the job has no rank {rank}"))
+            .with("ranks", format!("0 to {}", world.saturating_sub(1))));
+    }
+    let now = job.attempt();
+    let attempt = match options.from.iter().map(|cursor| cursor.attempt).min() {
+        Some(attempt) => attempt.min(now),
+        None if options.previous => now.checked_sub(1).ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, format!("{handle} has no attempt before its present one"))
+                .hint("leave `--previous` out")
+        })?,
+        None => now,
+    };
+    Reader {
+        client,
+        place: job.place,
+        options,
+        attempt,
+        files: BTreeMap::new(),
+        silent: BTreeSet::new(),
+        feed,
+    }
+    .run()
+    .await
+}
+
+/// A log file of the present attempt.
+struct LogFile {
+    source: Arc<SourceId>,
+    inode: Option<u64>,
+    offset: u64,
+}
+
+/// The part of a job that a file belongs to, by its name.
+#[derive(Debug, PartialEq, Eq)]
+struct Owner {
+    /// Name of the source behind the host's.
+    suffix: String,
+    /// Its rank, if it is one.
+    rank: Option<u32>,
+    /// The ranks whose output it holds.
+    ranks: Range<u32>,
+}
+
+struct Reader {
+    client: Arc<Client>,
+    place: Place,
+    options: LogOptions,
+    attempt: u32,
+    /// By host and file name.
+    files: BTreeMap<(usize, String), LogFile>,
+    /// Hosts that did not answer the last poll.
+    silent: BTreeSet<usize>,
+    feed: Feed<LogBatch>,
+}
+
+impl Reader {
+    async fn run(mut self) -> Result<()> {
+        let mut last = Instant::now();
+        loop {
+            let (job, got, more) = self.poll().await?;
+            if self.feed.is_closed() {
+                return Ok(());
+            }
+            if got {
+                last = Instant::now();
+            }
+            if more {
+                continue;
+            }
+            let Some(job) = job else {
+                self.end(None).await;
+                return Ok(());
+            };
+            let over = job.phase().0.is_terminal();
+            if over || job.attempt() > self.attempt {
+                self.end(Some(&job)).await;
+                let resumes = self.options.follow || !self.options.from.is_empty();
+                if job.attempt() <= self.attempt || !resumes {
+                    return Ok(());
+                }
+                self.attempt += 1;
+                self.files.clear();
+                continue;
+            }
+            if !self.options.follow {
+                return Ok(());
+            }
+            sleep(self.client.pause(last.elapsed())).await;
+        }
+    }
+
+    /// Polls every host; returns the job, whether something came, and whether more is there.
+    async fn poll(&mut self) -> Result<(Option<Job>, bool, bool)> {
+        let nonce = format!("{:016x}", fastrand::u64(..));
+        let programs: Vec<(String, String)> = (0..self.place.hosts.len())
+            .filter_map(|at| Some((at, self.place.hosts.get(at)?.host.clone())))
+            .map(|(at, host)| Ok((host, self.program(at, &nonce)?)))
+            .collect::<Result<_>>()?;
+        let answers = self.client.each(&programs).await;
+        let mut looks: Looks = BTreeMap::new();
+        let (mut got, mut more) = (false, false);
+        for (at, ((host, _), answer)) in programs.into_iter().zip(answers).enumerate() {
+            let answer = match answer {
+                Ok(answer) => answer,
+                Err(error) if error.is_retryable() => {
+                    self.silent.insert(at);
+                    looks.insert(host, Err(error.to_string()));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let resumed = self.silent.remove(&at);
+            let head = memchr::memmem::find(&answer.stdout, nonce.as_bytes()).unwrap_or(answer.stdout.len());
+            let head = String::from_utf8_lossy(answer.stdout.get(..head).unwrap_or_default()).into_owned();
+            looks.insert(host, Ok(HostLook::read(&head)));
+            for piece in Piece::all(&answer.stdout, nonce.as_bytes()) {
+                got |= !piece.bytes.is_empty();
+                more |= piece.bytes.len() as u64 >= CHUNK;
+                for batch in self.take(at, piece, resumed) {
+                    put(&self.feed, batch).await;
+                }
+            }
+        }
+        if self.silent.len() == self.place.hosts.len()
+            && !self.options.follow
+            && let Some(error) = super::client::silent(&looks)
+        {
+            return Err(error);
+        }
+        Ok((Job::gather(&looks).remove(&self.place.submission), got, more))
+    }
+
+    /// Returns the program that prints the state of the job on a host, and the new bytes of its files.
+    fn program(&self, at: usize, nonce: &str) -> Result<String> {
+        let mut known = String::new();
+        for ((_, name), file) in self.files.iter().filter(|((of, _), _)| *of == at) {
+            known.push_str(&format!("*/{}) o={};;\n", quote::word(name)?, file.offset));
+        }
+        for cursor in self.options.from.iter().filter(|cursor| cursor.attempt == self.attempt) {
+            let name = cursor.uid.rsplit('/').next().unwrap_or_default();
+            let file = file_of(name, at);
+            if let Some(file) = file.filter(|file| !self.files.contains_key(&(at, file.clone()))) {
+                known.push_str(&format!("*/{}) o={};;\n", quote::word(&file)?, cursor.offset));
+            }
+        }
+        let unread = self.options.tail.filter(|_| self.options.from.is_empty());
+        let first = match unread {
+            // The size is read first: a line that is written meanwhile is behind the tail.
+            Some(lines) => format!(
+                "*) s=$(stat -L -c %s -- \"$f\") && o=$((s - $(head -c \"$s\" -- \"$f\" | tail -n {} | wc -c)));;\n",
+                lines.min(1_000_000)
+            ),
+            None => String::new(),
+        };
+        Ok(format!(
+            "weftrun_look {id}\n{reader}for f in \"$weftrun_root\"/jobs/{id}/logs/{attempt}/*.log; do\n[ -f \"$f\" ] || continue\no=0\ncase $f in\n{known}{first}esac\n\
+             weftrun_read \"$f\" $o 0\ndone\n:\n",
+            id = self.place.submission,
+            reader = piece::reader(nonce, CHUNK),
+            attempt = self.attempt,
+        ))
+    }
+
+    /// Returns the batches of a piece.
+    fn take(&mut self, at: usize, piece: Piece, resumed: bool) -> Vec<LogBatch> {
+        let name = piece.path.rsplit('/').next().unwrap_or_default().to_owned();
+        let Some(owner) = owner_of(&name, at, &self.place) else { return Vec::new() };
+        let key = (at, name);
+        if !self.files.contains_key(&key) {
+            // Most jobs prepare nothing that prints.
+            if owner.ranks.is_empty() && piece.size == 0 {
+                return Vec::new();
+            }
+            if self.files.keys().filter(|(of, _)| *of == at).count() >= MOST_FILES || !self.wants(&owner, at)
+            {
+                return Vec::new();
+            }
+            let source = Arc::new(self.source(&owner, at, &key.1));
+            self.files.insert(key.clone(), LogFile { source, inode: None, offset: piece.offset });
+        }
+        let Some(file) = self.files.get_mut(&key) else { return Vec::new() };
+        let mut batches = Vec::new();
+        if piece.size < file.offset || file.inode.is_some_and(|inode| inode != piece.inode) {
+            (file.offset, file.inode) = (0, None);
+            return vec![LogBatch::marked(file.source.clone(), Mark::Truncated, file.cursor())];
+        }
+        if piece.offset != file.offset {
+            return batches;
+        }
+        file.inode = Some(piece.inode);
+        if resumed {
+            batches.push(LogBatch::marked(
+                file.source.clone(),
+                Mark::Resumed { lost: Some(0), repeated: 0 },
+                file.cursor(),
+            ));
+        }
+        if !piece.bytes.is_empty() {
+            file.offset += piece.bytes.len() as u64;
+            batches.push(LogBatch::new(file.source.clone(), piece.bytes, file.cursor()));
+        }
+        batches
+    }
+
+    fn wants(&self, owner: &Owner, at: usize) -> bool {
+        let role = self.place.hosts.get(at).map_or("", |seat| seat.role.as_str());
+        let role = self.options.roles.is_empty() || self.options.roles.iter().any(|wanted| wanted == role);
+        role && (self.options.ranks.is_empty()
+            || self.options.ranks.iter().any(|rank| owner.ranks.contains(rank)))
+    }
+
+    fn source(&self, owner: &Owner, at: usize, file: &str) -> SourceId {
+        let seat = self.place.hosts.get(at);
+        let host = seat.map_or("", |seat| seat.host.as_str());
+        let mut source = SourceId::new(format!("{host}{}", owner.suffix));
+        source.uid = format!("{}/{}", self.place.submission, uid_of(file, at));
+        source.attempt = self.attempt;
+        source.role = seat.map(|seat| seat.role.clone()).unwrap_or_default();
+        source.replica = seat.map_or(0, |seat| seat.replica);
+        source.rank = owner.rank;
+        source
+    }
+
+    /// Reports the end of every file, and the logs that are missing.
+    async fn end(&mut self, job: Option<&Job>) {
+        for ((at, _), file) in &self.files {
+            let exit_code = job.and_then(|job| job.code_of(*at, file.source.rank));
+            put(&self.feed, LogBatch::marked(file.source.clone(), Mark::Ended { exit_code }, file.cursor()))
+                .await;
+        }
+        let firsts = self.place.first_ranks();
+        for (at, seat) in self.place.hosts.iter().enumerate() {
+            let reason = if self.silent.contains(&at) {
+                format!("host {} does not answer: what its ranks wrote since is missing", seat.host)
+            } else {
+                let ended = job.is_some_and(|job| job.ended_well(at));
+                let first = firsts.get(at).copied().unwrap_or(0);
+                let ranks = first..first.saturating_add(seat.ranks);
+                let wanted = self.options.ranks.is_empty()
+                    || self.options.ranks.iter().any(|rank| ranks.contains(rank));
+                let role = self.options.roles.is_empty() || self.options.roles.contains(&seat.role);
+                if !ended || !wanted || !role || self.files.keys().any(|(of, _)| *of == at) {
+                    continue;
+                }
+                format!("the logs on host {} are gone: they were removed", seat.host)
+            };
+            let owner = Owner { suffix: String::new(), rank: None, ranks: 0..0 };
+            let source = Arc::new(self.source(&owner, at, "node.log"));
+            put(&self.feed, LogBatch::marked(source, Mark::Gap { reason }, Cursor::default())).await;
+        }
+    }
+}
+
+impl LogFile {
+    fn cursor(&self) -> Cursor {
+        let mut cursor = Cursor::default();
+        cursor.uid.clone_from(&self.source.uid);
+        cursor.attempt = self.source.attempt;
+        cursor.offset = self.offset;
+        cursor
+    }
+}
+
+/// Returns the last part of a source's uid: ranks have one host, the other files of a name are on several.
+fn uid_of(file: &str, at: usize) -> String {
+    let name = file.strip_suffix(".log").unwrap_or(file);
+    if name.starts_with("rank") { name.to_owned() } else { format!("{name}@{at}") }
+}
+
+/// Returns the file of such a part, if it can be on this host.
+fn file_of(uid: &str, at: usize) -> Option<String> {
+    match uid.rsplit_once('@') {
+        Some((name, of)) => (of.parse() == Ok(at)).then(|| format!("{name}.log")),
+        None => Some(format!("{uid}.log")),
+    }
+}
+
+fn owner_of(file: &str, at: usize, place: &Place) -> Option<Owner> {
+    let name = file.strip_suffix(".log")?;
+    let first = *place.first_ranks().get(at)?;
+    let seat = place.hosts.get(at)?;
+    let here = first..first.saturating_add(seat.ranks);
+    let owner = |suffix: &str, rank, ranks| Some(Owner { suffix: suffix.to_owned(), rank, ranks });
+    match name.strip_prefix("rank").and_then(|rank| rank.parse::<u32>().ok()) {
+        // torchrun's own lines carry the rank, also where the host has only one.
+        Some(rank) if rank < place.world() => owner(&format!("/rank{rank}"), Some(rank), rank..rank + 1),
+        Some(_) => None,
+        None => match name {
+            "node" => owner("", None, here),
+            // mpirun's own lines, and all ranks' where the command calls mpirun itself.
+            "launcher" => {
+                owner("/launcher", None, if place.launch == Launch::Mpi { 0..place.world() } else { here })
+            }
+            "prepare" => owner("/prepare", None, 0..0),
+            _ => None,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::place::tests::place;
+    use super::*;
+
+    #[test]
+    fn a_file_belongs_to_its_ranks() {
+        let place = place(Launch::PerRank, 0);
+        let owner = owner_of("rank3.log", 1, &place).unwrap();
+        assert_eq!((owner.suffix.as_str(), owner.rank, owner.ranks), ("/rank3", Some(3), 3..4));
+        assert_eq!(owner_of("node.log", 1, &place).unwrap().ranks, 2..4);
+        for name in ["rank9.log", "x.log", "rank1", "../rank1.log"] {
+            assert_eq!(owner_of(name, 0, &place), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_cursor_names_its_file_again() {
+        for (file, at) in [("rank3.log", 1), ("node.log", 0), ("launcher.log", 0)] {
+            assert_eq!(file_of(&uid_of(file, at), at).as_deref(), Some(file));
+        }
+        assert_eq!(file_of(&uid_of("node.log", 1), 0), None, "the other host has one of its own");
+    }
+}

@@ -1,0 +1,137 @@
+#![doc = include_str!("docs.md")]
+
+mod act;
+mod check;
+mod client;
+mod config;
+mod discover;
+mod error;
+mod exec;
+mod logs;
+mod place;
+mod render;
+mod status;
+mod submit;
+mod watch;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::stream::BoxStream;
+use weftrun_core::backend::{
+    Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, Rendered, Scope, TargetConfig,
+};
+use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
+use weftrun_core::log::{LogBatch, LogOptions};
+use weftrun_core::spec::JobSpec;
+use weftrun_core::{Finding, Result};
+
+use crate::remote::stream;
+use client::Client;
+
+/// The backend's name.
+const BACKEND: &str = "hosts";
+
+weftrun_core::register_backend!(BACKEND, "machines without a scheduler, over ssh", connect);
+
+/// The hosts of one target.
+#[derive(Clone, Debug)]
+pub struct Hosts {
+    client: Arc<Client>,
+}
+
+async fn connect(target: TargetConfig) -> Result<Arc<dyn Backend>> {
+    Ok(Arc::new(Hosts::new(&target)?))
+}
+
+impl Hosts {
+    /// Creates the backend of a target; runs nothing yet.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidConfig`](weftrun_core::ErrorKind::InvalidConfig) naming the setting.
+    pub fn new(target: &TargetConfig) -> Result<Self> {
+        Ok(Self { client: Arc::new(Client::new(target)?) })
+    }
+}
+
+#[async_trait]
+impl Backend for Hosts {
+    fn capability(&self) -> Capability {
+        Capability {
+            backend: BACKEND.to_owned(),
+            read_only: false,
+            detach: true,
+            dry_run: true,
+            suspend: true,
+            hold: false,
+            requeue: false,
+            signal: true,
+            delete: true,
+            containers: true,
+            mpi: true,
+            exec: true,
+            ports: false,
+            previous_logs: true,
+            rank_logs: true,
+            log_times: false,
+            exact_resume: true,
+            log_offsets: false,
+            restarts: true,
+            time_limit: true,
+            max_name: 63,
+            max_args_bytes: 1 << 20,
+        }
+    }
+
+    async fn discover(&self, scope: &Scope) -> Result<ClusterFacts> {
+        discover::discover(&self.client, scope).await
+    }
+
+    fn render(&self, job: &PlannedJob) -> Result<Rendered> {
+        render::render(&self.client.settings, job)
+    }
+
+    fn pin(&self, job: &mut JobSpec, nodes: &[String]) -> Result<()> {
+        job.set_backend(BACKEND, "nodelist", nodes.join(","));
+        Ok(())
+    }
+
+    async fn check(&self, rendered: &Rendered) -> Result<Vec<Finding>> {
+        check::check(&self.client, rendered).await
+    }
+
+    async fn submit(&self, rendered: &Rendered) -> Result<JobHandle> {
+        submit::submit(&self.client, rendered).await
+    }
+
+    async fn find(&self, id: &SubmissionId) -> Result<Option<JobHandle>> {
+        submit::find(&self.client, id).await
+    }
+
+    async fn list(&self, filter: &JobFilter) -> Result<Vec<JobSummary>> {
+        watch::list(&self.client, filter).await
+    }
+
+    async fn describe(&self, job: &JobHandle) -> Result<JobDetail> {
+        let found = self.client.job(job).await?;
+        Ok(found.detail(&self.client.target, &self.client.settings.folder))
+    }
+
+    async fn act(&self, job: &JobHandle, action: Action) -> Result<()> {
+        act::act(&self.client, job, action).await
+    }
+
+    fn watch(&self, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
+        let client = Arc::clone(&self.client);
+        stream::fed(move |feed| watch::watch(client, filter, feed))
+    }
+
+    fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
+        let (client, job) = (Arc::clone(&self.client), job.clone());
+        stream::fed(move |feed| logs::read(client, job, options, feed))
+    }
+
+    async fn exec(&self, job: &JobHandle, request: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {
+        exec::exec(&self.client, job, request, sink).await
+    }
+}

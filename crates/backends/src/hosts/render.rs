@@ -1,0 +1,532 @@
+//! Renders a planned job as the shell functions that each of its hosts runs. Pure.
+
+mod container;
+mod mpi;
+
+use std::fmt::Write as _;
+
+use weftrun_core::backend::{Document, Inexpressible, Language, PlannedJob, Prepared, Rendered};
+use weftrun_core::convert::{ScriptChange, ScriptContext, script_change, why_inexpressible};
+use weftrun_core::fabric::{Change, Fabric, Op};
+use weftrun_core::spec::{Code, JobSpec, Launch, Rendezvous, RestartPolicy, Role, RoleKind, node_command};
+use weftrun_core::{Error, ErrorKind, Finding, Result};
+
+use super::BACKEND;
+use super::config::{Container, JobSettings, Settings, SshKeys};
+use super::place::MOST_RANKS;
+use crate::remote::{nodelist, quote};
+
+/// What the submission needs of a rendered job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Draft {
+    /// The nodes in order: ranks, role, number in the role.
+    pub nodes: Vec<(u32, String, u32)>,
+    /// The hosts that the job names.
+    pub pinned: Vec<String>,
+    /// The job's settings.
+    pub own: JobSettings,
+    /// Who starts the ranks.
+    pub launch: Launch,
+    /// The fabric it was planned for.
+    pub fabric: Fabric,
+    /// How often it starts again.
+    pub restarts: u32,
+    /// Its time limit in seconds, 0 for none.
+    pub limit: u64,
+    /// Programs that every host must have.
+    pub programs: Vec<String>,
+}
+
+impl Draft {
+    /// Returns what [`render`] kept of a job.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidSpec`] for documents that this backend did not render in this program.
+    pub fn of(rendered: &Rendered) -> Result<&Self> {
+        rendered.prepared.get().ok_or_else(|| {
+            Error::new(ErrorKind::InvalidSpec, "the job was not rendered by this program: plan it again")
+        })
+    }
+
+    /// Returns whether a key for the job's own `mpirun` is made.
+    pub fn makes_keys(&self) -> bool {
+        self.launch == Launch::Mpi && self.nodes.len() > 1 && self.own.ssh_keys == Some(SshKeys::Job)
+    }
+}
+
+/// The operations of one role, translated.
+#[derive(Default)]
+struct Translated {
+    env: Vec<(String, String, Op)>,
+    mounts: Vec<(String, String, bool)>,
+    memlock: Option<Op>,
+    command: Option<Vec<String>>,
+    wrap: Vec<String>,
+    mpirun: Option<(String, Vec<String>)>,
+}
+
+/// The inputs of all parts of the document.
+struct Renderer<'a> {
+    job: &'a PlannedJob,
+    settings: &'a Settings,
+    own: JobSettings,
+    workers: Vec<&'a Role>,
+    fabric: Vec<Translated>,
+}
+
+/// Renders a job.
+pub fn render(settings: &Settings, job: &PlannedJob) -> Result<Rendered> {
+    let spec = &job.spec;
+    spec.refuse_nul()?;
+    spec.refuse_once(BACKEND)?;
+    spec.refuse_entrypoint(BACKEND)?;
+    let workers: Vec<&Role> = spec.workers().filter(|role| role.nodes > 0).collect();
+    if workers.is_empty() {
+        return Err(Error::new(
+            ErrorKind::InvalidSpec,
+            format!("job `{}` has no worker role: nothing would run", spec.name),
+        ));
+    }
+    check_names(spec, &workers)?;
+    let own = settings.job(spec)?;
+    let (fabric, applied, inexpressible) = translate(job, &own, &workers);
+    let renderer = Renderer { job, settings, own, workers, fabric };
+    let text = renderer.document()?;
+    let document = Document { title: "job of each host".to_owned(), language: Language::Shell, text };
+    let mut rendered = Rendered::new(&spec.name, job.submission.clone(), document);
+    (rendered.applied, rendered.inexpressible) = (applied, inexpressible);
+    rendered.findings = renderer.findings();
+    rendered.prepared = Prepared::new(renderer.draft()?);
+    Ok(rendered)
+}
+
+fn check_names(spec: &JobSpec, workers: &[&Role]) -> Result<()> {
+    let odd = |name: &str| {
+        name.is_empty() || name.len() > 63 || name.chars().any(|c| c.is_control() || c.is_whitespace())
+    };
+    for name in std::iter::once(&spec.name).chain(workers.iter().map(|role| &role.name)) {
+        if odd(name) {
+            let message =
+                "a name may not be empty, longer than 63 bytes, or hold blanks or control characters";
+            return Err(Error::new(ErrorKind::InvalidSpec, message).with("name", name.escape_debug()));
+        }
+    }
+    match workers.iter().find(|role| role.procs_per_node() > MOST_RANKS) {
+        Some(role) => {
+            Err(Error::new(ErrorKind::InvalidSpec, format!("more than {MOST_RANKS} ranks on a host"))
+                .with("role", &role.name))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Translates all operations: those of each worker, the ones in the document, and the ones that are not.
+fn translate(
+    job: &PlannedJob,
+    own: &JobSettings,
+    workers: &[&Role],
+) -> (Vec<Translated>, Vec<Op>, Vec<Inexpressible>) {
+    let mut all: Vec<Translated> = workers.iter().map(|_| Translated::default()).collect();
+    let (mut applied, mut not) = (Vec::new(), Vec::new());
+    for op in &job.plan.ops {
+        // A launcher has no host of its own: its command is the job's, its variables are the first worker's.
+        let index = workers.iter().position(|role| role.name == op.role);
+        let of_launcher = index.is_none();
+        let index = index.unwrap_or(0);
+        let contained = workers.get(index).is_some_and(|role| container_of(job, own, role).is_some());
+        let Some(target) = all.get_mut(index) else { continue };
+        if let Change::Mpirun { path, forward } = &op.change {
+            target.mpirun = Some((path.clone(), forward.clone()));
+            applied.push(op.clone());
+            continue;
+        }
+        match script_change(&op.change, ScriptContext { container: contained, topology: false }) {
+            Ok(ScriptChange::Constraint(_)) => {
+                let reason =
+                    "there is no scheduler that chooses hosts by type: name them in `hosts` or `nodelist`";
+                not.push(Inexpressible { op: op.clone(), reason: reason.to_owned() });
+                continue;
+            }
+            Ok(change) => target.take(op, change, of_launcher),
+            Err(kind) => {
+                let reason = match kind {
+                    "pod" | "annotation" | "toleration" => {
+                        "it is a property of pods, and there are none here"
+                    }
+                    "resource" | "hugepages" => {
+                        "the devices and memory of a host are there without being asked for"
+                    }
+                    "node-selector" | "colocate" => {
+                        "there is no scheduler that chooses hosts: name them in `hosts` or `nodelist`"
+                    }
+                    "mount" => "without a container, the host's folders are where they are",
+                    kind => why_inexpressible(kind),
+                };
+                not.push(Inexpressible { op: op.clone(), reason: reason.to_owned() });
+                continue;
+            }
+        }
+        applied.push(op.clone());
+    }
+    (all, applied, not)
+}
+
+impl Translated {
+    fn take(&mut self, op: &Op, change: ScriptChange<'_>, of_launcher: bool) {
+        match change {
+            ScriptChange::Env(name, value) => {
+                let known = self.env.iter().any(|(known, ..)| known == name);
+                if !(of_launcher && known) {
+                    self.env.retain(|(known, ..)| known != name);
+                    self.env.push((name.to_owned(), value.to_owned(), op.clone()));
+                }
+            }
+            ScriptChange::Mount(from, to, read_only) => {
+                self.mounts.push((from.to_owned(), to.to_owned(), read_only))
+            }
+            ScriptChange::Memlock => self.memlock = Some(op.clone()),
+            ScriptChange::Command(after) => self.command = Some(after.to_vec()),
+            ScriptChange::Wrap(argv) => self.wrap.extend(argv.iter().cloned()),
+            // A job has its hosts whole, and a switch of their own is for whoever cabled them.
+            ScriptChange::InPlace
+            | ScriptChange::WholeNodes
+            | ScriptChange::OneSwitch
+            | ScriptChange::Constraint(_) => {}
+        }
+    }
+}
+
+/// Returns what starts the container of a role; none if it has none.
+fn container_of(job: &PlannedJob, own: &JobSettings, role: &Role) -> Option<Container> {
+    let has_image = role.image.is_some() || job.spec.image.is_some();
+    let kind = own.container.unwrap_or_default();
+    (has_image && kind != Container::None).then_some(kind)
+}
+
+impl Renderer<'_> {
+    fn spec(&self) -> &JobSpec {
+        &self.job.spec
+    }
+
+    fn draft(&self) -> Result<Draft> {
+        let spec = self.spec();
+        let nodes = self.workers.iter().flat_map(|role| {
+            (0..role.nodes).map(|replica| (role.procs_per_node(), role.name.clone(), replica))
+        });
+        let nodes: Vec<_> = nodes.take(self.settings.hosts().len().max(1) + 1).collect();
+        let pinned = self.own.nodelist.as_deref().map(nodelist::expand).unwrap_or_default();
+        let wanted: u32 = self.workers.iter().fold(0, |sum, role| sum.saturating_add(role.nodes));
+        if !pinned.is_empty() && pinned.len() != wanted as usize {
+            return Err(Error::new(
+                ErrorKind::InvalidSpec,
+                format!("`nodelist` names {} hosts, and the job has {wanted} nodes", pinned.len()),
+            ));
+        }
+        Ok(Draft {
+            nodes,
+            pinned,
+            own: self.own.clone(),
+            launch: spec.launch,
+            fabric: self.job.plan.fabric,
+            restarts: match spec.restart {
+                RestartPolicy::Never => 0,
+                RestartPolicy::OnFailure { max } => max,
+            },
+            limit: spec.time_limit.map_or(0, |limit| limit.as_secs().max(1)),
+            programs: self.programs(),
+        })
+    }
+
+    fn programs(&self) -> Vec<String> {
+        let mut programs: Vec<&str> = Vec::new();
+        let kinds: Vec<Option<Container>> =
+            self.workers.iter().map(|role| container_of(self.job, &self.own, role)).collect();
+        for kind in &kinds {
+            programs.push(match kind {
+                Some(kind) => container::program(*kind),
+                None if self.spec().launch == Launch::Torchrun => "torchrun",
+                None if self.spec().launch == Launch::Mpi => "mpirun",
+                None => continue,
+            });
+        }
+        programs.sort_unstable();
+        programs.dedup();
+        programs.into_iter().map(str::to_owned).collect()
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        let spec = self.spec();
+        let mut findings = Vec::new();
+        let unused = [
+            (spec.queue.is_some(), "queue"),
+            (spec.priority.is_some(), "priority"),
+            (self.workers.iter().any(|role| role.memory.is_some()), "memory"),
+            (self.workers.iter().any(|role| role.cpus.is_some()), "cpus"),
+        ];
+        for (_, key) in unused.into_iter().filter(|(set, _)| *set) {
+            let why = if matches!(key, "queue" | "priority") {
+                "there is no queue"
+            } else {
+                "a job has its hosts whole"
+            };
+            findings.push(Finding::info("HOSTS-UNUSED", format!("`{key}` is not used: {why}")).at(key));
+        }
+        if self.spec().launch == Launch::Mpi
+            && self.workers.iter().any(|role| {
+                container_of(self.job, &self.own, role).is_some_and(|kind| kind != Container::Apptainer)
+            })
+        {
+            let text = "mpirun runs on the host and starts each rank in a container of its own: both need the same Open MPI";
+            findings.push(Finding::warning("HOSTS-MPI-CONTAINER", text).at("image"));
+        }
+        findings
+    }
+
+    fn document(&self) -> Result<String> {
+        let spec = self.spec();
+        let nodes: u32 = self.workers.iter().fold(0, |sum, role| sum.saturating_add(role.nodes));
+        let hosts = match &self.own.nodelist {
+            Some(list) => format!("{nodes} hosts: {}", list.replace(char::is_control, " ")),
+            None => format!("the first {nodes} hosts of the target that are free when it is submitted"),
+        };
+        let mut text = format!(
+            "# Rendered by weftrun: what each host of job {} runs, submission {}. On {hosts}.\n\
+             # The numbers of a host (NODE_RANK, RANK, MASTER_ADDR …) are set before, from its file `place`.\n\n",
+            spec.name, self.job.submission
+        );
+        text.push_str("# Once on each host, before the ranks start.\nweftrun_prepare() {\n:\n");
+        text.push_str(&self.code()?);
+        text.push_str(&container::pulls(self)?);
+        text.push_str("}\n\n# What every rank sees.\nweftrun_environment() {\n");
+        text.push_str(&self.environment()?);
+        text.push_str("}\n\n");
+        text.push_str(&container::functions(self));
+        match spec.launch {
+            Launch::Mpi => mpi::write(self, &mut text)?,
+            _ => {
+                let command = |index: usize, role: &Role| self.command(index, role);
+                self.function(
+                    &mut text,
+                    "weftrun_process",
+                    "# One process: a rank, or what starts the ranks of the host.\n",
+                    command,
+                )?;
+            }
+        }
+        Ok(text)
+    }
+
+    /// Writes a function whose body depends on the role of the host.
+    fn function(
+        &self,
+        text: &mut String,
+        name: &str,
+        comment: &str,
+        body: impl Fn(usize, &Role) -> Result<String>,
+    ) -> Result<()> {
+        let _ = writeln!(text, "{comment}{name}() {{");
+        if let [role] = self.workers[..] {
+            text.push_str(&body(0, role)?);
+        } else {
+            let mut first = 0_u32;
+            for (index, role) in self.workers.iter().enumerate() {
+                let next = first.saturating_add(role.nodes);
+                let _ = write!(
+                    text,
+                    "if [ \"$NODE_RANK\" -ge {first} ] && [ \"$NODE_RANK\" -lt {next} ]; then   # {}\n{}fi\n",
+                    role.name,
+                    body(index, role)?
+                );
+                first = next;
+            }
+        }
+        text.push_str("}\n\n");
+        Ok(())
+    }
+
+    /// Returns the working folder of the processes, as a line.
+    fn change_folder(&self) -> Result<String> {
+        Ok(match (&self.spec().workdir, &self.spec().code) {
+            (Some(folder), _) => format!("cd {} || exit 1\n", quote::word(folder)?),
+            (None, Some(_)) => "cd code || exit 1\n".to_owned(),
+            (None, None) => "cd || exit 1\n".to_owned(),
+        })
+    }
+
+    /// Returns the lines that become the process.
+    fn command(&self, index: usize, role: &Role) -> Result<String> {
+        let translated = self.fabric.get(index);
+        let own = self.own_command(index, role)?;
+        let mut role = role.clone();
+        role.command = own;
+        let at = Rendezvous {
+            node_rank: "\u{1}NODE_RANK",
+            master_addr: "\u{1}MASTER_ADDR",
+            master_port: "\u{1}MASTER_PORT",
+        };
+        let (mut argv, mut lines) = (role.command.clone(), String::new());
+        if self.spec().launch == Launch::Torchrun {
+            argv = node_command(self.spec(), &role, &at);
+            // Lines carry their rank; a signal to the job's processes must not end torchrun.
+            argv.insert(1, "--tee=3".to_owned());
+            lines.push_str("trap '' USR1 USR2\n");
+        }
+        let mut words = String::new();
+        for word in translated.iter().flat_map(|of| &of.wrap).chain(&argv) {
+            let quoted = match word.split_once('\u{1}') {
+                Some((before, name)) => format!(
+                    "{}\"${name}\"",
+                    if before.is_empty() { String::new() } else { quote::word(before)? }
+                ),
+                None => quote::word(word)?,
+            };
+            words.push(' ');
+            words.push_str(&quoted);
+        }
+        Ok(format!("{lines}{}", self.run(index, &role, &words)?))
+    }
+
+    /// Returns the lines that run words of the shell, in the role's container if it has one.
+    fn run(&self, index: usize, role: &Role, words: &str) -> Result<String> {
+        match container_of(self.job, &self.own, role) {
+            None => {
+                container::refuse_mounts(self)?;
+                Ok(format!("{}exec{words}\n", self.change_folder()?))
+            }
+            Some(kind) => container::run(self, index, role, kind, words),
+        }
+    }
+
+    /// Returns the user's command: the rewritten one if a rule rewrote it, the launcher's if the workers have none.
+    fn own_command(&self, index: usize, role: &Role) -> Result<Vec<String>> {
+        let launcher =
+            self.spec().roles.iter().find(|role| role.kind == RoleKind::Launcher && !role.command.is_empty());
+        let own = match launcher {
+            Some(launcher) if role.command.is_empty() || self.spec().launch == Launch::Mpi => {
+                &launcher.command
+            }
+            _ => &role.command,
+        };
+        let rewritten = self.fabric.get(index).and_then(|fabric| fabric.command.as_ref());
+        let command = rewritten.unwrap_or(own);
+        if command.is_empty() {
+            return Err(Error::new(
+                ErrorKind::InvalidSpec,
+                format!("role `{}` has no command: there is nothing to run", role.name),
+            ));
+        }
+        Ok(command.clone())
+    }
+
+    /// Returns the export lines of every rank. Values are literal.
+    fn environment(&self) -> Result<String> {
+        let spec = self.spec();
+        let mut text = String::new();
+        for line in &self.own.setup {
+            quote::line(line)?;
+            let _ = writeln!(text, "{line}");
+        }
+        if !spec.env.iter().any(|var| var.name == "PYTHONUNBUFFERED") {
+            text.push_str("export PYTHONUNBUFFERED=1\n");
+        }
+        if let Some(interface) = &self.own.interface {
+            for name in ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"] {
+                let _ = writeln!(text, "export {name}=\"${{{name}-{interface}}}\"");
+            }
+        }
+        for var in &spec.env {
+            let _ = writeln!(text, "export {}={}", variable(&var.name)?, quote::value(&var.value)?);
+        }
+        for secret in &spec.secrets {
+            if secret.secret.contains("..") || secret.key.contains("..") {
+                return Err(Error::new(ErrorKind::InvalidSpec, "a secret's name may not hold `..`")
+                    .with("secret", &secret.secret));
+            }
+            let (name, path) =
+                (variable(&secret.env)?, quote::word(&format!("{}/{}", secret.secret, secret.key))?);
+            let _ = write!(
+                text,
+                "# The secret is a file on each host.\n{name}=$(cat -- \"$HOME/.config/weftrun/secrets\"/{path}) || exit 1\nexport {name}\n"
+            );
+        }
+        let mut body = String::new();
+        self.function(&mut body, "x", "", |index, role| {
+            let mut lines = String::new();
+            for var in &role.env {
+                let _ = writeln!(lines, "export {}={}", variable(&var.name)?, quote::value(&var.value)?);
+            }
+            let Some(fabric) = self.fabric.get(index) else { return Ok(lines) };
+            let why = |op: &Op| format!("# {}: {}\n", op.rule, op.why.replace(char::is_control, " "));
+            if let Some(op) = &fabric.memlock {
+                let _ = write!(lines, "{}ulimit -l unlimited 2> /dev/null || :\n", why(op));
+            }
+            for (name, value, op) in &fabric.env {
+                // The path that the host's own profile or `setup` set is appended to ours.
+                let tail =
+                    if name == "LD_LIBRARY_PATH" { "\"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\"" } else { "" };
+                let _ =
+                    writeln!(lines, "{}export {}={}{tail}", why(op), variable(name)?, quote::value(value)?);
+            }
+            Ok(if lines.is_empty() { ":\n".to_owned() } else { lines })
+        })?;
+        let body =
+            body.strip_prefix("x() {\n").and_then(|body| body.strip_suffix("}\n\n")).unwrap_or_default();
+        text.push_str(body);
+        Ok(text)
+    }
+
+    /// Returns the lines that bring the job's code, into the folder `code` of the job.
+    fn code(&self) -> Result<String> {
+        Ok(match &self.spec().code {
+            None => String::new(),
+            Some(Code::Script { name, text }) => {
+                if name.is_empty()
+                    || name.contains('/')
+                    || name.starts_with(['-', '.'])
+                    || name.chars().any(char::is_control)
+                {
+                    return Err(Error::new(
+                        ErrorKind::InvalidSpec,
+                        "the code's file name may hold no folder",
+                    )
+                    .with("name", name.escape_debug()));
+                }
+                format!(
+                    "mkdir -p code || return 1\n{}",
+                    quote::feed(&format!("cat > code/{}", quote::word(name)?), text)?
+                )
+            }
+            Some(Code::Git { url, rev }) => {
+                if rev.as_ref().is_some_and(|rev| rev.starts_with('-')) {
+                    return Err(Error::new(ErrorKind::InvalidSpec, "not a Git revision"));
+                }
+                let checkout = match rev {
+                    Some(rev) => {
+                        format!("git -C code checkout --quiet {} -- || return 1\n", quote::word(rev)?)
+                    }
+                    None => String::new(),
+                };
+                format!(
+                    "[ -d code/.git ] || git clone --quiet -- {} code || return 1\n{checkout}",
+                    quote::word(url)?
+                )
+            }
+            Some(_) => return Err(Error::unsupported(BACKEND, "code of this kind")),
+        })
+    }
+
+    /// Returns whether the job gets a fabric whose devices are device files of the host.
+    fn uses_rdma(&self) -> bool {
+        matches!(self.job.plan.fabric, Fabric::Efa | Fabric::Roce | Fabric::InfiniBand)
+    }
+}
+
+/// Checks a name that is put into the document unquoted.
+fn variable(name: &str) -> Result<&str> {
+    let good = |(at, b): (usize, u8)| b == b'_' || b.is_ascii_alphabetic() || at > 0 && b.is_ascii_digit();
+    if !name.is_empty() && name.bytes().enumerate().all(good) {
+        return Ok(name);
+    }
+    Err(Error::new(ErrorKind::InvalidSpec, "not the name of an environment variable")
+        .with("name", name.escape_debug()))
+}

@@ -1,0 +1,229 @@
+//! Containers: `docker`, `podman` or `apptainer` around the process of a host.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use weftrun_core::spec::{Launch, Role, VolumeSource};
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::{BACKEND, Renderer, variable};
+use crate::hosts::config::Container;
+use crate::remote::quote;
+
+/// The variables that the supervisor sets for each process; docker and podman pass on only the named ones.
+const NUMBERS: &[&str] = &[
+    "WEFTRUN_SUBMISSION",
+    "WEFTRUN_PROCESS",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "NNODES",
+    "NODE_RANK",
+    "GROUP_RANK",
+    "GROUP_WORLD_SIZE",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "PET_MASTER_ADDR",
+    "PET_MASTER_PORT",
+    "PET_NNODES",
+    "PET_NODE_RANK",
+    "PET_NPROC_PER_NODE",
+    "RANK",
+    "LOCAL_RANK",
+    "ROLE_NAME",
+    "ROLE_RANK",
+    "PYTHONUNBUFFERED",
+];
+
+/// What a rank needs to speak with the Open MPI that started it: its variables, its processes, its folder
+/// (<https://podman.io/blogs/2019/09/26/podman-in-hpc.html>).
+const MPI: &str = " --pid host -v /tmp:/tmp $(env | sed -n 's/^\\(OMPI_[A-Za-z0-9_]*\\)=.*/-e \\1/p; s/^\\(PMIX_[A-Za-z0-9_]*\\)=.*/-e \\1/p')";
+
+/// Returns the program of a kind.
+pub fn program(kind: Container) -> &'static str {
+    match kind {
+        Container::Podman => "podman",
+        Container::Apptainer => "apptainer",
+        Container::Docker | Container::None => "docker",
+    }
+}
+
+/// Returns the lines that fetch the images that a host does not have. Their progress is in the host's log.
+pub fn pulls(renderer: &Renderer<'_>) -> Result<String> {
+    let mut lines = BTreeSet::new();
+    for role in &renderer.workers {
+        let Some(kind) = super::container_of(renderer.job, &renderer.own, role) else { continue };
+        let image = image(renderer, role)?;
+        let program = program(kind);
+        // Apptainer keeps images of registries in its own cache, and fetches them when it starts.
+        if kind != Container::Apptainer {
+            lines.insert(format!(
+                "{program} image inspect {image} > /dev/null 2>&1 || {program} pull {image} || return 1\n"
+            ));
+        }
+    }
+    Ok(lines.into_iter().collect())
+}
+
+fn image(renderer: &Renderer<'_>, role: &Role) -> Result<String> {
+    let image = role.image.as_ref().or(renderer.spec().image.as_ref()).map_or("", String::as_str);
+    if image.is_empty()
+        || image.starts_with('-')
+        || image.chars().any(|c| c.is_control() || c.is_whitespace())
+    {
+        return Err(Error::new(ErrorKind::InvalidSpec, "`image` is not the name of an image")
+            .with("value", image.escape_debug()));
+    }
+    quote::word(image)
+}
+
+/// Returns the functions that reach into the job's containers and end them, where docker or podman starts them.
+pub fn functions(renderer: &Renderer<'_>) -> String {
+    let kinds =
+        renderer.workers.iter().filter_map(|role| super::container_of(renderer.job, &renderer.own, role));
+    let Some(kind) = kinds.into_iter().find(|kind| *kind != Container::Apptainer) else {
+        return String::new();
+    };
+    let (program, id) = (program(kind), &renderer.job.submission);
+    format!(
+        "# For `weftrun exec`, and for containers that outlive the program that started them.\n\
+         weftrun_contained() {{\nname=weftrun-$1-$WEFTRUN_PROCESS; shift\nexec setsid {program} exec \"$name\" \"$@\"\n}}\n\
+         weftrun_kill_containers() {{\nfor c in $({program} ps -q --filter name=weftrun-{id}); do {program} kill \"$c\"; done > /dev/null 2>&1\n}}\n\n"
+    )
+}
+
+/// Refuses volumes that cannot appear elsewhere without a container.
+pub fn refuse_mounts(renderer: &Renderer<'_>) -> Result<()> {
+    for volume in &renderer.spec().volumes {
+        match &volume.source {
+            VolumeSource::Memory { .. } => {}
+            VolumeSource::HostPath(path) if *path == volume.mount => {}
+            VolumeSource::HostPath(path) => {
+                let message = format!("volume `{}` cannot appear elsewhere without a container", volume.name);
+                return Err(Error::new(ErrorKind::InvalidSpec, message)
+                    .with("path", path)
+                    .with("mount", &volume.mount)
+                    .hint("give the job an `image`, or use the path as it is on the hosts"));
+            }
+            _ => return Err(no_claims(&volume.name)),
+        }
+    }
+    Ok(())
+}
+
+fn no_claims(volume: &str) -> Error {
+    Error::unsupported(BACKEND, "volumes of this kind")
+        .with("volume", volume)
+        .hint("name a folder of the hosts instead")
+}
+
+/// Returns the lines that become the container.
+pub fn run(
+    renderer: &Renderer<'_>,
+    index: usize,
+    role: &Role,
+    kind: Container,
+    words: &str,
+) -> Result<String> {
+    let mut mounts = Vec::new();
+    for volume in &renderer.spec().volumes {
+        match &volume.source {
+            VolumeSource::Memory { .. } => {}
+            VolumeSource::HostPath(path) => {
+                mounts.push((path.clone(), volume.mount.clone(), volume.read_only))
+            }
+            _ => return Err(no_claims(&volume.name)),
+        }
+    }
+    mounts.extend(renderer.fabric.get(index).iter().flat_map(|fabric| fabric.mounts.iter().cloned()));
+    let flag = if kind == Container::Apptainer { "--bind" } else { "-v" };
+    let mut options = String::new();
+    for (from, to, read_only) in &mounts {
+        if [from, to].iter().any(|path| path.contains([':', ',']) || path.chars().any(char::is_control)) {
+            let message = "a path with `:`, `,` or control characters cannot be mounted into a container";
+            return Err(Error::new(ErrorKind::InvalidSpec, message).with("path", from.escape_debug()));
+        }
+        let mount = format!("{from}:{to}{}", if *read_only { ":ro" } else { "" });
+        let _ = write!(options, " {flag} {}", quote::word(&mount)?);
+    }
+    if renderer.spec().code.is_some() {
+        let _ = write!(options, " {flag} \"$PWD/code:$PWD/code\"");
+    }
+    let folder = match (&renderer.spec().workdir, &renderer.spec().code) {
+        (Some(folder), _) => Some(quote::word(folder)?),
+        (None, Some(_)) => Some("\"$PWD/code\"".to_owned()),
+        (None, None) => None,
+    };
+    let folder_flag = if kind == Container::Apptainer { "--pwd" } else { "-w" };
+    if let Some(folder) = folder {
+        let _ = write!(options, " {folder_flag} {folder}");
+    }
+    let more = quote::words(&renderer.own.container_args)?;
+    let more = if more.is_empty() { more } else { format!(" {more}") };
+    let image = image(renderer, role)?;
+    if kind == Container::Apptainer {
+        let is_file = image.contains("://") || image.starts_with(['/', '.', '\'']);
+        let image = if is_file { image } else { format!("docker://{image}") };
+        let gpus = if role.gpus_per_node > 0 { " --nv" } else { "" };
+        return Ok(format!("exec apptainer exec{gpus}{options}{more} {image}{words}\n"));
+    }
+    for name in variables(renderer, index, role)? {
+        let _ = write!(options, " -e {name}");
+    }
+    if renderer.spec().launch == Launch::Mpi {
+        options.push_str(MPI);
+    }
+    let devices = devices(renderer, role, kind);
+    let program = program(kind);
+    Ok(format!(
+        "exec {program} run --rm --name \"weftrun-$WEFTRUN_SUBMISSION-$WEFTRUN_PROCESS\"{devices}{options}{more} {image}{words}\n"
+    ))
+}
+
+/// Returns the options with which a container sees the host's network, GPUs and RDMA devices, and may pin memory.
+fn devices(renderer: &Renderer<'_>, role: &Role, kind: Container) -> String {
+    let mut options = String::from(" --network host --ipc host");
+    match kind {
+        // Without root, no limit can be raised above the host's own, and a device belongs to a group of the host.
+        Container::Podman => {
+            options.push_str(" --ulimit host --group-add keep-groups");
+            if role.gpus_per_node > 0 {
+                options.push_str(" --device nvidia.com/gpu=all");
+            }
+        }
+        _ => {
+            options.push_str(" --uts host --ulimit memlock=-1 --ulimit stack=67108864");
+            if role.gpus_per_node > 0 {
+                options.push_str(" --gpus all");
+            }
+        }
+    }
+    if renderer.uses_rdma() {
+        options.push_str(" --device /dev/infiniband");
+    }
+    options
+}
+
+/// Returns every variable that a process sees: the container's image would override those that are not named.
+fn variables(renderer: &Renderer<'_>, index: usize, role: &Role) -> Result<Vec<String>> {
+    let spec = renderer.spec();
+    let own = spec.env.iter().chain(&role.env).map(|var| var.name.clone());
+    let secrets = spec.secrets.iter().map(|secret| secret.env.clone());
+    let fabric = renderer
+        .fabric
+        .get(index)
+        .into_iter()
+        .flat_map(|fabric| fabric.env.iter().map(|(name, ..)| name.clone()));
+    let interface = ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"];
+    let interface =
+        interface.iter().filter(|_| renderer.own.interface.is_some()).map(|name| (*name).to_owned());
+    let names: BTreeSet<String> = NUMBERS
+        .iter()
+        .map(|name| (*name).to_owned())
+        .chain(own)
+        .chain(secrets)
+        .chain(fabric)
+        .chain(interface)
+        .collect();
+    names.iter().try_for_each(|name| variable(name).map(drop))?;
+    Ok(names.into_iter().collect())
+}

@@ -1,0 +1,541 @@
+//! What the hosts of a job say becomes a phase, a summary and a detail, and what is to be done about it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use weftrun_core::Finding;
+use weftrun_core::job::{JobDetail, JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId};
+use weftrun_core::spec::Launch;
+
+use super::BACKEND;
+use super::place::{Lines, Place};
+use crate::remote::error::clean;
+
+/// Largest number of jobs of one answer.
+const MOST_JOBS: usize = 10_000;
+
+/// What one host said.
+#[derive(Clone, Debug, Default)]
+pub struct HostLook {
+    /// The host's own name and boot, by which two names of one machine are noticed.
+    pub machine: String,
+    /// Its address for the other hosts.
+    pub address: String,
+    /// The port of its sshd.
+    pub ssh_port: u16,
+    /// The user there.
+    pub user: String,
+    /// The public keys of its sshd.
+    pub keys: Vec<String>,
+    /// Its jobs.
+    pub jobs: BTreeMap<SubmissionId, (Place, usize, Node)>,
+    /// The submission that has the host.
+    pub busy: Option<String>,
+}
+
+/// The state of a job on one host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// Attempts that were started.
+    pub gos: BTreeSet<u32>,
+    /// The supervisor's word.
+    pub phase: String,
+    /// The attempt it speaks of.
+    pub attempt: u32,
+    /// Whether the supervisor lives: `yes`, `no`, `rebooted`, `none`.
+    pub alive: String,
+    /// Processes that run without a supervisor.
+    pub orphans: u32,
+    /// How the attempt ended: `done`, `failed`, `cancelled`, `time-limit`, `stopped`.
+    pub how: String,
+    /// The exit code that ended it.
+    pub code: Option<i32>,
+    /// The rank whose code it is.
+    pub rank: Option<u32>,
+    /// Why, in the supervisor's words.
+    pub why: String,
+    /// Seconds since its start.
+    pub elapsed: u64,
+    /// Whether the disk was full.
+    pub full: bool,
+}
+
+impl HostLook {
+    /// Reads the output of `weftrun_look`.
+    pub fn read(text: &str) -> Self {
+        let mut look = Self::default();
+        let mut job: Option<(Lines, Node)> = None;
+        for line in text.lines() {
+            let (key, value) = line.split_once(' ').unwrap_or((line, ""));
+            match (key, &mut job) {
+                ("job", _) => job = Some((Lines::default(), Node::default())),
+                ("end", open) => {
+                    let whole = open.take().and_then(|(lines, node)| Some((lines.whole()?, node)));
+                    if let Some(((place, at), node)) = whole.filter(|_| look.jobs.len() < MOST_JOBS) {
+                        look.jobs.insert(place.submission.clone(), (place, at, node));
+                    }
+                }
+                (_, Some((lines, node))) => {
+                    lines.take(key, value);
+                    node.take(key, value);
+                }
+                ("machine", None) => look.machine = clean(value),
+                ("address", None) => look.address = word(value),
+                ("ssh-port", None) => look.ssh_port = value.parse().unwrap_or(22),
+                ("user", None) => look.user = word(value),
+                ("key", None) if look.keys.len() < 16 => look.keys.push(clean(value)),
+                ("busy", None) => look.busy = Some(word(value)),
+                _ => {}
+            }
+        }
+        look
+    }
+}
+
+/// Returns the first word of a text, cleaned.
+fn word(text: &str) -> String {
+    clean(text.split_whitespace().next().unwrap_or_default())
+}
+
+impl Node {
+    fn take(&mut self, key: &str, value: &str) {
+        match key {
+            "go" => self.gos.extend(value.parse::<u32>().ok()),
+            "phase" => self.phase = word(value),
+            "attempt" => self.attempt = value.parse().unwrap_or(0),
+            "alive" => self.alive = word(value),
+            "orphans" => self.orphans = value.trim().parse().unwrap_or(0),
+            "how" => self.how = word(value),
+            "code" => self.code = value.parse().ok(),
+            "rank" => self.rank = value.parse().ok(),
+            "why" => self.why = clean(value),
+            "elapsed" => self.elapsed = value.parse().unwrap_or(0),
+            "full" => self.full = true,
+            _ => {}
+        }
+    }
+}
+
+/// One host of a job, as it was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// It answered.
+    Told(Node),
+    /// It answered, and has no such job.
+    Absent,
+    /// It did not answer, and why.
+    Silent(String),
+}
+
+/// What a host of a job does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The job is there and was not started.
+    Prepared,
+    Starting,
+    Running,
+    Suspended,
+    Stopping,
+    Ended,
+    /// It ended without a word: the host was restarted, or the supervisor was killed.
+    Lost,
+    Absent,
+    Silent,
+}
+
+/// A job as its hosts describe it.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Its hosts and numbers.
+    pub place: Place,
+    /// What each said, in the order of the place.
+    pub seen: Vec<Seen>,
+}
+
+/// Something to do on a host of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Start this attempt.
+    Go(u32),
+    /// Tell the supervisor.
+    Ask(String),
+}
+
+impl Job {
+    /// Returns the jobs of several hosts: each host's name, and what it said or why not.
+    pub fn gather(looks: &BTreeMap<String, Result<HostLook, String>>) -> BTreeMap<SubmissionId, Self> {
+        let mut jobs: BTreeMap<SubmissionId, Self> = BTreeMap::new();
+        for (place, ..) in looks.values().flatten().flat_map(|look| look.jobs.values()) {
+            jobs.entry(place.submission.clone()).or_insert_with(|| {
+                let seen = |seat: &super::place::Seat| match looks.get(&seat.host) {
+                    Some(Ok(look)) => match look.jobs.get(&place.submission) {
+                        Some((_, _, node)) => Seen::Told(node.clone()),
+                        None => Seen::Absent,
+                    },
+                    Some(Err(why)) => Seen::Silent(why.clone()),
+                    None => Seen::Silent("it is not a host of the target".to_owned()),
+                };
+                Self { place: place.clone(), seen: place.hosts.iter().map(seen).collect() }
+            });
+        }
+        jobs
+    }
+
+    /// Returns whether the job was started: its first host was told to. Until then it is not there.
+    pub fn is_committed(&self) -> bool {
+        match self.seen.first() {
+            Some(Seen::Told(node)) => !node.gos.is_empty(),
+            Some(Seen::Silent(_)) => self.told().any(|(_, node)| !node.gos.is_empty()),
+            _ => self.told().any(|(_, node)| !node.gos.is_empty()),
+        }
+    }
+
+    fn told(&self) -> impl Iterator<Item = (usize, &Node)> {
+        self.seen.iter().enumerate().filter_map(|(at, seen)| match seen {
+            Seen::Told(node) => Some((at, node)),
+            _ => None,
+        })
+    }
+
+    /// Returns the present attempt.
+    pub fn attempt(&self) -> u32 {
+        self.told().filter_map(|(_, node)| node.gos.last()).max().copied().unwrap_or(0)
+    }
+
+    fn stage(&self, at: usize) -> Stage {
+        let Some(seen) = self.seen.get(at) else { return Stage::Absent };
+        let node = match seen {
+            Seen::Absent => return Stage::Absent,
+            Seen::Silent(_) => return Stage::Silent,
+            Seen::Told(node) => node,
+        };
+        let attempt = self.attempt();
+        if !node.gos.contains(&attempt) {
+            return Stage::Prepared;
+        }
+        // The state may still be that of the attempt before.
+        if node.phase.is_empty() || node.attempt < attempt {
+            return if matches!(node.alive.as_str(), "no" | "rebooted") && node.attempt == attempt {
+                Stage::Lost
+            } else {
+                Stage::Starting
+            };
+        }
+        match node.phase.as_str() {
+            "ended" => Stage::Ended,
+            _ if node.alive != "yes" && node.orphans == 0 => Stage::Lost,
+            "starting" => Stage::Starting,
+            "suspended" => Stage::Suspended,
+            "stopping" => Stage::Stopping,
+            _ => Stage::Running,
+        }
+    }
+
+    /// Returns the hosts that only wait for the launcher on the first one.
+    fn is_member(&self, at: usize) -> bool {
+        matches!(self.place.launch, Launch::Mpi | Launch::Once) && at > 0
+    }
+
+    fn stages(&self) -> Vec<Stage> {
+        (0..self.seen.len()).map(|at| self.stage(at)).collect()
+    }
+
+    fn host(&self, at: usize) -> &str {
+        self.place.hosts.get(at).map_or("", |seat| seat.host.as_str())
+    }
+
+    /// Returns why the attempt failed and the exit code, if it did.
+    fn failure(&self, stages: &[Stage]) -> Option<(String, Option<i32>, bool)> {
+        let (mut lost, mut stopped) = (None, None);
+        for (at, stage) in stages.iter().enumerate() {
+            let host = self.host(at);
+            match (stage, self.seen.get(at)) {
+                (Stage::Ended, Some(Seen::Told(node)))
+                    if node.how == "failed" || node.how == "time-limit" =>
+                {
+                    let why = match (node.how.as_str(), node.rank, node.code) {
+                        ("time-limit", ..) => format!("its time limit of {} s was over", self.place.limit),
+                        (_, Some(rank), Some(code)) => format!("rank {rank} on {host} {}", exited(code)),
+                        (_, None, Some(code)) if node.why.is_empty() => {
+                            format!("{} {}", self.process_of(at), exited(code))
+                        }
+                        _ => format!("{host}: {}", node.why),
+                    };
+                    return Some((why, node.code, node.how == "failed"));
+                }
+                (Stage::Lost, Some(Seen::Told(node))) => {
+                    let why = match node.alive.as_str() {
+                        "rebooted" => format!("{host} was started again while the job ran"),
+                        _ => {
+                            format!("the supervisor on {host} was killed; exit codes are lost, logs are not")
+                        }
+                    };
+                    lost.get_or_insert((why, None, false));
+                }
+                (Stage::Absent, _) => {
+                    lost.get_or_insert((format!("the job's folder on {host} is gone"), None, false));
+                }
+                // It was told to, since another host failed, which may not answer now.
+                (Stage::Ended, Some(Seen::Told(node))) if node.how == "stopped" => {
+                    stopped.get_or_insert((node.why.clone(), None, true));
+                }
+                _ => {}
+            }
+        }
+        lost.or(stopped)
+    }
+
+    fn process_of(&self, at: usize) -> String {
+        let host = self.host(at);
+        match self.place.launch {
+            Launch::Torchrun => format!("torchrun on {host}"),
+            Launch::Mpi => format!("mpirun on {host}"),
+            Launch::PerRank | Launch::PerNode | Launch::Once => format!("the command on {host}"),
+        }
+    }
+
+    /// Returns whether the processes of a host ended by themselves, so that they have written logs.
+    pub fn ended_well(&self, at: usize) -> bool {
+        matches!(self.seen.get(at), Some(Seen::Told(node)) if node.how == "done" && !self.is_member(at))
+    }
+
+    /// Returns the exit code of a rank, or of what started the ranks of a host, where it is known: a supervisor keeps the code of the
+    /// process that ended its attempt, and ends the others.
+    pub fn code_of(&self, at: usize, rank: Option<u32>) -> Option<i32> {
+        if self.phase().0 == JobPhase::Succeeded {
+            return Some(0);
+        }
+        match self.seen.get(at) {
+            Some(Seen::Told(node)) if node.how == "failed" && node.rank == rank => node.code,
+            Some(Seen::Told(_)) if self.ended_well(at) => Some(0),
+            _ => None,
+        }
+    }
+
+    fn cancelled(&self) -> bool {
+        self.told().any(|(_, node)| node.how == "cancelled")
+    }
+
+    fn silent(&self) -> Vec<&str> {
+        let silent = |(at, seen): (usize, &Seen)| matches!(seen, Seen::Silent(_)).then(|| self.host(at));
+        self.seen.iter().enumerate().filter_map(silent).collect()
+    }
+
+    /// Returns the phase, the reason, and the exit code.
+    pub fn phase(&self) -> (JobPhase, String, Option<i32>) {
+        let stages = self.stages();
+        let counts = |wanted: &[Stage]| {
+            stages.iter().enumerate().any(|(at, stage)| {
+                wanted.contains(stage) && !(self.is_member(at) && *stage == Stage::Running)
+            })
+        };
+        let active = counts(&[Stage::Starting, Stage::Running, Stage::Suspended, Stage::Stopping]);
+        let silent = self.silent();
+        let not_answering = match silent.as_slice() {
+            [] => String::new(),
+            [one] => format!("{one} does not answer"),
+            several => format!("{} do not answer", several.join(", ")),
+        };
+        let and = |text: String| match (text.is_empty(), not_answering.is_empty()) {
+            (_, true) => text,
+            (true, false) => not_answering.clone(),
+            (false, false) => format!("{text}; {not_answering}"),
+        };
+        if self.cancelled() {
+            return if active {
+                (JobPhase::Stopping, and(String::new()), None)
+            } else {
+                (JobPhase::Cancelled, and(String::new()), None)
+            };
+        }
+        if let Some((why, code, restarts)) = self.failure(&stages) {
+            if active {
+                return (JobPhase::Stopping, and(why), code);
+            }
+            let attempt = self.attempt();
+            return match restarts && attempt < self.place.restarts {
+                true => (JobPhase::Restarting, and(why), None),
+                false if attempt > 0 => (
+                    JobPhase::Failed,
+                    and(format!("{why}, after {attempt} of {} restarts", self.place.restarts)),
+                    code,
+                ),
+                false => (JobPhase::Failed, and(why), code),
+            };
+        }
+        let done = |at: usize, stage: Stage| {
+            stage == Stage::Ended || (self.is_member(at) && matches!(stages.first(), Some(Stage::Ended)))
+        };
+        if stages.iter().enumerate().all(|(at, stage)| done(at, *stage)) {
+            return (JobPhase::Succeeded, String::new(), Some(0));
+        }
+        let phase = if counts(&[Stage::Starting]) || stages.contains(&Stage::Prepared) {
+            JobPhase::Starting
+        } else if counts(&[Stage::Suspended]) {
+            JobPhase::Suspended
+        } else {
+            JobPhase::Running
+        };
+        let unsupervised: u32 = self.told().map(|(_, node)| node.orphans).sum();
+        let why = match unsupervised {
+            0 => String::new(),
+            n => format!("{n} processes run on without their supervisor"),
+        };
+        (phase, and(why), None)
+    }
+
+    /// Returns what is to be done so that the job goes on or comes to its end. A scheduler would do it; here it does whoever
+    /// looks.
+    pub fn orders(&self) -> Vec<(usize, Order)> {
+        if !self.is_committed() {
+            return Vec::new();
+        }
+        let stages = self.stages();
+        let failure = self.failure(&stages);
+        let runs = |stage: &Stage| matches!(stage, Stage::Starting | Stage::Running | Stage::Suspended);
+        let running: Vec<usize> =
+            stages.iter().enumerate().filter(|(_, stage)| runs(stage)).map(|(at, _)| at).collect();
+        let all = |order: Order| running.iter().map(|at| (*at, order.clone())).collect();
+        if self.cancelled() {
+            return all(Order::Ask("cancel".to_owned()));
+        }
+        if let Some((why, _, restarts)) = failure {
+            let idle = !stages.iter().any(|stage| matches!(stage, Stage::Stopping | Stage::Silent))
+                && running.is_empty();
+            if idle && restarts && self.attempt() < self.place.restarts && !stages.contains(&Stage::Prepared)
+            {
+                return (0..stages.len()).map(|at| (at, Order::Go(self.attempt() + 1))).collect();
+            }
+            return all(Order::Ask(format!("stop {why}")));
+        }
+        if matches!(self.place.launch, Launch::Mpi | Launch::Once)
+            && matches!(stages.first(), Some(Stage::Ended))
+        {
+            return all(Order::Ask("finish".to_owned()));
+        }
+        let prepared = stages.iter().enumerate().filter(|(_, stage)| **stage == Stage::Prepared);
+        prepared.map(|(at, _)| (at, Order::Go(self.attempt()))).collect()
+    }
+
+    /// Returns its handle.
+    pub fn handle(&self, target: &str) -> JobHandle {
+        let uid: String = self.place.submission.as_str().chars().take(8).collect();
+        JobHandle::new(BACKEND, target, [self.place.name.as_str()]).with_uid(uid)
+    }
+
+    /// Returns its line in a list.
+    pub fn summary(&self, target: &str) -> JobSummary {
+        let (phase, reason, exit_code) = self.phase();
+        let mut summary = JobSummary::new(self.handle(target), phase);
+        let created = Timestamp::from_second(self.place.created).ok();
+        let elapsed = self.told().map(|(_, node)| node.elapsed).max().unwrap_or(0);
+        let nodes = u32::try_from(self.place.hosts.len()).unwrap_or(u32::MAX);
+        let up =
+            self.stages().iter().filter(|stage| matches!(stage, Stage::Running | Stage::Stopping)).count();
+        summary.reason = reason;
+        summary.kind = "hosts".to_owned();
+        summary.ready =
+            (if phase == JobPhase::Succeeded { nodes } else { u32::try_from(up).unwrap_or(u32::MAX) }, nodes);
+        // Durations of the hosts on the clock of the machine that submitted: no host's clock is read.
+        summary.ended = created.filter(|_| phase.is_terminal()).and_then(|created| {
+            created.checked_add(SignedDuration::try_from(Duration::from_secs(elapsed)).ok()?).ok()
+        });
+        summary.created = created;
+        summary.exit_code = exit_code.filter(|_| phase.is_terminal());
+        summary.submission = Some(self.place.submission.clone());
+        summary.fabric = self.place.fabric;
+        summary
+    }
+
+    /// Returns its hosts.
+    pub fn replicas(&self) -> Vec<ReplicaStatus> {
+        let stages = self.stages();
+        let (whole, ..) = self.phase();
+        let one = |(at, seat): (usize, &super::place::Seat)| {
+            let node = match self.seen.get(at) {
+                Some(Seen::Told(node)) => node.clone(),
+                _ => Node::default(),
+            };
+            let phase = match stages.get(at).copied().unwrap_or(Stage::Absent) {
+                Stage::Prepared => JobPhase::Submitted,
+                Stage::Starting => JobPhase::Starting,
+                Stage::Running if self.is_member(at) && whole.is_terminal() => whole,
+                Stage::Running => JobPhase::Running,
+                Stage::Suspended => JobPhase::Suspended,
+                Stage::Stopping => JobPhase::Stopping,
+                Stage::Ended => match node.how.as_str() {
+                    "done" => JobPhase::Succeeded,
+                    "cancelled" | "stopped" => JobPhase::Cancelled,
+                    _ => JobPhase::Failed,
+                },
+                Stage::Lost => JobPhase::Failed,
+                Stage::Absent | Stage::Silent => JobPhase::Unknown,
+            };
+            let mut replica = ReplicaStatus::new(&seat.host, &seat.role, seat.replica, phase);
+            replica.node = Some(seat.host.clone());
+            replica.restarts = self.attempt();
+            replica.exit_code = node.code;
+            replica.reason = match (self.seen.get(at), node.rank, node.code) {
+                (Some(Seen::Silent(why)), ..) => why.clone(),
+                (Some(Seen::Absent), ..) => "the job's folder is gone".to_owned(),
+                (_, Some(rank), Some(code)) => format!("rank {rank} {}", exited(code)),
+                _ => node.why,
+            };
+            replica
+        };
+        self.place.hosts.iter().enumerate().map(one).collect()
+    }
+
+    /// Returns everything known of it.
+    pub fn detail(&self, target: &str, folder: &str) -> JobDetail {
+        let mut detail = JobDetail::new(self.summary(target));
+        detail.replicas = self.replicas();
+        for (at, node) in self.told() {
+            if node.full {
+                let text = format!(
+                    "the disk of {} was full: what its ranks wrote to their logs may be lost",
+                    self.host(at)
+                );
+                detail.findings.push(
+                    Finding::error("HOSTS-DISK-FULL", text)
+                        .fix("free space there, or set `folder` of the target to another file system"),
+                );
+            }
+            if node.orphans > 0 {
+                let text =
+                    format!("{} processes run on {} without their supervisor", node.orphans, self.host(at));
+                detail
+                    .findings
+                    .push(Finding::warning("HOSTS-ORPHANS", text).fix("`weftrun cancel` ends them"));
+            }
+        }
+        for host in self.silent() {
+            let text = format!("{host} does not answer: the state of its ranks is not known");
+            detail.findings.push(
+                Finding::warning("HOSTS-SILENT", text)
+                    .fix(format!("check `ssh {host} true` from this machine")),
+            );
+        }
+        let hosts: Vec<&str> = self.place.hosts.iter().map(|seat| seat.host.as_str()).collect();
+        detail.facts = vec![
+            ("hosts".to_owned(), hosts.join(" ")),
+            ("folder".to_owned(), format!("{folder}/hosts/$(uname -n)/jobs/{}", self.place.submission)),
+            ("attempt".to_owned(), self.attempt().to_string()),
+        ];
+        if let Some(first) = self.place.hosts.first() {
+            detail.facts.push(("rendezvous".to_owned(), format!("{}:{}", first.address, self.place.port)));
+        }
+        detail
+    }
+}
+
+fn exited(code: i32) -> String {
+    match code {
+        129..=192 => format!("ended by signal {} (exit code {code})", code - 128),
+        _ => format!("exited with code {code}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

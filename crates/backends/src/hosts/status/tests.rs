@@ -1,0 +1,142 @@
+use super::super::place::tests::place;
+use super::*;
+
+fn node(text: &str) -> Seen {
+    let mut node = Node::default();
+    for (key, value) in text.split(", ").filter_map(|line| line.split_once(' ')) {
+        node.take(key, value);
+    }
+    Seen::Told(node)
+}
+
+fn job(launch: Launch, restarts: u32, a: &str, b: &str) -> Job {
+    let seen = |text: &str| match text {
+        "silent" => Seen::Silent("timed out".to_owned()),
+        "absent" => Seen::Absent,
+        text => node(text),
+    };
+    Job { place: place(launch, restarts), seen: vec![seen(a), seen(b)] }
+}
+
+const RUNS: &str = "go 0, phase running, alive yes";
+const DONE: &str = "go 0, phase ended, how done, code 0";
+const FAILED: &str = "go 0, phase ended, how failed, code 137, rank 1";
+const STOPPED_BY_A: &str = "go 0, phase ended, how stopped, why rank 1 on a exited";
+const STOPPED: &str = "go 0, phase ended, how stopped";
+
+#[test]
+fn the_hosts_decide_the_phase_together() {
+    let ranks = Launch::PerRank;
+    for (launch, restarts, a, b, phase, reason, orders) in [
+        (ranks, 0, RUNS, RUNS, JobPhase::Running, "", vec![]),
+        (ranks, 0, RUNS, "alive none", JobPhase::Starting, "", vec![(1, Order::Go(0))]),
+        (ranks, 0, DONE, RUNS, JobPhase::Running, "", vec![]),
+        (ranks, 0, DONE, DONE, JobPhase::Succeeded, "", vec![]),
+        (
+            ranks,
+            0,
+            FAILED,
+            RUNS,
+            JobPhase::Stopping,
+            "rank 1 on a ended by signal 9",
+            vec![(1, Order::Ask("stop rank 1 on a ended by signal 9 (exit code 137)".to_owned()))],
+        ),
+        (ranks, 0, FAILED, STOPPED, JobPhase::Failed, "rank 1 on a", vec![]),
+        (
+            ranks,
+            1,
+            FAILED,
+            STOPPED,
+            JobPhase::Restarting,
+            "rank 1 on a",
+            vec![(0, Order::Go(1)), (1, Order::Go(1))],
+        ),
+        (ranks, 0, FAILED, "silent", JobPhase::Failed, "b does not answer", vec![]),
+        (ranks, 1, FAILED, "silent", JobPhase::Restarting, "b does not answer", vec![]),
+        (ranks, 0, DONE, "silent", JobPhase::Running, "b does not answer", vec![]),
+        (ranks, 0, "silent", STOPPED_BY_A, JobPhase::Failed, "rank 1 on a exited; a does not answer", vec![]),
+        (
+            ranks,
+            0,
+            RUNS,
+            "absent",
+            JobPhase::Stopping,
+            "the job's folder on b is gone",
+            vec![(0, Order::Ask("stop the job's folder on b is gone".to_owned()))],
+        ),
+        (
+            ranks,
+            0,
+            "go 0, phase running, alive rebooted, orphans 0",
+            DONE,
+            JobPhase::Failed,
+            "a was started again",
+            vec![],
+        ),
+        (
+            ranks,
+            0,
+            "go 0, phase running, alive no, orphans 3",
+            RUNS,
+            JobPhase::Running,
+            "3 processes run on",
+            vec![],
+        ),
+        (
+            ranks,
+            0,
+            "go 0, phase ended, how cancelled",
+            RUNS,
+            JobPhase::Stopping,
+            "",
+            vec![(1, Order::Ask("cancel".to_owned()))],
+        ),
+        (ranks, 0, "go 0, phase ended, how cancelled", STOPPED, JobPhase::Cancelled, "", vec![]),
+        (Launch::Mpi, 0, DONE, RUNS, JobPhase::Succeeded, "", vec![(1, Order::Ask("finish".to_owned()))]),
+        (
+            Launch::Mpi,
+            0,
+            "go 0, phase ended, how failed, code 1",
+            DONE,
+            JobPhase::Failed,
+            "mpirun on a exited with code 1",
+            vec![],
+        ),
+    ] {
+        let job = job(launch, restarts, a, b);
+        let (found, why, _) = job.phase();
+        assert_eq!((found, job.orders()), (phase, orders), "{a} / {b}");
+        assert!(why.contains(reason), "{a} / {b}: {why}");
+    }
+}
+
+#[test]
+fn only_the_process_that_failed_has_its_exit_code() {
+    let failed = job(Launch::PerRank, 0, FAILED, STOPPED);
+    let codes =
+        [(0, Some(0)), (0, Some(1)), (1, Some(2)), (0, None)].map(|(at, rank)| failed.code_of(at, rank));
+    assert_eq!(codes, [None, Some(137), None, None]);
+    assert_eq!(job(Launch::PerRank, 0, DONE, DONE).code_of(1, Some(3)), Some(0));
+    let launcher = job(Launch::Mpi, 0, "go 0, phase ended, how failed, code 7", DONE);
+    let codes = [(0, None), (0, Some(0)), (1, Some(2))].map(|(at, rank)| launcher.code_of(at, rank));
+    assert_eq!(codes, [Some(7), None, None]);
+}
+
+#[test]
+fn a_job_that_was_only_prepared_is_not_there() {
+    assert!(!job(Launch::PerRank, 0, "alive none", "alive none").is_committed());
+    assert!(job(Launch::PerRank, 0, RUNS, "alive none").is_committed());
+    assert!(job(Launch::PerRank, 0, "silent", RUNS).is_committed());
+}
+
+#[test]
+fn an_answer_of_a_host_is_read_and_cleaned() {
+    let text = format!(
+        "up 77\nmachine a boot\naddress 10.0.0.1\nuser me\njob x\n{}go 0\nalive yes\nphase running\nwhy \u{1b}[31mred\nend\njob y\nname cut\nend\nbusy 0000\n",
+        place(Launch::PerRank, 0).text(1)
+    );
+    let look = HostLook::read(&text);
+    assert_eq!((look.address.as_str(), look.busy.as_deref(), look.jobs.len()), ("10.0.0.1", Some("0000"), 1));
+    let (_, at, node) = &look.jobs[&SubmissionId::from_random(7)];
+    assert_eq!((*at, node.why.as_str(), node.gos.len()), (1, "[31mred", 1));
+}

@@ -1,0 +1,414 @@
+//! Submits exactly once over several hosts, and finds a submission again.
+//!
+//! The job is prepared on each of its hosts: a folder that appears by a rename, and a claim of the host that only one job can
+//! make. Then it is started, on the first host first: from that moment it is there. Each step does the same however often it
+//! runs, so that after a lost answer the steps are simply taken again on the same hosts. A submission that is cut off before
+//! the start leaves prepared folders, which free their hosts after ten minutes; one that is cut off after it is completed by
+//! the next look ([`Job::orders`](super::status::Job::orders)).
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use tokio::time::{Instant, sleep};
+use weftrun_core::backend::Rendered;
+use weftrun_core::job::{JobHandle, SubmissionId};
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::client::{Client, LIBRARY, Looks, silent};
+use super::error;
+use super::place::{Place, Seat};
+use super::render::Draft;
+use super::status::Job;
+use crate::remote::quote;
+use crate::submit_once::{Created, Found, Policy, Submission, submit_once};
+
+/// Every step may be taken again: a request is sent again without a search.
+const POLICY: Policy = Policy {
+    absence: Duration::ZERO,
+    requests: 3,
+    sends: 4,
+    blind: true,
+    patience: Duration::from_secs(30),
+    pause: Duration::from_millis(300),
+};
+/// How often other hosts are chosen when another job was faster.
+const CHOICES: u32 = 3;
+/// Time between two looks for free hosts.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// Submits a rendered job.
+pub async fn submit(client: &Client, rendered: &Rendered) -> Result<JobHandle> {
+    let draft = Draft::of(rendered)?;
+    let text = &rendered.documents.first().map(|document| document.text.clone()).unwrap_or_default();
+    let sending = Sending { client, rendered, draft, text, place: Mutex::new(None) };
+    submit_once(&sending, POLICY).await
+}
+
+/// Finds the job of a submission.
+pub async fn find(client: &Client, id: &SubmissionId) -> Result<Option<JobHandle>> {
+    let looks = client.look(&[], Some(id)).await;
+    let job = Job::gather(&looks).remove(id).filter(Job::is_committed);
+    match (job, silent(&looks)) {
+        (Some(job), _) => Ok(Some(job.handle(&client.target))),
+        (None, Some(error)) => Err(error),
+        (None, None) => Ok(None),
+    }
+}
+
+struct Sending<'a> {
+    client: &'a Client,
+    rendered: &'a Rendered,
+    draft: &'a Draft,
+    text: &'a str,
+    /// The hosts that were chosen: a second try uses the same.
+    place: Mutex<Option<Place>>,
+}
+
+#[async_trait]
+impl Submission for Sending<'_> {
+    type Made = JobHandle;
+
+    async fn create(&self) -> Result<Created<JobHandle>> {
+        match self.attempt().await {
+            Ok(job) => Ok(Created::Made(job)),
+            Err(error) if error.is_retryable() && self.chosen().is_some() => Ok(Created::Unsent(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn search(&self) -> Result<Found<JobHandle>> {
+        let found = find(self.client, &self.rendered.submission).await?;
+        Ok(found.map_or(Found::Absent, Found::Ours))
+    }
+}
+
+impl Sending<'_> {
+    fn chosen(&self) -> Option<Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn choose(&self, place: Option<Place>) {
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = place;
+    }
+
+    fn id(&self) -> &SubmissionId {
+        &self.rendered.submission
+    }
+
+    async fn attempt(&self) -> Result<JobHandle> {
+        let wait = self.draft.own.wait().map_err(|what| Error::new(ErrorKind::InvalidSpec, what))?;
+        let (began, mut tries) = (Instant::now(), 0);
+        loop {
+            let looks = self.client.survey(&self.draft.own).await?;
+            let jobs = Job::gather(&looks);
+            for job in jobs.values().filter(|job| job.is_committed()) {
+                self.client.carry_out(job).await;
+            }
+            if let Some(job) = jobs.get(self.id()) {
+                self.choose(Some(job.place.clone()));
+            }
+            let place = match self.chosen() {
+                Some(place) => place,
+                None => {
+                    self.refuse_taken_name(jobs.values())?;
+                    match self.pick(&looks) {
+                        Ok(hosts) => self.place_of(&hosts, &looks).await?,
+                        Err(error) if began.elapsed() >= wait => return Err(error),
+                        Err(error) => {
+                            tracing::info!(%error, "waits for hosts");
+                            sleep(WAIT.min(wait)).await;
+                            continue;
+                        }
+                    }
+                }
+            };
+            match self.prepare(&place, &looks).await? {
+                None => {
+                    self.choose(Some(place.clone()));
+                    return self.start(&place).await;
+                }
+                // Another job was faster.
+                Some(busy) => {
+                    self.choose(None);
+                    tries += 1;
+                    if tries >= CHOICES && began.elapsed() >= wait {
+                        return Err(busy);
+                    }
+                }
+            }
+        }
+    }
+
+    fn refuse_taken_name<'j>(&self, mut jobs: impl Iterator<Item = &'j Job>) -> Result<()> {
+        let taken = |job: &&Job| {
+            job.place.name == self.rendered.name
+                && job.place.submission != *self.id()
+                && job.is_committed()
+                && !job.phase().0.is_terminal()
+        };
+        let Some(other) = jobs.find(taken) else { return Ok(()) };
+        let handle = other.handle(&self.client.target);
+        Err(Error::new(ErrorKind::AlreadyExists, format!("a job named `{}` still runs", self.rendered.name))
+            .with("handle", &handle)
+            .hint("`--name-suffix` makes a new name")
+            .hint(format!("`weftrun cancel {handle}` ends the other")))
+    }
+
+    /// Chooses the hosts: those that the job names, or the first that are free.
+    fn pick(&self, looks: &Looks) -> Result<Vec<String>> {
+        let wanted = self.draft.nodes.len();
+        let candidates: Vec<String> = if self.draft.pinned.is_empty() {
+            self.client.names().map(str::to_owned).collect()
+        } else {
+            for host in &self.draft.pinned {
+                self.client.transport(host)?;
+            }
+            self.draft.pinned.clone()
+        };
+        if candidates.len() < wanted {
+            let message = format!("the job needs {wanted} hosts, and the target has {}", candidates.len());
+            return Err(Error::new(ErrorKind::Refused, message)
+                .hint("add hosts to `hosts` of the target, or set fewer `nodes`"));
+        }
+        let jobs = Job::gather(looks);
+        let (mut chosen, mut not, mut machines) = (Vec::new(), Vec::new(), BTreeSet::new());
+        for host in candidates {
+            let Some(ranks) = self.draft.nodes.get(chosen.len()).map(|(ranks, ..)| *ranks) else { break };
+            match self.why_not(&host, ranks, looks, &jobs, &mut machines) {
+                None => chosen.push(host),
+                Some(why) => not.push(why),
+            }
+        }
+        if chosen.len() == wanted {
+            return Ok(chosen);
+        }
+        let free = match chosen.len() {
+            0 => "none is free".to_owned(),
+            1 => "1 is free".to_owned(),
+            n => format!("{n} are free"),
+        };
+        let hosts = if wanted == 1 { "1 host".to_owned() } else { format!("{wanted} hosts") };
+        let error =
+            Error::new(ErrorKind::Refused, format!("the job needs {hosts}, and {free}: {}", not.join("; ")));
+        Err(error
+            .hint("`--wait-for-hosts 1h` waits until enough hosts are free")
+            .hint("`weftrun list` shows the jobs that run"))
+    }
+
+    fn why_not(
+        &self,
+        host: &str,
+        ranks: u32,
+        looks: &Looks,
+        jobs: &std::collections::BTreeMap<SubmissionId, Job>,
+        machines: &mut BTreeSet<String>,
+    ) -> Option<String> {
+        let look = match looks.get(host) {
+            Some(Ok(look)) => look,
+            Some(Err(why)) => return Some(format!("{host} does not answer ({why})")),
+            None => return Some(format!("{host} was not asked")),
+        };
+        let slots =
+            self.client.settings.hosts().iter().find(|(name, _)| name == host).and_then(|(_, slots)| *slots);
+        if let Some(slots) = slots.filter(|slots| *slots < ranks) {
+            return Some(format!("{host} has {slots} slots, and the job needs {ranks}"));
+        }
+        // A job that was only prepared frees its host by itself; the host decides.
+        let owner =
+            look.busy.as_ref().and_then(|busy| SubmissionId::parse(busy)).filter(|busy| busy != self.id());
+        let runs = owner
+            .as_ref()
+            .and_then(|owner| jobs.get(owner))
+            .filter(|job| job.is_committed() && !job.phase().0.is_terminal());
+        if let Some(job) = runs {
+            return Some(format!("{host} runs `{}` ({})", job.place.name, job.handle(&self.client.target)));
+        }
+        if look.address.is_empty() {
+            return Some(match &self.draft.own.interface {
+                Some(interface) => format!("{host} has no IPv4 address on {interface}"),
+                None => format!("the address of {host} is not known: set `interface` of the target"),
+            });
+        }
+        (!machines.insert(look.machine.clone()))
+            .then(|| format!("{host} is the same machine as another host of the target"))
+    }
+
+    async fn place_of(&self, hosts: &[String], looks: &Looks) -> Result<Place> {
+        let seats = hosts.iter().zip(&self.draft.nodes).filter_map(|(host, (ranks, role, replica))| {
+            let look = looks.get(host)?.as_ref().ok()?;
+            Some(Seat {
+                host: host.clone(),
+                address: look.address.clone(),
+                ssh_port: look.ssh_port,
+                user: look.user.clone(),
+                ranks: *ranks,
+                role: role.clone(),
+                replica: *replica,
+            })
+        });
+        let hosts_of: Vec<Seat> = seats.collect();
+        // The submission chooses the port, so that two jobs of one first host seldom begin the search at the same one.
+        let from = self
+            .id()
+            .as_str()
+            .bytes()
+            .fold(7_u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(byte)));
+        let from = 20_000 + from % 20_000;
+        let first = hosts.first().map_or("", String::as_str);
+        let answer = self.client.read(first, &format!("weftrun_free_port {from}\n")).await?;
+        let port = answer.text().lines().find_map(|line| line.strip_prefix("port ")?.parse().ok());
+        let port = port.ok_or_else(|| error::failed(first, "no free port was found", &answer))?;
+        Ok(Place {
+            submission: self.id().clone(),
+            name: self.rendered.name.clone(),
+            fabric: Some(self.draft.fabric),
+            launch: self.draft.launch,
+            created: Timestamp::now().as_second(),
+            restarts: self.draft.restarts,
+            grace: self.client.settings.grace,
+            limit: self.draft.limit,
+            port,
+            hosts: hosts_of,
+        })
+    }
+
+    /// Prepares the job on every host, the first one before the others: two jobs that want the same hosts meet there.
+    /// Returns why, if another job has one of them.
+    async fn prepare(&self, place: &Place, looks: &Looks) -> Result<Option<Error>> {
+        let programs: Vec<(String, String)> = (0..place.hosts.len())
+            .filter_map(|at| Some((at, place.hosts.get(at)?.host.clone())))
+            .map(|(at, host)| Ok((host, self.program(place, at, looks)?)))
+            .collect::<Result<_>>()?;
+        let (first, others) = programs.split_at(1.min(programs.len()));
+        let mut failed = None;
+        for part in [first, others] {
+            for ((host, _), answer) in part.iter().zip(self.client.each(part).await) {
+                let outcome = match answer {
+                    Ok(answer) if answer.code == 0 => continue,
+                    Ok(answer) if answer.code == error::BUSY => {
+                        let owner = answer.text().trim().trim_start_matches("busy ").to_owned();
+                        let message = format!(
+                            "host {host} was taken by another job ({}) a moment ago",
+                            crate::remote::error::clean(&owner)
+                        );
+                        Ok(Error::new(ErrorKind::Refused, message))
+                    }
+                    Ok(answer) => Err(error::failed(host, "the job could not be put there", &answer)),
+                    Err(error) => Err(error),
+                };
+                failed.get_or_insert(outcome);
+            }
+            if let Some(failed) = failed {
+                self.withdraw(place).await;
+                return failed.map(Some);
+            }
+        }
+        if self.draft.makes_keys() {
+            self.make_keys(place).await?;
+        }
+        Ok(None)
+    }
+
+    /// Takes back what was prepared and not started.
+    async fn withdraw(&self, place: &Place) {
+        let id = self.id();
+        let program = format!("[ -d \"$weftrun_root/jobs/{id}/go-0\" ] || weftrun_remove {id}\n");
+        let programs: Vec<_> = place.hosts.iter().map(|seat| (seat.host.clone(), program.clone())).collect();
+        for answer in self.client.each(&programs).await {
+            if let Err(error) = answer {
+                tracing::debug!(%error, "a prepared job was not withdrawn; it frees its host after ten minutes");
+            }
+        }
+    }
+
+    fn program(&self, place: &Place, at: usize, looks: &Looks) -> Result<String> {
+        let script = |own: &str| format!("{LIBRARY}\n{own}");
+        let mut files = vec![
+            ("place", place.text(at)),
+            ("job", self.text.to_owned()),
+            ("supervise", script(include_str!("supervise.sh"))),
+        ];
+        if place.launch == weftrun_core::spec::Launch::Mpi {
+            let hosts =
+                place.hosts.iter().map(|seat| format!("{} slots={}\n", seat.address, seat.ranks)).collect();
+            let known =
+                place.hosts.iter().filter_map(|seat| Some((seat, looks.get(&seat.host)?.as_ref().ok()?)));
+            let known = known.flat_map(|(seat, look)| {
+                let name = if seat.ssh_port == 22 {
+                    seat.address.clone()
+                } else {
+                    format!("[{}]:{}", seat.address, seat.ssh_port)
+                };
+                look.keys.iter().map(move |key| format!("{name} {key}\n"))
+            });
+            files.push(("rank", script(include_str!("rank.sh"))));
+            files.push(("rsh", format!("#!/bin/sh\n{}", include_str!("rsh.sh"))));
+            files.push(("hosts", hosts));
+            files.push(("known_hosts", known.collect()));
+        }
+        let mut program = String::from("weftrun_write() {\n");
+        for (name, text) in &files {
+            program.push_str(&quote::feed(&format!("cat > \"$1\"/{name}"), text)?);
+            // A full disk, or a transport that dropped bytes.
+            program.push_str(&format!("[ \"$(wc -c < \"$1\"/{name})\" -eq {} ] || return 1\n", text.len()));
+        }
+        program.push_str(&format!(
+            "[ ! -f \"$1\"/rsh ] || chmod 700 \"$1\"/rsh\n}}\nweftrun_clean {}\nweftrun_prepare_job {}\n",
+            self.client.settings.keep_days,
+            self.id()
+        ));
+        Ok(program)
+    }
+
+    /// Makes a key on the first host that the others accept while the job is there.
+    async fn make_keys(&self, place: &Place) -> Result<()> {
+        let Some((first, others)) = place.hosts.split_first() else { return Ok(()) };
+        let id = self.id();
+        let program = format!(
+            "cd \"$weftrun_root/jobs/{id}\" || exit 93\n\
+             [ -f key ] || ssh-keygen -q -t ed25519 -N '' -C weftrun-{id} -f key > /dev/null || exit 91\ncat key.pub\n"
+        );
+        let answer = self.client.read(&first.host, &program).await?;
+        let public = answer.text().trim().to_owned();
+        if answer.code != 0 || !public.starts_with("ssh-ed25519 ") || public.contains(['\n', '"', '\'']) {
+            return Err(error::failed(&first.host, "no key could be made", &answer));
+        }
+        let line = quote::word(&format!("restrict,from=\"{}\" {public}", first.address))?;
+        let program = format!("weftrun_allow_key {id} {line}\n");
+        let programs: Vec<_> = others.iter().map(|seat| (seat.host.clone(), program.clone())).collect();
+        for (answer, (host, _)) in self.client.each(&programs).await.into_iter().zip(&programs) {
+            let answer = answer?;
+            if answer.code != 0 {
+                return Err(error::failed(host, "the job's key could not be added", &answer));
+            }
+        }
+        Ok(())
+    }
+
+    async fn start(&self, place: &Place) -> Result<JobHandle> {
+        let Some((first, others)) = place.hosts.split_first() else {
+            return Err(Error::new(ErrorKind::InvalidSpec, "the job has no hosts"));
+        };
+        let program = format!("weftrun_go {} 0\n", self.id());
+        let answer = self.client.read(&first.host, &program).await?;
+        if answer.code != 0 {
+            return Err(error::failed(&first.host, "the job could not be started", &answer));
+        }
+        // From here on the job is there; what does not arrive now is done by the next look.
+        let programs: Vec<_> = others.iter().map(|seat| (seat.host.clone(), program.clone())).collect();
+        for (answer, (host, _)) in self.client.each(&programs).await.into_iter().zip(&programs) {
+            match answer {
+                Ok(answer) if answer.code == 0 => {}
+                Ok(answer) => {
+                    tracing::warn!(host, code = answer.code, said = answer.stderr, "not started yet")
+                }
+                Err(error) => tracing::warn!(host, %error, "not started yet"),
+            }
+        }
+        let job = Job { place: place.clone(), seen: Vec::new() };
+        Ok(job.handle(&self.client.target))
+    }
+}

@@ -1,0 +1,112 @@
+//! Watches jobs: the hosts are asked again and again, more seldom while nothing changes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::time::{Instant, sleep};
+use weftrun_core::job::{JobEvent, JobFilter, JobHandle};
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::client::{Client, Looks, silent};
+use super::status::Job;
+use crate::looks::{Look, Told, compare};
+use crate::remote::stream::{Feed, put};
+
+/// Feeds the events of all jobs of a filter; ends when every job that the filter names by handle has ended.
+pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>) -> Result<()> {
+    let mut told: BTreeMap<JobHandle, Told> = BTreeMap::new();
+    let (mut last, mut lost, mut first) = (Instant::now(), false, true);
+    loop {
+        let looks = client.look(&[], None).await;
+        let gone = looks.values().all(std::result::Result::is_err).then(|| silent(&looks)).flatten();
+        match gone {
+            Some(error) if first => return Err(error),
+            Some(error) => {
+                if !std::mem::replace(&mut lost, true) {
+                    put(&feed, JobEvent::Disconnected { lost: true, reason: error.to_string() }).await;
+                }
+            }
+            None => {
+                if std::mem::take(&mut lost) {
+                    put(&feed, JobEvent::Disconnected { lost: false, reason: String::new() }).await;
+                }
+                let jobs = chosen(&client, &filter, &looks, first)?;
+                for job in &jobs {
+                    client.carry_out(job).await;
+                }
+                let seen: Vec<Look> = jobs.iter().map(|job| look(&client, job)).collect();
+                let silent = silent(&looks);
+                // A job whose hosts are silent is not gone.
+                let (events, over) = if silent.is_some() && seen.len() < told.len() {
+                    (Vec::new(), false)
+                } else {
+                    compare(&mut told, seen, &filter)
+                };
+                if !events.is_empty() {
+                    last = Instant::now();
+                }
+                for event in events {
+                    put(&feed, event?).await;
+                }
+                if over {
+                    return Ok(());
+                }
+            }
+        }
+        if feed.is_closed() {
+            return Ok(());
+        }
+        first = false;
+        sleep(client.pause(last.elapsed())).await;
+    }
+}
+
+/// Returns the jobs of a filter. One that is not there is an error only in the first look.
+pub fn chosen(client: &Client, filter: &JobFilter, looks: &Looks, first: bool) -> Result<Vec<Job>> {
+    if !filter.handles.is_empty() {
+        let mut jobs = Vec::new();
+        for handle in &filter.handles {
+            client.own(handle)?;
+            match client.pick(handle, looks) {
+                Ok(job) => jobs.push(job),
+                Err(error) if first => return Err(error),
+                Err(_) => {}
+            }
+        }
+        return Ok(jobs);
+    }
+    let mut jobs: Vec<Job> = Job::gather(looks).into_values().filter(Job::is_committed).collect();
+    jobs.retain(|job| filter.ended || !job.phase().0.is_terminal());
+    jobs.sort_by(|a, b| {
+        b.place.created.cmp(&a.place.created).then_with(|| a.place.submission.cmp(&b.place.submission))
+    });
+    jobs.truncate(filter.limit.unwrap_or(usize::MAX));
+    Ok(jobs)
+}
+
+fn look(client: &Client, job: &Job) -> Look {
+    Look { summary: job.summary(&client.target), replicas: job.replicas(), attempt: job.attempt() }
+}
+
+/// Lists jobs.
+///
+/// # Errors
+/// [`ErrorKind::Unreachable`] if no host answers.
+pub async fn list(client: &Client, filter: &JobFilter) -> Result<Vec<weftrun_core::job::JobSummary>> {
+    let looks = client.look(&[], None).await;
+    if looks.is_empty() {
+        return Err(no_hosts(client));
+    }
+    if looks.values().all(std::result::Result::is_err)
+        && let Some(error) = silent(&looks)
+    {
+        return Err(error);
+    }
+    Ok(chosen(client, filter, &looks, true)?.iter().map(|job| job.summary(&client.target)).collect())
+}
+
+/// Returns the error of a target without hosts.
+pub fn no_hosts(client: &Client) -> Error {
+    Error::new(ErrorKind::InvalidConfig, format!("target `{}` names no hosts", client.target))
+        .hint("set `hosts = [\"a\", \"b\"]` or `hostfile` in the target")
+}

@@ -1,0 +1,207 @@
+//! Hosts that are down, connections that are cut, disks that are full, clocks that are off.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use weftrun_core::ErrorKind;
+use weftrun_core::job::{Action, JobEvent, JobFilter, JobPhase};
+use weftrun_core::log::{LogOptions, Mark};
+use weftrun_core::spec::Launch;
+
+use crate::bed::{Bed, connect};
+use crate::jobs::{delete, ended, job, logs, rendered, submitted};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_line_arrives_once_over_connections_that_are_cut() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = bed.turn().await;
+    let backend = bed.connect();
+    let script = "i=0; while [ $i -lt 400 ]; do echo \"rank $RANK line $i\"; i=$((i + 1)); sleep 0.01; done";
+    let job = submitted(&backend, job("cut", Launch::PerRank, 2, 2, script)).await;
+    let mut batches = backend.logs(&job, LogOptions::follow());
+    let (mut text, mut cuts) = (vec![Vec::new(); 4], 0);
+    while let Some(batch) = batches.next().await {
+        let batch = batch.expect("a batch");
+        if let Some(rank) = batch.source.rank {
+            text[rank as usize].extend_from_slice(&batch.bytes);
+        }
+        if cuts < 3 && !batch.bytes.is_empty() {
+            cuts += 1;
+            bed.ctl("drop a");
+            bed.ctl("drop b");
+        }
+    }
+    for (rank, text) in text.iter().enumerate() {
+        let wanted: String = (0..400).map(|line| format!("rank {rank} line {line}\n")).collect();
+        assert_eq!(String::from_utf8_lossy(text), wanted);
+    }
+    assert_eq!(ended(&backend, &job).await.phase, JobPhase::Succeeded);
+    delete(&backend, &job).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_is_down_is_named_and_another_one_is_taken() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = bed.turn().await;
+    bed.ctl("cut b");
+    let backend = connect(
+        &bed.target().with("ssh-args", serde_json::json!(["-oConnectTimeout=2"])).with("ssh-share", false),
+    );
+    let outcome = async {
+        let job = submitted(&backend, job("around", Launch::PerRank, 2, 1, "exit 0")).await;
+        let end = ended(&backend, &job).await;
+        let hosts = backend.describe(&job).await.map(|detail| detail.facts);
+        (job, end, hosts)
+    };
+    let (done, end, hosts) = outcome.await;
+    let all = backend.submit(&rendered(backend.as_ref(), job("all", Launch::PerRank, 4, 1, "exit 0"))).await;
+    bed.ctl("mend b");
+    assert_eq!(end.phase, JobPhase::Succeeded);
+    assert!(hosts.expect("is there").contains(&("hosts".to_owned(), "a c".to_owned())));
+    let refused = all.expect_err("one is down");
+    assert!(refused.to_string().contains("b does not answer"), "{refused}");
+    delete(&bed.connect(), &done).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_crashes_leaves_a_verdict_with_its_name() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = bed.turn().await;
+    let backend = connect(&bed.target().with("ssh-args", serde_json::json!(["-oConnectTimeout=2"])));
+    // A rank that notices that the other one is gone, as NCCL does.
+    let script = "echo up; if [ $RANK = 0 ]; then sleep 6; exit 1; fi; sleep 600";
+    let job = submitted(&backend, job("crash", Launch::PerRank, 2, 1, script)).await;
+    let mut events = backend.watch(JobFilter::one(&job));
+    while let Some(event) = events.next().await {
+        if event.expect("an event").phase() == Some(JobPhase::Running) {
+            break;
+        }
+    }
+    bed.ctl("crash b");
+    let end = ended(&backend, &job).await;
+    let mut gap = String::new();
+    let mut batches = backend.logs(&job, LogOptions::follow());
+    while let Some(batch) = batches.next().await {
+        if let Some(Mark::Gap { reason }) = batch.expect("a batch").mark {
+            gap = reason;
+        }
+    }
+    bed.ctl("start b");
+    assert_eq!((end.phase, end.exit_code), (JobPhase::Failed, Some(1)));
+    assert!(end.reason.contains("rank 0 on a exited with code 1; b does not answer"), "{}", end.reason);
+    assert!(gap.contains("host b does not answer"), "{gap:?}");
+    // Once it is back, the job there is seen to have been lost, and the host is free again.
+    let backend = bed.connect();
+    for _ in 0..100 {
+        if backend.describe(&job).await.is_ok_and(|detail| !detail.summary.reason.contains("does not answer"))
+        {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    delete(&backend, &job).await;
+    let all = submitted(&backend, crate::jobs::job("again", Launch::PerRank, 4, 1, "exit 0")).await;
+    assert_eq!(ended(&backend, &all).await.phase, JobPhase::Succeeded);
+    delete(&backend, &all).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_is_refused_before_the_job_and_named_during_it() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = bed.turn().await;
+    let small = connect(&bed.target().with("folder", "/small/weftrun").with("nodelist", "d"));
+    bed.on("d", "head -c 2000000 /dev/zero > /small/fill");
+    let refused = small.submit(&rendered(small.as_ref(), job("full", Launch::PerRank, 1, 1, "exit 0"))).await;
+    bed.on("d", "rm -f /small/fill");
+    let refused = refused.expect_err("the disk is full");
+    assert!(refused.to_string().contains("No space left on device"), "{refused}");
+    assert_eq!(bed.on("d", "ls -A /small/weftrun/hosts/d/jobs"), "", "nothing of it is left");
+
+    let script = "echo begin; head -c 4000000 /dev/zero | tr '\\0' x; sleep 1; exit 3";
+    let job = submitted(&small, job("fills", Launch::PerRank, 1, 1, script)).await;
+    let end = ended(&small, &job).await;
+    assert_eq!((end.phase, end.exit_code), (JobPhase::Failed, Some(3)), "{}", end.reason);
+    let detail = small.describe(&job).await.expect("is there");
+    let codes: Vec<&str> = detail.findings.iter().map(|finding| finding.code.as_str()).collect();
+    assert!(codes.contains(&"HOSTS-DISK-FULL"), "{codes:?}");
+    assert!(logs(&small, &job).await["d/rank0"].starts_with("begin\n"));
+    delete(&small, &job).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_supervisor_that_is_killed_leaves_ranks_that_can_be_cancelled() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = bed.turn().await;
+    let backend = bed.connect();
+    let job = submitted(&backend, job("orphans", Launch::PerRank, 1, 2, "echo up; sleep 600")).await;
+    let mut batches = backend.logs(&job, LogOptions::follow());
+    while let Some(batch) = batches.next().await {
+        if batch.expect("a batch").bytes.starts_with(b"up") {
+            break;
+        }
+    }
+    bed.on("a", "cd ~/.weftrun/hosts/a/jobs/*/ && kill -9 $(cut -d' ' -f1 supervisor)");
+    let detail = backend.describe(&job).await.expect("is there");
+    assert_eq!(detail.summary.phase, JobPhase::Running);
+    let reason = &detail.summary.reason;
+    assert!(reason.contains("processes run on without their supervisor"), "{reason}");
+    backend.act(&job, Action::Cancel).await.expect("is told");
+    let mut events = backend.watch(JobFilter::one(&job));
+    let mut last = None;
+    while let Some(event) = events.next().await {
+        if let JobEvent::Status { job } = event.expect("an event") {
+            last = Some(job.phase);
+        }
+    }
+    assert_eq!(last, Some(JobPhase::Cancelled));
+    assert_eq!(bed.on("a", "pgrep -fx 'sleep 600'"), "", "a rank still runs");
+    delete(&backend, &job).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_submission_that_is_cut_off_between_two_hosts_is_completed_by_the_next_look() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = bed.turn().await;
+    // The second host is never told to start: weftrun was killed, or lost its link, between the two.
+    let script = "if grep -q '^weftrun_go ' \"$program\" && [[ \" ${words[*]} \" = *' b '* ]]; then exit 255; fi\nreal < \"$program\"";
+    let (_dir, target) = bed.ssh(script);
+    let cut_off = connect(&target);
+    let job = submitted(&cut_off, job("halves", Launch::PerRank, 2, 1, "echo up; sleep 1")).await;
+    drop(cut_off);
+    let backend = bed.connect();
+    assert_eq!(ended(&backend, &job).await.phase, JobPhase::Succeeded);
+    delete(&backend, &job).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_clock_of_a_host_is_compared_with_another() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = bed.turn().await;
+    // Files of a job that look decades old, as they do where a clock was off.
+    let backend = bed.connect();
+    let job = submitted(&backend, job("clocks", Launch::PerRank, 2, 1, "echo up; sleep 2")).await;
+    bed.on("b", "find ~/.weftrun -exec touch -h -d 1990-01-01 {} +");
+    bed.on("a", "find ~/.weftrun -exec touch -h -d 2099-01-01 {} +");
+    let end = ended(&backend, &job).await;
+    assert_eq!(end.phase, JobPhase::Succeeded);
+    let took = end.ended.expect("an end").duration_since(end.created.expect("a start")).as_secs();
+    assert!((1..60).contains(&took), "{took} s");
+    delete(&backend, &job).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_target_that_cannot_be_reached_is_an_error_that_says_so() {
+    let Some(bed) = Bed::find() else { return };
+    let target = bed.target().with("hosts", serde_json::json!(["nowhere.invalid"]));
+    let backend = connect(&target);
+    for error in [
+        backend.list(&JobFilter::all()).await.expect_err("list"),
+        backend
+            .submit(&rendered(backend.as_ref(), job("x", Launch::PerRank, 1, 1, "exit 0")))
+            .await
+            .expect_err("submit"),
+    ] {
+        assert!(matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Refused), "{error}");
+        assert!(error.to_string().contains("nowhere.invalid"), "{error}");
+    }
+}
