@@ -266,7 +266,8 @@ fn a_browser_shows_from_disk_what_the_json_says() {
     let url = format!("file://{}", page.display());
     browser.open(&url);
     let count = |browser: &mut Chromium, selector: &str| {
-        browser.value(&format!("document.querySelectorAll({selector:?}).length")).as_u64().unwrap() as usize
+        let count = browser.value(&format!("document.querySelectorAll({selector:?}).length"));
+        usize::try_from(count.as_u64().unwrap()).unwrap()
     };
     let length = |key: &str| report[key].as_array().map_or(0, Vec::len);
     assert!(length("findings") > 0 && length("ranks") > 0, "{report}");

@@ -79,19 +79,20 @@ impl Chromium {
                 .for_each(drop);
         });
         let mut browser = Self { child, to, from, sent: 0, session: None, events: Vec::new(), folder };
-        let target = browser.call("Target.createTarget", json!({"url": "about:blank"}));
+        let target = browser.call("Target.createTarget", &json!({"url": "about:blank"}));
         let attach = json!({"targetId": target["targetId"], "flatten": true});
-        let session = browser.call("Target.attachToTarget", attach)["sessionId"].as_str().unwrap().to_owned();
+        let session =
+            browser.call("Target.attachToTarget", &attach)["sessionId"].as_str().unwrap().to_owned();
         browser.session = Some(session);
         for domain in ["Page", "Network", "Runtime", "Log"] {
-            browser.call(&format!("{domain}.enable"), json!({}));
+            browser.call(&format!("{domain}.enable"), &json!({}));
         }
-        browser.call("Page.setLifecycleEventsEnabled", json!({"enabled": true}));
+        browser.call("Page.setLifecycleEventsEnabled", &json!({"enabled": true}));
         Some(browser)
     }
 
     /// Calls a method of the protocol, and returns its result.
-    pub fn call(&mut self, method: &str, params: Value) -> Value {
+    pub fn call(&mut self, method: &str, params: &Value) -> Value {
         self.sent += 1;
         let id = self.sent;
         let mut message = json!({"id": id, "method": method, "params": params});
@@ -119,7 +120,7 @@ impl Chromium {
     /// Opens a page, and waits until it is loaded.
     pub fn open(&mut self, url: &str) {
         self.events.clear();
-        let opened = self.call("Page.navigate", json!({"url": url}));
+        let opened = self.call("Page.navigate", &json!({"url": url}));
         let loaded = |event: &Value| {
             let params = &event["params"];
             event["method"] == "Page.lifecycleEvent"
@@ -139,23 +140,23 @@ impl Chromium {
     /// Sets the width of the window, and whether its colours are dark.
     pub fn show(&mut self, width: u32, dark: bool) {
         let metrics = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
-        self.call("Emulation.setDeviceMetricsOverride", metrics);
+        self.call("Emulation.setDeviceMetricsOverride", &metrics);
         let scheme = if dark { "dark" } else { "light" };
         let features =
             json!({"media": "screen", "features": [{"name": "prefers-color-scheme", "value": scheme}]});
-        self.call("Emulation.setEmulatedMedia", features);
+        self.call("Emulation.setEmulatedMedia", &features);
     }
 
     /// Shows the page as it is printed on A4, without colours of the screen.
     pub fn show_printed(&mut self) {
         self.show(718, false);
-        self.call("Emulation.setEmulatedMedia", json!({"media": "print"}));
+        self.call("Emulation.setEmulatedMedia", &json!({"media": "print"}));
     }
 
     /// Returns the value of an expression in the page.
     pub fn value(&mut self, expression: &str) -> Value {
         let params = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
-        let answer = self.call("Runtime.evaluate", params);
+        let answer = self.call("Runtime.evaluate", &params);
         assert!(answer.get("exceptionDetails").is_none(), "{answer}");
         answer["result"]["value"].clone()
     }
@@ -164,7 +165,7 @@ impl Chromium {
     pub fn tab(&mut self) {
         for kind in ["rawKeyDown", "keyUp"] {
             let key = json!({"type": kind, "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9});
-            self.call("Input.dispatchKeyEvent", key);
+            self.call("Input.dispatchKeyEvent", &key);
         }
     }
 
@@ -172,7 +173,7 @@ impl Chromium {
     pub fn picture(&mut self, width: u64, height: u64) -> String {
         let clip = json!({"x": 0, "y": 0, "width": width, "height": height, "scale": 1});
         let picture =
-            self.call("Page.captureScreenshot", json!({"captureBeyondViewport": true, "clip": clip}));
+            self.call("Page.captureScreenshot", &json!({"captureBeyondViewport": true, "clip": clip}));
         picture["data"].as_str().unwrap().to_owned()
     }
 
