@@ -26,9 +26,9 @@ snapshots:
 deny:
     cargo deny check
 
-# The book, from docs/
+# The book of docs/, into target/book, and a check of its links
 book:
-    mdbook build docs
+    .ci/docs
 
 # Breaking changes of the SDK against a commit or a tag, such as the last release's; needs cargo-semver-checks
 semver BASE:

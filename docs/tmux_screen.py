@@ -1,5 +1,6 @@
 """A program in tmux, and its screen as pieces of one look each: what draws pictures of the terminal UI has in common."""
 
+import html
 import os
 import re
 import subprocess
@@ -11,14 +12,17 @@ import time
 PALETTE = """1d2026 e06c75 98c379 e5c07b 61afef c678dd 56b6c2 d7dae0
              7f848e e8868f a9d18e f0d197 7fc1f5 d394e6 70cdd8 ffffff""".split()
 FORE, BACK = PALETTE[7], PALETTE[0]
+# Width of a letter and height of a line in a picture.
+CELL, LINE = 8.4, 17
 
 
 class Terminal:
     """A program in a terminal of some size, with a home of its own."""
 
     def __init__(self, size, command, environment=""):
-        self.socket = f"weftrun-picture-{os.getpid()}-{size[0]}"
         self.home = tempfile.TemporaryDirectory()
+        # A server of its own: one that is still ending would take the next session with it.
+        self.socket = os.path.basename(self.home.name)
         home = self.home.name
         line = (
             f"env -u NO_COLOR TERM=screen-256color HOME={home} XDG_STATE_HOME={home}/state "
@@ -108,3 +112,29 @@ def pieces(line, fore=FORE, back=BACK):
             if style.get("reverse"):
                 front, ground = ground, front
             yield piece, front, ground, style
+
+
+def opening(columns, rows):
+    """Gives the start of a picture of a screen."""
+    width, height = columns * CELL + 24, rows * LINE + 24
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" font-family="ui-monospace, Menlo, Consolas, monospace" font-size="14">\n'
+        f'<rect width="100%" height="100%" rx="8" fill="#{BACK}"/>'
+    )
+
+
+def drawn(line, y):
+    """Gives the shapes and texts of a captured line whose letters stand on some height."""
+    column = 0
+    for piece, fill, ground, style in pieces(line):
+        x, wide = 12 + column * CELL, len(piece) * CELL
+        if ground != BACK:
+            yield f'<rect x="{x:.1f}" y="{y - 13}" width="{wide:.1f}" height="{LINE}" fill="#{ground}"/>'
+        if piece.strip():
+            extra = ' font-weight="bold"' if style.get("bold") else ""
+            extra += ' text-decoration="underline"' if style.get("underline") else ""
+            yield (
+                f'<text x="{x:.1f}" y="{y}" fill="#{fill}"{extra} textLength="{wide:.1f}" '
+                f'lengthAdjust="spacingAndGlyphs" xml:space="preserve">{html.escape(piece)}</text>'
+            )
+        column += len(piece)

@@ -14,6 +14,7 @@ mod bad_jobs;
 mod browser;
 mod captures;
 mod cases;
+mod chromium;
 mod commands_in_pages;
 mod config;
 mod crashes;

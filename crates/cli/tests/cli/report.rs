@@ -1,5 +1,7 @@
 //! `weftrun report`: a page that is read without weftrun.
 
+use std::path::Path;
+
 use serde_json::Value;
 use weftrun_replay::{Capture, Shape};
 
@@ -64,10 +66,8 @@ fn colours_follow_the_judgement_and_drawings_have_words() {
     assert!(other.contains("2 nodes: 1 connected pair of nodes, 1 of them wrong"), "{other}");
 }
 
-#[test]
-fn a_thousand_ranks_fit_into_two_megabytes() {
-    let place = Place::new();
-    let logs = tempfile::tempdir().expect("a folder");
+/// Writes the logs of a run of 128 nodes with 8 ranks each.
+pub fn thousand_ranks(folder: &Path) {
     let capture = Capture::shipped("socket_2x2").expect("it is shipped");
     let replay = capture.scale(Shape::new(128, 8)).expect("it can be widened");
     for rank in 0..replay.world() {
@@ -77,8 +77,15 @@ fn a_thousand_ranks_fit_into_two_megabytes() {
             Ok::<(), std::convert::Infallible>(())
         });
         assert!(done.is_ok());
-        std::fs::write(logs.path().join(format!("rank{rank}.log")), text).expect("a file is written");
+        std::fs::write(folder.join(format!("rank{rank}.log")), text).expect("a file is written");
     }
+}
+
+#[test]
+fn a_thousand_ranks_fit_into_two_megabytes() {
+    let place = Place::new();
+    let logs = tempfile::tempdir().expect("a folder");
+    thousand_ranks(logs.path());
     let page = place.run(&format!("report {} -o html", logs.path().display())).ok().out;
     assert!(page.len() <= 2_000_000, "{} bytes", page.len());
     assert!(page.contains("128 nodes: "), "the graph has every node");

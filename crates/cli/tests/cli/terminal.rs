@@ -258,6 +258,7 @@ fn lines() -> Vec<Vec<String>> {
         "why hostile.log",
         "why failed.log",
         "why -o json failed.log",
+        "why -o html failed.log",
         "why HOSTILE",
         "logs HANDLE",
         "logs -o json HANDLE",

@@ -11,7 +11,7 @@ use weftrun_testkit::fake_runai::{CLIENT_ID, CLIENT_SECRET, FakeRunAi, PROJECT};
 use crate::place::{Done, Place, repo};
 
 /// A table of nccl-tests with the bus bandwidth of 2 GiB on two nodes of eight GPUs.
-fn table(busbw: &str, wrong: u32) -> String {
+pub fn table(busbw: &str, wrong: u32) -> String {
     let ranks = |rank| {
         format!(
             "#  Rank {rank:2} Group  0 Pid   4711 on     gpu-{} device  {} [0x53] NVIDIA A100\n",

@@ -54,9 +54,14 @@ fn replayed(args: &DemoArgs) -> Result<Demo> {
     } else {
         "the bytes of a captured run of NCCL 2.28.9"
     };
+    let speed = match pace {
+        1.0 => "at the pace they had".to_owned(),
+        0.0 => "without waiting".to_owned(),
+        pace => format!("in {pace} times the time they took"),
+    };
     let what = format!(
-        "{} ranks on {nodes} simulated nodes of this machine print {how}\n(four H200 GPUs, capture {}), at the pace \
-         they had. Nothing is computed; all that weftrun says it reads from their logs.",
+        "{} ranks on {nodes} simulated nodes of this machine print {how}\n(four H200 GPUs, capture {}), {speed}. \
+         Nothing is computed; all that weftrun says it reads from their logs.",
         replay.world(),
         args.capture
     );

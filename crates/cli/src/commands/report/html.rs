@@ -15,6 +15,7 @@ use super::Known;
 use super::bring_up::{BringUp, bring_up};
 use crate::commands::transport::drawing::{Drawing, graph, matrix};
 use crate::commands::transport::html::{ROWS, Rank, stack};
+use crate::commands::why::html::ended;
 
 #[derive(Template)]
 #[template(path = "report.html")]
@@ -96,15 +97,6 @@ fn planned(known: &Known) -> Option<Fabric> {
 
 /// Returns how the job ended, and whether it used the fabric that was planned, in one sentence.
 fn sentence(known: &Known) -> String {
-    let ended = match (known.why.state, &known.why.cause) {
-        (WhyState::Failed, Some(cause)) => format!("The job failed: {}, {}", cause.who(), cause.what),
-        (WhyState::Failed, None) => "The job failed, and its logs do not show why".to_owned(),
-        (WhyState::Hanging, Some(cause)) => format!("The job hangs: {}, {}", cause.who(), cause.what),
-        (WhyState::Hanging, None) => "The job hangs, and its logs do not show why".to_owned(),
-        (WhyState::Running, _) => "The job runs".to_owned(),
-        (WhyState::Succeeded, _) => "The job succeeded".to_owned(),
-        (WhyState::Unknown, _) => "The logs do not show how the job ended".to_owned(),
-    };
     let seen = known.transport.verdict.fabric;
     let plan = planned(known).filter(|fabric| !matches!(fabric, Fabric::Auto | Fabric::Off));
     let plan = plan.map(|fabric| fabric.to_string());
@@ -115,7 +107,7 @@ fn sentence(known: &Known) -> String {
         (Some(true), Some(plan)) => format!("its nodes used {} ({plan} was planned)", seen.label()),
         _ => format!("its nodes used {}", seen.label()),
     };
-    clean_text(&format!("{}; {network}.", ended.trim_end_matches('.'))).into_owned()
+    clean_text(&format!("{}; {network}.", ended(&known.why))).into_owned()
 }
 
 fn facts(known: &Known) -> Vec<Fact> {

@@ -81,7 +81,7 @@ pub struct Dot {
     pub title: String,
 }
 
-/// A drawing.
+/// A drawing of [`SIDE`] by [`SIDE`].
 pub struct Drawing {
     /// Whether its shapes are lines or cells.
     pub class: &'static str,
@@ -95,6 +95,13 @@ pub struct Drawing {
     pub dots: Vec<Dot>,
     /// Its texts.
     pub labels: Vec<Label>,
+}
+
+impl Drawing {
+    /// Returns the size of its texts, which are as large on the screen as those of the page's other drawings.
+    pub fn letters(&self) -> f64 {
+        12.0 * SIDE / f64::from(self.wide)
+    }
 }
 
 /// Draws the nodes on a circle, and a line for each two that are connected; none with fewer than two nodes.
@@ -183,7 +190,7 @@ pub fn matrix(report: &TransportReport, judge: Judge) -> Option<Drawing> {
     let labels = (0..size).step_by(every as usize).flat_map(|at| {
         let middle = place(at) + step / 2.0;
         [
-            Label { x: MARGIN - 6.0, y: middle + 4.0, text: at.to_string() },
+            Label { x: MARGIN / 2.0, y: middle + 4.0, text: at.to_string() },
             Label { x: middle, y: MARGIN - 8.0, text: at.to_string() },
         ]
     });
@@ -201,8 +208,7 @@ pub fn matrix(report: &TransportReport, judge: Judge) -> Option<Drawing> {
 /// Returns the width of a drawing of some nodes or ranks: a few need little room.
 fn wide(count: u32) -> u32 {
     match count {
-        0..=4 => 280,
-        5..=16 => 420,
+        0..=16 => 420,
         _ => 560,
     }
 }

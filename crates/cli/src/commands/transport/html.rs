@@ -8,6 +8,7 @@ use weftrun::core::diagnose::cause::{Why, WhyState};
 use weftrun::core::nccl::{GdrSeen, Kind, Network};
 use weftrun::core::report::TransportReport;
 use weftrun::core::report::transport::PairShape;
+use weftrun::core::text::counted;
 use weftrun::{Error, ErrorKind, Finding, Result, Severity};
 
 use super::drawing::{Drawing, graph};
@@ -24,6 +25,7 @@ struct Page<'a> {
     ok: &'static str,
     gdr: &'static str,
     stack: String,
+    counts: String,
     heads: Vec<String>,
     rows: Vec<Row>,
     any_wrong: bool,
@@ -77,6 +79,12 @@ pub fn page(report: &TransportReport, judge: Judge, why: &Why) -> Result<String>
             GdrSeen::Unknown => "not known",
         },
         stack: stack(report),
+        counts: [
+            counted(report.ranks.len(), "process"),
+            counted(report.communicators.len(), "communicator"),
+            counted(report.pairs.len(), "pair"),
+        ]
+        .join(", "),
         any_wrong: rows.iter().flat_map(|row| &row.cells).any(|cell| cell.wrong),
         heads,
         rows,

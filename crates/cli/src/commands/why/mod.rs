@@ -1,7 +1,9 @@
 //! `why`: the first cause of a failure or a hang, from files, folders, stdin or a job.
 
+pub mod html;
+
 use clap::Args;
-use weftrun::core::diagnose::cause::{Why, why};
+use weftrun::core::diagnose::cause::{Stack, Why, why};
 use weftrun::core::exit_codes;
 use weftrun::core::job::{JobDetail, JobPhase, JobSummary};
 use weftrun::core::log::clean_text;
@@ -21,6 +23,7 @@ Examples:
   weftrun why node0.log node1.log.gz              the logs of all nodes, in any order
   kubectl logs -l job=train --prefix | weftrun why -
   weftrun why --dump --stacks llama               ask the ranks of a job that hangs
+  weftrun why -o html llama > why.html            one page, opens from disk
   weftrun why -o json logs/ | jq .cause.ranks";
 
 /// Arguments of `why`.
@@ -63,16 +66,22 @@ pub fn run(context: &Context, args: &WhyArgs) -> Result<u8> {
                 context.out.line(clean_text(&line))?;
             }
             for stack in &why.stacks {
-                let pid = stack.pid.map(|pid| format!(", process {pid}")).unwrap_or_default();
-                context.out.line(format!("stack of rank {}{pid}", stack.rank))?;
+                context.out.line(stack_head(stack))?;
                 for line in stack.text.lines() {
                     context.out.line(clean_text(&format!("  {line}")))?;
                 }
             }
         }
+        Format::Html => context.out.document(&html::page(&why)?)?,
         _ => context.out.value(&WhyReport::from(why))?,
     }
     Ok(exit_codes::OK)
+}
+
+/// Returns the heading of a stack.
+fn stack_head(stack: &Stack) -> String {
+    let pid = stack.pid.map(|pid| format!(", process {pid}")).unwrap_or_default();
+    format!("stack of rank {}{pid}", stack.rank)
 }
 
 fn of_files(named: &[String]) -> Result<Why> {

@@ -1,0 +1,64 @@
+//! The answer as one self-contained page: no script, no network, every text escaped.
+
+use askama::Template;
+use weftrun::core::diagnose::cause::{Cause, Why, WhyState};
+use weftrun::core::log::clean_text;
+use weftrun::{Error, ErrorKind, Result};
+
+#[derive(Template)]
+#[template(path = "why.html")]
+struct Page<'a> {
+    sentence: String,
+    good: &'static str,
+    why: &'a Why,
+    why_lines: Vec<String>,
+    stacks: Vec<(String, String)>,
+}
+
+/// Writes the page.
+pub fn page(why: &Why) -> Result<String> {
+    let stacks = why.stacks.iter().map(|stack| {
+        let lines: Vec<_> = stack.text.lines().map(clean_text).collect();
+        (super::stack_head(stack), lines.join("\n"))
+    });
+    let page = Page {
+        sentence: clean_text(&format!("{}.", ended(why))).into_owned(),
+        good: match why.state {
+            WhyState::Failed | WhyState::Hanging => "bad",
+            WhyState::Succeeded => "good",
+            WhyState::Running | WhyState::Unknown => "unknown",
+        },
+        why_lines: why.lines(),
+        stacks: stacks.collect(),
+        why,
+    };
+    page.render()
+        .map_err(|error| Error::new(ErrorKind::Unexpected, format!("cannot write the page: {error}")))
+}
+
+/// Returns how the job ended, as the start of a sentence.
+pub fn ended(why: &Why) -> String {
+    let text = match (why.state, &why.cause) {
+        (WhyState::Failed, Some(cause)) => format!("The job failed: {}", what(cause)),
+        (WhyState::Failed, None) => "The job failed, and its logs do not show why".to_owned(),
+        (WhyState::Hanging, Some(cause)) => format!("The job hangs: {}", what(cause)),
+        (WhyState::Hanging, None) => "The job hangs, and its logs do not show why".to_owned(),
+        (WhyState::Running, _) => "The job runs".to_owned(),
+        (WhyState::Succeeded, _) => "The job succeeded".to_owned(),
+        (WhyState::Unknown, _) => "The logs do not show how the job ended".to_owned(),
+    };
+    text.trim_end_matches('.').to_owned()
+}
+
+/// Returns who failed, and how, without naming a rank twice.
+fn what(cause: &Cause) -> String {
+    if cause.ranks.is_empty() && cause.nodes.is_empty() {
+        return cause.what.clone();
+    }
+    let who = cause.who();
+    let rank = who.split(" on ").next().unwrap_or_default();
+    match cause.what.strip_prefix(rank).and_then(|rest| rest.strip_prefix(' ')) {
+        Some(rest) => format!("{who} {rest}"),
+        _ => format!("{who}: {}", cause.what),
+    }
+}
