@@ -115,8 +115,8 @@ fn every_recorded_failure_is_named_with_rank_cause_and_line() {
 fn the_rank_that_a_backend_names_is_the_cause() {
     let handle = "hosts://rack/train#1".parse().expect("a handle");
     let mut job = JobDetail::new(JobSummary::new(handle, JobPhase::Failed));
-    for (index, host) in ["a", "b"].into_iter().enumerate() {
-        job.replicas.push(ReplicaStatus::new(host, "worker", index as u32, JobPhase::Failed));
+    for (index, host) in (0..).zip(["a", "b"]) {
+        job.replicas.push(ReplicaStatus::new(host, "worker", index, JobPhase::Failed));
     }
     job.replicas[1].exit_code = Some(3);
     assert_eq!(why_of_job(&TransportMap::new(), &job).cause.expect("a cause").ranks, [0_u32; 0]);

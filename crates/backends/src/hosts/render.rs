@@ -182,7 +182,7 @@ impl Translated {
                 }
             }
             ScriptChange::Mount(from, to, read_only) => {
-                self.mounts.push((from.to_owned(), to.to_owned(), read_only))
+                self.mounts.push((from.to_owned(), to.to_owned(), read_only));
             }
             ScriptChange::Memlock => self.memlock = Some(op.clone()),
             ScriptChange::Command(after) => self.command = Some(after.to_vec()),
@@ -458,7 +458,7 @@ impl Renderer<'_> {
             let Some(fabric) = self.fabric.get(index) else { return Ok(lines) };
             let why = |op: &Op| format!("# {}: {}\n", op.rule, op.why.replace(char::is_control, " "));
             if let Some(op) = &fabric.memlock {
-                let _ = write!(lines, "{}ulimit -l unlimited 2> /dev/null || :\n", why(op));
+                let _ = writeln!(lines, "{}ulimit -l unlimited 2> /dev/null || :", why(op));
             }
             for (name, value, op) in &fabric.env {
                 // The path that the host's own profile or `setup` set is appended to ours.

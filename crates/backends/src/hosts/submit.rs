@@ -403,7 +403,7 @@ impl Sending<'_> {
             match answer {
                 Ok(answer) if answer.code == 0 => {}
                 Ok(answer) => {
-                    tracing::warn!(host, code = answer.code, said = answer.stderr, "not started yet")
+                    tracing::warn!(host, code = answer.code, said = answer.stderr, "not started yet");
                 }
                 Err(error) => tracing::warn!(host, %error, "not started yet"),
             }

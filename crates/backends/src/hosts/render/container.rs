@@ -129,7 +129,7 @@ pub fn run(
         match &volume.source {
             VolumeSource::Memory { .. } => {}
             VolumeSource::HostPath(path) => {
-                mounts.push((path.clone(), volume.mount.clone(), volume.read_only))
+                mounts.push((path.clone(), volume.mount.clone(), volume.read_only));
             }
             _ => return Err(no_claims(&volume.name)),
         }
