@@ -64,7 +64,7 @@ fn with_candidates(arg: Arg, verb: &str, registry: &Registry) -> Arg {
             let registry = registry.clone();
             arg.add(ArgValueCandidates::new(move || jobs(&registry)))
         }
-        (None, Some("JOB|PATH"), _) => {
+        (None, Some("JOB|PATH" | "FILE|DIR|-|HANDLE"), _) => {
             let registry = registry.clone();
             arg.add(ArgValueCompleter::new(move |current: &OsStr| jobs_and_files(&registry, current)))
         }
@@ -103,18 +103,36 @@ fn settings(_: &Registry) -> BTreeSet<String> {
     config.resolved.settings.iter().map(|(path, _)| path_text(path)).collect()
 }
 
-/// Returns the names of submitted jobs, the newest first, each with the handle of the newest job of this name.
+/// Returns the names of jobs that were submitted to the target of the line, the newest first, each with the handle of the
+/// newest job of this name.
 fn jobs(registry: &Registry) -> Vec<CompletionCandidate> {
     let handles =
         client(registry).and_then(|client| client.journal().recent_handles().ok()).unwrap_or_default();
+    let target = target_of(std::env::args());
     let mut seen = BTreeSet::new();
-    let newest = handles.into_iter().filter(|handle| seen.insert(handle.name().to_owned())).take(MAX_JOBS);
+    let newest = handles
+        .into_iter()
+        .filter(|handle| handle.target() == target)
+        .filter(|handle| seen.insert(handle.name().to_owned()))
+        .take(MAX_JOBS);
     let candidate = |(order, handle): (usize, JobHandle)| {
         CompletionCandidate::new(handle.name())
             .help(Some(handle.to_string().into()))
             .display_order(Some(order))
     };
     newest.enumerate().map(candidate).collect()
+}
+
+/// Returns the target that the typed words name, or else the default one, as the verbs look names up.
+fn target_of(words: impl Iterator<Item = String>) -> String {
+    let words: Vec<String> = words.collect();
+    let of = |(word, next): (&String, Option<&String>)| match word.as_str() {
+        "-b" | "--backend" => next.cloned(),
+        word => word.strip_prefix("--backend=").or_else(|| word.strip_prefix("-b")).map(str::to_owned),
+    };
+    let named = words.iter().enumerate().filter_map(|(at, word)| of((word, words.get(at + 1)))).last();
+    let default = || Config::load().ok().and_then(|config| config.default_target);
+    named.or_else(default).unwrap_or_else(|| "local".to_owned())
 }
 
 fn jobs_and_files(registry: &Registry, current: &OsStr) -> Vec<CompletionCandidate> {

@@ -206,7 +206,9 @@ pub fn event_text(event: &JobEvent) -> String {
         JobEvent::Stuck { finding, .. } => finding_text(finding),
         JobEvent::Attempt { attempt, reason, .. } => {
             // People count from 1, as the lines of the logs do.
-            format!("  attempt {} begins: {}", attempt.saturating_add(1), clean_text(reason))
+            let reason = clean_text(reason);
+            let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+            format!("  attempt {} begins{why}", attempt.saturating_add(1))
         }
         JobEvent::Gone { job } => format!("{job} is no longer in the cluster"),
         JobEvent::Disconnected { lost: true, reason } => format!("  connection lost: {}", clean_text(reason)),

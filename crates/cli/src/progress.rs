@@ -64,7 +64,7 @@ impl Progress {
         let mut counts: BTreeMap<(JobPhase, &str), usize> = BTreeMap::new();
         for (of_replica, why) in self.replicas.values() {
             // A reason that another line says is not repeated.
-            let why = if is_ordinary(*of_replica) && why != reason { why.as_str() } else { "" };
+            let why = if is_waiting(*of_replica) && why != reason { why.as_str() } else { "" };
             *counts.entry((*of_replica, why)).or_default() += 1;
         }
         if counts.keys().all(|(of_replica, why)| *of_replica == phase && why.is_empty()) {
@@ -82,6 +82,11 @@ impl Progress {
     }
 }
 
+/// Returns whether a reason in this phase is one that replicas share, and not the end of one of them.
+fn is_waiting(phase: JobPhase) -> bool {
+    matches!(phase, JobPhase::Submitted | JobPhase::Pending | JobPhase::Starting)
+}
+
 /// Returns whether a replica in this phase is counted; others have lines of their own.
 fn is_ordinary(phase: JobPhase) -> bool {
     matches!(
@@ -92,6 +97,8 @@ fn is_ordinary(phase: JobPhase) -> bool {
             | JobPhase::Running
             | JobPhase::Stopping
             | JobPhase::Succeeded
+            // One rank fails, and all others are ended.
+            | JobPhase::Cancelled
     )
 }
 

@@ -180,7 +180,8 @@ fn edit(context: &Context, config: &Config) -> Result<()> {
         context.out.say(format!("{file} is as it was"));
         return Ok(());
     }
-    let saved = config::check(&file, &after).and_then(|()| {
+    // Places in an error are those of the text that is kept.
+    let saved = config::check(&copy.path().display().to_string(), &after).and_then(|()| {
         config.edit_user_file(|text| {
             if text == before {
                 Ok(after.clone())

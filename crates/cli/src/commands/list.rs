@@ -142,12 +142,14 @@ async fn watch(
         }
         match context.out.format {
             Format::Table | Format::Wide => {
+                let row = row(&job, context.out.format);
                 if widths.is_empty() {
-                    widths = columns(context.out.format).iter().map(|title| title.len()).collect();
+                    // The titles stand above the first row.
+                    widths = row.iter().map(|cell| cell.chars().count()).collect();
                     let titles = columns(context.out.format).iter().map(|title| (*title).to_owned());
                     context.out.line(aligned(&titles.collect::<Vec<_>>(), &mut widths))?;
                 }
-                context.out.line(aligned(&row(&job, context.out.format), &mut widths))?;
+                context.out.line(aligned(&row, &mut widths))?;
             }
             Format::Name => context.out.line(job.handle.to_string())?,
             _ => context.out.item(&EventLine::from(&JobEvent::Status { job }))?,

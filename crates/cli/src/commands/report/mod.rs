@@ -67,9 +67,16 @@ pub fn run(context: &Context, args: &ReportArgs) -> Result<u8> {
             })?
         }
         inputs => {
-            if let Some(job) = inputs.iter().find(|input| is_job(input)) {
-                let message = "a report is of one job, or of files, and this is no file";
-                return Err(Error::new(ErrorKind::Usage, message).with("name", job));
+            let is_there = |input: &String| std::path::Path::new(input).exists();
+            if let Some(input) = inputs.iter().find(|input| !is_there(input)) {
+                let message = if input == "-" {
+                    "a report is of a job, or of files and folders, and not of stdin"
+                } else if inputs.len() > 1 && is_job(input) {
+                    "a report is of one job, or of files and folders, and this is no file"
+                } else {
+                    "there is no such file"
+                };
+                return Err(Error::new(ErrorKind::Usage, message).with("name", input));
             }
             let (client, handle) = replay_of(context.config()?, inputs)?;
             context.block_on(async { known(client.attach(&handle).await?, None).await })?

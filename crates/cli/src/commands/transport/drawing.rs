@@ -127,7 +127,7 @@ pub fn graph(report: &TransportReport, judge: Judge) -> Option<Drawing> {
             join(&mut links, (from.min(to), from.max(to)), link);
         }
     }
-    let about = format!("{all} nodes: {}{}", counted_links(&links, "of nodes"), cut(all, "node"));
+    let caption = format!("{all} nodes: {}{}", counted_links(&links, "of nodes"), cut(all, "node"));
     links.retain(|(_, to), _| *to < count);
     let line = |(from, to): (u32, u32)| {
         let ((a, b), (c, d)) = (on_circle(from, radius), on_circle(to, radius));
@@ -155,7 +155,7 @@ pub fn graph(report: &TransportReport, judge: Judge) -> Option<Drawing> {
     Some(Drawing {
         class: "lines",
         wide: wide(count),
-        about,
+        about: caption,
         dots: (0..count).map(dot).collect(),
         labels: (0..count).step_by(every).map(label).collect(),
         shapes: shapes(&links, line, title),
@@ -171,7 +171,7 @@ pub fn matrix(report: &TransportReport, judge: Judge) -> Option<Drawing> {
     let size = all.min(MOST);
     let letter = if by_rank { "rank" } else { "node" };
     let pairs = counted_links(&links, "by direction");
-    let about = format!("{all} {letter}s: {pairs}; rows send, columns receive{}", cut(all, letter));
+    let caption = format!("{all} {letter}s: {pairs}; rows send, columns receive{}", cut(all, letter));
     let links: BTreeMap<(u32, u32), Link> =
         links.into_iter().filter(|((from, to), _)| (*from).max(*to) < size).collect();
     let step = (SIDE - MARGIN) / f64::from(size);
@@ -195,7 +195,7 @@ pub fn matrix(report: &TransportReport, judge: Judge) -> Option<Drawing> {
     Some(Drawing {
         class: "cells",
         wide: wide(size),
-        about,
+        about: caption,
         shapes: shapes(&links, cell, title),
         dots: Vec::new(),
         labels,

@@ -196,11 +196,12 @@ impl Cause {
     /// Returns which ranks failed: `rank 3 on node1`.
     pub fn who(&self) -> String {
         let ranks = match self.ranks.as_slice() {
-            [] => "no rank is named".to_owned(),
+            [] => "a rank".to_owned(),
             [one] => format!("rank {one}"),
             many => format!("ranks {}", rank_list(many)),
         };
         match self.nodes.as_slice() {
+            [] if self.ranks.is_empty() => "it is not known which rank".to_owned(),
             [] => ranks,
             [one] => format!("{ranks} on {one}"),
             many => format!("{ranks} on {} nodes", many.len()),
