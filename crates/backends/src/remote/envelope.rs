@@ -9,7 +9,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Creates a frame with unguessable markers.
+    /// Creates a frame with random markers, which no output contains by chance.
     #[allow(clippy::new_without_default, reason = "no two are equal")]
     pub fn new() -> Self {
         Self { nonce: format!("{:032x}", fastrand::u128(..)) }
