@@ -7,6 +7,7 @@ mod config;
 mod discover;
 mod error;
 mod exec;
+mod fit;
 mod logs;
 mod place;
 mod render;

@@ -18,10 +18,10 @@ use weftrun_core::job::{JobHandle, SubmissionId};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::{Client, LIBRARY, Looks, silent};
-use super::error;
 use super::place::{Place, Seat};
 use super::render::Draft;
 use super::status::Job;
+use super::{error, fit};
 use crate::remote::quote;
 use crate::submit_once::{Created, Found, Policy, Submission, submit_once};
 
@@ -100,7 +100,10 @@ impl Sending<'_> {
 
     async fn attempt(&self) -> Result<JobHandle> {
         let wait = self.draft.own.wait().map_err(|what| Error::new(ErrorKind::InvalidSpec, what))?;
+        // What could never run is refused at once.
+        let candidates = fit::candidates(self.client, self.draft)?;
         let (began, mut tries) = (Instant::now(), 0);
+        let mut told = String::new();
         loop {
             let looks = self.client.survey(&self.draft.own).await?;
             let jobs = Job::gather(&looks);
@@ -114,11 +117,15 @@ impl Sending<'_> {
                 Some(place) => place,
                 None => {
                     self.refuse_taken_name(jobs.values())?;
-                    match self.pick(&looks) {
+                    match self.pick(&candidates, &looks) {
                         Ok(hosts) => self.place_of(&hosts, &looks).await?,
                         Err(error) if began.elapsed() >= wait => return Err(error),
                         Err(error) => {
-                            tracing::info!(%error, "waits for hosts");
+                            let text = error.to_string();
+                            if text != told {
+                                tracing::warn!("waiting for free hosts: {text}");
+                                told = text;
+                            }
                             sleep(WAIT.min(wait)).await;
                             continue;
                         }
@@ -158,27 +165,14 @@ impl Sending<'_> {
     }
 
     /// Chooses the hosts: those that the job names, or the first that are free.
-    fn pick(&self, looks: &Looks) -> Result<Vec<String>> {
+    fn pick(&self, candidates: &[String], looks: &Looks) -> Result<Vec<String>> {
         let wanted = self.draft.nodes.len();
-        let candidates: Vec<String> = if self.draft.pinned.is_empty() {
-            self.client.names().map(str::to_owned).collect()
-        } else {
-            for host in &self.draft.pinned {
-                self.client.transport(host)?;
-            }
-            self.draft.pinned.clone()
-        };
-        if candidates.len() < wanted {
-            let message = format!("the job needs {wanted} hosts, and the target has {}", candidates.len());
-            return Err(Error::new(ErrorKind::Refused, message)
-                .hint("add hosts to `hosts` of the target, or set fewer `nodes`"));
-        }
         let jobs = Job::gather(looks);
         let (mut chosen, mut not, mut machines) = (Vec::new(), Vec::new(), BTreeSet::new());
         for host in candidates {
             let Some(ranks) = self.draft.nodes.get(chosen.len()).map(|(ranks, ..)| *ranks) else { break };
-            match self.why_not(&host, ranks, looks, &jobs, &mut machines) {
-                None => chosen.push(host),
+            match self.why_not(host, ranks, looks, &jobs, &mut machines) {
+                None => chosen.push(host.clone()),
                 Some(why) => not.push(why),
             }
         }
@@ -190,7 +184,7 @@ impl Sending<'_> {
             1 => "1 is free".to_owned(),
             n => format!("{n} are free"),
         };
-        let hosts = if wanted == 1 { "1 host".to_owned() } else { format!("{wanted} hosts") };
+        let hosts = fit::count(wanted);
         let error =
             Error::new(ErrorKind::Refused, format!("the job needs {hosts}, and {free}: {}", not.join("; ")));
         Err(error
@@ -211,9 +205,7 @@ impl Sending<'_> {
             Some(Err(why)) => return Some(format!("{host} does not answer ({why})")),
             None => return Some(format!("{host} was not asked")),
         };
-        let slots =
-            self.client.settings.hosts().iter().find(|(name, _)| name == host).and_then(|(_, slots)| *slots);
-        if let Some(slots) = slots.filter(|slots| *slots < ranks) {
+        if let Some(slots) = fit::slots(self.client, host).filter(|slots| *slots < ranks) {
             return Some(format!("{host} has {slots} slots, and the job needs {ranks}"));
         }
         // A job that was only prepared frees its host by itself; the host decides.
