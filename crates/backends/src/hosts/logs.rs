@@ -117,6 +117,11 @@ impl Reader {
                 continue;
             }
             let Some(job) = job else {
+                // Where no host answers, the job may still be there.
+                if self.options.follow && self.silent.len() == self.place.hosts.len() {
+                    sleep(self.client.pause(last.elapsed())).await;
+                    continue;
+                }
                 self.end(None).await;
                 return Ok(());
             };

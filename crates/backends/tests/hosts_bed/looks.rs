@@ -113,3 +113,34 @@ async fn a_watch_reports_the_end_of_a_job_while_the_host_of_another_is_silent() 
     delete(&backend, &silent).await;
     delete(&backend, &ends).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_of_logs_goes_on_when_the_only_host_of_a_job_answers_again() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = bed.turn().await;
+    let backend = connect(
+        &bed.target().with("ssh-args", serde_json::json!(["-oConnectTimeout=1"])).with("ssh-share", false),
+    );
+    bed.on("a", "rm -f ~/go");
+    let script = "echo before; until [ -e ~/go ]; do sleep 0.1; done; echo after";
+    let job = submitted(&backend, job("alone", Launch::PerRank, 1, 1, script)).await;
+    let read = async {
+        let (mut batches, mut text, mut cut) = (backend.logs(&job, LogOptions::follow()), Vec::new(), false);
+        while let Some(batch) = batches.next().await {
+            text.extend_from_slice(&batch.expect("a batch").bytes);
+            if text == b"before\n" && !std::mem::replace(&mut cut, true) {
+                bed.ctl("cut a");
+                // A read of the state that fails is one that the reader of logs has met too, or meets next.
+                assert!(backend.describe(&job).await.is_err());
+                assert!(backend.describe(&job).await.is_err());
+                bed.ctl("mend a");
+                bed.on("a", "touch ~/go");
+            }
+        }
+        text
+    };
+    let text = tokio::time::timeout(Duration::from_secs(60), read).await;
+    bed.ctl("mend a");
+    assert_eq!(String::from_utf8_lossy(&text.expect("ends")), "before\nafter\n");
+    delete(&backend, &job).await;
+}
