@@ -102,7 +102,7 @@ pub enum Format {
     Yaml,
     /// SARIF 2.1.0 (lint)
     Sarif,
-    /// One self-contained page (transport, verify)
+    /// One self-contained page (report, transport, verify, why)
     Html,
     /// A Mermaid graph of the nodes (transport)
     Mermaid,

@@ -227,8 +227,10 @@ pub fn status_text(job: &JobSummary, replicas: &str) -> String {
 
 /// Formats the status of a replica as one line.
 pub fn replica_text(replica: &ReplicaStatus) -> String {
-    let line = format!("  {} {} {}", clean_text(&replica.name), replica.phase, clean_text(&replica.reason));
-    line.trim_end().to_owned()
+    let (name, reason) = (clean_text(&replica.name), clean_text(&replica.reason));
+    let reason = reason.strip_prefix(&*name).unwrap_or(&reason).trim();
+    let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    format!("  {name} {}{reason}", replica.phase)
 }
 
 /// Adds to an error that the job continues, and how to follow it.

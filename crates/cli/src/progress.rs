@@ -35,19 +35,10 @@ impl Progress {
 
     /// Takes the status of a replica; returns its line if something is wrong with it.
     pub fn replica(&mut self, replica: &ReplicaStatus) -> Option<String> {
-        let ordinary = matches!(
-            replica.phase,
-            JobPhase::Submitted
-                | JobPhase::Pending
-                | JobPhase::Starting
-                | JobPhase::Running
-                | JobPhase::Stopping
-                | JobPhase::Succeeded
-        );
         let now = (replica.phase, replica.reason.clone());
         let is_new =
             self.replicas.insert(replica.name.clone(), now.clone()).is_none_or(|before| before != now);
-        (is_new && !ordinary).then(|| replica_text(replica))
+        (is_new && !is_ordinary(replica.phase)).then(|| replica_text(replica))
     }
 
     /// Returns the line if counts have changed, some time after the last.
@@ -68,16 +59,19 @@ impl Progress {
     /// Returns how many replicas are in which phase, and why, the largest groups first; nothing where the phase of the
     /// job says it.
     fn groups(&self) -> String {
-        let mut counts: BTreeMap<&(JobPhase, String), usize> = BTreeMap::new();
-        for replica in self.replicas.values() {
-            *counts.entry(replica).or_default() += 1;
+        let (phase, reason) =
+            self.job.as_ref().map_or((JobPhase::Unknown, ""), |job| (job.phase, &*job.reason));
+        let mut counts: BTreeMap<(JobPhase, &str), usize> = BTreeMap::new();
+        for (of_replica, why) in self.replicas.values() {
+            // A reason that another line says is not repeated.
+            let why = if is_ordinary(*of_replica) && why != reason { why.as_str() } else { "" };
+            *counts.entry((*of_replica, why)).or_default() += 1;
         }
-        let phase = self.job.as_ref().map_or(JobPhase::Unknown, |job| job.phase);
         if counts.keys().all(|(of_replica, why)| *of_replica == phase && why.is_empty()) {
             return String::new();
         }
         let mut counts: Vec<_> = counts.into_iter().collect();
-        counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        counts.sort_by_key(|((phase, _), count)| (std::cmp::Reverse(*count), std::cmp::Reverse(*phase)));
         let more: usize = counts.iter().skip(MAX_GROUPS).map(|(_, count)| count).sum();
         let named = counts.iter().take(MAX_GROUPS).map(|((phase, why), count)| {
             let why = if why.is_empty() { String::new() } else { format!(" ({})", clean_text(why)) };
@@ -86,6 +80,19 @@ impl Progress {
         let more = (more > 0).then(|| format!("{more} more"));
         named.chain(more).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// Returns whether a replica in this phase is counted; others have lines of their own.
+fn is_ordinary(phase: JobPhase) -> bool {
+    matches!(
+        phase,
+        JobPhase::Submitted
+            | JobPhase::Pending
+            | JobPhase::Starting
+            | JobPhase::Running
+            | JobPhase::Stopping
+            | JobPhase::Succeeded
+    )
 }
 
 #[cfg(test)]
@@ -137,8 +144,12 @@ mod tests {
         let mut progress = Progress::default();
         assert_eq!(progress.replica(&replica(0, JobPhase::Running, "")), None);
         let failed = replica(3, JobPhase::Failed, "exit code 1");
-        assert_eq!(plain(progress.replica(&failed)), "  node3 failed exit code 1");
+        assert_eq!(plain(progress.replica(&failed)), "  node3 failed: exit code 1");
         assert_eq!(progress.replica(&failed), None, "once");
+        let line = plain(progress.status(&job(JobPhase::Restarting, 0), Instant::now()));
+        assert_eq!(line, "many restarting 0/1024 ready: 1 failed, 1 running", "its reason is said above");
+        let named = replica(4, JobPhase::Failed, "node4 ended with exit code 1");
+        assert_eq!(plain(progress.replica(&named)), "  node4 failed: ended with exit code 1");
     }
 
     #[test]

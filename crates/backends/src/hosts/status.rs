@@ -236,7 +236,7 @@ impl Job {
         }
         // The state may still be that of the attempt before.
         if node.phase.is_empty() || node.attempt < attempt {
-            return if matches!(node.alive.as_str(), "no" | "rebooted") && node.attempt == attempt {
+            return if matches!(node.alive.as_str(), "no" | "rebooted") {
                 Stage::Lost
             } else {
                 Stage::Starting

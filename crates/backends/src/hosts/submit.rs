@@ -22,7 +22,7 @@ use super::place::{Place, Seat};
 use super::render::Draft;
 use super::status::Job;
 use super::{error, fit};
-use crate::remote::quote;
+use crate::remote::{Answer, quote};
 use crate::submit_once::{Created, Found, Policy, Submission, submit_once};
 
 /// Every step may be taken again: a request is sent again without a search.
@@ -119,6 +119,13 @@ impl Sending<'_> {
                     self.refuse_taken_name(jobs.values())?;
                     match self.pick(&candidates, &looks) {
                         Ok(hosts) => self.place_of(&hosts, &looks).await?,
+                        // Another submission has hosts and may not get all that it needs.
+                        Err(error) if error.is_retryable() && tries < CHOICES => {
+                            tries += 1;
+                            tracing::debug!(%error, "chooses again");
+                            pause().await;
+                            continue;
+                        }
                         Err(error) if began.elapsed() >= wait => return Err(error),
                         Err(error) => {
                             let text = error.to_string();
@@ -132,18 +139,23 @@ impl Sending<'_> {
                     }
                 }
             };
-            match self.prepare(&place, &looks).await? {
+            let started = match self.prepare(&place, &looks).await? {
                 None => {
                     self.choose(Some(place.clone()));
-                    return self.start(&place).await;
+                    self.start(&place).await?
                 }
+                Some(busy) => Err(busy),
+            };
+            match started {
+                Ok(job) => return Ok(job),
                 // Another job was faster.
-                Some(busy) => {
+                Err(busy) => {
                     self.choose(None);
                     tries += 1;
                     if tries >= CHOICES && began.elapsed() >= wait {
                         return Err(busy);
                     }
+                    pause().await;
                 }
             }
         }
@@ -169,6 +181,7 @@ impl Sending<'_> {
         let wanted = self.draft.nodes.len();
         let jobs = Job::gather(looks);
         let (mut chosen, mut not, mut machines) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let taken = candidates.iter().any(|host| self.submission_of(host, looks, &jobs).is_some());
         for host in candidates {
             let Some(ranks) = self.draft.nodes.get(chosen.len()).map(|(ranks, ..)| *ranks) else { break };
             match self.why_not(host, ranks, looks, &jobs, &mut machines) {
@@ -187,9 +200,23 @@ impl Sending<'_> {
         let hosts = fit::count(wanted);
         let error =
             Error::new(ErrorKind::Refused, format!("the job needs {hosts}, and {free}: {}", not.join("; ")));
-        Err(error
+        let error = error
             .hint("`--wait-for-hosts 1h` waits until enough hosts are free")
-            .hint("`weftrun list` shows the jobs that run"))
+            .hint("`weftrun list` shows the jobs that run");
+        Err(if taken { error.retryable() } else { error })
+    }
+
+    /// Returns the other submission that has a host and has not started its job.
+    fn submission_of<'l>(
+        &self,
+        host: &str,
+        looks: &'l Looks,
+        jobs: &std::collections::BTreeMap<SubmissionId, Job>,
+    ) -> Option<&'l str> {
+        let busy = looks.get(host)?.as_ref().ok()?.busy.as_deref()?;
+        let id = SubmissionId::parse(busy)?;
+        let started = jobs.get(&id).is_some_and(Job::is_committed);
+        (id != *self.id() && !started).then_some(busy)
     }
 
     fn why_not(
@@ -208,7 +235,11 @@ impl Sending<'_> {
         if let Some(slots) = fit::slots(self.client, host).filter(|slots| *slots < ranks) {
             return Some(format!("{host} has {slots} slots, and the job needs {ranks}"));
         }
-        // A job that was only prepared frees its host by itself; the host decides.
+        if let Some(other) = self.submission_of(host, looks, jobs) {
+            return Some(format!(
+                "{host} is being taken by submission {other}; if that was cut off, the host is free after ten minutes"
+            ));
+        }
         let owner =
             look.busy.as_ref().and_then(|busy| SubmissionId::parse(busy)).filter(|busy| busy != self.id());
         let runs = owner
@@ -280,14 +311,7 @@ impl Sending<'_> {
             for ((host, _), answer) in part.iter().zip(self.client.each(part).await) {
                 let outcome = match answer {
                     Ok(answer) if answer.code == 0 => continue,
-                    Ok(answer) if answer.code == error::BUSY => {
-                        let owner = answer.text().trim().trim_start_matches("busy ").to_owned();
-                        let message = format!(
-                            "host {host} was taken by another job ({}) a moment ago",
-                            crate::remote::error::clean(&owner)
-                        );
-                        Ok(Error::new(ErrorKind::Refused, message))
-                    }
+                    Ok(answer) if answer.code == error::BUSY => Ok(taken(host, &answer)),
                     Ok(answer) => Err(error::failed(host, "the job could not be put there", &answer)),
                     Err(error) => Err(error),
                 };
@@ -380,12 +404,18 @@ impl Sending<'_> {
         Ok(())
     }
 
-    async fn start(&self, place: &Place) -> Result<JobHandle> {
+    /// Starts the prepared job, the first host before the others. Returns why, if another job has the first one by now.
+    async fn start(&self, place: &Place) -> Result<std::result::Result<JobHandle, Error>> {
         let Some((first, others)) = place.hosts.split_first() else {
             return Err(Error::new(ErrorKind::InvalidSpec, "the job has no hosts"));
         };
         let program = format!("weftrun_go {} 0\n", self.id());
         let answer = self.client.read(&first.host, &program).await?;
+        // The submission took so long that its claim has expired.
+        if matches!(answer.code, error::BUSY | error::NO_JOB) {
+            self.withdraw(place).await;
+            return Ok(Err(taken(&first.host, &answer)));
+        }
         if answer.code != 0 {
             return Err(error::failed(&first.host, "the job could not be started", &answer));
         }
@@ -401,6 +431,18 @@ impl Sending<'_> {
             }
         }
         let job = Job { place: place.clone(), seen: Vec::new() };
-        Ok(job.handle(&self.client.target))
+        Ok(Ok(job.handle(&self.client.target)))
     }
+}
+
+/// Waits before hosts are chosen again, so that submissions that met do not meet again.
+async fn pause() {
+    sleep(Duration::from_millis(fastrand::u64(300..1200))).await;
+}
+
+/// Returns the refusal of a host that another job has.
+fn taken(host: &str, answer: &Answer) -> Error {
+    let owner = crate::remote::error::clean(answer.text().trim().trim_start_matches("busy "));
+    let by = if owner.is_empty() { "another job".to_owned() } else { format!("submission {owner}") };
+    Error::new(ErrorKind::Refused, format!("host {host} was taken by {by} while this job was submitted"))
 }

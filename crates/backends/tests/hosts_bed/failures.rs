@@ -134,7 +134,7 @@ async fn a_supervisor_that_is_killed_leaves_ranks_that_can_be_cancelled() {
             break;
         }
     }
-    bed.on("a", "cd ~/.weftrun/hosts/a/jobs/*/ && kill -9 $(cut -d' ' -f1 supervisor)");
+    bed.on("a", "cd ~/.weftrun/hosts/a/jobs/*/ && kill -9 $(cut -d' ' -f1 go-0/supervisor)");
     let detail = backend.describe(&job).await.expect("is there");
     assert_eq!(detail.summary.phase, JobPhase::Running);
     let reason = &detail.summary.reason;
@@ -165,6 +165,54 @@ async fn a_submission_that_is_cut_off_between_two_hosts_is_completed_by_the_next
     let backend = bed.connect();
     assert_eq!(ended(&backend, &job).await.phase, JobPhase::Succeeded);
     delete(&backend, &job).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_submission_that_is_cut_off_before_the_start_leaves_the_other_hosts_to_others() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = bed.turn().await;
+    // No host is told to start, nor to give up what was prepared.
+    let script =
+        "if grep -qE '^(weftrun_go|.*weftrun_remove) ' \"$program\"; then exit 255; fi\nreal < \"$program\"";
+    let (_dir, target) = bed.ssh(script);
+    let cut_off = connect(&target);
+    let lost =
+        cut_off.submit(&rendered(cut_off.as_ref(), job("lost", Launch::PerRank, 2, 1, "exit 0"))).await;
+    lost.expect_err("no host is told to start");
+    let backend = bed.connect();
+    let job = submitted(&backend, job("next", Launch::PerRank, 2, 1, "exit 0")).await;
+    let hosts = backend.describe(&job).await.expect("is there").facts;
+    assert!(hosts.contains(&("hosts".to_owned(), "c d".to_owned())), "{hosts:?}");
+    assert_eq!(ended(&backend, &job).await.phase, JobPhase::Succeeded);
+    let all = backend
+        .submit(&rendered(backend.as_ref(), crate::jobs::job("all", Launch::PerRank, 4, 1, "exit 0")))
+        .await;
+    let refused = all.expect_err("two hosts are taken").to_string();
+    assert!(refused.contains("2 are free: a is being taken by submission "), "{refused}");
+    assert!(refused.contains("free after ten minutes"), "{refused}");
+    delete(&backend, &job).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mistake_in_setup_is_refused_on_every_shell_before_the_job() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = bed.turn().await;
+    for host in ["a", "b", "c"] {
+        let target =
+            bed.target().with("nodelist", host).with("setup", serde_json::json!(["echo \"unbalanced"]));
+        let backend = connect(&target);
+        let refused = backend
+            .submit(&rendered(backend.as_ref(), job("setup", Launch::PerRank, 1, 1, "exit 0")))
+            .await
+            .expect_err("is no shell");
+        assert_eq!(refused.kind(), ErrorKind::InvalidSpec, "{refused}");
+        assert!(
+            refused.to_string().to_lowercase().contains("unterminated")
+                || refused.to_string().contains("unexpected"),
+            "{refused}"
+        );
+        assert_eq!(bed.on(host, "ls -A ~/.weftrun/hosts/*/jobs"), "", "nothing of it is left");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

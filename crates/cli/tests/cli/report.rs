@@ -68,8 +68,13 @@ fn colours_follow_the_judgement_and_drawings_have_words() {
 
 /// Writes the logs of a run of 128 nodes with 8 ranks each.
 pub fn thousand_ranks(folder: &Path) {
+    widened(folder, Shape::new(128, 8));
+}
+
+/// Writes the logs of a recorded run over sockets, with as many nodes and ranks.
+fn widened(folder: &Path, shape: Shape) {
     let capture = Capture::shipped("socket_2x2").expect("it is shipped");
-    let replay = capture.scale(Shape::new(128, 8)).expect("it can be widened");
+    let replay = capture.scale(shape).expect("it can be widened");
     for rank in 0..replay.world() {
         let mut text = Vec::new();
         let done = replay.each_line(rank, |_, bytes| {
@@ -90,4 +95,15 @@ fn a_thousand_ranks_fit_into_two_megabytes() {
     assert!(page.len() <= 2_000_000, "{} bytes", page.len());
     assert!(page.contains("128 nodes: "), "the graph has every node");
     assert!(page.matches("<tr><td>").count() >= 1024, "every rank has a row");
+}
+
+/// What is not drawn is counted, and it is said that it is not drawn.
+#[test]
+fn nodes_beyond_the_drawing_are_counted() {
+    let place = Place::new();
+    let logs = tempfile::tempdir().expect("a folder");
+    widened(logs.path(), Shape::new(300, 2));
+    let page = place.run(&format!("report {} -o html", logs.path().display())).ok().out;
+    assert!(page.contains("300 nodes: 300 connected pairs of nodes, "), "all are counted");
+    assert!(page.contains("; the first 256 nodes are drawn"), "the cut is named");
 }

@@ -4,6 +4,7 @@ use askama::Template;
 use weftrun::core::convert::decision_text;
 use weftrun::core::diagnose::cause::{Why, WhyState};
 use weftrun::core::fabric::Fabric;
+use weftrun::core::job::JobPhase;
 use weftrun::core::log::clean_text;
 use weftrun::core::nccl::{FabricSeen, GdrSeen};
 use weftrun::core::report::TransportReport;
@@ -107,7 +108,9 @@ fn sentence(known: &Known) -> String {
         (Some(true), Some(plan)) => format!("its nodes used {} ({plan} was planned)", seen.label()),
         _ => format!("its nodes used {}", seen.label()),
     };
-    clean_text(&format!("{}; {network}.", ended(&known.why))).into_owned()
+    let cancelled = known.detail.as_ref().is_some_and(|detail| detail.summary.phase == JobPhase::Cancelled);
+    let ended = if cancelled { "The job was cancelled".to_owned() } else { ended(&known.why) };
+    clean_text(&format!("{ended}; {network}.")).into_owned()
 }
 
 fn facts(known: &Known) -> Vec<Fact> {

@@ -18,7 +18,7 @@ use weftrun::{Error, ErrorKind, Job, Result};
 use weftrun_tui::ViewBuilder;
 use weftrun_tui::model::transport_view::TransportView;
 
-use super::transport::{is_handle, is_job};
+use super::transport::is_job;
 use super::tui::replay_of;
 use crate::args::Format;
 use crate::context::Context;
@@ -67,9 +67,9 @@ pub fn run(context: &Context, args: &ReportArgs) -> Result<u8> {
             })?
         }
         inputs => {
-            if let Some(job) = inputs.iter().find(|input| is_handle(input)) {
-                let message = "one job, or files, but not both or several jobs";
-                return Err(Error::new(ErrorKind::Usage, message).with("job", job));
+            if let Some(job) = inputs.iter().find(|input| is_job(input)) {
+                let message = "a report is of one job, or of files, and this is no file";
+                return Err(Error::new(ErrorKind::Usage, message).with("name", job));
             }
             let (client, handle) = replay_of(context.config()?, inputs)?;
             context.block_on(async { known(client.attach(&handle).await?, None).await })?

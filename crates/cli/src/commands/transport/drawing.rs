@@ -110,7 +110,8 @@ pub fn graph(report: &TransportReport, judge: Judge) -> Option<Drawing> {
     for rank in &report.ranks {
         hosts.entry(rank.node).or_insert(&rank.host);
     }
-    let count = hosts.keys().next_back()?.saturating_add(1).min(MOST);
+    let all = hosts.keys().next_back()?.saturating_add(1);
+    let count = all.min(MOST);
     if count < 2 {
         return None;
     }
@@ -122,10 +123,12 @@ pub fn graph(report: &TransportReport, judge: Judge) -> Option<Drawing> {
     let radius = middle - 2.0 * MARGIN;
     let mut links: BTreeMap<(u32, u32), Link> = BTreeMap::new();
     for ((from, to), link) in links_of(report, judge, false) {
-        if from != to && from.max(to) < count {
+        if from != to {
             join(&mut links, (from.min(to), from.max(to)), link);
         }
     }
+    let about = format!("{all} nodes: {}{}", counted_links(&links, "of nodes"), cut(all, "node"));
+    links.retain(|(_, to), _| *to < count);
     let line = |(from, to): (u32, u32)| {
         let ((a, b), (c, d)) = (on_circle(from, radius), on_circle(to, radius));
         format!("M{a:.1} {b:.1}L{c:.1} {d:.1}")
@@ -133,15 +136,10 @@ pub fn graph(report: &TransportReport, judge: Judge) -> Option<Drawing> {
     let name = |node: u32| hosts.get(&node).copied().unwrap_or_default();
     let title =
         |(from, to): (u32, u32), link: &Link| format!("{} – {}: {}", name(from), name(to), about(link));
-    let wrong = links.values().filter(|link| link.judged == Judged::Wrong).count();
-    let pairs = counted(links.len(), "connected pair");
-    let about = format!("{count} nodes: {pairs} of nodes, {wrong} of them wrong");
     let dot = |node: u32| {
-        let bad = links
-            .iter()
-            .any(|((from, to), link)| link.judged == Judged::Wrong && [*from, *to].contains(&node));
+        let own = links.iter().filter(|((from, to), _)| [*from, *to].contains(&node));
         Dot {
-            class: if bad { "bad" } else { "good" },
+            class: own.map(|(_, link)| link.judged).max().unwrap_or(Judged::Unknown).class(),
             at: on_circle(node, radius),
             // Dots of neighbours do not touch.
             radius: (2.0 * radius / f64::from(count)).clamp(1.5, 6.0),
@@ -169,7 +167,11 @@ pub fn matrix(report: &TransportReport, judge: Judge) -> Option<Drawing> {
     let highest = report.pairs.iter().flat_map(|pair| [pair.global_from, pair.global_to]).flatten().max();
     let by_rank = highest? < RANKS;
     let links = links_of(report, judge, by_rank);
-    let size = links.keys().map(|(from, to)| from.max(to) + 1).max()?.min(MOST);
+    let all = links.keys().map(|(from, to)| from.max(to) + 1).max()?;
+    let size = all.min(MOST);
+    let letter = if by_rank { "rank" } else { "node" };
+    let pairs = counted_links(&links, "by direction");
+    let about = format!("{all} {letter}s: {pairs}; rows send, columns receive{}", cut(all, letter));
     let links: BTreeMap<(u32, u32), Link> =
         links.into_iter().filter(|((from, to), _)| (*from).max(*to) < size).collect();
     let step = (SIDE - MARGIN) / f64::from(size);
@@ -179,13 +181,8 @@ pub fn matrix(report: &TransportReport, judge: Judge) -> Option<Drawing> {
         let wide = step - gap;
         format!("M{:.1} {:.1}h{wide:.1}v{wide:.1}h-{wide:.1}z", place(to), place(from))
     };
-    let letter = if by_rank { "rank" } else { "node" };
     let title =
         |(from, to): (u32, u32), link: &Link| format!("{letter} {from} to {letter} {to}: {}", about(link));
-    let wrong = links.values().filter(|link| link.judged == Judged::Wrong).count();
-    let pairs = counted(links.len(), "connected pair");
-    let about =
-        format!("{size} {letter}s: {pairs} by direction, {wrong} of them wrong; rows send, columns receive");
     let every = size.div_ceil(16).max(1);
     let labels = (0..size).step_by(every as usize).flat_map(|at| {
         let middle = place(at) + step / 2.0;
@@ -203,6 +200,17 @@ pub fn matrix(report: &TransportReport, judge: Judge) -> Option<Drawing> {
         dots: Vec::new(),
         labels,
     })
+}
+
+/// Returns how many connections there are, drawn or not, and how many of them are wrong.
+fn counted_links(links: &BTreeMap<(u32, u32), Link>, of: &str) -> String {
+    let wrong = links.values().filter(|link| link.judged == Judged::Wrong).count();
+    format!("{} {of}, {wrong} of them wrong", counted(links.len(), "connected pair"))
+}
+
+/// Says that only the first nodes or ranks are drawn, if there are more.
+fn cut(all: u32, letter: &str) -> String {
+    if all > MOST { format!("; the first {MOST} {letter}s are drawn") } else { String::new() }
 }
 
 /// Returns the width of a drawing of some nodes or ranks: a few need little room.
