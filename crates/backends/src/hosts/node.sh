@@ -8,7 +8,9 @@
 #     go-N/                   attempt N was started
 #     go-N/supervisor         who supervises it; made once (a hard link), also by who gives up waiting for a supervisor that never began
 #     state                   what the supervisor says
-#     requests/               what others ask of the supervisor
+#     requests/               what others ask of the supervisor: ATTEMPT.NAME, or any.NAME for whichever attempt runs
+#     verdict                 how the whole job ended, once all hosts have
+#     cancelled               no attempt is started any more
 #     logs/N/NAME.log         what each process wrote in attempt N, by its own hand
 umask 077
 
@@ -98,6 +100,7 @@ weftrun_look() {
       case $alive in no | rebooted) printf 'orphans %s\n' "$(weftrun_marked "${job##*/}" | wc -w)" ;; esac
     fi
     { while read -r line; do printf '%s\n' "$line"; done < "$job/state"; } 2> /dev/null || :
+    { read -r verdict < "$job/verdict" && printf 'verdict %s\n' "$verdict"; } 2> /dev/null || :
     printf 'end\n'
   done
   weftrun_claim
@@ -223,7 +226,7 @@ weftrun_remove() {
 weftrun_go() {
   while [ ! -d "$weftrun_root/jobs/$1/go-$2" ]; do
     [ -d "$weftrun_root/jobs/$1" ] || return 93
-    ! grep -q '^how cancelled$' "$weftrun_root/jobs/$1/state" 2> /dev/null || return 95
+    [ ! -e "$weftrun_root/jobs/$1/cancelled" ] || return 95
     weftrun_take "$1" "$2" || return $?
     job=$weftrun_root/jobs/$1
     weftrun_write_time "$job/ready-$token/at" 2> /dev/null || :   # a supervisor that does not begin is waited for from now on
@@ -242,12 +245,16 @@ weftrun_go() {
   done
 }
 
-# Asks the supervisor of submission $1 for $2 (a word, then free text), and waits until it did it. Without a supervisor, ends what runs.
+# Asks the supervisor of submission $1 for $2 (a word, then free text), and waits until it did it. $3 names the request. $4 is the attempt that it
+# is for, which may have ended when it arrives; empty for whichever runs. Without a supervisor, ends what runs.
 weftrun_ask() {
   job=$weftrun_root/jobs/$1
   [ -d "$job" ] || return 93
+  [ -z "${4-}" ] || [ ! -d "$job/go-$(($4 + 1))" ] || return 95
+  # Before the look at the state: an attempt that starts now sees it.
+  [ "$2" != cancel ] || true > "$job/cancelled" || return 91
   weftrun_phase "$job"
-  [ "$phase" != ended ] || return 95
+  if [ "$phase" = ended ]; then weftrun_asked_at_end "$2"; return; fi
   weftrun_alive "$job"
   if [ "$alive" = none ]; then
     case $2 in cancel* | stop*)
@@ -257,7 +264,7 @@ weftrun_ask() {
     esac
   fi
   if [ "$alive" = yes ]; then
-    ask=$job/requests/$3
+    ask=$job/requests/${4:-any}.$3
     printf '%s\n' "$2" > "$ask.new" && mv "$ask.new" "$ask" || return 91
     tries=0
     while [ -e "$ask" ]; do
@@ -271,7 +278,7 @@ weftrun_ask() {
     # It may have ended by itself, and then has written its last state.
     rm -f "$ask"
     weftrun_phase "$job"
-    [ "$phase" != ended ] || return 95
+    if [ "$phase" = ended ]; then weftrun_asked_at_end "$2"; return; fi
   fi
   case $2 in
   cancel* | stop*)
@@ -287,6 +294,21 @@ weftrun_ask() {
   resume) weftrun_signal "$1" CONT ;;
   signal*) weftrun_signal "$1" "${2#signal }" ;;
   esac
+}
+
+# Answers $1 for the job in $job, whose attempt has ended here: one that failed or was stopped would start again with the others, unless it
+# is cancelled.
+weftrun_asked_at_end() {
+  [ "$1" = cancel ] || return 95
+  grep -q -e '^how failed' -e '^how stopped' "$job/state" || return 95
+  sed 's/^how .*/how cancelled/' "$job/state" > "$job/state.new" && mv "$job/state.new" "$job/state" || return 91
+  weftrun_forget_key "${job##*/}"; rm -f "$job/key" "$job/key.pub"
+}
+
+# Keeps how the whole job ended ($2) beside submission $1.
+weftrun_conclude() {
+  cd "$weftrun_root/jobs/$1" || return 93
+  [ -e verdict ] || { printf '%s\n' "$2" > "verdict.$$" && mv "verdict.$$" verdict; }
 }
 
 weftrun_signal() {

@@ -18,10 +18,10 @@ use weftrun_core::job::{JobHandle, SubmissionId};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::{Client, LIBRARY, Looks, silent};
-use super::error;
 use super::place::{Place, Seat};
 use super::render::Draft;
 use super::status::Job;
+use super::{error, fit};
 use crate::remote::{Answer, quote};
 use crate::submit_once::{Created, Found, Policy, Submission, submit_once};
 
@@ -100,7 +100,10 @@ impl Sending<'_> {
 
     async fn attempt(&self) -> Result<JobHandle> {
         let wait = self.draft.own.wait().map_err(|what| Error::new(ErrorKind::InvalidSpec, what))?;
+        // What could never run is refused at once.
+        let candidates = fit::candidates(self.client, self.draft)?;
         let (began, mut tries) = (Instant::now(), 0);
+        let mut told = String::new();
         loop {
             let looks = self.client.survey(&self.draft.own).await?;
             let jobs = Job::gather(&looks);
@@ -114,7 +117,7 @@ impl Sending<'_> {
                 Some(place) => place,
                 None => {
                     self.refuse_taken_name(jobs.values())?;
-                    match self.pick(&looks) {
+                    match self.pick(&candidates, &looks) {
                         Ok(hosts) => self.place_of(&hosts, &looks).await?,
                         // Another submission has hosts and may not get all that it needs.
                         Err(error) if error.is_retryable() && tries < CHOICES => {
@@ -125,7 +128,11 @@ impl Sending<'_> {
                         }
                         Err(error) if began.elapsed() >= wait => return Err(error),
                         Err(error) => {
-                            tracing::info!(%error, "waits for hosts");
+                            let text = error.to_string();
+                            if text != told {
+                                tracing::warn!("waiting for free hosts: {text}");
+                                told = text;
+                            }
                             sleep(WAIT.min(wait)).await;
                             continue;
                         }
@@ -170,28 +177,15 @@ impl Sending<'_> {
     }
 
     /// Chooses the hosts: those that the job names, or the first that are free.
-    fn pick(&self, looks: &Looks) -> Result<Vec<String>> {
+    fn pick(&self, candidates: &[String], looks: &Looks) -> Result<Vec<String>> {
         let wanted = self.draft.nodes.len();
-        let candidates: Vec<String> = if self.draft.pinned.is_empty() {
-            self.client.names().map(str::to_owned).collect()
-        } else {
-            for host in &self.draft.pinned {
-                self.client.transport(host)?;
-            }
-            self.draft.pinned.clone()
-        };
-        if candidates.len() < wanted {
-            let message = format!("the job needs {wanted} hosts, and the target has {}", candidates.len());
-            return Err(Error::new(ErrorKind::Refused, message)
-                .hint("add hosts to `hosts` of the target, or set fewer `nodes`"));
-        }
         let jobs = Job::gather(looks);
         let (mut chosen, mut not, mut machines) = (Vec::new(), Vec::new(), BTreeSet::new());
         let taken = candidates.iter().any(|host| self.submission_of(host, looks, &jobs).is_some());
         for host in candidates {
             let Some(ranks) = self.draft.nodes.get(chosen.len()).map(|(ranks, ..)| *ranks) else { break };
-            match self.why_not(&host, ranks, looks, &jobs, &mut machines) {
-                None => chosen.push(host),
+            match self.why_not(host, ranks, looks, &jobs, &mut machines) {
+                None => chosen.push(host.clone()),
                 Some(why) => not.push(why),
             }
         }
@@ -203,7 +197,7 @@ impl Sending<'_> {
             1 => "1 is free".to_owned(),
             n => format!("{n} are free"),
         };
-        let hosts = if wanted == 1 { "1 host".to_owned() } else { format!("{wanted} hosts") };
+        let hosts = fit::count(wanted);
         let error =
             Error::new(ErrorKind::Refused, format!("the job needs {hosts}, and {free}: {}", not.join("; ")));
         let error = error
@@ -238,9 +232,7 @@ impl Sending<'_> {
             Some(Err(why)) => return Some(format!("{host} does not answer ({why})")),
             None => return Some(format!("{host} was not asked")),
         };
-        let slots =
-            self.client.settings.hosts().iter().find(|(name, _)| name == host).and_then(|(_, slots)| *slots);
-        if let Some(slots) = slots.filter(|slots| *slots < ranks) {
+        if let Some(slots) = fit::slots(self.client, host).filter(|slots| *slots < ranks) {
             return Some(format!("{host} has {slots} slots, and the job needs {ranks}"));
         }
         if let Some(other) = self.submission_of(host, looks, jobs) {

@@ -76,8 +76,14 @@ wait_for() {
 }
 
 take_requests() {
+  # It may have been asked of the attempt before.
+  if [ -e cancelled ]; then how=cancelled; say stopping; fi
   for request in requests/*; do
-    case $request in *.new | 'requests/*') continue ;; esac
+    case $request in
+    *.new | 'requests/*') continue ;;
+    requests/any.* | "requests/$attempt".*) ;;
+    *) rm -f "$request"; continue ;;   # for an attempt that has ended
+    esac
     word= text=; read -r word text < "$request" || :
     case $word in
     cancel) how=cancelled; say stopping ;;
@@ -137,7 +143,7 @@ tell_members() {
   case $folder in "$HOME"/*) folder="\$HOME/${folder#"$HOME"/}" ;; esac   # homes need not have the same path
   while read -r key name address rest; do
     [ "$key" = host ] && [ "$address" != "$master" ] || continue
-    ./rsh "$address" "cd \"$folder/hosts/\$(uname -n)/jobs/$submission/requests\" && echo $word > launcher.new && mv launcher.new launcher" < /dev/null
+    ./rsh "$address" "cd \"$folder/hosts/\$(uname -n)/jobs/$submission/requests\" && echo $word > $attempt.launcher.new && mv $attempt.launcher.new $attempt.launcher" < /dev/null
   done < place
 }
 
@@ -147,6 +153,7 @@ while :; do
   [ "$how" = done ] || say stopping
   weftrun_end "$submission" "$grace"
   rm -rf "run-$attempt"
+  if [ "$how" = failed ] && [ -e cancelled ]; then how=cancelled; fi
   tell_members
   # A job on one host starts again by itself; with several, weftrun starts all of them again once all have ended.
   if [ "$how" = failed ] && [ "$nodes" = 1 ] && [ "$attempt" -lt "$restarts" ] &&

@@ -255,7 +255,9 @@ async fn a_rank_of_mpirun_that_fails_fails_the_job_and_frees_the_hosts() {
     let _turn = bed.turn().await;
     let backend = with(bed.target(), "ssh-keys", "job");
     // Open MPI reports 255 for a rank that ends while others are being launched, so it waits until all are there.
-    let started = tempfile::tempdir().expect("a folder that all hosts of the bed see");
+    let started = tempfile::tempdir_in(&bed.dir).expect("a folder that all hosts of the bed see");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(started.path(), open).expect("ranks write there");
     let dir = started.path().display();
     let script = format!(
         "touch {dir}/$RANK; [ $RANK = 3 ] || exec sleep 600; while [ ! -e {dir}/0 -o ! -e {dir}/1 -o ! -e {dir}/2 ]; do sleep 0.1; done; sleep 1; exit 7"
