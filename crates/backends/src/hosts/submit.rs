@@ -1,7 +1,7 @@
 //! Submits exactly once over several hosts, and finds a submission again.
 //!
 //! The job is prepared on each of its hosts: a folder that appears by a rename, and a claim of the host that only one job can
-//! make. Then it is started, on the first host first: from that moment it is there. Each step does the same however often it
+//! make and that must still hold when the job is started. Then it is started, on the first host first: from that moment it is there. Each step does the same however often it
 //! runs, so that after a lost answer the steps are simply taken again on the same hosts. A submission that is cut off before
 //! the start leaves prepared folders, which free their hosts after ten minutes; one that is cut off after it is completed by
 //! the next look ([`Job::orders`](super::status::Job::orders)).

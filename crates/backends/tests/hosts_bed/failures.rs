@@ -171,8 +171,7 @@ async fn a_submission_that_is_cut_off_between_two_hosts_is_completed_by_the_next
 async fn a_submission_that_is_cut_off_before_the_start_leaves_the_other_hosts_to_others() {
     let Some(bed) = Bed::find() else { return };
     let _turn = bed.turn().await;
-    let script =
-        "if grep -q '^weftrun_go ' \"$program\"; then exit 255; fi\nreal < \"$program\"";
+    let script = "if grep -q '^weftrun_go ' \"$program\"; then exit 255; fi\nreal < \"$program\"";
     let (_dir, target) = bed.ssh(script);
     let cut_off = connect(&target);
     let lost =
