@@ -54,7 +54,7 @@ async fn tell(client: &Client, job: &Job, word: &str) -> Result<()> {
         .place
         .hosts
         .iter()
-        .map(|seat| Ok((seat.host.clone(), ask(&job.place.submission, word)?)))
+        .map(|seat| Ok((seat.host.clone(), ask(&job.place.submission, word, None)?)))
         .collect::<Result<_>>()?;
     let mut failed = None;
     for (answer, (host, _)) in client.each(&programs).await.into_iter().zip(&programs) {
@@ -71,9 +71,18 @@ async fn tell(client: &Client, job: &Job, word: &str) -> Result<()> {
     failed.map_or(Ok(()), Err)
 }
 
-/// Ends a job, and removes its folders.
+/// Ends a job, and removes its folders: from all hosts, or from none.
 async fn delete(client: &Client, job: &Job) -> Result<()> {
+    if let [host, ..] = job.silent().as_slice() {
+        return Err(Error::new(
+            ErrorKind::Unreachable,
+            format!("host {host} does not answer, and its ranks may still run: nothing was removed"),
+        )
+        .hint(format!("check `ssh {host} true` from this machine"))
+        .retryable());
+    }
     cancel(client, job).await?;
+    // Every host was told: what is left is to wait. An order of a look could start the job again.
     let patience = Duration::from_secs(u64::from(job.place.grace) + 20);
     let began = Instant::now();
     let mut now = job.clone();
@@ -88,7 +97,6 @@ async fn delete(client: &Client, job: &Job) -> Result<()> {
             Some(next) => now = next,
             None => return Ok(()),
         }
-        client.carry_out(&now).await;
     }
     let program = format!("weftrun_remove {}\n", job.place.submission);
     let programs: Vec<_> = job.place.hosts.iter().map(|seat| (seat.host.clone(), program.clone())).collect();

@@ -4,6 +4,7 @@ use weftrun_core::backend::Rendered;
 use weftrun_core::{Finding, Result};
 
 use super::client::Client;
+use super::fit;
 use super::render::Draft;
 use super::status::Job;
 use super::watch::no_hosts;
@@ -12,14 +13,19 @@ use crate::remote::quote;
 /// Returns what would prevent the job.
 pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>> {
     let draft = Draft::of(rendered)?;
-    let hosts: Vec<String> = if draft.pinned.is_empty() {
-        client.names().map(str::to_owned).collect()
-    } else {
-        draft.pinned.clone()
-    };
-    if hosts.is_empty() {
+    if client.names().next().is_none() {
         return Err(no_hosts(client));
     }
+    let hosts = match fit::candidates(client, draft) {
+        Ok(hosts) => hosts,
+        Err(error) => {
+            let finding = Finding::error("HOSTS-TOO-FEW", error.to_string());
+            return Ok(vec![match error.hints().first() {
+                Some(hint) => finding.fix(hint.clone()),
+                None => finding,
+            }]);
+        }
+    };
     let mut findings = Vec::new();
     let looks = client.survey(&draft.own).await?;
     let jobs = Job::gather(&looks);
@@ -55,12 +61,12 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
         }
     }
     if free < draft.nodes.len() {
+        let wanted = fit::count(draft.nodes.len());
         let text = match free {
-            1 => format!("the job needs {} hosts, and 1 is free", draft.nodes.len()),
-            free => format!("the job needs {} hosts, and {free} are free", draft.nodes.len()),
+            1 => format!("the job needs {wanted}, and 1 is free"),
+            free => format!("the job needs {wanted}, and {free} are free"),
         };
-        let waits = draft.own.wait_for_hosts.as_ref().filter(|_| hosts.len() >= draft.nodes.len());
-        findings.push(match waits {
+        findings.push(match &draft.own.wait_for_hosts {
             Some(wait) => Finding::info("HOSTS-TOO-FEW", format!("{text}: it waits for up to {wait}")),
             None => Finding::error("HOSTS-TOO-FEW", text)
                 .fix("set fewer `nodes`, or wait with `--wait-for-hosts 1h`"),

@@ -177,7 +177,10 @@ impl Client {
             let id = &job.place.submission;
             let program = match order {
                 Order::Go(attempt) => Ok(format!("weftrun_go {id} {attempt}\n")),
-                Order::Ask(text) => ask(id, &text),
+                Order::Ask(text) => ask(id, &text, Some(job.attempt())),
+                Order::Conclude(text) => {
+                    quote::word(&line(&text)).map(|text| format!("weftrun_conclude {id} {text}\n"))
+                }
             };
             if let Ok(program) = program {
                 programs.push((seat.host.clone(), program));
@@ -210,10 +213,15 @@ pub fn silent(looks: &Looks) -> Option<Error> {
     )
 }
 
-/// Returns the program that tells a supervisor something.
-pub fn ask(id: &SubmissionId, text: &str) -> Result<String> {
-    let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(400).collect();
-    Ok(format!("weftrun_ask {id} {} {:016x}\n", quote::word(&text)?, fastrand::u64(..)))
+/// Returns a text as one short line.
+fn line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(400).collect()
+}
+
+/// Returns the program that tells a supervisor something: in one attempt only, or in whichever runs.
+pub fn ask(id: &SubmissionId, text: &str, attempt: Option<u32>) -> Result<String> {
+    let attempt = attempt.map(|attempt| attempt.to_string()).unwrap_or_default();
+    Ok(format!("weftrun_ask {id} {} {:016x} {attempt}\n", quote::word(&line(text))?, fastrand::u64(..)))
 }
 
 /// Returns the beginning of every program: the folder on the host, and the functions.

@@ -193,6 +193,13 @@ impl Settings {
                 )));
             }
         }
+        // It is in settings of ssh and Open MPI, and in lines of several shells, where nothing can quote it.
+        if !settings.folder.chars().all(|c| c.is_alphanumeric() || "._-/+@=".contains(c)) {
+            return Err(bad(format!(
+                "`folder`: `{}` may hold letters, digits and `._-/+@=` only; a relative one is below the home directory",
+                settings.folder.escape_debug()
+            )));
+        }
         settings.limits = settings.read_hosts().map_err(bad)?;
         settings.job.check().map_err(bad)?;
         Ok(settings)
@@ -364,6 +371,10 @@ mod tests {
             ("hosts", serde_json::json!(["a b"]), "not the name of a host"),
             ("host", serde_json::json!(["a"]), "not a setting"),
             ("folder", serde_json::json!("-x"), "begin with `-`"),
+            ("folder", serde_json::json!("/data/$USER"), "letters, digits"),
+            ("folder", serde_json::json!("my jobs"), "letters, digits"),
+            ("folder", serde_json::json!("a\"b"), "letters, digits"),
+            ("folder", serde_json::json!("~/jobs"), "below the home directory"),
             ("interface", serde_json::json!("a;b"), "not the name of a network interface"),
             ("wait-for-hosts", serde_json::json!("soon"), "not a duration"),
         ] {

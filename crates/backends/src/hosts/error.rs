@@ -11,6 +11,8 @@ use crate::remote::error::last_line;
 pub const BUSY: i32 = 90;
 /// The folder cannot be written.
 pub const NO_ROOM: i32 = 91;
+/// The rendered document is not a shell program.
+pub const NO_SHELL: i32 = 92;
 /// There is no such job.
 pub const NO_JOB: i32 = 93;
 /// The supervisor did not start.
@@ -29,8 +31,9 @@ pub fn failed(host: &str, what: &str, answer: &Answer) -> Error {
         NO_ROOM => error.hint(format!(
             "free space or check the rights on {host}, or set `folder` of the target to a folder that you may write"
         )),
+        NO_SHELL => Error::new(ErrorKind::InvalidSpec, format!("host {host}: the job is not a shell program: {because}"))
+            .hint("correct the lines of `setup`, in `[backend.hosts]` of the job or in the target; `weftrun submit --dry-run` prints the document"),
         NO_START => Error::new(ErrorKind::Io, format!("host {host}: the job's supervisor does not start: {because}"))
-            .hint(format!("`ssh {host} cat '~/.weftrun/hosts/*/jobs/*/supervisor.log'` shows what it said"))
             .retryable(),
         MUTE => Error::new(ErrorKind::Timeout, format!("host {host}: the job's supervisor does not answer")).retryable(),
         _ => error,

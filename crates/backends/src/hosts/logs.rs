@@ -20,8 +20,10 @@ use crate::remote::piece::{self, Piece};
 use crate::remote::quote;
 use crate::remote::stream::{Feed, put};
 
-/// Largest number of bytes of one file in one poll: a host may have many ranks.
+/// Largest number of bytes of one file in one poll.
 const CHUNK: u64 = 1 << 20;
+/// Largest number of bytes of all files of one host in one poll: its files have equal parts of it.
+const MOST_A_POLL: u64 = 8 << 20;
 /// Largest number of files of one host.
 const MOST_FILES: usize = 4096;
 
@@ -58,6 +60,7 @@ pub async fn read(
         attempt,
         files: BTreeMap::new(),
         silent: BTreeSet::new(),
+        tailed: BTreeSet::new(),
         feed,
     }
     .run()
@@ -91,12 +94,17 @@ struct Reader {
     files: BTreeMap<(usize, String), LogFile>,
     /// Hosts that did not answer the last poll.
     silent: BTreeSet<usize>,
+    /// Hosts whose files were begun at their last lines: a file that appears later is read whole.
+    tailed: BTreeSet<usize>,
     feed: Feed<LogBatch>,
 }
 
 impl Reader {
     async fn run(mut self) -> Result<()> {
         let mut last = Instant::now();
+        // The hosts are not read at one moment: one may write after its poll, and the job end before another's. When the end is known,
+        // all are read once more.
+        let mut last_poll = false;
         loop {
             let (job, got, more) = self.poll().await?;
             if self.feed.is_closed() {
@@ -109,11 +117,22 @@ impl Reader {
                 continue;
             }
             let Some(job) = job else {
+                // Where no host answers, the job may still be there.
+                if self.options.follow && self.silent.len() == self.place.hosts.len() {
+                    sleep(self.client.pause(last.elapsed())).await;
+                    continue;
+                }
                 self.end(None).await;
                 return Ok(());
             };
+            if self.options.follow {
+                self.client.carry_out(&job).await;
+            }
             let over = job.phase().0.is_terminal();
             if over || job.attempt() > self.attempt {
+                if self.place.hosts.len() > 1 && !std::mem::replace(&mut last_poll, true) {
+                    continue;
+                }
                 self.end(Some(&job)).await;
                 let resumes = self.options.follow || !self.options.from.is_empty();
                 if job.attempt() <= self.attempt || !resumes {
@@ -121,6 +140,9 @@ impl Reader {
                 }
                 self.attempt += 1;
                 self.files.clear();
+                // The last lines were asked for of the attempt that ran then.
+                self.options.tail = None;
+                last_poll = false;
                 continue;
             }
             if !self.options.follow {
@@ -151,13 +173,15 @@ impl Reader {
                 Err(error) => return Err(error),
             };
             let resumed = self.silent.remove(&at);
+            self.tailed.insert(at);
             let head = memchr::memmem::find(&answer.stdout, nonce.as_bytes()).unwrap_or(answer.stdout.len());
             let head = String::from_utf8_lossy(answer.stdout.get(..head).unwrap_or_default()).into_owned();
             looks.insert(host, Ok(HostLook::read(&head)));
             for piece in Piece::all(&answer.stdout, nonce.as_bytes()) {
-                got |= !piece.bytes.is_empty();
-                more |= piece.bytes.len() as u64 >= CHUNK;
+                let cut = piece.offset + (piece.bytes.len() as u64) < piece.size;
                 for batch in self.take(at, piece, resumed) {
+                    got |= !batch.bytes.is_empty();
+                    more |= cut && !batch.bytes.is_empty();
                     put(&self.feed, batch).await;
                 }
             }
@@ -184,7 +208,7 @@ impl Reader {
                 known.push_str(&format!("*/{}) o={};;\n", quote::word(&file)?, cursor.offset));
             }
         }
-        let unread = self.options.tail.filter(|_| self.options.from.is_empty());
+        let unread = self.options.tail.filter(|_| self.options.from.is_empty() && !self.tailed.contains(&at));
         let first = match unread {
             // The size is read first: a line that is written meanwhile is behind the tail.
             Some(lines) => format!(
@@ -193,13 +217,29 @@ impl Reader {
             ),
             None => String::new(),
         };
+        let files: String = self.wanted_files(at).iter().map(|name| format!(" \"$d\"/{name}")).collect();
         Ok(format!(
-            "weftrun_look {id}\n{reader}for f in \"$weftrun_root\"/jobs/{id}/logs/{attempt}/*.log; do\n[ -f \"$f\" ] || continue\no=0\ncase $f in\n{known}{first}esac\n\
+            "weftrun_look {id}\n{reader}d=$weftrun_root/jobs/{id}/logs/{attempt}\nset --{files}\n\
+             most=$(({MOST_A_POLL} / ($# + 1))); [ $most -le {CHUNK} ] || most={CHUNK}\nfiles=0\n\
+             for f in \"$@\"; do\n[ -f \"$f\" ] || continue\nfiles=$((files + 1)); [ $files -le {MOST_FILES} ] || break\no=0\ncase $f in\n{known}{first}esac\n\
              weftrun_read \"$f\" $o 0\ndone\n:\n",
             id = self.place.submission,
-            reader = piece::reader(nonce, CHUNK),
+            reader = piece::reader(nonce, "$most"),
             attempt = self.attempt,
         ))
+    }
+
+    /// Returns the names of the files on a host that are to be read, as patterns of the shell.
+    fn wanted_files(&self, at: usize) -> Vec<String> {
+        let mut names = ["node.log", "launcher.log", "prepare.log"].map(str::to_owned).to_vec();
+        names.extend(
+            self.options.ranks.iter().collect::<BTreeSet<_>>().iter().map(|rank| format!("rank{rank}.log")),
+        );
+        names.retain(|name| owner_of(name, at, &self.place).is_some_and(|owner| self.wants(&owner, at)));
+        if self.options.ranks.is_empty() && self.wants_role(at) {
+            names.push("rank*.log".to_owned());
+        }
+        names
     }
 
     /// Returns the batches of a piece.
@@ -243,11 +283,15 @@ impl Reader {
         batches
     }
 
-    fn wants(&self, owner: &Owner, at: usize) -> bool {
+    fn wants_role(&self, at: usize) -> bool {
         let role = self.place.hosts.get(at).map_or("", |seat| seat.role.as_str());
-        let role = self.options.roles.is_empty() || self.options.roles.iter().any(|wanted| wanted == role);
-        role && (self.options.ranks.is_empty()
-            || self.options.ranks.iter().any(|rank| owner.ranks.contains(rank)))
+        self.options.roles.is_empty() || self.options.roles.iter().any(|wanted| wanted == role)
+    }
+
+    fn wants(&self, owner: &Owner, at: usize) -> bool {
+        self.wants_role(at)
+            && (self.options.ranks.is_empty()
+                || self.options.ranks.iter().any(|rank| owner.ranks.contains(rank)))
     }
 
     fn source(&self, owner: &Owner, at: usize, file: &str) -> SourceId {
@@ -269,6 +313,10 @@ impl Reader {
             put(&self.feed, LogBatch::marked(file.source.clone(), Mark::Ended { exit_code }, file.cursor()))
                 .await;
         }
+        for (at, host) in job.iter().flat_map(|job| job.full()) {
+            let reason = format!("the disk of {host} was full: what its ranks wrote may be missing");
+            self.gap(at, reason).await;
+        }
         let firsts = self.place.first_ranks();
         for (at, seat) in self.place.hosts.iter().enumerate() {
             let reason = if self.silent.contains(&at) {
@@ -285,10 +333,15 @@ impl Reader {
                 }
                 format!("the logs on host {} are gone: they were removed", seat.host)
             };
-            let owner = Owner { suffix: String::new(), rank: None, ranks: 0..0 };
-            let source = Arc::new(self.source(&owner, at, "node.log"));
-            put(&self.feed, LogBatch::marked(source, Mark::Gap { reason }, Cursor::default())).await;
+            self.gap(at, reason).await;
         }
+    }
+
+    /// Reports that logs of a host are missing.
+    async fn gap(&self, at: usize, reason: String) {
+        let owner = Owner { suffix: String::new(), rank: None, ranks: 0..0 };
+        let source = Arc::new(self.source(&owner, at, "node.log"));
+        put(&self.feed, LogBatch::marked(source, Mark::Gap { reason }, Cursor::default())).await;
     }
 }
 
@@ -324,7 +377,9 @@ fn owner_of(file: &str, at: usize, place: &Place) -> Option<Owner> {
     let owner = |suffix: &str, rank, ranks| Some(Owner { suffix: suffix.to_owned(), rank, ranks });
     match name.strip_prefix("rank").and_then(|rank| rank.parse::<u32>().ok()) {
         // torchrun's own lines carry the rank, also where the host has only one.
-        Some(rank) if rank < place.world() => owner(&format!("/rank{rank}"), Some(rank), rank..rank + 1),
+        Some(rank) if rank < place.world() && (place.launch == Launch::Mpi || here.contains(&rank)) => {
+            owner(&format!("/rank{rank}"), Some(rank), rank..rank + 1)
+        }
         Some(_) => None,
         None => match name {
             "node" => owner("", None, here),

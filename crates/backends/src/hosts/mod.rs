@@ -7,6 +7,7 @@ mod config;
 mod discover;
 mod error;
 mod exec;
+mod fit;
 mod logs;
 mod place;
 mod render;
@@ -21,7 +22,9 @@ use futures_util::stream::BoxStream;
 use weftrun_core::backend::{
     Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, Rendered, Scope, TargetConfig,
 };
-use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
+use weftrun_core::job::{
+    Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId, ordered,
+};
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Finding, Result};
@@ -123,7 +126,7 @@ impl Backend for Hosts {
 
     fn watch(&self, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
         let client = Arc::clone(&self.client);
-        stream::fed(move |feed| watch::watch(client, filter, feed))
+        ordered(stream::fed(move |feed| watch::watch(client, filter, feed)))
     }
 
     fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {

@@ -1,11 +1,16 @@
 # Functions of one host: POSIX sh (dash, bash 4, busybox). Every program that weftrun sends begins with them, and so does the supervisor.
 #
-# $weftrun_root/busy          the submission that has this host: a hard link, so that only one job can make it
+# $weftrun_root/claim-N       `ID ATTEMPT TOKEN`: the claims of this host. The highest one has the host; the next can be made (a hard link: by
+#                             one program only) once this one is over for ever. It is the program that sees that, so nothing is given back
 # $weftrun_root/jobs/ID/      appears whole, by a rename; ID is the submission
 #     place  job              the job's hosts and numbers, and the rendered document; never changed
-#     go-N/                   attempt N was started: made by mkdir, so by one program only
-#     supervisor  state       who supervises, and what it says
-#     requests/               what others ask of the supervisor
+#     ready-TOKEN/            what a claim may start. Renamed to go-N by the start, or to expired-TOKEN, so that only one of them happens
+#     go-N/                   attempt N was started
+#     go-N/supervisor         who supervises it; made once (a hard link), also by who gives up waiting for a supervisor that never began
+#     state                   what the supervisor says
+#     requests/               what others ask of the supervisor: ATTEMPT.NAME, or any.NAME for whichever attempt runs
+#     verdict                 how the whole job ended, once all hosts have
+#     cancelled               no attempt is started any more
 #     logs/N/NAME.log         what each process wrote in attempt N, by its own hand
 umask 077
 
@@ -23,10 +28,40 @@ weftrun_start() {
 
 weftrun_boot() { boot=; { read -r boot < /proc/sys/kernel/random/boot_id; } 2> /dev/null || :; }
 
-# Sets $alive for the job in folder $1: yes, no, rebooted, or none where no supervisor ever began.
+# Writes the time of this boot to file $1.
+weftrun_write_time() { weftrun_boot; weftrun_up; printf '%s %s\n' "$up" "$boot" > "$1.$$" && mv "$1.$$" "$1"; }
+
+# Whether the time in file $1 is more than $2 seconds ago. One of another boot ($of) is, and so is a missing one.
+weftrun_is_older() {
+  at=; of=
+  { read -r at of < "$1"; } 2> /dev/null || :
+  weftrun_boot; weftrun_up
+  case $at in '' | *[!0-9]*) return 0 ;; esac
+  [ "$boot" != "$of" ] || [ $((up - at)) -gt "$2" ]
+}
+
+# Sets $last to the last attempt of the job in folder $1, -1 before the first.
+weftrun_last() { last=-1; while [ -d "$1/go-$((last + 1))" ]; do last=$((last + 1)); done; }
+
+# Makes process $2 of start time $3 and boot $4 the supervisor of the last attempt of the job in folder $1, unless there is one.
+weftrun_supervise() {
+  printf '%s %s %s\n' "$2" "$3" "$4" > "$1/go-$last/supervisor.$$" && ln "$1/go-$last/supervisor.$$" "$1/go-$last/supervisor" 2> /dev/null
+  made=$?
+  rm -f "$1/go-$last/supervisor.$$"
+  return "$made"
+}
+
+# Sets $alive for the last attempt of the job in folder $1: yes, no, rebooted, or none where no supervisor began yet.
+# With $2, one that did not begin after so many seconds never will.
 weftrun_alive() {
   alive=none; pid=; was=; then=
-  { read -r pid was then < "$1/supervisor"; } 2> /dev/null || return 0
+  weftrun_last "$1"
+  [ "$last" -ge 0 ] || return 0
+  if [ ! -f "$1/go-$last/supervisor" ]; then
+    weftrun_is_older "$1/go-$last/at" "${2-60}" || return 0
+    weftrun_supervise "$1" 0 0 "${of:-$boot}" || :
+  fi
+  { read -r pid was then < "$1/go-$last/supervisor"; } 2> /dev/null || return 0
   weftrun_boot; weftrun_start "$pid"
   if [ "$boot" != "$then" ]; then alive=rebooted; elif [ -n "$start" ] && [ "$start" = "$was" ]; then alive=yes; else alive=no; fi
 }
@@ -38,10 +73,14 @@ weftrun_marked() {
   done
 }
 
-# Sets $phase of the job in folder $1, from its state file.
+# Sets $phase of the job in folder $1 from its state file, and $said to the attempt that it speaks of; empty where that is not the last one.
 weftrun_phase() {
-  phase=
-  while read -r key value; do [ "$key" != phase ] || phase=$value; done 2> /dev/null < "$1/state" || :
+  phase=; said=
+  while read -r key value; do
+    case $key in phase) phase=$value ;; attempt) said=$value ;; esac
+  done 2> /dev/null < "$1/state" || :
+  weftrun_last "$1"
+  [ "${said:--1}" -ge "$last" ] || phase=
 }
 
 # Prints what is known of one job, or of all: `key value` lines, from `job ID` to `end`.
@@ -61,10 +100,11 @@ weftrun_look() {
       case $alive in no | rebooted) printf 'orphans %s\n' "$(weftrun_marked "${job##*/}" | wc -w)" ;; esac
     fi
     { while read -r line; do printf '%s\n' "$line"; done < "$job/state"; } 2> /dev/null || :
+    { read -r verdict < "$job/verdict" && printf 'verdict %s\n' "$verdict"; } 2> /dev/null || :
     printf 'end\n'
   done
-  busy=; { read -r busy < "$weftrun_root/busy"; } 2> /dev/null || :
-  [ -z "$busy" ] || printf 'busy %s\n' "$busy"
+  weftrun_claim
+  [ "$claim" = 0 ] || weftrun_is_over || printf 'busy %s\n' "$owner"
 }
 
 # Prints what a submission must know of the host: who it is, where the others reach it (over interface $1, if one is named, else where this
@@ -87,46 +127,64 @@ weftrun_free_port() {
   printf 'port %s\n' "$port"
 }
 
-# Whether the job in folder $1 no longer needs its host.
-weftrun_is_over() {
-  [ -d "$1" ] || return 0
-  weftrun_phase "$1"
-  [ "$phase" != ended ] || return 0
-  weftrun_alive "$1"
-  case $alive in
-  yes) return 1 ;;
-  none)   # prepared, and not started: its submission was cut off, unless it is young
-    made=; then=; { read -r made then < "$1/made"; } 2> /dev/null || return 0
-    weftrun_boot; weftrun_up
-    [ "$boot" != "$then" ] || [ $((up - made)) -gt 600 ] ;;
-  *) [ -z "$(weftrun_marked "${1##*/}")" ] ;;
-  esac
-}
-
-# Takes the host for submission $1; prints `busy ID` and fails if another has it.
-weftrun_take() {
-  printf '%s\n' "$1" > "$weftrun_root/busy.$1" || return 91
-  tries=0
-  until ln "$weftrun_root/busy.$1" "$weftrun_root/busy" 2> /dev/null; do
-    tries=$((tries + 1)); owner=
-    { read -r owner < "$weftrun_root/busy"; } 2> /dev/null || :
-    [ "$owner" != "$1" ] || break
-    if [ "$tries" -gt 3 ] || { [ -n "$owner" ] && ! weftrun_is_over "$weftrun_root/jobs/$owner"; }; then
-      rm -f "$weftrun_root/busy.$1"; printf 'busy %s\n' "$owner"; return 90
-    fi
-    # What is moved away must be what was looked at: another program may have been faster.
-    mv "$weftrun_root/busy" "$weftrun_root/stale.$1" 2> /dev/null || continue
-    moved=; read -r moved < "$weftrun_root/stale.$1" || :
-    [ "$moved" = "$owner" ] || ln "$weftrun_root/stale.$1" "$weftrun_root/busy" 2> /dev/null || :
-    rm -f "$weftrun_root/stale.$1"
+# Sets $claim to the number of the newest claim of this host, 0 without one, and $owner, $owned and $token to what it holds.
+weftrun_claim() {
+  while :; do
+    claim=0; owner=; owned=; token=
+    for number in "$weftrun_root"/claim-*; do
+      number=${number##*/claim-}
+      case $number in *[!0-9]*) ;; *) [ "$number" -le "$claim" ] || claim=$number ;; esac
+    done
+    [ "$claim" != 0 ] || return 0
+    # It is gone if a newer one was made since.
+    { read -r owner owned token < "$weftrun_root/claim-$claim"; } 2> /dev/null && return 0
   done
-  rm -f "$weftrun_root/busy.$1"
 }
 
-# Gives the host back, if submission $1 has it.
-weftrun_give_back() {
-  owner=; { read -r owner < "$weftrun_root/busy"; } 2> /dev/null || :
-  [ "$owner" != "$1" ] || rm -f "$weftrun_root/busy"
+# Whether the newest claim (as weftrun_claim read it) no longer holds the host. Once it is so, it stays so.
+weftrun_is_over() {
+  job=$weftrun_root/jobs/$owner
+  if [ -d "$job/ready-$token" ]; then
+    # Not started: its submission was cut off, unless it is young.
+    weftrun_is_older "$job/ready-$token/at" 600 || return 1
+    mv "$job/ready-$token" "$job/expired-$token" 2> /dev/null || :
+  fi
+  [ -d "$job/go-$owned" ] || return 0
+  weftrun_phase "$job"
+  [ "$phase" != ended ] || return 0
+  weftrun_alive "$job"
+  case $alive in yes | none) return 1 ;; esac
+  [ -z "$(weftrun_marked "$owner")" ]
+}
+
+# Takes the host for attempt $2 of submission $1, and sets $token to that of its claim; prints `busy ID` and fails if another has it.
+weftrun_take() {
+  weftrun_up
+  mine=$up.$(exec sh -c 'echo $$')   # no token was there before
+  ready=$weftrun_root/jobs/$1/ready-$mine
+  if ! { mkdir "$ready" && weftrun_write_time "$ready/at" && printf '%s %s %s\n' "$1" "$2" "$mine" > "$ready/claim"; }; then
+    rm -rf "$ready"; return 91
+  fi
+  tries=0
+  while :; do
+    weftrun_claim
+    if [ "$owner $owned" = "$1 $2" ] && { [ -d "$weftrun_root/jobs/$1/ready-$token" ] || [ -d "$weftrun_root/jobs/$1/go-$2" ]; }; then
+      rm -rf "$ready"; return 0
+    fi
+    if [ "$claim" != 0 ] && ! weftrun_is_over; then rm -rf "$ready"; printf 'busy %s\n' "$owner"; return 90; fi
+    next=$((claim + 1))
+    if ln "$ready/claim" "$weftrun_root/claim-$next" 2> /dev/null; then
+      # Where a newer one was there, the number was free only because older claims are removed.
+      weftrun_claim
+      if [ "$claim" = "$next" ]; then break; fi
+      rm -f "$weftrun_root/claim-$next"
+    fi
+    tries=$((tries + 1))
+    if [ "$tries" -gt 100 ]; then rm -rf "$ready"; echo "no hard link can be made in $weftrun_root" >&2; return 91; fi
+  done
+  for number in "$weftrun_root"/claim-*; do
+    case ${number##*/claim-} in *[!0-9]*) ;; *) [ "${number##*/claim-}" -ge "$next" ] || rm -f "$number" ;; esac
+  done
 }
 
 # Makes the folder of submission $1 whole and takes the host. `weftrun_write FOLDER` writes its files.
@@ -135,55 +193,78 @@ weftrun_prepare_job() {
   if [ ! -d "$weftrun_root/jobs/$1" ]; then
     new=$weftrun_root/.new-$1.$$
     rm -rf "$new"; mkdir "$new" "$new/requests" "$new/logs" || return 91
-    weftrun_boot; weftrun_up
     # The reserve is given up for the last state where the disk is full.
-    if ! { printf '%s %s\n' "$up" "$boot" > "$new/made" && weftrun_write "$new" && head -c 65536 /dev/zero > "$new/reserve"; }; then
+    if ! { weftrun_write "$new" && head -c 65536 /dev/zero > "$new/reserve"; }; then
       rm -rf "$new"
       # The shell's own message may name no reason.
       [ "$(df -Pk "$weftrun_root" | tail -n 1 | tr -s ' ' | cut -d' ' -f4)" -ge 512 ] || echo 'No space left on device' >&2
       return 91
     fi
+    # A mistake in `setup` would end the supervisor.
+    if ! /bin/sh -n "$new/job" > "$new/mistake" 2>&1; then
+      sed "s|^.*/job: ||" "$new/mistake" | head -n 1 >&2
+      rm -rf "$new"; return 92
+    fi
+    rm -f "$new/mistake"
     mv "$new" "$weftrun_root/jobs/$1" 2> /dev/null || rm -rf "$new"
     # Two programs of one submission: the second moved its folder into the first one's.
     rm -rf "$weftrun_root/jobs/$1/.new-$1.$$"
   fi
-  weftrun_take "$1" && return 0
+  weftrun_take "$1" 0 && return 0
   code=$?
   [ -d "$weftrun_root/jobs/$1/go-0" ] || weftrun_remove "$1"
   return "$code"
 }
 
 weftrun_remove() {
-  weftrun_give_back "$1"; weftrun_forget_key "$1"
+  weftrun_forget_key "$1"
   # The job disappears at once, even if the removal is interrupted.
   if mv "$weftrun_root/jobs/$1" "$weftrun_root/.del-$1.$$" 2> /dev/null; then rm -rf "$weftrun_root/.del-$1.$$"; fi
 }
 
 # Starts attempt $2 of submission $1, once however often it is called.
 weftrun_go() {
-  cd "$weftrun_root/jobs/$1" || return 93
-  if [ "$2" != 0 ] && [ ! -d "go-$2" ]; then weftrun_take "$1" || return $?; fi
-  if mkdir "go-$2" 2> /dev/null; then
-    rm -f supervisor.new
-    setsid /bin/sh ./supervise "$2" < /dev/null >> supervisor.log 2>&1 3<&- &
-  fi
-  tries=0
-  until grep -q "^attempt $2\$" state 2> /dev/null; do
+  while [ ! -d "$weftrun_root/jobs/$1/go-$2" ]; do
+    [ -d "$weftrun_root/jobs/$1" ] || return 93
+    [ ! -e "$weftrun_root/jobs/$1/cancelled" ] || return 95
+    weftrun_take "$1" "$2" || return $?
+    job=$weftrun_root/jobs/$1
+    weftrun_write_time "$job/ready-$token/at" 2> /dev/null || :   # a supervisor that does not begin is waited for from now on
+    # It fails where another program was faster, or the claim has expired.
+    mv "$job/ready-$token" "$job/go-$2" 2> /dev/null || continue
+    ( cd "$job" && exec setsid /bin/sh ./supervise "$2" ) < /dev/null >> "$job/supervisor.log" 2>&1 3<&- &
+  done
+  job=$weftrun_root/jobs/$1 tries=0
+  while weftrun_phase "$job"; [ "${said:--1}" -lt "$2" ]; do
     tries=$((tries + 1))
-    [ "$tries" -le 100 ] || return 94
+    if [ "$tries" -gt 100 ]; then
+      printf '%s/supervisor.log: %s\n' "$job" "$(tail -n 1 "$job/supervisor.log" 2> /dev/null)" >&2
+      return 94
+    fi
     sleep 0.1
   done
 }
 
-# Asks the supervisor of submission $1 for $2 (a word, then free text), and waits until it did it. Without a supervisor, ends what runs.
+# Asks the supervisor of submission $1 for $2 (a word, then free text), and waits until it did it. $3 names the request. $4 is the attempt that it
+# is for, which may have ended when it arrives; empty for whichever runs. Without a supervisor, ends what runs.
 weftrun_ask() {
   job=$weftrun_root/jobs/$1
   [ -d "$job" ] || return 93
+  [ -z "${4-}" ] || [ ! -d "$job/go-$(($4 + 1))" ] || return 95
+  # Before the look at the state: an attempt that starts now sees it.
+  [ "$2" != cancel ] || true > "$job/cancelled" || return 91
   weftrun_phase "$job"
-  [ "$phase" != ended ] || return 95
+  if [ "$phase" = ended ]; then weftrun_asked_at_end "$2"; return; fi
   weftrun_alive "$job"
+  if [ "$alive" = none ]; then
+    case $2 in cancel* | stop*)
+      # What has not begun shall not.
+      for ready in "$job"/ready-*; do [ ! -d "$ready" ] || mv "$ready" "$job/expired-${ready##*/ready-}" 2> /dev/null || :; done
+      weftrun_alive "$job" -1 ;;
+    esac
+  fi
   if [ "$alive" = yes ]; then
-    ask=$job/requests/$3
+    ask=$job/requests/${4:-any}.$3
     printf '%s\n' "$2" > "$ask.new" && mv "$ask.new" "$ask" || return 91
     tries=0
     while [ -e "$ask" ]; do
@@ -197,23 +278,38 @@ weftrun_ask() {
     # It may have ended by itself, and then has written its last state.
     rm -f "$ask"
     weftrun_phase "$job"
-    [ "$phase" != ended ] || return 95
+    if [ "$phase" = ended ]; then weftrun_asked_at_end "$2"; return; fi
   fi
   case $2 in
   cancel* | stop*)
-    . "$job/job"
+    # For the containers; a document that is no shell would end this program.
+    ! /bin/sh -n "$job/job" 2> /dev/null || . "$job/job"
     weftrun_end "$1" 10
     how=cancelled; case $2 in stop*) how=stopped ;; esac
-    printf 'phase ended\nattempt %s\nhow %s\nwhy ended after its supervisor was gone\n' "$(weftrun_last_attempt "$job")" "$how" > "$job/state.new" \
+    weftrun_last "$job"; [ "$last" -ge 0 ] || last=0
+    printf 'phase ended\nattempt %s\nhow %s\nwhy ended after its supervisor was gone\n' "$last" "$how" > "$job/state.new" \
       && mv "$job/state.new" "$job/state" || return 91
-    weftrun_give_back "$1" ;;
+    weftrun_forget_key "$1" ;;
   suspend) weftrun_signal "$1" STOP ;;
   resume) weftrun_signal "$1" CONT ;;
   signal*) weftrun_signal "$1" "${2#signal }" ;;
   esac
 }
 
-weftrun_last_attempt() { last=0; while [ -d "$1/go-$((last + 1))" ]; do last=$((last + 1)); done; printf '%s' "$last"; }
+# Answers $1 for the job in $job, whose attempt has ended here: one that failed or was stopped would start again with the others, unless it
+# is cancelled.
+weftrun_asked_at_end() {
+  [ "$1" = cancel ] || return 95
+  grep -q -e '^how failed' -e '^how stopped' "$job/state" || return 95
+  sed 's/^how .*/how cancelled/' "$job/state" > "$job/state.new" && mv "$job/state.new" "$job/state" || return 91
+  weftrun_forget_key "${job##*/}"; rm -f "$job/key" "$job/key.pub"
+}
+
+# Keeps how the whole job ended ($2) beside submission $1.
+weftrun_conclude() {
+  cd "$weftrun_root/jobs/$1" || return 93
+  [ -e verdict ] || { printf '%s\n' "$2" > "verdict.$$" && mv "verdict.$$" verdict; }
+}
 
 weftrun_signal() {
   signalled=$(weftrun_marked "$1")
@@ -237,9 +333,20 @@ weftrun_end() {
 
 # Removes jobs that ended more than $1 days ago, and what cut-off programs left.
 weftrun_clean() {
-  for old in $(find "$weftrun_root/jobs" -mindepth 2 -maxdepth 2 -name state -mtime "+$1" 2> /dev/null); do
+  find "$weftrun_root/jobs" -mindepth 2 -maxdepth 2 -name state -mtime "+$1" 2> /dev/null | while read -r old; do
     old=${old%/state}; weftrun_phase "$old"
     [ "$phase" != ended ] || weftrun_remove "${old##*/}"
+  done
+  for old in "$weftrun_root"/jobs/*; do
+    # Prepared, never started, and its claim has expired.
+    set -- "$old"/expired-* "$old"/ready-* "$old"/go-*
+    case "$*" in "$old/expired-*"*) ;; *"$old/ready-* $old/go-*") weftrun_remove "${old##*/}"; continue ;; esac
+    # The supervisor that would have removed the key was killed, or the host was started again.
+    grep -q "weftrun-${old##*/}\$" "$HOME/.ssh/authorized_keys" 2> /dev/null || continue
+    weftrun_phase "$old"
+    [ "$phase" != ended ] || continue
+    weftrun_alive "$old"
+    case $alive in no | rebooted) [ -n "$(weftrun_marked "${old##*/}")" ] || weftrun_forget_key "${old##*/}" ;; esac
   done
   find "$weftrun_root" -mindepth 1 -maxdepth 1 \( -name '.new-*' -o -name '.del-*' \) -mtime +1 -exec rm -rf {} + 2> /dev/null || :
 }
@@ -298,25 +405,66 @@ weftrun_exec() {
 
 # Lets key line $2 in while submission $1 is here, and takes it out. The file is the user's: it is replaced whole, by one program at a time
 # (a home may be shared by many hosts), and is never cut short by a full disk.
-weftrun_keys() {
-  keys=$(readlink -f "$HOME/.ssh/authorized_keys" 2> /dev/null) && [ -n "$keys" ] || keys=$HOME/.ssh/authorized_keys
-  tries=0
-  # A lock that is older than any program would hold it was left by one that was killed.
-  until mkdir "$keys.weftrun" 2> /dev/null || [ "$tries" -ge 100 ]; do tries=$((tries + 1)); sleep 0.1; done
-}
-weftrun_put_keys() { mv -f "$keys.weftrun/new" "$keys"; put=$?; rm -rf "$keys.weftrun"; return "$put"; }
 weftrun_allow_key() {
   mkdir -p "$HOME/.ssh" || return 91
-  weftrun_keys
-  # awk ends a last line that has no newline.
-  if { [ ! -f "$keys" ] || awk 1 "$keys"; } > "$keys.weftrun/new" && { grep -q "weftrun-$1\$" "$keys.weftrun/new" || printf '%s\n' "$2" >> "$keys.weftrun/new"; }; then
-    weftrun_put_keys && return 0
-  fi
-  rm -rf "$keys.weftrun"; return 91
+  weftrun_edit_keys "$1" "$2"
 }
 weftrun_forget_key() {
   grep -q "weftrun-$1\$" "$HOME/.ssh/authorized_keys" 2> /dev/null || return 0
-  weftrun_keys
-  grep -v "weftrun-$1\$" "$keys" > "$keys.weftrun/new"
-  if [ $? -le 1 ]; then weftrun_put_keys; else rm -rf "$keys.weftrun"; return 1; fi
+  weftrun_edit_keys "$1" ''
+}
+
+# Adds line $2 of submission $1 to authorized_keys, or removes the line of $1 where $2 is empty. Each program writes a file of its own in a
+# folder beside it, and moves it over the old one only if no other program's file was there after its own. The one with the first name waits
+# for that, the others take theirs away. A file that others wait for too long is removed; its owner cannot move it then, and begins again.
+weftrun_edit_keys() (
+  LC_ALL=C; export LC_ALL
+  keys=$(readlink -f "$HOME/.ssh/authorized_keys" 2> /dev/null) && [ -n "$keys" ] || keys=$HOME/.ssh/authorized_keys
+  mine=$keys.weftrun/$1.$(uname -n).$(exec sh -c 'echo $$') waited=0
+  while [ "$waited" -lt 600 ]; do
+    mkdir -p "$keys.weftrun" || exit 91
+    weftrun_others || { weftrun_wait_for_others; continue; }
+    { weftrun_replace_keys "$1" "$2"; code=$?; } 4> "$mine" || code=1
+    rm -f "$mine"
+    [ "$code" != 0 ] || rmdir "$keys.weftrun" 2> /dev/null
+    [ "$code" = 1 ] || exit "$code"
+    weftrun_wait_for_others
+  done
+  exit 91
+)
+
+# Whether there is no other program's file; sets $first to the first name of all.
+weftrun_others() {
+  first=; alone=yes
+  for file in "$keys.weftrun"/*; do
+    [ "$file" != "$keys.weftrun/*" ] || continue
+    first=${first:-$file}
+    [ "$file" = "$mine" ] || alone=
+  done
+  [ -n "$alone" ]
+}
+
+weftrun_wait_for_others() {
+  waited=$((waited + 1))
+  sleep 0.1
+  [ $((waited % 100)) = 0 ] || return 0
+  for file in "$keys.weftrun"/*; do [ "$file" = "$mine" ] || rm -f "$file"; done
+}
+
+weftrun_replace_keys() {
+  until weftrun_others && [ "$first" = "$mine" ]; do
+    [ "$first" = "$mine" ] && [ "$waited" -lt 600 ] || return 1
+    weftrun_wait_for_others
+  done
+  if [ -n "$2" ]; then
+    # awk ends a last line that has no newline.
+    if [ -f "$keys" ]; then
+      ! grep -q "weftrun-$1\$" "$keys" || return 0
+      awk 1 "$keys" >&4 || return 91
+    fi
+    printf '%s\n' "$2" >&4 || return 91
+  else
+    grep -v "weftrun-$1\$" "$keys" >&4 || [ $? = 1 ] || return 91
+  fi
+  mv -f "$mine" "$keys" 2> /dev/null
 }

@@ -7,7 +7,8 @@ weftrun_numbers "$local"
 export RANK="$rank" WEFTRUN_PROCESS="rank$rank"
 . ./job
 weftrun_environment
-attempt=$(weftrun_last_attempt .)
+weftrun_last .
+attempt=$last
 mkdir -p "logs/$attempt"
 exec >> "logs/$attempt/rank$rank.log" 2>&1 < /dev/null
 weftrun_rank

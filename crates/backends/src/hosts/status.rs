@@ -59,7 +59,13 @@ pub struct Node {
     pub elapsed: u64,
     /// Whether the disk was full.
     pub full: bool,
+    /// How the whole job ended, once that was known.
+    pub verdict: Option<Verdict>,
 }
+
+/// How a job ended: its phase, the reason, and the exit code. It is written to the hosts once all of them are known to have ended, so
+/// that it is still known while one of them does not answer.
+pub type Verdict = (JobPhase, String, Option<i32>);
 
 impl HostLook {
     /// Reads the output of `weftrun_look`.
@@ -93,6 +99,17 @@ impl HostLook {
     }
 }
 
+/// Reads `PHASE CODE WHY`; `-` for no code.
+fn verdict(text: &str) -> Option<Verdict> {
+    let mut words = text.splitn(3, ' ');
+    let phase = words.next()?;
+    let phase = [JobPhase::Succeeded, JobPhase::Failed, JobPhase::Cancelled]
+        .into_iter()
+        .find(|p| p.as_str() == phase)?;
+    let code = words.next()?.parse().ok();
+    Some((phase, clean(words.next().unwrap_or_default()), code))
+}
+
 /// Returns the first word of a text, cleaned.
 fn word(text: &str) -> String {
     clean(text.split_whitespace().next().unwrap_or_default())
@@ -112,6 +129,7 @@ impl Node {
             "why" => self.why = clean(value),
             "elapsed" => self.elapsed = value.parse().unwrap_or(0),
             "full" => self.full = true,
+            "verdict" => self.verdict = verdict(value),
             _ => {}
         }
     }
@@ -160,6 +178,8 @@ pub enum Order {
     Go(u32),
     /// Tell the supervisor.
     Ask(String),
+    /// Keep how the job ended.
+    Conclude(String),
 }
 
 impl Job {
@@ -216,7 +236,7 @@ impl Job {
         }
         // The state may still be that of the attempt before.
         if node.phase.is_empty() || node.attempt < attempt {
-            return if matches!(node.alive.as_str(), "no" | "rebooted") && node.attempt == attempt {
+            return if matches!(node.alive.as_str(), "no" | "rebooted") {
                 Stage::Lost
             } else {
                 Stage::Starting
@@ -317,13 +337,22 @@ impl Job {
         self.told().any(|(_, node)| node.how == "cancelled")
     }
 
-    fn silent(&self) -> Vec<&str> {
+    /// Returns the hosts whose disk was full, with their numbers.
+    pub fn full(&self) -> Vec<(usize, &str)> {
+        self.told().filter(|(_, node)| node.full).map(|(at, _)| (at, self.host(at))).collect()
+    }
+
+    /// Returns the hosts that did not answer.
+    pub fn silent(&self) -> Vec<&str> {
         let silent = |(at, seen): (usize, &Seen)| matches!(seen, Seen::Silent(_)).then(|| self.host(at));
         self.seen.iter().enumerate().filter_map(silent).collect()
     }
 
-    /// Returns the phase, the reason, and the exit code.
-    pub fn phase(&self) -> (JobPhase, String, Option<i32>) {
+    /// Returns the phase, the reason, and the exit code. A phase that is final stays so.
+    pub fn phase(&self) -> Verdict {
+        if let Some(verdict) = self.told().find_map(|(_, node)| node.verdict.clone()) {
+            return verdict;
+        }
         let stages = self.stages();
         let counts = |wanted: &[Stage]| {
             stages.iter().enumerate().any(|(at, stage)| {
@@ -334,9 +363,10 @@ impl Job {
         let silent = self.silent();
         let not_answering = match silent.as_slice() {
             [] => String::new(),
-            [one] => format!("{one} does not answer"),
-            several => format!("{} do not answer", several.join(", ")),
+            [one] => format!("{one} does not answer: its ranks may still run"),
+            several => format!("{} do not answer: their ranks may still run", several.join(", ")),
         };
+        let active = active || !silent.is_empty();
         let and = |text: String| match (text.is_empty(), not_answering.is_empty()) {
             (_, true) => text,
             (true, false) => not_answering.clone(),
@@ -350,11 +380,12 @@ impl Job {
             };
         }
         if let Some((why, code, restarts)) = self.failure(&stages) {
-            if active {
+            let attempt = self.attempt();
+            let again = restarts && attempt < self.place.restarts;
+            if active && !(again && self.is_idle(&stages)) {
                 return (JobPhase::Stopping, and(why), code);
             }
-            let attempt = self.attempt();
-            return match restarts && attempt < self.place.restarts {
+            return match again {
                 true => (JobPhase::Restarting, and(why), None),
                 false if attempt > 0 => (
                     JobPhase::Failed,
@@ -374,6 +405,9 @@ impl Job {
             JobPhase::Starting
         } else if counts(&[Stage::Suspended]) {
             JobPhase::Suspended
+        } else if self.is_idle(&stages) {
+            // The hosts that answer have ended.
+            JobPhase::Unknown
         } else {
             JobPhase::Running
         };
@@ -385,12 +419,31 @@ impl Job {
         (phase, and(why), None)
     }
 
+    /// Returns whether no host that answers does anything.
+    fn is_idle(&self, stages: &[Stage]) -> bool {
+        !stages.iter().any(|stage| {
+            matches!(stage, Stage::Starting | Stage::Running | Stage::Suspended | Stage::Stopping)
+        })
+    }
+
     /// Returns what is to be done so that the job goes on or comes to its end. A scheduler would do it; here it does whoever
     /// looks.
     pub fn orders(&self) -> Vec<(usize, Order)> {
         if !self.is_committed() {
             return Vec::new();
         }
+        let orders = self.steps();
+        let (phase, why, code) = self.phase();
+        if !orders.is_empty() || !phase.is_terminal() {
+            return orders;
+        }
+        let code = code.map_or_else(|| "-".to_owned(), |code| code.to_string());
+        let unwritten = self.told().filter(|(_, node)| node.verdict.is_none());
+        unwritten.map(|(at, _)| (at, Order::Conclude(format!("{phase} {code} {why}")))).collect()
+    }
+
+    /// Returns what is to be done with the processes.
+    fn steps(&self) -> Vec<(usize, Order)> {
         let stages = self.stages();
         let failure = self.failure(&stages);
         let runs = |stage: &Stage| matches!(stage, Stage::Starting | Stage::Running | Stage::Suspended);
@@ -492,17 +545,14 @@ impl Job {
     pub fn detail(&self, target: &str, folder: &str) -> JobDetail {
         let mut detail = JobDetail::new(self.summary(target));
         detail.replicas = self.replicas();
+        for (_, host) in self.full() {
+            let text = format!("the disk of {host} was full: what its ranks wrote to their logs may be lost");
+            detail.findings.push(
+                Finding::error("HOSTS-DISK-FULL", text)
+                    .fix("free space there, or set `folder` of the target to another file system"),
+            );
+        }
         for (at, node) in self.told() {
-            if node.full {
-                let text = format!(
-                    "the disk of {} was full: what its ranks wrote to their logs may be lost",
-                    self.host(at)
-                );
-                detail.findings.push(
-                    Finding::error("HOSTS-DISK-FULL", text)
-                        .fix("free space there, or set `folder` of the target to another file system"),
-                );
-            }
             if node.orphans > 0 {
                 let text =
                     format!("{} processes run on {} without their supervisor", node.orphans, self.host(at));

@@ -1,7 +1,7 @@
 //! Submits exactly once over several hosts, and finds a submission again.
 //!
 //! The job is prepared on each of its hosts: a folder that appears by a rename, and a claim of the host that only one job can
-//! make. Then it is started, on the first host first: from that moment it is there. Each step does the same however often it
+//! make and that must still hold when the job is started. Then it is started, on the first host first: from that moment it is there. Each step does the same however often it
 //! runs, so that after a lost answer the steps are simply taken again on the same hosts. A submission that is cut off before
 //! the start leaves prepared folders, which free their hosts after ten minutes; one that is cut off after it is completed by
 //! the next look ([`Job::orders`](super::status::Job::orders)).
@@ -18,11 +18,11 @@ use weftrun_core::job::{JobHandle, SubmissionId};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::{Client, LIBRARY, Looks, silent};
-use super::error;
 use super::place::{Place, Seat};
 use super::render::Draft;
 use super::status::Job;
-use crate::remote::quote;
+use super::{error, fit};
+use crate::remote::{Answer, quote};
 use crate::submit_once::{Created, Found, Policy, Submission, submit_once};
 
 /// Every step may be taken again: a request is sent again without a search.
@@ -100,7 +100,10 @@ impl Sending<'_> {
 
     async fn attempt(&self) -> Result<JobHandle> {
         let wait = self.draft.own.wait().map_err(|what| Error::new(ErrorKind::InvalidSpec, what))?;
+        // What could never run is refused at once.
+        let candidates = fit::candidates(self.client, self.draft)?;
         let (began, mut tries) = (Instant::now(), 0);
+        let mut told = String::new();
         loop {
             let looks = self.client.survey(&self.draft.own).await?;
             let jobs = Job::gather(&looks);
@@ -114,29 +117,45 @@ impl Sending<'_> {
                 Some(place) => place,
                 None => {
                     self.refuse_taken_name(jobs.values())?;
-                    match self.pick(&looks) {
+                    match self.pick(&candidates, &looks) {
                         Ok(hosts) => self.place_of(&hosts, &looks).await?,
+                        // Another submission has hosts and may not get all that it needs.
+                        Err(error) if error.is_retryable() && tries < CHOICES => {
+                            tries += 1;
+                            tracing::debug!(%error, "chooses again");
+                            pause().await;
+                            continue;
+                        }
                         Err(error) if began.elapsed() >= wait => return Err(error),
                         Err(error) => {
-                            tracing::info!(%error, "waits for hosts");
+                            let text = error.to_string();
+                            if text != told {
+                                tracing::warn!("waiting for free hosts: {text}");
+                                told = text;
+                            }
                             sleep(WAIT.min(wait)).await;
                             continue;
                         }
                     }
                 }
             };
-            match self.prepare(&place, &looks).await? {
+            let started = match self.prepare(&place, &looks).await? {
                 None => {
                     self.choose(Some(place.clone()));
-                    return self.start(&place).await;
+                    self.start(&place).await?
                 }
+                Some(busy) => Err(busy),
+            };
+            match started {
+                Ok(job) => return Ok(job),
                 // Another job was faster.
-                Some(busy) => {
+                Err(busy) => {
                     self.choose(None);
                     tries += 1;
                     if tries >= CHOICES && began.elapsed() >= wait {
                         return Err(busy);
                     }
+                    pause().await;
                 }
             }
         }
@@ -158,27 +177,15 @@ impl Sending<'_> {
     }
 
     /// Chooses the hosts: those that the job names, or the first that are free.
-    fn pick(&self, looks: &Looks) -> Result<Vec<String>> {
+    fn pick(&self, candidates: &[String], looks: &Looks) -> Result<Vec<String>> {
         let wanted = self.draft.nodes.len();
-        let candidates: Vec<String> = if self.draft.pinned.is_empty() {
-            self.client.names().map(str::to_owned).collect()
-        } else {
-            for host in &self.draft.pinned {
-                self.client.transport(host)?;
-            }
-            self.draft.pinned.clone()
-        };
-        if candidates.len() < wanted {
-            let message = format!("the job needs {wanted} hosts, and the target has {}", candidates.len());
-            return Err(Error::new(ErrorKind::Refused, message)
-                .hint("add hosts to `hosts` of the target, or set fewer `nodes`"));
-        }
         let jobs = Job::gather(looks);
         let (mut chosen, mut not, mut machines) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let taken = candidates.iter().any(|host| self.submission_of(host, looks, &jobs).is_some());
         for host in candidates {
             let Some(ranks) = self.draft.nodes.get(chosen.len()).map(|(ranks, ..)| *ranks) else { break };
-            match self.why_not(&host, ranks, looks, &jobs, &mut machines) {
-                None => chosen.push(host),
+            match self.why_not(host, ranks, looks, &jobs, &mut machines) {
+                None => chosen.push(host.clone()),
                 Some(why) => not.push(why),
             }
         }
@@ -190,12 +197,26 @@ impl Sending<'_> {
             1 => "1 is free".to_owned(),
             n => format!("{n} are free"),
         };
-        let hosts = if wanted == 1 { "1 host".to_owned() } else { format!("{wanted} hosts") };
+        let hosts = fit::count(wanted);
         let error =
             Error::new(ErrorKind::Refused, format!("the job needs {hosts}, and {free}: {}", not.join("; ")));
-        Err(error
+        let error = error
             .hint("`--wait-for-hosts 1h` waits until enough hosts are free")
-            .hint("`weftrun list` shows the jobs that run"))
+            .hint("`weftrun list` shows the jobs that run");
+        Err(if taken { error.retryable() } else { error })
+    }
+
+    /// Returns the other submission that has a host and has not started its job.
+    fn submission_of<'l>(
+        &self,
+        host: &str,
+        looks: &'l Looks,
+        jobs: &std::collections::BTreeMap<SubmissionId, Job>,
+    ) -> Option<&'l str> {
+        let busy = looks.get(host)?.as_ref().ok()?.busy.as_deref()?;
+        let id = SubmissionId::parse(busy)?;
+        let started = jobs.get(&id).is_some_and(Job::is_committed);
+        (id != *self.id() && !started).then_some(busy)
     }
 
     fn why_not(
@@ -211,12 +232,14 @@ impl Sending<'_> {
             Some(Err(why)) => return Some(format!("{host} does not answer ({why})")),
             None => return Some(format!("{host} was not asked")),
         };
-        let slots =
-            self.client.settings.hosts().iter().find(|(name, _)| name == host).and_then(|(_, slots)| *slots);
-        if let Some(slots) = slots.filter(|slots| *slots < ranks) {
+        if let Some(slots) = fit::slots(self.client, host).filter(|slots| *slots < ranks) {
             return Some(format!("{host} has {slots} slots, and the job needs {ranks}"));
         }
-        // A job that was only prepared frees its host by itself; the host decides.
+        if let Some(other) = self.submission_of(host, looks, jobs) {
+            return Some(format!(
+                "{host} is being taken by submission {other}; if that was cut off, the host is free after ten minutes"
+            ));
+        }
         let owner =
             look.busy.as_ref().and_then(|busy| SubmissionId::parse(busy)).filter(|busy| busy != self.id());
         let runs = owner
@@ -288,14 +311,7 @@ impl Sending<'_> {
             for ((host, _), answer) in part.iter().zip(self.client.each(part).await) {
                 let outcome = match answer {
                     Ok(answer) if answer.code == 0 => continue,
-                    Ok(answer) if answer.code == error::BUSY => {
-                        let owner = answer.text().trim().trim_start_matches("busy ").to_owned();
-                        let message = format!(
-                            "host {host} was taken by another job ({}) a moment ago",
-                            crate::remote::error::clean(&owner)
-                        );
-                        Ok(Error::new(ErrorKind::Refused, message))
-                    }
+                    Ok(answer) if answer.code == error::BUSY => Ok(taken(host, &answer)),
                     Ok(answer) => Err(error::failed(host, "the job could not be put there", &answer)),
                     Err(error) => Err(error),
                 };
@@ -388,12 +404,18 @@ impl Sending<'_> {
         Ok(())
     }
 
-    async fn start(&self, place: &Place) -> Result<JobHandle> {
+    /// Starts the prepared job, the first host before the others. Returns why, if another job has the first one by now.
+    async fn start(&self, place: &Place) -> Result<std::result::Result<JobHandle, Error>> {
         let Some((first, others)) = place.hosts.split_first() else {
             return Err(Error::new(ErrorKind::InvalidSpec, "the job has no hosts"));
         };
         let program = format!("weftrun_go {} 0\n", self.id());
         let answer = self.client.read(&first.host, &program).await?;
+        // The submission took so long that its claim has expired.
+        if matches!(answer.code, error::BUSY | error::NO_JOB) {
+            self.withdraw(place).await;
+            return Ok(Err(taken(&first.host, &answer)));
+        }
         if answer.code != 0 {
             return Err(error::failed(&first.host, "the job could not be started", &answer));
         }
@@ -409,6 +431,18 @@ impl Sending<'_> {
             }
         }
         let job = Job { place: place.clone(), seen: Vec::new() };
-        Ok(job.handle(&self.client.target))
+        Ok(Ok(job.handle(&self.client.target)))
     }
+}
+
+/// Waits before hosts are chosen again, so that submissions that met do not meet again.
+async fn pause() {
+    sleep(Duration::from_millis(fastrand::u64(300..1200))).await;
+}
+
+/// Returns the refusal of a host that another job has.
+fn taken(host: &str, answer: &Answer) -> Error {
+    let owner = crate::remote::error::clean(answer.text().trim().trim_start_matches("busy "));
+    let by = if owner.is_empty() { "another job".to_owned() } else { format!("submission {owner}") };
+    Error::new(ErrorKind::Refused, format!("host {host} was taken by {by} while this job was submitted"))
 }

@@ -3,10 +3,11 @@
 set -u
 attempt=$1
 weftrun_root=$(cd ../.. && pwd)
+weftrun_boot; weftrun_start $$; weftrun_last .
+# It fails where nobody waits for it any more.
+weftrun_supervise . $$ "$start" "$boot" || exit 1
 weftrun_place
 . ./job
-weftrun_boot; weftrun_start $$
-printf '%s %s %s\n' $$ "$start" "$boot" > supervisor.new && mv supervisor.new supervisor
 weftrun_up; began=$up
 how= code= rank= why= stopping=
 
@@ -44,7 +45,10 @@ start_process() {
     setsid /bin/sh -c '. ./job && weftrun_environment && '"$3" < /dev/null >> "logs/$attempt/$1.log" 2>&1
     ended=$?
     # On a full disk it is tried until it can be written: without the code, the job would not end.
-    until printf '%s\n' "$ended" > "run/$1.new" 2> /dev/null && mv "run/$1.new" "run/$1"; do rm -f reserve; sleep 1; done
+    until printf '%s\n' "$ended" > "run-$attempt/$1.new" 2> /dev/null && mv "run-$attempt/$1.new" "run-$attempt/$1"; do
+      [ -d "run-$attempt" ] || exit
+      rm -f reserve; sleep 1
+    done
   ) &
   names="$names $1"
 }
@@ -55,7 +59,7 @@ wait_for() {
   while :; do
     left=
     for name in $names; do
-      done=; { read -r done < "run/$name"; } 2> /dev/null || { left=yes; continue; }
+      done=; { read -r done < "run-$attempt/$name"; } 2> /dev/null || { left=yes; continue; }
       [ "$done" != 0 ] || continue
       how=failed code=$done
       case $name in rank*) rank=${name#rank} ;; esac
@@ -72,8 +76,14 @@ wait_for() {
 }
 
 take_requests() {
+  # It may have been asked of the attempt before.
+  if [ -e cancelled ]; then how=cancelled; say stopping; fi
   for request in requests/*; do
-    case $request in *.new | 'requests/*') continue ;; esac
+    case $request in
+    *.new | 'requests/*') continue ;;
+    requests/any.* | "requests/$attempt".*) ;;
+    *) rm -f "$request"; continue ;;   # for an attempt that has ended
+    esac
     word= text=; read -r word text < "$request" || :
     case $word in
     cancel) how=cancelled; say stopping ;;
@@ -103,7 +113,7 @@ write_ssh_config() {
 
 run_attempt() {
   how= code= rank= why= names=
-  rm -rf run; mkdir -p run "logs/$attempt" || { how=failed code=1 why="its folder cannot be written"; return; }
+  mkdir -p "run-$attempt" "logs/$attempt" || { how=failed code=1 why="its folder cannot be written"; return; }
   say starting
   start_process prepare '' weftrun_prepare
   wait_for
@@ -125,14 +135,15 @@ run_attempt() {
   [ -n "$how" ] || how=done code=0
 }
 
-# The other hosts of an MPI job wait for its launcher; mpirun's way to them tells that it has ended.
+# The other hosts of an MPI job wait for its launcher; mpirun's way to them tells that it has ended. One that failed may start again.
 tell_members() {
+  word=finish; [ "$how" != failed ] || word='stop the launcher failed'
   [ "$launch" = mpi ] && [ "$node" = 0 ] && [ "$nodes" -gt 1 ] || return 0
   folder=${weftrun_root%/hosts/*}
   case $folder in "$HOME"/*) folder="\$HOME/${folder#"$HOME"/}" ;; esac   # homes need not have the same path
   while read -r key name address rest; do
     [ "$key" = host ] && [ "$address" != "$master" ] || continue
-    ./rsh "$address" "cd \"$folder/hosts/\$(uname -n)/jobs/$submission/requests\" && echo finish > launcher.new && mv launcher.new launcher" < /dev/null
+    ./rsh "$address" "cd \"$folder/hosts/\$(uname -n)/jobs/$submission/requests\" && echo $word > $attempt.launcher.new && mv $attempt.launcher.new $attempt.launcher" < /dev/null
   done < place
 }
 
@@ -141,16 +152,18 @@ while :; do
   look_at_disk
   [ "$how" = done ] || say stopping
   weftrun_end "$submission" "$grace"
+  rm -rf "run-$attempt"
+  if [ "$how" = failed ] && [ -e cancelled ]; then how=cancelled; fi
   tell_members
   # A job on one host starts again by itself; with several, weftrun starts all of them again once all have ended.
-  if [ "$how" = failed ] && [ "$nodes" = 1 ] && [ "$attempt" -lt "$restarts" ] && mkdir "go-$((attempt + 1))"; then
+  if [ "$how" = failed ] && [ "$nodes" = 1 ] && [ "$attempt" -lt "$restarts" ] &&
+    mkdir next && cp "go-$attempt/supervisor" next/ && mv next "go-$((attempt + 1))"; then
     attempt=$((attempt + 1))
     continue
   fi
   break
 done
 say_at_last
-weftrun_give_back "$submission"
 # A key is for all attempts.
-if [ "$how" != failed ] || [ "$attempt" -ge "$restarts" ]; then weftrun_forget_key "$submission"; rm -f key key.pub; fi
+if { [ "$how" != failed ] && [ "$how" != stopped ]; } || [ "$attempt" -ge "$restarts" ]; then weftrun_forget_key "$submission"; rm -f key key.pub; fi
 rm -f reserve

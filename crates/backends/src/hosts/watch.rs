@@ -1,6 +1,6 @@
 //! Watches jobs: the hosts are asked again and again, more seldom while nothing changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio::time::{Instant, sleep};
@@ -15,6 +15,7 @@ use crate::remote::stream::{Feed, put};
 /// Feeds the events of all jobs of a filter; ends when every job that the filter names by handle has ended.
 pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>) -> Result<()> {
     let mut told: BTreeMap<JobHandle, Told> = BTreeMap::new();
+    let mut known: BTreeMap<JobHandle, (Look, Vec<String>)> = BTreeMap::new();
     let (mut last, mut lost, mut first) = (Instant::now(), false, true);
     loop {
         let looks = client.look(&[], None).await;
@@ -34,14 +35,18 @@ pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>)
                 for job in &jobs {
                     client.carry_out(job).await;
                 }
-                let seen: Vec<Look> = jobs.iter().map(|job| look(&client, job)).collect();
-                let silent = silent(&looks);
-                // A job whose hosts are silent is not gone.
-                let (events, over) = if silent.is_some() && seen.len() < told.len() {
-                    (Vec::new(), false)
-                } else {
-                    compare(&mut told, seen, &filter)
-                };
+                // A job of which no host answers is not gone.
+                let here: BTreeSet<JobHandle> =
+                    Job::gather(&looks).values().map(|job| job.handle(&client.target)).collect();
+                let is_silent = |host: &String| matches!(looks.get(host), Some(Err(_)));
+                known.retain(|handle, (_, hosts)| !here.contains(handle) && hosts.iter().any(is_silent));
+                let held: Vec<Look> = known.values().map(|(look, _)| look.clone()).collect();
+                let seen: Vec<Look> = jobs.iter().map(|job| look(&client, job)).chain(held).collect();
+                for (job, look) in jobs.iter().zip(&seen) {
+                    let hosts = job.place.hosts.iter().map(|seat| seat.host.clone()).collect();
+                    known.insert(look.summary.handle.clone(), (look.clone(), hosts));
+                }
+                let (events, over) = compare(&mut told, seen, &filter);
                 if !events.is_empty() {
                     last = Instant::now();
                 }

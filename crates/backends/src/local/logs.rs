@@ -195,6 +195,8 @@ impl Reader {
                 batches.push(ended(source, code(source)));
             }
             if now.attempt() > self.attempt && (self.options.follow || !self.options.from.is_empty()) {
+                // The last lines were asked for of the attempt that ran then.
+                self.options.tail = None;
                 self.enter(self.attempt + 1);
             } else {
                 self.over = true;

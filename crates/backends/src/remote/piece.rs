@@ -1,8 +1,8 @@
 //! New bytes of files on another host, each from a known offset, in one answer.
 
 /// Returns the shell function `weftrun_read PATH OFFSET HEADER`, which prints a [`Piece`]; the first line of the file too
-/// where HEADER is not 0, and at most `most` bytes. A file that cannot be read is named on standard error behind `NONCE! `.
-pub fn reader(nonce: &str, most: u64) -> String {
+/// where HEADER is not 0, and at most `most` bytes, a number or a word of the shell. A file that cannot be read is named on standard error behind `NONCE! `.
+pub fn reader(nonce: &str, most: impl std::fmt::Display) -> String {
     format!(
         "weftrun_read() {{\ns=$(stat -L -c '%i %s' -- \"$1\" 2> /dev/null) || return 0\n\
          [ -r \"$1\" ] || {{ printf '{nonce}! %s\\n' \"$1\" >&2; return 0; }}\nn=$((${{s#* }} - $2))\n[ $n -le {most} ] || n={most}\n\

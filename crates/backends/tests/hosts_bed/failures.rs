@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use weftrun_core::ErrorKind;
-use weftrun_core::job::{Action, JobEvent, JobFilter, JobPhase};
-use weftrun_core::log::{LogOptions, Mark};
-use weftrun_core::spec::Launch;
+use weftrun_core::job::{Action, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary};
+use weftrun_core::log::LogOptions;
+use weftrun_core::spec::{Launch, RestartPolicy};
 
 use crate::bed::{Bed, connect};
 use crate::jobs::{delete, ended, job, logs, rendered, submitted};
@@ -78,27 +78,21 @@ async fn a_host_that_crashes_leaves_a_verdict_with_its_name() {
         }
     }
     bed.ctl("crash b");
-    let end = ended(&backend, &job).await;
-    let mut gap = String::new();
-    let mut batches = backend.logs(&job, LogOptions::follow());
-    while let Some(batch) = batches.next().await {
-        if let Some(Mark::Gap { reason }) = batch.expect("a batch").mark {
-            gap = reason;
-        }
-    }
+    // Nothing says whether its ranks still run, so the job has not ended.
+    let known = reaches(&backend, &job, |now| now.reason.contains("rank 0 on a exited with code 1")).await;
+    let refused = [Action::Cancel, Action::Delete].map(|action| backend.act(&job, action));
+    let refused = futures_util::future::join_all(refused).await;
     bed.ctl("start b");
-    assert_eq!((end.phase, end.exit_code), (JobPhase::Failed, Some(1)));
-    assert!(end.reason.contains("rank 0 on a exited with code 1; b does not answer"), "{}", end.reason);
-    assert!(gap.contains("host b does not answer"), "{gap:?}");
+    assert_eq!(known.phase, JobPhase::Stopping);
+    assert!(known.reason.contains("b does not answer: its ranks may still run"), "{}", known.reason);
+    for refused in refused {
+        let refused = refused.expect_err("one host does not answer").to_string();
+        assert!(refused.contains("host b does not answer"), "{refused}");
+    }
+    assert!(!bed.on("a", "ls ~/.weftrun/hosts/a/jobs").is_empty(), "a part of the job was removed");
     // Once it is back, the job there is seen to have been lost, and the host is free again.
     let backend = bed.connect();
-    for _ in 0..100 {
-        if backend.describe(&job).await.is_ok_and(|detail| !detail.summary.reason.contains("does not answer"))
-        {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    assert_eq!(ended(&backend, &job).await.phase, JobPhase::Cancelled);
     delete(&backend, &job).await;
     let all = submitted(&backend, crate::jobs::job("again", Launch::PerRank, 4, 1, "exit 0")).await;
     assert_eq!(ended(&backend, &all).await.phase, JobPhase::Succeeded);
@@ -140,7 +134,7 @@ async fn a_supervisor_that_is_killed_leaves_ranks_that_can_be_cancelled() {
             break;
         }
     }
-    bed.on("a", "cd ~/.weftrun/hosts/a/jobs/*/ && kill -9 $(cut -d' ' -f1 supervisor)");
+    bed.on("a", "cd ~/.weftrun/hosts/a/jobs/*/ && kill -9 $(cut -d' ' -f1 go-0/supervisor)");
     let detail = backend.describe(&job).await.expect("is there");
     assert_eq!(detail.summary.phase, JobPhase::Running);
     let reason = &detail.summary.reason;
@@ -174,6 +168,52 @@ async fn a_submission_that_is_cut_off_between_two_hosts_is_completed_by_the_next
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_submission_that_is_cut_off_before_the_start_leaves_the_other_hosts_to_others() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = bed.turn().await;
+    let script = "if grep -q '^weftrun_go ' \"$program\"; then exit 255; fi\nreal < \"$program\"";
+    let (_dir, target) = bed.ssh(script);
+    let cut_off = connect(&target);
+    let lost =
+        cut_off.submit(&rendered(cut_off.as_ref(), job("lost", Launch::PerRank, 2, 1, "exit 0"))).await;
+    lost.expect_err("no host is told to start");
+    let backend = bed.connect();
+    let job = submitted(&backend, job("next", Launch::PerRank, 2, 1, "exit 0")).await;
+    let hosts = backend.describe(&job).await.expect("is there").facts;
+    assert!(hosts.contains(&("hosts".to_owned(), "c d".to_owned())), "{hosts:?}");
+    assert_eq!(ended(&backend, &job).await.phase, JobPhase::Succeeded);
+    let all = backend
+        .submit(&rendered(backend.as_ref(), crate::jobs::job("all", Launch::PerRank, 4, 1, "exit 0")))
+        .await;
+    let refused = all.expect_err("two hosts are taken").to_string();
+    assert!(refused.contains("2 are free: a is being taken by submission "), "{refused}");
+    assert!(refused.contains("free after ten minutes"), "{refused}");
+    delete(&backend, &job).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mistake_in_setup_is_refused_on_every_shell_before_the_job() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = bed.turn().await;
+    for host in ["a", "b", "c"] {
+        let target =
+            bed.target().with("nodelist", host).with("setup", serde_json::json!(["echo \"unbalanced"]));
+        let backend = connect(&target);
+        let refused = backend
+            .submit(&rendered(backend.as_ref(), job("setup", Launch::PerRank, 1, 1, "exit 0")))
+            .await
+            .expect_err("is no shell");
+        assert_eq!(refused.kind(), ErrorKind::InvalidSpec, "{refused}");
+        assert!(
+            refused.to_string().to_lowercase().contains("unterminated")
+                || refused.to_string().contains("unexpected"),
+            "{refused}"
+        );
+        assert_eq!(bed.on(host, "ls -A ~/.weftrun/hosts/*/jobs"), "", "nothing of it is left");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_clock_of_a_host_is_compared_with_another() {
     let Some(bed) = Bed::find() else { return };
     let _turn = bed.turn().await;
@@ -204,4 +244,64 @@ async fn a_target_that_cannot_be_reached_is_an_error_that_says_so() {
         assert!(matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Refused), "{error}");
         assert!(error.to_string().contains("nowhere.invalid"), "{error}");
     }
+}
+
+/// Waits until a job is as wanted, by looks that do nothing for it.
+async fn reaches(
+    backend: &std::sync::Arc<dyn weftrun_core::backend::Backend>,
+    job: &JobHandle,
+    wanted: impl Fn(&JobSummary) -> bool,
+) -> JobSummary {
+    for _ in 0..300 {
+        match backend.describe(job).await.map(|detail| detail.summary) {
+            Ok(now) if wanted(&now) => return now,
+            _ => tokio::time::sleep(Duration::from_millis(200)).await,
+        }
+    }
+    panic!("{:?}", backend.describe(job).await)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_would_start_again_is_cancelled_and_deleted_for_good() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = bed.turn().await;
+    let backend = bed.connect();
+    for action in [Action::Cancel, Action::Delete] {
+        bed.on("a", "rm -f ~/starts");
+        let mut spec = job("again", Launch::PerRank, 2, 1, "echo start >> ~/starts; exit 1");
+        spec.restart = RestartPolicy::OnFailure { max: 3 };
+        let job = submitted(&backend, spec).await;
+        reaches(&backend, &job, |now| now.phase == JobPhase::Restarting).await;
+        backend.act(&job, action).await.expect("ends it");
+        if action == Action::Cancel {
+            assert_eq!(ended(&backend, &job).await.phase, JobPhase::Cancelled);
+            // An order to start it that was on its way.
+            bed.on(
+                "a",
+                "weftrun_root=~/.weftrun/hosts/a; cd $weftrun_root/jobs/*/\n\
+                 sed '/^# The supervisor of one attempt/,$d' supervise > ~/library; . ~/library; weftrun_go \"${PWD##*/}\" 1; :",
+            );
+            assert_eq!(ended(&backend, &job).await.phase, JobPhase::Cancelled);
+            delete(&backend, &job).await;
+        }
+        assert_eq!(bed.on("a", "cat ~/starts"), "start\n");
+        assert_eq!(bed.on("a", "ls ~/.weftrun/hosts/a/jobs"), "");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_ended_stays_ended_while_one_of_its_hosts_is_down() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = bed.turn().await;
+    let backend = connect(&bed.target().with("ssh-args", serde_json::json!(["-oConnectTimeout=2"])));
+    let job = submitted(&backend, job("over", Launch::PerRank, 2, 1, "exit 0")).await;
+    assert_eq!(ended(&backend, &job).await.phase, JobPhase::Succeeded);
+    bed.ctl("crash b");
+    let down = backend.describe(&job).await.map(|detail| detail.summary.phase);
+    let wait = ended(&backend, &job).await.phase;
+    let deleted = backend.act(&job, Action::Delete).await;
+    bed.ctl("start b");
+    assert_eq!((down.expect("is there"), wait), (JobPhase::Succeeded, JobPhase::Succeeded));
+    assert!(deleted.expect_err("b has its part").to_string().contains("nothing was removed"));
+    delete(&bed.connect(), &job).await;
 }

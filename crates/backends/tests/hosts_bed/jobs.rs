@@ -182,6 +182,23 @@ async fn mpirun_reaches_the_other_hosts_with_a_key_of_the_job_that_is_gone_after
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_mpi_job_that_starts_again_still_has_its_key() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = bed.turn().await;
+    let backend = with(bed.target(), "ssh-keys", "job");
+    let script = "[ $RANK = 0 ] || exec sleep 2; [ -e ~/again ] && rm ~/again || { : > ~/again; exit 7; }";
+    let mut spec = job("mpi-again", Launch::Mpi, 2, 1, script);
+    spec.restart = weftrun_core::spec::RestartPolicy::OnFailure { max: 1 };
+    let job = submitted(&backend, spec).await;
+    let end = ended(&backend, &job).await;
+    let logs = logs(&backend, &job).await;
+    assert_eq!((end.phase, end.reason.as_str()), (JobPhase::Succeeded, ""), "{logs:?}");
+    assert_eq!(backend.describe(&job).await.expect("is there").replicas[0].restarts, 1);
+    delete(&backend, &job).await;
+    assert!(!bed.on("b", "cat ~/.ssh/authorized_keys").contains("weftrun-"), "the key is left");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mpirun_without_a_way_to_the_other_hosts_fails_with_the_reason() {
     let Some(bed) = Bed::find() else { return };
     let _turn = bed.turn().await;
@@ -238,7 +255,9 @@ async fn a_rank_of_mpirun_that_fails_fails_the_job_and_frees_the_hosts() {
     let _turn = bed.turn().await;
     let backend = with(bed.target(), "ssh-keys", "job");
     // Open MPI reports 255 for a rank that ends while others are being launched, so it waits until all are there.
-    let started = tempfile::tempdir().expect("a folder that all hosts of the bed see");
+    let started = tempfile::tempdir_in(&bed.dir).expect("a folder that all hosts of the bed see");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(started.path(), open).expect("ranks write there");
     let dir = started.path().display();
     let script = format!(
         "touch {dir}/$RANK; [ $RANK = 3 ] || exec sleep 600; while [ ! -e {dir}/0 -o ! -e {dir}/1 -o ! -e {dir}/2 ]; do sleep 0.1; done; sleep 1; exit 7"

@@ -8,3 +8,4 @@ mod bed;
 mod conformance;
 mod failures;
 mod jobs;
+mod looks;

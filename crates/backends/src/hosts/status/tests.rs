@@ -51,10 +51,36 @@ fn the_hosts_decide_the_phase_together() {
             "rank 1 on a",
             vec![(0, Order::Go(1)), (1, Order::Go(1))],
         ),
-        (ranks, 0, FAILED, "silent", JobPhase::Failed, "b does not answer", vec![]),
+        (
+            ranks,
+            0,
+            FAILED,
+            "silent",
+            JobPhase::Stopping,
+            "b does not answer: its ranks may still run",
+            vec![],
+        ),
+        (
+            ranks,
+            0,
+            "go 0, phase ended, how cancelled",
+            "silent",
+            JobPhase::Stopping,
+            "b does not answer",
+            vec![],
+        ),
         (ranks, 1, FAILED, "silent", JobPhase::Restarting, "b does not answer", vec![]),
-        (ranks, 0, DONE, "silent", JobPhase::Running, "b does not answer", vec![]),
-        (ranks, 0, "silent", STOPPED_BY_A, JobPhase::Failed, "rank 1 on a exited; a does not answer", vec![]),
+        (ranks, 0, DONE, "silent", JobPhase::Unknown, "b does not answer", vec![]),
+        (ranks, 0, RUNS, "silent", JobPhase::Running, "b does not answer", vec![]),
+        (
+            ranks,
+            0,
+            "silent",
+            STOPPED_BY_A,
+            JobPhase::Stopping,
+            "rank 1 on a exited; a does not answer",
+            vec![],
+        ),
         (
             ranks,
             0,
@@ -105,8 +131,29 @@ fn the_hosts_decide_the_phase_together() {
     ] {
         let job = job(launch, restarts, a, b);
         let (found, why, _) = job.phase();
-        assert_eq!((found, job.orders()), (phase, orders), "{a} / {b}");
+        assert_eq!((found, job.steps()), (phase, orders), "{a} / {b}");
         assert!(why.contains(reason), "{a} / {b}: {why}");
+    }
+}
+
+#[test]
+fn a_final_phase_is_kept_on_the_hosts_and_stays_final() {
+    let failed = job(Launch::PerRank, 0, FAILED, STOPPED);
+    let text = "failed 137 rank 1 on a ended by signal 9 (exit code 137)";
+    let kept = Order::Conclude(text.to_owned());
+    assert_eq!(failed.orders(), [(0, kept.clone()), (1, kept)]);
+    let kept = format!("{FAILED}, verdict {text}");
+    for other in ["silent", "absent", RUNS] {
+        let later = job(Launch::PerRank, 0, &kept, other);
+        assert_eq!(later.phase(), failed.phase(), "{other}");
+    }
+    let done = job(Launch::PerRank, 0, "silent", &format!("{DONE}, verdict succeeded 0 "));
+    assert_eq!(done.phase(), (JobPhase::Succeeded, String::new(), Some(0)));
+    assert_eq!(done.orders(), []);
+    // A job that may still run somewhere has not ended.
+    assert_eq!(job(Launch::PerRank, 0, FAILED, "silent").orders(), []);
+    for hostile in ["running 0 ", "failed", "succeeded\u{1b}[0m 0 x"] {
+        assert_eq!(verdict(hostile), None, "{hostile:?}");
     }
 }
 

@@ -1,0 +1,101 @@
+//! Whether a job fits on the hosts of its target at all, free or not.
+
+use weftrun_core::{Error, ErrorKind, Result};
+
+use super::client::Client;
+use super::render::Draft;
+
+/// Returns the hosts that a job may use: those that it names, or all.
+///
+/// # Errors
+/// [`ErrorKind::InvalidSpec`] or [`ErrorKind::Refused`] if the job could not run even if all of them were free.
+pub fn candidates(client: &Client, draft: &Draft) -> Result<Vec<String>> {
+    let known = client.settings.hosts();
+    let hosts: Vec<String> = if draft.pinned.is_empty() {
+        known.iter().map(|(name, _)| name.clone()).collect()
+    } else {
+        draft.pinned.clone()
+    };
+    if let Some(unknown) = hosts.iter().find(|host| known.iter().all(|(name, _)| name != *host)) {
+        let message =
+            format!("`nodelist` names {unknown}, which is not a host of target `{}`", client.target);
+        return Err(Error::new(ErrorKind::InvalidSpec, message)
+            .hint("add it to `hosts` of the target, or take it out of `nodelist`"));
+    }
+    let (mut seats, mut small) = (draft.nodes.iter().peekable(), Vec::new());
+    for host in &hosts {
+        let Some((ranks, ..)) = seats.peek() else { break };
+        match slots(client, host).filter(|slots| slots < ranks) {
+            Some(slots) => small.push(format!("{host} has {slots} slots, and the job needs {ranks}")),
+            None => {
+                seats.next();
+            }
+        }
+    }
+    if seats.peek().is_none() {
+        return Ok(hosts);
+    }
+    let of = if draft.pinned.is_empty() { "the target" } else { "its `nodelist`" };
+    let message = format!("the job needs {}, and {of} has {}", count(draft.nodes.len()), hosts.len());
+    Err(if small.is_empty() {
+        Error::new(ErrorKind::Refused, message).hint(format!("add hosts to {of}, or set fewer `nodes`"))
+    } else {
+        Error::new(ErrorKind::Refused, format!("{message}: {}", small.join("; ")))
+            .hint("set fewer ranks on a host, or larger `slots`")
+    })
+}
+
+/// Returns how many ranks a host takes, if that is limited.
+pub fn slots(client: &Client, host: &str) -> Option<u32> {
+    client.settings.hosts().iter().find(|(name, _)| name == host).and_then(|(_, slots)| *slots)
+}
+
+/// Returns `1 host`, `2 hosts`.
+pub fn count(hosts: usize) -> String {
+    if hosts == 1 { "1 host".to_owned() } else { format!("{hosts} hosts") }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use weftrun_core::backend::TargetConfig;
+    use weftrun_core::fabric::Fabric;
+    use weftrun_core::spec::Launch;
+
+    use super::*;
+
+    #[test]
+    fn what_can_never_run_is_told_from_what_has_to_wait() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("hostfile");
+        std::fs::write(&file, "a slots=2\nb slots=8\nc\n").unwrap();
+        let client = Client::new(
+            &TargetConfig::new("rack", "hosts", dir.path().to_owned()).with("hostfile", json!(file)),
+        )
+        .unwrap();
+        let answer = |pinned: &[&str], ranks: &[u32]| {
+            let draft = Draft {
+                nodes: ranks.iter().map(|ranks| (*ranks, "worker".to_owned(), 0)).collect(),
+                pinned: pinned.iter().map(|host| (*host).to_owned()).collect(),
+                own: super::super::config::JobSettings::default(),
+                launch: Launch::PerRank,
+                fabric: Fabric::Auto,
+                restarts: 0,
+                limit: 0,
+                programs: Vec::new(),
+            };
+            candidates(&client, &draft).map_or_else(|error| error.to_string(), |hosts| hosts.join(" "))
+        };
+        assert_eq!(answer(&[], &[1]), "a b c");
+        assert_eq!(answer(&["c", "b"], &[8, 8]), "c b");
+        for (pinned, ranks, wanted) in [
+            (&[][..], &[1, 1, 1, 1][..], "the job needs 4 hosts, and the target has 3"),
+            (&[], &[4, 4, 4], "a has 2 slots, and the job needs 4"),
+            (&["a"], &[4], "the job needs 1 host, and its `nodelist` has 1: a has 2 slots"),
+            (&["z"], &[1], "`nodelist` names z, which is not a host of target `rack`"),
+        ] {
+            let found = answer(pinned, ranks);
+            assert!(found.contains(wanted), "{found}");
+        }
+    }
+}
