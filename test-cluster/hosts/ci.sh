@@ -1,5 +1,5 @@
 #!/bin/bash
-# ci.sh - bring four plain hosts up, run the backend's tests on them over real sshds with real Open MPI, and take them down. Four minutes.
+# ci.sh - bring four plain hosts up, run the backend's tests on them over real sshds with real Open MPI, and take them down. Five minutes.
 # Needs root and Debian; installs the packages where they are missing. BED_DIR, if set, is where the bed is made (a short path).
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -12,4 +12,4 @@ SUITE=(cargo test --workspace --no-fail-fast --test hosts_bed)
 "${SUITE[@]}" --no-run   # building is not part of the minutes
 trap '"$HERE/down.sh" "$DIR" --wipe' EXIT
 BED_ID=${BED_ID:-7} "$HERE/up.sh" "$DIR"
-WEFTRUN_TEST_HOSTS=$DIR timeout 480 "${SUITE[@]}" -- --nocapture
+WEFTRUN_TEST_HOSTS=$DIR timeout 900 "${SUITE[@]}" -- --nocapture
