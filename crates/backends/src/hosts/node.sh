@@ -100,6 +100,7 @@ weftrun_look() {
       case $alive in no | rebooted) printf 'orphans %s\n' "$(weftrun_marked "${job##*/}" | wc -w)" ;; esac
     fi
     { while read -r line; do printf '%s\n' "$line"; done < "$job/state"; } 2> /dev/null || :
+    [ ! -e "$job/cancelled" ] || printf 'asked cancel\n'
     { read -r verdict < "$job/verdict" && printf 'verdict %s\n' "$verdict"; } 2> /dev/null || :
     printf 'end\n'
   done

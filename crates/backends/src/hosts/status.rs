@@ -59,6 +59,8 @@ pub struct Node {
     pub elapsed: u64,
     /// Whether the disk was full.
     pub full: bool,
+    /// Whether it was told to cancel the job, which may not be done yet.
+    pub asked: bool,
     /// How the whole job ended, once that was known.
     pub verdict: Option<Verdict>,
 }
@@ -129,6 +131,7 @@ impl Node {
             "why" => self.why = clean(value),
             "elapsed" => self.elapsed = value.parse().unwrap_or(0),
             "full" => self.full = true,
+            "asked" => self.asked = true,
             "verdict" => self.verdict = verdict(value),
             _ => {}
         }
@@ -334,7 +337,9 @@ impl Job {
     }
 
     fn cancelled(&self) -> bool {
-        self.told().any(|(_, node)| node.how == "cancelled")
+        // Without a supervisor, processes are ended before that is written.
+        let ends = |at, node: &Node| node.asked && self.stage(at) == Stage::Lost;
+        self.told().any(|(at, node)| node.how == "cancelled" || ends(at, node))
     }
 
     /// Returns the hosts whose disk was full, with their numbers.

@@ -93,6 +93,15 @@ fn the_hosts_decide_the_phase_together() {
         (
             ranks,
             0,
+            "go 0, phase running, alive no, orphans 0, asked cancel",
+            DONE,
+            JobPhase::Cancelled,
+            "",
+            vec![],
+        ),
+        (
+            ranks,
+            0,
             "go 0, phase running, alive rebooted, orphans 0",
             DONE,
             JobPhase::Failed,
