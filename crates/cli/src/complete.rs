@@ -130,7 +130,7 @@ fn target_of(words: impl Iterator<Item = String>) -> String {
         "-b" | "--backend" => next.cloned(),
         word => word.strip_prefix("--backend=").or_else(|| word.strip_prefix("-b")).map(str::to_owned),
     };
-    let named = words.iter().enumerate().filter_map(|(at, word)| of((word, words.get(at + 1)))).last();
+    let named = words.iter().enumerate().rev().find_map(|(at, word)| of((word, words.get(at + 1))));
     let default = || Config::load().ok().and_then(|config| config.default_target);
     named.or_else(default).unwrap_or_else(|| "local".to_owned())
 }
