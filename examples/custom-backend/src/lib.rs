@@ -23,7 +23,9 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use serde::Deserialize;
 use weftrun_core::backend::{Backend, Capability, ClusterFacts, PlannedJob, Rendered, Scope, TargetConfig};
-use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId, ordered};
+use weftrun_core::job::{
+    Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId, ordered,
+};
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::{Error, Finding, Result};
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use weftrun_core::backend::{Document, Inexpressible, Language, PlannedJob, Rendered};
 use weftrun_core::fabric::{Change, Op};
 use weftrun_core::spec::{JobSpec, Launch, Rendezvous, RestartPolicy, node_command};
-use weftrun_core::{Error, ErrorKind, Result};
+use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use crate::NAME;
 
@@ -59,13 +59,6 @@ pub(crate) fn render(job: &PlannedJob) -> Result<Rendered> {
     let (applied, inexpressible) = split(&job.plan.ops);
     let nodes: u32 = spec.roles.iter().map(|role| role.nodes).sum();
     let mut text = format!("#!/bin/sh\n# weftrun-submission: {}\n", job.submission);
-    if let Some(image) = &spec.image {
-        let _ = writeln!(
-            text,
-            "# {} is not used: jobs see the host's own software",
-            word(image)?.replace('\n', " ")
-        );
-    }
     let workdir = word(spec.workdir.as_deref().unwrap_or("."))?;
     let _ = writeln!(text, "nodes={nodes}\nworkdir={workdir}{RUNNER}");
     for var in &spec.env {
@@ -100,6 +93,15 @@ pub(crate) fn render(job: &PlannedJob) -> Result<Rendered> {
     let mut rendered = Rendered::new(&spec.name, job.submission.clone(), document);
     rendered.applied = applied;
     rendered.inexpressible = inexpressible;
+    if let Some(image) = &spec.image {
+        rendered.findings.push(
+            Finding::info(
+                "SPOOL-IMAGE",
+                format!("the image `{image}` is not used: jobs run the host's own software"),
+            )
+            .at("image"),
+        );
+    }
     Ok(rendered)
 }
 
