@@ -68,7 +68,8 @@ weftrun_alive() {
 
 # Prints the processes of submission $1 and all that they started, found by the variable in their environment.
 weftrun_marked() {
-  for marked in $(grep -lF "WEFTRUN_SUBMISSION=$1" /proc/[0-9]*/environ 2> /dev/null); do
+  # -z: variables end with a NUL, where busybox' grep stops reading.
+  for marked in $(grep -lzxF "WEFTRUN_SUBMISSION=$1" /proc/[0-9]*/environ 2> /dev/null); do
     marked=${marked#/proc/}; printf '%s ' "${marked%/environ}"
   done
 }
@@ -321,7 +322,8 @@ weftrun_signal() {
 weftrun_end() {
   weftrun_signal "$1" TERM; weftrun_signal "$1" CONT
   weftrun_up; until=$((up + $2))
-  while [ -n "$(weftrun_marked "$1")" ]; do
+  # A process that is just becoming another program has no environment for a moment: what is gone is looked for twice.
+  while [ -n "$(weftrun_marked "$1")" ] || { sleep 0.1; [ -n "$(weftrun_marked "$1")" ]; }; do
     weftrun_up
     if [ "$up" -ge "$until" ]; then
       # A container's processes are children of its engine, not of the program that started it.

@@ -8,9 +8,11 @@ use std::process::{Command, Stdio};
 const NODE: &str = include_str!("../../src/hosts/node.sh");
 const SUPERVISE: &str = include_str!("../../src/hosts/supervise.sh");
 
-/// Functions of the tests: `prepare ID [LINE]` prepares a job of one process that runs LINE; `age FILE` makes a time old;
+/// Functions of the tests, and the ids `$A` and `$B` of two jobs: a job's processes are found by its id, and other tests run beside
+/// this one. What a script prints has the letter only. `prepare ID [LINE]` prepares a job of one process that runs LINE; `age FILE` makes a time old;
 /// `wait_for ID WORD` waits for a line of its state.
 const FUNCTIONS: &str = r#"
+A=A${HOME##*/} B=B${HOME##*/}
 prepare() {
   id=$1 line=${2:-exec sleep 600}
   weftrun_write() {
@@ -56,7 +58,8 @@ fn each(script: &str) -> Vec<(&'static str, String)> {
             .stderr(Stdio::null())
             .output()
             .expect("the shell runs");
-        (shell[0], String::from_utf8_lossy(&output.stdout).into_owned())
+        let unique = dir.path().file_name().expect("a name").to_string_lossy();
+        (shell[0], String::from_utf8_lossy(&output.stdout).replace(&*unique, ""))
     };
     shells.into_iter().filter(|shell| has(shell[0])).map(run).collect()
 }
@@ -93,18 +96,18 @@ echo done
 #[test]
 fn a_job_starts_only_where_its_claim_still_holds_the_host() {
     let script = r#"
-prepare A; echo "A is prepared: $?"
-for file in "$weftrun_root"/jobs/A/ready-*/at; do age "$file"; done
-prepare B; echo "B is prepared: $?"
-weftrun_go B 0; echo "B is started: $?"
-weftrun_go A 0; echo "A is started: $?"
-wait_for B 'phase running'
-weftrun_ask B cancel 1; wait_for B 'phase ended'
-weftrun_go A 0; echo "A is started: $?"
-weftrun_go A 0; echo "A is started: $?"
+prepare $A; echo "A is prepared: $?"
+for file in "$weftrun_root"/jobs/$A/ready-*/at; do age "$file"; done
+prepare $B; echo "B is prepared: $?"
+weftrun_go $B 0; echo "B is started: $?"
+weftrun_go $A 0; echo "A is started: $?"
+wait_for $B 'phase running'
+weftrun_ask $B cancel 1; wait_for $B 'phase ended'
+weftrun_go $A 0; echo "A is started: $?"
+weftrun_go $A 0; echo "A is started: $?"
 weftrun_look | grep busy
-weftrun_ask A cancel 2; wait_for A 'phase ended'
-weftrun_go A 1; echo "A is started again: $?"
+weftrun_ask $A cancel 2; wait_for $A 'phase ended'
+weftrun_go $A 1; echo "A is started again: $?"
 weftrun_look | grep -c busy
 "#;
     each_prints(
@@ -117,19 +120,19 @@ weftrun_look | grep -c busy
 #[test]
 fn a_host_is_not_free_between_the_claim_of_a_restart_and_its_supervisor() {
     let script = r#"
-prepare A 'exit 3'; weftrun_go A 0; wait_for A 'phase ended'
+prepare $A 'exit 3'; weftrun_go $A 0; wait_for $A 'phase ended'
 weftrun_look | grep -c busy
 # The program is cut off here, or there.
-weftrun_take A 1; echo "A has it: $?"
-prepare B; echo "B: $?"
-mv "$weftrun_root/jobs/A/ready-$token" "$weftrun_root/jobs/A/go-1"
-prepare B; echo "B: $?"
-weftrun_look A | grep alive
+weftrun_take $A 1; echo "A has it: $?"
+prepare $B; echo "B: $?"
+mv "$weftrun_root/jobs/$A/ready-$token" "$weftrun_root/jobs/$A/go-1"
+prepare $B; echo "B: $?"
+weftrun_look $A | grep alive
 # The supervisor of that start never began, and shall not when it is given up.
-age "$weftrun_root/jobs/A/go-1/at"
-weftrun_look A | grep alive
-prepare B; echo "B: $?"
-(cd "$weftrun_root/jobs/A" && sh ./supervise 1); echo "too late: $?"
+age "$weftrun_root/jobs/$A/go-1/at"
+weftrun_look $A | grep alive
+prepare $B; echo "B: $?"
+(cd "$weftrun_root/jobs/$A" && sh ./supervise 1); echo "too late: $?"
 "#;
     each_prints(
         script,
@@ -140,9 +143,9 @@ prepare B; echo "B: $?"
 #[test]
 fn a_mistake_in_setup_is_refused_and_leaves_nothing() {
     let script = r#"
-prepare A 'echo "unbalanced' 2> "$HOME/said"; echo "$?"
+prepare $A 'echo "unbalanced' 2> "$HOME/said"; echo "$?"
 grep -c . "$HOME/said"
-find "$weftrun_root" -name '*A*' | grep -c .
+find "$weftrun_root" -name "*$A*" | grep -c .
 "#;
     each_prints(script, "92\n1\n0\n");
 }
@@ -150,10 +153,10 @@ find "$weftrun_root" -name '*A*' | grep -c .
 #[test]
 fn a_restart_on_one_host_reads_no_exit_code_of_the_attempt_before() {
     let script = r#"
-RESTARTS=2 prepare A 'echo "$WEFTRUN_PROCESS"; exit 3'; weftrun_go A 0; wait_for A 'attempt 2'; wait_for A 'phase ended'
-grep -c . "$weftrun_root"/jobs/A/logs/*/rank0.log | sed 's/.*logs//'
-grep -E 'code|how' "$weftrun_root/jobs/A/state"
-ls "$weftrun_root/jobs/A" | grep -c run-
+RESTARTS=2 prepare $A 'echo "$WEFTRUN_PROCESS"; exit 3'; weftrun_go $A 0; wait_for $A 'attempt 2'; wait_for $A 'phase ended'
+grep -c . "$weftrun_root"/jobs/$A/logs/*/rank0.log | sed 's/.*logs//'
+grep -E 'code|how' "$weftrun_root/jobs/$A/state"
+ls "$weftrun_root/jobs/$A" | grep -c run-
 weftrun_look | grep -c busy
 "#;
     each_prints(script, "/0/rank0.log:1\n/1/rank0.log:1\n/2/rank0.log:1\nhow failed\ncode 3\n0\n0\n");
@@ -176,25 +179,39 @@ all weftrun_forget_key; cat "$keys"; ls "$HOME/.ssh"
 #[test]
 fn the_next_submission_removes_the_key_of_a_job_whose_supervisor_was_killed() {
     let script = r#"
-prepare A; weftrun_go A 0; wait_for A 'phase running'
-weftrun_allow_key A 'ssh-ed25519 K weftrun-A'
-weftrun_clean 30; grep -c weftrun-A "$HOME/.ssh/authorized_keys"
-read -r pid rest < "$weftrun_root/jobs/A/go-0/supervisor"; kill -9 "$pid"
-weftrun_clean 30; grep -c weftrun-A "$HOME/.ssh/authorized_keys"
-for process in $(weftrun_marked A); do kill -9 "$process"; done
-while [ -n "$(weftrun_marked A)" ]; do sleep 0.1; done
-weftrun_clean 30; grep -c weftrun-A "$HOME/.ssh/authorized_keys"
+prepare $A; weftrun_go $A 0; wait_for $A 'phase running'
+weftrun_allow_key $A "ssh-ed25519 K weftrun-$A"
+weftrun_clean 30; grep -c weftrun-$A "$HOME/.ssh/authorized_keys"
+read -r pid rest < "$weftrun_root/jobs/$A/go-0/supervisor"; kill -9 "$pid"
+weftrun_clean 30; grep -c weftrun-$A "$HOME/.ssh/authorized_keys"
+for process in $(weftrun_marked $A); do kill -9 "$process"; done
+while [ -n "$(weftrun_marked $A)" ]; do sleep 0.1; done
+weftrun_clean 30; grep -c weftrun-$A "$HOME/.ssh/authorized_keys"
 "#;
     each_prints(script, "1\n1\n0\n");
 }
 
 #[test]
+fn a_process_is_found_by_its_mark_wherever_it_is_and_by_no_longer_one() {
+    let script = r#"
+env -i "FIRST=two
+lines" WEFTRUN_SUBMISSION=$A LAST=1 /bin/sleep 600 & its=$!
+WEFTRUN_SUBMISSION=${A}1 sleep 600 & longer=$!
+until grep -qz FIRST /proc/$its/environ; do sleep 0.1; done
+[ "$(weftrun_marked $A)" = "$its " ] && echo found
+weftrun_end $A 5; wait $its; echo "$?"
+kill $longer && echo "the other runs"
+"#;
+    each_prints(script, "found\n143\nthe other runs\n");
+}
+
+#[test]
 fn a_prepared_job_that_lost_its_host_is_removed() {
     let script = r#"
-prepare A; prepare B; echo "$?"
-for file in "$weftrun_root"/jobs/A/ready-*/at; do age "$file"; done
+prepare $A; prepare $B; echo "$?"
+for file in "$weftrun_root"/jobs/$A/ready-*/at; do age "$file"; done
 weftrun_clean 30; ls "$weftrun_root/jobs"
-prepare B; echo "$?"
+prepare $B; echo "$?"
 weftrun_clean 30; ls "$weftrun_root/jobs"
 "#;
     each_prints(script, "busy A\n90\nA\n0\nB\n");
