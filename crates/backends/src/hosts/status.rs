@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use weftrun_core::Finding;
-use weftrun_core::job::{JobDetail, JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId};
+use weftrun_core::job::{
+    JobDetail, JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId, TIME_LIMIT_REACHED,
+};
 use weftrun_core::spec::Launch;
 
 use super::BACKEND;
@@ -278,7 +280,7 @@ impl Job {
                     if node.how == "failed" || node.how == "time-limit" =>
                 {
                     let why = match (node.how.as_str(), node.rank, node.code) {
-                        ("time-limit", ..) => format!("its time limit of {} s was over", self.place.limit),
+                        ("time-limit", ..) => format!("{TIME_LIMIT_REACHED} ({} s)", self.place.limit),
                         (_, Some(rank), Some(code)) => format!("rank {rank} on {host} {}", exited(code)),
                         (_, None, Some(code)) if node.why.is_empty() => {
                             format!("{} {}", self.process_of(at), exited(code))

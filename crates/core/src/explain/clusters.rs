@@ -573,4 +573,10 @@ pub(super) const LOGS: &[Code] = &[
         "The cluster reports a failure, but no rank or launcher wrote a traceback, an exit code or a watchdog report.",
         "Read the reason that the cluster gives (`weftrun describe JOB`) and the last lines of the ranks.",
     ),
+    code(
+        "WHY-PHASE",
+        "the job neither runs nor failed",
+        "It was cancelled, waits, or is being stopped, and its logs show no failure.",
+        "Nothing, unless it should run: `weftrun describe JOB` shows what it waits for.",
+    ),
 ];
