@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use weftrun_core::shell::variable;
 use weftrun_core::spec::{Launch, Role, VolumeSource};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::{BACKEND, Renderer, variable};
+use super::{BACKEND, Renderer};
 use crate::hosts::config::Container;
 use crate::remote::quote;
 
