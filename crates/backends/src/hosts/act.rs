@@ -9,21 +9,19 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::client::{Client, ask};
 use super::status::Job;
 use super::{BACKEND, error};
-
-/// Largest number of a signal.
-const LAST_SIGNAL: i32 = 64;
+use crate::remote::signal;
 
 /// Acts on a job.
 pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<()> {
+    if let Action::Signal(number) = action {
+        signal::check(number)?;
+    }
     let job = client.job(handle).await?;
     match action {
         Action::Cancel => cancel(client, &job).await,
         Action::Delete => delete(client, &job).await,
         Action::Suspend => tell_running(client, &job, handle, "suspend").await,
         Action::Resume => tell_running(client, &job, handle, "resume").await,
-        Action::Signal(number) if !(1..=LAST_SIGNAL).contains(&number) => {
-            Err(Error::new(ErrorKind::Usage, format!("there is no signal {number}")))
-        }
         Action::Signal(number) => tell_running(client, &job, handle, &format!("signal {number}")).await,
         Action::Hold | Action::Release => Err(Error::unsupported(BACKEND, "hold")),
         Action::Requeue => Err(Error::unsupported(BACKEND, "requeue")),

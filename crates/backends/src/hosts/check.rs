@@ -1,6 +1,7 @@
 //! Checks what would prevent a job, without submitting it.
 
 use weftrun_core::backend::Rendered;
+use weftrun_core::text::counted;
 use weftrun_core::{Finding, Result};
 
 use super::client::Client;
@@ -61,7 +62,7 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
         }
     }
     if free < draft.nodes.len() {
-        let wanted = fit::count(draft.nodes.len());
+        let wanted = counted(draft.nodes.len(), "host");
         let text = match free {
             1 => format!("the job needs {wanted}, and 1 is free"),
             free => format!("the job needs {wanted}, and {free} are free"),

@@ -34,6 +34,8 @@ pub struct Client {
 
 /// What the hosts said, by name.
 pub type Looks = BTreeMap<String, std::result::Result<HostLook, String>>;
+/// The jobs among what the hosts said.
+pub type Jobs = BTreeMap<SubmissionId, Job>;
 
 impl Client {
     /// Makes a client; nothing is run yet.
@@ -125,7 +127,7 @@ impl Client {
     pub async fn job(&self, handle: &JobHandle) -> Result<Job> {
         self.own(handle)?;
         let looks = self.look(&[], None).await;
-        self.pick(handle, &looks)
+        self.pick(handle, &looks, &Job::gather(&looks))
     }
 
     /// Checks that a handle is of this target.
@@ -144,13 +146,12 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::job`].
-    pub fn pick(&self, handle: &JobHandle, looks: &Looks) -> Result<Job> {
+    pub fn pick(&self, handle: &JobHandle, looks: &Looks, jobs: &Jobs) -> Result<Job> {
         let fits = |job: &&Job| {
             job.is_committed()
                 && job.place.name == handle.name()
                 && handle.uid().is_none_or(|uid| job.place.submission.as_str().starts_with(uid))
         };
-        let jobs = Job::gather(looks);
         let found = jobs.values().filter(fits).max_by_key(|job| job.place.created).cloned();
         found.ok_or_else(|| match silent(looks) {
             Some(error) => error,

@@ -317,18 +317,14 @@ impl Reader {
             let reason = format!("the disk of {host} was full: what its ranks wrote may be missing");
             self.gap(at, reason).await;
         }
-        let firsts = self.place.first_ranks();
         for (at, seat) in self.place.hosts.iter().enumerate() {
             let reason = if self.silent.contains(&at) {
                 format!("host {} does not answer: what its ranks wrote since is missing", seat.host)
             } else {
                 let ended = job.is_some_and(|job| job.ended_well(at));
-                let first = firsts.get(at).copied().unwrap_or(0);
-                let ranks = first..first.saturating_add(seat.ranks);
-                let wanted = self.options.ranks.is_empty()
-                    || self.options.ranks.iter().any(|rank| ranks.contains(rank));
-                let role = self.options.roles.is_empty() || self.options.roles.contains(&seat.role);
-                if !ended || !wanted || !role || self.files.keys().any(|(of, _)| *of == at) {
+                let whole = owner_of("node.log", at, &self.place);
+                let wanted = whole.is_some_and(|owner| self.wants(&owner, at));
+                if !ended || !wanted || self.files.keys().any(|(of, _)| *of == at) {
                     continue;
                 }
                 format!("the logs on host {} are gone: they were removed", seat.host)

@@ -431,8 +431,8 @@ impl Job {
         })
     }
 
-    /// Returns what is to be done so that the job goes on or comes to its end. A scheduler would do it; here it does whoever
-    /// looks.
+    /// Returns what is to be done so that the job goes on or comes to its end. There is no scheduler that would do it: each
+    /// weftrun that looks at the job does.
     pub fn orders(&self) -> Vec<(usize, Order)> {
         if !self.is_committed() {
             return Vec::new();

@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 use weftrun_core::backend::Rendered;
 use weftrun_core::job::{JobHandle, SubmissionId};
+use weftrun_core::text::counted;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::{Client, LIBRARY, Looks, silent};
@@ -197,7 +198,7 @@ impl Sending<'_> {
             1 => "1 is free".to_owned(),
             n => format!("{n} are free"),
         };
-        let hosts = fit::count(wanted);
+        let hosts = counted(wanted, "host");
         let error =
             Error::new(ErrorKind::Refused, format!("the job needs {hosts}, and {free}: {}", not.join("; ")));
         let error = error

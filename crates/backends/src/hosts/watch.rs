@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use weftrun_core::job::{JobEvent, JobFilter, JobHandle};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::client::{Client, Looks, silent};
+use super::client::{Client, Jobs, Looks, silent};
 use super::status::Job;
 use crate::looks::{Look, Told, compare};
 use crate::remote::stream::{Feed, put};
@@ -31,13 +31,13 @@ pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>)
                 if std::mem::take(&mut lost) {
                     put(&feed, JobEvent::Disconnected { lost: false, reason: String::new() }).await;
                 }
-                let jobs = chosen(&client, &filter, &looks, first)?;
+                let all = Job::gather(&looks);
+                let here: BTreeSet<JobHandle> = all.values().map(|job| job.handle(&client.target)).collect();
+                let jobs = chosen(&client, &filter, &looks, all, first)?;
                 for job in &jobs {
                     client.carry_out(job).await;
                 }
                 // A job of which no host answers is not gone.
-                let here: BTreeSet<JobHandle> =
-                    Job::gather(&looks).values().map(|job| job.handle(&client.target)).collect();
                 let is_silent = |host: &String| matches!(looks.get(host), Some(Err(_)));
                 known.retain(|handle, (_, hosts)| !here.contains(handle) && hosts.iter().any(is_silent));
                 let held: Vec<Look> = known.values().map(|(look, _)| look.clone()).collect();
@@ -67,12 +67,12 @@ pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>)
 }
 
 /// Returns the jobs of a filter. One that is not there is an error only in the first look.
-pub fn chosen(client: &Client, filter: &JobFilter, looks: &Looks, first: bool) -> Result<Vec<Job>> {
+fn chosen(client: &Client, filter: &JobFilter, looks: &Looks, all: Jobs, first: bool) -> Result<Vec<Job>> {
     if !filter.handles.is_empty() {
         let mut jobs = Vec::new();
         for handle in &filter.handles {
             client.own(handle)?;
-            match client.pick(handle, looks) {
+            match client.pick(handle, looks, &all) {
                 Ok(job) => jobs.push(job),
                 Err(error) if first => return Err(error),
                 Err(_) => {}
@@ -80,7 +80,7 @@ pub fn chosen(client: &Client, filter: &JobFilter, looks: &Looks, first: bool) -
         }
         return Ok(jobs);
     }
-    let mut jobs: Vec<Job> = Job::gather(looks).into_values().filter(Job::is_committed).collect();
+    let mut jobs: Vec<Job> = all.into_values().filter(Job::is_committed).collect();
     jobs.retain(|job| filter.ended || !job.phase().0.is_terminal());
     jobs.sort_by(|a, b| {
         b.place.created.cmp(&a.place.created).then_with(|| a.place.submission.cmp(&b.place.submission))
@@ -107,7 +107,8 @@ pub async fn list(client: &Client, filter: &JobFilter) -> Result<Vec<weftrun_cor
     {
         return Err(error);
     }
-    Ok(chosen(client, filter, &looks, true)?.iter().map(|job| job.summary(&client.target)).collect())
+    let jobs = Job::gather(&looks);
+    Ok(chosen(client, filter, &looks, jobs, true)?.iter().map(|job| job.summary(&client.target)).collect())
 }
 
 /// Returns the error of a target without hosts.

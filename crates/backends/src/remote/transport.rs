@@ -123,11 +123,7 @@ impl Transport {
     pub async fn relay(&self, program: &str, sink: &mut ExecSink<'_>) -> Result<i32> {
         let frame = envelope::Frame::new();
         let text = frame.wrap_open(&self.preamble, program);
-        let mut command = match &self.place {
-            Place::Here => here(),
-            Place::Ssh(ssh) => ssh.command().await,
-        };
-        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        let command = self.shell().await;
         let (mut out, mut err, mut before) = (frame.reader(), frame.reader(), Vec::new());
         crate::relay::relay(command, Some(&text), &mut |stream, bytes| {
             let ready = if stream == ExecStream::Stdout { out.take(bytes) } else { err.take(bytes) };
@@ -140,15 +136,21 @@ impl Transport {
         out.code().ok_or_else(|| self.lost(&before, out.has_begun()))
     }
 
-    async fn exchange(&self, program: &str, at_limit: AtLimit) -> Result<Answer> {
-        let timeout = self.timeout;
-        let frame = envelope::Frame::new();
-        let text = frame.wrap(&self.preamble, program);
+    /// Returns a shell on the host, with the environment.
+    async fn shell(&self) -> Command {
         let mut command = match &self.place {
             Place::Here => here(),
             Place::Ssh(ssh) => ssh.command().await,
         };
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    async fn exchange(&self, program: &str, at_limit: AtLimit) -> Result<Answer> {
+        let timeout = self.timeout;
+        let frame = envelope::Frame::new();
+        let text = frame.wrap(&self.preamble, program);
+        let command = self.shell().await;
         // Over ssh the program runs on the other host, and only the local client is killed.
         let at_limit = if matches!(self.place, Place::Here) { at_limit } else { AtLimit::Kill };
         let (child, guard) = start(command, at_limit).map_err(|cause| self.could_not_start(cause))?;

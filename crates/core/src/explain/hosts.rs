@@ -94,7 +94,7 @@ pub(super) const HOSTS: &[Code] = &[
     code(
         "HOSTS-TOO-FEW",
         "too few hosts are free",
-        "A job has its hosts whole, and there is no queue.",
+        "A job may use all of each host, and there is no queue.",
         "Set fewer `nodes`, `wait-for-hosts`, or add hosts to the target.",
     ),
     code(
