@@ -4,7 +4,7 @@ use weftrun_core::backend::Rendered;
 use weftrun_core::text::counted;
 use weftrun_core::{Finding, Result};
 
-use super::client::Client;
+use super::client::{Client, Silent};
 use super::fit;
 use super::render::Draft;
 use super::status::Job;
@@ -80,7 +80,7 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
             "{setup}for p in {words}; do command -v \"$p\" > /dev/null || printf '%s\\n' \"$p\"; done\n"
         );
         let programs: Vec<_> = hosts.iter().map(|host| (host.clone(), program.clone())).collect();
-        for (answer, host) in client.each(&programs).await.into_iter().zip(&hosts) {
+        for (answer, host) in client.each(&programs, Silent::Ask).await.into_iter().zip(&hosts) {
             for missing in
                 answer.iter().flat_map(|answer| answer.text().lines().map(str::to_owned).collect::<Vec<_>>())
             {

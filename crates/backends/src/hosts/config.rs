@@ -41,6 +41,8 @@ pub struct Settings {
     pub ssh_share: bool,
     /// Folder on the hosts for jobs and logs; relative paths start at the home directory.
     pub folder: String,
+    /// Seconds after which a host that does not answer is given up.
+    pub connect_seconds: u32,
     /// Longest time between two queries of a running job, in seconds.
     pub poll_seconds: f64,
     /// Time limit of one program on a host, in seconds.
@@ -117,6 +119,7 @@ impl Default for Settings {
             ssh_args: Vec::new(),
             ssh_share: true,
             folder: ".weftrun".to_owned(),
+            connect_seconds: 5,
             poll_seconds: 2.0,
             command_seconds: 60,
             grace: 10,
@@ -137,6 +140,7 @@ const TARGET_KEYS: &[&str] = &[
     "ssh-args",
     "ssh-share",
     "folder",
+    "connect-seconds",
     "poll-seconds",
     "command-seconds",
     "grace",

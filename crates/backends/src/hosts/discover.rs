@@ -6,7 +6,7 @@ use weftrun_core::backend::{ClusterFacts, NodeGroup, Scope};
 use weftrun_core::fabric::DeviceKind;
 use weftrun_core::{Finding, Result};
 
-use super::client::Client;
+use super::client::{Client, Silent};
 use super::status::Job;
 use super::watch::no_hosts;
 use crate::remote::error::clean;
@@ -50,7 +50,7 @@ pub async fn discover(client: &Client, scope: &Scope) -> Result<ClusterFacts> {
     }
     let programs: Vec<_> =
         names.iter().map(|host| (host.clone(), format!("{PROBE}\nweftrun_look\n"))).collect();
-    let answers = client.each(&programs).await;
+    let answers = client.each(&programs, if scope.thorough { Silent::Ask } else { Silent::Skip }).await;
     let mut facts = ClusterFacts::default();
     facts.online = true;
     facts.efa_webhook = Some(false);
@@ -61,7 +61,7 @@ pub async fn discover(client: &Client, scope: &Scope) -> Result<ClusterFacts> {
         match answer {
             Ok(answer) => {
                 let text = answer.text();
-                looks.insert(host.clone(), Ok(super::status::HostLook::read(&text)));
+                looks.insert(host.clone(), Ok(super::look::HostLook::read(&text)));
                 hosts.insert(host.clone(), Host::read(&text));
             }
             Err(error) => {

@@ -13,9 +13,10 @@ use weftrun_core::spec::Launch;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::BACKEND;
-use super::client::{Client, Looks};
+use super::client::{Client, Looks, Silent};
+use super::look::HostLook;
 use super::place::Place;
-use super::status::{HostLook, Job};
+use super::status::Job;
 use crate::remote::piece::{self, Piece};
 use crate::remote::quote;
 use crate::remote::stream::{Feed, put};
@@ -159,7 +160,7 @@ impl Reader {
             .filter_map(|at| Some((at, self.place.hosts.get(at)?.host.clone())))
             .map(|(at, host)| Ok((host, self.program(at, &nonce)?)))
             .collect::<Result<_>>()?;
-        let answers = self.client.each(&programs).await;
+        let answers = self.client.each(&programs, Silent::Skip).await;
         let mut looks: Looks = BTreeMap::new();
         let (mut got, mut more) = (false, false);
         for (at, ((host, _), answer)) in programs.into_iter().zip(answers).enumerate() {

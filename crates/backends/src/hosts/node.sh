@@ -221,7 +221,8 @@ weftrun_prepare_job() {
 weftrun_remove() {
   weftrun_forget_key "$1"
   # The job disappears at once, even if the removal is interrupted.
-  if mv "$weftrun_root/jobs/$1" "$weftrun_root/.del-$1.$$" 2> /dev/null; then rm -rf "$weftrun_root/.del-$1.$$"; fi
+  if mv "$weftrun_root/jobs/$1" "$weftrun_root/.del-$1.$$" 2> /dev/null; then rm -rf "$weftrun_root/.del-$1.$$"; return 0; fi
+  [ ! -d "$weftrun_root/jobs/$1" ] || { echo "$weftrun_root/jobs/$1 cannot be removed" >&2; return 91; }
 }
 
 # Starts attempt $2 of submission $1, once however often it is called.

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use weftrun_core::job::{JobEvent, JobFilter, JobHandle};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::client::{Client, Jobs, Looks, silent};
+use super::client::{Client, Jobs, Looks, Silent, silent};
 use super::status::Job;
 use crate::looks::{Look, Told, compare};
 use crate::remote::stream::{Feed, put};
@@ -17,8 +17,12 @@ pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>)
     let mut told: BTreeMap<JobHandle, Told> = BTreeMap::new();
     let mut known: BTreeMap<JobHandle, (Look, Vec<String>)> = BTreeMap::new();
     let (mut last, mut lost, mut first) = (Instant::now(), false, true);
+    let mut hosts: Vec<String> = Vec::new();
     loop {
-        let looks = client.look(&[], None).await;
+        let looks = match first && !filter.handles.is_empty() {
+            true => client.look_for(&filter.handles).await?,
+            false => client.look(&hosts, None, Silent::Skip).await,
+        };
         let gone = looks.values().all(std::result::Result::is_err).then(|| silent(&looks)).flatten();
         match gone {
             Some(error) if first => return Err(error),
@@ -36,6 +40,10 @@ pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>)
                 let jobs = chosen(&client, &filter, &looks, all, first)?;
                 for job in &jobs {
                     client.carry_out(job).await;
+                }
+                if first && !filter.handles.is_empty() {
+                    let seats = jobs.iter().flat_map(|job| &job.place.hosts);
+                    hosts = seats.map(|seat| seat.host.clone()).collect();
                 }
                 // A job of which no host answers is not gone.
                 let is_silent = |host: &String| matches!(looks.get(host), Some(Err(_)));
@@ -98,7 +106,10 @@ fn look(client: &Client, job: &Job) -> Look {
 /// # Errors
 /// [`ErrorKind::Unreachable`] if no host answers.
 pub async fn list(client: &Client, filter: &JobFilter) -> Result<Vec<weftrun_core::job::JobSummary>> {
-    let looks = client.look(&[], None).await;
+    let looks = match filter.handles.is_empty() {
+        true => client.look(&[], None, Silent::Skip).await,
+        false => client.look_for(&filter.handles).await?,
+    };
     if looks.is_empty() {
         return Err(no_hosts(client));
     }
@@ -107,7 +118,15 @@ pub async fn list(client: &Client, filter: &JobFilter) -> Result<Vec<weftrun_cor
     {
         return Err(error);
     }
+    let unseen: Vec<&str> =
+        looks.iter().filter(|(_, look)| look.is_err()).map(|(host, _)| host.as_str()).collect();
+    if filter.handles.is_empty() && !unseen.is_empty() {
+        tracing::warn!("no answer from {}: jobs that run only there are not listed", unseen.join(", "));
+    }
     let jobs = Job::gather(&looks);
+    if filter.handles.is_empty() {
+        client.conclude(jobs.values()).await;
+    }
     Ok(chosen(client, filter, &looks, jobs, true)?.iter().map(|job| job.summary(&client.target)).collect())
 }
 
