@@ -65,6 +65,12 @@ pub struct Node {
 pub type Verdict = (JobPhase, String, Option<i32>);
 
 impl HostLook {
+    /// Returns the keys of its sshd as lines of a file of known hosts.
+    pub fn known_hosts(&self, address: &str, port: u16) -> String {
+        let name = if port == 22 { address.to_owned() } else { format!("[{address}]:{port}") };
+        self.keys.iter().map(|key| format!("{name} {key}\n")).collect()
+    }
+
     /// Reads the output of `weftrun_look`.
     pub fn read(text: &str) -> Self {
         let mut look = Self::default();

@@ -5,6 +5,7 @@ mod check;
 mod client;
 mod config;
 mod discover;
+mod engine;
 mod error;
 mod exec;
 mod fit;

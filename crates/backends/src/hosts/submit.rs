@@ -347,14 +347,7 @@ impl Sending<'_> {
                 place.hosts.iter().map(|seat| format!("{} slots={}\n", seat.address, seat.ranks)).collect();
             let known =
                 place.hosts.iter().filter_map(|seat| Some((seat, looks.get(&seat.host)?.as_ref().ok()?)));
-            let known = known.flat_map(|(seat, look)| {
-                let name = if seat.ssh_port == 22 {
-                    seat.address.clone()
-                } else {
-                    format!("[{}]:{}", seat.address, seat.ssh_port)
-                };
-                look.keys.iter().map(move |key| format!("{name} {key}\n"))
-            });
+            let known = known.map(|(seat, look)| look.known_hosts(&seat.address, seat.ssh_port));
             files.push(("rank", script(include_str!("rank.sh"))));
             files.push(("rsh", format!("#!/bin/sh\n{}", include_str!("rsh.sh"))));
             files.push(("hosts", hosts));
