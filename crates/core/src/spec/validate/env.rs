@@ -51,7 +51,7 @@ fn list(path: &str, vars: &[EnvVar], names: &mut BTreeMap<String, &'static str>,
         } else if var.looks_secret() && !var.value.is_empty() {
             let message = format!("`{}` looks like a secret and is readable by everyone here", var.name);
             out.warning("SPEC-SECRET", &path, message).fix(format!(
-                "put it into the cluster's secret store, and set `secrets.{} = \"name/key\"`",
+                "set `secrets.{} = \"name/key\"`: a secret of the cluster, or the file ~/.config/weftrun/secrets/name/key on Slurm and plain hosts",
                 var.name
             ));
         }
