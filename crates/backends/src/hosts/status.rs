@@ -433,13 +433,12 @@ impl Job {
         self.place.hosts.iter().enumerate().map(one).collect()
     }
 
-    /// Returns everything known of it.
-    pub fn detail(&self, target: &str, folder: &str) -> JobDetail {
-        let mut detail = JobDetail::new(self.summary(target));
-        detail.replicas = self.replicas();
+    /// Returns what went wrong on its hosts and is in no phase: full disks, and processes without a supervisor.
+    pub fn troubles(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
         for (_, host) in self.full() {
             let text = format!("the disk of {host} was full: what its ranks wrote to their logs may be lost");
-            detail.findings.push(
+            findings.push(
                 Finding::error("HOSTS-DISK-FULL", text)
                     .fix("free space there, or set `folder` of the target to another file system"),
             );
@@ -448,11 +447,17 @@ impl Job {
             if node.orphans > 0 {
                 let text =
                     format!("{} processes run on {} without their supervisor", node.orphans, self.host(at));
-                detail
-                    .findings
-                    .push(Finding::warning("HOSTS-ORPHANS", text).fix("`weftrun cancel` ends them"));
+                findings.push(Finding::warning("HOSTS-ORPHANS", text).fix("`weftrun cancel` ends them"));
             }
         }
+        findings
+    }
+
+    /// Returns everything known of it.
+    pub fn detail(&self, target: &str, folder: &str) -> JobDetail {
+        let mut detail = JobDetail::new(self.summary(target));
+        detail.replicas = self.replicas();
+        detail.findings = self.troubles();
         for host in self.silent() {
             let text = format!("{host} does not answer: the state of its ranks is not known");
             detail.findings.push(

@@ -17,7 +17,7 @@ pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>)
     let mut told: BTreeMap<JobHandle, Told> = BTreeMap::new();
     let mut known: BTreeMap<JobHandle, (Look, Vec<String>)> = BTreeMap::new();
     let (mut last, mut lost, mut first) = (Instant::now(), false, true);
-    let mut hosts: Vec<String> = Vec::new();
+    let (mut hosts, mut reported) = (Vec::new(), BTreeSet::new());
     loop {
         let looks = match first && !filter.handles.is_empty() {
             true => client.look_for(&filter.handles).await?,
@@ -53,6 +53,14 @@ pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>)
                 for (job, look) in jobs.iter().zip(&seen) {
                     let hosts = job.place.hosts.iter().map(|seat| seat.host.clone()).collect();
                     known.insert(look.summary.handle.clone(), (look.clone(), hosts));
+                }
+                for (job, look) in jobs.iter().zip(&seen) {
+                    let handle = &look.summary.handle;
+                    for finding in job.troubles() {
+                        if reported.insert((handle.clone(), finding.message.clone())) {
+                            put(&feed, JobEvent::Stuck { job: handle.clone(), finding }).await;
+                        }
+                    }
                 }
                 let (events, over) = compare(&mut told, seen, &filter);
                 if !events.is_empty() {

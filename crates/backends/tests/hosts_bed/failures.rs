@@ -169,7 +169,19 @@ async fn a_full_disk_is_refused_before_the_job_and_named_during_it() {
 
     let script = "echo begin; head -c 4000000 /dev/zero | tr '\\0' x; sleep 1; exit 3";
     let job = submitted(&small, job("fills", Launch::PerRank, 1, 1, script)).await;
-    let end = ended(&small, &job).await;
+    let (mut events, mut end, mut told) = (small.watch(JobFilter::one(&job)), None, Vec::new());
+    while let Some(event) = events.next().await {
+        match event.expect("an event") {
+            JobEvent::Status { job } => end = Some(job),
+            // Before the end, behind which nobody may look.
+            JobEvent::Stuck { finding, .. } if end.as_ref().is_some_and(|job| !job.phase.is_terminal()) => {
+                told.push(finding.code);
+            }
+            _ => {}
+        }
+    }
+    let end = end.expect("a status");
+    assert_eq!(told, ["HOSTS-DISK-FULL"]);
     assert_eq!((end.phase, end.exit_code), (JobPhase::Failed, Some(3)), "{}", end.reason);
     let detail = small.describe(&job).await.expect("is there");
     let codes: Vec<&str> = detail.findings.iter().map(|finding| finding.code.as_str()).collect();
