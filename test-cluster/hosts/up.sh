@@ -21,7 +21,7 @@ SUBNET=10.78.$BED_ID BR=hostsbed$BED_ID
 NODES=(a b c d)
 mkdir -p "$D"/{etc,ssh,pids,log,lib,bin,nodes}
 printf "D='%s' BR=%s SUBNET=%s BED_ID=%s BED_SMALL=%s\n" "$D" "$BR" "$SUBNET" "$BED_ID" "$BED_SMALL" > "$D/lib/env"
-cp "$HERE/node.sh" "$D/lib/node.sh"; cp "$HERE/bedctl" "$D/bin/bedctl"; chmod 755 "$D/lib/node.sh" "$D/bin/bedctl"
+cp "$HERE/node.sh" "$HERE/engine.sh" "$D/lib/"; cp "$HERE/bedctl" "$D/bin/bedctl"; chmod 755 "$D/lib/node.sh" "$D/bin/bedctl"
 
 if [ ! -e "$D/ssh/config" ]; then
   { echo "127.0.0.1 localhost"; i=11; for n in "${NODES[@]}"; do echo "$SUBNET.$i $n"; i=$((i + 1)); done; } > "$D/etc/hosts"
