@@ -71,12 +71,13 @@ async fn tell(client: &Client, job: &Job, word: &str) -> Result<()> {
 
 /// Ends a job, and removes its folders: only where all hosts answer. A removal that was cut off is gone on with by the next one.
 async fn delete(client: &Client, job: &Job) -> Result<()> {
-    if let [host, ..] = job.silent().as_slice() {
+    if let Some((host, why)) = job.first_silent() {
         let more = if job.is_partly_gone() { "nothing more" } else { "nothing" };
         return Err(Error::new(
             ErrorKind::Unreachable,
             format!("host {host} does not answer, and its ranks may still run: {more} was removed"),
         )
+        .with("because", why)
         .hint(format!("check `ssh {host} true` from this machine"))
         .retryable());
     }

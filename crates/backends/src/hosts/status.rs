@@ -224,6 +224,14 @@ impl Job {
         self.told().filter(|(_, node)| node.full).map(|(at, _)| (at, self.host(at))).collect()
     }
 
+    /// Returns the first host that did not answer, and why.
+    pub fn first_silent(&self) -> Option<(&str, &str)> {
+        self.seen.iter().enumerate().find_map(|(at, seen)| match seen {
+            Seen::Silent(why) => Some((self.host(at), why.as_str())),
+            _ => None,
+        })
+    }
+
     /// Whether a host answered that has nothing of the job.
     pub fn is_partly_gone(&self) -> bool {
         self.seen.contains(&Seen::Absent)
