@@ -103,6 +103,7 @@ impl Backend for Slurm {
             exact_resume: true,
             log_offsets: false,
             restarts: true,
+            labels: false,
             time_limit: true,
             max_name: 200,
             // MaxScriptSize is 4 MiB unless the site changed it; the script contains the arguments.
