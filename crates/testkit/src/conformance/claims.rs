@@ -257,7 +257,8 @@ pub(super) async fn labels_are_listed_if_claimed(bench: Bench<'_>) -> Checked {
     spec.labels.insert(KEY.to_owned(), name.clone());
     let job = bench.submit_spec(spec).await?;
     let other = bench.submit("exit 0").await?;
-    (job.wait().await?, other.wait().await?);
+    job.wait().await?;
+    other.wait().await?;
     let ours = JobFilter::all().label(KEY, name.as_str());
     for filter in [ours.clone(), ours.clone().limit(1)] {
         let found = job.backend.list(&filter).await.map_err(said("list"))?;
