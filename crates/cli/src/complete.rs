@@ -65,7 +65,7 @@ fn unquoted(word: &OsStr) -> OsString {
             (None, b'\'' | b'"') => quote = Some(byte),
             // Within double quotes, a backslash quotes these alone (POSIX.1-2017, Shell Command Language, 2.2.3).
             (Some(b'"'), b'\\') if !bytes.peek().is_some_and(|next| b"$`\"\\".contains(next)) => {
-                plain.push(byte)
+                plain.push(byte);
             }
             (None | Some(b'"'), b'\\') => plain.extend(bytes.next()),
             _ => plain.push(byte),

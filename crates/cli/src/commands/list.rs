@@ -86,7 +86,7 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
                 let of = if args.label.is_empty() { "no job" } else { "no job with these labels" };
                 context
                     .out
-                    .say(&format!("{of} waits or runs; `weftrun list --all` shows those that have ended"));
+                    .say(format!("{of} waits or runs; `weftrun list --all` shows those that have ended"));
             }
         }
         Format::Name => jobs.iter().try_for_each(|job| context.out.line(job.handle.to_string()))?,
