@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use reqwest::{RequestBuilder, Response};
+use weftrun_core::{Error, ErrorKind};
 
 /// Sends a request. Its method, URL without query, status and duration are logged; headers and bodies, which
 /// contain secrets, are not.
@@ -27,4 +28,16 @@ pub async fn send(request: RequestBuilder) -> reqwest::Result<Response> {
         }
     }
     answer
+}
+
+/// Returns the error of an HTTP client that cannot be made.
+pub fn no_client(cause: reqwest::Error) -> Error {
+    // What rustls-platform-verifier 0.7 says of a machine without certificates, such as an empty container.
+    let mut causes = std::iter::successors(std::error::Error::source(&cause), |cause| cause.source());
+    let uncertified = causes.any(|cause| cause.to_string().contains("No CA certificates"));
+    let error = Error::new(ErrorKind::InvalidConfig, "cannot make an HTTP client").with_source(cause);
+    if !uncertified {
+        return error;
+    }
+    error.hint("install the package `ca-certificates`, or set SSL_CERT_FILE to a file of CA certificates")
 }

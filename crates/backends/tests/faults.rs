@@ -1,4 +1,4 @@
-//! The conformance suite finds faults: the local backend is broken in nine ways, and each fails the check that
+//! The conformance suite finds faults: the local backend is broken in ten ways, and each fails the check that
 //! is there for it, for its reason. Unbroken, it passes the same checks.
 #![cfg(feature = "local")]
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test ends with a panic, and says why")]
@@ -42,6 +42,8 @@ enum Fault {
     ClaimsTimes,
     /// An impossible action is accepted, and nothing is done.
     AcceptsAnyAction,
+    /// Labels are claimed, and select nothing.
+    IgnoresLabels,
 }
 
 #[derive(Debug)]
@@ -100,7 +102,11 @@ impl Backend for Broken {
     }
 
     async fn list(&self, filter: &JobFilter) -> Result<Vec<JobSummary>> {
-        Ok(self.inner.list(filter).await?.into_iter().map(|job| self.summary(job)).collect())
+        let mut filter = filter.clone();
+        if self.has(Fault::IgnoresLabels) {
+            filter.labels.clear();
+        }
+        Ok(self.inner.list(&filter).await?.into_iter().map(|job| self.summary(job)).collect())
     }
 
     async fn describe(&self, job: &JobHandle) -> Result<JobDetail> {
@@ -186,7 +192,7 @@ impl Fixture for Case {
 }
 
 /// Each fault, the check that is there for it, and a part of the reason.
-const FAULTS: [(Fault, &str, &str); 9] = [
+const FAULTS: [(Fault, &str, &str); 10] = [
     (Fault::RepeatsAfterResume, "logs::exact_wherever_it_is_cut", "twice"),
     (Fault::DropsOpenLine, "logs::a_last_line_without_newline_is_read", "0 of 4 last lines"),
     (Fault::SubmitsTwice, "submit::runs_once_however_often_it_is_sent", "one submission ran the ranks"),
@@ -196,6 +202,7 @@ const FAULTS: [(Fault, &str, &str); 9] = [
     (Fault::HidesTheEnd, "watch::the_end_comes_before_the_disappearance", "its last phase was"),
     (Fault::ClaimsTimes, "claims::lines_have_times_as_claimed", "`log_times` is true"),
     (Fault::AcceptsAnyAction, "actions::hold_and_release", "yet was no error"),
+    (Fault::IgnoresLabels, "claims::labels_are_listed_if_claimed", "its label selects"),
 ];
 
 async fn run(fault: Option<Fault>, check: &str) -> Verdict {

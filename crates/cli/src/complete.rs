@@ -3,11 +3,14 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 
 use clap::{Arg, Command};
 use clap_complete::CompletionCandidate;
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter, PathCompleter, ValueCompleter};
-use clap_complete::env::{CompleteEnv, Shells};
+use clap_complete::env::{self, CompleteEnv, EnvCompleter, Shells};
 use weftrun::core::config::path_text;
 use weftrun::core::explain;
 use weftrun::core::job::JobHandle;
@@ -15,24 +18,97 @@ use weftrun::{Client, Config, Registry};
 
 /// The variable in which the shell's script names the shell.
 const VARIABLE: &str = "_WEFTRUN_COMPLETE";
+/// The shells: those of `clap_complete`, where bash has a script of ours.
+const SHELLS: Shells<'static> = Shells(&[&Bash, &env::Elvish, &env::Fish, &env::Powershell, &env::Zsh]);
 /// The largest number of jobs that are offered, the newest ones.
 const MAX_JOBS: usize = 200;
 
 /// Answers the shell's script; returns false if the process was not started by one.
 pub fn answer(registry: &Registry, argv: impl IntoIterator<Item = OsString>) -> bool {
     let registry = registry.clone();
-    let env = CompleteEnv::with_factory(move || command(&registry)).var(VARIABLE);
+    let env = CompleteEnv::with_factory(move || command(&registry)).shells(SHELLS).var(VARIABLE);
+    let shell = std::env::var(VARIABLE).unwrap_or_default();
     // An error means that there are no completions, and it would only disturb the line that is typed.
-    env.try_complete(argv, std::env::current_dir().ok().as_deref()).unwrap_or(true)
+    env.try_complete(as_meant(argv, &shell), std::env::current_dir().ok().as_deref()).unwrap_or(true)
 }
 
 /// Returns the script of a shell, which asks this program for completions.
 pub fn script(shell: &str) -> std::io::Result<Vec<u8>> {
     let mut script = Vec::new();
-    if let Some(shell) = Shells::builtins().completer(shell) {
+    if let Some(shell) = SHELLS.completer(shell) {
         shell.write_registration(VARIABLE, "weftrun", "weftrun", "weftrun", &mut script)?;
     }
     Ok(script)
+}
+
+/// Returns the words as the program would get them: bash and zsh hand over each as it was typed, with its quotes and
+/// backslashes, and fish the last one.
+fn as_meant(argv: impl IntoIterator<Item = OsString>, shell: &str) -> Vec<OsString> {
+    let mut words: Vec<OsString> = argv.into_iter().collect();
+    let first = words.iter().position(|word| word == "--").map_or(words.len(), |at| at + 1);
+    let typed = match shell {
+        "bash" | "zsh" => first,
+        "fish" => first.max(words.len().saturating_sub(1)),
+        _ => words.len(),
+    };
+    words.iter_mut().skip(typed).for_each(|word| *word = unquoted(word));
+    words
+}
+
+/// Returns a word without the quotes of a shell; the last one may still be open.
+fn unquoted(word: &OsStr) -> OsString {
+    let (mut plain, mut quote) = (Vec::new(), None);
+    let mut bytes = word.as_bytes().iter().copied().peekable();
+    while let Some(byte) = bytes.next() {
+        match (quote, byte) {
+            (Some(open), byte) if byte == open => quote = None,
+            (None, b'\'' | b'"') => quote = Some(byte),
+            // Within double quotes, a backslash quotes these alone (POSIX.1-2017, Shell Command Language, 2.2.3).
+            (Some(b'"'), b'\\') if !bytes.peek().is_some_and(|next| b"$`\"\\".contains(next)) => {
+                plain.push(byte);
+            }
+            (None | Some(b'"'), b'\\') => plain.extend(bytes.next()),
+            _ => plain.push(byte),
+        }
+    }
+    OsString::from_vec(plain)
+}
+
+/// Bash. The script of `clap_complete` 4.6 expands `*` in what it is given, and inserts names with blanks as two words.
+#[derive(Debug)]
+struct Bash;
+
+impl EnvCompleter for Bash {
+    fn name(&self) -> &'static str {
+        env::Bash.name()
+    }
+
+    fn is(&self, name: &str) -> bool {
+        env::Bash.is(name)
+    }
+
+    fn write_registration(
+        &self,
+        var: &str,
+        name: &str,
+        bin: &str,
+        completer: &str,
+        buf: &mut dyn Write,
+    ) -> std::io::Result<()> {
+        let script = include_str!("complete.bash");
+        let script = script.replace("VARIABLE", var).replace("NAME", name);
+        buf.write_all(script.replace("BINARY", bin).replace("PROGRAM", completer).as_bytes())
+    }
+
+    fn write_complete(
+        &self,
+        command: &mut Command,
+        args: Vec<OsString>,
+        folder: Option<&Path>,
+        buf: &mut dyn Write,
+    ) -> std::io::Result<()> {
+        env::Bash.write_complete(command, args, folder, buf)
+    }
 }
 
 /// Returns the command line with the values that this machine knows.

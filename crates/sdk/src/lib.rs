@@ -104,12 +104,12 @@
 //!   quantities such as `64Gi` are Kubernetes' own.
 //!
 //! # Features
-//! `local`, `slurm`, `kubeflow` and `runai` each add a backend; all are on by default. A backend of another
+//! `local`, `hosts`, `slurm`, `kubeflow` and `runai` each add a backend; all are on by default. A backend of another
 //! crate needs no feature: name the crate in your source, and [`Registry::linked`] contains it. `image` adds
 //! [`Plan::check_image`], `log-files` adds [`open_logs`].
 //!
 //! # Minimum supported Rust version
-//! 1.95, which is also what CI builds with. Raising it is a minor release.
+//! 1.91, which CI checks. Raising it is a minor release.
 //!
 //! # What may grow
 //! Structs and enums that will grow are `#[non_exhaustive]`, the shapes of [`core::report`] among them. Those

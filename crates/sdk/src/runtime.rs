@@ -101,6 +101,7 @@ impl Backend for OnRuntime {
     }
 
     async fn list(&self, filter: &JobFilter) -> Result<Vec<JobSummary>> {
+        self.0.capability().check_filter(filter)?;
         on_runtime(self.0.list(filter)).await
     }
 
@@ -113,6 +114,9 @@ impl Backend for OnRuntime {
     }
 
     fn watch(&self, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
+        if let Err(error) = self.0.capability().check_filter(&filter) {
+            return stream::once(async { Err(error) }).boxed();
+        }
         let backend = Arc::clone(&self.0);
         stream_on_runtime(move || backend.watch(filter))
     }

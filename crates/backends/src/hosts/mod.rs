@@ -83,6 +83,7 @@ impl Backend for Hosts {
             exact_resume: true,
             log_offsets: false,
             restarts: true,
+            labels: false,
             time_limit: true,
             max_name: 63,
             max_args_bytes: 1 << 20,

@@ -134,7 +134,7 @@ impl Client {
             jobs
         };
         let (mut summaries, mut unclear) = (Vec::new(), Vec::new());
-        for job in jobs {
+        for job in jobs.into_iter().filter(|job| filter.fits(&job.labels())) {
             match job.summary_without_pods(&self.target) {
                 Some(summary) => summaries.push(summary),
                 None => unclear.push(job),

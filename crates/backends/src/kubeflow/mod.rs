@@ -80,6 +80,7 @@ impl Backend for Kubeflow {
             exact_resume: true,
             log_offsets: false,
             restarts: true,
+            labels: true,
             time_limit: true,
             // `NAME-worker-NNN` must be a DNS label of 63 characters.
             max_name: 52,

@@ -3,7 +3,7 @@
 //! Conditions are read by their status, not by their presence (a finished job keeps `Running` with status
 //! False), and a TrainJob has none until it ends, so the state of the pods counts too.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -67,6 +67,15 @@ impl Job {
     /// The submission that made it.
     pub fn submission(&self) -> Option<SubmissionId> {
         self.object["metadata"]["labels"][SUBMISSION].as_str().and_then(SubmissionId::parse)
+    }
+
+    /// Returns its labels without [`SUBMISSION`], which the summary has as a field.
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        let labels = self.object["metadata"]["labels"].as_object().into_iter().flatten();
+        labels
+            .filter(|(key, _)| *key != SUBMISSION)
+            .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+            .collect()
     }
 
     /// Returns the condition of a type, if its status is True.
@@ -317,6 +326,7 @@ impl Job {
         summary.queue = queue.map(str::to_owned);
         let fabric = &self.object["metadata"]["annotations"][FABRIC];
         summary.fabric = serde_json::from_value::<Fabric>(fabric.clone()).ok();
+        summary.labels = self.labels();
         summary
     }
 

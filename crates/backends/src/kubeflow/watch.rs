@@ -379,6 +379,10 @@ impl Watcher {
                 if !self.filter.foreign && job.submission().is_none() {
                     return;
                 }
+                if !self.filter.fits(&job.labels()) {
+                    // Labels of a job can change while it runs.
+                    return self.gone(Of::Jobs(job.kind), &uid);
+                }
                 self.jobs.insert(uid, job);
             }
         }

@@ -122,6 +122,41 @@ async fn the_newest_events_are_kept_whatever_their_uids() {
     assert_eq!(messages, 1);
 }
 
+/// A job whose label changes is no longer watched by it.
+#[tokio::test]
+async fn labels_select_jobs_while_they_have_them() {
+    let labelled = |name: &str, team: &str| {
+        let object = object(&json!({
+            "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
+            "metadata": {"name": name, "namespace": "nlp", "uid": name, "labels": {"team": team}},
+            "spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 1}}},
+        }));
+        Seen::of(Of::Jobs(Kind::PyTorchJob), object)
+    };
+    let state = tempfile::tempdir().unwrap();
+    let client = Arc::new(Client::new(&TargetConfig::new("t", "kubeflow", state.path())).unwrap());
+    let jobs = Of::Jobs(Kind::PyTorchJob);
+    let list = [
+        (Of::Pods, Change::All(Vec::new())),
+        (Of::Events, Change::All(Vec::new())),
+        (jobs, Change::All(vec![labelled("ours", "nlp"), labelled("theirs", "vision")])),
+        (jobs, Change::Set(labelled("ours", "vision"))),
+    ];
+    let mut changes = SelectAll::new();
+    changes.push(stream::iter(list.into_iter().map(|(of, change)| (of, Ok(change)))).boxed());
+    let filter = JobFilter::all().label("team", "nlp");
+    let mut watcher = Watcher::over(client, changes, 3, filter, BTreeSet::new());
+    let mut seen = Vec::new();
+    while let Some(event) = watcher.next().await.unwrap() {
+        match event {
+            JobEvent::Status { job } => seen.push(format!("{} {:?}", job.name, job.labels)),
+            JobEvent::Gone { job } => seen.push(format!("{} gone", job.name())),
+            _ => {}
+        }
+    }
+    assert_eq!(seen, [r#"ours {"team": "nlp"}"#, "ours gone"]);
+}
+
 /// Returns the events of a watcher of one job for these changes, until it is silent for `patience`.
 async fn said(changes: Vec<(Of, Change<Seen>)>, patience: Duration) -> Vec<JobEvent> {
     let state = tempfile::tempdir().unwrap();

@@ -37,6 +37,9 @@ pub struct ProcessList {
     /// Working folder; the submitter's by default, or the folder of the job's code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workdir: Option<String>,
+    /// Labels of the job.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
     /// Differences between the job's request and what this backend does, one sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

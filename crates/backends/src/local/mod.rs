@@ -84,6 +84,7 @@ impl Backend for Local {
             exact_resume: true,
             log_offsets: true,
             restarts: true,
+            labels: true,
             time_limit: true,
             max_name: 63,
             max_args_bytes: 1 << 20,

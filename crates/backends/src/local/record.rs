@@ -1,5 +1,6 @@
 //! What is written down of a job: by the submitter once, by its supervisor whenever something happened.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -24,6 +25,9 @@ pub(super) struct Origin {
     pub nodes: u32,
     /// The fabric it was planned for.
     pub fabric: Fabric,
+    /// Labels of the job.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
     /// Whether the supervisor is a thread of the submitter.
     pub attached: bool,
 }
@@ -84,6 +88,7 @@ impl Origin {
             name: list.name.clone(),
             nodes: list.nodes,
             fabric: list.fabric,
+            labels: list.labels.clone(),
             attached,
         }
     }

@@ -113,6 +113,7 @@ impl<'a> Renderer<'a> {
             grace_ms: u64::try_from(self.config.grace.as_millis()).unwrap_or(u64::MAX),
             time_limit: spec.time_limit.map(|limit| limit.as_secs()),
             workdir: spec.workdir.clone(),
+            labels: spec.labels.clone(),
             notes: self.notes,
             secrets: spec.secrets.iter().map(|secret| secret.env.clone()).collect(),
             env: spec.env.iter().map(|var| (var.name.clone(), var.value.clone())).collect(),

@@ -67,6 +67,7 @@ impl Snapshot {
         job.created = Some(self.origin.created);
         job.submission = weftrun_core::job::SubmissionId::parse(submission);
         job.fabric = Some(self.origin.fabric);
+        job.labels.clone_from(&self.origin.labels);
         let nodes = self.origin.nodes;
         let up = matches!(self.phase, JobPhase::Running | JobPhase::Stopping | JobPhase::Succeeded);
         job.ready = (if up { nodes } else { 0 }, nodes);

@@ -157,8 +157,9 @@ impl Store {
             }
         };
         let jobs = self.chosen(filter)?.into_iter().map(read);
-        let wanted =
-            jobs.filter(|job| filter.ended || !filter.handles.is_empty() || !job.phase.is_terminal());
+        let wanted = jobs
+            .filter(|job| filter.ended || !filter.handles.is_empty() || !job.phase.is_terminal())
+            .filter(|job| filter.fits(&job.labels));
         Ok(wanted.take(filter.limit.unwrap_or(usize::MAX)).collect())
     }
 
@@ -180,6 +181,9 @@ impl Store {
                 continue;
             }
             let (Ok(snapshot), Ok(list)) = (Self::snapshot(&job), Self::list_of(&job)) else { continue };
+            if !filter.fits(&list.labels) {
+                continue;
+            }
             if snapshot.phase.is_terminal() && !filter.ended && filter.handles.is_empty() {
                 continue;
             }

@@ -9,8 +9,9 @@ use weftrun_core::Result;
 use weftrun_core::log::clean_text;
 
 use super::Shared;
-use super::client::{builder, unbuilt};
+use super::client::builder;
 use super::error;
+use crate::requests::{no_client, send};
 
 /// The displayed fields of a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,7 +47,7 @@ pub async fn shown_by(shared: &Shared, base: &str) -> Result<Option<Certificate>
         .tls_danger_accept_invalid_certs(true)
         .tls_info(true)
         .timeout(Duration::from_secs(10));
-    let answer = crate::requests::send(client.build().map_err(unbuilt)?.head(format!("{base}/"))).await;
+    let answer = send(client.build().map_err(no_client)?.head(format!("{base}/"))).await;
     let answer = answer.map_err(|e| error::of_network("cannot see the certificate", e))?;
     let der = answer.extensions().get::<TlsInfo>().and_then(TlsInfo::peer_certificate);
     Ok(der.and_then(read))

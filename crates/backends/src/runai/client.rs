@@ -47,7 +47,12 @@ impl ControlPlane {
         let base = settings.base(target)?;
         let auth = Auth::new(base.clone(), settings.credentials(target)?);
         let patience = settings.retry_seconds.map_or(PATIENCE, Duration::from_secs);
-        Ok(Self { http: builder(target, settings)?.build().map_err(unbuilt)?, base, auth, patience })
+        Ok(Self {
+            http: builder(target, settings)?.build().map_err(crate::requests::no_client)?,
+            base,
+            auth,
+            patience,
+        })
     }
 
     /// Returns the base URL.
@@ -285,9 +290,4 @@ fn proxy(target: &TargetConfig, settings: &Settings) -> Result<reqwest::Proxy> {
     }
     let env = target.env.clone();
     Ok(reqwest::Proxy::custom(move |url| proxy_for(url.as_str(), &env)))
-}
-
-/// Returns the error of a client that cannot be created.
-pub(super) fn unbuilt(error: reqwest::Error) -> Error {
-    Error::new(ErrorKind::InvalidConfig, format!("cannot make an HTTP client: {error}")).with_source(error)
 }

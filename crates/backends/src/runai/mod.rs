@@ -316,6 +316,7 @@ impl Backend for RunAi {
             log_offsets: false,
             // Requested by `backoffLimit`; the API does not report their number.
             restarts: false,
+            labels: false,
             time_limit: false,
             max_name: check::LONGEST_NAME,
             max_args_bytes: 100_000,

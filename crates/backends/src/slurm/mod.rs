@@ -103,6 +103,7 @@ impl Backend for Slurm {
             exact_resume: true,
             log_offsets: false,
             restarts: true,
+            labels: false,
             time_limit: true,
             max_name: 200,
             // sbatch takes a script of 4 MiB (MaxScriptSize), which contains the arguments, but Linux starts no program with more than a quarter of the stack's limit, 2 MiB by

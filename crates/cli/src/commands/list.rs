@@ -30,6 +30,9 @@ pub struct ListArgs {
     /// Only jobs in this phase (repeatable); a phase of ended jobs implies --all
     #[arg(long, value_parser = phase, value_name = "PHASE")]
     pub phase: Vec<JobPhase>,
+    /// Only jobs with this label (repeatable, or `KEY=VALUE,KEY=VALUE`); backends that list no labels refuse it
+    #[arg(short, long, value_parser = label, value_delimiter = ',', value_name = "KEY=VALUE")]
+    pub label: Vec<(String, String)>,
     /// Maximum number of jobs, newest first
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
@@ -52,6 +55,7 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
     let mut filter = JobFilter::all();
     let ended = args.all || args.phase.iter().any(|phase| phase.is_terminal());
     (filter.ended, filter.foreign) = (ended, args.foreign);
+    filter.labels.extend(args.label.iter().cloned());
     if args.watch {
         return context.block_on(watch(context, &client, &targets, &filter, &args.phase));
     }
@@ -79,7 +83,10 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
         Format::Table | Format::Wide => {
             context.out.text(&table(&jobs, context.out.format))?;
             if jobs.is_empty() && failed.is_none() && !args.all && args.phase.is_empty() {
-                context.out.say("no job waits or runs; `weftrun list --all` shows those that have ended");
+                let of = if args.label.is_empty() { "no job" } else { "no job with these labels" };
+                context
+                    .out
+                    .say(format!("{of} waits or runs; `weftrun list --all` shows those that have ended"));
             }
         }
         Format::Name => jobs.iter().try_for_each(|job| context.out.line(job.handle.to_string()))?,
@@ -167,6 +174,11 @@ fn aligned(cells: &[String], widths: &mut [usize]) -> String {
     line.trim_end().to_owned()
 }
 
+fn label(text: &str) -> std::result::Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
+    pair.map(|(key, value)| (key.to_owned(), value.to_owned())).ok_or_else(|| "write `KEY=VALUE`".to_owned())
+}
+
 fn phase(text: &str) -> std::result::Result<JobPhase, String> {
     let words = JobPhase::ALL.map(JobPhase::as_str);
     JobPhase::ALL.into_iter().find(|phase| phase.as_str() == text).ok_or_else(|| {
@@ -218,6 +230,7 @@ fn columns(format: Format) -> &'static [&'static str] {
         "SUBMITTED",
         "ENDED",
         "EXIT",
+        "LABELS",
         "REASON",
     ];
     if format == Format::Wide { WIDE } else { TABLE }
@@ -243,6 +256,9 @@ fn row(job: &JobSummary, format: Format) -> Vec<String> {
             time(job.created),
             time(job.ended),
             job.exit_code.map_or_else(none, |code| code.to_string()),
+            text(
+                &job.labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(","),
+            ),
         ]);
     }
     cells.push(clean_text(&job.reason).into_owned());

@@ -154,6 +154,39 @@ fn list_selects_phases() {
 }
 
 #[test]
+fn list_selects_labels_where_the_backend_has_them() {
+    let place = Place::new();
+    let labelled = |name: &str, labels: &str| {
+        place
+            .write("job.toml", format!("name = \"{name}\"\ncommand = [\"true\"]\nlabels = {{ {labels} }}\n"));
+        place.run("submit job.toml --wait").ok();
+    };
+    labelled("ours", "team = \"nlp\", tier = \"a\"");
+    labelled("theirs", "team = \"vision\", tier = \"a\"");
+    let names = |options: &str| {
+        let jobs = place.run(&format!("list --all -o json {options}")).ok().json();
+        let name = |job: &serde_json::Value| job["name"].as_str().unwrap().to_owned();
+        jobs["jobs"].as_array().unwrap().iter().map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(names("-l tier=a"), ["theirs", "ours"]);
+    assert_eq!(names("-l tier=a --limit 1 --label team=nlp"), ["ours"]);
+    assert_eq!(names("-l team=nlp,tier=a"), ["ours"]);
+    assert_eq!(names("-l team=nlp,tier=b"), [""; 0]);
+    assert!(place.run("list --all -o wide").ok().out.contains("team=nlp,tier=a"));
+    assert!(place.run("list -l team=nlp").ok().err.contains("no job with these labels"));
+    assert!(place.run("list -l team").code(2).err.contains("KEY=VALUE"));
+    // Refused before anything is asked of the cluster, also by the list of all targets.
+    place.configure("[target.rack]\nbackend = \"slurm\"\nssh = \"host.invalid\"\n");
+    for options in ["", "--watch"] {
+        let refused = place.run(&format!("list -b rack -l team=nlp {options}"));
+        assert!(refused.err.contains("backend `slurm` lists jobs without their labels"), "{}", refused.err);
+        assert_ne!(refused.code, 5, "{}", refused.err);
+    }
+    let all = place.run("list -A --all -l team=nlp -o name");
+    assert!(all.out.contains("ours") && all.err.contains("rack: "), "{} {}", all.out, all.err);
+}
+
+#[test]
 fn wait_takes_several_jobs() {
     let place = Place::new();
     let (good, bad) = (submitted(&place, "good", "true"), submitted(&place, "bad", "exit 2"));

@@ -16,6 +16,7 @@ mod captures;
 mod cases;
 mod chromium;
 mod commands_in_pages;
+mod completions;
 mod config;
 mod crashes;
 mod demo;

@@ -96,6 +96,7 @@ fn summary(phase: JobPhase) -> JobSummary {
     summary.reason = HOSTILE.to_owned();
     summary.queue = Some(HOSTILE.to_owned());
     summary.kind = HOSTILE.to_owned();
+    summary.labels.insert(HOSTILE.to_owned(), HOSTILE.to_owned());
     summary
 }
 
@@ -275,6 +276,8 @@ fn lines() -> Vec<Vec<String>> {
         "version",
         "help HOSTILE",
         "list --phase HOSTILE",
+        "list -b hostile -l HOSTILE=HOSTILE",
+        "list -b hostile -a -o wide",
         "list -o name -b hostile -a",
         "cancel --dry-run HANDLE",
         "wait -o yaml HANDLE",

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::job::JobFilter;
+use crate::{Error, ErrorKind, Result};
+
 /// What a backend can do. Flat, one literal for each backend; the conformance suite is chosen by it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -45,10 +48,29 @@ pub struct Capability {
     pub log_offsets: bool,
     /// Restarts by policy.
     pub restarts: bool,
+    /// Jobs are listed with their labels, and can be selected by them.
+    pub labels: bool,
     /// A time limit is enforced.
     pub time_limit: bool,
     /// Longest job name.
     pub max_name: usize,
     /// Longest text of all arguments together, 0 for no limit.
     pub max_args_bytes: usize,
+}
+
+impl Capability {
+    /// Refuses a filter that the backend cannot list by; the SDK calls it before each list and watch.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] for labels, where jobs are listed without them.
+    pub fn check_filter(&self, filter: &JobFilter) -> Result<()> {
+        if self.labels || filter.labels.is_empty() {
+            return Ok(());
+        }
+        let message = format!("backend `{}` lists jobs without their labels", self.backend);
+        let labels: Vec<String> = filter.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        Err(Error::new(ErrorKind::Unsupported, message)
+            .with("labels", labels.join(","))
+            .hint("list the jobs without labels"))
+    }
 }

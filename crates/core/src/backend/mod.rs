@@ -75,7 +75,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
         Duration::ZERO
     }
 
-    /// Lists jobs.
+    /// Lists jobs. A filter has labels only where [`Capability::labels`] is set.
     async fn list(&self, filter: &JobFilter) -> Result<Vec<JobSummary>>;
 
     /// Returns everything known about one job.

@@ -1,5 +1,7 @@
 //! Phases and summaries.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -97,6 +99,8 @@ pub struct JobFilter {
     pub foreign: bool,
     /// Ended jobs too.
     pub ended: bool,
+    /// Jobs with all of these labels, on a backend that [lists labels](crate::backend::Capability::labels).
+    pub labels: BTreeMap<String, String>,
     /// At most this many, newest first.
     pub limit: Option<usize>,
 }
@@ -104,12 +108,12 @@ pub struct JobFilter {
 impl JobFilter {
     /// Makes the filter of one job, ended or not.
     pub fn one(handle: &JobHandle) -> Self {
-        Self { handles: vec![handle.clone()], foreign: true, ended: true, limit: None }
+        Self { handles: vec![handle.clone()], ..Self::all() }
     }
 
     /// Makes the filter of all jobs, ended ones included.
     pub fn all() -> Self {
-        Self { handles: Vec::new(), foreign: true, ended: true, limit: None }
+        Self { foreign: true, ended: true, ..Self::default() }
     }
 
     /// Adds a job by its handle; without any, all jobs of the target are meant.
@@ -131,6 +135,18 @@ impl JobFilter {
     pub fn ended(mut self, ended: bool) -> Self {
         self.ended = ended;
         self
+    }
+
+    /// Adds a label that a job must have with this value; all labels that are added must fit.
+    #[must_use]
+    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.insert(key.into(), value.into());
+        self
+    }
+
+    /// Returns whether a job's labels have all those of the filter.
+    pub fn fits(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
     }
 
     /// Limits the number of jobs, newest first.
@@ -174,6 +190,9 @@ pub struct JobSummary {
     pub queue: Option<String>,
     /// The fabric it was planned for, where the cluster carries our marker.
     pub fabric: Option<crate::request::Fabric>,
+    /// Its labels, where the backend lists them, without the one that has the submission.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
 }
 
 impl JobSummary {
@@ -192,6 +211,7 @@ impl JobSummary {
             submission: None,
             queue: None,
             fabric: None,
+            labels: BTreeMap::new(),
         }
     }
 }

@@ -313,10 +313,11 @@ impl Projection {
 
     /// Returns the index of the line at a place.
     pub fn index_of_place(&self, place: Place) -> usize {
-        match &self.shown {
-            Shown::Listed(shown) if let Ok(index) = shown.binary_search(&place) => index,
-            _ => self.index_of(place.1),
-        }
+        let exact = match &self.shown {
+            Shown::All { .. } => None,
+            Shown::Listed(shown) => shown.binary_search(&place).ok(),
+        };
+        exact.unwrap_or_else(|| self.index_of(place.1))
     }
 
     /// Returns the index of the first line that is not older than a time.

@@ -188,23 +188,12 @@ impl TransportMap {
                 self.seen.others_dropped += 1;
                 return None;
             }
-            None if let Some(at) = self.torn_twin(source, host, pid) => {
-                self.index.process.insert(key, at);
-                at
-            }
             None => {
-                let mut process = Process::new(source, host, pid, entry.line);
-                process.told_rank = self.seen.sources[source].id.rank;
-                process.host_number = self.host(host, "");
-                let at = self.seen.processes.push_and_get_key(process);
+                let at = match self.torn_twin(source, host, pid) {
+                    Some(at) => at,
+                    None => self.new_process(source, host, pid, entry.line),
+                };
                 self.index.process.insert(key, at);
-                if let Some(pid) = pid {
-                    let same = self.index.pids.entry((source, pid)).or_default();
-                    // One source rarely has several hosts with one process id; more than a few are ignored.
-                    if same.len() < 8 {
-                        same.push(at);
-                    }
-                }
                 at
             }
         };
@@ -212,6 +201,22 @@ impl TransportMap {
         self.index.recent.resize(RECENT, None);
         self.index.recent[place] = Some(at);
         Some(at)
+    }
+
+    /// Adds a process that was not seen before.
+    fn new_process(&mut self, source: SourceIndex, host: &str, pid: Option<u64>, line: u64) -> ProcessId {
+        let mut process = Process::new(source, host, pid, line);
+        process.told_rank = self.seen.sources[source].id.rank;
+        process.host_number = self.host(host, "");
+        let at = self.seen.processes.push_and_get_key(process);
+        if let Some(pid) = pid {
+            let same = self.index.pids.entry((source, pid)).or_default();
+            // One source rarely has several hosts with one process id; more than a few are ignored.
+            if same.len() < 8 {
+                same.push(at);
+            }
+        }
+        at
     }
 
     /// Returns the process of a host name that another rank's text was joined to: `samples/svm:617:689`. Of

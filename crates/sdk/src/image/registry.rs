@@ -63,9 +63,7 @@ impl Registry {
             .connect_timeout(Duration::from_secs(15))
             .read_timeout(Duration::from_secs(60))
             .build()
-            .map_err(|error| {
-                Error::new(ErrorKind::Io, "the HTTP client cannot be made").with_source(error)
-            })?;
+            .map_err(weftrun_backends::requests::no_client)?;
         let login = Login::new(&config.env, at.login_names());
         Ok(Self { http, at: at.clone(), login, pass: Mutex::new(None) })
     }

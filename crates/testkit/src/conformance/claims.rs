@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use futures_util::StreamExt;
 use jiff::{SignedDuration, Timestamp};
-use weftrun_core::job::{Action, JobFilter, JobPhase};
+use weftrun_core::job::{Action, JobEvent, JobFilter, JobPhase};
 use weftrun_core::log::LogOptions;
 use weftrun_core::spec::{JobSpec, Launch, RestartPolicy};
 use weftrun_core::{ErrorKind, Finding};
@@ -243,6 +243,42 @@ pub(super) async fn the_longest_arguments_arrive(bench: Bench<'_>) -> Checked {
     must(end.phase == JobPhase::Succeeded, || format!("it is {} ({})", end.phase, end.reason))?;
     let lines = job.read(LogOptions::default(), usize::MAX).await?.lines_with("weft-args ");
     must(lines == [format!("weft-args {sent}")], || format!("of {sent} bytes, {lines:?} arrived"))?;
+    job.done().await
+}
+
+/// `labels`: jobs are listed and watched with their labels, and selected by them before the limit counts.
+pub(super) async fn labels_are_listed_if_claimed(bench: Bench<'_>) -> Checked {
+    const KEY: &str = "weft.example/suite";
+    if !bench.capability().await?.labels {
+        return Ok(Verdict::Skipped("it lists no labels, and says so".to_owned()));
+    }
+    let name = bench.name();
+    let mut spec = bench.fixture.job(&name, 1, 1, "exit 0");
+    spec.labels.insert(KEY.to_owned(), name.clone());
+    let job = bench.submit_spec(spec).await?;
+    let other = bench.submit("exit 0").await?;
+    job.wait().await?;
+    other.wait().await?;
+    let ours = JobFilter::all().label(KEY, name.as_str());
+    for filter in [ours.clone(), ours.clone().limit(1)] {
+        let found = job.backend.list(&filter).await.map_err(said("list"))?;
+        must(matches!(found.as_slice(), [one] if one.handle == job.handle), || {
+            format!("of a job and a newer one, its label selects {found:?}")
+        })?;
+        must(found.iter().all(|job| job.labels.get(KEY) == Some(&name)), || {
+            format!("it is listed with the labels {:?}", found[0].labels)
+        })?;
+    }
+    let none = job.backend.list(&ours.label(KEY, "another")).await.map_err(said("list"))?;
+    must(none.is_empty(), || format!("a value that no job has selects {none:?}"))?;
+    let mut events = job.backend.watch(JobFilter::all().label(KEY, name.as_str()));
+    // The first event of a job is its status, of whichever jobs are watched.
+    let first = events.next().await.transpose().map_err(said("watch"))?;
+    must(matches!(&first, Some(JobEvent::Status { job: seen }) if seen.handle == job.handle), || {
+        format!("a watch of its label begins with {first:?}")
+    })?;
+    drop(events);
+    other.done().await?;
     job.done().await
 }
 

@@ -229,6 +229,7 @@ pub async fn run_some(fixture: &dyn Fixture, only: &[&str]) -> Report {
             claims::earlier_logs_are_read_or_refused,
             claims::the_longest_name_works,
             claims::the_longest_arguments_arrive,
+            claims::labels_are_listed_if_claimed,
             claims::an_impossible_signal_is_refused,
             errors::an_unknown_job_is_not_found,
             errors::an_unknown_id_finds_nothing,

@@ -65,6 +65,7 @@ impl Fake {
             exact_resume: true,
             log_offsets: false,
             restarts: true,
+            labels: false,
             time_limit: true,
             max_name: 63,
             max_args_bytes: 0,

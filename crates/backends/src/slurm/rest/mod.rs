@@ -87,9 +87,7 @@ impl Rest {
                 reqwest::Certificate::from_pem_bundle(&pem).map_err(|cause| bad(cause.to_string()))?;
             builder = builder.tls_certs_merge(certificates);
         }
-        let http = builder.build().map_err(|cause| {
-            Error::new(ErrorKind::InvalidConfig, "cannot make an HTTP client").with_source(cause)
-        })?;
+        let http = builder.build().map_err(crate::requests::no_client)?;
         let tokens = Tokens::new(target, settings)?;
         Ok(Self { base: base.trim_end_matches('/').to_owned(), http, tokens, version: OnceCell::new() })
     }

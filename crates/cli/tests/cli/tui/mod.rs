@@ -4,7 +4,7 @@ mod journeys;
 mod logs;
 mod manners;
 mod targets;
-mod tmux;
+pub mod tmux;
 mod truth;
 mod ways;
 mod wide;
