@@ -181,7 +181,7 @@ mod tests {
     fn decisions_about_nodes_are_said_without_kubernetes() {
         let decision = |target: &str, value: &str| -> Decision {
             serde_json::from_value(serde_json::json!({
-                "rule": "efa.colocate", "target": target, "value": value, "why": "a zone", "origin": "default",
+                "rule": "efa.colocate", "target": target, "value": value, "why": "it is faster", "origin": "default",
             }))
             .unwrap()
         };
