@@ -69,7 +69,7 @@ pub async fn discover(client: &Client, scope: &Scope) -> Result<ClusterFacts> {
                 hosts.insert(host.clone(), Host::read(&text));
             }
             Err(error) => {
-                looks.insert(host.clone(), Err(error.to_string()));
+                looks.insert(host.clone(), Err((&error).into()));
                 facts.notes.push(
                     Finding::warning("HOSTS-SILENT", format!("{host} does not answer: {error}"))
                         .fix(format!("check `ssh {host} true` from this machine")),
