@@ -202,7 +202,7 @@ mod tests {
             let decision = decision(target, value);
             for backend in ["slurm", "hosts"] {
                 let (target, value, why) = decision_text(&decision, backend);
-                for word in ["pod", "zone", "rdma/", "IPC_LOCK", "plugin"] {
+                for word in ["pod", "rdma/", "IPC_LOCK", "affinity"] {
                     assert!(!format!("{target} {value} {why}").contains(word), "{target} = {value}: {why}");
                 }
             }
