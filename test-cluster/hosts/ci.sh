@@ -4,7 +4,7 @@
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 if [ "$(id -u)" != 0 ]; then echo "ci.sh: skipped: the bed needs root (namespaces)"; exit 0; fi
-"$HERE/install.sh"
+"$HERE/../install.sh" "$HERE/packages"
 DIR=${BED_DIR:-/opt/weftrun-ci-hosts}
 cd "$HERE/../.."
 # The workspace's own set of features: what `cargo test --workspace` built is used as it is.

@@ -7,8 +7,13 @@ hostname "$N"
 # The layer is in memory: the machine's own file system may be an overlay, on which no second one can be.
 O=$D/nodes/$N/root; mkdir -p "$O"; mount -t tmpfs -o mode=755 tmpfs "$O"; mkdir "$O/up" "$O/work" "$O/root"
 mount -t overlay overlay -o "lowerdir=/,upperdir=$O/up,workdir=$O/work" "$O/root"; R=$O/root
-mount -t proc proc "$R/proc"; mount --rbind /dev "$R/dev"; mount --rbind /sys "$R/sys"
-mount -t tmpfs -o mode=1777 tmpfs "$R/dev/shm"
+mount -t proc proc "$R/proc"; mount --rbind /sys "$R/sys"
+# Devices of its own, so that a host can be given some (`bedctl in a mknod /dev/infiniband/uverbs0 …`).
+mount -t tmpfs -o mode=755 tmpfs "$R/dev"; mkdir -p "$R/dev/pts" "$R/dev/shm" "$R/dev/mqueue"
+for f in null zero full random urandom tty fuse; do [ ! -e /dev/$f ] || cp -a "/dev/$f" "$R/dev/$f"; done
+for f in fd stdin stdout stderr; do cp -a "/dev/$f" "$R/dev/$f"; done
+mount -t devpts -o newinstance,ptmxmode=0666,mode=620 devpts "$R/dev/pts"; ln -s pts/ptmx "$R/dev/ptmx"
+mount -t tmpfs -o mode=1777 tmpfs "$R/dev/shm"; mount -t mqueue mqueue "$R/dev/mqueue"
 mount -t tmpfs -o mode=1777 tmpfs "$R/tmp"; mount -t tmpfs -o mode=755 tmpfs "$R/run"
 mkdir -p "$R/run/sshd" "$R/home" "$R/small" "$R/etc/ssh" "$R$D"; mount --bind "$D" "$R$D"
 mount -t tmpfs -o "size=$BED_SMALL,mode=1777" tmpfs "$R/small"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # up.sh DIR - four plain hosts on one machine: a, b, c and d, each in namespaces of its own (mount, uts, pid, net) on a bridge, with a
 # real sshd, a root file system and a home of its own, and real Open MPI. No scheduler and no shared folder: what a rack of machines is.
-# Idempotent: a second run starts only what is missing. Stop it with down.sh DIR. Needs root and the packages of install.sh.
+# Idempotent: a second run starts only what is missing. Stop it with down.sh DIR. Needs root and the Debian packages that `packages` names (../install.sh packages).
 #   BED_ID=0      several beds at once: shifts bridge and subnet
 #   BED_SMALL=1m  size of a file system of its own at /small on host d, to fill up
 # The user is `researcher`; `ssh -F DIR/ssh/config a` logs in. No host has a key of another: weftrun makes them for a job, when asked.
@@ -16,12 +16,12 @@ p=$D; while [ "$p" != / ]; do   # researcher must be able to walk to DIR
   [ $(( 0$(stat -c %a "$p") & 1 )) = 1 ] || [ "$p" = "$D" ] || die "$p is not traversable by other users: choose another DIR"
   p=$(dirname "$p"); done
 chmod 755 "$D"
-for c in /usr/sbin/sshd mpirun unshare nsenter setpriv; do command -v $c > /dev/null || die "missing $c: run install.sh"; done
+for c in /usr/sbin/sshd mpirun unshare nsenter setpriv; do command -v $c > /dev/null || die "missing $c: run test-cluster/install.sh test-cluster/hosts/packages"; done
 SUBNET=10.78.$BED_ID BR=hostsbed$BED_ID
 NODES=(a b c d)
 mkdir -p "$D"/{etc,ssh,pids,log,lib,bin,nodes}
 printf "D='%s' BR=%s SUBNET=%s BED_ID=%s BED_SMALL=%s\n" "$D" "$BR" "$SUBNET" "$BED_ID" "$BED_SMALL" > "$D/lib/env"
-cp "$HERE/node.sh" "$D/lib/node.sh"; cp "$HERE/bedctl" "$D/bin/bedctl"; chmod 755 "$D/lib/node.sh" "$D/bin/bedctl"
+cp "$HERE/node.sh" "$HERE/engine.sh" "$D/lib/"; cp "$HERE/bedctl" "$D/bin/bedctl"; chmod 755 "$D/lib/node.sh" "$D/bin/bedctl"
 
 if [ ! -e "$D/ssh/config" ]; then
   { echo "127.0.0.1 localhost"; i=11; for n in "${NODES[@]}"; do echo "$SUBNET.$i $n"; i=$((i + 1)); done; } > "$D/etc/hosts"

@@ -1,11 +1,11 @@
 //! A running bed, for the tests of the backend and of the command line: both include this file.
 
-use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::Command;
-use std::sync::Once;
 
 use serde_json::{Value, json};
+
+#[path = "../bed.rs"]
+mod any;
 
 /// A running bed.
 #[derive(Clone, Debug)]
@@ -35,19 +35,7 @@ impl Bed {
 
     /// The bed a variable names.
     pub fn named(variable: &str) -> Option<Self> {
-        let Some(dir) = std::env::var_os(variable).map(PathBuf::from) else {
-            // Not by a macro: what those print of a test that passes is never seen. Once is enough.
-            static SAID: Once = Once::new();
-            SAID.call_once(|| {
-                let _ = writeln!(
-                    std::io::stderr(),
-                    "skipped: these tests need a Slurm bed in {variable}; as root, test-cluster/slurm/ci.sh makes one and runs all"
-                );
-            });
-            return None;
-        };
-        assert!(dir.join("shims/sbatch").exists(), "{variable}={} is no running bed", dir.display());
-        let bed = Self { dir };
+        let bed = Self { dir: any::find(variable, "shims/sbatch", "slurm")? };
         bed.sh("mkdir -p \"$BED/shared/fsx/logs\" && chmod 1777 \"$BED/shared/fsx/logs\"");
         Some(bed)
     }
@@ -105,10 +93,7 @@ impl Bed {
 
     /// Runs a shell line as root on the machine of the bed, with `$BED`; no longer than two minutes.
     pub fn sh(&self, line: &str) -> String {
-        let mut command = Command::new("timeout");
-        command.args(["120", "bash", "-c", line]).env("BED", &self.dir);
-        let output = command.output().expect("bash runs");
-        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+        any::sh(&self.dir, line)
     }
 
     /// `bedctl` with these words.

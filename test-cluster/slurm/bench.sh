@@ -3,7 +3,7 @@
 # root; `--profile dev` builds quicker, and differs little: what is measured are processes and connections.
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-"$HERE/install.sh"
+"$HERE/../install.sh" "$HERE/packages"
 DIR=${BED_DIR:-/opt/weftrun-bench-bed}
 cd "$HERE/../.."
 cargo bench --workspace --bench slurm --no-run "$@"

@@ -5,7 +5,7 @@
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 if [ "$(id -u)" != 0 ]; then echo "ci.sh: skipped: the Slurm bed needs root (namespaces)"; exit 0; fi
-"$HERE/install.sh"
+"$HERE/../install.sh" "$HERE/packages"
 # Beds of their own: numbers, ports and folders are not those of a bed that somebody works with.
 ID=${BED_ID:-7} DIR=${BED_DIR:-/opt/weftrun-ci-bed}
 cd "$HERE/../.."

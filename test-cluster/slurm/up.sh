@@ -8,7 +8,7 @@
 # bind-mounted inside the namespaces only (an empty /fsx is made while a bed is up, as its mount point).
 # Shared by all nodes: /home and /fsx (= DIR/home, DIR/shared/fsx), and DIR.  All else that a job writes on a
 # compute node (/tmp, /workspace ...) is that node's own.  Idempotent: a second run starts only what is missing.
-# Stop it with down.sh DIR.  Needs root and the Debian packages that `packages` names (install.sh).
+# Stop it with down.sh DIR.  Needs root and the Debian packages that `packages` names (../install.sh packages).
 #
 # Knobs (environment):
 #   BED_ID=0            several beds at once: shifts bridge, subnet and ports

@@ -182,9 +182,10 @@ fn settings(_: &Registry) -> BTreeSet<String> {
 /// Returns the names of jobs that were submitted to the target of the line, the newest first, each with the handle of the
 /// newest job of this name.
 fn jobs(registry: &Registry) -> Vec<CompletionCandidate> {
-    let handles =
-        client(registry).and_then(|client| client.journal().recent_handles().ok()).unwrap_or_default();
-    let target = target_of(std::env::args());
+    let Some(client) = client(registry) else { return Vec::new() };
+    let handles = client.journal().recent_handles().unwrap_or_default();
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let target = target_of(words, client.config());
     let mut seen = BTreeSet::new();
     let newest = handles
         .into_iter()
@@ -200,15 +201,14 @@ fn jobs(registry: &Registry) -> Vec<CompletionCandidate> {
 }
 
 /// Returns the target that the typed words name, or else the default one, as the verbs look names up.
-fn target_of(words: impl Iterator<Item = String>) -> String {
+fn target_of(words: impl Iterator<Item = String>, config: &Config) -> String {
     let words: Vec<String> = words.collect();
     let of = |(word, next): (&String, Option<&String>)| match word.as_str() {
         "-b" | "--backend" => next.cloned(),
         word => word.strip_prefix("--backend=").or_else(|| word.strip_prefix("-b")).map(str::to_owned),
     };
     let named = words.iter().enumerate().rev().find_map(|(at, word)| of((word, words.get(at + 1))));
-    let default = || Config::load().ok().and_then(|config| config.default_target);
-    named.or_else(default).unwrap_or_else(|| "local".to_owned())
+    named.or_else(|| config.default_target.clone()).unwrap_or_else(|| "local".to_owned())
 }
 
 fn jobs_and_files(registry: &Registry, current: &OsStr) -> Vec<CompletionCandidate> {

@@ -1,6 +1,5 @@
 //! Follows a job until it has ended: its events, its logs, its transport map.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -84,14 +83,19 @@ impl Screen {
     /// Shows an event of the job.
     pub fn event(&mut self, event: &JobEvent) -> Result<()> {
         self.ended |= matches!(event, JobEvent::Status { job } if job.phase.is_terminal());
-        if self.out.is_data() {
-            return self.out.item(&EventLine::from(event));
-        }
         let line = match event {
             JobEvent::Status { job } => self.progress.status(job, Instant::now()),
             JobEvent::Replica { replica, .. } => self.progress.replica(replica),
-            event => Some(event_text(event)),
+            event => {
+                if matches!(event, JobEvent::Attempt { .. }) {
+                    self.progress.attempt();
+                }
+                Some(event_text(event))
+            }
         };
+        if self.out.is_data() {
+            return self.out.item(&EventLine::from(event));
+        }
         self.say(line);
         Ok(())
     }
@@ -117,11 +121,11 @@ impl Screen {
         self.live.draw();
     }
 
-    /// Ends the output, and returns the map.
-    pub fn finish(mut self) -> Result<TransportMap> {
+    /// Ends the output, and returns what was seen.
+    pub fn finish(mut self) -> Result<Followed> {
         self.live.clear();
         self.printer.finish(&self.out)?;
-        Ok(self.live.into_map())
+        Ok(Followed { detail: self.progress.into_detail(), map: self.live.into_map() })
     }
 }
 
@@ -133,29 +137,14 @@ pub async fn follow_with(context: &Context, job: &Job, watching: Watching) -> Re
     let mut logs = job.logs(LogOptions::follow()).fuse();
     let mut looks =
         Box::pin(stream::unfold((), |()| async { Some((tokio::time::sleep(LOOK).await, ())) })).fuse();
-    let (mut summary, mut replicas) = (None::<JobSummary>, BTreeMap::new());
     while !(logs.is_done() && events.is_done()) {
         futures_util::select_biased! {
             batch = logs.select_next_some() => screen.logs(&batch?)?,
-            event = events.select_next_some() => {
-                let event = event?;
-                screen.event(&event)?;
-                match event {
-                    JobEvent::Status { job } => summary = Some(job),
-                    JobEvent::Replica { replica, .. } => _ = replicas.insert(replica.name.clone(), replica),
-                    JobEvent::Attempt { .. } => replicas.clear(),
-                    _ => {}
-                }
-            }
+            event = events.select_next_some() => screen.event(&event?)?,
             () = looks.select_next_some() => screen.look(),
         }
     }
-    let detail = summary.map(|summary| {
-        let mut detail = JobDetail::new(summary);
-        detail.replicas = replicas.into_values().collect();
-        detail
-    });
-    Ok(Followed { detail, map: screen.finish()? })
+    screen.finish()
 }
 
 /// Reports how a followed job ended, and which transports its ranks used; returns the exit code.

@@ -1,9 +1,11 @@
 //! The flag of a job that exists only on plain hosts: it sets a key of `[backend.hosts]`.
 
 use clap::Args;
+use weftrun::Result;
 use weftrun::core::backend::TargetConfig;
 use weftrun::core::spec::JobSpec;
-use weftrun::{Error, ErrorKind, Result};
+
+use crate::job_flags::require_backend;
 
 const BACKEND: &str = "hosts";
 
@@ -22,11 +24,11 @@ impl HostsFlags {
     /// [`ErrorKind::Usage`] if the target has no plain hosts.
     pub fn apply(&self, spec: &mut JobSpec, target: &TargetConfig) -> Result<()> {
         let Some(wait) = &self.wait_for_hosts else { return Ok(()) };
-        if target.backend != BACKEND {
-            let message = format!("target `{}` is of backend `{}`", target.name, target.backend);
-            return Err(Error::new(ErrorKind::Usage, message)
-                .hint("`--wait-for-hosts` is for targets of plain hosts: choose one with `-b`"));
-        }
+        require_backend(
+            target,
+            BACKEND,
+            "`--wait-for-hosts` is for targets of plain hosts: choose one with `-b`",
+        )?;
         spec.set_backend(BACKEND, "wait-for-hosts", wait.as_str());
         Ok(())
     }
@@ -35,6 +37,7 @@ impl HostsFlags {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weftrun::ErrorKind;
 
     #[test]
     fn the_flag_is_a_key_of_the_job_on_plain_hosts_only() {

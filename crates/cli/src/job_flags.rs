@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use weftrun::core::backend::TargetConfig;
 use weftrun::core::log::clean_text;
 use weftrun::core::spec::{JobSpec, Overrides};
 use weftrun::{Error, ErrorKind, JobSource, Outside, Result};
@@ -138,6 +139,18 @@ pub fn limit(text: &str) -> std::result::Result<Duration, String> {
         limit if limit < Duration::from_secs(1) => Err(format!("`{text}` is less than a second")),
         limit => Ok(limit),
     }
+}
+
+/// Refuses a flag that belongs to another backend than that of the target; the hint says where it belongs.
+///
+/// # Errors
+/// [`ErrorKind::Usage`].
+pub fn require_backend(target: &TargetConfig, backend: &str, hint: &str) -> Result<()> {
+    if target.backend == backend {
+        return Ok(());
+    }
+    let message = format!("target `{}` is of backend `{}`", target.name, target.backend);
+    Err(Error::new(ErrorKind::Usage, message).hint(hint))
 }
 
 /// Returns a unique name: with the time in base 36 as a suffix, within the 63 characters of a DNS label.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use weftrun::core::job::{JobPhase, JobSummary, ReplicaStatus};
+use weftrun::core::job::{JobDetail, JobPhase, JobSummary, ReplicaStatus};
 use weftrun::core::log::clean_text;
 
 use crate::follow::{replica_text, status_text};
@@ -17,8 +17,8 @@ const MAX_GROUPS: usize = 4;
 #[derive(Debug, Default)]
 pub struct Progress {
     job: Option<JobSummary>,
-    /// The phase of each replica, and why.
-    replicas: BTreeMap<String, (JobPhase, String)>,
+    /// Those of the attempt that runs.
+    replicas: BTreeMap<String, ReplicaStatus>,
     /// The line that was printed last.
     printed: String,
     when: Option<Instant>,
@@ -35,10 +35,22 @@ impl Progress {
 
     /// Takes the status of a replica; returns its line if something is wrong with it.
     pub fn replica(&mut self, replica: &ReplicaStatus) -> Option<String> {
-        let now = (replica.phase, replica.reason.clone());
+        let before = self.replicas.insert(replica.name.clone(), replica.clone());
         let is_new =
-            self.replicas.insert(replica.name.clone(), now.clone()).is_none_or(|before| before != now);
+            before.is_none_or(|before| (before.phase, &before.reason) != (replica.phase, &replica.reason));
         (is_new && !is_ordinary(replica.phase)).then(|| replica_text(replica))
+    }
+
+    /// Forgets the replicas, where another attempt begins.
+    pub fn attempt(&mut self) {
+        self.replicas.clear();
+    }
+
+    /// Returns the last that was said of the job and of its replicas.
+    pub fn into_detail(self) -> Option<JobDetail> {
+        let mut detail = JobDetail::new(self.job?);
+        detail.replicas = self.replicas.into_values().collect();
+        Some(detail)
     }
 
     /// Returns the line if counts have changed, some time after the last.
@@ -62,10 +74,10 @@ impl Progress {
         let (phase, reason) =
             self.job.as_ref().map_or((JobPhase::Unknown, ""), |job| (job.phase, &*job.reason));
         let mut counts: BTreeMap<(JobPhase, &str), usize> = BTreeMap::new();
-        for (of_replica, why) in self.replicas.values() {
+        for replica in self.replicas.values() {
             // A reason that another line says is not repeated.
-            let why = if is_waiting(*of_replica) && why != reason { why.as_str() } else { "" };
-            *counts.entry((*of_replica, why)).or_default() += 1;
+            let is_told = !is_waiting(replica.phase) || replica.reason == reason;
+            *counts.entry((replica.phase, if is_told { "" } else { &*replica.reason })).or_default() += 1;
         }
         if counts.keys().all(|(of_replica, why)| *of_replica == phase && why.is_empty()) {
             return String::new();

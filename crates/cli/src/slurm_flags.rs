@@ -7,6 +7,8 @@ use weftrun::core::job::JobHandle;
 use weftrun::core::spec::JobSpec;
 use weftrun::{Error, ErrorKind, Result};
 
+use crate::job_flags::require_backend;
+
 const BACKEND: &str = "slurm";
 
 /// Flags of a job on Slurm.
@@ -37,11 +39,11 @@ impl SlurmFlags {
         if !self.are_given() {
             return Ok(());
         }
-        if target.backend != BACKEND {
-            let message = format!("target `{}` is of backend `{}`", target.name, target.backend);
-            return Err(Error::new(ErrorKind::Usage, message)
-                .hint("`--after`, `--array` and `--sbatch` are for Slurm targets: choose one with `-b`"));
-        }
+        require_backend(
+            target,
+            BACKEND,
+            "`--after`, `--array` and `--sbatch` are for Slurm targets: choose one with `-b`",
+        )?;
         let own = spec.backend.entry(BACKEND.to_owned()).or_insert_with(|| json!({}));
         let Value::Object(own) = own else {
             return Err(Error::new(ErrorKind::InvalidSpec, "`backend.slurm` is not a table"));

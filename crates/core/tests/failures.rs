@@ -9,7 +9,7 @@ use std::sync::Arc;
 use weftrun_core::Confidence;
 use weftrun_core::diagnose::cause::{Why, WhyState, why};
 use weftrun_core::diagnose::why_of_job;
-use weftrun_core::job::{JobDetail, JobPhase, JobSummary, ReplicaStatus};
+use weftrun_core::job::{JobDetail, JobPhase, JobSummary, ReplicaStatus, TIME_LIMIT_REACHED};
 use weftrun_core::nccl::{SourceId, TransportMap};
 
 fn folder() -> PathBuf {
@@ -123,6 +123,30 @@ fn the_rank_that_a_backend_names_is_the_cause() {
     job.replicas[1].failed_rank = Some(5);
     let cause = why_of_job(&TransportMap::new(), &job).cause.expect("a cause");
     assert_eq!((cause.ranks, cause.what.as_str()), (vec![5], "exit code 3"));
+}
+
+/// No rank is to blame for a time limit, and a job that was cancelled has not failed.
+#[test]
+fn what_ends_a_whole_job_is_said_without_a_rank() {
+    let of = |phase, reason: &str| {
+        let mut job = JobSummary::new("hosts://rack/train#1".parse().expect("a handle"), phase);
+        job.reason = reason.to_owned();
+        why_of_job(&TransportMap::new(), &JobDetail::new(job))
+    };
+    let why = of(JobPhase::Failed, &format!("{TIME_LIMIT_REACHED} (60 s)"));
+    assert_eq!(why.lines()[0], "failed: TIMEOUT: the whole job");
+    for (phase, reason, wanted) in [
+        (JobPhase::Cancelled, "", "the job is cancelled"),
+        (JobPhase::Cancelled, "cancelled", "the job is cancelled"),
+        (JobPhase::Pending, "no host is free", "the job is pending: no host is free"),
+    ] {
+        let why = of(phase, reason);
+        assert_eq!(why.state, WhyState::Unknown);
+        assert_eq!(
+            why.lines(),
+            ["unknown: no failure in the logs".to_owned(), format!("  note      {wanted}")]
+        );
+    }
 }
 
 #[test]

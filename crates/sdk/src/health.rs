@@ -15,6 +15,7 @@ use weftrun_core::report::{Asked, HealthReport};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use crate::Job;
+use crate::inspect::NO_TOOL;
 use crate::runtime::on_runtime;
 
 mod watch;
@@ -441,7 +442,6 @@ pub(crate) fn places(logs: &TransportMap) -> Vec<u32> {
 /// Exit codes of [`script`].
 const NO_ANSWER: i32 = 96;
 const NO_CONNECTION: i32 = 97;
-const NO_TOOL: i32 = 98;
 
 /// Returns a script for any POSIX shell that sends the request to localhost, over IPv4 or IPv6, and prints
 /// the answer. All processes of a node share the port, and a hanging one may accept the connection: it tries

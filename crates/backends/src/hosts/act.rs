@@ -6,24 +6,22 @@ use tokio::time::{Instant, sleep};
 use weftrun_core::job::{Action, JobHandle};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::client::{Client, ask};
+use super::client::{Client, Silent, ask};
 use super::status::Job;
 use super::{BACKEND, error};
-
-/// Largest number of a signal.
-const LAST_SIGNAL: i32 = 64;
+use crate::remote::signal;
 
 /// Acts on a job.
 pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<()> {
+    if let Action::Signal(number) = action {
+        signal::check(number)?;
+    }
     let job = client.job(handle).await?;
     match action {
         Action::Cancel => cancel(client, &job).await,
         Action::Delete => delete(client, &job).await,
         Action::Suspend => tell_running(client, &job, handle, "suspend").await,
         Action::Resume => tell_running(client, &job, handle, "resume").await,
-        Action::Signal(number) if !(1..=LAST_SIGNAL).contains(&number) => {
-            Err(Error::new(ErrorKind::Usage, format!("there is no signal {number}")))
-        }
         Action::Signal(number) => tell_running(client, &job, handle, &format!("signal {number}")).await,
         Action::Hold | Action::Release => Err(Error::unsupported(BACKEND, "hold")),
         Action::Requeue => Err(Error::unsupported(BACKEND, "requeue")),
@@ -57,7 +55,7 @@ async fn tell(client: &Client, job: &Job, word: &str) -> Result<()> {
         .map(|seat| Ok((seat.host.clone(), ask(&job.place.submission, word, None)?)))
         .collect::<Result<_>>()?;
     let mut failed = None;
-    for (answer, (host, _)) in client.each(&programs).await.into_iter().zip(&programs) {
+    for (answer, (host, _)) in client.each(&programs, Silent::Ask).await.into_iter().zip(&programs) {
         let outcome = match answer {
             Ok(answer) if matches!(answer.code, 0 | error::ENDED | error::NO_JOB) => continue,
             Ok(answer) => error::failed(host, &format!("the job was not told to {word}"), &answer),
@@ -71,13 +69,15 @@ async fn tell(client: &Client, job: &Job, word: &str) -> Result<()> {
     failed.map_or(Ok(()), Err)
 }
 
-/// Ends a job, and removes its folders: from all hosts, or from none.
+/// Ends a job, and removes its folders: only where all hosts answer. A removal that was cut off is gone on with by the next one.
 async fn delete(client: &Client, job: &Job) -> Result<()> {
-    if let [host, ..] = job.silent().as_slice() {
+    if let Some((host, why)) = job.first_silent() {
+        let more = if job.is_partly_gone() { "nothing more" } else { "nothing" };
         return Err(Error::new(
             ErrorKind::Unreachable,
-            format!("host {host} does not answer, and its ranks may still run: nothing was removed"),
+            format!("host {host} does not answer, and its ranks may still run: {more} was removed"),
         )
+        .with("because", why)
         .hint(format!("check `ssh {host} true` from this machine"))
         .retryable());
     }
@@ -98,13 +98,22 @@ async fn delete(client: &Client, job: &Job) -> Result<()> {
             None => return Ok(()),
         }
     }
+    // What is left after a failure is still a job that has ended so.
+    client.conclude([&now]).await;
     let program = format!("weftrun_remove {}\n", job.place.submission);
     let programs: Vec<_> = job.place.hosts.iter().map(|seat| (seat.host.clone(), program.clone())).collect();
-    for (answer, (host, _)) in client.each(&programs).await.into_iter().zip(&programs) {
-        let answer = answer?;
-        if answer.code != 0 {
-            return Err(error::failed(host, "the job's folder was not removed", &answer));
-        }
+    let (mut left, mut failure) = (Vec::new(), None);
+    for (answer, (host, _)) in client.each(&programs, Silent::Ask).await.into_iter().zip(&programs) {
+        let outcome = match answer {
+            Ok(answer) if answer.code == 0 => continue,
+            Ok(answer) => error::failed(host, "the job's folder was not removed", &answer),
+            Err(error) => error,
+        };
+        left.push(host.as_str());
+        failure.get_or_insert(outcome);
     }
-    Ok(())
+    let Some(cause) = failure else { return Ok(()) };
+    let message =
+        format!("the job was not removed from {}; its other hosts have nothing of it", left.join(", "));
+    Err(Error::new(cause.kind(), message).hint("`weftrun delete` again removes the rest").with_source(cause))
 }

@@ -1,16 +1,22 @@
 //! The hosts of a target, and the programs that run on them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
-use weftrun_core::backend::TargetConfig;
+use tokio::time::Instant;
+use weftrun_core::backend::{ExecSink, TargetConfig};
 use weftrun_core::job::{JobHandle, SubmissionId};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::config::{JobSettings, Settings};
-use super::status::{HostLook, Job, Order};
+use super::look::HostLook;
+use super::place::{Place, Seat};
+use super::silence::Silence;
+use super::status::{Job, Order};
 use super::{BACKEND, error};
 use crate::remote::Answer;
 use crate::remote::quote;
@@ -29,11 +35,61 @@ pub struct Client {
     pub target: String,
     /// Its settings.
     pub settings: Settings,
-    hosts: Vec<(String, Transport)>,
+    hosts: Vec<(String, Arc<Machine>)>,
+}
+
+/// One host.
+#[derive(Debug)]
+struct Machine {
+    transport: Transport,
+    silence: Silence,
+    /// Whether it is asked in the background whether it answers again.
+    is_asked: AtomicBool,
+}
+
+/// How a host is asked that did not answer a moment ago. What changes something, or is about one job, asks it; what is about all hosts,
+/// or looks again and again, does not wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silent {
+    /// As every other host.
+    Ask,
+    /// In the background; the answer now is that it does not answer.
+    Skip,
+}
+
+impl Machine {
+    /// Runs a program that may run twice.
+    async fn read(&self, program: &str) -> Result<Answer> {
+        let began = Instant::now();
+        let answer = self.transport.read(program).await;
+        match &answer {
+            Ok(_) => self.silence.forget(),
+            Err(error) if matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Timeout) => {
+                self.silence.remember(began.elapsed(), &error.to_string());
+            }
+            Err(_) => {}
+        }
+        answer
+    }
+
+    /// Runs a program, or returns why the host did not answer a moment ago.
+    async fn read_or_skip(self: &Arc<Self>, program: &str) -> Result<Answer> {
+        let Some(reason) = self.silence.reason() else { return self.read(program).await };
+        if !self.is_asked.swap(true, Ordering::Relaxed) {
+            let machine = Arc::clone(self);
+            tokio::spawn(async move {
+                let _ = machine.read(":\n").await;
+                machine.is_asked.store(false, Ordering::Relaxed);
+            });
+        }
+        Err(Error::new(ErrorKind::Unreachable, reason).retryable())
+    }
 }
 
 /// What the hosts said, by name.
 pub type Looks = BTreeMap<String, std::result::Result<HostLook, String>>;
+/// The jobs among what the hosts said.
+pub type Jobs = BTreeMap<SubmissionId, Job>;
 
 impl Client {
     /// Makes a client; nothing is run yet.
@@ -45,6 +101,9 @@ impl Client {
             jump: settings.jump.clone(),
             args: settings.ssh_args.clone(),
             share: settings.ssh_share,
+            connect: settings.connect_seconds.clamp(1, 120),
+            // A dead connection is noticed after two of these times at most.
+            keepalives: 1,
         };
         let preamble = preamble(&settings.folder)?;
         let transport = |name: &String| {
@@ -56,7 +115,15 @@ impl Client {
                 late: "the host is busy or the link is slow; `command-seconds` of the target is the time allowed",
             })
         };
-        let hosts = settings.hosts().iter().map(|(name, _)| (name.clone(), transport(name))).collect();
+        let host = |name: &String| {
+            let machine = Machine {
+                transport: transport(name),
+                silence: Silence::of(name, &options),
+                is_asked: AtomicBool::new(false),
+            };
+            (name.clone(), Arc::new(machine))
+        };
+        let hosts = settings.hosts().iter().map(|(name, _)| host(name)).collect();
         Ok(Self { target: target.name.clone(), hosts, settings })
     }
 
@@ -65,9 +132,8 @@ impl Client {
         self.hosts.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Returns the transport of a host.
-    pub fn transport(&self, host: &str) -> Result<&Transport> {
-        self.hosts.iter().find(|(name, _)| name == host).map(|(_, transport)| transport).ok_or_else(|| {
+    fn machine(&self, host: &str) -> Result<&Arc<Machine>> {
+        self.hosts.iter().find(|(name, _)| name == host).map(|(_, machine)| machine).ok_or_else(|| {
             Error::new(
                 ErrorKind::InvalidConfig,
                 format!("`{host}` is not a host of target `{}`", self.target),
@@ -76,46 +142,115 @@ impl Client {
         })
     }
 
+    /// Runs a command on a host with the caller's input and output.
+    pub async fn relay(&self, host: &str, program: &str, sink: &mut ExecSink<'_>) -> Result<i32> {
+        self.machine(host)?.transport.relay(program, sink).await
+    }
+
     /// Runs a program on a host; the connection is tried again once.
     pub async fn read(&self, host: &str, program: &str) -> Result<Answer> {
-        self.transport(host)?.read(program).await
+        self.machine(host)?.read(program).await
     }
 
     /// Runs programs on several hosts at once, and returns the answers in the same order.
-    pub async fn each(&self, programs: &[(String, String)]) -> Vec<Result<Answer>> {
-        let mut exchanges: Vec<BoxFuture<'_, Result<Answer>>> = Vec::new();
-        for (host, program) in programs {
-            exchanges.push(self.read(host, program).boxed());
+    pub async fn each(&self, programs: &[(String, String)], silent: Silent) -> Vec<Result<Answer>> {
+        self.each_until(programs, silent, |_, _| false).await.into_iter().flatten().collect()
+    }
+
+    /// Runs programs on several hosts at once until `enough` says so of an answer that came, and returns the answers in the same order.
+    async fn each_until(
+        &self,
+        programs: &[(String, String)],
+        silent: Silent,
+        mut enough: impl FnMut(usize, &Result<Answer>) -> bool,
+    ) -> Vec<Option<Result<Answer>>> {
+        let mut exchanges: Vec<BoxFuture<'_, (usize, Result<Answer>)>> = Vec::new();
+        for (at, (host, program)) in programs.iter().enumerate() {
+            let exchange = async move {
+                let answer = match (self.machine(host), silent) {
+                    (Err(error), _) => Err(error),
+                    (Ok(machine), Silent::Ask) => machine.read(program).await,
+                    (Ok(machine), Silent::Skip) => machine.read_or_skip(program).await,
+                };
+                (at, answer)
+            };
+            exchanges.push(exchange.boxed());
         }
-        stream::iter(exchanges).buffered(AT_ONCE).collect().await
+        let mut answers: Vec<Option<Result<Answer>>> = programs.iter().map(|_| None).collect();
+        let mut coming = stream::iter(exchanges).buffer_unordered(AT_ONCE);
+        while let Some((at, answer)) = coming.next().await {
+            let over = enough(at, &answer);
+            if let Some(place) = answers.get_mut(at) {
+                *place = Some(answer);
+            }
+            if over {
+                break;
+            }
+        }
+        answers
     }
 
     /// Asks hosts for their jobs, or for one job; all hosts if none is named.
-    pub async fn look(&self, hosts: &[String], job: Option<&SubmissionId>) -> Looks {
+    pub async fn look(&self, hosts: &[String], job: Option<&SubmissionId>, silent: Silent) -> Looks {
         let program = format!("weftrun_look {}\n", job.map_or("", SubmissionId::as_str));
-        self.ask_all(hosts, &program).await
+        self.ask_until(hosts, &program, silent, |_, _| false).await
     }
 
     /// Asks all hosts for their jobs and for what a submission must know of them.
     pub async fn survey(&self, own: &JobSettings) -> Result<Looks> {
         let interface = quote::word(own.interface.as_deref().unwrap_or_default())?;
-        Ok(self.ask_all(&[], &format!("weftrun_survey {interface}\nweftrun_look\n")).await)
+        let program = format!("weftrun_survey {interface}\nweftrun_look\n");
+        Ok(self.ask_until(&[], &program, Silent::Ask, |_, _| false).await)
     }
 
-    async fn ask_all(&self, hosts: &[String], program: &str) -> Looks {
+    /// Asks hosts until `enough` says so of what they said.
+    async fn ask_until(
+        &self,
+        hosts: &[String],
+        program: &str,
+        silent: Silent,
+        mut enough: impl FnMut(&str, &Looks) -> bool,
+    ) -> Looks {
         let named = |name: &&str| hosts.is_empty() || hosts.iter().any(|host| host == name);
         let programs: Vec<(String, String)> =
             self.names().filter(named).map(|name| (name.to_owned(), program.to_owned())).collect();
-        let answers = self.each(&programs).await;
-        let look = |((host, _), answer): ((String, String), Result<Answer>)| {
+        let mut looks = Looks::new();
+        let taken = |at: usize, answer: &Result<Answer>| {
+            let Some((host, _)) = programs.get(at) else { return false };
             let look = match answer {
                 Ok(answer) if answer.code == 0 => Ok(HostLook::read(&answer.text())),
-                Ok(answer) => Err(error::failed(&host, "its jobs could not be read", &answer).to_string()),
+                Ok(answer) => Err(error::failed(host, "its jobs could not be read", answer).to_string()),
                 Err(error) => Err(error.to_string()),
             };
-            (host, look)
+            looks.insert(host.clone(), look);
+            enough(host, &looks)
         };
-        programs.into_iter().zip(answers).map(look).collect()
+        self.each_until(&programs, silent, taken).await;
+        looks
+    }
+
+    /// Asks all hosts for jobs, until those on which they run have answered: a host that is down delays no other job.
+    async fn seek(&self, wanted: &[Wanted<'_>], job: Option<&SubmissionId>) -> Looks {
+        let program = format!("weftrun_look {}\n", job.map_or("", SubmissionId::as_str));
+        let here: BTreeSet<&str> = self.names().collect();
+        let down = self.hosts.iter().filter(|(_, machine)| machine.silence.reason().is_some());
+        let down: BTreeSet<&str> = down.map(|(name, _)| name.as_str()).collect();
+        let mut known: BTreeMap<SubmissionId, Place> = BTreeMap::new();
+        let found = |host: &str, looks: &Looks| {
+            for (place, ..) in looks.get(host).into_iter().flatten().flat_map(|look| look.jobs.values()) {
+                if wanted.iter().any(|wanted| wanted.may_be(place)) {
+                    known.entry(place.submission.clone()).or_insert_with(|| place.clone());
+                }
+            }
+            let has_answered =
+                |seat: &Seat| looks.contains_key(&seat.host) || !here.contains(seat.host.as_str());
+            let whole = known.values().filter(|place| place.hosts.iter().all(has_answered));
+            let whole: Vec<Job> = whole.map(|place| Job::of(place, looks)).collect();
+            // What only a host that is down could add is not waited for.
+            let is_last = here.iter().all(|host| looks.contains_key(*host) || down.contains(host));
+            wanted.iter().all(|wanted| whole.iter().any(|job| wanted.is(job, is_last)))
+        };
+        self.ask_until(&[], &program, Silent::Ask, found).await
     }
 
     /// Returns the job of a handle: the newest of its name, or the one with its uid.
@@ -123,9 +258,27 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::NotFound`]; [`ErrorKind::Unreachable`] if a host that may have it does not answer.
     pub async fn job(&self, handle: &JobHandle) -> Result<Job> {
-        self.own(handle)?;
-        let looks = self.look(&[], None).await;
-        self.pick(handle, &looks)
+        let looks = self.look_for(std::slice::from_ref(handle)).await?;
+        self.pick(handle, &looks, &Job::gather(&looks))
+    }
+
+    /// Asks hosts until the jobs of handles are known.
+    pub async fn look_for(&self, handles: &[JobHandle]) -> Result<Looks> {
+        handles.iter().try_for_each(|handle| self.own(handle))?;
+        let wanted: Vec<Wanted<'_>> = handles.iter().map(Wanted::Handle).collect();
+        Ok(self.seek(&wanted, None).await)
+    }
+
+    /// Returns the job of a submission, if it was started.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unreachable`] if a host that may have it does not answer.
+    pub async fn submitted(&self, id: &SubmissionId) -> Result<Option<Job>> {
+        let looks = self.seek(&[Wanted::Submission(id)], Some(id)).await;
+        match (Job::gather(&looks).remove(id).filter(Job::is_committed), silent(&looks)) {
+            (None, Some(error)) => Err(error),
+            (job, _) => Ok(job),
+        }
     }
 
     /// Checks that a handle is of this target.
@@ -144,14 +297,9 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::job`].
-    pub fn pick(&self, handle: &JobHandle, looks: &Looks) -> Result<Job> {
-        let fits = |job: &&Job| {
-            job.is_committed()
-                && job.place.name == handle.name()
-                && handle.uid().is_none_or(|uid| job.place.submission.as_str().starts_with(uid))
-        };
-        let jobs = Job::gather(looks);
-        let found = jobs.values().filter(fits).max_by_key(|job| job.place.created).cloned();
+    pub fn pick(&self, handle: &JobHandle, looks: &Looks, jobs: &Jobs) -> Result<Job> {
+        let meant = jobs.values().filter(|job| job.is_committed() && is_meant(&job.place, handle));
+        let found = meant.max_by_key(|job| job.place.created).cloned();
         found.ok_or_else(|| match silent(looks) {
             Some(error) => error,
             None => error::no_job(&self.target, handle),
@@ -161,7 +309,7 @@ impl Client {
     /// Asks again for a job that is known.
     pub async fn again(&self, job: &Job) -> Result<Option<Job>> {
         let hosts: Vec<String> = job.place.hosts.iter().map(|seat| seat.host.clone()).collect();
-        let looks = self.look(&hosts, Some(&job.place.submission)).await;
+        let looks = self.look(&hosts, Some(&job.place.submission), Silent::Ask).await;
         let now = Job::gather(&looks).remove(&job.place.submission);
         match (now, silent(&looks)) {
             (None, Some(error)) => Err(error),
@@ -171,22 +319,17 @@ impl Client {
 
     /// Does what a job needs to go on or to come to its end. What fails is done by the next look.
     pub async fn carry_out(&self, job: &Job) {
-        let mut programs = Vec::new();
-        for (at, order) in job.orders() {
-            let Some(seat) = job.place.hosts.get(at) else { continue };
-            let id = &job.place.submission;
-            let program = match order {
-                Order::Go(attempt) => Ok(format!("weftrun_go {id} {attempt}\n")),
-                Order::Ask(text) => ask(id, &text, Some(job.attempt())),
-                Order::Conclude(text) => {
-                    quote::word(&line(&text)).map(|text| format!("weftrun_conclude {id} {text}\n"))
-                }
-            };
-            if let Ok(program) = program {
-                programs.push((seat.host.clone(), program));
-            }
-        }
-        for (answer, (host, _)) in self.each(&programs).await.into_iter().zip(&programs) {
+        self.send(&programs(job, job.orders())).await;
+    }
+
+    /// Keeps how jobs ended on their hosts, where it is known and not kept yet. What fails is done by the next look.
+    pub async fn conclude(&self, jobs: impl IntoIterator<Item = &Job>) {
+        let of = |job: &Job| programs(job, job.conclusions());
+        self.send(&jobs.into_iter().flat_map(of).collect::<Vec<_>>()).await;
+    }
+
+    async fn send(&self, programs: &[(String, String)]) {
+        for (answer, (host, _)) in self.each(programs, Silent::Ask).await.into_iter().zip(programs) {
             match answer {
                 Ok(answer) => tracing::debug!(host, code = answer.code, said = answer.stderr, "carried out"),
                 Err(error) => tracing::debug!(host, %error, "not carried out"),
@@ -197,6 +340,36 @@ impl Client {
     /// Returns the pause between two looks after `quiet` without news.
     pub fn pause(&self, quiet: Duration) -> Duration {
         (quiet / 8).clamp(Duration::from_millis(200).min(self.settings.poll()), self.settings.poll())
+    }
+}
+
+/// Whether a handle may mean a job: by its name, and by its uid if it has one.
+fn is_meant(place: &Place, handle: &JobHandle) -> bool {
+    place.name == handle.name() && handle.uid().is_none_or(|uid| place.submission.as_str().starts_with(uid))
+}
+
+/// A job that is looked for.
+enum Wanted<'a> {
+    Handle(&'a JobHandle),
+    Submission(&'a SubmissionId),
+}
+
+impl Wanted<'_> {
+    fn may_be(&self, place: &Place) -> bool {
+        match self {
+            Self::Handle(handle) => is_meant(place, handle),
+            Self::Submission(id) => place.submission == **id,
+        }
+    }
+
+    /// Whether no other job can be meant, whatever other hosts say. Of several jobs of one name it is the newest; while one of them runs,
+    /// there is no newer one, and when all hosts have answered (`is_last`).
+    fn is(&self, job: &Job, is_last: bool) -> bool {
+        let is_the_only = match self {
+            Self::Handle(handle) => is_last || handle.uid().is_some() || !job.phase().0.is_terminal(),
+            Self::Submission(_) => true,
+        };
+        self.may_be(&job.place) && job.is_committed() && is_the_only
     }
 }
 
@@ -211,6 +384,23 @@ pub fn silent(looks: &Looks) -> Option<Error> {
         .hint(format!("check `ssh {host} true` from this machine"))
         .retryable(),
     )
+}
+
+/// Returns the programs that carry out the orders of a job, with their hosts.
+fn programs(job: &Job, orders: Vec<(usize, Order)>) -> Vec<(String, String)> {
+    let id = &job.place.submission;
+    let one = |(at, order): (usize, Order)| {
+        let seat = job.place.hosts.get(at)?;
+        let program = match order {
+            Order::Go(attempt) => Ok(format!("weftrun_go {id} {attempt}\n")),
+            Order::Ask(text) => ask(id, &text, Some(job.attempt())),
+            Order::Conclude(text) => {
+                quote::word(&line(&text)).map(|text| format!("weftrun_conclude {id} {text}\n"))
+            }
+        };
+        Some((seat.host.clone(), program.ok()?))
+    };
+    orders.into_iter().filter_map(one).collect()
 }
 
 /// Returns a text as one short line.

@@ -41,6 +41,8 @@ pub struct Settings {
     pub ssh_share: bool,
     /// Folder on the hosts for jobs and logs; relative paths start at the home directory.
     pub folder: String,
+    /// Seconds after which a host that does not answer is given up.
+    pub connect_seconds: u32,
     /// Longest time between two queries of a running job, in seconds.
     pub poll_seconds: f64,
     /// Time limit of one program on a host, in seconds.
@@ -62,6 +64,7 @@ pub struct Settings {
 #[serde(default, rename_all = "kebab-case")]
 pub struct JobSettings {
     /// The hosts that the job runs on, in the order of its ranks; by default the first that are free.
+    #[serde(deserialize_with = "list")]
     pub nodelist: Option<String>,
     /// What starts the containers of a job with an image.
     pub container: Option<Container>,
@@ -117,6 +120,7 @@ impl Default for Settings {
             ssh_args: Vec::new(),
             ssh_share: true,
             folder: ".weftrun".to_owned(),
+            connect_seconds: 5,
             poll_seconds: 2.0,
             command_seconds: 60,
             grace: 10,
@@ -137,6 +141,7 @@ const TARGET_KEYS: &[&str] = &[
     "ssh-args",
     "ssh-share",
     "folder",
+    "connect-seconds",
     "poll-seconds",
     "command-seconds",
     "grace",
@@ -174,10 +179,8 @@ impl Settings {
         }
         let (own, of_jobs): (Map<_, _>, Map<_, _>) =
             given.into_iter().partition(|(key, _)| TARGET_KEYS.contains(&key.as_str()));
-        let mut settings: Self =
-            serde_json::from_value(Value::Object(own)).map_err(|error| bad(error.to_string()))?;
-        settings.job =
-            serde_json::from_value(Value::Object(of_jobs)).map_err(|error| bad(error.to_string()))?;
+        let mut settings: Self = read(own).map_err(bad)?;
+        settings.job = read(of_jobs).map_err(bad)?;
         for (key, value) in [
             ("folder", Some(&settings.folder)),
             ("user", settings.user.as_ref()),
@@ -243,12 +246,7 @@ impl Settings {
         }
         let mut seen = std::collections::BTreeSet::new();
         for (name, _) in &hosts {
-            if name.is_empty()
-                || name.starts_with('-')
-                || !name.chars().all(|c| c.is_alphanumeric() || "._-@:".contains(c))
-            {
-                return Err(format!("`{}` is not the name of a host", name.escape_debug()));
-            }
+            check_host(name)?;
             if !seen.insert(name) {
                 return Err(format!("host `{name}` is named twice"));
             }
@@ -278,9 +276,9 @@ impl Settings {
         if let Some(key) = own.keys().find(|key| !JOB_KEYS.contains(&key.as_str())) {
             return Err(unknown(bad(format!("`backend.hosts.{key}` is not a setting")), key, JOB_KEYS));
         }
-        let mine: JobSettings = serde_json::from_value(Value::Object(own))
-            .map_err(|error| bad(format!("`backend.hosts`: {error}")))?;
-        mine.check().map_err(bad)?;
+        let in_job = |what: String| bad(format!("`backend.hosts`: {what}"));
+        let mine: JobSettings = read(own).map_err(in_job)?;
+        mine.check().map_err(in_job)?;
         Ok(mine.over(&self.job))
     }
 }
@@ -312,6 +310,9 @@ impl JobSettings {
                 name.escape_debug()
             ));
         }
+        for name in self.nodelist.iter().flat_map(|list| nodelist::expand(list)) {
+            check_host(&name).map_err(|what| format!("`nodelist`: {what}"))?;
+        }
         self.wait().map(drop)
     }
 
@@ -325,6 +326,47 @@ impl JobSettings {
             format!("`wait-for-hosts`: `{}` is not a duration such as `30m`", text.escape_debug())
         })
     }
+}
+
+/// Refuses what is not the name of a host, after lists were expanded.
+fn check_host(name: &str) -> std::result::Result<(), String> {
+    let shown = name.escape_debug();
+    if name.contains(['[', ']']) {
+        return Err(format!(
+            "`{shown}` is not a list of hosts such as `gpu-[1-4,7]`, the lower number first"
+        ));
+    }
+    let good = |c: char| c.is_alphanumeric() || "._-@:".contains(c);
+    match name.is_empty() || name.starts_with('-') || !name.chars().all(good) {
+        true => Err(format!("`{shown}` is not the name of a host")),
+        false => Ok(()),
+    }
+}
+
+/// Reads settings; the text of an error names the key.
+fn read<T: serde::de::DeserializeOwned>(settings: Map<String, Value>) -> std::result::Result<T, String> {
+    serde_json::from_value(Value::Object(settings.clone())).map_err(|whole: serde_json::Error| {
+        let alone = |(key, value): (String, Value)| {
+            let one = Map::from_iter([(key.clone(), value)]);
+            let error = serde_json::from_value::<T>(Value::Object(one)).err()?;
+            Some(format!("`{key}`: {error}"))
+        };
+        settings.into_iter().find_map(alone).unwrap_or_else(|| whole.to_string())
+    })
+}
+
+/// Reads names of hosts: a text, or a list of them.
+fn list<'de, D: serde::Deserializer<'de>>(from: D) -> std::result::Result<Option<String>, D::Error> {
+    let names = match Value::deserialize(from)? {
+        Value::String(text) => Some(text),
+        Value::Array(items) => {
+            let names: Option<Vec<&str>> = items.iter().map(Value::as_str).collect();
+            names.map(|names| names.join(","))
+        }
+        _ => None,
+    };
+    let expected = "it is a list of hosts (`[\"a\", \"b\"]`) or one text (`\"gpu-[1-4]\"`)";
+    names.map(Some).ok_or_else(|| serde::de::Error::custom(expected))
 }
 
 fn unknown(error: Error, key: &str, known: &[&str]) -> Error {
@@ -364,11 +406,27 @@ mod tests {
     }
 
     #[test]
+    fn a_nodelist_is_a_text_or_a_list() {
+        for value in [serde_json::json!("n[1-2],x"), serde_json::json!(["n[1-2]", "x"])] {
+            let settings = settings(&[("nodelist", value)]).unwrap();
+            assert_eq!(settings.job.nodelist.as_deref(), Some("n[1-2],x"));
+        }
+    }
+
+    #[test]
     fn what_is_no_host_is_refused_with_the_reason() {
         for (key, value, said) in [
             ("hosts", serde_json::json!(["a", "a"]), "named twice"),
             ("hosts", serde_json::json!(["-oProxyCommand=x"]), "not the name of a host"),
             ("hosts", serde_json::json!(["a b"]), "not the name of a host"),
+            ("hosts", serde_json::json!(["gpu-[9-1]"]), "`gpu-[9-1]` is not a list of hosts"),
+            ("hosts", serde_json::json!(["n[1-2,4-3]"]), "`n[1-2,4-3]` is not a list of hosts"),
+            ("hosts", serde_json::json!("a"), "`hosts`: invalid type: string"),
+            ("slots", serde_json::json!("8"), "`slots`: invalid type: string"),
+            ("nodelist", serde_json::json!("gpu-[9-1]"), "`nodelist`: `gpu-[9-1]` is not a list of hosts"),
+            ("nodelist", serde_json::json!(4), "`nodelist`: it is a list of hosts"),
+            ("nodelist", serde_json::json!(["a", 1]), "`nodelist`: it is a list of hosts"),
+            ("container", serde_json::json!("lxc"), "`container`: unknown variant"),
             ("host", serde_json::json!(["a"]), "not a setting"),
             ("folder", serde_json::json!("-x"), "begin with `-`"),
             ("folder", serde_json::json!("/data/$USER"), "letters, digits"),

@@ -6,7 +6,8 @@ use weftrun_core::backend::{ClusterFacts, NodeGroup, Scope};
 use weftrun_core::fabric::DeviceKind;
 use weftrun_core::{Finding, Result};
 
-use super::client::Client;
+use super::client::{Client, Looks, Silent};
+use super::engine::{self, ENGINES};
 use super::status::Job;
 use super::watch::no_hosts;
 use crate::remote::error::clean;
@@ -25,6 +26,8 @@ struct Host {
     ports: Vec<Port>,
     /// Findings of the checklist: code and text.
     notes: Vec<(String, String)>,
+    /// Container engines that do not work, and what they say.
+    engines: Vec<(String, String)>,
 }
 
 /// One port of a network device.
@@ -48,9 +51,10 @@ pub async fn discover(client: &Client, scope: &Scope) -> Result<ClusterFacts> {
     if names.is_empty() {
         return Err(no_hosts(client));
     }
-    let programs: Vec<_> =
-        names.iter().map(|host| (host.clone(), format!("{PROBE}\nweftrun_look\n"))).collect();
-    let answers = client.each(&programs).await;
+    let engines = if scope.thorough { engine::programs(&ENGINES) } else { String::new() };
+    let program = format!("{PROBE}\n{engines}weftrun_survey ''\nweftrun_look\n");
+    let programs: Vec<_> = names.iter().map(|host| (host.clone(), program.clone())).collect();
+    let answers = client.each(&programs, if scope.thorough { Silent::Ask } else { Silent::Skip }).await;
     let mut facts = ClusterFacts::default();
     facts.online = true;
     facts.efa_webhook = Some(false);
@@ -61,7 +65,7 @@ pub async fn discover(client: &Client, scope: &Scope) -> Result<ClusterFacts> {
         match answer {
             Ok(answer) => {
                 let text = answer.text();
-                looks.insert(host.clone(), Ok(super::status::HostLook::read(&text)));
+                looks.insert(host.clone(), Ok(super::look::HostLook::read(&text)));
                 hosts.insert(host.clone(), Host::read(&text));
             }
             Err(error) => {
@@ -89,12 +93,19 @@ pub async fn discover(client: &Client, scope: &Scope) -> Result<ClusterFacts> {
             facts.notes.push(Finding::info("HOSTS-BUSY", text));
         }
     }
+    for name in same_machines(&looks, &mut facts.notes) {
+        hosts.remove(&name);
+    }
     group(&hosts, &mut facts);
     if scope.thorough {
         for (host, seen) in &hosts {
             facts.extra.insert(host.clone(), seen.line().into());
         }
         for (host, seen) in &hosts {
+            facts.notes.extend(seen.engines.iter().map(|(engine, said)| {
+                let (text, fix) = engine::text(host, engine, said);
+                Finding::warning(engine::CODE, text).fix(fix)
+            }));
             facts.notes.extend(
                 seen.notes
                     .iter()
@@ -104,6 +115,25 @@ pub async fn discover(client: &Client, scope: &Scope) -> Result<ClusterFacts> {
         differences(&hosts, &mut facts.notes);
     }
     Ok(facts)
+}
+
+/// Reports names of one machine, and returns all but the first of each.
+fn same_machines(looks: &Looks, notes: &mut Vec<Finding>) -> Vec<String> {
+    let mut names: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (host, look) in looks.iter().filter_map(|(host, look)| Some((host, look.as_ref().ok()?))) {
+        if !look.machine.is_empty() {
+            names.entry(&look.machine).or_default().push(host);
+        }
+    }
+    let mut more = Vec::new();
+    for names in names.values().filter(|names| names.len() > 1) {
+        let text = format!("{} are one machine: a job runs on it once", names.join(" and "));
+        notes.push(
+            Finding::warning("HOSTS-SAME", text).fix("leave one of the names in `hosts` of the target"),
+        );
+        more.extend(names.iter().skip(1).map(|name| (*name).to_owned()));
+    }
+    more
 }
 
 /// Groups hosts that are alike, in the order of their names.
@@ -174,6 +204,10 @@ impl Host {
                 "gpu" => host.gpu_product = Some(value).filter(|name| !name.is_empty()),
                 "program" => host.programs.push(value),
                 "nic" if host.ports.len() < 256 => host.ports.extend(Port::read(&value)),
+                "engine" if host.engines.len() < ENGINES.len() => {
+                    host.engines
+                        .extend(value.split_once(' ').map(|(name, text)| (name.to_owned(), text.to_owned())));
+                }
                 "note" if host.notes.len() < 64 => {
                     host.notes
                         .extend(value.split_once(' ').map(|(code, text)| (code.to_owned(), text.to_owned())));

@@ -40,5 +40,5 @@ pub async fn exec(
         local.map_or_else(|| "''".to_owned(), |local| local.to_string()),
         quote::words(&request.command)?
     );
-    client.transport(&seat.host)?.relay(&program, sink).await
+    client.relay(&seat.host, &program, sink).await
 }

@@ -1,5 +1,6 @@
 //! Whether a job fits on the hosts of its target at all, free or not.
 
+use weftrun_core::text::counted;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::Client;
@@ -36,7 +37,8 @@ pub fn candidates(client: &Client, draft: &Draft) -> Result<Vec<String>> {
         return Ok(hosts);
     }
     let of = if draft.pinned.is_empty() { "the target" } else { "its `nodelist`" };
-    let message = format!("the job needs {}, and {of} has {}", count(draft.nodes.len()), hosts.len());
+    let message =
+        format!("the job needs {}, and {of} has {}", counted(draft.nodes.len(), "host"), hosts.len());
     Err(if small.is_empty() {
         Error::new(ErrorKind::Refused, message).hint(format!("add hosts to {of}, or set fewer `nodes`"))
     } else {
@@ -48,11 +50,6 @@ pub fn candidates(client: &Client, draft: &Draft) -> Result<Vec<String>> {
 /// Returns how many ranks a host takes, if that is limited.
 pub fn slots(client: &Client, host: &str) -> Option<u32> {
     client.settings.hosts().iter().find(|(name, _)| name == host).and_then(|(_, slots)| *slots)
-}
-
-/// Returns `1 host`, `2 hosts`.
-pub fn count(hosts: usize) -> String {
-    if hosts == 1 { "1 host".to_owned() } else { format!("{hosts} hosts") }
 }
 
 #[cfg(test)]

@@ -13,9 +13,10 @@ use weftrun_core::spec::Launch;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::BACKEND;
-use super::client::{Client, Looks};
+use super::client::{Client, Looks, Silent};
+use super::look::HostLook;
 use super::place::Place;
-use super::status::{HostLook, Job};
+use super::status::Job;
 use crate::remote::piece::{self, Piece};
 use crate::remote::quote;
 use crate::remote::stream::{Feed, put};
@@ -159,7 +160,7 @@ impl Reader {
             .filter_map(|at| Some((at, self.place.hosts.get(at)?.host.clone())))
             .map(|(at, host)| Ok((host, self.program(at, &nonce)?)))
             .collect::<Result<_>>()?;
-        let answers = self.client.each(&programs).await;
+        let answers = self.client.each(&programs, Silent::Skip).await;
         let mut looks: Looks = BTreeMap::new();
         let (mut got, mut more) = (false, false);
         for (at, ((host, _), answer)) in programs.into_iter().zip(answers).enumerate() {
@@ -317,18 +318,14 @@ impl Reader {
             let reason = format!("the disk of {host} was full: what its ranks wrote may be missing");
             self.gap(at, reason).await;
         }
-        let firsts = self.place.first_ranks();
         for (at, seat) in self.place.hosts.iter().enumerate() {
             let reason = if self.silent.contains(&at) {
                 format!("host {} does not answer: what its ranks wrote since is missing", seat.host)
             } else {
                 let ended = job.is_some_and(|job| job.ended_well(at));
-                let first = firsts.get(at).copied().unwrap_or(0);
-                let ranks = first..first.saturating_add(seat.ranks);
-                let wanted = self.options.ranks.is_empty()
-                    || self.options.ranks.iter().any(|rank| ranks.contains(rank));
-                let role = self.options.roles.is_empty() || self.options.roles.contains(&seat.role);
-                if !ended || !wanted || !role || self.files.keys().any(|(of, _)| *of == at) {
+                let whole = owner_of("node.log", at, &self.place);
+                let wanted = whole.is_some_and(|owner| self.wants(&owner, at));
+                if !ended || !wanted || self.files.keys().any(|(of, _)| *of == at) {
                     continue;
                 }
                 format!("the logs on host {} are gone: they were removed", seat.host)

@@ -5,12 +5,15 @@ mod check;
 mod client;
 mod config;
 mod discover;
+mod engine;
 mod error;
 mod exec;
 mod fit;
 mod logs;
+mod look;
 mod place;
 mod render;
+mod silence;
 mod status;
 mod submit;
 mod watch;
@@ -118,6 +121,7 @@ impl Backend for Hosts {
 
     async fn describe(&self, job: &JobHandle) -> Result<JobDetail> {
         let found = self.client.job(job).await?;
+        self.client.conclude([&found]).await;
         Ok(found.detail(&self.client.target, &self.client.settings.folder))
     }
 

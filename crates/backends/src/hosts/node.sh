@@ -74,6 +74,15 @@ weftrun_marked() {
   done
 }
 
+# Prints what runs of submission $1 in folder $job: its processes, and its containers, whose processes may be another user's.
+weftrun_running() {
+  weftrun_marked "$1"
+  ( weftrun_read_job; ! command -v weftrun_containers > /dev/null || weftrun_containers )
+}
+
+# Reads the document of the job in $job. One that is no shell would end this program.
+weftrun_read_job() { ! /bin/sh -n "$job/job" 2> /dev/null || . "$job/job"; }
+
 # Sets $phase of the job in folder $1 from its state file, and $said to the attempt that it speaks of; empty where that is not the last one.
 weftrun_phase() {
   phase=; said=
@@ -98,7 +107,7 @@ weftrun_look() {
       weftrun_alive "$job"
       printf 'alive %s\n' "$alive"
       # A supervisor that ended since then has written its last state before.
-      case $alive in no | rebooted) printf 'orphans %s\n' "$(weftrun_marked "${job##*/}" | wc -w)" ;; esac
+      case $alive in no | rebooted) printf 'orphans %s\n' "$(weftrun_running "${job##*/}" | wc -w)" ;; esac
     fi
     { while read -r line; do printf '%s\n' "$line"; done < "$job/state"; } 2> /dev/null || :
     [ ! -e "$job/cancelled" ] || printf 'asked cancel\n'
@@ -156,7 +165,7 @@ weftrun_is_over() {
   [ "$phase" != ended ] || return 0
   weftrun_alive "$job"
   case $alive in yes | none) return 1 ;; esac
-  [ -z "$(weftrun_marked "$owner")" ]
+  [ -z "$(weftrun_running "$owner")" ]
 }
 
 # Takes the host for attempt $2 of submission $1, and sets $token to that of its claim; prints `busy ID` and fails if another has it.
@@ -221,7 +230,8 @@ weftrun_prepare_job() {
 weftrun_remove() {
   weftrun_forget_key "$1"
   # The job disappears at once, even if the removal is interrupted.
-  if mv "$weftrun_root/jobs/$1" "$weftrun_root/.del-$1.$$" 2> /dev/null; then rm -rf "$weftrun_root/.del-$1.$$"; fi
+  if mv "$weftrun_root/jobs/$1" "$weftrun_root/.del-$1.$$" 2> /dev/null; then rm -rf "$weftrun_root/.del-$1.$$"; return 0; fi
+  [ ! -d "$weftrun_root/jobs/$1" ] || { echo "$weftrun_root/jobs/$1 cannot be removed" >&2; return 91; }
 }
 
 # Starts attempt $2 of submission $1, once however often it is called.
@@ -284,16 +294,15 @@ weftrun_ask() {
   fi
   case $2 in
   cancel* | stop*)
-    # For the containers; a document that is no shell would end this program.
-    ! /bin/sh -n "$job/job" 2> /dev/null || . "$job/job"
+    weftrun_read_job
     weftrun_end "$1" 10
     how=cancelled; case $2 in stop*) how=stopped ;; esac
     weftrun_last "$job"; [ "$last" -ge 0 ] || last=0
     printf 'phase ended\nattempt %s\nhow %s\nwhy ended after its supervisor was gone\n' "$last" "$how" > "$job/state.new" \
       && mv "$job/state.new" "$job/state" || return 91
     weftrun_forget_key "$1" ;;
-  suspend) weftrun_signal "$1" STOP ;;
-  resume) weftrun_signal "$1" CONT ;;
+  suspend) weftrun_read_job && weftrun_signal "$1" STOP ;;
+  resume) weftrun_read_job && weftrun_signal "$1" CONT ;;
   signal*) weftrun_signal "$1" "${2#signal }" ;;
   esac
 }
@@ -316,6 +325,8 @@ weftrun_conclude() {
 weftrun_signal() {
   signalled=$(weftrun_marked "$1")
   [ -z "$signalled" ] || kill "-$2" $signalled 2> /dev/null || :
+  command -v weftrun_pause_containers > /dev/null || return 0
+  case $2 in STOP) weftrun_pause_containers running pause ;; CONT) weftrun_pause_containers paused unpause ;; esac || :
 }
 
 # Ends every process of submission $1: TERM, and KILL after $2 seconds.
@@ -326,13 +337,17 @@ weftrun_end() {
   while [ -n "$(weftrun_marked "$1")" ] || { sleep 0.1; [ -n "$(weftrun_marked "$1")" ]; }; do
     weftrun_up
     if [ "$up" -ge "$until" ]; then
-      # A container's processes are children of its engine, not of the program that started it.
-      if command -v weftrun_kill_containers > /dev/null; then weftrun_kill_containers; fi
+      weftrun_end_containers
       weftrun_signal "$1" KILL
     fi
     sleep 0.1
   done
+  weftrun_end_containers
 }
+
+# Ends the containers of the job whose document was read: their processes are children of an engine, not of the program that started them,
+# which may be gone.
+weftrun_end_containers() { ! command -v weftrun_kill_containers > /dev/null || weftrun_kill_containers || :; }
 
 # Removes jobs that ended more than $1 days ago, and what cut-off programs left.
 weftrun_clean() {

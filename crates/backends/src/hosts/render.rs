@@ -8,13 +8,14 @@ use std::fmt::Write as _;
 use weftrun_core::backend::{Document, Inexpressible, Language, PlannedJob, Prepared, Rendered};
 use weftrun_core::convert::{ScriptChange, ScriptContext, script_change, why_inexpressible};
 use weftrun_core::fabric::{Change, Fabric, Op};
-use weftrun_core::spec::{Code, JobSpec, Launch, Rendezvous, RestartPolicy, Role, RoleKind, node_command};
+use weftrun_core::shell::variable;
+use weftrun_core::spec::{JobSpec, Launch, Rendezvous, RestartPolicy, Role, RoleKind, node_command};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::BACKEND;
 use super::config::{Container, JobSettings, Settings, SshKeys};
 use super::place::MOST_RANKS;
-use crate::remote::{nodelist, quote};
+use crate::remote::{nodelist, quote, script};
 
 /// What the submission needs of a rendered job.
 #[derive(Clone, Debug, PartialEq)]
@@ -187,7 +188,7 @@ impl Translated {
             ScriptChange::Memlock => self.memlock = Some(op.clone()),
             ScriptChange::Command(after) => self.command = Some(after.to_vec()),
             ScriptChange::Wrap(argv) => self.wrap.extend(argv.iter().cloned()),
-            // A job has its hosts whole, and a switch of their own is for whoever cabled them.
+            // A job uses all of each host, and weftrun does not choose hosts by their switch.
             ScriptChange::InPlace
             | ScriptChange::WholeNodes
             | ScriptChange::OneSwitch
@@ -267,7 +268,7 @@ impl Renderer<'_> {
             let why = if matches!(key, "queue" | "priority") {
                 "there is no queue"
             } else {
-                "a job has its hosts whole"
+                "a job may use all of each host"
             };
             findings.push(Finding::info("HOSTS-UNUSED", format!("`{key}` is not used: {why}")).at(key));
         }
@@ -324,24 +325,28 @@ impl Renderer<'_> {
         comment: &str,
         body: impl Fn(usize, &Role) -> Result<String>,
     ) -> Result<()> {
-        let _ = writeln!(text, "{comment}{name}() {{");
+        let _ = write!(text, "{comment}{name}() {{\n{}}}\n\n", self.by_role(body)?);
+        Ok(())
+    }
+
+    /// Returns the lines of the role that the host has.
+    fn by_role(&self, lines: impl Fn(usize, &Role) -> Result<String>) -> Result<String> {
         if let [role] = self.workers[..] {
-            text.push_str(&body(0, role)?);
-        } else {
-            let mut first = 0_u32;
-            for (index, role) in self.workers.iter().enumerate() {
-                let next = first.saturating_add(role.nodes);
+            return lines(0, role);
+        }
+        let (mut text, mut first) = (String::new(), 0_u32);
+        for (index, role) in self.workers.iter().enumerate() {
+            let (next, lines) = (first.saturating_add(role.nodes), lines(index, role)?);
+            if !lines.is_empty() {
                 let _ = write!(
                     text,
-                    "if [ \"$NODE_RANK\" -ge {first} ] && [ \"$NODE_RANK\" -lt {next} ]; then   # {}\n{}fi\n",
+                    "if [ \"$NODE_RANK\" -ge {first} ] && [ \"$NODE_RANK\" -lt {next} ]; then   # {}\n{lines}fi\n",
                     role.name,
-                    body(index, role)?
                 );
-                first = next;
             }
+            first = next;
         }
-        text.push_str("}\n\n");
-        Ok(())
+        Ok(text)
     }
 
     /// Returns the working folder of the processes, as a line.
@@ -438,95 +443,45 @@ impl Renderer<'_> {
             let _ = writeln!(text, "export {}={}", variable(&var.name)?, quote::value(&var.value)?);
         }
         for secret in &spec.secrets {
-            if secret.secret.contains("..") || secret.key.contains("..") {
-                return Err(Error::new(ErrorKind::InvalidSpec, "a secret's name may not hold `..`")
-                    .with("secret", &secret.secret));
-            }
-            let (name, path) =
-                (variable(&secret.env)?, quote::word(&format!("{}/{}", secret.secret, secret.key))?);
+            let (name, path) = (variable(&secret.env)?, script::secret(secret)?);
             let _ = write!(
                 text,
                 "# The secret is a file on each host.\n{name}=$(cat -- \"$HOME/.config/weftrun/secrets\"/{path}) || exit 1\nexport {name}\n"
             );
         }
-        let mut body = String::new();
-        self.function(&mut body, "x", "", |index, role| {
-            let mut lines = String::new();
-            for var in &role.env {
-                let _ = writeln!(lines, "export {}={}", variable(&var.name)?, quote::value(&var.value)?);
-            }
-            let Some(fabric) = self.fabric.get(index) else { return Ok(lines) };
-            let why = |op: &Op| format!("# {}: {}\n", op.rule, op.why.replace(char::is_control, " "));
-            if let Some(op) = &fabric.memlock {
-                let _ = writeln!(lines, "{}ulimit -l unlimited 2> /dev/null || :", why(op));
-            }
-            for (name, value, op) in &fabric.env {
-                // The path that the host's own profile or `setup` set is appended to ours.
-                let tail =
-                    if name == "LD_LIBRARY_PATH" { "\"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\"" } else { "" };
-                let _ =
-                    writeln!(lines, "{}export {}={}{tail}", why(op), variable(name)?, quote::value(value)?);
-            }
-            Ok(if lines.is_empty() { ":\n".to_owned() } else { lines })
-        })?;
-        let body =
-            body.strip_prefix("x() {\n").and_then(|body| body.strip_suffix("}\n\n")).unwrap_or_default();
-        text.push_str(body);
+        text.push_str(&self.by_role(|index, role| self.environment_of(index, role))?);
         Ok(text)
+    }
+
+    /// Returns the export lines of a role, and the fabric's.
+    fn environment_of(&self, index: usize, role: &Role) -> Result<String> {
+        let mut lines = String::new();
+        for var in &role.env {
+            let _ = writeln!(lines, "export {}={}", variable(&var.name)?, quote::value(&var.value)?);
+        }
+        let Some(fabric) = self.fabric.get(index) else { return Ok(lines) };
+        let why = |op: &Op| format!("# {}: {}\n", op.rule, op.why.replace(char::is_control, " "));
+        if let Some(op) = &fabric.memlock {
+            let _ = writeln!(lines, "{}ulimit -l unlimited 2> /dev/null || :", why(op));
+        }
+        for (name, value, op) in &fabric.env {
+            // The path that the host's own profile or `setup` set is appended to ours.
+            let tail =
+                if name == "LD_LIBRARY_PATH" { "\"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\"" } else { "" };
+            let _ = writeln!(lines, "{}export {}={}{tail}", why(op), variable(name)?, quote::value(value)?);
+        }
+        Ok(lines)
     }
 
     /// Returns the lines that bring the job's code, into the folder `code` of the job.
     fn code(&self) -> Result<String> {
-        Ok(match &self.spec().code {
-            None => String::new(),
-            Some(Code::Script { name, text }) => {
-                if name.is_empty()
-                    || name.contains('/')
-                    || name.starts_with(['-', '.'])
-                    || name.chars().any(char::is_control)
-                {
-                    return Err(Error::new(
-                        ErrorKind::InvalidSpec,
-                        "the code's file name may hold no folder",
-                    )
-                    .with("name", name.escape_debug()));
-                }
-                format!(
-                    "mkdir -p code || return 1\n{}",
-                    quote::feed(&format!("cat > code/{}", quote::word(name)?), text)?
-                )
-            }
-            Some(Code::Git { url, rev }) => {
-                if rev.as_ref().is_some_and(|rev| rev.starts_with('-')) {
-                    return Err(Error::new(ErrorKind::InvalidSpec, "not a Git revision"));
-                }
-                let checkout = match rev {
-                    Some(rev) => {
-                        format!("git -C code checkout --quiet {} -- || return 1\n", quote::word(rev)?)
-                    }
-                    None => String::new(),
-                };
-                format!(
-                    "[ -d code/.git ] || git clone --quiet -- {} code || return 1\n{checkout}",
-                    quote::word(url)?
-                )
-            }
-            Some(_) => return Err(Error::unsupported(BACKEND, "code of this kind")),
-        })
+        let Some(code) = &self.spec().code else { return Ok(String::new()) };
+        let fetch = script::code(BACKEND, code, "code", " || return 1")?;
+        Ok(format!("mkdir -p code || return 1\n{fetch}"))
     }
 
     /// Returns whether the job gets a fabric whose devices are device files of the host.
     fn uses_rdma(&self) -> bool {
         matches!(self.job.plan.fabric, Fabric::Efa | Fabric::Roce | Fabric::InfiniBand)
     }
-}
-
-/// Checks a name that is put into the document unquoted.
-fn variable(name: &str) -> Result<&str> {
-    let good = |(at, b): (usize, u8)| b == b'_' || b.is_ascii_alphabetic() || at > 0 && b.is_ascii_digit();
-    if !name.is_empty() && name.bytes().enumerate().all(good) {
-        return Ok(name);
-    }
-    Err(Error::new(ErrorKind::InvalidSpec, "not the name of an environment variable")
-        .with("name", name.escape_debug()))
 }

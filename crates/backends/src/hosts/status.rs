@@ -1,142 +1,18 @@
 //! What the hosts of a job say becomes a phase, a summary and a detail, and what is to be done about it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use weftrun_core::Finding;
-use weftrun_core::job::{JobDetail, JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId};
+use weftrun_core::job::{
+    JobDetail, JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId, TIME_LIMIT_REACHED,
+};
 use weftrun_core::spec::Launch;
 
 use super::BACKEND;
-use super::place::{Lines, Place};
-use crate::remote::error::clean;
-
-/// Largest number of jobs of one answer.
-const MOST_JOBS: usize = 10_000;
-
-/// What one host said.
-#[derive(Clone, Debug, Default)]
-pub struct HostLook {
-    /// The host's own name and boot, by which two names of one machine are noticed.
-    pub machine: String,
-    /// Its address for the other hosts.
-    pub address: String,
-    /// The port of its sshd.
-    pub ssh_port: u16,
-    /// The user there.
-    pub user: String,
-    /// The public keys of its sshd.
-    pub keys: Vec<String>,
-    /// Its jobs.
-    pub jobs: BTreeMap<SubmissionId, (Place, usize, Node)>,
-    /// The submission that has the host.
-    pub busy: Option<String>,
-}
-
-/// The state of a job on one host.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Node {
-    /// Attempts that were started.
-    pub gos: BTreeSet<u32>,
-    /// The supervisor's word.
-    pub phase: String,
-    /// The attempt it speaks of.
-    pub attempt: u32,
-    /// Whether the supervisor lives: `yes`, `no`, `rebooted`, `none`.
-    pub alive: String,
-    /// Processes that run without a supervisor.
-    pub orphans: u32,
-    /// How the attempt ended: `done`, `failed`, `cancelled`, `time-limit`, `stopped`.
-    pub how: String,
-    /// The exit code that ended it.
-    pub code: Option<i32>,
-    /// The rank whose code it is.
-    pub rank: Option<u32>,
-    /// Why, in the supervisor's words.
-    pub why: String,
-    /// Seconds since its start.
-    pub elapsed: u64,
-    /// Whether the disk was full.
-    pub full: bool,
-    /// Whether it was told to cancel the job, which may not be done yet.
-    pub asked: bool,
-    /// How the whole job ended, once that was known.
-    pub verdict: Option<Verdict>,
-}
-
-/// How a job ended: its phase, the reason, and the exit code. It is written to the hosts once all of them are known to have ended, so
-/// that it is still known while one of them does not answer.
-pub type Verdict = (JobPhase, String, Option<i32>);
-
-impl HostLook {
-    /// Reads the output of `weftrun_look`.
-    pub fn read(text: &str) -> Self {
-        let mut look = Self::default();
-        let mut job: Option<(Lines, Node)> = None;
-        for line in text.lines() {
-            let (key, value) = line.split_once(' ').unwrap_or((line, ""));
-            match (key, &mut job) {
-                ("job", _) => job = Some((Lines::default(), Node::default())),
-                ("end", open) => {
-                    let whole = open.take().and_then(|(lines, node)| Some((lines.whole()?, node)));
-                    if let Some(((place, at), node)) = whole.filter(|_| look.jobs.len() < MOST_JOBS) {
-                        look.jobs.insert(place.submission.clone(), (place, at, node));
-                    }
-                }
-                (_, Some((lines, node))) => {
-                    lines.take(key, value);
-                    node.take(key, value);
-                }
-                ("machine", None) => look.machine = clean(value),
-                ("address", None) => look.address = word(value),
-                ("ssh-port", None) => look.ssh_port = value.parse().unwrap_or(22),
-                ("user", None) => look.user = word(value),
-                ("key", None) if look.keys.len() < 16 => look.keys.push(clean(value)),
-                ("busy", None) => look.busy = Some(word(value)),
-                _ => {}
-            }
-        }
-        look
-    }
-}
-
-/// Reads `PHASE CODE WHY`; `-` for no code.
-fn verdict(text: &str) -> Option<Verdict> {
-    let mut words = text.splitn(3, ' ');
-    let phase = words.next()?;
-    let phase = [JobPhase::Succeeded, JobPhase::Failed, JobPhase::Cancelled]
-        .into_iter()
-        .find(|p| p.as_str() == phase)?;
-    let code = words.next()?.parse().ok();
-    Some((phase, clean(words.next().unwrap_or_default()), code))
-}
-
-/// Returns the first word of a text, cleaned.
-fn word(text: &str) -> String {
-    clean(text.split_whitespace().next().unwrap_or_default())
-}
-
-impl Node {
-    fn take(&mut self, key: &str, value: &str) {
-        match key {
-            "go" => self.gos.extend(value.parse::<u32>().ok()),
-            "phase" => self.phase = word(value),
-            "attempt" => self.attempt = value.parse().unwrap_or(0),
-            "alive" => self.alive = word(value),
-            "orphans" => self.orphans = value.trim().parse().unwrap_or(0),
-            "how" => self.how = word(value),
-            "code" => self.code = value.parse().ok(),
-            "rank" => self.rank = value.parse().ok(),
-            "why" => self.why = clean(value),
-            "elapsed" => self.elapsed = value.parse().unwrap_or(0),
-            "full" => self.full = true,
-            "asked" => self.asked = true,
-            "verdict" => self.verdict = verdict(value),
-            _ => {}
-        }
-    }
-}
+use super::look::{HostLook, Node, Verdict};
+use super::place::Place;
 
 /// One host of a job, as it was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,19 +66,22 @@ impl Job {
     pub fn gather(looks: &BTreeMap<String, Result<HostLook, String>>) -> BTreeMap<SubmissionId, Self> {
         let mut jobs: BTreeMap<SubmissionId, Self> = BTreeMap::new();
         for (place, ..) in looks.values().flatten().flat_map(|look| look.jobs.values()) {
-            jobs.entry(place.submission.clone()).or_insert_with(|| {
-                let seen = |seat: &super::place::Seat| match looks.get(&seat.host) {
-                    Some(Ok(look)) => match look.jobs.get(&place.submission) {
-                        Some((_, _, node)) => Seen::Told(node.clone()),
-                        None => Seen::Absent,
-                    },
-                    Some(Err(why)) => Seen::Silent(why.clone()),
-                    None => Seen::Silent("it is not a host of the target".to_owned()),
-                };
-                Self { place: place.clone(), seen: place.hosts.iter().map(seen).collect() }
-            });
+            jobs.entry(place.submission.clone()).or_insert_with(|| Self::of(place, looks));
         }
         jobs
+    }
+
+    /// Returns one of the jobs of several hosts.
+    pub fn of(place: &Place, looks: &BTreeMap<String, Result<HostLook, String>>) -> Self {
+        let seen = |seat: &super::place::Seat| match looks.get(&seat.host) {
+            Some(Ok(look)) => match look.jobs.get(&place.submission) {
+                Some((_, _, node)) => Seen::Told(node.clone()),
+                None => Seen::Absent,
+            },
+            Some(Err(why)) => Seen::Silent(why.clone()),
+            None => Seen::Silent("it is not a host of the target".to_owned()),
+        };
+        Self { place: place.clone(), seen: place.hosts.iter().map(seen).collect() }
     }
 
     /// Returns whether the job was started: its first host was told to. Until then it is not there.
@@ -278,7 +157,7 @@ impl Job {
                     if node.how == "failed" || node.how == "time-limit" =>
                 {
                     let why = match (node.how.as_str(), node.rank, node.code) {
-                        ("time-limit", ..) => format!("its time limit of {} s was over", self.place.limit),
+                        ("time-limit", ..) => format!("{TIME_LIMIT_REACHED} ({} s)", self.place.limit),
                         (_, Some(rank), Some(code)) => format!("rank {rank} on {host} {}", exited(code)),
                         (_, None, Some(code)) if node.why.is_empty() => {
                             format!("{} {}", self.process_of(at), exited(code))
@@ -345,6 +224,19 @@ impl Job {
     /// Returns the hosts whose disk was full, with their numbers.
     pub fn full(&self) -> Vec<(usize, &str)> {
         self.told().filter(|(_, node)| node.full).map(|(at, _)| (at, self.host(at))).collect()
+    }
+
+    /// Returns the first host that did not answer, and why.
+    pub fn first_silent(&self) -> Option<(&str, &str)> {
+        self.seen.iter().enumerate().find_map(|(at, seen)| match seen {
+            Seen::Silent(why) => Some((self.host(at), why.as_str())),
+            _ => None,
+        })
+    }
+
+    /// Whether a host answered that has nothing of the job.
+    pub fn is_partly_gone(&self) -> bool {
+        self.seen.contains(&Seen::Absent)
     }
 
     /// Returns the hosts that did not answer.
@@ -431,16 +323,21 @@ impl Job {
         })
     }
 
-    /// Returns what is to be done so that the job goes on or comes to its end. A scheduler would do it; here it does whoever
-    /// looks.
+    /// Returns what is to be done so that the job goes on or comes to its end. There is no scheduler that would do it: each
+    /// weftrun that looks at the job does.
     pub fn orders(&self) -> Vec<(usize, Order)> {
         if !self.is_committed() {
             return Vec::new();
         }
-        let orders = self.steps();
+        let steps = self.steps();
+        if steps.is_empty() { self.conclusions() } else { steps }
+    }
+
+    /// Returns where it is to be kept how the job ended: on every host that answers, once it is known and nothing is left to do.
+    pub fn conclusions(&self) -> Vec<(usize, Order)> {
         let (phase, why, code) = self.phase();
-        if !orders.is_empty() || !phase.is_terminal() {
-            return orders;
+        if !self.is_committed() || !phase.is_terminal() || !self.steps().is_empty() {
+            return Vec::new();
         }
         let code = code.map_or_else(|| "-".to_owned(), |code| code.to_string());
         let unwritten = self.told().filter(|(_, node)| node.verdict.is_none());
@@ -546,13 +443,12 @@ impl Job {
         self.place.hosts.iter().enumerate().map(one).collect()
     }
 
-    /// Returns everything known of it.
-    pub fn detail(&self, target: &str, folder: &str) -> JobDetail {
-        let mut detail = JobDetail::new(self.summary(target));
-        detail.replicas = self.replicas();
+    /// Returns what went wrong on its hosts and is in no phase: full disks, and processes without a supervisor.
+    pub fn troubles(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
         for (_, host) in self.full() {
             let text = format!("the disk of {host} was full: what its ranks wrote to their logs may be lost");
-            detail.findings.push(
+            findings.push(
                 Finding::error("HOSTS-DISK-FULL", text)
                     .fix("free space there, or set `folder` of the target to another file system"),
             );
@@ -561,11 +457,17 @@ impl Job {
             if node.orphans > 0 {
                 let text =
                     format!("{} processes run on {} without their supervisor", node.orphans, self.host(at));
-                detail
-                    .findings
-                    .push(Finding::warning("HOSTS-ORPHANS", text).fix("`weftrun cancel` ends them"));
+                findings.push(Finding::warning("HOSTS-ORPHANS", text).fix("`weftrun cancel` ends them"));
             }
         }
+        findings
+    }
+
+    /// Returns everything known of it.
+    pub fn detail(&self, target: &str, folder: &str) -> JobDetail {
+        let mut detail = JobDetail::new(self.summary(target));
+        detail.replicas = self.replicas();
+        detail.findings = self.troubles();
         for host in self.silent() {
             let text = format!("{host} does not answer: the state of its ranks is not known");
             detail.findings.push(

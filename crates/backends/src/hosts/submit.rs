@@ -15,9 +15,10 @@ use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 use weftrun_core::backend::Rendered;
 use weftrun_core::job::{JobHandle, SubmissionId};
+use weftrun_core::text::counted;
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::client::{Client, LIBRARY, Looks, silent};
+use super::client::{Client, LIBRARY, Looks, Silent};
 use super::place::{Place, Seat};
 use super::render::Draft;
 use super::status::Job;
@@ -49,13 +50,7 @@ pub async fn submit(client: &Client, rendered: &Rendered) -> Result<JobHandle> {
 
 /// Finds the job of a submission.
 pub async fn find(client: &Client, id: &SubmissionId) -> Result<Option<JobHandle>> {
-    let looks = client.look(&[], Some(id)).await;
-    let job = Job::gather(&looks).remove(id).filter(Job::is_committed);
-    match (job, silent(&looks)) {
-        (Some(job), _) => Ok(Some(job.handle(&client.target))),
-        (None, Some(error)) => Err(error),
-        (None, None) => Ok(None),
-    }
+    Ok(client.submitted(id).await?.map(|job| job.handle(&client.target)))
 }
 
 struct Sending<'a> {
@@ -197,7 +192,7 @@ impl Sending<'_> {
             1 => "1 is free".to_owned(),
             n => format!("{n} are free"),
         };
-        let hosts = fit::count(wanted);
+        let hosts = counted(wanted, "host");
         let error =
             Error::new(ErrorKind::Refused, format!("the job needs {hosts}, and {free}: {}", not.join("; ")));
         let error = error
@@ -308,7 +303,7 @@ impl Sending<'_> {
         let (first, others) = programs.split_at(1.min(programs.len()));
         let mut failed = None;
         for part in [first, others] {
-            for ((host, _), answer) in part.iter().zip(self.client.each(part).await) {
+            for ((host, _), answer) in part.iter().zip(self.client.each(part, Silent::Ask).await) {
                 let outcome = match answer {
                     Ok(answer) if answer.code == 0 => continue,
                     Ok(answer) if answer.code == error::BUSY => Ok(taken(host, &answer)),
@@ -333,7 +328,7 @@ impl Sending<'_> {
         let id = self.id();
         let program = format!("[ -d \"$weftrun_root/jobs/{id}/go-0\" ] || weftrun_remove {id}\n");
         let programs: Vec<_> = place.hosts.iter().map(|seat| (seat.host.clone(), program.clone())).collect();
-        for answer in self.client.each(&programs).await {
+        for answer in self.client.each(&programs, Silent::Ask).await {
             if let Err(error) = answer {
                 tracing::debug!(%error, "a prepared job was not withdrawn; it frees its host after ten minutes");
             }
@@ -352,14 +347,7 @@ impl Sending<'_> {
                 place.hosts.iter().map(|seat| format!("{} slots={}\n", seat.address, seat.ranks)).collect();
             let known =
                 place.hosts.iter().filter_map(|seat| Some((seat, looks.get(&seat.host)?.as_ref().ok()?)));
-            let known = known.flat_map(|(seat, look)| {
-                let name = if seat.ssh_port == 22 {
-                    seat.address.clone()
-                } else {
-                    format!("[{}]:{}", seat.address, seat.ssh_port)
-                };
-                look.keys.iter().map(move |key| format!("{name} {key}\n"))
-            });
+            let known = known.map(|(seat, look)| look.known_hosts(&seat.address, seat.ssh_port));
             files.push(("rank", script(include_str!("rank.sh"))));
             files.push(("rsh", format!("#!/bin/sh\n{}", include_str!("rsh.sh"))));
             files.push(("hosts", hosts));
@@ -395,7 +383,7 @@ impl Sending<'_> {
         let line = quote::word(&format!("restrict,from=\"{}\" {public}", first.address))?;
         let program = format!("weftrun_allow_key {id} {line}\n");
         let programs: Vec<_> = others.iter().map(|seat| (seat.host.clone(), program.clone())).collect();
-        for (answer, (host, _)) in self.client.each(&programs).await.into_iter().zip(&programs) {
+        for (answer, (host, _)) in self.client.each(&programs, Silent::Ask).await.into_iter().zip(&programs) {
             let answer = answer?;
             if answer.code != 0 {
                 return Err(error::failed(host, "the job's key could not be added", &answer));
@@ -421,7 +409,7 @@ impl Sending<'_> {
         }
         // From here on the job is there; what does not arrive now is done by the next look.
         let programs: Vec<_> = others.iter().map(|seat| (seat.host.clone(), program.clone())).collect();
-        for (answer, (host, _)) in self.client.each(&programs).await.into_iter().zip(&programs) {
+        for (answer, (host, _)) in self.client.each(&programs, Silent::Ask).await.into_iter().zip(&programs) {
             match answer {
                 Ok(answer) if answer.code == 0 => {}
                 Ok(answer) => {

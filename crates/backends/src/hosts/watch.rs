@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use weftrun_core::job::{JobEvent, JobFilter, JobHandle};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::client::{Client, Looks, silent};
+use super::client::{Client, Jobs, Looks, Silent, silent};
 use super::status::Job;
 use crate::looks::{Look, Told, compare};
 use crate::remote::stream::{Feed, put};
@@ -17,8 +17,12 @@ pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>)
     let mut told: BTreeMap<JobHandle, Told> = BTreeMap::new();
     let mut known: BTreeMap<JobHandle, (Look, Vec<String>)> = BTreeMap::new();
     let (mut last, mut lost, mut first) = (Instant::now(), false, true);
+    let (mut hosts, mut reported) = (Vec::new(), BTreeSet::new());
     loop {
-        let looks = client.look(&[], None).await;
+        let looks = match first && !filter.handles.is_empty() {
+            true => client.look_for(&filter.handles).await?,
+            false => client.look(&hosts, None, Silent::Skip).await,
+        };
         let gone = looks.values().all(std::result::Result::is_err).then(|| silent(&looks)).flatten();
         match gone {
             Some(error) if first => return Err(error),
@@ -31,13 +35,17 @@ pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>)
                 if std::mem::take(&mut lost) {
                     put(&feed, JobEvent::Disconnected { lost: false, reason: String::new() }).await;
                 }
-                let jobs = chosen(&client, &filter, &looks, first)?;
+                let all = Job::gather(&looks);
+                let here: BTreeSet<JobHandle> = all.values().map(|job| job.handle(&client.target)).collect();
+                let jobs = chosen(&client, &filter, &looks, all, first)?;
                 for job in &jobs {
                     client.carry_out(job).await;
                 }
+                if first && !filter.handles.is_empty() {
+                    let seats = jobs.iter().flat_map(|job| &job.place.hosts);
+                    hosts = seats.map(|seat| seat.host.clone()).collect();
+                }
                 // A job of which no host answers is not gone.
-                let here: BTreeSet<JobHandle> =
-                    Job::gather(&looks).values().map(|job| job.handle(&client.target)).collect();
                 let is_silent = |host: &String| matches!(looks.get(host), Some(Err(_)));
                 known.retain(|handle, (_, hosts)| !here.contains(handle) && hosts.iter().any(is_silent));
                 let held: Vec<Look> = known.values().map(|(look, _)| look.clone()).collect();
@@ -45,6 +53,14 @@ pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>)
                 for (job, look) in jobs.iter().zip(&seen) {
                     let hosts = job.place.hosts.iter().map(|seat| seat.host.clone()).collect();
                     known.insert(look.summary.handle.clone(), (look.clone(), hosts));
+                }
+                for (job, look) in jobs.iter().zip(&seen) {
+                    let handle = &look.summary.handle;
+                    for finding in job.troubles() {
+                        if reported.insert((handle.clone(), finding.message.clone())) {
+                            put(&feed, JobEvent::Stuck { job: handle.clone(), finding }).await;
+                        }
+                    }
                 }
                 let (events, over) = compare(&mut told, seen, &filter);
                 if !events.is_empty() {
@@ -67,12 +83,12 @@ pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>)
 }
 
 /// Returns the jobs of a filter. One that is not there is an error only in the first look.
-pub fn chosen(client: &Client, filter: &JobFilter, looks: &Looks, first: bool) -> Result<Vec<Job>> {
+fn chosen(client: &Client, filter: &JobFilter, looks: &Looks, all: Jobs, first: bool) -> Result<Vec<Job>> {
     if !filter.handles.is_empty() {
         let mut jobs = Vec::new();
         for handle in &filter.handles {
             client.own(handle)?;
-            match client.pick(handle, looks) {
+            match client.pick(handle, looks, &all) {
                 Ok(job) => jobs.push(job),
                 Err(error) if first => return Err(error),
                 Err(_) => {}
@@ -80,7 +96,7 @@ pub fn chosen(client: &Client, filter: &JobFilter, looks: &Looks, first: bool) -
         }
         return Ok(jobs);
     }
-    let mut jobs: Vec<Job> = Job::gather(looks).into_values().filter(Job::is_committed).collect();
+    let mut jobs: Vec<Job> = all.into_values().filter(Job::is_committed).collect();
     jobs.retain(|job| filter.ended || !job.phase().0.is_terminal());
     jobs.sort_by(|a, b| {
         b.place.created.cmp(&a.place.created).then_with(|| a.place.submission.cmp(&b.place.submission))
@@ -98,7 +114,10 @@ fn look(client: &Client, job: &Job) -> Look {
 /// # Errors
 /// [`ErrorKind::Unreachable`] if no host answers.
 pub async fn list(client: &Client, filter: &JobFilter) -> Result<Vec<weftrun_core::job::JobSummary>> {
-    let looks = client.look(&[], None).await;
+    let looks = match filter.handles.is_empty() {
+        true => client.look(&[], None, Silent::Skip).await,
+        false => client.look_for(&filter.handles).await?,
+    };
     if looks.is_empty() {
         return Err(no_hosts(client));
     }
@@ -107,7 +126,16 @@ pub async fn list(client: &Client, filter: &JobFilter) -> Result<Vec<weftrun_cor
     {
         return Err(error);
     }
-    Ok(chosen(client, filter, &looks, true)?.iter().map(|job| job.summary(&client.target)).collect())
+    let unseen: Vec<&str> =
+        looks.iter().filter(|(_, look)| look.is_err()).map(|(host, _)| host.as_str()).collect();
+    if filter.handles.is_empty() && !unseen.is_empty() {
+        tracing::warn!("no answer from {}: jobs that run only there are not listed", unseen.join(", "));
+    }
+    let jobs = Job::gather(&looks);
+    if filter.handles.is_empty() {
+        client.conclude(jobs.values()).await;
+    }
+    Ok(chosen(client, filter, &looks, jobs, true)?.iter().map(|job| job.summary(&client.target)).collect())
 }
 
 /// Returns the error of a target without hosts.

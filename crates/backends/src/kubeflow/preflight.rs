@@ -7,7 +7,7 @@ use serde_json::Value;
 use weftrun_core::Finding;
 use weftrun_core::backend::ClusterFacts;
 use weftrun_core::spec::Quantity;
-use weftrun_core::text::did_you_mean;
+use weftrun_core::text::{did_you_mean, listed};
 
 use super::config::Gang;
 use super::render::Draft;
@@ -50,7 +50,7 @@ fn queue(name: &str, gang: Option<Gang>, facts: &ClusterFacts) -> Option<Finding
 fn meant<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     match did_you_mean(name, known.clone()) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => match known.take(20).collect::<Vec<_>>().join(", ") {
+        None => match listed(known, 20) {
             all if all.is_empty() => "there is none; ask your cluster administrator for one".to_owned(),
             all => format!("use one of {all}"),
         },

@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::Value;
 use weftrun_core::fabric::Fabric;
-use weftrun_core::job::{JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId};
+use weftrun_core::job::{JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId, TIME_LIMIT_REACHED};
 use weftrun_core::{Finding, Severity};
 
 use super::kinds::Kind;
@@ -124,7 +124,7 @@ impl Job {
                 || pods.iter().any(|pod| pod.reason == "DeadlineExceeded");
             return (
                 JobPhase::Failed,
-                if late { format!("the time limit was reached: {message}") } else { message },
+                if late { format!("{TIME_LIMIT_REACHED}: {message}") } else { message },
             );
         }
         if self.object["metadata"]["deletionTimestamp"].is_string() {

@@ -257,8 +257,9 @@ impl Plugin {
                 .cluster
                 .as_ref()
                 .ok_or_else(|| self.failed("wants to know a cluster that is not named"))?;
-            spec["cluster"] = serde_json::to_value(cluster)
-                .map_err(|error| self.failed("cannot be told of the cluster").with_source(error))?;
+            spec["cluster"] = serde_json::to_value(cluster).map_err(|error| {
+                self.failed("wants the cluster, which cannot be written as JSON").with_source(error)
+            })?;
         }
         let info = serde_json::json!({
             "apiVersion": self.exec.api_version, "kind": "ExecCredential", "spec": spec,

@@ -68,6 +68,11 @@ pub fn of_ssh(host: &str, stderr: &str, started: bool) -> Error {
     if kind == ErrorKind::Unreachable { error.retryable() } else { error }
 }
 
+/// Whether `ssh` says that it could not connect to the host (or to one before it).
+pub fn is_no_connection(stderr: &str) -> bool {
+    stderr.contains("ssh: connect to host") || stderr.contains("stdio forwarding failed")
+}
+
 /// Returns the last line of a standard error that is not empty, cleaned.
 pub fn last_line(stderr: &str) -> String {
     clean(stderr.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default())

@@ -5,6 +5,8 @@ pub mod error;
 pub mod nodelist;
 pub mod piece;
 pub mod quote;
+pub mod script;
+pub mod signal;
 pub mod ssh;
 pub mod stream;
 pub mod transport;

@@ -62,7 +62,8 @@ fn expand_item(item: &str, dimensions: usize, names: &mut Vec<String>) {
             names.push(item.to_owned());
             return;
         }
-        let (Ok(first), Ok(last)) = (from.parse::<u64>(), to.parse::<u64>()) else {
+        let numbers = from.parse::<u64>().ok().zip(to.parse::<u64>().ok());
+        let Some((first, last)) = numbers.filter(|(first, last)| first <= last) else {
             names.push(item.to_owned());
             return;
         };
@@ -112,6 +113,7 @@ mod tests {
     fn nonsense_stays_and_huge_ranges_are_bounded() {
         assert_eq!(expand("a[x-y]"), ["a[x-y]"]);
         assert_eq!(expand("a[1-2"), ["a[1-2"]);
+        assert_eq!(expand("a[9-1],b"), ["a[9-1]", "b"]);
         assert_eq!(count("a[0-99999999999]"), MOST);
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
+use tokio::time::Instant;
 use weftrun_core::backend::{ExecSink, ExecStream};
 use weftrun_core::{Error, ErrorKind, Result};
 
@@ -20,6 +21,9 @@ use crate::helper::GroupGuard;
 
 /// Largest output of a program: 100,000 jobs are 20 MB.
 const MOST_OUTPUT: u64 = 256 << 20;
+
+/// What fails sooner is tried again at once.
+const SOON: Duration = Duration::from_secs(1);
 
 /// The host where programs run.
 pub struct Transport {
@@ -89,7 +93,7 @@ impl Transport {
     /// # Errors
     /// [`ErrorKind::Unreachable`] (retryable) if no complete answer came: the program may have run or not.
     pub async fn run(&self, program: &str) -> Result<Answer> {
-        self.exchange(program, AtLimit::Kill).await
+        self.exchange(program, AtLimit::Kill).await.map_err(|failure| failure.error)
     }
 
     /// Runs a program that continues after the time limit: an `sbatch` that is killed leaves no answer.
@@ -97,21 +101,21 @@ impl Transport {
     /// # Errors
     /// As [`Transport::run`].
     pub async fn run_detached(&self, program: &str) -> Result<Answer> {
-        self.exchange(program, AtLimit::Leave).await
+        self.exchange(program, AtLimit::Leave).await.map_err(|failure| failure.error)
     }
 
-    /// Runs a program that changes nothing, and repeats it after a lost connection: a shared connection that
-    /// died is noticed only when it is used.
+    /// Runs a program that may run twice, and repeats it after a lost connection: a shared connection that died is noticed only when it
+    /// is used. Where no connection was made in a second, another try would only take as long again.
     ///
     /// # Errors
     /// As [`Transport::run`].
     pub async fn read(&self, program: &str) -> Result<Answer> {
-        match self.run(program).await {
-            Err(error) if error.is_retryable() && error.kind() != ErrorKind::Timeout => {
+        match self.exchange(program, AtLimit::Kill).await {
+            Err(Failure { error, again: true }) if error.is_retryable() => {
                 tokio::time::sleep(Duration::from_millis(300)).await;
                 self.run(program).await
             }
-            answer => answer,
+            answer => answer.map_err(|failure| failure.error),
         }
     }
 
@@ -123,11 +127,7 @@ impl Transport {
     pub async fn relay(&self, program: &str, sink: &mut ExecSink<'_>) -> Result<i32> {
         let frame = envelope::Frame::new();
         let text = frame.wrap_open(&self.preamble, program);
-        let mut command = match &self.place {
-            Place::Here => here(),
-            Place::Ssh(ssh) => ssh.command().await,
-        };
-        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        let command = self.shell().await;
         let (mut out, mut err, mut before) = (frame.reader(), frame.reader(), Vec::new());
         crate::relay::relay(command, Some(&text), &mut |stream, bytes| {
             let ready = if stream == ExecStream::Stdout { out.take(bytes) } else { err.take(bytes) };
@@ -140,28 +140,42 @@ impl Transport {
         out.code().ok_or_else(|| self.lost(&before, out.has_begun()))
     }
 
-    async fn exchange(&self, program: &str, at_limit: AtLimit) -> Result<Answer> {
-        let timeout = self.timeout;
-        let frame = envelope::Frame::new();
-        let text = frame.wrap(&self.preamble, program);
+    /// Returns a shell on the host, with the environment.
+    async fn shell(&self) -> Command {
         let mut command = match &self.place {
             Place::Here => here(),
             Place::Ssh(ssh) => ssh.command().await,
         };
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    async fn exchange(&self, program: &str, at_limit: AtLimit) -> std::result::Result<Answer, Failure> {
+        let (timeout, began) = (self.timeout, Instant::now());
+        let frame = envelope::Frame::new();
+        let text = frame.wrap(&self.preamble, program);
+        let command = self.shell().await;
         // Over ssh the program runs on the other host, and only the local client is killed.
         let at_limit = if matches!(self.place, Place::Here) { at_limit } else { AtLimit::Kill };
-        let (child, guard) = start(command, at_limit).map_err(|cause| self.could_not_start(cause))?;
+        let once = |error| Failure { error, again: false };
+        let (child, guard) = start(command, at_limit).map_err(|cause| once(self.could_not_start(cause)))?;
         let Ok(outcome) = tokio::time::timeout(timeout, exchange(child, guard, text)).await else {
             let error = Error::new(
                 ErrorKind::Timeout,
                 format!("no answer from {} within {} s", self.host(), timeout.as_secs()),
             )
             .hint(self.late);
-            return Err(error.retryable());
+            return Err(once(error.retryable()));
         };
-        let raw = outcome.map_err(|cause| self.lost(&[], true).with_source(cause))?;
-        frame.unwrap(&raw.0, &raw.1).map_err(|started| self.lost(&raw.1, started))
+        let lost = |said: &[u8], started| Failure {
+            error: self.lost(said, started),
+            again: started
+                || began.elapsed() < SOON
+                || !error::is_no_connection(&String::from_utf8_lossy(said)),
+        };
+        let raw = outcome
+            .map_err(|cause| Failure { error: self.lost(&[], true).with_source(cause), again: true })?;
+        frame.unwrap(&raw.0, &raw.1).map_err(|started| lost(&raw.1, started))
     }
 
     fn could_not_start(&self, cause: std::io::Error) -> Error {
@@ -182,6 +196,13 @@ impl Transport {
             }
         }
     }
+}
+
+/// Why no complete answer came.
+struct Failure {
+    error: Error,
+    /// Whether another try may have an answer at once.
+    again: bool,
 }
 
 /// Adds a hint to an error under a condition.

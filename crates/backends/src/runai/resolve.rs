@@ -2,7 +2,7 @@
 //! priorities.
 
 use serde_json::Value;
-use weftrun_core::text::did_you_mean;
+use weftrun_core::text::{did_you_mean, listed};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::client::ControlPlane;
@@ -176,9 +176,7 @@ fn near(error: Error, name: &str, known: &[String], none: &str) -> Error {
 
 fn shown(names: &[String]) -> String {
     const SHOWN: usize = 20;
-    let first = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
-    let shown = if names.len() > SHOWN { format!("{first} and {} more", names.len() - SHOWN) } else { first };
-    weftrun_core::log::clean_text(&shown).into_owned()
+    weftrun_core::log::clean_text(&listed(names, SHOWN)).into_owned()
 }
 
 fn names(list: &[Value], pointer: &str) -> Vec<String> {

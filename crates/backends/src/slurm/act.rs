@@ -10,15 +10,12 @@ use super::client::{Access, Client};
 use super::ids::JobId;
 use super::lookup::{self, Found};
 use super::{BACKEND, findings};
+use crate::remote::signal;
 
 /// Acts on a job.
 pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<()> {
-    // scancel takes `-9` for 9.
-    if let Action::Signal(number) = action
-        && !(1..=64).contains(&number)
-    {
-        return Err(Error::new(ErrorKind::Usage, format!("{number} is not the number of a signal"))
-            .hint("signals have the numbers 1 to 64; `kill -l` lists them"));
+    if let Action::Signal(number) = action {
+        signal::check(number)?;
     }
     // A snapshot may be two seconds old, which is too old here.
     client.forget_snapshot().await;

@@ -72,6 +72,8 @@ fn transport(target: &TargetConfig, settings: &Settings) -> Result<Transport> {
         jump: None,
         args: settings.ssh_args.clone(),
         share: settings.ssh_share,
+        connect: 10,
+        keepalives: 3,
     };
     Ok(Transport::new(transport::Access {
         ssh: settings.ssh.clone().map(|host| (host, options)),

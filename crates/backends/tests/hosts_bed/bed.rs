@@ -25,7 +25,8 @@ impl Bed {
                 "for f in ~/.weftrun/hosts/*/jobs/*/go-*/supervisor /small/weftrun/hosts/*/jobs/*/go-*/supervisor; do\n\
                  [ -f $f ] || continue; read -r pid rest < $f; kill -9 $pid; id=${f%/go-*}; id=${id##*/}\n\
                  for p in $(grep -lF WEFTRUN_SUBMISSION=$id /proc/[0-9]*/environ); do p=${p#/proc/}; kill -9 ${p%/environ}; done\n\
-                 done 2> /dev/null; rm -rf ~/.weftrun /small/*",
+                 done 2> /dev/null; rm -rf ~/.weftrun /small/*\n\
+                 [ ! -S /var/run/docker.sock ] || for c in $(docker ps -q); do docker kill $c; done",
             );
         }
         turn

@@ -44,9 +44,7 @@ async fn a_host_that_is_down_is_named_and_another_one_is_taken() {
     let Some(bed) = Bed::find() else { return };
     let _turn = bed.turn().await;
     bed.ctl("cut b");
-    let backend = connect(
-        &bed.target().with("ssh-args", serde_json::json!(["-oConnectTimeout=2"])).with("ssh-share", false),
-    );
+    let backend = connect(&bed.target().with("connect-seconds", 2).with("ssh-share", false));
     let outcome = async {
         let job = submitted(&backend, job("around", Launch::PerRank, 2, 1, "exit 0")).await;
         let end = ended(&backend, &job).await;
@@ -67,7 +65,7 @@ async fn a_host_that_is_down_is_named_and_another_one_is_taken() {
 async fn a_host_that_crashes_leaves_a_verdict_with_its_name() {
     let Some(bed) = Bed::find() else { return };
     let _turn = bed.turn().await;
-    let backend = connect(&bed.target().with("ssh-args", serde_json::json!(["-oConnectTimeout=2"])));
+    let backend = connect(&bed.target().with("connect-seconds", 2));
     // A rank that notices that the other one is gone, as NCCL does.
     let script = "echo up; if [ $RANK = 0 ]; then sleep 6; exit 1; fi; sleep 600";
     let job = submitted(&backend, job("crash", Launch::PerRank, 2, 1, script)).await;
@@ -100,6 +98,64 @@ async fn a_host_that_crashes_leaves_a_verdict_with_its_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_is_down_delays_no_job_of_others_and_a_list_once() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = bed.turn().await;
+    let on = |hosts: &str| connect(&bed.target().with("nodelist", hosts));
+    let apart = submitted(&on("c,d"), job("apart", Launch::PerRank, 2, 1, "echo up; sleep 600")).await;
+    let ended_there = submitted(&on("a"), job("done", Launch::PerRank, 1, 1, "exit 0")).await;
+    assert_eq!(ended(&on("a"), &ended_there).await.phase, JobPhase::Succeeded);
+    let down = submitted(&on("b"), job("down", Launch::PerRank, 1, 1, "sleep 600")).await;
+    // Every host has a shared connection now; that to b is dead and does not know it.
+    bed.ctl("cut b");
+    let backend = bed.connect();
+    let mut took = Vec::new();
+    let mut time = |name: &str, from: tokio::time::Instant| took.push((name.to_owned(), from.elapsed()));
+    let from = tokio::time::Instant::now();
+    let described = backend.describe(&apart).await;
+    time("describe", from);
+    let from = tokio::time::Instant::now();
+    let first = backend.list(&JobFilter::all()).await;
+    time("list", from);
+    let from = tokio::time::Instant::now();
+    let second = bed.connect().list(&JobFilter::all()).await;
+    time("list again", from);
+    let by_name = JobHandle::new("hosts", "rack", ["done"]);
+    let named = backend.describe(&by_name).await;
+    time("describe by name", from);
+    let text = logs(&on("d"), &ended_there).await;
+    time("logs", from);
+    let from = tokio::time::Instant::now();
+    let cancelled = backend.act(&apart, Action::Cancel).await;
+    let over = ended(&backend, &apart).await.phase;
+    time("cancel and wait", from);
+    let unknown = backend.describe(&down).await;
+    bed.ctl("mend b");
+    let limits = [3, 25, 3, 6, 9, 20];
+    for ((name, took), limit) in took.iter().zip(limits) {
+        assert!(took.as_secs() < limit, "{name} took {took:?}: {took:?}");
+    }
+    assert_eq!(described.expect("its hosts answer").summary.phase, JobPhase::Running);
+    for listed in [first, second] {
+        let names: Vec<String> =
+            listed.expect("three answer").iter().map(|job| job.handle.name().to_owned()).collect();
+        assert_eq!(names.len(), 2, "{names:?}");
+    }
+    assert_eq!(named.expect("its host answers").summary.phase, JobPhase::Succeeded);
+    assert!(text.contains_key("a/rank0"), "{text:?}");
+    cancelled.expect("its hosts answer");
+    assert_eq!(over, JobPhase::Cancelled);
+    assert!(unknown.expect_err("its host is down").to_string().contains("b does not answer"));
+    // It is asked at once where it matters, whatever is remembered.
+    for job in [apart, ended_there, down] {
+        delete(&bed.connect(), &job).await;
+    }
+    let all = submitted(&bed.connect(), crate::jobs::job("back", Launch::PerRank, 4, 1, "exit 0")).await;
+    assert_eq!(ended(&bed.connect(), &all).await.phase, JobPhase::Succeeded);
+    delete(&bed.connect(), &all).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_is_refused_before_the_job_and_named_during_it() {
     let Some(bed) = Bed::find() else { return };
     let _turn = bed.turn().await;
@@ -113,7 +169,19 @@ async fn a_full_disk_is_refused_before_the_job_and_named_during_it() {
 
     let script = "echo begin; head -c 4000000 /dev/zero | tr '\\0' x; sleep 1; exit 3";
     let job = submitted(&small, job("fills", Launch::PerRank, 1, 1, script)).await;
-    let end = ended(&small, &job).await;
+    let (mut events, mut end, mut told) = (small.watch(JobFilter::one(&job)), None, Vec::new());
+    while let Some(event) = events.next().await {
+        match event.expect("an event") {
+            JobEvent::Status { job } => end = Some(job),
+            // Before the end, behind which nobody may look.
+            JobEvent::Stuck { finding, .. } if end.as_ref().is_some_and(|job| !job.phase.is_terminal()) => {
+                told.push(finding.code);
+            }
+            _ => {}
+        }
+    }
+    let end = end.expect("a status");
+    assert_eq!(told, ["HOSTS-DISK-FULL"]);
     assert_eq!((end.phase, end.exit_code), (JobPhase::Failed, Some(3)), "{}", end.reason);
     let detail = small.describe(&job).await.expect("is there");
     let codes: Vec<&str> = detail.findings.iter().map(|finding| finding.code.as_str()).collect();
@@ -293,7 +361,7 @@ async fn a_job_that_would_start_again_is_cancelled_and_deleted_for_good() {
 async fn a_job_that_ended_stays_ended_while_one_of_its_hosts_is_down() {
     let Some(bed) = Bed::find() else { return };
     let _turn = bed.turn().await;
-    let backend = connect(&bed.target().with("ssh-args", serde_json::json!(["-oConnectTimeout=2"])));
+    let backend = connect(&bed.target().with("connect-seconds", 2));
     let job = submitted(&backend, job("over", Launch::PerRank, 2, 1, "exit 0")).await;
     assert_eq!(ended(&backend, &job).await.phase, JobPhase::Succeeded);
     bed.ctl("crash b");
@@ -304,4 +372,52 @@ async fn a_job_that_ended_stays_ended_while_one_of_its_hosts_is_down() {
     assert_eq!((down.expect("is there"), wait), (JobPhase::Succeeded, JobPhase::Succeeded));
     assert!(deleted.expect_err("b has its part").to_string().contains("nothing was removed"));
     delete(&bed.connect(), &job).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_job_is_kept_by_whatever_sees_it() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = bed.turn().await;
+    let backend = bed.connect();
+    for look in ["describe", "list"] {
+        let job = submitted(&backend, job(look, Launch::PerRank, 2, 1, "exit $RANK")).await;
+        let said = async {
+            loop {
+                match look {
+                    "describe" => drop(backend.describe(&job).await.expect("is there")),
+                    _ => drop(backend.list(&JobFilter::all()).await.expect("is listed")),
+                }
+                let kept =
+                    ["a", "b"].map(|host| bed.on(host, "cat ~/.weftrun/hosts/*/jobs/*/verdict 2> /dev/null"));
+                if kept.iter().all(|kept| !kept.is_empty()) {
+                    return kept;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let kept = tokio::time::timeout(Duration::from_secs(60), said).await.expect("is kept");
+        let wanted = "failed 1 rank 1 on b exited with code 1\n";
+        assert_eq!(kept, [wanted, wanted], "{look}");
+        delete(&backend, &job).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_removal_that_stops_half_way_says_what_is_left_and_is_gone_on_with() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = bed.turn().await;
+    let backend = bed.connect();
+    let job = submitted(&backend, job("half", Launch::PerRank, 2, 1, "exit 0")).await;
+    let script = "if grep -q '^weftrun_remove ' \"$program\" && [[ \" ${words[*]} \" = *' a '* ]]; then exit 255; fi\nreal < \"$program\"";
+    let (_dir, target) = bed.ssh(script);
+    let cut_off = connect(&target);
+    reaches(&backend, &job, |now| now.phase.is_terminal()).await;
+    let stopped = cut_off.act(&job, Action::Delete).await.expect_err("a is not told").to_string();
+    assert!(stopped.contains("was not removed from a; "), "{stopped}");
+    assert_eq!(bed.on("b", "ls ~/.weftrun/hosts/b/jobs"), "");
+    let left = backend.describe(&job).await.expect("its first host has it").summary;
+    assert_eq!((left.phase, left.exit_code), (JobPhase::Succeeded, Some(0)), "{}", left.reason);
+    delete(&backend, &job).await;
+    assert_eq!(bed.on("a", "ls ~/.weftrun/hosts/a/jobs"), "");
+    assert_eq!(backend.describe(&job).await.expect_err("is gone").kind(), ErrorKind::NotFound);
 }

@@ -203,13 +203,49 @@ async fn mpirun_without_a_way_to_the_other_hosts_fails_with_the_reason() {
     let Some(bed) = Bed::find() else { return };
     let _turn = bed.turn().await;
     let backend = bed.connect();
-    let job = submitted(&backend, job("mpi-own", Launch::Mpi, 2, 1, WHO)).await;
+    let spec = job("mpi-own", Launch::Mpi, 2, 1, WHO);
+    let findings = backend.check(&rendered(backend.as_ref(), spec.clone())).await.expect("is checked");
+    let finding = findings.iter().find(|finding| finding.code == "HOSTS-SSH-KEYS").expect("is found before");
+    assert!(finding.is_error() && finding.message.contains("on a could not log in to b"), "{finding:?}");
+    assert!(finding.message.contains("Permission denied"), "{finding:?}");
+    let keys = with(bed.target(), "ssh-keys", "job");
+    let findings = keys.check(&rendered(keys.as_ref(), spec.clone())).await.expect("is checked");
+    assert!(findings.is_empty(), "{findings:?}");
+    let job = submitted(&backend, spec).await;
     let logs = logs(&backend, &job).await;
     let end = ended(&backend, &job).await;
     assert_eq!(end.phase, JobPhase::Failed, "{logs:?}");
     assert!(end.reason.starts_with("mpirun on a "), "{}", end.reason);
     assert!(logs["a/launcher"].contains("Permission denied"), "{logs:?}");
     delete(&backend, &job).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_that_does_not_work_is_found_before_the_start() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = bed.turn().await;
+    bed.on("a", "mkdir -p ~/bin && printf '#!/bin/sh\n[ \"$1\" != info ] || { echo; echo permission denied: docker.sock >&2; exit 1; }\n' > ~/bin/docker && chmod 755 ~/bin/docker");
+    let backend = with(bed.target(), "setup", json!(["PATH=$HOME/bin:$PATH"]));
+    let mut spec = job("box", Launch::PerRank, 1, 1, "exit 0");
+    spec.image = Some("registry/image:1".to_owned());
+    let findings = backend.check(&rendered(backend.as_ref(), spec)).await.expect("is checked");
+    bed.on("a", "rm -r ~/bin");
+    let finding = findings.iter().find(|finding| finding.is_error()).expect("it does not work");
+    assert_eq!(finding.code, "HOSTS-ENGINE", "{findings:?}");
+    assert_eq!(finding.message, "`docker` does not work on a: permission denied: docker.sock");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_names_of_one_machine_are_reported_and_counted_once() {
+    let Some(bed) = Bed::find() else { return };
+    let _turn = bed.turn().await;
+    let address = bed.sh("awk '$2 == \"a\" { print $1 }' \"$BED/etc/hosts\"").trim().to_owned();
+    let backend = connect(&bed.target().with("hosts", json!(["a", address, "b"])));
+    let facts = backend.discover(&weftrun_core::backend::Scope::default()).await.expect("is there");
+    assert_eq!(facts.nodes.iter().map(|group| group.count).sum::<u32>(), 2, "{facts:?}");
+    let same: Vec<&str> = facts.notes.iter().map(|note| note.code.as_str()).collect();
+    assert_eq!(same, ["HOSTS-SAME"], "{:?}", facts.notes);
+    assert!(facts.notes[0].message.starts_with(&format!("{address} and a are one machine")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -83,9 +83,7 @@ async fn a_watch_reports_the_end_of_a_job_while_the_host_of_another_is_silent() 
     bed.on("a", "rm -f ~/go");
     let script = "until [ -e ~/go ]; do sleep 0.1; done";
     let ends = submitted(&on("a"), job("ends", Launch::PerRank, 1, 1, script)).await;
-    let backend = connect(
-        &bed.target().with("ssh-args", serde_json::json!(["-oConnectTimeout=2"])).with("ssh-share", false),
-    );
+    let backend = connect(&bed.target().with("connect-seconds", 2).with("ssh-share", false));
     let watch = async {
         let (mut events, mut running) = (backend.watch(JobFilter::all()), 0);
         while let Some(event) = events.next().await {
@@ -118,9 +116,7 @@ async fn a_watch_reports_the_end_of_a_job_while_the_host_of_another_is_silent() 
 async fn a_reader_of_logs_goes_on_when_the_only_host_of_a_job_answers_again() {
     let Some(bed) = Bed::find() else { return };
     let _turn = bed.turn().await;
-    let backend = connect(
-        &bed.target().with("ssh-args", serde_json::json!(["-oConnectTimeout=1"])).with("ssh-share", false),
-    );
+    let backend = connect(&bed.target().with("connect-seconds", 1).with("ssh-share", false));
     bed.on("a", "rm -f ~/go");
     let script = "echo before; until [ -e ~/go ]; do sleep 0.1; done; echo after";
     let job = submitted(&backend, job("alone", Launch::PerRank, 1, 1, script)).await;

@@ -6,6 +6,7 @@
 
 mod bed;
 mod conformance;
+mod containers;
 mod failures;
 mod jobs;
 mod looks;

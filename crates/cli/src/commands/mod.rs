@@ -103,10 +103,11 @@ fn check_output(format: Format, command: Option<&Command>) -> Result<()> {
         Format::Sarif => (matches!(command, Some(Command::Lint(_))), "`lint`"),
         Format::Mermaid => (matches!(command, Some(Command::Transport(_))), "`transport`"),
         Format::Html => (
-            matches!(
-                command,
-                Some(Command::Transport(_) | Command::Verify(_) | Command::Report(_) | Command::Why(_))
-            ),
+            match command {
+                Some(Command::Transport(_) | Command::Report(_) | Command::Why(_)) => true,
+                Some(Command::Verify(args)) => !args.history,
+                _ => false,
+            },
             "`report`, `why`, `transport` and `verify`",
         ),
     };

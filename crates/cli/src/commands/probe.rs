@@ -6,7 +6,7 @@ use clap::Args;
 use weftrun::Result;
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
-use weftrun::core::text::counted;
+use weftrun::core::text::{counted, listed};
 use weftrun::core::verify::Probes;
 use weftrun::verify::Verification;
 
@@ -61,9 +61,8 @@ fn table(probes: &Probes, nodes: Option<u32>) -> String {
     let hosts = probes.hosts().count();
     let of = nodes.filter(|nodes| usize::try_from(*nodes).is_ok_and(|nodes| nodes != hosts));
     let title = of.map_or_else(|| counted(hosts, "node"), |nodes| format!("{hosts} of {nodes} nodes"));
-    let names: Vec<&str> = probes.hosts().take(8).collect();
-    let more = if hosts > names.len() { ", …" } else { "" };
-    let mut text = format!("{bold}{title}{bold:#} {dim}{}{more}{dim:#}\n", clean_text(&names.join(", ")));
+    let names = listed(probes.hosts(), 8);
+    let mut text = format!("{bold}{title}{bold:#} {dim}{}{dim:#}\n", clean_text(&names));
     let facts = probes.facts();
     let width = facts.iter().map(|fact| fact.words().chars().count()).max().unwrap_or(0);
     for fact in &facts {
@@ -72,10 +71,8 @@ fn table(probes: &Probes, nodes: Option<u32>) -> String {
             let value = if value.is_empty() { "-" } else { value };
             let line = format!("{:width$}  {}", clean_text(&name), clean_text(value.trim_end_matches(';')));
             let differs = fact.values.len() > 1;
-            let names = hosts.iter().take(4).map(String::as_str).collect::<Vec<_>>().join(", ");
-            let more = if hosts.len() > 4 { format!(" and {} more", hosts.len() - 4) } else { String::new() };
             text.push_str(&if differs {
-                format!("{line}  {warn}{}{more}{warn:#}\n", clean_text(&names))
+                format!("{line}  {warn}{}{warn:#}\n", clean_text(&listed(hosts, 4)))
             } else {
                 format!("{line}\n")
             });

@@ -70,7 +70,9 @@ async fn print(context: &Context, job: &Job, summary: &JobSummary, several: bool
         let report = WaitReport::new(summary, why.map(WhyReport::from));
         return if several { context.out.item(&report) } else { context.out.value(&report) };
     }
-    let line = format!("{}: {} {}", summary.handle, summary.phase, clean_text(&summary.reason));
+    let reason = clean_text(&summary.reason);
+    let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    let line = format!("{}: {}{reason}", summary.handle, summary.phase);
     // The cause stands first; among several jobs it needs the name of its job.
     let (before, after) = if several { (Some(&line), None) } else { (None, Some(&line)) };
     before.into_iter().for_each(|line| context.out.say(line));

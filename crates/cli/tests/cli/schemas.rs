@@ -107,7 +107,11 @@ fn the_binarys_output_is_what_the_schemas_say() {
         ("report", "report rank0.log".to_owned()),
         ("targets", "targets".to_owned()),
         ("transport", "transport rank0.log".to_owned()),
-        ("verify", format!("verify --from {}", repo("tests/cases/verify/h200-nvlink.log").display())),
+        (
+            "verify",
+            format!("verify --baseline save --from {}", repo("tests/cases/verify/h200-nvlink.log").display()),
+        ),
+        ("verify-history", "verify --history".to_owned()),
         ("why", "why rank0.log".to_owned()),
         (
             "health",

@@ -251,6 +251,8 @@ fn lines() -> Vec<Vec<String>> {
         "verify --from hostile.log",
         "verify -o html --from hostile.log",
         "verify -o json --from hostile.log",
+        "verify --baseline compare,save --from hostile.log",
+        "verify --history",
         "probe HOSTILE",
         "report -o html hostile.log",
         "report -o json failed.log",

@@ -144,6 +144,45 @@ fn a_run_that_takes_too_long_is_cancelled() {
     assert_ne!(listed["jobs"][0]["phase"], "running", "{listed}");
 }
 
+/// One of three runs is slower than the others were, and the node that only it had is the first of the history.
+#[test]
+fn a_run_is_compared_with_the_kept_ones_of_its_target() {
+    let place = Place::new();
+    let run = |busbw: &str, baseline: &str| {
+        place.write("run.log", table(busbw, 0));
+        place.run(&format!("verify --from run.log --baseline {baseline}"))
+    };
+    let first = run("78.00", "compare");
+    assert_eq!(first.code, 0, "{first:?}");
+    assert!(first.err.contains("VERIFY-NO-EARLIER-RUN"), "{}", first.err);
+    for busbw in ["78.00", "77.60", "78.30", "78.10"] {
+        assert_eq!(run(busbw, "save").code, 0);
+    }
+    let again = run("78.10", "save");
+    assert!(again.code != 0 && again.err.contains("exactly these figures"), "{again:?}");
+    let slower = run("70.00", "compare,save");
+    assert_eq!(slower.code, 7, "{slower:?}");
+    assert!(
+        slower.out.contains("degraded: all_reduce of 2 GiB is slower than before: 70.0 GB/s, 90 %"),
+        "{}",
+        slower.out
+    );
+    assert!(slower.err.contains("is not kept"), "{}", slower.err);
+    let failed = run("-nan", "save");
+    assert!(failed.code == 2 && failed.err.contains("not kept"), "{failed:?}");
+    assert_eq!(run("77.00", "compare,save").code, 0);
+    // What is no run is left out.
+    std::fs::write(place.state().join("targets/local/verify/0000000000000000-0000.json"), "{}").unwrap();
+    let history = place.run("verify --history -o json").ok().json();
+    assert_eq!(history["runs"].as_array().unwrap().len(), 5, "{history:#}");
+    assert_eq!(history["runs"][4]["figures"][0]["busbw"], 77.0);
+    assert!(
+        place.run("verify --history -b slurm").ok().out.starts_with("slurm: 0 kept runs"),
+        "each target has its own"
+    );
+    assert!(place.run("verify --history").ok().out.starts_with("local: 5 kept runs\n"));
+}
+
 #[test]
 fn flags_that_cannot_be_meant_are_refused() {
     let place = Place::new();

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use crate::fabric::Change;
 use crate::fabric::FabricPlan;
 use crate::request::Fabric;
+use crate::shell::variable;
 use crate::spec::{JobSpec, Launch, Role};
 use crate::{Error, ErrorKind, Result};
 
@@ -113,16 +114,6 @@ fn quote(word: &str) -> Result<String> {
     shlex::try_quote(word).map(std::borrow::Cow::into_owned).map_err(|_| {
         Error::new(ErrorKind::InvalidSpec, "a NUL character stands in a word of the command line")
     })
-}
-
-/// Checks a name that is put into the command line unquoted.
-fn variable(name: &str) -> Result<&str> {
-    let good = |(at, b): (usize, u8)| b == b'_' || b.is_ascii_alphabetic() || at > 0 && b.is_ascii_digit();
-    if !name.is_empty() && name.bytes().enumerate().all(good) {
-        return Ok(name);
-    }
-    Err(Error::new(ErrorKind::InvalidSpec, "not the name of an environment variable")
-        .with("name", name.escape_debug()))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use weftrun_nccl::printable;
 
 use super::cause::{Cause, CauseClass, Why, WhyState};
 use crate::finding::Evidence;
+use crate::text::listed;
 use crate::{Confidence, Finding};
 
 const SOURCE: &str = "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html";
@@ -103,7 +104,5 @@ fn behind(collective: &Collective, late: &[u32], silent: &[u32], waiting: &[u32]
 }
 
 fn named(ranks: &[u32]) -> String {
-    let list: Vec<String> = ranks.iter().take(16).map(u32::to_string).collect();
-    let more = if ranks.len() > 16 { format!(" and {} more", ranks.len() - 16) } else { String::new() };
-    format!("rank{} {}{more}", if ranks.len() == 1 { "" } else { "s" }, list.join(", "))
+    format!("rank{} {}", if ranks.len() == 1 { "" } else { "s" }, listed(ranks, 16))
 }

@@ -2,7 +2,7 @@
 
 use super::cause::{Cause, CauseClass, Why, WhyState, why};
 use crate::finding::Evidence;
-use crate::job::{JobDetail, JobPhase};
+use crate::job::{JobDetail, JobPhase, TIME_LIMIT_REACHED};
 use crate::{Confidence, Finding};
 use weftrun_nccl::TransportMap;
 
@@ -36,10 +36,16 @@ pub fn why_of_job(map: &TransportMap, job: &JobDetail) -> Why {
             }
         }
     }
+    let reason = &job.summary.reason;
     if why.state == WhyState::Failed && why.cause.is_none() {
-        let reason = if job.summary.reason.is_empty() { "no reason given" } else { &job.summary.reason };
+        let reason = if reason.is_empty() { "no reason given" } else { reason };
         let message = format!("the job failed ({reason}), and its logs do not show why");
         why.findings.push(Finding::warning("WHY-NO-CAUSE", message));
+    }
+    if known.is_none() && phase != JobPhase::Unknown && why.cause.is_none() {
+        let told = reason.is_empty() || reason == phase.as_str();
+        let reason = if told { String::new() } else { format!(": {reason}") };
+        why.findings.push(Finding::info("WHY-PHASE", format!("the job is {phase}{reason}")));
     }
     why
 }
@@ -52,7 +58,7 @@ fn class(text: &str) -> Option<CauseClass> {
         (&["Evicted", "evicted"], CauseClass::Evicted),
         (&["NODE_FAIL", "NodeLost", "NodeShutdown", "NodeNotReady", "node lost"], CauseClass::NodeFail),
         (&["PREEMPTED", "Preempted", "Preempting"], CauseClass::Preempted),
-        (&["TIMEOUT", "DeadlineExceeded", "DEADLINE"], CauseClass::TimeLimit),
+        (&["TIMEOUT", "DeadlineExceeded", "DEADLINE", TIME_LIMIT_REACHED], CauseClass::TimeLimit),
         (&["ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull"], CauseClass::Image),
         (&["Unschedulable", "FailedScheduling"], CauseClass::Unschedulable),
     ]

@@ -508,6 +508,18 @@ pub(super) const LOGS: &[Code] = &[
         "Give the job all interfaces of the node, and name them all where NCCL_IB_HCA is set.",
     ),
     code(
+        "VERIFY-SLOWER-THAN-BEFORE",
+        "a benchmark is slower than earlier ones on this target",
+        "`verify --baseline compare` holds the figures of 64 MiB and more against kept runs with as many nodes and ranks. Four runs and more show their own noise: three standard deviations, taken from the median so that one bad run does not count, and at least 3 %. Fewer are taken to differ by 10 %.",
+        "Find the node: `weftrun verify --bisect=always` measures parts of the nodes, and `weftrun verify --history` compares nodes by all kept runs.",
+    ),
+    code(
+        "VERIFY-NO-EARLIER-RUN",
+        "there is no earlier benchmark to compare with",
+        "Only runs of the same target with the same collective, sizes, number of nodes and of ranks are compared.",
+        "Keep a good run with `--baseline save`; `weftrun verify --history` lists what is kept.",
+    ),
+    code(
         "HEALTH-INCOMPLETE",
         "ranks of a running job do not answer NCCL's RAS service",
         "Their processes have ended, or cannot be reached by the others. The job cannot go on without them.",
@@ -572,5 +584,11 @@ pub(super) const LOGS: &[Code] = &[
         "the job failed, and its logs do not show why",
         "The cluster reports a failure, but no rank or launcher wrote a traceback, an exit code or a watchdog report.",
         "Read the reason that the cluster gives (`weftrun describe JOB`) and the last lines of the ranks.",
+    ),
+    code(
+        "WHY-PHASE",
+        "the job neither runs nor failed",
+        "It was cancelled, waits, or is being stopped, and its logs show no failure.",
+        "Nothing, unless it should run: `weftrun describe JOB` shows what it waits for.",
     ),
 ];

@@ -37,6 +37,12 @@ pub(super) const HOSTS: &[Code] = &[
         "What the ranks wrote to their logs then may be lost.",
         "Free space there, or set `folder` of the target to another file system.",
     ),
+    code(
+        "HOSTS-ENGINE",
+        "a host's container engine does not work",
+        "The command is there, but `docker info` or `podman info` fails: the daemon is not running, or your user may not use it.",
+        "Run `systemctl start docker` there, add your user to the group `docker`, or set `container = \"podman\"` or `\"apptainer\"`.",
+    ),
     from(
         code(
             "HOSTS-LINGER",
@@ -86,15 +92,27 @@ pub(super) const HOSTS: &[Code] = &[
         "Install the program, or add its folder with `setup = [\"PATH=/opt/x/bin:$PATH\"]` in the target.",
     ),
     code(
+        "HOSTS-SAME",
+        "one machine has two names in a target",
+        "Its name and boot id are the same over both. A job runs on a machine once.",
+        "Leave one of the names in `hosts` of the target.",
+    ),
+    code(
         "HOSTS-SILENT",
         "a host does not answer",
         "The state of its ranks is not known. Other hosts go on.",
         "Check `ssh HOST true` from this machine.",
     ),
     code(
+        "HOSTS-SSH-KEYS",
+        "the first host of an MPI job may not log in to another",
+        "mpirun starts the ranks of other hosts over ssh, with the keys that the hosts have for each other (`ssh-keys = \"own\"`).",
+        "Set `ssh-keys = \"job\"` in `[backend.hosts]`, or add the first host's public key to `~/.ssh/authorized_keys` of the others.",
+    ),
+    code(
         "HOSTS-TOO-FEW",
         "too few hosts are free",
-        "A job has its hosts whole, and there is no queue.",
+        "A job may use all of each host, and there is no queue.",
         "Set fewer `nodes`, `wait-for-hosts`, or add hosts to the target.",
     ),
     code(

@@ -10,4 +10,4 @@ pub use age::age;
 pub use event::{Action, JobEvent};
 pub use handle::{JobHandle, SubmissionId};
 pub use order::{EventOrder, ordered};
-pub use status::{JobDetail, JobFilter, JobPhase, JobSummary, ReplicaStatus};
+pub use status::{JobDetail, JobFilter, JobPhase, JobSummary, ReplicaStatus, TIME_LIMIT_REACHED};

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::{JobHandle, SubmissionId};
 use crate::Finding;
 
+/// The words in the reason of a job that ended because of its time limit, on a backend whose system has none of its own.
+pub const TIME_LIMIT_REACHED: &str = "the time limit was reached";
+
 /// Where a job is in its life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

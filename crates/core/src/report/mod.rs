@@ -27,7 +27,8 @@ pub use site::{
 };
 pub use transport::TransportReport;
 pub use verify::{
-    ProbeFabric, ProbeNode, ProbeReport, VerifyExpected, VerifyGroup, VerifyReport, VerifyRun, VerifySearch,
+    ProbeFabric, ProbeNode, ProbeReport, VerifyExpected, VerifyGroup, VerifyHistoryReport, VerifyReport,
+    VerifyRun, VerifySearch,
 };
 pub use why::WhyReport;
 

@@ -6,7 +6,7 @@ use super::{
     ActReport, AdvisoriesReport, BackendsReport, CodesReport, ConfigReport, DescribeReport, DoctorReport,
     ErrorReport, EventLine, ExplainReport, HealthReport, ImportReport, InstancesReport, JobReport,
     LintReport, ListReport, MutateReport, PlanReport, ProbeReport, ProfilesReport, RenderReport,
-    TargetsReport, TransportReport, VerifyReport, WaitReport, WhyReport,
+    TargetsReport, TransportReport, VerifyHistoryReport, VerifyReport, WaitReport, WhyReport,
 };
 
 /// Returns each schema with its name, from which `docs/reference/NAME.schema.json` is generated.
@@ -35,6 +35,7 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("targets", of::<TargetsReport>()),
         ("transport", of::<TransportReport>()),
         ("verify", of::<VerifyReport>()),
+        ("verify-history", of::<VerifyHistoryReport>()),
         ("wait", of::<WaitReport>()),
         ("why", of::<WhyReport>()),
         ("health", of::<HealthReport>()),

@@ -10,7 +10,7 @@ use super::transport::TransportReport;
 use crate::Finding;
 use crate::catalogue::range;
 use crate::request::Fabric;
-use crate::verify::{Collective, Device, Judgement, Probes, Row, Verdict};
+use crate::verify::{Collective, Device, Judgement, KeptRun, NodeHistory, Probes, Row, Verdict, nodes};
 
 /// `weftrun verify -o json`: the figures of a benchmark, and the verdict on them.
 #[derive(Clone, Debug, Serialize)]
@@ -35,6 +35,28 @@ pub struct VerifyReport<'a> {
     pub findings: Vec<Finding>,
     /// The search for slow nodes; null where none was made.
     pub search: Option<VerifySearch>,
+}
+
+/// `weftrun verify --history -o json`: the kept runs of a target, and its nodes by them.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct VerifyHistoryReport {
+    /// `weftrun/v1`.
+    pub schema: &'static str,
+    /// The target.
+    pub target: String,
+    /// The runs, the oldest first.
+    pub runs: Vec<KeptRun>,
+    /// The nodes, the slowest first.
+    pub nodes: Vec<NodeHistory>,
+}
+
+impl VerifyHistoryReport {
+    /// Returns the report of a target's runs.
+    pub fn new(target: impl Into<String>, runs: Vec<KeptRun>) -> Self {
+        Self { schema: SCHEMA, target: target.into(), nodes: nodes(&runs), runs }
+    }
 }
 
 /// A search for slow nodes.

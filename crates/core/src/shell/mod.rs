@@ -17,7 +17,8 @@ use command::Verdict;
 pub use mpirun::{Mpirun, MpirunNote, Rewrite};
 pub use script::{ScriptCommand, commands};
 pub(crate) use script::{documents, syntax_error};
-pub use variables::unexpanded;
+pub(crate) use variables::is_variable;
+pub use variables::{unexpanded, variable};
 
 /// Rewrites the `mpirun` of a command line: the first command word of an argv, or every one in command position of a
 /// shell string.

@@ -1,4 +1,25 @@
-//! Variables in values that no shell reads.
+//! Names of variables, and variables in values that no shell reads.
+
+use crate::{Error, ErrorKind, Result};
+
+/// Returns whether a text is the name of a variable: letters, digits and `_`, no digit first.
+pub(crate) fn is_variable(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with(|c: char| c.is_ascii_digit())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+/// Returns a name that is written into a program unquoted.
+///
+/// # Errors
+/// [`ErrorKind::InvalidSpec`] for what is not the name of a variable.
+pub fn variable(name: &str) -> Result<&str> {
+    if is_variable(name) {
+        return Ok(name);
+    }
+    Err(Error::new(ErrorKind::InvalidSpec, "not the name of an environment variable")
+        .with("name", name.escape_debug()))
+}
 
 /// Returns the first `$NAME` or `${NAME}` in a value, which Kubernetes does not expand. `$(NAME)` and `$$`
 /// are its own.

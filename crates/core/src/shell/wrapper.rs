@@ -59,11 +59,7 @@ fn base(word: &str) -> &str {
 }
 
 pub(super) fn is_assignment(word: &str) -> bool {
-    word.split_once('=').is_some_and(|(name, _)| {
-        !name.is_empty()
-            && !name.starts_with(|c: char| c.is_ascii_digit())
-            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-    })
+    word.split_once('=').is_some_and(|(name, _)| super::is_variable(name))
 }
 
 /// Returns the index of the word that is run, after all wrappers.

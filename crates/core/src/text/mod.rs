@@ -11,5 +11,5 @@ pub use duration::parse as parse_duration;
 pub use hash::{fnv1a, fnv1a_32};
 pub use quantity::Quantity;
 pub use version::numbers;
-pub use words::{binary_size, counted, did_you_mean};
+pub use words::{binary_size, counted, did_you_mean, listed};
 pub(crate) use words::{unknown_word, words};

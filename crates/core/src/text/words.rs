@@ -54,6 +54,22 @@ pub fn counted(number: usize, noun: &str) -> String {
     format!("{number} {noun}{ending}")
 }
 
+/// Returns names as a list, of which the first `most` are named and the others counted.
+///
+/// ```
+/// use weftrun_core::text::listed;
+/// assert_eq!(listed(["a", "b"], 4), "a, b");
+/// assert_eq!(listed(0..9, 2), "0, 1 and 7 more");
+/// ```
+pub fn listed<T: ToString>(names: impl IntoIterator<Item = T>, most: usize) -> String {
+    let mut names = names.into_iter();
+    let named: Vec<String> = names.by_ref().take(most).map(|name| name.to_string()).collect();
+    match names.count() {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
+}
+
 /// Returns a size in the largest binary unit that divides it.
 ///
 /// ```

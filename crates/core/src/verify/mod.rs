@@ -3,6 +3,7 @@
 
 mod bisect;
 mod device;
+mod history;
 mod payload;
 mod probe;
 mod reader;
@@ -11,6 +12,7 @@ mod verdict;
 
 pub use bisect::{Answer, Bisect, Group, Step};
 pub use device::Device;
+pub use history::{KeptFigure, KeptRun, NodeHistory, nodes, regressions};
 pub use payload::{Payload, probe_command};
 pub use probe::{Fact, Probes, Traffic};
 pub use reader::{Logs, read};

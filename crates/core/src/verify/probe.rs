@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::device::Device;
 use crate::Finding;
 use crate::request::Fabric;
+use crate::text::listed;
 
 /// Prefixes of the lines that a node prints before and after the benchmark.
 const WORD: &str = "weftrun-";
@@ -176,11 +177,8 @@ impl Probes {
         let differ = self.facts().into_iter().filter(|fact| fact.values.len() > 1);
         let finding = |fact: Fact| {
             let shown = fact.values.iter().take(4).map(|(value, hosts)| {
-                let names = hosts.iter().take(4).map(String::as_str).collect::<Vec<_>>().join(", ");
-                let more = hosts.len().saturating_sub(4);
-                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
                 let value = if value.is_empty() { "not reported" } else { value };
-                format!("{value} on {names}{more}")
+                format!("{value} on {}", listed(hosts, 4))
             });
             let shown: Vec<String> = shown.collect();
             let message = format!("the nodes differ in {}: {}", fact.words(), shown.join("; "));

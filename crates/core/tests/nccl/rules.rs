@@ -214,6 +214,15 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
         ]),
         ("R54", vec![inside_one_node()]),
         ("R55", vec![warn("misc.cc:7", "something that no rule knows")]),
+        ("R56", vec![
+            "researcher@10.78.7.12: Permission denied (publickey).\n".to_owned(),
+            "ubuntu@gpu-2: Permission denied (publickey,password).\r\n".to_owned(),
+        ]),
+        ("R57", vec![
+            "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?\n".to_owned(),
+            "docker: permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock: Head \"http://x\": dial unix: permission denied\n".to_owned(),
+            "Got permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock\n".to_owned(),
+        ]),
         ("R47", vec![info("cuMem host alloc is not supported on this system: disabled")]),
         ("R48", vec![warn("net.cc:560", "Error: network AWS Libfabric not found.")]),
         ("R49", vec![format!(

@@ -129,6 +129,10 @@ pub enum Signature {
     PeerClosed,
     /// A topology file does not fit.
     TopologyXml,
+    /// An ssh server accepted no key.
+    SshRefused,
+    /// Docker's daemon does not run, or may not be used.
+    ContainerDaemon,
     /// A CUDA call failed inside NCCL.
     CudaFailure,
     /// Host memory is not allocated with cuMem.

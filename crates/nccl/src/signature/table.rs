@@ -198,6 +198,10 @@ pub(super) const TABLE: &[Row] = &[
     row(Signature::PeerClosed, "Connection closed by peer"),
     row(Signature::PeerClosed, "Socket recv failed"),
     row(Signature::PeerClosed, "remote process exited or there was a network error"),
+    // OpenSSH's sshconnect2.c, and docker's client/errors.go; read 2026-11-23.
+    row(Signature::SshRefused, "Permission denied (publickey"),
+    row(Signature::ContainerDaemon, "Cannot connect to the Docker daemon"),
+    row(Signature::ContainerDaemon, "permission denied while trying to connect to the Docker daemon"),
     with(Signature::TopologyXml, "Attribute ", &[" of node ", " not found"], &[]),
     row(Signature::TopologyXml, "XML parse"),
     row(Signature::TopologyXml, "XML Import"),

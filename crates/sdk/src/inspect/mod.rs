@@ -30,9 +30,10 @@ pub struct Inspection {
 
 const DUMP: &str = include_str!("dump.sh");
 const STACK: &str = include_str!("stack.sh");
-/// Exit codes of the scripts: the ranks have no pipe or no process, and there is no `py-spy`.
+/// Exit code of the scripts: the ranks have no pipe or no process.
 const NONE_FOUND: i32 = 96;
-const NO_TOOL: i32 = 98;
+/// Exit code of a script that found no program to work with.
+pub(crate) const NO_TOOL: i32 = 98;
 
 /// Seconds to wait for the dumps of one node. PyTorch reads its pipe once a second.
 const WAIT: u32 = 10;

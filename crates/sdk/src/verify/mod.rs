@@ -1,5 +1,6 @@
 //! Runs a benchmark of collectives on some nodes, and judges its bandwidth.
 
+mod history;
 mod result;
 mod search;
 
@@ -14,11 +15,12 @@ use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::report::VerifyGroup;
 use weftrun_core::spec::JobSpec;
-use weftrun_core::verify::{Collective, Logs, Payload, Verdict};
+use weftrun_core::verify::{Collective, KeptRun, Logs, Payload, Verdict};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use crate::{Client, Job, Plan};
 
+pub use history::History;
 pub use result::{Subject, Verified};
 
 /// Longest time for the cluster's answer after an interruption.
@@ -89,6 +91,8 @@ pub struct Verification {
     payload: Payload,
     bisect: Bisection,
     timeout: Duration,
+    /// The runs to compare with.
+    earlier: Option<Vec<KeptRun>>,
 }
 
 /// A future that ends when the verification is to be stopped.
@@ -104,6 +108,7 @@ impl Verification {
             payload: Payload::default(),
             bisect: Bisection::Never,
             timeout: Duration::from_secs(30 * 60),
+            earlier: None,
         }
     }
 
@@ -181,6 +186,9 @@ impl Verification {
             Ok(measured) => measured.judge(&job, &plan),
             Err(error) => return Err(cancelled(&job, error).await),
         };
+        if let Some(earlier) = &self.earlier {
+            verified.compare(earlier);
+        }
         progress(Progress::Judged(&verified))?;
         let wanted = match self.bisect {
             Bisection::Never => false,

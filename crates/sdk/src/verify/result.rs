@@ -1,12 +1,12 @@
 //! The result of a verification.
 
-use weftrun_core::Finding;
 use weftrun_core::diagnose::{Diagnosis, diagnose};
 use weftrun_core::fabric::Fabric;
 use weftrun_core::job::JobHandle;
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::report::{ProbeReport, TransportReport, VerifyReport, VerifyRun, VerifySearch};
 use weftrun_core::verify::{Collective, Judgement, Logs, Probes, Run, Verdict, judge};
+use weftrun_core::{Finding, Severity};
 
 /// What a benchmark was run on, as far as its log does not say it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub struct Verified {
     pub map: TransportMap,
     /// What the nodes reported.
     pub probes: Probes,
+    /// What a comparison with earlier runs found.
+    pub regressions: Vec<Finding>,
     /// The search for slow nodes.
     pub search: Option<VerifySearch>,
 }
@@ -92,15 +94,22 @@ impl Verified {
             transport: diagnose(None, &map),
             map,
             probes: logs.probes(),
+            regressions: Vec::new(),
             search: None,
         }
     }
 
-    /// Returns the worst verdict of all runs. A run whose fabric is not used as planned is degraded, even if nothing
-    /// comparable was published.
+    /// Returns the worst verdict of all runs. A run whose fabric is not used as planned, or that is slower than earlier ones, is
+    /// degraded, even if nothing comparable was published.
     pub fn verdict(&self) -> Verdict {
-        let unmet = self.unmet().is_some().then_some(Verdict::Degraded);
-        self.runs.iter().map(|(_, judgement)| judgement.verdict).chain(unmet).max().unwrap_or(Verdict::Fail)
+        let slower = self.regressions.iter().any(|finding| finding.severity >= Severity::Warning);
+        let degraded = (slower || self.unmet().is_some()).then_some(Verdict::Degraded);
+        self.runs
+            .iter()
+            .map(|(_, judgement)| judgement.verdict)
+            .chain(degraded)
+            .max()
+            .unwrap_or(Verdict::Fail)
     }
 
     /// Returns how the transports differ from the plan; none if they do not.
@@ -108,9 +117,9 @@ impl Verified {
         self.transport.clone().into_result().err()
     }
 
-    /// Returns the findings on the nodes.
+    /// Returns the findings of a comparison with earlier runs, and on the nodes.
     pub fn findings(&self) -> Vec<Finding> {
-        self.probes.findings()
+        self.regressions.iter().cloned().chain(self.probes.findings()).collect()
     }
 
     /// Returns whether anything is known of the transports.

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use weftrun_core::shell::variable;
 use weftrun_core::spec::{Launch, Role, VolumeSource};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::{BACKEND, Renderer, variable};
+use super::{BACKEND, Renderer};
 use crate::hosts::config::Container;
 use crate::remote::quote;
 
@@ -84,10 +85,19 @@ pub fn functions(renderer: &Renderer<'_>) -> String {
         return String::new();
     };
     let (program, id) = (program(kind), &renderer.job.submission);
+    // Podman's are children of ours, which signals reach; those of docker's daemon belong to root.
+    let pause = match kind {
+        Container::Docker => {
+            "weftrun_pause_containers() {\nfor c in $(weftrun_containers --filter status=$1); do docker $2 \"$c\"; done > /dev/null 2>&1\n}\n"
+        }
+        _ => "",
+    };
     format!(
         "# For `weftrun exec`, and for containers that outlive the program that started them.\n\
          weftrun_contained() {{\nname=weftrun-$1-$WEFTRUN_PROCESS; shift\nexec setsid {program} exec \"$name\" \"$@\"\n}}\n\
-         weftrun_kill_containers() {{\nfor c in $({program} ps -q --filter name=weftrun-{id}); do {program} kill \"$c\"; done > /dev/null 2>&1\n}}\n\n"
+         weftrun_containers() {{\n{}$limit {program} ps -q --filter name=weftrun-{id} \"$@\" 2> /dev/null\n}}\n\
+         weftrun_kill_containers() {{\nfor c in $(weftrun_containers); do {program} kill \"$c\"; done > /dev/null 2>&1\n}}\n{pause}\n",
+        quote::limit(10)
     )
 }
 

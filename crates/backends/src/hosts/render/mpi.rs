@@ -26,7 +26,7 @@ pub fn write(renderer: &Renderer<'_>, text: &mut String) -> Result<()> {
     }
     let mut options = String::new();
     for name in &forward {
-        let _ = write!(options, " -x {}", super::variable(name)?);
+        let _ = write!(options, " -x {}", shell::variable(name)?);
     }
     let more = quote::words(&renderer.own.mpirun)?;
     if !more.is_empty() {

@@ -22,6 +22,7 @@ use futures_util::stream::{self, BoxStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark, SourceId};
+use weftrun_core::text::listed;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::pod::ContainerState;
@@ -190,16 +191,10 @@ impl LogJob {
         let gone = |role: &String, number: u32| wanted(role) && !there.contains(&(role.clone(), number));
         let gone = self.expected.iter().filter(|(role, number, _)| gone(role, *number));
         let names: Vec<&str> = gone.map(|(_, _, name)| name.as_str()).collect();
-        let shown = names.iter().take(MOST_NAMED).copied().collect::<Vec<_>>().join(", ");
+        let shown = listed(&names, MOST_NAMED);
         let reason = match names.len() {
             0 => return,
             1 => format!("the pod {shown} is gone, and its log with it"),
-            count if count > MOST_NAMED => {
-                format!(
-                    "{count} pods are gone, and their logs with them: {shown} and {} more",
-                    count - MOST_NAMED
-                )
-            }
             count => format!("{count} pods are gone, and their logs with them: {shown}"),
         };
         let source = Arc::new(SourceId::new(&self.name));

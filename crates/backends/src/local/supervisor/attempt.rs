@@ -227,7 +227,7 @@ impl Supervisor {
     fn obey(&mut self, attempt: &mut Attempt, request: Request) {
         self.unwritten = true;
         match request {
-            Request::Cancel => self.stop(attempt, Stop::Cancelled("cancelled")),
+            Request::Cancel => self.stop(attempt, Stop::Cancelled("")),
             Request::Signal(number) => {
                 self.record.note(Severity::Info, "signalled", format!("{} was sent", process::name(number)));
                 signal_all(attempt, number);

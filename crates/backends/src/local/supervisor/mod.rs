@@ -12,7 +12,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use weftrun_core::job::JobPhase;
+use weftrun_core::job::{JobPhase, TIME_LIMIT_REACHED};
 use weftrun_core::{Error, ErrorKind, Result, Severity};
 
 pub(super) use requests::{Request, ask};
@@ -69,7 +69,7 @@ fn lock(folder: &Folder) -> Result<Option<File>> {
 /// Why a job is ended before its processes end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
-    /// A user cancelled it.
+    /// It was cancelled; the reason is empty where a user asked for it.
     Cancelled(&'static str),
     /// It reached its time limit.
     TimeLimit,
@@ -165,7 +165,7 @@ impl Supervisor {
             Stop::Cancelled(by) => self.record.end(JobPhase::Cancelled, by, None),
             Stop::TimeLimit => {
                 let limit = self.list.time_limit.unwrap_or_default();
-                self.record.end(JobPhase::Failed, format!("its time limit of {limit} s was over"), None);
+                self.record.end(JobPhase::Failed, format!("{TIME_LIMIT_REACHED} ({limit} s)"), None);
             }
         }
     }
@@ -185,7 +185,7 @@ impl Supervisor {
                         self.record.phase = JobPhase::Stopping;
                         self.unwritten = true;
                         self.write();
-                        return Stop::Cancelled("cancelled");
+                        return Stop::Cancelled("");
                     }
                     if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                         return Stop::TimeLimit;

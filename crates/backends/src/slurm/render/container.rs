@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
+use weftrun_core::shell::variable;
 use weftrun_core::spec::{Role, VolumeSource};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::{Draft, script};
+use super::Draft;
 use crate::slurm::config::Container;
 use crate::slurm::quote;
 
@@ -91,7 +92,7 @@ fn variables(draft: &Draft<'_>, index: usize, role: &Role) -> Result<Vec<String>
     let names = own.chain(fabric).chain(OWN.map(str::to_owned)).filter(|name| seen.insert(name.clone()));
     let names: Vec<String> = names.collect();
     // The names are unquoted on the command line.
-    names.iter().try_for_each(|name| script::variable(name).map(drop))?;
+    names.iter().try_for_each(|name| variable(name).map(drop))?;
     Ok(names)
 }
 

@@ -2,11 +2,13 @@
 //! [`bookkeeping`] that calls it.
 
 use weftrun_core::convert::{BLOCK_BEGIN, BLOCK_END, Directives};
-use weftrun_core::spec::{Code, Launch, RestartPolicy};
+use weftrun_core::shell::variable;
+use weftrun_core::spec::{Launch, RestartPolicy};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::{Draft, bookkeeping, directives, launch};
-use crate::slurm::quote;
+use crate::remote::script;
+use crate::slurm::{BACKEND, quote};
 
 /// Writes the script.
 pub fn write(draft: &Draft<'_>, components: &[Directives]) -> Result<String> {
@@ -113,28 +115,11 @@ fn environment(draft: &Draft<'_>) -> Result<String> {
             .map_or(Ok("\"$HOME/.config/weftrun/secrets\"".to_owned()), quote::word)?;
         text.push_str(&format!("# Secrets stay in files on the cluster.\nweftrun_secrets={dir}\n"));
         for secret in &spec.secrets {
-            if secret.secret.contains("..") || secret.key.contains("..") {
-                return Err(Error::new(ErrorKind::InvalidSpec, "a secret's name may not hold `..`")
-                    .with("secret", &secret.secret));
-            }
-            let (name, path) =
-                (variable(&secret.env)?, quote::word(&format!("{}/{}", secret.secret, secret.key))?);
+            let (name, path) = (variable(&secret.env)?, script::secret(secret)?);
             text.push_str(&format!("{name}=$(cat -- \"$weftrun_secrets\"/{path})\nexport {name}\n"));
         }
     }
     Ok(format!("{text}\n"))
-}
-
-pub fn variable(name: &str) -> Result<&str> {
-    let good = name
-        .bytes()
-        .enumerate()
-        .all(|(at, b)| b == b'_' || b.is_ascii_alphabetic() || at > 0 && b.is_ascii_digit());
-    if good && !name.is_empty() {
-        return Ok(name);
-    }
-    Err(Error::new(ErrorKind::InvalidSpec, "not the name of an environment variable")
-        .with("name", name.escape_debug()))
 }
 
 /// Writes the block of the fabric, with the reason for each line.
@@ -180,36 +165,7 @@ fn rendezvous(draft: &Draft<'_>) -> String {
 
 fn code(draft: &Draft<'_>) -> Result<String> {
     let Some(code) = &draft.job.spec.code else { return Ok(String::new()) };
-    let fetch = match code {
-        Code::Script { name, text } => {
-            if name.is_empty()
-                || name.contains('/')
-                || name.chars().any(char::is_control)
-                || name.starts_with(['-', '.'])
-            {
-                return Err(Error::new(ErrorKind::InvalidSpec, "the code's file name may hold no folder")
-                    .with("name", name.escape_debug()));
-            }
-            quote::feed(&format!("cat > \"$weftrun_source\"/{}", quote::word(name)?), text)?
-        }
-        Code::Git { url, rev } => {
-            let checkout = match rev {
-                Some(rev) if rev.starts_with('-') => {
-                    return Err(Error::new(ErrorKind::InvalidSpec, "not a Git revision")
-                        .with("rev", rev.escape_debug()));
-                }
-                Some(rev) => {
-                    format!("git -C \"$weftrun_source\" checkout --quiet {} --\n", quote::word(rev)?)
-                }
-                None => String::new(),
-            };
-            format!(
-                "[ -d \"$weftrun_source/.git\" ] || git clone --quiet -- {} \"$weftrun_source\"\n{checkout}",
-                quote::word(url)?
-            )
-        }
-        _ => return Err(Error::unsupported("slurm", "code of this kind")),
-    };
+    let fetch = script::code(BACKEND, code, "\"$weftrun_source\"", "")?;
     Ok(format!(
         "# The job's code, where every node sees it.\nweftrun_source=$weftrun_base.code\n\
          mkdir -- \"$weftrun_source\" 2> /dev/null || :\n\

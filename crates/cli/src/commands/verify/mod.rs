@@ -8,10 +8,11 @@ use std::time::Duration;
 use clap::{Args, ValueEnum, builder::PossibleValuesParser};
 use weftrun::core::exit_codes;
 use weftrun::core::nccl::TransportMap;
+use weftrun::core::report::VerifyHistoryReport;
 use weftrun::core::spec::JobSpec;
 use weftrun::core::text::Quantity;
-use weftrun::core::verify::{Collective, Logs, Verdict};
-use weftrun::verify::{Bisection, Progress, Subject, Verification, Verified};
+use weftrun::core::verify::{Collective, KeptRun, Logs, Verdict};
+use weftrun::verify::{Bisection, History, Progress, Subject, Verification, Verified};
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::args::Format;
@@ -26,6 +27,8 @@ Examples:
   weftrun verify --collective all-reduce,alltoall --max-size 16GiB --nodes 2 …
   weftrun verify --from nccl-tests.log --instance-type p5.48xlarge     a run that is over
   weftrun verify -o html job.toml > report.html                        a page with curves and the search
+  weftrun verify --baseline compare,save job.toml                      every night: is it slower than it was?
+  weftrun verify --history -b prod                                     the kept runs, and the slowest nodes in them
 
 Only sizes of at least 1 GiB are judged, by published figures of the instance type, the number of nodes and the collective
 (`weftrun instances NAME` lists them). Exit codes: 0 pass or no reference, 7 degraded, 1 fail.";
@@ -52,6 +55,13 @@ pub struct VerifyArgs {
     /// If the run is degraded, run it on parts of the nodes to find the slow ones; `always` also if it is not
     #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "degraded", require_equals = true, value_name = "WHEN", conflicts_with = "from")]
     pub bisect: Option<When>,
+    /// Keep the run for later comparison (`save`), or compare it with kept runs of the target (`compare`), where slower is
+    /// degraded; `compare,save` keeps it only if it is not slower
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
+    pub baseline: Vec<Baseline>,
+    /// Show the kept runs of the target, and its nodes by their speed in them, instead of measuring
+    #[arg(long, conflicts_with_all = ["from", "baseline", "bisect", "follow_timeout"])]
+    pub history: bool,
     /// Operations for each size
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000), value_name = "N")]
     pub rounds: u32,
@@ -64,6 +74,15 @@ impl VerifyArgs {
     fn collectives(&self) -> Vec<Collective> {
         self.collective.iter().filter_map(|name| Collective::parse(name)).collect()
     }
+}
+
+/// What is done with earlier runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Baseline {
+    /// Keep the run
+    Save,
+    /// Compare it with those that are kept
+    Compare,
 }
 
 /// When slow nodes are searched for.
@@ -89,11 +108,47 @@ fn bytes(text: &str) -> std::result::Result<u64, String> {
 
 /// Measures, or reads what was measured, and prints the verdict.
 pub fn run(context: &Context, args: &VerifyArgs) -> Result<u8> {
-    let verified = if args.from.is_empty() { submitted(context, args)? } else { finished(context, args)? };
-    conclude(context, &verified)
+    if args.history {
+        return history(context);
+    }
+    let history = (!args.baseline.is_empty()).then(|| kept(context)).transpose()?;
+    let earlier = history.as_ref().filter(|_| args.baseline.contains(&Baseline::Compare));
+    let earlier = earlier.map(History::runs).transpose()?;
+    let verified = match args.from.is_empty() {
+        true => submitted(context, args, earlier)?,
+        false => finished(context, args, earlier)?,
+    };
+    let code = conclude(context, &verified)?;
+    if let Some(history) = history.filter(|_| args.baseline.contains(&Baseline::Save)) {
+        if args.baseline.contains(&Baseline::Compare) && verified.verdict() == Verdict::Degraded {
+            context.out.say("the run is not kept: it is degraded");
+        } else {
+            history.keep(&verified)?;
+            context.out.say("the run is kept; `weftrun verify --history` lists all");
+        }
+    }
+    Ok(code)
 }
 
-fn finished(context: &Context, args: &VerifyArgs) -> Result<Verified> {
+/// Returns the kept runs of the target.
+fn kept(context: &Context) -> Result<History> {
+    let client = context.client()?;
+    Ok(History::of(&context.target(&client)?))
+}
+
+fn history(context: &Context) -> Result<u8> {
+    let client = context.client()?;
+    let target = context.target(&client)?;
+    let report = VerifyHistoryReport::new(&target.name, History::of(&target).runs()?);
+    if context.out.is_data() {
+        context.out.value(&report)?;
+    } else {
+        context.out.text(&text::history(&report))?;
+    }
+    Ok(exit_codes::OK)
+}
+
+fn finished(context: &Context, args: &VerifyArgs, earlier: Option<Vec<KeptRun>>) -> Result<Verified> {
     if let Some(file) = args.from.iter().find(|file| file.ends_with(".toml")) {
         return Err(Error::new(ErrorKind::Usage, format!("--from reads logs, and `{file}` is a job file"))
             .hint(format!("name it first: `weftrun verify {file} --from LOG`")));
@@ -122,10 +177,14 @@ fn finished(context: &Context, args: &VerifyArgs) -> Result<Verified> {
     let instance = given.get("--instance-type").or_else(|| role?.instance_type.as_deref());
     let subject =
         Subject { instance: instance.map(str::to_owned), nodes, collective: collectives.first().copied() };
-    Ok(Verified::of_logs(&logs, map, &subject))
+    let mut verified = Verified::of_logs(&logs, map, &subject);
+    if let Some(earlier) = earlier {
+        verified.compare(&earlier);
+    }
+    Ok(verified)
 }
 
-fn submitted(context: &Context, args: &VerifyArgs) -> Result<Verified> {
+fn submitted(context: &Context, args: &VerifyArgs, earlier: Option<Vec<KeptRun>>) -> Result<Verified> {
     let spec = spec(context, &args.job, "verify")?;
     let client = context.client()?;
     let mut collectives = args.collectives();
@@ -137,12 +196,15 @@ fn submitted(context: &Context, args: &VerifyArgs) -> Result<Verified> {
         Some(When::Degraded) => Bisection::Degraded,
         Some(When::Always) => Bisection::Always,
     };
-    let verification = Verification::new(&client, context.target(&client)?, spec)
+    let mut verification = Verification::new(&client, context.target(&client)?, spec)
         .collectives(collectives)
         .sizes(args.min_size, args.max_size)
         .rounds(args.rounds)
         .bisect(bisect)
         .timeout(args.timeout);
+    if let Some(earlier) = earlier {
+        verification = verification.compare(earlier);
+    }
     follow(context, &verification)
 }
 

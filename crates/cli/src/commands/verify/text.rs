@@ -1,15 +1,21 @@
 //! The result of `verify` as text.
 
+use std::collections::BTreeMap;
+
 use weftrun::Result;
+use weftrun::core::Severity;
 use weftrun::core::log::clean_text;
-use weftrun::core::report::{VerifyGroup, VerifySearch};
-use weftrun::core::text::binary_size;
-use weftrun::core::verify::{Collective, Judgement, Run};
+use weftrun::core::report::{VerifyGroup, VerifyHistoryReport, VerifySearch};
+use weftrun::core::text::{binary_size, counted};
+use weftrun::core::verify::{Collective, Judgement, KeptFigure, Run};
 use weftrun::verify::Verified;
 
 use crate::context::Context;
 use crate::map_view;
 use crate::output::style;
+
+/// The number of runs that a history shows.
+const SHOWN: usize = 20;
 
 /// Prints the tables, the transports, what the nodes reported, the search for slow nodes and the verdict.
 pub fn print(context: &Context, verified: &Verified) -> Result<()> {
@@ -26,10 +32,59 @@ pub fn print(context: &Context, verified: &Verified) -> Result<()> {
         out.text(&found(search))?;
         out.findings(&search.findings);
     }
+    let slower = verified.regressions.iter().find(|finding| finding.severity >= Severity::Warning);
+    if let Some(slower) = slower {
+        out.text(&format!("{}: {}\n", verified.verdict(), clean_text(&slower.message)))?;
+    }
     if let Some(error) = verified.unmet() {
         out.text(&format!("{}: {}\n", verified.verdict(), clean_text(error.message())))?;
     }
     Ok(())
+}
+
+/// Returns the nodes of a target, the slowest first, and its latest runs as text.
+pub fn history(report: &VerifyHistoryReport) -> String {
+    let (bold, dim) = (style::BOLD, style::DIM);
+    let count = counted(report.runs.len(), "kept run");
+    let mut text = format!("{bold}{}{bold:#}: {count}\n", clean_text(&report.target));
+    if report.runs.is_empty() {
+        text.push_str("`weftrun verify --baseline save` keeps one\n");
+        return text;
+    }
+    let wide = |name: &str| clean_text(name).chars().count();
+    let width = report.nodes.iter().map(|node| wide(&node.host)).max().unwrap_or(0).max(4);
+    if !report.nodes.is_empty() {
+        text.push_str(&format!("{dim}{:width$}  {:>5}  of the usual bandwidth{dim:#}\n", "node", "runs"));
+    }
+    for node in &report.nodes {
+        let host = clean_text(&node.host);
+        text.push_str(&format!("{host:width$}  {:>5}  {:.0} %\n", node.runs, node.of_usual * 100.0));
+    }
+    text.push_str(&format!(
+        "{dim}{:20}  nodes  {:14}  {:>10}  busbw GB/s{dim:#}\n",
+        "ended", "collective", "size"
+    ));
+    for run in report.runs.iter().rev().take(SHOWN) {
+        let nodes = run.nodes.map_or_else(|| "?".to_owned(), |nodes| nodes.to_string());
+        // The best of each collective stands for the run.
+        let mut best: BTreeMap<_, &KeptFigure> = BTreeMap::new();
+        for figure in &run.figures {
+            let best = best.entry(figure.collective).or_insert(figure);
+            if figure.busbw > best.busbw {
+                *best = figure;
+            }
+        }
+        for figure in best.into_values() {
+            let name = figure.collective.map_or("not known", Collective::as_str);
+            text.push_str(&format!(
+                "{:.0}  {nodes:>5}  {name:14}  {:>10}  {:.1}\n",
+                run.at,
+                binary_size(figure.size),
+                figure.busbw
+            ));
+        }
+    }
+    text
 }
 
 /// Returns one measurement of a search as a line.

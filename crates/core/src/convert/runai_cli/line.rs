@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::shell;
+use crate::shell::{self, is_variable};
 
 /// A word of the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,7 +57,7 @@ fn assigned(before: &str) -> BTreeMap<String, String> {
         let Some((name, raw)) = line.split_once('=') else { continue };
         // Text after the value makes it another kind of line.
         let one = shlex::split(raw).is_some_and(|words| words.len() <= 1);
-        if !is_name(name) || !one {
+        if !is_variable(name) || !one {
             continue;
         }
         let raw = raw.split(" #").next().unwrap_or_default().trim_end();
@@ -69,11 +69,6 @@ fn assigned(before: &str) -> BTreeMap<String, String> {
         }
     }
     variables
-}
-
-fn is_name(text: &str) -> bool {
-    let start = |c: char| c.is_ascii_alphabetic() || c == '_';
-    text.starts_with(start) && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// Parses a raw word.
@@ -166,7 +161,7 @@ fn variable(text: &str) -> Option<(&str, &str)> {
     let brace = usize::from(after.starts_with('{'));
     let name = after.get(brace..)?;
     let length = name.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(name.len());
-    let name = name.get(..length).filter(|name| is_name(name))?;
+    let name = name.get(..length).filter(|name| is_variable(name))?;
     let whole = 1 + brace + length + brace;
     let closed = brace == 0 || text.get(whole - 1..whole) == Some("}");
     closed.then(|| text.get(..whole)).flatten().map(|shown| (shown, name))
@@ -177,7 +172,7 @@ fn with_default(text: &str) -> Option<(&str, &str, &str)> {
     let inner = text.strip_prefix("${")?;
     let (inner, _) = inner.split_once('}')?;
     let (name, default) = inner.split_once(":-").or_else(|| inner.split_once('-'))?;
-    let plain = is_name(name) && !default.contains(['$', '`', '"', '\'', '\\']);
+    let plain = is_variable(name) && !default.contains(['$', '`', '"', '\'', '\\']);
     plain.then(|| text.get(..inner.len() + 3)).flatten().map(|shown| (shown, name, default))
 }
 

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::shell::is_variable;
+
 /// Commands whose words `NAME=value` are assignments in the shell itself.
 const DECLARE: [&str; 5] = ["export", "declare", "typeset", "readonly", "local"];
 
@@ -26,7 +28,7 @@ pub(super) fn assignments(line: &str) -> Vec<Assignment> {
     let mut own = 0;
     for place in words(line) {
         let word = line.get(place.clone()).unwrap_or_default();
-        let set = is_name(word.split('=').next().unwrap_or_default()) && word.contains('=');
+        let set = is_variable(word.split('=').next().unwrap_or_default()) && word.contains('=');
         match position {
             _ if matches!(word, ";" | "&" | "|") => (position, own) = (Position::Command, found.len()),
             Position::Command | Position::Declared | Position::Env if set => {
@@ -70,12 +72,6 @@ enum Position {
     Words,
 }
 
-fn is_name(text: &str) -> bool {
-    !text.starts_with(|c: char| c.is_ascii_digit())
-        && !text.is_empty()
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}
-
 fn pair(word: &str, start: usize) -> Option<Assignment> {
     let (name, value) = word.split_once('=')?;
     let value = value.replace(['"', '\''], "");
@@ -90,7 +86,7 @@ fn exported(list: &str, start: usize) -> impl Iterator<Item = Assignment> {
         let at = next + item.len() - bare.len();
         next += item.len() + 1;
         let bare = bare.trim_end_matches(['"', '\'']);
-        is_name(bare.split('=').next()?).then(|| pair(bare, at)).flatten()
+        is_variable(bare.split('=').next()?).then(|| pair(bare, at)).flatten()
     })
 }
 

@@ -39,21 +39,42 @@ pub struct ScriptContext {
 
 /// Returns the target, value and reason of a decision in the terms of the backend.
 ///
-/// The rules name Kubernetes' node labels and pods; on Slurm these become a constraint and the choice of nodes.
+/// The rules name Kubernetes' node labels, pods and resources; on Slurm and on plain hosts these become the choice of nodes, and their
+/// devices and limits.
 pub fn decision_text<'d>(
     decision: &'d Decision,
     backend: &str,
 ) -> (Cow<'d, str>, Cow<'d, str>, Cow<'d, str>) {
     let Decision { target, value, why, .. } = decision;
     let plain = (Cow::from(target), Cow::from(value), Cow::from(why));
-    let Some((role, what)) = target.split_once(": ").filter(|_| backend == "slurm") else { return plain };
+    let on_hosts = backend == "hosts";
+    let role_and_what = target.split_once(": ").filter(|_| on_hosts || backend == "slurm");
+    let Some((role, what)) = role_and_what else { return plain };
     match what {
+        "capabilities" if value == "IPC_LOCK" => {
+            (Cow::from(format!("{role}: locked memory")), Cow::from("unlimited"), plain.2)
+        }
+        _ if what.strip_prefix("resources ").is_some_and(is_fabric_device) => (
+            Cow::from(format!("{role}: network devices")),
+            Cow::from("all of the node"),
+            Cow::from("they belong to the whole node; a container gets their device files"),
+        ),
+        _ if what.starts_with("annotation ") => {
+            (plain.0, plain.1, Cow::from("Kubernetes gives a pod its networks so; it is not applied here"))
+        }
+        "affinity" if on_hosts => (
+            Cow::from(format!("{role}: hosts")),
+            Cow::from("in the order of `hosts`"),
+            Cow::from(
+                "there is no scheduler that chooses hosts of one switch: name neighbours after each other",
+            ),
+        ),
         "affinity" => (
             Cow::from(format!("{role}: nodes")),
             Cow::from("close to each other"),
             Cow::from("nodes of one switch, where the cluster reports its topology (`--switches=1`)"),
         ),
-        _ if what.starts_with("node selector ") && what.ends_with("/instance-type") => {
+        _ if !on_hosts && what.starts_with("node selector ") && what.ends_with("/instance-type") => {
             (Cow::from(format!("{role}: constraint")), plain.1, plain.2)
         }
         _ => plain,
@@ -157,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decisions_about_nodes_are_said_in_words_of_slurm() {
+    fn decisions_about_nodes_are_said_without_kubernetes() {
         let decision = |target: &str, value: &str| -> Decision {
             serde_json::from_value(serde_json::json!({
                 "rule": "efa.colocate", "target": target, "value": value, "why": "a zone", "origin": "default",
@@ -173,6 +194,20 @@ mod tests {
         let selector = decision("worker: node selector node.kubernetes.io/instance-type", "p5.48xlarge");
         let (target, value, _) = decision_text(&selector, "slurm");
         assert_eq!((target.as_ref(), value.as_ref()), ("worker: constraint", "p5.48xlarge"));
+        for (target, value) in [
+            ("worker: resources rdma/rdma", "1"),
+            ("worker: capabilities", "IPC_LOCK"),
+            ("worker: affinity", "all pods in one zone"),
+        ] {
+            let decision = decision(target, value);
+            for backend in ["slurm", "hosts"] {
+                let (target, value, why) = decision_text(&decision, backend);
+                for word in ["pod", "zone", "rdma/", "IPC_LOCK", "plugin"] {
+                    assert!(!format!("{target} {value} {why}").contains(word), "{target} = {value}: {why}");
+                }
+            }
+            assert_eq!(decision_text(&decision, "kubeflow").0, decision.target);
+        }
         let env = decision("worker: env NCCL_DEBUG", "INFO");
         assert_eq!(decision_text(&env, "slurm").0, env.target);
     }

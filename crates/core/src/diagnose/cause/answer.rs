@@ -108,6 +108,14 @@ impl CauseClass {
             Self::Preempted => "PREEMPTED",
         }
     }
+
+    /// Returns whether it ends a job as a whole, so that no rank is to blame.
+    fn is_of_whole_job(self) -> bool {
+        matches!(
+            self,
+            Self::Rendezvous | Self::Image | Self::Unschedulable | Self::TimeLimit | Self::Preempted
+        )
+    }
 }
 
 /// A place in the user's code.
@@ -201,6 +209,7 @@ impl Cause {
             many => format!("ranks {}", rank_list(many)),
         };
         match self.nodes.as_slice() {
+            [] if self.class.is_of_whole_job() && self.ranks.is_empty() => "the whole job".to_owned(),
             [] if self.ranks.is_empty() => "it is not known which rank".to_owned(),
             [] => ranks,
             [one] => format!("{ranks} on {one}"),
@@ -268,6 +277,8 @@ impl Why {
                 WhyState::Hanging => "hanging: the logs do not show the cause",
                 WhyState::Running => "running: no failure in the logs",
                 WhyState::Succeeded => "succeeded: no failure in the logs",
+                // A finding says what the cluster reports.
+                WhyState::Unknown if !self.findings.is_empty() => "unknown: no failure in the logs",
                 WhyState::Unknown => "unknown: no failure in the logs, and no end of the job",
             };
             let more = self.findings.iter().take(8).map(|finding| format!("  note      {}", finding.message));

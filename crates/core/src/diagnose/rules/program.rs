@@ -42,6 +42,16 @@ pub(super) const RULES: &[Rule] = &[
         "use all GPUs of the node, unset NCCL_TOPO_FILE, or update the plugin",
         ofi_issue!("476")).patch(&[("env.NCCL_TOPO_FILE", None)])
         .signatures(&[Signature::TopologyXml]),
+    rule("R56", "SSH-REFUSED", HIGH,
+        "an ssh login was refused: the other side accepts none of the keys",
+        "add the public key of the host that logs in (for mpirun the first one) to `~/.ssh/authorized_keys` of the others; on plain hosts `ssh-keys = \"job\"` in `[backend.hosts]` makes one for the job",
+        "https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html")
+        .signatures(&[Signature::SshRefused]),
+    rule("R57", "CONTAINER-DAEMON", HIGH,
+        "docker's daemon does not run on the host, or this user may not use it",
+        "run `systemctl start docker` there, or add the user to the group `docker`; on plain hosts `container = \"podman\"` in `[backend.hosts]` needs no daemon",
+        "https://docs.docker.com/engine/daemon/troubleshoot/")
+        .signatures(&[Signature::ContainerDaemon]),
     rule("R55", "NCCL-WARNING", MEDIUM,
         "NCCL warned of something that no rule explains",
         "read the cited lines: the first of them is the earliest",

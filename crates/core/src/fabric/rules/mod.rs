@@ -120,7 +120,7 @@ impl<'a> Context<'a> {
         }
         let pods = self.job.worker_pods();
         if pods < 2 {
-            let why = format!("{pods} pod has ranks, so nothing passes between nodes");
+            let why = format!("{pods} worker has ranks, so nothing passes between nodes");
             plan.skip_fabric(self.fabric, "not-distributed", why);
             return false;
         }

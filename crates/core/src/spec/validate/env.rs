@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::names::is_subdomain;
 use super::{Findings, shown};
 use crate::env_names;
+use crate::shell;
 use crate::spec::file::join;
 use crate::spec::{EnvVar, JobSpec};
 
@@ -50,7 +51,7 @@ fn list(path: &str, vars: &[EnvVar], names: &mut BTreeMap<String, &'static str>,
         } else if var.looks_secret() && !var.value.is_empty() {
             let message = format!("`{}` looks like a secret and is readable by everyone here", var.name);
             out.warning("SPEC-SECRET", &path, message).fix(format!(
-                "put it into the cluster's secret store, and set `secrets.{} = \"name/key\"`",
+                "set `secrets.{} = \"name/key\"`: a secret of the cluster, or the file ~/.config/weftrun/secrets/name/key on Slurm and plain hosts",
                 var.name
             ));
         }
@@ -58,9 +59,7 @@ fn list(path: &str, vars: &[EnvVar], names: &mut BTreeMap<String, &'static str>,
 }
 
 fn name(name: &str, path: &str, out: &mut Findings) {
-    let good =
-        |(index, c): (usize, char)| c == '_' || c.is_ascii_alphabetic() || (index > 0 && c.is_ascii_digit());
-    if name.is_empty() || !name.chars().enumerate().all(good) {
+    if !shell::is_variable(name) {
         out.error("SPEC-ENV", path, format!("`{}` cannot be a variable's name", shown(name)))
             .fix("use letters, digits and `_`, no digit first");
     }

@@ -1,7 +1,8 @@
 //! Evaluates the arithmetic of a script: `$((NODES * 8))`.
 
-use super::pieces::{is_name, matching};
+use super::pieces::matching;
 use super::words::{Value, Variables};
+use crate::shell::is_variable;
 
 /// Largest number of parentheses in an expression.
 const BRACKETS: usize = 32;
@@ -63,7 +64,7 @@ impl Variables {
         let end = word.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(word.len());
         let (name, after) = word.split_at_checked(end)?;
         *rest = if braced { after.strip_prefix('}')? } else { after };
-        if is_name(name) {
+        if is_variable(name) {
             return match self.get(name)? {
                 Value::Text(text) => text.trim().parse().ok(),
                 Value::List(_) => None,

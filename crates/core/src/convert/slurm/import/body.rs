@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::pieces::{is_name, raw_words};
+use super::pieces::raw_words;
 use super::words::{Value, Variables};
-use crate::shell::{ScriptCommand, commands};
+use crate::shell::{ScriptCommand, commands, is_variable};
 
 /// Most bytes that are read to find where the commands of a script end.
 const MOST: usize = 8 << 20;
@@ -71,7 +71,8 @@ impl Chunk {
             let between = pair.first().zip(pair.last()).and_then(|(a, b)| self.text.get(a.1..b.0));
             between.is_some_and(|text| text.chars().all(|c| c.is_whitespace() || c == '\\'))
         });
-        let assigned = before.iter().all(|word| word.split_once('=').is_some_and(|(name, _)| is_name(name)));
+        let assigned =
+            before.iter().all(|word| word.split_once('=').is_some_and(|(name, _)| is_variable(name)));
         let dense = |text: &str| text.replace([' ', '\t', '\n', '\\'], "");
         let only = dense(&before.concat()) == dense(self.text.get(..command.start)?);
         (words_fit && assigned && only && behind.chars().all(|c| c.is_whitespace() || c == '\\'))
@@ -259,7 +260,7 @@ fn assignments<'c>(
     for word in words {
         let name = match variables.assign(word) {
             Some(name) => name,
-            None if exported && is_name(word) => (*word).to_owned(),
+            None if exported && is_variable(word) => (*word).to_owned(),
             None => {
                 step.literal = false;
                 continue;
@@ -320,14 +321,15 @@ fn assigned_names(text: &str) -> Vec<String> {
             .take_while(|(_, c)| is_part(*c))
             .last()
             .map_or(before.len(), |(at, _)| at);
-        names.extend(before.get(start..).filter(|name| is_name(name)).map(str::to_owned));
+        names.extend(before.get(start..).filter(|name| is_variable(name)).map(str::to_owned));
     }
     let words: Vec<&str> =
         text.split(|c: char| c.is_whitespace() || c == ';').filter(|word| !word.is_empty()).collect();
     for (index, word) in words.iter().enumerate() {
         if matches!(*word, "for" | "select" | "read" | "mapfile" | "readarray" | "unset" | "let") {
-            let set = words.iter().skip(index + 1).take_while(|word| is_name(word) || word.starts_with('-'));
-            names.extend(set.filter(|word| is_name(word)).map(|word| (*word).to_owned()));
+            let set =
+                words.iter().skip(index + 1).take_while(|word| is_variable(word) || word.starts_with('-'));
+            names.extend(set.filter(|word| is_variable(word)).map(|word| (*word).to_owned()));
         }
     }
     names.into_iter().collect()

@@ -1,14 +1,11 @@
 //! Splits the words of a script into pieces, before anything is expanded.
 
-/// Returns whether a text is a valid name of a variable.
-pub(super) fn is_name(name: &str) -> bool {
-    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-}
+use crate::shell::is_variable;
 
 /// Returns whether a text in double quotes is exactly one `${NAME[@]}`, which expands to no word if the list is empty.
 pub(super) fn is_list_of_all(text: &str) -> bool {
-    text.strip_prefix("${").and_then(|text| text.strip_suffix("[@]}")).is_some_and(is_name) || text == "$@"
+    text.strip_prefix("${").and_then(|text| text.strip_suffix("[@]}")).is_some_and(is_variable)
+        || text == "$@"
 }
 
 /// Returns the program of `$(which PROGRAM)`.

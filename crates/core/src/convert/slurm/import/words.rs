@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::pieces::{end_of_piece, is_list_of_all, is_name, located, raw_words};
+use crate::shell::is_variable;
+
+use super::pieces::{end_of_piece, is_list_of_all, located, raw_words};
 
 /// First of the private-use characters that mark, in a text, what could not be expanded. The offset from it
 /// is the number of the reason.
@@ -67,8 +69,8 @@ impl Variables {
     pub fn assign(&mut self, raw: &str) -> Option<String> {
         let (name, value) = raw.split_once('=')?;
         let (name, adds) = name.strip_suffix('+').map_or((name, false), |name| (name, true));
-        if !is_name(name) {
-            if let Some((list, _)) = name.split_once('[').filter(|(list, _)| is_name(list)) {
+        if !is_variable(name) {
+            if let Some((list, _)) = name.split_once('[').filter(|(list, _)| is_variable(list)) {
                 self.set_unknown(list, "an element of a list is set by itself");
                 return Some(list.to_owned());
             }
@@ -245,7 +247,7 @@ impl Variables {
         let inner = piece.strip_prefix("${").and_then(|inner| inner.strip_suffix('}'));
         let name = inner.or_else(|| piece.strip_prefix('$')).unwrap_or_default();
         if let Some(list) =
-            name.strip_suffix("[@]").or_else(|| name.strip_suffix("[*]")).filter(|name| is_name(name))
+            name.strip_suffix("[@]").or_else(|| name.strip_suffix("[*]")).filter(|name| is_variable(name))
         {
             match self.values.get(list).cloned() {
                 Some(Value::List(items)) if name.ends_with("[*]") && !splits => fields.text(&items.join(" ")),
@@ -261,7 +263,7 @@ impl Variables {
         }
         let end = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len());
         let (name, operator) = name.split_at_checked(end).unwrap_or((name, ""));
-        if !is_name(name) {
+        if !is_variable(name) {
             let arguments = !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit());
             let why = if arguments {
                 "the script takes arguments"
