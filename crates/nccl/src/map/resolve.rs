@@ -68,11 +68,17 @@ impl Observed {
         {
             return false;
         }
-        peer_device == NO_DEVICE
-            || self.member(local.comm, peer).is_none_or(|(at, entry)| {
-                let other = &self.processes[at];
-                other.pid.is_none() || process.pid.is_none() || other.locals[entry].fits_device(peer_device)
-            })
+        self.member(local.comm, peer).is_none_or(|(at, entry)| {
+            let other = &self.processes[at];
+            // Groups of one size on several nodes look alike where NCCL prints no id: a peer elsewhere is of another group.
+            if same_host && !local.mnnvl && other.host_number != process.host_number {
+                return false;
+            }
+            peer_device == NO_DEVICE
+                || other.pid.is_none()
+                || process.pid.is_none()
+                || other.locals[entry].fits_device(peer_device)
+        })
     }
 
     fn member(&self, comm: CommId, rank: u32) -> Option<(ProcessId, LocalId)> {

@@ -67,7 +67,8 @@ pub(super) const TABLE: &[Row] = &[
     row(Signature::OfiInitFailed, "Failed to initialize sendrecv protocol"),
     row(Signature::OfiInitFailed, "Failed to initialize rdma protocol"),
     row(Signature::OfiGdrDisabled, "GDR disabled on GDR-supported instance type"),
-    row(Signature::OfiHmemNeedsRdma, "FI_HMEM capability requires RDMA"),
+    // A device without RDMA says "which this device does not support": nothing is off there.
+    with(Signature::OfiHmemNeedsRdma, "FI_HMEM capability requires RDMA", &[], &["does not support"]),
     with(Signature::EfaUnreachablePeer, "completed with error", &["RC: 2"], &[]),
     with(Signature::EfaUnreachablePeer, "completed with error", &["err: 2"], &["vendor"]),
     row(Signature::EfaUnreachablePeer, "prov_err: Not a directory"),

@@ -58,7 +58,8 @@ pub(super) const RULES: &[Rule] = &[
         "the InfiniBand or RoCE connections run without GPUDirect RDMA",
         "load nvidia_peermem, or use the open driver with DMA-BUF on kernel 5.12 or later; consumer GPUs and GB10 have none",
         nccl_issue!("1537"))
-        .signatures(&[Signature::IbGdrDisabled, Signature::IbConnectionWithoutGdr]),
+        .signatures(&[Signature::IbGdrDisabled, Signature::IbConnectionWithoutGdr])
+        .when(without_gdr),
     rule("R26", "GDR-TOO-FAR", MEDIUM,
         "GPUDirect RDMA is off because GPU and NIC are too far apart",
         "use a near NIC; in a VM set NCCL_NET_GDR_LEVEL=SYS or give NCCL a topology file",
@@ -87,6 +88,12 @@ pub(super) const RULES: &[Rule] = &[
         nccl_issue!("2428"))
         .signatures(&[Signature::DeviceNotOpened]),
 ];
+
+/// Returns whether InfiniBand or RoCE runs without GPUDirect RDMA; Omni-Path prints the same, and has other drivers.
+fn without_gdr(seen: &Seen<'_>) -> bool {
+    let said = seen.has(Signature::IbGdrDisabled) || seen.has(Signature::IbConnectionWithoutGdr);
+    said && seen.verdict.fabric != FabricSeen::OmniPath
+}
 
 /// Returns whether missing InfiniBand matters: not on one node, or where another network is in use.
 fn ib_is_missed(seen: &Seen<'_>) -> bool {
