@@ -13,6 +13,7 @@ pub struct Judge {
     planned: Option<Fabric>,
     sockets_between: bool,
     sockets_inside: bool,
+    other_provider: bool,
 }
 
 impl Judge {
@@ -20,7 +21,8 @@ impl Judge {
     pub fn new(planned: Option<Fabric>, findings: &[Finding]) -> Self {
         let found = |code: &str| findings.iter().any(|finding| finding.code == code);
         let [between, inside] = SOCKETS.map(found);
-        Self { planned, sockets_between: between, sockets_inside: inside }
+        let other_provider = found(super::WRONG_PROVIDER);
+        Self { planned, sockets_between: between, sockets_inside: inside, other_provider }
     }
 
     /// Returns whether a connection is a problem: it is not what was planned, a finding is about it, or it is
@@ -32,6 +34,7 @@ impl Judge {
             FabricSeen::Socket if inside_node => self.sockets_inside,
             _ if inside_node => false,
             FabricSeen::Socket if self.sockets_between => true,
+            FabricSeen::LibfabricOther if self.planned == Some(Fabric::Efa) => self.other_provider,
             seen => self.planned.is_some_and(|planned| planned.is_met_by(seen) == Some(false)),
         }
     }

@@ -53,7 +53,9 @@ impl Diagnosis {
 
     /// Returns an error if the pairs prove another fabric than planned; the diagnosis itself otherwise.
     pub fn into_result(self) -> crate::Result<Self> {
-        if self.planned.and_then(|planned| planned.is_met_by(self.verdict.fabric)) != Some(false) {
+        if self.planned.and_then(|planned| is_met(planned, self.verdict.fabric, &self.findings))
+            != Some(false)
+        {
             return Ok(self);
         }
         let message = format!(
@@ -84,7 +86,7 @@ pub fn diagnose(plan: Option<&FabricPlan>, map: &TransportMap) -> Diagnosis {
     let seen = Seen::new(planned, map);
     let mut findings: Vec<Finding> =
         rules().filter(|rule| rule.applies(&seen)).map(|rule| finding(rule, &seen)).collect();
-    findings.extend(not_as_planned(&seen));
+    findings.extend(not_as_planned(&seen, &findings));
     findings.extend(silent(plan, &seen));
     findings.extend(anomalies::findings(&seen));
     findings.extend(known_bad_versions(&seen));
@@ -120,7 +122,7 @@ fn judge(seen: &Seen<'_>, findings: &[Finding]) -> Option<bool> {
     if let Some(planned) = seen.planned
         && !matches!(planned, Fabric::Auto | Fabric::Off)
     {
-        return planned.is_met_by(seen.verdict.fabric).filter(|met| !met || !doubtful);
+        return is_met(planned, seen.verdict.fabric, findings).filter(|met| !met || !doubtful);
     }
     match seen.verdict.fabric {
         FabricSeen::Unknown => None,
@@ -176,10 +178,22 @@ fn add_traces(finding: &mut Finding, traces: &[Trace], seen: &Seen<'_>) {
     }
 }
 
+/// Returns whether the fabric that a log proves is the planned one. A provider of libfabric that was printed and is not efa proves another.
+fn is_met(planned: Fabric, seen: FabricSeen, findings: &[Finding]) -> Option<bool> {
+    let other = || planned == Fabric::Efa && findings.iter().any(|finding| finding.code == WRONG_PROVIDER);
+    match planned.is_met_by(seen) {
+        None if seen == FabricSeen::LibfabricOther && other() => Some(false),
+        met => met,
+    }
+}
+
+/// The code of the finding that libfabric chose another provider than efa.
+const WRONG_PROVIDER: &str = "OFI-WRONG-PROVIDER";
+
 /// Returns the finding for a plan of EFA where the pairs prove another fabric.
-fn not_as_planned(seen: &Seen<'_>) -> Option<Finding> {
+fn not_as_planned(seen: &Seen<'_>, findings: &[Finding]) -> Option<Finding> {
     let planned = seen.planned?;
-    if planned.is_met_by(seen.verdict.fabric) != Some(false) {
+    if is_met(planned, seen.verdict.fabric, findings) != Some(false) {
         return None;
     }
     let networks = || seen.transports.iter().filter(|used| used.kind == Kind::Net);

@@ -33,6 +33,8 @@ impl Fabric {
     pub fn is_met_by(self, seen: FabricSeen) -> Option<bool> {
         match (self, seen) {
             (Self::Auto | Self::Off, _) | (_, FabricSeen::Unknown | FabricSeen::IntraNode) => None,
+            // Its provider may be efa: the line that says so may be another rank's, or cut off.
+            (Self::Efa, FabricSeen::LibfabricOther) => None,
             (Self::Efa, seen) => Some(seen == FabricSeen::Efa),
             (Self::Roce | Self::InfiniBand, FabricSeen::Verbs) => Some(true),
             (Self::Roce, seen) => Some(seen == FabricSeen::Roce),

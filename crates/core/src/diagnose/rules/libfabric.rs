@@ -13,7 +13,7 @@ pub(super) const RULES: &[Rule] = &[
         "give the container the EFA devices (vpc.amazonaws.com/efa, or /dev/infiniband) and check `fi_info -p efa` inside it",
         ofi_issue!("1020")).patch(&[("fabric", Some("efa"))])
         .signatures(&[Signature::OfiNoProvider]),
-    rule("R06", "OFI-WRONG-PROVIDER", HIGH,
+    rule("R06", crate::diagnose::WRONG_PROVIDER, HIGH,
         "libfabric chose another provider than efa",
         "set FI_PROVIDER=efa, give the container the EFA devices, and use a plugin built for AWS; off AWS use NCCL's own IB network instead of this plugin",
         ofi_issue!("803")).patch(&[("env.FI_PROVIDER", Some("efa"))])
