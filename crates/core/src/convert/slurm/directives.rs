@@ -274,7 +274,7 @@ impl Directives {
     }
 
     /// Gives an option another name.
-    pub fn rename(&mut self, from: &str, to: &str) {
+    pub(super) fn rename(&mut self, from: &str, to: &str) {
         self.0
             .iter_mut()
             .filter(|option| option.name == from)
