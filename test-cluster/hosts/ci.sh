@@ -1,5 +1,5 @@
 #!/bin/bash
-# ci.sh - bring four plain hosts up, run the backend's tests on them over real sshds with real Open MPI, and take them down. Five minutes.
+# ci.sh - bring four plain hosts up, run the backend's tests on them over real sshds with real Open MPI, docker and podman, and take them down. Six minutes.
 # Needs root and Debian; installs the packages where they are missing. BED_DIR, if set, is where the bed is made (a short path).
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -149,6 +149,32 @@ fn what_ends_a_whole_job_is_said_without_a_rank() {
     }
 }
 
+/// `tests/cases/why/README.md` says what each log is about.
+#[test]
+fn logs_that_are_easy_to_get_wrong_are_right() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/why");
+    let mut logs: Vec<PathBuf> =
+        fs::read_dir(folder).expect("the cases").map(|entry| entry.expect("an entry").path()).collect();
+    logs.retain(|path| path.extension().is_some_and(|end| end == "log"));
+    logs.sort();
+    assert!(logs.len() >= 18, "{logs:?}");
+    for path in logs {
+        let bytes = fs::read(&path).expect("a log");
+        let why = ask(&[("job.log", &bytes)]);
+        let lines: Vec<String> = why.lines().into_iter().take(2).collect();
+        let said = format!("{}\nvictims: {:?}\n", lines.join("\n"), why.victims);
+        let wanted = path.with_extension("txt");
+        if std::env::var_os("WEFTRUN_WRITE_DOCS").is_some() {
+            fs::write(&wanted, &said).expect("written");
+        }
+        assert_eq!(said, fs::read_to_string(&wanted).unwrap_or_default(), "{}", path.display());
+        for chunk in [1, 7, 64] {
+            let again = weftrun_core::diagnose::cause::why(&read(&[("job.log", &bytes)], chunk), None);
+            assert_eq!(again.lines(), why.lines(), "{} in pieces of {chunk}", path.display());
+        }
+    }
+}
+
 #[test]
 fn the_order_of_the_files_does_not_matter() {
     for recording in recordings() {

@@ -1,5 +1,6 @@
 //! The client, and plans of jobs.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
@@ -71,11 +72,18 @@ impl Client {
         Ok(Job::new(job, self.threads.clone()))
     }
 
-    /// Returns the jobs of a target, as `weftrun list -o json` does.
-    #[pyo3(signature = (backend, all))]
-    fn list<'py>(&self, py: Python<'py>, backend: Option<String>, all: bool) -> PyResult<Bound<'py, PyAny>> {
+    /// Returns the jobs of a target that have all of these labels, as `weftrun list -o json` does.
+    #[pyo3(signature = (backend, all, labels))]
+    fn list<'py>(
+        &self,
+        py: Python<'py>,
+        backend: Option<String>,
+        all: bool,
+        labels: BTreeMap<String, String>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let name = backend.or_else(|| self.client.config().default_target.clone());
-        let filter = if all { JobFilter::all() } else { JobFilter::default() };
+        let mut filter = if all { JobFilter::all() } else { JobFilter::default() };
+        filter.labels = labels;
         let jobs = self.threads.run(py, self.client.list(name.as_deref().unwrap_or("local"), &filter))?;
         plain(py, &ListReport::new(&jobs))
     }

@@ -53,6 +53,16 @@ def test_a_job_is_submitted_followed_and_waited_for() -> None:
     assert weftrun.jobs("local", all=True) == []
 
 
+def test_jobs_are_selected_by_labels() -> None:
+    for name, team in [("ours", "nlp"), ("theirs", "vision")]:
+        weftrun.submit({**job(name, "true"), "labels": {"team": team}}, backend="local").wait()
+    chosen = weftrun.jobs("local", all=True, labels={"team": "nlp"})
+    assert [one["name"] for one in chosen] == ["ours"]
+    assert chosen[0]["labels"] == {"team": "nlp"}
+    for one in weftrun.jobs("local", all=True):
+        weftrun.attach(one["handle"]).delete()
+
+
 def test_a_failed_job_says_why() -> None:
     # Where a traceback begins matters, so that it is printed by a real interpreter.
     program = "def load():\n    raise ValueError('bad sample')\nload()\n"

@@ -5,9 +5,10 @@ use weftrun_core::spec::Launch;
 use weftrun_core::text::counted;
 use weftrun_core::{Finding, Result};
 
-use super::client::{Client, Looks, Silent};
+use super::client::{Client, Jobs, Looks, Silent};
 use super::engine::{self, ENGINES};
 use super::fit;
+use super::look::{HostLook, NoAnswer};
 use super::render::Draft;
 use super::status::Job;
 use super::watch::no_hosts;
@@ -31,8 +32,16 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
         }
     };
     let mut findings = Vec::new();
-    let looks = client.survey(&draft.own).await?;
-    let jobs = Job::gather(&looks);
+    let wanted = draft.nodes.len();
+    let mut looks = client.survey(&draft.own, Silent::Skip).await?;
+    let mut jobs = Job::gather(&looks);
+    // One that is needed may answer by now.
+    if looks.values().any(std::result::Result::is_err)
+        && hosts.iter().filter(|host| is_free(looks.get(*host), &jobs)).count() < wanted
+    {
+        looks = client.survey(&draft.own, Silent::Ask).await?;
+        jobs = Job::gather(&looks);
+    }
     let taken = jobs.values().find(|job| {
         job.place.name == rendered.name
             && job.is_committed()
@@ -46,17 +55,12 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
     let mut free = Vec::new();
     for host in &hosts {
         match looks.get(host) {
-            Some(Ok(look)) => {
-                let owner = jobs.values().find(|job| {
-                    look.busy.as_deref() == Some(job.place.submission.as_str())
-                        && !job.phase().0.is_terminal()
-                });
-                match owner {
-                    Some(job) => findings
-                        .push(Finding::info("HOSTS-BUSY", format!("{host} runs `{}`", job.place.name))),
-                    None => free.push(host.as_str()),
+            Some(Ok(look)) => match owner(look, &jobs) {
+                Some(job) => {
+                    findings.push(Finding::info("HOSTS-BUSY", format!("{host} runs `{}`", job.place.name)));
                 }
-            }
+                None => free.push(host.as_str()),
+            },
             Some(Err(why)) => findings.push(
                 Finding::warning("HOSTS-SILENT", format!("{host} does not answer: {why}"))
                     .fix(format!("check `ssh {host} true` from this machine")),
@@ -64,7 +68,6 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
             None => {}
         }
     }
-    let wanted = draft.nodes.len();
     if free.len() < wanted {
         let hosts = counted(wanted, "host");
         let text = match free.len() {
@@ -85,6 +88,16 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
         findings.extend(way(client, hosts, &looks).await?);
     }
     Ok(findings)
+}
+
+/// Returns the job that runs on a host.
+fn owner<'j>(look: &HostLook, jobs: &'j Jobs) -> Option<&'j Job> {
+    let has_it = |job: &&Job| look.busy.as_deref() == Some(job.place.submission.as_str());
+    jobs.values().filter(has_it).find(|job| !job.phase().0.is_terminal())
+}
+
+fn is_free(look: Option<&std::result::Result<HostLook, NoAnswer>>, jobs: &Jobs) -> bool {
+    matches!(look, Some(Ok(look)) if owner(look, jobs).is_none())
 }
 
 /// Checks that the hosts have the programs that the job needs, and that its container engine works.

@@ -13,7 +13,7 @@ use weftrun_core::job::{JobHandle, SubmissionId};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::config::{JobSettings, Settings};
-use super::look::HostLook;
+use super::look::{HostLook, NoAnswer};
 use super::place::{Place, Seat};
 use super::silence::Silence;
 use super::status::{Job, Order};
@@ -87,7 +87,7 @@ impl Machine {
 }
 
 /// What the hosts said, by name.
-pub type Looks = BTreeMap<String, std::result::Result<HostLook, String>>;
+pub type Looks = BTreeMap<String, std::result::Result<HostLook, NoAnswer>>;
 /// The jobs among what the hosts said.
 pub type Jobs = BTreeMap<SubmissionId, Job>;
 
@@ -197,10 +197,10 @@ impl Client {
     }
 
     /// Asks all hosts for their jobs and for what a submission must know of them.
-    pub async fn survey(&self, own: &JobSettings) -> Result<Looks> {
+    pub async fn survey(&self, own: &JobSettings, silent: Silent) -> Result<Looks> {
         let interface = quote::word(own.interface.as_deref().unwrap_or_default())?;
         let program = format!("weftrun_survey {interface}\nweftrun_look\n");
-        Ok(self.ask_until(&[], &program, Silent::Ask, |_, _| false).await)
+        Ok(self.ask_until(&[], &program, silent, |_, _| false).await)
     }
 
     /// Asks hosts until `enough` says so of what they said.
@@ -219,8 +219,8 @@ impl Client {
             let Some((host, _)) = programs.get(at) else { return false };
             let look = match answer {
                 Ok(answer) if answer.code == 0 => Ok(HostLook::read(&answer.text())),
-                Ok(answer) => Err(error::failed(host, "its jobs could not be read", answer).to_string()),
-                Err(error) => Err(error.to_string()),
+                Ok(answer) => Err((&error::failed(host, "its jobs could not be read", answer)).into()),
+                Err(error) => Err(error.into()),
             };
             looks.insert(host.clone(), look);
             enough(host, &looks)
@@ -375,15 +375,7 @@ impl Wanted<'_> {
 
 /// Returns the error of the first host that did not answer.
 pub fn silent(looks: &Looks) -> Option<Error> {
-    let (host, why) = looks.iter().find_map(|(host, look)| Some((host, look.as_ref().err()?)))?;
-    Some(
-        Error::new(
-            ErrorKind::Unreachable,
-            format!("host {host} does not answer, and may have the job: {why}"),
-        )
-        .hint(format!("check `ssh {host} true` from this machine"))
-        .retryable(),
-    )
+    looks.iter().find_map(|(host, look)| Some(look.as_ref().err()?.error(host)))
 }
 
 /// Returns the programs that carry out the orders of a job, with their hosts.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weftrun_core::backend::{ClusterFacts, NodeGroup, Scope};
 use weftrun_core::fabric::DeviceKind;
+use weftrun_core::text::listed;
 use weftrun_core::{Finding, Result};
 
 use super::client::{Client, Looks, Silent};
@@ -14,6 +15,12 @@ use crate::remote::error::clean;
 
 /// The script that prints the facts of a host.
 const PROBE: &str = include_str!("probe.sh");
+
+/// Largest number of hosts that one line names.
+const MOST_NAMED: usize = 8;
+
+/// What hosts say, by key and text, and who says it.
+type Said<'h> = BTreeMap<(&'h str, &'h str), Vec<&'h str>>;
 
 /// The facts of one host.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -69,7 +76,7 @@ pub async fn discover(client: &Client, scope: &Scope) -> Result<ClusterFacts> {
                 hosts.insert(host.clone(), Host::read(&text));
             }
             Err(error) => {
-                looks.insert(host.clone(), Err(error.to_string()));
+                looks.insert(host.clone(), Err((&error).into()));
                 facts.notes.push(
                     Finding::warning("HOSTS-SILENT", format!("{host} does not answer: {error}"))
                         .fix(format!("check `ssh {host} true` from this machine")),
@@ -101,17 +108,7 @@ pub async fn discover(client: &Client, scope: &Scope) -> Result<ClusterFacts> {
         for (host, seen) in &hosts {
             facts.extra.insert(host.clone(), seen.line().into());
         }
-        for (host, seen) in &hosts {
-            facts.notes.extend(seen.engines.iter().map(|(engine, said)| {
-                let (text, fix) = engine::text(host, engine, said);
-                Finding::warning(engine::CODE, text).fix(fix)
-            }));
-            facts.notes.extend(
-                seen.notes
-                    .iter()
-                    .map(|(code, text)| Finding::warning(code.as_str(), format!("{host}: {text}"))),
-            );
-        }
+        checklist(&hosts, &mut facts.notes);
         differences(&hosts, &mut facts.notes);
     }
     Ok(facts)
@@ -165,6 +162,25 @@ fn group(hosts: &BTreeMap<String, Host>, facts: &mut ClusterFacts) {
         serves = Some(serves.map_or(here.clone(), |all| all.intersection(&here).cloned().collect()));
     }
     facts.serves = serves.unwrap_or_default().into_iter().collect();
+}
+
+/// Reports engines that do not work and findings of the checklist; what is the same on several hosts is said once.
+fn checklist(hosts: &BTreeMap<String, Host>, notes: &mut Vec<Finding>) {
+    let (mut engines, mut others) = (Said::new(), Said::new());
+    for (name, host) in hosts {
+        for (said, all) in [(&host.engines, &mut engines), (&host.notes, &mut others)] {
+            for (key, text) in said {
+                all.entry((key, text)).or_default().push(name);
+            }
+        }
+    }
+    notes.extend(engines.into_iter().map(|((engine, said), names)| {
+        let (text, fix) = engine::text(&listed(names, MOST_NAMED), engine, said);
+        Finding::warning(engine::CODE, text).fix(fix)
+    }));
+    notes.extend(others.into_iter().map(|((code, text), names)| {
+        Finding::warning(code, format!("{}: {text}", listed(names, MOST_NAMED)))
+    }));
 }
 
 /// Reports what differs between hosts whose jobs need them alike.
@@ -303,6 +319,12 @@ mod tests {
             "{}",
             notes[0].message
         );
+        notes.clear();
+        hosts.insert("d".to_owned(), Host::read("engine docker no daemon\n"));
+        hosts.insert("e".to_owned(), Host::read("engine docker no daemon\n"));
+        checklist(&hosts, &mut notes);
+        let said: Vec<&str> = notes.iter().map(|note| note.message.as_str()).collect();
+        assert_eq!(said, ["`docker` does not work on d, e: no daemon", "a, b: the switch redirects"]);
         let line = hosts["a"].line();
         assert!(
             line.contains("8 NVIDIA A100")

@@ -168,7 +168,7 @@ impl Reader {
                 Ok(answer) => answer,
                 Err(error) if error.is_retryable() => {
                     self.silent.insert(at);
-                    looks.insert(host, Err(error.to_string()));
+                    looks.insert(host, Err((&error).into()));
                     continue;
                 }
                 Err(error) => return Err(error),

@@ -3,12 +3,51 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weftrun_core::job::{JobPhase, SubmissionId};
+use weftrun_core::{Error, ErrorKind};
 
 use super::place::{Lines, Place};
 use crate::remote::error::clean;
 
 /// Largest number of jobs of one answer.
 const MOST_JOBS: usize = 10_000;
+
+/// Why a host did not answer.
+#[derive(Clone, Debug)]
+pub struct NoAnswer {
+    why: String,
+    kind: ErrorKind,
+    hints: Vec<String>,
+}
+
+impl From<&Error> for NoAnswer {
+    fn from(error: &Error) -> Self {
+        Self { why: error.to_string(), kind: error.kind(), hints: error.hints().to_vec() }
+    }
+}
+
+impl std::fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl NoAnswer {
+    /// Returns the error of a question that this host alone could have answered.
+    pub fn error(&self, host: &str) -> Error {
+        // One that refuses the login answers.
+        let (does, kind) = match self.kind {
+            kind @ (ErrorKind::Credentials | ErrorKind::InvalidConfig) => ("cannot be asked", kind),
+            _ => ("does not answer", ErrorKind::Unreachable),
+        };
+        let error = Error::new(kind, format!("host {host} {does}, and may have the job: {}", self.why));
+        let error = self.hints.iter().fold(error, |error, hint| error.hint(hint.as_str()));
+        if kind == ErrorKind::Unreachable {
+            error.hint(format!("check `ssh {host} true` from this machine")).retryable()
+        } else {
+            error
+        }
+    }
+}
 
 /// What one host said.
 #[derive(Clone, Debug, Default)]

@@ -107,7 +107,8 @@ weftrun_look() {
       weftrun_alive "$job"
       printf 'alive %s\n' "$alive"
       # A supervisor that ended since then has written its last state before.
-      case $alive in no | rebooted) printf 'orphans %s\n' "$(weftrun_running "${job##*/}" | wc -w)" ;; esac
+      # Once its end is known, nothing of it runs.
+      case $alive in no | rebooted) [ -e "$job/verdict" ] || printf 'orphans %s\n' "$(weftrun_running "${job##*/}" | wc -w)" ;; esac
     fi
     { while read -r line; do printf '%s\n' "$line"; done < "$job/state"; } 2> /dev/null || :
     [ ! -e "$job/cancelled" ] || printf 'asked cancel\n'

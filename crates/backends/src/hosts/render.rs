@@ -261,14 +261,16 @@ impl Renderer<'_> {
         let unused = [
             (spec.queue.is_some(), "queue"),
             (spec.priority.is_some(), "priority"),
+            (!spec.labels.is_empty(), "labels"),
+            (!spec.annotations.is_empty(), "annotations"),
             (self.workers.iter().any(|role| role.memory.is_some()), "memory"),
             (self.workers.iter().any(|role| role.cpus.is_some()), "cpus"),
         ];
         for (_, key) in unused.into_iter().filter(|(set, _)| *set) {
-            let why = if matches!(key, "queue" | "priority") {
-                "there is no queue"
-            } else {
-                "a job may use all of each host"
+            let why = match key {
+                "queue" | "priority" => "there is no queue",
+                "labels" | "annotations" => "jobs have none here",
+                _ => "a job may use all of each host",
             };
             findings.push(Finding::info("HOSTS-UNUSED", format!("`{key}` is not used: {why}")).at(key));
         }

@@ -11,7 +11,7 @@ use weftrun_core::job::{
 use weftrun_core::spec::Launch;
 
 use super::BACKEND;
-use super::look::{HostLook, Node, Verdict};
+use super::look::{HostLook, NoAnswer, Node, Verdict};
 use super::place::Place;
 
 /// One host of a job, as it was seen.
@@ -63,7 +63,7 @@ pub enum Order {
 
 impl Job {
     /// Returns the jobs of several hosts: each host's name, and what it said or why not.
-    pub fn gather(looks: &BTreeMap<String, Result<HostLook, String>>) -> BTreeMap<SubmissionId, Self> {
+    pub fn gather(looks: &BTreeMap<String, Result<HostLook, NoAnswer>>) -> BTreeMap<SubmissionId, Self> {
         let mut jobs: BTreeMap<SubmissionId, Self> = BTreeMap::new();
         for (place, ..) in looks.values().flatten().flat_map(|look| look.jobs.values()) {
             jobs.entry(place.submission.clone()).or_insert_with(|| Self::of(place, looks));
@@ -72,13 +72,13 @@ impl Job {
     }
 
     /// Returns one of the jobs of several hosts.
-    pub fn of(place: &Place, looks: &BTreeMap<String, Result<HostLook, String>>) -> Self {
+    pub fn of(place: &Place, looks: &BTreeMap<String, Result<HostLook, NoAnswer>>) -> Self {
         let seen = |seat: &super::place::Seat| match looks.get(&seat.host) {
             Some(Ok(look)) => match look.jobs.get(&place.submission) {
                 Some((_, _, node)) => Seen::Told(node.clone()),
                 None => Seen::Absent,
             },
-            Some(Err(why)) => Seen::Silent(why.clone()),
+            Some(Err(why)) => Seen::Silent(why.to_string()),
             None => Seen::Silent("it is not a host of the target".to_owned()),
         };
         Self { place: place.clone(), seen: place.hosts.iter().map(seen).collect() }

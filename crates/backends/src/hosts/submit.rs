@@ -100,7 +100,7 @@ impl Sending<'_> {
         let (began, mut tries) = (Instant::now(), 0);
         let mut told = String::new();
         loop {
-            let looks = self.client.survey(&self.draft.own).await?;
+            let looks = self.client.survey(&self.draft.own, Silent::Ask).await?;
             let jobs = Job::gather(&looks);
             for job in jobs.values().filter(|job| job.is_committed()) {
                 self.client.carry_out(job).await;

@@ -288,6 +288,7 @@ impl<'a> Renderer<'a> {
             (!spec.volumes.is_empty(), "volumes", "processes see this machine's folders as they are"),
             (spec.queue.is_some(), "queue", "there is no queue here"),
             (spec.priority.is_some(), "priority", "there is no queue here"),
+            (!spec.annotations.is_empty(), "annotations", "jobs have none here"),
             (
                 spec.roles.iter().any(|role| role.memory.is_some() || role.cpus.is_some()),
                 "cpus and memory",

@@ -397,6 +397,12 @@ pub(super) const CLUSTERS: &[Code] = &[
         "Set `requeue = true` or `requeue = false` in `[backend.slurm]`.",
     ),
     code(
+        "SLURM-UNUSED",
+        "a setting of the job has no meaning here",
+        "Jobs of Slurm have neither labels nor annotations.",
+        "Nothing; `wckey` in `[backend.slurm]` is what Slurm has for it.",
+    ),
+    code(
         "SLURM-WORKDIR",
         "the folder in which the job runs",
         "A job runs where `submit` is called, if the cluster has that folder, as with sbatch; else in your home directory. `workdir` names another one.",

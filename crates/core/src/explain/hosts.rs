@@ -118,7 +118,7 @@ pub(super) const HOSTS: &[Code] = &[
     code(
         "HOSTS-UNUSED",
         "a setting of the job has no meaning here",
-        "Plain hosts have no queue and limit nothing.",
+        "Plain hosts have no queue and limit nothing, and their jobs have neither labels nor annotations.",
         "Nothing.",
     ),
     code(

@@ -1,6 +1,7 @@
 //! Extracts facts from one line.
 
-use super::{ClusterReason, Fact, Work, Writer};
+use super::traceback::stream;
+use super::{ClusterReason, Fact, Order, Work, Writer};
 use crate::launcher;
 use crate::map::printable;
 
@@ -24,32 +25,71 @@ pub(super) enum Said<'a> {
 
 /// Reports of launchers that span several lines.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Table {
-    rank: Option<(u32, u32)>,
-    root: bool,
+pub(super) struct Tables {
+    /// Those of torchrun, by the prefix of their lines: several nodes may write into one log at the same time.
+    torchrun: Vec<(Vec<u8>, Table)>,
     mpi_rank: Option<u32>,
 }
 
-/// Returns who wrote a line.
+/// A table of torchrun, as far as it was read.
+#[derive(Clone, Debug, Default)]
+struct Table {
+    rank: Option<(u32, u32)>,
+    /// Whether the next row is that of the first failure.
+    root: bool,
+}
+
+/// Most tables that are read at the same time.
+const TABLES: usize = 1024;
+
+impl Tables {
+    /// Returns the table of the lines with a prefix.
+    fn of(&mut self, prefix: &[u8]) -> &mut Table {
+        let key = stream(prefix.trim_ascii());
+        let at = self.torchrun.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
+            if self.torchrun.len() >= TABLES {
+                self.torchrun.remove(0);
+            }
+            self.torchrun.push((key, Table::default()));
+            self.torchrun.len() - 1
+        });
+        &mut self.torchrun[at].1
+    }
+}
+
+/// Returns who wrote a line. What `mpirun` writes before it is a task: whether tasks are ranks depends on the whole log.
 pub(super) fn writer(line: &[u8]) -> Writer {
     let prefix = launcher::prefix(line);
+    let (rank, tag) = launcher::torch_rank_and_tag(line);
     Writer {
-        rank: prefix.rank.or_else(|| launcher::told_rank(line)),
+        rank,
         local: prefix.local.map(|(_, local)| local),
         pid: prefix.process.map(|process| process.pid).filter(|pid| *pid != 0),
-        task: prefix.task,
+        task: prefix.task.or(tag),
     }
 }
 
 /// Reads one line.
-pub(super) fn of_line<'a>(line: &'a [u8], table: &mut Table, mut say: impl FnMut(Writer, Said<'a>)) {
+pub(super) fn of_line<'a>(line: &'a [u8], tables: &mut Tables, mut say: impl FnMut(Writer, Said<'a>)) {
     let text = Text(line);
     if text.has("NCCL ") && nccl(line, &mut say) {
         return;
     }
+    // subprocess: `Command '[…, '--local_rank=1']' died with <Signals.SIGKILL: 9>.`
+    if let Some(rest) = text.after("died with <Signals.SIG") {
+        let signal = rest.after(": ").and_then(Text::number).and_then(|signal| i32::try_from(signal).ok());
+        return say(writer(line), Said::Fact(Fact::Signal(signal.unwrap_or(0))));
+    }
+    if let Some(code) = text.after(" exits with return code = ").and_then(Text::signed) {
+        // DeepSpeed's launcher prints the command of its last process, not of the one that failed.
+        if code != 0 {
+            say(Writer::default(), Said::Fact(Fact::Exit { code, order: Order::Unknown }));
+        }
+        return;
+    }
     if text.has("local_rank") || text.has("exitcode") || text.has("Root Cause (") || text.has("worker group")
     {
-        return torchrun(text, table, &mut say);
+        return torchrun(text, tables, &mut say);
     }
     if text.has("atchdog")
         || text.has("enqueued")
@@ -61,7 +101,7 @@ pub(super) fn of_line<'a>(line: &'a [u8], table: &mut Table, mut say: impl FnMut
     if text.has("srun: error") || text.has("slurmstepd") || text.has("OOMKilled") || text.has("oom_kill") {
         return slurm(text, &mut say);
     }
-    mpi(text, table, &mut say);
+    mpi(text, &mut tables.mpi_rank, &mut say);
     let who = || writer(line);
     if text.has("terminate called") {
         say(who(), Said::Fact(Fact::Died));
@@ -71,15 +111,10 @@ pub(super) fn of_line<'a>(line: &'a [u8], table: &mut Table, mut say: impl FnMut
             Writer::default(),
             Said::Fact(Fact::Xid(number.and_then(|xid| u32::try_from(xid).ok()).unwrap_or(0))),
         );
-    } else if text.has("Segmentation fault") {
+    } else if text.has("Segmentation fault") && !text.is_quoted("Segmentation fault") {
         say(who(), Said::Fact(Fact::Signal(11)));
-    } else if text.has("died with") {
-        // subprocess: `Command '[…]' died with <Signals.SIGKILL: 9>.`
-        if let Some(signal) =
-            text.after("died with <Signals.SIG").and_then(|rest| rest.after(": ")).and_then(Text::number)
-        {
-            say(who(), Said::Fact(Fact::Signal(i32::try_from(signal).unwrap_or(0))));
-        }
+    } else if text.has("Bus error") && !text.is_quoted("Bus error") {
+        say(who(), Said::Fact(Fact::Signal(7)));
     } else if text.has("CUDA error") && !text.begins_like_source() {
         let what = text.from("CUDA error").unwrap_or(text);
         say(who(), Said::Fact(Fact::Cuda(printable(what.0, 300))));
@@ -118,31 +153,32 @@ fn nccl<'a>(line: &'a [u8], say: &mut impl FnMut(Writer, Said<'a>)) -> bool {
 
 /// Reads torchrun's agent: `failed (exitcode: -9) local_rank: 1 (pid: 835) of binary`, and its table of
 /// failures.
-fn torchrun<'a>(text: Text<'a>, table: &mut Table, say: &mut impl FnMut(Writer, Said<'a>)) {
+fn torchrun<'a>(text: Text<'a>, tables: &mut Tables, say: &mut impl FnMut(Writer, Said<'a>)) {
     if text.has("worker group") {
         if text.has("estart") {
             say(Writer::default(), Said::Restarts);
         }
         return;
     }
-    if text.has("Root Cause (") {
-        table.root = true;
+    if let Some(before) = text.before("Root Cause (") {
+        *tables.of(before) = Table { rank: None, root: true };
         return;
     }
+    let task = || writer(text.0).task;
     if let Some(rest) = text.after("failed (exitcode: ") {
         let code = rest.signed();
         let local =
             rest.after("local_rank: ").and_then(Text::number).and_then(|local| u32::try_from(local).ok());
         let pid = rest.after("(pid: ").and_then(Text::number);
         if let (Some(code), Some(local)) = (code, local) {
-            *table = Table::default();
             say(Writer::default(), Said::WorkerFailed);
-            let who = Writer { local: Some(local), pid, ..Writer::default() };
-            say(who, Said::Fact(Fact::Exit { code, first: true }));
+            let who = Writer { local: Some(local), pid, task: task(), rank: None };
+            say(who, Said::Fact(Fact::Exit { code, order: Order::First }));
         }
         return;
     }
-    let trimmed = Text(text.tail_of_columns());
+    let (before, row) = text.columns();
+    let (table, trimmed) = (tables.of(before), Text(row));
     if let Some(rest) = trimmed.strip("rank ") {
         let rank = rest.after(": ").and_then(Text::number).and_then(|rank| u32::try_from(rank).ok());
         let local =
@@ -155,8 +191,9 @@ fn torchrun<'a>(text: Text<'a>, table: &mut Table, say: &mut impl FnMut(Writer, 
         say(Writer::default(), Said::Is { local, rank });
         if let Some(code) = rest.after(": ").and_then(Text::signed) {
             let pid = rest.after("(pid: ").and_then(Text::number);
-            let who = Writer { rank: Some(rank), local: Some(local), pid, task: None };
-            say(who, Said::Fact(Fact::Exit { code, first: table.root }));
+            let who = Writer { rank: Some(rank), local: Some(local), pid, task: task() };
+            let order = if std::mem::take(&mut table.root) { Order::First } else { Order::Later };
+            say(who, Said::Fact(Fact::Exit { code, order }));
         }
     }
 }
@@ -170,6 +207,9 @@ fn watchdog<'a>(text: Text<'a>, say: &mut impl FnMut(Writer, Said<'a>)) {
     }
     if text.has("terminated with exception") {
         say(who, Said::Fact(Fact::Died));
+    }
+    if let Some(what) = text.from("CUDA error") {
+        say(who, Said::Fact(Fact::Cuda(printable(what.0, 300))));
     }
     if text.has("remote process exited") || text.has("ncclRemoteError") {
         say(who, Said::Fact(Fact::RemoteExit));
@@ -233,6 +273,7 @@ pub fn absent(message: &str) -> Vec<u32> {
 /// Reads messages of Slurm and of the kernel.
 fn slurm<'a>(text: Text<'a>, say: &mut impl FnMut(Writer, Said<'a>)) {
     let reason = if text.has("oom_kill")
+        || text.has("oom-kill event")
         || text.has("OOM Killed")
         || text.has("OOMKilled")
         || text.has("Out Of Memory")
@@ -244,6 +285,8 @@ fn slurm<'a>(text: Text<'a>, say: &mut impl FnMut(Writer, Said<'a>)) {
         Some(ClusterReason::Preempted)
     } else if text.has("DUE TO NODE FAILURE") || text.has("Node failure on") || text.has("NODE_FAIL") {
         Some(ClusterReason::NodeFailure)
+    } else if text.has(" CANCELLED AT ") && !text.has("DUE TO") {
+        Some(ClusterReason::Cancelled)
     } else {
         None
     };
@@ -257,7 +300,7 @@ fn slurm<'a>(text: Text<'a>, say: &mut impl FnMut(Writer, Said<'a>)) {
         if let Some(reason) = reason {
             say(who, Said::Fact(Fact::Cluster(reason)));
         } else if let Some(code) = text.after("Exited with exit code ").and_then(Text::signed) {
-            say(who, Said::Fact(Fact::Exit { code, first: false }));
+            say(who, Said::Fact(Fact::Exit { code, order: Order::Unknown }));
         } else if text.has(": Segmentation fault") {
             say(who, Said::Fact(Fact::Signal(11)));
         } else if text.has(": Killed") {
@@ -269,29 +312,29 @@ fn slurm<'a>(text: Text<'a>, say: &mut impl FnMut(Writer, Said<'a>)) {
 }
 
 /// Reads MPI's launchers.
-fn mpi<'a>(text: Text<'a>, table: &mut Table, say: &mut impl FnMut(Writer, Said<'a>)) {
+fn mpi<'a>(text: Text<'a>, mpi_rank: &mut Option<u32>, say: &mut impl FnMut(Writer, Said<'a>)) {
     let rank_of = |rest: Text<'_>| rest.number().and_then(|rank| u32::try_from(rank).ok());
     if let Some(rest) = text.after("MPI_ABORT was invoked on rank ").or_else(|| text.after("MPI_Abort(")) {
-        table.mpi_rank =
+        *mpi_rank =
             if text.has("MPI_ABORT") { rank_of(rest) } else { text.after("process ").and_then(rank_of) };
         let code = text.after("errorcode ").and_then(Text::signed).unwrap_or(1);
-        let who = Writer { rank: table.mpi_rank, ..Writer::default() };
-        say(who, Said::Fact(Fact::Exit { code, first: true }));
+        let who = Writer { rank: *mpi_rank, ..Writer::default() };
+        say(who, Said::Fact(Fact::Exit { code, order: Order::First }));
     } else if let Some(rest) = text.after("process rank ")
         && let Some(signal) = text.after("exited on signal ").and_then(Text::signed)
     {
         let who = Writer { rank: rank_of(rest), ..Writer::default() };
         say(who, Said::Fact(Fact::Signal(signal)));
     } else if text.has("Process name: [[") {
-        table.mpi_rank = text.after("],").and_then(rank_of);
+        *mpi_rank = text.after("],").and_then(rank_of);
     } else if let Some(rest) = text.after("Exit code: ")
-        && let Some(rank) = table.mpi_rank.take()
+        && let Some(rank) = mpi_rank.take()
         && let Some(code) = Text(rest.0.trim_ascii_start()).signed()
     {
         let who = Writer { rank: Some(rank), ..Writer::default() };
-        say(who, Said::Fact(Fact::Exit { code, first: true }));
+        say(who, Said::Fact(Fact::Exit { code, order: Order::First }));
     } else if let Some(code) = text.after("EXIT CODE: ").and_then(Text::signed) {
-        say(Writer::default(), Said::Fact(Fact::Exit { code, first: true }));
+        say(Writer::default(), Said::Fact(Fact::Exit { code, order: Order::First }));
     } else if let Some(signal) = text.after("KILLED BY SIGNAL: ").and_then(Text::signed) {
         say(Writer::default(), Said::Fact(Fact::Signal(signal)));
     }
@@ -372,18 +415,30 @@ impl<'a> Text<'a> {
         found
     }
 
-    /// Returns the line without a launcher's prefix of a table row.
-    fn tail_of_columns(self) -> &'a [u8] {
+    /// Returns a launcher's prefix of a table row, and the row.
+    fn columns(self) -> (&'a [u8], &'a [u8]) {
         let at = ["rank ", "exitcode "].iter().find_map(|word| {
             let at = memchr::memmem::find(self.0, word.as_bytes())?;
             self.0.get(at..)?.get(word.len()..)?.trim_ascii_start().starts_with(b": ").then_some(at)
         });
-        at.and_then(|at| self.0.get(at..)).unwrap_or_default()
+        at.map(|at| self.0.split_at(at)).unwrap_or_default()
+    }
+
+    fn before(self, needle: &str) -> Option<&'a [u8]> {
+        memchr::memmem::find(self.0, needle.as_bytes()).and_then(|at| self.0.get(..at))
+    }
+
+    /// Returns whether words are in quotes, or in a comment of a script that the log shows.
+    fn is_quoted(self, words: &str) -> bool {
+        let before = self.before(words).unwrap_or_default();
+        let comment = before.iter().find(|byte| !matches!(byte, b' ' | b'\t' | b'+')) == Some(&b'#');
+        comment || matches!(before.last(), Some(b'"' | b'\'' | b'`'))
     }
 
     /// Returns whether the line is source code in a traceback, or a log's quote of it.
     fn begins_like_source(self) -> bool {
-        self.0.first().is_none_or(|first| matches!(first, b' ' | b'\t'))
+        // C++ indents the message of an exception that nothing caught: `  what():  CUDA error: …`.
+        self.0.first().is_none_or(|first| matches!(first, b' ' | b'\t')) && !self.has("what():")
             || self.has("raise ")
             || self.has("\"CUDA error")
     }
@@ -394,7 +449,7 @@ mod tests {
     use super::*;
 
     fn facts(lines: &[&str]) -> Vec<(Writer, Fact)> {
-        let (mut table, mut found) = (Table::default(), Vec::new());
+        let (mut table, mut found) = (Tables::default(), Vec::new());
         for line in lines {
             of_line(line.as_bytes(), &mut table, |who, said| {
                 if let Said::Fact(fact) = said {

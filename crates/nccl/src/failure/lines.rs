@@ -12,8 +12,7 @@ const NEEDLES: &[&str; 32] = &[
     "atchdog",
     "enqueued",
     "exitcode",
-    "above exception",
-    "async exception",
+    " exception",
     "local_rank:",
     "nranks ",
     "Destroy COMPLETE",
@@ -36,10 +35,11 @@ const NEEDLES: &[&str; 32] = &[
     "Root Cause (",
     "Process name: [[",
     "Exit code: ",
+    "Bus error",
     "Fatal Python",
     "ncclRemoteError",
     "died with",
-    "Errorcode: ",
+    "return code = ",
 ];
 
 fn searcher() -> Option<&'static packed::Searcher> {
@@ -92,15 +92,26 @@ pub(super) struct Cutter {
     lines: u64,
     /// Whether the next line is needed, whatever its content.
     every: bool,
+    /// The end of the last whole line.
+    last: Vec<u8>,
 }
+
+/// Bytes kept of the line above one that is passed on.
+const ABOVE: usize = 200;
 
 impl Cutter {
     pub fn lines(&self) -> u64 {
         self.lines + u64::from(self.open)
     }
 
-    /// Takes bytes and their candidates; `sink` returns for each line whether it needs the next one, whatever its content.
-    pub fn feed(&mut self, bytes: &[u8], candidates: &Candidates, mut sink: impl FnMut(&[u8], u64) -> bool) {
+    /// Takes bytes and their candidates; `sink` takes each line with its number and the end of the line above, and returns whether it needs
+    /// the next one, whatever its content.
+    pub fn feed(
+        &mut self,
+        bytes: &[u8],
+        candidates: &Candidates,
+        mut sink: impl FnMut(&[u8], u64, &[u8]) -> bool,
+    ) {
         let before = self.lines;
         let mut from = 0;
         if self.open {
@@ -110,6 +121,7 @@ impl Cutter {
             self.carried(&mut sink);
         }
         let (whole, rest) = bytes.split_at(memchr::memrchr(b'\n', bytes).map_or(0, |last| last + 1));
+        let begin = from;
         let mut places = candidates.places.iter();
         while from < whole.len() {
             if !self.every {
@@ -121,8 +133,12 @@ impl Cutter {
             self.lines += 1;
             let line = whole.get(from..).unwrap_or_default();
             let line = line.get(..memchr::memchr(b'\n', line).unwrap_or(line.len())).unwrap_or(line);
-            self.every = sink(line.get(..LINE_CAP).unwrap_or(line), self.lines);
+            let above = if from == begin { &self.last } else { last_line(whole.get(begin..from)) };
+            self.every = sink(line.get(..LINE_CAP).unwrap_or(line), self.lines, above);
             from += line.len() + 1;
+        }
+        if whole.len() > begin {
+            self.remember(last_line(whole.get(begin..)));
         }
         self.lines = before + candidates.newlines;
         if !rest.is_empty() {
@@ -132,7 +148,7 @@ impl Cutter {
     }
 
     /// Passes on the last line if no newline ended it; returns whether there was one.
-    pub fn finish(&mut self, mut sink: impl FnMut(&[u8], u64) -> bool) -> bool {
+    pub fn finish(&mut self, mut sink: impl FnMut(&[u8], u64, &[u8]) -> bool) -> bool {
         let open = self.open;
         if open {
             self.carried(&mut sink);
@@ -145,17 +161,34 @@ impl Cutter {
         self.carry.extend_from_slice(bytes.get(..room).unwrap_or_default());
     }
 
-    fn carried(&mut self, sink: &mut impl FnMut(&[u8], u64) -> bool) {
+    fn remember(&mut self, line: &[u8]) {
+        self.last.clear();
+        self.last.extend_from_slice(line);
+    }
+
+    fn carried(&mut self, sink: &mut impl FnMut(&[u8], u64, &[u8]) -> bool) {
         let mut carry = std::mem::take(&mut self.carry);
         self.open = false;
         self.lines += 1;
         if self.every || find(&carry).is_some() {
-            self.every = sink(&carry, self.lines);
+            self.every = sink(&carry, self.lines, &self.last);
         }
+        self.remember(end_of(&carry));
         carry.clear();
         carry.shrink_to(4096);
         self.carry = carry;
     }
+}
+
+/// Returns the end of the last of some whole lines.
+fn last_line(lines: Option<&[u8]>) -> &[u8] {
+    let lines = lines.and_then(|lines| lines.strip_suffix(b"\n")).unwrap_or_default();
+    end_of(lines.get(memchr::memrchr(b'\n', lines).map_or(0, |at| at + 1)..).unwrap_or_default())
+}
+
+/// Returns the last bytes of a line: what stands above a traceback may follow a progress bar.
+fn end_of(line: &[u8]) -> &[u8] {
+    line.get(line.len().saturating_sub(ABOVE)..).unwrap_or_default()
 }
 
 fn newlines(bytes: &[u8]) -> u64 {

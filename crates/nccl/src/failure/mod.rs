@@ -52,6 +52,8 @@ pub enum ClusterReason {
     TimeLimit,
     /// Another job took the nodes.
     Preempted,
+    /// A person or a program cancelled the job.
+    Cancelled,
     /// Kubernetes evicted a pod.
     Evicted,
     /// The image could not be pulled.
@@ -87,8 +89,8 @@ pub enum Fact {
     Exit {
         /// The code as Python's `subprocess` gives it.
         code: i32,
-        /// Whether the launcher names it the first failure it saw.
-        first: bool,
+        /// Where its launcher places it among the failures that it saw.
+        order: Order,
     },
     /// A line reports that a signal ended a process.
     Signal(i32),
@@ -104,6 +106,18 @@ pub enum Fact {
     Finished,
 }
 
+/// Where a launcher places a failure among those that it saw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// It was the first.
+    First,
+    /// The launcher does not say.
+    #[default]
+    Unknown,
+    /// Another was before it.
+    Later,
+}
+
 /// Who wrote a line, as far as the line shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Writer {
@@ -113,7 +127,7 @@ pub struct Writer {
     pub local: Option<u32>,
     /// Process id.
     pub pid: Option<u64>,
-    /// Task of Slurm.
+    /// Task of Slurm, or process of `mpirun`: a rank, or a launcher of several.
     pub task: Option<u32>,
 }
 
@@ -159,6 +173,10 @@ pub struct SourceRanks {
     pub cut: bool,
     /// Whether a launcher for each node (torchrun) wrote here.
     pub agent: bool,
+    /// Whether a task is no rank: one wrote a line of another rank.
+    pub tasks_hold_ranks: bool,
+    /// Whether several nodes wrote here, so that a local rank is no rank.
+    pub nodes_mixed: bool,
 }
 
 impl SourceRanks {
@@ -172,7 +190,7 @@ impl SourceRanks {
         let by_pid = || writer.pid.and_then(|pid| self.by_pid.get(&pid).copied());
         let local = writer.local.or_else(|| self.local_of_pid.get(&writer.pid?).copied());
         let by_local = || {
-            let local = local?;
+            let local = local.filter(|_| !self.nodes_mixed)?;
             // A launcher numbers the ranks of a node consecutively.
             self.by_local.get(&local).copied().or_else(|| {
                 let (known, rank) = self.by_local.iter().next()?;
@@ -188,7 +206,7 @@ impl SourceRanks {
 struct Reading {
     cutter: Cutter,
     tracebacks: Tracebacks,
-    table: facts::Table,
+    tables: facts::Tables,
     kept: HashMap<(Writer, Discriminant<Fact>), u32>,
     ranks: SourceRanks,
     /// Whether a failure was seen since the last life began.
@@ -215,7 +233,7 @@ impl Failures {
     pub fn read(&mut self, source: SourceIndex, rank: Option<u32>, bytes: &[u8], candidates: &Candidates) {
         self.with(source, rank, |reading, sink| {
             let mut cutter = std::mem::take(&mut reading.cutter);
-            cutter.feed(bytes, candidates, |line, number| reading.line(line, number, sink));
+            cutter.feed(bytes, candidates, |line, number, before| reading.line(line, number, before, sink));
             reading.cutter = cutter;
         });
     }
@@ -224,7 +242,8 @@ impl Failures {
     pub fn end(&mut self, source: SourceIndex) {
         self.with(source, None, |reading, sink| {
             let mut cutter = std::mem::take(&mut reading.cutter);
-            reading.ranks.cut |= cutter.finish(|line, number| reading.line(line, number, sink));
+            reading.ranks.cut |=
+                cutter.finish(|line, number, before| reading.line(line, number, before, sink));
             reading.cutter = cutter;
             reading.tracebacks.end();
         });
@@ -284,17 +303,21 @@ struct Sink<'a> {
 
 impl Reading {
     /// Takes one line; returns whether the next line is needed too, regardless of its content.
-    fn line(&mut self, bytes: &[u8], number: u64, sink: &mut Sink<'_>) -> bool {
+    fn line(&mut self, bytes: &[u8], number: u64, before: &[u8], sink: &mut Sink<'_>) -> bool {
         let whole = crate::unwrap::unwrap(bytes);
         let plain = whole.as_deref().unwrap_or(bytes);
+        let mut before = before;
         for piece in plain.split(|byte| matches!(byte, b'\n' | b'\r')) {
-            self.piece(piece, number, sink);
+            self.piece(piece, number, before, sink);
+            before = piece;
         }
         self.tracebacks.are_open()
     }
 
-    fn piece(&mut self, piece: &[u8], number: u64, sink: &mut Sink<'_>) {
-        if let Some(done) = self.tracebacks.line(piece, number) {
+    fn piece(&mut self, piece: &[u8], number: u64, before: &[u8], sink: &mut Sink<'_>) {
+        // The end of a launcher's process by a signal is a fact of its own.
+        let done = self.tracebacks.line(piece, number, before);
+        if let Some(done) = done.filter(|done| !done.exception.is_signal_of_child()) {
             let mut writer = facts::writer(done.prefix.as_slice());
             writer.local = writer.local.or(done.local);
             if !done.exception.is_launcher() {
@@ -315,8 +338,8 @@ impl Reading {
             self.keep(writer, number, done.text.as_slice(), Fact::Exception(done.exception), sink);
             return;
         }
-        let mut table = std::mem::take(&mut self.table);
-        facts::of_line(piece, &mut table, |writer, fact| match fact {
+        let mut tables = std::mem::take(&mut self.tables);
+        facts::of_line(piece, &mut tables, |writer, fact| match fact {
             facts::Said::Fact(fact) => self.keep(writer, number, piece, fact, sink),
             facts::Said::Joined { rank, world } => self.joined(&writer, rank, world, number),
             facts::Said::Host(name, id) => self.host(&writer, name, id),
@@ -326,22 +349,25 @@ impl Reading {
             facts::Said::Is { local, rank } => {
                 self.ranks.agent = true;
                 if self.ranks.by_local.len() < RANKS {
-                    self.ranks.by_local.insert(local, rank);
+                    self.place(local, rank);
                     self.ranks.seen.insert(rank);
                 }
             }
         });
-        self.table = table;
+        self.tables = tables;
     }
 
     fn see(&mut self, writer: &Writer) {
         if self.ranks.seen.len() >= RANKS || self.ranks.locals.len() >= RANKS {
             return;
         }
+        if let (Some(task), Some(rank)) = (writer.task, writer.rank) {
+            self.ranks.tasks_hold_ranks |= task != rank;
+        }
         if let Some(local) = writer.local {
             self.ranks.locals.insert(local);
             if let Some(rank) = writer.rank {
-                self.ranks.by_local.insert(local, rank);
+                self.place(local, rank);
             }
             if let Some(pid) = writer.pid
                 && self.ranks.local_of_pid.len() < RANKS
@@ -350,6 +376,14 @@ impl Reading {
             }
         }
         self.ranks.seen.extend(writer.rank);
+    }
+
+    /// Records the rank of a local rank. A launcher numbers the ranks of a node consecutively.
+    fn place(&mut self, local: u32, rank: u32) {
+        let first = |local: u32, rank: u32| rank.checked_sub(local);
+        let known = self.ranks.by_local.first_key_value();
+        self.ranks.nodes_mixed |= known.is_some_and(|(l, r)| first(*l, *r) != first(local, rank));
+        self.ranks.by_local.insert(local, rank);
     }
 
     /// Records a rank of a communicator: in the largest one it is the global rank.
@@ -374,7 +408,7 @@ impl Reading {
             self.ranks.by_pid.insert(pid, rank);
             self.ranks.seen.insert(rank);
             if let Some(local) = writer.local {
-                self.ranks.by_local.insert(local, rank);
+                self.place(local, rank);
             }
         }
     }

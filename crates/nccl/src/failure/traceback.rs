@@ -63,6 +63,13 @@ impl Exception {
     }
 }
 
+impl Exception {
+    /// Returns whether it says that a signal ended a process that this one started.
+    pub(super) fn is_signal_of_child(&self) -> bool {
+        self.short_name() == "CalledProcessError" && self.message.contains("died with <Signals.SIG")
+    }
+}
+
 /// Returns whether a file belongs to Python, a package or the environment, and not to the user's code.
 pub fn is_library(file: &str) -> bool {
     const PACKAGES: &[&str] = &[
@@ -124,6 +131,8 @@ struct Open {
     last: u64,
     chain: Option<Chain>,
     local: Option<u32>,
+    /// Whether the program only reports it and goes on.
+    survived: bool,
 }
 
 /// A stream's last exception, which may be the cause of the next one.
@@ -167,9 +176,10 @@ impl Tracebacks {
     }
 
     /// Takes a line; returns the traceback that it ends.
-    pub fn line(&mut self, line: &[u8], number: u64) -> Option<Done> {
+    /// `above` is the line above, of which only the end may be left.
+    pub fn line(&mut self, line: &[u8], number: u64, above: &[u8]) -> Option<Done> {
         if let Some(at) = memchr::memmem::find(line, HEADER) {
-            self.begin(line.get(..at).unwrap_or_default(), number);
+            self.begin(line.get(..at).unwrap_or_default(), number, above);
             return None;
         }
         self.chain(line, number);
@@ -198,10 +208,16 @@ impl Tracebacks {
             return None;
         };
         let open = self.open.remove(at);
+        if open.survived {
+            return None;
+        }
         Some(self.close(open, &name, message, line, number))
     }
 
-    fn begin(&mut self, before: &[u8], number: u64) {
+    fn begin(&mut self, before: &[u8], number: u64, above: &[u8]) {
+        // A progress bar has no newline; the lines of the traceback do not begin with it.
+        let bar = memchr::memmem::find(before, b"%|").is_some();
+        let before = if bar { b"" } else { before };
         let (before, original) = match before.strip_suffix(b"Original ") {
             Some(rest) => (rest, true),
             None => (before, false),
@@ -209,7 +225,7 @@ impl Tracebacks {
         if before.len() > PREFIX || self.open.len() >= OPEN {
             return;
         }
-        let key = key(before);
+        let key = stream(before);
         let last = self.last.iter().find(|last| last.key == key);
         let chain = match last {
             Some(last) if original && number.saturating_sub(last.line) <= 3 => Some(Chain::Original),
@@ -226,6 +242,7 @@ impl Tracebacks {
             last: number,
             chain,
             local: self.named.take(),
+            survived: is_survived(before, above),
         });
     }
 
@@ -246,7 +263,7 @@ impl Tracebacks {
             } else {
                 return;
             };
-        let key = key(near.get(..at).unwrap_or_default());
+        let key = stream(near.get(..at).unwrap_or_default());
         if let Some(last) =
             self.last.iter_mut().find(|last| last.key == key && number.saturating_sub(last.line) <= PATIENCE)
         {
@@ -283,14 +300,30 @@ impl Tracebacks {
     }
 }
 
+/// Returns whether a traceback behind this prefix, below this line, is one after which the program goes on: Python prints exceptions in
+/// `__del__` and in logging so, and libraries log those that they handle.
+fn is_survived(before: &[u8], above: &[u8]) -> bool {
+    let says = |text: &[u8], words: &str| memchr::memmem::find(text, words.as_bytes()).is_some();
+    let glog = || {
+        let levels = [&b"W"[..], b"I"];
+        let digits = |word: &[u8]| word.len() == 4 && word.iter().all(u8::is_ascii_digit);
+        let is_level = |word: &[u8]| levels.iter().any(|level| word.strip_prefix(*level).is_some_and(digits));
+        before.split(|byte| matches!(byte, b' ' | b':')).take(4).any(is_level)
+    };
+    says(above, "Exception ignored in")
+        || says(above, "--- Logging error ---")
+        || ["WARNING", "INFO", "DEBUG"].iter().any(|level| says(before, level))
+        || glog()
+}
+
 /// Returns whether a line has the prefix of a traceback; times in it may differ.
 fn belongs(open: &Open, line: &[u8]) -> bool {
     let Some(head) = line.get(..open.prefix.len()) else { return false };
-    head == open.prefix || key(head) == open.key
+    head == open.prefix || stream(head) == open.key
 }
 
 /// Returns a prefix with the digits of times masked, so that two lines of one stream have the same.
-fn key(prefix: &[u8]) -> Vec<u8> {
+pub(super) fn stream(prefix: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(prefix.len());
     for token in prefix.split_inclusive(|byte| *byte == b' ') {
         let times = token.windows(3).filter(|three| {
@@ -358,7 +391,7 @@ mod tests {
         let mut tracebacks = Tracebacks::default();
         (1..)
             .zip(text.lines())
-            .filter_map(|(number, line)| tracebacks.line(line.as_bytes(), number))
+            .filter_map(|(number, line)| tracebacks.line(line.as_bytes(), number, b""))
             .map(|done| done.exception)
             .collect()
     }

@@ -425,9 +425,14 @@ def attach(handle: str) -> Job:
     return Job(_client().attach(handle))
 
 
-def jobs(backend: Optional[str] = None, *, all: bool = False) -> List[Dict[str, Any]]:
-    """Returns the jobs of a target, as ``weftrun list -o json``; with ``all`` also ended jobs and those of others."""
-    return list(_client().list(backend, all)["jobs"])
+def jobs(
+    backend: Optional[str] = None, *, all: bool = False, labels: Optional[Dict[str, str]] = None
+) -> List[Dict[str, Any]]:
+    """Returns the jobs of a target, as ``weftrun list -o json``; with ``all`` also ended jobs and those of others.
+
+    ``labels`` selects the jobs that have all of them; a backend that lists no labels raises :class:`UnsupportedError`.
+    """
+    return list(_client().list(backend, all, labels or {})["jobs"])
 
 
 def mutate(text: str, *, profile: Optional[str] = None, instance_type: Optional[str] = None) -> Mutation:

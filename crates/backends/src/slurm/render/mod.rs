@@ -269,6 +269,12 @@ impl Draft<'_> {
         };
         let message = format!("if a node fails: {message}");
         findings.push(Finding::info("SLURM-REQUEUE", message).at("backend.slurm.requeue"));
+        let spec = &self.job.spec;
+        let unused = [(&spec.labels, "labels"), (&spec.annotations, "annotations")];
+        for (_, key) in unused.into_iter().filter(|(map, _)| !map.is_empty()) {
+            let message = format!("`{key}` is not used: jobs of Slurm have none");
+            findings.push(Finding::info("SLURM-UNUSED", message).at(key));
+        }
         findings
     }
 

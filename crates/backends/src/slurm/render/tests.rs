@@ -313,6 +313,21 @@ fn the_site_decides_about_a_requeue_unless_the_job_does() {
 }
 
 #[test]
+fn labels_and_annotations_are_named_as_unused() {
+    let unused = |spec: JobSpec| {
+        let findings = render(&Settings::default(), &planned(spec, Vec::new())).expect("renders").findings;
+        let unused = findings.into_iter().filter(|finding| finding.code == "SLURM-UNUSED");
+        unused.filter_map(|finding| finding.subject).collect::<Vec<_>>()
+    };
+    let job = || llama().launch(Launch::PerRank);
+    assert_eq!(
+        unused(job().label("team", "nlp").annotation("a", "b").build().expect("valid")),
+        ["labels", "annotations"]
+    );
+    assert_eq!(unused(job().build().expect("valid")), [""; 0]);
+}
+
+#[test]
 fn a_command_that_starts_the_ranks_itself_runs_once() {
     let role = Role::worker().nodes(2).gpus_per_node(8).ranks_per_node(4).command(["bash", "job.sh", "a b"]);
     let spec = JobSpec::builder("once").launch(Launch::Once).role(role);

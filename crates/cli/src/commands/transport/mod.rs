@@ -31,7 +31,7 @@ const EXAMPLES: &str = "\
 Examples:
   weftrun transport logs/                         every *.log, *.out and *.err of a folder, and NCCL_DEBUG_FILE's files
   weftrun transport 'run-*/rank*.log.zst'         quoted patterns, gzip and zstd
-  kubectl logs -l job=train --prefix | weftrun transport -
+  kubectl logs -l job=train --prefix --tail=-1 | weftrun transport -
   weftrun transport --fabric efa slurm-123.out    exit 7 if the pairs prove that EFA is not used
   weftrun transport --follow kubeflow://prod/ml/pytorchjob/llama
   weftrun transport -o html logs/ > report.html   one page, opens from disk";

@@ -21,7 +21,7 @@ Examples:
   weftrun why llama                               a job, by its name or handle
   weftrun why logs/                               every *.log, *.out and *.err of a folder
   weftrun why node0.log node1.log.gz              the logs of all nodes, in any order
-  kubectl logs -l job=train --prefix | weftrun why -
+  kubectl logs -l job=train --prefix --tail=-1 | weftrun why -
   weftrun why --dump --stacks llama               ask the ranks of a job that hangs
   weftrun why -o html llama > why.html            one page, opens from disk
   weftrun why -o json logs/ | jq .cause.ranks";

@@ -181,7 +181,7 @@ mod tests {
     fn decisions_about_nodes_are_said_without_kubernetes() {
         let decision = |target: &str, value: &str| -> Decision {
             serde_json::from_value(serde_json::json!({
-                "rule": "efa.colocate", "target": target, "value": value, "why": "a zone", "origin": "default",
+                "rule": "efa.colocate", "target": target, "value": value, "why": "it is faster", "origin": "default",
             }))
             .unwrap()
         };
@@ -202,7 +202,7 @@ mod tests {
             let decision = decision(target, value);
             for backend in ["slurm", "hosts"] {
                 let (target, value, why) = decision_text(&decision, backend);
-                for word in ["pod", "zone", "rdma/", "IPC_LOCK", "plugin"] {
+                for word in ["pod", "rdma/", "IPC_LOCK", "affinity"] {
                     assert!(!format!("{target} {value} {why}").contains(word), "{target} = {value}: {why}");
                 }
             }

@@ -84,6 +84,9 @@ pub enum CauseClass {
     /// Another job took the nodes.
     #[serde(rename = "PREEMPTED")]
     Preempted,
+    /// The job was cancelled.
+    #[serde(rename = "CANCELLED")]
+    Cancelled,
 }
 
 impl CauseClass {
@@ -106,6 +109,7 @@ impl CauseClass {
             Self::NodeFail => "NODE_FAIL",
             Self::TimeLimit => "TIMEOUT",
             Self::Preempted => "PREEMPTED",
+            Self::Cancelled => "CANCELLED",
         }
     }
 
@@ -113,7 +117,12 @@ impl CauseClass {
     fn is_of_whole_job(self) -> bool {
         matches!(
             self,
-            Self::Rendezvous | Self::Image | Self::Unschedulable | Self::TimeLimit | Self::Preempted
+            Self::Rendezvous
+                | Self::Image
+                | Self::Unschedulable
+                | Self::TimeLimit
+                | Self::Preempted
+                | Self::Cancelled
         )
     }
 }
@@ -198,6 +207,7 @@ impl Cause {
             CauseClass::NodeFail => "submit the job again, and exclude the node if it fails again".to_owned(),
             CauseClass::TimeLimit => "raise the time limit, or write checkpoints and continue from the last one".to_owned(),
             CauseClass::Preempted => "submit the job again, or use a queue that is not preempted".to_owned(),
+            CauseClass::Cancelled => "submit the job again, unless it was cancelled on purpose".to_owned(),
         }
     }
 

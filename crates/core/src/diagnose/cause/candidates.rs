@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weftrun_nccl::failure::{ClusterReason, Exception, Fact};
+use weftrun_nccl::failure::{ClusterReason, Exception, Fact, Order};
 
 use super::EVIDENCE;
 use super::answer::{Cause, CauseClass, CauseFrame, rank_list};
@@ -27,8 +27,12 @@ pub(super) enum Grade {
     Exited,
     /// Ranks disagree about a collective, or one did not join.
     Collective,
+    /// Aborted, as watchdogs do with the ranks that wait for another.
+    Aborted,
     /// Killed, as a launcher also does with the others.
     KilledWithOthers,
+    /// The launcher saw another failure before, which is not in the log.
+    Later,
     /// The processes did not find each other.
     Rendezvous,
     /// The time limit was reached.
@@ -39,6 +43,13 @@ pub(super) enum Grade {
     Remote,
     /// Ranks wait for one that is not named.
     Waiting,
+}
+
+impl Grade {
+    /// Returns whether the cluster ended the job as a whole.
+    pub fn ends_job(self) -> bool {
+        matches!(self, Self::Ended | Self::TimeLimit)
+    }
 }
 
 /// A possible cause.
@@ -52,6 +63,13 @@ pub(super) struct Candidate {
     rank: Option<u32>,
     first: bool,
     report: usize,
+}
+
+impl Candidate {
+    /// Returns whether neither the line nor a launcher says which rank it was.
+    pub fn is_nobodys(&self) -> bool {
+        self.rank.is_none() && !self.first
+    }
 }
 
 /// Returns the exception to report: the one that caused another to be raised, where the program shows it.
@@ -71,7 +89,8 @@ pub(super) fn root(exception: &Exception) -> &Exception {
 pub(super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
     let (name, message) = (exception.short_name(), exception.message.as_str());
     let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
-    if name == "OutOfMemoryError" || says(&["CUDA out of memory", "CUDA error: out of memory"]) {
+    let full = ["CUDA out of memory", "CUDA error: out of memory", "RESOURCE_EXHAUSTED: Out of memory"];
+    if name == "OutOfMemoryError" || says(&full) {
         return (Grade::Own, CauseClass::CudaOutOfMemory);
     }
     if name == "DistBackendError" || says(&["NCCL error", "ncclRemoteError"]) {
@@ -119,13 +138,20 @@ pub(super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
         "wait timeout after",
         "Timed out waiting for clients",
         "Socket Timeout",
+        "connect() timed out",
         "store",
     ];
     let distributed =
         matches!(name, "DistNetworkError" | "DistStoreError") || exception.name.contains("endezvous");
+    // Raised where PyTorch makes its store, whose address is that of the rendezvous.
+    let in_torch =
+        exception.innermost.as_ref().is_some_and(|frame| frame.file.contains("torch/distributed/"));
     if distributed
         || (says(rendezvous)
-            && (exception.frame.is_none() || message.contains("c10d") || message.contains("TCPStore")))
+            && (exception.frame.is_none()
+                || in_torch
+                || message.contains("c10d")
+                || message.contains("TCPStore")))
     {
         return (Grade::Rendezvous, CauseClass::Rendezvous);
     }
@@ -186,15 +212,16 @@ pub(super) fn candidates(scene: &Scene<'_>) -> Vec<Candidate> {
                     _ => add(grade, class, what(class, root), frame, false),
                 }
             }
-            Fact::Exit { code, first } => {
+            Fact::Exit { code, order } => {
                 let explained = known.rank.is_some_and(|rank| explained.contains(&rank));
-                if let Some((grade, class, what)) = exit(*code, *first, explained) {
-                    add(grade, class, what, None, *first);
+                if let Some((grade, class, what)) = exit(*code, *order, explained) {
+                    add(grade, class, what, None, *order == Order::First);
                 }
             }
             Fact::Signal(signal) => {
                 let grade = match (*signal, known.report.writer.task) {
                     (9, None) => Grade::Killed,
+                    (6, None) => Grade::Aborted,
                     (_, None) => Grade::Crashed,
                     _ => Grade::KilledWithOthers,
                 };
@@ -233,7 +260,7 @@ fn remote(scene: &Scene<'_>) -> String {
     format!("a process of another rank exited; the logs of rank {} were not read", rank_list(&unseen))
 }
 
-fn exit(code: i32, first: bool, explained: bool) -> Option<(Grade, CauseClass, String)> {
+fn exit(code: i32, order: Order, explained: bool) -> Option<(Grade, CauseClass, String)> {
     let signal = match code {
         0 => return None,
         ..0 => Some(code.checked_neg()?),
@@ -243,9 +270,16 @@ fn exit(code: i32, first: bool, explained: bool) -> Option<(Grade, CauseClass, S
     match signal {
         // The launcher ends the other ranks with these signals.
         Some(15 | 2 | 1) => None,
-        Some(9) if !first => Some((Grade::KilledWithOthers, CauseClass::Signal, signal_text(9))),
+        _ if order == Order::Later && !explained => {
+            let what = format!("exit code {code} of a later failure; the first one is not in the log");
+            Some((Grade::Later, CauseClass::ExitCode, what))
+        }
+        Some(9) if order == Order::Unknown => {
+            Some((Grade::KilledWithOthers, CauseClass::Signal, signal_text(9)))
+        }
         Some(9) => Some((Grade::Killed, CauseClass::Signal, signal_text(9))),
         Some(_) if explained => None,
+        Some(6) => Some((Grade::Aborted, CauseClass::Signal, signal_text(6))),
         Some(signal) => Some((Grade::Crashed, CauseClass::Signal, signal_text(signal))),
         None if explained => None,
         None => Some((Grade::Exited, CauseClass::ExitCode, format!("exit code {code}"))),
@@ -277,6 +311,7 @@ fn cluster(reason: ClusterReason) -> (Grade, CauseClass, &'static str) {
         ClusterReason::Image => (Grade::Cluster, CauseClass::Image, "the image could not be pulled"),
         ClusterReason::Unschedulable => (Grade::Cluster, CauseClass::Unschedulable, "no node can take a pod"),
         ClusterReason::Preempted => (Grade::Ended, CauseClass::Preempted, "another job took the nodes"),
+        ClusterReason::Cancelled => (Grade::TimeLimit, CauseClass::Cancelled, "the job was cancelled"),
         ClusterReason::TimeLimit => {
             (Grade::TimeLimit, CauseClass::TimeLimit, "the time limit of the job was reached")
         }
@@ -290,7 +325,7 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
     let first_ranks: BTreeSet<u32> = scene
         .reports
         .iter()
-        .filter(|known| matches!(known.report.fact, Fact::Exit { first: true, .. }))
+        .filter(|known| matches!(known.report.fact, Fact::Exit { order: Order::First, .. }))
         .filter_map(|known| known.rank)
         .collect();
     let mut groups: BTreeMap<&str, Vec<&Candidate>> = BTreeMap::new();
@@ -314,7 +349,7 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
             ranks.clear();
             confidence = Confidence::Low;
         }
-        Grade::Rendezvous => ranks.clear(),
+        Grade::Rendezvous | Grade::Later => ranks.clear(),
         Grade::Cluster if ranks.is_empty() => {
             // The launcher may report which rank the kernel killed.
             ranks.extend(
@@ -330,7 +365,7 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
     }
     let mut evidence: Vec<Evidence> = Vec::new();
     let exits = scene.reports.iter().filter(|known| {
-        matches!(known.report.fact, Fact::Exit { first: true, .. })
+        matches!(known.report.fact, Fact::Exit { order: Order::First, .. })
             && known.rank.is_some_and(|rank| ranks.contains(&rank))
     });
     let cited = group.iter().filter_map(|one| scene.reports.get(one.report)).chain(exits);

@@ -52,7 +52,36 @@ pub(super) fn find<'a>(scene: &Scene<'a>) -> Option<Found<'a>> {
         }
         unnamed = unnamed.or(Some(found));
     }
-    unnamed
+    diverged(&waits).or(unnamed)
+}
+
+/// Returns that ranks of one group wait in different operations, of which none can complete.
+fn diverged<'a>(waits: &Waits<'a>) -> Option<Found<'a>> {
+    let mut groups: BTreeMap<&str, Vec<(i64, &Vec<(u32, Wait<'a>)>)>> = BTreeMap::new();
+    for ((group, seq), ranks) in waits {
+        groups.entry(group).or_default().push((*seq, ranks));
+    }
+    let apart = |all: &&Vec<(i64, &Vec<(u32, Wait<'a>)>)>| {
+        let ops = all.iter().flat_map(|(_, ranks)| ranks.iter()).map(|(_, wait)| wait.work.op.as_str());
+        all.len() > 1 && ops.collect::<BTreeSet<_>>().len() > 1
+    };
+    let all = groups.values().find(apart)?;
+    let part = |(seq, ranks): &(i64, &Vec<(u32, Wait<'a>)>)| {
+        let mut numbers: Vec<u32> = ranks.iter().map(|(rank, _)| *rank).collect();
+        numbers.sort_unstable();
+        let op = ranks.first().map_or("", |(_, wait)| wait.work.op.as_str());
+        format!("{} in {op} SeqNum {seq}", named(&numbers))
+    };
+    let parts: Vec<String> = all.iter().take(4).map(part).collect();
+    Some(Found {
+        class: CauseClass::CollectiveTimeout,
+        ranks: Vec::new(),
+        what: format!("ranks wait in different operations: {}", parts.join(", ")),
+        reports: all.iter().flat_map(|(_, ranks)| ranks.iter()).map(|(_, wait)| wait.report).collect(),
+        // Lines that do not name their group may be of several, whose operations are numbered apart.
+        confidence: Confidence::Low,
+        complete: true,
+    })
 }
 
 /// Returns the findings of PyTorch's own checks: `monitoredBarrier` and TORCH_DISTRIBUTED_DEBUG=DETAIL.
@@ -209,6 +238,10 @@ fn named(ranks: &[u32]) -> String {
     }
 }
 
+fn wait(ranks: &[u32]) -> String {
+    format!("{} {}", named(ranks), if ranks.len() == 1 { "waits" } else { "wait" })
+}
+
 fn has(ranks: &[u32]) -> String {
     let mut sorted = ranks.to_vec();
     sorted.sort_unstable();
@@ -261,11 +294,11 @@ fn absentees<'a>(
     let default = group.contains(DEFAULT);
     let unseen = scene.unseen();
     if default && !unseen.is_empty() {
-        let what = format!(
-            "{} wait in {operation}; the logs of rank {} were not read",
-            named(&waiters),
-            rank_list(&unseen)
-        );
+        let logs = match unseen.as_slice() {
+            [one] => format!("the log of rank {one} was"),
+            many => format!("the logs of ranks {} were", rank_list(many)),
+        };
+        let what = format!("{} in {operation}; {logs} not read", wait(&waiters));
         return found(Vec::new(), what, reports, Confidence::Low, false);
     }
     // Ranks that report a failure of their own did not simply stay away.
@@ -278,10 +311,17 @@ fn absentees<'a>(
     let spoke = |rank: &u32| waiting.contains(rank) || harmed.contains(rank);
     let silent: Vec<u32> = (0..scene.world).filter(|rank| default && !spoke(rank)).collect();
     let broken = scene.reports.iter().any(|known| known.report.fact == Fact::RemoteExit);
+    if silent.is_empty() && !scene.stated {
+        let what = format!(
+            "{} in {operation}; it is not known how many ranks there are: one whose log was not read may be missing",
+            wait(&waiters)
+        );
+        return found(Vec::new(), what, reports, Confidence::Low, false);
+    }
     if silent.is_empty() {
         let what = format!(
-            "{} wait in {operation}, and it does not complete: suspect the network or a GPU",
-            named(&waiters)
+            "{} in {operation}, and it does not complete: suspect the network or a GPU",
+            wait(&waiters)
         );
         return found(Vec::new(), what, reports, Confidence::Medium, default && !broken);
     }
@@ -301,7 +341,7 @@ fn absentees<'a>(
     }
     found(
         Vec::new(),
-        format!("{} wait in {operation}; {} {report} nothing about it", named(&waiters), named(&silent)),
+        format!("{} in {operation}; {} {report} nothing about it", wait(&waiters), named(&silent)),
         reports,
         Confidence::Low,
         false,

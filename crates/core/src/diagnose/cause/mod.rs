@@ -57,7 +57,12 @@ fn of_scene(scene: &Scene<'_>) -> Why {
     let mut candidates = candidates(scene);
     let collective = collective::find(scene);
     candidates.sort_by_key(|candidate| candidate.grade);
-    let best = candidates.first().map(|candidate| candidate.grade);
+    let mut best = candidates.first().map(|candidate| candidate.grade);
+    // An exception of no known rank may be one that the program survived: what ended the job is sure.
+    let ended = candidates.iter().map(|candidate| candidate.grade).find(|grade| grade.ends_job());
+    if best == Some(Grade::Own) && candidates.iter().all(|one| one.grade != Grade::Own || one.is_nobodys()) {
+        best = ended.or(best);
+    }
     let collective_grade = collective.as_ref().map(|found| {
         let named =
             !found.ranks.is_empty() || found.class == CauseClass::CollectiveMismatch || found.complete;
@@ -97,7 +102,10 @@ fn of_scene(scene: &Scene<'_>) -> Why {
         && scene.world > 1
         && !scene.seen.is_empty()
     {
-        let message = format!("the logs of rank {} of {} were not read", rank_list(&unseen), scene.world);
+        let of = if scene.stated { format!(" of {}", scene.world) } else { String::new() };
+        let many = if unseen.len() == 1 { "the log of rank" } else { "the logs of ranks" };
+        let verb = if unseen.len() == 1 { "was" } else { "were" };
+        let message = format!("{many} {}{of} {verb} not read", rank_list(&unseen));
         let mut finding = Finding::info("WHY-LOGS-MISSING", message);
         finding.ranks = unseen;
         findings.push(finding);

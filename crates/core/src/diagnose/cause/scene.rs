@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weftrun_nccl::failure::{Fact, Report, SourceRanks, Writer};
+use weftrun_nccl::failure::{Fact, Order, Report, SourceRanks, Writer};
 use weftrun_nccl::{Snapshot, SourceIndex};
 
 use super::candidates::{Grade, judge, root};
@@ -24,6 +24,8 @@ pub(super) struct Scene<'a> {
     pub seen: BTreeSet<u32>,
     /// Ranks of the job, by the largest communicator or number seen.
     pub world: u32,
+    /// Whether a communicator says how many ranks there are: else there may be more than the highest one seen.
+    pub stated: bool,
     /// Whether some source was cut off in a line.
     pub cut: BTreeSet<SourceIndex>,
     /// The source in which a rank was seen.
@@ -63,6 +65,7 @@ impl<'a> Scene<'a> {
             reports: Vec::new(),
             seen: BTreeSet::new(),
             world: 0,
+            stated: sources.values().any(|source| source.world.is_some()),
             cut: BTreeSet::new(),
             source_of: BTreeMap::new(),
             complete: false,
@@ -84,7 +87,16 @@ impl<'a> Scene<'a> {
             }
         }
         let bases = inferred_bases(&mut scene, &sources);
-        let tasks = !sources.values().any(|source| source.agent || !source.by_local.is_empty());
+        let tasks = !sources
+            .values()
+            .any(|source| source.agent || source.tasks_hold_ranks || !source.by_local.is_empty());
+        // A rank that waited did not raise what nobody signed.
+        let waited: BTreeSet<SourceIndex> = failures
+            .reports()
+            .iter()
+            .filter(|report| matches!(report.fact, Fact::TimedOut { .. }))
+            .map(|report| report.source)
+            .collect();
         for report in failures.reports() {
             let Some(source) = sources.get(&report.source) else { continue };
             let wanted = life.map_or(source.lives.len(), |life| life.min(source.lives.len()));
@@ -94,7 +106,8 @@ impl<'a> Scene<'a> {
             let task = || report.writer.task.filter(|_| tasks);
             let base = || Some(bases.get(&report.source)? + report.writer.local?);
             let rank = source.rank(&report.writer).or_else(base).or_else(task);
-            let rank = rank.or_else(|| alone(source, &report.writer));
+            let alone = || alone(source, &report.writer).filter(|_| !waited.contains(&report.source));
+            let rank = rank.or_else(alone);
             if let Some(rank) = rank {
                 scene.seen.insert(rank);
                 scene.source_of.entry(rank).or_insert(report.source);
@@ -113,7 +126,8 @@ impl<'a> Scene<'a> {
 
 /// Returns the rank of an unnamed line in a source that only one rank writes to.
 fn alone(source: &SourceRanks, writer: &Writer) -> Option<u32> {
-    if writer.local.is_some() || writer.pid.is_some() || source.agent || source.by_pid.len() > 1 {
+    let signed = writer.local.is_some() || writer.pid.is_some() || writer.task.is_some();
+    if signed || source.agent || source.by_pid.len() > 1 {
         return None;
     }
     match source.seen.len() {
@@ -184,19 +198,32 @@ fn name_nodes(scene: &mut Scene<'_>, sources: &Sources<'_>) {
     }
 }
 
-/// Assigns unnamed tracebacks to the worker that the launcher of the same source saw fail first.
+/// Assigns unnamed tracebacks and errors of CUDA to the worker that the launcher of the same source saw fail first.
 fn name_by_launcher(scene: &mut Scene<'_>) {
-    let mut failed: BTreeMap<SourceIndex, BTreeSet<u32>> = BTreeMap::new();
+    type Ranks = BTreeMap<(SourceIndex, Option<u32>), BTreeSet<u32>>;
+    let (mut failed, mut aborted) = (Ranks::new(), Ranks::new());
     for known in &scene.reports {
-        if let (Fact::Exit { code: 1.., first: true }, Some(rank)) = (&known.report.fact, known.rank) {
-            failed.entry(known.report.source).or_default().insert(rank);
+        if let (Fact::Exit { code, order: Order::First }, Some(rank)) = (&known.report.fact, known.rank) {
+            let of = match code {
+                1.. => &mut failed,
+                // C++ aborts after an exception that nothing caught.
+                -6 => &mut aborted,
+                _ => continue,
+            };
+            of.entry((known.report.source, known.report.writer.task)).or_default().insert(rank);
         }
     }
     for known in &mut scene.reports {
-        let Fact::Exception(exception) = &known.report.fact else { continue };
-        let nameless = known.rank.is_none() && known.report.writer == Writer::default();
-        if nameless && !exception.is_launcher() && judge(root(exception)).0 != Grade::Rendezvous {
-            let ranks = failed.get(&known.report.source).filter(|ranks| ranks.len() == 1);
+        let of = match &known.report.fact {
+            Fact::Exception(exception) if exception.is_launcher() => continue,
+            Fact::Exception(exception) if judge(root(exception)).0 == Grade::Rendezvous => continue,
+            Fact::Exception(_) => &failed,
+            Fact::Cuda(_) => &aborted,
+            _ => continue,
+        };
+        let task = known.report.writer.task;
+        if known.rank.is_none() && known.report.writer == (Writer { task, ..Writer::default() }) {
+            let ranks = of.get(&(known.report.source, task)).filter(|ranks| ranks.len() == 1);
             known.rank = ranks.and_then(|ranks| ranks.first().copied());
         }
     }

@@ -40,7 +40,7 @@ if [ ! -d "$weftrun_source" ] || [ -L "$weftrun_source" ] || [ ! -O "$weftrun_so
   echo "weftrun: $weftrun_source cannot be made, or is somebody else's" >&2
   exit 1
 fi
-[ -d "$weftrun_source/.git" ] || git clone --quiet -- https://github.com/pytorch/examples "$weftrun_source"
+[ -d "$weftrun_source"/.git ] || git clone --quiet -- https://github.com/pytorch/examples "$weftrun_source"
 git -C "$weftrun_source" checkout --quiet main --
 
 # -K1: a task that fails ends the others. -l: each line begins with the number of its task.
