@@ -284,14 +284,7 @@ fn mpi(job: &mut Reading, kind: JobKind) -> Result<(), Finding> {
     // An operator gives a worker one slot by default.
     let slots = job.rest.number("/spec/slotsPerWorker").unwrap_or(1);
     let (mut worker, argv) = job.role("worker", &format!("{SPECS}/Worker"), main.as_deref())?;
-    if !command::only_waits(&argv) {
-        let message = "the workers' own command is left out: the operator starts their sshd, on port 22";
-        job.findings.push(
-            Finding::warning("W-IMPORT-LOST", message).at(format!("{SPECS}/Worker")).fix(
-                "put what it prepares into the image; a launcher that uses another port of sshd needs 22",
-            ),
-        );
-    }
+    workers_own(job, &worker, argv, &format!("{SPECS}/Worker"), main.as_deref());
     worker.ranks_per_node = Some(slots).filter(|slots| *slots != worker.gpus_per_node);
     let (mut launcher, argv) = job.role("launcher", &format!("{SPECS}/Launcher"), main.as_deref())?;
     launcher.kind = RoleKind::Launcher;
@@ -300,6 +293,25 @@ fn mpi(job: &mut Reading, kind: JobKind) -> Result<(), Finding> {
     launcher.command = command::unescaped(argv);
     job.spec.roles.extend([launcher, worker]);
     Ok(())
+}
+
+/// Keeps the command of the workers, where it does more than the operator's own.
+fn workers_own(job: &mut Reading, worker: &Role, argv: Vec<String>, at: &str, wanted: Option<&str>) {
+    if command::only_waits(&argv) {
+        return;
+    }
+    let template = format!("{at}/template");
+    let index = job.rest.container(&template, wanted).unwrap_or(0);
+    let program = format!("{template}/spec/containers/{index}/command");
+    let has_program = job.rest.before().pointer(&program).is_some_and(Json::is_array);
+    if has_program {
+        command::literal(job, worker, &argv, at);
+        job.own.insert("worker-command".to_owned(), json!(command::unescaped(argv)));
+    } else {
+        let message = "the workers' arguments are left out, since the image's own command is not known here";
+        let finding = Finding::warning("W-IMPORT-LOST", message).at(at);
+        job.findings.push(finding.fix("set `worker-command` of `[backend.kubeflow]` to the whole command"));
+    }
 }
 
 /// Reports paths of the workers' nodes that the launcher gets too, and has not in the manifest: its pod

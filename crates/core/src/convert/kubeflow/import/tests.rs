@@ -43,24 +43,30 @@ spec:
 /// After the manifests of github.com/oracle-quickstart/oci-hpc-oke (manifests/nccl-tests, 2026-11-23) and
 /// the examples of github.com/kubeflow/mpi-operator.
 #[test]
-fn what_the_workers_run_is_named_unless_the_operator_runs_the_same() {
-    for (command, is_lost) in [
-        ("command: [/bin/bash, -c, 'mkdir -p /var/run/sshd; /usr/sbin/sshd -D -p 2222;']", true),
-        ("args: [-De, -f, /home/mpiuser/.sshd_config]", true),
-        ("command: [/usr/sbin/sshd, -D, -p, '2222']", true),
-        ("command: [sh, -c, 'sleep infinity & /opt/prepare']", true),
-        ("command: [sh, -c, 'echo \"']", true),
-        ("command: [/usr/sbin/sshd, -De]", false),
-        ("command: [/bin/bash, -c, 'exec /usr/sbin/sshd -D;']", false),
-        ("command: [sleep, 365d]", false),
-        ("command: [tail, -f, /dev/null]", false),
-        ("", false),
+fn what_the_workers_run_is_kept_unless_the_operator_runs_the_same() {
+    for (command, kept) in [
+        (
+            "command: [/bin/bash, -c, 'mkdir -p /var/run/sshd; /usr/sbin/sshd -D -p 2222;']",
+            Some(json!(["/bin/bash", "-c", "mkdir -p /var/run/sshd; /usr/sbin/sshd -D -p 2222;"])),
+        ),
+        (
+            "command: [/usr/sbin/sshd]\n            args: [-De, -f, /home/mpiuser/.sshd_config]",
+            Some(json!(["/usr/sbin/sshd", "-De", "-f", "/home/mpiuser/.sshd_config"])),
+        ),
+        ("command: [sh, -c, 'echo \"$$(A)\"']", Some(json!(["sh", "-c", "echo \"$(A)\""]))),
+        ("command: [sh, -c, 'echo \"']", Some(json!(["sh", "-c", "echo \""]))),
+        ("command: [/usr/sbin/sshd, -De]", None),
+        ("command: [/bin/bash, -c, 'exec /usr/sbin/sshd -D;']", None),
+        ("command: [sleep, 365d]", None),
+        ("command: [tail, -f, /dev/null]", None),
+        ("", None),
     ] {
         let job = read(&mpijob("", "spec:", command));
-        let said = lost(&job);
-        assert_eq!(said.iter().any(|text| text.contains("own command")), is_lost, "{command}: {said:?}");
-        assert_eq!(said.len(), usize::from(is_lost), "{command}: {said:?}");
+        assert_eq!(job.spec.backend["kubeflow"].get("worker-command"), kept.as_ref(), "{command}");
+        assert!(lost(&job).is_empty(), "{command}: {:?}", lost(&job));
     }
+    let job = read(&mpijob("", "spec:", "args: [-De, -f, /home/mpiuser/.sshd_config]"));
+    assert!(lost(&job)[0].starts_with("the workers' arguments are left out"), "{:?}", lost(&job));
 }
 
 #[test]
