@@ -302,7 +302,7 @@ impl Tables {
         let each = self.devices.values().max()?.checked_add(1).filter(|each| *each > 1)?;
         let in_turn = self.devices.iter().all(|(rank, device)| rank % each == *device);
         let nodes = ranks / each;
-        (in_turn && ranks % each == 0 && nodes >= hosts).then_some(nodes)
+        (in_turn && ranks.is_multiple_of(each) && nodes >= hosts).then_some(nodes)
     }
 
     /// Adds a row, or the figures in place of the last row.
