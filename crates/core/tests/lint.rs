@@ -9,12 +9,12 @@
 use std::fs;
 use std::path::Path;
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::convert::{Settings, Splitter, Start, lint_document, lint_sbatch};
+use weftrun_core::convert::{Settings, Splitter, Start, lint_document, lint_sbatch, mutate, mutate_sbatch};
 use weftrun_core::env_names::{GROUPS, nearest};
 use weftrun_core::fabric::view::{ContainerView, EnvView, JobKind, JobView, MountView, RoleView, VolumeView};
 use weftrun_core::fabric::{Profile, Profiles};
 use weftrun_core::lint;
-use weftrun_core::request::FabricRequest;
+use weftrun_core::request::{Fabric, FabricRequest};
 use weftrun_core::shell::unexpanded;
 
 fn role(env: &[(&str, &str)], asked: &[(&str, &str)]) -> RoleView {
@@ -42,8 +42,10 @@ fn role(env: &[(&str, &str)], asked: &[(&str, &str)]) -> RoleView {
 fn codes(role: RoleView) -> Vec<String> {
     let job = JobView { kind: JobKind::PyTorchJob, roles: vec![role], ..JobView::default() };
     let profile = Profiles::builtin().get("dgxc").unwrap();
-    let mut codes: Vec<String> =
-        lint::job(&job, &profile, &Catalogue::builtin()).into_iter().map(|lint| lint.finding.code).collect();
+    let mut codes: Vec<String> = lint::job(&job, Fabric::Auto, &profile, &Catalogue::builtin())
+        .into_iter()
+        .map(|lint| lint.finding.code)
+        .collect();
     codes.sort();
     codes
 }
@@ -165,7 +167,7 @@ fn sockets_between_nodes_with_a_fabric_are_told() {
         role.instance_types = vec![instance_type.to_owned()];
         role.replicas = replicas;
         let job = JobView { kind: JobKind::PyTorchJob, roles: vec![role], ..JobView::default() };
-        let lints = lint::job(&job, &Profile::default(), &Catalogue::builtin());
+        let lints = lint::job(&job, Fabric::Auto, &Profile::default(), &Catalogue::builtin());
         lints.into_iter().any(|lint| lint.finding.code == "L-ON-SOCKETS")
     };
     assert!(of("p4d.24xlarge", 2) && of("Standard_ND96isr_H100_v5", 2));
@@ -438,4 +440,73 @@ fn a_relative_library_folder_is_found() {
     for value in ["/usr/lib:/a", "$HOME/lib:/a", "${A:+$A:}/lib", "/x:$(dirname a)/lib", "/a:", "~/lib"] {
         assert!(!found(value).contains(&"L-LIBRARY-RELATIVE".to_owned()), "{value}");
     }
+}
+
+const MPIJOB: &str = "apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: a}
+spec:
+  slotsPerWorker: 8
+  mpiReplicaSpecs:
+    Launcher:
+      template:
+        spec:
+          containers:
+          - name: launcher
+            image: x
+            command: [/bin/bash, -c]
+            args: ['mpirun -np 16 -x LD_LIBRARY_PATH -x NCCL_NET_PLUGIN=none ./all_reduce_perf']
+    Worker:
+      replicas: 2
+      template:
+        spec:
+          containers:
+          - name: worker
+            image: x
+            resources: {limits: {nvidia.com/gpu: 8, rdma/ib: 1}, requests: {cpu: 112, memory: 1000Gi}}
+";
+
+/// After github.com/coreweave/nccl-tests, mpi-operator/nccl-test-distributed-a100-64-mpijob.yaml
+/// (2026-11-23): the job is for InfiniBand, and EFA is requested for it.
+#[test]
+fn a_setting_that_keeps_nccl_from_the_requested_fabric_is_found_and_told_by_mutate() {
+    let (profile, catalogue) = (Profiles::builtin().get("dgxc").unwrap(), Catalogue::builtin());
+    let request = |kind| FabricRequest {
+        kind,
+        instance_type: Some("p5.48xlarge".to_owned()),
+        ..FabricRequest::default()
+    };
+    let script =
+        "#!/bin/bash\n#SBATCH -N2 --gpus-per-node=8 --exclusive\nexport NCCL_NET_PLUGIN=none\nsrun ./a\n";
+    let (start, efa, auto) = (Start::of("a.yaml"), request(Fabric::Efa), request(Fabric::Auto));
+    let codes = |findings: &[weftrun_core::Finding]| {
+        let only = findings.iter().filter(|one| one.code == "L-PLUGIN-NONE");
+        only.map(|one| (one.is_error(), one.span.as_ref().map_or(0, |span| span.line))).collect::<Vec<_>>()
+    };
+    let settings = Settings::offline(&profile, &efa, &catalogue);
+    assert_eq!(codes(&lint_document(MPIJOB, start, &settings)), [(true, 14)]);
+    assert_eq!(codes(&lint_sbatch(script, start, &settings)), [(true, 3)]);
+    let mutated = mutate(MPIJOB, start, &settings).unwrap();
+    let report = &mutated.jobs[0];
+    assert!(report.changed && report.error().is_none());
+    assert_eq!(codes(&report.plan.findings), [(false, 14)]);
+    assert!(mutated.text.contains("NCCL_NET_PLUGIN=none"), "it is the user's, and stays");
+    let report = &mutate_sbatch(script, start, &settings).jobs[0];
+    assert_eq!((report.changed, codes(&report.plan.findings).len()), (true, 1));
+    // Without the setting, or for the fabric that the job shows, there is nothing to report.
+    let free = MPIJOB.replace("-x NCCL_NET_PLUGIN=none ", "");
+    assert!(codes(&lint_document(&free, start, &settings)).is_empty());
+    assert!(codes(&mutate(&free, start, &settings).unwrap().jobs[0].plan.findings).is_empty());
+    assert!(codes(&lint_document(MPIJOB, start, &Settings::offline(&profile, &auto, &catalogue))).is_empty());
+}
+
+/// After github.com/coreweave/nccl-tests, mpi-operator/nccl-test-distributed-gb200-nvl72-mpijob.yaml
+/// (2026-11-23), whose nodes have the numbers of Google's a4x-highgpu-4g.
+#[test]
+fn numbers_alone_are_no_instance_type() {
+    let mut of_others = role(&[], &[("nvidia.com/gpu", "4"), ("rdma/ib", "1"), ("memory", "800Gi")]);
+    of_others.container.requests.insert("cpu".into(), "140".into());
+    assert!(!codes(of_others.clone()).contains(&"L-CPU-ALL".to_owned()));
+    of_others.instance_types.push("a4x-highgpu-4g".to_owned());
+    assert!(codes(of_others).contains(&"L-CPU-ALL".to_owned()));
 }

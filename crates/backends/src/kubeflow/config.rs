@@ -73,6 +73,8 @@ pub struct JobSettings {
     pub image_pull_policy: Option<String>,
     /// Arguments before the program of the `mpirun` that weftrun writes.
     pub mpirun_args: Vec<String>,
+    /// Command of the workers of an MPIJob, which wait for `mpirun`, instead of the operator's own.
+    pub worker_command: Vec<String>,
     /// Required type of a `host_path` volume on the node, as Kubernetes writes it; `Directory` by default, no
     /// check if empty.
     pub host_path_type: Option<String>,
@@ -158,6 +160,7 @@ impl Settings {
             scripts: if known.scripts == Scripts::Auto { base.scripts } else { known.scripts },
             image_pull_policy: known.image_pull_policy.or_else(|| base.image_pull_policy.clone()),
             mpirun_args: list(known.mpirun_args, &base.mpirun_args),
+            worker_command: list(known.worker_command, &base.worker_command),
             host_path_type: known.host_path_type.or_else(|| base.host_path_type.clone()),
         })
     }
@@ -166,7 +169,7 @@ impl Settings {
 /// Keys that only a target has.
 const TARGET_KEYS: [&str; 3] = ["kubeconfig", "context", "retry-seconds"];
 
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 21] = [
     "kind",
     "runtime",
     "runtime-kind",
@@ -186,5 +189,6 @@ const KEYS: [&str; 20] = [
     "scripts",
     "image-pull-policy",
     "mpirun-args",
+    "worker-command",
     "host-path-type",
 ];

@@ -16,6 +16,7 @@ pub fn spec(draft: &Draft<'_>) -> Result<Value> {
     let template = draft.template();
     let container = draft.kind.container();
     let command = command(draft, worker, &launcher);
+    let waiting: Vec<String> = draft.settings.worker_command.iter().map(|word| literal(word)).collect();
     let mut spec = json!({
         "slotsPerWorker": worker.procs_per_node(),
         "runPolicy": draft.run_policy(),
@@ -29,7 +30,7 @@ pub fn spec(draft: &Draft<'_>) -> Result<Value> {
             "Worker": {
                 "replicas": worker.nodes,
                 "restartPolicy": "Never",
-                "template": template.of(worker, container, &[]),
+                "template": template.of(worker, container, &waiting),
             },
         },
     });

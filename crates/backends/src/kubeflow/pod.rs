@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value, json};
-use weftrun_core::spec::{JobSpec, Role, RoleKind, VolumeSource};
+use weftrun_core::spec::{JobSpec, Role, RoleKind, Volume, VolumeSource};
 
 use super::config::JobSettings;
 use crate::kubernetes::code::Delivery;
@@ -123,12 +123,15 @@ impl Template<'_> {
         env
     }
 
+    /// Returns the job's volumes that a role has: a launcher may be on a node without the workers' devices.
+    fn of_job<'r>(&'r self, role: &'r Role) -> impl Iterator<Item = &'r Volume> {
+        self.spec.volumes.iter().filter(|volume| role.kind == RoleKind::Worker || !volume.is_device())
+    }
+
     /// Returns the pod's volumes.
     pub fn volumes(&self, role: &Role) -> Vec<Value> {
         let mut volumes: Vec<_> = self
-            .spec
-            .volumes
-            .iter()
+            .of_job(role)
             .map(|volume| match &volume.source {
                 // Without a type, a folder that is not mounted on the node is created, empty, on the node's
                 // own disk.
@@ -159,12 +162,8 @@ impl Template<'_> {
             }
             mount
         };
-        let mut mounts: Vec<_> = self
-            .spec
-            .volumes
-            .iter()
-            .map(|volume| mount(&volume.name, &volume.mount, volume.read_only))
-            .collect();
+        let mut mounts: Vec<_> =
+            self.of_job(role).map(|volume| mount(&volume.name, &volume.mount, volume.read_only)).collect();
         if self.own_shm(role).is_some() {
             mounts.push(mount("shm", "/dev/shm", false));
         }

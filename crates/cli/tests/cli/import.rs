@@ -229,3 +229,50 @@ fn a_command_line_of_runai_renders_to_the_body_it_made() {
     }
     assert_eq!(place.feed("import runai -", b"runai list\n").code, 3);
 }
+
+#[test]
+fn options_that_a_key_holds_in_part_are_rendered_as_they_were() {
+    let place = Place::new();
+    let text = "#!/bin/bash\n#SBATCH -J a -N 2 --ntasks-per-node=4 --gres=gpu:a100:4 --gpus-per-task=1\n\
+                #SBATCH --mem=0 --time=UNLIMITED --comment=proj7 -p a,b\nsrun python train.py\n";
+    let imported = place.feed("import sbatch", text.as_bytes());
+    assert_eq!((imported.code, imported.err.as_str()), (0, ""));
+    place.write("job.toml", &imported.out);
+    let rendered = place.run("render job.toml -b slurm");
+    assert_eq!(rendered.code, 0, "{}", rendered.err);
+    for line in [
+        "#SBATCH --ntasks-per-node=4",
+        "#SBATCH --gpus-per-task=1",
+        "#SBATCH --gres=gpu:a100:4",
+        "#SBATCH --mem=0",
+        "#SBATCH --time=UNLIMITED",
+        "#SBATCH --partition=a,b",
+    ] {
+        assert!(rendered.out.lines().any(|own| own == line), "{line} in\n{}", rendered.out);
+    }
+    assert!(rendered.out.contains(" proj7\"\n") && !rendered.out.contains("--gpus-per-node"));
+    // The comment of a rendered script names its submission, which an import does not repeat.
+    let again = place.feed("import sbatch", rendered.out.as_bytes());
+    assert!(again.out.contains("\"--comment=proj7\""), "{}", again.out);
+}
+
+/// After github.com/oracle-quickstart/oci-hpc-oke, manifests/nccl-tests/kueue (2026-11-23).
+#[test]
+fn an_sshd_of_the_workers_own_is_rendered_and_a_launcher_has_no_devices() {
+    let place = Place::new();
+    let text = "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: a}\nspec:\n  slotsPerWorker: 8\n  \
+                mpiReplicaSpecs:\n    Launcher:\n      template:\n        spec:\n          containers:\n          \
+                - {name: m, image: x, command: [mpirun, -np, '16', ./a]}\n    Worker:\n      replicas: 2\n      template:\n        \
+                spec:\n          volumes: [{name: ib, hostPath: {path: /dev/infiniband}}]\n          containers:\n          \
+                - name: m\n            image: x\n            command: [/usr/sbin/sshd, -D, -p, '2222']\n            \
+                resources: {limits: {nvidia.com/gpu: 8}}\n            volumeMounts: [{name: ib, mountPath: /dev/infiniband}]\n";
+    let imported = place.feed("import manifest", text.as_bytes());
+    assert!(imported.code == 0 && !imported.err.contains("W-IMPORT-LOST"), "{}", imported.err);
+    place.write("job.toml", &imported.out);
+    let rendered = place.run("render job.toml -b kubeflow");
+    assert_eq!(rendered.code, 0, "{}", rendered.err);
+    let (launcher, worker) = rendered.out.split_once("    Worker:\n").unwrap();
+    assert!(worker.contains("/dev/infiniband") && !launcher.contains("/dev/infiniband"), "{}", rendered.out);
+    let command = "            - /usr/sbin/sshd\n            - -D\n            - -p\n            - '2222'\n";
+    assert!(worker.contains(command) && !launcher.contains("sshd"), "{}", rendered.out);
+}

@@ -12,6 +12,7 @@ use crate::catalogue::Catalogue;
 use crate::explain;
 use crate::fabric::view::JobView;
 use crate::fabric::{Profile, too_many_roles};
+use crate::finding::Severity;
 use crate::request::Fabric;
 
 /// A finding and its place.
@@ -23,16 +24,33 @@ pub struct Lint {
     pub at: String,
 }
 
-/// Checks a job. The order is that of the roles and their environment.
-pub fn job(job: &JobView, profile: &Profile, catalogue: &Catalogue) -> Vec<Lint> {
+/// Checks a job, for the fabric that is requested; with [`Fabric::Auto`] for the one that it shows. The order
+/// is that of the roles and their environment.
+pub fn job(job: &JobView, requested: Fabric, profile: &Profile, catalogue: &Catalogue) -> Vec<Lint> {
     if let Some(finding) = too_many_roles(job.roles.len()) {
         return vec![Lint { finding, at: String::new() }];
     }
     let mut lints = Vec::new();
+    let fabric = settings::fabric_of(job, requested, profile);
     for role in &job.roles {
-        settings::environment(job, role, catalogue, profile, &mut lints);
+        settings::environment(job, role, catalogue, fabric, &mut lints);
         shapes::role(role, profile, catalogue, &mut lints);
     }
+    lints
+}
+
+/// Returns a job's settings that keep its ranks from the fabric that a plan gives it, as warnings: they are
+/// the user's own, and stay.
+pub(crate) fn against(job: &JobView, fabric: Fabric, catalogue: &Catalogue) -> Vec<Lint> {
+    let mut lints = Vec::new();
+    for role in &job.roles {
+        settings::environment(job, role, catalogue, fabric, &mut lints);
+    }
+    lints.retain(|lint| {
+        lint.finding.severity != Severity::Info
+            && ["L-PLUGIN-NONE", "L-IB-DISABLED", "L-ON-SOCKETS"].contains(&lint.finding.code.as_str())
+    });
+    lints.iter_mut().for_each(|lint| lint.finding.severity = Severity::Warning);
     lints
 }
 

@@ -56,12 +56,12 @@ pub(super) fn environment(
     job: &JobView,
     role: &RoleView,
     catalogue: &Catalogue,
-    profile: &Profile,
+    fabric: Fabric,
     lints: &mut Vec<Lint>,
 ) {
     let multus = has_networks(role);
     let setting = Setting {
-        fabric: shown_fabric(job, profile),
+        fabric,
         rdma_read: rdma_read(role, catalogue),
         multus,
         several_nodes: job.worker_pods() > 1,
@@ -90,6 +90,14 @@ fn add(findings: Vec<Finding>, role: &RoleView, at: &str, lints: &mut Vec<Lint>)
     lints.extend(
         findings.into_iter().map(|finding| Lint { finding: finding.at(&role.name), at: at.to_owned() }),
     );
+}
+
+/// Returns the fabric that is requested, else the one that a job shows.
+pub(super) fn fabric_of(job: &JobView, requested: Fabric, profile: &Profile) -> Fabric {
+    match requested {
+        Fabric::Auto | Fabric::Off => shown_fabric(job, profile),
+        requested => requested,
+    }
 }
 
 /// Returns the fabric that a job's requested devices show.

@@ -2,7 +2,7 @@
 
 use super::Lint;
 use crate::Finding;
-use crate::catalogue::{Catalogue, InstanceType};
+use crate::catalogue::{Catalogue, InstanceType, NodeFabric};
 use crate::fabric::Profile;
 use crate::fabric::view::{ContainerView, RoleView};
 use crate::text::Quantity;
@@ -128,10 +128,13 @@ fn processors(
     };
     let has = |row: &InstanceType, count: u64| row.vcpus.is_some_and(|vcpus| u64::from(vcpus) <= count);
     let row = if role.instance_types.is_empty() {
-        // Without a type: a whole node's accelerators, and exactly the number of its CPUs.
+        // Without a type: a whole node's accelerators, exactly the number of its CPUs, and EFA, which is AWS's:
+        // nodes of other clouds have the same numbers (140 CPUs and 4 GPUs: Google's a4x and CoreWeave's gb200-4x).
         let accelerators = role.pod_asks(&profile.accelerator);
         let whole = |row: &&InstanceType| {
             accelerators > 0
+                && row.fabric == NodeFabric::Efa
+                && role.container.asks("vpc.amazonaws.com/efa").is_some()
                 && u64::from(row.accelerators) == accelerators
                 && row.vcpus.map(u64::from) == Some(asked)
         };

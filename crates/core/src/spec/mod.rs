@@ -158,6 +158,13 @@ pub struct Volume {
     pub read_only: bool,
 }
 
+impl Volume {
+    /// Returns whether it is a device of the host, which only the workers' nodes need to have.
+    pub fn is_device(&self) -> bool {
+        matches!(&self.source, VolumeSource::HostPath(path) if path.starts_with("/dev/"))
+    }
+}
+
 /// What a volume is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -192,8 +192,9 @@ mod tests {
     use super::*;
 
     fn run(nodes: u32, hosts: &[&str], busbw: f64) -> KeptRun {
+        let algbw = busbw / 1.875;
         let log = format!(
-            "1048576 262144 float sum -1 51.0 2.1 1.0 0\n8589934592 2147483648 float sum -1 51000.0 42.1 {busbw} 0\n"
+            "1048576 262144 float sum -1 51.0 0.5 1.0 0\n8589934592 2147483648 float sum -1 51000.0 {algbw:.2} {busbw} 0\n"
         );
         let at = Timestamp::from_second(1_700_000_000).unwrap();
         KeptRun::new(at, Some(nodes), hosts.iter().copied(), &read(log.as_bytes()))

@@ -188,7 +188,6 @@ mod tests {
         for (instance, nodes, collective) in [
             (None, Some(2), all),
             (Some("p4d.24xlarge"), None, all),
-            (Some("p4d.24xlarge"), Some(2), None),
             (Some("p4d.24xlarge"), Some(3), all),
             (Some("g4dn.12xlarge"), Some(2), all),
         ] {
@@ -196,6 +195,9 @@ mod tests {
             assert_eq!(judgement.verdict, Verdict::NoReference, "{judgement:?}");
             assert!(!judgement.reason.is_empty());
         }
+        let unknown = read(b"2147483648 536870912 float sum -1 51000.0 78.0 78.0 0\n").remove(0);
+        let judgement = judge(&unknown, Some("p4d.24xlarge"), Some(2), None);
+        assert_eq!(judgement.reason, "the log does not name the collective");
         let small = read(b"1048576 262144 float sum -1 30.9 33.8 29.6 0 30.2 34.7 30.3 0\n").remove(0);
         let judgement = judge(&small, Some("p4d.24xlarge"), Some(2), all);
         assert_eq!((judgement.verdict, judgement.busbw), (Verdict::NoReference, None));

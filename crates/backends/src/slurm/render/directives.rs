@@ -258,7 +258,9 @@ fn nodes_of<'f>(draft: &'f Draft<'_>, role: &Role) -> Vec<&'f NodeGroup> {
     let queue = draft.job.spec.queue.as_ref().or(draft.own.partition.as_ref());
     let fits = |group: &&NodeGroup| {
         let of_type = role.instance_type.is_none() || group.instance_type == role.instance_type;
-        of_type && queue.is_none_or(|queue| group.queues.contains(queue))
+        // `--partition` may be a list.
+        let serves = |list: &String| list.split(',').any(|one| group.queues.iter().any(|name| name == one));
+        of_type && queue.is_none_or(serves)
     };
     let known = role.instance_type.is_some() || queue.is_some();
     facts.nodes.iter().filter(|group| known && fits(group)).collect()

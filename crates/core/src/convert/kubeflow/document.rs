@@ -20,7 +20,7 @@ use crate::fabric::view::{JobKind, JobView};
 use crate::finding::Span;
 use crate::request::FabricRequest;
 use crate::span::{Document, SpanTree, SyntaxError, json, position, yaml_documents};
-use crate::{Error, ErrorKind, Finding};
+use crate::{Error, ErrorKind, Finding, explain, lint};
 
 /// The settings for the mutation of a manifest.
 #[derive(Clone, Copy, Debug)]
@@ -364,6 +364,12 @@ fn object(
             }
         }
         extra.extend(apply::companions(&report.plan.ops).cloned());
+    }
+    if report.changed {
+        for found in lint::against(&job, report.plan.fabric, catalogue) {
+            let at = at_pointer(node, &found.at).unwrap_or(node);
+            report.plan.findings.push(explain::with_source(found.finding).span(start.span(text, &at.span)));
+        }
     }
     for finding in &mut report.plan.findings {
         if finding.span.is_none() {

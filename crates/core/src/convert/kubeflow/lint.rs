@@ -71,7 +71,7 @@ fn object(
     }
     let (settings, _) = settings.chosen(Form::Manifest, |signs| signs.object(&data));
     ranks_per_node(node, &view, settings.profile, &mut say);
-    for found in lint::job(&view, settings.profile, settings.catalogue) {
+    for found in lint::job(&view, settings.options.kind, settings.profile, settings.catalogue) {
         say(found.finding, at_pointer(node, &found.at).unwrap_or(node));
     }
 }

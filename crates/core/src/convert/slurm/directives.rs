@@ -24,11 +24,20 @@ enum Takes {
 
 use Takes::{Nothing, Optional, Value};
 
+/// Returns the long names of all options.
+#[cfg(test)]
+pub(super) fn long_names() -> impl Iterator<Item = &'static str> {
+    OPTIONS.iter().map(|(name, ..)| *name)
+}
+
 /// Long name, letter and value of the options of sbatch(1) and srun(1), 22.05 to 25.05, and of pyxis and enroot's.
 const OPTIONS: &[(&str, char, Takes)] = &[
     ("account", 'A', Value),
+    ("acctg-freq", '\0', Value),
     ("array", 'a', Value),
     ("batch", '\0', Value),
+    ("bb", '\0', Value),
+    ("bbf", '\0', Value),
     ("begin", 'b', Value),
     ("chdir", 'D', Value),
     ("cluster-constraint", '\0', Value),
@@ -38,6 +47,7 @@ const OPTIONS: &[(&str, char, Takes)] = &[
     ("container", '\0', Value),
     ("container-entrypoint", '\0', Nothing),
     ("container-env", '\0', Value),
+    ("container-id", '\0', Value),
     ("container-image", '\0', Value),
     ("container-mount-home", '\0', Nothing),
     ("container-mounts", '\0', Value),
@@ -111,6 +121,7 @@ const OPTIONS: &[(&str, char, Takes)] = &[
     ("ntasks-per-gpu", '\0', Value),
     ("ntasks-per-node", '\0', Value),
     ("ntasks-per-socket", '\0', Value),
+    ("oom-kill-step", '\0', Optional),
     ("open-mode", '\0', Value),
     ("output", 'o', Value),
     ("overcommit", 'O', Nothing),
@@ -118,6 +129,7 @@ const OPTIONS: &[(&str, char, Takes)] = &[
     ("oversubscribe", 's', Nothing),
     ("parsable", '\0', Nothing),
     ("partition", 'p', Value),
+    ("power", '\0', Value),
     ("prefer", '\0', Value),
     ("preserve-env", 'E', Nothing),
     ("priority", '\0', Value),
@@ -137,6 +149,7 @@ const OPTIONS: &[(&str, char, Takes)] = &[
     ("slurmd-debug", '\0', Value),
     ("sockets-per-node", '\0', Value),
     ("spread-job", '\0', Nothing),
+    ("stepmgr", '\0', Nothing),
     ("switches", '\0', Value),
     ("task-epilog", '\0', Value),
     ("task-prolog", '\0', Value),
@@ -147,6 +160,8 @@ const OPTIONS: &[(&str, char, Takes)] = &[
     ("time", 't', Value),
     ("time-min", '\0', Value),
     ("tmp", '\0', Value),
+    ("tres-bind", '\0', Value),
+    ("tres-per-task", '\0', Value),
     ("uid", '\0', Value),
     ("unbuffered", 'u', Nothing),
     ("use-min-nodes", '\0', Nothing),
@@ -258,6 +273,14 @@ impl Directives {
         self.take(name).flatten()
     }
 
+    /// Gives an option another name.
+    pub(super) fn rename(&mut self, from: &str, to: &str) {
+        self.0
+            .iter_mut()
+            .filter(|option| option.name == from)
+            .for_each(|option| to.clone_into(&mut option.name));
+    }
+
     /// Removes an option.
     pub fn remove(&mut self, name: &str) {
         self.0.retain(|option| option.name != name);
@@ -289,26 +312,45 @@ impl Directives {
 
     /// Returns the tasks on each node, where an option sets it.
     pub fn tasks_per_node(&self) -> Option<u32> {
-        let spread = || self.number("ntasks").map(|all| all.div_ceil(self.nodes()));
-        self.number("ntasks-per-node").or_else(spread)
+        // Beside `--ntasks`, `--ntasks-per-node` is only the most of a node (sbatch(1), 22.05 and later).
+        let spread = self.number("ntasks").map(|all| all.div_ceil(self.nodes()));
+        spread.or_else(|| self.number("ntasks-per-node"))
     }
 
     /// Returns the GPUs of each node, from any option that requests them.
     pub fn gpus_per_node(&self) -> Option<u32> {
         let gres = || {
-            let gpu = self.value("gres")?.split(',').find(|one| is_gpu(one))?;
-            Some(count(gpu).unwrap_or(1))
+            let list = self.value("gres")?;
+            list.split(',').any(is_gpu).then(|| gpus(list.split(',').filter(|one| is_gpu(one))))
         };
-        let by_task =
-            || Some(self.number("gpus-per-task")?.saturating_mul(self.tasks_per_node().unwrap_or(1)));
-        let all = || self.number("gpus").map(|all| all / self.nodes());
-        self.number("gpus-per-node").or_else(gres).or_else(all).or_else(by_task)
+        let of = |name: &str| Some(gpus(self.value(name)?.split(',')));
+        let by_task = || Some(of("gpus-per-task")?.saturating_mul(self.tasks_per_node().unwrap_or(1)));
+        let all = || of("gpus").map(|all| all / self.nodes());
+        of("gpus-per-node").or_else(gres).or_else(all).or_else(by_task)
+    }
+
+    /// Returns the type of the GPUs, where an option names one: `a100` of `--gres=gpu:a100:8` and
+    /// `--gpus=a100`.
+    pub(super) fn gpu_type(&self) -> Option<&str> {
+        let of_gres = self.value("gres").into_iter().flat_map(|list| list.split(','));
+        let of_gres = of_gres.filter_map(|item| item.strip_prefix("gpu:"));
+        let plain = ["gpus-per-node", "gpus", "gpus-per-task"].into_iter();
+        let plain = plain.filter_map(|name| self.value(name)).flat_map(|list| list.split(','));
+        plain.chain(of_gres).find_map(|item| {
+            let first = item.split([':', '(']).next()?;
+            (count(first).is_none() && !first.is_empty()).then_some(first)
+        })
     }
 }
 
 /// Returns whether an item of `--gres` requests GPUs.
 pub(super) fn is_gpu(item: &str) -> bool {
     item == "gpu" || item.starts_with("gpu:")
+}
+
+/// Returns the sum of `gpu:a100:4`, `a100:2`, `gpu`, `8`; a type without a number is one GPU.
+fn gpus<'t>(items: impl Iterator<Item = &'t str>) -> u32 {
+    items.map(|item| count(item).unwrap_or(1)).fold(0, u32::saturating_add)
 }
 
 /// Reads `8`, `a100:8`, `gpu:a100:8(S:0-1)`, `4-8`.

@@ -55,6 +55,10 @@ pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_
             let job = script.view(&chosen);
             let mut plan = decide(&job, profile, &options, settings.catalogue, settings.facts);
             script.keep_expressible(&mut plan);
+            if !plan.ops.is_empty() {
+                let against = lint::against(&job, plan.fabric, settings.catalogue);
+                plan.findings.extend(against.into_iter().map(|found| explain::with_source(found.finding)));
+            }
             JobReport::new(&job, weighed.into_iter().fold(plan, FabricPlan::with_evidence), "")
         }
         Err(finding) => {
@@ -87,7 +91,10 @@ pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_
 pub fn lint_sbatch(text: &str, start: Start<'_>, settings: &Settings<'_>) -> Vec<Finding> {
     let script = Script::read(text);
     let (settings, _) = settings.chosen(Form::Script, |signs| signs.script(text));
-    let fabric = settings.profile.fabric;
+    let fabric = match settings.options.kind {
+        Fabric::Auto | Fabric::Off => settings.profile.fabric,
+        requested => requested,
+    };
     let mut findings: Vec<Finding> = lint::script::check(text, &script.blocks)
         .into_iter()
         .map(|(finding, range)| explain::with_source(finding).span(start.span(text, &range)))

@@ -5,6 +5,7 @@
 //! (<https://github.com/NVIDIA/nccl-tests>, `src/common.cu` and `src/util.cu` of all releases up to 2.19.6, read
 //! 2026-11-23). So rows are read by the header above them, or by their shape if the log contains no header.
 
+mod factor;
 mod row;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ use weftrun_nccl::unwrap;
 use super::probe::Probes;
 use super::table::{Collective, Row, Run};
 use crate::log::SourceId;
+use factor::by_factor;
 use row::{Header, Kind, figures, is_figure, start};
 
 /// Largest number of rows and of ranks kept of one log; a sweep has about 30 rows.
@@ -127,6 +129,8 @@ struct Tables {
     named: Option<Collective>,
     hosts: BTreeSet<String>,
     ranks: BTreeMap<u32, String>,
+    /// The number of each listed rank's device on its host.
+    devices: BTreeMap<u32, u32>,
     /// The lists before this one, by other programs, that no row followed: of an attempt that failed, or of processes that
     /// each run on their own. The latter print more than one table.
     earlier: BTreeMap<u32, String>,
@@ -139,6 +143,8 @@ struct Tables {
     alone: bool,
     /// Whether rows came after the list of ranks; the next list is that of another run.
     listed: bool,
+    /// Whether the summary of the last table was read: rows after it are another run's.
+    ended: bool,
     /// A row whose figures are on a later line, since NCCL printed into its line.
     pending: Option<Pending>,
 }
@@ -213,6 +219,7 @@ impl Tables {
         {
             self.header = Some(header);
             self.pending = None;
+            self.ended = false;
             self.headers = self.headers.saturating_add(1);
             self.alone |= self.again && self.headers > 1;
             // Another table is another run.
@@ -221,7 +228,9 @@ impl Tables {
             }
             return;
         }
+        self.ended |= text.contains("Avg bus bandwidth");
         if let Some(wrong) = out_of_bounds(text) {
+            self.ended = true;
             let row = self.runs.last_mut().and_then(|run| run.rows.last_mut());
             if let Some(row) = row.filter(|row| wrong > 0 && row.wrong() == 0) {
                 row.out_of_place.wrong = Some(wrong);
@@ -233,20 +242,16 @@ impl Tables {
             self.began = true;
             return;
         }
-        if let Some((rank, host, process)) = device(text) {
+        if let Some(Listed { rank, host, process, device }) = Listed::read(text) {
             if self.listed {
-                (self.listed, self.alone, self.again) = (false, false, false);
-                self.ranks.clear();
+                (self.listed, self.alone, self.again, self.ended) = (false, false, false, false);
                 self.earlier.clear();
-                self.hosts.clear();
-                self.headers = 0;
+                self.forget_ranks();
             } else if self.began {
                 if self.earlier.len() < MAX_ROWS {
                     self.earlier.append(&mut self.ranks);
                 }
-                self.ranks.clear();
-                self.hosts.clear();
-                self.headers = 0;
+                self.forget_ranks();
             }
             self.began = false;
             if self.ranks.len() < MAX_ROWS {
@@ -254,6 +259,7 @@ impl Tables {
                 let earlier = self.ranks.insert(rank, process.clone());
                 self.alone |= earlier.is_some_and(|earlier| earlier != process);
                 self.hosts.insert(host);
+                self.devices.extend(device.map(|device| (rank, device)));
             }
             return;
         }
@@ -262,7 +268,7 @@ impl Tables {
             return;
         }
         if let Some(collective) = starting(text) {
-            self.began = true;
+            (self.began, self.ended) = (true, false);
             self.named = Some(collective);
             // A run may be named twice: by its program, and by the script that starts it.
             self.runs.pop_if(|run| run.rows.is_empty());
@@ -279,9 +285,36 @@ impl Tables {
         }
     }
 
+    fn forget_ranks(&mut self) {
+        self.ranks.clear();
+        self.hosts.clear();
+        self.devices.clear();
+        self.headers = 0;
+    }
+
+    /// Returns the number of nodes of a run; none where the list of its ranks is shortened and does not show it.
+    fn nodes(&self, ranks: u32) -> Option<u32> {
+        let hosts = u32::try_from(self.hosts.len()).ok().filter(|hosts| *hosts > 0)?;
+        if u32::try_from(self.ranks.len()) == Ok(ranks) {
+            return Some(hosts);
+        }
+        // Where ranks go round the devices of each node, as mpirun and srun start them.
+        let each = self.devices.values().max()?.checked_add(1).filter(|each| *each > 1)?;
+        let in_turn = self.devices.iter().all(|(rank, device)| rank % each == *device);
+        let nodes = ranks / each;
+        (in_turn && ranks.is_multiple_of(each) && nodes >= hosts).then_some(nodes)
+    }
+
     /// Adds a row, or the figures in place of the last row.
     fn row(&mut self, row: Pending, cells: &[&str], broken_off: bool) {
-        let ranks = u32::try_from(self.ranks.len()).ok().filter(|ranks| *ranks > 0);
+        let last = self.runs.last().and_then(|run| run.rows.last());
+        if self.ended && !self.alone && !self.again && last.is_some_and(|last| row.size <= last.size) {
+            // Copied without its header and its ranks.
+            self.forget_ranks();
+            self.runs.push(Run { collective: self.named, ..Run::default() });
+        }
+        // Published lists are shortened in the middle.
+        let ranks = self.ranks.last_key_value().and_then(|(last, _)| last.checked_add(1));
         let (figures, rest) = figures(cells, self.header.as_ref(), row.kind, ranks);
         let broken_off = broken_off && rest;
         let mut figures = figures.into_iter();
@@ -304,13 +337,14 @@ impl Tables {
         if self.runs.is_empty() {
             self.runs.push(Run { collective: self.named, ..Run::default() });
         }
+        let nodes = ranks.and_then(|ranks| self.nodes(ranks));
         if let Some(run) = self.runs.last_mut() {
             // Tables of several processes are mixed row by row, or follow each other.
             let both = [run.rows.first(), run.rows.last()];
             self.alone |= self.again && both.into_iter().flatten().any(|earlier| earlier.size == row.size);
             run.rows.push(row);
             run.ranks = ranks;
-            run.nodes = u32::try_from(self.hosts.len()).ok().filter(|hosts| *hosts > 0);
+            run.nodes = nodes;
             run.alone = self.alone;
         }
     }
@@ -323,6 +357,9 @@ impl Tables {
         self.runs.retain(|run| any || run.collective.is_some());
         for run in &mut self.runs {
             run.collective = run.collective.or_else(|| by_factor(run));
+            if !run.alone {
+                factor::correct(run);
+            }
         }
         self.runs
     }
@@ -333,15 +370,27 @@ fn is_comment(text: &str) -> bool {
     text.strip_prefix('#').is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '#', '\r']))
 }
 
-/// Reads `#  Rank  0 Group  0 Pid 4711 on  node-a device  0 [0x53] NVIDIA H100`: the rank, the host, and both with the
-/// process.
-fn device(text: &str) -> Option<(u32, String, String)> {
-    let (_, text) = text.split_once("Rank ")?;
-    let mut words = text.split_ascii_whitespace();
-    let rank = words.next()?.trim_end_matches(':').parse().ok()?;
-    let process = words.by_ref().skip_while(|word| *word != "Pid").nth(1)?;
-    let host = words.by_ref().skip_while(|word| *word != "on").nth(1)?;
-    text.contains(" device ").then(|| (rank, host.to_owned(), format!("{host} {process}")))
+/// A line of the list of ranks.
+struct Listed {
+    rank: u32,
+    host: String,
+    /// The host and the process.
+    process: String,
+    device: Option<u32>,
+}
+
+impl Listed {
+    /// Reads `#  Rank  0 Group  0 Pid 4711 on  node-a device  0 [0x53] NVIDIA H100`.
+    fn read(text: &str) -> Option<Self> {
+        let (_, text) = text.split_once("Rank ")?;
+        let (before, device) = text.split_once(" device ")?;
+        let mut words = before.split_ascii_whitespace();
+        let rank = words.next()?.trim_end_matches(':').parse().ok()?;
+        let process = words.by_ref().skip_while(|word| *word != "Pid").nth(1)?;
+        let host = words.by_ref().skip_while(|word| *word != "on").nth(1)?;
+        let device = device.split_ascii_whitespace().next().and_then(|word| word.parse().ok());
+        Some(Self { rank, host: host.to_owned(), process: format!("{host} {process}"), device })
+    }
 }
 
 /// Reads `# Collective test starting: all_reduce_perf`, and weftrun's own `# weftrun-verify all_reduce`.
@@ -354,14 +403,4 @@ fn starting(text: &str) -> Option<Collective> {
 fn out_of_bounds(text: &str) -> Option<u64> {
     let (_, rest) = text.split_once("Out of bounds values")?;
     rest.trim_start_matches([' ', ':', '\t']).split_ascii_whitespace().next()?.parse().ok()
-}
-
-/// Returns the only collective whose ratio of bus to algorithm bandwidth matches the figures; none if several do.
-fn by_factor(run: &Run) -> Option<Collective> {
-    let ranks = run.ranks.filter(|ranks| *ranks > 1)?;
-    let row = run.rows.iter().max_by_key(|row| row.size)?;
-    let factor = row.out_of_place.busbw? / row.out_of_place.algbw.filter(|algbw| *algbw > 0.0)?;
-    // The other collectives share one factor.
-    let expected = Collective::AllReduce.bus_factor(ranks);
-    ((factor / expected - 1.0).abs() < 0.02).then_some(Collective::AllReduce)
 }

@@ -273,6 +273,75 @@ fn bytes_may_be_cut_anywhere() {
     }
 }
 
+/// Published lists of ranks are shortened, and the figures then tell the number of ranks: excerpts of
+/// github.com/oracle-quickstart/oci-hpc-oke (docs/running-nccl-rccl-tests-from-slurm-operator.md, 16 ranks),
+/// github.com/coreweave/nccl-tests (README.md, 72 ranks) and github.com/hisohara (rccl.md), read 2026-11-23.
+#[test]
+fn a_shortened_list_of_ranks_does_not_hide_their_number() {
+    let listed = |ranks: &[(u32, &str, u32)]| {
+        let line = |(rank, host, device): &(u32, &str, u32)| {
+            format!(
+                "#  Rank {rank:2} Group  0 Pid   2574 on {host} device  {device} [0000:0f:00] NVIDIA A100\n"
+            )
+        };
+        ranks.iter().map(line).collect::<String>()
+    };
+    let row_16 = "8589934592 2147483648 float sum -1 84948.7 101.12 189.60 0 84992.3 101.07 189.50 0\n";
+    let row_72 = "8589934592 2147483648 float sum -1 20299 423.16 834.57 0 20006 429.37 846.82 0\n";
+    let all_reduce = Some(Collective::AllReduce);
+    for (ranks, row, wanted) in [
+        (listed(&[(0, "a", 0), (7, "a", 7), (8, "b", 0), (15, "b", 7)]), row_16, (Some(16), Some(2))),
+        // The head of the list is cut, or its end.
+        (listed(&[(8, "b", 0), (15, "b", 7)]), row_16, (Some(16), Some(2))),
+        (listed(&[(0, "a", 0), (1, "a", 1)]), row_16, (Some(16), None)),
+        (listed(&[(71, "a", 3)]), row_72, (Some(72), Some(18))),
+        (String::new(), row_16, (Some(16), None)),
+        // Without numbers of devices the nodes are not known.
+        (listed(&[(0, "a", 0), (15, "b", 0)]), row_16, (Some(16), None)),
+        (listed(&[(3, "a", 0), (15, "b", 0)]), row_16, (Some(16), None)),
+    ] {
+        let run = one(&format!("{ranks}{NEW}{row}"));
+        assert_eq!((run.ranks, run.nodes, run.collective), (wanted.0, wanted.1, all_reduce), "{ranks}{row}");
+    }
+    // More ranks than the digits tell apart, a ratio that no number of ranks has, and one that no all-reduce has.
+    let four = listed(&[(0, "a", 0), (1, "a", 1), (2, "a", 2), (3, "a", 3)]);
+    let seen = |ranks: &str, row: &str| {
+        let run = one(&format!("{ranks}{NEW}{row}"));
+        (run.collective, run.ranks, run.nodes)
+    };
+    assert_eq!(seen(&four, "8589934592 2147483648 float sum -1 9 10.00 19.98 0\n"), (all_reduce, None, None));
+    assert_eq!(
+        seen(&four, "8589934592 2147483648 float sum -1 9 100.00 185.00 0\n"),
+        (all_reduce, Some(4), Some(1))
+    );
+    assert_eq!(
+        seen(&four, "8589934592 2147483648 float sum -1 9 100.00 250.00 0\n"),
+        (None, Some(4), Some(1))
+    );
+}
+
+/// Rows that were copied behind a finished table are of other runs.
+#[test]
+fn rows_behind_a_summary_are_other_runs() {
+    let row = |size: u64, algbw: &str, busbw: &str| {
+        format!("{size} 2147483648 float sum -1 47217 {algbw} {busbw} 0 47268 {algbw} {busbw} 0\n")
+    };
+    let log = [
+        "mpirun -np 16 all_reduce_perf -b 8\n#  Rank  0 Pid 1 on a device 0\n#  Rank 15 Pid 1 on b device 7\n",
+        NEW,
+        &row(8 << 30, "189.94", "356.14"),
+        "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 92.3318\n",
+        &row(8 << 30, "181.93", "318.37"),
+        &row(16 << 30, "182.33", "319.08"),
+        "some text\n",
+        &row(8 << 30, "180.60", "349.92"),
+        &row(8 << 30, "177.77", "349.98"),
+    ]
+    .concat();
+    let seen: Vec<_> = read(log.as_bytes()).iter().map(|run| (run.ranks, run.rows.len())).collect();
+    assert_eq!(seen, [(Some(16), 1), (Some(8), 2), (Some(32), 1), (Some(64), 1)]);
+}
+
 /// Words of tables, rows and reports, in any order.
 fn hostile() -> impl Strategy<Value = Vec<u8>> {
     let words = [

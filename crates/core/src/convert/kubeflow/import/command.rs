@@ -100,11 +100,28 @@ pub(super) fn literal(job: &mut Reading, role: &Role, argv: &[String], at: &str)
     }
 }
 
-/// Returns whether a worker of an MPI job only waits for mpirun, as the operator's default command does.
+/// Returns whether a worker of an MPI job only waits for mpirun, as the operator's default command does
+/// (`/usr/sbin/sshd -De`, mpi-operator 0.6; `sleep 365d`, training-operator 1.9). An sshd with a port or a
+/// configuration of its own, or with commands before it, does more.
 pub(super) fn only_waits(argv: &[String]) -> bool {
-    let text = argv.join(" ");
-    text.is_empty()
-        || ["sshd", "sleep infinity", "sleep 365d", "tail -f /dev/null"]
-            .iter()
-            .any(|word| text.contains(word))
+    let in_shell = match argv {
+        [shell, option, script] if is_shell(shell) && option.ends_with('c') => shlex::split(script),
+        _ => Some(argv.to_vec()),
+    };
+    let Some(words) = in_shell else { return false };
+    let words: Vec<&str> =
+        words.iter().map(|word| word.trim_end_matches(';')).filter(|word| *word != "exec").collect();
+    match words.split_first() {
+        None => true,
+        Some((program, rest)) => match program.rsplit('/').next().unwrap_or_default() {
+            "sshd" => rest.iter().all(|word| matches!(*word, "-D" | "-e" | "-De")),
+            "sleep" => rest.len() == 1,
+            "tail" => *rest == ["-f", "/dev/null"],
+            _ => false,
+        },
+    }
+}
+
+fn is_shell(program: &str) -> bool {
+    matches!(program.rsplit('/').next(), Some("sh" | "bash"))
 }

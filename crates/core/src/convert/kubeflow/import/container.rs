@@ -59,7 +59,9 @@ impl Container {
             let Some((place, source)) = places.get(name).and_then(|index| self.source(job, *index)) else {
                 continue;
             };
-            let read_only = mount["readOnly"].as_bool().unwrap_or(false);
+            let claim = format!("{place}/persistentVolumeClaim/readOnly");
+            let by_claim = job.rest.before().pointer(&claim) == Some(&Json::Bool(true));
+            let read_only = mount["readOnly"].as_bool().unwrap_or(false) || by_claim;
             let found = Volume { name: name.to_owned(), mount: path.to_owned(), source, read_only };
             let taken = match (&found.source, path.trim_end_matches('/')) {
                 (VolumeSource::Memory { size: Some(size) }, SHM) => {
@@ -80,7 +82,14 @@ impl Container {
                 for key in ["name", "mountPath", "readOnly"] {
                     job.rest.take(&format!("{at}/{key}"));
                 }
-                job.rest.take(&place);
+                let kind = format!("{place}/hostPath/type");
+                match job.rest.peek(&kind).and_then(Json::as_str) {
+                    // A job file has one type for all paths, `Directory` by default.
+                    Some(of_path) if !matches!(of_path, "" | "Directory") => {
+                        job.rest.drop_all(&[&format!("{place}/name"), &format!("{place}/hostPath/path")]);
+                    }
+                    _ => drop(job.rest.take(&place)),
+                }
             }
         }
     }

@@ -19,7 +19,7 @@ use crate::convert::{Start, TrainerVersion};
 use crate::fabric::too_many_roles;
 use crate::fabric::view::{JobKind, Workload};
 use crate::span::SpanTree;
-use crate::spec::{JobSpec, Launch, Role, RoleKind};
+use crate::spec::{JobSpec, Launch, RestartPolicy, Role, RoleKind, VolumeSource};
 
 pub(crate) use command::torchrun;
 use container::Container;
@@ -154,6 +154,7 @@ fn one(object: &Json, kind: JobKind) -> Result<Imported, Finding> {
         JobKind::TrainJob => train(&mut job),
         JobKind::JobFile | JobKind::Sbatch => {}
     }
+    policy::gang(&mut job);
     common_image(&mut job.spec);
     common_env(&mut job.spec);
     if !job.own.is_empty() {
@@ -235,18 +236,20 @@ fn pytorch(job: &mut Reading) -> Result<(), Finding> {
     job.own.insert("kind".to_owned(), json!("pytorchjob"));
     policy::run(job, "/spec/runPolicy");
     let per_node = job.rest.take("/spec/nprocPerNode").and_then(|value| rest::whole(&value));
-    let names = ["Master", "Worker"].map(|name| format!("{SPECS}/{name}"));
+    // All nodes are as the Worker says, so what only one role can decide is the Worker's.
+    let names = ["Worker", "Master"].map(|name| format!("{SPECS}/{name}"));
     let there: Vec<&String> = names.iter().filter(|at| job.rest.has(at)).collect();
     let mut read = Vec::new();
     for at in there {
         read.push((at.clone(), job.role("worker", at, Some("pytorch"))?));
     }
-    let Some((at, (mut role, argv))) = read.pop() else {
+    let mut read = read.into_iter();
+    let Some((at, (mut role, argv))) = read.next() else {
         return Err(Finding::error("E-IMPORT-JOB", "the PyTorchJob has neither a Master nor a Worker")
             .at(SPECS)
             .fix("add a Worker with a pod template"));
     };
-    if let Some((master, (first, first_argv))) = read.pop() {
+    if let Some((master, (first, first_argv))) = read.next() {
         let nodes = role.nodes.saturating_add(first.nodes);
         if (Role { nodes, ..first }, first_argv) != (Role { nodes, ..role.clone() }, argv.clone()) {
             job.findings.push(
@@ -281,37 +284,68 @@ fn mpi(job: &mut Reading, kind: JobKind) -> Result<(), Finding> {
     // An operator gives a worker one slot by default.
     let slots = job.rest.number("/spec/slotsPerWorker").unwrap_or(1);
     let (mut worker, argv) = job.role("worker", &format!("{SPECS}/Worker"), main.as_deref())?;
-    if !command::only_waits(&argv) {
-        job.findings.push(
-            Finding::warning("W-IMPORT-LOST", "the workers' own command is left out: they wait for mpirun")
-                .at(format!("{SPECS}/Worker"))
-                .fix("put what it prepares into the image"),
-        );
-    }
+    workers_own(job, &worker, argv, &format!("{SPECS}/Worker"), main.as_deref());
     worker.ranks_per_node = Some(slots).filter(|slots| *slots != worker.gpus_per_node);
     let (mut launcher, argv) = job.role("launcher", &format!("{SPECS}/Launcher"), main.as_deref())?;
     launcher.kind = RoleKind::Launcher;
+    mounts_of_launcher(job, &format!("{SPECS}/Launcher/template"), main.as_deref());
     command::literal(job, &launcher, &argv, &format!("{SPECS}/Launcher"));
     launcher.command = command::unescaped(argv);
     job.spec.roles.extend([launcher, worker]);
     Ok(())
 }
 
+/// Keeps the command of the workers, where it does more than the operator's own.
+fn workers_own(job: &mut Reading, worker: &Role, argv: Vec<String>, at: &str, wanted: Option<&str>) {
+    if command::only_waits(&argv) {
+        return;
+    }
+    let template = format!("{at}/template");
+    let index = job.rest.container(&template, wanted).unwrap_or(0);
+    let program = format!("{template}/spec/containers/{index}/command");
+    let has_program = job.rest.before().pointer(&program).is_some_and(Json::is_array);
+    if has_program {
+        command::literal(job, worker, &argv, at);
+        job.own.insert("worker-command".to_owned(), json!(command::unescaped(argv)));
+    } else {
+        let message = "the workers' arguments are left out, since the image's own command is not known here";
+        let finding = Finding::warning("W-IMPORT-LOST", message).at(at);
+        job.findings.push(finding.fix("set `worker-command` of `[backend.kubeflow]` to the whole command"));
+    }
+}
+
+/// Reports paths of the workers' nodes that the launcher gets too, and has not in the manifest: its pod
+/// cannot start on a node without them. Devices are never mounted into a launcher.
+fn mounts_of_launcher(job: &mut Reading, template: &str, wanted: Option<&str>) {
+    let index = job.rest.container(template, wanted).unwrap_or(0);
+    let mounts = format!("{template}/spec/containers/{index}/volumeMounts");
+    let own = job.rest.before().pointer(&mounts).and_then(Json::as_array);
+    let own: HashSet<&str> = own.into_iter().flatten().filter_map(|one| one["mountPath"].as_str()).collect();
+    for volume in &job.spec.volumes {
+        if let VolumeSource::HostPath(path) = &volume.source
+            && !own.contains(volume.mount.as_str())
+            && !volume.is_device()
+        {
+            let message =
+                format!("the launcher gets the workers' `{path}` too, and needs a node that has it");
+            let finding = Finding::warning("W-IMPORT-LOST", message).at(template);
+            job.findings.push(finding.fix("`host-path-type = \"\"` starts it without"));
+        }
+    }
+}
+
 /// Where objects that are no Kubeflow jobs hold their pod counts, and fields that a job file expresses or
 /// does not need.
-const COUNTS: [&str; 12] = [
+const COUNTS: [&str; 9] = [
     "/spec/parallelism",
     "/spec/completions",
     "/spec/completionMode",
     "/spec/replicas",
     "/spec/selector",
     "/spec/serviceName",
-    "/spec/minAvailable",
     "/spec/leaderWorkerTemplate/size",
     "/spec/leaderWorkerTemplate/restartPolicy",
     "/spec/network",
-    "/spec/failurePolicy",
-    "/spec/startupPolicy",
 ];
 
 /// Reads any other object with pod templates: those that request GPUs are the workers, one that calls
@@ -320,6 +354,9 @@ fn workload(job: &mut Reading, object: &Json, kind: Workload) -> Result<(), Find
     let view = super::workload::view(object, kind);
     policy::run(job, "/spec");
     job.rest.drop_all(&COUNTS);
+    if let Some(max) = job.rest.number("/spec/failurePolicy/maxRestarts").filter(|max| *max > 0) {
+        job.spec.restart = RestartPolicy::OnFailure { max };
+    }
     let queue = job.rest.text("/spec/queue");
     job.spec.queue = queue.or(job.spec.queue.take());
     for (template, seen) in super::workload::templates(object, kind).iter().zip(&view.roles) {
@@ -431,3 +468,6 @@ fn common_env(spec: &mut JobSpec) {
     }
     spec.env = common;
 }
+
+#[cfg(test)]
+mod tests;

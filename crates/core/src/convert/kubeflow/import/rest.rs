@@ -58,6 +58,11 @@ impl Rest {
 
     /// Removes the strings and other scalars of a map.
     pub fn texts(&mut self, pointer: &str) -> Vec<(String, String)> {
+        self.texts_if(pointer, |_, _| true)
+    }
+
+    /// Removes those strings and other scalars of a map that are wanted.
+    pub fn texts_if(&mut self, pointer: &str, wanted: impl Fn(&str, &str) -> bool) -> Vec<(String, String)> {
         let keys: Vec<String> = self
             .peek(pointer)
             .and_then(Json::as_object)
@@ -68,7 +73,9 @@ impl Rest {
         let mut found = Vec::new();
         for key in keys {
             let at = format!("{pointer}/{}", step(&key));
-            if self.peek(&at).is_some_and(|value| !value.is_object() && !value.is_array())
+            let is_wanted =
+                |value: &Json| !value.is_object() && !value.is_array() && wanted(&key, &scalar(value));
+            if self.peek(&at).is_some_and(is_wanted)
                 && let Some(value) = self.take(&at)
             {
                 found.push((key, scalar(&value)));

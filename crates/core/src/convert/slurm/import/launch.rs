@@ -10,8 +10,9 @@ use crate::Finding;
 use crate::convert::slurm::{Directives, Program, Script};
 use crate::spec::{Launch, RestartPolicy};
 
-/// Options that weftrun's own srun sets or the job file already holds.
-const KNOWN: [&str; 17] = [
+/// Options that weftrun's own srun sets, that the job file already holds, or that change nothing where one
+/// srun uses the whole allocation.
+const KNOWN: [&str; 12] = [
     "label",
     "unbuffered",
     "kill-on-bad-exit",
@@ -19,17 +20,15 @@ const KNOWN: [&str; 17] = [
     "nodes",
     "gpus",
     "cpus-per-task",
-    "error",
-    "input",
-    "container-name",
     "no-container-mount-home",
     "job-name",
     "exclusive",
     "exact",
-    "wait",
     "quiet",
-    "verbose",
 ];
+
+/// Options of srun that weftrun's own cannot have.
+const LOST: [&str; 3] = ["error", "input", "container-name"];
 
 /// Reads the launch into the job.
 pub(super) fn read(import: &mut Import, script: &Script<'_>) -> Result<(), Finding> {
@@ -187,20 +186,42 @@ fn srun(
             options.number("gpus-per-task").map(|gpus| gpus.saturating_mul(import.tasks.unwrap_or(1)));
         import.role.gpus_per_node =
             options.gpus_per_node().filter(|_| all.is_none()).or(all).or(by_task).unwrap_or(0);
-        options.remove("gpus-per-node");
+        if let Some(name) = options.gpu_type() {
+            let each = format!("--gpus-per-node={name}:{}", import.role.gpus_per_node);
+            import.keep_for_sbatch([each]);
+        }
+    } else if let Some(name) = ["gpus", "gpus-per-node"].into_iter().find(|name| options.has(name)) {
+        let before = import.role.gpus_per_node;
+        let each = number(&options, name)?.map(|gpus| if name == "gpus" { gpus / nodes } else { gpus });
+        if each.is_some_and(|each| each != before) {
+            let text = options.value(name).unwrap_or_default();
+            import.findings.push(lost(&format!("srun's `--{name}={text}` of {before} GPUs on each node")));
+        }
     }
     for name in ["ntasks-per-node", "gpus-per-node"] {
         options.remove(name);
     }
-    if let Some(cpus) = number(&options, "cpus-per-task")?.filter(|_| import.role.cpus.is_none()) {
-        import.role.cpus = Some(cpus.saturating_mul(import.tasks.unwrap_or(1)).to_string());
+    if let Some(each) = number(&options, "cpus-per-task")? {
+        let cpus = each.saturating_mul(import.tasks.unwrap_or(1).max(1)).to_string();
+        match &import.role.cpus {
+            None => import.role.cpus = Some(cpus),
+            Some(before) if *before == cpus => {}
+            Some(before) => {
+                let what = format!("srun's `--cpus-per-task={each}` of {before} CPUs on each node");
+                import.findings.push(lost(&what));
+            }
+        }
+    }
+    for name in LOST {
+        if let Some(value) = options.take_value(name) {
+            import.findings.push(lost(&format!("srun's `--{name}={value}`")));
+        }
     }
     KNOWN.iter().for_each(|name| options.remove(name));
-    if options
-        .value("output")
-        .is_some_and(|path| !super::names_job(path) || resolved(path, variables).is_err())
-    {
+    let unusable = |path: &&str| !super::names_job(path) || resolved(path, variables).is_err();
+    if let Some(path) = options.value("output").filter(unusable).map(str::to_owned) {
         options.remove("output");
+        import.findings.push(lost(&format!("srun's `--output={path}`")));
     }
     let mut further: Vec<String> = Vec::new();
     for option in options.last_of_each().iter() {
@@ -215,7 +236,12 @@ fn srun(
             }
             ("container-image", Some(value)) => import.spec.image = Some(value.replace('#', "/")),
             ("container-mounts", Some(value)) => import.mounts(&value),
-            ("container-workdir" | "chdir", Some(value)) => import.spec.workdir = Some(value),
+            ("container-workdir" | "chdir", Some(value)) => {
+                if let Some(before) = import.spec.workdir.replace(value.clone()).filter(|old| *old != value) {
+                    let what = format!("the working directory `{before}` beside srun's `{value}`");
+                    import.findings.push(lost(&what));
+                }
+            }
             ("container-mount-home", None) => drop(import.slurm.insert("mount-home".to_owned(), json!(true))),
             // weftrun passes every variable of the job into the container.
             ("container-env", _) => {}
@@ -305,7 +331,9 @@ fn torchrun(import: &mut Import, words: &[String], variables: &Variables) -> Res
             ["rdzv", "master", "node-rank", "local-addr"].iter().any(|start| name.starts_with(start));
         match (name.as_str(), value) {
             _ if rendezvous => {}
-            ("nnodes" | "nproc-per-node" | "standalone", _) => {}
+            ("standalone", _) => {}
+            ("nnodes", _) if nodes.as_deref().is_none_or(|nodes| !nodes.contains(':')) => {}
+            ("nproc-per-node", _) if all_gpus || import.role.ranks_per_node.is_some() => {}
             ("max-restarts", Some(value)) => {
                 let max = resolved(value, variables)?.parse().unwrap_or(0);
                 if max > 0 {

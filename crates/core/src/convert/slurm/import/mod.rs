@@ -8,11 +8,11 @@ mod body;
 mod launch;
 mod options;
 mod pieces;
+mod resources;
 mod words;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::directives::is_gpu;
 use crate::Finding;
 use crate::catalogue::Catalogue;
 use crate::convert::slurm::{Directives, Script, is_sbatch};
@@ -58,6 +58,16 @@ pub fn import_sbatch(text: &str, whole: bool) -> Result<(JobSpec, Vec<Finding>),
     launch::read(&mut import, &script)?;
     Ok(import.finish())
 }
+
+/// Options that say how sbatch submits, with what weftrun has instead.
+const OF_SUBMISSION: &[(&str, &str)] = &[
+    ("clusters", "set `cluster` of the target"),
+    ("wait", "`weftrun submit --follow` waits"),
+    ("test-only", "`weftrun submit --dry-run=server` asks the cluster"),
+    ("wrap", "set `command` in the job file"),
+    ("parsable", "`weftrun submit -o json` prints the handle"),
+    ("quiet", "`weftrun submit -q` prints less"),
+];
 
 /// A job under construction.
 struct Import {
@@ -131,49 +141,21 @@ impl Import {
                 format!("`#SBATCH --{name}={value}` cannot be resolved: sbatch expands no variables there");
             return Err(Finding::error("E-IMPORT-JOB", message).fix("write the value into the line"));
         }
+        self.resources()?;
         let options = &mut self.options;
-        self.role.nodes = options.nodes();
-        self.role.ranks_per_node = self.tasks.filter(|each| *each > 1);
-        self.role.gpus_per_node = options.gpus_per_node().unwrap_or(0);
-        let tasks = self.tasks.unwrap_or(1).max(1);
-        self.role.cpus = self.cpus_per_task.map(|cpus| cpus.saturating_mul(tasks).to_string());
-        let uneven = options.number("ntasks").is_some_and(|all| all % self.role.nodes != 0);
-        if uneven {
-            return Err(Finding::error("E-IMPORT-JOB", "the tasks do not divide evenly among the nodes")
-                .fix("ask the same number of tasks on each node (`--ntasks-per-node`)"));
-        }
-        let other_gres =
-            options.value("gres").filter(|gres| gres.split(',').any(|one| !is_gpu(one))).map(str::to_owned);
-        for name in [
-            "nodes",
-            "ntasks",
-            "ntasks-per-node",
-            "gpus-per-node",
-            "gres",
-            "gpus",
-            "gpus-per-task",
-            "cpus-per-task",
-        ] {
-            options.remove(name);
-        }
-        if let Some(gres) = other_gres {
-            let others: Vec<&str> = gres.split(',').filter(|one| !is_gpu(one)).collect();
-            options.add("gres", others.join(","));
-        }
-        if let Some(memory) = options.take_value("mem") {
-            self.role.memory = options::memory(&memory);
-            if self.role.memory.is_none() && memory != "0" {
-                options.add("mem", memory);
-            }
-        }
-        if let Some(limit) = options.take_value("time") {
-            self.spec.time_limit = options::slurm_duration(&limit);
-        }
         self.spec.priority = options.take_value("qos");
-        self.spec.queue = options.take_value("partition");
+        match options.take_value("partition") {
+            // A list has no one queue: Slurm takes the partition that starts the job first.
+            Some(list) if list.contains(',') => drop(self.slurm.insert("partition".to_owned(), json!(list))),
+            one => self.spec.queue = one,
+        }
         self.spec.image = options.take_value("container-image").map(|image| image.replace('#', "/"));
         let inside = options.take_value("container-workdir");
-        self.spec.workdir = options.take_value("chdir").or(inside);
+        let outside = options.take_value("chdir");
+        if let (Some(_), Some(inside)) = (&outside, &inside) {
+            self.findings.push(lost(&format!("`--container-workdir={inside}` beside `--chdir`")));
+        }
+        self.spec.workdir = outside.or(inside);
         let mounts = options.take_value("container-mounts");
         self.mounts(mounts.as_deref().unwrap_or_default());
         self.constraint();
@@ -226,10 +208,10 @@ impl Import {
         }
         let output = self.options.take_value("output");
         let errors = self.options.has("error");
-        let named = output.as_deref().filter(|path| names_job(path));
+        let named = output.clone().filter(|path| names_job(path));
         let dropped = match (named, &output) {
             (Some(path), _) => {
-                self.slurm.insert("sbatch".to_owned(), json!([format!("--output={path}")]));
+                self.keep_for_sbatch([format!("--output={path}")]);
                 errors.then_some(
                     "the file of the errors is not carried over: they go to the file of the output",
                 )
@@ -246,20 +228,48 @@ impl Import {
                     .fix("`log-dir` of the target says where logs are; `weftrun logs` prints them"),
             );
         }
-        for name in ["error", "open-mode", "comment", "no-container-mount-home", "parsable"] {
-            self.options.remove(name);
-        }
+        self.of_submission();
         let option = |option: &super::Directive| match &option.value {
             Some(value) => format!("--{}={value}", option.name),
             None => format!("--{}", option.name),
         };
         let (known, unknown): (Vec<_>, Vec<_>) =
             self.options.iter().partition(|option| option.name.len() > 1);
-        let further: Vec<Json> = known.into_iter().map(option).map(Json::from).collect();
+        let further: Vec<String> = known.into_iter().map(option).collect();
         self.findings.extend(unknown.into_iter().map(|option| lost(&format!("`#SBATCH -{}`", option.name))));
-        if !further.is_empty() {
+        self.keep_for_sbatch(further);
+    }
+
+    /// Adds options to `sbatch = […]`.
+    fn keep_for_sbatch(&mut self, further: impl IntoIterator<Item = String>) {
+        let mut further = further.into_iter().map(Json::from).peekable();
+        if further.peek().is_some() {
             let all = self.slurm.entry("sbatch").or_insert_with(|| json!([]));
-            all.as_array_mut().into_iter().for_each(|all| all.extend(further.clone()));
+            all.as_array_mut().into_iter().for_each(|all| all.extend(further.by_ref()));
+        }
+    }
+
+    /// Drops what weftrun's script has anyway, and reports options of sbatch itself, which the rendered
+    /// script cannot have.
+    fn of_submission(&mut self) {
+        self.options.remove("error");
+        self.options.remove("no-container-mount-home");
+        if matches!(self.options.value("open-mode"), Some("append" | "a")) {
+            self.options.remove("open-mode");
+        }
+        if let Some(comment) = self.options.take_value("comment") {
+            // The marker of a script that weftrun rendered belongs to that submission.
+            let words: Vec<&str> =
+                comment.split_whitespace().filter(|word| !word.starts_with("weftrun:")).collect();
+            if !words.is_empty() {
+                self.options.add("comment", words.join(" "));
+            }
+        }
+        for (name, fix) in OF_SUBMISSION {
+            if let Some(value) = self.options.take(name) {
+                let value = value.map(|value| format!("={value}")).unwrap_or_default();
+                self.findings.push(lost(&format!("`--{name}{value}`")).fix(*fix));
+            }
         }
     }
 
@@ -303,11 +313,16 @@ impl Import {
                 self.findings.push(lost(&format!("the mount `{mount}`")));
                 continue;
             }
+            let flags = parts.next().unwrap_or_default();
+            let is_known = |flag: &str| matches!(flag, "" | "ro" | "rw" | "bind" | "rbind");
+            if !flags.split('+').all(is_known) {
+                self.findings.push(lost(&format!("`{flags}` of the mount `{from}:{to}`")));
+            }
             self.spec.volumes.push(Volume {
                 name: format!("mount{}", self.spec.volumes.len() + 1),
                 mount: to.to_owned(),
                 source: VolumeSource::HostPath(from.to_owned()),
-                read_only: parts.next().is_some_and(|flags| flags.split('+').any(|flag| flag == "ro")),
+                read_only: flags.split('+').any(|flag| flag == "ro"),
             });
         }
     }

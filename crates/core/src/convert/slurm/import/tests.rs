@@ -247,6 +247,119 @@ fn flags_of_srun_are_kept() {
     );
 }
 
+/// Returns a job's options for sbatch and the messages, of a script with only these directives.
+fn kept(directives: &str) -> (JobSpec, Vec<String>, Vec<String>) {
+    let (spec, said) = imported(&format!("#!/bin/bash\n#SBATCH {directives}\nsrun python t.py\n"));
+    let own = spec.backend.get("slurm").and_then(|own| own.get("sbatch")).and_then(|list| list.as_array());
+    let options = own.into_iter().flatten().filter_map(|one| one.as_str().map(str::to_owned)).collect();
+    (spec, options, said)
+}
+
+/// Slurm's own options as `sbatch --help` of 22.05.8 prints them, and those that sbatch(1) of 25.05 adds.
+const OF_SBATCH: &str = "array account bb bbf begin comment cpu-freq cpus-per-task dependency deadline delay-boot \
+    chdir error export export-file get-user-env gid gres gres-flags hold ignore-pbs input job-name no-kill licenses \
+    clusters container distribution mail-type mail-user mcs-label ntasks nice no-requeue ntasks-per-node nodes output \
+    overcommit partition parsable power priority profile propagate qos quiet reboot requeue oversubscribe core-spec \
+    signal spread-job switches thread-spec time time-min uid use-min-nodes verbose wait wckey wrap \
+    cluster-constraint contiguous constraint nodefile mem mincpus reservation tmp nodelist exclude exclusive \
+    mem-per-cpu sockets-per-node cores-per-socket threads-per-core extra-node-info ntasks-per-core \
+    ntasks-per-socket cpus-per-gpu gpus gpu-bind gpu-freq gpus-per-node gpus-per-socket gpus-per-task mem-per-gpu \
+    acctg-freq batch container-id extra hint kill-on-invalid-dep network ntasks-per-gpu open-mode prefer segment \
+    stepmgr tres-bind tres-per-task wait-all-nodes oom-kill-step";
+
+/// Every option leaves a key, an entry of `sbatch = […]` or a message.
+#[test]
+fn no_option_goes_without_a_trace() {
+    let known: Vec<&str> = super::super::directives::long_names().collect();
+    for name in OF_SBATCH.split_whitespace() {
+        assert!(known.contains(&name), "{name} is not known");
+    }
+    let (before, no_message) = imported(&format!("{HEAD}srun python t.py\n"));
+    // The rendered script has the excepted one anyway.
+    for name in known.into_iter().filter(|name| *name != "no-container-mount-home") {
+        let (spec, said) = imported(&format!("{HEAD}#SBATCH --{name}=4\nsrun python t.py\n"));
+        assert!(spec != before || said != no_message, "--{name}=4");
+    }
+}
+
+/// The six options of a script that lost them all, and what stands for them.
+#[test]
+fn an_option_that_a_key_holds_in_part_is_kept() {
+    let (spec, options, said) = kept(
+        "-N 2-4 --ntasks-per-node=4 --gres=gpu:a100:4 --gpus-per-task=1 --mem=0 --time=UNLIMITED --comment=proj7",
+    );
+    assert_eq!((spec.nodes(), spec.roles[0].gpus_per_node, spec.roles[0].procs_per_node()), (2, 4, 4));
+    assert_eq!(
+        options,
+        ["--gpus-per-task=1", "--gres=gpu:a100:4", "--mem=0", "--time=UNLIMITED", "--comment=proj7"]
+    );
+    assert!(said.len() == 1 && said[0].contains("`--nodes=2-4`: the job gets 2"), "{said:?}");
+    for (directives, gpus, wanted) in [
+        ("--gpus-per-node=h100:4", 4, "--gpus-per-node=h100:4"),
+        ("-N2 --gpus=a100:16", 8, "--gpus-per-node=a100:8"),
+        ("-N2 --gpus=16", 8, ""),
+        ("-N2 --gpus=7", 3, "--gpus=7"),
+        ("--gres=gpu:8", 8, ""),
+        ("--gres=gpu:1g.5gb:2", 2, "--gres=gpu:1g.5gb:2"),
+        ("--gres=gpu", 1, ""),
+        ("--gres=gpu:a100", 1, "--gres=gpu:a100"),
+        ("--gres=tmp:9,gpu:4", 4, "--gres=tmp:9"),
+        ("--gres=gpu:a100:2,tmp:9,gpu:v100:2", 4, "--gres=gpu:a100:2,tmp:9,gpu:v100:2"),
+        ("-n4 --gpus-per-task=2", 8, "--gpus-per-task=2"),
+        ("--gpus-per-task=1 --gpus-per-node=4 -n4", 4, "--gpus-per-task=1 --gpus-per-node=4"),
+        ("-N2 --gpus-per-node=4 --ntasks-per-gpu=2", 4, "--gpu-bind=single:2"),
+        ("--ntasks=8 --ntasks-per-gpu=2", 4, "--gpu-bind=single:2"),
+        ("--mem=0 --exclusive", 0, ""),
+        ("--time=0", 0, "--time=0"),
+        ("--open-mode=truncate", 0, "--open-mode=truncate"),
+        ("--open-mode=append", 0, ""),
+        ("--comment=\"weftrun:0a1b:efa of mine\"", 0, "--comment=of mine"),
+    ] {
+        let (spec, options, said) = kept(directives);
+        assert_eq!((spec.roles[0].gpus_per_node, options.join(" ").as_str()), (gpus, wanted), "{directives}");
+        assert!(said.is_empty(), "{directives}: {said:?}");
+    }
+    let (spec, ..) = kept("-N2 --gpus-per-node=4 --ntasks-per-gpu=2");
+    assert_eq!(spec.roles[0].procs_per_node(), 8);
+    // `--ntasks-per-node` is only the most of a node.
+    let (spec, ..) = kept("-N2 -n 8 --ntasks-per-node=8");
+    assert_eq!(spec.roles[0].procs_per_node(), 4);
+    let (spec, ..) = kept("-p a,b");
+    assert_eq!((spec.queue, &spec.backend["slurm"]["partition"]), (None, &json!("a,b")));
+}
+
+#[test]
+fn what_a_rendered_script_cannot_have_is_named() {
+    for (directives, part) in [
+        ("--clusters=a", "`--clusters=a`"),
+        ("--wait", "`--wait`"),
+        ("-n many", "`--ntasks=many`"),
+        ("--nodes=1k", "`--nodes=1k`"),
+        ("--container-mounts=/a:/b:nosuid", "`nosuid` of the mount `/a:/b`"),
+        ("--chdir=/a --container-workdir=/b", "`--container-workdir=/b`"),
+    ] {
+        let (.., said) = kept(directives);
+        assert!(said.len() == 1 && said[0].contains(part), "{directives}: {said:?}");
+    }
+    for (words, part) in [
+        ("--gpus-per-node=4", "`--gpus-per-node=4` of 8 GPUs"),
+        ("-c 4", "`--cpus-per-task=4` of 12 CPUs"),
+        ("--error=e.log", "`--error=e.log`"),
+        ("--output=o.log", "`--output=o.log`"),
+        ("-i data", "`--input=data`"),
+        ("--container-name=c", "`--container-name=c`"),
+        ("torchrun --nnodes=1:4 --nproc-per-node=8", "`--nnodes`"),
+        ("torchrun --nproc-per-node=cpu", "`--nproc-per-node`"),
+    ] {
+        let (_, said) = imported(&format!("{HEAD}srun {words} ./t.py\n"));
+        assert!(said.len() == 1 && said[0].contains(part), "{words}: {said:?}");
+    }
+    let (spec, said) = imported("#!/bin/bash\n#SBATCH -N2\nsrun --gpus-per-node=h100:8 -n16 --wait=60 ./t\n");
+    let own = &spec.backend["slurm"];
+    assert_eq!((&own["sbatch"], &own["srun"]), (&json!(["--gpus-per-node=h100:8"]), &json!(["--wait=60"])));
+    assert!(said.is_empty(), "{said:?}");
+}
+
 #[test]
 fn values_in_slurms_units() {
     assert_eq!(options::memory("64G").as_deref(), Some("64Gi"));
