@@ -156,6 +156,15 @@ pub fn verdict(map: &TransportMap, planned: Fabric) -> String {
         None if seen.fabric == FabricSeen::Unknown => {
             format!("{0}nothing proves a transport{0:#} (NCCL_DEBUG=INFO shows it)", style::WARNING)
         }
+        None if planned == Fabric::Efa && seen.fabric == FabricSeen::LibfabricOther => {
+            let printed = map.snapshot().plugins().iter().any(|plugin| !plugin.providers.is_empty());
+            match printed {
+                true => format!("{0}planned was {planned_word}{0:#}", style::ERROR),
+                false => {
+                    format!("{0}its provider was not printed, so efa is not proved{0:#}", style::WARNING)
+                }
+            }
+        }
         None => format!("no inter-node fabric was requested (planned: {planned_word})"),
     };
     format!("transport: {0}{1}{0:#}, {said}", style::BOLD, seen.fabric.label())

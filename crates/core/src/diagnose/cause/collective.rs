@@ -55,13 +55,16 @@ pub(super) fn find<'a>(scene: &Scene<'a>) -> Option<Found<'a>> {
     diverged(&waits).or(unnamed)
 }
 
+/// The operations that ranks of one group wait for.
+type OfGroup<'w, 'a> = Vec<(i64, &'w Vec<(u32, Wait<'a>)>)>;
+
 /// Returns that ranks of one group wait in different operations, of which none can complete.
 fn diverged<'a>(waits: &Waits<'a>) -> Option<Found<'a>> {
-    let mut groups: BTreeMap<&str, Vec<(i64, &Vec<(u32, Wait<'a>)>)>> = BTreeMap::new();
+    let mut groups: BTreeMap<&str, OfGroup<'_, 'a>> = BTreeMap::new();
     for ((group, seq), ranks) in waits {
         groups.entry(group).or_default().push((*seq, ranks));
     }
-    let apart = |all: &&Vec<(i64, &Vec<(u32, Wait<'a>)>)>| {
+    let apart = |all: &&OfGroup<'_, 'a>| {
         let ops = all.iter().flat_map(|(_, ranks)| ranks.iter()).map(|(_, wait)| wait.work.op.as_str());
         all.len() > 1 && ops.collect::<BTreeSet<_>>().len() > 1
     };
