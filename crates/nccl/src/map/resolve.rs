@@ -56,11 +56,9 @@ impl Observed {
         {
             return false;
         }
-        // A communicator with one rank per node has no peer to share memory with; multi-node NVLink may
-        // reach further.
-        let same_host =
-            matches!(link.kind, Kind::P2p | Kind::Shm) && self.name_of(link.key.transport) != "P2P/MNNVL";
-        if same_host && !local.mnnvl && local.local_ranks == Some(1) && peer != own {
+        // A communicator with one rank per node has no peer to share memory with.
+        let same_host = self.shares_memory(local, link);
+        if same_host && local.local_ranks == Some(1) && peer != own {
             return false;
         }
         if let (Some((coll, _)), Some(highest)) = (local.channels, link.channels.highest_collective())
@@ -71,7 +69,7 @@ impl Observed {
         self.member(local.comm, peer).is_none_or(|(at, entry)| {
             let other = &self.processes[at];
             // Groups of one size on several nodes look alike where NCCL prints no id: a peer elsewhere is of another group.
-            if same_host && !local.mnnvl && other.host_number != process.host_number {
+            if same_host && other.host_number != process.host_number {
                 return false;
             }
             peer_device == NO_DEVICE
@@ -79,6 +77,18 @@ impl Observed {
                 || process.pid.is_none()
                 || other.locals[entry].fits_device(peer_device)
         })
+    }
+
+    /// Returns whether a connection of a communicator stays inside a node; multi-node NVLink may reach further.
+    fn shares_memory(&self, local: &Local, link: &Link) -> bool {
+        let inside = matches!(link.kind, Kind::P2p | Kind::Shm);
+        inside && !local.mnnvl && self.name_of(link.key.transport) != "P2P/MNNVL"
+    }
+
+    /// Returns whether a member of a communicator is known to be on another node than a process.
+    fn is_elsewhere(&self, process: &Process, comm: CommId, rank: u32) -> bool {
+        let member = self.member(comm, rank);
+        member.is_some_and(|(at, _)| self.processes[at].host_number != process.host_number)
     }
 
     fn member(&self, comm: CommId, rank: u32) -> Option<(ProcessId, LocalId)> {
@@ -201,10 +211,19 @@ impl Snapshot<'_> {
         let mut places = candidates.iter().map(|local| {
             let local = &process.locals[*local];
             let comm = (!local.assumed || self.seen.comms[local.comm].contested == 0).then_some(local.comm);
+            // A member on another node shows that ranks of several groups were taken for those of one.
+            let mixed = self.seen.shares_memory(local, link)
+                && [link.key.from, link.key.to]
+                    .iter()
+                    .any(|rank| self.seen.is_elsewhere(process, local.comm, *rank));
+            let global = |rank: u32| match mixed {
+                false => self.global(local.comm, rank),
+                true => self.sole_rank(at).filter(|_| rank == link.own_rank()),
+            };
             Place {
-                comm,
-                global_from: self.global(local.comm, link.key.from),
-                global_to: self.global(local.comm, link.key.to),
+                comm: comm.filter(|_| !mixed),
+                global_from: global(link.key.from),
+                global_to: global(link.key.to),
             }
         });
         let Some(first) = places.next() else {
