@@ -39,6 +39,10 @@ pub(super) fn correct(run: &mut Run) {
     // With one whole number between them it is that; with more, the digits do not tell.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is at most MOST_RANKS")]
     let shown = (least >= 2.0 && most - least < 0.5 && most <= MOST_RANKS).then_some(least as u32);
+    // A list may be cut, and never names too many.
+    if run.ranks.zip(shown).is_some_and(|(listed, shown)| shown < listed) {
+        return;
+    }
     (run.ranks, run.nodes) = (shown, None);
 }
 

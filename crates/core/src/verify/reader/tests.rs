@@ -397,3 +397,20 @@ proptest! {
         let _ = logs.probes().findings();
     }
 }
+
+/// A program that computes the bus bandwidth in its own way does not take ranks away that the log lists.
+#[test]
+fn a_ratio_adds_ranks_to_a_list_and_takes_none_away() {
+    let rank =
+        |rank: u32| format!("#  Rank {rank:2} Group  0 Pid 4711 on gpu-0 device {rank} [0x53] NVIDIA H100\n");
+    let log = |listed: u32, algbw: &str, busbw: &str| {
+        format!(
+            "# Collective test starting: all_reduce_perf\n{}2147483648 536870912 float sum -1 9000.0 {algbw} {busbw} 0\n",
+            (0..listed).map(rank).collect::<String>()
+        )
+    };
+    let ranks = |listed, algbw, busbw| read(log(listed, algbw, busbw).as_bytes())[0].ranks;
+    assert_eq!(ranks(4, "238.61", "238.61"), Some(4));
+    assert_eq!(ranks(4, "200.00", "375.00"), Some(16));
+    assert_eq!(ranks(16, "200.00", "375.00"), Some(16));
+}
