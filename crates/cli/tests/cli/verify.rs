@@ -112,6 +112,29 @@ fn a_job_that_launches_something_else_is_measured_too() {
     assert!(!place.run("verify --help").ok().out.contains("<CMD>"));
 }
 
+/// On plain hosts the ranks of `mpirun` have torchrun's variables as well.
+#[test]
+fn a_rank_of_mpirun_runs_nccl_tests_whatever_else_is_set() {
+    let place = Place::new();
+    job(&place, "echo \"the benchmark of rank $OMPI_COMM_WORLD_RANK\"");
+    let ran = |mpi: bool| {
+        let mut command = Command::new("sh");
+        command.arg(repo("crates/core/data/verify/verify.sh")).args(["all_reduce", "1024", "2048", "1"]);
+        command.env("PATH", format!("{}:/usr/bin:/bin", place.path("bin").display()));
+        // A process that is not the first of its node reports nothing of it.
+        for (name, value) in [("RANK", "1"), ("LOCAL_RANK", "1"), ("WORLD_SIZE", "4"), ("NNODES", "2")] {
+            command.env(name, value);
+        }
+        if mpi {
+            command.env("OMPI_COMM_WORLD_RANK", "1");
+        }
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    assert_eq!(ran(true), (Some(0), "the benchmark of rank 1\n".to_owned()));
+    assert_eq!(ran(false), (Some(3), String::new()), "nobody started it as MPI");
+}
+
 #[test]
 fn a_benchmark_that_cannot_run_fails_with_what_to_do() {
     let place = Place::new();

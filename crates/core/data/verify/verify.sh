@@ -136,8 +136,9 @@ tests=$(command -v all_reduce_perf) || tests=
 # NGC images have nccl-tests that are built with MPI under names of their own.
 with_mpi=$(command -v all_reduce_perf_mpi) || with_mpi=
 python=$(command -v python3 || command -v python) || python=
-if [ -n "$OMPI_COMM_WORLD_RANK$PMIX_RANK$PMI_RANK" ] && [ -z "$RANK" ]; then
-  # Started by mpirun: nccl-tests that are built with MPI find the other ranks by themselves.
+if [ -n "$OMPI_COMM_WORLD_RANK" ] || { [ -n "$PMIX_RANK$PMI_RANK" ] && [ -z "$RANK" ]; }; then
+  # Started by mpirun: nccl-tests that are built with MPI find the other ranks by themselves. On plain hosts its ranks have RANK too; srun
+  # sets PMI's variables for ranks that it starts itself.
   suffix=_perf
   [ -z "$with_mpi" ] || { tests=$with_mpi suffix=_perf_mpi; }
   [ -n "$tests" ] || { echo "weftrun verify: the image has no all_reduce_perf: use one with nccl-tests built with MPI, or --launch per-rank with PyTorch" >&2; exit 3; }
