@@ -17,8 +17,6 @@ use crate::Writer;
 pub struct Prefix<'a> {
     /// Global rank, from `[rank3]:` or `[1,3]<stdout>:`.
     pub rank: Option<u32>,
-    /// Process of `mpirun`, from `[1,3]<stdout>:`; a launcher of several ranks, where it started one on each node.
-    pub tag: Option<u32>,
     /// Role and rank on its node, from `[default3]:`.
     pub local: Option<(&'a [u8], u32)>,
     /// Task, from `srun --label`.
@@ -74,8 +72,9 @@ pub(crate) fn told_rank(line: &[u8]) -> Option<u32> {
     })
 }
 
-/// Returns the global rank that PyTorch wrote before a line, and the process that `mpirun` did, also after a time or a pod's name.
-pub(crate) fn torch_rank_and_tag(line: &[u8]) -> (Option<u32>, Option<u32>) {
+/// Returns the global rank that PyTorch wrote before a line, and the process of `mpirun` (a launcher of several ranks, where it started one
+/// on each node), also after a time or a pod's name. `prefix` is the line's.
+pub(crate) fn torch_rank_and_tag(line: &[u8], prefix: &Prefix<'_>) -> (Option<u32>, Option<u32>) {
     let near = &line[..line.len().min(160)];
     let mut tag = None;
     for at in memchr::memchr_iter(b'[', near) {
@@ -87,14 +86,13 @@ pub(crate) fn torch_rank_and_tag(line: &[u8]) -> (Option<u32>, Option<u32>) {
         }
         tag = tag.or_else(|| open_mpi(rest).map(|(tag, _)| tag));
     }
-    let prefix = prefix(line);
     (torch_rank(&line[prefix.len..]), tag)
 }
 
 /// Reads `[default3]:` and `[1,3]<stdout>:`; returns the length.
 fn bracket<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
     if let Some((rank, taken)) = open_mpi(rest) {
-        (found.rank, found.tag) = (Some(rank), Some(rank));
+        found.rank = Some(rank);
         return taken;
     }
     let Some(end) = memchr::memchr(b']', &rest[..rest.len().min(80)]) else { return 0 };

@@ -59,8 +59,12 @@ impl Tables {
 
 /// Returns who wrote a line. What `mpirun` writes before it is a task: whether tasks are ranks depends on the whole log.
 pub(super) fn writer(line: &[u8]) -> Writer {
-    let prefix = launcher::prefix(line);
-    let (rank, tag) = launcher::torch_rank_and_tag(line);
+    behind(&launcher::prefix(line), line)
+}
+
+/// Returns who wrote a line with a prefix.
+fn behind(prefix: &launcher::Prefix<'_>, line: &[u8]) -> Writer {
+    let (rank, tag) = launcher::torch_rank_and_tag(line, prefix);
     Writer {
         rank,
         local: prefix.local.map(|(_, local)| local),
@@ -76,9 +80,10 @@ pub(super) fn of_line<'a>(line: &'a [u8], tables: &mut Tables, mut say: impl FnM
         return;
     }
     // subprocess: `Command '[…, '--local_rank=1']' died with <Signals.SIGKILL: 9>.`
-    if let Some(rest) = text.after("died with <Signals.SIG") {
-        let signal = rest.after(": ").and_then(Text::number).and_then(|signal| i32::try_from(signal).ok());
-        return say(writer(line), Said::Fact(Fact::Signal(signal.unwrap_or(0))));
+    let signal =
+        text.after("died with <Signals.SIG").and_then(|rest| rest.after(": ")).and_then(Text::signed);
+    if let Some(signal) = signal {
+        return say(writer(line), Said::Fact(Fact::Signal(signal)));
     }
     if let Some(code) = text.after(" exits with return code = ").and_then(Text::signed) {
         // DeepSpeed's launcher prints the command of its last process, not of the one that failed.
@@ -126,7 +131,7 @@ fn nccl<'a>(line: &'a [u8], say: &mut impl FnMut(Writer, Said<'a>)) -> bool {
     let prefix = launcher::prefix(line);
     let Some(process) = prefix.process else { return false };
     // The same reader finds a writer after a time, a pod's name or another writer's torn line.
-    let who = writer(line);
+    let who = behind(&prefix, line);
     let text = Text(line);
     if let Some(rest) = text.after("NCCL_HOSTID set by environment to ") {
         let id = std::str::from_utf8(rest.0).ok().and_then(|id| id.split_whitespace().next());
