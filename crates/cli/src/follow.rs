@@ -174,7 +174,7 @@ pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool)
         out.findings(&diagnosis.findings);
         // A job without GPUs needs no transport.
         if job.plan().is_none_or(FabricPlan::runs_nccl) || diagnosis.verdict.fabric != FabricSeen::Unknown {
-            out.say(map_view::verdict(&followed.map, planned));
+            out.say(map_view::verdict(&diagnosis));
         }
     }
     let Some(JobDetail { summary, .. }) = &followed.detail else {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weftrun::core::diagnose::Judge;
+use weftrun::core::diagnose::{Diagnosis, Judge};
 use weftrun::core::fabric::Fabric;
 use weftrun::core::log::clean_text;
 use weftrun::core::nccl::{FabricSeen, Kind, PairView, TransportMap};
@@ -147,23 +147,17 @@ fn legend(pairs: &[PairView]) -> String {
 }
 
 /// Formats the verdict: planned and proved fabric.
-pub fn verdict(map: &TransportMap, planned: Fabric) -> String {
-    let seen = map.snapshot().verdict();
+pub fn verdict(diagnosis: &Diagnosis) -> String {
+    let (seen, planned) = (diagnosis.verdict, diagnosis.planned.unwrap_or(Fabric::Auto));
     let planned_word = planned.as_str();
-    let said = match planned.is_met_by(seen.fabric) {
+    let said = match diagnosis.is_met() {
         Some(true) => format!("{0}as planned{0:#}", style::GOOD),
         Some(false) => format!("{0}planned was {planned_word}{0:#}", style::ERROR),
         None if seen.fabric == FabricSeen::Unknown => {
             format!("{0}nothing proves a transport{0:#} (NCCL_DEBUG=INFO shows it)", style::WARNING)
         }
         None if planned == Fabric::Efa && seen.fabric == FabricSeen::LibfabricOther => {
-            let printed = map.snapshot().plugins().iter().any(|plugin| !plugin.providers.is_empty());
-            match printed {
-                true => format!("{0}planned was {planned_word}{0:#}", style::ERROR),
-                false => {
-                    format!("{0}its provider was not printed, so efa is not proved{0:#}", style::WARNING)
-                }
-            }
+            format!("{0}its provider was not printed, so efa is not proved{0:#}", style::WARNING)
         }
         None => format!("no inter-node fabric was requested (planned: {planned_word})"),
     };

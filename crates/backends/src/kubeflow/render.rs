@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use weftrun_core::backend::{Document, Inexpressible, Language, PlannedJob, Rendered};
 use weftrun_core::convert::{TrainerVersion, apply_ops, apply_with_own_runtime, to_yaml};
-use weftrun_core::fabric::Fabric;
 use weftrun_core::fabric::{Change, Op};
 use weftrun_core::spec::{JobSpec, Launch, Rendezvous, RestartPolicy, Role, RoleKind, node_command};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
@@ -198,8 +197,7 @@ impl Draft<'_> {
             labels.insert("kueue.x-k8s.io/queue-name".into(), queue.clone());
         }
         metadata.insert("labels".into(), json!(labels));
-        let fabric = self.job.plan.fabric;
-        if !matches!(fabric, Fabric::Auto | Fabric::Off) {
+        if let Some(fabric) = self.job.plan.fabric.named() {
             metadata.insert("annotations".into(), json!({FABRIC: fabric}));
         }
         Value::Object(metadata)

@@ -51,11 +51,14 @@ impl Diagnosis {
         Judge::new(self.planned, &self.findings)
     }
 
+    /// Returns whether the pairs prove the planned fabric; none where nothing was planned, or nothing is proved.
+    pub fn is_met(&self) -> Option<bool> {
+        is_met(self.planned?, self.verdict.fabric, &self.findings)
+    }
+
     /// Returns an error if the pairs prove another fabric than planned; the diagnosis itself otherwise.
     pub fn into_result(self) -> crate::Result<Self> {
-        if self.planned.and_then(|planned| is_met(planned, self.verdict.fabric, &self.findings))
-            != Some(false)
-        {
+        if self.is_met() != Some(false) {
             return Ok(self);
         }
         let message = format!(
@@ -68,12 +71,11 @@ impl Diagnosis {
 
     /// Returns the same with `unknown` counted as a failure, as for `--strict`.
     pub fn into_strict_result(self) -> crate::Result<Self> {
-        let asked = self.planned.is_some_and(|planned| !matches!(planned, Fabric::Auto | Fabric::Off));
-        if asked && self.ok.is_none() && self.verdict.fabric == FabricSeen::Unknown {
-            let message = format!(
-                "nothing proves that the ranks use {}",
-                self.planned.map_or("the planned fabric", Fabric::as_str)
-            );
+        if let Some(asked) = self.planned.and_then(Fabric::named)
+            && self.ok.is_none()
+            && self.verdict.fabric == FabricSeen::Unknown
+        {
+            let message = format!("nothing proves that the ranks use {}", asked.as_str());
             return Err(Error::from_findings(ErrorKind::FabricNotAsPlanned, message, self.findings));
         }
         self.into_result()
@@ -119,9 +121,7 @@ fn judge(seen: &Seen<'_>, findings: &[Finding]) -> Option<bool> {
     let failed = findings.iter().any(Finding::is_error);
     // An unexplained warning may be the beginning of a failure.
     let doubtful = failed || seen.has(Signature::UnknownWarning);
-    if let Some(planned) = seen.planned
-        && !matches!(planned, Fabric::Auto | Fabric::Off)
-    {
+    if let Some(planned) = seen.planned.and_then(Fabric::named) {
         return is_met(planned, seen.verdict.fabric, findings).filter(|met| !met || !doubtful);
     }
     match seen.verdict.fabric {

@@ -94,10 +94,7 @@ fn add(findings: Vec<Finding>, role: &RoleView, at: &str, lints: &mut Vec<Lint>)
 
 /// Returns the fabric that is requested, else the one that a job shows.
 pub(super) fn fabric_of(job: &JobView, requested: Fabric, profile: &Profile) -> Fabric {
-    match requested {
-        Fabric::Auto | Fabric::Off => shown_fabric(job, profile),
-        requested => requested,
-    }
+    requested.named().unwrap_or_else(|| shown_fabric(job, profile))
 }
 
 /// Returns the fabric that a job's requested devices show.

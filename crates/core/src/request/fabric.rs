@@ -29,6 +29,11 @@ pub enum Fabric {
 }
 
 impl Fabric {
+    /// Returns it where it names a fabric: neither `auto` nor `off`.
+    pub fn named(self) -> Option<Self> {
+        Some(self).filter(|fabric| !matches!(fabric, Self::Auto | Self::Off))
+    }
+
     /// Returns whether the fabric that a log proves is this one; none where nothing was planned or nothing is proved.
     pub fn is_met_by(self, seen: FabricSeen) -> Option<bool> {
         match (self, seen) {

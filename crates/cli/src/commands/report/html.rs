@@ -99,7 +99,7 @@ fn planned(known: &Known) -> Option<Fabric> {
 /// Returns how the job ended, and whether it used the fabric that was planned, in one sentence.
 fn sentence(known: &Known) -> String {
     let seen = known.transport.verdict.fabric;
-    let plan = planned(known).filter(|fabric| !matches!(fabric, Fabric::Auto | Fabric::Off));
+    let plan = planned(known).and_then(Fabric::named);
     let plan = plan.map(|fabric| fabric.to_string());
     let network = match (known.transport.verdict.ok, plan) {
         _ if seen == FabricSeen::Unknown => "no line proves which network its nodes used".to_owned(),

@@ -127,7 +127,7 @@ pub(super) fn is_handle(input: &str) -> bool {
 }
 
 fn exit_code(diagnosis: &Diagnosis, strict: bool) -> u8 {
-    let asked = diagnosis.planned.is_some_and(|planned| !matches!(planned, Fabric::Auto | Fabric::Off));
+    let asked = diagnosis.planned.and_then(Fabric::named).is_some();
     let unproved = strict && diagnosis.verdict.fabric == FabricSeen::Unknown;
     if (asked && diagnosis.ok == Some(false)) || unproved {
         exit_codes::FABRIC_NOT_AS_PLANNED

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use weftrun::core::diagnose::Diagnosis;
-use weftrun::core::fabric::Fabric;
 use weftrun::core::log::clean_text;
 use weftrun::core::nccl::{GdrSeen, Phase, TransportMap};
 use weftrun::core::report::TransportReport;
@@ -14,8 +13,7 @@ use crate::output::{finding_text, style};
 
 /// Formats verdict, ranks, matrix, findings and throughput.
 pub fn report(diagnosis: &Diagnosis, map: &TransportMap) -> String {
-    let planned = diagnosis.planned.unwrap_or(Fabric::Auto);
-    let mut text = map_view::verdict(map, planned);
+    let mut text = map_view::verdict(diagnosis);
     text.push('\n');
     let _ = writeln!(text, "{}", summary(diagnosis, map));
     let drawn = map_view::draw(map, diagnosis.judge());

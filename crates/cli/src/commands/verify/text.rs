@@ -25,7 +25,7 @@ pub fn print(context: &Context, verified: &Verified) -> Result<()> {
     }
     if verified.has_transport() {
         out.findings(&verified.transport.findings);
-        out.say(map_view::verdict(&verified.map, verified.fabric));
+        out.say(map_view::verdict(&verified.transport));
     }
     out.findings(&verified.findings());
     if let Some(search) = &verified.search {

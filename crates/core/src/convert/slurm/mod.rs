@@ -91,10 +91,7 @@ pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_
 pub fn lint_sbatch(text: &str, start: Start<'_>, settings: &Settings<'_>) -> Vec<Finding> {
     let script = Script::read(text);
     let (settings, _) = settings.chosen(Form::Script, |signs| signs.script(text));
-    let fabric = match settings.options.kind {
-        Fabric::Auto | Fabric::Off => settings.profile.fabric,
-        requested => requested,
-    };
+    let fabric = settings.options.kind.named().unwrap_or(settings.profile.fabric);
     let mut findings: Vec<Finding> = lint::script::check(text, &script.blocks)
         .into_iter()
         .map(|(finding, range)| explain::with_source(finding).span(start.span(text, &range)))
