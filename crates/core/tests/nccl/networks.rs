@@ -143,38 +143,25 @@ fn a_finding_names_all_its_ranks() {
 /// Old NCCL prints no id of a communicator: groups of two ranks on two nodes look alike.
 #[test]
 fn memory_is_shared_inside_a_node_only() {
-    let mut log = String::new();
-    let mut say = |host: &str, pid: u32, device: u32, text: String| {
-        log.push_str(&format!("{host}:{pid}:{pid} [{device}] NCCL INFO {text}\n"));
-    };
     let processes = [("n1", 10, 0), ("n2", 20, 0), ("n2", 21, 1), ("n1", 11, 1)];
     let bus = |device: u32| 1000 * (device + 1);
-    for (host, pid, device) in processes {
+    let mut log = String::new();
+    let mut all_say = |text: &dyn Fn(&str, u32) -> String| {
+        for (host, pid, device) in processes {
+            log.push_str(&format!("{host}:{pid}:{pid} [{device}] NCCL INFO {}\n", text(host, device)));
+        }
+    };
+    all_say(&|host, device| {
         let rank = device + if host == "n1" { 0 } else { 2 };
-        say(
-            host,
-            pid,
-            device,
-            format!("comm 0x1 rank {rank} nranks 4 cudaDev {device} busId {} - Init COMPLETE", bus(device)),
-        );
-    }
-    for (host, pid, device) in processes {
-        say(
-            host,
-            pid,
-            device,
-            format!("comm 0x2 rank {device} nranks 2 cudaDev {device} busId {} - Init COMPLETE", bus(device)),
-        );
-    }
-    for (host, pid, device) in processes {
+        format!("comm 0x1 rank {rank} nranks 4 cudaDev {device} busId {} - Init COMPLETE", bus(device))
+    });
+    all_say(&|_, device| {
+        format!("comm 0x2 rank {device} nranks 2 cudaDev {device} busId {} - Init COMPLETE", bus(device))
+    });
+    all_say(&|_, device| {
         let other = 1 - device;
-        say(
-            host,
-            pid,
-            device,
-            format!("Channel 00 : {device}[{}] -> {other}[{}] via P2P/IPC", bus(device), bus(other)),
-        );
-    }
+        format!("Channel 00 : {device}[{}] -> {other}[{}] via P2P/IPC", bus(device), bus(other))
+    });
     let report = report(&log);
     let pairs = report["pairs"].as_array().expect("pairs");
     assert!(!pairs.is_empty());

@@ -319,6 +319,12 @@ impl Why {
     }
 }
 
+/// Says of ranks that their logs were not read; `of` is said of how many, or is empty.
+pub(super) fn not_read(ranks: &[u32], of: &str) -> String {
+    let (logs, verb) = if ranks.len() == 1 { ("log of rank", "was") } else { ("logs of ranks", "were") };
+    format!("the {logs} {}{of} {verb} not read", rank_list(ranks))
+}
+
 /// Returns numbers as ranges: `0-3, 7`.
 pub fn rank_list(ranks: &[u32]) -> String {
     const MOST: usize = 16;

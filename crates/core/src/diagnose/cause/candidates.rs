@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weftrun_nccl::failure::{ClusterReason, Exception, Fact, Order};
 
 use super::EVIDENCE;
-use super::answer::{Cause, CauseClass, CauseFrame, rank_list};
+use super::answer::{Cause, CauseClass, CauseFrame, not_read};
 use super::scene::Scene;
 use crate::Confidence;
 use crate::finding::Evidence;
@@ -257,7 +257,7 @@ fn remote(scene: &Scene<'_>) -> String {
     if unseen.is_empty() {
         return "a process of another rank exited; its log does not say why".to_owned();
     }
-    format!("a process of another rank exited; the logs of rank {} were not read", rank_list(&unseen))
+    format!("a process of another rank exited; {}", not_read(&unseen, ""))
 }
 
 fn exit(code: i32, order: Order, explained: bool) -> Option<(Grade, CauseClass, String)> {

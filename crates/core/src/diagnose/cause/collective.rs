@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::answer::{CauseClass, rank_list};
+use super::answer::{CauseClass, not_read, rank_list};
 use super::scene::Scene;
 use crate::Confidence;
 use weftrun_nccl::failure::{Fact, Report, Work, absent, mismatch};
@@ -297,11 +297,7 @@ fn absentees<'a>(
     let default = group.contains(DEFAULT);
     let unseen = scene.unseen();
     if default && !unseen.is_empty() {
-        let logs = match unseen.as_slice() {
-            [one] => format!("the log of rank {one} was"),
-            many => format!("the logs of ranks {} were", rank_list(many)),
-        };
-        let what = format!("{} in {operation}; {logs} not read", wait(&waiters));
+        let what = format!("{} in {operation}; {}", wait(&waiters), not_read(&unseen, ""));
         return found(Vec::new(), what, reports, Confidence::Low, false);
     }
     // Ranks that report a failure of their own did not simply stay away.

@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 pub use answer::{CAUSE_CODE, Cause, CauseClass, CauseFrame, Stack, Why, WhyState, rank_list};
 
 use crate::{Confidence, Finding};
+use answer::not_read;
 use candidates::{Grade, candidates, choose};
 use scene::Scene;
 use weftrun_nccl::TransportMap;
@@ -103,10 +104,7 @@ fn of_scene(scene: &Scene<'_>) -> Why {
         && !scene.seen.is_empty()
     {
         let of = if scene.stated { format!(" of {}", scene.world) } else { String::new() };
-        let many = if unseen.len() == 1 { "the log of rank" } else { "the logs of ranks" };
-        let verb = if unseen.len() == 1 { "was" } else { "were" };
-        let message = format!("{many} {}{of} {verb} not read", rank_list(&unseen));
-        let mut finding = Finding::info("WHY-LOGS-MISSING", message);
+        let mut finding = Finding::info("WHY-LOGS-MISSING", not_read(&unseen, &of));
         finding.ranks = unseen;
         findings.push(finding);
     }
