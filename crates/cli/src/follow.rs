@@ -18,7 +18,7 @@ use crate::context::Context;
 use crate::live_map::{LOOK, LiveMap};
 use crate::log_print::{LogPrinter, PrintOptions};
 use crate::map_view;
-use crate::output::{Output, finding_text, style};
+use crate::output::{Output, because, finding_text, style};
 use crate::progress::Progress;
 
 /// The end of a followed job.
@@ -195,9 +195,7 @@ pub fn event_text(event: &JobEvent) -> String {
         JobEvent::Stuck { finding, .. } => finding_text(finding),
         JobEvent::Attempt { attempt, reason, .. } => {
             // People count from 1, as the lines of the logs do.
-            let reason = clean_text(reason);
-            let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-            format!("  attempt {} begins{why}", attempt.saturating_add(1))
+            format!("  attempt {} begins{}", attempt.saturating_add(1), because(&clean_text(reason)))
         }
         JobEvent::Gone { job } => format!("{job} is no longer in the cluster"),
         JobEvent::Disconnected { lost: true, reason } => format!("  connection lost: {}", clean_text(reason)),
@@ -212,7 +210,7 @@ pub fn status_text(job: &JobSummary, replicas: &str) -> String {
     let (name, (ready, all)) = (clean_text(&job.name), job.ready);
     let reason = clean_text(&job.reason);
     let more: Vec<&str> = [&*reason, replicas].into_iter().filter(|text| !text.is_empty()).collect();
-    let more = if more.is_empty() { String::new() } else { format!(": {}", more.join("; ")) };
+    let more = because(&more.join("; "));
     format!("{bold}{name}{bold:#} {} {ready}/{all} ready{more}", job.phase)
 }
 
@@ -220,8 +218,7 @@ pub fn status_text(job: &JobSummary, replicas: &str) -> String {
 pub fn replica_text(replica: &ReplicaStatus) -> String {
     let (name, reason) = (clean_text(&replica.name), clean_text(&replica.reason));
     let reason = reason.strip_prefix(&*name).unwrap_or(&reason).trim();
-    let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-    format!("  {name} {}{reason}", replica.phase)
+    format!("  {name} {}{}", replica.phase, because(reason))
 }
 
 /// Adds to an error that the job continues, and how to follow it.

@@ -363,6 +363,11 @@ pub fn unwritten(error: io::Error) -> Error {
 /// The message of the error if the reader of stdout is gone.
 pub const BROKEN_PIPE: &str = "stdout was closed";
 
+/// Returns what follows a state: its reason behind a colon, or nothing.
+pub fn because(reason: &str) -> String {
+    if reason.is_empty() { String::new() } else { format!(": {reason}") }
+}
+
 /// Formats a finding as text: message, location, and the fix on the next line.
 pub fn finding_text(finding: &Finding) -> String {
     if let Some(shown) = crate::diagnostics::shown(finding) {

@@ -14,6 +14,7 @@ use weftrun::{Error, ErrorKind, HealthOptions, Result, health_at, watch_health_a
 use crate::args::Format;
 use crate::context::Context;
 use crate::job_flags::duration;
+use crate::output::because;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -120,11 +121,7 @@ fn lines(report: &HealthReport) -> Vec<String> {
         };
         return report.events.iter().map(of).collect();
     }
-    let state = report.state.as_str();
-    let mut lines = vec![match report.reason.as_str() {
-        "" => state.to_owned(),
-        reason => format!("{state}: {reason}"),
-    }];
+    let mut lines = vec![format!("{}{}", report.state.as_str(), because(&report.reason))];
     lines.extend(report.culprits.iter().take(16).map(|culprit| format!("  {}", culprit.sentence())));
     lines
 }

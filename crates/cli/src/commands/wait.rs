@@ -14,6 +14,7 @@ use weftrun::{Job, Result};
 use crate::commands::why::{say, why_of};
 use crate::context::Context;
 use crate::follow::with_limits;
+use crate::output::because;
 
 /// Arguments of `wait`.
 #[derive(Args, Debug)]
@@ -70,8 +71,7 @@ async fn print(context: &Context, job: &Job, summary: &JobSummary, several: bool
         let report = WaitReport::new(summary, why.map(WhyReport::from));
         return if several { context.out.item(&report) } else { context.out.value(&report) };
     }
-    let reason = clean_text(&summary.reason);
-    let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    let reason = because(&clean_text(&summary.reason));
     let line = format!("{}: {}{reason}", summary.handle, summary.phase);
     // The cause stands first; among several jobs it needs the name of its job.
     let (before, after) = if several { (Some(&line), None) } else { (None, Some(&line)) };

@@ -17,6 +17,7 @@ use super::bring_up::{BringUp, bring_up};
 use crate::commands::transport::drawing::{Drawing, graph, matrix};
 use crate::commands::transport::html::{ROWS, Rank, stack};
 use crate::commands::why::html::ended;
+use crate::output::because;
 
 #[derive(Template)]
 #[template(path = "report.html")]
@@ -149,9 +150,7 @@ fn facts(known: &Known) -> Vec<Fact> {
         plain("NCCL and plugins", String::new(), stack(report)),
     ];
     if let Some(detail) = &known.detail {
-        let reason = &detail.summary.reason;
-        let phase = detail.summary.phase.to_string();
-        let state = if reason.is_empty() { phase } else { format!("{phase}: {reason}") };
+        let state = format!("{}{}", detail.summary.phase, because(&detail.summary.reason));
         facts.insert(0, plain("state", String::new(), clean_text(&state).into_owned()));
     }
     facts
