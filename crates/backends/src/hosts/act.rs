@@ -71,15 +71,11 @@ async fn tell(client: &Client, job: &Job, word: &str) -> Result<()> {
 
 /// Ends a job, and removes its folders: only where all hosts answer. A removal that was cut off is gone on with by the next one.
 async fn delete(client: &Client, job: &Job) -> Result<()> {
-    if let Some((host, why)) = job.first_silent() {
+    if let Some((host, why)) = job.silent().next() {
         let more = if job.is_partly_gone() { "nothing more" } else { "nothing" };
-        return Err(Error::new(
-            ErrorKind::Unreachable,
-            format!("host {host} does not answer, and its ranks may still run: {more} was removed"),
-        )
-        .with("because", why)
-        .hint(format!("check `ssh {host} true` from this machine"))
-        .retryable());
+        let text = format!("host {host} does not answer, and its ranks may still run: {more} was removed");
+        let error = Error::new(ErrorKind::Unreachable, text).with("because", why);
+        return Err(why.hint(error).retryable());
     }
     cancel(client, job).await?;
     // Every host was told: what is left is to wait. An order of a look could start the job again.

@@ -5,12 +5,12 @@ use weftrun_core::spec::Launch;
 use weftrun_core::text::counted;
 use weftrun_core::{Finding, Result};
 
-use super::client::{Client, Jobs, Looks, Silent};
+use super::client::{Client, Silent};
 use super::engine::{self, ENGINES};
 use super::fit;
-use super::look::{HostLook, NoAnswer};
+use super::look::{HostLook, Looks, NoAnswer};
 use super::render::Draft;
-use super::status::Job;
+use super::status::{Job, Jobs};
 use super::watch::no_hosts;
 use crate::remote::error::clean;
 use crate::remote::quote;
@@ -43,10 +43,7 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
         jobs = Job::gather(&looks);
     }
     let taken = jobs.values().find(|job| {
-        job.place.name == rendered.name
-            && job.is_committed()
-            && job.place.submission != rendered.submission
-            && !job.phase().0.is_terminal()
+        job.place.name == rendered.name && job.place.submission != rendered.submission && job.is_active()
     });
     if let Some(other) = taken {
         let text = format!("a job named `{}` still runs ({})", rendered.name, other.handle(&client.target));
@@ -61,10 +58,7 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
                 }
                 None => free.push(host.as_str()),
             },
-            Some(Err(why)) => findings.push(
-                Finding::warning("HOSTS-SILENT", format!("{host} does not answer: {why}"))
-                    .fix(format!("check `ssh {host} true` from this machine")),
-            ),
+            Some(Err(why)) => findings.push(why.finding(format!("{host} does not answer: {why}"))),
             None => {}
         }
     }
@@ -90,10 +84,9 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
     Ok(findings)
 }
 
-/// Returns the job that runs on a host.
+/// Returns the job that has a host and has not ended; it may not have begun.
 fn owner<'j>(look: &HostLook, jobs: &'j Jobs) -> Option<&'j Job> {
-    let has_it = |job: &&Job| look.busy.as_deref() == Some(job.place.submission.as_str());
-    jobs.values().filter(has_it).find(|job| !job.phase().0.is_terminal())
+    Job::on(look, jobs).filter(|job| !job.phase().0.is_terminal())
 }
 
 fn is_free(look: Option<&std::result::Result<HostLook, NoAnswer>>, jobs: &Jobs) -> bool {

@@ -13,10 +13,10 @@ use weftrun_core::job::{JobHandle, SubmissionId};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::config::{JobSettings, Settings};
-use super::look::{HostLook, NoAnswer};
+use super::look::{HostLook, Looks};
 use super::place::{Place, Seat};
 use super::silence::Silence;
-use super::status::{Job, Order};
+use super::status::{Job, Jobs, Order};
 use super::{BACKEND, error};
 use crate::remote::Answer;
 use crate::remote::quote;
@@ -82,14 +82,9 @@ impl Machine {
                 machine.is_asked.store(false, Ordering::Relaxed);
             });
         }
-        Err(Error::new(ErrorKind::Unreachable, reason).retryable())
+        Err(self.transport.with_check(Error::new(ErrorKind::Unreachable, reason).retryable()))
     }
 }
-
-/// What the hosts said, by name.
-pub type Looks = BTreeMap<String, std::result::Result<HostLook, NoAnswer>>;
-/// The jobs among what the hosts said.
-pub type Jobs = BTreeMap<SubmissionId, Job>;
 
 impl Client {
     /// Makes a client; nothing is run yet.

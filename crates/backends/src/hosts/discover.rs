@@ -7,8 +7,9 @@ use weftrun_core::fabric::DeviceKind;
 use weftrun_core::text::listed;
 use weftrun_core::{Finding, Result};
 
-use super::client::{Client, Looks, Silent};
+use super::client::{Client, Silent};
 use super::engine::{self, ENGINES};
+use super::look::{Looks, NoAnswer};
 use super::status::Job;
 use super::watch::no_hosts;
 use crate::remote::error::clean;
@@ -76,11 +77,9 @@ pub async fn discover(client: &Client, scope: &Scope) -> Result<ClusterFacts> {
                 hosts.insert(host.clone(), Host::read(&text));
             }
             Err(error) => {
-                looks.insert(host.clone(), Err((&error).into()));
-                facts.notes.push(
-                    Finding::warning("HOSTS-SILENT", format!("{host} does not answer: {error}"))
-                        .fix(format!("check `ssh {host} true` from this machine")),
-                );
+                let why = NoAnswer::from(&error);
+                facts.notes.push(why.finding(format!("{host} does not answer: {why}")));
+                looks.insert(host.clone(), Err(why));
                 errors.push(error);
             }
         }
@@ -90,12 +89,7 @@ pub async fn discover(client: &Client, scope: &Scope) -> Result<ClusterFacts> {
     }
     let jobs = Job::gather(&looks);
     for (host, look) in looks.iter().filter_map(|(host, look)| Some((host, look.as_ref().ok()?))) {
-        let owner = jobs.values().find(|job| {
-            look.busy.as_deref() == Some(job.place.submission.as_str())
-                && job.is_committed()
-                && !job.phase().0.is_terminal()
-        });
-        if let Some(job) = owner {
+        if let Some(job) = Job::on(look, &jobs).filter(|job| job.is_active()) {
             let text = format!("{host} runs `{}` ({})", job.place.name, job.handle(&client.target));
             facts.notes.push(Finding::info("HOSTS-BUSY", text));
         }

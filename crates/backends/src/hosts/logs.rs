@@ -13,8 +13,8 @@ use weftrun_core::spec::Launch;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::BACKEND;
-use super::client::{Client, Looks, Silent};
-use super::look::HostLook;
+use super::client::{Client, Silent};
+use super::look::{HostLook, Looks};
 use super::place::Place;
 use super::status::Job;
 use crate::remote::piece::{self, Piece};

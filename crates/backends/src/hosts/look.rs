@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weftrun_core::job::{JobPhase, SubmissionId};
-use weftrun_core::{Error, ErrorKind};
+use weftrun_core::{Error, ErrorKind, Finding};
 
 use super::place::{Lines, Place};
 use crate::remote::error::clean;
@@ -12,7 +12,7 @@ use crate::remote::error::clean;
 const MOST_JOBS: usize = 10_000;
 
 /// Why a host did not answer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoAnswer {
     why: String,
     kind: ErrorKind,
@@ -32,6 +32,26 @@ impl std::fmt::Display for NoAnswer {
 }
 
 impl NoAnswer {
+    /// Returns why nothing is known of a host that is no longer in the target.
+    pub fn unlisted() -> Self {
+        Self {
+            why: "it is not a host of the target".to_owned(),
+            kind: ErrorKind::InvalidConfig,
+            hints: vec!["put the name back into `hosts` of the target".to_owned()],
+        }
+    }
+
+    /// Adds to an error what to do about the host.
+    pub fn hint(&self, error: Error) -> Error {
+        self.hints.iter().fold(error, |error, hint| error.hint(hint.as_str()))
+    }
+
+    /// Returns the finding that tells so.
+    pub fn finding(&self, text: String) -> Finding {
+        let finding = Finding::warning("HOSTS-SILENT", text);
+        if self.hints.is_empty() { finding } else { finding.fix(self.hints.join("; ")) }
+    }
+
     /// Returns the error of a question that this host alone could have answered.
     pub fn error(&self, host: &str) -> Error {
         // One that refuses the login answers.
@@ -40,14 +60,13 @@ impl NoAnswer {
             _ => ("does not answer", ErrorKind::Unreachable),
         };
         let error = Error::new(kind, format!("host {host} {does}, and may have the job: {}", self.why));
-        let error = self.hints.iter().fold(error, |error, hint| error.hint(hint.as_str()));
-        if kind == ErrorKind::Unreachable {
-            error.hint(format!("check `ssh {host} true` from this machine")).retryable()
-        } else {
-            error
-        }
+        let error = self.hint(error);
+        if kind == ErrorKind::Unreachable { error.retryable() } else { error }
     }
 }
+
+/// What the hosts said, by name.
+pub type Looks = BTreeMap<String, Result<HostLook, NoAnswer>>;
 
 /// What one host said.
 #[derive(Clone, Debug, Default)]

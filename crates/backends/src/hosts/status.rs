@@ -11,7 +11,7 @@ use weftrun_core::job::{
 use weftrun_core::spec::Launch;
 
 use super::BACKEND;
-use super::look::{HostLook, NoAnswer, Node, Verdict};
+use super::look::{HostLook, Looks, NoAnswer, Node, Verdict};
 use super::place::Place;
 
 /// One host of a job, as it was seen.
@@ -22,7 +22,7 @@ pub enum Seen {
     /// It answered, and has no such job.
     Absent,
     /// It did not answer, and why.
-    Silent(String),
+    Silent(NoAnswer),
 }
 
 /// What a host of a job does.
@@ -40,6 +40,9 @@ enum Stage {
     Absent,
     Silent,
 }
+
+/// The jobs among what the hosts said.
+pub type Jobs = BTreeMap<SubmissionId, Job>;
 
 /// A job as its hosts describe it.
 #[derive(Clone, Debug)]
@@ -63,23 +66,28 @@ pub enum Order {
 
 impl Job {
     /// Returns the jobs of several hosts: each host's name, and what it said or why not.
-    pub fn gather(looks: &BTreeMap<String, Result<HostLook, NoAnswer>>) -> BTreeMap<SubmissionId, Self> {
-        let mut jobs: BTreeMap<SubmissionId, Self> = BTreeMap::new();
+    pub fn gather(looks: &Looks) -> Jobs {
+        let mut jobs = Jobs::new();
         for (place, ..) in looks.values().flatten().flat_map(|look| look.jobs.values()) {
             jobs.entry(place.submission.clone()).or_insert_with(|| Self::of(place, looks));
         }
         jobs
     }
 
+    /// Returns the job that has a host.
+    pub fn on<'j>(look: &HostLook, jobs: &'j Jobs) -> Option<&'j Self> {
+        jobs.get(&SubmissionId::parse(look.busy.as_deref()?)?)
+    }
+
     /// Returns one of the jobs of several hosts.
-    pub fn of(place: &Place, looks: &BTreeMap<String, Result<HostLook, NoAnswer>>) -> Self {
+    pub fn of(place: &Place, looks: &Looks) -> Self {
         let seen = |seat: &super::place::Seat| match looks.get(&seat.host) {
             Some(Ok(look)) => match look.jobs.get(&place.submission) {
                 Some((_, _, node)) => Seen::Told(node.clone()),
                 None => Seen::Absent,
             },
-            Some(Err(why)) => Seen::Silent(why.to_string()),
-            None => Seen::Silent("it is not a host of the target".to_owned()),
+            Some(Err(why)) => Seen::Silent(why.clone()),
+            None => Seen::Silent(NoAnswer::unlisted()),
         };
         Self { place: place.clone(), seen: place.hosts.iter().map(seen).collect() }
     }
@@ -226,23 +234,22 @@ impl Job {
         self.told().filter(|(_, node)| node.full).map(|(at, _)| (at, self.host(at))).collect()
     }
 
-    /// Returns the first host that did not answer, and why.
-    pub fn first_silent(&self) -> Option<(&str, &str)> {
-        self.seen.iter().enumerate().find_map(|(at, seen)| match seen {
-            Seen::Silent(why) => Some((self.host(at), why.as_str())),
-            _ => None,
-        })
-    }
-
     /// Whether a host answered that has nothing of the job.
     pub fn is_partly_gone(&self) -> bool {
         self.seen.contains(&Seen::Absent)
     }
 
-    /// Returns the hosts that did not answer.
-    pub fn silent(&self) -> Vec<&str> {
-        let silent = |(at, seen): (usize, &Seen)| matches!(seen, Seen::Silent(_)).then(|| self.host(at));
-        self.seen.iter().enumerate().filter_map(silent).collect()
+    /// Returns the hosts that did not answer, and why.
+    pub fn silent(&self) -> impl Iterator<Item = (&str, &NoAnswer)> {
+        self.seen.iter().enumerate().filter_map(|(at, seen)| match seen {
+            Seen::Silent(why) => Some((self.host(at), why)),
+            _ => None,
+        })
+    }
+
+    /// Whether the job has been started and has not ended.
+    pub fn is_active(&self) -> bool {
+        self.is_committed() && !self.phase().0.is_terminal()
     }
 
     /// Returns the phase, the reason, and the exit code. A phase that is final stays so.
@@ -257,7 +264,7 @@ impl Job {
             })
         };
         let active = counts(&[Stage::Starting, Stage::Running, Stage::Suspended, Stage::Stopping]);
-        let silent = self.silent();
+        let silent: Vec<&str> = self.silent().map(|(host, _)| host).collect();
         let not_answering = match silent.as_slice() {
             [] => String::new(),
             [one] => format!("{one} does not answer: its ranks may still run"),
@@ -433,7 +440,7 @@ impl Job {
             replica.exit_code = node.code;
             replica.failed_rank = node.rank;
             replica.reason = match (self.seen.get(at), node.rank, node.code) {
-                (Some(Seen::Silent(why)), ..) => why.clone(),
+                (Some(Seen::Silent(why)), ..) => why.to_string(),
                 (Some(Seen::Absent), ..) => "the job's folder is gone".to_owned(),
                 (_, Some(rank), Some(code)) => format!("rank {rank} {}", exited(code)),
                 _ => node.why,
@@ -468,13 +475,10 @@ impl Job {
         let mut detail = JobDetail::new(self.summary(target));
         detail.replicas = self.replicas();
         detail.findings = self.troubles();
-        for host in self.silent() {
-            let text = format!("{host} does not answer: the state of its ranks is not known");
-            detail.findings.push(
-                Finding::warning("HOSTS-SILENT", text)
-                    .fix(format!("check `ssh {host} true` from this machine")),
-            );
-        }
+        let silent = self.silent().map(|(host, why)| {
+            why.finding(format!("{host} does not answer: the state of its ranks is not known"))
+        });
+        detail.findings.extend(silent);
         let hosts: Vec<&str> = self.place.hosts.iter().map(|seat| seat.host.as_str()).collect();
         detail.facts = vec![
             ("hosts".to_owned(), hosts.join(" ")),

@@ -18,10 +18,11 @@ use weftrun_core::job::{JobHandle, SubmissionId};
 use weftrun_core::text::counted;
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::client::{Client, LIBRARY, Looks, Silent};
+use super::client::{Client, LIBRARY, Silent};
+use super::look::Looks;
 use super::place::{Place, Seat};
 use super::render::Draft;
-use super::status::Job;
+use super::status::{Job, Jobs};
 use super::{error, fit};
 use crate::remote::{Answer, quote};
 use crate::submit_once::{Created, Found, Policy, Submission, submit_once};
@@ -202,12 +203,7 @@ impl Sending<'_> {
     }
 
     /// Returns the other submission that has a host and has not started its job.
-    fn submission_of<'l>(
-        &self,
-        host: &str,
-        looks: &'l Looks,
-        jobs: &std::collections::BTreeMap<SubmissionId, Job>,
-    ) -> Option<&'l str> {
+    fn submission_of<'l>(&self, host: &str, looks: &'l Looks, jobs: &Jobs) -> Option<&'l str> {
         let busy = looks.get(host)?.as_ref().ok()?.busy.as_deref()?;
         let id = SubmissionId::parse(busy)?;
         let started = jobs.get(&id).is_some_and(Job::is_committed);
@@ -219,7 +215,7 @@ impl Sending<'_> {
         host: &str,
         ranks: u32,
         looks: &Looks,
-        jobs: &std::collections::BTreeMap<SubmissionId, Job>,
+        jobs: &Jobs,
         machines: &mut BTreeSet<String>,
     ) -> Option<String> {
         let look = match looks.get(host) {
@@ -235,13 +231,8 @@ impl Sending<'_> {
                 "{host} is being taken by submission {other}; if that was cut off, the host is free after ten minutes"
             ));
         }
-        let owner =
-            look.busy.as_ref().and_then(|busy| SubmissionId::parse(busy)).filter(|busy| busy != self.id());
-        let runs = owner
-            .as_ref()
-            .and_then(|owner| jobs.get(owner))
-            .filter(|job| job.is_committed() && !job.phase().0.is_terminal());
-        if let Some(job) = runs {
+        let is_other = |job: &&Job| job.place.submission != *self.id() && job.is_active();
+        if let Some(job) = Job::on(look, jobs).filter(is_other) {
             return Some(format!("{host} runs `{}` ({})", job.place.name, job.handle(&self.client.target)));
         }
         if look.address.is_empty() {

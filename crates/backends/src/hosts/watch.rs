@@ -7,8 +7,9 @@ use tokio::time::{Instant, sleep};
 use weftrun_core::job::{JobEvent, JobFilter, JobHandle};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::client::{Client, Jobs, Looks, Silent, silent};
-use super::status::Job;
+use super::client::{Client, Silent, silent};
+use super::look::Looks;
+use super::status::{Job, Jobs};
 use crate::looks::{Look, Told, compare};
 use crate::remote::stream::{Feed, put};
 

@@ -87,6 +87,13 @@ impl Ssh {
         command
     }
 
+    /// Returns how the user checks the connection.
+    pub fn check(&self) -> String {
+        let words = ["ssh".to_owned()].into_iter().chain(self.given.iter().cloned());
+        let words = words.chain([self.host.clone(), "true".to_owned()]);
+        format!("check `{}` from this machine", quote::words(words).unwrap_or_default())
+    }
+
     /// Returns how a connection is opened by hand if a password or a second factor is required: with the same options, since the name of
     /// a shared connection depends on them.
     pub fn by_hand(&self) -> String {

@@ -165,7 +165,7 @@ impl Transport {
                 format!("no answer from {} within {} s", self.host(), timeout.as_secs()),
             )
             .hint(self.late);
-            return Err(once(error.retryable()));
+            return Err(once(self.with_check(error.retryable())));
         };
         let lost = |said: &[u8], started| Failure {
             error: self.lost(said, started),
@@ -178,6 +178,16 @@ impl Transport {
         frame.unwrap(&raw.0, &raw.1).map_err(|started| lost(&raw.1, started))
     }
 
+    /// Adds to the error of a host that did not answer how the user checks the connection.
+    pub fn with_check(&self, error: Error) -> Error {
+        match &self.place {
+            Place::Ssh(ssh) if matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Timeout) => {
+                error.hint(ssh.check())
+            }
+            _ => error,
+        }
+    }
+
     fn could_not_start(&self, cause: std::io::Error) -> Error {
         let program = if matches!(self.place, Place::Here) { "/bin/sh" } else { "ssh" };
         Error::new(ErrorKind::Io, format!("`{program}` could not be started")).with_source(cause)
@@ -187,7 +197,11 @@ impl Transport {
         let stderr = String::from_utf8_lossy(stderr);
         match &self.place {
             Place::Ssh(ssh) => {
-                error::of_ssh(ssh.host(), &stderr, started).hint_if(!started, || ssh.by_hand())
+                let error = error::of_ssh(ssh.host(), &stderr, started);
+                match error.kind() {
+                    ErrorKind::Credentials => error.hint(ssh.by_hand()),
+                    _ => self.with_check(error),
+                }
             }
             Place::Here => {
                 Error::new(ErrorKind::Unreachable, "a shell on this host ended before it answered")
@@ -203,17 +217,6 @@ struct Failure {
     error: Error,
     /// Whether another try may have an answer at once.
     again: bool,
-}
-
-/// Adds a hint to an error under a condition.
-trait HintIf: Sized {
-    fn hint_if(self, condition: bool, hint: impl FnOnce() -> String) -> Self;
-}
-
-impl HintIf for Error {
-    fn hint_if(self, condition: bool, hint: impl FnOnce() -> String) -> Self {
-        if condition && self.kind() == ErrorKind::Credentials { self.hint(hint()) } else { self }
-    }
 }
 
 /// What happens to a program at its time limit.

@@ -106,8 +106,9 @@ impl Backend for Slurm {
             labels: false,
             time_limit: true,
             max_name: 200,
-            // sbatch takes a script of 4 MiB (MaxScriptSize), which contains the arguments, but Linux starts no program with more than a quarter of the stack's limit, 2 MiB by
-            // default, of arguments and environment together (execve(2), read 2026-11-23).
+            // sbatch takes a script of 4 MiB (MaxScriptSize), which contains the arguments, but Linux starts no
+            // program with more than a quarter of the stack's limit, 2 MiB by default, of arguments and
+            // environment together (execve(2), read 2026-11-23).
             max_args_bytes: 1 << 20,
         }
     }

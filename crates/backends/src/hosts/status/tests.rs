@@ -1,5 +1,6 @@
 use super::super::place::tests::place;
 use super::*;
+use weftrun_core::{Error, ErrorKind};
 
 fn node(text: &str) -> Seen {
     let mut node = Node::default();
@@ -11,7 +12,7 @@ fn node(text: &str) -> Seen {
 
 fn job(launch: Launch, restarts: u32, a: &str, b: &str) -> Job {
     let seen = |text: &str| match text {
-        "silent" => Seen::Silent("timed out".to_owned()),
+        "silent" => Seen::Silent((&Error::new(ErrorKind::Unreachable, "timed out")).into()),
         "absent" => Seen::Absent,
         text => node(text),
     };
