@@ -10,7 +10,9 @@ pub(super) enum Said<'a> {
     /// A fact of a failure.
     Fact(Fact),
     /// A process is a rank of a communicator.
-    Joined { rank: u32, world: u32 },
+    Joined { rank: u32, world: u32, host: &'a [u8] },
+    /// A rank or task runs on a host.
+    On(&'a [u8]),
     /// A process runs on a host, with its `NCCL_HOSTID` if it has one.
     Host(&'a str, Option<&'a str>),
     /// A local rank is a global rank.
@@ -73,8 +75,13 @@ fn behind(prefix: &launcher::Prefix<'_>, line: &[u8]) -> Writer {
     }
 }
 
-/// Reads one line.
-pub(super) fn of_line<'a>(line: &'a [u8], tables: &mut Tables, mut say: impl FnMut(Writer, Said<'a>)) {
+/// Reads one line; `above` is the line above it.
+pub(super) fn of_line<'a>(
+    line: &'a [u8],
+    above: &'a [u8],
+    tables: &mut Tables,
+    mut say: impl FnMut(Writer, Said<'a>),
+) {
     let text = Text(line);
     if text.has("NCCL ") && nccl(line, &mut say) {
         return;
@@ -94,7 +101,7 @@ pub(super) fn of_line<'a>(line: &'a [u8], tables: &mut Tables, mut say: impl FnM
     }
     if text.has("local_rank") || text.has("exitcode") || text.has("Root Cause (") || text.has("worker group")
     {
-        return torchrun(text, tables, &mut say);
+        return torchrun(text, Text(above), tables, &mut say);
     }
     if text.has("atchdog")
         || text.has("enqueued")
@@ -110,8 +117,9 @@ pub(super) fn of_line<'a>(line: &'a [u8], tables: &mut Tables, mut say: impl FnM
     let who = || writer(line);
     if text.has("terminate called") {
         say(who(), Said::Fact(Fact::Died));
-    } else if text.has("NVRM: Xid") {
-        let number = text.after("): ").and_then(Text::number);
+    } else if text.has("NVRM: Xid") || text.has("NVRM: fallen off the bus") {
+        // The driver that finds a lost GPU when it starts prints no number. 79: docs.nvidia.com/deploy/xid-errors, read 2026-11-23.
+        let number = if text.has("Xid") { text.after("): ").and_then(Text::number) } else { Some(79) };
         say(
             Writer::default(),
             Said::Fact(Fact::Xid(number.and_then(|xid| u32::try_from(xid).ok()).unwrap_or(0))),
@@ -143,7 +151,7 @@ fn nccl<'a>(line: &'a [u8], say: &mut impl FnMut(Writer, Said<'a>)) -> bool {
             && rank < world
         {
             say(who, Said::Host(process.host, None));
-            say(who, Said::Joined { rank, world });
+            say(who, Said::Joined { rank, world, host: process.host.as_bytes() });
             if text.has("Destroy COMPLETE") {
                 say(who, Said::Fact(Fact::Finished));
             }
@@ -158,7 +166,12 @@ fn nccl<'a>(line: &'a [u8], say: &mut impl FnMut(Writer, Said<'a>)) -> bool {
 
 /// Reads torchrun's agent: `failed (exitcode: -9) local_rank: 1 (pid: 835) of binary`, and its table of
 /// failures.
-fn torchrun<'a>(text: Text<'a>, tables: &mut Tables, say: &mut impl FnMut(Writer, Said<'a>)) {
+fn torchrun<'a>(
+    text: Text<'a>,
+    above: Text<'a>,
+    tables: &mut Tables,
+    say: &mut impl FnMut(Writer, Said<'a>),
+) {
     if text.has("worker group") {
         if text.has("estart") {
             say(Writer::default(), Said::Restarts);
@@ -189,6 +202,12 @@ fn torchrun<'a>(text: Text<'a>, tables: &mut Tables, say: &mut impl FnMut(Writer
         let local =
             rest.after("(local_rank: ").and_then(Text::number).and_then(|local| u32::try_from(local).ok());
         table.rank = rank.zip(local);
+        let (before_host, host) = above.columns();
+        if let Some(host) = Text(host).strip("host ").and_then(|rest| rest.after(": "))
+            && stream(before.trim_ascii()) == stream(before_host.trim_ascii())
+        {
+            say(Writer { rank, ..Writer::default() }, Said::On(host.name()));
+        }
     } else if let Some(rest) = trimmed.strip("exitcode ")
         && let Some((rank, local)) = table.rank.take()
     {
@@ -295,13 +314,20 @@ fn slurm<'a>(text: Text<'a>, say: &mut impl FnMut(Writer, Said<'a>)) {
     } else {
         None
     };
+    if let Some(what) = text.from("NVML: ").filter(|_| text.has("GPU is lost")) {
+        return say(Writer::default(), Said::Fact(Fact::Cuda(printable(what.0, 300))));
+    }
     let tasks = text.after(": task ").or_else(|| text.after(": tasks "));
     let mut ranks = tasks.map(Text::ranges).unwrap_or_default();
     if ranks.is_empty() {
         ranks.push(None);
     }
+    let host = text.after("srun: error: ").map(Text::name).filter(|_| tasks.is_some());
     for task in ranks {
         let who = Writer { task, ..Writer::default() };
+        if let Some(host) = host {
+            say(who, Said::On(host));
+        }
         if let Some(reason) = reason {
             say(who, Said::Fact(Fact::Cluster(reason)));
         } else if let Some(code) = text.after("Exited with exit code ").and_then(Text::signed) {
@@ -329,6 +355,9 @@ fn mpi<'a>(text: Text<'a>, mpi_rank: &mut Option<u32>, say: &mut impl FnMut(Writ
         && let Some(signal) = text.after("exited on signal ").and_then(Text::signed)
     {
         let who = Writer { rank: rank_of(rest), ..Writer::default() };
+        if let Some(host) = text.after(" on node ") {
+            say(who, Said::On(host.name()));
+        }
         say(who, Said::Fact(Fact::Signal(signal)));
     } else if text.has("Process name: [[") {
         *mpi_rank = text.after("],").and_then(rank_of);
@@ -393,6 +422,13 @@ impl<'a> Text<'a> {
         printable(self.0.get(..length).unwrap_or_default(), 60)
     }
 
+    /// Reads the name of a host.
+    fn name(self) -> &'a [u8] {
+        let is_of_name = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+        let length = self.0.iter().take(255).take_while(is_of_name).count();
+        self.0.get(..length).unwrap_or_default()
+    }
+
     /// Reads `[7, 3]`.
     fn bracketed(self) -> String {
         let end = memchr::memchr(b']', self.0.get(..self.0.len().min(120)).unwrap_or_default())
@@ -422,7 +458,7 @@ impl<'a> Text<'a> {
 
     /// Returns a launcher's prefix of a table row, and the row.
     fn columns(self) -> (&'a [u8], &'a [u8]) {
-        let at = ["rank ", "exitcode "].iter().find_map(|word| {
+        let at = ["rank ", "exitcode ", "host "].iter().find_map(|word| {
             let at = memchr::memmem::find(self.0, word.as_bytes())?;
             self.0.get(at..)?.get(word.len()..)?.trim_ascii_start().starts_with(b": ").then_some(at)
         });
@@ -456,7 +492,7 @@ mod tests {
     fn facts(lines: &[&str]) -> Vec<(Writer, Fact)> {
         let (mut table, mut found) = (Tables::default(), Vec::new());
         for line in lines {
-            of_line(line.as_bytes(), &mut table, |who, said| {
+            of_line(line.as_bytes(), b"", &mut table, |who, said| {
                 if let Said::Fact(fact) = said {
                     found.push((who, fact));
                 }
@@ -477,6 +513,29 @@ mod tests {
         assert_eq!(tasks, [Some(2), Some(3), Some(5), Some(3), Some(2)]);
         assert_eq!(found[2].1, Fact::Cluster(ClusterReason::OutOfMemory));
         assert_eq!(found[3].1, Fact::Signal(9));
+    }
+
+    #[test]
+    fn launchers_name_the_hosts_of_their_ranks() {
+        let lines = [
+            "srun: error: n1: tasks 2-3: Exited with exit code 7",
+            "mpirun noticed that process rank 4 with PID 77 on node n2.cluster exited on signal 9 (Killed).",
+            "0:   host      : n3",
+            "0:   rank      : 5 (local_rank: 1)",
+            "1:   host      : n9",
+            "0:   rank      : 6 (local_rank: 2)",
+        ];
+        let (mut tables, mut above, mut found) = (Tables::default(), "", Vec::new());
+        for line in lines {
+            of_line(line.as_bytes(), above.as_bytes(), &mut tables, |who, said| {
+                if let Said::On(host) = said {
+                    found.push((who.rank.or(who.task), String::from_utf8_lossy(host).into_owned()));
+                }
+            });
+            above = line;
+        }
+        let expected = [(2, "n1"), (3, "n1"), (4, "n2.cluster"), (5, "n3")];
+        assert_eq!(found, expected.map(|(rank, host)| (Some(rank), host.to_owned())));
     }
 
     #[test]

@@ -19,7 +19,7 @@ const NEEDLES: &[&str; 32] = &[
     "terminate called",
     "CUDA error",
     "Cuda failure",
-    "NVRM: Xid",
+    "NVRM: ",
     "Segmentation fault",
     "killed by signal",
     "oom_kill",

@@ -163,6 +163,10 @@ pub struct SourceRanks {
     pub locals: BTreeSet<u32>,
     /// Host names that NCCL printed.
     pub hosts: BTreeSet<String>,
+    /// The host of a rank, as NCCL or a launcher names it.
+    pub host_of_rank: BTreeMap<u32, String>,
+    /// The host of a task of Slurm.
+    pub host_of_task: BTreeMap<u32, String>,
     /// Most ranks of a communicator.
     pub world: Option<u32>,
     /// Where a second and later life begins: lines, in order.
@@ -320,6 +324,10 @@ impl Reading {
         if let Some(done) = done.filter(|done| !done.exception.is_signal_of_child()) {
             let mut writer = facts::writer(done.prefix.as_slice());
             writer.local = writer.local.or(done.local);
+            if let Some((local, fact)) = done.exception.end_of_spawned() {
+                writer.local = Some(local);
+                return self.keep(writer, number, done.text.as_slice(), fact, sink);
+            }
             if !done.exception.is_launcher() {
                 self.see(&writer);
             }
@@ -339,10 +347,11 @@ impl Reading {
             return;
         }
         let mut tables = std::mem::take(&mut self.tables);
-        facts::of_line(piece, &mut tables, |writer, fact| match fact {
+        facts::of_line(piece, before, &mut tables, |writer, fact| match fact {
             facts::Said::Fact(fact) => self.keep(writer, number, piece, fact, sink),
-            facts::Said::Joined { rank, world } => self.joined(&writer, rank, world, number),
+            facts::Said::Joined { rank, world, host } => self.joined(&writer, rank, world, host, number),
             facts::Said::Host(name, id) => self.host(&writer, name, id),
+            facts::Said::On(host) => self.on(&writer, host),
             facts::Said::WorkerFailed => self.worker_failed(number),
             facts::Said::AgentEnded => self.worker_failed = None,
             facts::Said::Restarts => self.begin_life(number),
@@ -387,7 +396,7 @@ impl Reading {
     }
 
     /// Records a rank of a communicator: in the largest one it is the global rank.
-    fn joined(&mut self, writer: &Writer, rank: u32, world: u32, number: u64) {
+    fn joined(&mut self, writer: &Writer, rank: u32, world: u32, host: &[u8], number: u64) {
         self.see(writer);
         let known = self.ranks.world.unwrap_or(0);
         if world < known || world <= 1 {
@@ -395,6 +404,7 @@ impl Reading {
         }
         if world > known {
             self.ranks.by_pid.clear();
+            self.ranks.host_of_rank.clear();
             self.ranks.world = Some(world);
         }
         let Some(pid) = writer.pid else { return };
@@ -407,6 +417,7 @@ impl Reading {
         if self.ranks.by_pid.len() < RANKS {
             self.ranks.by_pid.insert(pid, rank);
             self.ranks.seen.insert(rank);
+            self.on(&Writer { rank: Some(rank), ..*writer }, host);
             if let Some(local) = writer.local {
                 self.place(local, rank);
             }
@@ -421,6 +432,21 @@ impl Reading {
             && self.ranks.host_of_pid.len() < RANKS
         {
             self.ranks.host_of_pid.insert(pid, printable(id.as_bytes(), TEXT));
+        }
+    }
+
+    fn on(&mut self, writer: &Writer, host: &[u8]) {
+        let (at, hosts) = match (writer.rank, writer.task) {
+            (Some(rank), _) => (rank, &mut self.ranks.host_of_rank),
+            (None, Some(task)) => (task, &mut self.ranks.host_of_task),
+            _ => return,
+        };
+        if hosts.get(&at).is_some_and(|known| known.as_bytes() == host) {
+            return;
+        }
+        // A launcher without a name service calls every machine so.
+        if hosts.len() < RANKS && !host.is_empty() && !host.starts_with(b"localhost") {
+            hosts.insert(at, printable(host, TEXT));
         }
     }
 

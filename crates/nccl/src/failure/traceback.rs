@@ -1,5 +1,6 @@
 //! Python tracebacks, assembled line by line, also where those of several ranks are interleaved.
 
+use super::{Fact, Order};
 use crate::map::printable;
 
 /// Most tracebacks open at a time in one source.
@@ -64,10 +65,40 @@ impl Exception {
 }
 
 impl Exception {
+    /// Returns how a process ended that `torch.multiprocessing.spawn` started, and the process's number among them:
+    /// `process 3 terminated with signal SIGKILL`.
+    pub(super) fn end_of_spawned(&self) -> Option<(u32, Fact)> {
+        let (number, how) = self.message.strip_prefix("process ")?.split_once(" terminated with ")?;
+        let fact = match how.strip_prefix("exit code ") {
+            Some(code) => Fact::Exit { code: code.trim_end().parse().ok()?, order: Order::First },
+            None => Fact::Signal(signal(how.strip_prefix("signal ")?.trim_end())?),
+        };
+        Some((number.parse().ok()?, fact))
+    }
+
     /// Returns whether it says that a signal ended a process that this one started.
     pub(super) fn is_signal_of_child(&self) -> bool {
         self.short_name() == "CalledProcessError" && self.message.contains("died with <Signals.SIG")
     }
+}
+
+/// Returns the number of a signal that ends processes.
+fn signal(name: &str) -> Option<i32> {
+    const SIGNALS: &[(&str, i32)] = &[
+        ("SIGHUP", 1),
+        ("SIGINT", 2),
+        ("SIGQUIT", 3),
+        ("SIGILL", 4),
+        ("SIGABRT", 6),
+        ("SIGBUS", 7),
+        ("SIGFPE", 8),
+        ("SIGKILL", 9),
+        ("SIGUSR1", 10),
+        ("SIGSEGV", 11),
+        ("SIGUSR2", 12),
+        ("SIGTERM", 15),
+    ];
+    SIGNALS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
 }
 
 /// Returns whether a file belongs to Python, a package or the environment, and not to the user's code.

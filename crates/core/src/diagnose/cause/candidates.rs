@@ -147,6 +147,7 @@ pub(super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
     let in_torch =
         exception.innermost.as_ref().is_some_and(|frame| frame.file.contains("torch/distributed/"));
     if distributed
+        || says(&["not reachable via ssh"])
         || (says(rendezvous)
             && (exception.frame.is_none()
                 || in_torch

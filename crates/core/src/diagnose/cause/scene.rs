@@ -118,7 +118,7 @@ impl<'a> Scene<'a> {
             scene.reports.push(Known { report, rank });
         }
         scene.world = scene.world.max(scene.seen.last().map_or(0, |last| last.saturating_add(1)));
-        name_nodes(&mut scene, &sources);
+        name_nodes(&mut scene, &sources, tasks);
         name_by_launcher(&mut scene);
         scene
     }
@@ -159,10 +159,12 @@ fn inferred_bases(scene: &mut Scene<'_>, sources: &Sources<'_>) -> BTreeMap<Sour
 
 /// Names each rank's node: its `NCCL_HOSTID`, its host where hosts distinguish the sources, else its
 /// source.
-fn name_nodes(scene: &mut Scene<'_>, sources: &Sources<'_>) {
+fn name_nodes(scene: &mut Scene<'_>, sources: &Sources<'_>, tasks: bool) {
     let mut uses: BTreeMap<&str, BTreeSet<SourceIndex>> = BTreeMap::new();
     for (at, source) in sources {
-        for host in &source.hosts {
+        for host in
+            source.hosts.iter().chain(source.host_of_rank.values()).chain(source.host_of_task.values())
+        {
             uses.entry(host).or_default().insert(*at);
         }
     }
@@ -171,13 +173,12 @@ fn name_nodes(scene: &mut Scene<'_>, sources: &Sources<'_>) {
         let Some(source) = sources.get(at) else { continue };
         let pid = source.by_pid.iter().find(|(_, of)| *of == rank).map(|(pid, _)| *pid);
         let id = pid.and_then(|pid| source.host_of_pid.get(&pid).cloned());
-        let host = || match source.hosts.len() {
-            1 => source
-                .hosts
-                .first()
-                .filter(|host| count == 1 || uses.get(host.as_str()).is_some_and(|of| of.len() == 1)),
-            _ => None,
+        let tells = |host: &&String| count == 1 || uses.get(host.as_str()).is_some_and(|of| of.len() == 1);
+        let own = || {
+            let of_task = source.host_of_task.get(rank).filter(|_| tasks);
+            source.host_of_rank.get(rank).or(of_task).filter(tells)
         };
+        let host = || source.hosts.first().filter(|_| source.hosts.len() == 1).filter(tells);
         let stem = || {
             let name = scene.names.get(at).map_or("", String::as_str);
             if let Some((node, _)) = name.split_once("/rank").filter(|(node, _)| !node.contains('/')) {
@@ -185,13 +186,10 @@ fn name_nodes(scene: &mut Scene<'_>, sources: &Sources<'_>) {
             }
             let file = name.rsplit('/').next().unwrap_or(name);
             let plain = file.trim_end_matches(".gz").trim_end_matches(".zst");
-            [".log", ".out", ".err"]
-                .iter()
-                .find_map(|end| plain.strip_suffix(end))
-                .unwrap_or(plain)
-                .to_owned()
+            let stem = [".log", ".out", ".err"].iter().find_map(|end| plain.strip_suffix(end));
+            stem.unwrap_or(plain).to_owned()
         };
-        let name = id.or_else(|| host().cloned()).unwrap_or_else(stem);
+        let name = id.or_else(|| own().cloned()).or_else(|| host().cloned()).unwrap_or_else(stem);
         if name != "-" && !name.is_empty() {
             scene.node_of.insert(*rank, name);
         }
