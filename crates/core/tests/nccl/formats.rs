@@ -223,3 +223,40 @@ fn a_place_before_the_message_is_skipped() {
     let report = of(&["init.cc:321 (commAlloc) Using network IB"]);
     assert_eq!(report["ranks"][0]["announced"], "IB");
 }
+
+/// Where `mpirun` starts one launcher on each node, all processes of a node have the number of their launcher.
+#[test]
+fn the_number_of_a_launcher_is_no_rank() {
+    let log = |tag: fn(u32) -> String| -> String {
+        let line = |rank: u32, text: String| {
+            let (host, pid, device) = (rank / 2, 10 + rank, rank % 2);
+            format!("{}n{host}:{pid}:{pid} [{device}] NCCL INFO {text}\n", tag(rank))
+        };
+        let joins = (0..4).map(|rank| {
+            line(
+                rank,
+                format!(
+                    "comm 0x1 rank {rank} nranks 4 cudaDev {} busId 1{rank} commId 0xa - Init COMPLETE",
+                    rank % 2
+                ),
+            )
+        });
+        let sends = (0..4).map(|rank| {
+            let next = (rank + 1) % 4;
+            line(
+                rank,
+                format!("Channel 00/0 : {rank}[{}] -> {next}[{}] [send] via NET/IB/0", rank % 2, next % 2),
+            )
+        });
+        joins.chain(sends).collect()
+    };
+    let pairs = |log: &str| -> Vec<(Value, Value)> {
+        let report = report(log);
+        let pairs = report["pairs"].as_array().expect("pairs").iter();
+        pairs.map(|pair| (pair["global_from"].clone(), pair["global_to"].clone())).collect()
+    };
+    let plain = pairs(&log(|_| String::new()));
+    assert_eq!(plain.first(), Some(&(json!(0), json!(1))));
+    assert_eq!(pairs(&log(|rank| format!("[1,{rank}]<stdout>:"))), plain);
+    assert_eq!(pairs(&log(|rank| format!("[1,{}]<stdout>:", rank / 2))), plain);
+}

@@ -133,9 +133,20 @@ impl Observed {
         }
     }
 
+    /// Returns whether each process was told a rank of its own. Where `mpirun` starts one launcher on each node, the number
+    /// that it writes before their lines is that of the launcher, and all processes of a node have it.
+    pub(super) fn told_ranks_differ(&self, past: &HashSet<ProcessId>) -> bool {
+        let mut ranks = HashSet::new();
+        let joined = |at: ProcessId, process: &Process| {
+            process.pid.is_some() && !process.locals.is_empty() && !past.contains(&at)
+        };
+        let mut told = self.processes.iter_enumerated().filter(|(at, process)| joined(*at, process));
+        told.all(|(_, process)| process.told_rank.is_none_or(|rank| ranks.insert(rank)))
+    }
+
     /// Returns the communicator whose ranks are the ranks of the job: it has no parent, is the largest, and
     /// nothing contradicts it.
-    pub(super) fn world(&self, past: &HashSet<ProcessId>) -> Option<CommId> {
+    pub(super) fn world(&self, past: &HashSet<ProcessId>, told: bool) -> Option<CommId> {
         let alive = |process: ProcessId| past.is_empty() || !past.contains(&process);
         let came_up = |(process, local): &(ProcessId, LocalId)| {
             alive(*process) && self.processes[*process].locals[*local].complete
@@ -167,7 +178,8 @@ impl Observed {
         let counted = |local: &Local| counts(&self.comms[local.comm]) && (local.complete || !any_up);
         let (mut inside, mut outside) = (0u32, 0u32);
         for (process_at, process) in self.processes.iter_enumerated() {
-            if process.told_rank.is_some_and(|told| told >= largest) {
+            let told_rank = process.told_rank.filter(|_| told);
+            if told_rank.is_some_and(|told| told >= largest) {
                 return None;
             }
             if process.pid.is_none() && process.locals.is_empty() {
@@ -182,7 +194,7 @@ impl Observed {
                 .filter(|(entry, local)| local.comm == at && is_member(*entry, local));
             if let Some((_, local)) = own.next() {
                 let alone = own.next().is_none();
-                if alone && process.told_rank.is_some_and(|told| told != local.rank) {
+                if alone && told_rank.is_some_and(|told| told != local.rank) {
                     return None;
                 }
                 inside += u32::from(alive(process_at));
@@ -289,7 +301,7 @@ impl Snapshot<'_> {
 
     /// Returns the rank of a process from a launcher or a backend, where nothing contradicts it.
     fn told(&self, process: &Process, at: ProcessId) -> Option<u32> {
-        let rank = process.told_rank?;
+        let rank = process.told_rank.filter(|_| self.told)?;
         let agree = self.world.is_some()
             || process.locals.iter().all(|local| local.rank == process.locals[LocalId::from(0)].rank);
         (agree && process.pid.is_some() && self.is_alive(at)).then_some(rank)

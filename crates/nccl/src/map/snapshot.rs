@@ -19,6 +19,8 @@ pub struct Snapshot<'a> {
     pub(super) seen: &'a Observed,
     /// The communicator that spans the job, where one does.
     pub(super) world: Option<CommId>,
+    /// Whether what a launcher or a backend said of ranks can be true: no two processes were given one.
+    pub(super) told: bool,
     /// Processes replaced by later ones (a restart).
     pub(super) past: HashSet<ProcessId>,
     /// Usage of the connections of live processes after a restart, counted on first use.
@@ -30,7 +32,9 @@ pub struct Snapshot<'a> {
 impl<'a> Snapshot<'a> {
     pub(super) fn new(seen: &'a Observed) -> Self {
         let past = seen.past();
-        Self { world: seen.world(&past), past, seen, live_usage: OnceCell::new(), writers: OnceCell::new() }
+        let told = seen.told_ranks_differ(&past);
+        let world = seen.world(&past, told);
+        Self { world, told, past, seen, live_usage: OnceCell::new(), writers: OnceCell::new() }
     }
 
     /// Returns whether a process was not replaced by a later one.
