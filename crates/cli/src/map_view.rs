@@ -6,6 +6,7 @@ use weftrun::core::diagnose::{Diagnosis, Judge};
 use weftrun::core::fabric::Fabric;
 use weftrun::core::log::clean_text;
 use weftrun::core::nccl::{FabricSeen, Kind, PairView, TransportMap};
+use weftrun::core::text::counted;
 
 use crate::output::style;
 
@@ -65,7 +66,7 @@ pub fn draw(map: &TransportMap, judge: Judge) -> String {
     }
     let mut text = matrix(&cells, if by_rank { 'r' } else { 'n' });
     if unplaced > 0 {
-        text.push_str(&format!("  {unplaced} pairs with unknown global ranks\n"));
+        text.push_str(&format!("  {} with unknown global ranks\n", counted(unplaced, "pair")));
     }
     if summary.processes <= WHOLE {
         text.push_str(&legend(&pairs));
@@ -141,7 +142,7 @@ fn legend(pairs: &[PairView]) -> String {
     let mut text = String::new();
     for (transport, (count, gdr)) in counts {
         let with = if gdr > 0 { format!(", {gdr} with GPUDirect RDMA") } else { String::new() };
-        text.push_str(&format!("  {} on {count} pairs{with}\n", clean_text(transport)));
+        text.push_str(&format!("  {} on {}{with}\n", clean_text(transport), counted(count, "pair")));
     }
     text
 }

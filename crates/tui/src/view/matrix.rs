@@ -5,6 +5,7 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
+use weftrun::core::text::counted;
 
 use super::heat;
 use super::paint::{Paint, cell, fit, width};
@@ -321,7 +322,7 @@ fn legend<'a>(open: &Open, paint: Paint, columns: usize) -> Vec<Line<'a>> {
         seen.iter().map(|kind| format!("{} {}", kind.letter(), kind.word())).collect();
     words.extend([". no channel", "? not known", "* mixed", "! wrong"].map(str::to_owned));
     if map.unplaced > 0 {
-        words.push(format!("{} pairs with unknown global ranks", map.unplaced));
+        words.push(format!("{} with unknown global ranks", counted(map.unplaced as usize, "pair")));
     }
     let mut lines = vec![String::new()];
     for word in words {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use weftrun::core::text::counted;
+
 use crate::model::open::Open;
 use crate::model::transport_view::{Cell, Link};
 
@@ -59,7 +61,7 @@ fn link_lines(link: &Link, wrong: bool) -> Vec<String> {
             if wrong { "  ! wrong, see the diagnosis" } else { "" }
         ),
         format!("  transport  {}", link.transports.join(", ")),
-        format!("  channels   {} over {} pairs of ranks", link.channels, link.pairs),
+        format!("  channels   {} over {} of ranks", link.channels, counted(link.pairs as usize, "pair")),
     ];
     let devices = |of: &BTreeSet<u32>| {
         let numbers: Vec<u32> = of.iter().copied().collect();

@@ -10,6 +10,7 @@ use weftrun::core::report::TransportReport;
 
 use crate::map_view;
 use crate::output::{finding_text, style};
+use weftrun::core::text::counted;
 
 /// Formats verdict, ranks, matrix, findings and throughput.
 pub fn report(diagnosis: &Diagnosis, map: &TransportMap) -> String {
@@ -53,11 +54,10 @@ fn summary(diagnosis: &Diagnosis, map: &TransportMap) -> String {
     });
     let stack: Vec<String> = versions.into_iter().chain(plugins).collect();
     let dim = style::DIM;
-    let whose = if ranks.len() == 1 { "process" } else { "processes" };
     format!(
-        "{} {whose} on {nodes} node{}: {}; {gdr}\n{dim}{}{dim:#}",
-        ranks.len(),
-        if nodes == 1 { "" } else { "s" },
+        "{} on {}: {}; {gdr}\n{dim}{}{dim:#}",
+        counted(ranks.len(), "process"),
+        counted(nodes as usize, "node"),
         if phases.is_empty() { "nothing seen".to_owned() } else { phases.join(", ") },
         stack.join(", ")
     )

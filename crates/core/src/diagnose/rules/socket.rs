@@ -4,6 +4,7 @@ use weftrun_nccl::{Kind, Signature};
 
 use super::{ENV, HIGH, MEDIUM, Rule, nccl_issue, rule};
 use crate::diagnose::seen::Seen;
+use crate::text::counted;
 
 pub(super) const RULES: &[Rule] = &[
     rule("R01", "NCCL-NET-SOCKET-FALLBACK", HIGH,
@@ -85,8 +86,11 @@ fn interface_unreachable(seen: &Seen<'_>) -> bool {
 }
 
 fn socket_connections(seen: &Seen<'_>) -> Option<String> {
-    let sockets = seen.socket_connections();
-    (sockets > 0).then(|| format!(": {sockets} connections"))
+    match usize::try_from(seen.socket_connections()).unwrap_or(usize::MAX) {
+        0 if seen.has(Signature::SocketConnection) => None,
+        0 => Some(": NCCL chose them, and no line shows the connections".to_owned()),
+        sockets => Some(format!(": {}", counted(sockets, "connection"))),
+    }
 }
 
 fn sockets_inside_nodes(seen: &Seen<'_>) -> bool {
