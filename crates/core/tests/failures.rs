@@ -477,3 +477,21 @@ fn facts_are_bounded_however_often_they_are_repeated() {
     assert!(map.snapshot().failures().dropped() > 50_000);
     assert_cause(&why(&map, None), "exception", &[1], "ValueError");
 }
+
+/// Steps behind a traceback show that the program survived it, in a job that still runs. In one that has ended they may have
+/// been buffered.
+#[test]
+fn a_running_job_survives_an_exception_that_steps_follow() {
+    let state = |steps: u32, known: Option<WhyState>| {
+        let mut log = "step 1 tokens/s: 900\nTraceback (most recent call last):\n  File \"/opt/train/eval.py\", line 7, in evaluate\n    score = scores[3]\nIndexError: list index out of range\n".to_owned();
+        log.extend((0..steps).map(|step| format!("step {} tokens/s: {}\n", step + 2, 900 + step)));
+        why(&read(&[("node0.log", log.as_bytes())], 1 << 16), known).state
+    };
+    let runs = Some(WhyState::Running);
+    assert_eq!(
+        [0, 2, 3, 5000].map(|steps| state(steps, runs) == WhyState::Failed),
+        [true, true, false, false]
+    );
+    assert_eq!(state(5000, None), WhyState::Failed);
+    assert_eq!(state(5000, Some(WhyState::Failed)), WhyState::Failed);
+}

@@ -93,6 +93,15 @@ impl Series {
         self.last.sample().unwrap_or(self.first)
     }
 
+    /// Returns how many values are known to be behind a line.
+    pub fn count_after(&self, line: u64) -> u64 {
+        let sampled = self.samples.iter().filter(|sample| sample.line > line).count() as u64;
+        match sampled.checked_sub(1) {
+            Some(others) => others * self.stride + 1,
+            None => u64::from(self.last.line > line),
+        }
+    }
+
     /// Adds a value. When the samples are full, every second one is dropped and the stride doubles.
     fn add(&mut self, line: u64, value: &[u8]) {
         self.last.set(line, value);

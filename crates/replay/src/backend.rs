@@ -223,7 +223,8 @@ impl Tape {
             map.end(source);
         }
         match why(&map, None).state {
-            WhyState::Failed if read <= MOST_JUDGED => JobPhase::Failed,
+            // Watchdogs ended those that hang.
+            WhyState::Failed | WhyState::Hanging if read <= MOST_JUDGED => JobPhase::Failed,
             _ => JobPhase::Succeeded,
         }
     }

@@ -119,6 +119,15 @@ impl<'a> Snapshot<'a> {
             .flat_map(|source| source.throughput.series().map(|series| (&*source.id.name, series)))
     }
 
+    /// Returns how many training steps a source is known to have printed behind a line; those of one rank, if the source
+    /// tells its ranks apart.
+    pub fn steps_after(&self, source: SourceIndex, line: u64, rank: Option<u32>) -> u64 {
+        let Some(source) = self.seen.sources.get(source) else { return 0 };
+        let steps = || source.throughput.series().filter(|series| !series.metric.starts_with("busbw"));
+        let own = |series: &&Series| series.rank.is_none() || series.rank == rank || rank.is_none();
+        steps().filter(own).map(|series| series.count_after(line)).max().unwrap_or(0)
+    }
+
     /// Returns the ranks of the job that print training steps, as far as a line or its source names the rank.
     pub fn stepping_ranks(&self) -> BTreeSet<u32> {
         let sources = self.seen.sources.iter().filter(|source| source.throughput.steps());

@@ -49,7 +49,11 @@ impl Gdr {
     }
 
     fn join(self, other: Self) -> Self {
-        if self == other { self } else { Self::Some }
+        match (self, other) {
+            _ if self == other => self,
+            (Self::Yes | Self::Some, _) | (_, Self::Yes | Self::Some) => Self::Some,
+            _ => Self::Unknown,
+        }
     }
 
     /// Its word.

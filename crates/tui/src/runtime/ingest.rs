@@ -9,7 +9,7 @@ use futures_util::stream::BoxStream;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Notify, mpsc};
 use weftrun::core::fabric::FabricPlan;
-use weftrun::core::job::{JobDetail, JobHandle, JobPhase};
+use weftrun::core::job::{JobDetail, JobHandle};
 use weftrun::core::log::{LogBatch, LogOptions, LogStore};
 use weftrun::core::spec::JobSpec;
 use weftrun::{Client, Job, Result};
@@ -236,7 +236,7 @@ impl TransportViews {
     async fn finish(&mut self, job: &Job) {
         self.touched = true;
         self.send().await;
-        self.ended = describe(job).await.filter(|detail| detail.summary.phase == JobPhase::Failed);
+        self.ended = describe(job).await.filter(|detail| detail.summary.phase.is_terminal());
         if self.ended.is_some() {
             self.touched = true;
             self.send().await;

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use weftrun::core::diagnose::cause::{WhyState, why};
 use weftrun::core::diagnose::{diagnose, why_of_job};
 use weftrun::core::fabric::FabricPlan;
-use weftrun::core::job::{JobDetail, JobPhase};
+use weftrun::core::job::JobDetail;
 use weftrun::core::log::LogBatch;
 use weftrun::core::nccl::{self, GdrSeen, Network, PairView, Phase, Snapshot, TransportMap};
 
@@ -50,8 +50,8 @@ impl ViewBuilder {
         let map = self.map.snapshot();
         let mut found = diagnose(plan, &self.map);
         let judge = found.judge();
-        let failed = ended.filter(|detail| detail.summary.phase == JobPhase::Failed);
-        let why = failed.map_or_else(|| why(&self.map, None), |detail| why_of_job(&self.map, detail));
+        let runs = || why(&self.map, Some(WhyState::Running));
+        let why = ended.map_or_else(runs, |detail| why_of_job(&self.map, detail));
         // The cause first: what else is wrong often follows from it.
         found.findings.splice(0..0, why.finding());
         let mut transport_view = TransportView {

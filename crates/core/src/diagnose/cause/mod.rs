@@ -31,6 +31,9 @@ pub fn why(map: &TransportMap, known: Option<WhyState>) -> Why {
     let mut scene = Scene::new(&map, None);
     // The cluster returned all existing logs: a rank without one wrote nothing.
     scene.complete = known.is_some();
+    if known == Some(WhyState::Running) {
+        scene.forget_survived(&map);
+    }
     let mut why = of_scene(&scene);
     if scene.lives > 0 && why.cause.is_none() {
         let earlier = of_scene(&Scene::new(&map, Some(scene.lives - 1)));

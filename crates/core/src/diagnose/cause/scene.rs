@@ -11,6 +11,10 @@ use crate::finding::Evidence;
 /// The sources of the latest attempts.
 type Sources<'a> = BTreeMap<SourceIndex, &'a SourceRanks>;
 
+/// Training steps behind an exception that show that the program goes on: other ranks may print one or two before they
+/// wait for the one that failed.
+const SURVIVED: u64 = 3;
+
 /// One report with the global rank of its writer.
 pub(super) struct Known<'a> {
     pub report: &'a Report,
@@ -121,6 +125,17 @@ impl<'a> Scene<'a> {
         name_nodes(&mut scene, &sources, tasks);
         name_by_launcher(&mut scene);
         scene
+    }
+}
+
+impl Scene<'_> {
+    /// Removes the exceptions after which the same log has training steps, in a job that still runs. In one that has
+    /// ended, steps behind an exception prove nothing: Python writes buffered output when it exits.
+    pub fn forget_survived(&mut self, map: &Snapshot<'_>) {
+        self.reports.retain(|Known { report, rank }| {
+            !matches!(report.fact, Fact::Exception(_) | Fact::Cuda(_))
+                || map.steps_after(report.source, report.line, *rank) < SURVIVED
+        });
     }
 }
 
