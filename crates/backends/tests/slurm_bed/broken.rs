@@ -110,12 +110,7 @@ async fn rest_with(bed: &Bed, conf: &str) -> (TargetConfig, tokio::process::Chil
 async fn without_slurmdbd(bed: &Bed, target: &TargetConfig, case: &str) {
     let backend = Slurm::new(target).expect("the target is good");
     let handle = submitted(&backend, job("no-dbd", 1, "echo said-it; exit 3")).await;
-    for _ in 0..200 {
-        if bed.ctl(&format!("head squeue -h -t all -j {0},{0}", handle.name())).trim().is_empty() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(300)).await;
-    }
+    is_forgotten(bed, &handle).await;
     let began = std::time::Instant::now();
     // A new client, as in another process.
     let backend = Slurm::new(target).expect("the target is good");
@@ -136,6 +131,17 @@ async fn without_slurmdbd(bed: &Bed, target: &TargetConfig, case: &str) {
         "{case}: it may be there: {unknown}"
     );
     assert!(began.elapsed() < Duration::from_mins(3), "{case}: {:?}", began.elapsed());
+}
+
+/// Waits until slurmctld has removed a job.
+async fn is_forgotten(bed: &Bed, job: &JobHandle) {
+    for _ in 0..200 {
+        if bed.ctl(&format!("head squeue -h -t all -j {0},{0}", job.name())).trim().is_empty() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    panic!("slurmctld still has {job}");
 }
 
 async fn without_munge(bed: &Bed) {
@@ -203,12 +209,18 @@ async fn a_full_disk(bed: &Bed) {
         .iter()
         .any(|event| matches!(event, JobEvent::Message { reason, .. } if reason == "SLURM-DISK-FULL"));
     assert!(told, "{end:?}");
-    let batches: Vec<_> =
-        backend.logs(&handle, LogOptions::default()).map(|batch| batch.expect("a batch")).collect().await;
-    assert!(
-        batches.iter().any(|batch| matches!(batch.mark, Some(Mark::Gap { .. }))),
-        "the end is missing, and that is told"
-    );
+    // Also once slurmctld has forgotten the exit code, which the full disk did not take either.
+    for forgotten in [false, true] {
+        if forgotten {
+            is_forgotten(bed, &handle).await;
+        }
+        let batches: Vec<_> =
+            backend.logs(&handle, LogOptions::default()).map(|batch| batch.expect("a batch")).collect().await;
+        assert!(
+            batches.iter().any(|batch| matches!(batch.mark, Some(Mark::Gap { .. }))),
+            "the end is missing, and that is told; forgotten: {forgotten}"
+        );
+    }
     let rendered = backend.render(&planned(job("finds-it-full", 1, "true"))).expect("renders");
     let refused = backend.submit(&rendered).await.expect_err("there is no room for a log");
     assert_eq!(refused.kind(), ErrorKind::Refused, "{refused}");

@@ -193,7 +193,7 @@ pub(super) const TABLE: &[Row] = &[
     row(Signature::Hccl, "] HCCL("),
     row(Signature::Hccl, "ProcessGroupHCCL"),
     row(Signature::WatchdogTimeout, "Watchdog caught collective operation timeout"),
-    row(Signature::WatchdogTimeout, "WorkNCCL(SeqNum="),
+    row(Signature::WatchdogTimeout, "milliseconds before timing out"),
     row(Signature::WatchdogTimeout, "collective operation timeout"),
     row(Signature::PeerClosed, "Connection closed by remote peer"),
     row(Signature::PeerClosed, "Connection closed by peer"),

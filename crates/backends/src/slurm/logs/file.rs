@@ -263,10 +263,15 @@ impl LogFile {
         Some(self.batch(&stream, text, self.offset))
     }
 
-    /// Returns a gap if the job's script ended by itself but its last line is missing: its earlier output
-    /// could not be written either, because the disk was full or the node lost the file system.
-    pub fn gap(&mut self) -> Option<LogBatch> {
-        let reason = "the job's last line is missing: its end could not be written (is the disk full?)";
+    /// Returns a gap if the last line is missing of a script that ended by itself, or whose end nobody knows: the output
+    /// before it could not be written either, because the disk was full or the node lost the file system.
+    pub fn gap(&mut self, exit_code: Option<i32>) -> Option<LogBatch> {
+        let reason = match exit_code {
+            Some(_) => "the job's last line is missing: its end could not be written (is the disk full?)",
+            None => {
+                "the job's last line is missing, and how it ended is not known: it was ended from outside, or its end could not be written (is the disk full?)"
+            }
+        };
         (self.of_tasks.is_none() && self.header.is_some() && !self.complete)
             .then(|| self.marked(Mark::Gap { reason: reason.to_owned() }))
     }

@@ -293,8 +293,8 @@ impl Reader {
         if terminal {
             for file in self.files.values_mut() {
                 // A signal ends the script before it can write its last line.
-                let by_itself = by_itself && exit_code.is_some_and(|code| code < 128);
-                if let Some(gap) = file.gap().filter(|_| by_itself) {
+                let by_itself = by_itself && exit_code.is_none_or(|code| code < 128);
+                if let Some(gap) = file.gap(exit_code).filter(|_| by_itself) {
                     out.pass(gap).await;
                 }
                 for batch in file.ends(exit_code) {

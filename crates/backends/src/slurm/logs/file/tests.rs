@@ -152,7 +152,7 @@ fn a_file_of_tasks_is_divided_by_its_name_or_by_its_labels() {
         let of = OfTasks { header: header(labels), owner, log: log.to_owned() };
         let mut file = LogFile::of_tasks("n1-12.log", &JobId::whole(7), None, of);
         let batches = file.take(&piece(0, bytes, bytes.len() as u64), false);
-        assert!(file.gap().is_none() && !file.is_complete(), "only the script writes a last line");
+        assert!(file.gap(Some(0)).is_none() && !file.is_complete(), "only the script writes a last line");
         batches
             .iter()
             .map(|batch| (batch.source.name.clone(), batch.source.rank, batch.bytes.clone()))
