@@ -263,13 +263,16 @@ impl LogFile {
         Some(self.batch(&stream, text, self.offset))
     }
 
-    /// Returns a gap if the last line is missing of a script that ended by itself, or whose end nobody knows: the output
-    /// before it could not be written either, because the disk was full or the node lost the file system.
+    /// Returns a gap if the last line is missing of a script that was not stopped: the output before it could not be
+    /// written either, because the disk was full or the node lost the file system. A signal may have ended the script
+    /// as well.
     pub fn gap(&mut self, exit_code: Option<i32>) -> Option<LogBatch> {
         let reason = match exit_code {
-            Some(_) => "the job's last line is missing: its end could not be written (is the disk full?)",
-            None => {
-                "the job's last line is missing, and how it ended is not known: it was ended from outside, or its end could not be written (is the disk full?)"
+            Some(0..128) => {
+                "the job's last line is missing: its end could not be written (is the disk full?)"
+            }
+            _ => {
+                "the job's last line is missing: a signal ended its script, or its end could not be written (is the disk full?)"
             }
         };
         (self.of_tasks.is_none() && self.header.is_some() && !self.complete)

@@ -43,9 +43,15 @@ pub async fn read(
         return Err(Error::unsupported(BACKEND, "log_times")
             .hint("Slurm's log lines carry no times: use `--tail` instead of `--since`"));
     }
-    let (id, found) = lookup::must_find(&client, &handle).await?;
+    let id = JobId::of(&handle)?;
+    // Nobody may know the end of a job whose log is there: slurmctld forgets it, and a full disk takes no exit code.
+    let found = lookup::look(&client, &id).await?;
+    let paths = match &found {
+        Some(found) => foreign_paths(&client, &id, found).await?,
+        None => Vec::new(),
+    };
     let mut reader = Reader {
-        paths: foreign_paths(&client, &id, &found).await?,
+        paths,
         client,
         id,
         files: BTreeMap::new(),
@@ -58,8 +64,11 @@ pub async fn read(
     let (mut pause, mut quiet_since) = (SHORTEST, Instant::now());
     loop {
         let (terminal, cut_short, exit_code) =
-            if options.follow { reader.state().await? } else { reader.state_of(&found) };
+            if options.follow { reader.state().await? } else { reader.state_of(found.as_ref()) };
         let (got, more) = reader.look(&mut out).await?;
+        if found.is_none() && !reader.lost && reader.files.is_empty() && reader.unreadable.is_empty() {
+            return Err(lookup::not_found(&reader.client, &reader.id));
+        }
         if out.is_closed() {
             return Ok(());
         }
@@ -141,14 +150,14 @@ impl Reader {
     /// its last one), and its exit code.
     async fn state(&mut self) -> Result<(bool, bool, Option<i32>)> {
         match lookup::look(&self.client, &self.id).await {
-            Ok(Some(found)) => Ok(self.state_of(&found)),
-            Ok(None) => Ok((true, false, None)),
+            Ok(found) => Ok(self.state_of(found.as_ref())),
             Err(error) if error.is_retryable() => Ok((false, false, None)),
             Err(error) => Err(error),
         }
     }
 
-    fn state_of(&self, found: &Found) -> (bool, bool, Option<i32>) {
+    fn state_of(&self, found: Option<&Found>) -> (bool, bool, Option<i32>) {
+        let Some(found) = found else { return (true, false, None) };
         let summary = found.summary(super::submit::handle(&self.client, &self.id));
         let by_itself = found.rows.iter().all(|job| matches!(job.state.as_str(), "COMPLETED" | "FAILED"));
         (summary.phase.is_terminal(), summary.phase == JobPhase::Cancelled || !by_itself, summary.exit_code)
@@ -292,8 +301,6 @@ impl Reader {
         }
         if terminal {
             for file in self.files.values_mut() {
-                // A signal ends the script before it can write its last line.
-                let by_itself = by_itself && exit_code.is_none_or(|code| code < 128);
                 if let Some(gap) = file.gap(exit_code).filter(|_| by_itself) {
                     out.pass(gap).await;
                 }
