@@ -120,7 +120,10 @@ impl Reader {
             Some(attempt) => attempt.min(now),
             None if options.previous => match now.checked_sub(1) {
                 Some(before) => before,
-                None => return Err(error::no_job(&format!("{handle} before its present attempt"))),
+                None => {
+                    let text = format!("`{}` has no attempt before the present one", handle.name());
+                    return Err(Error::new(ErrorKind::NotFound, text));
+                }
             },
             None => now,
         };

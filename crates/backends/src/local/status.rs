@@ -150,11 +150,21 @@ impl Snapshot {
         }
         let bad = self.record.iter().flat_map(|record| &record.history);
         findings.extend(
-            bad.filter(|h| h.severity != Severity::Info && h.what != "ended").map(|h| {
-                Finding::new(h.severity, format!("LOCAL-{}", h.what.to_uppercase()), h.text.clone())
-            }),
+            bad.filter(|h| h.severity != Severity::Info && h.what != "ended")
+                .map(|h| Finding::new(h.severity, code(&h.what), h.text.clone())),
         );
         findings
+    }
+}
+
+/// Returns the code of an event of the supervisor.
+fn code(what: &str) -> &'static str {
+    match what {
+        "disk-full" => "LOCAL-DISK-FULL",
+        "killed" => "LOCAL-KILLED",
+        "left-behind" => "LOCAL-LEFT-BEHIND",
+        "restarted" => "LOCAL-RESTARTED",
+        _ => "LOCAL-FAILED",
     }
 }
 

@@ -247,6 +247,30 @@ pub(super) const CLUSTERS: &[Code] = &[
         "Install `weftrun`, or keep the program running.",
     ),
     code(
+        "LOCAL-DISK-FULL",
+        "the disk was full while a rank wrote",
+        "What could not be written to a log is lost.",
+        "Free some space, and submit the job again.",
+    ),
+    code(
+        "LOCAL-FAILED",
+        "a process of the job failed",
+        "A rank ended with an exit code or by a signal; the others were then ended.",
+        "`weftrun why JOB` shows the cause, and `weftrun logs JOB` the output.",
+    ),
+    code(
+        "LOCAL-KILLED",
+        "processes were killed when the job was stopped",
+        "They did not end within the grace period after SIGTERM.",
+        "Let the program end on SIGTERM, or set a longer `grace_period`.",
+    ),
+    code(
+        "LOCAL-LEFT-BEHIND",
+        "processes outlived their rank, and were ended",
+        "A rank started processes that left its process group and ran on after it.",
+        "Wait for child processes in the program.",
+    ),
+    code(
         "LOCAL-NAME",
         "a job of this name is here already",
         "Two of one name could not be told apart.",
@@ -263,6 +287,12 @@ pub(super) const CLUSTERS: &[Code] = &[
         "processes run without their supervisor",
         "It was killed; its ranks go on, and write their logs.",
         "`weftrun cancel` ends them.",
+    ),
+    code(
+        "LOCAL-RESTARTED",
+        "the job was started again",
+        "An attempt failed, and `restart` allows another.",
+        "`weftrun logs JOB --previous` shows the attempt before.",
     ),
     code(
         "LOCAL-SECRET",

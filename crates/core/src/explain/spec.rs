@@ -67,6 +67,20 @@ pub(super) const SPEC: &[Code] = &[
         source: "",
     },
     Code {
+        code: "SPEC-BACKEND",
+        title: "a table of the job file is for no backend",
+        meaning: "`[backend.NAME]` holds settings for one backend or target. No backend that is linked into this program, and no configured target, has that name, so the settings are not used.",
+        fix: "Correct the name; `weftrun backends` lists those there are.",
+        source: "docs/reference/spec.md",
+    },
+    Code {
+        code: "SPEC-OTHER-FILE",
+        title: "the file is for another tool",
+        meaning: "A Kubernetes manifest or an sbatch script was given where a job file is read.",
+        fix: "`weftrun mutate` adds the fabric to such a file; `weftrun import` makes a job file of it.",
+        source: "docs/reference/spec.md",
+    },
+    Code {
         code: "SPEC-CODE",
         title: "the code that is brought along is wrong",
         meaning: "A script has a plain file name and at most 900,000 bytes; a repository has an address that git cannot take for an option.",

@@ -12,6 +12,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::process::Command;
 use weftrun_core::job::JobPhase;
+use weftrun_core::text::counted;
 use weftrun_core::{Result, Severity};
 
 use super::requests::Told;
@@ -109,7 +110,11 @@ impl Supervisor {
                 0 => String::new(),
                 n => format!("restart {n} of {}", self.list.restarts),
             };
-            let text = format!("{} processes on {} nodes", self.list.processes.len(), self.list.nodes);
+            let text = format!(
+                "{} on {}",
+                counted(self.list.processes.len(), "process"),
+                counted(self.list.nodes as usize, "node")
+            );
             self.record.note(Severity::Info, "started", text);
         }
         self.unwritten = true;

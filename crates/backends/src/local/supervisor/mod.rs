@@ -13,6 +13,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use weftrun_core::job::{JobPhase, TIME_LIMIT_REACHED};
+use weftrun_core::text::counted;
 use weftrun_core::{Error, ErrorKind, Result, Severity};
 
 pub(super) use requests::{Request, ask};
@@ -202,7 +203,7 @@ impl Supervisor {
         if left.is_empty() {
             return;
         }
-        let text = format!("{} processes were left behind by their parents, and were ended", left.len());
+        let text = format!("weftrun ended {} that outlived the ranks", counted(left.len(), "process"));
         self.record.note(Severity::Warning, "left-behind", text);
         let grace = Duration::from_millis(self.list.grace_ms);
         let (began, mut number) = (Instant::now(), 15);
