@@ -121,6 +121,12 @@ fn summary(job: &JobReport) -> String {
     let name = format!("{bold}{}{bold:#}", name.trim_end());
     match (job.error(), job.plan.skip()) {
         (Some(_), _) => format!("{name}: not changed, because of an error"),
+        (None, Some(skip)) if job.changed => format!(
+            "{name}: {}, but not its fabric ({}) {dim}{}{dim:#}",
+            counted(job.actions.len(), "change"),
+            skip.reason,
+            skip.why
+        ),
         (None, Some(skip)) => format!("{name}: not changed ({}) {dim}{}{dim:#}", skip.reason, skip.why),
         (None, None) if job.changed => format!("{name}: {}", counted(job.actions.len(), "change")),
         (None, None) => format!("{name}: nothing to change"),

@@ -59,7 +59,7 @@ pub fn decision_text<'d>(
             Cow::from("all of the node"),
             Cow::from("they belong to the whole node; a container gets their device files"),
         ),
-        _ if what.starts_with("annotation ") => {
+        _ if what.starts_with("annotation k8s.v1.cni.cncf.io/") => {
             (plain.0, plain.1, Cow::from("Kubernetes gives a pod its networks so; it is not applied here"))
         }
         "affinity" if on_hosts => (
@@ -102,7 +102,7 @@ pub const INEXPRESSIBLE: &[(&str, &str)] = &[
     ),
     (
         "colocate",
-        "the cluster reports no topology (TopologyPlugin is not set): the nodes of a partition are assumed to be close to each other",
+        "no topology of the cluster is known (it may have no TopologyPlugin): the nodes of a partition are assumed to be close to each other",
     ),
     ("capability", "Slurm gives no Linux capabilities: the site's containers or prolog must"),
     (

@@ -24,6 +24,11 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder) {
             "the webhook would give a launcher devices and huge pages, which the API server refuses without cpu or memory",
             Origin::Default,
         ),
+        Some((false, Origin::Profile(profile))) => {
+            let why = format!("profile `{profile}` says that no webhook of its clusters adds EFA");
+            plan.skip_rule(RULE, "no-webhook", why);
+            return;
+        }
         Some((false, _)) => {
             plan.skip_rule(RULE, "no-webhook", "no webhook of this cluster adds EFA");
             return;
@@ -54,6 +59,10 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder) {
 /// launchers of partial nodes too.
 pub(crate) fn keep_out(ctx: &Context, plan: &mut PlanBuilder) {
     let Some(key) = ctx.profile.opt_out.as_deref().filter(|_| plan.active(RULE)) else { return };
+    // Of a template it is not known yet whether it may have EFA.
+    if ctx.placeholder().is_some() {
+        return;
+    }
     // The webhook changes pods of MPIJobs and PyTorchJobs only.
     if matches!(ctx.job.kind, JobKind::Sbatch | JobKind::TrainJob) {
         return;
