@@ -155,7 +155,13 @@ pub(super) fn defaults(draft: &mut Draft, defaults: Vec<(Vec<String>, serde_json
             ([key], Some(name)) if key == "instance_type" => {
                 draft.instance_type = Some((name.to_owned(), origin));
             }
-            _ => set(draft, "[job]", &path, from_json(&value), origin),
+            _ => {
+                let name = match &origin {
+                    Origin::Env(variable) => variable.clone(),
+                    _ => format!("[job] {}", path.join(".")),
+                };
+                set(draft, &name, &path, from_json(&value), origin);
+            }
         }
     }
 }
@@ -226,7 +232,7 @@ fn aim(draft: &Draft, flag: &Given) -> std::result::Result<Vec<Vec<String>>, Box
     Ok(workers.iter().map(path).collect())
 }
 
-fn set(draft: &mut Draft, name: &'static str, path: &[String], value: Value<'static>, origin: Origin) {
+fn set(draft: &mut Draft, name: &str, path: &[String], value: Value<'static>, origin: Origin) {
     let tree = path.iter().rev().fold(node(value), |inner, key| {
         let entry = Entry { key: Cow::Owned(key.clone()), key_span: 0..0, value: inner };
         node(Value::Map(vec![entry]))

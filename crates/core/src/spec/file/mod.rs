@@ -161,6 +161,10 @@ impl Draft {
         let (root, syntax) = parse(source);
         self.broken |= !syntax.is_empty();
         let root = root.filter(|root| !root.is_null());
+        if let Some(finding) = of_other_tools(file, text, root.as_ref(), !syntax.is_empty()) {
+            self.broken = true;
+            return self.findings.push(finding);
+        }
         if let Some(root) = &root {
             self.broken |= !matches!(root.value, Value::Map(_));
             let found = self.tree(root, source, Origin::Job);
@@ -223,15 +227,15 @@ impl Draft {
             return Ok(JobFile { spec: self.spec, findings: self.findings, script: self.script });
         }
         let errors: Vec<&Finding> = self.findings.iter().filter(|f| f.is_error()).collect();
-        let flags: Vec<&str> = errors
-            .iter()
-            .filter_map(|finding| finding.subject.as_deref())
-            .filter(|subject| subject.starts_with("--"))
-            .collect();
+        // Flags, variables and the configuration, not the job file.
+        let elsewhere =
+            |subject: &&str| ["--", "WEFTRUN_", "[job]"].iter().any(|start| subject.starts_with(start));
+        let elsewhere: Vec<&str> =
+            errors.iter().filter_map(|finding| finding.subject.as_deref()).filter(elsewhere).collect();
         let what = self.file.as_deref().unwrap_or("the job");
-        let message = match (errors.len(), flags.as_slice()) {
-            (1, [flag]) => format!("the value of {flag} is wrong"),
-            (count, flags) if flags.len() == count => format!("the values of {count} flags are wrong"),
+        let message = match (errors.len(), elsewhere.as_slice()) {
+            (1, [one]) => format!("the value of {one} is wrong"),
+            (count, all) if all.len() == count => format!("{count} values are wrong: {}", all.join(", ")),
             (1, _) => format!("{what} has a mistake"),
             (count, _) => format!("{what} has {count} mistakes"),
         };
@@ -289,6 +293,28 @@ impl Draft {
         })
         .collect()
     }
+}
+
+/// Returns the finding of a file that is for another tool: a manifest, or a batch script.
+fn of_other_tools(file: &str, text: &str, root: Option<&SpanTree<'_>>, is_broken: bool) -> Option<Finding> {
+    let text_of = |key: &str| root.and_then(|root| root.get(key)).and_then(SpanTree::as_str);
+    let (what, fix) = match (text_of("apiVersion"), text_of("kind")) {
+        (Some(_), Some(kind)) => {
+            let kind: String = kind.chars().filter(char::is_ascii_alphanumeric).take(40).collect();
+            let fix = format!(
+                "`weftrun mutate -f {file} | kubectl apply -f -` submits it with its fabric, and `weftrun import {file}` makes a job file of it"
+            );
+            (format!("a Kubernetes manifest ({kind})"), fix)
+        }
+        _ if is_broken && text.lines().take(200).any(|line| line.starts_with("#SBATCH ")) => {
+            let fix = format!(
+                "`weftrun mutate -f {file} | sbatch` submits it with its fabric, and `weftrun import {file}` makes a job file of it"
+            );
+            ("an sbatch script".to_owned(), fix)
+        }
+        _ => return None,
+    };
+    Some(Finding::error("SPEC-OTHER-FILE", format!("{file} is {what}, not a job file")).fix(fix))
 }
 
 /// Cuts a list of findings too long to read, errors first, and reports how many were left out. Each finding
