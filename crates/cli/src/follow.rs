@@ -301,7 +301,7 @@ pub async fn limited<T>(
     futures_util::select_biased! {
         done = Box::pin(future).fuse() => Ok(done),
         () = Box::pin(interrupted()).fuse() => Err(Error::new(ErrorKind::Interrupted, "interrupted")),
-        () = Box::pin(expired).fuse() => Err(Error::new(ErrorKind::Timeout, "the time is out")),
+        () = Box::pin(expired).fuse() => Err(Error::new(ErrorKind::Timeout, "the time limit was reached")),
     }
 }
 

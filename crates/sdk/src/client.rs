@@ -12,6 +12,7 @@ use weftrun_core::fabric::evidence::Form;
 use weftrun_core::fabric::{FabricPlan, Profiles};
 use weftrun_core::job::{JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
 use weftrun_core::spec::JobSpec;
+use weftrun_core::text::did_you_mean;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use crate::journal::{Journal, Record, RecordState};
@@ -130,11 +131,26 @@ impl Client {
     /// [`ErrorKind::NotFound`] if neither exists, listing the available ones.
     pub fn target(&self, name: &str) -> Result<TargetConfig> {
         let target = self.inner.config.target(name);
-        self.inner.registry.get(&target.backend).map_err(|error| {
-            let targets: Vec<&str> = self.inner.config.targets.keys().map(String::as_str).collect();
-            if targets.is_empty() { error } else { error.with("targets", targets.join(", ")) }
-        })?;
-        Ok(target)
+        let targets: Vec<&str> = self.inner.config.targets.keys().map(String::as_str).collect();
+        let backends = self.inner.registry.names();
+        if backends.contains(&target.backend.as_str()) {
+            return Ok(target);
+        }
+        if targets.contains(&name) {
+            return Err(self.inner.registry.get(&target.backend).err().map_or_else(
+                || Error::new(ErrorKind::NotFound, format!("target `{name}` has no backend")),
+                |error| error.with("target", name),
+            ));
+        }
+        let mut error = Error::new(ErrorKind::NotFound, format!("there is no target or backend `{name}`"));
+        if !targets.is_empty() {
+            error = error.with("targets", targets.join(", "));
+        }
+        error = error.with("backends", backends.join(", "));
+        Err(match did_you_mean(name, targets.into_iter().chain(backends)) {
+            Some(near) => error.hint(format!("did you mean `{near}`?")),
+            None => error,
+        })
     }
 
     /// Returns the backend of a target, created on first use and cached. Nothing is sent yet: an unreachable
@@ -208,9 +224,30 @@ impl Client {
                 FabricPlan::by_evidence(spec, catalogue, &facts, &profiles, form)?
             }
         };
+        let mut plan = plan;
+        plan.findings.extend(self.unknown_tables(&target, spec));
         let submission = SubmissionId::from_random(fastrand::u128(..));
         let planned = PlannedJob::new(spec.clone(), plan, profile, facts, submission);
         Ok(Plan::new(self.clone(), target, planned))
+    }
+
+    /// Returns a warning for each `[backend.NAME]` of a job that nothing here is called: a backend that is not linked in, or a
+    /// misspelt one, whose settings would be lost.
+    fn unknown_tables(&self, target: &TargetConfig, spec: &JobSpec) -> Vec<Finding> {
+        let names = self.inner.registry.names();
+        let is_known = |name: &str| {
+            names.contains(&name) || name == target.backend || self.inner.config.targets.contains_key(name)
+        };
+        let warn = |name: &String| {
+            let text = format!("`[backend.{name}]` is not used: no backend or target is called `{name}`");
+            let near = did_you_mean(name, names.iter().copied());
+            let fix = near.map_or_else(
+                || format!("the backends are {}", names.join(", ")),
+                |near| format!("did you mean `[backend.{near}]`?"),
+            );
+            Finding::warning("SPEC-BACKEND", text).fix(fix)
+        };
+        spec.backend.keys().filter(|name| !is_known(name)).map(warn).collect()
     }
 
     /// Returns the available profiles: the built-in ones, and the user's own.

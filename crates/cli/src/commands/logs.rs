@@ -1,9 +1,12 @@
 //! `logs`: the output of the ranks.
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 use futures_util::StreamExt;
 use jiff::{Timestamp, ToSpan};
 use weftrun::core::exit_codes;
+use weftrun::core::job::JobDetail;
 use weftrun::core::log::{LogOptions, parse_ranks};
 use weftrun::{Error, ErrorKind, Result};
 
@@ -75,6 +78,9 @@ pub fn run(context: &Context, args: LogsArgs) -> Result<u8> {
     let client = context.client()?;
     context.block_on(async {
         let job = context.job(&client, &args.handle).await?;
+        if !options.roles.is_empty() {
+            refuse_unknown(&options.roles, &job.describe().await?)?;
+        }
         let read = async {
             let mut batches = job.logs(options);
             while let Some(batch) = batches.next().await {
@@ -85,4 +91,15 @@ pub fn run(context: &Context, args: LogsArgs) -> Result<u8> {
         with_limits(read, None, job.handle()).await?;
         Ok(exit_codes::OK)
     })
+}
+
+/// Returns an error for a role that the job does not have.
+fn refuse_unknown(roles: &[String], job: &JobDetail) -> Result<()> {
+    let known: BTreeSet<&str> = job.replicas.iter().map(|replica| replica.role.as_str()).collect();
+    let Some(role) = roles.iter().find(|role| !known.contains(role.as_str())) else { return Ok(()) };
+    if known.is_empty() {
+        return Ok(());
+    }
+    let error = Error::new(ErrorKind::NotFound, format!("the job has no role `{role}`"));
+    Err(error.with("roles", known.into_iter().collect::<Vec<_>>().join(", ")))
 }

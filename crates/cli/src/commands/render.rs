@@ -33,13 +33,9 @@ pub fn run(context: &Context, args: &RenderArgs) -> Result<u8> {
     let spec = args.job.spec(context)?;
     let client = context.client()?;
     let plan = client.plan_offline_for(context.target(&client)?, &spec)?;
-    let (errors, others): (Vec<Finding>, Vec<Finding>) =
-        plan.fabric().findings.iter().cloned().partition(Finding::is_error);
-    context.out.findings(&others);
-    if !errors.is_empty() {
-        let message = "the fabric plan has errors; nothing was rendered";
-        return Err(Error::from_findings(ErrorKind::InvalidSpec, message, errors));
-    }
+    let findings = plan.fabric().findings.clone();
+    let findings = without_errors(findings, "the fabric plan has errors; nothing was rendered")?;
+    context.out.findings(&findings);
     if args.form == Some(Form::Docker) {
         context
             .out
@@ -47,8 +43,20 @@ pub fn run(context: &Context, args: &RenderArgs) -> Result<u8> {
         return Ok(exit_codes::OK);
     }
     let rendered = context.block_on(plan.render())?;
-    print(context, &rendered, &plan.fabric().findings)?;
+    let found = without_errors(rendered.findings.clone(), "the job cannot run; nothing was rendered")?;
+    context.out.findings(&found);
+    print(context, &rendered, &[findings, found].concat())?;
     Ok(exit_codes::OK)
+}
+
+/// Returns the findings, or the error of those that are errors: what cannot run is not printed.
+fn without_errors(findings: Vec<Finding>, message: &str) -> Result<Vec<Finding>> {
+    let (errors, others): (Vec<Finding>, Vec<Finding>) = findings.into_iter().partition(Finding::is_error);
+    if errors.is_empty() {
+        Ok(others)
+    } else {
+        Err(Error::from_findings(ErrorKind::InvalidSpec, message, errors))
+    }
 }
 
 /// Prints the documents to stdout, and their unresolved values to stderr.

@@ -9,7 +9,7 @@ use weftrun::core::exit_codes;
 use weftrun::core::job::{JobPhase, age};
 use weftrun::core::log::clean_text;
 use weftrun::core::report::{EventLine, OwnEvent, PlanShape};
-use weftrun::{Error, ErrorKind, Job, Outcome, Plan, Result};
+use weftrun::{Error, ErrorKind, Finding, Job, Outcome, Plan, Result};
 
 use super::{plan, render};
 use crate::context::Context;
@@ -96,8 +96,15 @@ async fn dry(context: &Context, planned: &Plan, dry_run: DryRun) -> Result<u8> {
         context.out.findings(&refused);
         findings.extend(refused);
     }
-    render::print(context, &planned.render().await?, &findings)?;
-    let failed = findings.iter().any(weftrun::Finding::is_error);
+    let rendered = planned.render().await?;
+    let known = |one: &Finding| {
+        findings.iter().any(|known| (&known.code, &known.message) == (&one.code, &one.message))
+    };
+    let new: Vec<Finding> = rendered.findings.iter().filter(|one| !known(one)).cloned().collect();
+    context.out.findings(&new);
+    findings.extend(new);
+    render::print(context, &rendered, &findings)?;
+    let failed = findings.iter().any(Finding::is_error);
     Ok(if failed { exit_codes::INVALID_SPEC } else { exit_codes::OK })
 }
 

@@ -8,7 +8,7 @@ use weftrun::core::job::{JobEvent, JobPhase};
 use weftrun::core::report::EventLine;
 
 use crate::context::Context;
-use crate::follow::event_text;
+use crate::follow::{event_text, with_limits};
 
 /// Arguments of `watch`.
 #[derive(Args, Debug)]
@@ -23,19 +23,23 @@ pub fn run(context: &Context, args: &WatchArgs) -> Result<u8> {
     let client = context.client()?;
     context.block_on(async {
         let job = context.job(&client, &args.handle).await?;
-        let mut events = job.watch();
-        let mut phase = JobPhase::Unknown;
-        while let Some(event) = events.next().await {
-            let event = event?;
-            if let JobEvent::Status { job } = &event {
-                phase = job.phase;
+        let watched = async {
+            let mut events = job.watch();
+            let mut phase = JobPhase::Unknown;
+            while let Some(event) = events.next().await {
+                let event = event?;
+                if let JobEvent::Status { job } = &event {
+                    phase = job.phase;
+                }
+                if context.out.is_data() {
+                    context.out.item(&EventLine::from(&event))?;
+                } else {
+                    context.out.line(event_text(&event))?;
+                }
             }
-            if context.out.is_data() {
-                context.out.item(&EventLine::from(&event))?;
-            } else {
-                context.out.line(event_text(&event))?;
-            }
-        }
+            Ok(phase)
+        };
+        let phase = with_limits(watched, None, job.handle()).await?;
         Ok(if matches!(phase, JobPhase::Failed | JobPhase::Cancelled) {
             exit_codes::JOB_FAILED
         } else {

@@ -71,7 +71,7 @@ impl Registry {
         self.entries.iter().find(|entry| entry.name == name).ok_or_else(|| {
             let known = self.names();
             let error = Error::new(ErrorKind::NotFound, format!("there is no backend `{name}`"))
-                .with("linked in", known.join(", "));
+                .with("backends", known.join(", "));
             match crate::text::did_you_mean(name, known) {
                 Some(near) => error.hint(format!("did you mean `{near}`?")),
                 None => error,
