@@ -88,10 +88,10 @@ pub const INEXPRESSIBLE: &[(&str, &str)] = &[
         "hugepages",
         "Slurm does not hand out huge pages: the node's image reserves them (vm.nr_hugepages), and libfabric falls back to normal pages",
     ),
-    ("annotation", "Slurm jobs have no annotations; what this one asks of Kubernetes has no counterpart"),
+    ("annotation", "Slurm jobs have no annotations; this one has no counterpart"),
     (
         "mount",
-        "without a container the node's folders are where they are: set the path in the profile, or give the job an image",
+        "without a container folders cannot be mounted: set the path in the profile, or give the job an image",
     ),
     ("node-selector", "Slurm nodes have features, not labels: set `constraint` in `[backend.slurm]`"),
     ("toleration", "Slurm has no taints: partitions and reservations decide who may use a node"),
@@ -102,14 +102,14 @@ pub const INEXPRESSIBLE: &[(&str, &str)] = &[
     ),
     (
         "colocate",
-        "no topology of the cluster is known (it may have no TopologyPlugin): the nodes of a partition are assumed to be close to each other",
+        "without `TopologyPlugin` the cluster reports no topology (`plan --online` reads it): the nodes of a partition are assumed to be close to each other",
     ),
     ("capability", "Slurm gives no Linux capabilities: the site's containers or prolog must"),
     (
         "pod",
         "Slurm jobs have no pods: sidecars, claims, shared memory and the host's network are the node's own, or the container's",
     ),
-    ("remove", "what a script sets is left to the script: take it out there"),
+    ("remove", "settings of a script are not removed: remove them in the script"),
     ("unknown", "this version of weftrun's Slurm backend does not know this kind of change"),
     (
         "whole-nodes",
