@@ -173,14 +173,18 @@ fn found(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     if !std::fs::metadata(path)?.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let is_log = |file: &PathBuf| {
-        file.extension().is_some_and(|end| ["log", "out", "err", "txt"].iter().any(|known| end == *known))
+    let ends = |file: &PathBuf, ends: &[&str]| {
+        file.extension().is_some_and(|end| ends.iter().any(|one| end == *one))
     };
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     for entry in std::fs::read_dir(path)? {
-        found.push(entry?.path());
+        files.push(entry?.path());
     }
-    found.retain(is_log);
+    let mut found: Vec<PathBuf> =
+        files.iter().filter(|file| ends(file, &["log", "out", "err"])).cloned().collect();
+    if found.is_empty() {
+        found = files.into_iter().filter(|file| ends(file, &["txt"])).collect();
+    }
     found.sort_by_key(|file| (file.as_os_str().len(), file.clone()));
     Ok(found)
 }

@@ -66,13 +66,17 @@ pub fn read_text(path: &Path, limit: u64) -> Result<Option<String>> {
 
 /// Returns the error of a failed file operation.
 pub(crate) fn io_error(what: &str, path: &Path, error: std::io::Error) -> Error {
+    let is_config = path.extension().is_some_and(|end| end == "toml");
+    let variable = if is_config { "WEFTRUN_CONFIG_DIR" } else { "WEFTRUN_STATE_DIR" };
     let hint = match error.kind() {
         std::io::ErrorKind::PermissionDenied => {
-            Some("check the permissions, or set WEFTRUN_STATE_DIR to a folder of yours")
+            Some(format!("check the permissions, or set {variable} to a folder of yours"))
         }
-        std::io::ErrorKind::StorageFull => Some("free some space, or set WEFTRUN_STATE_DIR to another disk"),
-        std::io::ErrorKind::ReadOnlyFilesystem => {
-            Some("set WEFTRUN_STATE_DIR to a folder that can be written")
+        std::io::ErrorKind::StorageFull => {
+            Some(format!("free some space, or set {variable} to a folder on another disk"))
+        }
+        std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::NotFound => {
+            Some(format!("set {variable} to a folder that can be written"))
         }
         _ => None,
     };

@@ -33,7 +33,7 @@ pub(super) fn resolve<N: AsRef<str>>(named: impl IntoIterator<Item = N>) -> Resu
         } else if path.is_dir() {
             let found = logs_in(path)?;
             if found.is_empty() {
-                return Err(missing(name, "the folder has no *.log, *.out or *.err file"));
+                return Err(missing(name, "the folder has no *.log, *.out, *.err or *.txt file"));
             }
             paths.extend(found);
         } else if path.exists() {
@@ -84,8 +84,13 @@ fn logs_in(folder: &Path) -> Result<Vec<PathBuf>> {
             .with("folder", folder.display())
             .with_source(error)
     })?;
-    let mut found: Vec<PathBuf> =
-        entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file() && is_log(path)).collect();
+    let files: Vec<PathBuf> =
+        entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file()).collect();
+    let mut found: Vec<PathBuf> = files.iter().filter(|path| is_log(path)).cloned().collect();
+    if found.is_empty() {
+        // Beside logs, a text is a list of requirements or a readme.
+        found = files.into_iter().filter(|path| path.extension().is_some_and(|end| end == "txt")).collect();
+    }
     found.sort();
     Ok(found)
 }
