@@ -129,7 +129,7 @@ fn a_topology_file_is_named_only_where_its_object_is_made() {
     );
     place.write(
         "job.toml",
-        "name = \"train\"\nlaunch = \"torchrun\"\nnodes = 2\ngpus_per_node = 8\nfabric = \"infiniband\"\ncommand = [\"train.py\"]\n",
+        "name = \"train\"\nlaunch = \"torchrun\"\nimage = \"train:1\"\nnodes = 2\ngpus_per_node = 8\nfabric = \"infiniband\"\ncommand = [\"train.py\"]\n",
     );
     let rendered =
         |backend: &str| place.run(&format!("render job.toml --profile topology -b {backend}")).ok().out;

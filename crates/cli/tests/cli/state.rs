@@ -46,8 +46,12 @@ fn nothing_of_an_untrusted_projects_file_counts_whatever_it_says() {
         assert!(all.contains("value=\n") || all.contains("value="), "{all}");
         assert!(!all.contains("evil") && !all.contains("\"schema\"") && !canary.exists(), "{text}\n{all}");
         assert_eq!(count(&done.err, "weftrun config trust"), 1, "{text}\n{}", done.err);
-        for line in ["render job.toml -b kubeflow", "plan job.toml", "config show --origin", "lint job.toml"]
-        {
+        for line in [
+            "render job.toml -b kubeflow --image a:1",
+            "plan job.toml",
+            "config show --origin",
+            "lint job.toml",
+        ] {
             let done = place.run(line).ok();
             assert!(!done.out.contains("evil"), "{line}: {}", done.out);
             assert_eq!(count(&done.err, "weftrun config trust"), 1, "{line}: {}", done.err);

@@ -235,6 +235,9 @@ impl Draft {
         let what = self.file.as_deref().unwrap_or("the job");
         let message = match (errors.len(), elsewhere.as_slice()) {
             (1, [one]) => format!("the value of {one} is wrong"),
+            (count, all) if all.len() == count && all.iter().all(|one| one.starts_with("--")) => {
+                format!("the values of {count} flags are wrong")
+            }
             (count, all) if all.len() == count => format!("{count} values are wrong: {}", all.join(", ")),
             (1, _) => format!("{what} has a mistake"),
             (count, _) => format!("{what} has {count} mistakes"),
