@@ -12,6 +12,7 @@ mod plan;
 mod screen_out;
 mod search;
 mod spill;
+mod step_lines;
 mod targets;
 mod terminal;
 mod terminal_background;

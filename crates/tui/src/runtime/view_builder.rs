@@ -11,6 +11,7 @@ use weftrun::core::log::LogBatch;
 use weftrun::core::nccl::{self, GdrSeen, Network, PairView, Phase, Snapshot, TransportMap};
 
 use super::milestones::Times;
+use super::step_lines::StepLines;
 use crate::model::transport_view::{Communicator, Kind, Link, LinkMap, Rank, Step, TransportView};
 use crate::safe;
 
@@ -18,6 +19,7 @@ use crate::safe;
 #[derive(Debug, Default)]
 pub struct ViewBuilder {
     map: TransportMap,
+    step_lines: StepLines,
     times: Times,
 }
 
@@ -25,6 +27,7 @@ impl ViewBuilder {
     /// Adds a batch. If the cluster reports no times for its lines, `came` is used instead; none if that is
     /// unknown too.
     pub fn observe(&mut self, batch: &LogBatch, came: Option<Timestamp>) {
+        self.step_lines.read(batch);
         let times = &mut self.times;
         batch.read_into_timed(&mut self.map, |map, time, events| {
             if let Some(time) = time.or(came) {
@@ -77,7 +80,7 @@ impl ViewBuilder {
             })
             .collect();
         transport_view.await_ranks(asked, heard);
-        transport_view.step(&map.stepping_ranks());
+        transport_view.step(&(&map.stepping_ranks() | self.step_lines.ranks()));
         if why.state == WhyState::Failed
             && let Some(cause) = &why.cause
         {
