@@ -24,7 +24,15 @@ struct Progress {
     last: Timestamp,
 }
 
-/// The known times.
+/// What a process's own lines show of its steps.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    /// The last of them up to the trees.
+    last: Step,
+    reached: Reached,
+}
+
+/// The known steps and their times.
 #[derive(Debug, Default)]
 pub(super) struct Times {
     /// The first line of each source.
@@ -33,18 +41,20 @@ pub(super) struct Times {
     steps: HashMap<String, Timestamp>,
     /// What each source's ranks printed of their steps: how many, and when the last one.
     progress: HashMap<String, Vec<Progress>>,
-    processes: HashMap<Key, Reached>,
+    processes: HashMap<Key, Seen>,
     /// Number of processes of the map that were processed.
     known: usize,
 }
 
 impl Times {
-    /// Adds the events in the lines of one source with one time.
-    pub fn note(&mut self, map: &TransportMap, source: &Arc<SourceId>, time: Timestamp, events: &[Event]) {
-        let name = source.to_string();
-        if self.begun.len() < MOST {
-            self.begun.entry(name.clone()).and_modify(|first| *first = time.min(*first)).or_insert(time);
-        }
+    /// Adds the events in the lines of one source with one time, none if it is unknown.
+    pub fn note(
+        &mut self,
+        map: &TransportMap,
+        source: &Arc<SourceId>,
+        time: Option<Timestamp>,
+        events: &[Event],
+    ) {
         for who in map.newcomers(self.known) {
             self.known += 1;
             self.reach(&who, Step::Bootstrap, time);
@@ -53,6 +63,11 @@ impl Times {
             if let Event::Phase { who, phase } = event {
                 self.reach(who, step(*phase), time);
             }
+        }
+        let Some(time) = time else { return };
+        let name = source.to_string();
+        if self.begun.len() < MOST {
+            self.begun.entry(name.clone()).and_modify(|first| *first = time.min(*first)).or_insert(time);
         }
         if self.steps.len() < MOST && !self.steps.contains_key(&name) && map.steps(source) {
             self.steps.insert(name.clone(), time);
@@ -77,30 +92,42 @@ impl Times {
         view.rank.and_then(|rank| of(Some(rank))).or_else(|| alone.then(|| of(None)).flatten())
     }
 
-    fn reach(&mut self, who: &Who, step: Step, time: Timestamp) {
+    fn reach(&mut self, who: &Who, step: Step, time: Option<Timestamp>) {
         let Some(at) = step.place() else { return };
         let key = (who.source.to_string(), who.host.clone(), who.pid);
         if self.processes.len() < MOST || self.processes.contains_key(&key) {
-            self.processes.entry(key).or_default()[at].get_or_insert(time);
+            let seen = self.processes.entry(key).or_default();
+            if step != Step::Stepping {
+                seen.last = seen.last.max(step);
+            }
+            seen.reached[at] = seen.reached[at].or(time);
         }
     }
 
-    /// Returns when a rank completed the steps up to this one. A step that was never seen counts as completed
+    /// Returns the last step up to the trees that the lines of a rank's process show.
+    pub fn last(&self, view: &RankView) -> Step {
+        self.processes.get(&key(view)).map(|seen| seen.last).unwrap_or_default()
+    }
+
+    /// Returns when a rank completed each step. A step of its bring-up that was never seen counts as completed
     /// at the next one.
-    pub fn reached(&self, view: &RankView, step: Step) -> Reached {
-        let key = (view.source.clone(), view.host.clone(), view.pid);
-        let mut reached = self.processes.get(&key).copied().unwrap_or_default();
+    pub fn reached(&self, view: &RankView, stepping: bool) -> Reached {
+        let mut reached = self.processes.get(&key(view)).map(|seen| seen.reached).unwrap_or_default();
         reached[0] = self.begun.get(&view.source).copied();
-        if step == Step::Stepping {
-            reached[Step::LIFE.len() - 1] = self.steps.get(&view.source).copied();
-        }
         let mut next = None;
-        for time in reached.iter_mut().rev() {
+        for time in reached.iter_mut().take(Step::LIFE.len() - 1).rev() {
             *time = time.or(next);
             next = *time;
         }
+        if let (Some(last), true) = (reached.last_mut(), stepping) {
+            *last = self.steps.get(&view.source).copied();
+        }
         reached
     }
+}
+
+fn key(view: &RankView) -> Key {
+    (view.source.clone(), view.host.clone(), view.pid)
 }
 
 #[cfg(test)]

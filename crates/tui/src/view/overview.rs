@@ -211,8 +211,11 @@ fn steps(transport_view: &TransportView, space: usize) -> Vec<usize> {
     // Without a line of NCCL, nothing is known of its steps.
     let of_nccl = |step: &Step| (Step::Bootstrap..=Step::Trees).contains(step);
     let nccl = !transport_view.communicators.is_empty()
-        || transport_view.ranks.iter().any(|rank| of_nccl(&rank.step) || rank.step == Step::Failed);
-    let shown = |at: &usize| total > 0 && (nccl || !of_nccl(&Step::LIFE[*at]));
+        || transport_view.ranks.iter().any(|rank| rank.has_reached(Step::Bootstrap));
+    // Ranks that train have passed the steps that no line shows.
+    let train = transport_view.ranks.iter().any(|rank| rank.stepping);
+    let passed = |at: usize| train && transport_view.reached(at) == 0;
+    let shown = |at: &usize| total > 0 && (!of_nccl(&Step::LIFE[*at]) || nccl && !passed(*at));
     let mut steps: Vec<usize> = (0..Step::LIFE.len()).filter(shown).collect();
     while steps.len() > space.max(1) {
         let next_is_done = steps.get(1).is_some_and(|next| transport_view.reached(*next) as usize == total);
@@ -286,8 +289,8 @@ fn waited_for(transport_view: &TransportView, at: usize, now: Option<Timestamp>,
     if step == Step::Stepping {
         return String::new();
     }
-    let behind = transport_view.ranks.iter().filter(|rank| !rank.has_reached(step)).filter_map(|r| r.rank);
-    let behind: Vec<u32> = behind.collect();
+    let behind = transport_view.ranks.iter().filter(|rank| !rank.has_reached(step) && !rank.stepping);
+    let behind: Vec<u32> = behind.filter_map(|rank| rank.rank).collect();
     let since = at.checked_sub(1).and_then(|before| transport_view.laps[before]);
     let since = since.zip(now).map(|(lap, now)| now.duration_since(lap.end).max(SignedDuration::ZERO));
     let since = since.map_or_else(String::new, |since| format!(" for {}", seconds(since)));
@@ -315,7 +318,7 @@ fn strip(transport_view: &TransportView, at: usize, columns: usize) -> String {
     let total = transport_view.ranks.len();
     let group = total.div_ceil(columns.max(1)).max(1);
     let sign = |ranks: &[crate::model::transport_view::Rank]| {
-        if ranks.iter().any(|rank| rank.step == Step::Failed && !rank.has_reached(step)) {
+        if ranks.iter().any(|rank| rank.failed && !rank.has_reached(step)) {
             return '!';
         }
         let there = ranks.iter().filter(|rank| rank.has_reached(step)).count();
@@ -371,15 +374,16 @@ fn node_strip<'a>(open: &Open, paint: Paint, columns: usize, rows: usize) -> Vec
     let space = columns.saturating_sub(2).max(1);
     let group = nodes.len().div_ceil(space * most).max(1);
     let suspects = open.suspects();
-    let connected = Step::Rings.place().unwrap_or_default();
+    let ranks = &open.transport_view.ranks;
+    let connected =
+        |at: &usize| ranks.get(*at).is_some_and(|rank| rank.has_reached(Step::Rings) || rank.stepping);
     let state = |node: &Node| {
-        let all = u32::try_from(node.ranks.len()).unwrap_or(u32::MAX);
         if node.failed > 0 || suspects.contain_any(&open.transport_view, &node.ranks) {
             3
         } else if node.reached[0] == 0 {
             2
         } else {
-            usize::from(node.reached[connected] < all)
+            usize::from(!node.ranks.iter().all(connected))
         }
     };
     let worst: Vec<usize> =
@@ -485,7 +489,7 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
             (sum.0 + stream.warnings, sum.1 + stream.errors, stream.last.max(sum.2))
         });
         // Lines that were written before the log was opened have no time.
-        let since = last.or(store.watched().filter(|_| rank.step != Step::Awaited && !store.has_times()));
+        let since = last.or(store.watched().filter(|_| rank.bring_up != Step::Awaited && !store.has_times()));
         let more = if last.is_none() && since.is_some() { ">" } else { "" };
         let silent = if timed {
             format!(" {:>7} {:>6}", format!("{more}{}", age(now, since)), age(now, rank.last_step))
@@ -494,7 +498,7 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
         };
         let quiet = ended.is_none() && since.is_some_and(|since| now.duration_since(since) >= SILENT);
         let number = rank.rank.map_or("?".to_owned(), |rank| format!("r{rank}"));
-        let meaning = match rank.step {
+        let meaning = match rank.step() {
             Step::Failed => Meaning::Bad,
             Step::Stepping => Meaning::Good,
             Step::Awaited => Meaning::Warn,
@@ -517,7 +521,7 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
             },
             Span::raw(format!("{} ", cell(&process, host))),
             Span::raw(format!("{} ", cell(&rank.device.map_or("-".to_owned(), |d| d.to_string()), 3))),
-            paint.span(format!("{} ", cell(rank.step.word(), 10)), meaning),
+            paint.span(format!("{} ", cell(rank.step().word(), 10)), meaning),
             Span::raw(cell(rank.announced.as_deref().unwrap_or("-"), announced)),
             paint.span(format!(" {warnings:>4}"), if warnings > 0 { Meaning::Warn } else { Meaning::Muted }),
             paint.span(format!(" {errors:>3}"), if errors > 0 { Meaning::Bad } else { Meaning::Muted }),
