@@ -120,10 +120,10 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
     if total == 0 {
         let lines_came = open.logs.store.read().count() > 0;
         let text = match (lines_came, open.logs_ended) {
-            (false, false) => "waiting for the ranks' logs …",
-            (false, true) => "the job wrote nothing",
-            (true, false) => "no line of NCCL yet (NCCL_DEBUG=INFO makes it speak); 4 shows the logs",
-            (true, true) => "the logs say nothing of NCCL (NCCL_DEBUG=INFO makes it speak)",
+            (false, false) => "waiting for the ranks' logs …".to_owned(),
+            (false, true) => "the job wrote nothing".to_owned(),
+            (true, false) => format!("no NCCL line yet; {} opens the logs", model.keymap.first_key("logs")),
+            (true, true) => "no line of the logs is from NCCL".to_owned(),
         };
         lines.push(Line::from(paint.span(format!(" {text}"), Meaning::Muted)));
     }
@@ -457,11 +457,11 @@ fn rank_widths(columns: usize, timed: bool) -> (usize, usize, bool) {
 const SILENT: SignedDuration = SignedDuration::from_secs(60);
 
 fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
-    let inside = paint.frame(
-        frame,
-        area,
-        format!("Ranks {} (s sorts, enter: its log)", open.transport_view.ranks.len()),
-    );
+    let title = match open.transport_view.ranks.len() {
+        0 => "Ranks (none known)".to_owned(),
+        known => format!("Ranks {known} (s sorts, enter: its log)"),
+    };
+    let inside = paint.frame(frame, area, title);
     let rows = usize::from(inside.height).saturating_sub(1);
     let columns = usize::from(inside.width);
     let order = open.rank_rows();
@@ -530,8 +530,13 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
         lines.push(if here { paint.under_cursor(line, columns) } else { line });
     }
     if order.is_empty() {
-        let text = "  no rank output yet; see the events for the nodes";
-        lines.push(Line::from(paint.span(fit(text, columns).into_owned(), Meaning::Muted)));
+        let text = if store.count() > 0 {
+            let key = model.keymap.first_key("logs");
+            format!("  there is output, but no line names its rank; {key} opens the logs")
+        } else {
+            "  no rank output yet; see the events for the nodes".to_owned()
+        };
+        lines.push(Line::from(paint.span(fit(&text, columns).into_owned(), Meaning::Muted)));
     }
     frame.render_widget(Paragraph::new(lines), inside);
     paint.scroll_bar(frame, area, Bar::Rows, first..(first + rows).min(order.len()), order.len());
