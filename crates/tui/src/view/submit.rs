@@ -303,6 +303,10 @@ fn told<'a>(model: &Model, draft: &Draft, paint: Paint, columns: usize, tall: bo
             lines.push(one(format!(" ok     {} would take it", draft.target_name()), Meaning::Good));
         }
         Some((_, Ok(findings))) => lines.extend(findings.iter().flat_map(finding)),
+        Some((_, Err(error))) if tall => {
+            let parts = wrap(&format!("! {error}"), columns.saturating_sub(2));
+            lines.extend(parts.into_iter().map(|part| one(format!(" {part}"), Meaning::Bad)));
+        }
         Some((_, Err(error))) => lines.push(one(format!(" ! {error}"), Meaning::Bad)),
         None => {}
     }
