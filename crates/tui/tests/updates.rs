@@ -337,7 +337,7 @@ fn a_new_job_like_the_open_one_has_the_next_name() {
     );
     let draft = model.draft.as_ref().unwrap();
     assert!(draft.needs_file(), "a time limit is no field of the form");
-    assert_eq!(draft.command(), "weftrun submit moe-abl-3.toml -b prod");
+    assert_eq!(draft.command().unwrap(), "weftrun submit moe-abl-3.toml -b prod");
     press(&mut model, "ctrl-g");
     assert!(
         matches!(&press(&mut model, "enter")[..], [Effect::Save(path, _)] if path.ends_with("moe-abl-3.toml"))
@@ -593,4 +593,17 @@ fn a_log_ordered_by_stamps_has_times_to_go_to() {
     press(&mut model, "enter");
     assert!(model.layers.is_empty(), "{:?}", model.layers);
     assert_eq!(model.open.as_ref().unwrap().logs.cursor, Some(2));
+}
+
+#[test]
+fn a_command_that_is_not_the_form_is_neither_shown_nor_copied() {
+    let mut model = with_jobs();
+    press(&mut model, "n");
+    assert!(matches!(&press(&mut model, "ctrl-y")[..], [Effect::Copy(command)] if command.contains("--nodes 1")));
+    model.draft.as_mut().unwrap().field = Field::Nodes;
+    type_text(&mut model, "x");
+    assert!(press(&mut model, "ctrl-y").is_empty());
+    let shown = common::screen(&mut model, 160, 48);
+    assert!(!shown.contains("$ weftrun submit"), "{shown}");
+    assert!(shown.contains("the form has a mistake: nodes"), "{shown}");
 }
