@@ -65,7 +65,8 @@ async fn follow(
     let store = SharedStore::new(if from_end { store.with_history() } else { store });
     let _ = outbox.send(Msg::LogsOpened(handle.clone(), store.clone())).await;
     let mut options = LogOptions::follow();
-    options.previous = previous;
+    // Followed, the attempts behind it would come too.
+    (options.previous, options.follow) = (previous, !previous);
     let whole = job.logs(options.clone());
     let asked = job.spec().map_or(0, JobSpec::world_size);
     let mut transport_views =
