@@ -599,7 +599,9 @@ fn a_log_ordered_by_stamps_has_times_to_go_to() {
 fn a_command_that_is_not_the_form_is_neither_shown_nor_copied() {
     let mut model = with_jobs();
     press(&mut model, "n");
-    assert!(matches!(&press(&mut model, "ctrl-y")[..], [Effect::Copy(command)] if command.contains("--nodes 1")));
+    assert!(
+        matches!(&press(&mut model, "ctrl-y")[..], [Effect::Copy(command)] if command.contains("--nodes 1"))
+    );
     model.draft.as_mut().unwrap().field = Field::Nodes;
     type_text(&mut model, "x");
     assert!(press(&mut model, "ctrl-y").is_empty());

@@ -333,7 +333,12 @@ fn laps(ranks: &[Rank]) -> [Option<Lap>; 7] {
             .iter()
             .map(|rank| Some((rank.reached[at].filter(|_| rank.has_reached(Step::LIFE[at]))?, rank.rank)))
             .collect();
-        let Some(times) = times else { continue };
+        let Some(times) = times else {
+            if ranks.iter().all(|rank| rank.has_reached(Step::LIFE[at])) {
+                before = None;
+            }
+            continue;
+        };
         let first = times.iter().map(|(time, _)| *time).min();
         let Some((end, slowest)) = times.into_iter().rev().max_by_key(|(time, _)| *time) else { continue };
         let spread = end.duration_since(first.unwrap_or(end));

@@ -100,8 +100,7 @@ pub(super) async fn submit(client: Client, target: String, spec: JobSpec) -> Res
 /// Reads a job file. A script outside its folder is refused: no prompt is possible while the screen is drawn.
 pub(super) fn read(path: &Path) -> Result<Box<JobSpec>, String> {
     let source = JobSource::read(path).map_err(|error| said(&error))?;
-    let mut job =
-        JobFile::parse(&source.name, &source.bytes).map_err(|error| said(&error))?;
+    let mut job = JobFile::parse(&source.name, &source.bytes).map_err(|error| said(&error))?;
     if let Some(script) = job.script.clone() {
         let bytes = source
             .read_beside(&script, "script", MAX_SCRIPT, |outside| Err(outside.refusal()))

@@ -104,8 +104,7 @@ impl ViewBuilder {
     fn rank(&self, view: nccl::RankView, alone: bool) -> Rank {
         // The map counts training steps as its last phase, whether or not lines show the phases before it.
         let stepping = [view.phase, view.reached].contains(&Phase::Stepping);
-        let bring_up =
-            if stepping { self.times.last(&view).max(Step::Ready) } else { step(view.reached) };
+        let bring_up = if stepping { self.times.last(&view).max(Step::Ready) } else { step(view.reached) };
         Rank {
             bring_up,
             last_step: self.times.last_step(&view, alone),

@@ -279,7 +279,9 @@ fn checked(draft: &crate::model::draft::Draft) -> String {
 
 /// Returns the command that a draft is equal to, or its mistake.
 fn same_as(draft: &Draft) -> String {
-    draft.command().map_or_else(|mistake| format!("mistake {mistake}"), |command| format!("same as {command}"))
+    draft
+        .command()
+        .map_or_else(|mistake| format!("mistake {mistake}"), |command| format!("same as {command}"))
 }
 
 fn confirm(model: &Model, frame: &mut Frame, paint: Paint, area: Rect, question: &Question) {

@@ -261,16 +261,22 @@ fn step_line<'a>(
     spans.push(Span::raw(format!(" {reached:>5}/{total}")));
     let space = columns.saturating_sub(spans.iter().map(Span::width).sum());
     if let Some(lap) = &transport_view.laps[at] {
-        spans.push(paint.span(lap_text(lap, space), Meaning::Muted));
+        spans.push(paint.span(lap_text(lap, at, space), Meaning::Muted));
+    } else if at > 0 && reached > 0 && reached == total {
+        spans.push(paint.span(fit(UNKNOWN, space).into_owned(), Meaning::Muted));
     } else if reached > 0 && reached < total {
         spans.push(paint.span(waited_for(transport_view, at, now, space), Meaning::Warn));
     }
     Line::from(spans)
 }
 
+/// Stands for a duration that the log does not show.
+const UNKNOWN: &str = "        -";
+
 /// Describes the duration of a step and the last rank with its delay, as far as that fits.
-fn lap_text(lap: &Lap, space: usize) -> String {
-    let took = lap.took.map_or_else(|| " ".repeat(9), |took| format!(" {:>8}", seconds(took)));
+fn lap_text(lap: &Lap, at: usize, space: usize) -> String {
+    let unknown = || if at == 0 { " ".repeat(9) } else { UNKNOWN.to_owned() };
+    let took = lap.took.map_or_else(unknown, |took| format!(" {:>8}", seconds(took)));
     // If ranks arrive within a moment of each other, the last one is not named.
     let apart = lap.spread.as_millis() >= 100;
     let Some(rank) = lap.slowest.filter(|_| apart) else { return took };
