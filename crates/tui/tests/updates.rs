@@ -609,3 +609,35 @@ fn a_command_that_is_not_the_form_is_neither_shown_nor_copied() {
     assert!(!shown.contains("$ weftrun submit"), "{shown}");
     assert!(shown.contains("the form has a mistake: nodes"), "{shown}");
 }
+
+#[test]
+fn the_title_tells_older_lines_from_those_that_came() {
+    let now = common::now();
+    let title = |watched: i64, arrives: bool| {
+        let mut model = opened();
+        press(&mut model, "4");
+        let mut store = LogStore::new(1 << 20);
+        store.watch(now.checked_add(jiff::SignedDuration::from_secs(watched)).unwrap());
+        for rank in 0..2 {
+            let source = rank_source(rank);
+            let lines = LogBatch::new(source, b"a line\n".to_vec(), Cursor::default());
+            if arrives { store.ingest_at(&lines, now) } else { store.ingest(&lines) }
+        }
+        let name = handle("moe-abl-2");
+        update(&mut model, Msg::LogsOpened(name.clone(), SharedStore::new(store)));
+        let mut summary = job("moe-abl-2", JobPhase::Running, 0);
+        summary.created = Some(now);
+        let known = Known { detail: JobDetail::new(summary), plan: None, spec: None };
+        update(&mut model, Msg::Detail(name.clone(), Ok(Box::new(known))));
+        update(&mut model, Msg::LogsEnded(name, None));
+        common::screen(&mut model, 160, 48)
+    };
+    for (watched, arrives, words) in [
+        (0, true, "─ as they came"),
+        (10, true, "─ older by rank, then as they came"),
+        (10, false, "─ by rank, times not known"),
+    ] {
+        let screen = title(watched, arrives);
+        assert!(screen.contains(words), "{words}\n{screen}");
+    }
+}

@@ -83,9 +83,11 @@ async fn follow(
     one(&job, whole, &store, transport_views, grew).await
 }
 
-/// Returns whether a job was made so recently that its lines come as they are written; false if its age is unknown.
+/// Returns whether a running job was made so recently that its lines come as they are written; false if its age is
+/// unknown.
 async fn is_younger(job: &Job, age: SignedDuration) -> bool {
-    let created = describe(job).await.and_then(|detail| detail.summary.created);
+    let running = describe(job).await.filter(|detail| !detail.summary.phase.is_terminal());
+    let created = running.and_then(|detail| detail.summary.created);
     created.is_some_and(|then| Timestamp::now().duration_since(then).abs() < age)
 }
 

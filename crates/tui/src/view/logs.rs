@@ -116,12 +116,26 @@ fn title(open: &Open, store: &LogStore) -> String {
 
 /// Says how the lines of several writers are merged.
 fn order(open: &Open, store: &LogStore) -> &'static str {
+    // Without times, a stream has one only if its lines were seen to come.
+    let came = || store.streams().iter().any(|stream| stream.last.is_some());
     match (store.has_times(), store.is_ordered()) {
         (true, _) => "by time",
         (false, true) => "by the stamps in the lines",
+        _ if came() && opened_late(open, store) => "older by rank, then as they came",
+        _ if came() => "as they came",
         _ if open.logs_ended || !store.history_range().is_empty() => "by rank, times not known",
         _ => "as they came",
     }
+}
+
+/// Time after its start at which a job's first lines may be older than the view of them.
+const LATE: jiff::SignedDuration = jiff::SignedDuration::from_secs(3);
+
+/// Returns whether a job had lines before its log was opened, or may have had some.
+fn opened_late(open: &Open, store: &LogStore) -> bool {
+    let created = open.detail.as_ref().and_then(|detail| detail.summary.created);
+    let since = created.zip(store.watched()).map(|(created, watched)| watched.duration_since(created));
+    !store.history_range().is_empty() || since.is_none_or(|since| since >= LATE)
 }
 
 /// Returns the height of the pinned rank's panel, including its frame; none without one, or if it does not
