@@ -641,3 +641,20 @@ fn the_title_tells_older_lines_from_those_that_came() {
         assert!(screen.contains(words), "{words}\n{screen}");
     }
 }
+
+#[test]
+fn the_title_has_the_filter_that_is_being_typed() {
+    let mut model = opened();
+    press(&mut model, "4");
+    press(&mut model, "&");
+    type_text(&mut model, "NET/Socket");
+    assert!(common::screen(&mut model, 160, 48).contains("─ & NET/Socket ─"));
+    press(&mut model, "enter");
+    press(&mut model, "&");
+    press(&mut model, "ctrl-u");
+    type_text(&mut model, "/step (/");
+    let shown = common::screen(&mut model, 160, 48);
+    assert!(shown.contains("─ & /step (/ (not a filter yet) ─"), "{shown}");
+    press(&mut model, "esc");
+    assert!(common::screen(&mut model, 160, 48).contains("─ & NET/Socket ─"));
+}
