@@ -106,13 +106,14 @@ fn storage_and_priority_are_in_the_job_and_in_the_equal_command() {
     assert_eq!(spec.volumes.len(), 2);
     assert!(spec.volumes[0].read_only && spec.volumes[1].mount == "/ckpt");
     assert!(!draft.needs_file());
-    let command = draft.command();
+    let command = draft.command().unwrap();
     assert!(command.contains("--priority train --"), "{command}");
     let volumes = "--volume data:/data=claim:corpus,ro --volume 'ckpt:/ckpt=host:/fsx/my runs'";
     assert!(command.contains(volumes), "{command}");
     set(&mut draft, Field::Storage, "data=/data");
     let error = draft.spec().unwrap_err();
     assert!(error.contains("storage: `data=/data`") && error.contains("claim:CLAIM"), "{error}");
+    assert_eq!(draft.command(), Err(error), "a wrong field has no equal command");
 }
 
 #[test]
@@ -130,7 +131,8 @@ fn what_flags_cannot_take_away_from_a_file_needs_another_file() {
     ] {
         let mut draft = fresh();
         set(&mut draft, field, more);
-        assert!(!draft.needs_file() && draft.command().contains("submit sft.toml"), "{}", draft.command());
+        let command = draft.command().unwrap();
+        assert!(!draft.needs_file() && command.contains("submit sft.toml"), "{command}");
     }
     for field in [Field::Queue, Field::Storage, Field::Image] {
         let mut draft = fresh();

@@ -85,6 +85,19 @@ fn overview() {
 }
 
 #[test]
+fn output_of_unknown_ranks_is_output() {
+    let mut model = with_jobs();
+    press(&mut model, "enter");
+    let store = model.open.as_ref().unwrap().logs.store.clone();
+    let source = std::sync::Arc::new(weftrun::core::log::SourceId::new("node0"));
+    store.write(|store| store.ingest(&batch(&source, &["step 7 loss 2.7"], 1)));
+    update(&mut model, Msg::LogsGrew);
+    let shown = screen(&mut model, 80, 24);
+    assert!(!shown.contains("no rank output"), "{shown}");
+    assert!(shown.contains("there is output, but no line names its rank; 4 opens the logs"), "{shown}");
+}
+
+#[test]
 fn fabric() {
     sizes("fabric_ranks", then(opened, &["3", "z"]));
     sizes("fabric_other_communicator", then(opened, &["3", "c"]));

@@ -337,7 +337,7 @@ fn a_new_job_like_the_open_one_has_the_next_name() {
     );
     let draft = model.draft.as_ref().unwrap();
     assert!(draft.needs_file(), "a time limit is no field of the form");
-    assert_eq!(draft.command(), "weftrun submit moe-abl-3.toml -b prod");
+    assert_eq!(draft.command().unwrap(), "weftrun submit moe-abl-3.toml -b prod");
     press(&mut model, "ctrl-g");
     assert!(
         matches!(&press(&mut model, "enter")[..], [Effect::Save(path, _)] if path.ends_with("moe-abl-3.toml"))
@@ -593,4 +593,68 @@ fn a_log_ordered_by_stamps_has_times_to_go_to() {
     press(&mut model, "enter");
     assert!(model.layers.is_empty(), "{:?}", model.layers);
     assert_eq!(model.open.as_ref().unwrap().logs.cursor, Some(2));
+}
+
+#[test]
+fn a_command_that_is_not_the_form_is_neither_shown_nor_copied() {
+    let mut model = with_jobs();
+    press(&mut model, "n");
+    assert!(
+        matches!(&press(&mut model, "ctrl-y")[..], [Effect::Copy(command)] if command.contains("--nodes 1"))
+    );
+    model.draft.as_mut().unwrap().field = Field::Nodes;
+    type_text(&mut model, "x");
+    assert!(press(&mut model, "ctrl-y").is_empty());
+    let shown = common::screen(&mut model, 160, 48);
+    assert!(!shown.contains("$ weftrun submit"), "{shown}");
+    assert!(shown.contains("the form has a mistake: nodes"), "{shown}");
+}
+
+#[test]
+fn the_title_tells_older_lines_from_those_that_came() {
+    let now = common::now();
+    let title = |watched: i64, arrives: bool| {
+        let mut model = opened();
+        press(&mut model, "4");
+        let mut store = LogStore::new(1 << 20);
+        store.watch(now.checked_add(jiff::SignedDuration::from_secs(watched)).unwrap());
+        for rank in 0..2 {
+            let source = rank_source(rank);
+            let lines = LogBatch::new(source, b"a line\n".to_vec(), Cursor::default());
+            if arrives { store.ingest_at(&lines, now) } else { store.ingest(&lines) }
+        }
+        let name = handle("moe-abl-2");
+        update(&mut model, Msg::LogsOpened(name.clone(), SharedStore::new(store)));
+        let mut summary = job("moe-abl-2", JobPhase::Running, 0);
+        summary.created = Some(now);
+        let known = Known { detail: JobDetail::new(summary), plan: None, spec: None };
+        update(&mut model, Msg::Detail(name.clone(), Ok(Box::new(known))));
+        update(&mut model, Msg::LogsEnded(name, None));
+        common::screen(&mut model, 160, 48)
+    };
+    for (watched, arrives, words) in [
+        (0, true, "─ as they came"),
+        (10, true, "─ older by rank, then as they came"),
+        (10, false, "─ by rank, times not known"),
+    ] {
+        let screen = title(watched, arrives);
+        assert!(screen.contains(words), "{words}\n{screen}");
+    }
+}
+
+#[test]
+fn the_title_has_the_filter_that_is_being_typed() {
+    let mut model = opened();
+    press(&mut model, "4");
+    press(&mut model, "&");
+    type_text(&mut model, "NET/Socket");
+    assert!(common::screen(&mut model, 160, 48).contains("─ & NET/Socket ─"));
+    press(&mut model, "enter");
+    press(&mut model, "&");
+    press(&mut model, "ctrl-u");
+    type_text(&mut model, "/step (/");
+    let shown = common::screen(&mut model, 160, 48);
+    assert!(shown.contains("─ & /step (/ (not a filter yet) ─"), "{shown}");
+    press(&mut model, "esc");
+    assert!(common::screen(&mut model, 160, 48).contains("─ & NET/Socket ─"));
 }

@@ -402,15 +402,15 @@ impl Draft {
         })
     }
 
-    /// Returns the equivalent `weftrun submit` command.
-    pub fn command(&self) -> String {
+    /// Returns the equivalent `weftrun submit` command, or which mistake of the form prevents one.
+    pub fn command(&self) -> Result<String, String> {
+        let spec = self.spec()?;
         if self.needs_file() {
             let file = format!("{}.toml", self.text(Field::Name));
-            return format!("weftrun submit {} -b {}", quote(&file), quote(self.target_name()));
+            return Ok(format!("weftrun submit {} -b {}", quote(&file), quote(self.target_name())));
         }
         let mut parts = vec!["weftrun submit".to_owned()];
         let mut flag = |name: &str, value: &str| parts.push(format!("{name} {}", quote(value)));
-        let spec = self.spec().unwrap_or_else(|_| self.base.clone());
         let role = spec.workers().next().cloned().unwrap_or_else(Role::worker);
         let base_role = self.base.workers().next().cloned().unwrap_or_else(Role::worker);
         let from_file = self.file.is_some();
@@ -477,7 +477,7 @@ impl Draft {
             let words: Vec<String> = role.command.iter().map(|word| quote(word)).collect();
             parts.push(format!("-- {}", words.join(" ")));
         }
-        parts.iter().map(|part| part.trim()).collect::<Vec<_>>().join(" ")
+        Ok(parts.iter().map(|part| part.trim()).collect::<Vec<_>>().join(" "))
     }
 
     /// Returns all changes that apply, and those switched off.

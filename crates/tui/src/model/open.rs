@@ -334,7 +334,7 @@ impl Open {
                 let suspects = self.suspects();
                 rows.sort_by_key(|i| !suspects.contains(ranks[*i].rank));
             }
-            RankOrder::Slowest => rows.sort_by_key(|i| ranks[*i].step),
+            RankOrder::Slowest => rows.sort_by_key(|i| ranks[*i].step()),
             RankOrder::Errors => {
                 let store = self.logs.store.read();
                 let mut bad: std::collections::HashMap<u32, u64> = std::collections::HashMap::new();

@@ -12,7 +12,8 @@ pub use super::links::{Cell, Gdr, Kind, Link, LinkMap};
 /// Largest number of missing ranks: a hostile line may name any number of them.
 const MOST_AWAITED: u32 = 65_536;
 
-/// The progress of a rank. Each step includes the earlier ones.
+/// The progress of a rank. Up to the trees each step includes the earlier ones; training steps and a failure prove
+/// none of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Step {
     /// It is expected, and has no output yet.
@@ -70,7 +71,7 @@ pub type Reached = [Option<Timestamp>; 7];
 pub struct Lap {
     /// When the last of them completed it.
     pub end: Timestamp,
-    /// Time since the last of them completed the previous step: the duration of this step.
+    /// Time since the last of them completed the step before that all of them show: the duration of this step.
     pub took: Option<SignedDuration>,
     /// The last rank.
     pub slowest: Option<u32>,
@@ -93,10 +94,12 @@ pub struct Rank {
     pub node: Option<u32>,
     /// Network it announced.
     pub announced: Option<String>,
-    /// Its progress.
-    pub step: Step,
-    /// The step before it failed.
-    pub before_failure: Step,
+    /// The last step up to the trees that its lines show.
+    pub bring_up: Step,
+    /// Whether lines of its training steps are seen.
+    pub stepping: bool,
+    /// Whether it failed.
+    pub failed: bool,
     /// When it completed each step.
     pub reached: Reached,
     /// When it printed its last training step, if known.
@@ -104,9 +107,22 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// Returns whether it has completed a step, even if it failed later.
+    /// Returns its progress.
+    pub fn step(&self) -> Step {
+        match (self.failed, self.stepping) {
+            (true, _) => Step::Failed,
+            (false, true) => Step::Stepping,
+            (false, false) => self.bring_up,
+        }
+    }
+
+    /// Returns whether its lines show a step, even if it failed later.
     pub fn has_reached(&self, step: Step) -> bool {
-        (if self.step == Step::Failed { self.before_failure } else { self.step }) >= step
+        match step {
+            Step::Failed => self.failed,
+            Step::Stepping => self.stepping,
+            step => self.bring_up >= step,
+        }
     }
 }
 
@@ -211,8 +227,7 @@ impl TransportView {
                 nameless -= 1;
                 continue;
             }
-            let (rank, host, step) = (Some(*rank), host.clone(), Step::Started);
-            self.ranks.push(Rank { rank, host, step, ..Rank::default() });
+            self.ranks.push(Rank { rank: Some(*rank), host: host.clone(), ..Rank::default() });
         }
         // Lines of unknown ranks prove nothing: without a single known rank, none is reported as missing.
         if self.ranks.is_empty() {
@@ -223,7 +238,7 @@ impl TransportView {
             (0..total).filter(|rank| !known.contains(rank) && !heard.contains_key(rank)).take(missing);
         self.ranks.extend(absent.map(|rank| Rank {
             rank: Some(rank),
-            step: Step::Awaited,
+            bring_up: Step::Awaited,
             ..Rank::default()
         }));
     }
@@ -232,17 +247,15 @@ impl TransportView {
     pub fn step(&mut self, stepping: &BTreeSet<u32>) {
         let steps = |rank: &&mut Rank| rank.rank.is_some_and(|rank| stepping.contains(&rank));
         for rank in self.ranks.iter_mut().filter(steps) {
-            let step = if rank.step == Step::Failed { &mut rank.before_failure } else { &mut rank.step };
-            *step = Step::Stepping;
+            rank.stepping = true;
+            rank.bring_up = rank.bring_up.max(Step::Started);
         }
     }
 
     /// Marks ranks as failed: those that failed first are often killed, and print nothing of it themselves.
     pub fn fail(&mut self, failed: &[u32]) {
         let known = |rank: &&mut Rank| rank.rank.is_some_and(|rank| failed.contains(&rank));
-        for rank in self.ranks.iter_mut().filter(known).filter(|rank| rank.step != Step::Failed) {
-            (rank.before_failure, rank.step) = (rank.step, Step::Failed);
-        }
+        self.ranks.iter_mut().filter(known).for_each(|rank| rank.failed = true);
     }
 
     /// Networks announced, each with how many ranks.
@@ -265,14 +278,14 @@ impl TransportView {
         }
         self.laps = laps(&self.ranks);
         // If NCCL names the hosts, a rank it has not reported belongs to none of them.
-        let least = if self.ranks.iter().any(|rank| rank.step > Step::Started) {
+        let least = if self.ranks.iter().any(|rank| rank.bring_up > Step::Started) {
             Step::Bootstrap
         } else {
             Step::Started
         };
         let mut nodes: Vec<Node> = Vec::new();
         let mut numbers: BTreeMap<(Option<u32>, String), usize> = BTreeMap::new();
-        for (index, rank) in self.ranks.iter_mut().enumerate().filter(|(_, rank)| rank.step >= least) {
+        for (index, rank) in self.ranks.iter_mut().enumerate().filter(|(_, rank)| rank.step() >= least) {
             let key = (rank.node, rank.host.clone());
             let number = *numbers.entry(key).or_insert_with(|| {
                 nodes.push(Node { host: rank.host.clone(), ..Node::default() });
@@ -281,9 +294,7 @@ impl TransportView {
             rank.node = u32::try_from(number).ok();
             let node = &mut nodes[number];
             node.ranks.push(index);
-            if rank.step == Step::Failed {
-                node.failed += 1;
-            }
+            node.failed += u32::from(rank.failed);
             for (at, step) in Step::LIFE.iter().enumerate() {
                 node.reached[at] += u32::from(rank.has_reached(*step));
             }
@@ -322,9 +333,14 @@ fn laps(ranks: &[Rank]) -> [Option<Lap>; 7] {
             .iter()
             .map(|rank| Some((rank.reached[at].filter(|_| rank.has_reached(Step::LIFE[at]))?, rank.rank)))
             .collect();
-        let Some(times) = times else { break };
+        let Some(times) = times else {
+            if ranks.iter().all(|rank| rank.has_reached(Step::LIFE[at])) {
+                before = None;
+            }
+            continue;
+        };
         let first = times.iter().map(|(time, _)| *time).min();
-        let Some((end, slowest)) = times.into_iter().rev().max_by_key(|(time, _)| *time) else { break };
+        let Some((end, slowest)) = times.into_iter().rev().max_by_key(|(time, _)| *time) else { continue };
         let spread = end.duration_since(first.unwrap_or(end));
         // Clocks of nodes differ: a step is over no sooner than the one before.
         let took = before.map(|before| end.duration_since(before).max(SignedDuration::ZERO));

@@ -13,11 +13,30 @@ pub(super) struct Backfill {
     starts: HashMap<Arc<SourceId>, u64>,
     /// Sources whose earlier part is still to come.
     behind: HashSet<Arc<SourceId>>,
+    /// Offset up to which lines may have been there before the log was opened, by source.
+    old: HashMap<Arc<SourceId>, u64>,
     /// Earlier parts of sources whose end has not been seen yet.
     waiting: Vec<LogBatch>,
 }
 
 impl Backfill {
+    /// Notes that the lines up to the end of a batch of the end may be older than the view of them.
+    pub(super) fn note_old(&mut self, batch: &LogBatch) {
+        let until = self.old.entry(batch.source.clone()).or_default();
+        *until = batch.cursor.offset.max(*until);
+    }
+
+    /// Returns whether the lines of a batch read from the beginning were written after the log was opened.
+    pub(super) fn is_new(&self, batch: &LogBatch) -> bool {
+        let begin = batch.cursor.offset.saturating_sub(batch.bytes.len() as u64);
+        self.old.get(&batch.source).is_none_or(|old| begin >= *old)
+    }
+
+    /// Returns whether the end of each known source has been reached from its beginning.
+    pub(super) fn has_caught_up(&self) -> bool {
+        self.behind.is_empty() && self.waiting.is_empty()
+    }
+
     /// Adds a batch of the end; returns the batches that have waited for it.
     pub(super) fn end(&mut self, batch: &LogBatch) -> Vec<LogBatch> {
         if self.starts.contains_key(&batch.source) {
@@ -40,6 +59,7 @@ impl Backfill {
         if batch.mark == Some(Mark::Truncated) {
             // Later lines are new, and the end contains them.
             self.starts.insert(batch.source.clone(), 0);
+            self.old.remove(&batch.source);
             self.behind.remove(&batch.source);
         }
         batch.mark = None;
@@ -79,6 +99,22 @@ mod tests {
         let mut cursor = Cursor::default();
         cursor.offset = range.end as u64;
         LogBatch::new(Arc::new(SourceId::new("r0")), text[range].to_vec(), cursor)
+    }
+
+    #[test]
+    fn only_lines_behind_those_that_were_there_are_new() {
+        let text = b"one\ntwo\nthree\n";
+        let mut backfill = Backfill::default();
+        backfill.end(&piece(text, 4..8));
+        assert!(!backfill.has_caught_up());
+        backfill.note_old(&piece(text, 4..8));
+        assert!(!backfill.is_new(&piece(text, 0..8)));
+        backfill.beginning(piece(text, 0..8));
+        assert!(backfill.has_caught_up() && backfill.is_new(&piece(text, 8..14)));
+        let mut again = piece(text, 0..4);
+        again.mark = Some(Mark::Truncated);
+        backfill.beginning(again);
+        assert!(backfill.is_new(&piece(text, 0..4)), "the file begins anew");
     }
 
     #[test]

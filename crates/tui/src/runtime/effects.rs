@@ -272,14 +272,17 @@ fn report(text: &str) {
     let _ = writeln!(std::io::stderr(), "weftrun: {text}");
 }
 
-/// An error with its first hint, in one line.
+/// Returns an error with its findings and the first thing to try, in one line.
 pub(super) fn said(error: &weftrun::Error) -> String {
-    let findings: Vec<&str> = error.findings().iter().map(|finding| finding.message.as_str()).collect();
     let mut text = error.to_string();
+    let messages = error.findings().iter().map(|finding| finding.message.as_str());
+    let findings: Vec<&str> = messages.filter(|message| *message != text).collect();
     if !findings.is_empty() {
         text = format!("{text}: {}", findings.join("; "));
     }
-    if let Some(hint) = error.hints().first() {
+    let mut fixes = error.findings().iter().filter_map(|finding| finding.fix.as_ref());
+    let hint = error.hints().first().or_else(|| fixes.next().map(|fix| &fix.text));
+    if let Some(hint) = hint.filter(|hint| !text.contains(hint.as_str())) {
         text = format!("{text} ({hint})");
     }
     text

@@ -30,6 +30,9 @@ const FIRST: u64 = 2_000;
 /// Age up to which all lines of a job are taken to come as they are written.
 const YOUNG: SignedDuration = SignedDuration::from_secs(3);
 
+/// The same, where a log is opened at its end: there, lines that are not old are known from the others.
+const NEW: SignedDuration = SignedDuration::from_secs(1);
+
 /// How long the lines that are written already take to arrive, where a log is opened at its end.
 const BACKLOG: Duration = Duration::from_secs(2);
 
@@ -65,12 +68,14 @@ async fn follow(
     let store = SharedStore::new(if from_end { store.with_history() } else { store });
     let _ = outbox.send(Msg::LogsOpened(handle.clone(), store.clone())).await;
     let mut options = LogOptions::follow();
-    options.previous = previous;
+    // Followed, the attempts behind it would come too.
+    (options.previous, options.follow) = (previous, !previous);
     let whole = job.logs(options.clone());
     let asked = job.spec().map_or(0, JobSpec::world_size);
     let mut transport_views =
         TransportViews::new(handle.clone(), (job.plan().cloned(), asked), store.clone(), outbox.clone());
-    transport_views.live = !previous && !job.backend().capability().log_times && is_young(&job).await;
+    let untimed = !previous && !job.backend().capability().log_times;
+    transport_views.live = untimed && is_younger(&job, if from_end { NEW } else { YOUNG }).await;
     if from_end {
         options.tail = Some(FIRST);
         return both(&job, (job.logs(options), whole), &store, transport_views, grew).await;
@@ -78,10 +83,12 @@ async fn follow(
     one(&job, whole, &store, transport_views, grew).await
 }
 
-/// Whether a job was made just now: then its lines come as they are written. How old it is, is not known of every job.
-async fn is_young(job: &Job) -> bool {
-    let created = describe(job).await.and_then(|detail| detail.summary.created);
-    created.is_some_and(|then| Timestamp::now().duration_since(then).abs() < YOUNG)
+/// Returns whether a running job was made so recently that its lines come as they are written; false if its age is
+/// unknown.
+async fn is_younger(job: &Job, age: SignedDuration) -> bool {
+    let running = describe(job).await.filter(|detail| !detail.summary.phase.is_terminal());
+    let created = running.and_then(|detail| detail.summary.created);
+    created.is_some_and(|then| Timestamp::now().duration_since(then).abs() < age)
 }
 
 /// Returns what the cluster reports of a job, if it answers soon.
@@ -110,7 +117,7 @@ async fn one(
                 let Some(batch) = batch else { break };
                 let batch = batch?;
                 // Before the store: what it drops has been looked at.
-                transport_views.observe(&batch).await;
+                transport_views.observe(&batch, live).await;
                 store.write(|store| if live { store.ingest_at(&batch, Timestamp::now()) } else { store.ingest(&batch) });
                 grew.notify_one();
             }
@@ -131,7 +138,9 @@ async fn both(
 ) -> Result<()> {
     let mut backfill = Backfill::default();
     let begun = Instant::now();
-    let patience = if transport_views.live { Duration::ZERO } else { BACKLOG };
+    let live = transport_views.live;
+    let untimed = !job.backend().capability().log_times;
+    let patience = if live { Duration::ZERO } else { BACKLOG };
     store.write(|store| store.watch(Timestamp::now() + patience));
     let (mut end_over, mut whole_over, mut noted) = (false, false, false);
     while !(end_over && whole_over) {
@@ -141,6 +150,9 @@ async fn both(
             batch = end.next(), if !end_over => {
                 let Some(batch) = batch else { end_over = true; continue };
                 let batch = batch?;
+                if begun.elapsed() < BACKLOG || !backfill.has_caught_up() {
+                    backfill.note_old(&batch);
+                }
                 let waited = backfill.end(&batch);
                 store.write(|store| {
                     waited.iter().for_each(|batch| store.ingest_history(batch));
@@ -155,7 +167,9 @@ async fn both(
             batch = whole.next(), if !whole_over && read_on => {
                 let Some(batch) = batch else { whole_over = true; continue };
                 let batch = batch?;
-                transport_views.observe(&batch).await;
+                let caught_up = begun.elapsed() >= BACKLOG && backfill.has_caught_up();
+                let comes = caught_up && untimed && backfill.is_new(&batch);
+                transport_views.observe(&batch, live || comes).await;
                 if let Some(history) = backfill.beginning(batch) {
                     store.write(|store| store.ingest_history(&history));
                 }
@@ -224,8 +238,9 @@ impl TransportViews {
         }
     }
 
-    async fn observe(&mut self, batch: &LogBatch) {
-        self.builder.observe(batch, self.live.then(Timestamp::now));
+    /// Adds a batch; `comes` if its lines come as they are written.
+    async fn observe(&mut self, batch: &LogBatch, comes: bool) {
+        self.builder.observe(batch, comes.then(Timestamp::now));
         self.touched = true;
         if self.due().is_some_and(|due| due <= Instant::now()) {
             self.send().await;

@@ -21,30 +21,42 @@ type Key = (String, Box<str>, Option<u64>);
 struct Progress {
     rank: Option<u32>,
     steps: u64,
-    last: Timestamp,
+    last: Option<Timestamp>,
 }
 
-/// The known times.
+/// What a process's own lines show of its steps.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    /// The last of them up to the trees.
+    last: Step,
+    /// How many of the first steps have no time, though lines show them.
+    untimed: usize,
+    reached: Reached,
+}
+
+/// The known steps and their times.
 #[derive(Debug, Default)]
 pub(super) struct Times {
-    /// The first line of each source.
-    begun: HashMap<String, Timestamp>,
-    /// When a source printed its first step of a training.
-    steps: HashMap<String, Timestamp>,
+    /// The time of the first line of each source, none if it has none.
+    begun: HashMap<String, Option<Timestamp>>,
+    /// When a source printed its first step of a training; none if that is unknown.
+    steps: HashMap<String, Option<Timestamp>>,
     /// What each source's ranks printed of their steps: how many, and when the last one.
     progress: HashMap<String, Vec<Progress>>,
-    processes: HashMap<Key, Reached>,
+    processes: HashMap<Key, Seen>,
     /// Number of processes of the map that were processed.
     known: usize,
 }
 
 impl Times {
-    /// Adds the events in the lines of one source with one time.
-    pub fn note(&mut self, map: &TransportMap, source: &Arc<SourceId>, time: Timestamp, events: &[Event]) {
-        let name = source.to_string();
-        if self.begun.len() < MOST {
-            self.begun.entry(name.clone()).and_modify(|first| *first = time.min(*first)).or_insert(time);
-        }
+    /// Adds the events in the lines of one source with one time, none if it is unknown.
+    pub fn note(
+        &mut self,
+        map: &TransportMap,
+        source: &Arc<SourceId>,
+        time: Option<Timestamp>,
+        events: &[Event],
+    ) {
         for who in map.newcomers(self.known) {
             self.known += 1;
             self.reach(&who, Step::Bootstrap, time);
@@ -53,6 +65,12 @@ impl Times {
             if let Event::Phase { who, phase } = event {
                 self.reach(who, step(*phase), time);
             }
+        }
+        let name = source.to_string();
+        if self.begun.len() < MOST {
+            let earlier =
+                |first: &mut Option<Timestamp>| *first = first.map(|first| time.unwrap_or(first).min(first));
+            self.begun.entry(name.clone()).and_modify(earlier).or_insert(time);
         }
         if self.steps.len() < MOST && !self.steps.contains_key(&name) && map.steps(source) {
             self.steps.insert(name.clone(), time);
@@ -73,34 +91,51 @@ impl Times {
     /// source.
     pub fn last_step(&self, view: &RankView, alone: bool) -> Option<Timestamp> {
         let known = self.progress.get(&view.source)?;
-        let of = |rank: Option<u32>| known.iter().find(|known| known.rank == rank).map(|known| known.last);
+        let of = |rank: Option<u32>| known.iter().find(|known| known.rank == rank)?.last;
         view.rank.and_then(|rank| of(Some(rank))).or_else(|| alone.then(|| of(None)).flatten())
     }
 
-    fn reach(&mut self, who: &Who, step: Step, time: Timestamp) {
+    fn reach(&mut self, who: &Who, step: Step, time: Option<Timestamp>) {
         let Some(at) = step.place() else { return };
         let key = (who.source.to_string(), who.host.clone(), who.pid);
         if self.processes.len() < MOST || self.processes.contains_key(&key) {
-            self.processes.entry(key).or_default()[at].get_or_insert(time);
+            let seen = self.processes.entry(key).or_default();
+            if step != Step::Stepping {
+                seen.last = seen.last.max(step);
+            }
+            seen.reached[at] = seen.reached[at].or(time);
+            if seen.reached[at].is_none() {
+                seen.untimed = seen.untimed.max(at + 1);
+            }
         }
     }
 
-    /// Returns when a rank completed the steps up to this one. A step that was never seen counts as completed
-    /// at the next one.
-    pub fn reached(&self, view: &RankView, step: Step) -> Reached {
-        let key = (view.source.clone(), view.host.clone(), view.pid);
-        let mut reached = self.processes.get(&key).copied().unwrap_or_default();
-        reached[0] = self.begun.get(&view.source).copied();
-        if step == Step::Stepping {
-            reached[Step::LIFE.len() - 1] = self.steps.get(&view.source).copied();
-        }
+    /// Returns the last step up to the trees that the lines of a rank's process show.
+    pub fn last(&self, view: &RankView) -> Step {
+        self.processes.get(&key(view)).map(|seen| seen.last).unwrap_or_default()
+    }
+
+    /// Returns when a rank completed each step, if known. A step of its bring-up that no line shows counts as
+    /// completed at the next one.
+    pub fn reached(&self, view: &RankView, stepping: bool) -> Reached {
+        let seen = self.processes.get(&key(view)).copied().unwrap_or_default();
+        let (mut reached, begun) = (seen.reached, self.begun.get(&view.source));
+        reached[0] = begun.copied().flatten();
+        let untimed = seen.untimed.max(usize::from(begun == Some(&None)));
         let mut next = None;
-        for time in reached.iter_mut().rev() {
+        for time in reached.iter_mut().take(Step::LIFE.len() - 1).skip(untimed).rev() {
             *time = time.or(next);
             next = *time;
         }
+        if let (Some(last), true) = (reached.last_mut(), stepping) {
+            *last = self.steps.get(&view.source).copied().flatten();
+        }
         reached
     }
+}
+
+fn key(view: &RankView) -> Key {
+    (view.source.clone(), view.host.clone(), view.pid)
 }
 
 #[cfg(test)]
@@ -165,6 +200,29 @@ mod tests {
         let view = builder.transport_view(None, 2, &std::collections::BTreeMap::new(), None);
         let of = |rank: u32| view.ranks.iter().find(|known| known.rank == Some(rank)).unwrap().last_step;
         assert_eq!((of(0), of(1)), (Some(at(30)), None));
+    }
+
+    #[test]
+    fn steps_before_the_first_known_time_have_none() {
+        let mut builder = ViewBuilder::default();
+        builder.observe(&log(0, 5, false), None);
+        let more = |text: &str| {
+            let source = Arc::new(SourceId::new("worker-0"));
+            LogBatch::new(source, text.as_bytes().to_vec(), Cursor::default())
+        };
+        builder.observe(&more("[rank0]: step 1 tokens/s 100\n"), None);
+        let rank = |builder: &ViewBuilder| {
+            let view = builder.transport_view(None, 1, &std::collections::BTreeMap::new(), None);
+            view.ranks.first().map(|rank| (rank.reached, rank.last_step)).unwrap()
+        };
+        let came = Timestamp::from_second(1_000_100).unwrap();
+        builder.observe(&more("saving a checkpoint\n"), Some(came));
+        assert_eq!(rank(&builder), ([None; 7], None), "a line that is no step has no time of one");
+        builder.observe(&more("h0:100:1 [0] NCCL INFO Connected all rings\n"), Some(came));
+        let rings = [None, None, None, None, Some(came), None, None];
+        assert_eq!(rank(&builder), (rings, None));
+        builder.observe(&more("[rank0]: step 2 tokens/s 100\n"), Some(came));
+        assert_eq!(rank(&builder), (rings, Some(came)));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use weftrun::core::spec::file::MAX_SCRIPT;
 use weftrun::core::spec::{JobFile, JobSpec, to_toml};
 use weftrun::{Client, Finding, JobSource, Plan, Result};
 
+use super::effects::said;
 use crate::model::draft::{Basis, Planned};
 use crate::msg::Msg;
 
@@ -34,7 +35,7 @@ pub(super) async fn plan(
         Err(error) => Err(error),
     };
     let send = |answer: Result<Planned>| {
-        let msg = Msg::Planned(revision, answer.map(Box::new).map_err(|error| error.to_string()));
+        let msg = Msg::Planned(revision, answer.map(Box::new).map_err(|error| said(&error)));
         outbox.send(msg)
     };
     let assumed = offline.as_ref().ok().cloned();
@@ -63,7 +64,7 @@ async fn planned(client: &Client, plan: &Plan, basis: Basis) -> Result<Planned> 
         Ok(plan) => plan.render().await.ok(),
         Err(_) => None,
     };
-    let sent = plan.render().await.map_err(|error| error.to_string());
+    let sent = plan.render().await.map_err(|error| said(&error));
     let sent = sent.as_ref().map_err(Clone::clone);
     let names =
         |names: &mut dyn Iterator<Item = &String>| names.map(|name| clean_text(name).into_owned()).collect();
@@ -98,13 +99,12 @@ pub(super) async fn submit(client: Client, target: String, spec: JobSpec) -> Res
 
 /// Reads a job file. A script outside its folder is refused: no prompt is possible while the screen is drawn.
 pub(super) fn read(path: &Path) -> Result<Box<JobSpec>, String> {
-    let source = JobSource::read(path).map_err(|error| super::effects::said(&error))?;
-    let mut job =
-        JobFile::parse(&source.name, &source.bytes).map_err(|error| super::effects::said(&error))?;
+    let source = JobSource::read(path).map_err(|error| said(&error))?;
+    let mut job = JobFile::parse(&source.name, &source.bytes).map_err(|error| said(&error))?;
     if let Some(script) = job.script.clone() {
         let bytes = source
             .read_beside(&script, "script", MAX_SCRIPT, |outside| Err(outside.refusal()))
-            .map_err(|error| super::effects::said(&error))?;
+            .map_err(|error| said(&error))?;
         let text = String::from_utf8(bytes).map_err(|_| format!("{script}: not UTF-8 text"))?;
         job.set_script(text);
     }
@@ -125,5 +125,22 @@ pub(super) fn edit(spec: &JobSpec) -> Result<Box<JobSpec>, String> {
         Ok(status) if status.success() => read(file.path()),
         Ok(status) => Err(format!("{editor} ended with {status}; nothing was changed")),
         Err(error) => Err(format!("{editor}: {error}; set $EDITOR")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_invalid_job_says_its_reason_and_its_fix() {
+        let role = weftrun::core::spec::Role::worker().command(["train.py"]);
+        let mut spec = JobSpec::builder("job").role(role).build().unwrap();
+        spec.name = "My Job".to_owned();
+        let error = spec.refuse_invalid(&weftrun::core::catalogue::Catalogue::builtin()).unwrap_err();
+        let finding = error.findings().first().unwrap();
+        let (text, fix) = (said(&error), finding.fix.as_ref().map(|fix| fix.text.as_str()));
+        assert!(text.contains(&finding.message), "{text}");
+        assert!(fix.is_none_or(|fix| text.contains(fix)) && fix.is_some(), "{text}");
     }
 }

@@ -30,9 +30,7 @@ impl ViewBuilder {
         self.step_lines.read(batch);
         let times = &mut self.times;
         batch.read_into_timed(&mut self.map, |map, time, events| {
-            if let Some(time) = time.or(came) {
-                times.note(map, &batch.source, time, &events);
-            }
+            times.note(map, &batch.source, time.or(came), &events);
         });
     }
 
@@ -107,18 +105,21 @@ impl ViewBuilder {
     }
 
     fn rank(&self, view: nccl::RankView, alone: bool) -> Rank {
-        let step = step(view.phase);
+        // The map counts training steps as its last phase, whether or not lines show the phases before it.
+        let stepping = [view.phase, view.reached].contains(&Phase::Stepping);
+        let bring_up = if stepping { self.times.last(&view).max(Step::Ready) } else { step(view.reached) };
         Rank {
+            bring_up,
             last_step: self.times.last_step(&view, alone),
-            reached: self.times.reached(&view, step),
+            reached: self.times.reached(&view, stepping),
             rank: view.rank,
             host: view.host.into(),
             pid: view.pid.and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0),
             device: view.cuda_device.map(i64::from),
             node: Some(view.node),
             announced: view.announced.map(Into::into),
-            step,
-            before_failure: self::step(view.reached),
+            stepping,
+            failed: view.phase == Phase::Failed,
         }
     }
 }
@@ -222,6 +223,29 @@ mod tests {
     use weftrun::core::log::{Cursor, SourceId};
 
     use super::*;
+
+    /// Returns the view of a job of four ranks, of which one log has these lines.
+    fn view_of(text: &str) -> TransportView {
+        let mut builder = ViewBuilder::default();
+        let source = Arc::new(SourceId::new("worker-0"));
+        builder.observe(&LogBatch::new(source, text.as_bytes().to_vec(), Cursor::default()), None);
+        let heard = (0..4).map(|rank| (rank, "h0".to_owned())).collect();
+        builder.transport_view(None, 4, &heard, None)
+    }
+
+    #[test]
+    fn training_steps_prove_no_step_of_the_bring_up() {
+        let text = "[rank0]: step 1 tokens/s 100\n[rank0]: step 2 tokens/s 101\n";
+        assert_eq!(view_of(text).counts, [4, 0, 0, 0, 0, 0, 1]);
+        let nccl = "h0:100:1 [0] NCCL INFO";
+        let init = format!(
+            "{nccl} ncclCommInitRankConfig comm 0x1 rank 0 nranks 4 cudaDev 0 nvmlDev 0 busId 60 commId 0xabc"
+        );
+        let ready = format!("{init} - Init START\n{init} - Init COMPLETE\n");
+        assert_eq!(view_of(&format!("{ready}{text}")).counts, [4, 1, 1, 1, 0, 0, 1]);
+        let trees = format!("{nccl} Connected all rings\n{nccl} Connected all trees\n");
+        assert_eq!(view_of(&format!("{ready}{trees}{text}")).counts, [4, 1, 1, 1, 1, 1, 1]);
+    }
 
     #[test]
     fn the_first_finding_of_a_failed_job_is_its_cause() {

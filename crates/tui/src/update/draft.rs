@@ -189,7 +189,10 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Edit | Action::Check | Action::Submit => return with_spec(model, action),
         Action::Copy => {
             let command = draft.command();
-            return copy(model, command);
+            match command {
+                Ok(command) => return copy(model, command),
+                Err(mistake) => model.fail(format!("nothing copied: the form has a mistake: {mistake}")),
+            }
         }
         // Page keys scroll the document; single steps move between changes.
         Action::PageUp | Action::PageDown if draft.shown != Shown::Changes => {

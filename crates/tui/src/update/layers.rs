@@ -262,7 +262,12 @@ fn prompt(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
             Prompt::JobFilter => model.jobs.filter = input.value().to_owned(),
             Prompt::LogFilter | Prompt::Ranks => {
                 let (prompt, text) = (*prompt, input.value().trim().to_owned());
-                return logs::try_filter(model, prompt, &text);
+                return logs::try_filter(model, prompt, &text).unwrap_or_else(|wrong| {
+                    if let Some(Layer::Prompt { error, .. }) = model.layers.last_mut() {
+                        *error = Some(wrong);
+                    }
+                    Vec::new()
+                });
             }
             _ => {}
         }

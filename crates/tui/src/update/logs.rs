@@ -241,14 +241,14 @@ pub(super) fn count(model: &mut Model) -> Vec<Effect> {
 const AT_ONCE: u64 = 64 << 20;
 
 /// Applies a filter that is being typed, if it can be read. It is kept only once enter is pressed.
-pub(super) fn try_filter(model: &mut Model, prompt: Prompt, text: &str) -> Vec<Effect> {
+pub(super) fn try_filter(model: &mut Model, prompt: Prompt, text: &str) -> Result<Vec<Effect>, String> {
     let now = model.now;
-    let Some(pane) = model.open.as_mut().map(|open| &mut open.logs) else { return Vec::new() };
+    let Some(pane) = model.open.as_mut().map(|open| &mut open.logs) else { return Ok(Vec::new()) };
     let field = if prompt == Prompt::Ranks { &mut pane.ranks } else { &mut pane.filter };
     let kept = std::mem::replace(field, text.to_owned());
     let filter = filter_of(pane, now);
     *(if prompt == Prompt::Ranks { &mut pane.ranks } else { &mut pane.filter }) = kept;
-    filter.map_or_else(|_| Vec::new(), |filter| apply(model, filter))
+    Ok(apply(model, filter?))
 }
 
 /// Takes a filter that was typed: its text is kept.

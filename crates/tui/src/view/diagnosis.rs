@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
-use weftrun::core::finding::Confidence;
+use weftrun::core::finding::{Confidence, Evidence};
 use weftrun::core::job::JobPhase;
 use weftrun::{Finding, Severity};
 
@@ -106,7 +106,7 @@ fn block<'a>(paint: Paint, finding: &Finding, columns: usize, here: bool, whole:
     }
     let most = if whole { 3 } else { 1 };
     for evidence in finding.evidence.iter().take(most) {
-        let place = format!("         {}:{} ", evidence.source, evidence.line);
+        let place = format!("         {} ", place(evidence));
         let space = columns.saturating_sub(place.len());
         lines.push(Line::from(paint.span(format!("{place}{}", fit(&evidence.text, space)), Meaning::Muted)));
     }
@@ -123,12 +123,21 @@ fn block<'a>(paint: Paint, finding: &Finding, columns: usize, here: bool, whole:
     lines
 }
 
+/// Returns the place of a piece of evidence. What the cluster reports is no line of a log.
+fn place(evidence: &Evidence) -> String {
+    match evidence.line {
+        0 => evidence.source.clone(),
+        line => format!("{}:{line}", evidence.source),
+    }
+}
+
 /// All of a finding, for reading and copying.
 pub fn finding_lines(finding: &Finding) -> Vec<String> {
     let (_, word) = Paint::severity(finding.severity);
     let mut lines = vec![format!("{word}{} {}", confidence(finding), finding.code), finding.message.clone()];
     if !finding.ranks.is_empty() {
-        lines.push(format!("ranks {}", ranges(&finding.ranks)));
+        let word = if finding.ranks.len() == 1 { "rank" } else { "ranks" };
+        lines.push(format!("{word} {}", ranges(&finding.ranks)));
     }
     if let Some(subject) = &finding.subject {
         lines.push(format!("at {subject}"));
@@ -136,7 +145,7 @@ pub fn finding_lines(finding: &Finding) -> Vec<String> {
     if !finding.evidence.is_empty() {
         lines.push(String::new());
         lines.push("How it is known:".to_owned());
-        lines.extend(finding.evidence.iter().map(|e| format!("  {}:{}  {}", e.source, e.line, e.text)));
+        lines.extend(finding.evidence.iter().map(|e| format!("  {}  {}", place(e), e.text)));
     }
     if let Some(fix) = &finding.fix {
         lines.push(String::new());

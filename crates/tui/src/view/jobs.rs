@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use super::paint::{Paint, age, cell, fit, width, wrap};
 use super::spots::{Bar, Spot};
 use crate::model::draft::fabric_word;
-use crate::model::jobs::{Entry, Health};
+use crate::model::jobs::{Entry, Health, Order};
 use crate::model::{Model, Screen};
 use crate::theme::Meaning;
 
@@ -30,7 +30,7 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     let selected =
         model.jobs.current().and_then(|c| shown.iter().position(|e| e.summary.handle == c.summary.handle));
     let first = selected.unwrap_or(0).saturating_sub(rows.saturating_sub(1));
-    let mut lines = vec![Line::from(paint.span(heading(columns), Meaning::Muted))];
+    let mut lines = vec![Line::from(paint.span(heading(columns, model.jobs.order), Meaning::Muted))];
     for (index, entry) in shown.iter().enumerate().skip(first).take(rows) {
         paint.spot(inside, lines.len(), || Spot::Job(entry.summary.handle.clone()));
         lines.push(row(model, paint, entry, columns, Some(index) == selected));
@@ -68,16 +68,19 @@ fn widths(columns: usize) -> (usize, usize) {
     (name, target)
 }
 
-fn heading(columns: usize) -> String {
+/// Returns the names of the columns; `^` marks the one that the jobs are sorted by.
+fn heading(columns: usize, order: Order) -> String {
     let (name, target) = widths(columns);
-    let place = if target > 0 { cell("TARGET", target) } else { String::new() };
+    let head = |word: &str, own: Order| format!("{word}{}", if own == order { " ^" } else { "" });
+    let place = if target > 0 { cell(&head("TARGET", Order::Target), target) } else { String::new() };
     cell(
         &format!(
-            "  STATE   {} {place} {} {} {} LAST",
-            cell("NAME", name),
+            "  {} {} {place} {} {} {} LAST",
+            cell(&head("STATE", Order::State), 7),
+            cell(&head("NAME", Order::Name), name),
             cell("READY", 7),
             cell("FABRIC", 10),
-            cell("AGE", 5)
+            cell(&head("AGE", Order::Age), 5)
         ),
         columns,
     )
@@ -138,17 +141,18 @@ fn peek_lines<'a>(model: &Model, entry: &Entry, columns: usize) -> Vec<Line<'a>>
     if !job.reason.is_empty() {
         state.push_str(&format!(": {}", job.reason));
     }
-    if let Some(code) = job.exit_code {
+    if let Some(code) = job.exit_code.filter(|code| !job.reason.contains(&format!("exit code {code}"))) {
         state.push_str(&format!(", exit code {code}"));
     }
     facts.push(("state", state));
     let planned = job.fabric.map_or("not known", fabric_word);
-    let seen = entry.verdict.as_ref().map_or("not looked at yet".to_owned(), |(v, _)| v.clone());
-    facts.push(("fabric", format!("planned {planned}, seen {seen}")));
+    let seen = entry.verdict.as_ref().map_or("logs not read yet".to_owned(), |(v, _)| format!("seen {v}"));
+    facts.push(("fabric", format!("planned {planned}, {seen}")));
     facts.push(("nodes", format!("{} of {} ready, {}", job.ready.0, job.ready.1, job.kind)));
-    let began = age(model.now, job.created);
+    let began =
+        job.created.map_or("time not known".to_owned(), |at| format!("{} ago", age(model.now, Some(at))));
     let queue = job.queue.as_ref().map_or(String::new(), |queue| format!(", queue {queue}"));
-    facts.push(("begun", format!("{began} ago{queue}")));
+    facts.push(("begun", format!("{began}{queue}")));
     match &entry.cause {
         Some(cause) => facts.push(("cause", cause.clone())),
         None => facts.push(("last", entry.last.clone())),

@@ -11,7 +11,7 @@ use super::paint::{Paint, cell, fit, wrap};
 use super::spots::Bar;
 use crate::action::Place;
 use crate::model::Model;
-use crate::model::draft::Field;
+use crate::model::draft::{Draft, Field};
 use crate::model::layer::{Layer, Question, picked};
 use crate::model::transport_view::{Kind, Step};
 use crate::theme::Meaning;
@@ -277,6 +277,13 @@ fn checked(draft: &crate::model::draft::Draft) -> String {
     }
 }
 
+/// Returns the command that a draft is equal to, or its mistake.
+fn same_as(draft: &Draft) -> String {
+    draft
+        .command()
+        .map_or_else(|mistake| format!("mistake {mistake}"), |command| format!("same as {command}"))
+}
+
 fn confirm(model: &Model, frame: &mut Frame, paint: Paint, area: Rect, question: &Question) {
     let mut lines = Vec::new();
     let title = match question {
@@ -295,7 +302,7 @@ fn confirm(model: &Model, frame: &mut Frame, paint: Paint, area: Rect, question:
         Question::Submit(_) => {
             if let Some(draft) = &model.draft {
                 lines.push(format!("target  {}", draft.target_name()));
-                lines.push(format!("same as {}", draft.command()));
+                lines.push(same_as(draft));
                 lines.push(format!("check   {}", checked(draft)));
             }
             "submit this job?".to_owned()
@@ -311,7 +318,7 @@ fn confirm(model: &Model, frame: &mut Frame, paint: Paint, area: Rect, question:
         Question::Blank => {
             if let Some(draft) = &model.draft {
                 lines.push(format!("draft   {}", draft.text(Field::Name)));
-                lines.push(format!("same as {}", draft.command()));
+                lines.push(same_as(draft));
             }
             "discard this draft for a blank job?".to_owned()
         }

@@ -14,6 +14,7 @@ use weftrun::core::text::counted;
 use super::paint::{Paint, cell, fit, ranges, width};
 use super::spots::{Bar, Spot};
 use crate::model::Model;
+use crate::model::layer::{Layer, Prompt};
 use crate::model::logs::{LogPane, Times};
 use crate::model::open::Open;
 use crate::theme::Meaning;
@@ -41,7 +42,7 @@ pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, 
     if pinned > 0 {
         pinned_panel(pane, &store, frame, paint, pin);
     }
-    let inside = paint.frame(frame, upper, title(open, &store));
+    let inside = paint.frame(frame, upper, title(model, open, &store));
     let lines = if pane.projection.is_empty() {
         let text = match (store.count(), open.logs_ended) {
             (0, true) if pane.previous => " No log of an earlier attempt. p shows the current one.",
@@ -59,11 +60,10 @@ pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, 
     if strip > 0 {
         frame.render_widget(Paragraph::new(stream_strip(&store, paint, usize::from(lower.width))), lower);
     }
-    let _ = model;
 }
 
 /// The most important part comes first: a title is cut at its end.
-fn title(open: &Open, store: &LogStore) -> String {
+fn title(model: &Model, open: &Open, store: &LogStore) -> String {
     let pane = &open.logs;
     let mut parts = vec![open.handle.name().to_owned()];
     parts.push(match (pane.follows(), open.logs_ended) {
@@ -74,12 +74,17 @@ fn title(open: &Open, store: &LogStore) -> String {
     if pane.previous {
         parts.push("attempt before".to_owned());
     }
-    parts.push(if pane.ranks.is_empty() { "all ranks".to_owned() } else { format!("r{}", pane.ranks) });
+    let (ranks, filter) = (typed(model, Prompt::Ranks), typed(model, Prompt::LogFilter));
+    parts.push(match ranks.as_deref().unwrap_or(&pane.ranks) {
+        "" => "all ranks".to_owned(),
+        ranks => format!("r{ranks}"),
+    });
     if pane.level != Level::Debug {
         parts.push(format!(">= {:?}", pane.level).to_uppercase());
     }
-    if !pane.filter.is_empty() {
-        parts.push(format!("& {}", pane.filter));
+    match filter.as_deref().unwrap_or(&pane.filter) {
+        "" => {}
+        filter => parts.push(format!("& {filter}")),
     }
     if let Some(find) = &pane.find {
         let count = match pane.found() {
@@ -114,14 +119,39 @@ fn title(open: &Open, store: &LogStore) -> String {
     parts.join(" ─ ")
 }
 
+/// Returns what is being typed into a prompt; a filter that cannot be read yet is said to be none.
+fn typed(model: &Model, wanted: Prompt) -> Option<String> {
+    match model.layers.last() {
+        Some(Layer::Prompt { prompt, input, error }) if *prompt == wanted => {
+            let text = input.value().trim();
+            Some(if error.is_some() { format!("{text} (not a filter yet)") } else { text.to_owned() })
+        }
+        _ => None,
+    }
+}
+
 /// Says how the lines of several writers are merged.
 fn order(open: &Open, store: &LogStore) -> &'static str {
+    // Without times, a stream has one only if its lines were seen to come.
+    let came = || store.streams().iter().any(|stream| stream.last.is_some());
     match (store.has_times(), store.is_ordered()) {
         (true, _) => "by time",
         (false, true) => "by the stamps in the lines",
+        _ if came() && opened_late(open, store) => "older by rank, then as they came",
+        _ if came() => "as they came",
         _ if open.logs_ended || !store.history_range().is_empty() => "by rank, times not known",
         _ => "as they came",
     }
+}
+
+/// Time after its start at which a job's first lines may be older than the view of them.
+const LATE: jiff::SignedDuration = jiff::SignedDuration::from_secs(3);
+
+/// Returns whether a job had lines before its log was opened, or may have had some.
+fn opened_late(open: &Open, store: &LogStore) -> bool {
+    let created = open.detail.as_ref().and_then(|detail| detail.summary.created);
+    let since = created.zip(store.watched()).map(|(created, watched)| watched.duration_since(created));
+    !store.history_range().is_empty() || since.is_none_or(|since| since >= LATE)
 }
 
 /// Returns the height of the pinned rank's panel, including its frame; none without one, or if it does not

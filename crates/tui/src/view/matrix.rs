@@ -295,7 +295,7 @@ impl<'o> Matrix<'o> {
 fn phase_word(open: &Open, index: usize) -> String {
     let view = &open.transport_view;
     if open.by_rank {
-        return view.ranks.get(index).map_or(String::new(), |rank| rank.step.word().to_owned());
+        return view.ranks.get(index).map_or(String::new(), |rank| rank.step().word().to_owned());
     }
     view.nodes.get(index).map_or(String::new(), |node| node.reached_word().0)
 }

@@ -120,10 +120,10 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
     if total == 0 {
         let lines_came = open.logs.store.read().count() > 0;
         let text = match (lines_came, open.logs_ended) {
-            (false, false) => "waiting for the ranks' logs …",
-            (false, true) => "the job wrote nothing",
-            (true, false) => "no line of NCCL yet (NCCL_DEBUG=INFO makes it speak); 4 shows the logs",
-            (true, true) => "the logs say nothing of NCCL (NCCL_DEBUG=INFO makes it speak)",
+            (false, false) => "waiting for the ranks' logs …".to_owned(),
+            (false, true) => "the job wrote nothing".to_owned(),
+            (true, false) => format!("no NCCL line yet; {} opens the logs", model.keymap.first_key("logs")),
+            (true, true) => "no line of the logs is from NCCL".to_owned(),
         };
         lines.push(Line::from(paint.span(format!(" {text}"), Meaning::Muted)));
     }
@@ -211,8 +211,11 @@ fn steps(transport_view: &TransportView, space: usize) -> Vec<usize> {
     // Without a line of NCCL, nothing is known of its steps.
     let of_nccl = |step: &Step| (Step::Bootstrap..=Step::Trees).contains(step);
     let nccl = !transport_view.communicators.is_empty()
-        || transport_view.ranks.iter().any(|rank| of_nccl(&rank.step) || rank.step == Step::Failed);
-    let shown = |at: &usize| total > 0 && (nccl || !of_nccl(&Step::LIFE[*at]));
+        || transport_view.ranks.iter().any(|rank| rank.has_reached(Step::Bootstrap));
+    // Ranks that train have passed the steps that no line shows.
+    let train = transport_view.ranks.iter().any(|rank| rank.stepping);
+    let passed = |at: usize| train && transport_view.reached(at) == 0;
+    let shown = |at: &usize| total > 0 && (!of_nccl(&Step::LIFE[*at]) || nccl && !passed(*at));
     let mut steps: Vec<usize> = (0..Step::LIFE.len()).filter(shown).collect();
     while steps.len() > space.max(1) {
         let next_is_done = steps.get(1).is_some_and(|next| transport_view.reached(*next) as usize == total);
@@ -258,16 +261,22 @@ fn step_line<'a>(
     spans.push(Span::raw(format!(" {reached:>5}/{total}")));
     let space = columns.saturating_sub(spans.iter().map(Span::width).sum());
     if let Some(lap) = &transport_view.laps[at] {
-        spans.push(paint.span(lap_text(lap, space), Meaning::Muted));
+        spans.push(paint.span(lap_text(lap, at, space), Meaning::Muted));
+    } else if at > 0 && reached > 0 && reached == total {
+        spans.push(paint.span(fit(UNKNOWN, space).into_owned(), Meaning::Muted));
     } else if reached > 0 && reached < total {
         spans.push(paint.span(waited_for(transport_view, at, now, space), Meaning::Warn));
     }
     Line::from(spans)
 }
 
+/// Stands for a duration that the log does not show.
+const UNKNOWN: &str = "        -";
+
 /// Describes the duration of a step and the last rank with its delay, as far as that fits.
-fn lap_text(lap: &Lap, space: usize) -> String {
-    let took = lap.took.map_or_else(|| " ".repeat(9), |took| format!(" {:>8}", seconds(took)));
+fn lap_text(lap: &Lap, at: usize, space: usize) -> String {
+    let unknown = || if at == 0 { " ".repeat(9) } else { UNKNOWN.to_owned() };
+    let took = lap.took.map_or_else(unknown, |took| format!(" {:>8}", seconds(took)));
     // If ranks arrive within a moment of each other, the last one is not named.
     let apart = lap.spread.as_millis() >= 100;
     let Some(rank) = lap.slowest.filter(|_| apart) else { return took };
@@ -286,8 +295,8 @@ fn waited_for(transport_view: &TransportView, at: usize, now: Option<Timestamp>,
     if step == Step::Stepping {
         return String::new();
     }
-    let behind = transport_view.ranks.iter().filter(|rank| !rank.has_reached(step)).filter_map(|r| r.rank);
-    let behind: Vec<u32> = behind.collect();
+    let behind = transport_view.ranks.iter().filter(|rank| !rank.has_reached(step) && !rank.stepping);
+    let behind: Vec<u32> = behind.filter_map(|rank| rank.rank).collect();
     let since = at.checked_sub(1).and_then(|before| transport_view.laps[before]);
     let since = since.zip(now).map(|(lap, now)| now.duration_since(lap.end).max(SignedDuration::ZERO));
     let since = since.map_or_else(String::new, |since| format!(" for {}", seconds(since)));
@@ -315,7 +324,7 @@ fn strip(transport_view: &TransportView, at: usize, columns: usize) -> String {
     let total = transport_view.ranks.len();
     let group = total.div_ceil(columns.max(1)).max(1);
     let sign = |ranks: &[crate::model::transport_view::Rank]| {
-        if ranks.iter().any(|rank| rank.step == Step::Failed && !rank.has_reached(step)) {
+        if ranks.iter().any(|rank| rank.failed && !rank.has_reached(step)) {
             return '!';
         }
         let there = ranks.iter().filter(|rank| rank.has_reached(step)).count();
@@ -371,15 +380,16 @@ fn node_strip<'a>(open: &Open, paint: Paint, columns: usize, rows: usize) -> Vec
     let space = columns.saturating_sub(2).max(1);
     let group = nodes.len().div_ceil(space * most).max(1);
     let suspects = open.suspects();
-    let connected = Step::Rings.place().unwrap_or_default();
+    let ranks = &open.transport_view.ranks;
+    let connected =
+        |at: &usize| ranks.get(*at).is_some_and(|rank| rank.has_reached(Step::Rings) || rank.stepping);
     let state = |node: &Node| {
-        let all = u32::try_from(node.ranks.len()).unwrap_or(u32::MAX);
         if node.failed > 0 || suspects.contain_any(&open.transport_view, &node.ranks) {
             3
         } else if node.reached[0] == 0 {
             2
         } else {
-            usize::from(node.reached[connected] < all)
+            usize::from(!node.ranks.iter().all(connected))
         }
     };
     let worst: Vec<usize> =
@@ -453,11 +463,11 @@ fn rank_widths(columns: usize, timed: bool) -> (usize, usize, bool) {
 const SILENT: SignedDuration = SignedDuration::from_secs(60);
 
 fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
-    let inside = paint.frame(
-        frame,
-        area,
-        format!("Ranks {} (s sorts, enter: its log)", open.transport_view.ranks.len()),
-    );
+    let title = match open.transport_view.ranks.len() {
+        0 => "Ranks (none known)".to_owned(),
+        known => format!("Ranks {known} (s sorts, enter: its log)"),
+    };
+    let inside = paint.frame(frame, area, title);
     let rows = usize::from(inside.height).saturating_sub(1);
     let columns = usize::from(inside.width);
     let order = open.rank_rows();
@@ -485,7 +495,7 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
             (sum.0 + stream.warnings, sum.1 + stream.errors, stream.last.max(sum.2))
         });
         // Lines that were written before the log was opened have no time.
-        let since = last.or(store.watched().filter(|_| rank.step != Step::Awaited && !store.has_times()));
+        let since = last.or(store.watched().filter(|_| rank.bring_up != Step::Awaited && !store.has_times()));
         let more = if last.is_none() && since.is_some() { ">" } else { "" };
         let silent = if timed {
             format!(" {:>7} {:>6}", format!("{more}{}", age(now, since)), age(now, rank.last_step))
@@ -494,7 +504,7 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
         };
         let quiet = ended.is_none() && since.is_some_and(|since| now.duration_since(since) >= SILENT);
         let number = rank.rank.map_or("?".to_owned(), |rank| format!("r{rank}"));
-        let meaning = match rank.step {
+        let meaning = match rank.step() {
             Step::Failed => Meaning::Bad,
             Step::Stepping => Meaning::Good,
             Step::Awaited => Meaning::Warn,
@@ -517,7 +527,7 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
             },
             Span::raw(format!("{} ", cell(&process, host))),
             Span::raw(format!("{} ", cell(&rank.device.map_or("-".to_owned(), |d| d.to_string()), 3))),
-            paint.span(format!("{} ", cell(rank.step.word(), 10)), meaning),
+            paint.span(format!("{} ", cell(rank.step().word(), 10)), meaning),
             Span::raw(cell(rank.announced.as_deref().unwrap_or("-"), announced)),
             paint.span(format!(" {warnings:>4}"), if warnings > 0 { Meaning::Warn } else { Meaning::Muted }),
             paint.span(format!(" {errors:>3}"), if errors > 0 { Meaning::Bad } else { Meaning::Muted }),
@@ -526,8 +536,13 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
         lines.push(if here { paint.under_cursor(line, columns) } else { line });
     }
     if order.is_empty() {
-        let text = "  no rank output yet; see the events for the nodes";
-        lines.push(Line::from(paint.span(fit(text, columns).into_owned(), Meaning::Muted)));
+        let text = if store.count() > 0 {
+            let key = model.keymap.first_key("logs");
+            format!("  there is output, but no line names its rank; {key} opens the logs")
+        } else {
+            "  no rank output yet; see the events for the nodes".to_owned()
+        };
+        lines.push(Line::from(paint.span(fit(&text, columns).into_owned(), Meaning::Muted)));
     }
     frame.render_widget(Paragraph::new(lines), inside);
     paint.scroll_bar(frame, area, Bar::Rows, first..(first + rows).min(order.len()), order.len());

@@ -247,13 +247,17 @@ pub fn change_text(op: &Op) -> String {
 }
 
 fn check_panel(model: &Model, draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
-    let inside = paint.frame(frame, area, "Checks ─ same as");
+    let inside = paint.frame(frame, area, "Checks and equal command");
     paint.corner(frame, area, " ctrl-r checks with the cluster ─ ctrl-y copies ");
     let columns = usize::from(inside.width);
     let rows = usize::from(inside.height);
     let told = told(model, draft, paint, columns, rows >= 10);
     // The complete command if it fits, so that it can be read before it is copied.
-    let wrapped = wrap(&on_one_line(&draft.command()), columns.saturating_sub(3));
+    let (command, sign, meaning) = match draft.command() {
+        Ok(command) => (command, " $ ", Meaning::Key),
+        Err(mistake) => (format!("the form has a mistake: {mistake}"), " ! ", Meaning::Bad),
+    };
+    let wrapped = wrap(&on_one_line(&command), columns.saturating_sub(3));
     let most = rows.saturating_sub(told.len().min(rows / 2)).max(1);
     let cut = wrapped.len() > most;
     let mut lines: Vec<Line> = wrapped
@@ -261,10 +265,10 @@ fn check_panel(model: &Model, draft: &Draft, frame: &mut Frame, paint: Paint, ar
         .enumerate()
         .take(most)
         .map(|(at, part)| {
-            let head = if at == 0 { " $ " } else { "   " };
+            let head = if at == 0 { sign } else { "   " };
             let tail = if cut && at + 1 == most { "…" } else { "" };
             Line::from(vec![
-                paint.span(head, Meaning::Key),
+                paint.span(head, meaning),
                 Span::raw(part.trim_end().to_owned()),
                 paint.span(tail, Meaning::Muted),
             ])
@@ -303,6 +307,10 @@ fn told<'a>(model: &Model, draft: &Draft, paint: Paint, columns: usize, tall: bo
             lines.push(one(format!(" ok     {} would take it", draft.target_name()), Meaning::Good));
         }
         Some((_, Ok(findings))) => lines.extend(findings.iter().flat_map(finding)),
+        Some((_, Err(error))) if tall => {
+            let parts = wrap(&format!("! {error}"), columns.saturating_sub(2));
+            lines.extend(parts.into_iter().map(|part| one(format!(" {part}"), Meaning::Bad)));
+        }
         Some((_, Err(error))) => lines.push(one(format!(" ! {error}"), Meaning::Bad)),
         None => {}
     }
@@ -328,7 +336,9 @@ fn told<'a>(model: &Model, draft: &Draft, paint: Paint, columns: usize, tall: bo
         lines.extend(findings.into_iter().flat_map(finding));
     }
     if draft.needs_file() {
-        lines.push(one(" flags cannot say all of it: ctrl-g saves the file".to_owned(), Meaning::Warn));
+        let text = "flags cannot express the whole job: ctrl-g saves the file that this command names";
+        let parts = wrap(text, columns.saturating_sub(2));
+        lines.extend(parts.into_iter().map(|part| one(format!(" {part}"), Meaning::Warn)));
     }
     lines
 }

@@ -106,7 +106,7 @@ pub fn transport_view() -> TransportView {
             device: Some(i64::from(rank % 8)),
             node: Some(node),
             announced: Some(if node == 4 { "Socket".into() } else { "Libfabric".into() }),
-            step: if node == 5 { Step::Init } else { Step::Rings },
+            bring_up: if node == 5 { Step::Init } else { Step::Rings },
             reached: reached(rank),
             ..Rank::default()
         });
@@ -263,8 +263,7 @@ pub fn one() -> Model {
     store.ingest(&batch(&rank_source(0), &["hello from rank 0", "WARNING: no GPU", "step 1 loss 2.5"], 1));
     update(&mut model, Msg::LogsOpened(name.clone(), SharedStore::new(store)));
     let mut transport_view = TransportView { verdict: "unknown".into(), ..TransportView::default() };
-    let step = Step::Started;
-    transport_view.ranks = vec![Rank { rank: Some(0), host: "here".into(), pid: 7, step, ..Rank::default() }];
+    transport_view.ranks = vec![Rank { rank: Some(0), host: "here".into(), pid: 7, ..Rank::default() }];
     transport_view.group();
     update(&mut model, Msg::TransportView(name, Arc::new(transport_view)));
     update(&mut model, Msg::LogsGrew);

@@ -42,7 +42,8 @@ pub fn bring_up(view: &TransportView) -> Option<BringUp> {
     for (row, rank) in ranks.iter().enumerate() {
         let y = row as f64 * high;
         for (at, _, path) in &mut steps {
-            let (Some(from), Some(to)) = (rank.reached[*at - 1], rank.reached[*at]) else { continue };
+            let from = rank.reached.iter().take(*at).rev().flatten().next();
+            let (Some(from), Some(to)) = (from.copied(), rank.reached[*at]) else { continue };
             let (from, to) = (x(since(from)), x(since(to)));
             if to - from >= 0.1 {
                 let (wide, bar) = (to - from, (high - 0.5).max(0.5));
