@@ -658,3 +658,24 @@ fn the_title_has_the_filter_that_is_being_typed() {
     press(&mut model, "esc");
     assert!(common::screen(&mut model, 160, 48).contains("─ & NET/Socket ─"));
 }
+
+#[test]
+fn a_missing_rank_is_waited_for_since_the_first_one_came() {
+    use weftrun_tui::model::transport_view::{Rank, Step, TransportView};
+    let now = common::now();
+    let mut model = opened();
+    let mut view = TransportView::default();
+    let begun = now.checked_sub(jiff::SignedDuration::from_secs(14)).unwrap();
+    let mut first = Rank { rank: Some(0), host: "h0".into(), bring_up: Step::Bootstrap, ..Rank::default() };
+    (first.reached[0], first.reached[1]) = (Some(begun), Some(begun));
+    view.ranks = vec![first, Rank { rank: Some(1), bring_up: Step::Awaited, ..Rank::default() }];
+    view.ranks.push(Rank { host: "h1".into(), pid: 7, ..Rank::default() });
+    view.ranks[2].reached[0] = Some(begun);
+    view.group();
+    update(&mut model, Msg::TransportView(handle("moe-abl-2"), Arc::new(view)));
+    press(&mut model, "2");
+    let shown = common::screen(&mut model, 80, 24);
+    assert!(shown.contains("not r1 for 14 s"), "{shown}");
+    let unknown = shown.lines().find(|line| line.contains(" ?  ")).unwrap_or_default();
+    assert!(unknown.contains(" -   -"), "{shown}");
+}

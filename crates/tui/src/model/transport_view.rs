@@ -214,6 +214,15 @@ impl TransportView {
         self.counts[step]
     }
 
+    /// Returns when the first rank completed a step, if that is known of each rank that has.
+    pub fn first_reached(&self, at: usize) -> Option<Timestamp> {
+        let there =
+            self.ranks.iter().filter(|rank| Step::LIFE.get(at).is_some_and(|step| rank.has_reached(*step)));
+        let times: Option<Vec<Timestamp>> =
+            there.map(|rank| rank.reached.get(at).copied().flatten()).collect();
+        times?.into_iter().min()
+    }
+
     /// Adds the ranks without any NCCL output: those with other output (`heard`, each with the place that
     /// wrote it), and those without any. The world size that NCCL reports takes precedence over the job's.
     pub fn await_ranks(&mut self, asked: u32, heard: &BTreeMap<u32, String>) {

@@ -297,8 +297,10 @@ fn waited_for(transport_view: &TransportView, at: usize, now: Option<Timestamp>,
     }
     let behind = transport_view.ranks.iter().filter(|rank| !rank.has_reached(step) && !rank.stepping);
     let behind: Vec<u32> = behind.filter_map(|rank| rank.rank).collect();
-    let since = at.checked_sub(1).and_then(|before| transport_view.laps[before]);
-    let since = since.zip(now).map(|(lap, now)| now.duration_since(lap.end).max(SignedDuration::ZERO));
+    // Without a step that all have completed before, they are waited for since the first one completed this one.
+    let before = at.checked_sub(1).and_then(|before| transport_view.laps[before]).map(|lap| lap.end);
+    let since = before.or_else(|| transport_view.first_reached(at));
+    let since = since.zip(now).map(|(since, now)| now.duration_since(since).max(SignedDuration::ZERO));
     let since = since.map_or_else(String::new, |since| format!(" for {}", seconds(since)));
     if behind.is_empty() {
         return String::new();
@@ -494,6 +496,8 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
         let (warnings, errors, last) = streams.fold((0, 0, None), |sum, stream| {
             (sum.0 + stream.warnings, sum.1 + stream.errors, stream.last.max(sum.2))
         });
+        // Which lines are those of an unknown rank is unknown too.
+        let count = |of: u64| if rank.rank.is_some() { of.to_string() } else { "-".to_owned() };
         // Lines that were written before the log was opened have no time.
         let since = last.or(store.watched().filter(|_| rank.bring_up != Step::Awaited && !store.has_times()));
         let more = if last.is_none() && since.is_some() { ">" } else { "" };
@@ -529,8 +533,14 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
             Span::raw(format!("{} ", cell(&rank.device.map_or("-".to_owned(), |d| d.to_string()), 3))),
             paint.span(format!("{} ", cell(rank.step().word(), 10)), meaning),
             Span::raw(cell(rank.announced.as_deref().unwrap_or("-"), announced)),
-            paint.span(format!(" {warnings:>4}"), if warnings > 0 { Meaning::Warn } else { Meaning::Muted }),
-            paint.span(format!(" {errors:>3}"), if errors > 0 { Meaning::Bad } else { Meaning::Muted }),
+            paint.span(
+                format!(" {:>4}", count(warnings)),
+                if warnings > 0 { Meaning::Warn } else { Meaning::Muted },
+            ),
+            paint.span(
+                format!(" {:>3}", count(errors)),
+                if errors > 0 { Meaning::Bad } else { Meaning::Muted },
+            ),
             paint.span(silent, if quiet { Meaning::Warn } else { Meaning::Muted }),
         ]);
         lines.push(if here { paint.under_cursor(line, columns) } else { line });

@@ -119,8 +119,11 @@ pub fn run(context: &Context, args: TuiArgs) -> Result<u8> {
         options.theme = args.theme;
     }
     let left = context.block_on(weftrun_tui::run(client.clone(), options))?;
-    if restores {
-        session::save(&client, &left);
+    // A fresh session replaces the last one only if something was typed in it.
+    if (restores || (args.replay.is_empty() && left.draft.is_some()))
+        && let Err(error) = session::save(&client, &left)
+    {
+        context.warn(&format!("the draft and the open job were not saved: {error}"));
     }
     Ok(exit_codes::OK)
 }

@@ -18,17 +18,13 @@ pub(super) fn load(client: &Client) -> Option<Session> {
     serde_json::from_str(&text).ok()
 }
 
-/// Saves a session for the next start. If that fails, the next start begins without one. A draft that is too large
+/// Saves a session for the next start, or says why that failed. A draft that is too large
 /// to be read back, such as one with a long script, is left out.
-pub(super) fn save(client: &Client, session: &Session) {
+pub(super) fn save(client: &Client, session: &Session) -> Result<(), String> {
     let mut written = serde_json::to_vec(session).map_err(|error| error.to_string());
     if written.as_ref().is_ok_and(|text| u64::try_from(text.len()).is_ok_and(|size| size > LARGEST)) {
         let session = Session { draft: None, ..session.clone() };
         written = serde_json::to_vec(&session).map_err(|error| error.to_string());
     }
-    let written = written
-        .and_then(|text| files::write_private(&path(client), &text).map_err(|error| error.to_string()));
-    if let Err(error) = written {
-        tracing::debug!(%error, "the session was not kept");
-    }
+    written.and_then(|text| files::write_private(&path(client), &text).map_err(|error| error.to_string()))
 }
