@@ -123,7 +123,7 @@ fn alone_a_node_that_is_lost_during_the_search_is_named() {
     let tools = tools(&PYTHON.replace("SLOW", "none").replace("HOLD", WAIT_FOR_GO));
     let (shell, name) = (Shell::of(bed.clone(), "researcher"), name("lost"));
     shell.write("job.toml", &job(&name, "busybox:1.36", 4, tools.path()));
-    let args = ["verify", "-b", "kubeflow", "job.toml", "--bisect=always", "--timeout", "60s", "-o", "json"];
+    let args = ["verify", "-b", "kubeflow", "job.toml", "--bisect=always", "--timeout", "90s", "-o", "json"];
     let mut command = shell.command(&shell.binary, &args);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     poll("all pods to run", || {
@@ -144,7 +144,7 @@ fn alone_a_node_that_is_lost_during_the_search_is_named() {
     let groups = report["search"]["groups"].as_array().unwrap();
     let failed: Vec<_> = groups.iter().filter(|group| group["busbw_gbps"].is_null()).collect();
     assert!(
-        !failed.is_empty() && failed.iter().all(|group| group["failed"].as_str().unwrap().contains("60s"))
+        !failed.is_empty() && failed.iter().all(|group| group["failed"].as_str().unwrap().contains("90s"))
     );
     assert_none_runs(&bed, &name);
 }
