@@ -126,13 +126,14 @@ fn alone_a_node_that_is_lost_during_the_search_is_named() {
     let args = ["verify", "-b", "kubeflow", "job.toml", "--bisect=always", "--timeout", "90s", "-o", "json"];
     let mut command = shell.command(&shell.binary, &args);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    poll("all pods to run", || {
+    poll("all pods to have run", || {
         let pods = bed.get(&["pods"]);
-        let running = |pod: &&Value| {
+        // Only the first rank waits for the file; the others may have ended.
+        let has_run = |pod: &&Value| {
             pod["metadata"]["name"].as_str().is_some_and(|pod| pod.starts_with(&name))
-                && pod["status"]["phase"] == "Running"
+                && ["Running", "Succeeded"].iter().any(|phase| pod["status"]["phase"] == *phase)
         };
-        (pods["items"].as_array().unwrap().iter().filter(running).count() == 4).then_some(())
+        (pods["items"].as_array().unwrap().iter().filter(has_run).count() == 4).then_some(())
     });
     bed.kubectl(&["cordon", "node-1"]);
     std::fs::write(tools.path().join("go"), "").unwrap();
