@@ -297,3 +297,31 @@ fn explain_has_a_page_for_every_code() {
     }
     assert!(place.run("explain efa.device").code(6).err.contains("efa.devices"));
 }
+
+/// What is not from the job file is not called its mistake, and a file for another tool is recognised.
+#[test]
+fn a_mistake_is_named_where_it_is() {
+    let place = Place::new();
+    place.write("job.toml", "name = \"a\"\ncommand = [\"true\"]\n[backend.slrm]\naccount = \"ml\"\n");
+    let planned = place.run("plan job.toml").ok();
+    assert!(
+        planned.err.contains("SPEC-BACKEND") && planned.err.contains("`[backend.slurm]`"),
+        "{}",
+        planned.err
+    );
+    let done = place.command(["plan", "job.toml"]).env("WEFTRUN_FABRIC", "foo").output().expect("runs");
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(said.contains("the value of WEFTRUN_FABRIC is wrong") && !said.contains("job.toml"), "{said}");
+    place.write("r.yaml", "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\n");
+    place.write("t.sbatch", "#!/bin/bash\n#SBATCH -N 2\nsrun train\n");
+    place.write("u.sh", "#!/bin/bash\n#SBATCH -N 2\nif true; then srun \"train\"; fi\n");
+    for (file, what) in
+        [("r.yaml", "(PyTorchJob)"), ("t.sbatch", "an sbatch script"), ("u.sh", "an sbatch script")]
+    {
+        let refused = place.run(&format!("plan {file}")).code(3);
+        assert!(refused.err.contains(what) && refused.err.contains("weftrun import"), "{}", refused.err);
+    }
+    // A job that cannot run is not printed.
+    let refused = place.run("render job.toml -b kubeflow").code(3);
+    assert!(refused.out.is_empty() && refused.err.contains("K8S-NO-IMAGE"), "{}", refused.out);
+}

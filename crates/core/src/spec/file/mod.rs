@@ -301,6 +301,7 @@ impl Draft {
 /// Returns the finding of a file that is for another tool: a manifest, or a batch script.
 fn of_other_tools(file: &str, text: &str, root: Option<&SpanTree<'_>>, is_broken: bool) -> Option<Finding> {
     let text_of = |key: &str| root.and_then(|root| root.get(key)).and_then(SpanTree::as_str);
+    let is_table = root.is_some_and(|root| matches!(root.value, Value::Map(_)));
     let (what, fix) = match (text_of("apiVersion"), text_of("kind")) {
         (Some(_), Some(kind)) => {
             let kind: String = kind.chars().filter(char::is_ascii_alphanumeric).take(40).collect();
@@ -309,7 +310,7 @@ fn of_other_tools(file: &str, text: &str, root: Option<&SpanTree<'_>>, is_broken
             );
             (format!("a Kubernetes manifest ({kind})"), fix)
         }
-        _ if is_broken && text.lines().take(200).any(|line| line.starts_with("#SBATCH ")) => {
+        _ if (is_broken || !is_table) && text.lines().take(200).any(|line| line.starts_with("#SBATCH ")) => {
             let fix = format!(
                 "`weftrun mutate -f {file} | sbatch` submits it with its fabric, and `weftrun import {file}` makes a job file of it"
             );
