@@ -1,8 +1,10 @@
 //! Lines that report a training step without a rate: `step 12 loss 2.1`.
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::OnceLock;
 
-use memchr::{memchr_iter, memmem};
+use aho_corasick::packed::Searcher;
+use memchr::{memchr, memmem, memrchr};
 use weftrun::core::log::LogBatch;
 use weftrun::core::nccl::launcher;
 
@@ -37,16 +39,30 @@ impl StepLines {
 }
 
 /// Returns the lines that report a step.
-fn lines_with_steps(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    // Most batches have no such word, and are searched at the speed of memory.
-    let has = ["tep", "TEP", "ter", "TER"].iter().any(|word| memmem::find(bytes, word.as_bytes()).is_some());
-    let ends = has.then(|| memchr_iter(b'\n', bytes).chain([bytes.len()]));
-    let mut from = 0;
-    ends.into_iter().flatten().filter_map(move |end| {
-        let line = bytes.get(from..end);
-        from = end + 1;
-        line.filter(|line| is_step(line))
+fn lines_with_steps(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        while let Some(at) = find(bytes) {
+            let (before, behind) = bytes.split_at(at);
+            let start = memrchr(b'\n', before).map_or(0, |newline| newline + 1);
+            let end = memchr(b'\n', behind).map_or(bytes.len(), |newline| at + newline);
+            let line = bytes.get(start..end).unwrap_or_default();
+            bytes = bytes.get(end + 1..).unwrap_or_default();
+            if is_step(line) {
+                return Some(line);
+            }
+        }
+        None
     })
+}
+
+/// Returns the first place of one of the words, at the speed of memory: the whole history of a log is searched.
+fn find(bytes: &[u8]) -> Option<usize> {
+    static SEARCHER: OnceLock<Option<Searcher>> = OnceLock::new();
+    match SEARCHER.get_or_init(|| Searcher::new(["step", "Step", "STEP", "iter", "Iter", "ITER"])) {
+        Some(searcher) => searcher.find(bytes).map(|found| found.start()),
+        // No vector instructions on this machine: every line may have one.
+        None => (!bytes.is_empty()).then_some(0),
+    }
 }
 
 /// Returns whether a line has the word `step`, `iter` or `iteration`, a number behind it, and another number further on:
@@ -74,7 +90,15 @@ fn is_step(line: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_step;
+    use super::{is_step, lines_with_steps};
+
+    #[test]
+    fn each_line_is_found_once() {
+        let text = b"step 1 loss 2\nstep 2 of the iter 3\n\nsteps\nIter 4: 5.0 step 4";
+        let found: Vec<&[u8]> = lines_with_steps(text).collect();
+        assert_eq!(found, [&b"step 1 loss 2"[..], b"step 2 of the iter 3", b"Iter 4: 5.0 step 4"]);
+        assert_eq!(lines_with_steps(b"").count(), 0);
+    }
 
     #[test]
     fn steps_have_a_number_and_another_one_behind_it() {
