@@ -13,7 +13,7 @@ use weftrun_core::diagnose::cause::{WhyState, why};
 use weftrun_core::job::{
     Action, JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId,
 };
-use weftrun_core::log::{Cursor, LogBatch, LogOptions, SourceId};
+use weftrun_core::log::{Cursor, LogBatch, LogOptions, SourceId, logs_or_texts};
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
@@ -173,18 +173,13 @@ fn found(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     if !std::fs::metadata(path)?.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let ends = |file: &PathBuf, ends: &[&str]| {
-        file.extension().is_some_and(|end| ends.iter().any(|one| end == *one))
-    };
+    let is_log =
+        |file: &Path| file.extension().is_some_and(|end| ["log", "out", "err"].iter().any(|one| end == *one));
     let mut files = Vec::new();
     for entry in std::fs::read_dir(path)? {
         files.push(entry?.path());
     }
-    let mut found: Vec<PathBuf> =
-        files.iter().filter(|file| ends(file, &["log", "out", "err"])).cloned().collect();
-    if found.is_empty() {
-        found = files.into_iter().filter(|file| ends(file, &["txt"])).collect();
-    }
+    let mut found = logs_or_texts(files, is_log);
     found.sort_by_key(|file| (file.as_os_str().len(), file.clone()));
     Ok(found)
 }

@@ -7,6 +7,7 @@
 mod batch;
 mod escape;
 mod filter;
+mod folder;
 mod line_assembler;
 mod mark;
 mod place;
@@ -25,6 +26,7 @@ mod substring;
 
 pub use batch::{Anchor, Cursor, LineEnd, LogBatch, LogOptions, Mark};
 pub use filter::{Filter, Pattern, parse_ranks};
+pub use folder::logs_or_texts;
 pub use mark::{Note, mark_text};
 pub use place::Place;
 pub use projection::Projection;

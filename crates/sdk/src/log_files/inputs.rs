@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use weftrun_core::log::logs_or_texts;
 use weftrun_core::{Error, ErrorKind, Result};
 
 /// One input.
@@ -84,13 +85,8 @@ fn logs_in(folder: &Path) -> Result<Vec<PathBuf>> {
             .with("folder", folder.display())
             .with_source(error)
     })?;
-    let files: Vec<PathBuf> =
-        entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file()).collect();
-    let mut found: Vec<PathBuf> = files.iter().filter(|path| is_log(path)).cloned().collect();
-    if found.is_empty() {
-        // Beside logs, a text is a list of requirements or a readme.
-        found = files.into_iter().filter(|path| path.extension().is_some_and(|end| end == "txt")).collect();
-    }
+    let files = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file()).collect();
+    let mut found = logs_or_texts(files, is_log);
     found.sort();
     Ok(found)
 }
