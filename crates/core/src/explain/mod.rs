@@ -6,6 +6,7 @@ mod errors;
 mod hosts;
 mod images;
 mod lints;
+mod logs;
 mod runai;
 mod skips;
 mod spec;
@@ -51,7 +52,7 @@ const SECTIONS: [(&str, &[Code]); 10] = [
     ("Plain hosts", hosts::HOSTS),
     ("Run:ai", runai::RUNAI),
     ("Images", images::IMAGES),
-    ("Logs", clusters::LOGS),
+    ("Logs", logs::LOGS),
 ];
 
 /// Returns all codes: errors, warnings and notes, lints, reasons of a skip, mistakes in files, reports of
