@@ -1,6 +1,8 @@
 //! The model changes only because of keys and clusters.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod logs;
 
 use std::sync::Arc;
 
@@ -160,63 +162,6 @@ fn esc_leads_back_and_q_out() {
 }
 
 #[test]
-fn a_paused_log_does_not_move() {
-    let mut model = opened();
-    press(&mut model, "4");
-    let store = SharedStore::new(LogStore::new(1 << 20));
-    let source = rank_source(0);
-    let lines: Vec<String> = (0..100).map(|n| format!("line {n}")).collect();
-    store.write(|s| s.ingest(&batch(&source, &lines.iter().map(String::as_str).collect::<Vec<_>>(), 0)));
-    update(&mut model, Msg::LogsOpened(handle("moe-abl-2"), store.clone()));
-    common::screen(&mut model, 80, 24);
-    press(&mut model, "f");
-    let before = common::screen(&mut model, 80, 24);
-    store.write(|s| s.ingest(&batch(&source, &["new 1", "new 2", "new 3"], 5)));
-    update(&mut model, Msg::LogsGrew);
-    let after = common::screen(&mut model, 80, 24);
-    // Without the scroll bar, which shows that there is more below.
-    let body = |text: &str| {
-        let lines = text.lines().skip(2).take(15);
-        lines.map(|line| line.trim_end_matches(['│', '█']).to_owned()).collect::<Vec<_>>()
-    };
-    assert_eq!(body(&before), body(&after));
-    assert!(after.contains("PAUSED, +3 new"), "{after}");
-    press(&mut model, "f");
-    assert!(common::screen(&mut model, 80, 24).contains("new 3"));
-}
-
-#[test]
-fn find_hides_nothing_and_filter_does() {
-    let mut model = opened();
-    press(&mut model, "4");
-    let all = model.open.as_ref().unwrap().logs.projection.len();
-    press(&mut model, "/");
-    type_text(&mut model, "libnccl");
-    press(&mut model, "enter");
-    let pane = &model.open.as_ref().unwrap().logs;
-    assert_eq!(pane.projection.len(), all);
-    let store = pane.store.read();
-    assert!(store.get(pane.cursor.unwrap()).unwrap().clean().text.contains("libnccl-net.so"));
-    drop(store);
-    press(&mut model, "&");
-    type_text(&mut model, "level:error");
-    press(&mut model, "enter");
-    assert!(model.open.as_ref().unwrap().logs.projection.len() < all);
-}
-
-#[test]
-fn a_wrong_filter_stays_in_the_prompt_with_its_mistake() {
-    let mut model = opened();
-    press(&mut model, "4");
-    press(&mut model, "&");
-    type_text(&mut model, "rank:x");
-    press(&mut model, "enter");
-    assert!(
-        matches!(model.layers.last(), Some(Layer::Prompt { error: Some(error), .. }) if error.contains("rank:x"))
-    );
-}
-
-#[test]
 fn the_odd_rank_leads_to_its_log() {
     let mut model = opened();
     press(&mut model, "z");
@@ -368,44 +313,6 @@ fn a_fix_goes_into_a_new_job_like_the_one_it_is_for() {
 }
 
 #[test]
-fn a_pinned_rank_stays_in_sight_whatever_is_filtered() {
-    let mut model = opened();
-    press(&mut model, "4");
-    let store = model.open.as_ref().unwrap().logs.store.clone();
-    store.write(|s| s.ingest(&batch(&rank_source(3), &["the pinned one"], 20)));
-    update(&mut model, Msg::LogsGrew);
-    press(&mut model, "K");
-    press(&mut model, "&");
-    type_text(&mut model, "rank:56");
-    press(&mut model, "enter");
-    let shown = common::screen(&mut model, 80, 24);
-    assert!(shown.contains("r3 pinned") && shown.contains("the pinned one"), "{shown}");
-    store.write(|s| s.ingest(&batch(&rank_source(3), &["and its next line"], 21)));
-    update(&mut model, Msg::LogsGrew);
-    assert!(common::screen(&mut model, 80, 24).contains("and its next line"));
-}
-
-#[test]
-fn what_several_ranks_say_is_shown_once() {
-    let mut model = opened();
-    press(&mut model, "4");
-    let store = model.open.as_ref().unwrap().logs.store.clone();
-    for rank in 0..8 {
-        store.write(|s| s.ingest(&batch(&rank_source(rank), &["NCCL version 2.30"], 30)));
-    }
-    update(&mut model, Msg::LogsGrew);
-    let count = |model: &mut weftrun_tui::model::Model| {
-        common::screen(model, 80, 24).lines().filter(|line| line.contains("NCCL version 2.30")).count()
-    };
-    assert_eq!(count(&mut model), 8);
-    press(&mut model, "=");
-    assert_eq!(count(&mut model), 1);
-    assert!(common::screen(&mut model, 80, 24).contains("(x8)"));
-    press(&mut model, "=");
-    assert_eq!(count(&mut model), 8);
-}
-
-#[test]
 fn while_the_question_is_read_the_cluster_is_asked() {
     let mut model = with_jobs();
     press(&mut model, "n");
@@ -491,24 +398,6 @@ fn ranks_that_have_not_come_are_missed() {
 }
 
 #[test]
-fn a_whole_line_is_read_to_its_end_and_no_further() {
-    let mut model = opened();
-    press(&mut model, "4");
-    let store = model.open.as_ref().unwrap().logs.store.clone();
-    let long: String = (0..4000).map(|n| format!("{n} ")).collect();
-    store.write(|s| s.ingest(&batch(&rank_source(3), &[&long], 40)));
-    update(&mut model, Msg::LogsGrew);
-    press(&mut model, "enter");
-    assert!(!common::screen(&mut model, 80, 24).contains("3999"));
-    for _ in 0..400 {
-        press(&mut model, "space");
-    }
-    assert!(common::screen(&mut model, 80, 24).contains("3999"));
-    press(&mut model, "k");
-    assert!(!common::screen(&mut model, 80, 24).contains("3999"), "one up is one line up");
-}
-
-#[test]
 fn what_was_said_makes_room_for_the_keys_and_a_failure_stays() {
     let mut model = opened();
     model.say("done");
@@ -520,79 +409,6 @@ fn what_was_said_makes_room_for_the_keys_and_a_failure_stays() {
     let later = later.checked_add(jiff::SignedDuration::from_secs(60)).unwrap();
     update(&mut model, Msg::Now(later));
     assert!(common::screen(&mut model, 80, 24).ends_with("! broken"));
-}
-
-#[test]
-fn hits_are_counted_again_for_another_filter_another_log_and_new_lines() {
-    let mut model = opened();
-    press(&mut model, "4");
-    press(&mut model, "/");
-    type_text(&mut model, "new");
-    let number = |effects: &[Effect]| match effects {
-        [Effect::Count(count)] => (count.number, count.counted),
-        other => panic!("{other:?}"),
-    };
-    let hits = |model: &weftrun_tui::model::Model| {
-        model.open.as_ref().unwrap().logs.find.as_ref().unwrap().hits.clone()
-    };
-    let (first, _) = number(&press(&mut model, "enter"));
-    assert!(update(&mut model, Msg::LogsGrew).is_empty(), "one count at a time");
-    press(&mut model, "v");
-    let (second, _) = number(&update(&mut model, Msg::LogsGrew));
-    update(&mut model, Msg::Counted(first, (0, 9), vec![(0, 8)]));
-    assert_eq!(hits(&model), None, "it counted what the filter before has shown");
-    let store = SharedStore::new(LogStore::new(1 << 20));
-    let source = rank_source(0);
-    store.write(|s| s.ingest(&batch(&source, &["old", "new"], 0)));
-    update(&mut model, Msg::LogsOpened(handle("moe-abl-2"), store.clone()));
-    update(&mut model, Msg::Counted(second, (0, 9), vec![(0, 8)]));
-    assert_eq!(hits(&model), None, "it counted another log");
-    let (third, from) = number(&update(&mut model, Msg::LogsGrew));
-    assert_eq!(from, (0, 0));
-    update(&mut model, Msg::Counted(third, (0, 2), vec![(0, 1)]));
-    assert!(update(&mut model, Msg::LogsGrew).is_empty(), "nothing has grown");
-    store.write(|s| s.ingest(&batch(&source, &["new"], 5)));
-    let (fourth, from) = number(&update(&mut model, Msg::LogsGrew));
-    assert_eq!(from, (0, 2));
-    update(&mut model, Msg::Counted(fourth, (0, 3), vec![(5, 2)]));
-    assert_eq!(hits(&model), Some(vec![(0, 1), (5, 2)]));
-}
-
-#[test]
-fn the_line_that_proves_a_finding_is_shown_and_only_a_filter_that_hides_it_is_cleared() {
-    let mut model = opened();
-    press(&mut model, "4");
-    let store = SharedStore::new(LogStore::new(1 << 20));
-    store.write(|s| s.ingest(&batch(&rank_source(0), &["old", "new", "proof"], 0)));
-    update(&mut model, Msg::LogsOpened(handle("moe-abl-2"), store.clone()));
-    for (filter, kept) in [("proof", true), ("old", false)] {
-        press(&mut model, "&");
-        press(&mut model, "ctrl-u");
-        type_text(&mut model, filter);
-        press(&mut model, "enter");
-        update(&mut model, Msg::Evidence(store.clone(), Some(2)));
-        let pane = &model.open.as_ref().unwrap().logs;
-        assert_eq!((pane.cursor, pane.filter == filter, model.said().is_none()), (Some(2), kept, kept));
-    }
-    model.screen = Screen::Diagnosis;
-    update(&mut model, Msg::Evidence(SharedStore::default(), Some(1)));
-    assert_eq!(model.screen, Screen::Diagnosis, "the log of another job");
-}
-
-#[test]
-fn a_log_ordered_by_stamps_has_times_to_go_to() {
-    let mut model = opened();
-    press(&mut model, "4");
-    let store = SharedStore::new(LogStore::new(1 << 20));
-    let text = b"begin\n2026-11-22 03:12:10,000 a\n2026-11-22 03:12:14,000 b\n2026-11-22 03:12:18,000 c\n";
-    let source = rank_source(0);
-    store.write(|s| s.ingest(&LogBatch::new(source, text.to_vec(), Cursor::default())));
-    update(&mut model, Msg::LogsOpened(handle("moe-abl-2"), store));
-    press(&mut model, "#");
-    type_text(&mut model, "03:12:12");
-    press(&mut model, "enter");
-    assert!(model.layers.is_empty(), "{:?}", model.layers);
-    assert_eq!(model.open.as_ref().unwrap().logs.cursor, Some(2));
 }
 
 #[test]
@@ -608,55 +424,6 @@ fn a_command_that_is_not_the_form_is_neither_shown_nor_copied() {
     let shown = common::screen(&mut model, 160, 48);
     assert!(!shown.contains("$ weftrun submit"), "{shown}");
     assert!(shown.contains("the form has a mistake: nodes"), "{shown}");
-}
-
-#[test]
-fn the_title_tells_older_lines_from_those_that_came() {
-    let now = common::now();
-    let title = |watched: i64, arrives: bool| {
-        let mut model = opened();
-        press(&mut model, "4");
-        let mut store = LogStore::new(1 << 20);
-        store.watch(now.checked_add(jiff::SignedDuration::from_secs(watched)).unwrap());
-        for rank in 0..2 {
-            let source = rank_source(rank);
-            let lines = LogBatch::new(source, b"a line\n".to_vec(), Cursor::default());
-            if arrives { store.ingest_at(&lines, now) } else { store.ingest(&lines) }
-        }
-        let name = handle("moe-abl-2");
-        update(&mut model, Msg::LogsOpened(name.clone(), SharedStore::new(store)));
-        let mut summary = job("moe-abl-2", JobPhase::Running, 0);
-        summary.created = Some(now);
-        let known = Known { detail: JobDetail::new(summary), plan: None, spec: None };
-        update(&mut model, Msg::Detail(name.clone(), Ok(Box::new(known))));
-        update(&mut model, Msg::LogsEnded(name, None));
-        common::screen(&mut model, 160, 48)
-    };
-    for (watched, arrives, words) in [
-        (0, true, "─ as they came"),
-        (10, true, "─ older by rank, then as they came"),
-        (10, false, "─ by rank, times not known"),
-    ] {
-        let screen = title(watched, arrives);
-        assert!(screen.contains(words), "{words}\n{screen}");
-    }
-}
-
-#[test]
-fn the_title_has_the_filter_that_is_being_typed() {
-    let mut model = opened();
-    press(&mut model, "4");
-    press(&mut model, "&");
-    type_text(&mut model, "NET/Socket");
-    assert!(common::screen(&mut model, 160, 48).contains("─ & NET/Socket ─"));
-    press(&mut model, "enter");
-    press(&mut model, "&");
-    press(&mut model, "ctrl-u");
-    type_text(&mut model, "/step (/");
-    let shown = common::screen(&mut model, 160, 48);
-    assert!(shown.contains("─ & /step (/ (not a filter yet) ─"), "{shown}");
-    press(&mut model, "esc");
-    assert!(common::screen(&mut model, 160, 48).contains("─ & NET/Socket ─"));
 }
 
 #[test]
