@@ -149,6 +149,11 @@ impl Throughput {
         self.series.iter()
     }
 
+    /// Returns the values of training steps; those of benchmarks are none.
+    pub fn step_series(&self) -> impl Iterator<Item = &Series> {
+        self.series.iter().filter(|series| is_of_steps(series.metric))
+    }
+
     /// Returns whether training steps were seen.
     pub fn steps(&self) -> bool {
         self.steps
@@ -157,7 +162,7 @@ impl Throughput {
     /// Returns the number of training step values by rank, all metrics together.
     pub fn step_counts(&self) -> BTreeMap<Option<u32>, u64> {
         let mut counts = BTreeMap::new();
-        for series in self.series.iter().filter(|series| !series.metric.starts_with("busbw")) {
+        for series in self.step_series() {
             *counts.entry(series.rank).or_default() += series.count;
         }
         counts
@@ -167,8 +172,9 @@ impl Throughput {
     /// values without a rank belong then. If there are more series than are kept, the last ranks cannot be told apart.
     pub fn steps_of(&self, rank: Option<u32>, alone: bool) -> bool {
         let full = self.series.len() >= SERIES;
-        let mut steps = self.series.iter().filter(|series| !series.metric.starts_with("busbw"));
-        self.steps && (full || steps.any(|series| series.rank.map_or(alone, |known| rank == Some(known))))
+        self.steps
+            && (full
+                || self.step_series().any(|series| series.rank.map_or(alone, |known| rank == Some(known))))
     }
 
     /// Searches a value in a line; returns whether there is one.
@@ -200,7 +206,7 @@ impl Throughput {
         if self.series.len() < SERIES {
             let printed = Printed::new(line, value);
             let Some(first) = printed.sample() else { return false };
-            self.steps |= !metric.starts_with("busbw");
+            self.steps |= is_of_steps(metric);
             let samples = Vec::new();
             let mut fresh = Series { metric, unit, rank, count: 0, first, last: printed, samples, stride: 1 };
             fresh.add(line, value);
@@ -226,6 +232,11 @@ impl Throughput {
         }
         self.series.get_mut(found?)
     }
+}
+
+/// Returns whether a metric is of training steps, not of a benchmark.
+fn is_of_steps(metric: &str) -> bool {
+    !metric.starts_with("busbw")
 }
 
 /// Number of places in which the series of a rank is found again without a search.

@@ -123,9 +123,8 @@ impl<'a> Snapshot<'a> {
     /// tells its ranks apart.
     pub fn steps_after(&self, source: SourceIndex, line: u64, rank: Option<u32>) -> u64 {
         let Some(source) = self.seen.sources.get(source) else { return 0 };
-        let steps = || source.throughput.series().filter(|series| !series.metric.starts_with("busbw"));
         let own = |series: &&Series| series.rank.is_none() || series.rank == rank || rank.is_none();
-        steps().filter(own).map(|series| series.count_after(line)).max().unwrap_or(0)
+        source.throughput.step_series().filter(own).map(|series| series.count_after(line)).max().unwrap_or(0)
     }
 
     /// Returns the ranks of the job that print training steps, as far as a line or its source names the rank.
