@@ -290,9 +290,8 @@ impl LinkMap {
             (Some(_), None) => false,
         };
         self.ranks = (0..ranks.len()).filter(|at| is_member(&ranks[*at])).collect();
-        // Connections are made up to this step: before it, a channel that is not there yet may still come.
-        let connected = |rank: &Rank| rank.has_reached(Step::Rings) || rank.stepping;
-        let settled = |rank: &Rank| connected(rank) && rank.rank.is_some_and(|r| ends.contains(&r));
+        // Before, a channel that is not there yet may still come.
+        let settled = |rank: &Rank| rank.is_connected() && rank.rank.is_some_and(|r| ends.contains(&r));
         self.settled = ranks.iter().filter(|rank| settled(rank)).filter_map(|rank| rank.rank).collect();
         let silent = ranks.iter().any(|rank| rank.step() <= Step::Started);
         let here = |node: &Node| node.ranks.iter().any(|at| self.ranks.binary_search(at).is_ok());

@@ -116,6 +116,11 @@ impl Rank {
         }
     }
 
+    /// Returns whether its connections are made: no channel is still to come.
+    pub fn is_connected(&self) -> bool {
+        self.has_reached(Step::Rings) || self.stepping
+    }
+
     /// Returns whether its lines show a step, even if it failed later.
     pub fn has_reached(&self, step: Step) -> bool {
         match step {

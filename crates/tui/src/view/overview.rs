@@ -14,7 +14,7 @@ use super::{LARGE, diagnosis, event, logs, matrix};
 use crate::model::Model;
 use crate::model::draft::fabric_word;
 use crate::model::open::{Open, Ras, Suspects};
-use crate::model::transport_view::{Lap, Node, Step, TransportView};
+use crate::model::transport_view::{Lap, Node, Rank, Step, TransportView};
 use crate::theme::Meaning;
 
 pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
@@ -325,7 +325,7 @@ fn strip(transport_view: &TransportView, at: usize, columns: usize) -> String {
     let step = Step::LIFE[at];
     let total = transport_view.ranks.len();
     let group = total.div_ceil(columns.max(1)).max(1);
-    let sign = |ranks: &[crate::model::transport_view::Rank]| {
+    let sign = |ranks: &[Rank]| {
         if ranks.iter().any(|rank| rank.failed && !rank.has_reached(step)) {
             return '!';
         }
@@ -383,8 +383,7 @@ fn node_strip<'a>(open: &Open, paint: Paint, columns: usize, rows: usize) -> Vec
     let group = nodes.len().div_ceil(space * most).max(1);
     let suspects = open.suspects();
     let ranks = &open.transport_view.ranks;
-    let connected =
-        |at: &usize| ranks.get(*at).is_some_and(|rank| rank.has_reached(Step::Rings) || rank.stepping);
+    let connected = |at: &usize| ranks.get(*at).is_some_and(Rank::is_connected);
     let state = |node: &Node| {
         if node.failed > 0 || suspects.contain_any(&open.transport_view, &node.ranks) {
             3
