@@ -131,17 +131,12 @@ impl Client {
     /// [`ErrorKind::NotFound`] if neither exists, listing the available ones.
     pub fn target(&self, name: &str) -> Result<TargetConfig> {
         let target = self.inner.config.target(name);
+        let Err(error) = self.inner.registry.get(&target.backend) else { return Ok(target) };
         let targets: Vec<&str> = self.inner.config.targets.keys().map(String::as_str).collect();
-        let backends = self.inner.registry.names();
-        if backends.contains(&target.backend.as_str()) {
-            return Ok(target);
-        }
         if targets.contains(&name) {
-            return Err(self.inner.registry.get(&target.backend).err().map_or_else(
-                || Error::new(ErrorKind::NotFound, format!("target `{name}` has no backend")),
-                |error| error.with("target", name),
-            ));
+            return Err(error.with("target", name));
         }
+        let backends = self.inner.registry.names();
         let mut error = Error::new(ErrorKind::NotFound, format!("there is no target or backend `{name}`"));
         if !targets.is_empty() {
             error = error.with("targets", targets.join(", "));
@@ -210,7 +205,7 @@ impl Client {
     fn decide(&self, target: TargetConfig, spec: &JobSpec, facts: ClusterFacts) -> Result<Plan> {
         let (catalogue, profiles) = (&self.inner.catalogue, self.profiles());
         spec.refuse_invalid(catalogue)?;
-        let (plan, profile) = match spec.profile.as_deref().or(target.profile.as_deref()) {
+        let (mut plan, profile) = match spec.profile.as_deref().or(target.profile.as_deref()) {
             Some(name) => {
                 let profile = profiles.get(name)?.named();
                 (FabricPlan::new(spec, catalogue, &facts, &profile), profile)
@@ -224,7 +219,6 @@ impl Client {
                 FabricPlan::by_evidence(spec, catalogue, &facts, &profiles, form)?
             }
         };
-        let mut plan = plan;
         plan.findings.extend(self.unknown_tables(&target, spec));
         let submission = SubmissionId::from_random(fastrand::u128(..));
         let planned = PlannedJob::new(spec.clone(), plan, profile, facts, submission);

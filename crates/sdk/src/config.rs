@@ -97,7 +97,7 @@ impl Config {
             let text = if named && layer == Layer::User {
                 named_text(path)?
             } else {
-                files::read_text(path, MAX_CONFIG)?
+                files::read_config(path, MAX_CONFIG)?
             };
             sources.extend(text.map(|text| Source { layer, file: path.display().to_string(), text }));
         }
@@ -182,13 +182,13 @@ impl Config {
     pub fn edit_user_file(&self, change: impl FnOnce(&str) -> Result<String>) -> Result<()> {
         let file = linked_file(&self.user_file);
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let failed = |error| files::io_error("cannot write", &file, error);
+        let failed = |error| files::config_error("cannot write", &file, error);
         // The folder of an explicitly named file contains other files too, and keeps its mode.
         if folder == self.own_dir || !folder.exists() {
             files::make_private_dir(folder).map_err(failed)?;
         }
         let _lock = lock::exclusive(&lock::beside(&file))?;
-        let text = files::read_text(&file, MAX_CONFIG)?.unwrap_or_default();
+        let text = files::read_config(&file, MAX_CONFIG)?.unwrap_or_default();
         weftrun_backends::files::replace(&file, change(&text)?.as_bytes()).map_err(failed)
     }
 
@@ -279,7 +279,7 @@ fn named_text(path: &Path) -> Result<Option<String>> {
             let message = format!("cannot read {}: {error}", path.display());
             Err(Error::new(ErrorKind::InvalidConfig, message).with_source(error))
         }
-        Err(error) => Err(files::io_error("cannot read", path, error)),
+        Err(error) => Err(files::config_error("cannot read", path, error)),
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 pub use weftrun_backends::files::{
     absolute, make_private_dir, private_file, read, read_named, read_named_text,
 };
+use weftrun_core::env_names::{CONFIG_DIR, STATE_DIR};
 use weftrun_core::{Error, ErrorKind, Result};
 
 /// The folders of weftrun below the state folder.
@@ -51,6 +52,15 @@ pub(crate) fn own_temporary_folder() -> Result<PathBuf> {
 /// [`ErrorKind::InvalidConfig`] for a longer file, a device or a FIFO; [`ErrorKind::Io`] for errors of the
 /// system.
 pub fn read_text(path: &Path, limit: u64) -> Result<Option<String>> {
+    read_text_of(STATE_DIR, path, limit)
+}
+
+/// Does the same for a file of the configuration.
+pub(crate) fn read_config(path: &Path, limit: u64) -> Result<Option<String>> {
+    read_text_of(CONFIG_DIR, path, limit)
+}
+
+fn read_text_of(variable: &str, path: &Path, limit: u64) -> Result<Option<String>> {
     match weftrun_backends::files::read_text(path, limit) {
         Ok(text) => Ok(Some(text)),
         Err(error) => match error.kind() {
@@ -59,15 +69,23 @@ pub fn read_text(path: &Path, limit: u64) -> Result<Option<String>> {
                 let message = format!("cannot read {}: {error}", path.display());
                 Err(Error::new(ErrorKind::InvalidConfig, message).with_source(error))
             }
-            _ => Err(io_error("cannot read", path, error)),
+            _ => Err(failed(variable, "cannot read", path, error)),
         },
     }
 }
 
-/// Returns the error of a failed file operation.
+/// Returns the error of a failed operation on a file of the state.
 pub(crate) fn io_error(what: &str, path: &Path, error: std::io::Error) -> Error {
-    let is_config = path.extension().is_some_and(|end| end == "toml");
-    let variable = if is_config { "WEFTRUN_CONFIG_DIR" } else { "WEFTRUN_STATE_DIR" };
+    failed(STATE_DIR, what, path, error)
+}
+
+/// Returns the error of a failed operation on a file of the configuration.
+pub(crate) fn config_error(what: &str, path: &Path, error: std::io::Error) -> Error {
+    failed(CONFIG_DIR, what, path, error)
+}
+
+/// Returns the error of a file whose folder a variable names.
+fn failed(variable: &str, what: &str, path: &Path, error: std::io::Error) -> Error {
     let hint = match error.kind() {
         std::io::ErrorKind::PermissionDenied => {
             Some(format!("check the permissions, or set {variable} to a folder of yours"))

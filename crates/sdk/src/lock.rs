@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use weftrun_backends::files::open_private;
 use weftrun_core::{Error, ErrorKind, Result};
 
-use crate::files::io_error;
+use crate::files::config_error;
 
 /// How long to wait for a lock that protects a few system calls.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -23,7 +23,7 @@ pub(crate) fn beside(file: &Path) -> PathBuf {
 /// Waits for a lock and takes it. On a file system without locks it returns none, and the protected operation
 /// runs without one.
 pub(crate) fn exclusive(path: &Path) -> Result<Option<File>> {
-    let file = open_private(path).map_err(|error| io_error("cannot open", path, error))?;
+    let file = open_private(path).map_err(|error| config_error("cannot open", path, error))?;
     let began = Instant::now();
     loop {
         match file.try_lock() {
