@@ -15,7 +15,7 @@ mod wrapper;
 use command::Verdict;
 
 pub use mpirun::{Mpirun, MpirunNote, Rewrite};
-pub use script::{ScriptCommand, commands};
+pub use script::{ScriptCommand, commands, is_sbatch};
 pub(crate) use script::{documents, syntax_error};
 pub(crate) use variables::is_variable;
 pub use variables::{unexpanded, variable};

@@ -6,6 +6,11 @@ use super::command::{Verdict, judge};
 use super::reader::{self, Contents, Place, Simple};
 use super::{Found, Mpirun, MpirunNote, wrapper};
 
+/// Returns whether a text is an sbatch script.
+pub fn is_sbatch(text: &str) -> bool {
+    text.starts_with("#!") && text.lines().any(|line| line.starts_with("#SBATCH"))
+}
+
 /// Deepest nesting of shell strings (`bash -c 'bash -c …'`).
 const MAX_DEPTH: usize = 8;
 

@@ -29,17 +29,13 @@ use crate::fabric::evidence::Form;
 use crate::fabric::{FabricPlan, Skipped, decide};
 use crate::lint;
 use crate::request::Fabric;
+pub use crate::shell::is_sbatch;
 use script::Script;
 
 /// First line of the fabric's block in an sbatch script, whether it was rendered or mutated.
 pub const BLOCK_BEGIN: &str = "# >>> weftrun fabric >>>";
 /// Last line of the fabric's block.
 pub const BLOCK_END: &str = "# <<< weftrun fabric <<<";
-
-/// Returns whether a text is an sbatch script.
-pub fn is_sbatch(text: &str) -> bool {
-    text.starts_with("#!") && text.lines().any(|line| line.starts_with("#SBATCH"))
-}
 
 /// Mutates an sbatch script.
 pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_>) -> Mutated<'t> {

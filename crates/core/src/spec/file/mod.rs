@@ -32,6 +32,7 @@ pub(crate) use value::Source;
 use crate::catalogue::Catalogue;
 use crate::finding::Finding;
 use crate::request::Origin;
+use crate::shell::is_sbatch;
 use crate::span::{self, SpanTree, Value};
 use crate::spec::{Code, JobSpec, Launch, RoleKind};
 use crate::{Error, ErrorKind, Result};
@@ -302,22 +303,17 @@ impl Draft {
 fn of_other_tools(file: &str, text: &str, root: Option<&SpanTree<'_>>, is_broken: bool) -> Option<Finding> {
     let text_of = |key: &str| root.and_then(|root| root.get(key)).and_then(SpanTree::as_str);
     let is_table = root.is_some_and(|root| matches!(root.value, Value::Map(_)));
-    let (what, fix) = match (text_of("apiVersion"), text_of("kind")) {
+    let (what, program) = match (text_of("apiVersion"), text_of("kind")) {
         (Some(_), Some(kind)) => {
             let kind: String = kind.chars().filter(char::is_ascii_alphanumeric).take(40).collect();
-            let fix = format!(
-                "`weftrun mutate -f {file} | kubectl apply -f -` submits it with its fabric, and `weftrun import {file}` makes a job file of it"
-            );
-            (format!("a Kubernetes manifest ({kind})"), fix)
+            (format!("a Kubernetes manifest ({kind})"), "kubectl apply -f -")
         }
-        _ if (is_broken || !is_table) && text.lines().take(200).any(|line| line.starts_with("#SBATCH ")) => {
-            let fix = format!(
-                "`weftrun mutate -f {file} | sbatch` submits it with its fabric, and `weftrun import {file}` makes a job file of it"
-            );
-            ("an sbatch script".to_owned(), fix)
-        }
+        _ if (is_broken || !is_table) && is_sbatch(text) => ("an sbatch script".to_owned(), "sbatch"),
         _ => return None,
     };
+    let fix = format!(
+        "`weftrun mutate -f {file} | {program}` submits it with its fabric, and `weftrun import {file}` makes a job file of it"
+    );
     Some(Finding::error("SPEC-OTHER-FILE", format!("{file} is {what}, not a job file")).fix(fix))
 }
 
