@@ -52,11 +52,7 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
         _ => Ok(Vec::new()),
     };
     if let Ok(refused) = &checked {
-        let known = |one: &Finding| {
-            findings.iter().any(|known| (&known.code, &known.message) == (&one.code, &one.message))
-        };
-        let new: Vec<Finding> = refused.iter().filter(|one| !known(one)).cloned().collect();
-        findings.extend(new);
+        findings.extend(without(refused, &findings));
     }
     if context.out.format == Format::Table {
         context.out.text(&text(&plan))?;
@@ -87,6 +83,14 @@ pub async fn check_image(context: &Context, plan: &mut Plan) -> Result<()> {
         out.say(clean_text(&format!("image {}: {}", image.reference, image.line())));
     }
     Ok(())
+}
+
+/// Returns the findings that are not among known ones.
+pub fn without(found: &[Finding], known: &[Finding]) -> Vec<Finding> {
+    let is_new = |one: &&Finding| {
+        !known.iter().any(|known| (&known.code, &known.message) == (&one.code, &one.message))
+    };
+    found.iter().filter(is_new).cloned().collect()
 }
 
 /// Formats the plan as text: each setting, followed by its reason.

@@ -97,10 +97,7 @@ async fn dry(context: &Context, planned: &Plan, dry_run: DryRun) -> Result<u8> {
         findings.extend(refused);
     }
     let rendered = planned.render().await?;
-    let known = |one: &Finding| {
-        findings.iter().any(|known| (&known.code, &known.message) == (&one.code, &one.message))
-    };
-    let new: Vec<Finding> = rendered.findings.iter().filter(|one| !known(one)).cloned().collect();
+    let new = plan::without(&rendered.findings, &findings);
     context.out.findings(&new);
     findings.extend(new);
     render::print(context, &rendered, &findings)?;

@@ -7,10 +7,10 @@ use weftrun::core::diagnose::Diagnosis;
 use weftrun::core::log::clean_text;
 use weftrun::core::nccl::{GdrSeen, Phase, TransportMap};
 use weftrun::core::report::TransportReport;
+use weftrun::core::text::counted;
 
 use crate::map_view;
 use crate::output::{finding_text, style};
-use weftrun::core::text::counted;
 
 /// Formats verdict, ranks, matrix, findings and throughput.
 pub fn report(diagnosis: &Diagnosis, map: &TransportMap) -> String {

@@ -24,13 +24,14 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder) {
             "the webhook would give a launcher devices and huge pages, which the API server refuses without cpu or memory",
             Origin::Default,
         ),
-        Some((false, Origin::Profile(profile))) => {
-            let why = format!("profile `{profile}` says that no webhook of its clusters adds EFA");
+        Some((false, origin)) => {
+            let why = match origin {
+                Origin::Profile(name) => {
+                    format!("profile `{name}` says that no webhook of its clusters adds EFA")
+                }
+                _ => "no webhook of this cluster adds EFA".to_owned(),
+            };
             plan.skip_rule(RULE, "no-webhook", why);
-            return;
-        }
-        Some((false, _)) => {
-            plan.skip_rule(RULE, "no-webhook", "no webhook of this cluster adds EFA");
             return;
         }
         Some((true, origin)) => (
