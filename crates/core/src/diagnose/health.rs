@@ -117,7 +117,7 @@ impl Policy {
 
 /// Returns the known problems of the RAS service of a version, each with its source.
 pub fn advisories_of(version: &str) -> Vec<String> {
-    let known = crate::advisories::all().filter(|known| known.id.starts_with("NCCL-RAS"));
+    let known = crate::advisories::all().filter(|known| known.id.starts_with("NCCL-RAS-"));
     let concerned = known.filter(|known| known.concerns(&[("nccl", version)]));
     concerned.map(|known| format!("NCCL {version}: {} ({})", known.effect, known.source)).collect()
 }

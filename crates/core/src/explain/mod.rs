@@ -1,16 +1,17 @@
-//! Every code, rule and reason that a report can name, with its page: one table, the source of `weftrun
-//! explain CODE` and docs/reference/codes.md.
+//! Every code, rule and reason that a report can name, with its page: the source of `weftrun explain CODE` and
+//! docs/reference/codes.md. The pages of codes are the Markdown files in this folder, one a section:
+//!
+//! ```text
+//! ## W-LDPATH-SHADOW: the meaning in one line
+//!
+//! What happens, and why it matters.
+//!
+//! What to do: …
+//!
+//! Source: the URL of the fact; left out where it is weftrun's own decision
+//! ```
 
-mod clusters;
-mod errors;
-mod hosts;
-mod images;
-mod lints;
-mod logs;
-mod runai;
-mod skips;
-mod spec;
-mod warnings;
+use std::sync::LazyLock;
 
 use crate::diagnose;
 use crate::request::rules::{RULES, Rule};
@@ -41,24 +42,33 @@ pub enum Page {
     Diagnosis(&'static diagnose::Rule),
 }
 
-/// The codes that are defined here, by the sections of the reference page.
-const SECTIONS: [(&str, &[Code]); 10] = [
-    ("Errors", errors::ERRORS),
-    ("Warnings and notes", warnings::WARNINGS),
-    ("Lints", lints::LINTS),
-    ("Why a fabric was not applied", skips::SKIPS),
-    ("Job files and configuration", spec::SPEC),
-    ("Clusters", clusters::CLUSTERS),
-    ("Plain hosts", hosts::HOSTS),
-    ("Run:ai", runai::RUNAI),
-    ("Images", images::IMAGES),
-    ("Logs", logs::LOGS),
+/// The codes with a page in this folder, by the sections of the reference page.
+static SECTIONS: LazyLock<Vec<(&str, Vec<Code>)>> = LazyLock::new(|| FILES.map(section).into());
+
+const FILES: [&str; 10] = [
+    include_str!("errors.md"),
+    include_str!("warnings.md"),
+    include_str!("lints.md"),
+    include_str!("skips.md"),
+    include_str!("spec.md"),
+    include_str!("clusters.md"),
+    include_str!("hosts.md"),
+    include_str!("runai.md"),
+    include_str!("images.md"),
+    include_str!("logs.md"),
 ];
+
+/// Reads a file: its heading and its pages.
+fn section(file: &'static str) -> (&'static str, Vec<Code>) {
+    let mut pages = file.trim_end().split("\n\n## ");
+    let heading = pages.next().unwrap_or_default();
+    (heading.trim_start_matches("# "), pages.filter_map(Code::read).collect())
+}
 
 /// Returns all codes: errors, warnings and notes, lints, reasons of a skip, mistakes in files, reports of
 /// clusters and logs. The diagnoses of [`diagnose::rules`] have pages too.
 pub fn codes() -> impl Iterator<Item = &'static Code> {
-    SECTIONS.into_iter().flat_map(|(_, codes)| codes)
+    SECTIONS.iter().flat_map(|(_, codes)| codes)
 }
 
 /// Returns the page of a code, of a rule id, or of a diagnosis by its code or its number (`R01`), in any
@@ -113,6 +123,15 @@ impl Page {
 }
 
 impl Code {
+    /// Reads a page; none if it lacks a part.
+    fn read(page: &'static str) -> Option<Self> {
+        let (head, body) = page.split_once("\n\n")?;
+        let (code, title) = head.split_once(": ")?;
+        let (meaning, rest) = body.split_once("\n\nWhat to do: ")?;
+        let (fix, source) = rest.split_once("\n\nSource: ").unwrap_or((rest, ""));
+        Some(Self { code, title, meaning, fix, source })
+    }
+
     fn text(&self) -> String {
         let source =
             if self.source.is_empty() { String::new() } else { format!("\n\nSource: {}", self.source) };
@@ -148,14 +167,13 @@ fn severity(severity: crate::Severity) -> &'static str {
 /// Returns the reference page, as Markdown. A test keeps docs/reference/codes.md equal to it.
 pub fn markdown() -> String {
     let mut page = String::from(
-        "# Codes and rules\n\nMade from the table in `crates/core/src/explain/`; `weftrun explain CODE` prints one \
-         entry. A code never changes its meaning; new ones are added.\n\nLetters: `E-` an error (nothing is changed, exit \
+        "# Codes and rules\n\n`weftrun explain CODE` prints one entry. A code never changes its meaning; new ones are added.\n\nLetters: `E-` an error (nothing is changed, exit \
          code 3), `W-` a warning, `I-` a note, `L-` a finding of `weftrun lint`, `SPEC-` and \
          `CONFIG-` a mistake in a job file or a config file; `K8S-`, \
          `SLURM-`, `RUNAI-`, `HOSTS-` and `LOCAL-` what a cluster says; without a letter, the reason why a fabric \
          was not applied.\n",
     );
-    for (heading, codes) in SECTIONS {
+    for (heading, codes) in SECTIONS.iter() {
         page.push_str(&format!("\n## {heading}\n"));
         for code in codes {
             let (title, source) = (capitalised(code.title), code.source);
@@ -198,4 +216,24 @@ pub fn markdown() -> String {
 fn capitalised(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_page_of_the_files_is_read() {
+        for file in FILES {
+            let pages = file.lines().filter(|line| line.starts_with("## ")).count();
+            let (heading, codes) = section(file);
+            assert!(
+                codes.len() == pages && pages > 0,
+                "{heading}: {} of {pages} pages were read",
+                codes.len()
+            );
+            let again: String = codes.iter().map(|code| format!("\n## {}\n", code.text())).collect();
+            assert_eq!(file, format!("# {heading}\n{again}"), "{heading}: a page has another form");
+        }
+    }
 }
