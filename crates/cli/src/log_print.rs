@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use weftrun::core::log::{Entry, LogBatch, LogStore, LogStream, Pattern, StreamId, clean_text};
+use weftrun::core::log::{Entry, LogBatch, LogStore, LogStream, Pattern, StreamId, clean_text, cut_text};
 use weftrun::core::nccl::TransportMap;
 use weftrun::core::report::{EventLine, LogLine, OwnEvent};
 use weftrun::{Error, ErrorKind, Result};
@@ -275,9 +275,7 @@ impl LogPrinter {
         } else {
             text.push_str(&clean.text);
         }
-        if clean.cut > 0 {
-            text.push_str(&format!(" … {} more bytes", clean.cut));
-        }
+        text.push_str(&cut_text(clean.cut));
         text.push('\n');
         Ok(())
     }

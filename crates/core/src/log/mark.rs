@@ -13,6 +13,17 @@ pub struct Note {
     pub updates: u32,
 }
 
+/// Returns the end of a line of which bytes were cut; empty if none were.
+///
+/// ```
+/// use weftrun_core::log::cut_text;
+/// assert_eq!(cut_text(12), " … 12 more bytes");
+/// assert_eq!(cut_text(0), "");
+/// ```
+pub fn cut_text(cut: u64) -> String {
+    if cut > 0 { format!(" … {cut} more bytes") } else { String::new() }
+}
+
 /// Returns how a source is called in a mark.
 pub(super) fn name(source: &SourceId) -> String {
     source.rank.map_or_else(|| source.name.clone(), |rank| format!("r{rank}"))

@@ -27,7 +27,7 @@ mod substring;
 pub use batch::{Anchor, Cursor, LineEnd, LogBatch, LogOptions, Mark};
 pub use filter::{Filter, Pattern, parse_ranks};
 pub use folder::logs_or_texts;
-pub use mark::{Note, mark_text};
+pub use mark::{Note, cut_text, mark_text};
 pub use place::Place;
 pub use projection::Projection;
 pub use resume::{Fed, Moved, Resume};

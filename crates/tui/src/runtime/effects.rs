@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use weftrun::core::job::{Action, JobHandle};
-use weftrun::core::log::Projection;
+use weftrun::core::log::{Projection, cut_text};
 use weftrun::core::report::HealthReport;
 use weftrun::{Client, HealthOptions, Result};
 
@@ -340,7 +340,8 @@ fn export(path: &Path, store: &SharedStore, shown: &Projection) -> std::io::Resu
                         None => write!(out, "{}: ", stream.label())?,
                     }
                 }
-                out.write_all(entry.raw()).and_then(|()| out.write_all(b"\n"))?;
+                out.write_all(entry.raw())?;
+                writeln!(out, "{}", cut_text(entry.note.cut))?;
             }
             at += AT_ONCE;
         }

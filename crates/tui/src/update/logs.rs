@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use weftrun::Finding;
-use weftrun::core::log::{Filter, Level, Pattern, Place, Projection, parse_ranks};
+use weftrun::core::log::{Filter, Level, Pattern, Place, Projection, cut_text, parse_ranks};
 
 use super::screens::{copy, distance, prompt};
 use crate::action::Action;
@@ -374,13 +374,10 @@ fn current(pane: &LogPane) -> Option<(String, String)> {
     if clean.updates > 0 {
         title.push_str(&format!(", drawn over {} times", clean.updates));
     }
-    if clean.cut > 0 {
-        title.push_str(&format!(", {} bytes more were cut", clean.cut));
-    }
     if clean.removed > 0 {
         title.push_str(&format!(", {} escapes removed", clean.removed));
     }
-    Some((title, clean.text))
+    Some((title, clean.text + &cut_text(clean.cut)))
 }
 
 fn whole_line(model: &mut Model) {

@@ -1,5 +1,7 @@
 //! The log: its order, filters, searches and titles.
 
+use weftrun::core::log::LINE_CAP;
+
 use super::*;
 
 #[test]
@@ -235,4 +237,18 @@ fn the_title_has_the_filter_that_is_being_typed() {
     assert!(shown.contains("─ & /step (/ (not a filter yet) ─"), "{shown}");
     press(&mut model, "esc");
     assert!(common::screen(&mut model, 160, 48).contains("─ & NET/Socket ─"));
+}
+
+#[test]
+fn a_copied_line_says_what_was_cut() {
+    let mut model = opened();
+    press(&mut model, "4");
+    let store = model.open.as_ref().unwrap().logs.store.clone();
+    let long = "y".repeat(LINE_CAP + 5);
+    store.write(|s| s.ingest(&batch(&rank_source(3), &[&long], 40)));
+    update(&mut model, Msg::LogsGrew);
+    let effects = press(&mut model, "y");
+    let [Effect::Copy(text)] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(text.len(), LINE_CAP + " … 5 more bytes".len());
+    assert!(text.ends_with("y … 5 more bytes"));
 }

@@ -72,7 +72,8 @@ fn a_search_counts_and_a_filter_applies_while_it_is_typed() {
 
 #[test]
 fn saved_logs_carry_their_ranks_and_several_ranks_are_pinned() {
-    let Some(t) = ended("ranks", "3", "echo hello from $RANK") else { return };
+    let script = "echo hello from $RANK; head -c 70000 /dev/zero | tr '\\0' y; echo";
+    let Some(t) = ended("ranks", "3", script) else { return };
     let file = t.home().join("saved.log");
     t.answer("s", "save to", &file.display().to_string());
     t.wait(&["saved "]);
@@ -80,7 +81,9 @@ fn saved_logs_carry_their_ranks_and_several_ranks_are_pinned() {
     for rank in 0..3 {
         assert!(text.contains(&format!("[rank{rank}]: hello from {rank}\n")), "{text}");
     }
-    t.keys(&["g", "K", "j", "K"]);
+    // Each rank's long line is kept up to 64 KiB, and says so.
+    assert_eq!(text.matches(&format!("y … {} more bytes\n", 70_000 - 65_536)).count(), 3);
+    t.keys(&["g", "K", "j", "j", "K"]);
     let screen = t.wait(&["r0-1 pinned"]);
     assert!(
         screen.matches("hello from 0").count() >= 2 && screen.matches("hello from 1").count() >= 2,
