@@ -5,6 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
+use weftrun::core::job::JobPhase;
 use weftrun::core::log::clean_text;
 
 use super::paint::{Paint, cell, fit, wrap};
@@ -188,7 +189,13 @@ fn signs_lines<'a>(columns: usize) -> Vec<Line<'a>> {
     let steps = format!(" Steps: {}; `not seen`: nothing has come of the rank", steps.join(", "));
     let logs =
         " Logs: E error  W warning  I info  D debug  * bookmark  ~~~~ something is missing  < > cut here";
-    for text in [steps.as_str(), logs] {
+    let states: Vec<String> =
+        JobPhase::ALL.iter().map(|phase| format!("{} {phase}", Paint::phase(*phase).1)).collect();
+    let states = format!(
+        " Jobs: {}; `!` behind one: its cluster or its logs tell of an error; `^`: sorted by this column",
+        states.join(", ")
+    );
+    for text in [states.as_str(), &steps, logs] {
         lines.extend(wrap(text, columns).into_iter().map(Line::from));
     }
     lines
