@@ -4,7 +4,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::paint::{Paint, fit, width};
+use super::paint::{Paint, fit, fit_ends, width};
 use crate::action::{Action, Place};
 use crate::model::layer::Layer;
 use crate::model::{Model, Screen};
@@ -23,7 +23,8 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
         let shown: String = input.value().chars().skip(scroll).collect();
         let mut spans = vec![paint.span(label, Meaning::Key), Span::raw(fit(&shown, space).into_owned())];
         if let Some(error) = error {
-            spans.push(paint.span(format!("  {error}"), Meaning::Bad));
+            let space = space.saturating_sub(width(&shown) + 2);
+            spans.push(paint.span(format!("  {}", fit_ends(error, space)), Meaning::Bad));
         }
         frame.render_widget(Line::from(spans), area);
         let column = used + input.visual_cursor().saturating_sub(scroll);
@@ -32,7 +33,7 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     }
     if let Some(notice) = model.said() {
         let (sign, meaning) = if notice.bad { (" ! ", Meaning::Bad) } else { (" ", Meaning::Busy) };
-        let text = fit(&notice.text, columns.saturating_sub(3)).into_owned();
+        let text = fit_ends(&notice.text, columns.saturating_sub(3)).into_owned();
         frame.render_widget(Line::from(vec![paint.span(sign, meaning), paint.span(text, meaning)]), area);
         return;
     }

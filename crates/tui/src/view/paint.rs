@@ -209,6 +209,23 @@ pub fn fit(text: &str, columns: usize) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// A text cut in its middle to some columns: a message names what failed first, and the reason last.
+pub fn fit_ends(text: &str, columns: usize) -> Cow<'_, str> {
+    if width(text) <= columns {
+        return Cow::Borrowed(text);
+    }
+    let (mut end, mut used) = (text.len(), 0);
+    for (at, c) in text.char_indices().rev() {
+        used += c.width().unwrap_or(0);
+        if used > columns / 2 {
+            break;
+        }
+        end = at;
+    }
+    let tail = &text[end..];
+    Cow::Owned(format!("{}{tail}", fit(&text[..end], columns - width(tail))))
+}
+
 /// A text cut or filled to exactly some columns.
 pub fn cell(text: &str, columns: usize) -> String {
     let text = fit(text, columns);
@@ -298,6 +315,9 @@ mod tests {
     fn texts_fit_their_columns() {
         assert_eq!(fit("abcdef", 4), "abc…");
         assert_eq!(cell("日本語", 5), "日本…");
+        assert_eq!(fit_ends("cannot write /a/b/c: disk full", 20), "cannot wr… disk full");
+        assert_eq!(fit_ends("日本語日本語", 7), "日本…語");
+        assert_eq!(fit_ends("abc", 0), "");
         assert_eq!(wrap("aa bb cccccccccccc", 8), ["aa bb ", "cccccccc", "cccc"]);
         assert_eq!(ranges(&[3, 0, 1, 2, 8]), "0-3,8");
         assert_eq!(timeline(&[0.0, 1.0, 2.0, 3.0], 2), "⣠⣾");
