@@ -69,7 +69,7 @@ bench-slurm *ARGS:
 # The Slurm tests on a newer release: trixie has 24.11, sid 26.05; needs root and the network
 slurm SUITE:
     test-cluster/slurm/root.sh {{SUITE}} /opt/weftrun-roots/{{SUITE}}
-    BED_ROOT=/opt/weftrun-roots/{{SUITE}} test-cluster/slurm/ci.sh
+    CLUSTER_ROOT=/opt/weftrun-roots/{{SUITE}} test-cluster/slurm/ci.sh
 
 # What is handed out (static binary, completions, manual pages, .deb, SBOM), tried in a clean Debian
 release OUT="target/handed-out":

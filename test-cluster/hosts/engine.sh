@@ -11,11 +11,11 @@ podman)
   printf '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\nruntime = "runc"\n' > ~/.config/containers/containers.conf ;;
 docker)
   docker info > /dev/null 2>&1 || {
-    mkdir -p /run/docker-bed /var/lib/docker-bed
-    setsid dockerd --iptables=false --ip6tables=false --bridge=none --storage-driver=vfs --data-root /var/lib/docker-bed \
-      --exec-root /run/docker-bed -p /run/docker-bed.pid -G researcher < /dev/null > /run/docker-bed.log 2>&1 &
+    mkdir -p /run/docker-cluster /var/lib/docker-cluster
+    setsid dockerd --iptables=false --ip6tables=false --bridge=none --storage-driver=vfs --data-root /var/lib/docker-cluster \
+      --exec-root /run/docker-cluster -p /run/docker-cluster.pid -G researcher < /dev/null > /run/docker-cluster.log 2>&1 &
     tries=0; until docker info > /dev/null 2>&1; do
-      tries=$((tries + 1)); [ "$tries" -lt 300 ] || { tail -n 3 /run/docker-bed.log >&2; exit 1; }
+      tries=$((tries + 1)); [ "$tries" -lt 300 ] || { tail -n 3 /run/docker-cluster.log >&2; exit 1; }
       sleep 0.1; done; } ;;
 esac
 ! "$engine" image inspect localhost/box:1 > /dev/null 2>&1 || exit 0

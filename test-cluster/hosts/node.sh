@@ -8,7 +8,7 @@ hostname "$N"
 O=$D/nodes/$N/root; mkdir -p "$O"; mount -t tmpfs -o mode=755 tmpfs "$O"; mkdir "$O/up" "$O/work" "$O/root"
 mount -t overlay overlay -o "lowerdir=/,upperdir=$O/up,workdir=$O/work" "$O/root"; R=$O/root
 mount -t proc proc "$R/proc"; mount --rbind /sys "$R/sys"
-# Devices of its own, so that a host can be given some (`bedctl in a mknod /dev/infiniband/uverbs0 …`).
+# Devices of its own, so that a host can be given some (`clusterctl in a mknod /dev/infiniband/uverbs0 …`).
 mount -t tmpfs -o mode=755 tmpfs "$R/dev"; mkdir -p "$R/dev/pts" "$R/dev/shm" "$R/dev/mqueue"
 for f in null zero full random urandom tty fuse; do [ ! -e /dev/$f ] || cp -a "/dev/$f" "$R/dev/$f"; done
 for f in fd stdin stdout stderr; do cp -a "/dev/$f" "$R/dev/$f"; done
@@ -16,11 +16,11 @@ mount -t devpts -o newinstance,ptmxmode=0666,mode=620 devpts "$R/dev/pts"; ln -s
 mount -t tmpfs -o mode=1777 tmpfs "$R/dev/shm"; mount -t mqueue mqueue "$R/dev/mqueue"
 mount -t tmpfs -o mode=1777 tmpfs "$R/tmp"; mount -t tmpfs -o mode=755 tmpfs "$R/run"
 mkdir -p "$R/run/sshd" "$R/home" "$R/small" "$R/etc/ssh" "$R$D"; mount --bind "$D" "$R$D"
-mount -t tmpfs -o "size=$BED_SMALL,mode=1777" tmpfs "$R/small"
+mount -t tmpfs -o "size=$CLUSTER_SMALL,mode=1777" tmpfs "$R/small"
 mount --bind "$D/nodes/$N/home" "$R/home"
 for f in hosts passwd group shadow; do cp --preserve=mode "$D/etc/$f" "$R/etc/$f"; done
 rm -f "$R"/etc/ssh/ssh_host_*; cp "$D/nodes/$N/ssh/"ssh_host_* "$R/etc/ssh/"; chmod 600 "$R/etc/ssh/ssh_host_ed25519_key"
-cat > "$R/etc/ssh/sshd_bed" <<S
+cat > "$R/etc/ssh/sshd_cluster" <<S
 HostKey /etc/ssh/ssh_host_ed25519_key
 AuthorizedKeysFile .ssh/authorized_keys
 PasswordAuthentication no
@@ -38,5 +38,5 @@ ip link set lo up
 for ((k = 0; k < 500; k++)); do ip -4 addr show dev eth0 2>/dev/null | grep -q inet && break; sleep 0.02; done
 set +e
 trap 'exit 0' TERM
-/usr/sbin/sshd -f /etc/ssh/sshd_bed -E "$D/log/sshd.$N"
+/usr/sbin/sshd -f /etc/ssh/sshd_cluster -E "$D/log/sshd.$N"
 while :; do wait -n 2>/dev/null; sleep 0.5 & wait $!; done

@@ -1,20 +1,20 @@
 #!/bin/bash
-# ci.sh - stand the Slurm beds up, run the tests of the backend and of the command line on them, over local commands and
+# ci.sh - stand the Slurm clusters up, run the tests of the backend and of the command line on them, over local commands and
 # over ssh, and over slurmrestd, and take them down. Four minutes on two cores that did other things as well. Needs root and Debian; installs the packages where they are missing.
-# BED_DIR, if set, is where the beds are made (a short path).
+# CLUSTER_DIR, if set, is where the clusters are made (a short path).
 set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-if [ "$(id -u)" != 0 ]; then echo "ci.sh: skipped: the Slurm bed needs root (namespaces)"; exit 0; fi
+if [ "$(id -u)" != 0 ]; then echo "ci.sh: skipped: the Slurm cluster needs root (namespaces)"; exit 0; fi
 "$HERE/../install.sh" "$HERE/packages"
-# Beds of their own: numbers, ports and folders are not those of a bed that somebody works with.
-ID=${BED_ID:-7} DIR=${BED_DIR:-/opt/weftrun-ci-bed}
+# TestClusters of their own: numbers, ports and folders are not those of a cluster that somebody works with.
+ID=${CLUSTER_ID:-7} DIR=${CLUSTER_DIR:-/opt/weftrun-ci-cluster}
 cd "$HERE/../.."
 # The workspace's own set of features: what `cargo test --workspace` built is used as it is.
-SUITE=(cargo test --workspace --no-fail-fast --test slurm_bed)
+SUITE=(cargo test --workspace --no-fail-fast --test slurm_cluster)
 "${SUITE[@]}" --no-run   # building is not part of the five minutes
 trap '"$HERE/down.sh" "$DIR" --wipe; "$HERE/down.sh" "$DIR-bare" --wipe' EXIT
-BED_ID=$ID "$HERE/up.sh" "$DIR"
+CLUSTER_ID=$ID "$HERE/up.sh" "$DIR"
 # The second one is taken apart by the tests: no accounting, jobs are forgotten at once, a file system that fills up.
-BED_ID=$((ID + 1)) BED_ACCOUNTING=none BED_MINJOBAGE=2 BED_SMALL=64k BED_PYXIS=none BED_P4DE=2 BED_TRN1=0 BED_P5=0 BED_G5=0 \
+CLUSTER_ID=$((ID + 1)) CLUSTER_ACCOUNTING=none CLUSTER_MINJOBAGE=2 CLUSTER_SMALL=64k CLUSTER_PYXIS=none CLUSTER_P4DE=2 CLUSTER_TRN1=0 CLUSTER_P5=0 CLUSTER_G5=0 \
   "$HERE/up.sh" "$DIR-bare"
 WEFTRUN_TEST_SLURM=$DIR WEFTRUN_TEST_SLURM_BARE=$DIR-bare timeout 600 "${SUITE[@]}" -- --nocapture --test-threads 4

@@ -1,10 +1,10 @@
 #!/bin/bash
-# record.sh BED OUT - run jobs of every kind on a bed, and keep what squeue, sacct and sinfo print of them, asked as the backend
-# asks. OUT/*.txt are the cases of tests/cases/slurm. About a minute; the bed must have a node to spare, which is powered off.
+# record.sh CLUSTER OUT - run jobs of every kind on a cluster, and keep what squeue, sacct and sinfo print of them, asked as the backend
+# asks. OUT/*.txt are the cases of tests/cases/slurm. About a minute; the cluster must have a node to spare, which is powered off.
 set -euo pipefail
-[ $# -eq 2 ] || { echo "usage: $0 BED OUT" >&2; exit 2; }
-BED=$1 OUT=$2; mkdir -p "$OUT"
-on() { ssh -F "$BED/ssh/config" head-node "$@"; }
+[ $# -eq 2 ] || { echo "usage: $0 CLUSTER OUT" >&2; exit 2; }
+CLUSTER=$1 OUT=$2; mkdir -p "$OUT"
+on() { ssh -F "$CLUSTER/ssh/config" head-node "$@"; }
 submit() { on "cd /fsx && sbatch --parsable $*" | tail -1; }
 F=$'\x1f'
 QUEUE="%i$F%A$F%K$F%T$F%r$F%N$F%D$F%P$F%V$F%S$F%e$F%u$F%k$F%j"$'\x1e'
@@ -22,7 +22,7 @@ submit -N 6 -J too-many --wrap true || true          # 24.11 refuses it, the oth
 on "head -c 400 /dev/zero > /fsx/afile; cd /fsx; sbatch --parsable -J no-output -o /fsx/afile/x.out --wrap true" || true
 node=; for ((k = 0; k < 100; k++)); do node=$(on "squeue -h -t R -j $power,$power -o %N"); [ -n "$node" ] && break; sleep 0.3; done
 node=$(on scontrol show hostnames "$node" | tail -1)
-"$BED/bin/bedctl" crash "$node"
+"$CLUSTER/bin/clusterctl" crash "$node"
 for ((k = 0; k < 300; k++)); do [ "$(on "squeue -h -t PD -j $power,$power -o %r")" = "" ] || break; sleep 0.3; done
 sleep 2
 on "SLURM_TIME_FORMAT=%s squeue -h -t all --me -o '$QUEUE'" > "$OUT/queue.txt"
@@ -30,5 +30,5 @@ on "SLURM_TIME_FORMAT=%s sacct -X -D -P -n --delimiter='$F' -S now-1hour --forma
 on "sinfo -h -N -o '%P$F%T$F%c$F%m$F%G$F%f$F%N'" > "$OUT/nodes.txt"
 on "srun --mpi=list 2>&1" > "$OUT/mpi.txt"
 on "scancel --me" || true
-"$BED/bin/bedctl" start "$node"
+"$CLUSTER/bin/clusterctl" start "$node"
 wc -l "$OUT"/{queue,accounting,nodes,mpi}.txt

@@ -1,5 +1,5 @@
 #!/bin/bash
-# root.sh SUITE DIR - a chroot of another Debian release for up.sh (BED_ROOT=DIR), and with it another release of Slurm:
+# root.sh SUITE DIR - a chroot of another Debian release for up.sh (CLUSTER_ROOT=DIR), and with it another release of Slurm:
 # trixie has 24.11, sid 26.05 (2026-11). Needs root and the network; 1 to 2 minutes and 800 MB. A DIR that is there stays.
 set -euo pipefail
 [ $# -eq 2 ] || { echo "usage: $0 SUITE DIR" >&2; exit 2; }

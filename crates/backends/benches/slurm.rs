@@ -12,10 +12,10 @@ use weftrun_core::job::JobFilter;
 use weftrun_core::spec::{JobSpec, Launch, Role};
 use weftrun_testkit::planned;
 
-#[path = "../tests/slurm_bed/bed.rs"]
+#[path = "../tests/slurm_cluster/cluster.rs"]
 #[allow(dead_code, unused_imports, reason = "the tests use more of it")]
-mod bed;
-use bed::{Bed, Way};
+mod cluster;
+use cluster::{TestCluster, Way};
 
 /// Submissions of each kind.
 const ROUNDS: usize = 25;
@@ -23,13 +23,16 @@ const ROUNDS: usize = 25;
 const JOBS: usize = 1000;
 
 fn main() {
-    let Some(bed) = Bed::find() else { return };
+    let Some(cluster) = TestCluster::find() else { return };
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let bare = on_the_head(&bed, "sbatch --parsable -H -J bench-bare -o /dev/null --wrap true");
-    let over_ssh = runtime.block_on(submissions(&bed, Way::Ssh));
-    let here = runtime.block_on(submissions(&bed, Way::Here));
+    let bare = on_the_head(&cluster, "sbatch --parsable -H -J bench-bare -o /dev/null --wrap true");
+    let over_ssh = runtime.block_on(submissions(&cluster, Way::Ssh));
+    let here = runtime.block_on(submissions(&cluster, Way::Here));
     let shim = repeated(|| {
-        drop(bed.sh("PATH=$BED/shims:$PATH sbatch --parsable -H -J bench-shim -o /dev/null --wrap true"));
+        drop(
+            cluster
+                .sh("PATH=$CLUSTER/shims:$PATH sbatch --parsable -H -J bench-shim -o /dev/null --wrap true"),
+        );
     });
     println!("sbatch alone, on the head node     {}", ms(bare));
     println!(
@@ -43,7 +46,7 @@ fn main() {
         ms(here),
         ms(here.saturating_sub(shim))
     );
-    let peer = submitit(&bed);
+    let peer = submitit(&cluster);
     if let Some((submit, _)) = peer {
         println!(
             "submitit submit, local commands    {}  weftrun takes {:.2} of it",
@@ -51,14 +54,14 @@ fn main() {
             ratio(here, submit)
         );
     }
-    bed.ctl(&format!(
+    cluster.ctl(&format!(
         "head bash -c 'cd /fsx; seq {JOBS} | xargs -P 4 -I N sbatch --parsable -H -J bench-list --comment=weftrun:0a1b2c3d000000000000000000000000:off -o /dev/null --wrap true > /dev/null'"
     ));
-    let squeue = on_the_head(&bed, "squeue --me -h -o %i%j%T > /dev/null");
+    let squeue = on_the_head(&cluster, "squeue --me -h -o %i%j%T > /dev/null");
     let list = runtime.block_on(async {
         let mut times = Vec::new();
         for _ in 0..5 {
-            let backend = Slurm::new(&bed.target(Way::Ssh)).expect("the target is good");
+            let backend = Slurm::new(&cluster.target(Way::Ssh)).expect("the target is good");
             backend.find(&weftrun_testkit::random_submission()).await.expect("the connection is warm");
             tokio::time::sleep(Duration::from_millis(2100)).await;
             let began = Instant::now();
@@ -77,11 +80,11 @@ fn main() {
             ratio(list, states)
         );
     }
-    bed.ctl("head scancel --me");
+    cluster.ctl("head scancel --me");
 }
 
-async fn submissions(bed: &Bed, way: Way) -> Duration {
-    let backend = bed.connect(way);
+async fn submissions(cluster: &TestCluster, way: Way) -> Duration {
+    let backend = cluster.connect(way);
     let mut times = Vec::new();
     for number in 0..=ROUNDS {
         let role = Role::worker().command(["true"]);
@@ -98,11 +101,11 @@ async fn submissions(bed: &Bed, way: Way) -> Duration {
 }
 
 /// A command's time on the head node itself, measured there.
-fn on_the_head(bed: &Bed, command: &str) -> Duration {
+fn on_the_head(cluster: &TestCluster, command: &str) -> Duration {
     let loops = format!(
         "cd /fsx; for i in $(seq {ROUNDS}); do s=$(date +%s%N); {command} > /dev/null; e=$(date +%s%N); echo $((e - s)); done"
     );
-    let text = bed.ctl(&format!("head bash -c '{loops}'"));
+    let text = cluster.ctl(&format!("head bash -c '{loops}'"));
     median(text.lines().filter_map(|line| line.parse().ok()).map(Duration::from_nanos).collect())
 }
 
@@ -116,7 +119,7 @@ fn repeated(mut work: impl FnMut()) -> Duration {
 }
 
 /// The medians of submitit's own submit and of its look at the states, through the same local commands.
-fn submitit(bed: &Bed) -> Option<(Duration, Duration)> {
+fn submitit(cluster: &TestCluster) -> Option<(Duration, Duration)> {
     let python = std::env::var_os("WEFTRUN_SUBMITIT")?;
     let script = format!(
         "import time, statistics, submitit\n\
@@ -132,10 +135,13 @@ fn submitit(bed: &Bed) -> Option<(Duration, Duration)> {
          for i in range(5):\n\
          \x20   s = time.monotonic(); w.update(); times.append(time.monotonic() - s)\n\
          print(int(statistics.median(times) * 1e9))\n",
-        dir = bed.dir.join("shared/fsx").display()
+        dir = cluster.dir.join("shared/fsx").display()
     );
-    let output =
-        Command::new(python).args(["-c", &script]).envs(bed.env(Way::Here)).output().expect("python runs");
+    let output = Command::new(python)
+        .args(["-c", &script])
+        .envs(cluster.env(Way::Here))
+        .output()
+        .expect("python runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut numbers = text.lines().filter_map(|line| line.parse().ok()).map(Duration::from_nanos);
     let both = numbers.next().zip(numbers.next());

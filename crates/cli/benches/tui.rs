@@ -36,20 +36,20 @@ fn main() {
         let names: Vec<&String> = arguments.iter().skip(1).filter(|word| !word.starts_with('-')).collect();
         names.is_empty() || names.iter().any(|word| name.contains(word.as_str()))
     };
-    let bed = Bed::new();
+    let cluster = TestCluster::new();
     println!("| what | figure | goal |\n|---|---|---|");
     if wanted("follow") {
-        follow(&bed, 20_000, 8, 33.0);
-        follow(&bed, 100_000, 8, 50.0);
+        follow(&cluster, 20_000, 8, 33.0);
+        follow(&cluster, 100_000, 8, 50.0);
     }
     if wanted("idle") {
-        idle(&bed);
+        idle(&cluster);
     }
     if wanted("gigabyte") {
-        gigabyte(&bed);
+        gigabyte(&cluster);
     }
     if wanted("wide") {
-        wide(&bed);
+        wide(&cluster);
     }
 }
 
@@ -97,11 +97,11 @@ fn binary() -> String {
 }
 
 /// A home of its own, and the binary.
-struct Bed {
+struct TestCluster {
     home: tempfile::TempDir,
 }
 
-impl Bed {
+impl TestCluster {
     fn new() -> Self {
         Self {
             home: tempfile::tempdir_in(std::env::var_os("BENCH_DIR").unwrap_or_else(|| "/var/tmp".into()))
@@ -301,10 +301,10 @@ fn quantile(sorted: &[f64], of: f64) -> f64 {
 }
 
 /// Keys while a rank floods its log, and whether every line came.
-fn follow(bed: &Bed, rate: u64, seconds: u64, goal: f64) {
+fn follow(cluster: &TestCluster, rate: u64, seconds: u64, goal: f64) {
     let count = rate * seconds;
-    let handle = bed.submit(&format!("flood-{rate}"), count, rate);
-    let mut screen = bed.tui(&format!("'{handle}'"));
+    let handle = cluster.submit(&format!("flood-{rate}"), count, rate);
+    let mut screen = cluster.tui(&format!("'{handle}'"));
     screen.until("the overview", |text| text.contains("[2 overview]"));
     screen.key("4");
     screen.until("the flood", |text| text.contains("FOLLOW") && text.contains("step "));
@@ -333,18 +333,18 @@ fn follow(bed: &Bed, rate: u64, seconds: u64, goal: f64) {
 }
 
 /// Nothing happens: nothing is drawn. While a job runs without output, its age and silence are.
-fn idle(bed: &Bed) {
-    let handle = bed.submit("idle", 10_000, 0);
-    bed.wait(&handle);
-    rest(bed, &handle, "a job that has ended", "0; ≤ 0.3 %");
-    let handle = bed.start("quiet", &["sh", "-c", "echo step 9999 of a quiet job; exec sleep 600"]);
-    rest(bed, &handle, "a quiet job that runs", "≤ 0.3 %");
-    let _ = bed.weftrun().args(["cancel", &handle]).output();
+fn idle(cluster: &TestCluster) {
+    let handle = cluster.submit("idle", 10_000, 0);
+    cluster.wait(&handle);
+    rest(cluster, &handle, "a job that has ended", "0; ≤ 0.3 %");
+    let handle = cluster.start("quiet", &["sh", "-c", "echo step 9999 of a quiet job; exec sleep 600"]);
+    rest(cluster, &handle, "a quiet job that runs", "≤ 0.3 %");
+    let _ = cluster.weftrun().args(["cancel", &handle]).output();
 }
 
-fn rest(bed: &Bed, handle: &str, what: &str, goal: &str) {
+fn rest(cluster: &TestCluster, handle: &str, what: &str, goal: &str) {
     for (key, place) in [("4", "log"), ("2", "overview")] {
-        let mut screen = bed.tui(&format!("'{handle}'"));
+        let mut screen = cluster.tui(&format!("'{handle}'"));
         screen.until("the overview", |text| text.contains("[2 overview]"));
         screen.key("4");
         screen.until("the log", |text| text.contains("step 9999 "));
@@ -362,14 +362,14 @@ fn rest(bed: &Bed, handle: &str, what: &str, goal: &str) {
 }
 
 /// A gigabyte of log: opened, searched, remembered.
-fn gigabyte(bed: &Bed) {
+fn gigabyte(cluster: &TestCluster) {
     let count = 1_000_000_000 / line(1).len() as u64 / 50 * 50;
-    let handle = bed.submit("gigabyte", count, 0);
-    bed.wait(&handle);
+    let handle = cluster.submit("gigabyte", count, 0);
+    cluster.wait(&handle);
     let last = format!("step {} ", count - 1);
     let mut opened = Vec::new();
     let mut screen = loop {
-        let mut screen = bed.tui(&format!("'{handle}'"));
+        let mut screen = cluster.tui(&format!("'{handle}'"));
         screen.key("4");
         let seen = screen.until("the last line", |text| text.contains(&last));
         opened.push((seen - screen.begun).as_secs_f64() * 1000.0);
@@ -404,18 +404,18 @@ fn gigabyte(bed: &Bed) {
         screen.until("the end", |text| !text.contains("PAUSED"));
     }
     row("memory with 1 GB open", &format!("{:.0} MB", screen.memory()), "≤ 256 MB");
-    lnav(bed, &last, ours);
+    lnav(cluster, &last, ours);
 }
 
 /// lnav on the same bytes.
-fn lnav(bed: &Bed, last: &str, ours: f64) {
+fn lnav(cluster: &TestCluster, last: &str, ours: f64) {
     if Command::new("lnav").arg("-V").output().is_err() {
         row("lnav on the same file", "not installed", "");
         return;
     }
-    let Some(file) = largest(bed.home.path()) else { return };
+    let Some(file) = largest(cluster.home.path()) else { return };
     let mut screen =
-        Screen::start(&format!("env HOME={} lnav '{}'", bed.home.path().display(), file.display()));
+        Screen::start(&format!("env HOME={} lnav '{}'", cluster.home.path().display(), file.display()));
     let seen = screen.until("lnav's last line", |text| text.contains(last));
     let theirs = (seen - screen.begun).as_secs_f64() * 1000.0;
     row(
@@ -442,8 +442,8 @@ fn largest(folder: &Path) -> Option<PathBuf> {
 }
 
 /// A thousand pods of eight ranks.
-fn wide(bed: &Bed) {
-    let mut screen = bed.tui("--replay socket_2x2 --nodes 1024 --ranks-per-node 8 --speed 0");
+fn wide(cluster: &TestCluster) {
+    let mut screen = cluster.tui("--replay socket_2x2 --nodes 1024 --ranks-per-node 8 --speed 0");
     let seen = screen.until("8,192 ranks", |text| text.contains("8192/8192") && text.contains("socket"));
     row(
         "8,192 ranks replayed: until the verdict",

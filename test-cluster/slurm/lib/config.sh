@@ -1,8 +1,8 @@
-# config.sh: sourced by up.sh; writes every configuration file of a new bed under $D
+# config.sh: sourced by up.sh; writes every configuration file of a new cluster under $D
 if [ ! -e "$D/etc/slurm/slurm.conf" ]; then
 for ((i = 0; i < 8; i++)); do [ -e "$D/dev/nvidia$i" ] || mknod "$D/dev/nvidia$i" c 1 3 2>/dev/null || : > "$D/dev/nvidia$i"; done
 { echo "127.0.0.1 localhost"; echo "$SUBNET.1 head-node"; for n in "${NODES[@]}"; do echo "${IP[$n]} $n"; done; } > "$D/etc/hosts"
-for f in passwd group shadow; do cp "$BED_ROOT/etc/$f" "$D/etc/$f"; done
+for f in passwd group shadow; do cp "$CLUSTER_ROOT/etc/$f" "$D/etc/$f"; done
 grep -q '^researcher:' "$D/etc/passwd" || {
   echo "researcher:x:2001:2001:ML researcher:/home/researcher:/bin/bash" >> "$D/etc/passwd"
   echo "slurmrest:x:2002:2002:slurmrestd:/nonexistent:/usr/sbin/nologin" >> "$D/etc/passwd"
@@ -11,7 +11,7 @@ grep -q '^researcher:' "$D/etc/passwd" || {
   printf 'researcher:*:19000::::::\nslurmrest:*:19000::::::\noutsider:*:19000::::::\n' >> "$D/etc/shadow"; }
 chmod 600 "$D/etc/shadow"
 head -c 1024 /dev/urandom > "$D/etc/munge.key"; head -c 32 /dev/urandom > "$D/etc/slurm/jwt_hs256.key"
-if [ "$BED_ACCOUNTING" = dbd ]; then ACCT="AccountingStorageType=accounting_storage/slurmdbd
+if [ "$CLUSTER_ACCOUNTING" = dbd ]; then ACCT="AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=localhost
 AccountingStoragePort=$DBD_PORT
 AccountingStorageEnforce=associations,limits,qos
@@ -20,9 +20,9 @@ JobAcctGatherType=jobacct_gather/linux
 JobAcctGatherFrequency=5"
 else ACCT="AccountingStorageType=accounting_storage/none"
   # from 23.11 on the plugin is called by leaving the line out
-  [ -e "$BED_ROOT/usr/lib/x86_64-linux-gnu/slurm-wlm/accounting_storage_none.so" ] || ACCT="# no accounting"; fi
+  [ -e "$CLUSTER_ROOT/usr/lib/x86_64-linux-gnu/slurm-wlm/accounting_storage_none.so" ] || ACCT="# no accounting"; fi
 JOB_SUBMIT="# no job_submit plugin"
-if [ "$BED_JOB_SUBMIT" = lua ]; then JOB_SUBMIT=JobSubmitPlugins=lua; cp "$HERE/lib/job_submit.lua" "$D/etc/slurm/"; fi
+if [ "$CLUSTER_JOB_SUBMIT" = lua ]; then JOB_SUBMIT=JobSubmitPlugins=lua; cp "$HERE/lib/job_submit.lua" "$D/etc/slurm/"; fi
 cat > "$D/etc/slurm/slurm.conf" <<E
 ClusterName=parallelcluster
 SlurmctldHost=head-node
@@ -47,9 +47,9 @@ SelectTypeParameters=CR_CPU
 GresTypes=gpu
 PlugStackConfig=$D/etc/slurm/plugstack.conf
 ReturnToService=2
-SlurmdTimeout=$BED_SLURMDTIMEOUT
+SlurmdTimeout=$CLUSTER_SLURMDTIMEOUT
 KillWait=5
-MinJobAge=$BED_MINJOBAGE
+MinJobAge=$CLUSTER_MINJOBAGE
 InactiveLimit=0
 JobRequeue=1
 SchedulerType=sched/backfill

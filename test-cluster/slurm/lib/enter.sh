@@ -1,6 +1,6 @@
 #!/bin/bash
 # enter.sh ROLE NAME: runs as pid 1 of new mount, uts and pid (and net) namespaces
-. "$(dirname "$0")/env"; ROLE=$1 NAME=$2; R=$BED_ROOT
+. "$(dirname "$0")/env"; ROLE=$1 NAME=$2; R=$CLUSTER_ROOT
 set -e
 hostname "$NAME"
 if [ "$ROLE" = node ]; then

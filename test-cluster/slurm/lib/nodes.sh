@@ -2,10 +2,10 @@
 # (compute-gpu: p4de.24xlarge and trn1.32xlarge; inference-gpu: g5.12xlarge, which has one EFA and no RDMA), plus p5.48xlarge.
 # Columns: partition, short type, count, CPUs, sockets, cores a socket, MiB, GRES (- for none), features, last octet of the first address
 NODE_TABLE="
-compute-gpu   p4de ${BED_P4DE:-4} 96  2 24 1152000 gpu:a100:8 static,p4de.24xlarge,p4de,efa,gpu 11
-compute-gpu   trn1 ${BED_TRN1:-1} 128 2 32 512000  -          static,trn1.32xlarge,trn1,efa     51
-compute-p5    p5   ${BED_P5:-2}   192 2 48 2000000 gpu:h100:8 static,p5.48xlarge,p5,efa,gpu     71
-inference-gpu g5   ${BED_G5:-1}   48  1 24 192000  gpu:a10g:4 static,g5.12xlarge,g5,efa,gpu     101
+compute-gpu   p4de ${CLUSTER_P4DE:-4} 96  2 24 1152000 gpu:a100:8 static,p4de.24xlarge,p4de,efa,gpu 11
+compute-gpu   trn1 ${CLUSTER_TRN1:-1} 128 2 32 512000  -          static,trn1.32xlarge,trn1,efa     51
+compute-p5    p5   ${CLUSTER_P5:-2}   192 2 48 2000000 gpu:h100:8 static,p5.48xlarge,p5,efa,gpu     71
+inference-gpu g5   ${CLUSTER_G5:-1}   48  1 24 192000  gpu:a10g:4 static,g5.12xlarge,g5,efa,gpu     101
 "
 NODES=(); declare -A IP PARTITION_NODES=(); NODE_LINES=; GRES_LINES=; PARTITION_LINES=
 while read -r partition type count cpus sockets cores mib gres features octet; do

@@ -9,7 +9,7 @@ use weftrun_core::job::{Action, JobPhase};
 use weftrun_core::request::Origin;
 use weftrun_core::spec::{JobSpec, Launch, Role};
 
-use crate::bed::{Bed, IMAGE, Running, bed, job, name, of_kind, plan, poll};
+use crate::cluster::{IMAGE, Running, TestCluster, cluster, job, name, of_kind, plan, poll};
 
 const DOMAINS: &str = r"
 apiVersion: apiextensions.k8s.io/v1
@@ -54,30 +54,30 @@ async fn rendered(backend: &dyn Backend, spec: weftrun_core::spec::JobSpec) -> R
 }
 
 /// Owners of both companions of a job.
-fn owners(bed: &Bed, name: &str) -> Vec<Value> {
+fn owners(cluster: &TestCluster, name: &str) -> Vec<Value> {
     let names = [format!("{name}-channel"), format!("{name}-domain")];
     let of = |(kind, name): (&str, &String)| {
-        bed.get(&[kind, name])["metadata"]["ownerReferences"][0]["uid"].clone()
+        cluster.get(&[kind, name])["metadata"]["ownerReferences"][0]["uid"].clone()
     };
     KINDS.into_iter().zip(&names).map(of).collect()
 }
 
 #[tokio::test]
 async fn companions_belong_to_their_job_and_go_with_it() {
-    let Some(bed) = bed() else { return };
-    bed.apply(DOMAINS);
-    poll("the kind", || bed.kubectl_says(&["get", "computedomains"]).0.then_some(()));
-    let backend = bed.connect().await;
+    let Some(cluster) = cluster() else { return };
+    cluster.apply(DOMAINS);
+    poll("the kind", || cluster.kubectl_says(&["get", "computedomains"]).0.then_some(()));
+    let backend = cluster.connect().await;
     let spec = job("beside", 1, "true");
     let job_name = spec.name.clone();
     let first = rendered(&*backend, spec.clone()).await;
     let handle = backend.submit(&first).await.unwrap();
     let uid = json!(handle.uid().unwrap());
-    assert_eq!(owners(&bed, &job_name), [uid.clone(), uid.clone()]);
+    assert_eq!(owners(&cluster, &job_name), [uid.clone(), uid.clone()]);
     // The submitting process ended before it set the job as their owner; the process that finds the job does
     // so.
     let orphan = |kind: &str, object: &str| {
-        bed.kubectl(&[
+        cluster.kubectl(&[
             "patch",
             kind,
             object,
@@ -88,22 +88,22 @@ async fn companions_belong_to_their_job_and_go_with_it() {
     };
     orphan(KINDS[0], &format!("{job_name}-channel"));
     orphan(KINDS[1], &format!("{job_name}-domain"));
-    assert_eq!(owners(&bed, &job_name), [Value::Null, Value::Null]);
+    assert_eq!(owners(&cluster, &job_name), [Value::Null, Value::Null]);
     assert_eq!(backend.find(&first.submission).await.unwrap().as_ref(), Some(&handle));
-    assert_eq!(owners(&bed, &job_name), [uid.clone(), uid]);
+    assert_eq!(owners(&cluster, &job_name), [uid.clone(), uid]);
     // A job of the same name is refused, and takes nothing from the first.
     let second = rendered(&*backend, spec.clone()).await;
     assert_eq!(backend.submit(&second).await.unwrap_err().kind(), ErrorKind::AlreadyExists);
-    assert_eq!(owners(&bed, &job_name).iter().filter(|owner| owner.is_string()).count(), 2);
+    assert_eq!(owners(&cluster, &job_name).iter().filter(|owner| owner.is_string()).count(), 2);
     // Deleted and submitted again at once: what is on its way out is waited for.
     backend.act(&handle, Action::Delete).await.unwrap();
     let third = rendered(&*backend, spec).await;
     let handle = poll_submit(&*backend, &third).await;
     let uid = json!(handle.uid().unwrap());
-    assert_eq!(owners(&bed, &job_name), [uid.clone(), uid]);
+    assert_eq!(owners(&cluster, &job_name), [uid.clone(), uid]);
     backend.act(&handle, Action::Delete).await.unwrap();
     poll("the companions' end", || {
-        let there = |kind, end: &str| bed.kubectl_says(&["get", kind, &format!("{job_name}-{end}")]).0;
+        let there = |kind, end: &str| cluster.kubectl_says(&["get", kind, &format!("{job_name}-{end}")]).0;
         (!there(KINDS[0], "channel") && !there(KINDS[1], "domain")).then_some(())
     });
 }
@@ -122,14 +122,14 @@ async fn poll_submit(backend: &dyn Backend, rendered: &Rendered) -> weftrun_core
 
 #[tokio::test]
 async fn what_an_interrupted_submission_left_is_taken_over_or_named() {
-    let Some(bed) = bed() else { return };
-    bed.apply(DOMAINS);
-    poll("the kind", || bed.kubectl_says(&["get", "computedomains"]).0.then_some(()));
-    let backend = bed.connect().await;
+    let Some(cluster) = cluster() else { return };
+    cluster.apply(DOMAINS);
+    poll("the kind", || cluster.kubectl_says(&["get", "computedomains"]).0.then_some(()));
+    let backend = cluster.connect().await;
     for (nodes, taken) in [(1, true), (4, false)] {
         let left = name("left");
         // As a submission leaves it that was killed before it made its job.
-        bed.apply(&format!(
+        cluster.apply(&format!(
             "{{apiVersion: resource.nvidia.com/v1beta1, kind: ComputeDomain, metadata: {{name: {left}-domain, labels: {{weftrun.dev/submission: \
              0123456789abcdef0123456789abcdef}}}}, spec: {{numNodes: {nodes}, channel: {{resourceClaimTemplate: {{name: {left}-channel}}}}}}}}"
         ));
@@ -140,18 +140,18 @@ async fn what_an_interrupted_submission_left_is_taken_over_or_named() {
             Ok(handle) => {
                 assert!(taken, "one that differs was taken over");
                 let uid = json!(handle.uid().unwrap());
-                assert_eq!(owners(&bed, &left), [uid.clone(), uid]);
+                assert_eq!(owners(&cluster, &left), [uid.clone(), uid]);
                 backend.act(&handle, Action::Delete).await.unwrap();
             }
             Err(error) => {
                 assert!(!taken && error.to_string().contains(&format!("{left}-domain")), "{error}");
                 assert!(error.hints()[0].contains("kubectl delete computedomain"), "{:?}", error.hints());
-                assert!(!bed.kubectl_says(&["get", "pytorchjob", &left]).0, "a job was made");
+                assert!(!cluster.kubectl_says(&["get", "pytorchjob", &left]).0, "a job was made");
                 assert!(
-                    !bed.kubectl_says(&["get", KINDS[0], &format!("{left}-channel")]).0,
+                    !cluster.kubectl_says(&["get", KINDS[0], &format!("{left}-channel")]).0,
                     "its template stays"
                 );
-                bed.kubectl(&["delete", KINDS[1], &format!("{left}-domain")]);
+                cluster.kubectl(&["delete", KINDS[1], &format!("{left}-domain")]);
             }
         }
     }
@@ -188,9 +188,9 @@ async fn with_own_runtime(backend: &dyn Backend, name: &str) -> Rendered {
 
 #[tokio::test]
 async fn a_train_job_is_submitted_with_a_runtime_of_its_own() {
-    let Some(bed) = bed() else { return };
-    bed.apply(BASE);
-    let backend = bed.connect().await;
+    let Some(cluster) = cluster() else { return };
+    cluster.apply(BASE);
+    let backend = cluster.connect().await;
     let mut fresh = Scope::default();
     fresh.fresh = true;
     backend.discover(&fresh).await.unwrap();
@@ -200,31 +200,33 @@ async fn a_train_job_is_submitted_with_a_runtime_of_its_own() {
     let findings = backend.check(&rendered).await.unwrap();
     assert!(findings.is_empty(), "the dry run, before the runtime is there: {findings:?}");
     let handle = backend.submit(&rendered).await.unwrap();
-    let there = bed.get(&["trainingruntime", &runtime]);
+    let there = cluster.get(&["trainingruntime", &runtime]);
     assert_eq!(there["metadata"]["ownerReferences"][0]["uid"], handle.uid().unwrap());
     assert_eq!(
         there["metadata"]["labels"]["trainer.kubeflow.org/framework"], "torch",
         "as the original has it"
     );
     let pods = poll("the pod", || {
-        let pods = bed.get(&["pods", "-l", &format!("jobset.sigs.k8s.io/jobset-name={job_name}")]);
+        let pods = cluster.get(&["pods", "-l", &format!("jobset.sigs.k8s.io/jobset-name={job_name}")]);
         (pods["items"] != json!([])).then_some(pods)
     });
     assert_eq!(pods["items"][0]["spec"]["terminationGracePeriodSeconds"], 7);
     // Another job with that name is refused, and the runtime of the first one stays unchanged.
     let second = with_own_runtime(&*backend, &job_name).await;
     assert_eq!(backend.submit(&second).await.unwrap_err().kind(), ErrorKind::AlreadyExists);
-    assert!(bed.kubectl_says(&["get", "trainingruntime", &runtime]).0);
+    assert!(cluster.kubectl_says(&["get", "trainingruntime", &runtime]).0);
     let running = Running { backend, handle };
     running.phase(JobPhase::Succeeded).await;
     running.delete().await;
-    poll("the runtime's end", || (!bed.kubectl_says(&["get", "trainingruntime", &runtime]).0).then_some(()));
+    poll("the runtime's end", || {
+        (!cluster.kubectl_says(&["get", "trainingruntime", &runtime]).0).then_some(())
+    });
 }
 
 #[tokio::test]
 async fn a_topology_file_is_mounted_from_a_config_map_that_goes_with_the_job() {
-    let Some(bed) = bed() else { return };
-    let backend = bed.connect().await;
+    let Some(cluster) = cluster() else { return };
+    let backend = cluster.connect().await;
     let table = "extends = 'eks-image'\n[pod.topology-file]\ncontent = '<system version=\"1\"/>'";
     let profile = Profiles::builtin().with("file", table.parse().unwrap()).get("file").unwrap();
     let role = Role::worker().nodes(2).gpus_per_node(8).memory("1Gi").command([
@@ -240,11 +242,11 @@ async fn a_topology_file_is_mounted_from_a_config_map_that_goes_with_the_job() {
     assert!(backend.check(&rendered).await.unwrap().is_empty());
     let handle = backend.submit(&rendered).await.unwrap();
     let map = format!("{}-nccl-topology", handle.name());
-    let there = bed.get(&["configmap", &map]);
+    let there = cluster.get(&["configmap", &map]);
     assert_eq!(there["metadata"]["ownerReferences"][0]["uid"], handle.uid().unwrap());
     let running = Running { backend, handle };
     let read = running.follow().await;
     assert_eq!(read.count("<system version=\"1\"/>"), 2, "{read:?}");
     running.delete().await;
-    poll("the map's end", || (!bed.kubectl_says(&["get", "configmap", &map]).0).then_some(()));
+    poll("the map's end", || (!cluster.kubectl_says(&["get", "configmap", &map]).0).then_some(()));
 }

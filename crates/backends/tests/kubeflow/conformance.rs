@@ -9,18 +9,18 @@ use weftrun_core::backend::Backend;
 use weftrun_core::spec::{JobSpec, Launch, Role};
 use weftrun_testkit::conformance::{self, Fixture};
 
-use crate::bed::{Bed, IMAGE, bed};
+use crate::cluster::{IMAGE, TestCluster, cluster};
 use crate::losing::Losing;
 
-struct OnBed {
-    bed: Bed,
+struct OnCluster {
+    cluster: TestCluster,
     losing: Losing,
 }
 
 #[async_trait]
-impl Fixture for OnBed {
+impl Fixture for OnCluster {
     async fn connect(&self) -> Result<Arc<dyn Backend>> {
-        Ok(self.bed.connect().await)
+        Ok(self.cluster.connect().await)
     }
 
     fn job(&self, name: &str, nodes: u32, ranks_per_node: u32, script: &str) -> JobSpec {
@@ -37,18 +37,18 @@ impl Fixture for OnBed {
     }
 
     async fn losing_answers(&self) -> Option<Arc<dyn Backend>> {
-        self.bed.connect_to(self.bed.target(&self.losing.proxy.kubeconfig)).await.ok()
+        self.cluster.connect_to(self.cluster.target(&self.losing.proxy.kubeconfig)).await.ok()
     }
 }
 
 /// `WEFTRUN_TEST_ONLY=logs,submit` runs the checks whose names hold a word.
 #[tokio::test(flavor = "multi_thread")]
 async fn passes_the_suite() {
-    let Some(bed) = bed() else { return };
-    let losing = Losing::start(&bed).await;
+    let Some(cluster) = cluster() else { return };
+    let losing = Losing::start(&cluster).await;
     let only = std::env::var("WEFTRUN_TEST_ONLY").unwrap_or_default();
     let only: Vec<&str> = only.split(',').filter(|word| !word.is_empty()).collect();
-    let report = conformance::run_some(&OnBed { bed, losing }, &only).await;
+    let report = conformance::run_some(&OnCluster { cluster, losing }, &only).await;
     eprintln!("{report}");
     report.assert();
 }

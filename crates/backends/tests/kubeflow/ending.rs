@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::bed::Bed;
+use crate::cluster::TestCluster;
 use crate::proxy::Proxy;
 
 /// Bytes of a log after which its stream is ended.
@@ -21,10 +21,10 @@ pub struct Ending {
 }
 
 impl Ending {
-    pub async fn start(bed: &Bed, streams: usize) -> Self {
+    pub async fn start(cluster: &TestCluster, streams: usize) -> Self {
         let left = Arc::new(AtomicUsize::new(streams));
         let count = left.clone();
-        let proxy = Proxy::start(bed, move |client, server| pass(client, server, count.clone())).await;
+        let proxy = Proxy::start(cluster, move |client, server| pass(client, server, count.clone())).await;
         Self { proxy, left }
     }
 }

@@ -10,7 +10,7 @@ use weftrun_core::ErrorKind;
 use weftrun_core::job::{JobFilter, JobPhase};
 use weftrun_core::log::LogOptions;
 
-use crate::bed::{Bed, PATIENCE, Read, bed, job};
+use crate::cluster::{PATIENCE, Read, TestCluster, cluster, job};
 use crate::line::Line;
 
 /// A plugin that returns its answers in order, and then repeats the last one.
@@ -21,7 +21,7 @@ struct Plugin {
 
 impl Plugin {
     /// Makes it, with a kubeconfig that runs it.
-    fn new(bed: &Bed, answers: &[serde_json::Value]) -> Self {
+    fn new(cluster: &TestCluster, answers: &[serde_json::Value]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for (number, status) in (1..).zip(answers) {
             let credential = serde_json::json!({
@@ -33,7 +33,7 @@ impl Plugin {
         let script = "#!/bin/sh\ncd \"${0%/*}\"; echo run >>runs; n=$(wc -l <runs)\nwhile [ ! -e \"$n\" ]; do n=$((n - 1)); done\ncat \"$n\"\n";
         std::fs::write(&program, script).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let text = std::fs::read_to_string(bed.kubeconfig("researcher")).unwrap();
+        let text = std::fs::read_to_string(cluster.kubeconfig("researcher")).unwrap();
         let start = text.find("users:").unwrap();
         let end = start + text[start..].find('\n').unwrap();
         let user = format!(
@@ -50,20 +50,20 @@ impl Plugin {
     }
 
     /// Lists the jobs twice over one connection.
-    async fn list_twice(&self, bed: &Bed) -> weftrun_core::Result<()> {
-        let backend = bed.connect_to(bed.target(&self.kubeconfig)).await?;
+    async fn list_twice(&self, cluster: &TestCluster) -> weftrun_core::Result<()> {
+        let backend = cluster.connect_to(cluster.target(&self.kubeconfig)).await?;
         backend.list(&JobFilter::all()).await?;
         backend.list(&JobFilter::all()).await.map(drop)
     }
 }
 
 /// A service account's token, which the researcher's role is bound to.
-fn token(bed: &Bed) -> serde_json::Value {
+fn token(cluster: &TestCluster) -> serde_json::Value {
     let rules = "[{apiGroups: ['', kubeflow.org, trainer.kubeflow.org], resources: [pods, pytorchjobs, mpijobs, trainjobs], verbs: [list]}]";
     // Tests run side by side: each makes its own account.
-    let account = super::bed::name("exec-plugin");
-    bed.account(&account, rules);
-    serde_json::json!({"token": bed.kubectl(&["create", "token", &account]).trim()})
+    let account = super::cluster::name("exec-plugin");
+    cluster.account(&account, rules);
+    serde_json::json!({"token": cluster.kubectl(&["create", "token", &account]).trim()})
 }
 
 /// A client certificate of a member of the administrators' group, signed by the authority of this folder.
@@ -82,9 +82,9 @@ fn certificate(folder: &std::path::Path, authority: &std::path::Path) -> serde_j
 /// The plugin runs once per connection, regardless of the number of requests.
 #[tokio::test]
 async fn a_token_of_a_plugin_is_used_and_asked_for_once() {
-    let Some(bed) = bed() else { return };
-    let plugin = Plugin::new(&bed, &[token(&bed)]);
-    plugin.list_twice(&bed).await.unwrap();
+    let Some(cluster) = cluster() else { return };
+    let plugin = Plugin::new(&cluster, &[token(&cluster)]);
+    plugin.list_twice(&cluster).await.unwrap();
     assert_eq!(plugin.runs(), 1);
 }
 
@@ -92,13 +92,13 @@ async fn a_token_of_a_plugin_is_used_and_asked_for_once() {
 /// stays invalid is an error after two runs.
 #[tokio::test]
 async fn a_refused_token_of_a_plugin_is_renewed() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let bad = serde_json::json!({"token": "expired"});
-    let plugin = Plugin::new(&bed, &[bad.clone(), token(&bed)]);
-    plugin.list_twice(&bed).await.unwrap();
+    let plugin = Plugin::new(&cluster, &[bad.clone(), token(&cluster)]);
+    plugin.list_twice(&cluster).await.unwrap();
     assert_eq!(plugin.runs(), 2);
-    let plugin = Plugin::new(&bed, &[bad]);
-    let error = plugin.list_twice(&bed).await.unwrap_err();
+    let plugin = Plugin::new(&cluster, &[bad]);
+    let error = plugin.list_twice(&cluster).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Credentials, "{error}");
     assert!(error.hints()[0].contains("log in again"), "{error}");
     assert_eq!(plugin.runs(), 2);
@@ -107,19 +107,19 @@ async fn a_refused_token_of_a_plugin_is_renewed() {
 /// So is a client certificate, for which a new connection is created.
 #[tokio::test]
 async fn a_certificate_of_a_plugin_is_used_and_renewed() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let folder = tempfile::tempdir().unwrap();
     let make = "cd \"$1\"; openssl ecparam -name prime256v1 -genkey -noout -out ca.key; openssl req -x509 -new -key ca.key -subj /CN=other -days 1 -out ca.crt 2>/dev/null";
     assert!(
         Command::new("sh").args(["-c", make, "authority"]).arg(folder.path()).status().unwrap().success()
     );
-    let good = certificate(folder.path(), &bed.state.join("pki"));
-    let plugin = Plugin::new(&bed, std::slice::from_ref(&good));
-    plugin.list_twice(&bed).await.unwrap();
+    let good = certificate(folder.path(), &cluster.state.join("pki"));
+    let plugin = Plugin::new(&cluster, std::slice::from_ref(&good));
+    plugin.list_twice(&cluster).await.unwrap();
     assert_eq!(plugin.runs(), 1);
     let other = certificate(folder.path(), folder.path());
-    let plugin = Plugin::new(&bed, &[other, good]);
-    plugin.list_twice(&bed).await.unwrap();
+    let plugin = Plugin::new(&cluster, &[other, good]);
+    plugin.list_twice(&cluster).await.unwrap();
     assert_eq!(plugin.runs(), 2);
 }
 
@@ -127,18 +127,19 @@ async fn a_certificate_of_a_plugin_is_used_and_renewed() {
 /// watch: nothing is lost, and the user is not asked to log in.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_of_a_plugin_expires_while_following() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let rules = "[{apiGroups: ['', kubeflow.org], resources: [pods, pods/log, pytorchjobs, events], verbs: [get, list, watch]}]";
-    let [old, new] = ["plugin-old", "plugin-new"].map(super::bed::name);
+    let [old, new] = ["plugin-old", "plugin-new"].map(super::cluster::name);
     let token = |account: &str| {
-        bed.account(account, rules);
-        serde_json::json!({"token": bed.kubectl(&["create", "token", account]).trim()})
+        cluster.account(account, rules);
+        serde_json::json!({"token": cluster.kubectl(&["create", "token", account]).trim()})
     };
-    let plugin = Plugin::new(&bed, &[token(&old), token(&new)]);
-    let running = bed.submit(job("plugin", 1, "for i in $(seq 120); do echo step $i; sleep 0.5; done")).await;
+    let plugin = Plugin::new(&cluster, &[token(&old), token(&new)]);
+    let running =
+        cluster.submit(job("plugin", 1, "for i in $(seq 120); do echo step $i; sleep 0.5; done")).await;
     running.phase(JobPhase::Running).await;
     let line = Line::of(&plugin.kubeconfig).await;
-    let backend = bed.connect_to(bed.target(&line.kubeconfig)).await.unwrap();
+    let backend = cluster.connect_to(cluster.target(&line.kubeconfig)).await.unwrap();
     let mut read = Read::default();
     let reading = async {
         let mut logs = backend.logs(&running.handle, LogOptions::follow());
@@ -154,7 +155,7 @@ async fn a_token_of_a_plugin_expires_while_following() {
     };
     let expire = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
-        bed.kubectl(&["delete", "serviceaccount", &old]);
+        cluster.kubectl(&["delete", "serviceaccount", &old]);
         // The API server believes for ten seconds more what it knew of a token.
         tokio::time::sleep(Duration::from_secs(12)).await;
         line.cut();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::bed::{bed, name, poll};
+use crate::cluster::{cluster, name, poll};
 use crate::shell::{Shell, whole_cluster};
 
 fn file(name: &str, more: &str) -> String {
@@ -17,10 +17,10 @@ fn submitted(shell: &Shell, name: &str, text: &str, flags: &[&str]) -> (Value, V
     shell.write("job.toml", text);
     let ran = shell.weftrun(&[&["submit", "-b", "kubeflow", "job.toml"][..], flags].concat());
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    let object = shell.bed.get(&["pytorchjob", name]);
+    let object = shell.cluster.get(&["pytorchjob", name]);
     let pod = poll("the pod", || {
         let (there, text) =
-            shell.bed.kubectl_says(&["get", "-o", "json", "pod", &format!("{name}-worker-0")]);
+            shell.cluster.kubectl_says(&["get", "-o", "json", "pod", &format!("{name}-worker-0")]);
         there.then(|| serde_json::from_str::<Value>(&text).unwrap())
     });
     let template = object["spec"]["pytorchReplicaSpecs"]["Worker"]["template"].clone();
@@ -30,9 +30,9 @@ fn submitted(shell: &Shell, name: &str, text: &str, flags: &[&str]) -> (Value, V
 /// RoCE: the network by its annotation, the device by its resource, and the capability to pin memory.
 #[test]
 fn roce_is_a_network_a_device_and_a_capability() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let _whole = whole_cluster();
-    let (shell, name) = (Shell::of(bed, "researcher"), name("roce"));
+    let (shell, name) = (Shell::of(cluster, "researcher"), name("roce"));
     let text = file(&name, "gpus_per_node = 8\nfabric = \"roce\"\nprofile = \"roce\"\n");
     let (template, pod, handle) = submitted(&shell, &name, &text, &["--network", "fabric/rail-0"]);
     for pod in [&template, &pod] {
@@ -53,9 +53,9 @@ fn roce_is_a_network_a_device_and_a_capability() {
 /// A rule that is switched off leaves nothing of its own in the object, and everything else stays.
 #[test]
 fn a_rule_that_is_switched_off_leaves_nothing() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let _whole = whole_cluster();
-    let shell = Shell::of(bed, "researcher");
+    let shell = Shell::of(cluster, "researcher");
     let traces =
         ["hugepages", "vpc.amazonaws.com/efa", "topology.kubernetes.io/zone", "NCCL_DEBUG", "hostPath"];
     // What is of no use without the rule goes with it: huge pages are EFA's.
@@ -85,9 +85,9 @@ fn a_rule_that_is_switched_off_leaves_nothing() {
 /// forever.
 #[test]
 fn part_of_a_node_gets_no_efa() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let _whole = whole_cluster();
-    let (shell, name) = (Shell::of(bed, "researcher"), name("part"));
+    let (shell, name) = (Shell::of(cluster, "researcher"), name("part"));
     let text = file(&name, "gpus_per_node = 4\nprofile = \"dgxc\"\n");
     shell.write("efa.toml", &format!("{text}fabric = \"efa\"\n"));
     let refused = shell.weftrun(&["submit", "-b", "kubeflow", "efa.toml"]);

@@ -10,7 +10,7 @@ use weftrun_core::backend::{ClusterFacts, Scope};
 use weftrun_core::job::{Action, JobEvent, JobFilter, JobPhase};
 use weftrun_core::log::LogOptions;
 
-use crate::bed::{PATIENCE, Running, bed, job, of_kind, plan, poll, restarting};
+use crate::cluster::{PATIENCE, Running, cluster, job, of_kind, plan, poll, restarting};
 use crate::line::Line;
 use crate::losing::Losing;
 use crate::refusing::{Refusing, Turn};
@@ -18,9 +18,9 @@ use crate::refusing::{Refusing, Turn};
 /// The connection is cut after the create: one job, and its handle is given.
 #[tokio::test]
 async fn a_lost_answer_makes_one_job() {
-    let Some(bed) = bed() else { return };
-    let losing = Losing::start(&bed).await;
-    let backend = bed.connect_to(bed.target(&losing.proxy.kubeconfig)).await.unwrap();
+    let Some(cluster) = cluster() else { return };
+    let losing = Losing::start(&cluster).await;
+    let backend = cluster.connect_to(cluster.target(&losing.proxy.kubeconfig)).await.unwrap();
     let rendered = backend.render(&plan(&*backend, job("lost", 1, "sleep 30")).await).unwrap();
     let handle = backend.submit(&rendered).await.unwrap();
     assert_eq!(losing.creates.load(Ordering::SeqCst), 1, "sent again");
@@ -33,11 +33,11 @@ async fn a_lost_answer_makes_one_job() {
 /// The kernel kills a container that uses too much memory.
 #[tokio::test]
 async fn out_of_memory_is_said() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let script = "echo eat; x=$(head -c 100000000 /dev/zero | tr '\\0' x); echo ${#x}";
     let mut spec = job("oom", 1, script);
     spec.roles[0].memory = Some("20Mi".into());
-    let running = bed.submit(spec).await;
+    let running = cluster.submit(spec).await;
     let (end, _) = running.wait().await;
     assert_eq!(end.phase, JobPhase::Failed);
     let detail = running.backend.describe(&running.handle).await.unwrap();
@@ -48,11 +48,11 @@ async fn out_of_memory_is_said() {
 /// The kubelet evicts a pod that fills the node's disk: it failed by that, and not by a second attempt that never was.
 #[tokio::test]
 async fn a_pod_that_the_node_evicts() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let mut spec =
         job("evict", 1, "echo begin; head -c 30000000 /dev/zero > /tmp/big; echo wrote; sleep 600");
     spec.roles[0].resources.insert("ephemeral-storage".into(), "1Mi".into());
-    let running = bed.submit(spec).await;
+    let running = cluster.submit(spec).await;
     let (read, (end, events)) = tokio::join!(running.follow(), running.wait());
     assert_eq!(end.phase, JobPhase::Failed, "{end:?}");
     assert!(end.reason.contains("Evicted"), "{end:?}");
@@ -68,10 +68,10 @@ async fn a_pod_that_the_node_evicts() {
 /// The Eviction API (a drained node): the operator makes the pod again, which is followed too.
 #[tokio::test]
 async fn a_pod_that_is_drained_away() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let script =
         "trap 'echo drained; exit 143' TERM; echo begin; for i in $(seq 40); do sleep 0.3; done; echo end";
-    let running = bed.submit(restarting(job("drain", 1, script), 3)).await;
+    let running = cluster.submit(restarting(job("drain", 1, script), 3)).await;
     running.phase(JobPhase::Running).await;
     let pod = format!("{}-worker-0", running.handle.name());
     let evicting = async {
@@ -81,7 +81,7 @@ async fn a_pod_that_is_drained_away() {
         );
         std::fs::write(eviction.path(), text).unwrap();
         let path = format!("/api/v1/namespaces/research/pods/{pod}/eviction");
-        bed.kubectl(&["create", "--raw", &path, "-f", &eviction.path().display().to_string()]);
+        cluster.kubectl(&["create", "--raw", &path, "-f", &eviction.path().display().to_string()]);
     };
     let (read, (end, _), ()) = tokio::join!(running.follow(), running.wait(), evicting);
     assert_eq!(end.phase, JobPhase::Succeeded, "{end:?}");
@@ -92,10 +92,10 @@ async fn a_pod_that_is_drained_away() {
 /// No rights in another namespace.
 #[tokio::test]
 async fn no_rights_is_a_matter_of_credentials() {
-    let Some(bed) = bed() else { return };
-    let mut target = bed.target(&bed.kubeconfig("researcher"));
+    let Some(cluster) = cluster() else { return };
+    let mut target = cluster.target(&cluster.kubeconfig("researcher"));
     target.namespace = Some("other".into());
-    let backend = bed.connect_to(target).await.unwrap();
+    let backend = cluster.connect_to(target).await.unwrap();
     let facts = backend.discover(&Scope::default()).await.unwrap();
     assert!(facts.notes.iter().any(|note| note.code == "K8S-NO-RIGHT"), "{:?}", facts.notes);
     // Missing rights to objects that only some jobs create are shown by `doctor`, not in each plan.
@@ -107,7 +107,7 @@ async fn no_rights_is_a_matter_of_credentials() {
     scope.thorough = true;
     let facts = backend.discover(&scope).await.unwrap();
     assert!(about_runtimes(&facts), "{:?}", facts.notes);
-    let own = bed.connect().await.discover(&scope).await.unwrap();
+    let own = cluster.connect().await.discover(&scope).await.unwrap();
     assert!(!about_runtimes(&own), "{:?}", own.notes);
     let rendered = backend.render(&plan(&*backend, job("rights", 1, "true")).await).unwrap();
     let error = backend.check(&rendered).await.unwrap_err();
@@ -118,8 +118,8 @@ async fn no_rights_is_a_matter_of_credentials() {
 /// A token that is not, or no longer, valid.
 #[tokio::test]
 async fn an_expired_token_says_log_in() {
-    let Some(bed) = bed() else { return };
-    let backend = bed.connect_to(bed.target(&bed.expired())).await.unwrap();
+    let Some(cluster) = cluster() else { return };
+    let backend = cluster.connect_to(cluster.target(&cluster.expired())).await.unwrap();
     let error = backend.discover(&Scope::default()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Credentials, "{error}");
     assert!(error.hints()[0].contains("log in again"));
@@ -128,8 +128,8 @@ async fn an_expired_token_says_log_in() {
 /// A kind that is not served, and one that a webhook refuses.
 #[tokio::test]
 async fn what_the_cluster_does_not_take_is_refused_before_it_is_sent() {
-    let Some(bed) = bed() else { return };
-    let backend = bed.connect().await;
+    let Some(cluster) = cluster() else { return };
+    let backend = cluster.connect().await;
     let v1 = plan(&*backend, of_kind(job("v1", 1, "true"), json!({"kind": "mpijob.v1"}))).await;
     let error = backend.render(&v1).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
@@ -143,12 +143,12 @@ async fn what_the_cluster_does_not_take_is_refused_before_it_is_sent() {
 /// 9: the API server is killed and comes back while a job is followed: the output is complete, and nothing is twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn alone_f09_the_api_server_dies_while_following() {
-    let Some(bed) = bed() else { return };
-    let running = bed
+    let Some(cluster) = cluster() else { return };
+    let running = cluster
         .submit(job("apidown", 2, "for i in $(seq 60); do echo $NODE_RANK step $i; sleep 0.5; done"))
         .await;
     running.phase(JobPhase::Running).await;
-    let again = bed.clone();
+    let again = cluster.clone();
     let killing = async {
         // Both streams are open by then; a server that is not there at the start is an error of its own.
         tokio::time::sleep(std::time::Duration::from_secs(5)).await;
@@ -179,13 +179,13 @@ fn is(event: &JobEvent, of: &Running, phase: JobPhase) -> bool {
 /// objects deleted meanwhile are reported as gone, and the others continue.
 #[tokio::test(flavor = "multi_thread")]
 async fn alone_a_watch_that_is_too_old_lists_again() {
-    let Some(bed) = bed() else { return };
-    let line = Line::start(&bed).await;
-    let stays = bed.submit(job("stays", 1, "while [ ! -e /tmp/end ]; do sleep 0.2; done")).await;
-    let goes = bed.submit(job("goes", 1, "sleep 600")).await;
+    let Some(cluster) = cluster() else { return };
+    let line = Line::start(&cluster).await;
+    let stays = cluster.submit(job("stays", 1, "while [ ! -e /tmp/end ]; do sleep 0.2; done")).await;
+    let goes = cluster.submit(job("goes", 1, "sleep 600")).await;
     stays.phase(JobPhase::Running).await;
     goes.phase(JobPhase::Running).await;
-    let backend = bed.connect_to(bed.target(&line.kubeconfig)).await.unwrap();
+    let backend = cluster.connect_to(cluster.target(&line.kubeconfig)).await.unwrap();
     let mut filter = JobFilter::one(&stays.handle);
     filter.handles.push(goes.handle.clone());
     let mut watch = backend.watch(filter);
@@ -202,13 +202,13 @@ async fn alone_a_watch_that_is_too_old_lists_again() {
                 cut = true;
                 line.cut();
                 let version =
-                    bed.get(&["pytorchjob", stays.handle.name()])["metadata"]["resourceVersion"].clone();
-                bed.kubectl(&["delete", "pytorchjob", goes.handle.name()]);
+                    cluster.get(&["pytorchjob", stays.handle.name()])["metadata"]["resourceVersion"].clone();
+                cluster.kubectl(&["delete", "pytorchjob", goes.handle.name()]);
                 // A server that has just started remembers nothing of what was before.
-                bed.restart_api_server();
+                cluster.restart_api_server();
                 let old =
                     format!("{jobs}?watch=1&timeoutSeconds=2&resourceVersion={}", version.as_str().unwrap());
-                let (_, said) = bed.kubectl_says(&["get", "--raw", &old]);
+                let (_, said) = cluster.kubectl_says(&["get", "--raw", &old]);
                 assert!(said.contains("410") || said.contains("too old"), "the server continues it: {said}");
                 line.mend();
             }
@@ -216,7 +216,7 @@ async fn alone_a_watch_that_is_too_old_lists_again() {
                 ended = true;
                 let pod = format!("{}-worker-0", stays.handle.name());
                 poll("the end", || {
-                    bed.kubectl_says(&["exec", &pod, "--", "touch", "/tmp/end"]).0.then_some(())
+                    cluster.kubectl_says(&["exec", &pod, "--", "touch", "/tmp/end"]).0.then_some(())
                 });
             }
         }
@@ -233,11 +233,11 @@ async fn alone_a_watch_that_is_too_old_lists_again() {
 /// The API server is killed while a job is being submitted: there is one, and its handle is given.
 #[tokio::test(flavor = "multi_thread")]
 async fn alone_the_api_server_dies_while_submitting() {
-    let Some(bed) = bed() else { return };
-    let backend = bed.connect().await;
+    let Some(cluster) = cluster() else { return };
+    let backend = cluster.connect().await;
     let rendered = backend.render(&plan(&*backend, job("midway", 1, "sleep 60")).await).unwrap();
-    let words = bed.kill("kube-apiserver");
-    let again = bed.clone();
+    let words = cluster.kill("kube-apiserver");
+    let again = cluster.clone();
     let starting = tokio::task::spawn_blocking(move || {
         std::thread::sleep(std::time::Duration::from_secs(3));
         again.start("kube-apiserver", words);
@@ -252,10 +252,10 @@ async fn alone_the_api_server_dies_while_submitting() {
 /// Once the cluster facts are cached, a submit sends two requests: the dry run and the create.
 #[tokio::test]
 async fn a_second_submit_needs_two_requests() {
-    let Some(bed) = bed() else { return };
-    let losing = Losing::start(&bed).await;
+    let Some(cluster) = cluster() else { return };
+    let losing = Losing::start(&cluster).await;
     losing.armed.store(false, Ordering::SeqCst);
-    let connect = async || bed.connect_to(bed.target(&losing.proxy.kubeconfig)).await.unwrap();
+    let connect = async || cluster.connect_to(cluster.target(&losing.proxy.kubeconfig)).await.unwrap();
     let submit = async |what: &str| {
         let backend = connect().await;
         let before = losing.requests.load(Ordering::SeqCst);
@@ -275,17 +275,17 @@ async fn a_second_submit_needs_two_requests() {
 /// Whether a webhook adds EFA is found out by a pod that is never stored, where one may make pods but not list webhooks.
 #[tokio::test]
 async fn a_probe_finds_whether_efa_is_added() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let rules = "[{apiGroups: ['', kubeflow.org], resources: [pods, pytorchjobs], verbs: [create, get, list, watch, delete]}]";
-    let kubeconfig = bed.account("prober", rules);
-    let mut target = bed.target(&kubeconfig);
+    let kubeconfig = cluster.account("prober", rules);
+    let mut target = cluster.target(&kubeconfig);
     let state = tempfile::tempdir().unwrap();
     target.state_dir = state.path().into();
-    let backend = bed.connect_to(target).await.unwrap();
+    let backend = cluster.connect_to(target).await.unwrap();
     let facts = backend.discover(&Scope::default()).await.unwrap();
     assert_eq!(facts.efa_webhook, Some(false), "{:?}", facts.notes);
     assert!(
-        bed.get(&["pods", "-l", "training.kubeflow.org/job-name=weftrun-probe"])["items"]
+        cluster.get(&["pods", "-l", "training.kubeflow.org/job-name=weftrun-probe"])["items"]
             .as_array()
             .unwrap()
             .is_empty()
@@ -296,26 +296,26 @@ async fn a_probe_finds_whether_efa_is_added() {
 /// assigned by resource claims.
 #[tokio::test]
 async fn an_administrator_sees_nodes_levels_and_device_classes() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let class = "efa.networking.k8s.aws";
-    bed.apply(&format!(
+    cluster.apply(&format!(
         "{{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {{name: {class}}}, \
           spec: {{selectors: [{{cel: {{expression: \"device.driver == '{class}'\"}}}}]}}}}"
     ));
     // It is for a namespace that is not there, so that no pod of other tests is sent to it.
-    bed.apply(
+    cluster.apply(
         "{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: auto-efa-injector}, \
           webhooks: [{name: efa.weftrun.test, admissionReviewVersions: [v1], sideEffects: None, failurePolicy: Ignore, \
           clientConfig: {url: 'https://127.0.0.1:1/'}, namespaceSelector: {matchLabels: {no: such}}, \
           rules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}]}",
     );
-    let mut target = bed.target(&bed.kubeconfig("admin"));
+    let mut target = cluster.target(&cluster.kubeconfig("admin"));
     let state = tempfile::tempdir().unwrap();
     (target.state_dir, target.namespace) = (state.path().into(), Some("research".into()));
-    let backend = bed.connect_to(target).await.unwrap();
+    let backend = cluster.connect_to(target).await.unwrap();
     let facts = backend.discover(&Scope::default()).await.unwrap();
-    bed.kubectl(&["delete", "deviceclass", class]);
-    bed.kubectl(&["delete", "mutatingwebhookconfiguration", "auto-efa-injector"]);
+    cluster.kubectl(&["delete", "deviceclass", class]);
+    cluster.kubectl(&["delete", "mutatingwebhookconfiguration", "auto-efa-injector"]);
     assert_eq!(facts.efa_webhook, Some(true));
     let mut fresh = Scope::default();
     fresh.fresh = true;
@@ -334,15 +334,15 @@ async fn an_administrator_sees_nodes_levels_and_device_classes() {
 /// only its object is read.
 #[tokio::test]
 async fn many_jobs_are_watched_by_as_many_requests_as_one() {
-    let Some(bed) = bed() else { return };
-    let losing = Losing::start(&bed).await;
+    let Some(cluster) = cluster() else { return };
+    let losing = Losing::start(&cluster).await;
     losing.armed.store(false, Ordering::SeqCst);
     let mut running = Vec::new();
     for _ in 0..3 {
-        running.push(bed.submit(job("watched", 1, "sleep 600")).await);
+        running.push(cluster.submit(job("watched", 1, "sleep 600")).await);
     }
     let asked = async |jobs: &[Running]| {
-        let backend = bed.connect_to(bed.target(&losing.proxy.kubeconfig)).await.unwrap();
+        let backend = cluster.connect_to(cluster.target(&losing.proxy.kubeconfig)).await.unwrap();
         let before = losing.requests.load(Ordering::SeqCst);
         let mut filter = JobFilter::default();
         filter.handles = jobs.iter().map(|job| job.handle.clone()).collect();
@@ -384,33 +384,33 @@ async fn many_jobs_are_watched_by_as_many_requests_as_one() {
 /// queueing system, and quotas.
 #[tokio::test]
 async fn queues_priorities_and_quotas_are_looked_at_before() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     // Kueue's kind without Kueue (https://kueue.sigs.k8s.io/docs/concepts/local_queue/, 2026-11-21).
-    bed.apply(
+    cluster.apply(
         "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: localqueues.kueue.x-k8s.io, \
           annotations: {api-approved.kubernetes.io: 'https://github.com/kubernetes-sigs/kueue'}}, \
           spec: {group: kueue.x-k8s.io, scope: Namespaced, names: {kind: LocalQueue, plural: localqueues}, versions: [{name: v1beta1, \
           served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}",
     );
     let spaces = ["weft-queues", "weft-no-queues"];
-    bed.apply(
+    cluster.apply(
         &spaces
             .map(|name| format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}"))
             .join("\n---\n"),
     );
     let of = "namespace: weft-queues";
-    poll("the kind", || bed.kubectl_says(&["get", "localqueues.kueue.x-k8s.io"]).0.then_some(()));
-    bed.apply(&format!(
+    poll("the kind", || cluster.kubectl_says(&["get", "localqueues.kueue.x-k8s.io"]).0.then_some(()));
+    cluster.apply(&format!(
         "{{apiVersion: kueue.x-k8s.io/v1beta1, kind: LocalQueue, metadata: {{name: team-a, {of}}}, spec: {{clusterQueue: all}}}}\n---\n\
          {{apiVersion: v1, kind: ResourceQuota, metadata: {{name: gpus, {of}}}, spec: {{hard: {{requests.nvidia.com/gpu: 8}}}}}}"
     ));
-    let quota = || bed.get(&["-n", "weft-queues", "resourcequota", "gpus"])["status"]["hard"].is_object();
+    let quota = || cluster.get(&["-n", "weft-queues", "resourcequota", "gpus"])["status"]["hard"].is_object();
     poll("the quota", || quota().then_some(()));
     let codes = async |namespace: &str, queue: &str, priority: &str, gpus: u32| {
-        let mut target = bed.target(&bed.kubeconfig("admin"));
+        let mut target = cluster.target(&cluster.kubeconfig("admin"));
         let state = tempfile::tempdir().unwrap();
         (target.state_dir, target.namespace) = (state.path().into(), Some(namespace.into()));
-        let backend = bed.connect_to(target).await.unwrap();
+        let backend = cluster.connect_to(target).await.unwrap();
         let mut spec = job("ahead", 2, "true");
         spec.roles[0].gpus_per_node = gpus;
         (spec.queue, spec.priority) = (Some(queue.into()), Some(priority.into()));
@@ -432,38 +432,38 @@ async fn queues_priorities_and_quotas_are_looked_at_before() {
         other.len() == 1 && other[0].0 == "K8S-QUEUE" && other[0].1.contains("there is none"),
         "{other:?}"
     );
-    bed.kubectl(&["delete", "--wait=false", "crd", "localqueues.kueue.x-k8s.io"]);
+    cluster.kubectl(&["delete", "--wait=false", "crd", "localqueues.kueue.x-k8s.io"]);
     for name in spaces {
-        bed.kubectl(&["delete", "--wait=false", "namespace", name]);
+        cluster.kubectl(&["delete", "--wait=false", "namespace", name]);
     }
 }
 
 /// A job that is submitted suspended makes no pods until it is resumed, and is removed when its time after the end is over.
 #[tokio::test]
 async fn a_suspended_job_waits_and_an_ended_one_goes() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let settings = json!({"suspend": true, "ttl-seconds": 2});
-    let running = bed.submit(of_kind(job("later", 1, "echo now"), settings)).await;
+    let running = cluster.submit(of_kind(job("later", 1, "echo now"), settings)).await;
     running.phase(JobPhase::Suspended).await;
     let name = running.handle.name().to_owned();
     let pods = format!("training.kubeflow.org/job-name={name}");
-    assert!(bed.get(&["pods", "-l", &pods])["items"].as_array().unwrap().is_empty());
+    assert!(cluster.get(&["pods", "-l", &pods])["items"].as_array().unwrap().is_empty());
     running.backend.act(&running.handle, Action::Resume).await.unwrap();
     let gone = |event: &JobEvent| {
         matches!(event, JobEvent::Gone { .. }) || event.phase() == Some(JobPhase::Succeeded)
     };
     running.until("its end", gone).await;
-    poll("its removal", || (!bed.kubectl_says(&["get", "pytorchjob", &name]).0).then_some(()));
+    poll("its removal", || (!cluster.kubectl_says(&["get", "pytorchjob", &name]).0).then_some(()));
 }
 
 /// A busy API server rejects requests: reads are repeated after 429, 503 and a reset, a create after 429, and
 /// after as long as the server requests.
 #[tokio::test]
 async fn requests_that_are_turned_away_are_sent_again() {
-    let Some(bed) = bed() else { return };
-    let running = bed.submit(job("busy", 1, "sleep 600")).await;
-    let refusing = Refusing::start(&bed).await;
-    let backend = bed.connect_to(bed.target(&refusing.proxy.kubeconfig)).await.unwrap();
+    let Some(cluster) = cluster() else { return };
+    let running = cluster.submit(job("busy", 1, "sleep 600")).await;
+    let refusing = Refusing::start(&cluster).await;
+    let backend = cluster.connect_to(cluster.target(&refusing.proxy.kubeconfig)).await.unwrap();
     for turns in [&[Turn::Later][..], &[Turn::Unavailable], &[Turn::Reset], &[Turn::Reset, Turn::Unavailable]]
     {
         refusing.turn_away(turns);
@@ -487,7 +487,7 @@ async fn requests_that_are_turned_away_are_sent_again() {
         refusing.turn_away(&[Turn::Pass, Turn::Pass, turn]);
         let read: Vec<_> = backend.logs(&running.handle, LogOptions::default()).collect().await;
         assert!(read.iter().all(Result::is_ok) && refusing.done(), "{turn:?}: {read:?}");
-        let doomed = bed.submit(job("busy-c", 1, "sleep 600")).await;
+        let doomed = cluster.submit(job("busy-c", 1, "sleep 600")).await;
         refusing.turn_away(&[Turn::Pass, turn]);
         backend.act(&doomed.handle, Action::Delete).await.unwrap();
         assert!(refusing.done(), "{turn:?}");

@@ -9,13 +9,15 @@ use weftrun_core::job::{Action, JobEvent, JobFilter, JobPhase};
 use weftrun_core::log::{LogOptions, Mark};
 use weftrun_core::spec::{Code, JobSpec, Launch, Role};
 
-use crate::bed::{Bed, IMAGE, PATIENCE, Read, Running, bed, job, name, of_kind, poll, restarting};
+use crate::cluster::{
+    IMAGE, PATIENCE, Read, Running, TestCluster, cluster, job, name, of_kind, poll, restarting,
+};
 
 /// 1: a log that is opened again at once gives the dead container's log again.
 #[tokio::test]
 async fn f01_a_restart_in_place_neither_repeats_nor_loses() {
-    let Some(bed) = bed() else { return };
-    let running = bed
+    let Some(cluster) = cluster() else { return };
+    let running = cluster
         .submit(restarting(job("f01", 1, "for i in 1 2 3 4; do echo step $i; sleep 0.3; done; exit 9"), 2))
         .await;
     let read = running.follow().await;
@@ -33,8 +35,8 @@ async fn f01_a_restart_in_place_neither_repeats_nor_loses() {
 /// 2: the previous log of a removed container comes as text with HTTP 200.
 #[tokio::test]
 async fn f02_a_previous_log_that_is_gone_is_a_gap_and_no_text() {
-    let Some(bed) = bed() else { return };
-    let running = bed.submit(restarting(job("f02", 1, "echo once; sleep 1; exit 1"), 5)).await;
+    let Some(cluster) = cluster() else { return };
+    let running = cluster.submit(restarting(job("f02", 1, "echo once; sleep 1; exit 1"), 5)).await;
     running.until("a second attempt", |event| matches!(event, JobEvent::Attempt { attempt: 2.., .. })).await;
     let mut options = LogOptions::default();
     options.previous = true;
@@ -50,19 +52,19 @@ async fn f02_a_previous_log_that_is_gone_is_a_gap_and_no_text() {
 /// 3: a pod that is made again has the same name and another uid.
 #[tokio::test]
 async fn f03_an_evicted_pod_is_followed_under_its_new_uid() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let script = "trap 'exit 143' TERM; for i in $(seq 60); do echo line $i; sleep 0.2; done";
-    let running = bed.submit(restarting(job("f03", 2, script), 3)).await;
+    let running = cluster.submit(restarting(job("f03", 2, script), 3)).await;
     running.phase(JobPhase::Running).await;
     let pod = format!("{}-worker-1", running.handle.name());
-    let before = bed.get(&["pod", &pod])["metadata"]["uid"].clone();
+    let before = cluster.get(&["pod", &pod])["metadata"]["uid"].clone();
     let reading = running.read(LogOptions::follow());
     let evicting = async {
         tokio::time::sleep(Duration::from_secs(2)).await;
-        bed.kubectl(&["delete", "pod", &pod, "--wait=false"]);
+        cluster.kubectl(&["delete", "pod", &pod, "--wait=false"]);
     };
     let (read, ()) = tokio::join!(reading, evicting);
-    let after = bed.get(&["pod", &pod])["metadata"]["uid"].clone();
+    let after = cluster.get(&["pod", &pod])["metadata"]["uid"].clone();
     assert_ne!(before, after);
     // Worker 0 wrote it once, the second worker 1 too; the first was evicted before.
     assert_eq!(read.count("line 60"), 2, "{:?}", read.marks);
@@ -72,13 +74,13 @@ async fn f03_an_evicted_pod_is_followed_under_its_new_uid() {
 /// 4: before its start a container's log is an error, which is waited for.
 #[tokio::test]
 async fn f04_a_follower_waits_for_the_start() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     // With torchrun there is a master, for which the workers' init containers wait: it runs until the worker has been read.
     let text = "echo started; while [ $RANK = 0 ] && [ ! -e /tmp/end ]; do sleep 0.2; done\n";
     let code = Code::Script { name: "train.py".into(), text: text.into() };
     let spec = JobSpec::builder(name("f04")).image(IMAGE).launch(Launch::Torchrun).code(code);
     let spec = spec.role(Role::worker().nodes(2).command(["train.py"])).build().unwrap();
-    let running = bed.submit(spec).await;
+    let running = cluster.submit(spec).await;
     let mut read = Read::default();
     let mut logs = running.backend.logs(&running.handle, LogOptions::follow());
     let reading = async {
@@ -86,7 +88,7 @@ async fn f04_a_follower_waits_for_the_start() {
             let before = read.count("started");
             read.add(&batch.unwrap());
             if before < 2 && read.count("started") == 2 {
-                end_master(&bed, &running);
+                end_master(&cluster, &running);
             }
         }
     };
@@ -97,18 +99,18 @@ async fn f04_a_follower_waits_for_the_start() {
 }
 
 /// Lets a master end that waits for `/tmp/end`.
-fn end_master(bed: &Bed, running: &Running) {
-    end_pod(bed, &format!("{}-master-0", running.handle.name()));
+fn end_master(cluster: &TestCluster, running: &Running) {
+    end_pod(cluster, &format!("{}-master-0", running.handle.name()));
 }
 
-fn end_pod(bed: &Bed, pod: &str) {
-    poll("the pod's end", || bed.kubectl_says(&["exec", pod, "--", "touch", "/tmp/end"]).0.then_some(()));
+fn end_pod(cluster: &TestCluster, pod: &str) {
+    poll("the pod's end", || cluster.kubectl_says(&["exec", pod, "--", "touch", "/tmp/end"]).0.then_some(()));
 }
 
 /// 5: pods of a failed MPIJob are deleted, and their last lines with them.
 #[tokio::test]
 async fn f05_the_last_words_of_a_failed_launcher_are_read() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let fails = "[ $OMPI_COMM_WORLD_RANK = 1 ] || exec sleep 60; echo why it failed; exit 7";
     let spec = JobSpec::builder(name("f05"))
         .image("example.test/mpi:1")
@@ -116,7 +118,7 @@ async fn f05_the_last_words_of_a_failed_launcher_are_read() {
         .role(Role::worker().nodes(2).command(["sh", "-c", fails]))
         .build()
         .unwrap();
-    let running = bed.submit(spec).await;
+    let running = cluster.submit(spec).await;
     let (read, (end, _)) = tokio::join!(running.follow(), running.wait());
     assert_eq!(end.phase, JobPhase::Failed);
     assert_eq!(read.count("why it failed"), 1, "{read:?}");
@@ -127,10 +129,10 @@ async fn f05_the_last_words_of_a_failed_launcher_are_read() {
 /// 5 too: so are those of a failed TrainJob.
 #[tokio::test]
 async fn f05_the_last_words_of_a_failed_train_job_are_read() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let fails = "[ $PET_NODE_RANK = 1 ] || exec sleep 60; sleep 1; echo why it failed; exit 7";
     // A runtime whose Job does not try six times.
-    bed.apply(
+    cluster.apply(
         "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainingRuntime, \
           metadata: {name: weft-once, labels: {trainer.kubeflow.org/framework: torch}}, \
           spec: {mlPolicy: {numNodes: 1, torch: {numProcPerNode: auto}}, template: {spec: {replicatedJobs: [{name: node, \
@@ -138,7 +140,7 @@ async fn f05_the_last_words_of_a_failed_train_job_are_read() {
           template: {spec: {restartPolicy: Never, containers: [{name: node, image: 'example.test/trainer:1'}]}}}}}]}}}}",
     );
     let once = json!({"kind": "trainjob", "runtime": "weft-once", "runtime-kind": "TrainingRuntime"});
-    let running = bed.submit(of_kind(job("f05t", 2, fails), once)).await;
+    let running = cluster.submit(of_kind(job("f05t", 2, fails), once)).await;
     let (read, (end, _)) = tokio::join!(running.follow(), running.wait());
     assert_eq!(end.phase, JobPhase::Failed, "{end:?}");
     assert_eq!(read.count("why it failed"), 1, "{read:?}");
@@ -149,11 +151,11 @@ async fn f05_the_last_words_of_a_failed_train_job_are_read() {
 /// 6: conditions flip, and `Running` stays in the list with status False.
 #[tokio::test]
 async fn f06_an_ended_job_is_not_running() {
-    let Some(bed) = bed() else { return };
-    let running = bed.submit(job("f06", 2, "sleep 1; echo done")).await;
+    let Some(cluster) = cluster() else { return };
+    let running = cluster.submit(job("f06", 2, "sleep 1; echo done")).await;
     let (end, _) = running.wait().await;
     assert_eq!(end.phase, JobPhase::Succeeded);
-    let object = bed.get(&["pytorchjob", running.handle.name()]);
+    let object = cluster.get(&["pytorchjob", running.handle.name()]);
     let listed = object["status"]["conditions"].as_array().unwrap();
     assert!(listed.iter().any(|c| c["type"] == "Running" && c["status"] == "False"), "{listed:?}");
     running.delete().await;
@@ -164,14 +166,14 @@ async fn f06_an_ended_job_is_not_running() {
 /// can be cancelled.
 #[tokio::test(flavor = "multi_thread")]
 async fn f06_pods_that_are_made_again_are_attempts() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let name = name("f06x");
-    bed.apply(&format!(
+    cluster.apply(&format!(
         "{{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {{name: {name}}}, spec: {{runPolicy: {{backoffLimit: 1}}, \
           pytorchReplicaSpecs: {{Worker: {{replicas: 1, restartPolicy: ExitCode, template: {{spec: {{containers: [{{name: pytorch, \
           image: '{IMAGE}', command: [sh, -c, 'echo one more; sleep 5; exit 143']}}]}}}}}}}}}}}}"
     ));
-    let backend = bed.connect().await;
+    let backend = cluster.connect().await;
     let jobs = backend.list(&JobFilter::all()).await.unwrap();
     let handle = jobs.into_iter().find(|job| job.name == name).unwrap().handle;
     let running = Running { backend, handle };
@@ -202,17 +204,17 @@ async fn f06_pods_that_are_made_again_are_attempts() {
 /// 7: with the operator's default, workers run on after the master has ended, and keep their GPUs.
 #[tokio::test]
 async fn f07_ended_jobs_keep_no_pods() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let spec = JobSpec::builder(name("f07"))
         .image("example.test/mpi:1")
         .launch(Launch::Mpi)
         .role(Role::worker().nodes(2).command(["hostname"]))
         .build()
         .unwrap();
-    let running = bed.submit(spec).await;
+    let running = cluster.submit(spec).await;
     let (end, _) = running.wait().await;
     assert_eq!(end.phase, JobPhase::Succeeded, "{end:?}");
-    let object = bed.get(&["mpijob", running.handle.name()]);
+    let object = cluster.get(&["mpijob", running.handle.name()]);
     assert_eq!(object["spec"]["runPolicy"]["cleanPodPolicy"], "Running");
     running.follow().await;
     let selector = format!(
@@ -220,7 +222,7 @@ async fn f07_ended_jobs_keep_no_pods() {
         running.handle.name()
     );
     for _ in 0..100 {
-        let pods = bed.get(&["pods", "-l", &selector]);
+        let pods = cluster.get(&["pods", "-l", &selector]);
         let alive = pods["items"]
             .as_array()
             .unwrap()
@@ -239,22 +241,22 @@ async fn f07_ended_jobs_keep_no_pods() {
 /// `cleanPodPolicy: Running` the operator would delete the workers at that moment, before their last lines.
 #[tokio::test]
 async fn f07_logs_of_workers_that_end_after_their_master_stay() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let text = "echo begins $RANK; [ $RANK != 0 ] || while [ ! -e /tmp/end ]; do sleep 0.2; done; \
                 [ $RANK = 0 ] || sleep 5; echo ends $RANK\n";
     let code = Code::Script { name: "train.py".into(), text: text.into() };
     let spec = JobSpec::builder(name("f07w")).image(IMAGE).launch(Launch::Torchrun).code(code);
     let spec = spec.role(Role::worker().nodes(3).command(["train.py"])).build().unwrap();
-    let running = bed.submit(spec).await;
+    let running = cluster.submit(spec).await;
     poll("all ranks", || {
-        let pods = pods_of(&bed, &running);
+        let pods = pods_of(&cluster, &running);
         (pods.iter().filter(|pod| pod["status"]["phase"] != "Pending").count() == 3).then_some(())
     });
-    end_master(&bed, &running);
+    end_master(&cluster, &running);
     let (end, _) = running.wait().await;
     assert_eq!(end.phase, JobPhase::Succeeded, "{end:?}");
     poll("all pods ended", || {
-        let pods = pods_of(&bed, &running);
+        let pods = pods_of(&cluster, &running);
         assert_eq!(pods.len(), 3, "a pod was deleted");
         pods.iter().all(|pod| pod["status"]["phase"] == "Succeeded").then_some(())
     });
@@ -266,7 +268,7 @@ async fn f07_logs_of_workers_that_end_after_their_master_stay() {
     let detail = running.backend.describe(&running.handle).await.unwrap();
     assert!(detail.findings.is_empty() && detail.summary.reason.is_empty(), "{detail:?}");
     // The log of a deleted pod is gone, which is reported.
-    bed.kubectl(&["delete", "pod", &format!("{}-worker-1", running.handle.name())]);
+    cluster.kubectl(&["delete", "pod", &format!("{}-worker-1", running.handle.name())]);
     for options in [LogOptions::default(), LogOptions::follow()] {
         let read = running.read(options).await;
         let gone = format!("the pod {}-worker-1 is gone, and its log with it", running.handle.name());
@@ -280,24 +282,24 @@ async fn f07_logs_of_workers_that_end_after_their_master_stay() {
 /// `cancel` ends them and keeps the logs of the others.
 #[tokio::test]
 async fn f07_pods_that_outlive_their_job_are_said_and_can_be_cancelled() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let text =
         "echo begins $RANK; [ $RANK = 0 ] || exec sleep 600; while [ ! -e /tmp/end ]; do sleep 0.2; done\n";
     let code = Code::Script { name: "train.py".into(), text: text.into() };
     let spec = JobSpec::builder(name("f07m")).image(IMAGE).launch(Launch::Torchrun).code(code);
     let worker = Role::worker().nodes(3).gpus_per_node(1).command(["train.py"]);
-    let running = bed.submit(spec.role(worker).build().unwrap()).await;
+    let running = cluster.submit(spec.role(worker).build().unwrap()).await;
     poll("all ranks", || {
-        let pods = pods_of(&bed, &running);
+        let pods = pods_of(&cluster, &running);
         (pods.iter().filter(|pod| pod["status"]["phase"] == "Running").count() == 3).then_some(())
     });
-    end_master(&bed, &running);
+    end_master(&cluster, &running);
     let (end, _) = running.wait().await;
     assert_eq!(end.phase, JobPhase::Succeeded, "{end:?}");
     // The kubelet may be a moment behind with the master's own phase.
     poll("the master's end", || {
         let ended = |pod: &Value| pod["status"]["phase"] == "Succeeded";
-        pods_of(&bed, &running).iter().any(ended).then_some(())
+        pods_of(&cluster, &running).iter().any(ended).then_some(())
     });
     let said = "the job has ended, but 2 pods still run and hold 2 GPUs";
     let detail = running.backend.describe(&running.handle).await.unwrap();
@@ -308,7 +310,7 @@ async fn f07_pods_that_outlive_their_job_are_said_and_can_be_cancelled() {
     running.backend.act(&running.handle, Action::Cancel).await.unwrap();
     poll("no worker runs", || {
         let alive = |pod: &&Value| pod["status"]["phase"] == "Running";
-        (pods_of(&bed, &running).iter().filter(alive).count() == 0).then_some(())
+        (pods_of(&cluster, &running).iter().filter(alive).count() == 0).then_some(())
     });
     let listed = running.backend.list(&JobFilter::one(&running.handle)).await.unwrap();
     assert!(listed[0].phase == JobPhase::Succeeded && listed[0].reason.is_empty(), "{listed:?}");
@@ -321,13 +323,13 @@ async fn f07_pods_that_outlive_their_job_are_said_and_can_be_cancelled() {
 /// the finding show it in `list`, `describe` and `watch`.
 #[tokio::test]
 async fn a_launcher_that_cannot_be_made_is_a_finding_while_workers_run() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     // The API server refuses the launcher's Job: huge pages want cpu or memory beside them.
     let mut launcher = Role::launcher();
     launcher.resources.insert("hugepages-2Mi".into(), "4Mi".into());
-    launcher_refused(&bed, "nolaunch", launcher, "K8S-HUGEPAGES").await;
+    launcher_refused(&cluster, "nolaunch", launcher, "K8S-HUGEPAGES").await;
     // A policy refuses the pod of the launcher's Job, as a quota or a webhook would.
-    bed.apply(
+    cluster.apply(
         "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: weft-no-launcher}, \
           spec: {failurePolicy: Fail, matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], \
           operations: [CREATE], resources: [pods]}]}, matchConditions: [{name: ours, expression: \
@@ -338,19 +340,23 @@ async fn a_launcher_that_cannot_be_made_is_a_finding_while_workers_run() {
           spec: {policyName: weft-no-launcher, validationActions: [Deny]}}",
     );
     poll("the policy", || {
-        let (made, said) =
-            bed.kubectl_says(&["run", "weftrefused-x-launcher", "--image=busybox:1.36", "--dry-run=server"]);
+        let (made, said) = cluster.kubectl_says(&[
+            "run",
+            "weftrefused-x-launcher",
+            "--image=busybox:1.36",
+            "--dry-run=server",
+        ]);
         (!made && said.contains("exceeded quota: launchers")).then_some(())
     });
-    launcher_refused(&bed, "weftrefused", Role::launcher(), "K8S-QUOTA").await;
-    bed.kubectl(&[
+    launcher_refused(&cluster, "weftrefused", Role::launcher(), "K8S-QUOTA").await;
+    cluster.kubectl(&[
         "delete",
         "validatingadmissionpolicybinding,validatingadmissionpolicy",
         "weft-no-launcher",
     ]);
 }
 
-async fn launcher_refused(bed: &Bed, what: &str, launcher: Role, code: &str) {
+async fn launcher_refused(cluster: &TestCluster, what: &str, launcher: Role, code: &str) {
     let spec = JobSpec::builder(name(what))
         .image("example.test/mpi:1")
         .launch(Launch::Mpi)
@@ -358,12 +364,12 @@ async fn launcher_refused(bed: &Bed, what: &str, launcher: Role, code: &str) {
         .role(Role::worker().nodes(2).command(["hostname"]))
         .build()
         .unwrap();
-    let running = bed.submit(spec).await;
+    let running = cluster.submit(spec).await;
     let (found, message, _) = running.stuck().await;
     assert_eq!(found, code, "{message}");
     poll("both workers run", || {
         let up = |pod: &&Value| pod["status"]["phase"] == "Running";
-        (pods_of(bed, &running).iter().filter(up).count() == 2).then_some(())
+        (pods_of(cluster, &running).iter().filter(up).count() == 2).then_some(())
     });
     // The operator retries again and again; its message stays true while the workers run.
     for _ in 0..3 {
@@ -378,18 +384,18 @@ async fn launcher_refused(bed: &Bed, what: &str, launcher: Role, code: &str) {
 }
 
 /// The pods of a job, as the API server has them.
-fn pods_of(bed: &Bed, running: &Running) -> Vec<Value> {
+fn pods_of(cluster: &TestCluster, running: &Running) -> Vec<Value> {
     let train = running.handle.parts()[1] == "trainjob";
     let label = if train { "jobset.sigs.k8s.io/jobset-name" } else { "training.kubeflow.org/job-name" };
     let selector = format!("{label}={}", running.handle.name());
-    bed.get(&["pods", "-l", &selector])["items"].as_array().unwrap().clone()
+    cluster.get(&["pods", "-l", &selector])["items"].as_array().unwrap().clone()
 }
 
 /// 10: deleting returns at once; pods disappear later, and their last output is read.
 #[tokio::test]
 async fn f10_a_deleted_job_is_gone_and_its_logs_end() {
-    let Some(bed) = bed() else { return };
-    let running = bed
+    let Some(cluster) = cluster() else { return };
+    let running = cluster
         .submit(job("f10", 1, "trap 'echo last words; exit 0' TERM; echo up; while :; do sleep 0.1; done"))
         .await;
     running.phase(JobPhase::Running).await;
@@ -405,7 +411,7 @@ async fn f10_a_deleted_job_is_gone_and_its_logs_end() {
 /// 11: a launcher that starts before its workers resolve fails.
 #[tokio::test]
 async fn f11_the_launcher_waits_for_its_workers() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let spec = JobSpec::builder(name("f11"))
         .image("example.test/mpi:1")
         .launch(Launch::Mpi)
@@ -417,13 +423,13 @@ async fn f11_the_launcher_waits_for_its_workers() {
         ]))
         .build()
         .unwrap();
-    let running = bed.submit(spec).await;
+    let running = cluster.submit(spec).await;
     let read = running.follow().await;
     for rank in 0..4 {
         assert_eq!(read.count(&format!("rank {rank} forwarded")), 1, "{read:?}");
     }
     assert_eq!(
-        bed.get(&["mpijob", running.handle.name()])["spec"]["launcherCreationPolicy"],
+        cluster.get(&["mpijob", running.handle.name()])["spec"]["launcherCreationPolicy"],
         "WaitForWorkersReady"
     );
     running.delete().await;
@@ -432,13 +438,13 @@ async fn f11_the_launcher_waits_for_its_workers() {
 /// 12: an exceeded quota is only an event of the job, which has no condition at all.
 #[tokio::test]
 async fn f12_quota_is_said() {
-    let Some(bed) = bed() else { return };
-    bed.apply("{apiVersion: v1, kind: ResourceQuota, metadata: {name: weft-f12}, spec: {hard: {requests.example.com/thing: 0}}}");
+    let Some(cluster) = cluster() else { return };
+    cluster.apply("{apiVersion: v1, kind: ResourceQuota, metadata: {name: weft-f12}, spec: {hard: {requests.example.com/thing: 0}}}");
     let mut spec = job("f12", 1, "true");
     spec.roles[0].resources.insert("example.com/thing".into(), "1".into());
-    let running = bed.submit(spec).await;
+    let running = cluster.submit(spec).await;
     let (code, message, fix) = running.stuck().await;
-    bed.kubectl(&["delete", "resourcequota", "weft-f12"]);
+    cluster.kubectl(&["delete", "resourcequota", "weft-f12"]);
     assert_eq!(code, "K8S-QUOTA", "{message}");
     assert!(fix.contains("ResourceQuota"), "{fix}");
     running.delete().await;
@@ -447,17 +453,17 @@ async fn f12_quota_is_said() {
 /// 13: neither a missing image nor a node that does not fit is ever a condition.
 #[tokio::test]
 async fn f13_missing_images_and_full_nodes_are_said() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let mut image = job("f13a", 1, "true");
     image.image = Some("example.test/nope:9".into());
-    let running = bed.submit(image).await;
+    let running = cluster.submit(image).await;
     let (code, message, _) = running.stuck().await;
     assert_eq!(code, "K8S-IMAGE-PULL", "{message}");
     running.delete().await;
 
     let mut large = job("f13b", 1, "true");
     large.roles[0].gpus_per_node = 64;
-    let running = bed.submit(large).await;
+    let running = cluster.submit(large).await;
     let (code, message, fix) = running.stuck().await;
     assert_eq!(code, "K8S-UNSCHEDULABLE", "{message}");
     assert!(fix.contains("nvidia.com/gpu"), "{fix}");
@@ -467,8 +473,8 @@ async fn f13_missing_images_and_full_nodes_are_said() {
 /// 7 too: a TrainJob has no Running condition.
 #[tokio::test]
 async fn f07_a_train_job_runs_and_ends() {
-    let Some(bed) = bed() else { return };
-    let running = bed
+    let Some(cluster) = cluster() else { return };
+    let running = cluster
         .submit(of_kind(
             job("f07t", 3, "echo node $PET_NODE_RANK; while [ ! -e /tmp/end ]; do sleep 0.2; done"),
             json!({"kind": "trainjob"}),
@@ -478,8 +484,8 @@ async fn f07_a_train_job_runs_and_ends() {
     let (read, (end, events)) = tokio::join!(
         running.follow(),
         running.wait_then(JobPhase::Running, || {
-            for pod in pods_of(&bed, &running) {
-                end_pod(&bed, pod["metadata"]["name"].as_str().unwrap());
+            for pod in pods_of(&cluster, &running) {
+                end_pod(&cluster, pod["metadata"]["name"].as_str().unwrap());
             }
         })
     );
@@ -494,17 +500,17 @@ async fn f07_a_train_job_runs_and_ends() {
 /// 8: a dead node's pods stay `Running` until they are deleted, and their logs cannot be read.
 #[tokio::test(flavor = "multi_thread")]
 async fn alone_f08_a_node_dies() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let spec = of_kind(
         job("f08", 1, "i=0; while :; do i=$((i + 1)); echo tick $i; sleep 0.5; done"),
         json!({"node-selector": {"kubernetes.io/hostname": "node-3"}}),
     );
-    let running = bed.submit(spec).await;
+    let running = cluster.submit(spec).await;
     running.phase(JobPhase::Running).await;
-    let words = bed.kill("node-3");
+    let words = cluster.kill("node-3");
     let mut logs = running.backend.logs(&running.handle, LogOptions::follow());
     let reading = async {
-        let mut read = crate::bed::Read::default();
+        let mut read = crate::cluster::Read::default();
         while read.gaps().is_empty() {
             read.add(&logs.next().await.expect("the logs ended").unwrap());
         }
@@ -515,7 +521,7 @@ async fn alone_f08_a_node_dies() {
         |event| matches!(event, JobEvent::Stuck { finding, .. } if finding.code == "K8S-NODE-LOST"),
     );
     let (read, lost) = tokio::join!(tokio::time::timeout(PATIENCE, reading), lost);
-    let again = bed.clone();
+    let again = cluster.clone();
     tokio::task::spawn_blocking(move || again.restart_node("node-3", words)).await.unwrap();
     running.delete().await;
     let read = read.expect("no mark says that the log cannot be read");

@@ -7,7 +7,7 @@ use serde_json::Value;
 use weftrun_core::ErrorKind;
 use weftrun_core::job::JobPhase;
 
-use crate::bed::{bed, job, name, poll};
+use crate::cluster::{cluster, job, name, poll};
 use crate::shell::Shell;
 
 /// The service as a shell script: it supports only text, as NCCL before 2.28.7.
@@ -38,9 +38,9 @@ fn report() -> String {
 /// The service is reached over a forwarded port, and by a command where that is refused; without both rights the reason names them.
 #[test]
 fn the_rank_that_hangs_is_named_over_a_port_or_by_a_command() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let job_name = name("health");
-    let shell = Shell::of(bed.clone(), "researcher");
+    let shell = Shell::of(cluster.clone(), "researcher");
     shell.write("ras.sh", SERVER);
     let text = format!(
         "name = \"{job_name}\"\nimage = \"example.test/trainer:1\"\nlaunch = \"per-node\"\nnodes = 2\n\
@@ -61,11 +61,11 @@ fn the_rank_that_hangs_is_named_over_a_port_or_by_a_command() {
     let reads = "{apiGroups: ['', kubeflow.org], resources: [pods, pods/log, pytorchjobs, events], verbs: [get, list, watch]}";
     for (right, via) in [("pods/portforward", "port-forward"), ("pods/exec", "exec"), ("pods/status", "")] {
         let account = name("health");
-        bed.account(
+        cluster.account(
             &account,
             &format!("[{reads}, {{apiGroups: [''], resources: [{right}], verbs: [get, create]}}]"),
         );
-        let health = health(&Shell::of(bed.clone(), &account));
+        let health = health(&Shell::of(cluster.clone(), &account));
         if via.is_empty() {
             let reason = health["reason"].as_str().unwrap();
             assert!(reason.contains("pods/portforward") && reason.contains("pods/exec"), "{health:#}");
@@ -86,12 +86,12 @@ fn the_rank_that_hangs_is_named_over_a_port_or_by_a_command() {
 /// A forwarded port carries bytes both ways, to the given rank; if nothing listens, the error reports it.
 #[tokio::test]
 async fn a_port_of_a_rank_is_connected_to() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let script = "echo $RANK > /tmp/rank; exec nc -ll -p 7007 -e sh -c 'read line; echo \"$line from\" $(cat /tmp/rank)'";
-    let running = bed.submit(job("ports", 2, script)).await;
+    let running = cluster.submit(job("ports", 2, script)).await;
     running.phase(JobPhase::Running).await;
     // The test cluster's researcher has no right to it.
-    let backend = bed.connect_to(bed.target(&bed.kubeconfig("admin"))).await.unwrap();
+    let backend = cluster.connect_to(cluster.target(&cluster.kubeconfig("admin"))).await.unwrap();
     for rank in [None, Some(0), Some(1)] {
         let answer = async || {
             let mut connection = backend.open_port(&running.handle, rank, 7007).await?;

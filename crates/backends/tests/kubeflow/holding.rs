@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use crate::bed::{Bed, PATIENCE};
+use crate::cluster::{PATIENCE, TestCluster};
 use crate::proxy::Proxy;
 
 /// What the researcher's requests go through.
@@ -19,11 +19,11 @@ pub struct Holding {
 
 impl Holding {
     /// Holds the answer of this write: creates for good and patches count, from 1.
-    pub async fn start(bed: &Bed, write: usize) -> Self {
+    pub async fn start(cluster: &TestCluster, write: usize) -> Self {
         let (says, held) = watch::channel(false);
         let (released, go) = watch::channel(false);
         let (says, writes) = (Arc::new(says), Arc::new(AtomicUsize::new(0)));
-        let proxy = Proxy::start(bed, move |client, server| {
+        let proxy = Proxy::start(cluster, move |client, server| {
             pass(client, server, write, writes.clone(), says.clone(), go.clone())
         })
         .await;

@@ -10,7 +10,7 @@ use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::{Fabric, FabricPlan, Profiles};
 use weftrun_core::spec::{JobSpec, Launch, Role};
 
-use crate::bed::{bed, name, of_kind, plan};
+use crate::cluster::{cluster, name, of_kind, plan};
 
 fn spec(launch: Launch) -> JobSpec {
     JobSpec::builder(name("efa"))
@@ -25,8 +25,8 @@ fn spec(launch: Launch) -> JobSpec {
 /// The dry run takes the mutated job of each kind, with the fabric's resources in it.
 #[tokio::test]
 async fn the_server_takes_mutated_jobs() {
-    let Some(bed) = bed() else { return };
-    let backend = bed.connect().await;
+    let Some(cluster) = cluster() else { return };
+    let backend = cluster.connect().await;
     for launch in [Launch::Torchrun, Launch::PerNode, Launch::Mpi] {
         let mut planned = plan(&*backend, spec(launch)).await;
         let profile = Profiles::builtin().get("dgxc").unwrap();

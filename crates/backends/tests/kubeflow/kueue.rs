@@ -9,20 +9,20 @@ use weftrun_core::job::JobPhase;
 use weftrun_core::request::FabricRequest;
 use weftrun_core::spec::{JobSpec, Launch, Role};
 
-use crate::bed::{Bed, IMAGE, Running, bed, name, of_kind, plan, poll};
+use crate::cluster::{IMAGE, Running, TestCluster, cluster, name, of_kind, plan, poll};
 
 const LEVEL: &str = "topology.kubernetes.io/zone";
 
 /// Returns the cluster if it runs Kueue.
-fn with_kueue() -> Option<Bed> {
-    let bed = bed()?;
-    let there = bed.kubectl_says(&["get", "localqueue", "team"]).0;
+fn with_kueue() -> Option<TestCluster> {
+    let cluster = cluster()?;
+    let there = cluster.kubectl_says(&["get", "localqueue", "team"]).0;
     if !there {
         eprintln!(
             "skipped: Kueue is not on the cluster (WITH_KUEUE=1 test-cluster/kubernetes/ci.sh build, then up)"
         );
     }
-    there.then_some(bed)
+    there.then_some(cluster)
 }
 
 /// Returns the profile of EFA in the image with the queue and a topology level.
@@ -38,9 +38,9 @@ fn two_nodes(what: &str, image: &str, launch: Launch, command: [&str; 3]) -> Job
 }
 
 /// Waits until the only Workload of a job is admitted, and returns its pod sets.
-fn admitted(bed: &Bed, uid: &str) -> Vec<Value> {
+fn admitted(cluster: &TestCluster, uid: &str) -> Vec<Value> {
     poll("the admission", || {
-        let all = bed.get(&["workloads.kueue.x-k8s.io"]);
+        let all = cluster.get(&["workloads.kueue.x-k8s.io"]);
         let own = all["items"].as_array().unwrap().iter().find(|one| {
             one["metadata"]["ownerReferences"]
                 .as_array()
@@ -53,8 +53,8 @@ fn admitted(bed: &Bed, uid: &str) -> Vec<Value> {
 }
 
 /// Submits a job with a queue and a topology level, and returns the pod sets that Kueue admitted.
-async fn admitted_after_submit(bed: &Bed, spec: JobSpec) -> (Running, Vec<Value>) {
-    let backend = bed.connect().await;
+async fn admitted_after_submit(cluster: &TestCluster, spec: JobSpec) -> (Running, Vec<Value>) {
+    let backend = cluster.connect().await;
     let mut planned = plan(&*backend, spec).await;
     planned.plan = FabricPlan::new(&planned.spec, &Catalogue::builtin(), &planned.facts, &profile());
     let rendered = backend.render(&planned).unwrap();
@@ -64,7 +64,7 @@ async fn admitted_after_submit(bed: &Bed, spec: JobSpec) -> (Running, Vec<Value>
     let findings = backend.check(&rendered).await.unwrap();
     assert!(findings.is_empty(), "{findings:?}");
     let handle = backend.submit(&rendered).await.unwrap();
-    let sets = admitted(bed, handle.uid().unwrap());
+    let sets = admitted(cluster, handle.uid().unwrap());
     (Running { backend, handle }, sets)
 }
 
@@ -76,9 +76,9 @@ fn placed(sets: &[Value]) -> u64 {
 
 #[tokio::test]
 async fn kueue_admits_a_pytorch_job_at_its_topology_level() {
-    let Some(bed) = with_kueue() else { return };
+    let Some(cluster) = with_kueue() else { return };
     let spec = two_nodes("kueue-pt", IMAGE, Launch::PerNode, ["sh", "-c", "true"]);
-    let (running, sets) = admitted_after_submit(&bed, spec).await;
+    let (running, sets) = admitted_after_submit(&cluster, spec).await;
     assert_eq!(placed(&sets), 2, "{sets:?}");
     running.phase(JobPhase::Succeeded).await;
     running.delete().await;
@@ -86,9 +86,9 @@ async fn kueue_admits_a_pytorch_job_at_its_topology_level() {
 
 #[tokio::test]
 async fn kueue_admits_an_mpi_job_at_its_topology_level() {
-    let Some(bed) = with_kueue() else { return };
+    let Some(cluster) = with_kueue() else { return };
     let spec = two_nodes("kueue-mpi", "example.test/mpi:1", Launch::Mpi, ["sh", "-c", "true"]);
-    let (running, sets) = admitted_after_submit(&bed, spec).await;
+    let (running, sets) = admitted_after_submit(&cluster, spec).await;
     assert_eq!(placed(&sets), 3, "the launcher too: {sets:?}");
     running.phase(JobPhase::Succeeded).await;
     running.delete().await;
@@ -98,17 +98,17 @@ async fn kueue_admits_an_mpi_job_at_its_topology_level() {
 /// and stays suspended (`kueue runtime patch not found` in Kueue's log).
 #[tokio::test]
 async fn kueue_admits_a_train_job() {
-    let Some(bed) = with_kueue() else { return };
+    let Some(cluster) = with_kueue() else { return };
     let spec = two_nodes("kueue-tj", IMAGE, Launch::PerNode, ["sh", "-c", "true"]);
     let spec = of_kind(spec, json!({"kind": "trainjob"}));
-    let (running, sets) = admitted_after_submit(&bed, spec).await;
+    let (running, sets) = admitted_after_submit(&cluster, spec).await;
     assert_eq!(sets.iter().filter_map(|set| set["count"].as_u64()).sum::<u64>(), 2, "{sets:?}");
     running.delete().await;
 }
 
 #[tokio::test]
 async fn kueue_admits_a_mutated_job_set_at_its_topology_level() {
-    let Some(bed) = with_kueue() else { return };
+    let Some(cluster) = with_kueue() else { return };
     let name = name("kueue-js");
     let object = json!({
         "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": name},
@@ -127,14 +127,14 @@ async fn kueue_admits_a_mutated_job_set_at_its_topology_level() {
     let text = weftrun_core::convert::to_yaml(&object);
     let done = mutate(&text, Start::of("jobset.yaml"), &settings).unwrap();
     assert_eq!(done.jobs[0].skip(), None);
-    bed.apply(&done.text);
-    let there = bed.get(&["jobset", &name]);
+    cluster.apply(&done.text);
+    let there = cluster.get(&["jobset", &name]);
     assert_eq!(there["metadata"]["labels"]["kueue.x-k8s.io/queue-name"], "team");
-    let sets = admitted(&bed, there["metadata"]["uid"].as_str().unwrap());
+    let sets = admitted(&cluster, there["metadata"]["uid"].as_str().unwrap());
     assert_eq!(placed(&sets), 2, "{sets:?}");
     poll("the end", || {
-        let end = bed.get(&["jobset", &name])["status"]["terminalState"].clone();
+        let end = cluster.get(&["jobset", &name])["status"]["terminalState"].clone();
         (end == "Completed").then_some(())
     });
-    bed.kubectl(&["delete", "--wait=false", "jobset", &name]);
+    cluster.kubectl(&["delete", "--wait=false", "jobset", &name]);
 }

@@ -7,7 +7,7 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::bed::Bed;
+use crate::cluster::TestCluster;
 
 pub struct Line {
     pub kubeconfig: PathBuf,
@@ -44,8 +44,8 @@ impl Line {
     }
 
     /// A line for the researcher.
-    pub async fn start(bed: &Bed) -> Self {
-        Self::of(&bed.kubeconfig("researcher")).await
+    pub async fn start(cluster: &TestCluster) -> Self {
+        Self::of(&cluster.kubeconfig("researcher")).await
     }
 
     pub fn cut(&self) {

@@ -10,7 +10,9 @@ use weftrun_core::job::{Action, JobPhase};
 use weftrun_core::log::{LogOptions, Mark};
 use weftrun_core::spec::{Code, JobSpec, Launch, Role};
 
-use crate::bed::{Bed, IMAGE, PATIENCE, Read, Running, bed, job, name, of_kind, poll, restarting};
+use crate::cluster::{
+    IMAGE, PATIENCE, Read, Running, TestCluster, cluster, job, name, of_kind, poll, restarting,
+};
 use crate::ending::Ending;
 use crate::line::Line;
 
@@ -30,8 +32,8 @@ fn assert_counted(read: &Read, to: usize) {
     assert_eq!(differs, None, "{:?} instead of {:?}; {:?}", seen[at], wanted[at], read.marks);
 }
 
-async fn ended(bed: &Bed, what: &str, script: &str) -> Running {
-    let running = bed.submit(job(what, 1, script)).await;
+async fn ended(cluster: &TestCluster, what: &str, script: &str) -> Running {
+    let running = cluster.submit(job(what, 1, script)).await;
     running.wait().await;
     running
 }
@@ -39,13 +41,13 @@ async fn ended(bed: &Bed, what: &str, script: &str) -> Running {
 /// A reader that starts after the end reads the same as one that followed.
 #[tokio::test]
 async fn a_job_that_is_over_is_followed_to_its_end() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     // On a node that does not rotate so small a log: what is rotated away, no server gives out any more. And it does not end
     // at once: what was read of such a log on a loaded node ended in the middle of a line (2026-11-21), and a runtime that has
     // yet to read a pipe whose writer is gone is one of the possible causes.
     let node = json!({"node-selector": {"kubernetes.io/hostname": "node-0"}});
     let script = "for i in $(seq 30000); do echo step $i; done; sleep 5";
-    let running = bed.submit(of_kind(job("over", 1, script), node)).await;
+    let running = cluster.submit(of_kind(job("over", 1, script), node)).await;
     running.wait().await;
     assert_counted(&running.follow().await, 30000);
     let tail = running.read(following(|options| options.tail = Some(3))).await;
@@ -69,10 +71,10 @@ async fn a_job_that_is_over_is_followed_to_its_end() {
 /// Pods that are gone have no logs, which is reported; an empty answer would look like a job without output.
 #[tokio::test]
 async fn a_job_without_pods_says_that_there_is_no_log() {
-    let Some(bed) = bed() else { return };
-    let running = ended(&bed, "podless", "echo gone soon").await;
+    let Some(cluster) = cluster() else { return };
+    let running = ended(&cluster, "podless", "echo gone soon").await;
     let pod = format!("{}-worker-0", running.handle.name());
-    bed.kubectl(&["delete", "pod", &pod]);
+    cluster.kubectl(&["delete", "pod", &pod]);
     for options in [LogOptions::follow(), LogOptions::default()] {
         let read = running.read(options).await;
         assert_eq!(read.text, "");
@@ -84,15 +86,15 @@ async fn a_job_without_pods_says_that_there_is_no_log() {
 /// The pods of a job that had the name before are not this job's, though they have its label and are still there.
 #[tokio::test]
 async fn pods_of_a_job_of_the_same_name_are_not_read() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let script = "trap 'echo old ends; sleep 6; exit 0' TERM; echo old; while :; do sleep 0.1; done";
-    let old = bed.submit(job("same", 1, script)).await;
+    let old = cluster.submit(job("same", 1, script)).await;
     old.phase(JobPhase::Running).await;
     let name = old.handle.name().to_owned();
     old.delete().await;
     let mut spec = job("same", 1, "echo new");
     spec.name = name;
-    let new = bed.submit(spec).await;
+    let new = cluster.submit(spec).await;
     let (read, (end, _)) = tokio::join!(new.follow(), new.wait());
     assert_eq!(end.phase, JobPhase::Succeeded, "{end:?}");
     assert_eq!(read.text, "new\n", "{:?}", read.marks);
@@ -102,9 +104,9 @@ async fn pods_of_a_job_of_the_same_name_are_not_read() {
 /// With fewer streams than containers they take turns: all is read, once.
 #[tokio::test]
 async fn fewer_streams_than_containers() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let script = "for i in $(seq 40); do echo $NODE_RANK at $i; sleep 0.5; done";
-    let running = bed.submit(job("turns", 3, script)).await;
+    let running = cluster.submit(job("turns", 3, script)).await;
     let mut logs = running.backend.logs(&running.handle, following(|options| options.max_streams = 1));
     let mut read = Read::default();
     // One that waits until another is done would be read only when that one has counted to its end.
@@ -135,9 +137,9 @@ async fn fewer_streams_than_containers() {
 #[tokio::test]
 async fn more_containers_than_have_a_connection_of_their_own() {
     const NODES: u32 = 24;
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let script = "for i in $(seq 10); do echo $NODE_RANK at $i; sleep 1; done";
-    let running = bed.submit(job("shared", NODES, script)).await;
+    let running = cluster.submit(job("shared", NODES, script)).await;
     let read = running.follow().await;
     for node in 0..NODES {
         for step in 1..=10 {
@@ -151,10 +153,11 @@ async fn more_containers_than_have_a_connection_of_their_own() {
 /// A stream that ends well while its container runs is not the end: it is opened again, and no line is lost or comes twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn streams_that_the_server_ends_are_opened_again() {
-    let Some(bed) = bed() else { return };
-    let ending = Ending::start(&bed, 3).await;
-    let running = bed.submit(job("ends", 1, "for i in $(seq 400); do echo step $i; sleep 0.1; done")).await;
-    let backend = bed.connect_to(bed.target(&ending.proxy.kubeconfig)).await.unwrap();
+    let Some(cluster) = cluster() else { return };
+    let ending = Ending::start(&cluster, 3).await;
+    let running =
+        cluster.submit(job("ends", 1, "for i in $(seq 400); do echo step $i; sleep 0.1; done")).await;
+    let backend = cluster.connect_to(cluster.target(&ending.proxy.kubeconfig)).await.unwrap();
     let running = Running { backend, handle: running.handle };
     let read = running.follow().await;
     assert_counted(&read, 400);
@@ -165,13 +168,13 @@ async fn streams_that_the_server_ends_are_opened_again() {
 /// Init containers are read on request.
 #[tokio::test]
 async fn init_containers_on_request() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     // With torchrun there is a master, for which the workers' init containers wait. Its end ends the job.
     let text = "[ $RANK = 1 ] || sleep 5\necho trained\n".into();
     let code = Code::Script { name: "train.py".into(), text };
     let spec = JobSpec::builder(name("init")).image(IMAGE).launch(Launch::Torchrun).code(code);
     let spec = spec.role(Role::worker().nodes(2).command(["train.py"])).build().unwrap();
-    let running = bed.submit(spec).await;
+    let running = cluster.submit(spec).await;
     let init = |read: &Read| read.sources.iter().filter(|source| source.ends_with("/init-pytorch")).count();
     let (whole, plain) =
         tokio::join!(running.read(following(|options| options.init = true)), running.follow());
@@ -187,19 +190,19 @@ const ROTATED: u32 = 60_000;
 
 /// A job on the node that rotates logs after a megabyte, as it sees every three seconds. It writes slowly enough for a
 /// kubelet on a busy machine: one that lags behind a rotation skips the rest of the old file without a sign.
-async fn rotating(bed: &Bed, what: &str) -> Running {
+async fn rotating(cluster: &TestCluster, what: &str) -> Running {
     let script = format!(
         "i=0; while [ $i -lt {ROTATED} ]; do i=$((i + 1)); echo step $i; [ $((i % 250)) = 0 ] && sleep 0.1; done; true"
     );
     let node = json!({"node-selector": {"kubernetes.io/hostname": "node-3"}});
-    let running = bed.submit(of_kind(job(what, 1, &script), node)).await;
+    let running = cluster.submit(of_kind(job(what, 1, &script), node)).await;
     running.phase(JobPhase::Running).await;
     running
 }
 
 /// The files of a container's log on the node.
-fn rotated(bed: &Bed, running: &Running) -> usize {
-    let logs = bed.state.join("nodes/node-3/logs");
+fn rotated(cluster: &TestCluster, running: &Running) -> usize {
+    let logs = cluster.state.join("nodes/node-3/logs");
     let ours = |entry: &std::fs::DirEntry| {
         entry.file_name().to_string_lossy().contains(&format!("{}-worker-0", running.handle.name()))
     };
@@ -210,11 +213,11 @@ fn rotated(bed: &Bed, running: &Running) -> usize {
 /// The kubelet rotates the log of a container while it is followed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_followed_log_is_rotated() {
-    let Some(bed) = bed() else { return };
-    let running = rotating(&bed, "rotate").await;
+    let Some(cluster) = cluster() else { return };
+    let running = rotating(&cluster, "rotate").await;
     let (read, (end, _)) = tokio::join!(running.follow(), running.wait());
     assert_eq!(end.phase, JobPhase::Succeeded, "{end:?}");
-    assert!(rotated(&bed, &running) > 1, "the log was not rotated");
+    assert!(rotated(&cluster, &running) > 1, "the log was not rotated");
     assert_counted(&read, ROTATED as usize);
     running.delete().await;
 }
@@ -223,10 +226,10 @@ async fn a_followed_log_is_rotated() {
 /// which is reported at that position.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_is_rotated_while_the_line_is_cut() {
-    let Some(bed) = bed() else { return };
-    let running = rotating(&bed, "torn").await;
-    let line = Line::start(&bed).await;
-    let backend = bed.connect_to(bed.target(&line.kubeconfig)).await.unwrap();
+    let Some(cluster) = cluster() else { return };
+    let running = rotating(&cluster, "torn").await;
+    let line = Line::start(&cluster).await;
+    let backend = cluster.connect_to(cluster.target(&line.kubeconfig)).await.unwrap();
     let mut logs = backend.logs(&running.handle, LogOptions::follow());
     // The numbers in order, and the positions of reported gaps.
     let (mut seen, mut gaps) = (Vec::<u64>::new(), Vec::new());
@@ -247,8 +250,8 @@ async fn a_log_is_rotated_while_the_line_is_cut() {
             if !cut && seen.len() > 3000 {
                 cut = true;
                 line.cut();
-                let before = rotated(&bed, &running);
-                poll("a rotation", || (rotated(&bed, &running) > before).then_some(()));
+                let before = rotated(&cluster, &running);
+                poll("a rotation", || (rotated(&cluster, &running) > before).then_some(()));
                 // The file that holds what was read last is another one now.
                 line.mend();
             }
@@ -269,14 +272,14 @@ async fn a_log_is_rotated_while_the_line_is_cut() {
 /// lost; one that stays is refused, with the hint to log in again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_expires_while_following() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let rules = "[{apiGroups: ['', kubeflow.org], resources: [pods, pods/log, pytorchjobs, events], verbs: [get, list, watch]}]";
     let token = |kubeconfig: &std::path::Path| {
         let text = std::fs::read_to_string(kubeconfig).unwrap();
         text.split("{token: ").nth(1).unwrap().split('}').next().unwrap().to_owned()
     };
-    let old = bed.account("rotate-old", rules);
-    let new = token(&bed.account("rotate-new", rules));
+    let old = cluster.account("rotate-old", rules);
+    let new = token(&cluster.account("rotate-new", rules));
     let folder = tempfile::tempdir().unwrap();
     let (file, config) = (folder.path().join("token"), folder.path().join("config"));
     std::fs::write(&file, token(&old)).unwrap();
@@ -284,11 +287,12 @@ async fn a_token_expires_while_following() {
     let inline = format!("{{token: {}}}", token(&old));
     std::fs::write(&config, text.replace(&inline, &format!("{{tokenFile: {}}}", file.display()))).unwrap();
 
-    let running = bed.submit(job("token", 1, "for i in $(seq 260); do echo step $i; sleep 0.5; done")).await;
+    let running =
+        cluster.submit(job("token", 1, "for i in $(seq 260); do echo step $i; sleep 0.5; done")).await;
     running.phase(JobPhase::Running).await;
     let (rotated, kept) = (Line::of(&config).await, Line::of(&old).await);
     let follow = async |line: &Line| {
-        let backend = bed.connect_to(bed.target(&line.kubeconfig)).await.unwrap();
+        let backend = cluster.connect_to(cluster.target(&line.kubeconfig)).await.unwrap();
         let mut logs = backend.logs(&running.handle, LogOptions::follow());
         let (mut read, mut refused) = (Read::default(), None);
         let reading = async {
@@ -305,7 +309,7 @@ async fn a_token_expires_while_following() {
     let expire = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
         std::fs::write(&file, &new).unwrap();
-        bed.kubectl(&["delete", "serviceaccount", "rotate-old"]);
+        cluster.kubectl(&["delete", "serviceaccount", "rotate-old"]);
         // The API server believes for ten seconds more what it knew of a token.
         tokio::time::sleep(Duration::from_secs(12)).await;
         rotated.cut();
@@ -325,9 +329,9 @@ async fn a_token_expires_while_following() {
 /// Only what a cursor leaves is read, also when the container was started again meanwhile.
 #[tokio::test]
 async fn a_cursor_of_an_attempt_before_is_continued_with_the_next() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let script = "for i in $(seq 20); do echo step $i; sleep 0.3; done; exit 3";
-    let running = bed.submit(restarting(job("cursor", 1, script), 1)).await;
+    let running = cluster.submit(restarting(job("cursor", 1, script), 1)).await;
     let mut first = running.backend.logs(&running.handle, LogOptions::follow());
     let (mut before, mut cursor) = (Read::default(), None);
     while before.count("step 10") == 0 {
@@ -351,11 +355,11 @@ async fn a_cursor_of_an_attempt_before_is_continued_with_the_next() {
 /// Without the right to read logs a follower is refused while the job has no pods yet, not only when its first container starts.
 #[tokio::test]
 async fn a_follower_without_the_right_to_logs_is_refused_at_once() {
-    let Some(bed) = bed() else { return };
-    let running = bed.submit(of_kind(job("blind", 1, "true"), json!({"suspend": true}))).await;
+    let Some(cluster) = cluster() else { return };
+    let running = cluster.submit(of_kind(job("blind", 1, "true"), json!({"suspend": true}))).await;
     let account = name("blind");
     let rules = "[{apiGroups: ['', kubeflow.org], resources: [pods, pytorchjobs, events], verbs: [get, list, watch]}]";
-    let backend = bed.connect_to(bed.target(&bed.account(&account, rules))).await.unwrap();
+    let backend = cluster.connect_to(cluster.target(&cluster.account(&account, rules))).await.unwrap();
     let mut logs = backend.logs(&running.handle, LogOptions::follow());
     let first = tokio::time::timeout(PATIENCE, logs.next()).await.expect("nothing is reported");
     let error = first.expect("the logs have ended").unwrap_err();

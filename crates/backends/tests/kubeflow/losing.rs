@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::bed::Bed;
+use crate::cluster::TestCluster;
 use crate::proxy::Proxy;
 
 /// What the researcher's requests go through.
@@ -21,11 +21,11 @@ pub struct Losing {
 }
 
 impl Losing {
-    pub async fn start(bed: &Bed) -> Self {
+    pub async fn start(cluster: &TestCluster) -> Self {
         let count = || Arc::new(AtomicUsize::new(0));
         let (creates, requests, armed) = (count(), count(), Arc::new(AtomicBool::new(true)));
         let state = (creates.clone(), requests.clone(), armed.clone());
-        let proxy = Proxy::start(bed, move |client, server| pass(client, server, state.clone())).await;
+        let proxy = Proxy::start(cluster, move |client, server| pass(client, server, state.clone())).await;
         Self { proxy, creates, requests, armed }
     }
 }

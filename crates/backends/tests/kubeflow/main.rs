@@ -13,7 +13,7 @@
     reason = "a test ends with a panic, and says why"
 )]
 
-mod bed;
+mod cluster;
 mod companions;
 mod conformance;
 mod ending;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::bed::{bed, name};
+use crate::cluster::{cluster, name};
 use crate::shell::Shell;
 
 /// A kind with the fields that its vendor documents; the schema keeps any others.
@@ -28,15 +28,19 @@ fn network(number: usize, mode: &str) -> String {
 /// All tests share the cluster, and networks change what its plans say.
 #[test]
 fn alone_networks_of_gke_are_evidence_and_give_their_names() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let kinds = kind("networking.gke.io", "networks", "Network", "Cluster")
         + &kind("networking.gke.io", "gkenetworkparamsets", "GKENetworkParamSet", "Cluster");
-    bed.apply(&kinds);
-    let (shell, name) = (Shell::of(bed, "admin"), name("gke"));
+    cluster.apply(&kinds);
+    let (shell, name) = (Shell::of(cluster, "admin"), name("gke"));
     for crd in ["networks", "gkenetworkparamsets"] {
-        shell.bed.kubectl(&["wait", "--for=condition=Established", &format!("crd/{crd}.networking.gke.io")]);
+        shell.cluster.kubectl(&[
+            "wait",
+            "--for=condition=Established",
+            &format!("crd/{crd}.networking.gke.io"),
+        ]);
     }
-    shell.bed.apply(&(0..8).map(|number| network(number, "RDMA")).collect::<String>());
+    shell.cluster.apply(&(0..8).map(|number| network(number, "RDMA")).collect::<String>());
     shell.write(
         "job.toml",
         &format!("name = \"{name}\"\nimage = \"a\"\nnodes = 2\ngpus_per_node = 8\ncommand = [\"true\"]\n"),
@@ -55,6 +59,6 @@ fn alone_networks_of_gke_are_evidence_and_give_their_names() {
     }
     assert!(!attached.contains("rdma-0"), "{attached}");
     for crd in ["networks", "gkenetworkparamsets"] {
-        shell.bed.kubectl(&["delete", "crd", &format!("{crd}.networking.gke.io")]);
+        shell.cluster.kubectl(&["delete", "crd", &format!("{crd}.networking.gke.io")]);
     }
 }

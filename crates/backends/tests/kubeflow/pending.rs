@@ -6,10 +6,14 @@ use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::{Fabric, FabricPlan, Profiles};
 use weftrun_core::spec::{JobSpec, SecretRef, Volume, VolumeSource};
 
-use crate::bed::{Bed, Running, bed, job, of_kind, plan};
+use crate::cluster::{Running, TestCluster, cluster, job, of_kind, plan};
 
-async fn submit(bed: &Bed, planned: impl AsyncFnOnce(PlannedJob) -> PlannedJob, spec: JobSpec) -> Running {
-    let backend = bed.connect().await;
+async fn submit(
+    cluster: &TestCluster,
+    planned: impl AsyncFnOnce(PlannedJob) -> PlannedJob,
+    spec: JobSpec,
+) -> Running {
+    let backend = cluster.connect().await;
     let job = planned(plan(&*backend, spec).await).await;
     let rendered = backend.render(&job).unwrap();
     let handle = backend.submit(&rendered).await.unwrap();
@@ -36,7 +40,7 @@ type Change = fn(&mut JobSpec);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn causes_in_the_job() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let cases: [(&str, &str, Change, &str, &str); 5] = [
         (
             "huge",
@@ -80,14 +84,14 @@ async fn causes_in_the_job() {
     for (what, script, change, code, fix) in cases {
         let mut spec = job(what, 1, script);
         change(&mut spec);
-        assert_stuck(submit(&bed, async |job| job, spec).await, code, fix).await;
+        assert_stuck(submit(&cluster, async |job| job, spec).await, code, fix).await;
     }
 }
 
 /// The folder of the fabric's stack is not on the node.
 #[tokio::test]
 async fn alone_a_folder_the_nodes_lack() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let mut spec = job("mount", 2, "true");
     (spec.roles[0].gpus_per_node, spec.roles[0].memory) = (8, Some("8Gi".into()));
     spec.fabric.kind = Fabric::Efa;
@@ -97,7 +101,7 @@ async fn alone_a_folder_the_nodes_lack() {
         job.plan = FabricPlan::new(&job.spec, &Catalogue::builtin(), &job.facts, &profile);
         job
     };
-    let running = submit(&bed, planned, spec).await;
+    let running = submit(&cluster, planned, spec).await;
     // After a test that killed the API server the operator is slow, and pods of earlier tests still hold the nodes.
     let stuck = running.stuck_by("K8S-MOUNT").await;
     assert_stuck_so(running, stuck, "K8S-MOUNT", "profile").await;
@@ -106,9 +110,9 @@ async fn alone_a_folder_the_nodes_lack() {
 /// The namespace's Pod Security level forbids what the fabric mounts.
 #[tokio::test]
 async fn pod_security() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let level = "pod-security.kubernetes.io/enforce: baseline";
-    bed.apply(&format!(
+    cluster.apply(&format!(
         "{{apiVersion: v1, kind: Namespace, metadata: {{name: baseline, labels: {{{level}}}}}}}"
     ));
     let rules = include_str!("../../../../docs/backends/rbac.yaml");
@@ -120,10 +124,10 @@ async fn pod_security() {
     let binding = "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: r, namespace: baseline}, \
          roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: r}, \
          subjects: [{kind: User, apiGroup: rbac.authorization.k8s.io, name: researcher}]}";
-    bed.apply(&format!("{role}---\n{binding}\n"));
-    let mut target = bed.target(&bed.kubeconfig("researcher"));
+    cluster.apply(&format!("{role}---\n{binding}\n"));
+    let mut target = cluster.target(&cluster.kubeconfig("researcher"));
     target.namespace = Some("baseline".into());
-    let backend = bed.connect_to(target).await.unwrap();
+    let backend = cluster.connect_to(target).await.unwrap();
     let mut spec = job("psa", 1, "true");
     let source = VolumeSource::HostPath("/tmp".into());
     spec.volumes.push(Volume { name: "host".into(), mount: "/host".into(), source, read_only: true });
@@ -136,7 +140,7 @@ async fn pod_security() {
 /// job allows it.
 #[tokio::test]
 async fn a_host_path_that_a_node_lacks() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("not-mounted").display().to_string();
     let spec = || {
@@ -145,11 +149,11 @@ async fn a_host_path_that_a_node_lacks() {
         spec.volumes.push(Volume { name: "data".into(), mount: "/data".into(), source, read_only: false });
         spec
     };
-    let stuck = bed.submit(spec()).await;
+    let stuck = cluster.submit(spec()).await;
     let (_, message, _) = stuck.stuck().await;
     assert!(message.contains(&path), "{message}");
     assert_stuck(stuck, "K8S-MOUNT", "host-path-type").await;
-    let made = bed.submit(of_kind(spec(), json!({"host-path-type": "DirectoryOrCreate"}))).await;
+    let made = cluster.submit(of_kind(spec(), json!({"host-path-type": "DirectoryOrCreate"}))).await;
     let read = made.follow().await;
     assert_eq!(read.count("there"), 1, "{read:?}");
     made.delete().await;

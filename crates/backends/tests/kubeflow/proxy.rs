@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::bed::Bed;
+use crate::cluster::TestCluster;
 
 /// The proxy; it ends when it is dropped.
 pub struct Proxy {
@@ -25,13 +25,16 @@ impl Drop for Proxy {
 
 impl Proxy {
     /// Starts one; `pass` has each connection of a client and its own to the server.
-    pub async fn start<F>(bed: &Bed, pass: impl Fn(TcpStream, TcpStream) -> F + Send + 'static) -> Self
+    pub async fn start<F>(
+        cluster: &TestCluster,
+        pass: impl Fn(TcpStream, TcpStream) -> F + Send + 'static,
+    ) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let mut kubectl = Command::new(bed.state.join("kubectl"))
+        let mut kubectl = Command::new(cluster.state.join("kubectl"))
             .arg("--kubeconfig")
-            .arg(bed.kubeconfig("researcher"))
+            .arg(cluster.kubeconfig("researcher"))
             .args(["proxy", "--port=0"])
             .stdout(Stdio::piped())
             .spawn()

@@ -1,6 +1,6 @@
 //! `logs --rank`.
 
-use crate::bed::{bed, name, poll};
+use crate::cluster::{cluster, name, poll};
 use crate::replayed::{handle_of, job, over_efa};
 use crate::shell::{Shell, whole_cluster};
 use crate::submit::MAPPED;
@@ -9,9 +9,9 @@ use crate::submit::MAPPED;
 /// an unknown rank is an error.
 #[test]
 fn logs_of_one_rank_are_that_ranks_and_an_unknown_rank_is_an_error() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let _whole = whole_cluster();
-    let (shell, name) = (Shell::of(bed, "researcher"), name("cli-rank"));
+    let (shell, name) = (Shell::of(cluster, "researcher"), name("cli-rank"));
     let (replay, script) = over_efa();
     shell.write("play.sh", &script);
     shell.write("job.toml", &job(&name, "per-rank", ""));
@@ -44,10 +44,10 @@ fn logs_of_one_rank_are_that_ranks_and_an_unknown_rank_is_an_error() {
 /// Where each pod runs one process, its number is its rank, without a line of NCCL's.
 #[test]
 fn the_rank_of_a_pod_with_one_process_is_known() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     // With torchrun the first is the master, for which the workers' init containers wait: it runs until the worker has written.
     for (launch, file) in [("per-node", "play.sh"), ("torchrun", "play.py")] {
-        let (shell, name) = (Shell::of(bed.clone(), "researcher"), name("cli-one"));
+        let (shell, name) = (Shell::of(cluster.clone(), "researcher"), name("cli-one"));
         let waits = if launch == "torchrun" {
             "while [ $RANK = 0 ] && [ ! -e /tmp/end ]; do sleep 0.2; done"
         } else {
@@ -64,10 +64,10 @@ fn the_rank_of_a_pod_with_one_process_is_known() {
         if launch == "torchrun" {
             let (master, worker) = (format!("{name}-master-0"), format!("{name}-worker-0"));
             poll("the worker's line", || {
-                bed.kubectl_says(&["logs", &worker]).1.contains("I am 1").then_some(())
+                cluster.kubectl_says(&["logs", &worker]).1.contains("I am 1").then_some(())
             });
             poll("the master's end", || {
-                bed.kubectl_says(&["exec", &master, "--", "touch", "/tmp/end"]).0.then_some(())
+                cluster.kubectl_says(&["exec", &master, "--", "touch", "/tmp/end"]).0.then_some(())
             });
         }
         let waited = shell.weftrun(&["wait", handle]);

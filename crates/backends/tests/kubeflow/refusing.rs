@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::bed::Bed;
+use crate::cluster::TestCluster;
 use crate::proxy::Proxy;
 
 /// What becomes of a request.
@@ -33,10 +33,10 @@ pub struct Refusing {
 }
 
 impl Refusing {
-    pub async fn start(bed: &Bed) -> Self {
+    pub async fn start(cluster: &TestCluster) -> Self {
         let (next, creates) = (Arc::new(Mutex::new(VecDeque::new())), Arc::new(AtomicUsize::new(0)));
         let state = (next.clone(), creates.clone());
-        let proxy = Proxy::start(bed, move |client, server| pass(client, server, state.clone())).await;
+        let proxy = Proxy::start(cluster, move |client, server| pass(client, server, state.clone())).await;
         Self { proxy, next, creates }
     }
 

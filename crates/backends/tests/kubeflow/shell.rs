@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use crate::bed::Bed;
+use crate::cluster::TestCluster;
 
 /// Jobs that take all nodes would wait for each other's GPUs, half of each scheduled.
 static WHOLE_CLUSTER: Mutex<()> = Mutex::new(());
@@ -18,7 +18,7 @@ pub fn whole_cluster() -> MutexGuard<'static, ()> {
 
 /// A researcher's shell: an empty home, a kubeconfig, and the binary.
 pub struct Shell {
-    pub bed: Bed,
+    pub cluster: TestCluster,
     pub home: tempfile::TempDir,
     pub binary: PathBuf,
     pub kubeconfig: PathBuf,
@@ -67,13 +67,13 @@ impl Ran {
 }
 
 impl Shell {
-    pub fn of(bed: Bed, who: &str) -> Self {
+    pub fn of(cluster: TestCluster, who: &str) -> Self {
         // Beside the test binaries lies what `cargo build --workspace --bin weftrun` made.
         let beside = || std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("weftrun");
         let binary = std::env::var_os("WEFTRUN_TEST_BINARY").map_or_else(beside, PathBuf::from);
         assert!(binary.is_file(), "no {}: cargo build --workspace --bin weftrun", binary.display());
-        let kubeconfig = bed.kubeconfig(who);
-        Self { bed, home: tempfile::tempdir().unwrap(), binary, kubeconfig }
+        let kubeconfig = cluster.kubeconfig(who);
+        Self { cluster, home: tempfile::tempdir().unwrap(), binary, kubeconfig }
     }
 
     pub fn write(&self, file: &str, text: &str) {
@@ -95,7 +95,7 @@ impl Shell {
 
     /// Runs kubectl as the researcher.
     pub fn kubectl(&self, args: &[&str]) -> Ran {
-        self.command(&self.bed.state.join("kubectl"), args).output().unwrap().into()
+        self.command(&self.cluster.state.join("kubectl"), args).output().unwrap().into()
     }
 
     pub fn delete(&self, handle: &str) {

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::bed::{bed, name};
+use crate::cluster::{cluster, name};
 use crate::holding::Holding;
 use crate::replayed::{handle_of, job};
 use crate::shell::{Ran, Shell, whole_cluster};
@@ -12,9 +12,9 @@ use crate::shell::{Ran, Shell, whole_cluster};
 /// `weftrun mutate | kubectl apply` makes the pods that `weftrun submit` makes.
 #[test]
 fn mutate_and_apply_make_the_same_pods() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let _whole = whole_cluster();
-    let shell = Shell::of(bed, "researcher");
+    let shell = Shell::of(cluster, "researcher");
     for launch in ["per-node", "mpi"] {
         let name = name("cli-same");
         let text = job(&name, launch, "").replace("code = { script = \"play.sh\" }\n", "");
@@ -22,8 +22,8 @@ fn mutate_and_apply_make_the_same_pods() {
         shell.write("job.toml", &text.replace("[\"sh\", \"play.sh\"]", command));
         let pods = || {
             let jobs = format!("training.kubeflow.org/job-name={name}");
-            let pods = || shell.bed.get(&["pods", "-l", &jobs])["items"].as_array().unwrap().clone();
-            crate::bed::poll("4 pods", || (pods().len() >= 4).then_some(()));
+            let pods = || shell.cluster.get(&["pods", "-l", &jobs])["items"].as_array().unwrap().clone();
+            crate::cluster::poll("4 pods", || (pods().len() >= 4).then_some(()));
             let mut list: Vec<Value> = pods();
             list.retain(|pod| !pod["metadata"]["name"].as_str().unwrap().contains("launcher"));
             list.sort_by_key(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned());
@@ -31,8 +31,12 @@ fn mutate_and_apply_make_the_same_pods() {
         };
         let gone = || {
             let jobs = format!("training.kubeflow.org/job-name={name}");
-            crate::bed::poll("no pods", || {
-                shell.bed.get(&["pods", "-l", &jobs])["items"].as_array().unwrap().is_empty().then_some(())
+            crate::cluster::poll("no pods", || {
+                shell.cluster.get(&["pods", "-l", &jobs])["items"]
+                    .as_array()
+                    .unwrap()
+                    .is_empty()
+                    .then_some(())
             });
         };
         let ran = shell.weftrun(&["submit", "-b", "kubeflow", "-o", "json", "job.toml"]);
@@ -75,8 +79,8 @@ fn mutate_and_apply_make_the_same_pods() {
 /// Refusals: the exit code, and a sentence with the fix. Nothing is submitted.
 #[test]
 fn refusals_say_what_to_do() {
-    let Some(bed) = bed() else { return };
-    let shell = Shell::of(bed, "researcher");
+    let Some(cluster) = cluster() else { return };
+    let shell = Shell::of(cluster, "researcher");
     let plain = "image = \"busybox:1.36\"\nnodes = 1\ncommand = [\"true\"]\nfabric = \"off\"\n";
     let named = |name: &str| format!("name = \"{name}\"\n{plain}");
     let taken = name("taken");
@@ -103,8 +107,8 @@ fn refusals_say_what_to_do() {
         assert!(ran.stderr.contains(fix), "{args:?}: {}", ran.stderr);
         assert!(ran.stdout.is_empty(), "{args:?}: {}", ran.stdout);
     }
-    shell.bed.expired();
-    let expired = Shell::of(shell.bed.clone(), "expired");
+    shell.cluster.expired();
+    let expired = Shell::of(shell.cluster.clone(), "expired");
     expired.write("ok.toml", &named(&name("late")));
     let ran = expired.weftrun(&["submit", "-b", "kubeflow", "ok.toml"]);
     assert_eq!(ran.code, 4, "{}", ran.stderr);
@@ -126,8 +130,8 @@ fn refusals_say_what_to_do() {
 /// A user with the fewest rights can submit and follow; what is hidden is reported.
 #[test]
 fn a_guest_submits_and_is_told_what_is_hidden() {
-    let Some(bed) = bed() else { return };
-    let (shell, name) = (Shell::of(bed, "guest"), name("guest"));
+    let Some(cluster) = cluster() else { return };
+    let (shell, name) = (Shell::of(cluster, "guest"), name("guest"));
     let script = format!("echo \"hello from rank $RANK\"\n# {}\n", "x".repeat(20 << 10));
     shell.write("play.sh", &script);
     let text = job(&name, "per-rank", "")
@@ -141,15 +145,15 @@ fn a_guest_submits_and_is_told_what_is_hidden() {
         assert_eq!(ran.lines().get(&format!("hello from rank {rank}")), Some(&1), "{}", ran.stdout);
     }
     // Without the right to make ConfigMaps the script is in the command.
-    assert!(!shell.bed.kubectl(&["get", "configmap", "-o", "name"]).contains(&format!("{name}-code")));
+    assert!(!shell.cluster.kubectl(&["get", "configmap", "-o", "name"]).contains(&format!("{name}-code")));
     // A job that needs a ConfigMap is refused, and no job is left that waits for the ConfigMap.
     let insists = text.replace(&name, &format!("{name}-map"));
     shell.write("map.toml", &format!("{insists}[backend.kubeflow]\nscripts = \"configmap\"\n"));
     let refused = shell.weftrun(&["submit", "-b", "kubeflow", "map.toml"]);
     assert_eq!(refused.code, 4, "{}", refused.stderr);
     assert!(refused.stderr.contains("configmaps") && refused.stderr.contains("Role"), "{}", refused.stderr);
-    crate::bed::poll("no job", || {
-        (!shell.bed.kubectl_says(&["get", "pytorchjob", &format!("{name}-map")]).0).then_some(())
+    crate::cluster::poll("no job", || {
+        (!shell.cluster.kubectl_says(&["get", "pytorchjob", &format!("{name}-map")]).0).then_some(())
     });
     // The check of the plan is the server's dry run, which reports a taken name.
     let plan = shell.weftrun(&["plan", "-b", "kubeflow", "--online", "job.toml"]);
@@ -195,10 +199,10 @@ pub const MAPPED: &str = "image = \"busybox:1.36\"\nlaunch = \"per-node\"\nnodes
 /// of the next, and the next command gives a ConfigMap to its job.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_submit_that_is_killed_leaves_no_job_that_hangs() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     for request in 1..=3 {
-        let holding = Holding::start(&bed, request).await;
-        let (mut shell, name) = (Shell::of(bed.clone(), "researcher"), name("killed"));
+        let holding = Holding::start(&cluster, request).await;
+        let (mut shell, name) = (Shell::of(cluster.clone(), "researcher"), name("killed"));
         shell.write("play.sh", "echo done\n");
         shell.write("job.toml", &format!("name = \"{name}\"\n{MAPPED}"));
         let direct = std::mem::replace(&mut shell.kubeconfig, holding.proxy.kubeconfig.clone());
@@ -208,7 +212,7 @@ async fn a_submit_that_is_killed_leaves_no_job_that_hangs() {
         child.kill().unwrap();
         child.wait().unwrap();
         shell.kubeconfig = direct;
-        let exists = || bed.kubectl_says(&["get", "pytorchjob", &name]).0;
+        let exists = || cluster.kubectl_says(&["get", "pytorchjob", &name]).0;
         // The first request is the ConfigMap's, the second the job's, the third gives the one to the other.
         assert_eq!(exists(), request > 1, "request {request}");
         if !exists() {
@@ -217,27 +221,27 @@ async fn a_submit_that_is_killed_leaves_no_job_that_hangs() {
         }
         let listed = shell.weftrun(&["list", "-a", "-b", "kubeflow"]);
         assert_eq!(listed.code, 0, "{}", listed.stderr);
-        crate::bed::poll("the job's end", || {
+        crate::cluster::poll("the job's end", || {
             let phase = "jsonpath={.status.conditions[?(@.type=='Succeeded')].status}";
-            (bed.kubectl(&["get", "pytorchjob", &name, "-o", phase]) == "True").then_some(())
+            (cluster.kubectl(&["get", "pytorchjob", &name, "-o", phase]) == "True").then_some(())
         });
-        let object = bed.get(&["pytorchjob", &name]);
+        let object = cluster.get(&["pytorchjob", &name]);
         let of = object["metadata"]["labels"]["weftrun.dev/submission"].as_str().unwrap().to_owned();
-        let map = &bed.get(&["configmap", "-l", &format!("weftrun.dev/submission={of}")])["items"][0];
+        let map = &cluster.get(&["configmap", "-l", &format!("weftrun.dev/submission={of}")])["items"][0];
         assert_eq!(
             map["metadata"]["ownerReferences"][0]["uid"], object["metadata"]["uid"],
             "request {request}: {map}"
         );
-        bed.kubectl(&["delete", "pytorchjob", &name, "--wait=false"]);
+        cluster.kubectl(&["delete", "pytorchjob", &name, "--wait=false"]);
     }
 }
 
 /// Ctrl-C while a plain submit waits for the cluster's answer: the handle of the job that was made is printed, and the exit code is 130.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_submit_names_its_job() {
-    let Some(bed) = bed() else { return };
-    let holding = Holding::start(&bed, 2).await;
-    let (mut shell, name) = (Shell::of(bed.clone(), "researcher"), name("ctrlc"));
+    let Some(cluster) = cluster() else { return };
+    let holding = Holding::start(&cluster, 2).await;
+    let (mut shell, name) = (Shell::of(cluster.clone(), "researcher"), name("ctrlc"));
     shell.write("play.sh", "echo done\n");
     shell.write("job.toml", &format!("name = \"{name}\"\n{MAPPED}"));
     shell.kubeconfig = holding.proxy.kubeconfig.clone();
@@ -263,5 +267,5 @@ async fn an_interrupted_submit_names_its_job() {
     let handle = ran.stdout.trim();
     assert!(handle.starts_with("kubeflow://") && handle.contains(&name), "{handle}");
     assert!(stderr.contains("the job keeps running") && stderr.contains(handle), "{stderr}");
-    bed.kubectl(&["delete", "pytorchjob", &name, "--wait=false"]);
+    cluster.kubectl(&["delete", "pytorchjob", &name, "--wait=false"]);
 }

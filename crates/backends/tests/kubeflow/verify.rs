@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::bed::{Bed, bed, name, poll};
+use crate::cluster::{TestCluster, cluster, name, poll};
 use crate::shell::{Ran, Shell, whole_cluster};
 
 /// A pod finds the name of its node in the paths of its mounts.
@@ -80,9 +80,9 @@ fn slow(report: &Value) -> Vec<&str> {
 }
 
 /// No job of this name still runs.
-fn assert_none_runs(bed: &Bed, name: &str) {
+fn assert_none_runs(cluster: &TestCluster, name: &str) {
     poll("the jobs to end", || {
-        let pods = bed.get(&["pods"]);
+        let pods = cluster.get(&["pods"]);
         let runs = |pod: &&Value| {
             pod["metadata"]["name"].as_str().is_some_and(|pod| pod.starts_with(name))
                 && ["Running", "Pending"].contains(&pod["status"]["phase"].as_str().unwrap_or_default())
@@ -93,11 +93,11 @@ fn assert_none_runs(bed: &Bed, name: &str) {
 
 #[test]
 fn the_slow_node_is_found_by_jobs_on_parts_of_the_nodes() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let _whole = whole_cluster();
     for bad in ["node-2", "none"] {
         let tools = tools(&PYTHON.replace("SLOW", bad).replace("HOLD", ":"));
-        let (shell, name) = (Shell::of(bed.clone(), "researcher"), name("verify"));
+        let (shell, name) = (Shell::of(cluster.clone(), "researcher"), name("verify"));
         shell.write("job.toml", &job(&name, "busybox:1.36", 4, tools.path()));
         let ran = shell.weftrun(&["verify", "-b", "kubeflow", "job.toml", "--bisect=always", "-o", "json"]);
         let report = report(&ran);
@@ -111,23 +111,23 @@ fn the_slow_node_is_found_by_jobs_on_parts_of_the_nodes() {
                 "the job ran on other nodes: {report:#}"
             );
         }
-        assert_none_runs(&bed, &name);
+        assert_none_runs(&cluster, &name);
     }
 }
 
 /// A node on which nothing can be scheduled any more is found, and its jobs are cancelled.
 #[test]
 fn alone_a_node_that_is_lost_during_the_search_is_named() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let _whole = whole_cluster();
     let tools = tools(&PYTHON.replace("SLOW", "none").replace("HOLD", WAIT_FOR_GO));
-    let (shell, name) = (Shell::of(bed.clone(), "researcher"), name("lost"));
+    let (shell, name) = (Shell::of(cluster.clone(), "researcher"), name("lost"));
     shell.write("job.toml", &job(&name, "busybox:1.36", 4, tools.path()));
     let args = ["verify", "-b", "kubeflow", "job.toml", "--bisect=always", "--timeout", "90s", "-o", "json"];
     let mut command = shell.command(&shell.binary, &args);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     poll("all pods to have run", || {
-        let pods = bed.get(&["pods"]);
+        let pods = cluster.get(&["pods"]);
         // Only the first rank waits for the file; the others may have ended.
         let has_run = |pod: &&Value| {
             pod["metadata"]["name"].as_str().is_some_and(|pod| pod.starts_with(&name))
@@ -135,10 +135,10 @@ fn alone_a_node_that_is_lost_during_the_search_is_named() {
         };
         (pods["items"].as_array().unwrap().iter().filter(has_run).count() == 4).then_some(())
     });
-    bed.kubectl(&["cordon", "node-1"]);
+    cluster.kubectl(&["cordon", "node-1"]);
     std::fs::write(tools.path().join("go"), "").unwrap();
     let output = child.wait_with_output().unwrap();
-    bed.kubectl(&["uncordon", "node-1"]);
+    cluster.kubectl(&["uncordon", "node-1"]);
     let ran = Ran::from(output);
     let report = report(&ran);
     assert_eq!(slow(&report), ["node-1"], "{report:#}\n{}", ran.stderr);
@@ -147,15 +147,15 @@ fn alone_a_node_that_is_lost_during_the_search_is_named() {
     assert!(
         !failed.is_empty() && failed.iter().all(|group| group["failed"].as_str().unwrap().contains("90s"))
     );
-    assert_none_runs(&bed, &name);
+    assert_none_runs(&cluster, &name);
 }
 
 #[test]
 fn nccl_tests_are_run_by_mpirun() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let _whole = whole_cluster();
     let tools = tools("#!/bin/sh\nexit 1\n");
-    let (shell, name) = (Shell::of(bed.clone(), "researcher"), name("verify-mpi"));
+    let (shell, name) = (Shell::of(cluster.clone(), "researcher"), name("verify-mpi"));
     shell.write(
         "job.toml",
         &job(&name, "example.test/mpi:1", 2, tools.path())
@@ -173,9 +173,9 @@ fn nccl_tests_are_run_by_mpirun() {
 
 #[test]
 fn the_probe_reports_each_pod_and_ctrl_c_leaves_no_job() {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let _whole = whole_cluster();
-    let (shell, name) = (Shell::of(bed.clone(), "researcher"), name("look"));
+    let (shell, name) = (Shell::of(cluster.clone(), "researcher"), name("look"));
     let folder = tools("#!/bin/sh\n[ \"$2\" = \"import torch\" ] || sleep 600\n");
     shell.write("job.toml", &job(&name, "busybox:1.36", 2, folder.path()));
     let ran = shell.weftrun(&["probe", "-b", "kubeflow", "job.toml", "-o", "json"]);
@@ -194,5 +194,5 @@ fn the_probe_reports_each_pod_and_ctrl_c_leaves_no_job() {
     let said: String = lines.map_while(Result::ok).collect::<Vec<_>>().join("\n");
     assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");
     assert!(said.contains("cancelled"), "{said}");
-    assert_none_runs(&bed, &name);
+    assert_none_runs(&cluster, &name);
 }

@@ -5,18 +5,18 @@ use std::process::{Child, Command};
 use base64::Engine as _;
 use serde_json::{Value, json};
 
-use crate::bed::{Bed, bed, name, poll};
+use crate::cluster::{TestCluster, cluster, name, poll};
 use crate::shell::{Shell, whole_cluster};
 
 /// A namespace that the researcher may use, beside a webhook or without.
 struct Space {
-    bed: Bed,
+    cluster: TestCluster,
     name: String,
     server: Option<Child>,
 }
 
 impl Space {
-    fn start(bed: &Bed, webhook: bool) -> Self {
+    fn start(cluster: &TestCluster, webhook: bool) -> Self {
         let name = name(if webhook { "dgxc" } else { "plain" });
         let role = include_str!("../../../../docs/backends/rbac.yaml");
         let role = serde_saphyr::from_multiple::<Value>(role).unwrap();
@@ -29,7 +29,7 @@ impl Space {
             "subjects": [{"kind": "User", "name": "researcher"}],
         });
         let space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"space": name}}});
-        let mut made = Self { bed: bed.clone(), name, server: None };
+        let mut made = Self { cluster: cluster.clone(), name, server: None };
         for object in [space, role, binding] {
             made.apply(&object);
         }
@@ -42,12 +42,12 @@ impl Space {
     fn apply(&self, object: &Value) {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), object.to_string()).unwrap();
-        self.bed.kubectl(&["apply", "-n", &self.name, "-f", file.path().to_str().unwrap()]);
+        self.cluster.kubectl(&["apply", "-n", &self.name, "-f", file.path().to_str().unwrap()]);
     }
 
     fn add_webhook(&mut self) {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let pki = self.bed.state.join("pki");
+        let pki = self.cluster.state.join("pki");
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../test-cluster/kubernetes/efa_webhook.py");
         let child = Command::new("python3")
             .args([script, &port.to_string()])
@@ -84,11 +84,11 @@ impl Space {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), object.to_string()).unwrap();
         let path = file.path().to_str().unwrap();
-        self.bed.kubectl_says(&["create", "-n", &self.name, "--dry-run=server", "-o", "json", "-f", path])
+        self.cluster.kubectl_says(&["create", "-n", &self.name, "--dry-run=server", "-o", "json", "-f", path])
     }
 
     fn get(&self, kind: &str, name: &str) -> Option<Value> {
-        let (there, text) = self.bed.kubectl_says(&["get", "-n", &self.name, "-o", "json", kind, name]);
+        let (there, text) = self.cluster.kubectl_says(&["get", "-n", &self.name, "-o", "json", kind, name]);
         there.then(|| serde_json::from_str(&text).unwrap())
     }
 }
@@ -96,11 +96,11 @@ impl Space {
 impl Drop for Space {
     fn drop(&mut self) {
         if let Some(server) = &mut self.server {
-            self.bed.kubectl_says(&["delete", "mutatingwebhookconfiguration", &self.name]);
+            self.cluster.kubectl_says(&["delete", "mutatingwebhookconfiguration", &self.name]);
             let _ = server.kill();
             let _ = server.wait();
         }
-        self.bed.kubectl_says(&["delete", "--wait=false", "namespace", &self.name]);
+        self.cluster.kubectl_says(&["delete", "--wait=false", "namespace", &self.name]);
     }
 }
 
@@ -153,10 +153,10 @@ fn holds(what: &str, pod: &Value, gets: Gets) {
 
 /// Each row of the DGX Cloud document, from the objects that the API server stores.
 fn table(webhook: bool) {
-    let Some(bed) = bed() else { return };
+    let Some(cluster) = cluster() else { return };
     let _whole = whole_cluster();
-    let space = Space::start(&bed, webhook);
-    let shell = Shell::of(bed, "researcher");
+    let space = Space::start(&cluster, webhook);
+    let shell = Shell::of(cluster, "researcher");
     let rows: [(&str, u32, &[&str], Gets); 6] = [
         ("whole nodes", 8, &["--fabric", "efa"], Gets::Efa),
         ("part of a node", 4, &[], Gets::Nothing),

@@ -1,0 +1,20 @@
+//! `weftrun` as a user runs it, on a real Slurm cluster: over local commands and over ssh.
+//!
+//! `WEFTRUN_TEST_SLURM=DIR` names a running test cluster; `test-cluster/slurm/ci.sh` starts one and runs
+//! this.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
+
+#[path = "../../../../test-cluster/slurm/cluster.rs"]
+#[allow(dead_code, reason = "the backend's tests use more of it")]
+mod cluster;
+mod exactly_once;
+mod follow;
+mod health;
+mod hostile;
+mod imported;
+mod refused;
+mod run;
+mod speed;
+mod verbs;
+mod verify;
