@@ -381,7 +381,7 @@ proptest! {
 
     /// Spilled lines are unchanged, are found, and use no memory.
     #[test]
-    fn an_attic_keeps_everything(lines in talk(), wide in 2500usize..5000) {
+    fn a_spill_keeps_everything(lines in talk(), wide in 2500usize..5000) {
         let lines = &lines[..lines.len().min(40)];
         let source = Arc::new(SourceId::new("pod"));
         let (mut big, mut small) = (LogStore::new(1 << 30), LogStore::new(300_000).with_attic(Box::new(Loft::default())));

@@ -23,7 +23,7 @@ pub(super) fn render(job: &PlannedJob, config: &Config) -> Result<Rendered> {
     let mut rendered = Rendered::new(&job.spec.name, job.submission.clone(), document);
     rendered.applied = env_ops;
     rendered.inexpressible = inexpressible;
-    rendered.holes.push(Placeholder {
+    rendered.placeholders.push(Placeholder {
         name: MASTER_PORT.trim_matches(['<', '>']).to_owned(),
         what: "a free port of this machine, chosen when the job starts".to_owned(),
     });

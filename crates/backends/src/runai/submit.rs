@@ -38,7 +38,7 @@ pub async fn submit(shared: &Shared, rendered: &Rendered) -> Result<JobHandle> {
     let mut body: Value = serde_json::from_str(&document.text).map_err(|error| {
         Error::new(ErrorKind::InvalidSpec, "the rendered body is not JSON").with_source(error)
     })?;
-    fill_holes(shared, render::kind_of(rendered), &mut body).await?;
+    fill_placeholders(shared, render::kind_of(rendered), &mut body).await?;
     let handle = submit_once(&Creating { shared, rendered, body: body.to_string() }, POLICY).await?;
     shared.note_created(&handle);
     Ok(handle)
@@ -81,7 +81,7 @@ impl Submission for Creating<'_> {
 }
 
 /// Inserts the ids for the names in a body.
-async fn fill_holes(shared: &Shared, kind: &str, body: &mut Value) -> Result<()> {
+async fn fill_placeholders(shared: &Shared, kind: &str, body: &mut Value) -> Result<()> {
     let project = shared.project().await?;
     for (key, id) in [("projectId", &project.id), ("clusterId", &project.cluster)] {
         if text(body, key).is_some_and(|value| value.starts_with('<')) {

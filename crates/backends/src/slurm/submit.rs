@@ -35,10 +35,10 @@ const SBATCH_LIMIT: i64 = 300;
 
 /// Submits a rendered job.
 pub async fn submit(client: &Client, rendered: &Rendered) -> Result<JobHandle> {
-    if let Some(hole) = rendered.holes.first() {
+    if let Some(placeholder) = rendered.placeholders.first() {
         return Err(Error::new(
             ErrorKind::InvalidSpec,
-            format!("`<{}>` was not filled in: {}", hole.name, hole.what),
+            format!("`<{}>` was not filled in: {}", placeholder.name, placeholder.what),
         ));
     }
     if let Access::Rest(rest) = &client.access {

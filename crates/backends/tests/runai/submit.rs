@@ -195,9 +195,9 @@ async fn errors_say_what_to_do() {
     assert_eq!(missing.kind(), ErrorKind::NotFound);
     assert_eq!(missing.hints(), ["did you mean `nlp`?"]);
 
-    let mut stranger = target(&fake);
-    stranger.env.insert("SECRET".into(), "wrong".into());
-    let refused = connect(stranger).await.unwrap().discover(&Default::default()).await.unwrap_err();
+    let mut other = target(&fake);
+    other.env.insert("SECRET".into(), "wrong".into());
+    let refused = connect(other).await.unwrap().discover(&Default::default()).await.unwrap_err();
     assert!(!format!("{refused} {refused:?}").contains("wrong\""), "the secret is in no error");
 }
 
@@ -213,7 +213,7 @@ async fn a_researcher_without_rights_can_submit() {
     let mut spec = job("researcher", 2, "true");
     spec.queue = Some("h100".into());
     let rendered = backend.render(&planned(spec, None, facts)).unwrap();
-    assert!(rendered.holes.is_empty());
+    assert!(rendered.placeholders.is_empty());
     let findings = backend.check(&rendered).await.unwrap();
     assert!(findings.iter().all(|f| f.code == "RUNAI-HIDDEN"), "{findings:?}");
     backend.submit(&rendered).await.unwrap();
@@ -258,7 +258,7 @@ async fn names_are_looked_up() {
     spec.volumes.clear();
     spec.secrets.clear();
     let rendered = rendered(&backend, spec);
-    assert_eq!(rendered.holes.iter().filter(|hole| hole.name == "template-id:h100-roce").count(), 1);
+    assert_eq!(rendered.placeholders.iter().filter(|one| one.name == "template-id:h100-roce").count(), 1);
     assert!(backend.check(&rendered).await.unwrap().is_empty());
     backend.submit(&rendered).await.unwrap();
     let sent = fake.seen("POST", "/api/v1/workloads/distributed");
@@ -344,7 +344,7 @@ async fn what_is_rendered_is_what_is_sent() {
         let backend = connect(target(&fake)).await.unwrap();
         let facts = backend.discover(&Default::default()).await.unwrap();
         let rendered = backend.render(&planned(job("exact", 2, "true"), None, facts)).unwrap();
-        assert!(rendered.holes.is_empty(), "{:?}", rendered.holes);
+        assert!(rendered.placeholders.is_empty(), "{:?}", rendered.placeholders);
         backend.submit(&rendered).await.unwrap();
         let sent = fake.seen("POST", "/api/v1/workloads/distributed").remove(0).body;
         let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
@@ -352,7 +352,7 @@ async fn what_is_rendered_is_what_is_sent() {
 
         let offline =
             backend.render(&planned(job("exact", 2, "true"), None, ClusterFacts::default())).unwrap();
-        let marked: Vec<&str> = offline.holes.iter().map(|hole| hole.name.as_str()).collect();
+        let marked: Vec<&str> = offline.placeholders.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(marked, ["project-id:nlp", "cluster-id:nlp"]);
         let note = offline.findings.iter().find(|finding| finding.code == "RUNAI-VERSION-ASSUMED").unwrap();
         // Every field that one of the two has and the other lacks is named.

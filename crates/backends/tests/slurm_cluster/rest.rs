@@ -70,8 +70,8 @@ async fn tokens_and_addresses_that_are_wrong() {
     let printed = |text: &str| serde_json::json!(["echo", text]);
     let forged = target.clone().with("token-command", printed("a.b.c")).with("rest-user", "researcher");
     assert_eq!(kind_of(forged).await, ErrorKind::Credentials);
-    let stranger = target.clone().with("rest-user", "outsider");
-    assert_eq!(kind_of(stranger).await, ErrorKind::Credentials);
+    let other = target.clone().with("rest-user", "outsider");
+    assert_eq!(kind_of(other).await, ErrorKind::Credentials);
     assert_eq!(kind_of(target.clone().with("rest", "http://127.0.0.1:1")).await, ErrorKind::Unreachable);
     let none = target.with("token-command", serde_json::json!(["false"]));
     assert_eq!(kind_of(none).await, ErrorKind::Credentials);

@@ -76,8 +76,8 @@ pub fn print(context: &Context, rendered: &Rendered, findings: &[Finding]) -> Re
     }
     context.out.document(&text)?;
     lost(context, rendered);
-    for hole in &rendered.holes {
-        context.out.say(format!("note: <{}> is {}", hole.name, hole.what));
+    for placeholder in &rendered.placeholders {
+        context.out.say(format!("note: <{}> is {}", placeholder.name, placeholder.what));
     }
     Ok(())
 }

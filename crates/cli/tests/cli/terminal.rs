@@ -133,7 +133,7 @@ impl Backend for Hostile {
             text: format!("a: {HOSTILE}\r\nb: {}\n", job.spec.name),
         };
         let mut rendered = Rendered::new(HOSTILE, job.submission.clone(), document);
-        rendered.holes.push(Placeholder { name: HOSTILE.to_owned(), what: HOSTILE.to_owned() });
+        rendered.placeholders.push(Placeholder { name: HOSTILE.to_owned(), what: HOSTILE.to_owned() });
         rendered.findings.push(finding());
         Ok(rendered)
     }

@@ -1,4 +1,4 @@
-//! The verbs that need no cluster, each as its help promises.
+//! The verbs that need no cluster, each as its help says.
 
 use crate::place::{Place, SMALL_JOB};
 

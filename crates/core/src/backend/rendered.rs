@@ -27,7 +27,8 @@ pub struct Rendered {
     /// Ops this backend cannot express, each with the reason.
     pub inexpressible: Vec<Inexpressible>,
     /// Values that are only known to the server, shown in the documents as `<name>`.
-    pub holes: Vec<Placeholder>,
+    #[serde(rename = "holes")]
+    pub placeholders: Vec<Placeholder>,
     /// Settings of the job file that this kind of job has no field for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
@@ -132,7 +133,7 @@ impl Rendered {
             documents: vec![document],
             applied: Vec::new(),
             inexpressible: Vec::new(),
-            holes: Vec::new(),
+            placeholders: Vec::new(),
             findings: Vec::new(),
             prepared: Prepared::default(),
         }

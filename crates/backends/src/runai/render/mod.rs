@@ -88,7 +88,7 @@ pub fn render(job: &PlannedJob, project: &str, version: Option<Version>) -> Resu
     let mut rendered = Rendered::new(&job.spec.name, job.submission.clone(), document);
     rendered.applied = applied;
     rendered.inexpressible = inexpressible;
-    rendered.holes = holes(&body);
+    rendered.placeholders = placeholders(&body);
     rendered.findings = findings;
     Ok(rendered)
 }
@@ -197,7 +197,7 @@ fn field_of(change: &Change) -> Option<&'static str> {
 }
 
 /// Places in a body that only the server's answers can fill.
-pub const HOLES: [(&str, &str); 3] = [
+pub const PLACEHOLDERS: [(&str, &str); 3] = [
     ("projectId", "the project's id, looked up by name when the job is submitted"),
     ("clusterId", "the id of the project's cluster, looked up when the job is submitted"),
     ("templateId", "the id of the template, looked up by name when the job is submitted"),
@@ -213,12 +213,12 @@ pub fn template_of(body: &Value) -> Option<&str> {
     body.get("templateId")?.as_str()?.strip_prefix("<template-id:")?.strip_suffix('>')
 }
 
-fn holes(body: &Value) -> Vec<Placeholder> {
-    let hole = |(key, what): &(&str, &str)| {
+fn placeholders(body: &Value) -> Vec<Placeholder> {
+    let placeholder = |(key, what): &(&str, &str)| {
         let name = body.get(key)?.as_str()?.strip_prefix('<')?.strip_suffix('>')?;
         Some(Placeholder { name: name.to_owned(), what: (*what).to_owned() })
     };
-    HOLES.iter().filter_map(hole).collect()
+    PLACEHOLDERS.iter().filter_map(placeholder).collect()
 }
 
 fn body(

@@ -42,7 +42,7 @@ pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_
     let script = Script::read(text);
     let mut options = settings.options.clone();
     let mut profile = settings.profile;
-    let mut report = match script.wishes(&mut options) {
+    let mut report = match script.apply_directives(&mut options) {
         Ok(()) if options.kind == Fabric::Off && settings.options.kind != Fabric::Off => opted_out(&script),
         Ok(()) => {
             let settings = &Settings { options: &options, ..*settings };
@@ -240,8 +240,8 @@ mod tests {
         let (once, _) = run(&format!("{HEAD}mpirun -np 32 x\n"), "dgxc");
         let spoilt = once.replacen("export OPAL_PREFIX", "export A\0\"B", 1);
         assert_eq!(run(&spoilt, "dgxc").0, once);
-        let wish = once.replacen(BLOCK_END, &format!("# weftrun: efa.opal-prefix=off\n{BLOCK_END}"), 1);
-        let (new, _) = run(&wish, "dgxc");
+        let line = once.replacen(BLOCK_END, &format!("# weftrun: efa.opal-prefix=off\n{BLOCK_END}"), 1);
+        let (new, _) = run(&line, "dgxc");
         assert!(new.contains("# weftrun: efa.opal-prefix=off"), "{new}");
         assert_eq!(run(&new, "dgxc").0, new);
     }
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_that_is_not_understood_is_an_error() {
+    fn a_directive_that_is_not_understood_is_an_error() {
         let (_, report) = run(&format!("{HEAD}# weftrun: fabrik=off\nsrun x\n"), "parallelcluster");
         assert_eq!(report.error().unwrap().code, "E-RULE-UNKNOWN");
         let (_, report) = run(&format!("{HEAD}# weftrun: off\nsrun x\n"), "parallelcluster");

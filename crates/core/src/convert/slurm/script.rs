@@ -150,12 +150,12 @@ impl<'t> Script<'t> {
     }
 
     /// Applies the `# weftrun:` lines of the script, which override other settings.
-    pub(super) fn wishes(&self, options: &mut FabricRequest) -> Result<(), Finding> {
-        for line in self.text.lines().filter_map(wish_line) {
-            for wish in line.split([',', ' ', '\t']).filter(|wish| !wish.is_empty()) {
-                apply_wish(wish, options)
+    pub(super) fn apply_directives(&self, options: &mut FabricRequest) -> Result<(), Finding> {
+        for line in self.text.lines().filter_map(directive_line) {
+            for directive in line.split([',', ' ', '\t']).filter(|directive| !directive.is_empty()) {
+                apply_directive(directive, options)
                     .ok_or_else(|| {
-                        Finding::error("E-SCRIPT-WISH", format!("`# weftrun: {wish}` is not understood"))
+                        Finding::error("E-SCRIPT-WISH", format!("`# weftrun: {directive}` is not understood"))
                     })
                     .map_err(|finding| {
                         finding.fix("write `# weftrun: fabric=off` or `# weftrun: efa.hugepages=off`")
@@ -240,7 +240,7 @@ impl<'t> Script<'t> {
 }
 
 /// Returns the settings of a `# weftrun: …` line.
-fn wish_line(line: &str) -> Option<&str> {
+fn directive_line(line: &str) -> Option<&str> {
     line.trim_start().strip_prefix('#')?.trim_start().strip_prefix("weftrun:")
 }
 
@@ -254,7 +254,10 @@ fn blocks(text: &str) -> Vec<Range<usize>> {
         match line.trim_end() {
             BLOCK_BEGIN => open = open.or(Some(start)),
             BLOCK_END => blocks.extend(open.take().map(|open| open..at)),
-            line if line.starts_with("#SBATCH") || line.starts_with("#!") || wish_line(line).is_some() => {
+            line if line.starts_with("#SBATCH")
+                || line.starts_with("#!")
+                || directive_line(line).is_some() =>
+            {
                 open = None;
             }
             _ => {}
@@ -263,8 +266,8 @@ fn blocks(text: &str) -> Vec<Range<usize>> {
     blocks
 }
 
-fn apply_wish(wish: &str, options: &mut FabricRequest) -> Option<()> {
-    let (name, value) = wish.split_once('=')?;
+fn apply_directive(directive: &str, options: &mut FabricRequest) -> Option<()> {
+    let (name, value) = directive.split_once('=')?;
     if name == "fabric" {
         options.kind = match value {
             "off" => Fabric::Off,
