@@ -23,13 +23,7 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
     }
     let hosts = match fit::candidates(client, draft) {
         Ok(hosts) => hosts,
-        Err(error) => {
-            let finding = Finding::error("HOSTS-TOO-FEW", error.to_string());
-            return Ok(vec![match error.hints().first() {
-                Some(hint) => finding.fix(hint.clone()),
-                None => finding,
-            }]);
-        }
+        Err(error) => return Ok(vec![fit::finding(&error)]),
     };
     let mut findings = Vec::new();
     let wanted = draft.nodes.len();

@@ -1,7 +1,7 @@
 //! Whether a job fits on the hosts of its target at all, free or not.
 
 use weftrun_core::text::counted;
-use weftrun_core::{Error, ErrorKind, Result};
+use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::client::Client;
 use super::render::Draft;
@@ -37,14 +37,22 @@ pub fn candidates(client: &Client, draft: &Draft) -> Result<Vec<String>> {
         return Ok(hosts);
     }
     let of = if draft.pinned.is_empty() { "the target" } else { "its `nodelist`" };
-    let message =
-        format!("the job needs {}, and {of} has {}", counted(draft.nodes.len(), "host"), hosts.len());
+    let message = format!("the job needs {}, and {of} has {}", counted(draft.wanted, "host"), hosts.len());
     Err(if small.is_empty() {
         Error::new(ErrorKind::Refused, message).hint(format!("add hosts to {of}, or set fewer `nodes`"))
     } else {
         Error::new(ErrorKind::Refused, format!("{message}: {}", small.join("; ")))
             .hint("set fewer ranks on a host, or larger `slots`")
     })
+}
+
+/// Returns the finding about a job that does not fit.
+pub fn finding(error: &Error) -> Finding {
+    let finding = Finding::error("HOSTS-TOO-FEW", error.to_string());
+    match error.hints().first() {
+        Some(hint) => finding.fix(hint.clone()),
+        None => finding,
+    }
 }
 
 /// Returns how many ranks a host takes, if that is limited.
@@ -72,6 +80,7 @@ mod tests {
         .unwrap();
         let answer = |pinned: &[&str], ranks: &[u32]| {
             let draft = Draft {
+                wanted: ranks.len(),
                 nodes: ranks.iter().map(|ranks| (*ranks, "worker".to_owned(), 0)).collect(),
                 pinned: pinned.iter().map(|host| (*host).to_owned()).collect(),
                 own: super::super::config::JobSettings::default(),

@@ -95,7 +95,14 @@ impl Backend for Hosts {
     }
 
     fn render(&self, job: &PlannedJob) -> Result<Rendered> {
-        render::render(&self.client.settings, job)
+        let mut rendered = render::render(&self.client.settings, job)?;
+        // A target without hosts says nothing of what would fit.
+        if self.client.names().next().is_some()
+            && let Err(too_few) = fit::candidates(&self.client, render::Draft::of(&rendered)?)
+        {
+            rendered.findings.push(fit::finding(&too_few));
+        }
+        Ok(rendered)
     }
 
     fn pin(&self, job: &mut JobSpec, nodes: &[String]) -> Result<()> {

@@ -20,7 +20,9 @@ use crate::remote::{nodelist, quote, script};
 /// What the submission needs of a rendered job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draft {
-    /// The nodes in order: ranks, role, number in the role.
+    /// The number of nodes.
+    pub wanted: usize,
+    /// The nodes in order: ranks, role, number in the role; no more than one beyond the hosts of the target.
     pub nodes: Vec<(u32, String, u32)>,
     /// The hosts that the job names.
     pub pinned: Vec<String>,
@@ -209,6 +211,10 @@ impl Renderer<'_> {
         &self.job.spec
     }
 
+    fn wanted(&self) -> u32 {
+        self.workers.iter().fold(0, |sum, role| sum.saturating_add(role.nodes))
+    }
+
     fn draft(&self) -> Result<Draft> {
         let spec = self.spec();
         let nodes = self.workers.iter().flat_map(|role| {
@@ -216,7 +222,7 @@ impl Renderer<'_> {
         });
         let nodes: Vec<_> = nodes.take(self.settings.hosts().len().max(1) + 1).collect();
         let pinned = self.own.nodelist.as_deref().map(nodelist::expand).unwrap_or_default();
-        let wanted: u32 = self.workers.iter().fold(0, |sum, role| sum.saturating_add(role.nodes));
+        let wanted = self.wanted();
         if !pinned.is_empty() && pinned.len() != wanted as usize {
             return Err(Error::new(
                 ErrorKind::InvalidSpec,
@@ -224,6 +230,7 @@ impl Renderer<'_> {
             ));
         }
         Ok(Draft {
+            wanted: wanted as usize,
             nodes,
             pinned,
             own: self.own.clone(),
@@ -287,7 +294,7 @@ impl Renderer<'_> {
 
     fn document(&self) -> Result<String> {
         let spec = self.spec();
-        let nodes: u32 = self.workers.iter().fold(0, |sum, role| sum.saturating_add(role.nodes));
+        let nodes = self.wanted();
         let hosts = match &self.own.nodelist {
             Some(list) => format!("{nodes} hosts: {}", list.replace(char::is_control, " ")),
             None => format!("the first {nodes} hosts of the target that are free when it is submitted"),

@@ -26,6 +26,23 @@ fn hosts_without_a_cluster_get_commands() {
     }
 }
 
+/// No host is asked: the target's list of hosts says it.
+#[test]
+fn a_job_that_needs_more_hosts_than_the_target_has_is_refused_at_once() {
+    let place = Place::new();
+    place.configure("[target.rack]\nbackend = \"hosts\"\nhosts = [\"a.invalid\", \"b.invalid\"]\n");
+    place.write("job.toml", JOB);
+    let refused = "the job needs 9 hosts, and the target has 2 [HOSTS-TOO-FEW]";
+    for verb in ["plan", "render"] {
+        let ran = place.run(&format!("{verb} job.toml -b rack --nodes 9"));
+        assert_eq!(ran.code, 3, "{verb}: {}", ran.err);
+        assert!(ran.err.contains(refused) && ran.err.contains("fix: add hosts to the target"), "{}", ran.err);
+        assert_eq!(verb == "plan", !ran.out.is_empty(), "{}", ran.out);
+        let ran = place.run(&format!("{verb} job.toml -b rack"));
+        assert_eq!(ran.code, 0, "{verb}: {}", ran.err);
+    }
+}
+
 #[test]
 fn a_trainjob_is_rendered_for_its_version_and_runtime() {
     let place = Place::new();
