@@ -13,6 +13,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::kinds::Kind;
 use crate::kubernetes::ClusterConfig;
 use crate::kubernetes::code::Scripts;
+use crate::settings::keys;
 
 /// The target's settings.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -90,20 +91,21 @@ pub enum Gang {
     Volcano,
 }
 
+/// Adds to the error of an unknown key what may be meant.
+fn unknown(error: Error, key: &str, all: &[&str]) -> Error {
+    match weftrun_core::text::did_you_mean(key, all.iter().copied()) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error.with("keys", keys::<JobSettings>().join(", ")),
+    }
+}
+
 impl Settings {
     /// Reads the target's settings.
     pub fn of(target: &TargetConfig) -> Result<Self> {
-        let known = |key: &String| KEYS.contains(&key.as_str()) || TARGET_KEYS.contains(&key.as_str());
-        if let Some(unknown) = target.settings.keys().find(|key| !known(key)) {
-            let error = Error::new(
-                ErrorKind::InvalidConfig,
-                format!("target `{}` has no key `{unknown}`", target.name),
-            );
-            let all = KEYS.iter().copied().chain(TARGET_KEYS);
-            return Err(match weftrun_core::text::did_you_mean(unknown, all) {
-                Some(near) => error.hint(format!("did you mean `{near}`?")),
-                None => error.with("keys", KEYS.join(", ")),
-            });
+        let all = [keys::<JobSettings>(), &TARGET_KEYS].concat();
+        if let Some(key) = target.settings.keys().find(|key| !all.contains(&key.as_str())) {
+            let message = format!("target `{}` has no key `{key}`", target.name);
+            return Err(unknown(Error::new(ErrorKind::InvalidConfig, message), key, &all));
         }
         target.settings()
     }
@@ -126,15 +128,12 @@ impl Settings {
             Error::new(ErrorKind::InvalidSpec, format!("[backend.kubeflow]: {error}")).with("job", &spec.name)
         };
         let known: JobSettings = serde_json::from_value(own.clone()).map_err(bad)?;
-        if let Some(unknown) =
-            own.as_object().into_iter().flatten().find(|(key, _)| !KEYS.contains(&key.as_str()))
+        let all = keys::<JobSettings>();
+        if let Some(key) =
+            own.as_object().into_iter().flat_map(|own| own.keys()).find(|key| !all.contains(&key.as_str()))
         {
-            let error =
-                Error::new(ErrorKind::InvalidSpec, format!("[backend.kubeflow] has no key `{}`", unknown.0));
-            return Err(match weftrun_core::text::did_you_mean(unknown.0, KEYS.iter().copied()) {
-                Some(near) => error.hint(format!("did you mean `{near}`?")),
-                None => error.with("keys", KEYS.join(", ")),
-            });
+            let message = format!("[backend.kubeflow] has no key `{key}`");
+            return Err(unknown(Error::new(ErrorKind::InvalidSpec, message), key, all));
         }
         let base = &self.job;
         let list = |own: Vec<String>, base: &Vec<String>| if own.is_empty() { base.clone() } else { own };
@@ -168,27 +167,3 @@ impl Settings {
 
 /// Keys that only a target has.
 const TARGET_KEYS: [&str; 3] = ["kubeconfig", "context", "retry-seconds"];
-
-const KEYS: [&str; 21] = [
-    "kind",
-    "runtime",
-    "runtime-kind",
-    "runtime-file",
-    "runtimes",
-    "trainer-version",
-    "clean-pod-policy",
-    "ttl-seconds",
-    "suspend",
-    "gang",
-    "scheduler",
-    "service-account",
-    "image-pull-secrets",
-    "node-selector",
-    "node-names",
-    "tolerations",
-    "scripts",
-    "image-pull-policy",
-    "mpirun-args",
-    "worker-command",
-    "host-path-type",
-];

@@ -8,7 +8,6 @@ pub mod quote;
 pub mod script;
 pub mod signal;
 pub mod ssh;
-pub mod stream;
 pub mod transport;
 
 /// The output of a program, and its exit code.

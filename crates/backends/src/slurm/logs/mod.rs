@@ -16,10 +16,10 @@ use weftrun_core::{Error, Result};
 use super::client::Client;
 use super::ids::JobId;
 use super::lookup::{self, Found};
-use super::stream::{Feed, put};
 use super::task_files::{Owner, TaskFiles};
 use super::{BACKEND, quote};
 use crate::remote::piece::{self, Piece};
+use crate::stream::{Feed, put};
 use file::{LogFile, OfTasks};
 use options::Selection;
 
