@@ -264,38 +264,36 @@ impl Client {
         self.single.lock().await.clear();
     }
 
-    /// Returns all runs of a job in accounting; none where the cluster has no accounting.
-    pub async fn accounted(&self, id: &JobId) -> Result<Option<Vec<Job>>> {
-        match &self.access {
-            Access::Rest(rest) => self.unless_down(rest.accounting(Some(id), 0)).await,
-            Access::Commands => self.unless_down(self.accounting(&format!("-j {id}"))).await,
-        }
-    }
-
-    /// Returns all runs of the user's jobs of the last `days` days in accounting; none where the cluster has
-    /// no accounting.
-    pub async fn accounted_since(&self, days: u32) -> Result<Option<Vec<Job>>> {
-        match &self.access {
-            Access::Rest(rest) => self.unless_down(rest.accounting(None, days)).await,
-            Access::Commands => self.unless_down(self.accounting(&format!("-S now-{days}days"))).await,
-        }
-    }
-
-    /// Queries slurmdbd, unless a recent query got no answer.
-    async fn unless_down(
-        &self,
-        query: impl Future<Output = Result<Option<Vec<Job>>>>,
-    ) -> Result<Option<Vec<Job>>> {
+    /// Returns the runs of a job in accounting, or of all the user's jobs of the last `days` days; none where the cluster has no
+    /// accounting. slurmdbd is not queried if it did not answer a moment ago.
+    pub async fn accounted(&self, id: Option<&JobId>, days: u32) -> Result<Option<Vec<Job>>> {
         let known = self.no_database.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some((_, said)) = known.filter(|(at, _)| at.elapsed() < DATABASE_PAUSE) {
             return Err(error::no_database(&said));
         }
-        query.await.inspect_err(|error| {
+        let answer = match (&self.access, id) {
+            (Access::Rest(rest), _) => rest.accounting(id, days).await,
+            (Access::Commands, Some(id)) => self.accounting(&format!("-j {id}")).await,
+            (Access::Commands, None) => self.accounting(&format!("-S now-{days}days")).await,
+        };
+        answer.inspect_err(|error| {
             if let Some(said) = error::said_without_database(error) {
                 let mut known = self.no_database.lock().unwrap_or_else(PoisonError::into_inner);
                 *known = Some((Instant::now(), said.to_owned()));
             }
         })
+    }
+
+    /// Returns what accounting has, and the error where slurmdbd is down.
+    ///
+    /// # Errors
+    /// Every other failure, as [`Client::accounted`].
+    pub async fn accounted_if_up(&self, id: Option<&JobId>, days: u32) -> Result<(Vec<Job>, Option<Error>)> {
+        match self.accounted(id, days).await {
+            Ok(rows) => Ok((rows.unwrap_or_default(), None)),
+            Err(error) if error::is_down_database(&error) => Ok((Vec::new(), Some(error))),
+            Err(error) => Err(error),
+        }
     }
 
     /// Keeps a failure without which a result was returned, for
@@ -313,22 +311,6 @@ impl Client {
     /// Takes the notes.
     pub fn take_notes(&self) -> Vec<Finding> {
         std::mem::take(&mut self.notes.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Returns what accounting has on a job: the rows, and the error where slurmdbd is down.
-    ///
-    /// # Errors
-    /// Every other failure, as [`Client::accounted`].
-    pub async fn accounted_if_up(&self, id: &JobId) -> Result<(Vec<Job>, Option<Error>)> {
-        or_down(self.accounted(id).await)
-    }
-
-    /// Returns what accounting has on the user's jobs of the last `days` days.
-    ///
-    /// # Errors
-    /// As [`Client::accounted_if_up`].
-    pub async fn accounted_since_if_up(&self, days: u32) -> Result<(Vec<Job>, Option<Error>)> {
-        or_down(self.accounted_since(days).await)
     }
 
     async fn accounting(&self, selection: &str) -> Result<Option<Vec<Job>>> {
@@ -401,15 +383,6 @@ impl Client {
 pub const DATABASE_LIMIT: u64 = 30;
 /// How long no query is sent to a slurmdbd that did not answer.
 const DATABASE_PAUSE: Duration = Duration::from_secs(30);
-
-/// Returns the error of a slurmdbd that does not answer beside an empty list of rows.
-fn or_down(answer: Result<Option<Vec<Job>>>) -> Result<(Vec<Job>, Option<Error>)> {
-    match answer {
-        Ok(rows) => Ok((rows.unwrap_or_default(), None)),
-        Err(error) if error::is_down_database(&error) => Ok((Vec::new(), Some(error))),
-        Err(error) => Err(error),
-    }
-}
 
 /// Returns the caller's working directory under the name that its shell uses. A name that now refers to
 /// another folder is rejected; a name that does not exist on this machine may exist on the cluster.

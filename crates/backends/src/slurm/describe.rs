@@ -14,7 +14,7 @@ pub async fn describe(client: &Client, handle: &JobHandle) -> Result<JobDetail> 
     if found.shown.is_none() {
         found.shown = client.shown(&id).await?.into_iter().next();
     }
-    let (lives, down) = client.accounted_if_up(&id).await?;
+    let (lives, down) = client.accounted_if_up(Some(&id), 0).await?;
     client.note(down);
     let attempts = attempts(client, &id).await?;
     let mut detail = JobDetail::new(found.summary(handle.clone()));
