@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
-use weftrun_core::backend::{ExecSink, TargetConfig};
+use weftrun_core::backend::TargetConfig;
 use weftrun_core::{Error, Finding, Result};
 
 use super::cache::Cache;
@@ -51,7 +51,8 @@ pub struct Client {
     pub access: Access,
     /// The folder in which `submit` is called.
     pub folder: Option<String>,
-    transport: Transport,
+    /// Where Slurm's commands run.
+    pub transport: Transport,
     snapshot: Mutex<Option<(Instant, Arc<Vec<Job>>)>>,
     /// Jobs that were fetched one by one over slurmrestd, whose list contains the jobs of all users.
     single: Mutex<BTreeMap<u64, (Instant, Told)>>,
@@ -116,26 +117,6 @@ impl Client {
         }
     }
 
-    /// Runs a program that changes nothing, and repeats it after a lost connection.
-    pub async fn read(&self, program: &str) -> Result<Answer> {
-        self.transport.read(program).await
-    }
-
-    /// Runs a program once.
-    pub async fn run(&self, program: &str) -> Result<Answer> {
-        self.transport.run(program).await
-    }
-
-    /// Runs a program once; it continues to its own end if no answer comes in time.
-    pub async fn run_detached(&self, program: &str) -> Result<Answer> {
-        self.transport.run_detached(program).await
-    }
-
-    /// Runs a program and forwards its output as it arrives.
-    pub async fn relay(&self, program: &str, sink: &mut ExecSink<'_>) -> Result<i32> {
-        self.transport.relay(program, sink).await
-    }
-
     /// Returns `-M CLUSTER`, where the target names a cluster.
     pub fn cluster(&self) -> Result<String> {
         self.settings
@@ -162,7 +143,7 @@ impl Client {
         let mut rows: Vec<Job> = snapshot.iter().filter(|job| job.belongs_to(id)).cloned().collect();
         if rows.is_empty() {
             // Twice: squeue reports a single unknown id as an error, but not two (seen on all releases).
-            let answer = self.read(&self.squeue(&format!("-j {id},{id}"))?).await?;
+            let answer = self.transport.read(&self.squeue(&format!("-j {id},{id}"))?).await?;
             if answer.code != 0 {
                 return Err(error::of_command("squeue", &answer.stderr, answer.code));
             }
@@ -219,7 +200,7 @@ impl Client {
         if !others.is_empty() {
             program = format!("{program} && {}", self.squeue(&format!("-j {}", others.join(",")))?);
         }
-        let answer = self.read(&program).await?;
+        let answer = self.transport.read(&program).await?;
         if answer.code != 0 {
             return Err(error::of_command("squeue", &answer.stderr, answer.code));
         }
@@ -322,7 +303,7 @@ impl Client {
             records::FIELD,
             records::accounting_format()
         );
-        let answer = self.read(&program).await?;
+        let answer = self.transport.read(&program).await?;
         if answer.code == 0 {
             return Ok(Some(records::accounting(&answer.text())));
         }
@@ -344,7 +325,8 @@ impl Client {
             return Ok(self.single(rest, id).await?.into_iter().map(|(_, shown)| shown).collect());
         }
         let cluster = self.cluster()?;
-        let answer = self.read(&format!("SLURM_TIME_FORMAT=%s scontrol{cluster} show job -d {id}")).await?;
+        let answer =
+            self.transport.read(&format!("SLURM_TIME_FORMAT=%s scontrol{cluster} show job -d {id}")).await?;
         match answer.code {
             0 => Ok(records::shown(&answer.text())),
             _ if answer.stderr.contains("Invalid job id") => Ok(Vec::new()),
@@ -355,7 +337,7 @@ impl Client {
     /// Runs one Slurm command that changes something.
     pub async fn command(&self, name: &'static str, argv: &[String]) -> Result<Answer> {
         let cluster = self.cluster()?;
-        let answer = self.run(&format!("{name}{cluster} {}", quote::words(argv)?)).await?;
+        let answer = self.transport.run(&format!("{name}{cluster} {}", quote::words(argv)?)).await?;
         if answer.code == 0 { Ok(answer) } else { Err(error::of_command(name, &answer.stderr, answer.code)) }
     }
 

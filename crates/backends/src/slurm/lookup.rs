@@ -99,7 +99,7 @@ async fn exit_files(client: &Client, selection: &str) -> Result<Vec<Exit>> {
          find . -maxdepth 1 -type d -name '.submit-*' 2> /dev/null\n:",
         client.enter_log_dir()?
     );
-    Ok(read_exits(&client.read(&program).await?.text()))
+    Ok(read_exits(&client.transport.read(&program).await?.text()))
 }
 
 /// Parses `time SECONDS ./NAME-ID-SHORT.exit`, `./NAME-ID-SHORT.exit:CODE ATTEMPT` and
@@ -223,7 +223,7 @@ pub async fn sick_nodes(client: &Client, nodes: &str) -> Result<Vec<String>> {
     }
     let cluster = client.cluster()?;
     let program = format!("sinfo{cluster} -h -N -n {} -o '%N\u{1f}%T\u{1f}%E'", quote::word(nodes)?);
-    let answer = client.read(&program).await?;
+    let answer = client.transport.read(&program).await?;
     let sick = |line: &str| {
         let mut parts = line.split('\u{1f}');
         let (node, state, why) = (parts.next()?, parts.next()?, parts.next()?);

@@ -129,7 +129,7 @@ struct Sbatch {
 impl Way for Sbatch {
     async fn create(&self, client: &Client, rendered: &Rendered) -> Result<Created<JobHandle>> {
         let last = self.sent.fetch_add(1, Ordering::Relaxed) + 1 >= POLICY.sends;
-        match client.run_detached(&self.program).await {
+        match client.transport.run_detached(&self.program).await {
             Ok(answer) => conclude(client, rendered, &answer).await,
             // Running the same program again is safe: if the first run started, it starts no second sbatch.
             Err(lost) if lost.is_retryable() && !last => Ok(Created::Unsent(lost)),
@@ -179,7 +179,7 @@ async fn absence_bound(client: &Client) -> Duration {
     let (mut message, mut tcp) = (10, 2);
     if !client.access.is_rest()
         && let Ok(cluster) = client.cluster()
-        && let Ok(answer) = client.read(&format!("scontrol{cluster} show config")).await
+        && let Ok(answer) = client.transport.read(&format!("scontrol{cluster} show config")).await
     {
         let text = answer.text();
         message = seconds_of(&text, "MessageTimeout").unwrap_or(message);
@@ -212,14 +212,14 @@ pub async fn make_log_dir(client: &Client) -> Result<()> {
         return Ok(());
     }
     let make = "[ -d \"$dir\" ] || mkdir -p -- \"$dir\"";
-    let answer = client.read(&format!("{}{make}", client.enter_log_dir()?)).await?;
+    let answer = client.transport.read(&format!("{}{make}", client.enter_log_dir()?)).await?;
     if answer.code == 0 { Ok(()) } else { Err(no_log_dir(client, &answer)) }
 }
 
 /// Allows the submission to be sent again: it is certain that no job of it exists.
 async fn free(client: &Client, submission: &SubmissionId) -> Result<()> {
     let program = format!("{}rm -rf -- \"$dir/.submit-{submission}/sent\"", client.enter_log_dir()?);
-    client.run(&program).await.map(drop)
+    client.transport.run(&program).await.map(drop)
 }
 
 /// Finds the job of a submission; none if it is certain that none exists.
@@ -296,7 +296,7 @@ impl Sent {
              tell answer \"$once/sent/answer\"\ntell answer \"$once/answer\"\n:",
             client.enter_log_dir()?
         );
-        let answer = client.read(&program).await?;
+        let answer = client.transport.read(&program).await?;
         let text = answer.text();
         let of = |key: &str| -> String {
             let lines = text.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix(' '));

@@ -167,7 +167,7 @@ impl Reader {
     async fn look(&mut self, out: &mut Selection) -> Result<(bool, bool)> {
         let nonce = format!("{:016x}", fastrand::u64(..));
         let program = self.program(&nonce, out)?;
-        let answer = match self.client.run(&program).await {
+        let answer = match self.client.transport.run(&program).await {
             Ok(answer) => answer,
             Err(error) if error.is_retryable() => {
                 tracing::debug!(%error, "reading a log");
