@@ -3,6 +3,7 @@
 pub mod envelope;
 pub mod error;
 pub mod nodelist;
+pub mod ops;
 pub mod piece;
 pub mod quote;
 pub mod script;
