@@ -2,7 +2,7 @@
 
 #![cfg_attr(
     not(any(feature = "hosts", feature = "slurm")),
-    expect(dead_code, reason = "kubeflow needs only the keys")
+    expect(dead_code, reason = "kubeflow needs only some of it")
 )]
 
 use serde::de::value::Error as NoValue;
@@ -58,12 +58,15 @@ pub fn unknown(error: Error, key: &str, known: &[&str]) -> Error {
     }
 }
 
-/// Returns a job's own settings over those of its target: the lists of some keys go on, other values are replaced.
+/// Returns a job's own settings over those of its target: the lists and tables of some keys go on, other values are replaced.
 pub fn merged(base: &Map<String, Value>, own: Map<String, Value>, lists: &[&str]) -> Map<String, Value> {
     let mut all = base.clone();
     for (key, value) in own.into_iter().filter(|(_, value)| !value.is_null()) {
         match (all.get_mut(&key), value) {
             (Some(Value::Array(base)), Value::Array(own)) if lists.contains(&key.as_str()) => {
+                base.extend(own);
+            }
+            (Some(Value::Object(base)), Value::Object(own)) if lists.contains(&key.as_str()) => {
                 base.extend(own);
             }
             (_, value) => drop(all.insert(key, value)),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use weftrun_core::backend::TargetConfig;
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Error, ErrorKind, Result};
@@ -13,7 +13,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::kinds::Kind;
 use crate::kubernetes::ClusterConfig;
 use crate::kubernetes::code::Scripts;
-use crate::settings::keys;
+use crate::settings::{keys, merged};
 
 /// The target's settings.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -25,9 +25,9 @@ pub struct Settings {
     pub context: Option<String>,
     /// How long requests are repeated that a busy API server rejects.
     pub retry_seconds: Option<u64>,
-    /// Defaults for every job.
-    #[serde(flatten)]
-    pub job: JobSettings,
+    /// Defaults for every job, as they were given.
+    #[serde(skip)]
+    job: Map<String, Value>,
 }
 
 /// Settings of a job under `[backend.kubeflow]`, or of a target for all its jobs.
@@ -102,12 +102,15 @@ fn unknown(error: Error, key: &str, all: &[&str]) -> Error {
 impl Settings {
     /// Reads the target's settings.
     pub fn of(target: &TargetConfig) -> Result<Self> {
-        let all = [keys::<JobSettings>(), &TARGET_KEYS].concat();
+        let all = [keys::<JobSettings>(), keys::<Self>()].concat();
         if let Some(key) = target.settings.keys().find(|key| !all.contains(&key.as_str())) {
             let message = format!("target `{}` has no key `{key}`", target.name);
             return Err(unknown(Error::new(ErrorKind::InvalidConfig, message), key, &all));
         }
-        target.settings()
+        target.settings::<JobSettings>()?;
+        let of_jobs = |key: &String| !keys::<Self>().contains(&key.as_str());
+        let job = target.settings.clone().into_iter().filter(|(key, _)| of_jobs(key)).collect();
+        Ok(Self { job, ..target.settings()? })
     }
 
     /// Returns the settings that select the cluster.
@@ -123,47 +126,20 @@ impl Settings {
 
     /// Returns the target's job settings, overridden by the job's own.
     pub fn for_job(&self, spec: &JobSpec) -> Result<JobSettings> {
-        let Some(own) = spec.backend.get("kubeflow") else { return Ok(self.job.clone()) };
         let bad = |error: serde_json::Error| {
             Error::new(ErrorKind::InvalidSpec, format!("[backend.kubeflow]: {error}")).with("job", &spec.name)
         };
-        let known: JobSettings = serde_json::from_value(own.clone()).map_err(bad)?;
+        let own = spec.backend.get("kubeflow").cloned().unwrap_or_else(|| Map::new().into());
+        let mut own: Map<String, Value> = serde_json::from_value(own).map_err(bad)?;
+        serde_json::from_value::<JobSettings>(own.clone().into()).map_err(bad)?;
         let all = keys::<JobSettings>();
-        if let Some(key) =
-            own.as_object().into_iter().flat_map(|own| own.keys()).find(|key| !all.contains(&key.as_str()))
-        {
+        if let Some(key) = own.keys().find(|key| !all.contains(&key.as_str())) {
             let message = format!("[backend.kubeflow] has no key `{key}`");
             return Err(unknown(Error::new(ErrorKind::InvalidSpec, message), key, all));
         }
-        let base = &self.job;
-        let list = |own: Vec<String>, base: &Vec<String>| if own.is_empty() { base.clone() } else { own };
-        let mut node_selector = base.node_selector.clone();
-        node_selector.extend(known.node_selector);
-        Ok(JobSettings {
-            kind: known.kind.or(base.kind),
-            runtime: known.runtime.or_else(|| base.runtime.clone()),
-            runtime_kind: known.runtime_kind.or_else(|| base.runtime_kind.clone()),
-            runtime_file: known.runtime_file,
-            runtimes: base.runtimes.iter().chain(&known.runtimes).cloned().collect(),
-            trainer_version: known.trainer_version.or_else(|| base.trainer_version.clone()),
-            clean_pod_policy: known.clean_pod_policy.or_else(|| base.clean_pod_policy.clone()),
-            ttl_seconds: known.ttl_seconds.or(base.ttl_seconds),
-            suspend: known.suspend.or(base.suspend),
-            gang: known.gang.or(base.gang),
-            scheduler: known.scheduler.or_else(|| base.scheduler.clone()),
-            service_account: known.service_account.or_else(|| base.service_account.clone()),
-            image_pull_secrets: list(known.image_pull_secrets, &base.image_pull_secrets),
-            node_selector,
-            node_names: list(known.node_names, &base.node_names),
-            tolerations: base.tolerations.iter().chain(&known.tolerations).cloned().collect(),
-            scripts: if known.scripts == Scripts::Auto { base.scripts } else { known.scripts },
-            image_pull_policy: known.image_pull_policy.or_else(|| base.image_pull_policy.clone()),
-            mpirun_args: list(known.mpirun_args, &base.mpirun_args),
-            worker_command: list(known.worker_command, &base.worker_command),
-            host_path_type: known.host_path_type.or_else(|| base.host_path_type.clone()),
-        })
+        // What says nothing leaves the target's setting as it is.
+        own.retain(|key, value| *value != json!([]) && (key != "scripts" || *value != "auto"));
+        let all = merged(&self.job, own, &["runtimes", "node-selector", "tolerations"]);
+        serde_json::from_value(all.into()).map_err(bad)
     }
 }
-
-/// Keys that only a target has.
-const TARGET_KEYS: [&str; 3] = ["kubeconfig", "context", "retry-seconds"];
