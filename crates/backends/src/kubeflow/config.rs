@@ -143,3 +143,38 @@ impl Settings {
         serde_json::from_value(all.into()).map_err(bad)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weftrun_core::spec::Role;
+
+    use super::*;
+
+    #[test]
+    fn a_jobs_own_settings_go_over_the_targets() {
+        let target = TargetConfig::new("t", "kubeflow", "/nonexistent")
+            .with("context", "prod")
+            .with("scheduler", "default")
+            .with("scripts", "inline")
+            .with("node-names", json!(["a"]))
+            .with("node-selector", json!({"zone": "1", "pool": "x"}))
+            .with("tolerations", json!([{"key": "one"}]));
+        let settings = Settings::of(&target).unwrap();
+        let job = |own: Value| {
+            let mut spec = JobSpec::builder("a").role(Role::worker().command(["true"])).build().unwrap();
+            spec.backend.insert("kubeflow".to_owned(), own);
+            settings.for_job(&spec).unwrap()
+        };
+        let own = job(json!({"scripts": "auto", "node-names": [], "scheduler": null, "suspend": true,
+                             "node-selector": {"pool": "y"}, "tolerations": [{"key": "two"}]}));
+        assert_eq!(
+            (own.scripts, own.suspend, own.scheduler.as_deref()),
+            (Scripts::Inline, Some(true), Some("default"))
+        );
+        assert_eq!((own.node_names, own.tolerations.len()), (vec!["a".to_owned()], 2));
+        let selector: Vec<_> =
+            own.node_selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        assert_eq!(selector, ["pool=y", "zone=1"]);
+        assert_eq!(job(json!({"scheduler": "volcano"})).scheduler.as_deref(), Some("volcano"));
+    }
+}
