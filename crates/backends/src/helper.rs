@@ -6,7 +6,7 @@ use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
 /// How long the pipes of a program that has ended are still read while a process it started holds them open.
@@ -140,6 +140,14 @@ impl Helper {
     }
 }
 
+/// Reads a pipe, if there is one, to its end, or as much of it as is kept.
+pub async fn drain(pipe: Option<impl AsyncRead + Unpin>, most: u64, into: &mut Vec<u8>) -> io::Result<()> {
+    match pipe {
+        Some(pipe) => pipe.take(most).read_to_end(into).await.map(drop),
+        None => Ok(()),
+    }
+}
+
 /// Returns the output of a program and how it ended. The program's own end counts, not that of processes
 /// which hold its pipes.
 async fn collect(child: &mut Child, input: Option<&[u8]>) -> io::Result<Output> {
@@ -153,18 +161,8 @@ async fn collect(child: &mut Child, input: Option<&[u8]>) -> io::Result<Output> 
             }
             Ok(())
         };
-        let read_out = async {
-            match out {
-                Some(out) => out.take(MOST_BYTES).read_to_end(&mut stdout).await.map(drop),
-                None => Ok(()),
-            }
-        };
-        let read_err = async {
-            match err {
-                Some(err) => err.take(MOST_BYTES).read_to_end(&mut stderr).await.map(drop),
-                None => Ok(()),
-            }
-        };
+        let read_out = drain(out, MOST_BYTES, &mut stdout);
+        let read_err = drain(err, MOST_BYTES, &mut stderr);
         let pipes = async { tokio::try_join!(write, read_out, read_err).map(drop) };
         tokio::pin!(pipes);
         tokio::select! {

@@ -41,8 +41,12 @@ pub mod remote;
 pub mod requests;
 #[cfg(any(feature = "kubernetes", feature = "requests"))]
 pub mod retry_after;
+#[cfg(any(feature = "hosts", feature = "kubeflow", feature = "slurm"))]
+mod settings;
 #[cfg(feature = "slurm")]
 pub mod slurm;
+#[cfg(any(feature = "hosts", feature = "kubernetes", feature = "slurm"))]
+mod stream;
 #[cfg(any(feature = "hosts", feature = "kubeflow", feature = "runai", feature = "slurm"))]
 pub mod submit_once;
 #[cfg(feature = "tls")]

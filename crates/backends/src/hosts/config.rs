@@ -7,12 +7,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use weftrun_core::backend::TargetConfig;
 use weftrun_core::spec::JobSpec;
-use weftrun_core::text::did_you_mean;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::BACKEND;
 use crate::files;
 use crate::remote::nodelist;
+use crate::settings::{keys, merged, unknown, with_dashes};
 
 /// Largest number of hosts of a target.
 const MOST_HOSTS: usize = 4096;
@@ -51,9 +51,9 @@ pub struct Settings {
     pub grace: u32,
     /// Days that an ended job and its logs are kept on the hosts.
     pub keep_days: u32,
-    /// Defaults for jobs.
+    /// Defaults for jobs, as they were given.
     #[serde(skip)]
-    pub job: JobSettings,
+    pub(super) job: Map<String, Value>,
     /// Number of ranks that each host may run, by the hostfile.
     #[serde(skip)]
     limits: Vec<(String, Option<u32>)>,
@@ -125,39 +125,11 @@ impl Default for Settings {
             command_seconds: 60,
             grace: 10,
             keep_days: 30,
-            job: JobSettings::default(),
+            job: Map::new(),
             limits: Vec::new(),
         }
     }
 }
-
-const TARGET_KEYS: &[&str] = &[
-    "hosts",
-    "hostfile",
-    "slots",
-    "user",
-    "jump",
-    "ssh-config",
-    "ssh-args",
-    "ssh-share",
-    "folder",
-    "connect-seconds",
-    "poll-seconds",
-    "command-seconds",
-    "grace",
-    "keep-days",
-];
-
-const JOB_KEYS: &[&str] = &[
-    "nodelist",
-    "container",
-    "interface",
-    "ssh-keys",
-    "wait-for-hosts",
-    "setup",
-    "mpirun",
-    "container-args",
-];
 
 impl Settings {
     /// Reads and checks the settings of a target, and its hostfile.
@@ -169,7 +141,7 @@ impl Settings {
         let given = with_dashes(&target.settings);
         let bad =
             |what: String| Error::new(ErrorKind::InvalidConfig, format!("target `{}`: {what}", target.name));
-        let known: Vec<&str> = TARGET_KEYS.iter().chain(JOB_KEYS).copied().collect();
+        let known = [keys::<Self>(), keys::<JobSettings>()].concat();
         if let Some(key) = given.keys().find(|key| !known.contains(&key.as_str())) {
             return Err(unknown(
                 bad(format!("`{key}` is not a setting of a target of plain hosts")),
@@ -178,9 +150,10 @@ impl Settings {
             ));
         }
         let (own, of_jobs): (Map<_, _>, Map<_, _>) =
-            given.into_iter().partition(|(key, _)| TARGET_KEYS.contains(&key.as_str()));
+            given.into_iter().partition(|(key, _)| keys::<Self>().contains(&key.as_str()));
         let mut settings: Self = read(own).map_err(bad)?;
-        settings.job = read(of_jobs).map_err(bad)?;
+        read::<JobSettings>(of_jobs.clone()).and_then(|job| job.check()).map_err(bad)?;
+        settings.job = of_jobs;
         for (key, value) in [
             ("folder", Some(&settings.folder)),
             ("user", settings.user.as_ref()),
@@ -204,7 +177,6 @@ impl Settings {
             )));
         }
         settings.limits = settings.read_hosts().map_err(bad)?;
-        settings.job.check().map_err(bad)?;
         Ok(settings)
     }
 
@@ -270,34 +242,19 @@ impl Settings {
     /// # Errors
     /// [`ErrorKind::InvalidSpec`] naming the key.
     pub fn job(&self, spec: &JobSpec) -> Result<JobSettings> {
-        let Some(Value::Object(own)) = spec.backend.get(BACKEND) else { return Ok(self.job.clone()) };
-        let own = with_dashes(own);
         let bad = |what: String| Error::new(ErrorKind::InvalidSpec, what);
-        if let Some(key) = own.keys().find(|key| !JOB_KEYS.contains(&key.as_str())) {
-            return Err(unknown(bad(format!("`backend.hosts.{key}` is not a setting")), key, JOB_KEYS));
+        let own = spec.backend.get(BACKEND).and_then(Value::as_object).map(with_dashes).unwrap_or_default();
+        let known = keys::<JobSettings>();
+        if let Some(key) = own.keys().find(|key| !known.contains(&key.as_str())) {
+            return Err(unknown(bad(format!("`backend.hosts.{key}` is not a setting")), key, known));
         }
         let in_job = |what: String| bad(format!("`backend.hosts`: {what}"));
-        let mine: JobSettings = read(own).map_err(in_job)?;
-        mine.check().map_err(in_job)?;
-        Ok(mine.over(&self.job))
+        read::<JobSettings>(own.clone()).and_then(|own| own.check()).map_err(in_job)?;
+        read(merged(&self.job, own, &["setup", "mpirun", "container-args"])).map_err(in_job)
     }
 }
 
 impl JobSettings {
-    fn over(self, base: &Self) -> Self {
-        let joined = |base: &[String], own: Vec<String>| base.iter().cloned().chain(own).collect();
-        Self {
-            nodelist: self.nodelist.or_else(|| base.nodelist.clone()),
-            container: self.container.or(base.container),
-            interface: self.interface.or_else(|| base.interface.clone()),
-            ssh_keys: self.ssh_keys.or(base.ssh_keys),
-            wait_for_hosts: self.wait_for_hosts.or_else(|| base.wait_for_hosts.clone()),
-            setup: joined(&base.setup, self.setup),
-            mpirun: joined(&base.mpirun, self.mpirun),
-            container_args: joined(&base.container_args, self.container_args),
-        }
-    }
-
     fn check(&self) -> std::result::Result<(), String> {
         if let Some(name) = &self.interface
             && (name.is_empty()
@@ -369,19 +326,10 @@ fn list<'de, D: serde::Deserializer<'de>>(from: D) -> std::result::Result<Option
     names.map(Some).ok_or_else(|| serde::de::Error::custom(expected))
 }
 
-fn unknown(error: Error, key: &str, known: &[&str]) -> Error {
-    match did_you_mean(key, known.iter().copied()) {
-        Some(near) => error.hint(format!("did you mean `{near}`?")),
-        None => error.hint(format!("there are: {}", known.join(", "))),
-    }
-}
-
-fn with_dashes(map: &Map<String, Value>) -> Map<String, Value> {
-    map.iter().map(|(key, value)| (key.replace('_', "-"), value.clone())).collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use weftrun_core::spec::Role;
+
     use super::*;
 
     fn settings(further: &[(&str, Value)]) -> Result<Settings> {
@@ -409,7 +357,8 @@ mod tests {
     fn a_nodelist_is_a_text_or_a_list() {
         for value in [serde_json::json!("n[1-2],x"), serde_json::json!(["n[1-2]", "x"])] {
             let settings = settings(&[("nodelist", value)]).unwrap();
-            assert_eq!(settings.job.nodelist.as_deref(), Some("n[1-2],x"));
+            let spec = JobSpec::builder("j").role(Role::worker().command(["true"])).build().unwrap();
+            assert_eq!(settings.job(&spec).unwrap().nodelist.as_deref(), Some("n[1-2],x"));
         }
     }
 

@@ -19,7 +19,7 @@ use super::place::Place;
 use super::status::Job;
 use crate::remote::piece::{self, Piece};
 use crate::remote::quote;
-use crate::remote::stream::{Feed, put};
+use crate::stream::{Feed, put};
 
 /// Largest number of bytes of one file in one poll.
 const CHUNK: u64 = 1 << 20;

@@ -32,7 +32,7 @@ use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Finding, Result};
 
-use crate::remote::stream;
+use crate::stream;
 use client::Client;
 
 /// The backend's name.
@@ -65,28 +65,22 @@ impl Backend for Hosts {
     fn capability(&self) -> Capability {
         Capability {
             backend: BACKEND.to_owned(),
-            read_only: false,
             detach: true,
             dry_run: true,
             suspend: true,
-            hold: false,
-            requeue: false,
             signal: true,
             delete: true,
             containers: true,
             mpi: true,
             exec: true,
-            ports: false,
             previous_logs: true,
             rank_logs: true,
-            log_times: false,
             exact_resume: true,
-            log_offsets: false,
             restarts: true,
-            labels: false,
             time_limit: true,
             max_name: 63,
             max_args_bytes: 1 << 20,
+            ..Capability::default()
         }
     }
 

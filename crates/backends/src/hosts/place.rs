@@ -1,5 +1,6 @@
 //! Where a job runs: the file `place` in its folder on each host, one `key value` a line, read by the supervisor too.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use weftrun_core::fabric::Fabric;
@@ -59,7 +60,7 @@ impl Place {
     /// Returns the text for the host of a number.
     pub fn text(&self, node: usize) -> String {
         let mut text = String::new();
-        let launch = launch_word(self.launch);
+        let launch = self.launch.as_str();
         let fabric = self.fabric.map_or("none", Fabric::as_str);
         let _ = write!(
             text,
@@ -101,40 +102,16 @@ impl Place {
 /// A place while its lines come; whole once every line was there.
 #[derive(Clone, Debug, Default)]
 pub struct Lines {
-    submission: Option<SubmissionId>,
-    name: String,
-    fabric: Option<Fabric>,
-    launch: Launch,
-    created: i64,
-    restarts: u32,
-    grace: u32,
-    limit: u64,
-    port: u16,
-    node: Option<usize>,
+    values: BTreeMap<String, String>,
     hosts: Vec<Seat>,
 }
 
 impl Lines {
     /// Takes a line; an unknown one is ignored.
     pub fn take(&mut self, key: &str, value: &str) {
-        let number = || value.parse::<u64>().unwrap_or(0);
-        let small = || u32::try_from(number()).unwrap_or(u32::MAX);
         match key {
-            "submission" => self.submission = SubmissionId::parse(value),
-            "name" => self.name = crate::remote::error::clean(value),
-            "fabric" => {
-                self.fabric = serde_json::from_value(serde_json::Value::String(value.to_owned())).ok();
-            }
-            "launch" => {
-                self.launch =
-                    LAUNCHES.iter().copied().find(|known| launch_word(*known) == value).unwrap_or_default();
-            }
-            "created" => self.created = value.parse().unwrap_or(0),
-            "restarts" => self.restarts = small(),
-            "grace" => self.grace = small(),
-            "limit" => self.limit = number(),
-            "port" => self.port = value.parse().unwrap_or(0),
-            "node" => self.node = value.parse().ok(),
+            "submission" | "name" | "fabric" | "launch" | "created" | "restarts" | "grace" | "limit"
+            | "port" | "node" => drop(self.values.insert(key.to_owned(), value.to_owned())),
             "host" if self.hosts.len() < MOST_HOSTS => self.hosts.extend(seat(value)),
             _ => {}
         }
@@ -142,18 +119,24 @@ impl Lines {
 
     /// Returns the place and the number of the host in it.
     pub fn whole(self) -> Option<(Place, usize)> {
-        let node = self.node.filter(|node| *node < self.hosts.len())?;
+        let text = |key: &str| self.values.get(key).map_or("", String::as_str);
+        let number = |key: &str| text(key).parse::<u64>().unwrap_or(0);
+        let small = |key: &str| u32::try_from(number(key)).unwrap_or(u32::MAX);
+        let node = text("node").parse().ok().filter(|node| *node < self.hosts.len())?;
         let place = Place {
-            submission: self.submission?,
-            name: self.name,
-            fabric: self.fabric,
-            launch: self.launch,
-            created: self.created,
-            restarts: self.restarts,
-            grace: self.grace,
-            limit: self.limit,
-            port: self.port,
-            hosts: self.hosts,
+            submission: SubmissionId::parse(text("submission"))?,
+            name: crate::remote::error::clean(text("name")),
+            fabric: serde_json::from_value(text("fabric").into()).ok(),
+            launch: Launch::ALL
+                .into_iter()
+                .find(|known| known.as_str() == text("launch"))
+                .unwrap_or_default(),
+            created: text("created").parse().unwrap_or(0),
+            restarts: small("restarts"),
+            grace: small("grace"),
+            limit: number("limit"),
+            port: text("port").parse().unwrap_or(0),
+            hosts: self.hosts.clone(),
         };
         Some((place, node))
     }
@@ -172,19 +155,6 @@ fn seat(line: &str) -> Option<Seat> {
         role: next()?,
         replica: next()?.parse().ok()?,
     })
-}
-
-const LAUNCHES: [Launch; 5] = [Launch::Torchrun, Launch::Mpi, Launch::PerRank, Launch::PerNode, Launch::Once];
-
-/// Returns the word of a launch, as in a job file.
-fn launch_word(launch: Launch) -> &'static str {
-    match launch {
-        Launch::Torchrun => "torchrun",
-        Launch::Mpi => "mpi",
-        Launch::PerRank => "per-rank",
-        Launch::PerNode => "per-node",
-        Launch::Once => "once",
-    }
 }
 
 #[cfg(test)]
@@ -218,7 +188,7 @@ pub mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        for launch in LAUNCHES {
+        for launch in Launch::ALL {
             let place = place(launch, 2);
             let mut lines = Lines::default();
             for (key, value) in place.text(1).lines().filter_map(|line| line.split_once(' ')) {

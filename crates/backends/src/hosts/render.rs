@@ -15,6 +15,7 @@ use weftrun_core::{Error, ErrorKind, Finding, Result};
 use super::BACKEND;
 use super::config::{Container, JobSettings, Settings, SshKeys};
 use super::place::MOST_RANKS;
+use crate::remote::ops::{self, Translated};
 use crate::remote::{nodelist, quote, script};
 
 /// What the submission needs of a rendered job.
@@ -55,17 +56,6 @@ impl Draft {
     pub fn makes_keys(&self) -> bool {
         self.launch == Launch::Mpi && self.nodes.len() > 1 && self.own.ssh_keys == Some(SshKeys::Job)
     }
-}
-
-/// The operations of one role, translated.
-#[derive(Default)]
-struct Translated {
-    env: Vec<(String, String, Op)>,
-    mounts: Vec<(String, String, bool)>,
-    memlock: Option<Op>,
-    command: Option<Vec<String>>,
-    wrap: Vec<String>,
-    mpirun: Option<(String, Vec<String>)>,
 }
 
 /// The inputs of all parts of the document.
@@ -123,80 +113,37 @@ fn check_names(spec: &JobSpec, workers: &[&Role]) -> Result<()> {
     }
 }
 
-/// Translates all operations: those of each worker, the ones in the document, and the ones that are not.
+/// Translates all operations: those of each worker, the ones in the document, and the ones that are not. A job uses all of each host,
+/// and weftrun does not choose hosts by their switch.
 fn translate(
     job: &PlannedJob,
     own: &JobSettings,
     workers: &[&Role],
 ) -> (Vec<Translated>, Vec<Op>, Vec<Inexpressible>) {
-    let mut all: Vec<Translated> = workers.iter().map(|_| Translated::default()).collect();
-    let (mut applied, mut not) = (Vec::new(), Vec::new());
-    for op in &job.plan.ops {
-        // A launcher has no host of its own: its command is the job's, its variables are the first worker's.
-        let index = workers.iter().position(|role| role.name == op.role);
-        let of_launcher = index.is_none();
-        let index = index.unwrap_or(0);
-        let contained = workers.get(index).is_some_and(|role| container_of(job, own, role).is_some());
-        let Some(target) = all.get_mut(index) else { continue };
-        if let Change::Mpirun { path, forward } = &op.change {
+    ops::translate(job, workers, |change, role, target| {
+        if let Change::Mpirun { path, forward } = change {
             target.mpirun = Some((path.clone(), forward.clone()));
-            applied.push(op.clone());
-            continue;
+            return Ok(ScriptChange::InPlace);
         }
-        match script_change(&op.change, ScriptContext { container: contained, topology: false }) {
+        let container = container_of(job, own, role).is_some();
+        match script_change(change, ScriptContext { container, topology: false }) {
             Ok(ScriptChange::Constraint(_)) => {
-                let reason =
-                    "there is no scheduler that chooses hosts by type: name them in `hosts` or `nodelist`";
-                not.push(Inexpressible { op: op.clone(), reason: reason.to_owned() });
-                continue;
+                Err("there is no scheduler that chooses hosts by type: name them in `hosts` or `nodelist`")
             }
-            Ok(change) => target.take(op, change, of_launcher),
-            Err(kind) => {
-                let reason = match kind {
-                    "pod" | "annotation" | "toleration" => {
-                        "it is a property of pods, and there are none here"
-                    }
-                    "resource" | "hugepages" => {
-                        "the devices and memory of a host are there without being asked for"
-                    }
-                    "node-selector" | "colocate" => {
-                        "there is no scheduler that chooses hosts: name them in `hosts` or `nodelist`"
-                    }
-                    "mount" => "without a container, the host's folders are where they are",
-                    kind => why_inexpressible(kind),
-                };
-                not.push(Inexpressible { op: op.clone(), reason: reason.to_owned() });
-                continue;
+            Ok(change) => Ok(change),
+            Err("pod" | "annotation" | "toleration") => {
+                Err("it is a property of pods, and there are none here")
             }
+            Err("resource" | "hugepages") => {
+                Err("the devices and memory of a host are there without being asked for")
+            }
+            Err("node-selector" | "colocate") => {
+                Err("there is no scheduler that chooses hosts: name them in `hosts` or `nodelist`")
+            }
+            Err("mount") => Err("without a container, the host's folders are where they are"),
+            Err(kind) => Err(why_inexpressible(kind)),
         }
-        applied.push(op.clone());
-    }
-    (all, applied, not)
-}
-
-impl Translated {
-    fn take(&mut self, op: &Op, change: ScriptChange<'_>, of_launcher: bool) {
-        match change {
-            ScriptChange::Env(name, value) => {
-                let known = self.env.iter().any(|(known, ..)| known == name);
-                if !(of_launcher && known) {
-                    self.env.retain(|(known, ..)| known != name);
-                    self.env.push((name.to_owned(), value.to_owned(), op.clone()));
-                }
-            }
-            ScriptChange::Mount(from, to, read_only) => {
-                self.mounts.push((from.to_owned(), to.to_owned(), read_only));
-            }
-            ScriptChange::Memlock => self.memlock = Some(op.clone()),
-            ScriptChange::Command(after) => self.command = Some(after.to_vec()),
-            ScriptChange::Wrap(argv) => self.wrap.extend(argv.iter().cloned()),
-            // A job uses all of each host, and weftrun does not choose hosts by their switch.
-            ScriptChange::InPlace
-            | ScriptChange::WholeNodes
-            | ScriptChange::OneSwitch
-            | ScriptChange::Constraint(_) => {}
-        }
-    }
+    })
 }
 
 /// Returns what starts the container of a role; none if it has none.

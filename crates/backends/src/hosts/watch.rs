@@ -11,7 +11,7 @@ use super::client::{Client, Silent, silent};
 use super::look::Looks;
 use super::status::{Job, Jobs};
 use crate::looks::{Look, Told, compare};
-use crate::remote::stream::{Feed, put};
+use crate::stream::{Feed, put};
 
 /// Feeds the events of all jobs of a filter; ends when every job that the filter names by handle has ended.
 pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>) -> Result<()> {

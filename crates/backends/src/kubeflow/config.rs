@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use weftrun_core::backend::TargetConfig;
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Error, ErrorKind, Result};
@@ -13,6 +13,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::kinds::Kind;
 use crate::kubernetes::ClusterConfig;
 use crate::kubernetes::code::Scripts;
+use crate::settings::{keys, merged};
 
 /// The target's settings.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -24,9 +25,9 @@ pub struct Settings {
     pub context: Option<String>,
     /// How long requests are repeated that a busy API server rejects.
     pub retry_seconds: Option<u64>,
-    /// Defaults for every job.
-    #[serde(flatten)]
-    pub job: JobSettings,
+    /// Defaults for every job, as they were given.
+    #[serde(skip)]
+    job: Map<String, Value>,
 }
 
 /// Settings of a job under `[backend.kubeflow]`, or of a target for all its jobs.
@@ -90,22 +91,26 @@ pub enum Gang {
     Volcano,
 }
 
+/// Adds to the error of an unknown key what may be meant.
+fn unknown(error: Error, key: &str, all: &[&str]) -> Error {
+    match weftrun_core::text::did_you_mean(key, all.iter().copied()) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error.with("keys", keys::<JobSettings>().join(", ")),
+    }
+}
+
 impl Settings {
     /// Reads the target's settings.
     pub fn of(target: &TargetConfig) -> Result<Self> {
-        let known = |key: &String| KEYS.contains(&key.as_str()) || TARGET_KEYS.contains(&key.as_str());
-        if let Some(unknown) = target.settings.keys().find(|key| !known(key)) {
-            let error = Error::new(
-                ErrorKind::InvalidConfig,
-                format!("target `{}` has no key `{unknown}`", target.name),
-            );
-            let all = KEYS.iter().copied().chain(TARGET_KEYS);
-            return Err(match weftrun_core::text::did_you_mean(unknown, all) {
-                Some(near) => error.hint(format!("did you mean `{near}`?")),
-                None => error.with("keys", KEYS.join(", ")),
-            });
+        let all = [keys::<JobSettings>(), keys::<Self>()].concat();
+        if let Some(key) = target.settings.keys().find(|key| !all.contains(&key.as_str())) {
+            let message = format!("target `{}` has no key `{key}`", target.name);
+            return Err(unknown(Error::new(ErrorKind::InvalidConfig, message), key, &all));
         }
-        target.settings()
+        target.settings::<JobSettings>()?;
+        let of_jobs = |key: &String| !keys::<Self>().contains(&key.as_str());
+        let job = target.settings.clone().into_iter().filter(|(key, _)| of_jobs(key)).collect();
+        Ok(Self { job, ..target.settings()? })
     }
 
     /// Returns the settings that select the cluster.
@@ -121,74 +126,55 @@ impl Settings {
 
     /// Returns the target's job settings, overridden by the job's own.
     pub fn for_job(&self, spec: &JobSpec) -> Result<JobSettings> {
-        let Some(own) = spec.backend.get("kubeflow") else { return Ok(self.job.clone()) };
         let bad = |error: serde_json::Error| {
             Error::new(ErrorKind::InvalidSpec, format!("[backend.kubeflow]: {error}")).with("job", &spec.name)
         };
-        let known: JobSettings = serde_json::from_value(own.clone()).map_err(bad)?;
-        if let Some(unknown) =
-            own.as_object().into_iter().flatten().find(|(key, _)| !KEYS.contains(&key.as_str()))
-        {
-            let error =
-                Error::new(ErrorKind::InvalidSpec, format!("[backend.kubeflow] has no key `{}`", unknown.0));
-            return Err(match weftrun_core::text::did_you_mean(unknown.0, KEYS.iter().copied()) {
-                Some(near) => error.hint(format!("did you mean `{near}`?")),
-                None => error.with("keys", KEYS.join(", ")),
-            });
+        let own = spec.backend.get("kubeflow").cloned().unwrap_or_else(|| Map::new().into());
+        let mut own: Map<String, Value> = serde_json::from_value(own).map_err(bad)?;
+        serde_json::from_value::<JobSettings>(own.clone().into()).map_err(bad)?;
+        let all = keys::<JobSettings>();
+        if let Some(key) = own.keys().find(|key| !all.contains(&key.as_str())) {
+            let message = format!("[backend.kubeflow] has no key `{key}`");
+            return Err(unknown(Error::new(ErrorKind::InvalidSpec, message), key, all));
         }
-        let base = &self.job;
-        let list = |own: Vec<String>, base: &Vec<String>| if own.is_empty() { base.clone() } else { own };
-        let mut node_selector = base.node_selector.clone();
-        node_selector.extend(known.node_selector);
-        Ok(JobSettings {
-            kind: known.kind.or(base.kind),
-            runtime: known.runtime.or_else(|| base.runtime.clone()),
-            runtime_kind: known.runtime_kind.or_else(|| base.runtime_kind.clone()),
-            runtime_file: known.runtime_file,
-            runtimes: base.runtimes.iter().chain(&known.runtimes).cloned().collect(),
-            trainer_version: known.trainer_version.or_else(|| base.trainer_version.clone()),
-            clean_pod_policy: known.clean_pod_policy.or_else(|| base.clean_pod_policy.clone()),
-            ttl_seconds: known.ttl_seconds.or(base.ttl_seconds),
-            suspend: known.suspend.or(base.suspend),
-            gang: known.gang.or(base.gang),
-            scheduler: known.scheduler.or_else(|| base.scheduler.clone()),
-            service_account: known.service_account.or_else(|| base.service_account.clone()),
-            image_pull_secrets: list(known.image_pull_secrets, &base.image_pull_secrets),
-            node_selector,
-            node_names: list(known.node_names, &base.node_names),
-            tolerations: base.tolerations.iter().chain(&known.tolerations).cloned().collect(),
-            scripts: if known.scripts == Scripts::Auto { base.scripts } else { known.scripts },
-            image_pull_policy: known.image_pull_policy.or_else(|| base.image_pull_policy.clone()),
-            mpirun_args: list(known.mpirun_args, &base.mpirun_args),
-            worker_command: list(known.worker_command, &base.worker_command),
-            host_path_type: known.host_path_type.or_else(|| base.host_path_type.clone()),
-        })
+        // What says nothing leaves the target's setting as it is.
+        own.retain(|key, value| *value != json!([]) && (key != "scripts" || *value != "auto"));
+        let all = merged(&self.job, own, &["runtimes", "node-selector", "tolerations"]);
+        serde_json::from_value(all.into()).map_err(bad)
     }
 }
 
-/// Keys that only a target has.
-const TARGET_KEYS: [&str; 3] = ["kubeconfig", "context", "retry-seconds"];
+#[cfg(test)]
+mod tests {
+    use weftrun_core::spec::Role;
 
-const KEYS: [&str; 21] = [
-    "kind",
-    "runtime",
-    "runtime-kind",
-    "runtime-file",
-    "runtimes",
-    "trainer-version",
-    "clean-pod-policy",
-    "ttl-seconds",
-    "suspend",
-    "gang",
-    "scheduler",
-    "service-account",
-    "image-pull-secrets",
-    "node-selector",
-    "node-names",
-    "tolerations",
-    "scripts",
-    "image-pull-policy",
-    "mpirun-args",
-    "worker-command",
-    "host-path-type",
-];
+    use super::*;
+
+    #[test]
+    fn a_jobs_own_settings_go_over_the_targets() {
+        let target = TargetConfig::new("t", "kubeflow", "/nonexistent")
+            .with("context", "prod")
+            .with("scheduler", "default")
+            .with("scripts", "inline")
+            .with("node-names", json!(["a"]))
+            .with("node-selector", json!({"zone": "1", "pool": "x"}))
+            .with("tolerations", json!([{"key": "one"}]));
+        let settings = Settings::of(&target).unwrap();
+        let job = |own: Value| {
+            let mut spec = JobSpec::builder("a").role(Role::worker().command(["true"])).build().unwrap();
+            spec.backend.insert("kubeflow".to_owned(), own);
+            settings.for_job(&spec).unwrap()
+        };
+        let own = job(json!({"scripts": "auto", "node-names": [], "scheduler": null, "suspend": true,
+                             "node-selector": {"pool": "y"}, "tolerations": [{"key": "two"}]}));
+        assert_eq!(
+            (own.scripts, own.suspend, own.scheduler.as_deref()),
+            (Scripts::Inline, Some(true), Some("default"))
+        );
+        assert_eq!((own.node_names, own.tolerations.len()), (vec!["a".to_owned()], 2));
+        let selector: Vec<_> =
+            own.node_selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        assert_eq!(selector, ["pool=y", "zone=1"]);
+        assert_eq!(job(json!({"scheduler": "volcano"})).scheduler.as_deref(), Some("volcano"));
+    }
+}

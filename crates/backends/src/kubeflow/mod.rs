@@ -61,30 +61,24 @@ impl Backend for Kubeflow {
     fn capability(&self) -> Capability {
         Capability {
             backend: "kubeflow".into(),
-            read_only: false,
             detach: true,
             dry_run: true,
             suspend: true,
-            hold: false,
-            requeue: false,
-            signal: false,
             delete: true,
             containers: true,
             mpi: true,
             // They exist as long as the pod does; the pods of a failed job are removed, which frees its GPUs.
             exec: true,
             ports: true,
-            previous_logs: false,
-            rank_logs: false,
             log_times: true,
             exact_resume: true,
-            log_offsets: false,
             restarts: true,
             labels: true,
             time_limit: true,
             // `NAME-worker-NNN` must be a DNS label of 63 characters.
             max_name: 52,
             max_args_bytes: 128 * 1024,
+            ..Capability::default()
         }
     }
 

@@ -1,12 +1,11 @@
 //! Events of a job whose own watch and that of its pods lag differently, as either may on a loaded API
 //! server.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::stream::{self, SelectAll};
+use futures_util::{Stream, StreamExt};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 use weftrun_core::backend::TargetConfig;
@@ -39,23 +38,43 @@ fn pod(phase: &str, state: &Value) -> DynamicObject {
     }))
 }
 
+const JOBS: Of = Of::Jobs(Kind::PyTorchJob);
+
+/// Returns a watcher of these jobs whose three watches bring these changes.
+fn watcher(
+    changes: impl Stream<Item = (Of, Change<Seen>)> + Send + 'static,
+    filter: JobFilter,
+    wanted: &[&str],
+) -> Watcher {
+    let state = tempfile::tempdir().unwrap();
+    let client = Arc::new(Client::new(&TargetConfig::new("t", "kubeflow", state.path())).unwrap());
+    let mut all = SelectAll::new();
+    all.push(changes.map(|(of, change)| (of, Ok(change))).boxed());
+    Watcher::over(client, all, 3, filter, wanted.iter().map(|uid| (*uid).to_owned()).collect())
+}
+
+/// Returns a watcher of one job, to which nothing happens after these changes.
+fn of_one(changes: impl IntoIterator<Item = (Of, Change<Seen>), IntoIter: Send + 'static>) -> Watcher {
+    let handle = JobHandle::new("kubeflow", "t", ["nlp", "pytorchjob", "a"]).with_uid("job");
+    watcher(stream::iter(changes).chain(stream::pending()), JobFilter::one(&handle), &["job"])
+}
+
+/// Returns the first lists of one job, with these pods and events.
+fn lists(pods: Vec<DynamicObject>, events: Vec<Seen>, job: DynamicObject) -> Vec<(Of, Change<Seen>)> {
+    let pods = pods.into_iter().map(|pod| Seen::of(Of::Pods, pod)).collect();
+    vec![
+        (Of::Pods, Change::All(pods)),
+        (Of::Events, Change::All(events)),
+        (JOBS, Change::All(vec![Seen::of(JOBS, job)])),
+    ]
+}
+
 /// Returns the reported end of a job that has failed while its pod still runs according to the pods' watch,
 /// and this change comes later.
 async fn end(later: Option<(Of, Change<Seen>)>) -> JobSummary {
-    let state = tempfile::tempdir().unwrap();
-    let client = Arc::new(Client::new(&TargetConfig::new("t", "kubeflow", state.path())).unwrap());
     let running = pod("Running", &json!({"running": {}}));
-    let before = [
-        (Of::Pods, Change::All(vec![Seen::of(Of::Pods, running)])),
-        (Of::Events, Change::All(Vec::new())),
-        (Of::Jobs(Kind::PyTorchJob), Change::All(vec![Seen::of(Of::Jobs(Kind::PyTorchJob), failed_job())])),
-    ];
-    let mut changes = SelectAll::new();
-    let all = before.into_iter().chain(later).map(|(of, change)| (of, Ok(change)));
-    changes.push(stream::iter(all).chain(stream::pending()).boxed());
-    let handle = JobHandle::new("kubeflow", "t", ["nlp", "pytorchjob", "a"]).with_uid("job");
-    let wanted = BTreeSet::from(["job".to_owned()]);
-    let mut watcher = Watcher::over(client, changes, 3, JobFilter::one(&handle), wanted);
+    let before = lists(vec![running], Vec::new(), failed_job());
+    let mut watcher = of_one(before.into_iter().chain(later));
     let mut last = None;
     while let Some(event) = watcher.next().await.unwrap() {
         if let JobEvent::Status { job } = event {
@@ -83,8 +102,6 @@ async fn pods_that_never_say_how_do_not_hold_the_end_back() {
 /// A namespace may have more events than are kept; those of the job at hand are the newest.
 #[tokio::test]
 async fn the_newest_events_are_kept_whatever_their_uids() {
-    let state = tempfile::tempdir().unwrap();
-    let client = Arc::new(Client::new(&TargetConfig::new("t", "kubeflow", state.path())).unwrap());
     let event = |uid: String, second: i64, about: &str| {
         Seen::of(
             Of::Events,
@@ -101,20 +118,7 @@ async fn the_newest_events_are_kept_whatever_their_uids() {
     events.push(event("a".to_owned(), 20_000, "job"));
     events.push(event("z99999".to_owned(), 1, "other"));
     let running = pod("Running", &json!({"running": {}}));
-    let before = [
-        (Of::Pods, Change::All(vec![Seen::of(Of::Pods, running)])),
-        (Of::Events, Change::All(events)),
-        (Of::Jobs(Kind::PyTorchJob), Change::All(vec![Seen::of(Of::Jobs(Kind::PyTorchJob), failed_job())])),
-    ];
-    let mut changes = SelectAll::new();
-    changes.push(
-        stream::iter(before.into_iter().map(|(of, change)| (of, Ok(change))))
-            .chain(stream::pending())
-            .boxed(),
-    );
-    let handle = JobHandle::new("kubeflow", "t", ["nlp", "pytorchjob", "a"]).with_uid("job");
-    let wanted = BTreeSet::from(["job".to_owned()]);
-    let mut watcher = Watcher::over(client, changes, 3, JobFilter::one(&handle), wanted);
+    let mut watcher = of_one(lists(vec![running], events, failed_job()));
     let mut messages = 0;
     while let Some(event) = watcher.next().await.unwrap() {
         messages += usize::from(matches!(event, JobEvent::Message { .. }));
@@ -131,21 +135,15 @@ async fn labels_select_jobs_while_they_have_them() {
             "metadata": {"name": name, "namespace": "nlp", "uid": name, "labels": {"team": team}},
             "spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 1}}},
         }));
-        Seen::of(Of::Jobs(Kind::PyTorchJob), object)
+        Seen::of(JOBS, object)
     };
-    let state = tempfile::tempdir().unwrap();
-    let client = Arc::new(Client::new(&TargetConfig::new("t", "kubeflow", state.path())).unwrap());
-    let jobs = Of::Jobs(Kind::PyTorchJob);
     let list = [
         (Of::Pods, Change::All(Vec::new())),
         (Of::Events, Change::All(Vec::new())),
-        (jobs, Change::All(vec![labelled("ours", "nlp"), labelled("theirs", "vision")])),
-        (jobs, Change::Set(labelled("ours", "vision"))),
+        (JOBS, Change::All(vec![labelled("ours", "nlp"), labelled("theirs", "vision")])),
+        (JOBS, Change::Set(labelled("ours", "vision"))),
     ];
-    let mut changes = SelectAll::new();
-    changes.push(stream::iter(list.into_iter().map(|(of, change)| (of, Ok(change)))).boxed());
-    let filter = JobFilter::all().label("team", "nlp");
-    let mut watcher = Watcher::over(client, changes, 3, filter, BTreeSet::new());
+    let mut watcher = watcher(stream::iter(list), JobFilter::all().label("team", "nlp"), &[]);
     let mut seen = Vec::new();
     while let Some(event) = watcher.next().await.unwrap() {
         match event {
@@ -159,17 +157,7 @@ async fn labels_select_jobs_while_they_have_them() {
 
 /// Returns the events of a watcher of one job for these changes, until it is silent for `patience`.
 async fn said(changes: Vec<(Of, Change<Seen>)>, patience: Duration) -> Vec<JobEvent> {
-    let state = tempfile::tempdir().unwrap();
-    let client = Arc::new(Client::new(&TargetConfig::new("t", "kubeflow", state.path())).unwrap());
-    let mut all = SelectAll::new();
-    all.push(
-        stream::iter(changes.into_iter().map(|(of, change)| (of, Ok(change))))
-            .chain(stream::pending())
-            .boxed(),
-    );
-    let handle = JobHandle::new("kubeflow", "t", ["nlp", "pytorchjob", "a"]).with_uid("job");
-    let wanted = BTreeSet::from(["job".to_owned()]);
-    let mut watcher = Watcher::over(client, all, 3, JobFilter::one(&handle), wanted);
+    let mut watcher = of_one(changes);
     let mut events = Vec::new();
     while let Ok(Ok(Some(event))) = tokio::time::timeout(patience, watcher.next()).await {
         events.push(event);
@@ -193,12 +181,7 @@ fn new_job(age: i64, suspended: bool) -> DynamicObject {
 #[tokio::test]
 async fn a_job_that_no_operator_takes_up_is_named() {
     let untaken = async |age, suspended, patience| {
-        let job = Seen::of(Of::Jobs(Kind::PyTorchJob), new_job(age, suspended));
-        let changes = vec![
-            (Of::Pods, Change::All(Vec::new())),
-            (Of::Events, Change::All(Vec::new())),
-            (Of::Jobs(Kind::PyTorchJob), Change::All(vec![job])),
-        ];
+        let changes = lists(Vec::new(), Vec::new(), new_job(age, suspended));
         let events = said(changes, Duration::from_secs(patience)).await;
         let stuck = |event: &&JobEvent| matches!(event, JobEvent::Stuck { finding, .. } if finding.code == "K8S-NO-OPERATOR");
         events.iter().filter(stuck).count()
@@ -220,12 +203,7 @@ async fn repeated_warnings_are_folded() {
             "lastTimestamp": jiff::Timestamp::now().to_string(),
         }))
     };
-    let job = Seen::of(Of::Jobs(Kind::PyTorchJob), new_job(0, false));
-    let mut changes = vec![
-        (Of::Pods, Change::All(Vec::new())),
-        (Of::Events, Change::All(Vec::new())),
-        (Of::Jobs(Kind::PyTorchJob), Change::All(vec![job])),
-    ];
+    let mut changes = lists(Vec::new(), Vec::new(), new_job(0, false));
     changes.extend((1..=100).map(|count| (Of::Events, Change::Set(Seen::of(Of::Events, warning(count))))));
     let texts: Vec<String> = said(changes, Duration::from_secs(1))
         .await

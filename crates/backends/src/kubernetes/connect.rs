@@ -276,10 +276,14 @@ mod tests {
             "apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "interactiveMode": "Never",
             "args": [folder.join("plugin.sh")],
         });
+        written(folder, &serde_json::json!({"server": server}), &serde_json::json!({"exec": exec}))
+    }
+
+    /// Returns a target with a kubeconfig of one cluster and one user.
+    fn written(folder: &Path, cluster: &serde_json::Value, user: &serde_json::Value) -> ClusterConfig {
         let config = serde_json::json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "x",
-            "clusters": [{"name": "c", "cluster": {"server": server}}],
-            "users": [{"name": "u", "user": {"exec": exec}}],
+            "clusters": [{"name": "c", "cluster": cluster}], "users": [{"name": "u", "user": user}],
             "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
         });
         let path = folder.join("config");
@@ -339,15 +343,7 @@ mod tests {
                     (serde_json::json!({"server": "https://127.0.0.1:1"}), serde_json::json!({}));
                 let holder = if key == "certificate-authority" { &mut cluster } else { &mut user };
                 holder[key] = named.to_str().unwrap().into();
-                let config = serde_json::json!({
-                    "apiVersion": "v1", "kind": "Config", "current-context": "x",
-                    "clusters": [{"name": "c", "cluster": cluster}], "users": [{"name": "u", "user": user}],
-                    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-                });
-                let path = folder.path().join("config");
-                std::fs::write(&path, config.to_string()).unwrap();
-                let config = ClusterConfig { kubeconfig: Some(path), ..ClusterConfig::default() };
-                let error = config.connect().await.unwrap_err();
+                let error = written(folder.path(), &cluster, &user).connect().await.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{key}: {error}");
                 assert!(error.message().contains("a file of the kubeconfig"), "{key}: {error}");
             }

@@ -47,30 +47,27 @@ impl Resource {
     /// Resource quotas.
     pub const QUOTAS: Self = Self::core("resourcequotas", "ResourceQuota");
     /// Nodes.
-    pub const NODES: Self = Self { namespaced: false, ..Self::core("nodes", "Node") };
+    pub const NODES: Self = Self::core("nodes", "Node").of_cluster();
     /// Namespaces.
-    pub const NAMESPACES: Self = Self { namespaced: false, ..Self::core("namespaces", "Namespace") };
+    pub const NAMESPACES: Self = Self::core("namespaces", "Namespace").of_cluster();
     /// Priority classes.
     pub const PRIORITIES: Self =
-        Self { namespaced: false, ..Self::of("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass") };
+        Self::of("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass").of_cluster();
     /// Mutating webhooks.
-    pub const WEBHOOKS: Self = Self {
-        namespaced: false,
-        ..Self::of(
-            "admissionregistration.k8s.io",
-            "v1",
-            "mutatingwebhookconfigurations",
-            "MutatingWebhookConfiguration",
-        )
-    };
+    pub const WEBHOOKS: Self = Self::of(
+        "admissionregistration.k8s.io",
+        "v1",
+        "mutatingwebhookconfigurations",
+        "MutatingWebhookConfiguration",
+    )
+    .of_cluster();
     /// Access reviews.
-    pub const REVIEWS: Self = Self {
-        namespaced: false,
-        ..Self::of("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
-    };
+    pub const REVIEWS: Self =
+        Self::of("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview")
+            .of_cluster();
     /// DRA device classes.
     pub const DEVICE_CLASSES: Self =
-        Self { namespaced: false, ..Self::of("resource.k8s.io", "v1", "deviceclasses", "DeviceClass") };
+        Self::of("resource.k8s.io", "v1", "deviceclasses", "DeviceClass").of_cluster();
 
     /// Runtimes of TrainJobs in a namespace.
     pub const TRAINING_RUNTIMES: Self =
@@ -83,6 +80,10 @@ impl Resource {
         Self::of("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"),
         Self::of("resource.nvidia.com", "v1beta1", "computedomains", "ComputeDomain"),
     ];
+
+    const fn of_cluster(self) -> Self {
+        Self { namespaced: false, ..self }
+    }
 
     const fn core(plural: &'static str, kind: &'static str) -> Self {
         Self::of("", "v1", plural, kind)

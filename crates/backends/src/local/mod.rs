@@ -66,21 +66,15 @@ impl Backend for Local {
     fn capability(&self) -> Capability {
         Capability {
             backend: NAME.to_owned(),
-            read_only: false,
             detach: self.store.detaches(),
             dry_run: true,
             suspend: true,
-            hold: false,
-            requeue: false,
             signal: true,
             delete: true,
-            containers: false,
             mpi: true,
             exec: true,
-            ports: false,
             previous_logs: true,
             rank_logs: true,
-            log_times: false,
             exact_resume: true,
             log_offsets: true,
             restarts: true,
@@ -88,6 +82,7 @@ impl Backend for Local {
             time_limit: true,
             max_name: 63,
             max_args_bytes: 1 << 20,
+            ..Capability::default()
         }
     }
 

@@ -1,5 +1,6 @@
 //! Maps the standard error of `ssh` to weftrun's errors.
 
+use weftrun_core::ErrorKind::{Credentials, InvalidConfig, Unreachable};
 use weftrun_core::{Error, ErrorKind};
 
 /// A row of the table: a substring, the error kind, the hint.
@@ -9,43 +10,31 @@ type Row = (&'static str, ErrorKind, &'static str);
 const SSH: &[Row] = &[
     (
         "Could not resolve hostname",
-        ErrorKind::Unreachable,
+        Unreachable,
         "check the name in the target: it is a host of ~/.ssh/config, or a name that this machine resolves",
     ),
-    ("Connection refused", ErrorKind::Unreachable, "the host answers, but no ssh server on that port"),
-    ("No route to host", ErrorKind::Unreachable, "check the network or the VPN"),
-    ("timed out", ErrorKind::Unreachable, "check the network or the VPN"),
-    (
-        "Host key verification failed",
-        ErrorKind::Credentials,
-        "log in once by hand with `ssh` and check the host's key",
-    ),
+    ("Connection refused", Unreachable, "the host answers, but no ssh server on that port"),
+    ("No route to host", Unreachable, "check the network or the VPN"),
+    ("timed out", Unreachable, "check the network or the VPN"),
+    ("Host key verification failed", Credentials, "log in once by hand with `ssh` and check the host's key"),
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
-        ErrorKind::Credentials,
+        Credentials,
         "the host's key changed: find out why before removing the old one",
     ),
     (
         "Permission denied",
-        ErrorKind::Credentials,
+        Credentials,
         "no key or agent was accepted and nothing may be asked here: run `ssh-add`, or open a shared connection by hand",
     ),
     (
         "Too many authentication failures",
-        ErrorKind::Credentials,
+        Credentials,
         "set `IdentitiesOnly yes` for the host in ~/.ssh/config",
     ),
-    (
-        "Bad owner or permissions",
-        ErrorKind::InvalidConfig,
-        "ssh refuses its own configuration: see the file it names",
-    ),
-    (
-        "Bad configuration option",
-        ErrorKind::InvalidConfig,
-        "ssh refuses its own configuration: see the file it names",
-    ),
-    ("Can't open user config file", ErrorKind::InvalidConfig, "check `ssh-config` of the target"),
+    ("Bad owner or permissions", InvalidConfig, "ssh refuses its own configuration: see the file it names"),
+    ("Bad configuration option", InvalidConfig, "ssh refuses its own configuration: see the file it names"),
+    ("Can't open user config file", InvalidConfig, "check `ssh-config` of the target"),
 ];
 
 /// Returns the error of `ssh` itself.

@@ -3,12 +3,12 @@
 pub mod envelope;
 pub mod error;
 pub mod nodelist;
+pub mod ops;
 pub mod piece;
 pub mod quote;
 pub mod script;
 pub mod signal;
 pub mod ssh;
-pub mod stream;
 pub mod transport;
 
 /// The output of a program, and its exit code.

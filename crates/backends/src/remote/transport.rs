@@ -9,7 +9,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 use weftrun_core::backend::{ExecSink, ExecStream};
@@ -17,7 +17,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use super::ssh::{self, Ssh};
 use super::{Answer, envelope, error};
-use crate::helper::GroupGuard;
+use crate::helper::{GroupGuard, drain};
 
 /// Largest output of a program: 100,000 jobs are 20 MB.
 const MOST_OUTPUT: u64 = 256 << 20;
@@ -260,18 +260,8 @@ async fn exchange(
         }
     };
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let read_out = async {
-        match stdout {
-            Some(stdout) => stdout.take(MOST_OUTPUT).read_to_end(&mut out).await.map(drop),
-            None => Ok(()),
-        }
-    };
-    let read_err = async {
-        match stderr {
-            Some(stderr) => stderr.take(1 << 20).read_to_end(&mut err).await.map(drop),
-            None => Ok(()),
-        }
-    };
+    let read_out = drain(stdout, MOST_OUTPUT, &mut out);
+    let read_err = drain(stderr, 1 << 20, &mut err);
     let ((), read, complained) = tokio::join!(write, read_out, read_err);
     read?;
     complained?;

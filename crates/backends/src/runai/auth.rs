@@ -34,17 +34,12 @@ pub struct Auth {
     current: Mutex<Option<Token>>,
 }
 
+/// What v1 answers, in camel case, and v2, in snake case.
 #[derive(Deserialize)]
-struct V1 {
-    #[serde(rename = "accessToken")]
+struct Answer {
+    #[serde(alias = "accessToken")]
     access_token: String,
-    #[serde(rename = "expiresIn")]
-    expires_in: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct V2 {
-    access_token: String,
+    #[serde(alias = "expiresIn")]
     expires_in: Option<u64>,
 }
 
@@ -56,22 +51,17 @@ impl Auth {
 
     /// Returns a valid token.
     pub async fn token(&self, http: &Client) -> Result<Secret> {
-        let mut current = self.current.lock().await;
-        if let Some(token) =
-            current.as_ref().filter(|token| token.renew_at.is_none_or(|at| Instant::now() < at))
-        {
-            return Ok(token.secret.clone());
-        }
-        let token = self.fetch(http).await?;
-        let secret = token.secret.clone();
-        *current = Some(token);
-        Ok(secret)
+        self.current_or_new(http, |token| token.renew_at.is_none_or(|at| Instant::now() < at)).await
     }
 
     /// Returns a token other than one that was refused. Several requests refused at once share one new token.
     pub async fn renewed(&self, http: &Client, refused: &Secret) -> Result<Secret> {
+        self.current_or_new(http, |token| token.secret != *refused).await
+    }
+
+    async fn current_or_new(&self, http: &Client, good: impl Fn(&Token) -> bool) -> Result<Secret> {
         let mut current = self.current.lock().await;
-        if let Some(token) = current.as_ref().filter(|token| token.secret != *refused) {
+        if let Some(token) = current.as_ref().filter(|token| good(token)) {
             return Ok(token.secret.clone());
         }
         let token = self.fetch(http).await?;
@@ -106,7 +96,7 @@ impl Auth {
         let (status, body) = send(&request).await?;
         if status.is_success() {
             // Some servers return a page of the user interface for unknown paths, which is not a token.
-            if let Ok(token) = serde_json::from_str::<V2>(&body) {
+            if let Ok(token) = serde_json::from_str::<Answer>(&body) {
                 return Ok(Token::new(token.access_token, token.expires_in));
             }
         } else if status != StatusCode::NOT_FOUND && status != StatusCode::METHOD_NOT_ALLOWED {
@@ -123,7 +113,7 @@ impl Auth {
         if !status.is_success() {
             return Err(error::of_answer(WHAT, status, &hidden(secret, &answer)));
         }
-        let token: V1 = serde_json::from_str(&answer).map_err(|e| error::of_shape(WHAT, "", &e))?;
+        let token: Answer = serde_json::from_str(&answer).map_err(|e| error::of_shape(WHAT, "", &e))?;
         Ok(Token::new(token.access_token, token.expires_in))
     }
 }

@@ -297,29 +297,20 @@ impl Backend for RunAi {
     fn capability(&self) -> Capability {
         Capability {
             backend: "runai".into(),
-            read_only: false,
             detach: true,
-            dry_run: false,
             suspend: true,
-            hold: false,
-            requeue: false,
-            signal: false,
             delete: true,
             containers: true,
             mpi: true,
             exec: self.shared.has_kubeconfig(),
             ports: self.shared.has_kubeconfig(),
-            previous_logs: false,
-            rank_logs: false,
             log_times: true,
             exact_resume: true,
-            log_offsets: false,
             // Requested by `backoffLimit`; the API does not report their number.
             restarts: false,
-            labels: false,
-            time_limit: false,
             max_name: check::LONGEST_NAME,
             max_args_bytes: 100_000,
+            ..Capability::default()
         }
     }
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use futures_util::stream::BoxStream;
 use serde_json::Value;
-use tokio::sync::mpsc;
 use weftrun_core::job::{JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary};
 use weftrun_core::{ErrorKind, Finding, Result, Severity};
 
 use super::status::{self, Roles};
 use super::{Shared, typed_path};
 use crate::runai::resolve::text;
+use crate::stream::{self, Feed, put};
 
 /// Default seconds between two polls, as in the official clients (5 to 15).
 const POLL: u64 = 5;
@@ -154,64 +154,47 @@ pub fn interval(shared: &Shared) -> Duration {
 
 /// Watches the workloads of a filter.
 pub fn watch(shared: Arc<Shared>, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
-    let (send, receive) = mpsc::channel(64);
-    tokio::spawn(async move {
-        let _ = Watch { shared, filter, send, known: HashMap::new(), attempts: HashMap::new(), lost: false }
-            .run()
-            .await;
-    });
-    Box::pin(futures_util::stream::unfold(receive, |mut receive| async move {
-        receive.recv().await.map(|event| (event, receive))
-    }))
+    stream::fed(move |feed| {
+        Watch { shared, filter, feed, known: HashMap::new(), attempts: HashMap::new(), lost: false }.run()
+    })
 }
 
 struct Watch {
     shared: Arc<Shared>,
     filter: JobFilter,
-    send: mpsc::Sender<Result<JobEvent>>,
+    feed: Feed<JobEvent>,
     known: HashMap<JobHandle, JobSummary>,
     /// Attempts that started after the first.
     attempts: HashMap<JobHandle, u32>,
     lost: bool,
 }
 
-/// The reader is gone.
-struct Closed;
-
 impl Watch {
-    async fn run(mut self) -> std::result::Result<(), Closed> {
+    async fn run(mut self) -> Result<()> {
         loop {
             match self.look().await {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
-                Err(Stop::Closed) => return Err(Closed),
-                Err(Stop::Failed(error)) if error.is_retryable() => {
+                Err(error) if error.is_retryable() => {
                     if !std::mem::replace(&mut self.lost, true) {
-                        let reason = error.to_string();
-                        self.tell(JobEvent::Disconnected { lost: true, reason }).await?;
+                        self.tell(JobEvent::Disconnected { lost: true, reason: error.to_string() }).await;
                     }
                 }
-                Err(Stop::Failed(error)) => {
-                    let _ = self.send.send(Err(error)).await;
-                    return Ok(());
-                }
+                Err(error) => return Err(error),
             }
-            tokio::select! {
-                () = tokio::time::sleep(interval(&self.shared)) => {}
-                () = self.send.closed() => return Err(Closed),
-            }
+            tokio::time::sleep(interval(&self.shared)).await;
         }
     }
 
-    async fn tell(&self, event: JobEvent) -> std::result::Result<(), Closed> {
-        self.send.send(Ok(event)).await.map_err(|_| Closed)
+    async fn tell(&self, event: JobEvent) {
+        put(&self.feed, event).await;
     }
 
     /// Polls once; returns true when every requested workload has ended.
-    async fn look(&mut self) -> std::result::Result<bool, Stop> {
+    async fn look(&mut self) -> Result<bool> {
         let now = self.summaries().await?;
         if std::mem::take(&mut self.lost) {
-            self.tell(JobEvent::Disconnected { lost: false, reason: String::new() }).await?;
+            self.tell(JobEvent::Disconnected { lost: false, reason: String::new() }).await;
         }
         // A limited list leaves out jobs that are still there.
         if self.filter.handles.is_empty() && self.filter.limit.is_none() {
@@ -220,7 +203,7 @@ impl Watch {
             for job in gone {
                 self.known.remove(&job);
                 self.attempts.remove(&job);
-                self.tell(JobEvent::Gone { job }).await?;
+                self.tell(JobEvent::Gone { job }).await;
             }
         }
         for job in now {
@@ -234,16 +217,16 @@ impl Watch {
                 *attempt += 1;
                 let event =
                     JobEvent::Attempt { job: job.handle.clone(), attempt: *attempt, reason: why.to_owned() };
-                self.tell(event).await?;
+                self.tell(event).await;
             }
-            self.tell(JobEvent::Status { job }).await?;
+            self.tell(JobEvent::Status { job }).await;
         }
         let asked = &self.filter.handles;
         Ok(!asked.is_empty()
             && asked.iter().all(|handle| self.known.get(handle).is_some_and(|j| j.phase.is_terminal())))
     }
 
-    async fn summaries(&mut self) -> std::result::Result<Vec<JobSummary>, Stop> {
+    async fn summaries(&mut self) -> Result<Vec<JobSummary>> {
         if self.filter.handles.is_empty() {
             let mut jobs = Vec::new();
             for workload in self.shared.listed(None, self.filter.limit).await? {
@@ -277,12 +260,12 @@ impl Watch {
                         && !self.known.contains_key(&handle)
                         && self.shared.may_appear(&handle).await => {}
                 Err(error) if error.kind() == ErrorKind::NotFound => {
-                    self.tell(JobEvent::Gone { job: handle.clone() }).await?;
+                    self.tell(JobEvent::Gone { job: handle.clone() }).await;
                     let mut gone = JobSummary::new(handle.clone(), JobPhase::Cancelled);
                     gone.reason = "deleted".into();
                     self.known.insert(handle, gone);
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(error),
             }
         }
         Ok(jobs)
@@ -308,21 +291,4 @@ pub async fn detailed(shared: &Shared, handle: &JobHandle, workload: &Value) -> 
     }
     add_reason(&mut detail.summary, shared.listed_entry(handle).await.as_ref());
     detail.summary
-}
-
-enum Stop {
-    Closed,
-    Failed(weftrun_core::Error),
-}
-
-impl From<Closed> for Stop {
-    fn from(_: Closed) -> Self {
-        Self::Closed
-    }
-}
-
-impl From<weftrun_core::Error> for Stop {
-    fn from(error: weftrun_core::Error) -> Self {
-        Self::Failed(error)
-    }
 }

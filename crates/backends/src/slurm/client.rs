@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
-use weftrun_core::backend::{ExecSink, TargetConfig};
+use weftrun_core::backend::TargetConfig;
 use weftrun_core::{Error, Finding, Result};
 
 use super::cache::Cache;
@@ -51,7 +51,8 @@ pub struct Client {
     pub access: Access,
     /// The folder in which `submit` is called.
     pub folder: Option<String>,
-    transport: Transport,
+    /// Where Slurm's commands run.
+    pub transport: Transport,
     snapshot: Mutex<Option<(Instant, Arc<Vec<Job>>)>>,
     /// Jobs that were fetched one by one over slurmrestd, whose list contains the jobs of all users.
     single: Mutex<BTreeMap<u64, (Instant, Told)>>,
@@ -116,26 +117,6 @@ impl Client {
         }
     }
 
-    /// Runs a program that changes nothing, and repeats it after a lost connection.
-    pub async fn read(&self, program: &str) -> Result<Answer> {
-        self.transport.read(program).await
-    }
-
-    /// Runs a program once.
-    pub async fn run(&self, program: &str) -> Result<Answer> {
-        self.transport.run(program).await
-    }
-
-    /// Runs a program once; it continues to its own end if no answer comes in time.
-    pub async fn run_detached(&self, program: &str) -> Result<Answer> {
-        self.transport.run_detached(program).await
-    }
-
-    /// Runs a program and forwards its output as it arrives.
-    pub async fn relay(&self, program: &str, sink: &mut ExecSink<'_>) -> Result<i32> {
-        self.transport.relay(program, sink).await
-    }
-
     /// Returns `-M CLUSTER`, where the target names a cluster.
     pub fn cluster(&self) -> Result<String> {
         self.settings
@@ -162,7 +143,7 @@ impl Client {
         let mut rows: Vec<Job> = snapshot.iter().filter(|job| job.belongs_to(id)).cloned().collect();
         if rows.is_empty() {
             // Twice: squeue reports a single unknown id as an error, but not two (seen on all releases).
-            let answer = self.read(&self.squeue(&format!("-j {id},{id}"))?).await?;
+            let answer = self.transport.read(&self.squeue(&format!("-j {id},{id}"))?).await?;
             if answer.code != 0 {
                 return Err(error::of_command("squeue", &answer.stderr, answer.code));
             }
@@ -219,7 +200,7 @@ impl Client {
         if !others.is_empty() {
             program = format!("{program} && {}", self.squeue(&format!("-j {}", others.join(",")))?);
         }
-        let answer = self.read(&program).await?;
+        let answer = self.transport.read(&program).await?;
         if answer.code != 0 {
             return Err(error::of_command("squeue", &answer.stderr, answer.code));
         }
@@ -264,38 +245,36 @@ impl Client {
         self.single.lock().await.clear();
     }
 
-    /// Returns all runs of a job in accounting; none where the cluster has no accounting.
-    pub async fn accounted(&self, id: &JobId) -> Result<Option<Vec<Job>>> {
-        match &self.access {
-            Access::Rest(rest) => self.unless_down(rest.accounting(Some(id), 0)).await,
-            Access::Commands => self.unless_down(self.accounting(&format!("-j {id}"))).await,
-        }
-    }
-
-    /// Returns all runs of the user's jobs of the last `days` days in accounting; none where the cluster has
-    /// no accounting.
-    pub async fn accounted_since(&self, days: u32) -> Result<Option<Vec<Job>>> {
-        match &self.access {
-            Access::Rest(rest) => self.unless_down(rest.accounting(None, days)).await,
-            Access::Commands => self.unless_down(self.accounting(&format!("-S now-{days}days"))).await,
-        }
-    }
-
-    /// Queries slurmdbd, unless a recent query got no answer.
-    async fn unless_down(
-        &self,
-        query: impl Future<Output = Result<Option<Vec<Job>>>>,
-    ) -> Result<Option<Vec<Job>>> {
+    /// Returns the runs of a job in accounting, or of all the user's jobs of the last `days` days; none where the cluster has no
+    /// accounting. slurmdbd is not queried if it did not answer a moment ago.
+    pub async fn accounted(&self, id: Option<&JobId>, days: u32) -> Result<Option<Vec<Job>>> {
         let known = self.no_database.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some((_, said)) = known.filter(|(at, _)| at.elapsed() < DATABASE_PAUSE) {
             return Err(error::no_database(&said));
         }
-        query.await.inspect_err(|error| {
+        let answer = match (&self.access, id) {
+            (Access::Rest(rest), _) => rest.accounting(id, days).await,
+            (Access::Commands, Some(id)) => self.accounting(&format!("-j {id}")).await,
+            (Access::Commands, None) => self.accounting(&format!("-S now-{days}days")).await,
+        };
+        answer.inspect_err(|error| {
             if let Some(said) = error::said_without_database(error) {
                 let mut known = self.no_database.lock().unwrap_or_else(PoisonError::into_inner);
                 *known = Some((Instant::now(), said.to_owned()));
             }
         })
+    }
+
+    /// Returns what accounting has, and the error where slurmdbd is down.
+    ///
+    /// # Errors
+    /// Every other failure, as [`Client::accounted`].
+    pub async fn accounted_if_up(&self, id: Option<&JobId>, days: u32) -> Result<(Vec<Job>, Option<Error>)> {
+        match self.accounted(id, days).await {
+            Ok(rows) => Ok((rows.unwrap_or_default(), None)),
+            Err(error) if error::is_down_database(&error) => Ok((Vec::new(), Some(error))),
+            Err(error) => Err(error),
+        }
     }
 
     /// Keeps a failure without which a result was returned, for
@@ -315,22 +294,6 @@ impl Client {
         std::mem::take(&mut self.notes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns what accounting has on a job: the rows, and the error where slurmdbd is down.
-    ///
-    /// # Errors
-    /// Every other failure, as [`Client::accounted`].
-    pub async fn accounted_if_up(&self, id: &JobId) -> Result<(Vec<Job>, Option<Error>)> {
-        or_down(self.accounted(id).await)
-    }
-
-    /// Returns what accounting has on the user's jobs of the last `days` days.
-    ///
-    /// # Errors
-    /// As [`Client::accounted_if_up`].
-    pub async fn accounted_since_if_up(&self, days: u32) -> Result<(Vec<Job>, Option<Error>)> {
-        or_down(self.accounted_since(days).await)
-    }
-
     async fn accounting(&self, selection: &str) -> Result<Option<Vec<Job>>> {
         let cluster = self.cluster()?;
         // sacct waits 45 s for a slurmdbd that accepts connections and does not answer (seen on 22.05).
@@ -340,7 +303,7 @@ impl Client {
             records::FIELD,
             records::accounting_format()
         );
-        let answer = self.read(&program).await?;
+        let answer = self.transport.read(&program).await?;
         if answer.code == 0 {
             return Ok(Some(records::accounting(&answer.text())));
         }
@@ -362,7 +325,8 @@ impl Client {
             return Ok(self.single(rest, id).await?.into_iter().map(|(_, shown)| shown).collect());
         }
         let cluster = self.cluster()?;
-        let answer = self.read(&format!("SLURM_TIME_FORMAT=%s scontrol{cluster} show job -d {id}")).await?;
+        let answer =
+            self.transport.read(&format!("SLURM_TIME_FORMAT=%s scontrol{cluster} show job -d {id}")).await?;
         match answer.code {
             0 => Ok(records::shown(&answer.text())),
             _ if answer.stderr.contains("Invalid job id") => Ok(Vec::new()),
@@ -373,7 +337,7 @@ impl Client {
     /// Runs one Slurm command that changes something.
     pub async fn command(&self, name: &'static str, argv: &[String]) -> Result<Answer> {
         let cluster = self.cluster()?;
-        let answer = self.run(&format!("{name}{cluster} {}", quote::words(argv)?)).await?;
+        let answer = self.transport.run(&format!("{name}{cluster} {}", quote::words(argv)?)).await?;
         if answer.code == 0 { Ok(answer) } else { Err(error::of_command(name, &answer.stderr, answer.code)) }
     }
 
@@ -401,15 +365,6 @@ impl Client {
 pub const DATABASE_LIMIT: u64 = 30;
 /// How long no query is sent to a slurmdbd that did not answer.
 const DATABASE_PAUSE: Duration = Duration::from_secs(30);
-
-/// Returns the error of a slurmdbd that does not answer beside an empty list of rows.
-fn or_down(answer: Result<Option<Vec<Job>>>) -> Result<(Vec<Job>, Option<Error>)> {
-    match answer {
-        Ok(rows) => Ok((rows.unwrap_or_default(), None)),
-        Err(error) if error::is_down_database(&error) => Ok((Vec::new(), Some(error))),
-        Err(error) => Err(error),
-    }
-}
 
 /// Returns the caller's working directory under the name that its shell uses. A name that now refers to
 /// another folder is rejected; a name that does not exist on this machine may exist on the cluster.

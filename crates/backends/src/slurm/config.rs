@@ -11,6 +11,8 @@ use weftrun_core::backend::TargetConfig;
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Error, ErrorKind, Result};
 
+use crate::settings::{keys, merged, unknown, with_dashes};
+
 /// Settings of a Slurm target. Every key may be written with `-` or `_`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
@@ -55,9 +57,9 @@ pub struct Settings {
     pub insecure: bool,
     /// Folders of the cluster that are also mounted here: the cluster's path, then this machine's.
     pub path_map: BTreeMap<String, String>,
-    /// Defaults for jobs.
+    /// Defaults for jobs, as they were given.
     #[serde(skip)]
-    pub job: JobSettings,
+    pub(super) job: Map<String, Value>,
 }
 
 /// Settings of a job on Slurm: in `[backend.slurm]` of a job file, or in the target for all jobs.
@@ -178,7 +180,7 @@ impl Default for Settings {
             ca_file: None,
             insecure: false,
             path_map: BTreeMap::new(),
-            job: JobSettings::default(),
+            job: Map::new(),
         }
     }
 }
@@ -190,23 +192,17 @@ impl Settings {
     /// [`ErrorKind::InvalidConfig`] naming the key.
     pub fn of(target: &TargetConfig) -> Result<Self> {
         target.refuse_nul()?;
-        let mut target = target.clone();
-        target.settings = with_dashes(&target.settings);
-        let known = known_keys();
-        if let Some(key) = target.settings.keys().find(|key| !known.contains(&key.as_str())) {
-            let error = Error::new(
-                ErrorKind::InvalidConfig,
-                format!("target `{}`: `{key}` is not a setting of a Slurm target", target.name),
-            );
-            return Err(match weftrun_core::text::did_you_mean(key, known.iter().copied()) {
-                Some(near) => error.hint(format!("did you mean `{near}`?")),
-                None => error.hint(format!("there are: {}", known.join(", "))),
-            });
+        let given = with_dashes(&target.settings);
+        let known = [keys::<Self>(), keys::<JobSettings>()].concat();
+        if let Some(key) = given.keys().find(|key| !known.contains(&key.as_str())) {
+            let message = format!("target `{}`: `{key}` is not a setting of a Slurm target", target.name);
+            return Err(unknown(Error::new(ErrorKind::InvalidConfig, message), key, &known));
         }
-        let (target_keys, job_keys): (Map<_, _>, Map<_, _>) =
-            target.settings.clone().into_iter().partition(|(key, _)| TARGET_KEYS.contains(&key.as_str()));
-        let mut settings: Self = read(&target.name, target_keys)?;
-        settings.job = read(&target.name, job_keys)?;
+        let (own, of_jobs): (Map<_, _>, Map<_, _>) =
+            given.into_iter().partition(|(key, _)| keys::<Self>().contains(&key.as_str()));
+        let mut settings: Self = read(&target.name, own)?;
+        read::<JobSettings>(&target.name, of_jobs.clone())?;
+        settings.job = of_jobs;
         settings.check(&target.name)?;
         Ok(settings)
     }
@@ -311,19 +307,18 @@ impl Settings {
     /// # Errors
     /// [`ErrorKind::InvalidSpec`] naming the key.
     pub fn job(&self, spec: &JobSpec) -> Result<JobSettings> {
-        let Some(Value::Object(own)) = spec.backend.get("slurm") else { return Ok(self.job.clone()) };
-        let own = with_dashes(own);
-        if let Some(key) = own.keys().find(|key| !JOB_KEYS.contains(&key.as_str())) {
-            let error = Error::new(ErrorKind::InvalidSpec, format!("`backend.slurm.{key}` is not a setting"));
-            return Err(match weftrun_core::text::did_you_mean(key, JOB_KEYS.iter().copied()) {
-                Some(near) => error.hint(format!("did you mean `{near}`?")),
-                None => error.hint(format!("there are: {}", JOB_KEYS.join(", "))),
-            });
+        let bad = |what: String| Error::new(ErrorKind::InvalidSpec, what);
+        let own = spec.backend.get("slurm").and_then(Value::as_object).map(with_dashes).unwrap_or_default();
+        let known = keys::<JobSettings>();
+        if let Some(key) = own.keys().find(|key| !known.contains(&key.as_str())) {
+            return Err(unknown(bad(format!("`backend.slurm.{key}` is not a setting")), key, known));
         }
-        let given: Vec<String> = own.keys().cloned().collect();
-        let mine: JobSettings = serde_json::from_value(Value::Object(own))
-            .map_err(|error| Error::new(ErrorKind::InvalidSpec, format!("`backend.slurm`: {error}")))?;
-        let settings = mine.over(&self.job, &given);
+        let read = |own| {
+            serde_json::from_value::<JobSettings>(Value::Object(own))
+                .map_err(|error| bad(format!("`backend.slurm`: {error}")))
+        };
+        read(own.clone())?;
+        let settings = read(merged(&self.job, own, &["setup", "sbatch", "srun"]))?;
         match &settings.array {
             Some(tasks) if !is_array(tasks) => {
                 Err(Error::new(ErrorKind::InvalidSpec, format!("`array`: `{tasks}` is not a list of tasks"))
@@ -351,98 +346,6 @@ fn is_array(text: &str) -> bool {
     most.is_none_or(|most| number(most) && value(most) > 0) && tasks.split(',').all(part)
 }
 
-impl JobSettings {
-    fn over(self, base: &Self, given: &[String]) -> Self {
-        let has = |key: &str| given.iter().any(|name| name == key);
-        let joined = |base: &[String], own: Vec<String>| base.iter().cloned().chain(own).collect();
-        Self {
-            partition: self.partition.or_else(|| base.partition.clone()),
-            account: self.account.or_else(|| base.account.clone()),
-            qos: self.qos.or_else(|| base.qos.clone()),
-            reservation: self.reservation.or_else(|| base.reservation.clone()),
-            constraint: self.constraint.or_else(|| base.constraint.clone()),
-            exclusive: self.exclusive.or(base.exclusive),
-            container: self.container.or(base.container),
-            mount_home: if has("mount-home") { self.mount_home } else { base.mount_home },
-            mpi: self.mpi.or_else(|| base.mpi.clone()),
-            array: self.array.or_else(|| base.array.clone()),
-            dependency: self.dependency.or_else(|| base.dependency.clone()),
-            begin: self.begin.or_else(|| base.begin.clone()),
-            signal: self.signal.or_else(|| base.signal.clone()),
-            requeue: self.requeue.or(base.requeue),
-            rank_logs: self.rank_logs.or_else(|| base.rank_logs.clone()),
-            shell: self.shell.or_else(|| base.shell.clone()),
-            export: self.export.or_else(|| base.export.clone()),
-            setup: joined(&base.setup, self.setup),
-            nodelist: self.nodelist.or_else(|| base.nodelist.clone()),
-            exclude: self.exclude.or_else(|| base.exclude.clone()),
-            switches: self.switches.or_else(|| base.switches.clone()),
-            segment: self.segment.or(base.segment),
-            licenses: self.licenses.or_else(|| base.licenses.clone()),
-            mail: self.mail.or_else(|| base.mail.clone()),
-            mail_type: self.mail_type.or_else(|| base.mail_type.clone()),
-            wckey: self.wckey.or_else(|| base.wckey.clone()),
-            sbatch: joined(&base.sbatch, self.sbatch),
-            srun: joined(&base.srun, self.srun),
-            secrets_dir: self.secrets_dir.or_else(|| base.secrets_dir.clone()),
-        }
-    }
-}
-
-const TARGET_KEYS: &[&str] = &[
-    "ssh",
-    "ssh-config",
-    "ssh-args",
-    "ssh-share",
-    "bin-dir",
-    "cluster",
-    "log-dir",
-    "poll-seconds",
-    "command-seconds",
-    "absence-seconds",
-    "settle-seconds",
-    "rest",
-    "rest-user",
-    "token-env",
-    "token-file",
-    "token-command",
-    "ca-file",
-    "insecure",
-    "path-map",
-];
-
-const JOB_KEYS: &[&str] = &[
-    "partition",
-    "account",
-    "qos",
-    "reservation",
-    "constraint",
-    "exclusive",
-    "container",
-    "mount-home",
-    "mpi",
-    "array",
-    "dependency",
-    "begin",
-    "signal",
-    "requeue",
-    "rank-logs",
-    "shell",
-    "export",
-    "setup",
-    "nodelist",
-    "exclude",
-    "switches",
-    "segment",
-    "licenses",
-    "mail",
-    "mail-type",
-    "wckey",
-    "sbatch",
-    "srun",
-    "secrets-dir",
-];
-
 /// Returns whether an address can only be this machine.
 fn is_this_machine(address: &str) -> bool {
     let host = address.split('/').next().unwrap_or_default();
@@ -452,14 +355,6 @@ fn is_this_machine(address: &str) -> bool {
         |rest| rest.split(']').next().unwrap_or_default(),
     );
     name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-fn known_keys() -> Vec<&'static str> {
-    TARGET_KEYS.iter().chain(JOB_KEYS).copied().collect()
-}
-
-fn with_dashes(map: &Map<String, Value>) -> Map<String, Value> {
-    map.iter().map(|(key, value)| (key.replace('_', "-"), value.clone())).collect()
 }
 
 fn read<T: DeserializeOwned>(target: &str, keys: Map<String, Value>) -> Result<T> {

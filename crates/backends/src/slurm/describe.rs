@@ -14,7 +14,7 @@ pub async fn describe(client: &Client, handle: &JobHandle) -> Result<JobDetail> 
     if found.shown.is_none() {
         found.shown = client.shown(&id).await?.into_iter().next();
     }
-    let (lives, down) = client.accounted_if_up(&id).await?;
+    let (lives, down) = client.accounted_if_up(Some(&id), 0).await?;
     client.note(down);
     let attempts = attempts(client, &id).await?;
     let mut detail = JobDetail::new(found.summary(handle.clone()));
@@ -42,7 +42,7 @@ async fn attempts(client: &Client, id: &JobId) -> Result<u32> {
         "{}for f in \"$dir\"/*-{id}-????????.exit; do\n[ ! -f \"$f\" ] || head -n 1 -- \"$f\"\ndone\n:",
         client.enter_log_dir()?
     );
-    let text = client.read(&program).await?.text();
+    let text = client.transport.read(&program).await?.text();
     let last = |line: &str| line.split_once(' ')?.1.trim().parse::<u32>().ok();
     Ok(text.lines().filter_map(last).max().map_or(0, |attempt| attempt.saturating_add(1)))
 }

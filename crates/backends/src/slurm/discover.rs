@@ -61,7 +61,7 @@ pub async fn ask(client: &Client) -> Result<String> {
     for number in 0..questions.len() {
         program.push_str(&format!("cat \"$t/{number}\"; printf '\\035'\n"));
     }
-    let answer = client.read(&program).await?;
+    let answer = client.transport.read(&program).await?;
     if answer.code != 0 {
         return Err(error::of_command("scontrol", &answer.stderr, answer.code));
     }

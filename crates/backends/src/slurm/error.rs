@@ -1,5 +1,6 @@
 //! Maps the standard error of Slurm's commands to weftrun's errors.
 
+use weftrun_core::ErrorKind::{Credentials, InvalidConfig, NotFound, Refused, Unreachable};
 use weftrun_core::{Error, ErrorKind};
 
 pub use crate::remote::error::clean;
@@ -11,104 +12,80 @@ type Row = (&'static str, ErrorKind, &'static str);
 const SLURM: &[Row] = &[
     (
         "Unable to contact slurm controller",
-        ErrorKind::Unreachable,
+        Unreachable,
         "slurmctld is down or not reachable; `scontrol ping` says more",
     ),
-    ("Socket timed out", ErrorKind::Unreachable, "slurmctld is busy; try again in a minute"),
+    ("Socket timed out", Unreachable, "slurmctld is busy; try again in a minute"),
     (
         "Zero Bytes were transmitted",
-        ErrorKind::Credentials,
+        Credentials,
         "slurmctld refused the connection: wrong credentials, or another Slurm version",
     ),
-    ("Connection refused", ErrorKind::Unreachable, "slurmctld is down; `scontrol ping` says more"),
-    (
-        "Munge",
-        ErrorKind::Credentials,
-        "munged does not run on that host, or its key is another than the cluster's",
-    ),
-    (
-        "munge",
-        ErrorKind::Credentials,
-        "munged does not run on that host, or its key is another than the cluster's",
-    ),
+    ("Connection refused", Unreachable, "slurmctld is down; `scontrol ping` says more"),
+    ("Munge", Credentials, "munged does not run on that host, or its key is another than the cluster's"),
+    ("munge", Credentials, "munged does not run on that host, or its key is another than the cluster's"),
     (
         "Protocol authentication error",
-        ErrorKind::Credentials,
+        Credentials,
         "the credentials do not fit: munge key, clock, or an expired token",
     ),
     (
         "Invalid partition",
-        ErrorKind::Refused,
+        Refused,
         "`sinfo -s` lists the partitions; set `queue` in the job or `partition` in the target",
     ),
     (
         "invalid partition",
-        ErrorKind::Refused,
+        Refused,
         "`sinfo -s` lists the partitions; set `queue` in the job or `partition` in the target",
     ),
-    (
-        "Invalid account",
-        ErrorKind::Refused,
-        "`sacctmgr show assoc user=$USER format=account,partition,qos` lists yours",
-    ),
-    ("Invalid qos", ErrorKind::Refused, "`sacctmgr show assoc user=$USER format=account,qos` lists yours"),
-    ("Requested reservation is invalid", ErrorKind::Refused, "`scontrol show reservation` lists them"),
+    ("Invalid account", Refused, "`sacctmgr show assoc user=$USER format=account,partition,qos` lists yours"),
+    ("Invalid qos", Refused, "`sacctmgr show assoc user=$USER format=account,qos` lists yours"),
+    ("Requested reservation is invalid", Refused, "`scontrol show reservation` lists them"),
     (
         "Invalid feature",
-        ErrorKind::Refused,
+        Refused,
         "`sinfo -o '%P %f'` lists the features; the constraint comes from the instance type",
     ),
-    ("Invalid generic resource", ErrorKind::Refused, "`sinfo -o '%P %G'` lists the GPUs of each partition"),
+    ("Invalid generic resource", Refused, "`sinfo -o '%P %G'` lists the GPUs of each partition"),
     (
         "Requested node configuration is not available",
-        ErrorKind::Refused,
+        Refused,
         "no node has what is asked: compare GPUs, memory and CPUs with `sinfo -o '%P %D %G %m %c %f'`",
     ),
     (
         "Requested partition configuration not available",
-        ErrorKind::Refused,
+        Refused,
         "the partition is down or cannot hold the job now; `sinfo` says more",
     ),
-    ("Node count specification invalid", ErrorKind::Refused, "the partition has fewer nodes"),
-    ("More processors requested than permitted", ErrorKind::Refused, "the partition or QOS allows fewer"),
-    (
-        "Requested time limit is invalid",
-        ErrorKind::Refused,
-        "the partition's limit is lower; set `time_limit`",
-    ),
-    ("Job dependency problem", ErrorKind::Refused, "the job it depends on is unknown"),
+    ("Node count specification invalid", Refused, "the partition has fewer nodes"),
+    ("More processors requested than permitted", Refused, "the partition or QOS allows fewer"),
+    ("Requested time limit is invalid", Refused, "the partition's limit is lower; set `time_limit`"),
+    ("Job dependency problem", Refused, "the job it depends on is unknown"),
     (
         "Invalid job array",
-        ErrorKind::Refused,
+        Refused,
         "`scontrol show config | grep MaxArraySize` says how large an array may be",
     ),
     (
         "Access/permission denied",
-        ErrorKind::Credentials,
+        Credentials,
         "the job belongs to somebody else, or the account may not do this",
     ),
-    ("Invalid user id", ErrorKind::Credentials, "this needs a Slurm administrator or the owner of the job"),
-    ("Invalid job id", ErrorKind::NotFound, "the job ended long ago, or belongs to another cluster"),
-    ("does not exist", ErrorKind::NotFound, "`weftrun list` prints the jobs there are"),
-    ("violates accounting/QOS policy", ErrorKind::Refused, "a limit of your association or QOS is reached"),
-    ("No space left on device", ErrorKind::Refused, "the file system on the cluster is full"),
-    ("Disk quota exceeded", ErrorKind::Refused, "your quota on the cluster is used up"),
-    (
-        "Read-only file system",
-        ErrorKind::Refused,
-        "set `log-dir` of the target to a folder that can be written",
-    ),
-    ("Permission denied", ErrorKind::Refused, "set `log-dir` of the target to a folder that you may write"),
+    ("Invalid user id", Credentials, "this needs a Slurm administrator or the owner of the job"),
+    ("Invalid job id", NotFound, "the job ended long ago, or belongs to another cluster"),
+    ("does not exist", NotFound, "`weftrun list` prints the jobs there are"),
+    ("violates accounting/QOS policy", Refused, "a limit of your association or QOS is reached"),
+    ("No space left on device", Refused, "the file system on the cluster is full"),
+    ("Disk quota exceeded", Refused, "your quota on the cluster is used up"),
+    ("Read-only file system", Refused, "set `log-dir` of the target to a folder that can be written"),
+    ("Permission denied", Refused, "set `log-dir` of the target to a folder that you may write"),
     (
         "not found",
-        ErrorKind::InvalidConfig,
+        InvalidConfig,
         "set `bin-dir` of the target to the folder of sbatch (ParallelCluster: /opt/slurm/bin)",
     ),
-    (
-        "No such file or directory",
-        ErrorKind::InvalidConfig,
-        "set `bin-dir` of the target to the folder of sbatch",
-    ),
+    ("No such file or directory", InvalidConfig, "set `bin-dir` of the target to the folder of sbatch"),
 ];
 
 /// Returns the error of a Slurm command that failed.

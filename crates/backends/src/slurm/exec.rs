@@ -49,7 +49,10 @@ pub async fn exec(
             place_of(rank, &header, &running)?
         }
     };
-    client.relay(&program(client, &JobId { task: first.task, ..id }, &place, &request.command)?, sink).await
+    client
+        .transport
+        .relay(&program(client, &JobId { task: first.task, ..id }, &place, &request.command)?, sink)
+        .await
 }
 
 /// Where a command runs.
@@ -66,7 +69,7 @@ async fn header(client: &Client, id: &JobId) -> Result<Option<Header>> {
          [ -f \"$f\" ] && grep -a -m 1 '^#weftrun log=1 ' -- \"$f\" && break\ndone\n:\n",
         client.enter_log_dir()?
     );
-    let answer = client.read(&program).await?;
+    let answer = client.transport.read(&program).await?;
     Ok(answer.stdout.split(|byte| *byte == b'\n').find_map(Header::parse))
 }
 

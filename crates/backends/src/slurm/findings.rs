@@ -32,7 +32,7 @@ async fn disk_is_full(client: &Client) -> Result<bool> {
     }
     let program =
         format!("{}df -P -- \"$dir\" 2> /dev/null | awk 'NR == 2 {{ print $4 }}'", client.enter_log_dir()?);
-    Ok(client.read(&program).await?.text().trim() == "0")
+    Ok(client.transport.read(&program).await?.text().trim() == "0")
 }
 
 /// Returns the finding of a job that can never start.

@@ -50,7 +50,7 @@ pub async fn look(client: &Client, id: &JobId) -> Result<Option<Found>> {
 /// Looks for a job that slurmctld has forgotten.
 async fn gone(client: &Client, id: &JobId) -> Result<Option<Found>> {
     let own = exit_file(client, id).await?;
-    let (lives, down) = client.accounted_if_up(id).await?;
+    let (lives, down) = client.accounted_if_up(Some(id), 0).await?;
     let mut rows: Vec<Job> = Vec::new();
     for life in lives.into_iter().filter(|job| job.belongs_to(id)) {
         // The last run of each task counts.
@@ -99,7 +99,7 @@ async fn exit_files(client: &Client, selection: &str) -> Result<Vec<Exit>> {
          find . -maxdepth 1 -type d -name '.submit-*' 2> /dev/null\n:",
         client.enter_log_dir()?
     );
-    Ok(read_exits(&client.read(&program).await?.text()))
+    Ok(read_exits(&client.transport.read(&program).await?.text()))
 }
 
 /// Parses `time SECONDS ./NAME-ID-SHORT.exit`, `./NAME-ID-SHORT.exit:CODE ATTEMPT` and
@@ -160,7 +160,7 @@ pub async fn list(client: &Client, ended: bool) -> Result<Vec<Job>> {
     let mut rows: Vec<Job> = client.snapshot().await?.iter().cloned().collect();
     if ended {
         let mut known: BTreeSet<u64> = rows.iter().map(|job| job.number).collect();
-        let (older, down) = client.accounted_since_if_up(7).await?;
+        let (older, down) = client.accounted_if_up(None, 7).await?;
         client.note(down);
         let mut last: BTreeMap<String, Job> = BTreeMap::new();
         for job in older.into_iter().filter(|job| !known.contains(&job.number)) {
@@ -223,7 +223,7 @@ pub async fn sick_nodes(client: &Client, nodes: &str) -> Result<Vec<String>> {
     }
     let cluster = client.cluster()?;
     let program = format!("sinfo{cluster} -h -N -n {} -o '%N\u{1f}%T\u{1f}%E'", quote::word(nodes)?);
-    let answer = client.read(&program).await?;
+    let answer = client.transport.read(&program).await?;
     let sick = |line: &str| {
         let mut parts = line.split('\u{1f}');
         let (node, state, why) = (parts.next()?, parts.next()?, parts.next()?);

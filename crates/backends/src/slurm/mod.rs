@@ -41,7 +41,8 @@ use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
-use crate::remote::{nodelist, quote, stream};
+use crate::remote::{nodelist, quote};
+use crate::stream;
 use client::Client;
 
 pub use weftrun_core::convert::INEXPRESSIBLE;
@@ -84,32 +85,26 @@ impl Backend for Slurm {
     fn capability(&self) -> Capability {
         Capability {
             backend: BACKEND.to_owned(),
-            read_only: false,
             detach: true,
             dry_run: true,
-            suspend: false,
             hold: true,
             // No version of slurmrestd can requeue a job.
             requeue: !self.client.access.is_rest(),
             signal: true,
-            delete: false,
             containers: true,
             mpi: true,
             exec: !self.client.access.is_rest(),
-            ports: false,
             previous_logs: true,
             rank_logs: true,
-            log_times: false,
             exact_resume: true,
-            log_offsets: false,
             restarts: true,
-            labels: false,
             time_limit: true,
             max_name: 200,
             // sbatch takes a script of 4 MiB (MaxScriptSize), which contains the arguments, but Linux starts no
             // program with more than a quarter of the stack's limit, 2 MiB by default, of arguments and
             // environment together (execve(2), read 2026-11-23).
             max_args_bytes: 1 << 20,
+            ..Capability::default()
         }
     }
 

@@ -123,7 +123,8 @@ pub fn accounting_format() -> String {
 /// # Errors
 /// [`ErrorKind::Protocol`] with the beginning of such a text.
 pub fn queue(text: &str) -> Result<Vec<Job>> {
-    let rows: Vec<Job> = text.split(ROW).filter_map(|row| queue_row(row.trim_start_matches('\n'))).collect();
+    let rows: Vec<Job> =
+        text.split(ROW).filter_map(|text| row(&QUEUE, text.trim_start_matches('\n'))).collect();
     if rows.is_empty() && !text.trim().is_empty() {
         let begins: String = text.trim().chars().take(80).collect();
         return Err(Error::new(ErrorKind::Protocol, "unexpected squeue output")
@@ -131,45 +132,6 @@ pub fn queue(text: &str) -> Result<Vec<Job>> {
             .hint("run `squeue --me` on that host: something stands in its place, or its release is not known here"));
     }
     Ok(rows)
-}
-
-fn queue_row(row: &str) -> Option<Job> {
-    let fields: Vec<&str> = row.splitn(QUEUE.len(), FIELD).collect();
-    let [
-        printed,
-        _raw,
-        task,
-        state,
-        reason,
-        nodes,
-        count,
-        partition,
-        submitted,
-        started,
-        ended,
-        user,
-        comment,
-        name,
-    ] = <[&str; QUEUE.len()]>::try_from(fields).ok()?;
-    let id = JobId::parse(printed)?;
-    Some(Job {
-        printed: printed.to_owned(),
-        number: id.number,
-        task: task.parse().ok(),
-        component: component(printed),
-        state: state.to_owned(),
-        reason: reason.to_owned(),
-        nodes: nodes.to_owned(),
-        node_count: count.parse().unwrap_or(0),
-        partition: partition.to_owned(),
-        submitted: time(submitted),
-        started: time(started),
-        ended: time(ended),
-        user: user.to_owned(),
-        marker: Marker::find(comment),
-        name: name.to_owned(),
-        exit_code: None,
-    })
 }
 
 /// Parses sacct's rows, oldest run first. A name or the submit line may contain newlines, which continue
@@ -181,44 +143,53 @@ pub fn accounting(text: &str) -> Vec<Job> {
         let raw = fields.next().filter(|raw| !raw.is_empty() && raw.bytes().all(|b| b.is_ascii_digit()));
         id.is_some() && raw.is_some() && fields.next().is_some()
     };
-    let (mut rows, mut row) = (Vec::new(), String::new());
+    let (mut rows, mut open) = (Vec::new(), String::new());
     for line in text.lines() {
-        if begins(line) && !row.is_empty() {
-            rows.extend(accounting_row(&row));
-            row.clear();
+        if begins(line) && !open.is_empty() {
+            rows.extend(row(&ACCOUNTING, &open));
+            open.clear();
         }
-        if !row.is_empty() {
-            row.push('\n');
+        if !open.is_empty() {
+            open.push('\n');
         }
-        row.push_str(line);
+        open.push_str(line);
     }
-    rows.extend(accounting_row(&row));
+    rows.extend(row(&ACCOUNTING, &open));
     rows
 }
 
-fn accounting_row(row: &str) -> Option<Job> {
-    let fields: Vec<&str> = row.splitn(ACCOUNTING.len(), FIELD).collect();
-    let [printed, _raw, state, exit, nodes, count, partition, submitted, started, ended, line, name] =
-        <[&str; ACCOUNTING.len()]>::try_from(fields).ok()?;
-    let id = JobId::parse(printed)?;
-    let nodes = if nodes == "None assigned" { "" } else { nodes };
-    Some(Job {
-        printed: printed.to_owned(),
-        number: id.number,
-        task: id.task,
-        component: component(printed),
-        state: state.to_owned(),
-        nodes: nodes.to_owned(),
-        node_count: count.parse().unwrap_or(0),
-        partition: partition.to_owned(),
-        submitted: time(submitted),
-        started: time(started),
-        ended: time(ended),
-        marker: Marker::find(line),
-        name: name.to_owned(),
-        exit_code: super::state::exit_code(exit),
-        ..Job::default()
-    })
+/// Parses a row of squeue or sacct by its columns.
+fn row(columns: &[&str], row: &str) -> Option<Job> {
+    let fields: Vec<&str> = row.splitn(columns.len(), FIELD).collect();
+    if fields.len() < columns.len() {
+        return None;
+    }
+    let mut job = Job::default();
+    for (column, field) in columns.iter().zip(fields) {
+        match *column {
+            "%i" | "JobID" => {
+                let id = JobId::parse(field)?;
+                (job.number, job.task, job.component) = (id.number, id.task, component(field));
+                field.clone_into(&mut job.printed);
+            }
+            "%K" => job.task = field.parse().ok(),
+            "%T" | "State" => field.clone_into(&mut job.state),
+            "%r" => field.clone_into(&mut job.reason),
+            "NodeList" if field == "None assigned" => {}
+            "%N" | "NodeList" => field.clone_into(&mut job.nodes),
+            "%D" | "NNodes" => job.node_count = field.parse().unwrap_or(0),
+            "%P" | "Partition" => field.clone_into(&mut job.partition),
+            "%V" | "Submit" => job.submitted = time(field),
+            "%S" | "Start" => job.started = time(field),
+            "%e" | "End" => job.ended = time(field),
+            "%u" => field.clone_into(&mut job.user),
+            "%k" | "SubmitLine" => job.marker = Marker::find(field),
+            "%j" | "JobName" => field.clone_into(&mut job.name),
+            "ExitCode" => job.exit_code = super::state::exit_code(field),
+            _ => {}
+        }
+    }
+    Some(job)
 }
 
 fn component(printed: &str) -> Option<u32> {

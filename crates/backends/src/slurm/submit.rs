@@ -45,9 +45,9 @@ pub async fn submit(client: &Client, rendered: &Rendered) -> Result<JobHandle> {
         return super::rest::submit(client, rest, rendered).await;
     }
     let program = program(client, rendered)?;
-    let sending = Sending { looking: Looking::new(client, rendered), program, sent: AtomicU32::new(0) };
+    let way = Sbatch { program, sent: AtomicU32::new(0) };
     // The program may run again without a search, since it starts only one sbatch however often it runs.
-    submit_once(&sending, Policy { blind: true, ..POLICY }).await
+    submit_once(&Sending::new(client, rendered, way), Policy { blind: true, ..POLICY }).await
 }
 
 /// If an answer does not show whether slurmctld accepted the job, nothing is sent again. weftrun searches for the job
@@ -61,32 +61,49 @@ pub const POLICY: Policy = Policy {
     pause: Duration::from_millis(500),
 };
 
-/// The search for a submitted job, which is the same for `sbatch` and for slurmrestd.
-pub struct Looking<'a> {
-    pub client: &'a Client,
-    pub rendered: &'a Rendered,
+/// How a submission is sent.
+#[async_trait]
+pub trait Way: Sync {
+    /// Sends the create request once.
+    async fn create(&self, client: &Client, rendered: &Rendered) -> Result<Created<JobHandle>>;
+}
+
+/// A submission, which is searched for in the same way whether `sbatch` or slurmrestd sends it.
+pub struct Sending<'a, W> {
+    client: &'a Client,
+    rendered: &'a Rendered,
+    way: W,
     /// How long an absence must last; set after the first query for it.
     bound: OnceLock<Duration>,
 }
 
-impl<'a> Looking<'a> {
-    pub fn new(client: &'a Client, rendered: &'a Rendered) -> Self {
-        Self { client, rendered, bound: OnceLock::new() }
+impl<'a, W> Sending<'a, W> {
+    pub fn new(client: &'a Client, rendered: &'a Rendered, way: W) -> Self {
+        Self { client, rendered, way, bound: OnceLock::new() }
+    }
+}
+
+#[async_trait]
+impl<W: Way> Submission for Sending<'_, W> {
+    type Made = JobHandle;
+
+    async fn create(&self) -> Result<Created<JobHandle>> {
+        self.way.create(self.client, self.rendered).await
     }
 
-    pub async fn search(&self) -> Result<submit_once::Found<JobHandle>> {
+    async fn search(&self) -> Result<submit_once::Found<JobHandle>> {
         self.client.forget_snapshot().await;
         let seen = search(self.client, &self.rendered.submission).await?;
         Ok(seen.job.map_or(submit_once::Found::Absent, submit_once::Found::Ours))
     }
 
-    pub async fn absence(&self) -> Option<Duration> {
+    async fn absence(&self) -> Option<Duration> {
         let bound = absence_bound(self.client).await;
         Some(*self.bound.get_or_init(|| bound))
     }
 
     /// Returns the error of a submission with an unknown result. Its kind is never treated as a refusal.
-    pub fn unseen(&self, lost: Error) -> Error {
+    fn unseen(&self, lost: Error) -> Error {
         let kind =
             if lost.kind() == ErrorKind::Timeout { ErrorKind::Timeout } else { ErrorKind::Unreachable };
         let message = lost.message().to_owned();
@@ -103,37 +120,22 @@ impl<'a> Looking<'a> {
 }
 
 /// A submission by `sbatch`.
-struct Sending<'a> {
-    looking: Looking<'a>,
+struct Sbatch {
     program: String,
     sent: AtomicU32,
 }
 
 #[async_trait]
-impl Submission for Sending<'_> {
-    type Made = JobHandle;
-
-    async fn create(&self) -> Result<Created<JobHandle>> {
+impl Way for Sbatch {
+    async fn create(&self, client: &Client, rendered: &Rendered) -> Result<Created<JobHandle>> {
         let last = self.sent.fetch_add(1, Ordering::Relaxed) + 1 >= POLICY.sends;
-        match self.looking.client.run_detached(&self.program).await {
-            Ok(answer) => conclude(self.looking.client, self.looking.rendered, &answer).await,
+        match client.transport.run_detached(&self.program).await {
+            Ok(answer) => conclude(client, rendered, &answer).await,
             // Running the same program again is safe: if the first run started, it starts no second sbatch.
             Err(lost) if lost.is_retryable() && !last => Ok(Created::Unsent(lost)),
             Err(lost) if lost.is_retryable() => Ok(Created::Unknown(lost)),
             Err(failed) => Err(failed),
         }
-    }
-
-    async fn search(&self) -> Result<submit_once::Found<JobHandle>> {
-        self.looking.search().await
-    }
-
-    async fn absence(&self) -> Option<Duration> {
-        self.looking.absence().await
-    }
-
-    fn unseen(&self, lost: Error) -> Error {
-        self.looking.unseen(lost)
     }
 }
 
@@ -177,7 +179,7 @@ async fn absence_bound(client: &Client) -> Duration {
     let (mut message, mut tcp) = (10, 2);
     if !client.access.is_rest()
         && let Ok(cluster) = client.cluster()
-        && let Ok(answer) = client.read(&format!("scontrol{cluster} show config")).await
+        && let Ok(answer) = client.transport.read(&format!("scontrol{cluster} show config")).await
     {
         let text = answer.text();
         message = seconds_of(&text, "MessageTimeout").unwrap_or(message);
@@ -210,14 +212,14 @@ pub async fn make_log_dir(client: &Client) -> Result<()> {
         return Ok(());
     }
     let make = "[ -d \"$dir\" ] || mkdir -p -- \"$dir\"";
-    let answer = client.read(&format!("{}{make}", client.enter_log_dir()?)).await?;
+    let answer = client.transport.read(&format!("{}{make}", client.enter_log_dir()?)).await?;
     if answer.code == 0 { Ok(()) } else { Err(no_log_dir(client, &answer)) }
 }
 
 /// Allows the submission to be sent again: it is certain that no job of it exists.
 async fn free(client: &Client, submission: &SubmissionId) -> Result<()> {
     let program = format!("{}rm -rf -- \"$dir/.submit-{submission}/sent\"", client.enter_log_dir()?);
-    client.run(&program).await.map(drop)
+    client.transport.run(&program).await.map(drop)
 }
 
 /// Finds the job of a submission; none if it is certain that none exists.
@@ -263,7 +265,7 @@ pub async fn search(client: &Client, submission: &SubmissionId) -> Result<Seen> 
     }
     job = job.or_else(|| sent.answer.clone());
     if job.is_none() {
-        let ended = client.accounted_since(30).await?.unwrap_or_default();
+        let ended = client.accounted(None, 30).await?.unwrap_or_default();
         job = ended.iter().filter(|job| is_it(&job.marker)).map(super::records::Job::whole).min();
     }
     Ok(Seen { job: job.map(|id| handle(client, &id)), sent })
@@ -294,7 +296,7 @@ impl Sent {
              tell answer \"$once/sent/answer\"\ntell answer \"$once/answer\"\n:",
             client.enter_log_dir()?
         );
-        let answer = client.read(&program).await?;
+        let answer = client.transport.read(&program).await?;
         let text = answer.text();
         let of = |key: &str| -> String {
             let lines = text.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
@@ -337,11 +339,16 @@ pub fn handle(client: &Client, id: &JobId) -> JobHandle {
     JobHandle::new(BACKEND, &client.target, [id.to_string()])
 }
 
+/// Returns the script of a rendered job.
+pub fn script_of(rendered: &Rendered) -> Result<&str> {
+    let document = rendered.documents.first();
+    document
+        .map(|document| document.text.as_str())
+        .ok_or_else(|| Error::new(ErrorKind::InvalidSpec, "there is no script to submit"))
+}
+
 fn program(client: &Client, rendered: &Rendered) -> Result<String> {
-    let script = rendered
-        .documents
-        .first()
-        .ok_or_else(|| Error::new(ErrorKind::InvalidSpec, "there is no script to submit"))?;
+    let script = script_of(rendered)?;
     let prepared = rendered.prepared.get::<Script>();
     let marker = Marker { submission: rendered.submission.clone(), fabric: "off".to_owned() };
     let comment =
@@ -367,8 +374,7 @@ fn program(client: &Client, rendered: &Rendered) -> Result<String> {
         Some((parent, _)) if !parent.is_empty() => format!("mkdir -p -- {} || :\n", quote::word(parent)?),
         _ => String::new(),
     };
-    let sbatch =
-        quote::feed(&format!("$limit sbatch{cluster} --parsable {name} {comment}{output}"), &script.text)?;
+    let sbatch = quote::feed(&format!("$limit sbatch{cluster} --parsable {name} {comment}{output}"), script)?;
     // Folders of submissions are kept while a copy of one may still be pending. The cleanup runs in the
     // background, for one submission in sixteen.
     let old = "  find \"$dir\" -maxdepth 1 -name '.submit-*' -user \"$(id -u)\" -mtime +30 -exec rm -rf -- {} + > /dev/null 2>&1 &\n";

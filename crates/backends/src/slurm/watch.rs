@@ -11,8 +11,8 @@ use weftrun_core::{Finding, Result};
 use super::client::Client;
 use super::ids::JobId;
 use super::lookup::{self, Found};
-use super::stream::{Feed, put};
 use super::{findings, status};
+use crate::stream::{Feed, put};
 
 /// The last reported state of a job.
 #[derive(Debug, Default)]

@@ -18,8 +18,7 @@ pub(super) async fn cancel_ends_it(bench: Bench<'_>) -> Checked {
     let job = bench.submit(SLEEPER).await?;
     job.until_written("weft-up", bench.world() as usize).await?;
     job.backend.act(&job.handle, Action::Cancel).await.map_err(said("cancel"))?;
-    let end = job.wait().await?;
-    must(end.phase == JobPhase::Cancelled, || format!("it is {} ({})", end.phase, end.reason))?;
+    job.ends(JobPhase::Cancelled).await?;
     job.backend.act(&job.handle, Action::Cancel).await.map_err(said("cancel of a cancelled job"))?;
     job.done().await
 }
@@ -162,8 +161,7 @@ pub(super) async fn restarts_are_counted(bench: Bench<'_>) -> Checked {
     let mut spec = bench.job("echo weft-try; [ \"${RANK:-0}\" = 0 ] || sleep 60; exit 3");
     spec.restart = RestartPolicy::OnFailure { max: 1 };
     let job = bench.submit_spec(spec).await?;
-    let end = job.wait().await?;
-    must(end.phase == JobPhase::Failed, || format!("it is {} ({})", end.phase, end.reason))?;
+    job.ends(JobPhase::Failed).await?;
     let detail = job.backend.describe(&job.handle).await.map_err(said("describe"))?;
     let restarts = detail.replicas.iter().map(|replica| replica.restarts).max();
     must(restarts == Some(1), || format!("one restart was allowed, {restarts:?} were made"))?;
@@ -189,8 +187,7 @@ pub(super) async fn the_time_limit_is_kept(bench: Bench<'_>) -> Checked {
     let mut spec = bench.job("sleep 600");
     spec.time_limit = Some(bench.fixture.time_limit());
     let job = bench.submit_spec(spec).await?;
-    let end = job.wait().await?;
-    must(end.phase == JobPhase::Failed, || format!("it is {} ({})", end.phase, end.reason))?;
+    let end = job.ends(JobPhase::Failed).await?;
     must(end.reason.contains("time"), || format!("its reason does not speak of time: {:?}", end.reason))?;
     job.done().await
 }

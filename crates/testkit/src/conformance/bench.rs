@@ -171,6 +171,13 @@ impl Submitted {
         }
     }
 
+    /// Watches until the stream ends; the job must then be in a phase.
+    pub async fn ends(&self, wanted: JobPhase) -> Result<JobSummary, String> {
+        let end = self.wait().await?;
+        must(end.phase == wanted, || format!("it is {} ({}), not {wanted}", end.phase, end.reason))?;
+        Ok(end)
+    }
+
     /// Watches until the job is in a phase.
     pub async fn until(&self, wanted: JobPhase) -> Result<(), String> {
         let mut events = self.backend.watch(JobFilter::one(&self.handle));

@@ -213,8 +213,7 @@ pub(super) async fn the_longest_name_works(bench: Bench<'_>) -> Checked {
     spec.name.push_str(&"x".repeat(longest - spec.name.len()));
     let name = spec.name.clone();
     let job = bench.submit_spec(spec).await?;
-    let end = job.wait().await?;
-    must(end.phase == JobPhase::Succeeded, || format!("it is {} ({})", end.phase, end.reason))?;
+    let end = job.ends(JobPhase::Succeeded).await?;
     must(end.name == name || end.name == job.handle.name(), || format!("{name} is named {}", end.name))?;
     job.done().await
 }
@@ -239,8 +238,7 @@ pub(super) async fn the_longest_arguments_arrive(bench: Bench<'_>) -> Checked {
         (sent, left) = (sent + piece, left - piece - 1);
     }
     let job = bench.submit_spec(spec).await?;
-    let end = job.wait().await?;
-    must(end.phase == JobPhase::Succeeded, || format!("it is {} ({})", end.phase, end.reason))?;
+    job.ends(JobPhase::Succeeded).await?;
     let lines = job.read(LogOptions::default(), usize::MAX).await?.lines_with("weft-args ");
     must(lines == [format!("weft-args {sent}")], || format!("of {sent} bytes, {lines:?} arrived"))?;
     job.done().await

@@ -128,8 +128,7 @@ pub(super) async fn what_cannot_be_expressed_is_named(bench: Bench<'_>) -> Check
 /// Lost logs are a gap or an error, never an empty log.
 pub(super) async fn lost_logs_are_reported(bench: Bench<'_>) -> Checked {
     let job = bench.submit("echo weft-gone").await?;
-    let end = job.wait().await?;
-    must(end.phase == JobPhase::Succeeded, || format!("it is {} ({})", end.phase, end.reason))?;
+    job.ends(JobPhase::Succeeded).await?;
     if !bench.fixture.lose_logs(&job.handle).await {
         job.done().await?;
         return Ok(Verdict::Skipped("the fixture cannot remove logs".to_owned()));

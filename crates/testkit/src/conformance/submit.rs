@@ -108,8 +108,7 @@ pub(super) async fn outlives_its_connection(bench: Bench<'_>) -> Checked {
     let Submitted { backend, rendered, handle } = bench.submit("sleep 1; echo weft-later").await?;
     drop(backend);
     let job = Submitted { backend: bench.connect().await?, rendered, handle };
-    let end = job.wait().await?;
-    must(end.phase == JobPhase::Succeeded, || format!("it is {} ({})", end.phase, end.reason))?;
+    job.ends(JobPhase::Succeeded).await?;
     let lines = job.follow().await?.lines_with("weft-later").len();
     must(lines == bench.world() as usize, || format!("{lines} ranks wrote after the connection was gone"))?;
     job.done().await
@@ -136,8 +135,7 @@ pub(super) async fn a_taken_name_makes_no_confusion(bench: Bench<'_>) -> Checked
 /// The watch of a successful job ends, and reports the success.
 pub(super) async fn watch_ends_with_success(bench: Bench<'_>) -> Checked {
     let job = bench.submit("exit 0").await?;
-    let end = job.wait().await?;
-    must(end.phase == JobPhase::Succeeded, || format!("it is {} ({})", end.phase, end.reason))?;
+    let end = job.ends(JobPhase::Succeeded).await?;
     must(end.exit_code.is_none_or(|code| code == 0), || format!("its exit code is {:?}", end.exit_code))?;
     let detail = job.backend.describe(&job.handle).await.map_err(said("describe"))?;
     must(detail.summary.phase == end.phase, || format!("describe says {}", detail.summary.phase))?;
@@ -147,8 +145,7 @@ pub(super) async fn watch_ends_with_success(bench: Bench<'_>) -> Checked {
 /// The exit code of a rank becomes the job's, if the backend reports codes.
 pub(super) async fn failure_has_its_exit_code(bench: Bench<'_>) -> Checked {
     let job = bench.submit("if [ \"${RANK:-0}\" = 1 ]; then exit 137; fi; sleep 60").await?;
-    let end = job.wait().await?;
-    must(end.phase == JobPhase::Failed, || format!("it is {} ({})", end.phase, end.reason))?;
+    let end = job.ends(JobPhase::Failed).await?;
     must(end.exit_code.is_none_or(|code| code == 137), || format!("its exit code is {:?}", end.exit_code))?;
     must(!end.reason.is_empty(), || "a failed job has no reason".to_owned())?;
     job.done().await
@@ -167,8 +164,7 @@ pub(super) async fn exit_codes_are_as_they_were(bench: Bench<'_>) -> Checked {
         bench.submit_spec(bench.fixture.job(&bench.name(), 1, 1, "echo weft-up; sleep 600")).await?;
     cancelled.until_written("weft-up", 1).await?;
     cancelled.backend.act(&cancelled.handle, Action::Cancel).await.map_err(said("cancel"))?;
-    let end = cancelled.wait().await?;
-    must(end.phase == JobPhase::Cancelled, || format!("a cancelled job is {} ({})", end.phase, end.reason))?;
+    let end = cancelled.ends(JobPhase::Cancelled).await?;
     must(end.exit_code != Some(0), || "a cancelled job has the exit code 0".to_owned())?;
     cancelled.done().await?;
     let mut known = Vec::new();
@@ -204,8 +200,7 @@ pub(super) async fn a_command_that_is_not_there_fails(bench: Bench<'_>) -> Check
         Err(error) => Err(format!("refused with kind {:?}: {error}", error.kind())),
         Ok(handle) => {
             let job = Submitted { backend, rendered, handle };
-            let end = job.wait().await?;
-            must(end.phase == JobPhase::Failed, || format!("it is {} ({})", end.phase, end.reason))?;
+            let end = job.ends(JobPhase::Failed).await?;
             must(!end.reason.is_empty(), || "it failed without a reason".to_owned())?;
             job.done().await
         }

@@ -47,7 +47,6 @@ impl Fake {
     pub fn new(name: &str) -> Self {
         let capability = Capability {
             backend: name.to_owned(),
-            read_only: false,
             detach: true,
             dry_run: true,
             suspend: true,
@@ -57,20 +56,18 @@ impl Fake {
             delete: true,
             containers: true,
             mpi: true,
-            exec: false,
-            ports: false,
             previous_logs: true,
             rank_logs: true,
-            log_times: false,
             exact_resume: true,
-            log_offsets: false,
             restarts: true,
-            labels: false,
             time_limit: true,
             max_name: 63,
-            max_args_bytes: 0,
+            ..Capability::default()
         };
-        Self { state: Arc::new(Mutex::new(State::new(capability))), changed: watch::Sender::new(0) }
+        Self {
+            state: Arc::new(Mutex::new(State { capability, ..State::default() })),
+            changed: watch::Sender::new(0),
+        }
     }
 
     /// Changes its capability.

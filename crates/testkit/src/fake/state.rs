@@ -10,7 +10,7 @@ use weftrun_core::log::{Mark, SourceId};
 use weftrun_core::{Error, ErrorKind, Result};
 
 /// The whole state of a fake backend.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct State {
     pub capability: Capability,
     pub jobs: BTreeMap<JobHandle, Job>,
@@ -46,18 +46,6 @@ pub(crate) enum Piece {
 }
 
 impl State {
-    pub fn new(capability: Capability) -> Self {
-        Self {
-            capability,
-            jobs: BTreeMap::new(),
-            calls: Vec::new(),
-            failures: Vec::new(),
-            lose_answer: false,
-            hangs: false,
-            dead: false,
-        }
-    }
-
     pub fn add(&mut self, name: &str, id: SubmissionId, nodes: u32, ranks_per_node: u32) -> JobHandle {
         let uid: String = id.as_str().chars().take(8).collect();
         let handle = JobHandle::new(&self.capability.backend, &self.capability.backend, [name]).with_uid(uid);

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, Query, State as Extract};
-use axum::http::{HeaderMap, StatusCode};
+use axum::extract::{Path, Query, Request, State as Extract};
+use axum::http::StatusCode;
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use jiff::Timestamp;
@@ -35,6 +36,7 @@ pub fn router() -> Router<Shared> {
         .route(&format!("{base}/{{pod}}/log"), get(log))
         .route(&format!("{base}/{{pod}}/exec"), any(streams::exec))
         .route(&format!("{base}/{{pod}}/portforward"), any(streams::forward))
+        .route_layer(middleware::from_fn(allowed))
 }
 
 fn status(code: u16, reason: &str, message: &str) -> Response {
@@ -44,13 +46,17 @@ fn status(code: u16, reason: &str, message: &str) -> Response {
         .into_response()
 }
 
-fn refused(namespace: &str, headers: &HeaderMap) -> Option<Response> {
-    let given = headers.get("authorization").and_then(|value| value.to_str().ok());
+/// Refuses another token than the kubeconfig's, and other namespaces than the project's.
+async fn allowed(Path(names): Path<HashMap<String, String>>, request: Request, next: Next) -> Response {
+    let given = request.headers().get("authorization").and_then(|value| value.to_str().ok());
     if given != Some(format!("Bearer {TOKEN}").as_str()) {
-        return Some(status(401, "Unauthorized", "Unauthorized"));
+        return status(401, "Unauthorized", "Unauthorized");
     }
-    (namespace != format!("runai-{PROJECT}"))
-        .then(|| status(403, "Forbidden", &format!("pods is forbidden in the namespace \"{namespace}\"")))
+    let namespace = &names["namespace"];
+    if *namespace != format!("runai-{PROJECT}") {
+        return status(403, "Forbidden", &format!("pods is forbidden in the namespace \"{namespace}\""));
+    }
+    next.run(request).await
 }
 
 /// Returns the pods of all workloads, each with its workload.
@@ -77,15 +83,7 @@ fn object(workload: &str, pod: &Pod) -> Value {
                                              "imageID": "x", "containerID": format!("fake://{}", pod.id), "state": state}]}})
 }
 
-async fn pods(
-    Extract(state): Extract<Shared>,
-    headers: HeaderMap,
-    Path(namespace): Path<String>,
-    Query(params): Params,
-) -> Response {
-    if let Some(refused) = refused(&namespace, &headers) {
-        return refused;
-    }
+async fn pods(Extract(state): Extract<Shared>, Query(params): Params) -> Response {
     if params.get("watch").is_some_and(|value| value == "true" || value == "1") {
         return watch(state);
     }
@@ -129,14 +127,7 @@ fn watch(state: Shared) -> Response {
     })
 }
 
-async fn pod(
-    Extract(state): Extract<Shared>,
-    headers: HeaderMap,
-    Path((namespace, name)): Path<(String, String)>,
-) -> Response {
-    if let Some(refused) = refused(&namespace, &headers) {
-        return refused;
-    }
+async fn pod(Extract(state): Extract<Shared>, Path((_, name)): Path<(String, String)>) -> Response {
     let found = all(&lock(&state)).into_iter().find(|pod| pod["metadata"]["name"] == *name);
     match found {
         Some(pod) => axum::Json(pod).into_response(),
@@ -146,13 +137,9 @@ async fn pod(
 
 async fn log(
     Extract(state): Extract<Shared>,
-    headers: HeaderMap,
-    Path((namespace, name)): Path<(String, String)>,
+    Path((_, name)): Path<(String, String)>,
     Query(params): Params,
 ) -> Response {
-    if let Some(refused) = refused(&namespace, &headers) {
-        return refused;
-    }
     let found = {
         let state = lock(&state);
         state.workloads.values().flat_map(|workload| &workload.pods).find(|pod| pod.name == name).cloned()

@@ -49,12 +49,10 @@ pub struct Seen {
 }
 
 /// The state of the control plane.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct State {
     /// Minor version: 18, 21, 24.
     pub minor: u32,
-    /// Its own address.
-    pub address: SocketAddr,
     /// Its base URL.
     pub url: String,
     /// Workloads by id.
@@ -109,7 +107,7 @@ impl FakeRunAi {
     pub async fn start(minor: u32) -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
-        Self::serve(minor, listener, url)
+        Ok(Self::serve(minor, listener, url))
     }
 
     /// Starts it with a certificate of [`authority`], which no system trusts. With `known_clients_only` a
@@ -120,7 +118,7 @@ impl FakeRunAi {
     pub async fn start_tls(minor: u32, known_clients_only: bool) -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("https://localhost:{}", listener.local_addr()?.port());
-        Self::serve(minor, tls::TlsListener::new(listener, known_clients_only)?, url)
+        Ok(Self::serve(minor, tls::TlsListener::new(listener, known_clients_only)?, url))
     }
 
     /// Starts it with a self-signed certificate, marked as an authority as by `openssl req -x509`.
@@ -130,45 +128,36 @@ impl FakeRunAi {
     pub async fn start_self_signed(minor: u32) -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("https://localhost:{}", listener.local_addr()?.port());
-        Self::serve(minor, tls::TlsListener::self_signed(listener)?, url)
+        Ok(Self::serve(minor, tls::TlsListener::self_signed(listener)?, url))
     }
 
-    fn serve<L>(minor: u32, listener: L, url: String) -> std::io::Result<Self>
+    fn serve<L>(minor: u32, listener: L, url: String) -> Self
     where
         L: axum::serve::Listener<Addr = SocketAddr>,
     {
-        let address = listener.local_addr()?;
         let state = Arc::new(Mutex::new(State {
             minor,
-            address,
             url,
-            workloads: BTreeMap::new(),
-            journal: Vec::new(),
-            faults: Vec::new(),
-            tokens: Vec::new(),
             token_life: Duration::from_hours(1),
-            researcher: false,
             page: 500,
-            stall_logs_after: BTreeMap::new(),
-            tear_logs_after: BTreeMap::new(),
-            cut_logs_after: Vec::new(),
-            refuse_ports: false,
-            policy: None,
             name_taken: 409,
             ended_logs: true,
             cluster_api: true,
+            ..State::default()
         }));
         let app: Router = routes::router()
-            .merge(token::router())
             .merge(assets::router())
             .merge(cluster::router())
+            .route_layer(middleware::from_fn_with_state(state.clone(), token::authorised))
+            .merge(token::router())
+            .merge(cluster::open_router())
             .merge(kubernetes::router())
             .layer(middleware::from_fn_with_state(state.clone(), fault::layer))
             .with_state(state.clone());
         let server = tokio::spawn(async move {
             let _ = axum::serve(listener, app).await;
         });
-        Ok(Self { state, server })
+        Self { state, server }
     }
 
     /// Returns its base URL.

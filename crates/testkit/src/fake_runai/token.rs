@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::State as Extract;
-use axum::http::HeaderMap;
+use axum::extract::{Request, State as Extract};
+use axum::middleware::Next;
 use axum::response::Response;
 use axum::routing::post;
 use base64::Engine;
@@ -21,13 +21,13 @@ pub fn router() -> Router<Shared> {
 }
 
 /// Refuses a request without a valid token.
-pub fn authorised(state: &State, headers: &HeaderMap) -> Result<(), Response> {
-    let given = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
+pub async fn authorised(Extract(state): Extract<Shared>, request: Request, next: Next) -> Response {
+    let given = request.headers().get("authorization").and_then(|value| value.to_str().ok());
     let now = Instant::now();
     let good = given
-        .strip_prefix("Bearer ")
-        .is_some_and(|token| state.tokens.iter().any(|(known, until)| known == token && *until > now));
-    if good { Ok(()) } else { Err(refuse(401, "token is not valid")) }
+        .and_then(|given| given.strip_prefix("Bearer "))
+        .is_some_and(|token| lock(&state).tokens.iter().any(|(known, until)| known == token && *until > now));
+    if good { next.run(request).await } else { refuse(401, "token is not valid") }
 }
 
 /// Creates a token that contains its expiry, as a real one does; the official client reads it.

@@ -9,7 +9,7 @@ use super::pod::{Pod, expand};
 use super::{CLUSTER_ID, PROJECT, PROJECT_ID};
 
 /// A workload.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Workload {
     /// Its id.
     pub id: String,
@@ -39,26 +39,14 @@ impl Workload {
     /// Creates a workload from a create body and starts its pods.
     pub fn new(kind: &str, body: Value) -> Self {
         let bits = format!("{:032x}", fastrand::u128(..));
-        let id = format!(
-            "{}-{}-4{}-8{}-{}",
-            &bits[..8],
-            &bits[8..12],
-            &bits[13..16],
-            &bits[17..20],
-            &bits[20..32]
-        );
+        let [first, second, third, fourth, last] =
+            [&bits[..8], &bits[8..12], &bits[13..16], &bits[17..20], &bits[20..]];
         let mut made = Self {
-            id,
+            id: format!("{first}-{second}-4{third}-8{fourth}-{last}"),
             kind: kind.to_owned(),
             body,
             created: Timestamp::now(),
-            pods: Vec::new(),
-            stopped: false,
-            deleted: false,
-            told: None,
-            message: String::new(),
-            urls: Vec::new(),
-            history: Vec::new(),
+            ..Self::default()
         };
         made.start();
         made

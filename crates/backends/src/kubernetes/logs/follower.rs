@@ -232,7 +232,7 @@ impl Follower {
                 Err(error) if !error.is_retryable() => return Some(watched),
                 Err(_) => {}
             }
-            if self.reader.out.0.is_closed() {
+            if self.reader.out.is_closed() {
                 return None;
             }
             sleep(pause).await;
@@ -291,7 +291,7 @@ impl Follower {
             let reason = format!("{missed} attempts came and went between two looks; their logs are gone");
             self.reader.mark(&next, Mark::Gap { reason }).await;
         }
-        (!self.reader.out.0.is_closed()).then_some(next)
+        (!self.reader.out.is_closed()).then_some(next)
     }
 
     /// Makes sure that nothing of an ended container's log is left. Returns false if nothing comes after it.

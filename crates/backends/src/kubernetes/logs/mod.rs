@@ -17,24 +17,22 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::{self, BoxStream};
-use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use futures_util::stream::BoxStream;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark, SourceId};
 use weftrun_core::text::listed;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::pod::ContainerState;
 use super::{Cluster, Pod, Resource};
+use crate::stream::{self, Feed, put};
 use follower::Follower;
 use limiter::Limiter;
 use view::View;
 
 /// Default limit of open streams, each with one connection.
 const STREAMS: usize = 512;
-/// Batches queued between the readers and the consumer; when the queue is full, the readers stop reading.
-const WAITING: usize = 64;
 /// Largest number of pods named in one message.
 const MOST_NAMED: usize = 4;
 
@@ -89,7 +87,6 @@ impl std::fmt::Debug for LogJob {
 /// Returns the batches of all containers. The stream ends when every container and the job have ended; an
 /// error is final.
 pub fn logs(mut job: LogJob) -> BoxStream<'static, Result<LogBatch>> {
-    let (sender, receiver) = mpsc::channel(WAITING);
     let seen = Arc::new(Mutex::new(BTreeSet::new()));
     let (place, ranks) = (job.place.clone(), seen.clone());
     job.place = Arc::new(move |pod| {
@@ -97,39 +94,18 @@ pub fn logs(mut job: LogJob) -> BoxStream<'static, Result<LogBatch>> {
         ranks.lock().unwrap_or_else(PoisonError::into_inner).insert(place.rank);
         Some(place)
     });
-    let task = Task(tokio::spawn(async move {
-        let out = Out(sender);
-        let done = if job.follows() { pods::follow(&job, &out).await } else { once(&job, &out).await };
-        let done = done.and_then(|()| job.knows_ranks(&seen.lock().unwrap_or_else(PoisonError::into_inner)));
-        if let Err(error) = done {
-            out.send(Err(error)).await;
+    stream::fed(move |out| async move {
+        if job.follows() {
+            pods::follow(&job, &out).await?;
+        } else {
+            once(&job, &out).await?;
         }
-    }));
-    stream::unfold((receiver, task), |(mut receiver, task)| async move {
-        receiver.recv().await.map(|batch| (batch, (receiver, task)))
+        job.knows_ranks(&seen.lock().unwrap_or_else(PoisonError::into_inner))
     })
-    .boxed()
-}
-
-/// A task that is aborted when its handle is dropped.
-struct Task(JoinHandle<()>);
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 /// The sender of batches.
-#[derive(Clone)]
-struct Out(mpsc::Sender<Result<LogBatch>>);
-
-impl Out {
-    /// Sends a batch; returns false if the reader is gone.
-    async fn send(&self, batch: Result<LogBatch>) -> bool {
-        self.0.send(batch).await.is_ok()
-    }
-}
+type Out = Feed<LogBatch>;
 
 impl LogJob {
     /// Refuses a rank that the job does not have, if each pod is one known rank. The pods of an ended job may
@@ -198,7 +174,7 @@ impl LogJob {
             count => format!("{count} pods are gone, and their logs with them: {shown}"),
         };
         let source = Arc::new(SourceId::new(&self.name));
-        out.send(Ok(LogBatch::marked(source, Mark::Gap { reason }, Cursor::default()))).await;
+        put(out, LogBatch::marked(source, Mark::Gap { reason }, Cursor::default())).await;
     }
 
     /// Reports why there is nothing to read: an empty answer would only mean that nothing was written.
@@ -208,7 +184,7 @@ impl LogJob {
         if roles.is_empty() && ended {
             let reason = "the job has ended and has no pods, so its logs are gone".to_owned();
             let source = Arc::new(SourceId::new(&self.name));
-            out.send(Ok(LogBatch::marked(source, Mark::Gap { reason }, Cursor::default()))).await;
+            put(out, LogBatch::marked(source, Mark::Gap { reason }, Cursor::default())).await;
         } else if roles.is_empty() {
             self.note(out, "the job has no pods yet, so there is no log (`weftrun logs -f` waits for it)")
                 .await;
@@ -216,7 +192,7 @@ impl LogJob {
             let unknown = options.roles.iter().find(|role| !roles.contains(*role));
             let message = format!("the job has no pod of the role `{}`", unknown.map_or("", String::as_str));
             let known = roles.iter().cloned().collect::<Vec<_>>().join(", ");
-            out.send(Err(Error::new(ErrorKind::NotFound, message).with("roles", known))).await;
+            let _ = out.send(Err(Error::new(ErrorKind::NotFound, message).with("roles", known))).await;
         } else if options.previous {
             self.note(out, "no container was restarted, so there is no previous attempt").await;
         } else {
@@ -227,7 +203,7 @@ impl LogJob {
     /// Sends the reader a note that is not a line of a log.
     async fn note(&self, out: &Out, text: &str) {
         let (source, text) = (Arc::new(SourceId::new(&self.name)), text.to_owned());
-        out.send(Ok(LogBatch::marked(source, Mark::Note { text }, Cursor::default()))).await;
+        put(out, LogBatch::marked(source, Mark::Note { text }, Cursor::default())).await;
     }
 }
 

@@ -76,7 +76,7 @@ pub async fn follow(job: &LogJob, out: &Out) -> Result<()> {
             },
             () = sleep_until(tick), if since.is_some() => {}
             Some(_) = readers.tasks.join_next() => {}
-            () = out.0.closed() => return Ok(()),
+            () = out.closed() => return Ok(()),
         }
     }
     readers.finish().await;

@@ -14,6 +14,7 @@ use super::limiter::Limiter;
 use super::open::{Ask, NotOpen, next, open};
 use super::view::{View, given_up};
 use crate::kubernetes::{Cluster, Pod, Resource};
+use crate::stream::put;
 
 /// How long a refusal is tolerated after access was granted before, and when it never was.
 const REFUSED: Duration = Duration::from_secs(90);
@@ -155,7 +156,7 @@ impl Reader {
                 if since.elapsed() < if attempt.opened { REFUSED } else { REFUSED_FIRST } {
                     return End::Broken;
                 }
-                self.out.send(Err(error)).await;
+                let _ = self.out.send(Err(error)).await;
                 return End::Stop;
             }
         };
@@ -269,15 +270,15 @@ impl Reader {
             return false;
         }
         if fed.bytes.is_empty() {
-            return !self.out.0.is_closed();
+            return !self.out.is_closed();
         }
         let mut batch = LogBatch::new(Arc::clone(&attempt.source), Vec::new(), attempt.resume.cursor());
         (batch.bytes, batch.lines) = (fed.bytes, fed.lines);
-        self.out.send(Ok(batch)).await
+        put(&self.out, batch).await
     }
 
     pub async fn mark(&self, attempt: &Attempt, mark: Mark) -> bool {
         let batch = LogBatch::marked(Arc::clone(&attempt.source), mark, attempt.resume.cursor());
-        self.out.send(Ok(batch)).await
+        put(&self.out, batch).await
     }
 }

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use futures_util::stream::BoxStream;
 use serde_json::Value;
-use tokio::sync::mpsc;
 use weftrun_core::job::JobHandle;
 use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark, SourceId};
 use weftrun_core::{Error, ErrorKind, Result};
@@ -18,6 +17,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::resolve::text;
 use super::status::{self, Roles};
 use super::{Shared, watch};
+use crate::stream::{self, Feed};
 
 /// Number of events that are quoted if no logs are available.
 const EVENTS: usize = 3;
@@ -28,24 +28,10 @@ pub fn logs(
     handle: JobHandle,
     options: LogOptions,
 ) -> BoxStream<'static, Result<LogBatch>> {
-    let (send, receive) = mpsc::channel(64);
-    tokio::spawn(async move {
-        let read = async {
-            let handle = shared.resolve(&handle).await?;
-            Reader { shared: shared.clone(), handle, options, send: send.clone() }.run().await
-        };
-        tokio::select! {
-            result = read => {
-                if let Err(error) = result {
-                    let _ = send.send(Err(error)).await;
-                }
-            }
-            () = send.closed() => {}
-        }
-    });
-    Box::pin(futures_util::stream::unfold(receive, |mut receive| async move {
-        receive.recv().await.map(|batch| (batch, receive))
-    }))
+    stream::fed(move |send| async move {
+        let handle = shared.resolve(&handle).await?;
+        Reader { shared, handle, options, send }.run().await
+    })
 }
 
 /// Reads the logs of one workload for one consumer.
@@ -54,7 +40,7 @@ struct Reader {
     shared: Arc<Shared>,
     handle: JobHandle,
     options: LogOptions,
-    send: mpsc::Sender<Result<LogBatch>>,
+    send: Feed<LogBatch>,
 }
 
 impl Reader {

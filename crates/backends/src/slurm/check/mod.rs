@@ -33,6 +33,7 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
     }
     let cluster = client.cluster()?;
     let answer = client
+        .transport
         .read(&format!(
             "{}{}{}",
             client.enter_log_dir()?,

@@ -17,7 +17,7 @@ const LONGEST_LINE: usize = 64 << 10;
 const MOST_STREAMS: usize = 1 << 18;
 
 /// The state of one file while it is read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct LogFile {
     name: String,
     job: String,
@@ -55,16 +55,9 @@ impl LogFile {
         Self {
             name: name.to_owned(),
             job: job.to_string(),
-            inode: None,
             offset: start.map_or(0, |cursor| cursor.offset),
-            carry: Vec::new(),
-            header: None,
             attempt: start.map_or(0, |cursor| cursor.attempt),
-            streams: BTreeMap::new(),
-            streams_made: 0,
-            complete: false,
-            code: None,
-            of_tasks: None,
+            ..Self::default()
         }
     }
 

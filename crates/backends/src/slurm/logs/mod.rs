@@ -16,10 +16,10 @@ use weftrun_core::{Error, Result};
 use super::client::Client;
 use super::ids::JobId;
 use super::lookup::{self, Found};
-use super::stream::{Feed, put};
 use super::task_files::{Owner, TaskFiles};
 use super::{BACKEND, quote};
 use crate::remote::piece::{self, Piece};
+use crate::stream::{Feed, put};
 use file::{LogFile, OfTasks};
 use options::Selection;
 
@@ -167,7 +167,7 @@ impl Reader {
     async fn look(&mut self, out: &mut Selection) -> Result<(bool, bool)> {
         let nonce = format!("{:016x}", fastrand::u64(..));
         let program = self.program(&nonce, out)?;
-        let answer = match self.client.run(&program).await {
+        let answer = match self.client.transport.run(&program).await {
             Ok(answer) => answer,
             Err(error) if error.is_retryable() => {
                 tracing::debug!(%error, "reading a log");

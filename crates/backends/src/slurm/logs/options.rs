@@ -6,7 +6,7 @@ use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark, SourceId};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::streams::Header;
-use crate::slurm::stream::Feed;
+use crate::stream::Feed;
 
 /// Largest number of lines kept of one source for `tail`.
 const MOST_TAIL: u64 = 100_000;

@@ -3,23 +3,10 @@ use super::*;
 #[test]
 fn rows_of_squeue_with_hostile_names() {
     let row = |id: &str, task: &str, name: &str| {
-        [
-            id,
-            "50",
-            task,
-            "RUNNING",
-            "None",
-            "n[1-2]",
-            "2",
-            "gpu",
-            "1795053600",
-            "1795053601",
-            "N/A",
-            "me",
-            "weftrun:0a1b:efa",
-            name,
-        ]
-        .join("\u{1f}")
+        format!(
+            "{id}|50|{task}|RUNNING|None|n[1-2]|2|gpu|1795053600|1795053601|N/A|me|weftrun:0a1b:efa|{name}"
+        )
+        .replace('|', "\u{1f}")
     };
     let text = format!("{}\u{1e}\n{}\u{1e}\n", row("50_3", "3", "a\nb\u{7}=x"), row("55+1", "N/A", "het"));
     let jobs = queue(&text).unwrap();
@@ -47,21 +34,9 @@ fn what_is_no_answer_of_squeue_is_no_empty_queue() {
 #[test]
 fn lives_of_a_requeued_job() {
     let row = |state: &str, exit: &str, name: &str| {
-        [
-            "124",
-            "124",
-            state,
-            exit,
-            "n[1-2]",
-            "2",
-            "gpu",
-            "1795053600",
-            "1795053601",
-            "Unknown",
-            "sbatch --comment=weftrun:0a1b:efa -J x",
-            name,
-        ]
-        .join("\u{1f}")
+        let submit = "sbatch --comment=weftrun:0a1b:efa -J x";
+        format!("124|124|{state}|{exit}|n[1-2]|2|gpu|1795053600|1795053601|Unknown|{submit}|{name}")
+            .replace('|', "\u{1f}")
     };
     let text = format!("{}\n{}\n", row("NODE_FAIL", "0:0", "two\nlines"), row("RUNNING", "0:0", "x"));
     let lives = accounting(&text);

@@ -138,12 +138,14 @@ fn mounts(draft: &Draft<'_>, index: usize, bare: bool) -> Result<Vec<Mount>> {
     }
 }
 
+/// Returns a mount as pyxis, docker and apptainer write it.
+fn bind((from, to, read_only): &Mount) -> Result<String> {
+    quote::word(&format!("{from}:{to}{}", if *read_only { ":ro" } else { "" }))
+}
+
 fn pyxis(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[Mount]) -> Result<Vec<String>> {
     let mut words = vec![format!("--container-image={}", quote::word(&enroot_image(image))?)];
-    let mut list: Vec<String> = Vec::new();
-    for (from, to, read_only) in mounts {
-        list.push(quote::word(&format!("{from}:{to}{}", if *read_only { ":ro" } else { "" }))?);
-    }
+    let mut list = mounts.iter().map(bind).collect::<Result<Vec<String>>>()?;
     if draft.job.spec.code.is_some() {
         list.push("\"$weftrun_source:$weftrun_source\"".to_owned());
     }
@@ -220,11 +222,8 @@ fn docker(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[M
         // The device nodes of EFA and InfiniBand; docker has no device plugins.
         words.push("--device /dev/infiniband".to_owned());
     }
-    for (from, to, read_only) in mounts {
-        words.push(format!(
-            "-v {}",
-            quote::word(&format!("{from}:{to}{}", if *read_only { ":ro" } else { "" }))?
-        ));
+    for mount in mounts {
+        words.push(format!("-v {}", bind(mount)?));
     }
     if draft.job.spec.code.is_some() {
         words.push("-v \"$weftrun_source:$weftrun_source\"".to_owned());
@@ -239,11 +238,8 @@ fn docker(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[M
 
 fn apptainer(program: &str, draft: &Draft<'_>, image: &str, mounts: &[Mount]) -> Result<String> {
     let mut words = vec![format!("{program} exec --nv")];
-    for (from, to, read_only) in mounts {
-        words.push(format!(
-            "--bind {}",
-            quote::word(&format!("{from}:{to}{}", if *read_only { ":ro" } else { "" }))?
-        ));
+    for mount in mounts {
+        words.push(format!("--bind {}", bind(mount)?));
     }
     if draft.job.spec.code.is_some() {
         words.push("--bind \"$weftrun_source:$weftrun_source\"".to_owned());

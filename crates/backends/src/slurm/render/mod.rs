@@ -9,15 +9,14 @@ mod script;
 
 use weftrun_core::backend::{Document, Language, PlannedJob, Prepared, Rendered};
 use weftrun_core::convert::Directives;
-use weftrun_core::fabric::Fabric;
-use weftrun_core::fabric::Op;
+use weftrun_core::fabric::{Fabric, Op};
 use weftrun_core::spec::{Launch, RestartPolicy, Role, RoleKind};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::config::{Container, JobSettings, RankLogs, Settings};
 use super::records::Marker;
 use super::task_files::TaskFiles;
-use ops::Translated;
+use crate::remote::ops::Translated;
 
 pub use directives::OF_COMPONENT;
 

@@ -99,8 +99,7 @@ impl Rest {
 
     /// Returns all jobs in slurmctld, since no release filters by user.
     pub async fn jobs(&self) -> Result<Vec<Job>> {
-        let version = self.version().await?;
-        let answer = self.get(&format!("/slurm/v0.0.{version}/jobs/")).await?;
+        let answer = self.get(&self.path("jobs/").await?).await?;
         Ok(json::list(&answer, "jobs").iter().filter_map(job::queued).collect())
     }
 
@@ -111,8 +110,7 @@ impl Rest {
 
     /// Returns the rows of one job, and the further details of each; none if slurmctld has forgotten it.
     pub async fn job(&self, id: &JobId) -> Result<Vec<(Job, Shown)>> {
-        let version = self.version().await?;
-        match self.get(&format!("/slurm/v0.0.{version}/job/{}", id.number)).await {
+        match self.get(&self.path(&format!("job/{}", id.number)).await?).await {
             Ok(answer) => Ok(json::list(&answer, "jobs")
                 .iter()
                 .filter_map(|one| Some((job::queued(one)?, job::shown(one))))
@@ -152,24 +150,27 @@ impl Rest {
 
     /// Ends a job, or sends a signal to its ranks.
     pub async fn cancel(&self, id: &JobId, signal: Option<i32>) -> Result<()> {
-        let version = self.version().await?;
         let query = signal.map_or_else(String::new, |number| format!("?signal={number}"));
-        self.send(Method::DELETE, &format!("/slurm/v0.0.{version}/job/{id}{query}"), None).await.map(drop)
+        let path = self.path(&format!("job/{id}{query}")).await?;
+        self.send(Method::DELETE, &path, None).await.map(drop)
     }
 
     /// Holds a pending job, or releases it.
     pub async fn hold(&self, id: &JobId, hold: bool) -> Result<()> {
-        let version = self.version().await?;
         let change = serde_json::json!({ "hold": hold });
-        self.send(Method::POST, &format!("/slurm/v0.0.{version}/job/{id}"), Some(&change)).await.map(drop)
+        self.send(Method::POST, &self.path(&format!("job/{id}")).await?, Some(&change)).await.map(drop)
     }
 
     /// Returns the cluster facts.
     pub async fn described(&self) -> Result<Cluster> {
-        let version = self.version().await?;
-        let partitions = self.get(&format!("/slurm/v0.0.{version}/partitions/")).await?;
-        let nodes = self.get(&format!("/slurm/v0.0.{version}/nodes/")).await?;
+        let partitions = self.get(&self.path("partitions/").await?).await?;
+        let nodes = self.get(&self.path("nodes/").await?).await?;
         Ok(cluster::read(&partitions, &nodes))
+    }
+
+    /// Returns a path below slurmctld's interface of the newest version that both sides support.
+    async fn path(&self, rest: &str) -> Result<String> {
+        Ok(format!("/slurm/v0.0.{}/{rest}", self.version().await?))
     }
 
     /// Returns the newest version that both sides support.
@@ -245,16 +246,6 @@ impl Rest {
     async fn post_once(&self, path: &str, body: &Value) -> std::result::Result<Value, Failed> {
         let token = self.tokens.current().await.map_err(|error| Failed { error, sent: Sent::Refused })?;
         self.exchange(Method::POST, path, Some(body), &token).await
-    }
-
-    /// Returns whether another token is available if this one is refused.
-    fn renews_token(&self) -> bool {
-        self.tokens.renews()
-    }
-
-    /// Makes the next request fetch another token.
-    async fn forget_token(&self) {
-        self.tokens.forget().await;
     }
 
     async fn exchange(

@@ -2,7 +2,6 @@
 //! corresponding field is refused, since the job would be a different one without it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
@@ -15,8 +14,8 @@ use super::{PARSERS, Rest, Sent, json as read};
 use crate::slurm::client::Client;
 use crate::slurm::ids::JobId;
 use crate::slurm::render::{OF_COMPONENT, Script};
-use crate::slurm::submit::{Looking, POLICY, handle, make_log_dir, search};
-use crate::submit_once::{self, Created, Submission, submit_once};
+use crate::slurm::submit::{POLICY, Sending, Way, handle, make_log_dir, script_of, search};
+use crate::submit_once::{Created, submit_once};
 
 /// The PATH of a job before its script sets anything; sbatch would pass the caller's.
 const PATH: &str = "/opt/slurm/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -25,25 +24,21 @@ const PATH: &str = "/opt/slurm/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr
 /// before the queue was searched, and nothing at all after an answer that leaves open whether slurmctld has
 /// the job.
 pub async fn submit(client: &Client, rest: &Rest, rendered: &Rendered) -> Result<JobHandle> {
-    let script = rendered
-        .documents
-        .first()
-        .ok_or_else(|| Error::new(ErrorKind::InvalidSpec, "there is no script to submit"))?;
+    let script = script_of(rendered)?;
     let components = &Script::of(rendered)?.components;
     let version = rest.version().await?;
-    let body = description(version, &script.text, components)?;
+    let body = description(version, script, components)?;
     if let Some(found) = search(client, &rendered.submission).await?.job {
         return Ok(found);
     }
     make_log_dir(client).await?;
     let path = format!("/slurm/v0.0.{version}/job/submit");
-    let looking = Looking::new(client, rendered);
-    submit_once(&Posting { looking, rest, path, body, renewed: AtomicBool::new(false) }, POLICY).await
+    let way = Posting { rest, path, body, renewed: AtomicBool::new(false) };
+    submit_once(&Sending::new(client, rendered, way), POLICY).await
 }
 
 /// A submission by a request to slurmrestd.
 struct Posting<'a> {
-    looking: Looking<'a>,
     rest: &'a Rest,
     path: String,
     body: Value,
@@ -52,13 +47,11 @@ struct Posting<'a> {
 }
 
 #[async_trait]
-impl Submission for Posting<'_> {
-    type Made = JobHandle;
-
-    async fn create(&self) -> Result<Created<JobHandle>> {
+impl Way for Posting<'_> {
+    async fn create(&self, client: &Client, _: &Rendered) -> Result<Created<JobHandle>> {
         let failed = match self.rest.post_once(&self.path, &self.body).await {
             Ok(answer) => {
-                return match taken(self.looking.client, self.rest, &answer).await {
+                return match taken(client, self.rest, &answer).await {
                     Err(unclear) if unclear.kind() == ErrorKind::Protocol => Ok(Created::Unknown(unclear)),
                     taken => taken.map(Created::Made),
                 };
@@ -69,24 +62,14 @@ impl Submission for Posting<'_> {
             Sent::No => Ok(Created::Unsent(failed.error)),
             Sent::Unknown => Ok(Created::Unknown(failed.error)),
             // Refused before it was read; repeated once, with another token.
-            Sent::Unauthorized if self.rest.renews_token() && !self.renewed.swap(true, Ordering::Relaxed) => {
-                self.rest.forget_token().await;
+            Sent::Unauthorized
+                if self.rest.tokens.renews() && !self.renewed.swap(true, Ordering::Relaxed) =>
+            {
+                self.rest.tokens.forget().await;
                 Ok(Created::Unsent(failed.error))
             }
             Sent::Unauthorized | Sent::Refused => Err(failed.error),
         }
-    }
-
-    async fn search(&self) -> Result<submit_once::Found<JobHandle>> {
-        self.looking.search().await
-    }
-
-    async fn absence(&self) -> Option<Duration> {
-        self.looking.absence().await
-    }
-
-    fn unseen(&self, lost: Error) -> Error {
-        self.looking.unseen(lost)
     }
 }
 

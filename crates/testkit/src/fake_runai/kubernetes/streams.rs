@@ -6,7 +6,6 @@ use std::process::Stdio;
 use axum::body::Bytes;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{Path, Query, State as Extract};
-use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
@@ -14,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::process::Command;
 
 use super::super::{Shared, lock};
-use super::{refused, status};
+use super::status;
 
 const PROTOCOL: [&str; 1] = ["v4.channel.k8s.io"];
 /// The channels of a command.
@@ -25,10 +24,7 @@ const STATUS: u8 = 3;
 type Pairs = Query<Vec<(String, String)>>;
 
 /// Refuses a connection to a pod that is unknown or does not run.
-fn unreachable(state: &Shared, namespace: &str, pod: &str, headers: &HeaderMap) -> Option<Response> {
-    if let Some(refused) = refused(namespace, headers) {
-        return Some(refused);
-    }
+fn unreachable(state: &Shared, pod: &str) -> Option<Response> {
     let state = lock(state);
     let found = state.workloads.values().find_map(|workload| workload.pod(pod));
     match found.map(super::super::pod::Pod::phase) {
@@ -45,12 +41,11 @@ fn values(pairs: Vec<(String, String)>, name: &str) -> Vec<String> {
 /// Runs a command; in its environment `HOSTNAME` is the pod's name, as in a real one.
 pub async fn exec(
     Extract(state): Extract<Shared>,
-    headers: HeaderMap,
-    Path((namespace, pod)): Path<(String, String)>,
+    Path((_, pod)): Path<(String, String)>,
     Query(pairs): Pairs,
     upgrade: WebSocketUpgrade,
 ) -> Response {
-    if let Some(refused) = unreachable(&state, &namespace, &pod, &headers) {
+    if let Some(refused) = unreachable(&state, &pod) {
         return refused;
     }
     let argv = values(pairs, "command");
@@ -114,12 +109,11 @@ async fn send(socket: &mut WebSocket, channel: u8, bytes: &[u8]) -> bool {
 /// Forwards a port of localhost over a channel for its bytes and one for its errors; each begins with the port.
 pub async fn forward(
     Extract(state): Extract<Shared>,
-    headers: HeaderMap,
-    Path((namespace, pod)): Path<(String, String)>,
+    Path((_, pod)): Path<(String, String)>,
     Query(pairs): Pairs,
     upgrade: WebSocketUpgrade,
 ) -> Response {
-    if let Some(refused) = unreachable(&state, &namespace, &pod, &headers) {
+    if let Some(refused) = unreachable(&state, &pod) {
         return refused;
     }
     if lock(&state).refuse_ports {
