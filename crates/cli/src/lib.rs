@@ -35,10 +35,10 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, FromArgMatches};
-use weftrun::Registry;
+use clap::{CommandFactory, FromArgMatches, ValueEnum};
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
+use weftrun::{Error, Registry};
 
 pub use args::Cli;
 
@@ -60,11 +60,14 @@ pub fn main_with(registry: Registry) -> ExitCode {
 pub fn run<A: Into<OsString> + Clone>(registry: Registry, argv: impl IntoIterator<Item = A>) -> u8 {
     let argv: Vec<OsString> = argv.into_iter().map(Into::into).collect();
     let parsed = command_as(argv.first())
-        .try_get_matches_from(argv)
+        .try_get_matches_from(&argv)
         .and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
+            if let Some(out) = data_output(&argv).filter(|_| error.use_stderr()) {
+                return report_error::report(&out, &usage_error(&error));
+            }
             let code = if error.use_stderr() { exit_codes::USAGE } else { exit_codes::OK };
             say_usage(&error);
             if let Some(file) = job_file_as_verb(&error) {
@@ -105,6 +108,32 @@ fn job_file_as_verb(error: &clap::Error) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// Returns the output of a command line that asks for JSON or YAML, although it has a mistake.
+fn data_output(argv: &[OsString]) -> Option<output::Output> {
+    let mut words = argv.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--");
+    let mut format = None;
+    while let Some(word) = words.next() {
+        let value = match word {
+            "-o" | "--output" => words.next(),
+            _ => word.strip_prefix("--output=").or_else(|| word.strip_prefix("-o")),
+        };
+        format = value.and_then(|value| args::Format::from_str(value, true).ok()).or(format);
+    }
+    let out = output::Output::new(format?, args::ColorWhen::Never, false, 0);
+    out.is_data().then_some(out)
+}
+
+/// Returns a mistake in the command line as an error: clap's first paragraph, its tips and the usage as hints.
+fn usage_error(error: &clap::Error) -> Error {
+    let text = error.render().to_string();
+    let (message, rest) = text.split_once("\n\n").unwrap_or((&text, ""));
+    let message = message.strip_prefix("error: ").unwrap_or(message).trim_end();
+    let hints = rest.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("For more"));
+    hints.fold(Error::new(weftrun::ErrorKind::Usage, message), |error, line| {
+        error.hint(line.strip_prefix("tip: ").unwrap_or(line))
+    })
 }
 
 /// Prints clap's output for a command line: help to stdout, errors to stderr. It may contain typed text.

@@ -325,3 +325,22 @@ fn a_mistake_is_named_where_it_is() {
     let refused = place.run("render job.toml -b kubeflow").code(3);
     assert!(refused.out.is_empty() && refused.err.contains("K8S-NO-IMAGE"), "{}", refused.out);
 }
+
+/// Also a mistake that is found before the flags are known is an object, in the format that they ask for.
+#[test]
+fn mistakes_in_the_command_line_are_data_where_data_is_asked_for() {
+    let place = Place::new();
+    for (line, message) in [
+        ("plan -o json --nope", "unexpected argument '--nope' found"),
+        ("--output=json nosuch", "unrecognized subcommand 'nosuch'"),
+        ("transport -ojson --counters=zz h", "invalid value 'zz' for '--counters[=<TIME>]': "),
+    ] {
+        let ran = place.run(line);
+        assert_eq!((ran.code, &*ran.out), (2, ""), "{line}");
+        let error: serde_json::Value = serde_json::from_str(&ran.err).unwrap();
+        assert_eq!(error["error"]["code"], "usage", "{line}");
+        assert!(error["error"]["message"].as_str().unwrap().starts_with(message), "{line}: {error}");
+    }
+    let ran = place.run("plan --nope -- -o json");
+    assert!(ran.code == 2 && ran.err.starts_with("error: "), "{}", ran.err);
+}
