@@ -4,7 +4,6 @@
 use serde_json::{Value as Json, json};
 
 use super::{Context, Launch, networks, set};
-use crate::Finding;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::node::Count;
 use crate::fabric::op::TOPOLOGY_PATH;
@@ -175,18 +174,14 @@ impl Worker<'_> {
                 let fix = "set NCCL_TOPO_FILE if the image has the file (/etc/topology/ndv5-topo.xml in Azure's images), or copy \
                            /opt/microsoft/ndv5-topo.xml from a virtual machine of that size into `content` under \
                            [profile.NAME.pod.topology-file]";
-                plan.report(Finding::warning(NO_FILE, text).at(self.at.name).fix(fix));
+                plan.warn(self.at, NO_FILE, text, fix);
             }
             return;
         };
         if self.ctx.job.name.is_empty() {
             if !plan.has_reported(NO_FILE) {
                 let text = "the topology file needs an object beside the job, whose name follows the job's, and the job has none";
-                plan.report(
-                    Finding::warning(NO_FILE, text)
-                        .at(self.at.name)
-                        .fix("set metadata.name instead of generateName"),
-                );
+                plan.warn(self.at, NO_FILE, text, "set metadata.name instead of generateName");
             }
             return;
         }
@@ -356,13 +351,11 @@ impl Worker<'_> {
                             let own = existing.unwrap_or_default().to_owned();
                             plan.kept(self.at, RULE, &change(own), "already there");
                         }
-                        Err(error) => plan.report(
-                            Finding::error(
-                                "E-POD-ANNOTATION",
-                                format!("the annotation {key} cannot be completed: {error}"),
-                            )
-                            .at(self.at.name)
-                            .fix("write it as a JSON or YAML list, or switch `pod.annotations` off"),
+                        Err(error) => plan.refuse(
+                            self.at,
+                            "E-POD-ANNOTATION",
+                            format!("the annotation {key} cannot be completed: {error}"),
+                            "write it as a JSON or YAML list, or switch `pod.annotations` off",
                         ),
                     }
                 }
@@ -455,13 +448,11 @@ impl Worker<'_> {
             } else {
                 "the command of the image is not known here"
             };
-            plan.report(
-                Finding::warning(
-                    "W-POD-SCRIPT",
-                    format!("{script} must be read before the ranks start: {what}"),
-                )
-                .at(self.at.name)
-                .fix(format!("write `command` out, or put `. {script}` before the program")),
+            plan.warn(
+                self.at,
+                "W-POD-SCRIPT",
+                format!("{script} must be read before the ranks start: {what}"),
+                format!("write `command` out, or put `. {script}` before the program"),
             );
             plan.skip_rule(RULE, "no-command", format!("{}: {what}", self.at.name));
         } else {
