@@ -4,8 +4,9 @@
 use serde_json::Value as Json;
 
 use super::object::{list, number, placeholder, pointer, text_at};
-use super::pod;
+use super::{job, pod};
 use crate::fabric::view::{JobKind, JobView, Mpi, RoleView, Workload};
+use crate::shell::is_mpirun;
 
 /// Where the pod templates of a kind are.
 struct Shape {
@@ -202,27 +203,20 @@ pub(super) fn view(object: &Json, kind: Workload) -> JobView {
         roles.iter_mut().for_each(|role| role.worker = true);
     }
     let mpi = roles.iter().any(|role| role.launcher).then_some(Mpi::OpenMpi);
-    // Where the object is a pod, its annotations are the pod's.
-    let annotations = if kind == Workload::Pod { None } else { pointer(object, "/metadata/annotations") };
-    JobView {
-        kind: JobKind::Workload(kind),
-        name: text_at(object, "/metadata/name")
-            .or_else(|| text_at(object, "/metadata/generateName"))
-            .unwrap_or_default()
-            .to_owned(),
-        namespace: text_at(object, "/metadata/namespace").map(str::to_owned),
-        queue: (kind == Workload::VolcanoJob)
-            .then(|| text_at(object, "/spec/queue").map(str::to_owned))
-            .flatten(),
-        labels: pod::texts(pointer(object, "/metadata/labels")),
-        annotations: pod::annotations(annotations),
-        roles,
-        mpi,
-        ..JobView::default()
+    let mut job = JobView { roles, mpi, ..job::metadata(object, JobKind::Workload(kind)) };
+    if job.name.is_empty() {
+        text_at(object, "/metadata/generateName").unwrap_or_default().clone_into(&mut job.name);
     }
+    match kind {
+        Workload::VolcanoJob => job.queue = text_at(object, "/spec/queue").map(str::to_owned),
+        // Where the object is a pod, its annotations are the pod's.
+        Workload::Pod => job.annotations.clear(),
+        _ => {}
+    }
+    job
 }
 
 fn calls_mpirun(text: &str) -> bool {
     let words = text.split(|c: char| c.is_whitespace() || ";&|()".contains(c));
-    words.into_iter().any(|word| matches!(word.rsplit('/').next(), Some("mpirun" | "mpiexec" | "orterun")))
+    words.into_iter().any(is_mpirun)
 }
