@@ -321,13 +321,7 @@ impl From<CommView> for CommShape {
 
 impl From<PairView> for PairShape {
     fn from(pair: PairView) -> Self {
-        let mut seen = Vec::new();
-        if pair.seen.0 {
-            seen.push(Side::Send);
-        }
-        if pair.seen.1 {
-            seen.push(Side::Receive);
-        }
+        let seen = [(Side::Send, pair.seen.0), (Side::Receive, pair.seen.1)];
         Self {
             net: pair.network_name().map(str::to_owned),
             network: pair.network,
@@ -346,7 +340,7 @@ impl From<PairView> for PairShape {
             gdr: pair.gdr,
             pxn: pair.pxn,
             shared: pair.shared,
-            seen,
+            seen: seen.into_iter().filter(|(_, seen)| *seen).map(|(side, _)| side).collect(),
         }
     }
 }

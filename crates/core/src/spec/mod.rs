@@ -230,48 +230,21 @@ impl fmt::Debug for Code {
 /// Hides the values of environment variables.
 impl fmt::Debug for JobSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            name,
-            image,
-            launch,
-            roles,
-            code,
-            env,
-            secrets,
-            volumes,
-            workdir,
-            fabric,
-            profile,
-            queue,
-            priority,
-            restart,
-            time_limit,
-            labels,
-            annotations,
-            backend,
-            origins: _,
-        } = self;
-        f.debug_struct("JobSpec")
-            .field("name", name)
-            .field("image", image)
-            .field("launch", launch)
-            .field("roles", roles)
-            .field("code", code)
-            .field("env", env)
-            .field("secrets", secrets)
-            .field("volumes", volumes)
-            .field("workdir", workdir)
-            .field("fabric", fabric)
-            .field("profile", profile)
-            .field("queue", queue)
-            .field("priority", priority)
-            .field("restart", restart)
-            .field("time_limit", time_limit)
-            .field("labels", labels)
-            .field("annotations", annotations)
-            // Passed on unchanged, so they may contain environment variables.
-            .field("backend", &backend.keys().collect::<Vec<_>>())
-            .finish_non_exhaustive()
+        macro_rules! shown {
+            ($($field:ident)*) => {{
+                let Self { $($field,)* backend, origins: _ } = self;
+                // Passed on unchanged, so they may contain environment variables.
+                let settings: Vec<_> = backend.keys().collect();
+                f.debug_struct("JobSpec")
+                    $(.field(stringify!($field), $field))*
+                    .field("backend", &settings)
+                    .finish_non_exhaustive()
+            }};
+        }
+        shown! {
+            name image launch roles code env secrets volumes workdir fabric profile queue priority
+            restart time_limit labels annotations
+        }
     }
 }
 

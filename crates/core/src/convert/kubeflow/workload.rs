@@ -30,6 +30,10 @@ struct Place {
     role: &'static str,
 }
 
+const fn shape(kind: Workload, group: &'static str, places: &'static [Place]) -> Shape {
+    Shape { kind, group, places }
+}
+
 const fn single(template: &'static str, pods: &'static [&'static str], role: &'static str) -> Place {
     Place { list: None, template, pods, less: None, role }
 }
@@ -39,35 +43,23 @@ const fn each(list: &'static str, template: &'static str, pods: &'static [&'stat
 }
 
 const SHAPES: &[Shape] = &[
-    Shape {
-        kind: Workload::Job,
-        group: "batch/",
-        places: &[single("/spec/template", &["/spec/parallelism"], "job")],
-    },
-    Shape { kind: Workload::Pod, group: "", places: &[single("", &[], "pod")] },
-    Shape {
-        kind: Workload::Deployment,
-        group: "apps/",
-        places: &[single("/spec/template", &["/spec/replicas"], "deployment")],
-    },
-    Shape {
-        kind: Workload::StatefulSet,
-        group: "apps/",
-        places: &[single("/spec/template", &["/spec/replicas"], "statefulset")],
-    },
-    Shape {
-        kind: Workload::JobSet,
-        group: "jobset.x-k8s.io/",
-        places: &[each(
+    shape(Workload::Job, "batch/", &[single("/spec/template", &["/spec/parallelism"], "job")]),
+    shape(Workload::Pod, "", &[single("", &[], "pod")]),
+    shape(Workload::Deployment, "apps/", &[single("/spec/template", &["/spec/replicas"], "deployment")]),
+    shape(Workload::StatefulSet, "apps/", &[single("/spec/template", &["/spec/replicas"], "statefulset")]),
+    shape(
+        Workload::JobSet,
+        "jobset.x-k8s.io/",
+        &[each(
             "/spec/replicatedJobs",
             "/template/spec/template",
             &["/replicas", "/template/spec/parallelism"],
         )],
-    },
-    Shape {
-        kind: Workload::LeaderWorkerSet,
-        group: "leaderworkerset.x-k8s.io/",
-        places: &[
+    ),
+    shape(
+        Workload::LeaderWorkerSet,
+        "leaderworkerset.x-k8s.io/",
+        &[
             single("/spec/leaderWorkerTemplate/leaderTemplate", &[], "leader"),
             Place {
                 list: None,
@@ -77,28 +69,24 @@ const SHAPES: &[Shape] = &[
                 role: "worker",
             },
         ],
-    },
-    Shape {
-        kind: Workload::RayCluster,
-        group: "ray.io/",
-        places: &[
+    ),
+    shape(
+        Workload::RayCluster,
+        "ray.io/",
+        &[
             single("/spec/headGroupSpec/template", &[], "head"),
             each("/spec/workerGroupSpecs", "/template", &["/replicas", "/numOfHosts"]),
         ],
-    },
-    Shape {
-        kind: Workload::RayJob,
-        group: "ray.io/",
-        places: &[
+    ),
+    shape(
+        Workload::RayJob,
+        "ray.io/",
+        &[
             single("/spec/rayClusterSpec/headGroupSpec/template", &[], "head"),
             each("/spec/rayClusterSpec/workerGroupSpecs", "/template", &["/replicas", "/numOfHosts"]),
         ],
-    },
-    Shape {
-        kind: Workload::VolcanoJob,
-        group: "batch.volcano.sh/",
-        places: &[each("/spec/tasks", "/template", &["/replicas"])],
-    },
+    ),
+    shape(Workload::VolcanoJob, "batch.volcano.sh/", &[each("/spec/tasks", "/template", &["/replicas"])]),
 ];
 
 /// Returns the kind of an object by its `apiVersion` and `kind`.

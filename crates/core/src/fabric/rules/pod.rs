@@ -55,12 +55,16 @@ impl Worker<'_> {
         Origin::Profile(self.ctx.profile.name.clone())
     }
 
+    fn op(&self, plan: &mut PlanBuilder, rule: &'static str, change: Change, why: impl Into<String>) {
+        plan.op(self.at, rule, change, why, self.origin());
+    }
+
     /// Makes a change, or records that its result is already there.
     fn change(&self, plan: &mut PlanBuilder, rule: &'static str, there: bool, change: Change, why: &str) {
         if there {
             plan.kept(self.at, rule, &change, "already there");
         } else {
-            plan.op(self.at, rule, change, why, self.origin());
+            self.op(plan, rule, change, why);
         }
     }
 
@@ -94,13 +98,7 @@ impl Worker<'_> {
         found.dedup();
         for (what, name) in found {
             let change = Change::Remove { what, name: name.to_owned() };
-            plan.op(
-                self.at,
-                RULE,
-                change,
-                "it belongs to another fabric than this cluster has",
-                self.origin(),
-            );
+            self.op(plan, RULE, change, "it belongs to another fabric than this cluster has");
         }
     }
 
@@ -193,20 +191,14 @@ impl Worker<'_> {
         let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": { "topo.xml": content } });
         let companion = Change::Companion { object };
         if plan.changes().all(|(_, other)| *other != companion) {
-            plan.op(
-                self.at,
-                RULE,
-                companion,
-                "the pods read the topology file from this object",
-                self.origin(),
-            );
+            self.op(plan, RULE, companion, "the pods read the topology file from this object");
         }
         let member = |list, name: &str, value| Change::Member { list, name: name.to_owned(), value };
         let volume = json!({ "name": TOPOLOGY_VOLUME, "configMap": { "name": map } });
         let mount = json!({ "name": TOPOLOGY_VOLUME, "mountPath": "/etc/nccl", "readOnly": true });
         let why = "NCCL sees the PCIe topology of a virtual machine only in a file";
-        plan.op(self.at, RULE, member(PodList::Volumes, TOPOLOGY_VOLUME, volume), why, self.origin());
-        plan.op(self.at, RULE, member(PodList::VolumeMounts, "/etc/nccl", mount), why, self.origin());
+        self.op(plan, RULE, member(PodList::Volumes, TOPOLOGY_VOLUME, volume), why);
+        self.op(plan, RULE, member(PodList::VolumeMounts, "/etc/nccl", mount), why);
         set::env(plan, self.at, self.role, RULE, (TOPOLOGY_FILE, TOPOLOGY_PATH), why, self.origin());
         launch.forward(RULE, TOPOLOGY_FILE);
     }
@@ -241,7 +233,7 @@ impl Worker<'_> {
         let asks = |resource: &&String| self.role.container.asks(resource).is_some();
         if let Some(resource) = add.replaces.as_ref().filter(asks).filter(|_| index == 0) {
             let change = Change::Remove { what: Removed::Resource, name: resource.clone() };
-            plan.op(self.at, RULE, change, "the claims stand in its place", self.origin());
+            self.op(plan, RULE, change, "the claims stand in its place");
         }
         let value = json!({ "name": name });
         let change = Change::Member { list: PodList::ContainerClaims, name: name.to_owned(), value };
@@ -264,7 +256,7 @@ impl Worker<'_> {
         let change = Change::Companion { object };
         let there = plan.changes().any(|(_, other)| *other == change);
         if !there {
-            plan.op(self.at, rule, change, "the pods refer to this object by name", self.origin());
+            self.op(plan, rule, change, "the pods refer to this object by name");
         }
     }
 
@@ -361,7 +353,7 @@ impl Worker<'_> {
                 }
                 (value, None) => {
                     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                    plan.op(self.at, RULE, change(text), why, self.origin());
+                    self.op(plan, RULE, change(text), why);
                 }
                 (_, Some(own)) => plan.kept(self.at, RULE, &change(own.to_owned()), "set by the user, kept"),
             }
@@ -438,7 +430,7 @@ impl Worker<'_> {
         let container = &self.role.container;
         let (before, words) = plan.command_of(self.at, self.role);
         if self.ctx.is_job_file() {
-            plan.op(self.at, RULE, Change::Wrap { argv: wrapper.to_vec() }, why, self.origin());
+            self.op(plan, RULE, Change::Wrap { argv: wrapper.to_vec() }, why);
         } else if before.iter().any(|word| word.contains(script)) {
             let change = Change::Command { before: before.clone(), after: before, command_words: words };
             plan.kept(self.at, RULE, &change, "the command reads it already");
@@ -458,7 +450,7 @@ impl Worker<'_> {
         } else {
             let after: Vec<String> = wrapper.iter().cloned().chain(before.iter().cloned()).collect();
             let change = Change::Command { before, after, command_words: wrapper.len() + words };
-            plan.op(self.at, RULE, change, why, self.origin());
+            self.op(plan, RULE, change, why);
         }
     }
 }
