@@ -24,6 +24,21 @@ macro_rules! report {
     };
 }
 
+/// Declares objects inside those that the verbs print.
+macro_rules! shapes {
+    ($($(#[$about:meta])* pub struct $name:ident$(<$life:lifetime>)? { $($(#[$note:meta])* pub $field:ident: $type:ty,)* })*) => {
+        $(
+            $(#[$about])*
+            #[derive(Clone, Debug, serde::Serialize)]
+            #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+            #[non_exhaustive]
+            pub struct $name$(<$life>)? {
+                $($(#[$note])* pub $field: $type,)*
+            }
+        )*
+    };
+}
+
 mod events;
 mod findings;
 mod health;

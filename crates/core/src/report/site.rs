@@ -108,34 +108,30 @@ report! {
     }
 }
 
-/// A profile.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct ProfileShape<'a> {
-    /// Its name, for `--profile`.
-    pub name: &'a str,
-    /// What it is for.
-    pub summary: &'a str,
-    /// The fabric that `auto` means with it.
-    pub fabric: Fabric,
-    /// Whether it was made from documents and never ran on the real cloud.
-    pub untried: bool,
-    /// Its values.
-    pub values: Vec<ProfileValue<'a>>,
-}
+shapes! {
+    /// A profile.
+    pub struct ProfileShape<'a> {
+        /// Its name, for `--profile`.
+        pub name: &'a str,
+        /// What it is for.
+        pub summary: &'a str,
+        /// The fabric that `auto` means with it.
+        pub fabric: Fabric,
+        /// Whether it was made from documents and never ran on the real cloud.
+        pub untried: bool,
+        /// Its values.
+        pub values: Vec<ProfileValue<'a>>,
+    }
 
-/// A value of a profile.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct ProfileValue<'a> {
-    /// Its key, as in a config file (`roce.devices`).
-    pub key: String,
-    /// The value.
-    pub value: String,
-    /// The source of the value, if the profile has one.
-    pub source: Option<&'a str>,
+    /// A value of a profile.
+    pub struct ProfileValue<'a> {
+        /// Its key, as in a config file (`roce.devices`).
+        pub key: String,
+        /// The value.
+        pub value: String,
+        /// The source of the value, if the profile has one.
+        pub source: Option<&'a str>,
+    }
 }
 
 impl<'a> ProfileShape<'a> {

@@ -155,13 +155,8 @@ fn library_path(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, at:
                 "name the image's own folders in LD_LIBRARY_PATH yourself; ours are put before them",
             );
             let value = merge::library_path(&stack.library_dirs, &stack.library_tail, None);
-            plan.op(
-                at,
-                "efa.library-path",
-                change(value),
-                "the mounted libraries must be found first",
-                profile(ctx),
-            );
+            let why = "the mounted libraries must be found first";
+            plan.op(at, "efa.library-path", change(value), why, profile(ctx));
         }
         Some(None) => plan.refuse(
             at,
@@ -457,13 +452,8 @@ fn memory(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &RoleView, n
         }
     };
     let change = Change::Resource { name: "memory".to_owned(), quantity: amount };
-    plan.op(
-        at,
-        "efa.hugepages",
-        change,
-        "huge pages are refused where neither cpu nor memory is asked",
-        origin,
-    );
+    let why = "huge pages are refused where neither cpu nor memory is asked";
+    plan.op(at, "efa.hugepages", change, why, origin);
 }
 
 /// Returns a quantity unchanged, or `90%` of the instance type's memory in whole MiB.

@@ -83,17 +83,11 @@ impl Worker<'_> {
         let of_other = |name: &&str| remove.env.iter().any(|wanted| is_named(wanted, name));
         found.extend(variables.filter(of_other).map(|name| (Removed::Env, name)));
         let mounts = container.mounts.iter().map(|mount| mount.path.as_str());
-        found.extend(
-            mounts
-                .filter(|path| remove.mounts.iter().any(|known| known == path))
-                .map(|p| (Removed::Mount, p)),
-        );
+        let mounts = mounts.filter(|path| remove.mounts.iter().any(|known| known == path));
+        found.extend(mounts.map(|path| (Removed::Mount, path)));
         let resources = container.limits.keys().chain(container.requests.keys()).map(String::as_str);
-        found.extend(
-            resources
-                .filter(|name| remove.resources.iter().any(|r| r == name))
-                .map(|r| (Removed::Resource, r)),
-        );
+        let resources = resources.filter(|name| remove.resources.iter().any(|known| known == name));
+        found.extend(resources.map(|name| (Removed::Resource, name)));
         found.sort_by_key(|(what, name)| (*what as u8, *name));
         found.dedup();
         for (what, name) in found {
