@@ -5,68 +5,41 @@ use std::fmt;
 /// The result of every fallible function of weftrun.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The kind of a failure. Callers match on this; the text is for people.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// The command line, or a call of the SDK, is wrong.
-    Usage,
-    /// A job file, manifest or script is wrong or cannot be mutated.
-    InvalidSpec,
-    /// A configuration file or target is wrong.
-    InvalidConfig,
-    /// The cluster refused the request: policy, quota, an invalid body.
-    Refused,
-    /// Credentials are missing, expired or not enough.
-    Credentials,
-    /// The backend cannot do this; the message names the capability.
-    Unsupported,
-    /// No answer: network, DNS, TLS, a daemon that is down.
-    Unreachable,
-    /// There is no such job, file, target or backend.
-    NotFound,
-    /// The name is taken.
-    AlreadyExists,
-    /// The time allowed ran out.
-    Timeout,
-    /// The user interrupted.
-    Interrupted,
-    /// A local file or process could not be used.
-    Io,
-    /// The cluster sent an unexpected answer.
-    Protocol,
-    /// The pairs of ranks prove another fabric than planned.
-    FabricNotAsPlanned,
-    /// A bug in weftrun.
-    Unexpected,
-}
-
-impl ErrorKind {
-    /// Returns the stable code in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Usage => "usage",
-            Self::InvalidSpec => "invalid-spec",
-            Self::InvalidConfig => "invalid-config",
-            Self::Refused => "refused",
-            Self::Credentials => "credentials",
-            Self::Unsupported => "unsupported",
-            Self::Unreachable => "unreachable",
-            Self::NotFound => "not-found",
-            Self::AlreadyExists => "already-exists",
-            Self::Timeout => "timeout",
-            Self::Interrupted => "interrupted",
-            Self::Io => "io",
-            Self::Protocol => "protocol",
-            Self::FabricNotAsPlanned => "fabric-not-as-planned",
-            Self::Unexpected => "unexpected",
-        }
-    }
-}
-
-impl fmt::Display for ErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+word_enum! {
+    /// The kind of a failure. Callers match on this; the text is for people.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum ErrorKind {
+        /// The command line, or a call of the SDK, is wrong.
+        Usage = "usage",
+        /// A job file, manifest or script is wrong or cannot be mutated.
+        InvalidSpec = "invalid-spec",
+        /// A configuration file or target is wrong.
+        InvalidConfig = "invalid-config",
+        /// The cluster refused the request: policy, quota, an invalid body.
+        Refused = "refused",
+        /// Credentials are missing, expired or not enough.
+        Credentials = "credentials",
+        /// The backend cannot do this; the message names the capability.
+        Unsupported = "unsupported",
+        /// No answer: network, DNS, TLS, a daemon that is down.
+        Unreachable = "unreachable",
+        /// There is no such job, file, target or backend.
+        NotFound = "not-found",
+        /// The name is taken.
+        AlreadyExists = "already-exists",
+        /// The time allowed ran out.
+        Timeout = "timeout",
+        /// The user interrupted.
+        Interrupted = "interrupted",
+        /// A local file or process could not be used.
+        Io = "io",
+        /// The cluster sent an unexpected answer.
+        Protocol = "protocol",
+        /// The pairs of ranks prove another fabric than planned.
+        FabricNotAsPlanned = "fabric-not-as-planned",
+        /// A bug in weftrun.
+        Unexpected = "unexpected",
     }
 }
 
@@ -124,32 +97,17 @@ impl Error {
         Self::from_findings(kind, finding.message.clone(), vec![finding])
     }
 
-    /// Adds a value that the failure is about, and where it came from.
-    #[must_use]
-    pub fn with(mut self, key: &'static str, value: impl fmt::Display) -> Self {
-        self.0.context.push((key, value.to_string()));
-        self
-    }
-
-    /// Adds something the user can try.
-    #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.0.hints.push(hint.into());
-        self
-    }
-
-    /// Marks that the same call may succeed later.
-    #[must_use]
-    pub fn retryable(mut self) -> Self {
-        self.0.retryable = true;
-        self
-    }
-
-    /// Keeps the error underneath.
-    #[must_use]
-    pub fn with_source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        self.0.source = Some(source.into());
-        self
+    setters! {
+        /// Adds a value that the failure is about, and where it came from.
+        with(key: &'static str, value: impl fmt::Display)
+            |error| error.0.context.push((key, value.to_string()));
+        /// Adds something the user can try.
+        hint(hint: impl Into<String>) |error| error.0.hints.push(hint.into());
+        /// Marks that the same call may succeed later.
+        retryable() |error| error.0.retryable = true;
+        /// Keeps the error underneath.
+        with_source(source: impl Into<Box<dyn std::error::Error + Send + Sync>>)
+            |error| error.0.source = Some(source.into());
     }
 
     /// Returns the kind to match on.

@@ -4,30 +4,34 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The severity of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// Worth knowing.
-    Info,
-    /// Works, but not as intended.
-    Warning,
-    /// Does not work, or was not done.
-    Error,
+word_enum! {
+    /// The severity of a finding.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "lowercase")]
+    pub enum Severity {
+        /// Worth knowing.
+        Info = "info",
+        /// Works, but not as intended.
+        Warning = "warning",
+        /// Does not work, or was not done.
+        Error = "error",
+    }
 }
 
-/// How sure a diagnosis is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum Confidence {
-    /// One explanation among others.
-    Low,
-    /// The likeliest explanation.
-    Medium,
-    /// The evidence admits no other.
-    High,
+word_enum! {
+    /// How sure a diagnosis is.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "lowercase")]
+    pub enum Confidence: ALL {
+        /// One explanation among others.
+        Low = "low",
+        /// The likeliest explanation.
+        Medium = "medium",
+        /// The evidence admits no other.
+        High = "high",
+    }
 }
 
 /// A report to the user, with its place, its reason and its fix.
@@ -120,40 +124,6 @@ pub struct Span {
     pub column: usize,
 }
 
-impl Severity {
-    /// Returns the word in JSON and messages.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Info => "info",
-            Self::Warning => "warning",
-            Self::Error => "error",
-        }
-    }
-}
-
-impl Confidence {
-    /// Returns the word in JSON and messages.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-        }
-    }
-}
-
-impl fmt::Display for Severity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl fmt::Display for Confidence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
 impl Finding {
     /// Makes a finding; the rest is added by the methods below.
     pub fn new(severity: Severity, code: impl Into<String>, message: impl Into<String>) -> Self {
@@ -187,18 +157,12 @@ impl Finding {
         Self::new(Severity::Info, code, message)
     }
 
-    /// Sets what the finding is about.
-    #[must_use]
-    pub fn at(mut self, subject: impl Into<String>) -> Self {
-        self.subject = Some(subject.into());
-        self
-    }
-
-    /// Sets the fix.
-    #[must_use]
-    pub fn fix(mut self, text: impl Into<String>) -> Self {
-        self.fix = Some(Fix { text: text.into(), patch: Vec::new() });
-        self
+    setters! {
+        /// Sets what the finding is about.
+        at(subject: impl Into<String>) |finding| finding.subject = Some(subject.into());
+        /// Sets the fix.
+        fix(text: impl Into<String>)
+            |finding| finding.fix = Some(Fix { text: text.into(), patch: Vec::new() });
     }
 
     /// Sets a fix that renames the name at the finding's place, so that `lint --fix` can apply it.
@@ -211,18 +175,11 @@ impl Finding {
         self
     }
 
-    /// Sets the source of the fact behind it.
-    #[must_use]
-    pub fn cite(mut self, url: impl Into<String>) -> Self {
-        self.source = Some(url.into());
-        self
-    }
-
-    /// Sets the place in a file.
-    #[must_use]
-    pub fn span(mut self, span: Span) -> Self {
-        self.span = Some(span);
-        self
+    setters! {
+        /// Sets the source of the fact behind it.
+        cite(url: impl Into<String>) |finding| finding.source = Some(url.into());
+        /// Sets the place in a file.
+        span(span: Span) |finding| finding.span = Some(span);
     }
 
     /// Returns whether it is an error.

@@ -29,6 +29,11 @@
 //! | [`convert`] | Kubernetes objects, sbatch scripts and command lines, mutated in place or read into a job |
 //! | [`report`] | the JSON shapes that other programs read |
 
+#[macro_use]
+mod setters;
+#[macro_use]
+mod word_enum;
+
 pub mod advisories;
 pub mod backend;
 pub mod catalogue;

@@ -26,6 +26,17 @@ pub enum Kind {
     Unknown,
 }
 
+impl Kind {
+    /// Returns the network in the name of a transport, for `NET` and `COLLNET`.
+    pub(crate) fn network_in(self, name: &str) -> Option<&str> {
+        match self {
+            Self::Net => name.strip_prefix("NET/"),
+            Self::Collnet => name.strip_prefix("COLLNET/"),
+            _ => None,
+        }
+    }
+}
+
 /// Which end of a connection printed a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -58,11 +69,7 @@ pub struct Transport<'a> {
 impl<'a> Transport<'a> {
     /// Returns the name of the network, for `NET` and `COLLNET`.
     pub fn network(&self) -> Option<&'a str> {
-        match self.kind {
-            Kind::Net => self.name.strip_prefix("NET/"),
-            Kind::Collnet => self.name.strip_prefix("COLLNET/"),
-            _ => None,
-        }
+        self.kind.network_in(self.name)
     }
 }
 

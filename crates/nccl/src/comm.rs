@@ -4,9 +4,10 @@
 use super::text::{Cursor, contains};
 
 /// A step in the life of a communicator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Step {
     /// Initialisation begins.
+    #[default]
     Start,
     /// The topology is known: nodes, local ranks.
     Topology,
@@ -17,7 +18,7 @@ pub enum Step {
 }
 
 /// One line about one rank of one communicator. Pointers are addresses in one process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommLine {
     /// The step that it reports.
@@ -59,23 +60,7 @@ impl CommLine {
 
 /// Reads a message; none if it is not about one rank of a communicator, or is truncated before the ranks.
 pub fn parse(message: &[u8]) -> Option<CommLine> {
-    let step = step(message)?;
-    let mut line = CommLine {
-        step,
-        pointer: 0,
-        rank: 0,
-        nranks: 0,
-        cuda_device: None,
-        nvml_device: None,
-        bus_id: None,
-        comm_id: None,
-        parent: None,
-        split_count: None,
-        color: None,
-        nnodes: None,
-        local_ranks: None,
-        mnnvl: false,
-    };
+    let mut line = CommLine { step: step(message)?, ..CommLine::default() };
     let mut rank = None;
     let mut words = Words { at: Cursor::new(message) };
     while let Some(word) = words.next() {

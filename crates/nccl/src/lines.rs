@@ -56,11 +56,6 @@ fn searcher() -> Option<&'static packed::Searcher> {
     SEARCHER.get_or_init(|| packed::Searcher::new(NEEDLES)).as_ref()
 }
 
-fn rate_searcher() -> Option<&'static packed::Searcher> {
-    static SEARCHER: OnceLock<Option<packed::Searcher>> = OnceLock::new();
-    SEARCHER.get_or_init(|| packed::Searcher::new(RATES)).as_ref()
-}
-
 /// A line of interest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
@@ -341,7 +336,9 @@ fn find(haystack: &[u8], from: usize) -> Option<usize> {
 }
 
 fn find_rate(haystack: &[u8], from: usize) -> Option<usize> {
-    rate_searcher()?.find(haystack.get(from..)?).map(|found| from + found.start())
+    static SEARCHER: OnceLock<Option<packed::Searcher>> = OnceLock::new();
+    let searcher = SEARCHER.get_or_init(|| packed::Searcher::new(RATES)).as_ref()?;
+    searcher.find(haystack.get(from..)?).map(|found| from + found.start())
 }
 
 /// Finds the words of [`RATES`] that have no slash.

@@ -83,21 +83,17 @@ impl Network {
 
 impl From<Network> for FabricSeen {
     fn from(network: Network) -> Self {
-        match network {
-            Network::Efa => Self::Efa,
-            Network::Roce => Self::Roce,
-            Network::InfiniBand => Self::InfiniBand,
-            Network::Verbs => Self::Verbs,
-            Network::LibfabricTcp => Self::LibfabricTcp,
-            Network::LibfabricOther => Self::LibfabricOther,
-            Network::LibfabricMixed => Self::Mixed,
-            Network::Slingshot => Self::Slingshot,
-            Network::OmniPath => Self::OmniPath,
-            Network::Ucx => Self::Ucx,
-            Network::Fastrak => Self::Fastrak,
-            Network::Plugin => Self::Plugin,
-            Network::Socket => Self::Socket,
-            Network::Unknown => Self::Unknown,
+        macro_rules! same {
+            ($($name:ident)*) => {
+                match network {
+                    $(Network::$name => Self::$name,)*
+                    Network::LibfabricMixed => Self::Mixed,
+                }
+            };
+        }
+        same! {
+            Efa Roce InfiniBand Verbs LibfabricTcp LibfabricOther Slingshot OmniPath Ucx Fastrak Plugin Socket
+            Unknown
         }
     }
 }

@@ -64,7 +64,7 @@ fn token() -> &'static Finder<'static> {
 /// Passes each record of a line to `sink`, after the text before the first record, or the whole line if
 /// there is none.
 pub fn split<'a>(line: &'a [u8], mut sink: impl FnMut(Part<'a>)) {
-    let mut pending: Option<(Head<'a>, usize)> = None;
+    let mut pending: Option<(Record<'a>, usize)> = None;
     let mut region = 0;
     let mut from = 0;
     let finder = token();
@@ -72,20 +72,21 @@ pub fn split<'a>(line: &'a [u8], mut sink: impl FnMut(Part<'a>)) {
         let at = from + found;
         from = at + TOKEN.len();
         let Some((level, end)) = level(line, from) else { continue };
-        let head = head(&line[region..at], level);
-        let begins = region + head.begins;
+        let (begins, record) = head(&line[region..at], level);
+        let begins = region + begins;
         match pending.take() {
             Some((previous, message)) => {
-                sink(Part::Record(previous.record(trim(&line[message..begins.max(message)]))));
+                let message = trim(&line[message..begins.max(message)]);
+                sink(Part::Record(Record { message, ..previous }));
             }
             None => sink(Part::Text(trim(&line[..begins]))),
         }
-        pending = Some((head, end));
+        pending = Some((record, end));
         region = end;
         from = end;
     }
     match pending {
-        Some((head, message)) => sink(Part::Record(head.record(trim(&line[message..])))),
+        Some((last, message)) => sink(Part::Record(Record { message: trim(&line[message..]), ..last })),
         None => sink(Part::Text(trim(line))),
     }
 }
@@ -126,7 +127,7 @@ pub fn writer(line: &[u8]) -> Option<Writer<'_>> {
     let near = &line[..line.len().min(REACH)];
     let at = token().find(near)?;
     let (level, _) = level(near, at + TOKEN.len())?;
-    head(&near[..at], level).writer
+    head(&near[..at], level).1.writer
 }
 
 /// A part of a line.
@@ -136,27 +137,6 @@ pub enum Part<'a> {
     Text(&'a [u8]),
     /// A record.
     Record(Record<'a>),
-}
-
-/// A record without its message.
-struct Head<'a> {
-    begins: usize,
-    writer: Option<Writer<'a>>,
-    device: Option<i32>,
-    level: Level,
-    location: &'a [u8],
-}
-
-impl<'a> Head<'a> {
-    fn record(self, message: &'a [u8]) -> Record<'a> {
-        Record {
-            writer: self.writer,
-            device: self.device,
-            level: self.level,
-            location: self.location,
-            message,
-        }
-    }
 }
 
 /// Returns the level after `NCCL `, and the start of the message.
@@ -181,9 +161,10 @@ fn level(line: &[u8], from: usize) -> Option<(Level, usize)> {
     None
 }
 
-/// Reads the prefix that ends where `before` ends.
-fn head(before: &[u8], level: Level) -> Head<'_> {
+/// Reads the prefix that ends where `before` ends: returns its start, and a record without its message.
+fn head(before: &[u8], level: Level) -> (usize, Record<'_>) {
     const REACH: usize = 1024;
+    let record = |writer, device, location| Record { writer, device, level, location, message: b"" };
     let low = before.len().saturating_sub(REACH);
     let near = &before[low..];
     let mut search = near.len();
@@ -196,38 +177,23 @@ fn head(before: &[u8], level: Level) -> Head<'_> {
         if left.len() < open
             && let Some((writer, begins)) = writer_before(left, Some(device))
         {
-            return Head {
-                begins: low + begins,
-                writer: Some(writer),
-                device: Some(device),
-                level,
-                location,
-            };
+            return (low + begins, record(Some(writer), Some(device), location));
         }
         // `[3] NCCL INFO`: the rest of the prefix was stripped. A `[3]` next to other text is a launcher's
         // tag.
         let alone = near.get(close + 1) == Some(&b' ') && (open == 0 || near[open - 1] == b' ');
         if alone && (location.is_empty() || !matches!(level, Level::Info)) {
-            return Head { begins: low + open, writer: None, device: Some(device), level, location };
+            return (low + open, record(None, Some(device), location));
         }
     }
     // CALL lines have no device.
     if let Some((writer, begins)) = writer_before(near.trim_ascii_end(), None) {
-        return Head { begins: low + begins, writer: Some(writer), device: None, level, location: b"" };
+        return (low + begins, record(Some(writer), None, b""));
     }
     let location = if level.is_located() { trim(near) } else { b"" };
-    Head {
-        begins: before.len() - trailing_location(location, near),
-        writer: None,
-        device: None,
-        level,
-        location,
-    }
-}
-
-/// Returns the length of a WARN's `file.cc:123`, which belongs to the record if there is no writer.
-fn trailing_location(location: &[u8], near: &[u8]) -> usize {
-    if location.is_empty() { 0 } else { near.len() }
+    // A WARN's `file.cc:123` belongs to the record if there is no writer.
+    let begins = if location.is_empty() { before.len() } else { low };
+    (begins, record(None, None, location))
 }
 
 /// Reads `host:pid:tid` at the end of `left`; returns it and its start.

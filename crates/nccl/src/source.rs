@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// One source of log bytes: a container of a pod, a rank's file, a job's output file.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SourceId {
     /// Distinguishes two sources with the same name (pod uid, inode, job id).
@@ -28,15 +28,7 @@ impl SourceId {
     /// Makes a source with a name; the other fields start empty.
     pub fn new(name: impl Into<String>) -> Self {
         let name = name.into();
-        Self {
-            uid: name.clone(),
-            name,
-            container: String::new(),
-            attempt: 0,
-            role: String::new(),
-            replica: 0,
-            rank: None,
-        }
+        Self { uid: name.clone(), name, ..Self::default() }
     }
 }
 

@@ -38,13 +38,13 @@ impl<'a> Cell<'a> {
 
     /// Returns the number at the start of the cell; a word after it (`16 ports`) is a remark, another
     /// number (`100 or 200`) leaves it unknown.
-    pub fn number<T: FromStr>(mut self) -> (Self, Option<T>) {
-        let Some(value) = self.value else { return (self, None) };
+    pub fn number<T: FromStr>(&mut self) -> Option<T> {
+        let value = self.value?;
         let end = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());
         let (number, rest) = value.split_at(end);
         self.remark |= !rest.is_empty();
         let ambiguous = rest.contains(|c: char| c.is_ascii_digit());
-        (self, if ambiguous { None } else { number.parse().ok() })
+        if ambiguous { None } else { number.parse().ok() }
     }
 
     /// Reads `yes` or `no`.
@@ -62,7 +62,8 @@ mod tests {
     use super::*;
 
     fn number(raw: &str) -> (Option<u32>, bool, bool) {
-        let (cell, value) = Cell::new(raw).number();
+        let mut cell = Cell::new(raw);
+        let value = cell.number();
         (value, cell.unsure, cell.remark)
     }
 

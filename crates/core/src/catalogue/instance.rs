@@ -6,62 +6,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::Confidence;
 
-/// The fabric an instance type has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum NodeFabric {
-    /// None but TCP.
-    #[default]
-    None,
-    /// AWS EFA.
-    Efa,
-    /// InfiniBand.
-    Ib,
-    /// RoCE.
-    Roce,
-    /// GPUDirect-TCPX.
-    Tcpx,
-    /// GPUDirect-TCPXO.
-    Tcpxo,
-    /// EFA or RoCE: the sources disagree, so nothing is decided on it.
-    EfaOrRoce,
-    /// InfiniBand or RoCE, as the site cabled it.
-    IbOrRoce,
-}
-
-impl NodeFabric {
-    /// Returns the word in files and tables.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Efa => "efa",
-            Self::Ib => "ib",
-            Self::Roce => "roce",
-            Self::Tcpx => "tcpx",
-            Self::Tcpxo => "tcpxo",
-            Self::EfaOrRoce => "efa-or-roce",
-            Self::IbOrRoce => "ib-or-roce",
-        }
-    }
-
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::None,
-        Self::Efa,
-        Self::Ib,
-        Self::Roce,
-        Self::Tcpx,
-        Self::Tcpxo,
-        Self::EfaOrRoce,
-        Self::IbOrRoce,
-    ];
-}
-
-impl std::fmt::Display for NodeFabric {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
+word_enum! {
+    /// The fabric an instance type has.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "kebab-case")]
+    #[non_exhaustive]
+    pub enum NodeFabric: ALL {
+        /// None but TCP.
+        #[default]
+        None = "none",
+        /// AWS EFA.
+        Efa = "efa",
+        /// InfiniBand.
+        Ib = "ib",
+        /// RoCE.
+        Roce = "roce",
+        /// GPUDirect-TCPX.
+        Tcpx = "tcpx",
+        /// GPUDirect-TCPXO.
+        Tcpxo = "tcpxo",
+        /// EFA or RoCE: the sources disagree, so nothing is decided on it.
+        EfaOrRoce = "efa-or-roce",
+        /// InfiniBand or RoCE, as the site cabled it.
+        IbOrRoce = "ib-or-roce",
     }
 }
 

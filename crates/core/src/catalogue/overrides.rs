@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::{Catalogue, InstanceType, NodeFabric};
 use crate::{Error, ErrorKind, Finding, Result};
@@ -18,67 +18,47 @@ use crate::{Error, ErrorKind, Finding, Result};
 /// fabric = "ib"
 /// fabric_resource = "rdma/hca_shared_devices_a"
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct InstanceOverride {
     /// The row it starts from; the known one of its own name otherwise.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub extends: Option<String>,
     /// Cloud or vendor.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
     /// Accelerator.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub accelerator: Option<String>,
     /// Accelerators of an instance.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub accelerators: Option<u32>,
     /// Memory of one accelerator, MiB.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub accelerator_memory_mib: Option<u64>,
     /// The fabric.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub fabric: Option<NodeFabric>,
     /// Most EFA interfaces a node can give.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub efa_max: Option<u32>,
     /// Network cards or fabric NICs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub nics: Option<u32>,
     /// Resource a container requests for the fabric's devices.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub fabric_resource: Option<String>,
     /// How many of it a whole-node worker requests.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub fabric_resource_count: Option<u32>,
     /// Network bandwidth of a node, Gb/s.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub network_gbps: Option<f64>,
     /// Bandwidth of one NIC, Gb/s.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub nic_gbps: Option<f64>,
     /// RDMA read over the fabric.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rdma_read: Option<bool>,
     /// RDMA write over the fabric.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rdma_write: Option<bool>,
     /// Whether the NIC reaches GPU memory.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub gpudirect_rdma: Option<bool>,
     /// Huge pages of 2 MiB a whole-node worker requests, a Kubernetes quantity.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub hugepages_2mi: Option<String>,
     /// Virtual CPUs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub vcpus: Option<u32>,
     /// Memory, MiB.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_mib: Option<u64>,
     /// CPU architecture.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub arch: Option<String>,
 }
 

@@ -31,102 +31,74 @@ fn bad(name: &str, column: &str, raw: &str) -> Error {
         .with("column", column)
 }
 
+/// Columns whose field has another name.
+const FIELDS: [(&str, &str); 14] = [
+    ("accel", "accelerator"),
+    ("accel_count", "accelerators"),
+    ("accel_mem_mib_each", "accelerator_memory_mib"),
+    ("nic_count", "nics"),
+    ("k8s_fabric_resource", "fabric_resource"),
+    ("net_gbps_total", "network_gbps"),
+    ("gbps_per_nic", "nic_gbps"),
+    ("fabric_gen", "fabric_generation"),
+    ("hugepages_2mi_request", "hugepages_2mi"),
+    ("hugepages_2mi_seen_allocatable", "hugepages_2mi_allocatable_mib"),
+    ("vcpu", "vcpus"),
+    ("mem_mib", "memory_mib"),
+    ("conf", "confidence"),
+    ("name", ""),
+];
+
 /// Sets one column. None if it cannot be read.
-fn set(row: &mut InstanceType, column: &str, cell: Cell<'_>) -> Option<()> {
-    let text = || cell.value.map(str::to_owned);
-    let mut cell = cell;
-    let mut column = column;
-    match column {
-        "name" => return Some(()),
-        "provider" => row.provider = text()?,
-        "accel" => {
-            column = "accelerator";
-            row.accelerator = text()?;
-        }
-        "accel_count" => {
-            column = "accelerators";
-            let number;
-            (cell, number) = cell.number();
-            row.accelerators = number?;
-        }
-        "accel_mem_mib_each" => {
-            column = "accelerator_memory_mib";
-            (cell, row.accelerator_memory_mib) = cell.number();
-        }
+fn set(row: &mut InstanceType, column: &str, mut cell: Cell<'_>) -> Option<()> {
+    let text = cell.value.map(str::to_owned);
+    let field = FIELDS.iter().find(|(name, _)| *name == column).map_or(column, |(_, field)| field);
+    match field {
+        // The caller has read the name.
+        "" => return Some(()),
+        "provider" => row.provider = text?,
+        "accelerator" => row.accelerator = text?,
+        "accelerators" => row.accelerators = cell.number()?,
+        "accelerator_memory_mib" => row.accelerator_memory_mib = cell.number(),
         "fabric" => row.fabric = NodeFabric::ALL.into_iter().find(|f| f.as_str() == cell.raw)?,
-        "efa_max" => (cell, row.efa_max) = cell.number(),
-        "nic_count" => {
-            column = "nics";
-            (cell, row.nics) = cell.number();
-        }
-        "k8s_fabric_resource" => {
-            column = "fabric_resource";
+        "efa_max" => row.efa_max = cell.number(),
+        "nics" => row.nics = cell.number(),
+        "fabric_resource" => {
             (row.fabric_resource, row.fabric_resource_count) = resource(cell.raw);
             cell.remark = row.fabric_resource.as_deref().unwrap_or("") != cell.raw;
         }
-        "net_gbps_total" => {
-            column = "network_gbps";
-            (cell, row.network_gbps) = cell.number();
-        }
-        "gbps_per_nic" => {
-            column = "nic_gbps";
-            (cell, row.nic_gbps) = cell.number();
-        }
-        "fabric_gen" => {
-            column = "fabric_generation";
-            row.fabric_generation = text();
-        }
-        "nitro" => row.nitro = text(),
+        "network_gbps" => row.network_gbps = cell.number(),
+        "nic_gbps" => row.nic_gbps = cell.number(),
+        "fabric_generation" => row.fabric_generation = text,
+        "nitro" => row.nitro = text,
         "rdma_read" => row.rdma_read = cell.answer(),
         "rdma_write" => row.rdma_write = cell.answer(),
         "gpudirect_rdma" => row.gpudirect_rdma = cell.answer(),
-        "hugepages_2mi_request" => {
-            column = "hugepages_2mi";
-            row.hugepages_2mi = text();
-        }
-        "hugepages_2mi_seen_allocatable" => {
-            column = "hugepages_2mi_allocatable_mib";
-            (cell, row.hugepages_2mi_allocatable_mib) = cell.number();
-        }
+        "hugepages_2mi" => row.hugepages_2mi = text,
+        "hugepages_2mi_allocatable_mib" => row.hugepages_2mi_allocatable_mib = cell.number(),
         // `none` here is a value: "no link between them"; the text is shown as it is, including marks.
         "intra_node" => {
             row.intra_node = (!matches!(cell.raw, "" | "?")).then(|| cell.raw.to_owned());
             return Some(());
         }
-        "vcpu" => {
-            column = "vcpus";
-            (cell, row.vcpus) = cell.number();
-        }
-        "mem_mib" => {
-            column = "memory_mib";
-            (cell, row.memory_mib) = cell.number();
-        }
-        "arch" => row.arch = text(),
-        "conf" => {
-            column = "confidence";
+        "vcpus" => row.vcpus = cell.number(),
+        "memory_mib" => row.memory_mib = cell.number(),
+        "arch" => row.arch = text,
+        "confidence" => {
             let (word, why) = cell.raw.split_once(':').unwrap_or((cell.raw, ""));
-            row.confidence = Some(confidence(word)?);
+            row.confidence = Some(Confidence::ALL.into_iter().find(|level| level.as_str() == word)?);
             cell.remark = !why.is_empty();
         }
         "sources" => row.sources = cell.raw.split(',').map(str::to_owned).collect(),
         _ => return None,
     }
     if cell.unsure {
-        row.unsure.push(column.to_owned());
+        row.unsure.push(field.to_owned());
     }
     if cell.remark {
-        row.notes.insert(column.to_owned(), cell.raw.to_owned());
+        row.notes.insert(field.to_owned(), cell.raw.to_owned());
     }
     Some(())
-}
-
-fn confidence(word: &str) -> Option<Confidence> {
-    match word {
-        "high" => Some(Confidence::High),
-        "medium" => Some(Confidence::Medium),
-        "low" => Some(Confidence::Low),
-        _ => None,
-    }
 }
 
 /// Returns the resource's name and count, where there is exactly one: `rdma/ib: 1`, `nvidia.com/rdma-vf

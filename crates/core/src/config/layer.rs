@@ -2,15 +2,17 @@
 
 use crate::request::Origin;
 
-/// A layer of the configuration. Later ones win.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Layer {
-    /// `/etc/weftrun/config.toml`; may lock keys.
-    System,
-    /// `~/.config/weftrun/config.toml`.
-    User,
-    /// `./.weftrun.toml`; ignored unless it is trusted.
-    Project,
+word_enum! {
+    /// A layer of the configuration. Later ones win.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Layer {
+        /// `/etc/weftrun/config.toml`; may lock keys.
+        System = "system",
+        /// `~/.config/weftrun/config.toml`.
+        User = "user",
+        /// `./.weftrun.toml`; ignored unless it is trusted.
+        Project = "project",
+    }
 }
 
 /// The text of one layer; `Debug` hides it.
@@ -38,15 +40,6 @@ impl Layer {
             Self::System => Origin::System,
             Self::User => Origin::UserConfig,
             Self::Project => Origin::ProjectConfig,
-        }
-    }
-
-    /// Returns the word in tables.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::System => "system",
-            Self::User => "user",
-            Self::Project => "project",
         }
     }
 }

@@ -84,23 +84,29 @@ impl Counters {
             self.seconds
         );
         let fabric = seen.label();
+        let differs = |fix: &str| {
+            let message = format!("the log proves {fabric}, and {carried}");
+            Finding::warning("NIC-TRAFFIC-DIFFERS", message).fix(fix)
+        };
         let finding = match (rdma(seen), busy) {
             _ if self.interfaces.is_empty() => Finding::info(
                 "NIC-TRAFFIC",
-                format!("{nodes} show no RDMA interface in /sys/class/infiniband: what a TCP network carries is not counted there"),
+                format!(
+                    "{nodes} show no RDMA interface in /sys/class/infiniband: what a TCP network carries is not counted there"
+                ),
             ),
-            (Some(true), 0) => Finding::warning(
-                "NIC-TRAFFIC-DIFFERS",
-                format!("the log proves {fabric}, and {carried}"),
-            )
-            .fix("sample again while the job trains: a job that loads data, evaluates or hangs sends nothing"),
-            (Some(false), 1..) => Finding::warning(
-                "NIC-TRAFFIC-DIFFERS",
-                format!("the log proves {fabric}, and {carried}"),
-            )
-            .fix("find out what else uses these interfaces: another job on the node, storage, or a second communicator"),
-            (Some(true), _) => Finding::info("NIC-TRAFFIC", format!("{carried}, as the log's {fabric} requires")),
-            (Some(false), _) => Finding::info("NIC-TRAFFIC", format!("{carried}, as the log's {fabric} implies")),
+            (Some(true), 0) => differs(
+                "sample again while the job trains: a job that loads data, evaluates or hangs sends nothing",
+            ),
+            (Some(false), 1..) => differs(
+                "find out what else uses these interfaces: another job on the node, storage, or a second communicator",
+            ),
+            (Some(true), _) => {
+                Finding::info("NIC-TRAFFIC", format!("{carried}, as the log's {fabric} requires"))
+            }
+            (Some(false), _) => {
+                Finding::info("NIC-TRAFFIC", format!("{carried}, as the log's {fabric} implies"))
+            }
             (None, _) => Finding::info("NIC-TRAFFIC", format!("{carried}; the log does not prove a fabric")),
         };
         vec![finding]

@@ -20,37 +20,25 @@ const MAX_CULPRITS: usize = 4096;
 /// Fewest answers that confirm a window.
 const ANSWERS: u32 = 3;
 
-/// The state of a job according to the answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum HealthState {
-    /// All ranks answer, and those that are behind make progress.
-    Healthy,
-    /// Ranks are behind and made no progress so far, or a rank reports an error.
-    Suspect,
-    /// Ranks are behind and have made no progress for two minutes.
-    Stuck,
-    /// Ranks are missing.
-    Incomplete,
-    /// No RAS service of this job answered.
-    Unreachable,
-    /// The job's NCCL has no RAS service, or one that is not safe to query.
-    Unsupported,
-}
-
-impl HealthState {
-    /// Returns the word used in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Healthy => "healthy",
-            Self::Suspect => "suspect",
-            Self::Stuck => "stuck",
-            Self::Incomplete => "incomplete",
-            Self::Unreachable => "unreachable",
-            Self::Unsupported => "unsupported",
-        }
+word_enum! {
+    /// The state of a job according to the answers.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "lowercase")]
+    #[non_exhaustive]
+    pub enum HealthState {
+        /// All ranks answer, and those that are behind make progress.
+        Healthy = "healthy",
+        /// Ranks are behind and made no progress so far, or a rank reports an error.
+        Suspect = "suspect",
+        /// Ranks are behind and have made no progress for two minutes.
+        Stuck = "stuck",
+        /// Ranks are missing.
+        Incomplete = "incomplete",
+        /// No RAS service of this job answered.
+        Unreachable = "unreachable",
+        /// The job's NCCL has no RAS service, or one that is not safe to query.
+        Unsupported = "unsupported",
     }
 }
 

@@ -89,7 +89,7 @@ pub fn diagnose(plan: Option<&FabricPlan>, map: &TransportMap) -> Diagnosis {
     let mut findings: Vec<Finding> =
         rules().filter(|rule| rule.applies(&seen)).map(|rule| finding(rule, &seen)).collect();
     findings.extend(not_as_planned(&seen, &findings));
-    findings.extend(silent(plan, &seen));
+    findings.extend(silent(plan, &seen).map(|finding| with(Confidence::High, finding)));
     findings.extend(anomalies::findings(&seen));
     findings.extend(known_bad_versions(&seen));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
@@ -108,12 +108,18 @@ fn known_bad_versions(seen: &Seen<'_>) -> Vec<Finding> {
     let plugins = seen.map.plugins().iter().filter(|plugin| &*plugin.name == "aws-ofi-nccl");
     let plugins = plugins.filter_map(|plugin| Some(("aws-ofi-nccl", plugin.version.as_deref()?)));
     let found: Vec<(&str, &str)> = nccl.chain(plugins).collect();
-    let note = |mut finding: Finding| {
-        finding.severity = Severity::Info;
-        finding.confidence = Some(Confidence::Medium);
-        finding
-    };
+    let note = |finding| Finding { severity: Severity::Info, ..with(Confidence::Medium, finding) };
     advisories::findings(&found).into_iter().map(note).collect()
+}
+
+fn with(confidence: Confidence, finding: Finding) -> Finding {
+    Finding { confidence: Some(confidence), ..finding }
+}
+
+/// Returns the edit that sets a path of the job file, or unsets it.
+fn edit(path: &str, value: Option<&str>) -> PatchEdit {
+    let op = if value.is_some() { "set" } else { "unset" };
+    PatchEdit { path: path.to_owned(), op: op.to_owned(), value: value.map(Into::into) }
 }
 
 /// Returns whether all is well: by the plan where there is one, else by the findings.
@@ -137,18 +143,8 @@ fn finding(rule: &Rule, seen: &Seen<'_>) -> Finding {
     finding.rule = Some(rule.id.to_owned());
     finding.confidence = Some(rule.confidence);
     finding.source = Some(rule.source.to_owned());
-    finding.fix = Some(Fix {
-        text: rule.fix.to_owned(),
-        patch: rule
-            .patch
-            .iter()
-            .map(|(path, value)| PatchEdit {
-                path: (*path).to_owned(),
-                op: if value.is_some() { "set" } else { "unset" }.to_owned(),
-                value: value.map(Into::into),
-            })
-            .collect(),
-    });
+    let patch = rule.patch.iter().map(|(path, value)| edit(path, *value)).collect();
+    finding.fix = Some(Fix { text: rule.fix.to_owned(), patch });
     for signature in rule.signatures {
         if let Some(found) = seen.map.signatures().get(*signature) {
             add_evidence(&mut finding, found, seen);
@@ -249,41 +245,26 @@ fn silent(plan: Option<&FabricPlan>, seen: &Seen<'_>) -> Option<Finding> {
     if let Some(found) = seen.map.signatures().get(Signature::Hccl) {
         let message =
             "the log is of Huawei's HCCL, whose lines are not read: nothing is known of its transport";
-        let mut finding = Finding::warning("NCCL-LOG-HCCL", message);
-        finding.confidence = Some(Confidence::High);
+        let mut finding =
+            Finding::warning("NCCL-LOG-HCCL", message).fix("give the log of a job that uses NCCL or RCCL");
         add_evidence(&mut finding, found, seen);
-        return Some(finding.fix("give the log of a job that uses NCCL or RCCL"));
+        return Some(finding);
     }
     if let Some(version) = seen.map.versions().find(|version| is_before_2_3(version)) {
         let message =
             format!("NCCL {version} prints its lines in a form that is not read; that ended with 2.3");
-        let mut finding = Finding::warning("NCCL-LOG-OLD", message);
-        finding.confidence = Some(Confidence::High);
-        return Some(finding.fix("use an image with NCCL 2.3 or later to see the transport"));
+        let fix = "use an image with NCCL 2.3 or later to see the transport";
+        return Some(Finding::warning("NCCL-LOG-OLD", message).fix(fix));
     }
     if plan.is_some_and(FabricPlan::sets_nccl_debug) {
-        let mut finding = Finding::warning(
-            "NCCL-DEBUG-SILENT",
-            "no NCCL INFO line in the log, though NCCL_DEBUG=INFO was set: no rank initialised NCCL, or NCCL writes to a file",
-        );
-        finding.confidence = Some(Confidence::High);
-        return Some(finding.fix("read the last lines of each rank, and check the job for NCCL_DEBUG_FILE"));
+        let message = "no NCCL INFO line in the log, though NCCL_DEBUG=INFO was set: no rank initialised NCCL, or NCCL writes to a file";
+        let fix = "read the last lines of each rank, and check the job for NCCL_DEBUG_FILE";
+        return Some(Finding::warning("NCCL-DEBUG-SILENT", message).fix(fix));
     }
-    let mut finding = Finding::new(
-        Severity::Warning,
-        "NCCL-DEBUG-SILENT",
-        "no NCCL INFO line in the log; set NCCL_DEBUG=INFO to see the transport",
-    );
-    finding.confidence = Some(Confidence::High);
-    finding.source =
-        Some("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-debug".to_owned());
-    finding.fix = Some(Fix {
-        text: "set NCCL_DEBUG=INFO for all ranks".to_owned(),
-        patch: vec![PatchEdit {
-            path: "env.NCCL_DEBUG".to_owned(),
-            op: "set".to_owned(),
-            value: Some("INFO".into()),
-        }],
-    });
+    let message = "no NCCL INFO line in the log; set NCCL_DEBUG=INFO to see the transport";
+    let mut finding = Finding::warning("NCCL-DEBUG-SILENT", message)
+        .cite("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-debug");
+    let patch = vec![edit("env.NCCL_DEBUG", Some("INFO"))];
+    finding.fix = Some(Fix { text: "set NCCL_DEBUG=INFO for all ranks".to_owned(), patch });
     Some(finding)
 }

@@ -136,6 +136,22 @@ impl<'a> PlanBuilder<'a> {
         }
     }
 
+    /// Reports a warning about a role.
+    pub(crate) fn warn(&mut self, at: RoleRef, code: &str, said: impl Into<String>, fix: impl Into<String>) {
+        self.report(Finding::warning(code, said).at(at.name).fix(fix));
+    }
+
+    /// Reports an error about a role, which stops the plan.
+    pub(crate) fn refuse(
+        &mut self,
+        at: RoleRef,
+        code: &str,
+        said: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
+        self.report(Finding::error(code, said).at(at.name).fix(fix));
+    }
+
     /// Returns the value of a variable for the ranks: weftrun's, or the worker's own.
     pub(crate) fn value_for_ranks(&self, job: &JobView, name: &str) -> Option<String> {
         let ours = self.entries.iter().find_map(|entry| match &entry.op.as_ref()?.change {

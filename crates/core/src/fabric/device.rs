@@ -4,28 +4,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::request::Fabric;
 
-/// The kind of a network device, by what the kernel reports of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum DeviceKind {
-    /// AWS Elastic Fabric Adapter.
-    Efa,
-    /// InfiniBand.
-    InfiniBand,
-    /// RDMA over Converged Ethernet.
-    Roce,
-    /// HPE Slingshot.
-    Slingshot,
-    /// Omni-Path.
-    OmniPath,
-    /// RDMA over TCP in the adapter, which NCCL does not use.
-    Iwarp,
-    /// RDMA emulated by the kernel (`rxe`, `siw`).
-    Software,
-    /// Anything else.
-    Unknown,
+word_enum! {
+    /// The kind of a network device, by what the kernel reports of it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "kebab-case")]
+    #[non_exhaustive]
+    pub enum DeviceKind {
+        /// AWS Elastic Fabric Adapter.
+        Efa = "EFA",
+        /// InfiniBand.
+        InfiniBand = "InfiniBand",
+        /// RDMA over Converged Ethernet.
+        Roce = "RoCE",
+        /// HPE Slingshot.
+        Slingshot = "Slingshot",
+        /// Omni-Path.
+        OmniPath = "Omni-Path",
+        /// RDMA over TCP in the adapter, which NCCL does not use.
+        Iwarp = "iWARP",
+        /// RDMA emulated by the kernel (`rxe`, `siw`).
+        Software = "software RDMA",
+        /// Anything else.
+        Unknown = "unknown",
+    }
 }
 
 impl DeviceKind {
@@ -56,20 +58,6 @@ impl DeviceKind {
             Self::InfiniBand => Some(Fabric::InfiniBand),
             Self::Roce => Some(Fabric::Roce),
             _ => None,
-        }
-    }
-
-    /// Returns its name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Efa => "EFA",
-            Self::InfiniBand => "InfiniBand",
-            Self::Roce => "RoCE",
-            Self::Slingshot => "Slingshot",
-            Self::OmniPath => "Omni-Path",
-            Self::Iwarp => "iWARP",
-            Self::Software => "software RDMA",
-            Self::Unknown => "unknown",
         }
     }
 }

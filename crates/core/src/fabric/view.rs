@@ -255,12 +255,6 @@ impl JobView {
     pub fn worker_pods(&self) -> u64 {
         self.workers().map(|role| u64::from(role.replicas)).sum()
     }
-
-    /// Returns whether the ranks see the environment of their own container. Ranks that sshd starts see
-    /// only what `mpirun -x` forwards.
-    pub fn ranks_see_container_env(&self) -> bool {
-        self.mpi.is_none() || self.kind == JobKind::MpiJobV1
-    }
 }
 
 impl RoleView {

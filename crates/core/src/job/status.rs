@@ -11,73 +11,43 @@ use crate::Finding;
 /// The words in the reason of a job that ended because of its time limit, on a backend whose system has none of its own.
 pub const TIME_LIMIT_REACHED: &str = "the time limit was reached";
 
-/// Where a job is in its life.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum JobPhase {
-    /// Known to the cluster, not queued yet.
-    Submitted,
-    /// Waits for nodes, quota or a queue.
-    Pending,
-    /// Nodes are there; containers start.
-    Starting,
-    /// Ranks run.
-    Running,
-    /// Some ranks failed and start again.
-    Restarting,
-    /// Held or suspended.
-    Suspended,
-    /// Being stopped.
-    Stopping,
-    /// Ended well.
-    Succeeded,
-    /// Ended badly.
-    Failed,
-    /// Stopped on request.
-    Cancelled,
-    /// The cluster does not report it.
-    #[default]
-    Unknown,
+word_enum! {
+    /// Where a job is in its life.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "kebab-case")]
+    #[non_exhaustive]
+    pub enum JobPhase: ALL {
+        /// Known to the cluster, not queued yet.
+        Submitted = "submitted",
+        /// Waits for nodes, quota or a queue.
+        Pending = "pending",
+        /// Nodes are there; containers start.
+        Starting = "starting",
+        /// Ranks run.
+        Running = "running",
+        /// Some ranks failed and start again.
+        Restarting = "restarting",
+        /// Held or suspended.
+        Suspended = "suspended",
+        /// Being stopped.
+        Stopping = "stopping",
+        /// Ended well.
+        Succeeded = "succeeded",
+        /// Ended badly.
+        Failed = "failed",
+        /// Stopped on request.
+        Cancelled = "cancelled",
+        /// The cluster does not report it.
+        #[default]
+        Unknown = "unknown",
+    }
 }
 
 impl JobPhase {
-    /// All phases, in the order of a job's life.
-    pub const ALL: [Self; 11] = [
-        Self::Submitted,
-        Self::Pending,
-        Self::Starting,
-        Self::Running,
-        Self::Restarting,
-        Self::Suspended,
-        Self::Stopping,
-        Self::Succeeded,
-        Self::Failed,
-        Self::Cancelled,
-        Self::Unknown,
-    ];
-
     /// Returns whether the phase is final.
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
-    }
-
-    /// Returns the word in JSON and tables.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Submitted => "submitted",
-            Self::Pending => "pending",
-            Self::Starting => "starting",
-            Self::Running => "running",
-            Self::Restarting => "restarting",
-            Self::Suspended => "suspended",
-            Self::Stopping => "stopping",
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-            Self::Unknown => "unknown",
-        }
     }
 }
 
@@ -116,32 +86,16 @@ impl JobFilter {
         Self { foreign: true, ended: true, ..Self::default() }
     }
 
-    /// Adds a job by its handle; without any, all jobs of the target are meant.
-    #[must_use]
-    pub fn handle(mut self, handle: JobHandle) -> Self {
-        self.handles.push(handle);
-        self
-    }
-
-    /// Sets whether jobs that weftrun did not submit are included.
-    #[must_use]
-    pub fn foreign(mut self, foreign: bool) -> Self {
-        self.foreign = foreign;
-        self
-    }
-
-    /// Sets whether ended jobs are included.
-    #[must_use]
-    pub fn ended(mut self, ended: bool) -> Self {
-        self.ended = ended;
-        self
-    }
-
-    /// Adds a label that a job must have with this value; all labels that are added must fit.
-    #[must_use]
-    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.labels.insert(key.into(), value.into());
-        self
+    setters! {
+        /// Adds a job by its handle; without any, all jobs of the target are meant.
+        handle(handle: JobHandle) |filter| filter.handles.push(handle);
+        /// Sets whether jobs that weftrun did not submit are included.
+        foreign(foreign: bool) |filter| filter.foreign = foreign;
+        /// Sets whether ended jobs are included.
+        ended(ended: bool) |filter| filter.ended = ended;
+        /// Adds a label that a job must have with this value; all labels that are added must fit.
+        label(key: impl Into<String>, value: impl Into<String>)
+            |filter| filter.labels.insert(key.into(), value.into());
     }
 
     /// Returns whether a job's labels have all those of the filter.
@@ -149,11 +103,9 @@ impl JobFilter {
         self.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
     }
 
-    /// Limits the number of jobs, newest first.
-    #[must_use]
-    pub fn limit(mut self, most: usize) -> Self {
-        self.limit = Some(most);
-        self
+    setters! {
+        /// Limits the number of jobs, newest first.
+        limit(most: usize) |filter| filter.limit = Some(most);
     }
 }
 
@@ -243,7 +195,7 @@ impl JobDetail {
 }
 
 /// One pod, host or process of a job.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct ReplicaStatus {
@@ -271,16 +223,6 @@ pub struct ReplicaStatus {
 impl ReplicaStatus {
     /// Makes a status; the other fields start unknown.
     pub fn new(name: impl Into<String>, role: impl Into<String>, index: u32, phase: JobPhase) -> Self {
-        Self {
-            name: name.into(),
-            role: role.into(),
-            index,
-            phase,
-            reason: String::new(),
-            node: None,
-            restarts: 0,
-            exit_code: None,
-            failed_rank: None,
-        }
+        Self { name: name.into(), role: role.into(), index, phase, ..Self::default() }
     }
 }

@@ -156,52 +156,34 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
         ("FI_EFA_USE_DEVICE_RDMA", "0") if efa && setting.rdma_read != Some(false) => {
             warn("L-EFA-RDMA-OFF", "FI_EFA_USE_DEVICE_RDMA=0 turns GPUDirect RDMA off on p4d and later", name, FI_EFA)
         }
-        ("FI_EFA_USE_DEVICE_RDMA", "1") => info(
-            "L-EFA-RDMA-DEFAULT",
-            "FI_EFA_USE_DEVICE_RDMA=1 is the default since libfabric 1.18 with aws-ofi-nccl 1.7; it does no harm",
-            name,
-            EFA_VARS,
-        ),
+        ("FI_EFA_USE_DEVICE_RDMA", "1") => {
+            info("L-EFA-RDMA-DEFAULT", "FI_EFA_USE_DEVICE_RDMA=1 is the default since libfabric 1.18 with aws-ofi-nccl 1.7; it does no harm", name, EFA_VARS)
+        }
         ("NCCL_NET", net) if setting.has_fabric() && net.eq_ignore_ascii_case("socket") => {
             on_sockets(name, value)
         }
         ("FI_PROVIDER", list) if setting.has_efa() && has_tcp_provider(list) => on_sockets(name, value),
-        ("FI_PROVIDER", "efa") => info(
-            "L-FI-PROVIDER",
-            "FI_PROVIDER=efa is for aws-ofi-nccl up to 1.5 (2023-01); later ones choose by themselves",
-            name,
-            EFA_VARS,
-        ),
-        ("NCCL_PROTO", proto) if efa && proto.eq_ignore_ascii_case("simple") => warn(
-            "L-PROTO-SIMPLE",
-            "NCCL_PROTO=simple was for aws-ofi-nccl up to 1.5; it now forbids the faster LL and LL128",
-            name,
-            PLATFORM,
-        ),
-        ("FI_EFA_FORK_SAFE", _) => info(
-            "L-FORK-SAFE",
-            "the plugin sets FI_EFA_FORK_SAFE where it is needed; on old kernels it turns huge pages off",
-            name,
-            EFA_VARS,
-        ),
+        ("FI_PROVIDER", "efa") => {
+            info("L-FI-PROVIDER", "FI_PROVIDER=efa is for aws-ofi-nccl up to 1.5 (2023-01); later ones choose by themselves", name, EFA_VARS)
+        }
+        ("NCCL_PROTO", proto) if efa && proto.eq_ignore_ascii_case("simple") => {
+            warn("L-PROTO-SIMPLE", "NCCL_PROTO=simple was for aws-ofi-nccl up to 1.5; it now forbids the faster LL and LL128", name, PLATFORM)
+        }
+        ("FI_EFA_FORK_SAFE", _) => {
+            info("L-FORK-SAFE", "the plugin sets FI_EFA_FORK_SAFE where it is needed; on old kernels it turns huge pages off", name, EFA_VARS)
+        }
         (name, _) if efa && name.starts_with("RDMAV_") => {
             warn("L-RDMAV", "RDMAV_* variables can break newer kernels and are not for EFA", name, EFA_VARS)
         }
         ("FI_EFA_ENABLE_SHM_TRANSFER", _) => {
             info("L-SHM-TRANSFER", "FI_EFA_ENABLE_SHM_TRANSFER has no effect here: it is the default, and off with CUDA", name, EFA_VARS)
         }
-        ("FI_EFA_USE_HUGE_PAGE", "0") => info(
-            "L-HUGE-PAGE-OFF",
-            "FI_EFA_USE_HUGE_PAGE=0 cures `Cannot allocate memory` in fork(); the huge pages that are asked are then idle",
-            "efa.hugepages",
-            FI_EFA,
-        ),
-        ("FI_EFA_SET_CUDA_SYNC_MEMOPS", "0") => info(
-            "L-SYNC-MEMOPS",
-            "FI_EFA_SET_CUDA_SYNC_MEMOPS=0 is only for EFA installers before 1.29.1 with NCCL 2.19 and later",
-            name,
-            EFA_VARS,
-        ),
+        ("FI_EFA_USE_HUGE_PAGE", "0") => {
+            info("L-HUGE-PAGE-OFF", "FI_EFA_USE_HUGE_PAGE=0 cures `Cannot allocate memory` in fork(); the huge pages that are asked are then idle", "efa.hugepages", FI_EFA)
+        }
+        ("FI_EFA_SET_CUDA_SYNC_MEMOPS", "0") => {
+            info("L-SYNC-MEMOPS", "FI_EFA_SET_CUDA_SYNC_MEMOPS=0 is only for EFA installers before 1.29.1 with NCCL 2.19 and later", name, EFA_VARS)
+        }
         ("FI_EFA_TX_MIN_CREDITS" | "FI_LOG_LEVEL", _) if efa => {
             info("L-EFA-TUNING", &format!("{name} is best left out"), name, EFA_VARS)
         }
@@ -220,12 +202,9 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
         )
         .fix("remove NCCL_NET_PLUGIN, or set it to ofi")
         .cite(PLATFORM),
-        ("NCCL_NVLS_ENABLE", "0") if efa => warn(
-            "L-NVLS-OFF",
-            "NCCL_NVLS_ENABLE=0 was for NCCL up to 2.18.3 with EFA; today it costs NVSwitch speed on H100 and later",
-            name,
-            PLATFORM,
-        ),
+        ("NCCL_NVLS_ENABLE", "0") if efa => {
+            warn("L-NVLS-OFF", "NCCL_NVLS_ENABLE=0 was for NCCL up to 2.18.3 with EFA; today it costs NVSwitch speed on H100 and later", name, PLATFORM)
+        }
         ("NCCL_IB_DISABLE", "1") if ib => {
             Finding::error("L-IB-DISABLED", "NCCL_IB_DISABLE=1 turns RoCE and InfiniBand off: NCCL will run on TCP sockets")
                 .fix("remove NCCL_IB_DISABLE")
@@ -234,24 +213,18 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
         ("NCCL_IB_DISABLE", "1") if setting.fabric == Fabric::Efa => {
             info("L-IB-DISABLED", "NCCL_IB_DISABLE=1 has no effect on EFA", name, NCCL_ENV)
         }
-        ("NCCL_IB_GID_INDEX", _) => info(
-            "L-GID-INDEX",
-            "NCCL finds the GID index itself since 2.21; a wrong one makes ibv_modify_qp fail",
-            name,
-            NCCL_ENV,
-        ),
+        ("NCCL_IB_GID_INDEX", _) => {
+            info("L-GID-INDEX", "NCCL finds the GID index itself since 2.21; a wrong one makes ibv_modify_qp fail", name, NCCL_ENV)
+        }
         ("NCCL_SOCKET_IFNAME", list) if excludes_ethernet(list) => {
             warn("L-SOCKET-IFNAME", "this list excludes every eth* interface, so NCCL may find none to start on", name, NCCL_ENV)
         }
         ("GLOO_SOCKET_IFNAME" | "NCCL_SOCKET_IFNAME" | "TP_SOCKET_IFNAME", "lo" | "=lo") if setting.several_nodes => {
             warn("L-SOCKET-IFNAME", "lo reaches no other node, so the ranks cannot find each other", name, NCCL_ENV)
         }
-        ("NCCL_SOCKET_IFNAME", "^lo") if setting.multus => warn(
-            "L-SOCKET-IFNAME",
-            "^lo leaves every other interface to choose from, the fabric's own of Multus too, which may have no route",
-            name,
-            NCCL_ENV,
-        ),
+        ("NCCL_SOCKET_IFNAME", "^lo") if setting.multus => {
+            warn("L-SOCKET-IFNAME", "^lo leaves every other interface to choose from, the fabric's own of Multus too, which may have no route", name, NCCL_ENV)
+        }
         ("NCCL_ASYNC_ERROR_HANDLING" | "NCCL_BLOCKING_WAIT", _) => {
             return vec![
                 Finding::info("L-TORCH-RENAMED", format!("PyTorch calls {name} TORCH_{name} since 2.2"))

@@ -142,53 +142,21 @@ impl LogOptions {
         Self { follow: true, ..Self::default() }
     }
 
-    /// Reads only the last lines of each source.
-    #[must_use]
-    pub fn tail(mut self, lines: u64) -> Self {
-        self.tail = Some(lines);
-        self
-    }
-
-    /// Reads only lines since this time.
-    #[must_use]
-    pub fn since(mut self, time: Timestamp) -> Self {
-        self.since = Some(time);
-        self
-    }
-
-    /// Reads the attempt before the present one.
-    #[must_use]
-    pub fn previous(mut self) -> Self {
-        self.previous = true;
-        self
-    }
-
-    /// Reads init containers too.
-    #[must_use]
-    pub fn init(mut self) -> Self {
-        self.init = true;
-        self
-    }
-
-    /// Adds a role; without any, all are read.
-    #[must_use]
-    pub fn role(mut self, name: impl Into<String>) -> Self {
-        self.roles.push(name.into());
-        self
-    }
-
-    /// Adds a global rank; without any, all are read.
-    #[must_use]
-    pub fn rank(mut self, rank: u32) -> Self {
-        self.ranks.push(rank);
-        self
-    }
-
-    /// Continues where an earlier read stopped: one cursor a source.
-    #[must_use]
-    pub fn resume_from(mut self, cursors: impl IntoIterator<Item = Cursor>) -> Self {
-        self.from.extend(cursors);
-        self
+    setters! {
+        /// Reads only the last lines of each source.
+        tail(lines: u64) |options| options.tail = Some(lines);
+        /// Reads only lines since this time.
+        since(time: Timestamp) |options| options.since = Some(time);
+        /// Reads the attempt before the present one.
+        previous() |options| options.previous = true;
+        /// Reads init containers too.
+        init() |options| options.init = true;
+        /// Adds a role; without any, all are read.
+        role(name: impl Into<String>) |options| options.roles.push(name.into());
+        /// Adds a global rank; without any, all are read.
+        rank(rank: u32) |options| options.ranks.push(rank);
+        /// Continues where an earlier read stopped: one cursor a source.
+        resume_from(cursors: impl IntoIterator<Item = Cursor>) |options| options.from.extend(cursors);
     }
 }
 
@@ -204,9 +172,7 @@ impl LogBatch {
     pub fn marked(source: Arc<SourceId>, mark: Mark, cursor: Cursor) -> Self {
         Self { source, bytes: Vec::new(), lines: Vec::new(), mark: Some(mark), cursor }
     }
-}
 
-impl LogBatch {
     /// Reads the batch into a transport map and returns what is new in it.
     pub fn read_into(&self, map: &mut TransportMap) -> Vec<Event> {
         let mut all = Vec::new();

@@ -42,26 +42,11 @@ impl Stamps {
 pub(super) fn stamp(text: &[u8]) -> Option<i64> {
     let text = text.strip_prefix(b"[").unwrap_or(text);
     let head = text.get(..19)?;
-    let digit =
-        |at: usize| head.get(at).filter(|byte| byte.is_ascii_digit()).map(|byte| i64::from(byte - b'0'));
-    if head[4] != b'-' || head[7] != b'-' || !matches!(head[10], b' ' | b'T') {
+    if head[4] != b'-' || head[7] != b'-' || !matches!(head[10], b' ' | b'T') || head[13] != b':' {
         return None;
     }
-    if head[13] != b':' || head[16] != b':' {
-        return None;
-    }
-    let number = |from: usize, to: usize| (from..to).try_fold(0, |sum, at| Some(sum * 10 + digit(at)?));
-    let date = jiff::civil::Date::new(
-        i16::try_from(number(0, 4)?).ok()?,
-        i8::try_from(number(5, 7)?).ok()?,
-        i8::try_from(number(8, 10)?).ok()?,
-    );
-    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-    if hour > 23 || minute > 59 || second > 60 {
-        return None;
-    }
-    let day = jiff::civil::date(1970, 1, 1).until(date.ok()?).ok()?.get_days();
-    let seconds = i64::from(day) * 86_400 + hour * 3600 + minute * 60 + second;
+    let seconds: jiff::civil::DateTime = std::str::from_utf8(head).ok()?.parse().ok()?;
+    let seconds = seconds.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_second();
     let fraction = text.get(19..).and_then(|rest| rest.strip_prefix(b".").or(rest.strip_prefix(b",")));
     let digits = fraction.unwrap_or_default().iter().take(6).take_while(|byte| byte.is_ascii_digit());
     let (micros, missing) =

@@ -8,21 +8,11 @@ use super::SchemaName;
 use crate::convert::JobReport;
 use crate::{Error, Finding};
 
-/// `weftrun lint -o json`.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct LintReport<'a> {
-    /// The contract.
-    pub schema: SchemaName,
-    /// The findings, in the order of the files.
-    pub findings: &'a [Finding],
-}
-
-impl<'a> LintReport<'a> {
-    /// Makes the report.
-    pub fn new(findings: &'a [Finding]) -> Self {
-        Self { schema: SchemaName, findings }
+report! {
+    /// `weftrun lint -o json`.
+    pub struct LintReport<'a> {
+        /// The findings, in the order of the files.
+        pub findings: &'a [Finding],
     }
 }
 
@@ -66,41 +56,21 @@ impl<'a> MutateReport<'a> {
     }
 }
 
-/// `weftrun explain CODE -o json`.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct ExplainReport<'a> {
-    /// The contract.
-    pub schema: SchemaName,
-    /// The code, rule or reason.
-    pub code: &'a str,
-    /// Its page.
-    pub text: String,
-}
-
-impl<'a> ExplainReport<'a> {
-    /// Makes the report.
-    pub fn new(code: &'a str, text: String) -> Self {
-        Self { schema: SchemaName, code, text }
+report! {
+    /// `weftrun explain CODE -o json`.
+    pub struct ExplainReport<'a> {
+        /// The code, rule or reason.
+        pub code: &'a str,
+        /// Its page.
+        pub text: String,
     }
 }
 
-/// `weftrun explain -o json`: the codes there are.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct CodesReport<'a> {
-    /// The contract.
-    pub schema: SchemaName,
-    /// Their names.
-    pub codes: Vec<&'a str>,
-}
-
-impl<'a> CodesReport<'a> {
-    /// Makes the report.
-    pub fn new(codes: Vec<&'a str>) -> Self {
-        Self { schema: SchemaName, codes }
+report! {
+    /// `weftrun explain -o json`: the codes there are.
+    pub struct CodesReport<'a> {
+        /// Their names.
+        pub codes: Vec<&'a str>,
     }
 }
 

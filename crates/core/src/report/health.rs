@@ -69,20 +69,14 @@ impl HealthReport {
     pub fn new(state: HealthState, last: &Report, culprits: Vec<Culprit>, asked: Asked) -> Self {
         let reason = reason(state, last, &culprits, &asked);
         Self {
-            schema: SchemaName,
-            state,
-            reason,
             nccl_version: last.nccl_version.clone(),
             notes: last.nccl_version.as_deref().map(advisories_of).unwrap_or_default(),
             communicators: last.communicators.clone(),
             culprits,
-            asked,
-            events: Vec::new(),
+            ..Self::without_answer(state, reason, asked)
         }
     }
-}
 
-impl HealthReport {
     /// Returns what blocks the job as a finding, for lists of findings; none where the ranks make progress
     /// or nothing answered.
     pub fn finding(&self) -> Option<Finding> {

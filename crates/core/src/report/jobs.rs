@@ -7,63 +7,33 @@ use crate::Finding;
 use crate::fabric::{Decision, FabricPlan};
 use crate::job::{Action, JobDetail, JobEvent, JobHandle, JobPhase, JobSummary, ReplicaStatus};
 
-/// `weftrun list -o json`.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct ListReport<'a> {
-    /// The contract.
-    pub schema: SchemaName,
-    /// The jobs.
-    pub jobs: &'a [JobSummary],
-}
-
-impl<'a> ListReport<'a> {
-    /// Makes the report.
-    pub fn new(jobs: &'a [JobSummary]) -> Self {
-        Self { schema: SchemaName, jobs }
+report! {
+    /// `weftrun list -o json`.
+    pub struct ListReport<'a> {
+        /// The jobs.
+        pub jobs: &'a [JobSummary],
     }
 }
 
-/// `weftrun wait -o json`: how a job ended.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct WaitReport<'a> {
-    /// The contract.
-    pub schema: SchemaName,
-    /// The job at its end.
-    pub job: &'a JobSummary,
-    /// Why it failed; left out where it did not.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub why: Option<WhyReport>,
-}
-
-impl<'a> WaitReport<'a> {
-    /// Makes the report.
-    pub fn new(job: &'a JobSummary, why: Option<WhyReport>) -> Self {
-        Self { schema: SchemaName, job, why }
+report! {
+    /// `weftrun wait -o json`: how a job ended.
+    pub struct WaitReport<'a> {
+        /// The job at its end.
+        pub job: &'a JobSummary,
+        /// Why it failed; left out where it did not.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub why: Option<WhyReport>,
     }
 }
 
-/// `weftrun cancel`, `delete`, `suspend` and `resume` with `-o json`: a line for each job it was done to.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct ActReport<'a> {
-    /// The contract.
-    pub schema: SchemaName,
-    /// The job's handle.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
-    pub handle: &'a JobHandle,
-    /// What was done.
-    pub action: Action,
-}
-
-impl<'a> ActReport<'a> {
-    /// Makes the report.
-    pub fn new(handle: &'a JobHandle, action: Action) -> Self {
-        Self { schema: SchemaName, handle, action }
+report! {
+    /// `weftrun cancel`, `delete`, `suspend` and `resume` with `-o json`: a line for each job it was done to.
+    pub struct ActReport<'a> {
+        /// The job's handle.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        pub handle: &'a JobHandle,
+        /// What was done.
+        pub action: Action,
     }
 }
 

@@ -2,6 +2,43 @@
 //! only. The schemas under `docs/reference/` are generated from these types, and a test compares the
 //! binary's own output with them.
 
+/// Declares the object that a verb prints: the schema is its first field, and `new` takes the others in their order.
+macro_rules! report {
+    ($(#[$about:meta])* pub struct $name:ident<$life:lifetime> { $($(#[$note:meta])* pub $field:ident: $type:ty,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, serde::Serialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        #[non_exhaustive]
+        pub struct $name<$life> {
+            /// The contract.
+            pub schema: $crate::report::SchemaName,
+            $($(#[$note])* pub $field: $type,)*
+        }
+
+        impl<$life> $name<$life> {
+            /// Makes the report.
+            pub fn new($($field: $type),*) -> Self {
+                Self { schema: $crate::report::SchemaName, $($field),* }
+            }
+        }
+    };
+}
+
+/// Declares objects inside those that the verbs print.
+macro_rules! shapes {
+    ($($(#[$about:meta])* pub struct $name:ident$(<$life:lifetime>)? { $($(#[$note:meta])* pub $field:ident: $type:ty,)* })*) => {
+        $(
+            $(#[$about])*
+            #[derive(Clone, Debug, serde::Serialize)]
+            #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+            #[non_exhaustive]
+            pub struct $name$(<$life>)? {
+                $($(#[$note])* pub $field: $type,)*
+            }
+        )*
+    };
+}
+
 mod events;
 mod findings;
 mod health;

@@ -57,44 +57,24 @@ impl<'a> PlanReport<'a> {
     }
 }
 
-/// `weftrun render -o json` and `submit --dry-run -o json`: exactly what would be sent.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct RenderReport<'a> {
-    /// The contract.
-    pub schema: SchemaName,
-    /// The documents, the changes in them and those they cannot express.
-    pub rendered: &'a Rendered,
-    /// Errors and warnings of the plan and, where it was queried, of the cluster.
-    pub findings: &'a [Finding],
-}
-
-impl<'a> RenderReport<'a> {
-    /// Makes the report.
-    pub fn new(rendered: &'a Rendered, findings: &'a [Finding]) -> Self {
-        Self { schema: SchemaName, rendered, findings }
+report! {
+    /// `weftrun render -o json` and `submit --dry-run -o json`: exactly what would be sent.
+    pub struct RenderReport<'a> {
+        /// The documents, the changes in them and those they cannot express.
+        pub rendered: &'a Rendered,
+        /// Errors and warnings of the plan and, where it was queried, of the cluster.
+        pub findings: &'a [Finding],
     }
 }
 
-/// `weftrun import -o json`: the job that was made of a manifest.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct ImportReport<'a> {
-    /// The contract.
-    pub schema: SchemaName,
-    /// The job.
-    pub job: &'a JobSpec,
-    /// The job file, as TOML.
-    pub file: &'a str,
-    /// What could not be carried, and warnings.
-    pub findings: &'a [Finding],
-}
-
-impl<'a> ImportReport<'a> {
-    /// Makes the report.
-    pub fn new(job: &'a JobSpec, file: &'a str, findings: &'a [Finding]) -> Self {
-        Self { schema: SchemaName, job, file, findings }
+report! {
+    /// `weftrun import -o json`: the job that was made of a manifest.
+    pub struct ImportReport<'a> {
+        /// The job.
+        pub job: &'a JobSpec,
+        /// The job file, as TOML.
+        pub file: &'a str,
+        /// What could not be carried, and warnings.
+        pub findings: &'a [Finding],
     }
 }

@@ -3,7 +3,6 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::SchemaName;
 use crate::advisories::Advisory;
 use crate::backend::{BackendEntry, Capability, TargetConfig};
 use crate::catalogue::{Bandwidth, InstanceType};
@@ -11,21 +10,11 @@ use crate::fabric::{ClusterFacts, Profile};
 use crate::finding::Span;
 use crate::request::{Fabric, Origin};
 
-/// `weftrun backends -o json`.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct BackendsReport<'a> {
-    /// The contract.
-    pub schema: SchemaName,
-    /// The backends that are linked in.
-    pub backends: Vec<BackendShape<'a>>,
-}
-
-impl<'a> BackendsReport<'a> {
-    /// Makes the report.
-    pub fn new(backends: Vec<BackendShape<'a>>) -> Self {
-        Self { schema: SchemaName, backends }
+report! {
+    /// `weftrun backends -o json`.
+    pub struct BackendsReport<'a> {
+        /// The backends that are linked in.
+        pub backends: Vec<BackendShape<'a>>,
     }
 }
 
@@ -52,21 +41,11 @@ impl<'a> BackendShape<'a> {
     }
 }
 
-/// `weftrun targets -o json`.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct TargetsReport<'a> {
-    /// The contract.
-    pub schema: SchemaName,
-    /// The configured places, and each backend's default one.
-    pub targets: Vec<TargetShape<'a>>,
-}
-
-impl<'a> TargetsReport<'a> {
-    /// Makes the report.
-    pub fn new(targets: Vec<TargetShape<'a>>) -> Self {
-        Self { schema: SchemaName, targets }
+report! {
+    /// `weftrun targets -o json`.
+    pub struct TargetsReport<'a> {
+        /// The configured places, and each backend's default one.
+        pub targets: Vec<TargetShape<'a>>,
     }
 }
 
@@ -103,90 +82,56 @@ impl<'a> TargetShape<'a> {
     }
 }
 
-/// `weftrun instances -o json`.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct InstancesReport<'a> {
-    /// The contract.
-    pub schema: SchemaName,
-    /// The requested instance types.
-    pub instances: &'a [&'a InstanceType],
-    /// Published bus bandwidths of the one type that was named.
-    pub bandwidth: &'a [&'a Bandwidth],
-}
-
-impl<'a> InstancesReport<'a> {
-    /// Makes the report.
-    pub fn new(instances: &'a [&'a InstanceType], bandwidth: &'a [&'a Bandwidth]) -> Self {
-        Self { schema: SchemaName, instances, bandwidth }
+report! {
+    /// `weftrun instances -o json`.
+    pub struct InstancesReport<'a> {
+        /// The requested instance types.
+        pub instances: &'a [&'a InstanceType],
+        /// Published bus bandwidths of the one type that was named.
+        pub bandwidth: &'a [&'a Bandwidth],
     }
 }
 
-/// `weftrun advisories -o json`.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct AdvisoriesReport<'a> {
-    /// The contract.
-    pub schema: SchemaName,
-    /// The requested advisories.
-    pub advisories: &'a [Advisory],
-}
-
-impl<'a> AdvisoriesReport<'a> {
-    /// Makes the report.
-    pub fn new(advisories: &'a [Advisory]) -> Self {
-        Self { schema: SchemaName, advisories }
+report! {
+    /// `weftrun advisories -o json`.
+    pub struct AdvisoriesReport<'a> {
+        /// The requested advisories.
+        pub advisories: &'a [Advisory],
     }
 }
 
-/// `weftrun profiles -o json`.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct ProfilesReport<'a> {
-    /// The contract.
-    pub schema: SchemaName,
-    /// The requested profiles.
-    pub profiles: Vec<ProfileShape<'a>>,
-}
-
-impl<'a> ProfilesReport<'a> {
-    /// Makes the report.
-    pub fn new(profiles: Vec<ProfileShape<'a>>) -> Self {
-        Self { schema: SchemaName, profiles }
+report! {
+    /// `weftrun profiles -o json`.
+    pub struct ProfilesReport<'a> {
+        /// The requested profiles.
+        pub profiles: Vec<ProfileShape<'a>>,
     }
 }
 
-/// A profile.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct ProfileShape<'a> {
-    /// Its name, for `--profile`.
-    pub name: &'a str,
-    /// What it is for.
-    pub summary: &'a str,
-    /// The fabric that `auto` means with it.
-    pub fabric: Fabric,
-    /// Whether it was made from documents and never ran on the real cloud.
-    pub untried: bool,
-    /// Its values.
-    pub values: Vec<ProfileValue<'a>>,
-}
+shapes! {
+    /// A profile.
+    pub struct ProfileShape<'a> {
+        /// Its name, for `--profile`.
+        pub name: &'a str,
+        /// What it is for.
+        pub summary: &'a str,
+        /// The fabric that `auto` means with it.
+        pub fabric: Fabric,
+        /// Whether it was made from documents and never ran on the real cloud.
+        pub untried: bool,
+        /// Its values.
+        pub values: Vec<ProfileValue<'a>>,
+    }
 
-/// A value of a profile.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct ProfileValue<'a> {
-    /// Its key, as in a config file (`roce.devices`).
-    pub key: String,
-    /// The value.
-    pub value: String,
-    /// The source of the value, if the profile has one.
-    pub source: Option<&'a str>,
+    /// A value of a profile.
+    pub struct ProfileValue<'a> {
+        /// Its key, as in a config file (`roce.devices`).
+        pub key: String,
+        /// The value.
+        pub value: String,
+        /// The source of the value, if the profile has one.
+        pub source: Option<&'a str>,
+    }
 }
 
 impl<'a> ProfileShape<'a> {
@@ -222,21 +167,11 @@ fn leaves<'a>(profile: &'a Profile, key: String, value: &Value, found: &mut Vec<
     }
 }
 
-/// `weftrun config show -o json`.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct ConfigReport<'a> {
-    /// The contract.
-    pub schema: SchemaName,
-    /// Every value that is set.
-    pub settings: Vec<SettingShape<'a>>,
-}
-
-impl<'a> ConfigReport<'a> {
-    /// Makes the report.
-    pub fn new(settings: Vec<SettingShape<'a>>) -> Self {
-        Self { schema: SchemaName, settings }
+report! {
+    /// `weftrun config show -o json`.
+    pub struct ConfigReport<'a> {
+        /// Every value that is set.
+        pub settings: Vec<SettingShape<'a>>,
     }
 }
 
@@ -262,26 +197,16 @@ impl<'a> SettingShape<'a> {
     }
 }
 
-/// `weftrun doctor -o json`.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct DoctorReport<'a> {
-    /// The contract.
-    pub schema: SchemaName,
-    /// Version of weftrun.
-    pub weftrun: &'a str,
-    /// Name of the target that was queried.
-    pub target: &'a str,
-    /// Its backend.
-    pub backend: &'a str,
-    /// What the cluster reports about itself.
-    pub facts: &'a ClusterFacts,
-}
-
-impl<'a> DoctorReport<'a> {
-    /// Makes the report.
-    pub fn new(weftrun: &'a str, target: &'a str, backend: &'a str, facts: &'a ClusterFacts) -> Self {
-        Self { schema: SchemaName, weftrun, target, backend, facts }
+report! {
+    /// `weftrun doctor -o json`.
+    pub struct DoctorReport<'a> {
+        /// Version of weftrun.
+        pub weftrun: &'a str,
+        /// Name of the target that was queried.
+        pub target: &'a str,
+        /// Its backend.
+        pub backend: &'a str,
+        /// What the cluster reports about itself.
+        pub facts: &'a ClusterFacts,
     }
 }

@@ -12,44 +12,40 @@ use crate::catalogue::range;
 use crate::request::Fabric;
 use crate::verify::{Collective, Device, Judgement, KeptRun, NodeHistory, Probes, Row, Verdict, nodes};
 
-/// `weftrun verify -o json`: the figures of a benchmark, and the verdict on them.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct VerifyReport<'a> {
-    /// `weftrun/v1`.
-    pub schema: &'static str,
-    /// The worst verdict of all runs.
-    pub verdict: Verdict,
-    /// The job's handle; null for logs of a job that another program submitted.
-    pub job: Option<String>,
-    /// Instance type that the figures are compared for.
-    pub instance: Option<&'a str>,
-    /// Number of nodes.
-    pub nodes: Option<u32>,
-    /// One for each collective.
-    pub runs: Vec<VerifyRun<'a>>,
-    /// The transports that the logs prove; null without NCCL's lines.
-    pub transport: Option<TransportReport>,
-    /// What else the logs show.
-    pub findings: Vec<Finding>,
-    /// The search for slow nodes; null where none was made.
-    pub search: Option<VerifySearch>,
-}
+shapes! {
+    /// `weftrun verify -o json`: the figures of a benchmark, and the verdict on them.
+    pub struct VerifyReport<'a> {
+        /// `weftrun/v1`.
+        pub schema: &'static str,
+        /// The worst verdict of all runs.
+        pub verdict: Verdict,
+        /// The job's handle; null for logs of a job that another program submitted.
+        pub job: Option<String>,
+        /// Instance type that the figures are compared for.
+        pub instance: Option<&'a str>,
+        /// Number of nodes.
+        pub nodes: Option<u32>,
+        /// One for each collective.
+        pub runs: Vec<VerifyRun<'a>>,
+        /// The transports that the logs prove; null without NCCL's lines.
+        pub transport: Option<TransportReport>,
+        /// What else the logs show.
+        pub findings: Vec<Finding>,
+        /// The search for slow nodes; null where none was made.
+        pub search: Option<VerifySearch>,
+    }
 
-/// `weftrun verify --history -o json`: the kept runs of a target, and its nodes by them.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct VerifyHistoryReport {
-    /// `weftrun/v1`.
-    pub schema: &'static str,
-    /// The target.
-    pub target: String,
-    /// The runs, the oldest first.
-    pub runs: Vec<KeptRun>,
-    /// The nodes, the slowest first.
-    pub nodes: Vec<NodeHistory>,
+    /// `weftrun verify --history -o json`: the kept runs of a target, and its nodes by them.
+    pub struct VerifyHistoryReport {
+        /// `weftrun/v1`.
+        pub schema: &'static str,
+        /// The target.
+        pub target: String,
+        /// The runs, the oldest first.
+        pub runs: Vec<KeptRun>,
+        /// The nodes, the slowest first.
+        pub nodes: Vec<NodeHistory>,
+    }
 }
 
 impl VerifyHistoryReport {
@@ -96,6 +92,11 @@ impl VerifyGroup {
     pub fn new(round: usize, nodes: Vec<String>, busbw_gbps: Option<f64>, failed: Option<String>) -> Self {
         Self { round, nodes, busbw_gbps, failed }
     }
+
+    /// Returns its bandwidth as text: `350.0 GB/s`, `failed`.
+    pub fn bandwidth(&self) -> String {
+        self.busbw_gbps.map_or_else(|| "failed".to_owned(), |busbw| format!("{busbw:.1} GB/s"))
+    }
 }
 
 impl VerifySearch {
@@ -105,52 +106,38 @@ impl VerifySearch {
     }
 }
 
-impl VerifyGroup {
-    /// Returns its bandwidth as text: `350.0 GB/s`, `failed`.
-    pub fn bandwidth(&self) -> String {
-        self.busbw_gbps.map_or_else(|| "failed".to_owned(), |busbw| format!("{busbw:.1} GB/s"))
+shapes! {
+    /// `weftrun probe -o json`: the facts that nodes report.
+    pub struct ProbeReport {
+        /// `weftrun/v1`.
+        pub schema: &'static str,
+        /// The job's handle; null for logs of a job that is over.
+        pub job: Option<String>,
+        /// The nodes.
+        pub nodes: Vec<ProbeNode>,
+        /// The fabrics that the active devices of the nodes are evidence of.
+        pub fabrics: Vec<ProbeFabric>,
+        /// Differences between the nodes.
+        pub findings: Vec<Finding>,
     }
-}
 
-/// `weftrun probe -o json`: the facts that nodes report.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct ProbeReport {
-    /// `weftrun/v1`.
-    pub schema: &'static str,
-    /// The job's handle; null for logs of a job that is over.
-    pub job: Option<String>,
-    /// The nodes.
-    pub nodes: Vec<ProbeNode>,
-    /// The fabrics that the active devices of the nodes are evidence of.
-    pub fabrics: Vec<ProbeFabric>,
-    /// Differences between the nodes.
-    pub findings: Vec<Finding>,
-}
+    /// What a node reports.
+    pub struct ProbeNode {
+        /// Host name.
+        pub host: String,
+        /// Its facts by name; each node reports those that it has.
+        pub facts: BTreeMap<String, Value>,
+        /// Its network devices for RDMA.
+        pub devices: Vec<Device>,
+    }
 
-/// What a node reports.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct ProbeNode {
-    /// Host name.
-    pub host: String,
-    /// Its facts by name; each node reports those that it has.
-    pub facts: BTreeMap<String, Value>,
-    /// Its network devices for RDMA.
-    pub devices: Vec<Device>,
-}
-
-/// A fabric that devices are evidence of.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct ProbeFabric {
-    /// The fabric.
-    pub fabric: Fabric,
-    /// The nodes with an active device of it.
-    pub hosts: Vec<String>,
+    /// A fabric that devices are evidence of.
+    pub struct ProbeFabric {
+        /// The fabric.
+        pub fabric: Fabric,
+        /// The nodes with an active device of it.
+        pub hosts: Vec<String>,
+    }
 }
 
 impl ProbeReport {
@@ -172,42 +159,38 @@ impl ProbeReport {
     }
 }
 
-/// The figures of one collective.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct VerifyRun<'a> {
-    /// The collective; null where the log does not name it.
-    pub collective: Option<Collective>,
-    /// Number of ranks.
-    pub ranks: Option<u32>,
-    /// The verdict.
-    pub verdict: Verdict,
-    /// Why, as a sentence.
-    pub reason: &'a str,
-    /// Highest bus bandwidth of sizes of at least 1 GiB, GB/s.
-    pub busbw_gbps: Option<f64>,
-    /// Its size, bytes.
-    pub size: Option<u64>,
-    /// Published bus bandwidth; null where none was published.
-    pub expected: Option<VerifyExpected<'a>>,
-    /// All figures.
-    pub rows: &'a [Row],
-}
+shapes! {
+    /// The figures of one collective.
+    pub struct VerifyRun<'a> {
+        /// The collective; null where the log does not name it.
+        pub collective: Option<Collective>,
+        /// Number of ranks.
+        pub ranks: Option<u32>,
+        /// The verdict.
+        pub verdict: Verdict,
+        /// Why, as a sentence.
+        pub reason: &'a str,
+        /// Highest bus bandwidth of sizes of at least 1 GiB, GB/s.
+        pub busbw_gbps: Option<f64>,
+        /// Its size, bytes.
+        pub size: Option<u64>,
+        /// Published bus bandwidth; null where none was published.
+        pub expected: Option<VerifyExpected<'a>>,
+        /// All figures.
+        pub rows: &'a [Row],
+    }
 
-/// Published figures.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct VerifyExpected<'a> {
-    /// Lowest, GB/s.
-    pub low_gbps: f64,
-    /// Highest, GB/s.
-    pub high_gbps: f64,
-    /// What was measured.
-    pub what: &'a str,
-    /// Where it was published.
-    pub sources: &'a [String],
+    /// Published figures.
+    pub struct VerifyExpected<'a> {
+        /// Lowest, GB/s.
+        pub low_gbps: f64,
+        /// Highest, GB/s.
+        pub high_gbps: f64,
+        /// What was measured.
+        pub what: &'a str,
+        /// Where it was published.
+        pub sources: &'a [String],
+    }
 }
 
 impl VerifyExpected<'_> {

@@ -5,27 +5,29 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use weftrun_nccl::FabricSeen;
 
-/// A kind of interconnect, as requested or as decided.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum Fabric {
-    /// The fabric of the cluster; a job that cannot have it is still submitted.
-    #[default]
-    Auto,
-    /// AWS Elastic Fabric Adapter, through libfabric and aws-ofi-nccl.
-    Efa,
-    /// RDMA over Converged Ethernet, through NCCL's IB transport.
-    Roce,
-    /// InfiniBand, through NCCL's IB transport.
-    #[serde(alias = "ib")]
-    InfiniBand,
-    /// Plain TCP sockets.
-    Tcp,
-    /// Leave the job alone.
-    #[serde(alias = "none")]
-    Off,
+word_enum! {
+    /// A kind of interconnect, as requested or as decided.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "lowercase")]
+    #[non_exhaustive]
+    pub enum Fabric: ALL {
+        /// The fabric of the cluster; a job that cannot have it is still submitted.
+        #[default]
+        Auto = "auto",
+        /// AWS Elastic Fabric Adapter, through libfabric and aws-ofi-nccl.
+        Efa = "efa",
+        /// RDMA over Converged Ethernet, through NCCL's IB transport.
+        Roce = "roce",
+        /// InfiniBand, through NCCL's IB transport.
+        #[serde(alias = "ib")]
+        InfiniBand = "infiniband",
+        /// Plain TCP sockets.
+        Tcp = "tcp",
+        /// Leave the job alone.
+        #[serde(alias = "none")]
+        Off = "off",
+    }
 }
 
 impl Fabric {
@@ -82,18 +84,20 @@ pub struct FabricRequest {
     pub detect: Option<bool>,
 }
 
-/// Whether a rule applies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum RuleSetting {
-    /// Applies when it fits, else is skipped with a reason.
-    #[default]
-    Auto,
-    /// Must apply; an error where it cannot.
-    On,
-    /// Does not apply, nor does what depends on it.
-    Off,
+word_enum! {
+    /// Whether a rule applies.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "lowercase")]
+    pub enum RuleSetting: ALL {
+        /// Applies when it fits, else is skipped with a reason.
+        #[default]
+        Auto = "auto",
+        /// Must apply; an error where it cannot.
+        On = "on",
+        /// Does not apply, nor does what depends on it.
+        Off = "off",
+    }
 }
 
 /// How the RoCE GID index is found. In files: `"auto"`, `"compute"` or a number.
@@ -198,37 +202,6 @@ pub enum Webhook {
     No,
 }
 
-impl Fabric {
-    /// All kinds.
-    pub const ALL: [Self; 6] = [Self::Auto, Self::Efa, Self::Roce, Self::InfiniBand, Self::Tcp, Self::Off];
-
-    /// Returns the word in files, flags and reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Efa => "efa",
-            Self::Roce => "roce",
-            Self::InfiniBand => "infiniband",
-            Self::Tcp => "tcp",
-            Self::Off => "off",
-        }
-    }
-}
-
 crate::text::words!(Fabric, "fabric");
-
-impl RuleSetting {
-    /// All settings.
-    pub const ALL: [Self; 3] = [Self::Auto, Self::On, Self::Off];
-
-    /// Returns the word in files and flags.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::On => "on",
-            Self::Off => "off",
-        }
-    }
-}
 
 crate::text::words!(RuleSetting, "setting of a rule");

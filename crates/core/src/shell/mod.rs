@@ -13,6 +13,7 @@ mod variables;
 mod wrapper;
 
 use command::Verdict;
+pub(crate) use command::is_mpirun;
 
 pub use mpirun::{Mpirun, MpirunNote, Rewrite};
 pub use script::{ScriptCommand, commands, is_sbatch};

@@ -26,145 +26,54 @@ pub struct JobSpecBuilder {
 
 impl JobSpecBuilder {
     pub(super) fn new(name: impl Into<String>) -> Self {
-        Self { spec: JobSpec { name: name.into(), ..JobSpec::empty() } }
+        Self { spec: JobSpec { name: name.into(), ..JobSpec::default() } }
     }
 
-    /// Sets the container image.
-    #[must_use]
-    pub fn image(mut self, image: impl Into<String>) -> Self {
-        self.spec.image = Some(image.into());
-        self
-    }
-
-    /// Sets who starts the processes.
-    #[must_use]
-    pub fn launch(mut self, launch: Launch) -> Self {
-        self.spec.launch = launch;
-        self
-    }
-
-    /// Adds a role.
-    #[must_use]
-    pub fn role(mut self, role: Role) -> Self {
-        self.spec.roles.push(role);
-        self
-    }
-
-    /// Adds code to the job.
-    #[must_use]
-    pub fn code(mut self, code: Code) -> Self {
-        self.spec.code = Some(code);
-        self
-    }
-
-    /// Adds an environment variable for every role.
-    #[must_use]
-    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.spec.env.push(EnvVar { name: name.into(), value: value.into() });
-        self
-    }
-
-    /// Adds an environment variable whose value is in the cluster's secret store.
-    #[must_use]
-    pub fn secret(
-        mut self,
-        env: impl Into<String>,
-        secret: impl Into<String>,
-        key: impl Into<String>,
-    ) -> Self {
-        self.spec.secrets.push(SecretRef { env: env.into(), secret: secret.into(), key: key.into() });
-        self
-    }
-
-    /// Adds a volume.
-    #[must_use]
-    pub fn volume(mut self, volume: Volume) -> Self {
-        self.spec.volumes.push(volume);
-        self
-    }
-
-    /// Sets the fabric.
-    #[must_use]
-    pub fn fabric(mut self, fabric: Fabric) -> Self {
-        self.spec.fabric.kind = fabric;
-        self
-    }
-
-    /// Switches one fabric rule (`efa.hugepages`) on or off.
-    #[must_use]
-    pub fn rule(mut self, id: impl Into<String>, setting: RuleSetting) -> Self {
-        self.spec.fabric.rules.insert(id.into(), setting);
-        self
-    }
-
-    /// Sets the site profile.
-    #[must_use]
-    pub fn profile(mut self, name: impl Into<String>) -> Self {
-        self.spec.profile = Some(name.into());
-        self
-    }
-
-    /// Sets the queue, partition or node pool.
-    #[must_use]
-    pub fn queue(mut self, name: impl Into<String>) -> Self {
-        self.spec.queue = Some(name.into());
-        self
-    }
-
-    /// Sets all of the fabric request at once: GID index, networks, stack, strictness.
-    #[must_use]
-    pub fn fabric_request(mut self, request: FabricRequest) -> Self {
-        self.spec.fabric = request;
-        self
-    }
-
-    /// Sets the working directory.
-    #[must_use]
-    pub fn workdir(mut self, folder: impl Into<String>) -> Self {
-        self.spec.workdir = Some(folder.into());
-        self
-    }
-
-    /// Sets the priority class, or the QOS on Slurm.
-    #[must_use]
-    pub fn priority(mut self, name: impl Into<String>) -> Self {
-        self.spec.priority = Some(name.into());
-        self
-    }
-
-    /// Adds an annotation of every pod.
-    #[must_use]
-    pub fn annotation(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.spec.annotations.insert(key.into(), value.into());
-        self
-    }
-
-    /// Sets a key of one backend's settings.
-    #[must_use]
-    pub fn backend(mut self, backend: &str, key: &str, value: impl Into<serde_json::Value>) -> Self {
-        self.spec.set_backend(backend, key, value);
-        self
-    }
-
-    /// Sets what happens when a rank fails.
-    #[must_use]
-    pub fn restart(mut self, policy: RestartPolicy) -> Self {
-        self.spec.restart = policy;
-        self
-    }
-
-    /// Sets how long the job may run.
-    #[must_use]
-    pub fn time_limit(mut self, limit: Duration) -> Self {
-        self.spec.time_limit = Some(limit);
-        self
-    }
-
-    /// Adds a label.
-    #[must_use]
-    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-        self.spec.labels.insert(key.into(), value.into());
-        self
+    setters! {
+        /// Sets the container image.
+        image(image: impl Into<String>) |builder| builder.spec.image = Some(image.into());
+        /// Sets who starts the processes.
+        launch(launch: Launch) |builder| builder.spec.launch = launch;
+        /// Adds a role.
+        role(role: Role) |builder| builder.spec.roles.push(role);
+        /// Adds code to the job.
+        code(code: Code) |builder| builder.spec.code = Some(code);
+        /// Adds an environment variable for every role.
+        env(name: impl Into<String>, value: impl Into<String>)
+            |builder| builder.spec.env.push(EnvVar { name: name.into(), value: value.into() });
+        /// Adds an environment variable whose value is in the cluster's secret store.
+        secret(env: impl Into<String>, secret: impl Into<String>, key: impl Into<String>)
+            |builder| builder.spec.secrets.push(SecretRef { env: env.into(), secret: secret.into(), key: key.into() });
+        /// Adds a volume.
+        volume(volume: Volume) |builder| builder.spec.volumes.push(volume);
+        /// Sets the fabric.
+        fabric(fabric: Fabric) |builder| builder.spec.fabric.kind = fabric;
+        /// Switches one fabric rule (`efa.hugepages`) on or off.
+        rule(id: impl Into<String>, setting: RuleSetting)
+            |builder| builder.spec.fabric.rules.insert(id.into(), setting);
+        /// Sets the site profile.
+        profile(name: impl Into<String>) |builder| builder.spec.profile = Some(name.into());
+        /// Sets the queue, partition or node pool.
+        queue(name: impl Into<String>) |builder| builder.spec.queue = Some(name.into());
+        /// Sets all of the fabric request at once: GID index, networks, stack, strictness.
+        fabric_request(request: FabricRequest) |builder| builder.spec.fabric = request;
+        /// Sets the working directory.
+        workdir(folder: impl Into<String>) |builder| builder.spec.workdir = Some(folder.into());
+        /// Sets the priority class, or the QOS on Slurm.
+        priority(name: impl Into<String>) |builder| builder.spec.priority = Some(name.into());
+        /// Adds an annotation of every pod.
+        annotation(key: impl Into<String>, value: impl Into<String>)
+            |builder| builder.spec.annotations.insert(key.into(), value.into());
+        /// Sets a key of one backend's settings.
+        backend(backend: &str, key: &str, value: impl Into<serde_json::Value>)
+            |builder| builder.spec.set_backend(backend, key, value);
+        /// Sets what happens when a rank fails.
+        restart(policy: RestartPolicy) |builder| builder.spec.restart = policy;
+        /// Sets how long the job may run.
+        time_limit(limit: Duration) |builder| builder.spec.time_limit = Some(limit);
+        /// Adds a label.
+        label(key: impl Into<String>, value: impl Into<String>)
+            |builder| builder.spec.labels.insert(key.into(), value.into());
     }
 
     /// Ends the builder.

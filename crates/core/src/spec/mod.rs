@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::request::FabricRequest;
 
 /// A distributed job, described once for every backend.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct JobSpec {
@@ -74,37 +74,23 @@ pub struct JobSpec {
     pub origins: Origins,
 }
 
-/// Who starts the processes of a node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum Launch {
-    /// The user gives a Python script; the backend starts `torchrun` once per node.
-    Torchrun,
-    /// The user gives a program; one launcher starts it on all nodes with `mpirun`.
-    Mpi,
-    /// The backend starts the command once per GPU (rank).
-    PerRank,
-    /// The backend starts the command once per node; it does the rest itself.
-    #[default]
-    PerNode,
-    /// The backend starts the command once, on the first node; it starts the ranks itself (`srun` in a batch script).
-    Once,
-}
-
-impl Launch {
-    /// All ways.
-    pub const ALL: [Self; 5] = [Self::Torchrun, Self::Mpi, Self::PerRank, Self::PerNode, Self::Once];
-
-    /// Returns the word in job files and flags.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Torchrun => "torchrun",
-            Self::Mpi => "mpi",
-            Self::PerRank => "per-rank",
-            Self::PerNode => "per-node",
-            Self::Once => "once",
-        }
+word_enum! {
+    /// Who starts the processes of a node.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Launch: ALL {
+        /// The user gives a Python script; the backend starts `torchrun` once per node.
+        Torchrun = "torchrun",
+        /// The user gives a program; one launcher starts it on all nodes with `mpirun`.
+        Mpi = "mpi",
+        /// The backend starts the command once per GPU (rank).
+        PerRank = "per-rank",
+        /// The backend starts the command once per node; it does the rest itself.
+        #[default]
+        PerNode = "per-node",
+        /// The backend starts the command once, on the first node; it starts the ranks itself (`srun` in a batch script).
+        Once = "once",
     }
 }
 
@@ -244,77 +230,25 @@ impl fmt::Debug for Code {
 /// Hides the values of environment variables.
 impl fmt::Debug for JobSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            name,
-            image,
-            launch,
-            roles,
-            code,
-            env,
-            secrets,
-            volumes,
-            workdir,
-            fabric,
-            profile,
-            queue,
-            priority,
-            restart,
-            time_limit,
-            labels,
-            annotations,
-            backend,
-            origins: _,
-        } = self;
-        f.debug_struct("JobSpec")
-            .field("name", name)
-            .field("image", image)
-            .field("launch", launch)
-            .field("roles", roles)
-            .field("code", code)
-            .field("env", env)
-            .field("secrets", secrets)
-            .field("volumes", volumes)
-            .field("workdir", workdir)
-            .field("fabric", fabric)
-            .field("profile", profile)
-            .field("queue", queue)
-            .field("priority", priority)
-            .field("restart", restart)
-            .field("time_limit", time_limit)
-            .field("labels", labels)
-            .field("annotations", annotations)
-            // Passed on unchanged, so they may contain environment variables.
-            .field("backend", &backend.keys().collect::<Vec<_>>())
-            .finish_non_exhaustive()
+        macro_rules! shown {
+            ($($field:ident)*) => {{
+                let Self { $($field,)* backend, origins: _ } = self;
+                // Passed on unchanged, so they may contain environment variables.
+                let settings: Vec<_> = backend.keys().collect();
+                f.debug_struct("JobSpec")
+                    $(.field(stringify!($field), $field))*
+                    .field("backend", &settings)
+                    .finish_non_exhaustive()
+            }};
+        }
+        shown! {
+            name image launch roles code env secrets volumes workdir fabric profile queue priority
+            restart time_limit labels annotations
+        }
     }
 }
 
 impl JobSpec {
-    /// Returns a job without any values.
-    pub(crate) fn empty() -> Self {
-        Self {
-            name: String::new(),
-            image: None,
-            launch: Launch::default(),
-            roles: Vec::new(),
-            code: None,
-            env: Vec::new(),
-            secrets: Vec::new(),
-            volumes: Vec::new(),
-            workdir: None,
-            fabric: FabricRequest::default(),
-            profile: None,
-            queue: None,
-            priority: None,
-            restart: RestartPolicy::default(),
-            time_limit: None,
-            labels: BTreeMap::new(),
-            annotations: BTreeMap::new(),
-            backend: BTreeMap::new(),
-            origins: Origins::default(),
-        }
-    }
-
     /// Starts a builder.
     pub fn builder(name: impl Into<String>) -> JobSpecBuilder {
         JobSpecBuilder::new(name)

@@ -24,7 +24,7 @@ impl RoleKind {
 }
 
 /// A group of equal nodes: how many, what each has, what runs on it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Role {
@@ -59,21 +59,7 @@ pub struct Role {
 impl Role {
     /// Makes a worker role of one node without GPUs.
     pub fn new(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            kind: RoleKind::Worker,
-            nodes: 1,
-            gpus_per_node: 0,
-            ranks_per_node: None,
-            instance_type: None,
-            command: Vec::new(),
-            image: None,
-            cpus: None,
-            memory: None,
-            shm: None,
-            env: Vec::new(),
-            resources: std::collections::BTreeMap::new(),
-        }
+        Self { name: name.into(), nodes: 1, ..Self::default() }
     }
 
     /// Makes the role named `worker`.
@@ -86,32 +72,15 @@ impl Role {
         Self { kind: RoleKind::Launcher, ..Self::new("launcher") }
     }
 
-    /// Sets the number of nodes.
-    #[must_use]
-    pub fn nodes(mut self, nodes: u32) -> Self {
-        self.nodes = nodes;
-        self
-    }
-
-    /// Sets the number of GPUs of each node.
-    #[must_use]
-    pub fn gpus_per_node(mut self, gpus: u32) -> Self {
-        self.gpus_per_node = gpus;
-        self
-    }
-
-    /// Sets the number of ranks of each node.
-    #[must_use]
-    pub fn ranks_per_node(mut self, ranks: u32) -> Self {
-        self.ranks_per_node = Some(ranks);
-        self
-    }
-
-    /// Sets the instance type.
-    #[must_use]
-    pub fn instance_type(mut self, name: impl Into<String>) -> Self {
-        self.instance_type = Some(name.into());
-        self
+    setters! {
+        /// Sets the number of nodes.
+        nodes(nodes: u32) |role| role.nodes = nodes;
+        /// Sets the number of GPUs of each node.
+        gpus_per_node(gpus: u32) |role| role.gpus_per_node = gpus;
+        /// Sets the number of ranks of each node.
+        ranks_per_node(ranks: u32) |role| role.ranks_per_node = Some(ranks);
+        /// Sets the instance type.
+        instance_type(name: impl Into<String>) |role| role.instance_type = Some(name.into());
     }
 
     /// Sets the program and its arguments.
@@ -121,18 +90,12 @@ impl Role {
         self
     }
 
-    /// Sets the memory of each node, a Kubernetes quantity such as `1800Gi`.
-    #[must_use]
-    pub fn memory(mut self, quantity: impl Into<String>) -> Self {
-        self.memory = Some(quantity.into());
-        self
-    }
-
-    /// Adds an environment variable for this role only.
-    #[must_use]
-    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.env.push(EnvVar { name: name.into(), value: value.into() });
-        self
+    setters! {
+        /// Sets the memory of each node, a Kubernetes quantity such as `1800Gi`.
+        memory(quantity: impl Into<String>) |role| role.memory = Some(quantity.into());
+        /// Adds an environment variable for this role only.
+        env(name: impl Into<String>, value: impl Into<String>)
+            |role| role.env.push(EnvVar { name: name.into(), value: value.into() });
     }
 
     /// Returns the number of ranks on a node: as requested, else one per GPU, else one.

@@ -87,15 +87,9 @@ pub fn binary_size(bytes: u64) -> String {
     }
 }
 
-/// Implements `Display` and `FromStr` of an enum by its `as_str` and `ALL`. The error names the nearest word.
+/// Implements `FromStr` of an enum by its `as_str` and `ALL`. The error names the nearest word.
 macro_rules! words {
     ($type:ty, $what:literal) => {
-        impl std::fmt::Display for $type {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.pad(self.as_str())
-            }
-        }
-
         impl std::str::FromStr for $type {
             type Err = $crate::Error;
 

@@ -1,40 +1,27 @@
 //! The figures of a benchmark of collectives.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
-/// A collective operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Collective {
-    /// Sum over all ranks, on all ranks.
-    AllReduce,
-    /// The data of all ranks, on all ranks.
-    AllGather,
-    /// A part of the sum on each rank.
-    ReduceScatter,
-    /// Each rank's data to each other one.
-    #[serde(rename = "alltoall")]
-    AllToAll,
+word_enum! {
+    /// A collective operation.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "snake_case")]
+    #[non_exhaustive]
+    pub enum Collective: ALL {
+        /// Sum over all ranks, on all ranks.
+        AllReduce = "all_reduce",
+        /// The data of all ranks, on all ranks.
+        AllGather = "all_gather",
+        /// A part of the sum on each rank.
+        ReduceScatter = "reduce_scatter",
+        /// Each rank's data to each other one.
+        #[serde(rename = "alltoall")]
+        AllToAll = "alltoall",
+    }
 }
 
 impl Collective {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::AllReduce, Self::AllGather, Self::ReduceScatter, Self::AllToAll];
-
-    /// Returns the name that tables of published figures use.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::AllReduce => "all_reduce",
-            Self::AllGather => "all_gather",
-            Self::ReduceScatter => "reduce_scatter",
-            Self::AllToAll => "alltoall",
-        }
-    }
-
     /// Returns the collective of a name: `all_reduce`, `all-reduce`, `all_reduce_perf`, `all_reduce_perf_mpi`,
     /// `AllReduce`.
     pub fn parse(name: &str) -> Option<Self> {
@@ -51,12 +38,6 @@ impl Collective {
         let ranks = f64::from(ranks.max(1));
         let others = (ranks - 1.0) / ranks;
         if self == Self::AllReduce { 2.0 * others } else { others }
-    }
-}
-
-impl fmt::Display for Collective {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

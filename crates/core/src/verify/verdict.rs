@@ -1,7 +1,5 @@
 //! Judges the bandwidth of a run against published figures.
 
-use std::fmt;
-
 use serde::Serialize;
 
 use super::table::{Collective, Run};
@@ -15,37 +13,21 @@ const TOLERANCE: f64 = 0.85;
 /// A figure this many times the highest published one was measured on other hardware, or is none.
 const IMPLAUSIBLE: f64 = 2.0;
 
-/// What a run shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    // In order, the worst last.
-    /// As fast as published figures.
-    Pass,
-    /// Nothing comparable was published.
-    NoReference,
-    /// Slower.
-    Degraded,
-    /// It failed, has no figures, or its results are wrong.
-    Fail,
-}
-
-impl Verdict {
-    /// Returns its name, as in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pass => "pass",
-            Self::Degraded => "degraded",
-            Self::Fail => "fail",
-            Self::NoReference => "no-reference",
-        }
-    }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+word_enum! {
+    /// What a run shows.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Verdict {
+        // In order, the worst last.
+        /// As fast as published figures.
+        Pass = "pass",
+        /// Nothing comparable was published.
+        NoReference = "no-reference",
+        /// Slower.
+        Degraded = "degraded",
+        /// It failed, has no figures, or its results are wrong.
+        Fail = "fail",
     }
 }
 

@@ -119,11 +119,8 @@ pub(super) fn of_line<'a>(
         say(who(), Said::Fact(Fact::Died));
     } else if text.has("NVRM: Xid") || text.has("NVRM: fallen off the bus") {
         // The driver that finds a lost GPU when it starts prints no number. 79: docs.nvidia.com/deploy/xid-errors, read 2026-11-23.
-        let number = if text.has("Xid") { text.after("): ").and_then(Text::number) } else { Some(79) };
-        say(
-            Writer::default(),
-            Said::Fact(Fact::Xid(number.and_then(|xid| u32::try_from(xid).ok()).unwrap_or(0))),
-        );
+        let number = if text.has("Xid") { text.after("): ").and_then(Text::small) } else { Some(79) };
+        say(Writer::default(), Said::Fact(Fact::Xid(number.unwrap_or(0))));
     } else if text.has("Segmentation fault") && !text.is_quoted("Segmentation fault") {
         say(who(), Said::Fact(Fact::Signal(11)));
     } else if text.has("Bus error") && !text.is_quoted("Bus error") {
@@ -145,8 +142,8 @@ fn nccl<'a>(line: &'a [u8], say: &mut impl FnMut(Writer, Said<'a>)) -> bool {
         let id = std::str::from_utf8(rest.0).ok().and_then(|id| id.split_whitespace().next());
         say(who, Said::Host(process.host, id.map(|id| id.trim_end_matches('.'))));
     } else if let Some(rest) = text.after(" rank ") {
-        let rank = rest.number().and_then(|rank| u32::try_from(rank).ok());
-        let world = rest.after("ranks ").and_then(Text::number).and_then(|world| u32::try_from(world).ok());
+        let rank = rest.small();
+        let world = rest.after("ranks ").and_then(Text::small);
         if let (Some(rank), Some(world)) = (rank, world)
             && rank < world
         {
@@ -185,8 +182,7 @@ fn torchrun<'a>(
     let task = || writer(text.0).task;
     if let Some(rest) = text.after("failed (exitcode: ") {
         let code = rest.signed();
-        let local =
-            rest.after("local_rank: ").and_then(Text::number).and_then(|local| u32::try_from(local).ok());
+        let local = rest.after("local_rank: ").and_then(Text::small);
         let pid = rest.after("(pid: ").and_then(Text::number);
         if let (Some(code), Some(local)) = (code, local) {
             say(Writer::default(), Said::WorkerFailed);
@@ -198,9 +194,8 @@ fn torchrun<'a>(
     let (before, row) = text.columns();
     let (table, trimmed) = (tables.of(before), Text(row));
     if let Some(rest) = trimmed.strip("rank ") {
-        let rank = rest.after(": ").and_then(Text::number).and_then(|rank| u32::try_from(rank).ok());
-        let local =
-            rest.after("(local_rank: ").and_then(Text::number).and_then(|local| u32::try_from(local).ok());
+        let rank = rest.after(": ").and_then(Text::small);
+        let local = rest.after("(local_rank: ").and_then(Text::small);
         table.rank = rank.zip(local);
         let (before_host, host) = above.columns();
         if let Some(host) = Text(host).strip("host ").and_then(|rest| rest.after(": "))
@@ -227,7 +222,7 @@ fn watchdog<'a>(text: Text<'a>, say: &mut impl FnMut(Writer, Said<'a>)) {
     let mut who = writer(text.0);
     let group = group(text);
     if who.rank.is_none() && group.as_deref().is_none_or(|group| group.contains("default_pg")) {
-        who.rank = text.after("Rank ").and_then(Text::number).and_then(|rank| u32::try_from(rank).ok());
+        who.rank = text.after("Rank ").and_then(Text::small);
     }
     if text.has("terminated with exception") {
         say(who, Said::Fact(Fact::Died));
@@ -276,10 +271,9 @@ pub fn mismatch(message: &str) -> Vec<(u32, Work)> {
     let mut found = Vec::new();
     for piece in message.split("Rank ").skip(1).take(64) {
         let piece = Text(piece.as_bytes());
-        if let (Some(rank), Some(work)) = (
-            piece.number().and_then(|rank| u32::try_from(rank).ok()),
-            piece.after("CollectiveFingerPrint(").and_then(work),
-        ) {
+        if let (Some(rank), Some(work)) =
+            (piece.small(), piece.after("CollectiveFingerPrint(").and_then(work))
+        {
             found.push((rank, work));
         }
     }
@@ -296,24 +290,18 @@ pub fn absent(message: &str) -> Vec<u32> {
 
 /// Reads messages of Slurm and of the kernel.
 fn slurm<'a>(text: Text<'a>, say: &mut impl FnMut(Writer, Said<'a>)) {
-    let reason = if text.has("oom_kill")
-        || text.has("oom-kill event")
-        || text.has("OOM Killed")
-        || text.has("OOMKilled")
-        || text.has("Out Of Memory")
-    {
-        Some(ClusterReason::OutOfMemory)
-    } else if text.has("DUE TO TIME LIMIT") {
-        Some(ClusterReason::TimeLimit)
-    } else if text.has("DUE TO PREEMPTION") {
-        Some(ClusterReason::Preempted)
-    } else if text.has("DUE TO NODE FAILURE") || text.has("Node failure on") || text.has("NODE_FAIL") {
-        Some(ClusterReason::NodeFailure)
-    } else if text.has(" CANCELLED AT ") && !text.has("DUE TO") {
-        Some(ClusterReason::Cancelled)
-    } else {
-        None
-    };
+    const REASONS: [(ClusterReason, &[&str]); 4] = [
+        (
+            ClusterReason::OutOfMemory,
+            &["oom_kill", "oom-kill event", "OOM Killed", "OOMKilled", "Out Of Memory"],
+        ),
+        (ClusterReason::TimeLimit, &["DUE TO TIME LIMIT"]),
+        (ClusterReason::Preempted, &["DUE TO PREEMPTION"]),
+        (ClusterReason::NodeFailure, &["DUE TO NODE FAILURE", "Node failure on", "NODE_FAIL"]),
+    ];
+    let said = REASONS.into_iter().find(|(_, words)| words.iter().any(|word| text.has(word)));
+    let cancelled = text.has(" CANCELLED AT ") && !text.has("DUE TO");
+    let reason = said.map(|(reason, _)| reason).or(cancelled.then_some(ClusterReason::Cancelled));
     if let Some(what) = text.from("NVML: ").filter(|_| text.has("GPU is lost")) {
         return say(Writer::default(), Said::Fact(Fact::Cuda(printable(what.0, 300))));
     }
@@ -344,23 +332,22 @@ fn slurm<'a>(text: Text<'a>, say: &mut impl FnMut(Writer, Said<'a>)) {
 
 /// Reads MPI's launchers.
 fn mpi<'a>(text: Text<'a>, mpi_rank: &mut Option<u32>, say: &mut impl FnMut(Writer, Said<'a>)) {
-    let rank_of = |rest: Text<'_>| rest.number().and_then(|rank| u32::try_from(rank).ok());
     if let Some(rest) = text.after("MPI_ABORT was invoked on rank ").or_else(|| text.after("MPI_Abort(")) {
         *mpi_rank =
-            if text.has("MPI_ABORT") { rank_of(rest) } else { text.after("process ").and_then(rank_of) };
+            if text.has("MPI_ABORT") { rest.small() } else { text.after("process ").and_then(Text::small) };
         let code = text.after("errorcode ").and_then(Text::signed).unwrap_or(1);
         let who = Writer { rank: *mpi_rank, ..Writer::default() };
         say(who, Said::Fact(Fact::Exit { code, order: Order::First }));
     } else if let Some(rest) = text.after("process rank ")
         && let Some(signal) = text.after("exited on signal ").and_then(Text::signed)
     {
-        let who = Writer { rank: rank_of(rest), ..Writer::default() };
+        let who = Writer { rank: rest.small(), ..Writer::default() };
         if let Some(host) = text.after(" on node ") {
             say(who, Said::On(host.name()));
         }
         say(who, Said::Fact(Fact::Signal(signal)));
     } else if text.has("Process name: [[") {
-        *mpi_rank = text.after("],").and_then(rank_of);
+        *mpi_rank = text.after("],").and_then(Text::small);
     } else if let Some(rest) = text.after("Exit code: ")
         && let Some(rank) = mpi_rank.take()
         && let Some(code) = Text(rest.0.trim_ascii_start()).signed()
@@ -396,8 +383,11 @@ impl<'a> Text<'a> {
     }
 
     fn number(self) -> Option<u64> {
-        let digits = self.0.iter().take(19).take_while(|byte| byte.is_ascii_digit()).count();
-        std::str::from_utf8(self.0.get(..digits)?).ok()?.parse().ok()
+        std::str::from_utf8(self.leading(19, |byte| byte.is_ascii_digit())).ok()?.parse().ok()
+    }
+
+    fn small(self) -> Option<u32> {
+        self.number().and_then(|number| u32::try_from(number).ok())
     }
 
     fn long(self) -> Option<i64> {
@@ -413,19 +403,18 @@ impl<'a> Text<'a> {
 
     /// Reads up to a comma, a blank or a bracket.
     fn word(self) -> String {
-        let length = self
-            .0
-            .iter()
-            .take(60)
-            .take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
-            .count();
-        printable(self.0.get(..length).unwrap_or_default(), 60)
+        let name = self.name();
+        printable(name.get(..60).unwrap_or(name), 60)
     }
 
     /// Reads the name of a host.
     fn name(self) -> &'a [u8] {
-        let is_of_name = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-        let length = self.0.iter().take(255).take_while(is_of_name).count();
+        self.leading(255, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
+    }
+
+    /// Returns the first bytes of a kind, at most so many.
+    fn leading(self, most: usize, is_of_kind: impl Fn(u8) -> bool) -> &'a [u8] {
+        let length = self.0.iter().take(most).take_while(|byte| is_of_kind(**byte)).count();
         self.0.get(..length).unwrap_or_default()
     }
 
@@ -439,13 +428,8 @@ impl<'a> Text<'a> {
     /// Reads `1-3,7` as single numbers, a bounded number of them.
     fn ranges(self) -> Vec<Option<u32>> {
         const MOST: usize = 4096;
-        let length = self
-            .0
-            .iter()
-            .take(2000)
-            .take_while(|byte| byte.is_ascii_digit() || matches!(byte, b',' | b'-'))
-            .count();
-        let list = std::str::from_utf8(self.0.get(..length).unwrap_or_default()).unwrap_or_default();
+        let list = self.leading(2000, |byte| byte.is_ascii_digit() || matches!(byte, b',' | b'-'));
+        let list = std::str::from_utf8(list).unwrap_or_default();
         let mut found = Vec::new();
         for part in list.split(',') {
             let (from, to) = part.split_once('-').unwrap_or((part, part));

@@ -62,9 +62,7 @@ impl Exception {
             "ChildFailedError" | "ProcessRaisedException" | "SignalException" | "ChildProcessError"
         )
     }
-}
 
-impl Exception {
     /// Returns how a process ended that `torch.multiprocessing.spawn` started, and the process's number among them:
     /// `process 3 terminated with signal SIGKILL`.
     pub(super) fn end_of_spawned(&self) -> Option<(u32, Fact)> {

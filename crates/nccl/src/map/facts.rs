@@ -152,18 +152,10 @@ impl TransportMap {
             signatures.add(id, source, process, entry.line, rank, entry.text);
         });
         if entry.level == Some(Level::Warn) && !entry.text.is_empty() {
-            if !explained {
-                self.seen.signatures.add(
-                    Signature::UnknownWarning,
-                    source,
-                    process,
-                    entry.line,
-                    rank,
-                    entry.text,
-                );
-            }
-            let fresh = self.seen.signatures.count(Signature::Warning) < 64;
-            self.seen.signatures.add(Signature::Warning, source, process, entry.line, rank, entry.text);
+            let fresh = signatures.count(Signature::Warning) < 64;
+            let kinds =
+                (!explained).then_some(Signature::UnknownWarning).into_iter().chain([Signature::Warning]);
+            kinds.for_each(|kind| signatures.add(kind, source, process, entry.line, rank, entry.text));
             if fresh {
                 let who = process.map(|process| self.seen.who(process));
                 events.push(Event::Warning { who, text: printable(entry.text, 300) });

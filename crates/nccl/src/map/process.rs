@@ -102,7 +102,7 @@ pub(super) struct Burst {
 }
 
 /// One process.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Process {
     pub source: SourceIndex,
     pub host: Box<str>,
@@ -140,29 +140,7 @@ pub(super) struct Process {
 
 impl Process {
     pub fn new(source: SourceIndex, host: &str, pid: Option<u64>, line: u64) -> Self {
-        Self {
-            source,
-            host: host.into(),
-            pid,
-            device: None,
-            slot: None,
-            host_number: HostId::from(0),
-            told_rank: None,
-            announced: Vec::new(),
-            phase: Phase::Bootstrap,
-            before_failure: Phase::Bootstrap,
-            first_line: line,
-            last_line: line,
-            locals: TiVec::new(),
-            bursts: TiVec::new(),
-            links: TiVec::new(),
-            free: Vec::new(),
-            index: None,
-            last_link: None,
-            doubtful: false,
-            merged: Vec::new(),
-            recent: Vec::new(),
-        }
+        Self { source, host: host.into(), pid, first_line: line, last_line: line, ..Self::default() }
     }
 
     /// Raises the phase; it never falls, except that a failure stays.

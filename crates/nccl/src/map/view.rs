@@ -120,11 +120,7 @@ pub struct PairView {
 impl PairView {
     /// Returns the name that NCCL gives the network, for network transports.
     pub fn network_name(&self) -> Option<&str> {
-        match self.kind {
-            Kind::Net => self.transport.strip_prefix("NET/"),
-            Kind::Collnet => self.transport.strip_prefix("COLLNET/"),
-            _ => None,
-        }
+        self.kind.network_in(&self.transport)
     }
 }
 

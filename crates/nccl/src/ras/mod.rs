@@ -228,6 +228,18 @@ fn as_hex<S: Serializer>(hash: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&format_args!("{hash:#x}"))
 }
 
+/// Returns the ranks that launched fewer operations of a kind than the others.
+fn behind(operation: &str, counts: &[(Member, u64)], others: u64) -> impl Iterator<Item = Behind> {
+    counts.iter().filter(move |(_, count)| *count < others).map(move |(member, count)| Behind {
+        rank: member.rank,
+        host: member.host.clone(),
+        pid: member.pid,
+        operation: operation.to_owned(),
+        count: *count,
+        others,
+    })
+}
+
 /// Finds the ranks that launched fewer operations of a kind than the median rank, or, where most are
 /// equally far behind, fewer than the one that is ahead.
 fn find_behind(operation: &str, counts: &[(Member, u64)]) -> Vec<Behind> {
@@ -239,15 +251,5 @@ fn find_behind(operation: &str, counts: &[(Member, u64)]) -> Vec<Behind> {
         return Vec::new();
     };
     let others = if least < median { *median } else { *most };
-    let behind = counts.iter().filter(|(_, count)| *count < others);
-    behind
-        .map(|(member, count)| Behind {
-            rank: member.rank,
-            host: member.host.clone(),
-            pid: member.pid,
-            operation: operation.to_owned(),
-            count: *count,
-            others,
-        })
-        .collect()
+    behind(operation, counts, others).collect()
 }

@@ -1,7 +1,7 @@
 //! The report in text (NCCL 2.24 and later). It details only ranks that differ from the others.
 
 use super::json::hash;
-use super::{Behind, Communicator, MAX_ENTRIES, Member, Missing, RankError, Report, Unreadable};
+use super::{Communicator, MAX_ENTRIES, Member, Missing, RankError, Report, Unreadable, behind};
 
 const VERSION: &str = "NCCL version ";
 
@@ -172,15 +172,7 @@ impl Counts {
         let Some(most) = counts.ranks.iter().map(|(_, count)| *count).chain(reached).max() else { return };
         let others =
             reached.filter(|reached| counts.ranks.iter().any(|(_, count)| count < reached)).unwrap_or(most);
-        let behind = counts.ranks.into_iter().filter(|(_, count)| *count < others);
         comm.launched = comm.launched.saturating_add(most);
-        comm.behind.extend(behind.map(|(member, count)| Behind {
-            rank: member.rank,
-            host: member.host,
-            pid: member.pid,
-            operation: counts.operation.clone(),
-            count,
-            others,
-        }));
+        comm.behind.extend(behind(&counts.operation, &counts.ranks, others));
     }
 }

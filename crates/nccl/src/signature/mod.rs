@@ -203,9 +203,7 @@ impl Signature {
                     | Self::CumemHostFallback
             )
     }
-}
 
-impl Signature {
     /// Returns whether the signature shows only which network returned an error, and not its cause.
     pub(crate) fn is_place(self) -> bool {
         matches!(

@@ -17,7 +17,8 @@ pub(super) struct Layout {
     pub json: bool,
 }
 
-fn is_filled(value: &Json) -> bool {
+/// Returns whether a value is a non-empty map or list.
+pub(super) fn is_filled(value: &Json) -> bool {
     match value {
         Json::Object(map) => !map.is_empty(),
         Json::Array(items) => !items.is_empty(),

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use serde_json::{Map, Value as Json};
 
-use crate::convert::edit::emit::{Layout, newline_of};
+use crate::convert::edit::emit::{Layout, is_filled, newline_of};
 use crate::span::{Document, Entry, NodeOrigin, SpanTree, Style, SyntaxError, Value};
 
 /// Why a text cannot be changed in place.
@@ -558,9 +558,8 @@ impl<'t> Editor<'t> {
         self.text[end..].find(':').map_or(end, |at| end + at + 1)
     }
 
-    /// Returns the column in bytes; the text before it is blanks, dashes and the like.
     fn column(&self, at: usize) -> usize {
-        at - self.text[..at].rfind('\n').map_or(0, |newline| newline + 1)
+        column(self.text, at)
     }
 
     fn line_end(&self, at: usize) -> usize {
@@ -570,19 +569,17 @@ impl<'t> Editor<'t> {
     }
 }
 
-/// Returns whether a value is a non-empty map or list.
-fn is_filled(value: &Json) -> bool {
-    matches!(value, Json::Object(map) if !map.is_empty())
-        || matches!(value, Json::Array(items) if !items.is_empty())
+/// Returns the column in bytes; the text before it is blanks, dashes and the like.
+fn column(text: &str, at: usize) -> usize {
+    at - text[..at].rfind('\n').map_or(0, |newline| newline + 1)
 }
 
 /// Returns the indentation of the document's first list below a key.
 fn list_indent(text: &str, node: &SpanTree<'_>) -> Option<usize> {
-    let column = |at: usize| at - text[..at].rfind('\n').map_or(0, |newline| newline + 1);
     for entry in node.entries() {
         let value = &entry.value;
         if value.style == Style::Block && !value.items().is_empty() && value.origin == NodeOrigin::Written {
-            return Some(column(value.span.start).saturating_sub(column(entry.key_span.start)));
+            return Some(column(text, value.span.start).saturating_sub(column(text, entry.key_span.start)));
         }
         if let Some(found) = list_indent(text, value) {
             return Some(found);

@@ -128,12 +128,8 @@ pub(super) fn container_op(container: &mut Json, resources: &str, change: &Chang
         }
         Change::Resource { name, quantity } => resource(container, resources, name, quantity),
         Change::Capability { name } => {
-            let Some(capabilities) = object_at(container, &["securityContext", "capabilities"]) else {
-                return;
-            };
-            let list = capabilities.entry("add").or_insert_with(|| json!([]));
-            if let Some(list) = list.as_array_mut() {
-                list.push(json!(name));
+            if let Some(capabilities) = map_at(container, &["securityContext", "capabilities"]) {
+                push(capabilities, "add", json!(name));
             }
         }
         Change::Command { after, command_words, .. } => command(container, after, *command_words),
@@ -260,13 +256,8 @@ fn placement(spec: &mut Json, change: &Change, label: &str, job: &str) {
                 "labelSelector": { "matchLabels": { label: job } },
                 "topologyKey": topology_key,
             });
-            if let Some(affinity) = object_at(spec, &["affinity", "podAffinity"]) {
-                let list = affinity
-                    .entry("requiredDuringSchedulingIgnoredDuringExecution")
-                    .or_insert_with(|| json!([]));
-                if let Some(list) = list.as_array_mut() {
-                    list.push(term);
-                }
+            if let Some(affinity) = map_at(spec, &["affinity", "podAffinity"]) {
+                push(affinity, "requiredDuringSchedulingIgnoredDuringExecution", term);
             }
         }
         _ => {}
@@ -368,20 +359,12 @@ fn missing(op: &Op, version: TrainerVersion, what: &str) -> Finding {
 
 fn pod_patch(spec: &mut Json, container: &str, change: &Change, job: &str) {
     match change {
-        Change::Mount { name, host_path, .. } => {
-            volume(spec, name, host_path);
-            if let Some(container) = named(spec, "containers", container) {
-                container_op(container, "resources", change);
-            }
-        }
-        Change::Capability { .. } => {
-            if let Some(container) = named(spec, "containers", container) {
-                container_op(container, "resources", change);
-            }
-        }
         Change::Member { list: PodList::Volumes, value, .. } => push(spec, "volumes", value.clone()),
-        Change::Member { .. } => {
-            if let Some(container) = named(spec, "containers", container) {
+        Change::Mount { .. } | Change::Capability { .. } | Change::Member { .. } => {
+            if let Change::Mount { name, host_path, .. } = change {
+                volume(spec, name, host_path);
+            }
+            if let Some(container) = with_key(spec, "containers", "name", container) {
                 container_op(container, "resources", change);
             }
         }
@@ -406,7 +389,7 @@ fn override_of<'j>(
     match version {
         TrainerVersion::V2_2 | TrainerVersion::V2_3 => {
             let manager = format!("weftrun.dev/{}", op.rule.split('.').next().unwrap_or("fabric"));
-            let patch = with_key(spec, "runtimePatches", "manager", &manager)?;
+            let patch = with_key(spec, "runtimePatches", "manager", manager)?;
             let jobset = map_at(patch, &["trainingRuntimeSpec", "template", "spec"])?;
             let job = with_key(jobset, "replicatedJobs", "name", replicated)?;
             Some(Override { template: map_at(job, &["template", "spec", "template"])?, spec: &["spec"] })
@@ -422,22 +405,12 @@ fn override_of<'j>(
 
 /// Returns the override of exactly one replicated job, added if there is none.
 fn for_job<'j>(spec: &'j mut Json, key: &str, replicated: &str) -> Option<&'j mut Json> {
-    let targets = json!([{ "name": replicated }]);
-    let list = list_at(spec, key)?;
-    let index = list.iter().position(|one| one["targetJobs"] == targets).unwrap_or_else(|| {
-        list.push(json!({ "targetJobs": targets }));
-        list.len() - 1
-    });
-    list.get_mut(index)
-}
-
-fn named<'j>(object: &'j mut Json, list: &str, name: &str) -> Option<&'j mut Json> {
-    with_key(object, list, "name", name)
+    with_key(spec, key, "targetJobs", json!([{ "name": replicated }]))
 }
 
 /// Returns the member of a list with a key's value, added if there is none.
-fn with_key<'j>(object: &'j mut Json, list: &str, key: &str, value: &str) -> Option<&'j mut Json> {
-    let list = list_at(object, list)?;
+fn with_key<'j>(object: &'j mut Json, list: &str, key: &str, value: impl Into<Json>) -> Option<&'j mut Json> {
+    let (list, value) = (list_at(object, list)?, value.into());
     let index = list.iter().position(|one| one[key] == value).unwrap_or_else(|| {
         list.push(json!({ key: value }));
         list.len() - 1

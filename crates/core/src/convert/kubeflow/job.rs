@@ -14,15 +14,22 @@ pub(super) fn view(object: &Json, kind: JobKind) -> JobView {
     let mut roles = Vec::with_capacity(specs.map_or(0, serde_json::Map::len));
     roles.extend(specs.into_iter().flatten().map(|(name, spec)| role(object, kind, replicas, name, spec)));
     JobView {
-        kind,
-        name: text_at(object, "/metadata/name").unwrap_or_default().to_owned(),
-        namespace: text_at(object, "/metadata/namespace").map(str::to_owned),
         queue: text_at(object, "/spec/runPolicy/schedulingPolicy/queue").map(str::to_owned),
-        labels: pod::texts(pointer(object, "/metadata/labels")),
-        annotations: pod::annotations(pointer(object, "/metadata/annotations")),
         roles,
         mpi: (kind != JobKind::PyTorchJob)
             .then(|| implementation(text_at(object, "/spec/mpiImplementation"))),
+        ..metadata(object, kind)
+    }
+}
+
+/// Returns a view with the metadata of an object only.
+pub(super) fn metadata(object: &Json, kind: JobKind) -> JobView {
+    JobView {
+        kind,
+        name: text_at(object, "/metadata/name").unwrap_or_default().to_owned(),
+        namespace: text_at(object, "/metadata/namespace").map(str::to_owned),
+        labels: pod::texts(pointer(object, "/metadata/labels")),
+        annotations: pod::annotations(pointer(object, "/metadata/annotations")),
         ..JobView::default()
     }
 }

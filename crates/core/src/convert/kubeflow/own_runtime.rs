@@ -2,13 +2,12 @@
 //! separate launcher, where the job's per-node request would go to the launcher; and for a change that a
 //! TrainJob has no field for.
 
-use std::collections::HashSet;
-
 use serde_json::{Map, Value as Json, json};
 
-use super::object::{number, placeholder, pointer, text_at};
+use super::job::{implementation, metadata};
+use super::object::{number, placeholder, text_at};
 use super::trainjob::{self, Runtime, TrainerVersion};
-use super::{apply, job::implementation, pod};
+use super::{apply, pod};
 use crate::fabric::view::{ContainerView, JobKind, JobView, RoleView};
 use crate::fabric::{Change, Op};
 
@@ -45,23 +44,12 @@ pub(super) fn view(object: &Json, runtime: &Runtime<'_>) -> Option<JobView> {
         .filter(|(_, job)| is_launcher(job) || job["name"] == "node")
         .map(|(index, job)| role(object, &runtime, index, job))
         .collect();
-    (roles.len() > 1).then(|| JobView {
-        kind: JobKind::TrainJob,
-        name: text_at(object, "/metadata/name").unwrap_or_default().to_owned(),
-        namespace: text_at(object, "/metadata/namespace").map(str::to_owned),
-        labels: pod::texts(pointer(object, "/metadata/labels")),
-        annotations: pod::annotations(object.pointer("/metadata/annotations")),
-        roles,
-        mpi: Some(implementation(text_at(&runtime, "/spec/mlPolicy/mpi/mpiImplementation"))),
-        ..JobView::default()
-    })
+    let mpi = Some(implementation(text_at(&runtime, "/spec/mlPolicy/mpi/mpiImplementation")));
+    (roles.len() > 1).then(|| JobView { roles, mpi, ..metadata(object, JobKind::TrainJob) })
 }
 
 fn is_launcher(job: &Json) -> bool {
-    job.pointer("/template/metadata/labels/trainer.kubeflow.org~1trainjob-ancestor-step")
-        .and_then(Json::as_str)
-        == Some("trainer")
-        || job["name"] == "launcher"
+    text_at(job, trainjob::STEP) == Some("trainer") || job["name"] == "launcher"
 }
 
 fn role(object: &Json, runtime: &Json, index: usize, job: &Json) -> RoleView {
@@ -83,17 +71,7 @@ fn role(object: &Json, runtime: &Json, index: usize, job: &Json) -> RoleView {
     };
     role.replicas_text = placeholder(trainer, "numNodes").filter(|_| role.worker);
     if role.launcher {
-        let own = pod::container(trainer, "/spec/trainer");
-        role.container.image = own.image.or(role.container.image.take());
-        if !own.command.is_empty() {
-            role.container.command = own.command;
-        }
-        if !own.args.is_empty() {
-            role.container.args = own.args;
-        }
-        let mine: HashSet<&str> = own.env.iter().map(|var| var.name.as_str()).collect();
-        role.container.env.retain(|var| !mine.contains(var.name.as_str()));
-        role.container.env.extend(own.env);
+        trainjob::overlay_program(&mut role.container, &mut pod::container(trainer, "/spec/trainer"));
     }
     role
 }

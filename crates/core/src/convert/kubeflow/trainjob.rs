@@ -5,46 +5,35 @@ use std::collections::HashSet;
 use serde_json::{Value as Json, json};
 
 use super::job::implementation;
-use super::object::{list, number, placeholder, pointer, text_at};
-use super::pod;
+use super::object::{list, number, placeholder, text_at};
+use super::{job, pod};
 use crate::fabric::view::{ContainerView, JobKind, JobView, RoleView};
 
-/// The field of a TrainJob that carries overrides of the pods: it differs between versions of Kubeflow
-/// Trainer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TrainerVersion {
-    /// 2.0: `podSpecOverrides`.
-    V2_0,
-    /// 2.1: `podTemplateOverrides`.
-    V2_1,
-    /// 2.2: `runtimePatches`; `resourcesPerNode` replaces the runtime's.
-    V2_2,
-    /// 2.3: `runtimePatches`; `resourcesPerNode` is merged into the runtime's.
-    #[default]
-    V2_3,
+word_enum! {
+    /// The field of a TrainJob that carries overrides of the pods: it differs between versions of Kubeflow
+    /// Trainer.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum TrainerVersion: ALL {
+        /// 2.0: `podSpecOverrides`.
+        V2_0 = "2.0",
+        /// 2.1: `podTemplateOverrides`.
+        V2_1 = "2.1",
+        /// 2.2: `runtimePatches`; `resourcesPerNode` replaces the runtime's.
+        V2_2 = "2.2",
+        /// 2.3: `runtimePatches`; `resourcesPerNode` is merged into the runtime's.
+        #[default]
+        V2_3 = "2.3",
+    }
 }
 
 impl TrainerVersion {
     /// Reads `2.0` … `2.3`, with or without a `v` or a patch number.
     pub fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.strip_prefix('v').unwrap_or(text).split('.');
-        match (parts.next()?, parts.next()?) {
-            ("2", "0") => Some(Self::V2_0),
-            ("2", "1") => Some(Self::V2_1),
-            ("2", "2") => Some(Self::V2_2),
-            ("2", "3") => Some(Self::V2_3),
-            _ => None,
-        }
-    }
-
-    /// Returns the version number as people write it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::V2_0 => "2.0",
-            Self::V2_1 => "2.1",
-            Self::V2_2 => "2.2",
-            Self::V2_3 => "2.3",
-        }
+        let text = text.strip_prefix('v').unwrap_or(text);
+        let is_of = |version: &Self| {
+            text.strip_prefix(version.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        Self::ALL.into_iter().find(is_of)
     }
 
     /// Returns a finding that this version was assumed: none was named, and neither the cluster nor the
@@ -82,14 +71,8 @@ impl TrainerVersion {
     }
 }
 
-impl std::fmt::Display for TrainerVersion {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
 /// The label by which a runtime selects the job that the trainer's settings go to.
-const STEP: &str = "/template/metadata/labels/trainer.kubeflow.org~1trainjob-ancestor-step";
+pub(super) const STEP: &str = "/template/metadata/labels/trainer.kubeflow.org~1trainjob-ancestor-step";
 
 /// A TrainJob's runtime, or the assumptions for one that is missing.
 #[derive(Clone, Debug)]
@@ -141,7 +124,7 @@ impl<'j> Runtime<'j> {
     /// Returns the replicated job that gets the trainer's settings.
     fn trainer_job(&self) -> Option<&'j Json> {
         let jobs = self.jobs();
-        let is_trainer = |job: &&Json| job.pointer(STEP).and_then(Json::as_str) == Some("trainer");
+        let is_trainer = |job: &&Json| text_at(job, STEP) == Some("trainer");
         jobs.iter().find(is_trainer).or_else(|| jobs.iter().find(|job| job["name"] == "node"))
     }
 
@@ -197,15 +180,10 @@ pub(super) fn view(object: &Json, runtime: &Runtime<'_>, version: TrainerVersion
         .is_mpi()
         .then(|| implementation(runtime.at("/spec/mlPolicy/mpi/mpiImplementation").and_then(Json::as_str)));
     JobView {
-        kind: JobKind::TrainJob,
-        name: text_at(object, "/metadata/name").unwrap_or_default().to_owned(),
-        namespace: text_at(object, "/metadata/namespace").map(str::to_owned),
-        labels: pod::texts(pointer(object, "/metadata/labels")),
-        annotations: pod::annotations(object.pointer("/metadata/annotations")),
         roles: vec![role],
         mpi,
         devices_go_to_launcher: apart,
-        ..JobView::default()
+        ..job::metadata(object, JobKind::TrainJob)
     }
 }
 
@@ -219,7 +197,7 @@ fn base_role(runtime: &Runtime<'_>) -> RoleView {
 
 /// Overlays the job's `trainer` on the runtime's container, as Kubeflow Trainer does.
 fn overlay(container: &mut ContainerView, trainer: &Json, version: TrainerVersion) {
-    let own = pod::container(
+    let mut own = pod::container(
         &json!({
             "image": trainer["image"], "command": trainer["command"], "args": trainer["args"], "env": trainer["env"],
             "resources": trainer["resourcesPerNode"],
@@ -227,17 +205,8 @@ fn overlay(container: &mut ContainerView, trainer: &Json, version: TrainerVersio
         "/spec/trainer",
     );
     container.at = "/spec/trainer".to_owned();
-    container.image = own.image.or(container.image.take());
-    if !own.command.is_empty() {
-        container.command = own.command;
-    }
-    if !own.args.is_empty() {
-        container.args = own.args;
-    }
     container.env.iter_mut().for_each(|var| var.at.clear());
-    let mine: HashSet<&str> = own.env.iter().map(|var| var.name.as_str()).collect();
-    container.env.retain(|var| !mine.contains(var.name.as_str()));
-    container.env.extend(own.env);
+    overlay_program(container, &mut own);
     container.claims.extend(own.claims);
     let merges = version >= TrainerVersion::V2_3 || trainer["resourcesPerNode"].is_null();
     for (mine, whole) in [(own.limits, &mut container.limits), (own.requests, &mut container.requests)] {
@@ -246,6 +215,20 @@ fn overlay(container: &mut ContainerView, trainer: &Json, version: TrainerVersio
         }
         whole.extend(mine);
     }
+}
+
+/// Moves what the trainer sets of image, command and environment to the container.
+pub(super) fn overlay_program(container: &mut ContainerView, own: &mut ContainerView) {
+    container.image = own.image.take().or(container.image.take());
+    if !own.command.is_empty() {
+        container.command = std::mem::take(&mut own.command);
+    }
+    if !own.args.is_empty() {
+        container.args = std::mem::take(&mut own.args);
+    }
+    let mine: HashSet<&str> = own.env.iter().map(|var| var.name.as_str()).collect();
+    container.env.retain(|var| !mine.contains(var.name.as_str()));
+    container.env.append(&mut own.env);
 }
 
 /// Adds the job's overrides of one replicated job.

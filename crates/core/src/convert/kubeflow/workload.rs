@@ -4,8 +4,9 @@
 use serde_json::Value as Json;
 
 use super::object::{list, number, placeholder, pointer, text_at};
-use super::pod;
+use super::{job, pod};
 use crate::fabric::view::{JobKind, JobView, Mpi, RoleView, Workload};
+use crate::shell::is_mpirun;
 
 /// Where the pod templates of a kind are.
 struct Shape {
@@ -29,6 +30,10 @@ struct Place {
     role: &'static str,
 }
 
+const fn shape(kind: Workload, group: &'static str, places: &'static [Place]) -> Shape {
+    Shape { kind, group, places }
+}
+
 const fn single(template: &'static str, pods: &'static [&'static str], role: &'static str) -> Place {
     Place { list: None, template, pods, less: None, role }
 }
@@ -38,35 +43,23 @@ const fn each(list: &'static str, template: &'static str, pods: &'static [&'stat
 }
 
 const SHAPES: &[Shape] = &[
-    Shape {
-        kind: Workload::Job,
-        group: "batch/",
-        places: &[single("/spec/template", &["/spec/parallelism"], "job")],
-    },
-    Shape { kind: Workload::Pod, group: "", places: &[single("", &[], "pod")] },
-    Shape {
-        kind: Workload::Deployment,
-        group: "apps/",
-        places: &[single("/spec/template", &["/spec/replicas"], "deployment")],
-    },
-    Shape {
-        kind: Workload::StatefulSet,
-        group: "apps/",
-        places: &[single("/spec/template", &["/spec/replicas"], "statefulset")],
-    },
-    Shape {
-        kind: Workload::JobSet,
-        group: "jobset.x-k8s.io/",
-        places: &[each(
+    shape(Workload::Job, "batch/", &[single("/spec/template", &["/spec/parallelism"], "job")]),
+    shape(Workload::Pod, "", &[single("", &[], "pod")]),
+    shape(Workload::Deployment, "apps/", &[single("/spec/template", &["/spec/replicas"], "deployment")]),
+    shape(Workload::StatefulSet, "apps/", &[single("/spec/template", &["/spec/replicas"], "statefulset")]),
+    shape(
+        Workload::JobSet,
+        "jobset.x-k8s.io/",
+        &[each(
             "/spec/replicatedJobs",
             "/template/spec/template",
             &["/replicas", "/template/spec/parallelism"],
         )],
-    },
-    Shape {
-        kind: Workload::LeaderWorkerSet,
-        group: "leaderworkerset.x-k8s.io/",
-        places: &[
+    ),
+    shape(
+        Workload::LeaderWorkerSet,
+        "leaderworkerset.x-k8s.io/",
+        &[
             single("/spec/leaderWorkerTemplate/leaderTemplate", &[], "leader"),
             Place {
                 list: None,
@@ -76,28 +69,24 @@ const SHAPES: &[Shape] = &[
                 role: "worker",
             },
         ],
-    },
-    Shape {
-        kind: Workload::RayCluster,
-        group: "ray.io/",
-        places: &[
+    ),
+    shape(
+        Workload::RayCluster,
+        "ray.io/",
+        &[
             single("/spec/headGroupSpec/template", &[], "head"),
             each("/spec/workerGroupSpecs", "/template", &["/replicas", "/numOfHosts"]),
         ],
-    },
-    Shape {
-        kind: Workload::RayJob,
-        group: "ray.io/",
-        places: &[
+    ),
+    shape(
+        Workload::RayJob,
+        "ray.io/",
+        &[
             single("/spec/rayClusterSpec/headGroupSpec/template", &[], "head"),
             each("/spec/rayClusterSpec/workerGroupSpecs", "/template", &["/replicas", "/numOfHosts"]),
         ],
-    },
-    Shape {
-        kind: Workload::VolcanoJob,
-        group: "batch.volcano.sh/",
-        places: &[each("/spec/tasks", "/template", &["/replicas"])],
-    },
+    ),
+    shape(Workload::VolcanoJob, "batch.volcano.sh/", &[each("/spec/tasks", "/template", &["/replicas"])]),
 ];
 
 /// Returns the kind of an object by its `apiVersion` and `kind`.
@@ -202,27 +191,20 @@ pub(super) fn view(object: &Json, kind: Workload) -> JobView {
         roles.iter_mut().for_each(|role| role.worker = true);
     }
     let mpi = roles.iter().any(|role| role.launcher).then_some(Mpi::OpenMpi);
-    // Where the object is a pod, its annotations are the pod's.
-    let annotations = if kind == Workload::Pod { None } else { pointer(object, "/metadata/annotations") };
-    JobView {
-        kind: JobKind::Workload(kind),
-        name: text_at(object, "/metadata/name")
-            .or_else(|| text_at(object, "/metadata/generateName"))
-            .unwrap_or_default()
-            .to_owned(),
-        namespace: text_at(object, "/metadata/namespace").map(str::to_owned),
-        queue: (kind == Workload::VolcanoJob)
-            .then(|| text_at(object, "/spec/queue").map(str::to_owned))
-            .flatten(),
-        labels: pod::texts(pointer(object, "/metadata/labels")),
-        annotations: pod::annotations(annotations),
-        roles,
-        mpi,
-        ..JobView::default()
+    let mut job = JobView { roles, mpi, ..job::metadata(object, JobKind::Workload(kind)) };
+    if job.name.is_empty() {
+        text_at(object, "/metadata/generateName").unwrap_or_default().clone_into(&mut job.name);
     }
+    match kind {
+        Workload::VolcanoJob => job.queue = text_at(object, "/spec/queue").map(str::to_owned),
+        // Where the object is a pod, its annotations are the pod's.
+        Workload::Pod => job.annotations.clear(),
+        _ => {}
+    }
+    job
 }
 
 fn calls_mpirun(text: &str) -> bool {
     let words = text.split(|c: char| c.is_whitespace() || ";&|()".contains(c));
-    words.into_iter().any(|word| matches!(word.rsplit('/').next(), Some("mpirun" | "mpiexec" | "orterun")))
+    words.into_iter().any(is_mpirun)
 }

@@ -40,7 +40,7 @@ pub fn import_runai(line: &str) -> Result<Imported, Finding> {
     let end = words.iter().position(|word| word.text == "--").unwrap_or(words.len());
     let (options, command) = words.split_at(end);
     let mut options = options.iter().skip(1).peekable();
-    let mut job = Reading::new();
+    let mut job = Reading { role: Role::worker(), ..Reading::default() };
     while let Some(word) = options.peek().filter(|word| !word.text.starts_with('-')) {
         if !job.noun(&word.text) {
             break;
@@ -106,6 +106,7 @@ fn master_flag(word: &str) -> Option<(&'static Flag, Option<String>)> {
 }
 
 /// A command line while it is read.
+#[derive(Default)]
 struct Reading {
     spec: JobSpec,
     role: Role,
@@ -126,26 +127,6 @@ struct Reading {
 }
 
 impl Reading {
-    fn new() -> Self {
-        Self {
-            spec: JobSpec::empty(),
-            role: Role::worker(),
-            submits: false,
-            distributed: false,
-            workers: None,
-            no_master: false,
-            replaces_entrypoint: false,
-            workspace: false,
-            template: None,
-            fields: Map::new(),
-            master: Map::new(),
-            findings: Vec::new(),
-            newer: false,
-            pools: Vec::new(),
-            args: Vec::new(),
-        }
-    }
-
     /// Returns the flag that a word names; `-c` was `--cpu` in 2.13.
     fn known(&self, word: &str) -> Option<(&'static Flag, Option<String>)> {
         if self.newer && word == "-c" {

@@ -13,7 +13,7 @@ pub enum Program {
 
 /// How an option takes its value.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Takes {
+pub(super) enum Takes {
     /// `--name=value` or `--name value`.
     Value,
     /// `--name` or `--name=value`.
@@ -24,154 +24,46 @@ enum Takes {
 
 use Takes::{Nothing, Optional, Value};
 
-/// Returns the long names of all options.
-#[cfg(test)]
-pub(super) fn long_names() -> impl Iterator<Item = &'static str> {
-    OPTIONS.iter().map(|(name, ..)| *name)
-}
-
-/// Long name, letter and value of the options of sbatch(1) and srun(1), 22.05 to 25.05, and of pyxis and enroot's.
-const OPTIONS: &[(&str, char, Takes)] = &[
-    ("account", 'A', Value),
-    ("acctg-freq", '\0', Value),
-    ("array", 'a', Value),
-    ("batch", '\0', Value),
-    ("bb", '\0', Value),
-    ("bbf", '\0', Value),
-    ("begin", 'b', Value),
-    ("chdir", 'D', Value),
-    ("cluster-constraint", '\0', Value),
-    ("clusters", 'M', Value),
-    ("comment", '\0', Value),
-    ("constraint", 'C', Value),
-    ("container", '\0', Value),
-    ("container-entrypoint", '\0', Nothing),
-    ("container-env", '\0', Value),
-    ("container-id", '\0', Value),
-    ("container-image", '\0', Value),
-    ("container-mount-home", '\0', Nothing),
-    ("container-mounts", '\0', Value),
-    ("container-name", '\0', Value),
-    ("container-remap-root", '\0', Nothing),
-    ("container-save", '\0', Value),
-    ("container-workdir", '\0', Value),
-    ("container-writable", '\0', Nothing),
-    ("contiguous", '\0', Nothing),
-    ("core-spec", 'S', Value),
-    ("cores-per-socket", '\0', Value),
-    ("cpu-bind", '\0', Value),
-    ("cpu-freq", '\0', Value),
-    ("cpus-per-gpu", '\0', Value),
-    ("cpus-per-task", 'c', Value),
-    ("deadline", '\0', Value),
-    ("delay-boot", '\0', Value),
-    ("dependency", 'd', Value),
-    ("distribution", 'm', Value),
-    ("epilog", '\0', Value),
-    ("error", 'e', Value),
-    ("exact", '\0', Nothing),
-    ("exclude", 'x', Value),
-    ("exclusive", '\0', Optional),
-    ("export", '\0', Value),
-    ("export-file", '\0', Value),
-    ("extra", '\0', Value),
-    ("extra-node-info", 'B', Value),
-    ("get-user-env", '\0', Optional),
-    ("gid", '\0', Value),
-    ("gpu-bind", '\0', Value),
-    ("gpu-freq", '\0', Value),
-    ("gpus", 'G', Value),
-    ("gpus-per-node", '\0', Value),
-    ("gpus-per-socket", '\0', Value),
-    ("gpus-per-task", '\0', Value),
-    ("gres", '\0', Value),
-    ("gres-flags", '\0', Value),
-    ("het-group", '\0', Value),
-    ("hint", '\0', Value),
-    ("hold", 'H', Nothing),
-    ("ignore-pbs", '\0', Nothing),
-    ("immediate", 'I', Optional),
-    ("input", 'i', Value),
-    ("job-name", 'J', Value),
-    ("jobid", '\0', Value),
-    ("kill-on-bad-exit", 'K', Optional),
-    ("kill-on-invalid-dep", '\0', Value),
-    ("label", 'l', Nothing),
-    ("licenses", 'L', Value),
-    ("mail-type", '\0', Value),
-    ("mail-user", '\0', Value),
-    ("mcs-label", '\0', Value),
-    ("mem", '\0', Value),
-    ("mem-bind", '\0', Value),
-    ("mem-per-cpu", '\0', Value),
-    ("mem-per-gpu", '\0', Value),
-    ("mincpus", '\0', Value),
-    ("mpi", '\0', Value),
-    ("multi-prog", '\0', Nothing),
-    ("network", '\0', Value),
-    ("nice", '\0', Optional),
-    ("no-container-mount-home", '\0', Nothing),
-    ("no-kill", 'k', Optional),
-    ("no-requeue", '\0', Nothing),
-    ("nodefile", 'F', Value),
-    ("nodelist", 'w', Value),
-    ("nodes", 'N', Value),
-    ("ntasks", 'n', Value),
-    ("ntasks-per-core", '\0', Value),
-    ("ntasks-per-gpu", '\0', Value),
-    ("ntasks-per-node", '\0', Value),
-    ("ntasks-per-socket", '\0', Value),
-    ("oom-kill-step", '\0', Optional),
-    ("open-mode", '\0', Value),
-    ("output", 'o', Value),
-    ("overcommit", 'O', Nothing),
-    ("overlap", '\0', Nothing),
-    ("oversubscribe", 's', Nothing),
-    ("parsable", '\0', Nothing),
-    ("partition", 'p', Value),
-    ("power", '\0', Value),
-    ("prefer", '\0', Value),
-    ("preserve-env", 'E', Nothing),
-    ("priority", '\0', Value),
-    ("profile", '\0', Value),
-    ("prolog", '\0', Value),
-    ("propagate", '\0', Optional),
-    ("pty", '\0', Optional),
-    ("qos", 'q', Value),
-    ("quiet", 'Q', Nothing),
-    ("reboot", '\0', Nothing),
-    ("relative", 'r', Value),
-    ("requeue", '\0', Nothing),
-    ("reservation", '\0', Value),
-    ("resv-ports", '\0', Optional),
-    ("segment", '\0', Value),
-    ("signal", '\0', Value),
-    ("slurmd-debug", '\0', Value),
-    ("sockets-per-node", '\0', Value),
-    ("spread-job", '\0', Nothing),
-    ("stepmgr", '\0', Nothing),
-    ("switches", '\0', Value),
-    ("task-epilog", '\0', Value),
-    ("task-prolog", '\0', Value),
-    ("test-only", '\0', Nothing),
-    ("thread-spec", '\0', Value),
-    ("threads", 'T', Value),
-    ("threads-per-core", '\0', Value),
-    ("time", 't', Value),
-    ("time-min", '\0', Value),
-    ("tmp", '\0', Value),
-    ("tres-bind", '\0', Value),
-    ("tres-per-task", '\0', Value),
-    ("uid", '\0', Value),
-    ("unbuffered", 'u', Nothing),
-    ("use-min-nodes", '\0', Nothing),
-    ("verbose", 'v', Nothing),
-    ("wait", 'W', Nothing),
-    ("wait-all-nodes", '\0', Value),
-    ("wckey", '\0', Value),
-    ("wrap", '\0', Value),
-    ("x11", '\0', Optional),
+/// The options of sbatch(1) and srun(1), 22.05 to 25.05, and of pyxis and enroot's, by how they take a value: long names,
+/// with the letter of the short form behind a slash.
+const OPTIONS: [(Takes, &str); 3] = [
+    (
+        Value,
+        "account/A acctg-freq array/a batch bb bbf begin/b chdir/D cluster-constraint clusters/M comment \
+         constraint/C container container-env container-id container-image container-mounts container-name \
+         container-save container-workdir core-spec/S cores-per-socket cpu-bind cpu-freq cpus-per-gpu \
+         cpus-per-task/c deadline delay-boot dependency/d distribution/m epilog error/e exclude/x export \
+         export-file extra extra-node-info/B gid gpu-bind gpu-freq gpus/G gpus-per-node gpus-per-socket \
+         gpus-per-task gres gres-flags het-group hint input/i job-name/J jobid kill-on-invalid-dep licenses/L \
+         mail-type mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus mpi network nodefile/F \
+         nodelist/w nodes/N ntasks/n ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket \
+         open-mode output/o partition/p power prefer priority profile prolog qos/q relative/r reservation \
+         segment signal slurmd-debug sockets-per-node switches task-epilog task-prolog thread-spec threads/T \
+         threads-per-core time/t time-min tmp tres-bind tres-per-task uid wait-all-nodes wckey wrap",
+    ),
+    (
+        Optional,
+        "exclusive get-user-env immediate/I kill-on-bad-exit/K nice no-kill/k oom-kill-step propagate pty \
+         resv-ports x11",
+    ),
+    (
+        Nothing,
+        "container-entrypoint container-mount-home container-remap-root container-writable contiguous exact \
+         hold/H ignore-pbs label/l multi-prog no-container-mount-home no-requeue overcommit/O overlap \
+         oversubscribe/s parsable preserve-env/E quiet/Q reboot requeue spread-job stepmgr test-only \
+         unbuffered/u use-min-nodes verbose/v wait/W",
+    ),
 ];
+
+/// Returns the long name, the letter and the value of each option.
+pub(super) fn options() -> impl Iterator<Item = (&'static str, Option<char>, Takes)> {
+    OPTIONS.into_iter().flat_map(|(takes, names)| {
+        names.split_whitespace().map(move |name| {
+            let (long, letter) = name.split_once('/').unwrap_or((name, ""));
+            (long, letter.chars().next(), takes)
+        })
+    })
+}
 
 /// An option by its long name, with its value where it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -373,22 +265,19 @@ fn option(program: Program, word: &str) -> Option<(String, Option<String>, Optio
     let short = word.strip_prefix('-').filter(|short| !short.is_empty())?;
     let letter = short.chars().next()?;
     let rest = short.get(letter.len_utf8()..)?;
-    let known = OPTIONS.iter().find(|(_, known, _)| *known == letter);
+    let known = options().find(|(_, known, _)| *known == Some(letter));
     let value = (!rest.is_empty()).then(|| rest.trim_start_matches('=').to_owned());
-    let takes = known.map(|(name, _, takes)| takes_of(program, name, *takes));
-    Some((known.map_or_else(|| letter.to_string(), |(name, ..)| (*name).to_owned()), value, takes))
+    let takes = known.map(|(name, _, takes)| takes_of(program, name, takes));
+    Some((known.map_or_else(|| letter.to_string(), |(name, ..)| name.to_owned()), value, takes))
 }
 
 /// Returns the option of a long name, which may be abbreviated where that is unambiguous, as getopt_long(3)
 /// allows.
 fn long_option(program: Program, name: &str) -> Option<(&'static str, Takes)> {
-    let found = |(name, _, takes): &(&'static str, char, Takes)| (*name, takes_of(program, name, *takes));
-    if let Some(exact) = OPTIONS.iter().find(|(known, ..)| *known == name) {
-        return Some(found(exact));
-    }
-    let mut longer = OPTIONS.iter().filter(|(known, ..)| name.len() > 2 && known.starts_with(name));
-    let only = longer.next().filter(|_| longer.next().is_none())?;
-    Some(found(only))
+    let mut longer = options().filter(|(known, ..)| name.len() > 2 && known.starts_with(name));
+    let only = || longer.next().filter(|_| longer.next().is_none());
+    let (name, _, takes) = options().find(|(known, ..)| *known == name).or_else(only)?;
+    Some((name, takes_of(program, name, takes)))
 }
 
 /// Returns how an option takes its value: `srun --wait` has one, `sbatch --wait` has none.

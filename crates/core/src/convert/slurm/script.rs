@@ -9,8 +9,8 @@ use super::{BLOCK_BEGIN, BLOCK_END};
 use crate::Finding;
 use crate::convert::kubeflow::document::Settings;
 use crate::fabric::view::{ContainerView, EnvView, JobKind, JobView, Mpi, RoleView};
-use crate::request::{Fabric, FabricRequest, RuleSetting};
-use crate::shell::{ScriptCommand, commands};
+use crate::request::FabricRequest;
+use crate::shell::{ScriptCommand, commands, is_mpirun};
 
 /// A parsed script.
 pub(super) struct Script<'t> {
@@ -82,11 +82,6 @@ impl<'t> Script<'t> {
         }
     }
 
-    /// Returns the `#SBATCH` lines, one entry for each component of a heterogeneous job.
-    pub(super) fn components(&self) -> &[Directives] {
-        &self.components
-    }
-
     /// Returns everything after the lines that Slurm reads, without weftrun's block.
     pub(super) fn body(&self) -> String {
         self.bare().get(self.bare_head_end()..).unwrap_or_default().to_owned()
@@ -153,13 +148,10 @@ impl<'t> Script<'t> {
     pub(super) fn apply_directives(&self, options: &mut FabricRequest) -> Result<(), Finding> {
         for line in self.text.lines().filter_map(directive_line) {
             for directive in line.split([',', ' ', '\t']).filter(|directive| !directive.is_empty()) {
-                apply_directive(directive, options)
-                    .ok_or_else(|| {
-                        Finding::error("E-SCRIPT-WISH", format!("`# weftrun: {directive}` is not understood"))
-                    })
-                    .map_err(|finding| {
-                        finding.fix("write `# weftrun: fabric=off` or `# weftrun: efa.hugepages=off`")
-                    })?;
+                apply_directive(directive, options).ok_or_else(|| {
+                    Finding::error("E-SCRIPT-WISH", format!("`# weftrun: {directive}` is not understood"))
+                        .fix("write `# weftrun: fabric=off` or `# weftrun: efa.hugepages=off`")
+                })?;
             }
         }
         Ok(())
@@ -170,17 +162,11 @@ impl<'t> Script<'t> {
     }
 
     pub(super) fn view(&self, settings: &Settings<'_>) -> JobView {
-        let is_mpi = |command: &ScriptCommand| {
-            let word = &command.words[command.program];
-            matches!(word.rsplit('/').next(), Some("mpirun" | "mpiexec" | "orterun"))
-        };
         let commands = self.commands();
-        let mpi = commands.iter().any(is_mpi);
+        let mpi = commands.iter().any(|command| is_mpirun(&command.words[command.program]));
         let starts_ranks = |program: &str| {
-            matches!(
-                program.rsplit('/').next(),
-                Some("srun" | "mpirun" | "mpiexec" | "orterun" | "torchrun" | "accelerate")
-            )
+            matches!(program.rsplit('/').next(), Some("srun" | "torchrun" | "accelerate"))
+                || is_mpirun(program)
         };
         let launches = commands.iter().filter(|command| starts_ranks(&command.words[command.program]));
         let one_launch = launches.count() == 1;
@@ -269,23 +255,9 @@ fn blocks(text: &str) -> Vec<Range<usize>> {
 fn apply_directive(directive: &str, options: &mut FabricRequest) -> Option<()> {
     let (name, value) = directive.split_once('=')?;
     if name == "fabric" {
-        options.kind = match value {
-            "off" => Fabric::Off,
-            "auto" => Fabric::Auto,
-            "efa" => Fabric::Efa,
-            "roce" => Fabric::Roce,
-            "infiniband" => Fabric::InfiniBand,
-            "tcp" => Fabric::Tcp,
-            _ => return None,
-        };
-        return Some(());
+        options.kind = value.parse().ok()?;
+    } else {
+        options.rules.insert(name.to_owned(), value.parse().ok()?);
     }
-    let setting = match value {
-        "off" => RuleSetting::Off,
-        "on" => RuleSetting::On,
-        "auto" => RuleSetting::Auto,
-        _ => return None,
-    };
-    options.rules.insert(name.to_owned(), setting);
     Some(())
 }

@@ -8,111 +8,79 @@ use crate::{Confidence, Finding};
 /// The code of the finding that names the first cause.
 pub const CAUSE_CODE: &str = "WHY-CAUSE";
 
-/// The state of a job.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum WhyState {
-    /// It ended with an error.
-    Failed,
-    /// It runs, and a collective operation waits beyond its time limit.
-    Hanging,
-    /// It runs.
-    Running,
-    /// It ended in order.
-    Succeeded,
-    /// The logs do not show it.
-    #[default]
-    Unknown,
-}
-
-impl WhyState {
-    /// Returns its name, as in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Failed => "failed",
-            Self::Hanging => "hanging",
-            Self::Running => "running",
-            Self::Succeeded => "succeeded",
-            Self::Unknown => "unknown",
-        }
+word_enum! {
+    /// The state of a job.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "lowercase")]
+    pub enum WhyState {
+        /// It ended with an error.
+        Failed = "failed",
+        /// It runs, and a collective operation waits beyond its time limit.
+        Hanging = "hanging",
+        /// It runs.
+        Running = "running",
+        /// It ended in order.
+        Succeeded = "succeeded",
+        /// The logs do not show it.
+        #[default]
+        Unknown = "unknown",
     }
 }
 
-/// The kind of a first cause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum CauseClass {
-    /// An exception in the program.
-    Exception,
-    /// A GPU's memory is full.
-    CudaOutOfMemory,
-    /// A CUDA call failed, or the driver reports an error of a GPU.
-    CudaError,
-    /// A signal ended a process.
-    Signal,
-    /// A process ended with an exit code, and its log does not show why.
-    ExitCode,
-    /// A rank did not join a collective operation.
-    CollectiveTimeout,
-    /// Ranks joined a collective operation with different sizes or kinds.
-    CollectiveMismatch,
-    /// The processes did not find each other.
-    Rendezvous,
-    /// Kubernetes: a container exceeded its memory limit.
-    #[serde(rename = "OOMKilled")]
-    OomKilled,
-    /// Kubernetes: a pod was evicted.
-    #[serde(rename = "Evicted")]
-    Evicted,
-    /// Kubernetes: an image could not be pulled.
-    #[serde(rename = "ImagePullBackOff")]
-    Image,
-    /// Kubernetes: no node can take a pod.
-    #[serde(rename = "Unschedulable")]
-    Unschedulable,
-    /// Slurm: a task exceeded its memory limit.
-    #[serde(rename = "OUT_OF_MEMORY")]
-    OutOfMemory,
-    /// A node failed.
-    #[serde(rename = "NODE_FAIL")]
-    NodeFail,
-    /// The time limit of the job was reached.
-    #[serde(rename = "TIMEOUT")]
-    TimeLimit,
-    /// Another job took the nodes.
-    #[serde(rename = "PREEMPTED")]
-    Preempted,
-    /// The job was cancelled.
-    #[serde(rename = "CANCELLED")]
-    Cancelled,
+word_enum! {
+    /// The kind of a first cause.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "kebab-case")]
+    pub enum CauseClass {
+        /// An exception in the program.
+        Exception = "exception",
+        /// A GPU's memory is full.
+        CudaOutOfMemory = "cuda-out-of-memory",
+        /// A CUDA call failed, or the driver reports an error of a GPU.
+        CudaError = "cuda-error",
+        /// A signal ended a process.
+        Signal = "signal",
+        /// A process ended with an exit code, and its log does not show why.
+        ExitCode = "exit-code",
+        /// A rank did not join a collective operation.
+        CollectiveTimeout = "collective-timeout",
+        /// Ranks joined a collective operation with different sizes or kinds.
+        CollectiveMismatch = "collective-mismatch",
+        /// The processes did not find each other.
+        Rendezvous = "rendezvous",
+        /// Kubernetes: a container exceeded its memory limit.
+        #[serde(rename = "OOMKilled")]
+        OomKilled = "OOMKilled",
+        /// Kubernetes: a pod was evicted.
+        #[serde(rename = "Evicted")]
+        Evicted = "Evicted",
+        /// Kubernetes: an image could not be pulled.
+        #[serde(rename = "ImagePullBackOff")]
+        Image = "ImagePullBackOff",
+        /// Kubernetes: no node can take a pod.
+        #[serde(rename = "Unschedulable")]
+        Unschedulable = "Unschedulable",
+        /// Slurm: a task exceeded its memory limit.
+        #[serde(rename = "OUT_OF_MEMORY")]
+        OutOfMemory = "OUT_OF_MEMORY",
+        /// A node failed.
+        #[serde(rename = "NODE_FAIL")]
+        NodeFail = "NODE_FAIL",
+        /// The time limit of the job was reached.
+        #[serde(rename = "TIMEOUT")]
+        TimeLimit = "TIMEOUT",
+        /// Another job took the nodes.
+        #[serde(rename = "PREEMPTED")]
+        Preempted = "PREEMPTED",
+        /// The job was cancelled.
+        #[serde(rename = "CANCELLED")]
+        Cancelled = "CANCELLED",
+    }
 }
 
 impl CauseClass {
-    /// Returns its name, as in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Exception => "exception",
-            Self::CudaOutOfMemory => "cuda-out-of-memory",
-            Self::CudaError => "cuda-error",
-            Self::Signal => "signal",
-            Self::ExitCode => "exit-code",
-            Self::CollectiveTimeout => "collective-timeout",
-            Self::CollectiveMismatch => "collective-mismatch",
-            Self::Rendezvous => "rendezvous",
-            Self::OomKilled => "OOMKilled",
-            Self::Evicted => "Evicted",
-            Self::Image => "ImagePullBackOff",
-            Self::Unschedulable => "Unschedulable",
-            Self::OutOfMemory => "OUT_OF_MEMORY",
-            Self::NodeFail => "NODE_FAIL",
-            Self::TimeLimit => "TIMEOUT",
-            Self::Preempted => "PREEMPTED",
-            Self::Cancelled => "CANCELLED",
-        }
-    }
-
     /// Returns whether it ends a job as a whole, so that no rank is to blame.
     fn is_of_whole_job(self) -> bool {
         matches!(

@@ -175,18 +175,12 @@ fn what(class: CauseClass, exception: &Exception) -> String {
 /// Returns every fact that may be the cause.
 pub(super) fn candidates(scene: &Scene<'_>) -> Vec<Candidate> {
     let mut found = Vec::new();
+    let explains = |fact: &Fact| {
+        matches!(fact, Fact::Exception(_) | Fact::TimedOut { .. } | Fact::RemoteExit | Fact::Died)
+    };
     // Ranks whose exit the log explains.
-    let explained: BTreeSet<u32> = scene
-        .reports
-        .iter()
-        .filter(|known| {
-            matches!(
-                known.report.fact,
-                Fact::Exception(_) | Fact::TimedOut { .. } | Fact::RemoteExit | Fact::Died
-            )
-        })
-        .filter_map(|known| known.rank)
-        .collect();
+    let explained = scene.reports.iter().filter(|known| explains(&known.report.fact));
+    let explained: BTreeSet<u32> = explained.filter_map(|known| known.rank).collect();
     for (at, known) in scene.reports.iter().enumerate() {
         let mut add = |grade, class, what: String, frame: Option<CauseFrame>, first| {
             let key = format!("{class:?} {}", what.replace(|digit: char| digit.is_ascii_digit(), "0"));
@@ -234,13 +228,8 @@ pub(super) fn candidates(scene: &Scene<'_>) -> Vec<Candidate> {
                 add(Grade::Crashed, class, text.clone(), None, false);
             }
             Fact::Xid(number) => {
-                add(
-                    Grade::Cluster,
-                    CauseClass::CudaError,
-                    format!("the driver reports Xid {number}"),
-                    None,
-                    false,
-                );
+                let what = format!("the driver reports Xid {number}");
+                add(Grade::Cluster, CauseClass::CudaError, what, None, false);
             }
             Fact::Cluster(reason) => {
                 let (grade, class, what) = cluster(*reason);

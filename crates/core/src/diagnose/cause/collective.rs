@@ -19,6 +19,18 @@ pub(super) struct Found<'a> {
     pub complete: bool,
 }
 
+impl<'a> Found<'a> {
+    fn timeout(
+        ranks: Vec<u32>,
+        what: String,
+        reports: Vec<&'a Report>,
+        confidence: Confidence,
+        complete: bool,
+    ) -> Self {
+        Self { class: CauseClass::CollectiveTimeout, ranks, what, reports, confidence, complete }
+    }
+}
+
 /// The progress of one rank in one process group, by its first report.
 struct Standing<'a> {
     enqueued: i64,
@@ -76,15 +88,10 @@ fn diverged<'a>(waits: &Waits<'a>) -> Option<Found<'a>> {
         format!("{} in {op} SeqNum {seq}", named(&numbers))
     };
     let parts: Vec<String> = all.iter().take(4).map(part).collect();
-    Some(Found {
-        class: CauseClass::CollectiveTimeout,
-        ranks: Vec::new(),
-        what: format!("ranks wait in different operations: {}", parts.join(", ")),
-        reports: all.iter().flat_map(|(_, ranks)| ranks.iter()).map(|(_, wait)| wait.report).collect(),
-        // Lines that do not name their group may be of several, whose operations are numbered apart.
-        confidence: Confidence::Low,
-        complete: true,
-    })
+    let what = format!("ranks wait in different operations: {}", parts.join(", "));
+    let reports = all.iter().flat_map(|(_, ranks)| ranks.iter()).map(|(_, wait)| wait.report).collect();
+    // Lines that do not name their group may be of several, whose operations are numbered apart.
+    Some(Found::timeout(Vec::new(), what, reports, Confidence::Low, true))
 }
 
 /// Returns the findings of PyTorch's own checks: `monitoredBarrier` and TORCH_DISTRIBUTED_DEBUG=DETAIL.
@@ -104,14 +111,7 @@ fn told<'a>(scene: &Scene<'a>) -> Option<Found<'a>> {
     if !missing.is_empty() {
         let ranks: Vec<u32> = missing.into_iter().collect();
         let what = format!("{} did not come to monitoredBarrier", named(&ranks));
-        return Some(Found {
-            class: CauseClass::CollectiveTimeout,
-            ranks,
-            what,
-            reports,
-            confidence: Confidence::High,
-            complete: true,
-        });
+        return Some(Found::timeout(ranks, what, reports, Confidence::High, true));
     }
     let seq = works.values().next()?.seq;
     let all: Vec<(u32, &Work)> = works.iter().map(|(rank, work)| (*rank, work)).collect();
@@ -273,14 +273,6 @@ fn absentees<'a>(
         .filter(|(rank, own)| own.enqueued < seq && !joined.contains(rank) && !waiting.contains(rank))
         .map(|(rank, own)| (*rank, own))
         .collect();
-    let found = |ranks: Vec<u32>, what: String, reports, confidence, complete| Found {
-        class: CauseClass::CollectiveTimeout,
-        ranks,
-        what,
-        reports,
-        confidence,
-        complete,
-    };
     if !behind.is_empty() {
         let absent: Vec<u32> = behind.keys().copied().collect();
         let last: BTreeSet<i64> = behind.values().map(|own| own.enqueued).collect();
@@ -292,13 +284,13 @@ fn absentees<'a>(
             last.join(" or ")
         );
         reports.splice(0..0, behind.values().map(|own| own.report));
-        return found(absent, what, reports, Confidence::High, true);
+        return Found::timeout(absent, what, reports, Confidence::High, true);
     }
     let default = group.contains(DEFAULT);
     let unseen = scene.unseen();
     if default && !unseen.is_empty() {
         let what = format!("{} in {operation}; {}", wait(&waiters), not_read(&unseen, ""));
-        return found(Vec::new(), what, reports, Confidence::Low, false);
+        return Found::timeout(Vec::new(), what, reports, Confidence::Low, false);
     }
     // Ranks that report a failure of their own did not simply stay away.
     let harmed: BTreeSet<u32> = scene
@@ -315,14 +307,14 @@ fn absentees<'a>(
             "{} in {operation}; it is not known how many ranks there are: one whose log was not read may be missing",
             wait(&waiters)
         );
-        return found(Vec::new(), what, reports, Confidence::Low, false);
+        return Found::timeout(Vec::new(), what, reports, Confidence::Low, false);
     }
     if silent.is_empty() {
         let what = format!(
             "{} in {operation}, and it does not complete: suspect the network or a GPU",
             wait(&waiters)
         );
-        return found(Vec::new(), what, reports, Confidence::Medium, default && !broken);
+        return Found::timeout(Vec::new(), what, reports, Confidence::Medium, default && !broken);
     }
     // A rank whose source continues after its last line is silent itself; the log did not just end there.
     let sources: BTreeSet<_> = waiters.iter().filter_map(|rank| scene.source_of.get(rank).copied()).collect();
@@ -336,13 +328,8 @@ fn absentees<'a>(
     if proved {
         let what =
             format!("{} did not take part in {operation} and {report} nothing about it", named(&silent));
-        return found(silent, what, reports, Confidence::Medium, true);
+        return Found::timeout(silent, what, reports, Confidence::Medium, true);
     }
-    found(
-        Vec::new(),
-        format!("{} in {operation}; {} {report} nothing about it", wait(&waiters), named(&silent)),
-        reports,
-        Confidence::Low,
-        false,
-    )
+    let what = format!("{} in {operation}; {} {report} nothing about it", wait(&waiters), named(&silent));
+    Found::timeout(Vec::new(), what, reports, Confidence::Low, false)
 }

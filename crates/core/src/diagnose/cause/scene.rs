@@ -22,6 +22,7 @@ pub(super) struct Known<'a> {
 }
 
 /// The facts and their writers, of the last life of each source.
+#[derive(Default)]
 pub(super) struct Scene<'a> {
     pub reports: Vec<Known<'a>>,
     /// Ranks that wrote anything.
@@ -66,18 +67,10 @@ impl<'a> Scene<'a> {
         let latest = map.sources().filter(|(_, id)| !map.is_earlier_attempt(id));
         let sources: Sources<'a> = latest.filter_map(|(at, _)| Some((at, failures.ranks(at)?))).collect();
         let mut scene = Scene {
-            reports: Vec::new(),
-            seen: BTreeSet::new(),
-            world: 0,
             stated: sources.values().any(|source| source.world.is_some()),
-            cut: BTreeSet::new(),
-            source_of: BTreeMap::new(),
-            complete: false,
-            inferred: false,
             names: map.sources().map(|(at, id)| (at, id.name.clone())).collect(),
-            node_of: BTreeMap::new(),
-            finished: BTreeSet::new(),
             lives: sources.values().map(|source| source.lives.len()).max().unwrap_or(0),
+            ..Scene::default()
         };
         for (at, source) in &sources {
             scene.world = scene.world.max(source.world.unwrap_or(0));

@@ -104,11 +104,8 @@ fn ib_is_missed(seen: &Seen<'_>) -> bool {
 fn mixed_ports(seen: &Seen<'_>) -> bool {
     seen.has(Signature::IncompatibleIbDevices)
         || seen.map.listed("IB").any(|list| {
-            list.contains("/RoCE")
-                && (list.contains("/IB ")
-                    || list.contains("/IB/")
-                    || list.contains("/IB,")
-                    || list.ends_with("/IB"))
+            let ib = ["/IB ", "/IB/", "/IB,"].iter().any(|port| list.contains(port)) || list.ends_with("/IB");
+            ib && list.contains("/RoCE")
         })
 }
 
@@ -127,14 +124,9 @@ fn one_nic_found(seen: &Seen<'_>) -> bool {
 /// Returns whether all ranks use one NIC, where every rank of a node is seen and there are as many NICs as
 /// ranks.
 fn one_nic_of_many(seen: &Seen<'_>) -> bool {
-    let listed = seen
-        .map
-        .ports()
-        .iter()
-        .map(|port| port.device)
-        .collect::<BTreeSet<_>>()
-        .len()
-        .max(seen.map.plugins().iter().filter_map(|plugin| plugin.nics).max().unwrap_or(0) as usize);
+    let devices: BTreeSet<u32> = seen.map.ports().iter().map(|port| port.device).collect();
+    let of_plugin = seen.map.plugins().iter().filter_map(|plugin| plugin.nics).max();
+    let listed = devices.len().max(of_plugin.unwrap_or(0) as usize);
     let mut used = Devices::default();
     for transport in seen.transports.iter().filter(|used| used.kind == Kind::Net) {
         used.union(transport.devices);

@@ -10,91 +10,48 @@ use crate::fabric::rules::rdma_present::NETWORKS;
 use crate::fabric::{ClusterFacts, NetworkApi, NodeGroup};
 use crate::spec::{JobSpec, VolumeSource};
 
-/// The kind of a sign.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum SignKind {
-    /// Name of a resource that is requested.
-    Resource,
-    /// Class of a device that a resource claim requests.
-    DeviceClass,
-    /// Annotation, as `key=value`.
-    Annotation,
-    /// A network that the job is attached to, or that the cluster has: its name, and what attaches pods to
-    /// it (`rdma-0 deviceMode=RDMA`).
-    Network,
-    /// Label, node selector, node affinity or toleration, as `key=value`.
-    Label,
-    /// Instance type.
-    Instance,
-    /// Container image.
-    Image,
-    /// Environment variable, as `NAME=value`.
-    Env,
-    /// A line of a command, a path or another text.
-    Text,
-    /// Slurm partition.
-    Partition,
-    /// Slurm account.
-    Account,
-    /// Another sbatch option, as `name=value`.
-    Option,
-    /// Environment module that is loaded.
-    Module,
-    /// Comment of a script.
-    Comment,
-    /// Name of the object.
-    Name,
-    /// Setting of the cluster, as `name=value`.
-    Setting,
-    /// Kind of a network device of the nodes (`InfiniBand`).
-    Device,
-}
-
-impl SignKind {
-    pub(super) const ALL: [Self; 17] = [
-        Self::Resource,
-        Self::DeviceClass,
-        Self::Annotation,
-        Self::Network,
-        Self::Label,
-        Self::Instance,
-        Self::Image,
-        Self::Env,
-        Self::Text,
-        Self::Partition,
-        Self::Account,
-        Self::Option,
-        Self::Module,
-        Self::Comment,
-        Self::Name,
-        Self::Setting,
-        Self::Device,
-    ];
-
-    /// Returns the word in the table of evidence and in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Resource => "resource",
-            Self::DeviceClass => "device-class",
-            Self::Annotation => "annotation",
-            Self::Network => "network",
-            Self::Label => "label",
-            Self::Instance => "instance",
-            Self::Image => "image",
-            Self::Env => "env",
-            Self::Text => "text",
-            Self::Partition => "partition",
-            Self::Account => "account",
-            Self::Option => "option",
-            Self::Module => "module",
-            Self::Comment => "comment",
-            Self::Name => "name",
-            Self::Setting => "setting",
-            Self::Device => "device",
-        }
+word_enum! {
+    /// The kind of a sign.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "kebab-case")]
+    #[non_exhaustive]
+    pub enum SignKind: ALL {
+        /// Name of a resource that is requested.
+        Resource = "resource",
+        /// Class of a device that a resource claim requests.
+        DeviceClass = "device-class",
+        /// Annotation, as `key=value`.
+        Annotation = "annotation",
+        /// A network that the job is attached to, or that the cluster has: its name, and what attaches pods to
+        /// it (`rdma-0 deviceMode=RDMA`).
+        Network = "network",
+        /// Label, node selector, node affinity or toleration, as `key=value`.
+        Label = "label",
+        /// Instance type.
+        Instance = "instance",
+        /// Container image.
+        Image = "image",
+        /// Environment variable, as `NAME=value`.
+        Env = "env",
+        /// A line of a command, a path or another text.
+        Text = "text",
+        /// Slurm partition.
+        Partition = "partition",
+        /// Slurm account.
+        Account = "account",
+        /// Another sbatch option, as `name=value`.
+        Option = "option",
+        /// Environment module that is loaded.
+        Module = "module",
+        /// Comment of a script.
+        Comment = "comment",
+        /// Name of the object.
+        Name = "name",
+        /// Setting of the cluster, as `name=value`.
+        Setting = "setting",
+        /// Kind of a network device of the nodes (`InfiniBand`).
+        Device = "device",
     }
 }
 

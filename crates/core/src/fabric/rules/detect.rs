@@ -1,7 +1,6 @@
 //! Detection: NCCL logs its transports only with `NCCL_DEBUG=INFO`.
 
 use super::{Context, Launch, set};
-use crate::Finding;
 use crate::fabric::Change;
 use crate::fabric::builder::PlanBuilder;
 use crate::request::{Origin, RuleSetting};
@@ -31,13 +30,11 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
                 let change = Change::Env { name: NAME.to_owned(), value: own.to_owned() };
                 plan.kept(at, RULE, &change, "set by the user, kept");
                 if !speaks_of_transports(own) {
-                    plan.report(
-                        Finding::warning(
-                            "W-ENV-KEPT",
-                            format!("NCCL_DEBUG is `{own}`, set by the user, and stays; the transports will be unknown"),
-                        )
-                        .at(at.name)
-                        .fix("set NCCL_DEBUG=INFO, or remove it"),
+                    plan.warn(
+                        at,
+                        "W-ENV-KEPT",
+                        format!("NCCL_DEBUG is `{own}`, set by the user, and stays; the transports will be unknown"),
+                        "set NCCL_DEBUG=INFO, or remove it",
                     );
                 }
             }

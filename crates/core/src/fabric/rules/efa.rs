@@ -43,13 +43,11 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
     for (at, role) in ctx.roles() {
         report_idle_gpus(ctx, plan, at, role);
         if !role.worker && opt_out::role_is_out(ctx, role) {
-            plan.report(
-                Finding::warning(
-                    "W-OPTOUT-LAUNCHER",
-                    "the launcher opts out of EFA though its workers do not; it and its mpirun are left alone",
-                )
-                .at(at.name)
-                .fix("remove the annotation from the launcher, or put it on the workers too"),
+            plan.warn(
+                at,
+                "W-OPTOUT-LAUNCHER",
+                "the launcher opts out of EFA though its workers do not; it and its mpirun are left alone",
+                "remove the annotation from the launcher, or put it on the workers too",
             );
             continue;
         }
@@ -237,13 +235,11 @@ fn bundled_path<'a>(ctx: &Context<'a>) -> Option<(&'a str, &'static str)> {
 /// Reports GPUs of a launcher that is no worker, since mpi-operator empties its NVIDIA_VISIBLE_DEVICES.
 fn report_idle_gpus(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &RoleView) {
     if ctx.job.kind == JobKind::MpiJobV2 && role.launcher && !role.worker && ctx.accelerators(role) > 0 {
-        plan.report(
-            Finding::warning(
-                "W-LAUNCHER-GPU",
-                "the launcher asks GPUs, which mpi-operator hides from it; they stay idle",
-            )
-            .at(at.name)
-            .fix("remove them, or set runLauncherAsWorker: true"),
+        plan.warn(
+            at,
+            "W-LAUNCHER-GPU",
+            "the launcher asks GPUs, which mpi-operator hides from it; they stay idle",
+            "remove them, or set runLauncherAsWorker: true",
         );
     }
 }

@@ -85,16 +85,14 @@ fn mount(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, at: RoleRe
     } else if let Some(volume) = role.volumes.iter().find(|volume| volume.name == stack.volume)
         && volume.host_path.as_deref().map(trimmed) != Some(trimmed(&stack.host_path))
     {
-        plan.report(
-            Finding::error(
-                "E-VOLUME-NAME",
-                format!(
-                    "a volume named {} is there already, and is not the node's {}",
-                    stack.volume, stack.host_path
-                ),
-            )
-            .at(at.name)
-            .fix("rename that volume"),
+        plan.refuse(
+            at,
+            "E-VOLUME-NAME",
+            format!(
+                "a volume named {} is there already, and is not the node's {}",
+                stack.volume, stack.host_path
+            ),
+            "rename that volume",
         );
     } else {
         let why = format!("NCCL reaches EFA through the libraries in {} of the node", stack.host_path);
@@ -118,13 +116,11 @@ fn launcher_node(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, at
         }
     }
     if labels.is_empty() {
-        plan.report(
-            Finding::warning(
-                "W-LAUNCHER-HOSTPATH",
-                format!("the launcher asks no GPU, and its node must have {} all the same", stack.host_path),
-            )
-            .at(at.name)
-            .fix("give it a nodeSelector of the GPU nodes, or the profile a [launcher.node-selector]"),
+        plan.warn(
+            at,
+            "W-LAUNCHER-HOSTPATH",
+            format!("the launcher asks no GPU, and its node must have {} all the same", stack.host_path),
+            "give it a nodeSelector of the GPU nodes, or the profile a [launcher.node-selector]",
         );
     }
 }
@@ -152,30 +148,21 @@ fn library_path(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, at:
     let change = |value: String| Change::Env { name: NAME.to_owned(), value };
     match role.container.env(NAME).map(|var| var.value.as_deref()) {
         None => {
-            plan.report(
-                Finding::warning(
-                    "W-LDPATH-SHADOW",
-                    "setting LD_LIBRARY_PATH hides the one of the image, if it has one: Kubernetes cannot refer to it",
-                )
-                .at(at.name)
-                .fix("name the image's own folders in LD_LIBRARY_PATH yourself; ours are put before them"),
+            plan.warn(
+                at,
+                "W-LDPATH-SHADOW",
+                "setting LD_LIBRARY_PATH hides the one of the image, if it has one: Kubernetes cannot refer to it",
+                "name the image's own folders in LD_LIBRARY_PATH yourself; ours are put before them",
             );
             let value = merge::library_path(&stack.library_dirs, &stack.library_tail, None);
-            plan.op(
-                at,
-                "efa.library-path",
-                change(value),
-                "the mounted libraries must be found first",
-                profile(ctx),
-            );
+            let why = "the mounted libraries must be found first";
+            plan.op(at, "efa.library-path", change(value), why, profile(ctx));
         }
-        Some(None) => plan.report(
-            Finding::error(
-                "E-LDPATH-VALUEFROM",
-                "LD_LIBRARY_PATH is taken valueFrom somewhere, so our folders cannot be put before it",
-            )
-            .at(at.name)
-            .fix("write its value out"),
+        Some(None) => plan.refuse(
+            at,
+            "E-LDPATH-VALUEFROM",
+            "LD_LIBRARY_PATH is taken valueFrom somewhere, so our folders cannot be put before it",
+            "write its value out",
         ),
         Some(Some(own)) => {
             report_dollar(plan, at, NAME, own);
@@ -193,13 +180,11 @@ fn library_path(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, at:
 /// Reports a `$NAME` in a value, which stays as it is written: Kubernetes expands only `$(NAME)`.
 fn report_dollar(plan: &mut PlanBuilder, at: RoleRef, name: &str, value: &str) {
     if let Some(found) = crate::shell::unexpanded(value) {
-        plan.report(
-            Finding::warning(
-                "W-ENV-DOLLAR",
-                format!("{name} holds {found}, which Kubernetes does not expand; the value is passed through literally"),
-            )
-            .at(at.name)
-            .fix("write the folders out; only $(NAME) of an earlier entry of the same list is expanded"),
+        plan.warn(
+            at,
+            "W-ENV-DOLLAR",
+            format!("{name} holds {found}, which Kubernetes does not expand; the value is passed through literally"),
+            "write the folders out; only $(NAME) of an earlier entry of the same list is expanded",
         );
     }
 }
@@ -210,15 +195,13 @@ fn opal_prefix(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, at: 
     let own = role.container.env(NAME).map(|var| var.value.as_deref());
     let differs = own.is_some_and(|value| value.map(|value| value.trim_end_matches('/')) != Some(ours));
     if ctx.job.mpi.is_some() && differs && role.launcher | role.worker {
-        plan.report(
-            Finding::error(
-                "E-OPAL-CONFLICT",
-                format!(
-                    "OPAL_PREFIX points elsewhere than {ours}; the mounted mpirun fails at its start with it"
-                ),
-            )
-            .at(at.name)
-            .fix("remove OPAL_PREFIX, or use --stack bundled if the image's own Open MPI is meant"),
+        plan.refuse(
+            at,
+            "E-OPAL-CONFLICT",
+            format!(
+                "OPAL_PREFIX points elsewhere than {ours}; the mounted mpirun fails at its start with it"
+            ),
+            "remove OPAL_PREFIX, or use --stack bundled if the image's own Open MPI is meant",
         );
         return;
     }
@@ -347,13 +330,11 @@ fn is_unsure(row: &crate::catalogue::InstanceType) -> bool {
 
 fn report_unsure_row(plan: &mut PlanBuilder, at: RoleRef, count: u32, node: &Node) {
     let row = node.row.as_deref().unwrap_or_default();
-    plan.report(
-        Finding::warning(
-            "W-EFA-ASSUMED",
-            format!("assumed {count} EFA interfaces on {row}: the sources disagree"),
-        )
-        .at(at.name)
-        .fix("look at the node's allocatable vpc.amazonaws.com/efa, and ask that number"),
+    plan.warn(
+        at,
+        "W-EFA-ASSUMED",
+        format!("assumed {count} EFA interfaces on {row}: the sources disagree"),
+        "look at the node's allocatable vpc.amazonaws.com/efa, and ask that number",
     );
 }
 
@@ -371,17 +352,15 @@ fn report_assumed_count(
         || "no instance type is known".to_owned(),
         |name| format!("instance type {name} is not in the catalogue"),
     );
-    plan.report(
-        Finding::warning(
-            "W-EFA-ASSUMED",
-            format!(
-                "assumed {count} EFA interfaces a node (profile {}), since {reason}; where a node has fewer, the pods \
-                 stay Pending",
-                ctx.profile.name
-            ),
-        )
-        .at(at.name)
-        .fix("name the instance type (--instance-type p5en.48xlarge), or plan with the cluster at hand (--online)"),
+    plan.warn(
+        at,
+        "W-EFA-ASSUMED",
+        format!(
+            "assumed {count} EFA interfaces a node (profile {}), since {reason}; where a node has fewer, the pods \
+             stay Pending",
+            ctx.profile.name
+        ),
+        "name the instance type (--instance-type p5en.48xlarge), or plan with the cluster at hand (--online)",
     );
 }
 
@@ -389,24 +368,20 @@ fn report_amount(plan: &mut PlanBuilder, at: RoleRef, resource: &str, own: &str,
     let Some(asked) = Quantity::parse(own).map(Quantity::whole) else { return };
     let has = node.instance.as_deref().unwrap_or("the node");
     if asked > u64::from(most) {
-        plan.report(
-            Finding::error(
-                "E-EFA-CAPACITY",
-                format!("{asked} {resource} exceeds instance capacity: {has} has {most}, so the pod would never start"),
-            )
-            .at(at.name)
-            .fix(format!("ask {most}, or remove the line")),
+        plan.refuse(
+            at,
+            "E-EFA-CAPACITY",
+            format!(
+                "{asked} {resource} exceeds instance capacity: {has} has {most}, so the pod would never start"
+            ),
+            format!("ask {most}, or remove the line"),
         );
     } else if asked < u64::from(most) && asked > 0 {
-        plan.report(
-            Finding::warning(
-                "W-EFA-PARTIAL",
-                format!(
-                    "{asked} of {most} EFA interfaces of {has} are asked; the rest of its bandwidth is lost"
-                ),
-            )
-            .at(at.name)
-            .fix(format!("ask {most}, or remove the line")),
+        plan.warn(
+            at,
+            "W-EFA-PARTIAL",
+            format!("{asked} of {most} EFA interfaces of {has} are asked; the rest of its bandwidth is lost"),
+            format!("ask {most}, or remove the line"),
         );
     }
 }
@@ -477,13 +452,8 @@ fn memory(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &RoleView, n
         }
     };
     let change = Change::Resource { name: "memory".to_owned(), quantity: amount };
-    plan.op(
-        at,
-        "efa.hugepages",
-        change,
-        "huge pages are refused where neither cpu nor memory is asked",
-        origin,
-    );
+    let why = "huge pages are refused where neither cpu nor memory is asked";
+    plan.op(at, "efa.hugepages", change, why, origin);
 }
 
 /// Returns a quantity unchanged, or `90%` of the instance type's memory in whole MiB.

@@ -76,13 +76,11 @@ fn rewrite(plan: &mut PlanBuilder, at: RoleRef, role: &RoleView, rule: &'static 
 }
 
 fn report_other_mpi(plan: &mut PlanBuilder, at: RoleRef) {
-    plan.report(
-        Finding::warning(
-            "W-MPI-IMPL",
-            "only Open MPI's command line is rewritten; this job's mpirun is left alone",
-        )
-        .at(at.name)
-        .fix("forward the fabric's variables yourself (Intel MPI: -genv NAME VALUE; MPICH: -env NAME VALUE)"),
+    plan.warn(
+        at,
+        "W-MPI-IMPL",
+        "only Open MPI's command line is rewritten; this job's mpirun is left alone",
+        "forward the fabric's variables yourself (Intel MPI: -genv NAME VALUE; MPICH: -env NAME VALUE)",
     );
 }
 

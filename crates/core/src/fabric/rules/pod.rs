@@ -4,7 +4,6 @@
 use serde_json::{Value as Json, json};
 
 use super::{Context, Launch, networks, set};
-use crate::Finding;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::node::Count;
 use crate::fabric::op::TOPOLOGY_PATH;
@@ -56,12 +55,16 @@ impl Worker<'_> {
         Origin::Profile(self.ctx.profile.name.clone())
     }
 
+    fn op(&self, plan: &mut PlanBuilder, rule: &'static str, change: Change, why: impl Into<String>) {
+        plan.op(self.at, rule, change, why, self.origin());
+    }
+
     /// Makes a change, or records that its result is already there.
     fn change(&self, plan: &mut PlanBuilder, rule: &'static str, there: bool, change: Change, why: &str) {
         if there {
             plan.kept(self.at, rule, &change, "already there");
         } else {
-            plan.op(self.at, rule, change, why, self.origin());
+            self.op(plan, rule, change, why);
         }
     }
 
@@ -80,28 +83,16 @@ impl Worker<'_> {
         let of_other = |name: &&str| remove.env.iter().any(|wanted| is_named(wanted, name));
         found.extend(variables.filter(of_other).map(|name| (Removed::Env, name)));
         let mounts = container.mounts.iter().map(|mount| mount.path.as_str());
-        found.extend(
-            mounts
-                .filter(|path| remove.mounts.iter().any(|known| known == path))
-                .map(|p| (Removed::Mount, p)),
-        );
+        let mounts = mounts.filter(|path| remove.mounts.iter().any(|known| known == path));
+        found.extend(mounts.map(|path| (Removed::Mount, path)));
         let resources = container.limits.keys().chain(container.requests.keys()).map(String::as_str);
-        found.extend(
-            resources
-                .filter(|name| remove.resources.iter().any(|r| r == name))
-                .map(|r| (Removed::Resource, r)),
-        );
+        let resources = resources.filter(|name| remove.resources.iter().any(|known| known == name));
+        found.extend(resources.map(|name| (Removed::Resource, name)));
         found.sort_by_key(|(what, name)| (*what as u8, *name));
         found.dedup();
         for (what, name) in found {
             let change = Change::Remove { what, name: name.to_owned() };
-            plan.op(
-                self.at,
-                RULE,
-                change,
-                "it belongs to another fabric than this cluster has",
-                self.origin(),
-            );
+            self.op(plan, RULE, change, "it belongs to another fabric than this cluster has");
         }
     }
 
@@ -175,18 +166,14 @@ impl Worker<'_> {
                 let fix = "set NCCL_TOPO_FILE if the image has the file (/etc/topology/ndv5-topo.xml in Azure's images), or copy \
                            /opt/microsoft/ndv5-topo.xml from a virtual machine of that size into `content` under \
                            [profile.NAME.pod.topology-file]";
-                plan.report(Finding::warning(NO_FILE, text).at(self.at.name).fix(fix));
+                plan.warn(self.at, NO_FILE, text, fix);
             }
             return;
         };
         if self.ctx.job.name.is_empty() {
             if !plan.has_reported(NO_FILE) {
                 let text = "the topology file needs an object beside the job, whose name follows the job's, and the job has none";
-                plan.report(
-                    Finding::warning(NO_FILE, text)
-                        .at(self.at.name)
-                        .fix("set metadata.name instead of generateName"),
-                );
+                plan.warn(self.at, NO_FILE, text, "set metadata.name instead of generateName");
             }
             return;
         }
@@ -198,20 +185,14 @@ impl Worker<'_> {
         let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": { "topo.xml": content } });
         let companion = Change::Companion { object };
         if plan.changes().all(|(_, other)| *other != companion) {
-            plan.op(
-                self.at,
-                RULE,
-                companion,
-                "the pods read the topology file from this object",
-                self.origin(),
-            );
+            self.op(plan, RULE, companion, "the pods read the topology file from this object");
         }
         let member = |list, name: &str, value| Change::Member { list, name: name.to_owned(), value };
         let volume = json!({ "name": TOPOLOGY_VOLUME, "configMap": { "name": map } });
         let mount = json!({ "name": TOPOLOGY_VOLUME, "mountPath": "/etc/nccl", "readOnly": true });
         let why = "NCCL sees the PCIe topology of a virtual machine only in a file";
-        plan.op(self.at, RULE, member(PodList::Volumes, TOPOLOGY_VOLUME, volume), why, self.origin());
-        plan.op(self.at, RULE, member(PodList::VolumeMounts, "/etc/nccl", mount), why, self.origin());
+        self.op(plan, RULE, member(PodList::Volumes, TOPOLOGY_VOLUME, volume), why);
+        self.op(plan, RULE, member(PodList::VolumeMounts, "/etc/nccl", mount), why);
         set::env(plan, self.at, self.role, RULE, (TOPOLOGY_FILE, TOPOLOGY_PATH), why, self.origin());
         launch.forward(RULE, TOPOLOGY_FILE);
     }
@@ -246,7 +227,7 @@ impl Worker<'_> {
         let asks = |resource: &&String| self.role.container.asks(resource).is_some();
         if let Some(resource) = add.replaces.as_ref().filter(asks).filter(|_| index == 0) {
             let change = Change::Remove { what: Removed::Resource, name: resource.clone() };
-            plan.op(self.at, RULE, change, "the claims stand in its place", self.origin());
+            self.op(plan, RULE, change, "the claims stand in its place");
         }
         let value = json!({ "name": name });
         let change = Change::Member { list: PodList::ContainerClaims, name: name.to_owned(), value };
@@ -269,7 +250,7 @@ impl Worker<'_> {
         let change = Change::Companion { object };
         let there = plan.changes().any(|(_, other)| *other == change);
         if !there {
-            plan.op(self.at, rule, change, "the pods refer to this object by name", self.origin());
+            self.op(plan, rule, change, "the pods refer to this object by name");
         }
     }
 
@@ -356,19 +337,17 @@ impl Worker<'_> {
                             let own = existing.unwrap_or_default().to_owned();
                             plan.kept(self.at, RULE, &change(own), "already there");
                         }
-                        Err(error) => plan.report(
-                            Finding::error(
-                                "E-POD-ANNOTATION",
-                                format!("the annotation {key} cannot be completed: {error}"),
-                            )
-                            .at(self.at.name)
-                            .fix("write it as a JSON or YAML list, or switch `pod.annotations` off"),
+                        Err(error) => plan.refuse(
+                            self.at,
+                            "E-POD-ANNOTATION",
+                            format!("the annotation {key} cannot be completed: {error}"),
+                            "write it as a JSON or YAML list, or switch `pod.annotations` off",
                         ),
                     }
                 }
                 (value, None) => {
                     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                    plan.op(self.at, RULE, change(text), why, self.origin());
+                    self.op(plan, RULE, change(text), why);
                 }
                 (_, Some(own)) => plan.kept(self.at, RULE, &change(own.to_owned()), "set by the user, kept"),
             }
@@ -445,7 +424,7 @@ impl Worker<'_> {
         let container = &self.role.container;
         let (before, words) = plan.command_of(self.at, self.role);
         if self.ctx.is_job_file() {
-            plan.op(self.at, RULE, Change::Wrap { argv: wrapper.to_vec() }, why, self.origin());
+            self.op(plan, RULE, Change::Wrap { argv: wrapper.to_vec() }, why);
         } else if before.iter().any(|word| word.contains(script)) {
             let change = Change::Command { before: before.clone(), after: before, command_words: words };
             plan.kept(self.at, RULE, &change, "the command reads it already");
@@ -455,19 +434,17 @@ impl Worker<'_> {
             } else {
                 "the command of the image is not known here"
             };
-            plan.report(
-                Finding::warning(
-                    "W-POD-SCRIPT",
-                    format!("{script} must be read before the ranks start: {what}"),
-                )
-                .at(self.at.name)
-                .fix(format!("write `command` out, or put `. {script}` before the program")),
+            plan.warn(
+                self.at,
+                "W-POD-SCRIPT",
+                format!("{script} must be read before the ranks start: {what}"),
+                format!("write `command` out, or put `. {script}` before the program"),
             );
             plan.skip_rule(RULE, "no-command", format!("{}: {what}", self.at.name));
         } else {
             let after: Vec<String> = wrapper.iter().cloned().chain(before.iter().cloned()).collect();
             let change = Change::Command { before, after, command_words: wrapper.len() + words };
-            plan.op(self.at, RULE, change, why, self.origin());
+            self.op(plan, RULE, change, why);
         }
     }
 }

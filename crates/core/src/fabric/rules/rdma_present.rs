@@ -1,7 +1,6 @@
 //! What a pod already has of an RDMA fabric: it never gets a second device or network.
 
 use super::Context;
-use crate::Finding;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::view::{JobView, RoleView};
 
@@ -66,10 +65,11 @@ pub(super) fn report(
     for rule in rules {
         plan.skip_rule(rule, "already-there", format!("{}: {what}, and get no second one", at.name));
     }
-    plan.report(
-        Finding::warning("W-RDMA-PRESENT", format!("{what}; no further RDMA device or network is added"))
-            .at(at.name)
-            .fix("check that the profile is that of this cluster (--profile NAME)"),
+    plan.warn(
+        at,
+        "W-RDMA-PRESENT",
+        format!("{what}; no further RDMA device or network is added"),
+        "check that the profile is that of this cluster (--profile NAME)",
     );
     true
 }
@@ -87,13 +87,11 @@ pub(super) fn report_beside_efa(ctx: &Context, plan: &mut PlanBuilder) {
     for (at, role) in ctx.workers() {
         // EFA devices work on the host's network too.
         if let Some(what) = of(role, Some(EFA), &[], false) {
-            plan.report(
-                Finding::warning(
-                    "W-RDMA-PRESENT",
-                    format!("{what}, another fabric than EFA; nodes with both are rare, and without them the pods stay Pending"),
-                )
-                .at(at.name)
-                .fix("choose the profile of this cluster (--profile NAME), or --fabric off"),
+            plan.warn(
+                at,
+                "W-RDMA-PRESENT",
+                format!("{what}, another fabric than EFA; nodes with both are rare, and without them the pods stay Pending"),
+                "choose the profile of this cluster (--profile NAME), or --fabric off",
             );
         }
     }

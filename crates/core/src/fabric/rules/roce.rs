@@ -2,7 +2,6 @@
 
 use super::rdma_present::{self, NETWORKS};
 use super::{Context, Launch, efa_role, gid, networks, set};
-use crate::Finding;
 use crate::fabric::RoceProfile;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::view::RoleView;
@@ -72,10 +71,11 @@ fn network(ctx: &Context, plan: &mut PlanBuilder, roce: &RoceProfile, at: RoleRe
         Ok(Some(value)) => {
             plan.op(at, RULE, change(value), "the pod gets the RDMA interface through this network", origin);
         }
-        Err(why) => plan.report(
-            Finding::error("E-ROCE-NETWORKS", format!("the annotation {NETWORKS} cannot be read: {why}"))
-                .at(at.name)
-                .fix("write `namespace/name,namespace/name`, or a JSON list of {\"name\", \"namespace\"}"),
+        Err(why) => plan.refuse(
+            at,
+            "E-ROCE-NETWORKS",
+            format!("the annotation {NETWORKS} cannot be read: {why}"),
+            "write `namespace/name,namespace/name`, or a JSON list of {\"name\", \"namespace\"}",
         ),
     }
 }

@@ -1,7 +1,6 @@
 //! The two operations of all rules: set a variable the user has not set, and request a resource the user
 //! has not requested.
 
-use crate::Finding;
 use crate::fabric::Change;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::view::RoleView;
@@ -26,13 +25,11 @@ pub(crate) fn env(
             let shown =
                 own.map_or_else(|| "a value from elsewhere (valueFrom)".to_owned(), |own| format!("`{own}`"));
             plan.kept(at, rule, &change(own.unwrap_or("valueFrom")), "set by the user, kept");
-            plan.report(
-                Finding::warning(
-                    "W-ENV-KEPT",
-                    format!("{name} is {shown}, set by the user, and stays; {rule} would set `{value}`"),
-                )
-                .at(at.name)
-                .fix(format!("remove {name}, or switch `{rule}` off to silence this")),
+            plan.warn(
+                at,
+                "W-ENV-KEPT",
+                format!("{name} is {shown}, set by the user, and stays; {rule} would set `{value}`"),
+                format!("remove {name}, or switch `{rule}` off to silence this"),
             );
         }
     }
@@ -55,13 +52,11 @@ pub(crate) fn asked(plan: &mut PlanBuilder, at: RoleRef, role: &RoleView, resour
     match (container.limits.get(resource), container.requests.get(resource)) {
         (None, None) => Asked::No,
         (Some(limit), Some(request)) if !same(limit, request) => {
-            plan.report(
-                Finding::error(
-                    "E-RES-UNEQUAL",
-                    format!("{resource}: limits say {limit}, requests say {request}; they must be equal"),
-                )
-                .at(at.name)
-                .fix("make them equal, or leave one out"),
+            plan.refuse(
+                at,
+                "E-RES-UNEQUAL",
+                format!("{resource}: limits say {limit}, requests say {request}; they must be equal"),
+                "make them equal, or leave one out",
             );
             Asked::Unequal
         }
@@ -88,13 +83,11 @@ pub(crate) fn resource(
         Asked::No => plan.op(at, rule, change(quantity), why, origin),
         Asked::Yes(own) => {
             if !same(&own, quantity) {
-                plan.report(
-                    Finding::warning(
-                        "W-RES-KEPT",
-                        format!("{resource}: the user asks {own}, which stays; {rule} would ask {quantity}"),
-                    )
-                    .at(at.name)
-                    .fix(format!("remove {resource} to get {quantity}")),
+                plan.warn(
+                    at,
+                    "W-RES-KEPT",
+                    format!("{resource}: the user asks {own}, which stays; {rule} would ask {quantity}"),
+                    format!("remove {resource} to get {quantity}"),
                 );
             }
             keep_resource(plan, at, role, rule, resource, &own);

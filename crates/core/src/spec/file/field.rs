@@ -25,15 +25,43 @@ pub(crate) trait Field {
     fn write(&self, shape: &Shape) -> Option<Item>;
 }
 
-impl Field for String {
-    fn read(&mut self, node: &SpanTree<'_>, _: &Shape, _: Source<'_>) -> Option<()> {
-        *self = value::text(node)?;
-        Some(())
-    }
+/// Implements a field by how its value is read, and how it is written.
+macro_rules! field {
+    ($($kind:ty: |$node:ident, $source:pat_param| $read:expr, |$own:ident| $write:expr;)*) => {$(
+        impl Field for $kind {
+            fn read(&mut self, $node: &SpanTree<'_>, _: &Shape, $source: Source<'_>) -> Option<()> {
+                *self = $read;
+                Some(())
+            }
 
-    fn write(&self, _: &Shape) -> Option<Item> {
-        Some(toml_edit::value(self))
-    }
+            fn write(&self, _: &Shape) -> Option<Item> {
+                let $own = self;
+                $write
+            }
+        }
+    )*};
+}
+
+field! {
+    String: |node, _| value::text(node)?, |text| Some(toml_edit::value(text));
+    u32: |node, _| value::count(node)?, |count| (*count > 0).then(|| toml_edit::value(i64::from(*count)));
+    Option<u32>: |node, _| Some(value::count(node)?), |count| count.map(|count| toml_edit::value(i64::from(count)));
+    bool: |node, _| value::bool(node)?, |set| set.then(|| toml_edit::value(true));
+    Option<bool>: |node, _| Some(value::bool(node)?), |set| set.map(toml_edit::value);
+    Option<Duration>: |node, _| Some(duration::parse(&value::duration_text(node)?)?),
+        |limit| limit.map(|limit| toml_edit::value(duration::format(limit)));
+    Launch: |node, source| value::word(node, source)?, |launch| unless_default(launch);
+    Fabric: |node, source| value::word(node, source)?, |fabric| unless_default(fabric);
+    Stack: |node, source| value::word(node, source)?, |stack| unless_default(stack);
+    Inject: |node, source| value::word(node, source)?, |inject| unless_default(inject);
+    Webhook: |node, source| value::word(node, source)?, |webhook| unless_default(webhook);
+    // Its default depends on the role's name, so it is always written; the writer of roles leaves out what the name
+    // implies.
+    RoleKind: |node, source| value::word(node, source)?, |kind| Some(toml_edit::value(word(kind)));
+    Option<Gid>: |node, _| Some(value::gid(node)?), |gid| gid.map(|gid| match gid {
+        Gid::Index(index) => toml_edit::value(i64::from(index)),
+        by_name => toml_edit::value(word(&by_name)),
+    });
 }
 
 impl Field for Option<String> {
@@ -47,105 +75,6 @@ impl Field for Option<String> {
 
     fn write(&self, _: &Shape) -> Option<Item> {
         self.as_ref().map(toml_edit::value)
-    }
-}
-
-impl Field for u32 {
-    fn read(&mut self, node: &SpanTree<'_>, _: &Shape, _: Source<'_>) -> Option<()> {
-        *self = value::count(node)?;
-        Some(())
-    }
-
-    fn write(&self, _: &Shape) -> Option<Item> {
-        (*self > 0).then(|| toml_edit::value(i64::from(*self)))
-    }
-}
-
-impl Field for Option<u32> {
-    fn read(&mut self, node: &SpanTree<'_>, _: &Shape, _: Source<'_>) -> Option<()> {
-        *self = Some(value::count(node)?);
-        Some(())
-    }
-
-    fn write(&self, _: &Shape) -> Option<Item> {
-        self.map(|count| toml_edit::value(i64::from(count)))
-    }
-}
-
-impl Field for bool {
-    fn read(&mut self, node: &SpanTree<'_>, _: &Shape, _: Source<'_>) -> Option<()> {
-        *self = value::bool(node)?;
-        Some(())
-    }
-
-    fn write(&self, _: &Shape) -> Option<Item> {
-        self.then(|| toml_edit::value(true))
-    }
-}
-
-impl Field for Option<bool> {
-    fn read(&mut self, node: &SpanTree<'_>, _: &Shape, _: Source<'_>) -> Option<()> {
-        *self = Some(value::bool(node)?);
-        Some(())
-    }
-
-    fn write(&self, _: &Shape) -> Option<Item> {
-        self.map(toml_edit::value)
-    }
-}
-
-impl Field for Option<Duration> {
-    fn read(&mut self, node: &SpanTree<'_>, _: &Shape, _: Source<'_>) -> Option<()> {
-        *self = Some(duration::parse(&value::duration_text(node)?)?);
-        Some(())
-    }
-
-    fn write(&self, _: &Shape) -> Option<Item> {
-        self.map(|limit| toml_edit::value(duration::format(limit)))
-    }
-}
-
-macro_rules! words {
-    ($($kind:ty),*) => {$(
-        impl Field for $kind {
-            fn read(&mut self, node: &SpanTree<'_>, _: &Shape, source: Source<'_>) -> Option<()> {
-                *self = value::word(node, source)?;
-                Some(())
-            }
-
-            fn write(&self, _: &Shape) -> Option<Item> {
-                (*self != Self::default()).then(|| toml_edit::value(word(self)))
-            }
-        }
-    )*};
-}
-
-words!(Launch, Fabric, Stack, Inject, Webhook);
-
-/// Its default depends on the role's name, so it is always written; the writer of roles leaves out what the
-/// name implies.
-impl Field for RoleKind {
-    fn read(&mut self, node: &SpanTree<'_>, _: &Shape, source: Source<'_>) -> Option<()> {
-        *self = value::word(node, source)?;
-        Some(())
-    }
-
-    fn write(&self, _: &Shape) -> Option<Item> {
-        Some(toml_edit::value(word(self)))
-    }
-}
-
-impl Field for Option<Gid> {
-    fn read(&mut self, node: &SpanTree<'_>, _: &Shape, _: Source<'_>) -> Option<()> {
-        *self = Some(value::gid(node)?);
-        Some(())
-    }
-
-    fn write(&self, _: &Shape) -> Option<Item> {
-        self.map(|gid| match gid {
-            Gid::Index(index) => toml_edit::value(i64::from(index)),
-            by_name => toml_edit::value(word(&by_name)),
-        })
     }
 }
 
@@ -367,6 +296,10 @@ fn word<T: serde::Serialize>(value: &T) -> String {
         Ok(serde_json::Value::String(word)) => word,
         _ => String::new(),
     }
+}
+
+fn unless_default<T: Default + PartialEq + serde::Serialize>(value: &T) -> Option<Item> {
+    (*value != T::default()).then(|| toml_edit::value(word(value)))
 }
 
 fn quantity(node: &SpanTree<'_>, source: Source<'_>) -> Option<String> {

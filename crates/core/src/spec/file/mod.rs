@@ -112,7 +112,7 @@ impl JobFile {
 }
 
 /// A job under construction: defaults, then the file, then flags; later ones win.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Draft {
     spec: JobSpec,
     findings: Vec<Finding>,
@@ -127,25 +127,10 @@ pub struct Draft {
     broken: bool,
 }
 
-impl Default for Draft {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Draft {
     /// Starts an empty job.
     pub fn new() -> Self {
-        Self {
-            spec: JobSpec::empty(),
-            findings: Vec::new(),
-            places: Places::default(),
-            script: None,
-            file: None,
-            meant: Vec::new(),
-            instance_type: None,
-            broken: false,
-        }
+        Self::default()
     }
 
     /// Adds the job file.

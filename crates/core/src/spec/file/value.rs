@@ -9,7 +9,7 @@ use serde::de::value::{Error as WordError, StrDeserializer};
 
 use crate::finding::Span;
 use crate::request::Gid;
-use crate::span::{SpanTree, Style, Value, position};
+use crate::span::{SpanTree, Style, Value, finding_span};
 
 /// The text that a tree was read from; a flag has none.
 #[derive(Clone, Copy, Debug)]
@@ -24,11 +24,7 @@ impl<'s> Source<'s> {
 
     /// Returns the place of bytes, as findings carry it.
     pub fn place(self, span: &Range<usize>) -> Option<Span> {
-        if self.file.is_empty() {
-            return None;
-        }
-        let (line, column) = position(self.text, span.start);
-        Some(Span { file: self.file.to_owned(), start: span.start, end: span.end, line, column })
+        (!self.file.is_empty()).then(|| finding_span(self.file, self.text, span))
     }
 
     /// Returns a bare scalar as written in the file.

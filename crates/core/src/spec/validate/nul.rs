@@ -74,9 +74,7 @@ impl JobSpec {
         );
         Err(Error::new(ErrorKind::InvalidSpec, message).hint("remove the NUL character"))
     }
-}
 
-impl JobSpec {
     /// Returns whether a role has no command because its image's entrypoint is to be started, once on each
     /// node.
     pub fn starts_entrypoint(&self, role: &Role) -> bool {

@@ -172,7 +172,7 @@ fn asked(job: &mut Reading, role: &mut Role, at: &str) {
         for (name, amount) in names {
             let known = asked.entry(name.clone()).or_insert_with(|| amount.clone());
             if same(known, &amount) {
-                job.rest.take(&format!("{at}/{side}/{}", name.replace('~', "~0").replace('/', "~1")));
+                job.rest.take(&format!("{at}/{side}/{}", rest::step(&name)));
             }
         }
     }

@@ -106,7 +106,7 @@ fn unfilled(value: &Json, at: &str) -> Option<(String, String)> {
     let is_variable = |text: &str| text.starts_with(['$', '{']);
     match value {
         Json::Object(map) => map.iter().find_map(|(key, value)| {
-            let below = format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));
+            let below = format!("{at}/{}", rest::step(key));
             match value.as_str().filter(|text| NUMBERS.contains(&key.as_str()) && is_variable(text)) {
                 Some(text) => Some((below, text.to_owned())),
                 None => unfilled(value, &below),
@@ -141,7 +141,7 @@ fn one(object: &Json, kind: JobKind) -> Result<Imported, Finding> {
     }
     let mut job = Reading {
         rest: Rest::new(object),
-        spec: JobSpec::empty(),
+        spec: JobSpec::default(),
         own: serde_json::Map::new(),
         findings: Vec::new(),
     };

@@ -19,7 +19,7 @@ impl Rest {
     }
 
     pub fn has(&self, pointer: &str) -> bool {
-        self.now.pointer(pointer).is_some_and(|value| !value.is_null())
+        self.peek(pointer).is_some()
     }
 
     pub fn peek(&self, pointer: &str) -> Option<&Json> {
@@ -147,7 +147,7 @@ fn is_nothing(value: &Json) -> bool {
 }
 
 /// Returns a key as a step of a pointer.
-fn step(key: &str) -> String {
+pub(super) fn step(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 

@@ -45,7 +45,7 @@ pub fn import_sbatch(text: &str, whole: bool) -> Result<(JobSpec, Vec<Finding>),
         return Err(Finding::error("E-IMPORT-JOB", "not an sbatch script: it has no `#SBATCH` line").fix(fix));
     }
     let script = Script::read(text);
-    let [options] = script.components() else {
+    let [options] = script.components.as_slice() else {
         return Err(Finding::error(
             "E-IMPORT-JOB",
             "a heterogeneous job (`#SBATCH hetjob`) cannot be imported",
@@ -89,8 +89,7 @@ impl Import {
     fn new(options: Directives, whole: bool) -> Self {
         let mut options = options.last_of_each();
         let name = options.take_value("job-name").unwrap_or_else(|| "job".to_owned());
-        let mut spec = JobSpec::empty();
-        spec.name = label(&name);
+        let spec = JobSpec { name: label(&name), ..JobSpec::default() };
         let mut findings = Vec::new();
         if spec.name != name {
             let message =

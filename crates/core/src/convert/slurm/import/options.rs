@@ -23,16 +23,17 @@ pub fn slurm_duration(text: &str) -> Option<Duration> {
         None => (None, text),
     };
     let parts: Vec<u64> = rest.split(':').map(|part| part.parse().ok()).collect::<Option<_>>()?;
-    let seconds = match (days.is_some(), parts.as_slice()) {
-        (true, [hours]) => hours.checked_mul(3600)?,
-        (true, [hours, minutes]) => hours.checked_mul(3600)?.checked_add(minutes.checked_mul(60)?)?,
-        (false, [minutes]) => minutes.checked_mul(60)?,
-        (false, [minutes, seconds]) => minutes.checked_mul(60)?.checked_add(*seconds)?,
-        (_, [hours, minutes, seconds]) => {
-            hours.checked_mul(3600)?.checked_add(minutes.checked_mul(60)?)?.checked_add(*seconds)?
-        }
+    let units: &[u64] = match (days.is_some(), parts.len()) {
+        (true, 1) => &[3600],
+        (true, 2) => &[3600, 60],
+        (false, 1) => &[60],
+        (false, 2) => &[60, 1],
+        (_, 3) => &[3600, 60, 1],
         _ => return None,
     };
-    let all = days.unwrap_or(0).checked_mul(86_400)?.checked_add(seconds)?;
+    let all =
+        parts.iter().zip(units).try_fold(days.unwrap_or(0).checked_mul(86_400)?, |sum, (part, unit)| {
+            sum.checked_add(part.checked_mul(*unit)?)
+        })?;
     Some(Duration::from_secs(all)).filter(|limit| !limit.is_zero())
 }

@@ -1,0 +1,29 @@
+/// Declares an enum whose values are words in files, flags, reports and messages: each variant stands beside its word.
+/// With `: ALL` behind the name, a constant lists all values.
+macro_rules! word_enum {
+    ($(#[$about:meta])* $vis:vis enum $name:ident: ALL { $($(#[$note:meta])* $variant:ident = $word:literal,)* }) => {
+        word_enum! { $(#[$about])* $vis enum $name { $($(#[$note])* $variant = $word,)* } }
+
+        impl $name {
+            /// All values, in order.
+            pub const ALL: [Self; [$($word),*].len()] = [$(Self::$variant),*];
+        }
+    };
+    ($(#[$about:meta])* $vis:vis enum $name:ident { $($(#[$note:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$about])*
+        $vis enum $name { $($(#[$note])* $variant,)* }
+
+        impl $name {
+            /// Returns the word in files, flags, reports and messages.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word,)* }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+    };
+}
