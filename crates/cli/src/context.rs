@@ -139,7 +139,6 @@ impl Context {
         Config::locate(self.global.config.as_deref())
     }
 
-    /// Returns the configuration.
     pub fn config(&self) -> Result<&Config> {
         if let Some(config) = self.config.get() {
             return Ok(config);

@@ -80,7 +80,6 @@ impl Screen {
         Ok(())
     }
 
-    /// Shows an event of the job.
     pub fn event(&mut self, event: &JobEvent) -> Result<()> {
         self.ended |= matches!(event, JobEvent::Status { job } if job.phase.is_terminal());
         let line = match event {

@@ -24,24 +24,18 @@ use crate::args::{ColorWhen, Format};
 pub mod style {
     use anstyle::{AnsiColor, Style};
 
-    /// Errors.
     pub const ERROR: Style = AnsiColor::Red.on_default().bold();
-    /// Warnings.
     pub const WARNING: Style = AnsiColor::Yellow.on_default().bold();
-    /// Success.
     pub const GOOD: Style = AnsiColor::Green.on_default().bold();
-    /// Notes.
     pub const NOTE: Style = AnsiColor::Cyan.on_default();
     /// Less important text.
     pub const DIM: Style = Style::new().dimmed();
-    /// Headings.
     pub const BOLD: Style = Style::new().bold();
 }
 
 /// The destination of results and messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
-    /// The requested format.
     pub format: Format,
     color: ColorWhen,
     quiet: bool,
@@ -74,7 +68,6 @@ impl Output {
         self.verbose > 0
     }
 
-    /// Returns whether stderr is a terminal.
     pub fn is_terminal(&self) -> bool {
         std::io::stderr().is_terminal()
     }
@@ -191,7 +184,6 @@ impl Output {
         self.document(&self.item_text(value)?)
     }
 
-    /// Returns one of several values as text.
     pub fn item_text(&self, value: &impl Serialize) -> Result<String> {
         let bug = |error: &dyn std::fmt::Display| {
             Error::new(ErrorKind::Unexpected, format!("cannot write as text: {error}"))

@@ -26,7 +26,6 @@ pub struct SlurmFlags {
 }
 
 impl SlurmFlags {
-    /// Returns whether one of them was given.
     pub fn are_given(&self) -> bool {
         self.array.is_some() || !self.after.is_empty() || !self.sbatch.is_empty()
     }

@@ -29,7 +29,6 @@ impl Buffer {
         Self { file: SpooledTempFile::new(IN_MEMORY) }
     }
 
-    /// Adds bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_all(bytes).map_err(|error| io("cannot hold the output back", error))
     }

@@ -46,7 +46,6 @@ impl Source {
         Ok(sources)
     }
 
-    /// Returns whether it is stdin.
     pub fn is_stdin(&self) -> bool {
         self.path.as_os_str() == "-"
     }

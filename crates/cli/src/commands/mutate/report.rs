@@ -23,7 +23,6 @@ pub struct Told<'c> {
     seen: bool,
     /// Whether a job has an error, or a document cannot be parsed.
     pub failed: bool,
-    /// Files that were changed.
     pub changed: BTreeSet<String>,
 }
 
@@ -44,7 +43,6 @@ impl<'c> Told<'c> {
         }
     }
 
-    /// Reports the jobs of a document.
     pub fn jobs(&mut self, jobs: Vec<JobReport>) -> Result<()> {
         let context = self.context;
         let table = context.out.format == Format::Table;

@@ -15,7 +15,6 @@ use super::buffer::Buffer;
 pub enum Syntax {
     /// JSON, one list item per line.
     Json,
-    /// YAML.
     Yaml,
 }
 
@@ -48,7 +47,6 @@ impl ReportWriter {
         }
     }
 
-    /// Adds the result of a job.
     pub fn job(&mut self, job: &JobReport) -> Result<()> {
         self.changed |= job.changed;
         self.skip = self.skip.take().or_else(|| job.skip().map(str::to_owned));

@@ -57,7 +57,6 @@ struct Speed {
     expected: Option<(f64, f64, String)>,
 }
 
-/// Writes the page.
 pub fn page(known: &Known) -> Result<String> {
     let Known { job, detail, view, transport: report, judge, why, spec } = known;
     let backend = job.handle().backend();

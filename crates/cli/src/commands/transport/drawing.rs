@@ -51,11 +51,8 @@ struct Link {
 
 /// Shapes of one colour.
 pub struct Shape {
-    /// Its CSS class.
     pub class: &'static str,
-    /// The path.
     pub path: String,
-    /// What it is.
     pub title: String,
 }
 
@@ -65,19 +62,15 @@ pub struct Label {
     pub x: f64,
     /// From the top.
     pub y: f64,
-    /// The text.
     pub text: String,
 }
 
 /// A node of the graph.
 pub struct Dot {
-    /// Its CSS class.
     pub class: &'static str,
     /// Its place.
     pub at: (f64, f64),
-    /// Its radius.
     pub radius: f64,
-    /// What it is.
     pub title: String,
 }
 
@@ -91,9 +84,7 @@ pub struct Drawing {
     pub about: String,
     /// Its lines or cells.
     pub shapes: Vec<Shape>,
-    /// Its dots.
     pub dots: Vec<Dot>,
-    /// Its texts.
     pub labels: Vec<Label>,
 }
 

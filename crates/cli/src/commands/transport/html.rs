@@ -62,7 +62,6 @@ pub struct Rank {
     pub source: String,
 }
 
-/// Writes the page.
 pub fn page(report: &TransportReport, judge: Judge, why: &Why) -> Result<String> {
     let (heads, rows, unproved) = matrix(report, judge);
     let page = Page {

@@ -26,7 +26,6 @@ struct Page<'a> {
     transports: Vec<(String, usize)>,
 }
 
-/// One collective.
 struct Section<'a> {
     run: &'a VerifyRun<'a>,
     name: &'static str,
@@ -77,7 +76,6 @@ struct Tick {
     text: String,
 }
 
-/// Writes the page.
 pub fn page(report: &VerifyReport<'_>) -> Result<String> {
     let mut transports: BTreeMap<&str, usize> = BTreeMap::new();
     for pair in report.transport.iter().flat_map(|transport| &transport.pairs) {

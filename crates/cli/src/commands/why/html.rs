@@ -15,7 +15,6 @@ struct Page<'a> {
     stacks: Vec<(String, String)>,
 }
 
-/// Writes the page.
 pub fn page(why: &Why) -> Result<String> {
     let stacks = why.stacks.iter().map(|stack| {
         let lines: Vec<_> = stack.text.lines().map(clean_text).collect();
