@@ -16,7 +16,6 @@ pub enum Meaning {
     Busy,
     /// Less important.
     Muted,
-    /// Titles.
     Title,
     /// Keys in the footer and in the help.
     Key,
@@ -28,11 +27,9 @@ pub enum Meaning {
     Added,
     /// A line that is removed.
     Removed,
-    /// Frames.
     Frame,
 }
 
-/// A theme.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Theme {
     /// The terminal's own sixteen colours.
@@ -51,7 +48,6 @@ pub enum Theme {
 }
 
 impl Theme {
-    /// All themes.
     pub const ALL: [Self; 6] =
         [Self::Default, Self::ColourBlind, Self::Dark, Self::Light, Self::HighContrast, Self::Mono];
 
@@ -89,7 +85,6 @@ impl Theme {
         Self::ALL[(at + 1) % Self::ALL.len()]
     }
 
-    /// How a meaning looks.
     pub fn style(self, meaning: Meaning) -> Style {
         let plain = Style::new();
         match meaning {

@@ -21,27 +21,18 @@ pub use planned::{Basis, Planned};
 /// The fields of the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Field {
-    /// Where it runs.
     Target,
-    /// Its name.
     Name,
-    /// Container image.
     Image,
-    /// GPU nodes.
     Nodes,
-    /// GPUs of each node.
     Gpus,
-    /// Memory of each node.
     Memory,
-    /// Instance type.
     Instance,
     /// Who starts the processes.
     Launch,
     /// Program and arguments.
     Command,
-    /// Fabric.
     Fabric,
-    /// Profile of the site.
     Profile,
     /// Queue, partition or node pool.
     Queue,
@@ -51,7 +42,6 @@ pub enum Field {
     Storage,
     /// Environment, `NAME=value` by blanks.
     Env,
-    /// The list of changes.
     Changes,
 }
 
@@ -91,7 +81,6 @@ impl Field {
         &[Self::Env],
     ];
 
-    /// Its label.
     pub fn label(self) -> &'static str {
         match self {
             Self::Target => "target",
@@ -143,7 +132,6 @@ pub const FABRICS: [(Fabric, &str); 6] = [
     (Fabric::Off, "off"),
 ];
 
-/// The word of a fabric.
 pub fn fabric_word(fabric: Fabric) -> &'static str {
     FABRICS.iter().find(|(known, _)| *known == fabric).map_or("?", |(_, word)| word)
 }
@@ -163,7 +151,6 @@ pub enum Shown {
 /// What there is to choose from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choices {
-    /// Targets.
     pub targets: Vec<String>,
     /// Profiles, without the empty one that means the target's own.
     pub profiles: Vec<String>,
@@ -176,7 +163,6 @@ pub struct Draft {
     pub base: JobSpec,
     /// Its source, for the title and the equivalent command.
     pub file: Option<String>,
-    /// Targets to choose from.
     pub targets: Vec<String>,
     /// Index of the target.
     pub target: usize,
@@ -272,7 +258,6 @@ impl Draft {
         }
     }
 
-    /// The text of a field.
     pub fn text(&self, field: Field) -> &str {
         self.inputs.iter().find(|(known, _)| *known == field).map_or("", |(_, input)| input.value())
     }
@@ -288,7 +273,6 @@ impl Draft {
         })
     }
 
-    /// The target's name.
     pub fn target_name(&self) -> &str {
         self.targets.get(self.target).map_or("local", String::as_str)
     }
@@ -505,7 +489,6 @@ impl Draft {
         true
     }
 
-    /// Returns the displayed diff.
     pub fn diff<'p>(&self, planned: &'p Planned) -> Vec<compare::Line<'p>> {
         let off =
             planned.order.iter().copied().filter(|at| planned.all.get(*at).is_some_and(|op| self.is_off(op)));

@@ -9,7 +9,6 @@ use weftrun::core::job::{JobEvent, JobHandle, JobPhase, JobSummary};
 pub enum Health {
     /// It was queried and has not answered yet.
     Asking,
-    /// It answers.
     Up,
     /// It does not, since when and why.
     Down(Timestamp, String),
@@ -18,9 +17,7 @@ pub enum Health {
 /// One configured place.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Its name.
     pub name: String,
-    /// Whether it answers.
     pub health: Health,
     /// What it can do, once it is connected.
     pub capability: Option<Capability>,
@@ -62,7 +59,6 @@ pub enum Order {
 pub struct Jobs {
     /// Targets, in the order of the config.
     pub targets: Vec<Target>,
-    /// Jobs.
     pub entries: Vec<Entry>,
     /// The job under the cursor, by handle: it stays under it when the list moves.
     pub selected: Option<JobHandle>,
@@ -106,17 +102,14 @@ impl Jobs {
         found.or(shown.first()).copied()
     }
 
-    /// Finds a job.
     pub fn get_mut(&mut self, handle: &JobHandle) -> Option<&mut Entry> {
         self.entries.iter_mut().find(|entry| entry.summary.handle == *handle)
     }
 
-    /// Finds a job.
     pub fn get(&self, handle: &JobHandle) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.summary.handle == *handle)
     }
 
-    /// Finds a target.
     pub fn target_mut(&mut self, name: &str) -> Option<&mut Target> {
         self.targets.iter_mut().find(|target| target.name == name)
     }
@@ -166,7 +159,6 @@ impl Jobs {
         self.entries.push(Entry { summary, last, cause: None, alarm, verdict: None, gpus: None });
     }
 
-    /// Applies an event.
     pub fn event(&mut self, event: &JobEvent) {
         match event {
             JobEvent::Status { job } => self.put(job.clone()),

@@ -10,7 +10,6 @@ use super::transport_view::{Node, Rank, Step};
 /// How two ranks, or two nodes, are connected.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Link {
-    /// What it is, for the sign.
     pub kind: Kind,
     /// The transports as NCCL wrote them, sorted.
     pub transports: Vec<String>,
@@ -29,13 +28,9 @@ pub struct Link {
 /// Whether links use GPUDirect RDMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gdr {
-    /// All of them.
     Yes,
-    /// None of them.
     No,
-    /// Some of them.
     Some,
-    /// Unknown.
     Unknown,
 }
 
@@ -56,7 +51,6 @@ impl Gdr {
         }
     }
 
-    /// Its word.
     pub fn word(self) -> &'static str {
         match self {
             Self::Yes => "yes",
@@ -74,9 +68,7 @@ pub enum Kind {
     P2p,
     /// NVLink SHARP or CollNet.
     Offload,
-    /// EFA.
     Efa,
-    /// InfiniBand.
     InfiniBand,
     /// RoCE.
     Roce,
@@ -88,7 +80,6 @@ pub enum Kind {
     LibfabricTcp,
     /// Shared memory inside a node.
     Shm,
-    /// TCP sockets.
     Socket,
     /// A transport unknown to this program.
     #[default]
@@ -96,7 +87,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
     pub const ALL: [Self; 11] = [
         Self::P2p,
         Self::Offload,
@@ -186,7 +176,6 @@ impl Link {
 /// What is known of the direction from one rank, or node, to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cell<'l> {
-    /// They are connected.
     Linked(&'l Link),
     /// All connections of both are known, and this one is not among them.
     NoChannel,

@@ -24,7 +24,6 @@ impl SharedStore {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes it.
     pub fn write<T>(&self, change: impl FnOnce(&mut LogStore) -> T) -> T {
         change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner))
     }
@@ -39,7 +38,6 @@ impl Default for SharedStore {
 /// How times are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Times {
-    /// Not at all.
     Off,
     /// As a clock, UTC.
     #[default]
@@ -56,7 +54,6 @@ pub const MAX_PINS: usize = 4;
 pub struct Find {
     /// As it was typed.
     pub text: String,
-    /// What matches it.
     pub pattern: Pattern,
     /// The lines with it that are shown, in their order, once they are counted.
     pub hits: Option<Vec<Place>>,
@@ -90,18 +87,14 @@ impl Find {
 /// A filter that is applied to a large log beside the screen.
 #[derive(Clone, Copy, Debug)]
 pub struct Filtering {
-    /// Its number.
     pub number: u64,
     /// How much of the log was read, in percent.
     pub read: u8,
 }
 
-/// The log pane.
 #[derive(Debug)]
 pub struct LogPane {
-    /// The lines.
     pub store: SharedStore,
-    /// Those that are shown.
     pub projection: Projection,
     /// The filter that is being applied.
     pub filtering: Option<Filtering>,
@@ -111,7 +104,6 @@ pub struct LogPane {
     pub ranks: String,
     /// Least severity shown.
     pub level: Level,
-    /// How times are shown.
     pub times: Times,
     /// Whether long lines are wrapped.
     pub wrap: bool,
@@ -125,11 +117,9 @@ pub struct LogPane {
     pub paused_at: u64,
     /// What is being looked for.
     pub find: Option<Find>,
-    /// Bookmarked lines.
     pub bookmarks: Vec<u64>,
     /// Whether the attempt before is shown.
     pub previous: bool,
-    /// Whether each rank has a colour.
     pub rank_colours: bool,
     /// Whether repeated lines are shown once.
     pub folded: bool,
@@ -166,7 +156,6 @@ impl Default for LogPane {
 }
 
 impl LogPane {
-    /// Whether it follows the end.
     pub fn follows(&self) -> bool {
         self.cursor.is_none()
     }
@@ -242,7 +231,6 @@ impl LogPane {
         self.cursor = self.projection.seq(self.projection.len() - 1);
     }
 
-    /// Follows the end.
     pub fn follow(&mut self) {
         (self.cursor, self.top) = (None, None);
     }

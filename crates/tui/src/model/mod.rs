@@ -23,19 +23,15 @@ use jobs::Jobs;
 use layer::{Layer, Prompt};
 use open::{Open, Ras};
 
-/// A screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Screen {
-    /// Jobs of all targets.
     #[default]
     Jobs,
     /// Ranks and phases.
     Overview,
     /// Transport of each pair.
     Fabric,
-    /// Logs.
     Logs,
-    /// Diagnosis.
     Diagnosis,
     /// New job.
     Submit,
@@ -83,14 +79,12 @@ impl Screen {
     }
 }
 
-/// How bad a notice is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// Its text, safe to draw.
     pub text: String,
     /// Whether something failed.
     pub bad: bool,
-    /// When it was shown.
     pub at: Timestamp,
 }
 
@@ -100,9 +94,7 @@ pub const SAID_FOR: jiff::SignedDuration = jiff::SignedDuration::from_secs(12);
 /// The list of jobs beside an open one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rail {
-    /// Its columns.
     pub columns: u16,
-    /// Whether it is hidden.
     pub hidden: bool,
 }
 
@@ -128,13 +120,10 @@ impl Rail {
 /// Everything the screens show.
 #[derive(Debug)]
 pub struct Model {
-    /// The screen.
     pub screen: Screen,
     /// What lies on top of it, the topmost last.
     pub layers: Vec<Layer>,
-    /// The jobs.
     pub jobs: Jobs,
-    /// The job that is open.
     pub open: Option<Open>,
     /// The new job.
     pub draft: Option<Draft>,
@@ -142,7 +131,6 @@ pub struct Model {
     pub notice: Option<Notice>,
     /// Which key does what.
     pub keymap: Keymap,
-    /// How it looks.
     pub theme: Theme,
     /// The theme that the terminal's background chose. It is not kept for the next start.
     pub found_theme: Option<Theme>,
@@ -156,7 +144,6 @@ pub struct Model {
     pub size: (u16, u16),
     /// Whether logs in files can be opened.
     pub opens_logs: bool,
-    /// Whether there is a demo to start.
     pub has_demo: bool,
     /// The target new jobs go to.
     pub default_target: String,

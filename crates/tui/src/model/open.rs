@@ -19,7 +19,6 @@ pub enum RankOrder {
     /// By rank, those that the cause or RAS names first.
     #[default]
     Rank,
-    /// The slowest first.
     Slowest,
     /// Most errors and warnings first.
     Errors,
@@ -54,10 +53,8 @@ impl MatrixForm {
     }
 }
 
-/// The job that is open.
 #[derive(Debug)]
 pub struct Open {
-    /// Its handle.
     pub handle: JobHandle,
     /// Its details from the cluster, once queried.
     pub detail: Option<JobDetail>,
@@ -69,7 +66,6 @@ pub struct Open {
     pub spec: Option<JobSpec>,
     /// What its logs have proved.
     pub transport_view: Arc<TransportView>,
-    /// Its logs.
     pub logs: LogPane,
     /// What happened to it, oldest first, and when, where that is known.
     pub events: Vec<(Option<Timestamp>, JobEvent)>,
@@ -83,11 +79,9 @@ pub struct Open {
     pub communicator: usize,
     /// Cell under the cursor of the matrix: row, column.
     pub cell: (usize, usize),
-    /// How the matrix is drawn.
     pub form: MatrixForm,
     /// Rank under the cursor of the overview.
     pub row: usize,
-    /// How ranks are sorted.
     pub order: RankOrder,
     /// Finding under the cursor.
     pub finding: usize,
@@ -111,7 +105,6 @@ pub struct Ras {
 pub struct Suspects(Vec<u32>);
 
 impl Suspects {
-    /// Returns whether a rank is a suspect.
     pub fn contains(&self, rank: Option<u32>) -> bool {
         rank.is_some_and(|rank| self.0.binary_search(&rank).is_ok())
     }
@@ -284,7 +277,6 @@ impl Open {
         self.map().map_or(Cell::Unknown, |map| map.cell(self.by_rank, from, to))
     }
 
-    /// Returns whether a row and a column of the matrix are on one node.
     pub fn is_inside_node(&self, row: usize, column: usize) -> bool {
         let rows = self.matrix_rows();
         let (Some(row), Some(column)) = (rows.get(row), rows.get(column)) else { return false };

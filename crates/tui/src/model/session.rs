@@ -14,11 +14,9 @@ use crate::theme::Theme;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Session {
-    /// The job that was open.
     pub job: Option<JobHandle>,
     /// The screen, by its number.
     pub screen: usize,
-    /// Filter of the list of jobs.
     pub jobs_filter: String,
     /// How the list was sorted, by number.
     pub jobs_order: usize,
@@ -36,9 +34,7 @@ pub struct Session {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LogView {
-    /// Filter.
     pub filter: String,
-    /// Ranks.
     pub ranks: String,
     /// Least severity, by its letter.
     pub level: Option<char>,
@@ -119,7 +115,6 @@ impl LogView {
         }
     }
 
-    /// Restores the settings of the log pane.
     pub fn restore(&self, pane: &mut super::logs::LogPane) {
         pane.filter.clone_from(&self.filter);
         pane.ranks.clone_from(&self.ranks);

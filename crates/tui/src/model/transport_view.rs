@@ -27,13 +27,9 @@ pub enum Step {
     Init,
     /// Init is complete.
     Ready,
-    /// Rings are connected.
     Rings,
-    /// Trees are connected.
     Trees,
-    /// It trains.
     Stepping,
-    /// It failed.
     Failed,
 }
 
@@ -47,7 +43,6 @@ impl Step {
         Self::LIFE.iter().position(|step| *step == self)
     }
 
-    /// Its word.
     pub fn word(self) -> &'static str {
         match self {
             Self::Awaited => "not seen",
@@ -79,12 +74,10 @@ pub struct Lap {
     pub spread: SignedDuration,
 }
 
-/// One rank.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rank {
     /// Global rank, once proved.
     pub rank: Option<u32>,
-    /// Host name.
     pub host: String,
     /// Process id.
     pub pid: u32,
@@ -98,7 +91,6 @@ pub struct Rank {
     pub bring_up: Step,
     /// Whether lines of its training steps are seen.
     pub stepping: bool,
-    /// Whether it failed.
     pub failed: bool,
     /// When it completed each step.
     pub reached: Reached,
@@ -107,7 +99,6 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// Returns its progress.
     pub fn step(&self) -> Step {
         match (self.failed, self.stepping) {
             (true, _) => Step::Failed,
@@ -134,9 +125,7 @@ impl Rank {
 /// A group of ranks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Communicator {
-    /// Its id.
     pub id: String,
-    /// Ranks it has.
     pub nranks: u32,
     /// Whether it is the one of all ranks.
     pub world: bool,
@@ -147,7 +136,6 @@ pub struct Communicator {
 /// One node: ranks that share a host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Node {
-    /// Its host's name.
     pub host: String,
     /// Indices of its ranks in [`TransportView::ranks`].
     pub ranks: Vec<usize>,
@@ -205,7 +193,6 @@ pub struct TransportView {
     pub findings: Vec<Finding>,
     /// Throughput as it was printed, oldest first.
     pub throughput: Vec<f64>,
-    /// Its unit.
     pub unit: String,
     /// Ranks that have reached each step of [`Step::LIFE`].
     pub counts: [u32; 7],

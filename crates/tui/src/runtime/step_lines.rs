@@ -38,7 +38,6 @@ impl StepLines {
     }
 }
 
-/// Returns the lines that report a step.
 fn lines_with_steps(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         while let Some(at) = find(bytes) {

@@ -23,7 +23,6 @@ pub(super) struct Screenful {
     mouse: bool,
 }
 
-/// An error of the terminal.
 pub(super) fn io(what: &str, error: &io::Error) -> Error {
     Error::new(ErrorKind::Io, format!("could not {what}: {error}"))
 }

@@ -53,7 +53,6 @@ impl Running {
         Self { stop: Some(stop), task, shown: latest }
     }
 
-    /// Returns whether it has ended.
     pub(super) fn has_ended(&self) -> bool {
         self.task.is_finished()
     }

@@ -172,7 +172,6 @@ fn throughput(map: &Snapshot<'_>, transport_view: &mut TransportView) {
     }
 }
 
-/// The step a phase is.
 pub(super) fn step(phase: Phase) -> Step {
     match phase {
         Phase::Bootstrap => Step::Bootstrap,
@@ -194,7 +193,6 @@ fn gdr_word(gdr: GdrSeen) -> &'static str {
     }
 }
 
-/// Returns the sign of a pair.
 fn kind(pair: &PairView) -> Kind {
     match pair.kind {
         nccl::Kind::P2p | nccl::Kind::Own => Kind::P2p,

@@ -237,7 +237,6 @@ fn pick(model: &mut Model) {
     }
 }
 
-/// Takes a value for a field.
 pub(super) fn take_value(model: &mut Model, field: Field, value: &str) -> Vec<Effect> {
     let Some(draft) = &mut model.draft else { return Vec::new() };
     if let Some((names, chosen)) = draft.choice(field) {

@@ -108,7 +108,6 @@ pub(super) fn ask(model: &mut Model, action: Action) {
     model.layers.push(Layer::Confirm(Question::Act(handle, act)));
 }
 
-/// The word of an action.
 pub(crate) fn verb(action: JobAction) -> &'static str {
     match action {
         JobAction::Cancel => "cancel",

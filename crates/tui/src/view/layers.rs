@@ -108,7 +108,6 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     }
 }
 
-/// Returns the frame around what is inside.
 fn around(inside: Rect) -> Rect {
     let (x, y) = (inside.x.saturating_sub(1), inside.y.saturating_sub(1));
     Rect { x, y, width: inside.width.saturating_add(2), height: inside.height.saturating_add(2) }

@@ -26,7 +26,6 @@ pub(super) fn draw(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     }
 }
 
-/// The matrix in its frame.
 pub(super) fn panel(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     let unit = if open.by_rank { "rank × rank" } else { "node × node" };
     let inside = paint.frame(frame, area, format!("Fabric ─ {unit} ─ {}", shown(open)));
