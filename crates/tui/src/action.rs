@@ -99,32 +99,17 @@ pub enum Place {
 }
 
 impl Place {
-    /// Heading in the help.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Everywhere => "Everywhere",
-            Self::Moving => "Moving",
-            Self::Jobs => "Jobs",
-            Self::Job => "A job",
-            Self::Overview => "Overview",
-            Self::Fabric => "Fabric",
-            Self::Logs => "Logs",
-            Self::Diagnosis => "Diagnosis",
-            Self::Submit => "New job",
-        }
-    }
-
-    /// All of them, in the order of the help.
-    pub const ALL: [Self; 9] = [
-        Self::Everywhere,
-        Self::Moving,
-        Self::Jobs,
-        Self::Job,
-        Self::Overview,
-        Self::Fabric,
-        Self::Logs,
-        Self::Diagnosis,
-        Self::Submit,
+    /// The headings in the help, in its order.
+    pub const TITLES: [(Self, &'static str); 9] = [
+        (Self::Everywhere, "Everywhere"),
+        (Self::Moving, "Moving"),
+        (Self::Jobs, "Jobs"),
+        (Self::Job, "A job"),
+        (Self::Overview, "Overview"),
+        (Self::Fabric, "Fabric"),
+        (Self::Logs, "Logs"),
+        (Self::Diagnosis, "Diagnosis"),
+        (Self::Submit, "New job"),
     ];
 }
 

@@ -46,24 +46,24 @@ pub enum Field {
 }
 
 impl Field {
-    /// In the order of the form.
-    pub const ALL: [Self; 16] = [
-        Self::Target,
-        Self::Queue,
-        Self::Name,
-        Self::Priority,
-        Self::Image,
-        Self::Nodes,
-        Self::Gpus,
-        Self::Memory,
-        Self::Instance,
-        Self::Launch,
-        Self::Command,
-        Self::Fabric,
-        Self::Profile,
-        Self::Storage,
-        Self::Env,
-        Self::Changes,
+    /// The fields in the order of the form, with their labels.
+    pub const LABELS: [(Self, &'static str); 16] = [
+        (Self::Target, "target"),
+        (Self::Queue, "queue"),
+        (Self::Name, "name"),
+        (Self::Priority, "priority"),
+        (Self::Image, "image"),
+        (Self::Nodes, "nodes"),
+        (Self::Gpus, "gpus/node"),
+        (Self::Memory, "memory"),
+        (Self::Instance, "instance"),
+        (Self::Launch, "launch"),
+        (Self::Command, "command"),
+        (Self::Fabric, "fabric"),
+        (Self::Profile, "profile"),
+        (Self::Storage, "storage"),
+        (Self::Env, "env"),
+        (Self::Changes, "changes"),
     ];
 
     /// The rows of the form: short fields share a row.
@@ -82,24 +82,7 @@ impl Field {
     ];
 
     pub fn label(self) -> &'static str {
-        match self {
-            Self::Target => "target",
-            Self::Name => "name",
-            Self::Image => "image",
-            Self::Nodes => "nodes",
-            Self::Gpus => "gpus/node",
-            Self::Memory => "memory",
-            Self::Instance => "instance",
-            Self::Launch => "launch",
-            Self::Command => "command",
-            Self::Fabric => "fabric",
-            Self::Profile => "profile",
-            Self::Queue => "queue",
-            Self::Priority => "priority",
-            Self::Storage => "storage",
-            Self::Env => "env",
-            Self::Changes => "changes",
-        }
+        Self::LABELS.iter().find(|(field, _)| *field == self).map_or("", |(_, label)| label)
     }
 
     /// Whether the text of the field is split into words as in a shell.
@@ -211,20 +194,20 @@ impl Draft {
         let profile = profiles.iter().position(|name| *name == own).unwrap_or(0);
         let role = base.workers().next().cloned().unwrap_or_else(Role::worker);
         let env: Vec<String> = base.env.iter().map(|v| format!("{}={}", v.name, quote(&v.value))).collect();
-        let text = |field, value: String| (field, Input::new(value));
-        let inputs = vec![
-            text(Field::Name, base.name.clone()),
-            text(Field::Image, base.image.clone().unwrap_or_default()),
-            text(Field::Nodes, role.nodes.to_string()),
-            text(Field::Gpus, role.gpus_per_node.to_string()),
-            text(Field::Memory, role.memory.clone().unwrap_or_default()),
-            text(Field::Queue, base.queue.clone().unwrap_or_default()),
-            text(Field::Priority, base.priority.clone().unwrap_or_default()),
-            text(Field::Storage, storage(&base.volumes)),
-            text(Field::Instance, role.instance_type.clone().unwrap_or_default()),
-            text(Field::Command, role.command.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")),
-            text(Field::Env, env.join(" ")),
+        let texts = [
+            (Field::Name, base.name.clone()),
+            (Field::Image, base.image.clone().unwrap_or_default()),
+            (Field::Nodes, role.nodes.to_string()),
+            (Field::Gpus, role.gpus_per_node.to_string()),
+            (Field::Memory, role.memory.clone().unwrap_or_default()),
+            (Field::Queue, base.queue.clone().unwrap_or_default()),
+            (Field::Priority, base.priority.clone().unwrap_or_default()),
+            (Field::Storage, storage(&base.volumes)),
+            (Field::Instance, role.instance_type.clone().unwrap_or_default()),
+            (Field::Command, quoted(&role.command)),
+            (Field::Env, env.join(" ")),
         ];
+        let inputs = texts.into_iter().map(|(field, text)| (field, Input::new(text))).collect();
         let launch = LAUNCHES.iter().position(|(known, _)| *known == base.launch).unwrap_or(0);
         let fabric = FABRICS.iter().position(|(known, _)| *known == base.fabric.kind).unwrap_or(0);
         let off = base
@@ -309,11 +292,9 @@ impl Draft {
         if spec.roles.is_empty() {
             spec.roles.push(Role::worker());
         }
-        let number = |field| {
+        let number = |field: Field| {
             let text = self.text(field);
-            text.trim()
-                .parse::<u32>()
-                .map_err(|_| format!("{}: `{text}` is not a number", field_label(field)))
+            text.trim().parse::<u32>().map_err(|_| format!("{}: `{text}` is not a number", field.label()))
         };
         let (nodes, gpus) = (number(Field::Nodes)?, number(Field::Gpus)?);
         let command = words(self.text(Field::Command)).ok_or("command: a quote is not closed")?;
@@ -395,52 +376,34 @@ impl Draft {
         }
         let mut parts = vec!["weftrun submit".to_owned()];
         let mut flag = |name: &str, value: &str| parts.push(format!("{name} {}", quote(value)));
-        let role = spec.workers().next().cloned().unwrap_or_else(Role::worker);
-        let base_role = self.base.workers().next().cloned().unwrap_or_else(Role::worker);
+        let worker = |job: &JobSpec| job.workers().next().cloned().unwrap_or_else(Role::worker);
+        let (base, role, base_role) = (&self.base, worker(&spec), worker(&self.base));
         let from_file = self.file.is_some();
+        let given = |value: &Option<String>, base: &Option<String>| {
+            value.clone().filter(|_| !from_file || value != base)
+        };
+        let of = |value: &dyn ToString, changed: bool| (!from_file || changed).then(|| value.to_string());
         if let Some(file) = &self.file {
             flag("", file);
         }
         flag("-b", self.target_name());
-        if !from_file || spec.name != self.base.name {
-            flag("--name", &spec.name);
-        }
-        if let Some(image) = spec.image.as_deref().filter(|_| !from_file || spec.image != self.base.image) {
-            flag("--image", image);
-        }
-        if !from_file || role.nodes != base_role.nodes {
-            flag("--nodes", &role.nodes.to_string());
-        }
-        if !from_file || role.gpus_per_node != base_role.gpus_per_node {
-            flag("--gpus-per-node", &role.gpus_per_node.to_string());
-        }
-        let words = [
-            ("--memory", &role.memory, &base_role.memory),
-            ("--queue", &spec.queue, &self.base.queue),
-            ("--priority", &spec.priority, &self.base.priority),
+        let fabric = spec.fabric.kind;
+        let changes_fabric = fabric != base.fabric.kind || (!from_file && fabric != Fabric::Auto);
+        let flags = [
+            ("--name", of(&spec.name, spec.name != base.name)),
+            ("--image", given(&spec.image, &base.image)),
+            ("--nodes", of(&role.nodes, role.nodes != base_role.nodes)),
+            ("--gpus-per-node", of(&role.gpus_per_node, role.gpus_per_node != base_role.gpus_per_node)),
+            ("--memory", given(&role.memory, &base_role.memory)),
+            ("--queue", given(&spec.queue, &base.queue)),
+            ("--priority", given(&spec.priority, &base.priority)),
+            ("--instance-type", given(&role.instance_type, &base_role.instance_type)),
+            ("--launch", of(&LAUNCHES[self.launch].1, spec.launch != base.launch)),
+            ("--fabric", changes_fabric.then(|| fabric_word(fabric).to_owned())),
+            ("--profile", given(&spec.profile, &base.profile)),
         ];
-        for (name, value, base) in words {
-            if let Some(value) = value.as_deref().filter(|_| !from_file || value != base) {
-                flag(name, value);
-            }
-        }
-        if let Some(kind) = role
-            .instance_type
-            .as_deref()
-            .filter(|_| role.instance_type != base_role.instance_type || !from_file)
-        {
-            flag("--instance-type", kind);
-        }
-        if !from_file || spec.launch != self.base.launch {
-            flag("--launch", LAUNCHES[self.launch].1);
-        }
-        if spec.fabric.kind != self.base.fabric.kind || (!from_file && spec.fabric.kind != Fabric::Auto) {
-            flag("--fabric", fabric_word(spec.fabric.kind));
-        }
-        if let Some(profile) =
-            spec.profile.as_deref().filter(|_| !from_file || spec.profile != self.base.profile)
-        {
-            flag("--profile", profile);
+        for (name, value) in flags {
+            value.iter().for_each(|value| flag(name, value));
         }
         for rule in &self.off {
             if !from_file || self.base.fabric.rules.get(rule) != Some(&RuleSetting::Off) {
@@ -458,8 +421,7 @@ impl Draft {
             }
         }
         if !from_file || role.command != base_role.command {
-            let words: Vec<String> = role.command.iter().map(|word| quote(word)).collect();
-            parts.push(format!("-- {}", words.join(" ")));
+            parts.push(format!("-- {}", quoted(&role.command)));
         }
         Ok(parts.iter().map(|part| part.trim()).collect::<Vec<_>>().join(" "))
     }
@@ -536,13 +498,13 @@ impl Draft {
     }
 }
 
-fn field_label(field: Field) -> &'static str {
-    field.label()
-}
-
 /// Formats volumes for the form.
 fn storage(volumes: &[Volume]) -> String {
-    volumes.iter().map(|volume| quote(&volume.to_string())).collect::<Vec<_>>().join(" ")
+    quoted(&volumes.iter().map(ToString::to_string).collect::<Vec<_>>())
+}
+
+fn quoted(words: &[String]) -> String {
+    words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns whether each of the volumes can be expressed as one word.

@@ -116,8 +116,12 @@ impl Jobs {
 
     /// Returns whether nothing can be submitted to a target, or done to its jobs.
     pub fn is_read_only(&self, target: &str) -> bool {
-        let target = self.targets.iter().find(|known| known.name == target);
-        target.and_then(|target| target.capability.as_ref()).is_some_and(|can| can.read_only)
+        self.capability(target).is_some_and(|can| can.read_only)
+    }
+
+    /// Returns what a target can do, once it is connected.
+    pub fn capability(&self, target: &str) -> Option<&Capability> {
+        self.targets.iter().find(|known| known.name == target)?.capability.as_ref()
     }
 
     /// Moves the cursor.

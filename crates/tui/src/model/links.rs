@@ -87,35 +87,26 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 11] = [
-        Self::P2p,
-        Self::Offload,
-        Self::Efa,
-        Self::InfiniBand,
-        Self::Roce,
-        Self::Verbs,
-        Self::Libfabric,
-        Self::LibfabricTcp,
-        Self::Shm,
-        Self::Socket,
-        Self::Unknown,
+    /// The letter in the matrix and the word in the legend of those that are known.
+    pub const SIGNS: [(Self, char, &'static str); 10] = [
+        (Self::P2p, 'N', "NVLink/P2P"),
+        (Self::Offload, 'C', "CollNet/NVLS"),
+        (Self::Efa, 'E', "EFA"),
+        (Self::InfiniBand, 'I', "InfiniBand"),
+        (Self::Roce, 'R', "RoCE"),
+        (Self::Verbs, 'V', "verbs"),
+        (Self::Libfabric, 'L', "Libfabric"),
+        (Self::LibfabricTcp, 'l', "Libfabric over TCP"),
+        (Self::Shm, 'S', "SHM"),
+        (Self::Socket, 'T', "TCP socket"),
     ];
 
-    /// Its letter in the matrix.
     pub fn letter(self) -> char {
-        match self {
-            Self::P2p => 'N',
-            Self::Offload => 'C',
-            Self::Efa => 'E',
-            Self::InfiniBand => 'I',
-            Self::Roce => 'R',
-            Self::Verbs => 'V',
-            Self::Libfabric => 'L',
-            Self::LibfabricTcp => 'l',
-            Self::Shm => 'S',
-            Self::Socket => 'T',
-            Self::Unknown => '?',
-        }
+        Self::SIGNS.iter().find(|(kind, ..)| *kind == self).map_or('?', |(_, letter, _)| *letter)
+    }
+
+    pub fn word(self) -> &'static str {
+        Self::SIGNS.iter().find(|(kind, ..)| *kind == self).map_or("unknown", |(.., word)| word)
     }
 
     /// Returns the network between nodes; none for a transport that is none, or is unknown.
@@ -130,23 +121,6 @@ impl Kind {
             Self::Socket => FabricSeen::Socket,
             Self::P2p | Self::Offload | Self::Shm | Self::Unknown => return None,
         })
-    }
-
-    /// Its word in the legend.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::P2p => "NVLink/P2P",
-            Self::Offload => "CollNet/NVLS",
-            Self::Efa => "EFA",
-            Self::InfiniBand => "InfiniBand",
-            Self::Roce => "RoCE",
-            Self::Verbs => "verbs",
-            Self::Libfabric => "Libfabric",
-            Self::LibfabricTcp => "Libfabric over TCP",
-            Self::Shm => "SHM",
-            Self::Socket => "TCP socket",
-            Self::Unknown => "unknown",
-        }
     }
 }
 

@@ -21,6 +21,7 @@ use crate::theme::Theme;
 use draft::{Choices, Draft};
 use jobs::Jobs;
 use layer::{Layer, Prompt};
+use logs::LogPane;
 use open::{Open, Ras};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,6 +89,12 @@ pub struct Notice {
     pub at: Timestamp,
 }
 
+/// Returns the member of a cycle behind the one that is shown.
+pub(crate) fn next<T: Copy>(cycle: &[T], is_shown: impl Fn(&T) -> bool) -> T {
+    let at = cycle.iter().position(is_shown).map_or(0, |at| at + 1);
+    cycle[at % cycle.len()]
+}
+
 /// How long a notice is shown before the keys of the screen reappear. An error stays until a key is pressed.
 pub const SAID_FOR: jiff::SignedDuration = jiff::SignedDuration::from_secs(12);
 
@@ -118,7 +125,7 @@ impl Rail {
 }
 
 /// Everything the screens show.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Model {
     pub screen: Screen,
     /// What lies on top of it, the topmost last.
@@ -173,39 +180,24 @@ impl Model {
         let target = |name| jobs::Target { name, health: jobs::Health::Asking, capability: None };
         let targets: Vec<_> = targets.into_iter().map(target).collect();
         let default_target = targets.first().map_or_else(String::new, |t| t.name.clone());
-        Self {
-            screen: Screen::Jobs,
-            layers: Vec::new(),
-            jobs: Jobs { targets, ..Jobs::default() },
-            open: None,
-            draft: None,
-            notice: None,
-            keymap: Keymap::default(),
-            theme: Theme::default(),
-            found_theme: None,
-            mouse: false,
-            now,
-            rail: Rail::default(),
-            size: (80, 24),
-            opens_logs: false,
-            has_demo: false,
-            default_target,
-            profiles: Vec::new(),
-            instances: Vec::new(),
-            wanted: None,
-            demo: None,
-            closed_ras: Vec::new(),
-            counts: 0,
-            saving: None,
-            verifying: None,
-            resume: None,
-        }
+        let jobs = Jobs { targets, ..Jobs::default() };
+        Self { jobs, now, size: (80, 24), default_target, ..Self::default() }
     }
 
     /// Returns the options of the new-job form.
     pub fn choices(&self) -> Choices {
         let targets = self.jobs.targets.iter().map(|target| target.name.clone()).collect();
         Choices { targets, profiles: self.profiles.clone() }
+    }
+
+    /// Returns the open job, if it is this one.
+    pub fn open_if(&mut self, handle: &JobHandle) -> Option<&mut Open> {
+        self.open.as_mut().filter(|open| open.handle == *handle)
+    }
+
+    /// Returns the log pane of the open job.
+    pub fn pane(&mut self) -> Option<&mut LogPane> {
+        self.open.as_mut().map(|open| &mut open.logs)
     }
 
     /// The job that keys act on: the open one, or the one under the cursor of the list.

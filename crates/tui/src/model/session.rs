@@ -51,8 +51,8 @@ pub struct LogView {
 }
 
 const ORDERS: [Order; 4] = [Order::Age, Order::Name, Order::State, Order::Target];
-const TIMES: [Times; 3] = [Times::Clock, Times::Relative, Times::Off];
-const LEVELS: [Level; 4] = [Level::Debug, Level::Info, Level::Warn, Level::Error];
+pub(crate) const TIMES: [Times; 3] = [Times::Clock, Times::Relative, Times::Off];
+pub(crate) const LEVELS: [Level; 4] = [Level::Debug, Level::Info, Level::Warn, Level::Error];
 
 fn number<T: PartialEq>(all: &[T], one: &T) -> usize {
     all.iter().position(|known| known == one).unwrap_or(0)

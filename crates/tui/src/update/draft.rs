@@ -137,10 +137,10 @@ pub(super) fn type_key(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> 
 
 fn focus(model: &mut Model, by: isize) -> Vec<Effect> {
     if let Some(draft) = &mut model.draft {
-        let count = Field::ALL.len();
-        let at = Field::ALL.iter().position(|field| *field == draft.field).unwrap_or(0);
+        let count = Field::LABELS.len();
+        let at = Field::LABELS.iter().position(|(field, _)| *field == draft.field).unwrap_or(0);
         let next = if by > 0 { (at + 1) % count } else { (at + count - 1) % count };
-        draft.field = Field::ALL[next];
+        draft.field = Field::LABELS[next].0;
     }
     Vec::new()
 }
