@@ -117,12 +117,7 @@ fn row<'a>(model: &Model, paint: Paint, entry: &Entry, columns: usize, here: boo
     }
     spans.push(Span::raw(format!(" {} ", cell(&ready, 7))));
     spans.push(paint.span(cell(&fabric, 10), fabric_meaning));
-    let begun = job.created;
-    let until = job.ended.unwrap_or(model.now);
-    spans.push(Span::raw(format!(
-        " {} ",
-        cell(&age(if job.ended.is_some() { model.now } else { until }, begun), 5)
-    )));
+    spans.push(Span::raw(format!(" {} ", cell(&age(model.now, job.created), 5))));
     let used: usize = spans.iter().map(Span::width).sum();
     let space = columns.saturating_sub(used);
     spans.push(match &entry.cause {
@@ -221,11 +216,7 @@ pub(super) fn rail(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     }
     lines.push(Line::from(""));
     for target in &model.jobs.targets {
-        let (text, meaning) = match &target.health {
-            Health::Asking => ("…".to_owned(), Meaning::Busy),
-            Health::Up => ("ok".to_owned(), Meaning::Good),
-            Health::Down(since, _) => (format!("DOWN {}", age(model.now, Some(*since))), Meaning::Bad),
-        };
+        let (text, _, meaning) = super::badge(model, target);
         let used = columns.saturating_sub(width(&text) + 3);
         lines.push(Line::from(vec![
             Span::raw(format!("  {}", cell(&target.name, used))),
