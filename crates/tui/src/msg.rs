@@ -32,12 +32,10 @@ pub enum Msg {
     Wheel(i16),
     /// The terminal has another size: columns, rows.
     Resize(u16, u16),
-    /// Time has passed.
     Now(Timestamp),
     /// An action was chosen without a key.
     Do(Action),
     Connected(String, Capability),
-    /// A target's jobs.
     Listed(String, Result<Vec<JobSummary>, String>),
     /// Something happened to a job of a target.
     Event(String, JobEvent),
@@ -61,16 +59,13 @@ pub enum Msg {
     Evidence(SharedStore, Option<u64>),
     /// The logs were read to their end, or could not be read on.
     LogsEnded(JobHandle, Option<String>),
-    /// What the logs have proved.
     TransportView(JobHandle, Arc<TransportView>),
-    /// A draft of this revision was planned.
     Planned(u64, Result<Box<Planned>, String>),
     /// A draft of this revision was checked by the cluster.
     Checked(u64, Result<Vec<Finding>, String>),
     Submitted(Result<JobHandle, String>),
     /// NCCL's RAS service in a job answered, or not.
     Health(JobHandle, Result<Box<HealthReport>, String>),
-    /// What the benchmark has shown.
     Verify(Arc<VerifyView>),
     Acted(JobHandle, JobAction, Result<(), String>),
     /// The editor was closed, or a job file was read.
@@ -110,7 +105,6 @@ pub struct Count {
 /// Something to do outside of the model.
 #[derive(Debug)]
 pub enum Effect {
-    /// End the program.
     Quit,
     /// Give the terminal back to the shell.
     Sleep,
@@ -145,13 +139,11 @@ pub enum Effect {
     Copy(String),
     /// Keep a copied text in a file, instead of the one copied before.
     Keep(PathBuf, String),
-    /// Save lines to a file.
     Save(PathBuf, Vec<Vec<u8>>),
     /// Count the lines of a log with a text that a filter shows.
     Count(Box<Count>),
     /// Apply a filter to a large log: its number, the log, and the lines that it shows so far.
     Filter(u64, SharedStore, Box<Projection>),
-    /// Stop the filter that is being applied.
     StopFilter,
     /// Find the first line of a log that proves a finding.
     Evidence(SharedStore, Vec<Evidence>),

@@ -22,7 +22,6 @@ fn clean(text: &mut String) {
     }
 }
 
-/// Makes a summary safe.
 pub fn summary(mut job: JobSummary) -> JobSummary {
     clean(&mut job.name);
     clean(&mut job.reason);
@@ -31,7 +30,6 @@ pub fn summary(mut job: JobSummary) -> JobSummary {
     job
 }
 
-/// Makes a replica safe.
 pub fn replica(mut replica: ReplicaStatus) -> ReplicaStatus {
     clean(&mut replica.name);
     clean(&mut replica.role);
@@ -40,7 +38,6 @@ pub fn replica(mut replica: ReplicaStatus) -> ReplicaStatus {
     replica
 }
 
-/// Makes a finding safe.
 pub fn finding(mut finding: Finding) -> Finding {
     clean(&mut finding.code);
     clean(&mut finding.message);
@@ -68,7 +65,6 @@ pub fn health(mut report: HealthReport) -> HealthReport {
     report
 }
 
-/// Makes an event safe.
 pub fn event(mut event: JobEvent) -> JobEvent {
     match &mut event {
         JobEvent::Status { job } => *job = summary(job.clone()),

@@ -149,7 +149,6 @@ pub struct Draft {
     pub targets: Vec<String>,
     /// Index of the target.
     pub target: usize,
-    /// Text fields.
     pub inputs: Vec<(Field, Input)>,
     /// Index in [`LAUNCHES`].
     pub launch: usize,
@@ -159,11 +158,8 @@ pub struct Draft {
     pub profiles: Vec<String>,
     /// Index of the profile.
     pub profile: usize,
-    /// Rules switched off here.
     pub off: BTreeSet<String>,
-    /// The field under the cursor.
     pub field: Field,
-    /// The change under the cursor.
     pub change: usize,
     /// How the changes are shown.
     pub shown: Shown,
@@ -177,7 +173,6 @@ pub struct Draft {
     pub checked: Option<(u64, Result<Vec<Finding>, String>)>,
     /// The revision whose unknown names were told: submitting it again submits it as it is.
     pub told: Option<u64>,
-    /// Whether it is being submitted.
     pub sending: bool,
 }
 

@@ -14,7 +14,6 @@ pub enum Health {
     Down(Timestamp, String),
 }
 
-/// One configured place.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub name: String,
@@ -23,7 +22,6 @@ pub struct Target {
     pub capability: Option<Capability>,
 }
 
-/// One job in the list.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Its summary from the cluster.
@@ -124,7 +122,6 @@ impl Jobs {
         self.targets.iter().find(|known| known.name == target)?.capability.as_ref()
     }
 
-    /// Moves the cursor.
     pub fn step(&mut self, by: isize) {
         let shown = self.shown();
         let at = self.current().and_then(|c| shown.iter().position(|e| e.summary.handle == c.summary.handle));
@@ -132,7 +129,6 @@ impl Jobs {
         self.selected = shown.get(next).map(|entry| entry.summary.handle.clone());
     }
 
-    /// Adds or updates a job.
     pub fn put(&mut self, summary: JobSummary) {
         if let Some(entry) = self.get_mut(&summary.handle) {
             if !summary.reason.is_empty() {

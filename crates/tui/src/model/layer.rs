@@ -8,17 +8,13 @@ use super::draft::Field;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prompt {
     JobFilter,
-    /// Text to find in the log.
     Find,
     LogFilter,
     Ranks,
     /// Line or time of the log.
     GoTo,
-    /// File to save the log to.
     ExportLog,
-    /// File to save the pairs to.
     ExportPairs,
-    /// File or folder of logs to open.
     LogFiles,
     JobFile,
     SaveJob,
@@ -90,10 +86,13 @@ pub enum Layer {
         selected: usize,
     },
     /// A line of input.
-    Prompt { prompt: Prompt, input: Input, error: Option<String> },
+    Prompt {
+        prompt: Prompt,
+        input: Input,
+        error: Option<String>,
+    },
     /// The benchmark that was started last.
     Verify,
-    /// A yes or no.
     Confirm(Question),
     /// A text to read: evidence, channels of a pair, a whole line.
     Text {

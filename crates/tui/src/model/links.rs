@@ -15,7 +15,6 @@ pub struct Link {
     pub transports: Vec<String>,
     /// Channels, all pairs together.
     pub channels: u32,
-    /// Number of pairs of ranks.
     pub pairs: u32,
     /// Whether GPUDirect RDMA is used: by all, some (`None` of `Some`), or unknown.
     pub gdr: Option<bool>,
@@ -70,7 +69,6 @@ pub enum Kind {
     Offload,
     Efa,
     InfiniBand,
-    /// RoCE.
     Roce,
     /// InfiniBand verbs, not known which.
     Verbs,

@@ -49,7 +49,6 @@ pub enum Times {
 /// Most ranks that are pinned.
 pub const MAX_PINS: usize = 4;
 
-/// A text that is looked for.
 #[derive(Clone, Debug)]
 pub struct Find {
     /// As it was typed.
@@ -96,7 +95,6 @@ pub struct Filtering {
 pub struct LogPane {
     pub store: SharedStore,
     pub projection: Projection,
-    /// The filter that is being applied.
     pub filtering: Option<Filtering>,
     /// What the user typed as a filter.
     pub filter: String,
@@ -115,7 +113,6 @@ pub struct LogPane {
     pub top: Option<u64>,
     /// Number of the next line when it was paused, for "+N new".
     pub paused_at: u64,
-    /// What is being looked for.
     pub find: Option<Find>,
     pub bookmarks: Vec<u64>,
     /// Whether the attempt before is shown.
@@ -208,7 +205,6 @@ impl LogPane {
         }
     }
 
-    /// Index of the line under the cursor.
     pub fn cursor_index(&self) -> usize {
         let last = self.projection.len().saturating_sub(1);
         self.cursor.map_or(last, |seq| self.projection.index_of(seq).min(last))
@@ -221,7 +217,6 @@ impl LogPane {
         store.streams().get(entry.stream as usize)?.rank
     }
 
-    /// Pauses at the present position.
     pub fn pause(&mut self) {
         if !self.follows() || self.projection.is_empty() {
             return;
@@ -275,7 +270,6 @@ impl LogPane {
         self.cursor = self.projection.seq(cursor);
     }
 
-    /// Moves the cursor.
     pub fn step(&mut self, by: isize) {
         if self.follows() && by > 0 {
             return;

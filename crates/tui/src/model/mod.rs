@@ -28,13 +28,10 @@ use open::{Open, Ras};
 pub enum Screen {
     #[default]
     Jobs,
-    /// Ranks and phases.
     Overview,
-    /// Transport of each pair.
     Fabric,
     Logs,
     Diagnosis,
-    /// New job.
     Submit,
 }
 
@@ -84,7 +81,6 @@ impl Screen {
 pub struct Notice {
     /// Its text, safe to draw.
     pub text: String,
-    /// Whether something failed.
     pub bad: bool,
     pub at: Timestamp,
 }
@@ -112,12 +108,10 @@ impl Default for Rail {
 }
 
 impl Rail {
-    /// Hides or shows it.
     pub fn toggle(&mut self) {
         self.hidden = !self.hidden;
     }
 
-    /// Changes its width.
     pub fn resize(&mut self, by: i16) {
         self.hidden = false;
         self.columns = self.columns.saturating_add_signed(by).clamp(16, 60);
@@ -132,11 +126,9 @@ pub struct Model {
     pub layers: Vec<Layer>,
     pub jobs: Jobs,
     pub open: Option<Open>,
-    /// The new job.
     pub draft: Option<Draft>,
     /// The last notice of the bottom line.
     pub notice: Option<Notice>,
-    /// Which key does what.
     pub keymap: Keymap,
     pub theme: Theme,
     /// The theme that the terminal's background chose. It is not kept for the next start.
@@ -149,7 +141,6 @@ pub struct Model {
     pub rail: Rail,
     /// Columns and rows of the terminal.
     pub size: (u16, u16),
-    /// Whether logs in files can be opened.
     pub opens_logs: bool,
     pub has_demo: bool,
     /// The target new jobs go to.

@@ -64,7 +64,6 @@ pub struct Open {
     pub plan: Option<FabricPlan>,
     /// The job as it was submitted, if it was submitted here.
     pub spec: Option<JobSpec>,
-    /// What its logs have proved.
     pub transport_view: Arc<TransportView>,
     pub logs: LogPane,
     /// What happened to it, oldest first, and when, where that is known.
@@ -83,9 +82,7 @@ pub struct Open {
     /// Rank under the cursor of the overview.
     pub row: usize,
     pub order: RankOrder,
-    /// Finding under the cursor.
     pub finding: usize,
-    /// Whether the logs have been read to their end.
     pub logs_ended: bool,
 }
 
@@ -271,7 +268,6 @@ impl Open {
         if self.by_rank { self.transport_view.ranks.get(index)?.rank } else { u32::try_from(index).ok() }
     }
 
-    /// Returns what is known between a row and a column of the matrix.
     pub fn matrix_cell(&self, row: usize, column: usize) -> Cell<'_> {
         let (from, to) = (self.matrix_name(row), self.matrix_name(column));
         self.map().map_or(Cell::Unknown, |map| map.cell(self.by_rank, from, to))

@@ -24,13 +24,11 @@ pub struct Session {
     pub theme: Option<String>,
     /// Columns of the jobs beside an open one; negative while they are hidden, 0 for the default.
     pub rail: i32,
-    /// The job's log.
     pub log: LogView,
     /// The draft of a new job that was not submitted.
     pub draft: Option<KeptDraft>,
 }
 
-/// The settings of the log pane.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LogView {
@@ -40,11 +38,9 @@ pub struct LogView {
     pub level: Option<char>,
     /// Times, by number.
     pub times: Option<usize>,
-    /// Whether lines were wrapped.
     pub wrap: bool,
     /// Whether the same lines were shown once.
     pub folded: bool,
-    /// The pinned ranks.
     pub pins: Vec<u32>,
     /// Bookmarks, by number of the line.
     pub bookmarks: Vec<u64>,

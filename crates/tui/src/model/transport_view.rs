@@ -21,9 +21,7 @@ pub enum Step {
     /// Its log has begun.
     #[default]
     Started,
-    /// NCCL's bootstrap.
     Bootstrap,
-    /// NCCL's init.
     Init,
     /// Init is complete.
     Ready,
@@ -68,7 +66,6 @@ pub struct Lap {
     pub end: Timestamp,
     /// Time since the last of them completed the step before that all of them show: the duration of this step.
     pub took: Option<SignedDuration>,
-    /// The last rank.
     pub slowest: Option<u32>,
     /// How long the first one waited for the last.
     pub spread: SignedDuration,
@@ -79,9 +76,7 @@ pub struct Rank {
     /// Global rank, once proved.
     pub rank: Option<u32>,
     pub host: String,
-    /// Process id.
     pub pid: u32,
-    /// GPU it uses.
     pub device: Option<i64>,
     /// Its node, counted from 0.
     pub node: Option<u32>,
@@ -92,7 +87,6 @@ pub struct Rank {
     /// Whether lines of its training steps are seen.
     pub stepping: bool,
     pub failed: bool,
-    /// When it completed each step.
     pub reached: Reached,
     /// When it printed its last training step, if known.
     pub last_step: Option<Timestamp>,
@@ -173,7 +167,6 @@ pub struct TransportView {
     pub ok: Option<bool>,
     /// GPUDirect RDMA: `all`, `some`, `none`, `unknown`.
     pub gdr: String,
-    /// NCCL versions seen.
     pub versions: Vec<String>,
     /// Ranks, sorted by rank.
     pub ranks: Vec<Rank>,

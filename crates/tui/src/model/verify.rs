@@ -43,7 +43,6 @@ pub struct VerifyView {
     pub curves: Vec<Curve>,
     /// The worst verdict, once the job has ended.
     pub verdict: Option<Verdict>,
-    /// The measured groups of nodes.
     pub groups: Vec<VerifyGroup>,
     pub search: Option<VerifySearch>,
     pub findings: Vec<String>,
@@ -55,7 +54,6 @@ pub struct VerifyView {
 /// The benchmark that was started last.
 #[derive(Clone, Debug)]
 pub struct Verifying {
-    /// The job whose nodes are measured.
     pub handle: JobHandle,
     pub view: Arc<VerifyView>,
 }

@@ -32,7 +32,6 @@ impl StepLines {
         }
     }
 
-    /// Returns the ranks that printed a step.
     pub fn ranks(&self) -> &BTreeSet<u32> {
         &self.ranks
     }

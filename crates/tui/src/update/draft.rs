@@ -28,7 +28,6 @@ pub(super) fn begin(model: &mut Model) -> Vec<Effect> {
     blank(model)
 }
 
-/// Begins a blank job.
 pub(super) fn blank(model: &mut Model) -> Vec<Effect> {
     model.draft = None;
     match JobSpec::builder("job")

@@ -12,7 +12,6 @@ use crate::model::logs::Find;
 use crate::model::{Model, Screen};
 use crate::msg::Effect;
 
-/// Opens the help or the palette.
 pub(super) fn open(model: &mut Model, action: Action) {
     model.layers.push(if action == Action::Help {
         Layer::Help { filter: Input::default(), scroll: 0, signs: false }

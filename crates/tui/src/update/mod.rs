@@ -134,7 +134,6 @@ fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
     effects
 }
 
-/// Executes an action of the table.
 pub(crate) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
     match action {
         Action::Quit => return vec![Effect::Quit],

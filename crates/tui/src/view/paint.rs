@@ -180,7 +180,6 @@ impl<'s> Paint<'s> {
     }
 }
 
-/// Columns a text takes.
 pub fn width(text: &str) -> usize {
     UnicodeWidthStr::width(text)
 }

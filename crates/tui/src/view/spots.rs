@@ -16,7 +16,6 @@ pub enum Bar {
     Matrix,
     Log,
     Findings,
-    /// The changes of the new job.
     Changes,
     /// The text or list on top of the screen.
     Layer,
@@ -61,7 +60,6 @@ pub struct Spots {
 }
 
 impl Spots {
-    /// Forgets all areas.
     pub fn clear(&self) {
         self.areas.borrow_mut().clear();
     }
@@ -87,7 +85,6 @@ impl Spots {
         Some(on_bar(held, area, row))
     }
 
-    /// Ends a drag.
     pub fn release(&self) {
         self.held.set(None);
     }
