@@ -97,27 +97,8 @@ impl Field {
 }
 
 /// Ways to start, in the order they are offered.
-pub const LAUNCHES: [(Launch, &str); 5] = [
-    (Launch::Torchrun, "torchrun"),
-    (Launch::PerRank, "per-rank"),
-    (Launch::PerNode, "per-node"),
-    (Launch::Mpi, "mpi"),
-    (Launch::Once, "once"),
-];
-
-/// Fabrics, in the order they are offered.
-pub const FABRICS: [(Fabric, &str); 6] = [
-    (Fabric::Auto, "auto"),
-    (Fabric::Efa, "efa"),
-    (Fabric::Roce, "roce"),
-    (Fabric::InfiniBand, "infiniband"),
-    (Fabric::Tcp, "tcp"),
-    (Fabric::Off, "off"),
-];
-
-pub fn fabric_word(fabric: Fabric) -> &'static str {
-    FABRICS.iter().find(|(known, _)| *known == fabric).map_or("?", |(_, word)| word)
-}
+pub const LAUNCHES: [Launch; 5] =
+    [Launch::Torchrun, Launch::PerRank, Launch::PerNode, Launch::Mpi, Launch::Once];
 
 /// How the changes are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -152,7 +133,7 @@ pub struct Draft {
     pub inputs: Vec<(Field, Input)>,
     /// Index in [`LAUNCHES`].
     pub launch: usize,
-    /// Index in [`FABRICS`].
+    /// Index in [`Fabric::ALL`].
     pub fabric: usize,
     /// Profiles to choose from; the empty one is the target's own.
     pub profiles: Vec<String>,
@@ -203,8 +184,8 @@ impl Draft {
             (Field::Env, env.join(" ")),
         ];
         let inputs = texts.into_iter().map(|(field, text)| (field, Input::new(text))).collect();
-        let launch = LAUNCHES.iter().position(|(known, _)| *known == base.launch).unwrap_or(0);
-        let fabric = FABRICS.iter().position(|(known, _)| *known == base.fabric.kind).unwrap_or(0);
+        let launch = LAUNCHES.iter().position(|known| *known == base.launch).unwrap_or(0);
+        let fabric = Fabric::ALL.iter().position(|known| *known == base.fabric.kind).unwrap_or(0);
         let off = base
             .fabric
             .rules
@@ -245,8 +226,8 @@ impl Draft {
         Some(match field {
             Field::Target => (self.targets.iter().map(String::as_str).collect(), &mut self.target),
             Field::Profile => (self.profiles.iter().map(String::as_str).collect(), &mut self.profile),
-            Field::Launch => (LAUNCHES.iter().map(|(_, name)| *name).collect(), &mut self.launch),
-            Field::Fabric => (FABRICS.iter().map(|(_, name)| *name).collect(), &mut self.fabric),
+            Field::Launch => (LAUNCHES.map(Launch::as_str).to_vec(), &mut self.launch),
+            Field::Fabric => (Fabric::ALL.map(Fabric::as_str).to_vec(), &mut self.fabric),
             _ => return None,
         })
     }
@@ -273,8 +254,8 @@ impl Draft {
                 .collect::<Result<_, _>>()
                 .map_err(|error: String| format!("storage: {error}"))?;
         }
-        spec.launch = LAUNCHES[self.launch].0;
-        spec.fabric.kind = FABRICS[self.fabric].0;
+        spec.launch = LAUNCHES[self.launch];
+        spec.fabric.kind = Fabric::ALL[self.fabric];
         let env = words(self.text(Field::Env)).ok_or("env: a quote is not closed")?;
         spec.env.clear();
         for pair in env {
@@ -393,8 +374,8 @@ impl Draft {
             ("--queue", given(&spec.queue, &base.queue)),
             ("--priority", given(&spec.priority, &base.priority)),
             ("--instance-type", given(&role.instance_type, &base_role.instance_type)),
-            ("--launch", of(&LAUNCHES[self.launch].1, spec.launch != base.launch)),
-            ("--fabric", changes_fabric.then(|| fabric_word(fabric).to_owned())),
+            ("--launch", of(&LAUNCHES[self.launch].as_str(), spec.launch != base.launch)),
+            ("--fabric", changes_fabric.then(|| fabric.to_string())),
             ("--profile", given(&spec.profile, &base.profile)),
         ];
         for (name, value) in flags {

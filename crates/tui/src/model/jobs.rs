@@ -131,10 +131,8 @@ impl Jobs {
 
     pub fn put(&mut self, summary: JobSummary) {
         if let Some(entry) = self.get_mut(&summary.handle) {
-            if !summary.reason.is_empty() {
-                entry.last.clone_from(&summary.reason);
-            } else if entry.summary.phase != summary.phase {
-                summary.phase.as_str().clone_into(&mut entry.last);
+            if !summary.reason.is_empty() || entry.summary.phase != summary.phase {
+                entry.last = last(&summary);
             }
             entry.alarm = summary.phase == JobPhase::Failed || (entry.alarm && !summary.phase.is_terminal());
             entry.summary = summary;
@@ -150,12 +148,7 @@ impl Jobs {
                 self.entries.swap_remove(index);
             }
         }
-        let last = if summary.reason.is_empty() {
-            summary.phase.as_str().to_owned()
-        } else {
-            summary.reason.clone()
-        };
-        let alarm = summary.phase == JobPhase::Failed;
+        let (last, alarm) = (last(&summary), summary.phase == JobPhase::Failed);
         self.entries.push(Entry { summary, last, cause: None, alarm, verdict: None, gpus: None });
     }
 
@@ -183,4 +176,9 @@ impl Jobs {
             _ => {}
         }
     }
+}
+
+/// Returns what a status says has happened to its job.
+fn last(job: &JobSummary) -> String {
+    if job.reason.is_empty() { job.phase.as_str().to_owned() } else { job.reason.clone() }
 }

@@ -152,16 +152,7 @@ impl Open {
                 if let Some(detail) = &mut self.detail {
                     detail.summary = job.clone();
                 }
-                let same =
-                    |old: &JobEvent| matches!(old, JobEvent::Status { job: old } if old.phase == job.phase);
-                if self
-                    .events
-                    .iter()
-                    .rev()
-                    .map(|(_, e)| e)
-                    .find(|e| matches!(e, JobEvent::Status { .. }))
-                    .is_some_and(same)
-                {
+                if self.events.iter().rev().find_map(|(_, event)| event.phase()) == Some(job.phase) {
                     return;
                 }
             }

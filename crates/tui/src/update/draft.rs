@@ -32,7 +32,7 @@ pub(super) fn blank(model: &mut Model) -> Vec<Effect> {
     model.draft = None;
     match JobSpec::builder("job")
         .role(Role::worker().gpus_per_node(8).command(["train.py"]))
-        .launch(LAUNCHES[0].0)
+        .launch(LAUNCHES[0])
         .build()
     {
         Ok(spec) => take(model, spec, None),

@@ -67,41 +67,34 @@ fn press(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
 fn click(model: &mut Model, spot: Spot) -> Vec<Effect> {
     model.notice = None;
     model.resume = None;
-    if let Spot::Bar(bar, at, last) = spot {
-        scroll::to(model, bar, (at, last));
-        return Vec::new();
-    }
-    let Some(open) = &mut model.open else {
-        return match spot {
-            Spot::Screen(screen) => perform(model, screen.action()),
-            Spot::Job(handle) => click_job(model, &handle),
-            _ => Vec::new(),
-        };
-    };
-    let same = match spot {
-        Spot::Screen(screen) => return perform(model, screen.action()),
-        Spot::Job(handle) => return click_job(model, &handle),
-        Spot::Bar(..) => return Vec::new(),
-        Spot::Row(row) => std::mem::replace(&mut open.row, row) == row,
-        Spot::Cell(row, column) => std::mem::replace(&mut open.cell, (row, column)) == (row, column),
-        Spot::Finding(at) => std::mem::replace(&mut open.finding, at) == at,
-        Spot::Line(seq) => {
-            let before = open.logs.cursor.replace(seq) == Some(seq);
+    let (own, same) = match (spot, &mut model.open) {
+        (Spot::Bar(bar, at, last), _) => {
+            scroll::to(model, bar, (at, last));
+            return Vec::new();
+        }
+        (Spot::Screen(screen), _) => return perform(model, screen.action()),
+        (Spot::Job(handle), _) => return click_job(model, &handle),
+        (_, None) => return Vec::new(),
+        (Spot::Row(row), Some(open)) => (Screen::Overview, std::mem::replace(&mut open.row, row) == row),
+        (Spot::Cell(row, column), Some(open)) => {
+            let cell = (row, column);
+            (Screen::Fabric, std::mem::replace(&mut open.cell, cell) == cell)
+        }
+        (Spot::Finding(at), Some(open)) => {
+            (Screen::Diagnosis, std::mem::replace(&mut open.finding, at) == at)
+        }
+        (Spot::Line(seq), Some(open)) => {
+            let same = open.logs.cursor.replace(seq) == Some(seq);
             open.logs.go(open.logs.projection.index_of(seq));
-            before
+            (Screen::Logs, same)
         }
     };
     // Panels of other screens are shown beside the overview.
-    let own = match spot {
-        Spot::Row(_) => Screen::Overview,
-        Spot::Cell(..) => Screen::Fabric,
-        Spot::Finding(_) => Screen::Diagnosis,
-        _ => Screen::Logs,
-    };
-    if !same {
-        return Vec::new();
+    match same {
+        true if own == model.screen => perform(model, Action::Open),
+        true => perform(model, own.action()),
+        false => Vec::new(),
     }
-    if own == model.screen { perform(model, Action::Open) } else { perform(model, own.action()) }
 }
 
 fn click_job(model: &mut Model, handle: &JobHandle) -> Vec<Effect> {

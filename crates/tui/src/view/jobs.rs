@@ -3,10 +3,10 @@
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
+use weftrun::core::fabric::Fabric;
 
 use super::paint::{Paint, age, cell, fit, width, wrap};
 use super::spots::{Bar, Spot};
-use crate::model::draft::fabric_word;
 use crate::model::jobs::{Entry, Health, Order};
 use crate::model::{Model, Screen};
 use crate::theme::Meaning;
@@ -88,7 +88,7 @@ fn heading(columns: usize, order: Order) -> String {
 
 /// What is known of a job's fabric: what its logs proved, else what was planned.
 fn fabric(entry: &Entry) -> (String, Meaning) {
-    let planned = entry.summary.fabric.map(fabric_word);
+    let planned = entry.summary.fabric.map(Fabric::as_str);
     match &entry.verdict {
         Some((verdict, Some(false))) => (format!("{verdict} !"), Meaning::Bad),
         Some((verdict, Some(true))) => (format!("{verdict} ok"), Meaning::Good),
@@ -140,7 +140,7 @@ fn peek_lines<'a>(model: &Model, entry: &Entry, columns: usize) -> Vec<Line<'a>>
         state.push_str(&format!(", exit code {code}"));
     }
     facts.push(("state", state));
-    let planned = job.fabric.map_or("not known", fabric_word);
+    let planned = job.fabric.map_or("not known", Fabric::as_str);
     let seen = entry.verdict.as_ref().map_or("logs not read yet".to_owned(), |(v, _)| format!("seen {v}"));
     facts.push(("fabric", format!("planned {planned}, {seen}")));
     facts.push(("nodes", format!("{} of {} ready, {}", job.ready.0, job.ready.1, job.kind)));

@@ -7,12 +7,12 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use weftrun::core::diagnose::cause::CAUSE_CODE;
 use weftrun::core::diagnose::health::HealthState;
+use weftrun::core::fabric::Fabric;
 
 use super::paint::{Paint, age, cell, fit, timeline, width};
 use super::spots::{Bar, Spot};
 use super::{LARGE, diagnosis, event, logs, matrix};
 use crate::model::Model;
-use crate::model::draft::fabric_word;
 use crate::model::open::{Open, Ras, Suspects};
 use crate::model::transport_view::{Lap, Node, Rank, Step, TransportView};
 use crate::theme::Meaning;
@@ -70,7 +70,7 @@ fn large(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
 pub(super) fn intended(model: &Model, open: &Open) -> Option<&'static str> {
     let planned = open.plan.as_ref().map(|plan| plan.fabric);
     let known = planned.or_else(|| model.jobs.get(&open.handle).and_then(|entry| entry.summary.fabric));
-    known.map(fabric_word)
+    known.map(Fabric::as_str)
 }
 
 fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
