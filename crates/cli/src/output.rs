@@ -58,12 +58,10 @@ impl Output {
         matches!(self.format, Format::Json | Format::Yaml)
     }
 
-    /// Returns whether `-q` was given.
     pub fn is_quiet(&self) -> bool {
         self.quiet
     }
 
-    /// Returns whether `-v` was given.
     pub fn is_verbose(&self) -> bool {
         self.verbose > 0
     }
@@ -168,7 +166,6 @@ impl Output {
         if data { self.shows_styles(&std::io::stdout()) } else { self.shows_styles(&std::io::stderr()) }
     }
 
-    /// Writes one line of text to stdout.
     pub fn line(&self, text: impl AsRef<str>) -> Result<()> {
         self.text(&format!("{}\n", text.as_ref()))
     }
@@ -261,9 +258,7 @@ impl Output {
 /// How a [`DocumentWriter`] writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// Byte for byte.
     Exact,
-    /// With control characters escaped.
     Escaped,
     /// Cleaned like text, with styles kept.
     Styled,

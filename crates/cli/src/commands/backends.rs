@@ -11,7 +11,6 @@ use crate::args::Format;
 use crate::context::Context;
 use crate::output::style;
 
-/// Arguments of `backends`.
 #[derive(Args, Debug)]
 pub struct BackendsArgs {}
 

@@ -12,7 +12,6 @@ use crate::args::Format;
 use crate::context::Context;
 use crate::output::style;
 
-/// Arguments of `doctor`.
 #[derive(Args, Debug)]
 pub struct DoctorArgs {}
 

@@ -9,7 +9,6 @@ use crate::args::Format;
 use crate::context::Context;
 use crate::output::style;
 
-/// Arguments of `targets`.
 #[derive(Args, Debug)]
 pub struct TargetsArgs {}
 

@@ -16,7 +16,6 @@ use crate::context::Context;
 use crate::follow::with_limits;
 use crate::output::because;
 
-/// Arguments of `wait`.
 #[derive(Args, Debug)]
 pub struct WaitArgs {
     /// Handles of jobs, or their names on the target of -b

@@ -131,7 +131,6 @@ fn summary(job: &JobReport) -> String {
     }
 }
 
-/// Writes the report into a file.
 fn to_file(report: ReportWriter, path: &Path) -> Result<()> {
     let fail = |error: std::io::Error| {
         Error::new(ErrorKind::Io, format!("cannot write the report: {error}")).with("file", path.display())

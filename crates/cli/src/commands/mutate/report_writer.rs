@@ -35,7 +35,6 @@ struct List {
 }
 
 impl ReportWriter {
-    /// Creates an empty one.
     pub fn new(syntax: Syntax) -> Self {
         let list = |name| (name, List::default());
         Self {
@@ -63,7 +62,6 @@ impl ReportWriter {
         self.lists[3].1.add(self.syntax, finding)
     }
 
-    /// Writes the whole report.
     pub fn write(self, out: &mut dyn Write) -> Result<()> {
         let [unreadable, of_job] = &self.errors;
         let error = unreadable.as_ref().or(of_job.as_ref());

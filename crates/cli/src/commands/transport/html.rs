@@ -71,12 +71,7 @@ pub fn page(report: &TransportReport, judge: Judge, why: &Why) -> Result<String>
             Some(false) => "Not as it should be.",
             None => "Nothing proves whether it is as it should be.",
         },
-        gdr: match report.verdict.gdr {
-            GdrSeen::All => "on all network connections",
-            GdrSeen::Some => "on some network connections",
-            GdrSeen::None => "none",
-            GdrSeen::Unknown => "not known",
-        },
+        gdr: gdr(report.verdict.gdr),
         stack: stack(report),
         counts: [
             counted(report.ranks.len(), "process"),
@@ -94,8 +89,7 @@ pub fn page(report: &TransportReport, judge: Judge, why: &Why) -> Result<String>
         why,
         why_lines: why.lines(),
     };
-    page.render()
-        .map_err(|error| Error::new(ErrorKind::Unexpected, format!("cannot write the page: {error}")))
+    rendered(&page)
 }
 
 impl From<&weftrun::core::report::transport::RankShape> for Rank {
@@ -112,6 +106,22 @@ impl From<&weftrun::core::report::transport::RankShape> for Rank {
             source: rank.source.clone(),
         }
     }
+}
+
+/// Says where GPUDirect RDMA is used.
+pub fn gdr(seen: GdrSeen) -> &'static str {
+    match seen {
+        GdrSeen::All => "on all network connections",
+        GdrSeen::Some => "on some network connections",
+        GdrSeen::None => "none",
+        GdrSeen::Unknown => "not known",
+    }
+}
+
+/// Returns the text of a page.
+pub fn rendered(page: &impl Template) -> Result<String> {
+    page.render()
+        .map_err(|error| Error::new(ErrorKind::Unexpected, format!("cannot write the page: {error}")))
 }
 
 /// Returns the versions of NCCL and of its plugins.
@@ -199,7 +209,6 @@ pub fn failed(why: &Why) -> bool {
     matches!(why.state, WhyState::Failed | WhyState::Hanging)
 }
 
-/// Returns the CSS class of a finding.
 pub fn severity(finding: &Finding) -> &'static str {
     match finding.severity {
         Severity::Error => "error",

@@ -1,9 +1,11 @@
 //! The answer as one self-contained page: no script, no network, every text escaped.
 
 use askama::Template;
+use weftrun::Result;
 use weftrun::core::diagnose::cause::{Cause, Why, WhyState};
 use weftrun::core::log::clean_text;
-use weftrun::{Error, ErrorKind, Result};
+
+use crate::commands::transport::html::rendered;
 
 #[derive(Template)]
 #[template(path = "why.html")]
@@ -31,8 +33,7 @@ pub fn page(why: &Why) -> Result<String> {
         stacks: stacks.collect(),
         why,
     };
-    page.render()
-        .map_err(|error| Error::new(ErrorKind::Unexpected, format!("cannot write the page: {error}")))
+    rendered(&page)
 }
 
 /// Returns how the job ended, as the start of a sentence.
