@@ -62,7 +62,6 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Returns this process.
     pub(crate) fn this() -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let pid = std::process::id();

@@ -71,7 +71,6 @@ impl Done {
     }
 }
 
-/// The dumps of a job.
 #[derive(Default)]
 struct Dumps {
     recorder: FlightRecorder,

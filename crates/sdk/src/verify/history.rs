@@ -116,7 +116,6 @@ impl Verified {
         self.regressions = regressions(&self.kept(), earlier);
     }
 
-    /// Returns what is kept of the run.
     fn kept(&self) -> KeptRun {
         let runs: Vec<_> = self.runs.iter().map(|(run, _)| run.clone()).collect();
         let mut kept = KeptRun::new(Timestamp::now(), self.nodes, self.probes.hosts(), &runs);

@@ -114,6 +114,13 @@ impl Rank {
             step => self.bring_up >= step,
         }
     }
+
+    /// Adds it to the counts of the steps that it has reached.
+    fn count_in(&self, counts: &mut [u32; 7]) {
+        for (count, step) in counts.iter_mut().zip(Step::LIFE) {
+            *count += u32::from(self.has_reached(step));
+        }
+    }
 }
 
 /// A group of ranks.
@@ -266,9 +273,7 @@ impl TransportView {
         self.ranks.sort_by_key(|rank| (rank.rank.unwrap_or(u32::MAX), rank.host.clone(), rank.pid));
         self.counts = [0; 7];
         for rank in &self.ranks {
-            for (at, step) in Step::LIFE.iter().enumerate() {
-                self.counts[at] += u32::from(rank.has_reached(*step));
-            }
+            rank.count_in(&mut self.counts);
         }
         self.laps = laps(&self.ranks);
         // If NCCL names the hosts, a rank it has not reported belongs to none of them.
@@ -289,9 +294,7 @@ impl TransportView {
             let node = &mut nodes[number];
             node.ranks.push(index);
             node.failed += u32::from(rank.failed);
-            for (at, step) in Step::LIFE.iter().enumerate() {
-                node.reached[at] += u32::from(rank.has_reached(*step));
-            }
+            rank.count_in(&mut node.reached);
             if let Some(name) = &rank.announced {
                 match node.announced.iter_mut().find(|(known, _)| known == name) {
                     Some((_, count)) => *count += 1,
