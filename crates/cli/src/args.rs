@@ -160,7 +160,7 @@ pub enum Command {
     /// List library versions that are known to hang, crash or miss the fabric
     Advisories(commands::advisories::AdvisoriesArgs),
     /// List the available backends and what each can do
-    Backends(commands::backends::BackendsArgs),
+    Backends,
     /// Print, change and trust configuration; `show --origin` prints where each value comes from
     Config(commands::config::ConfigArgs),
     /// Write a commented job file; asks for its values on a terminal
@@ -170,9 +170,9 @@ pub enum Command {
     /// List the profiles: what each site's fabric needs, and where that is written down
     Profiles(commands::profiles::ProfilesArgs),
     /// List the configured targets
-    Targets(commands::targets::TargetsArgs),
+    Targets,
     /// Check what is reachable, with which rights, and what would stop a job
-    Doctor(commands::doctor::DoctorArgs),
+    Doctor,
     /// Run a demonstration on this machine: a simulated two-node job and its transports
     Demo(commands::demo::DemoArgs),
     /// Be the parent of a local job's processes

@@ -31,7 +31,7 @@ pub struct LogPrinter {
 }
 
 /// The requested ranks, and the state of assigning lines to them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Ranks {
     /// Ranges, inclusive.
     wanted: Vec<(u32, u32)>,
@@ -158,13 +158,7 @@ impl LogPrinter {
     pub fn only(mut self, ranks: &[(u32, u32)], grep: Option<&str>) -> Result<Self> {
         if !ranks.is_empty() {
             self.store = LogStore::new(RANKS_BUDGET);
-            self.ranks = Some(Ranks {
-                wanted: ranks.to_vec(),
-                map: TransportMap::new(),
-                known: 0,
-                last: None,
-                waiting: BTreeMap::new(),
-            });
+            self.ranks = Some(Ranks { wanted: ranks.to_vec(), ..Ranks::default() });
         }
         self.pattern = grep.map(Pattern::regex).transpose()?;
         Ok(self)

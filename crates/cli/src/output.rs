@@ -16,6 +16,7 @@ use anstream::stream::RawStream;
 use anstream::{AutoStream, ColorChoice};
 use serde::Serialize;
 use weftrun::core::log::{clean_message, clean_text, escape_controls};
+use weftrun::core::text::counted;
 use weftrun::{Error, ErrorKind, Finding, Result, Severity};
 
 use crate::args::{ColorWhen, Format};
@@ -294,9 +295,9 @@ impl DocumentWriter {
         let held = std::mem::take(&mut self.held);
         self.show(&String::from_utf8_lossy(&held)).and_then(|()| self.to.flush()).map_err(unwritten)?;
         if self.escaped > 0 && !self.out.quiet {
-            let (count, plural) = (self.escaped, if self.escaped == 1 { "" } else { "s" });
+            let count = counted(self.escaped, "control character");
             self.out.stderr(&format!(
-                "note: {count} control character{plural} shown escaped, as \\u001b; a pipe or a file gets the exact bytes"
+                "note: {count} shown escaped, as \\u001b; a pipe or a file gets the exact bytes"
             ));
         }
         Ok(())

@@ -206,10 +206,7 @@ fn cut(all: u32, letter: &str) -> String {
 
 /// Returns the width of a drawing of some nodes or ranks: a few need little room.
 fn wide(count: u32) -> u32 {
-    match count {
-        0..=16 => 420,
-        _ => 560,
-    }
+    if count <= 16 { 420 } else { 560 }
 }
 
 /// Returns one shape a link, or if there are many, one for all of a colour.

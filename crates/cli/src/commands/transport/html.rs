@@ -45,6 +45,8 @@ struct Row {
 #[derive(Clone, Default)]
 struct Cell {
     class: &'static str,
+    /// Which of its transports is named: the one of the greatest weight.
+    weight: u8,
     wrong: bool,
     word: String,
     title: String,
@@ -142,20 +144,19 @@ fn matrix(report: &TransportReport, judge: Judge) -> (Vec<String>, Vec<Row>, usi
         report.ranks.iter().filter_map(|rank| Some((rank.rank?, rank.node))).collect();
     let highest = report.pairs.iter().flat_map(|pair| [pair.global_from, pair.global_to]).flatten().max();
     let by_rank = highest.is_none_or(|highest| (highest as usize) < RANKS);
-    let place =
-        |rank: Option<u32>| if by_rank { rank } else { rank.and_then(|rank| node_of.get(&rank).copied()) };
+    let node = |rank: Option<u32>| rank.and_then(|rank| node_of.get(&rank).copied());
     let mut cells: BTreeMap<(u32, u32), Cell> = BTreeMap::new();
     let mut unproved = 0;
     for pair in &report.pairs {
-        match place(pair.global_from).zip(place(pair.global_to)) {
-            Some(ends) => {
-                let node = |rank: Option<u32>| rank.and_then(|rank| node_of.get(&rank));
-                let (from, to) = (node(pair.global_from), node(pair.global_to));
-                let wrong = |network: Network| judge.is_wrong(network.into(), from.is_some() && from == to);
-                add(cells.entry(ends).or_default(), pair, pair.network.is_some_and(wrong));
-            }
-            None => unproved += 1,
-        }
+        let nodes = node(pair.global_from).zip(node(pair.global_to));
+        let ends = if by_rank { pair.global_from.zip(pair.global_to) } else { nodes };
+        let Some(ends) = ends else {
+            unproved += 1;
+            continue;
+        };
+        let inside = nodes.is_some_and(|(from, to)| from == to);
+        let wrong = |network: Network| judge.is_wrong(network.into(), inside);
+        add(cells.entry(ends).or_default(), pair, pair.network.is_some_and(wrong));
     }
     let size = cells.keys().flat_map(|(from, to)| [*from, *to]).max().map_or(0, |last| (last + 1).min(256));
     let letter = if by_rank { 'r' } else { 'n' };
@@ -184,15 +185,8 @@ fn add(cell: &mut Cell, pair: &PairShape, wrong: bool) {
         (Kind::Own, _) => ("self", "self".to_owned(), 1),
         _ => ("unknown", pair.transport.clone(), 2),
     };
-    let known = match cell.class {
-        "socket" => 3,
-        "net" | "collnet" | "unknown" => 2,
-        "" => 0,
-        _ => 1,
-    };
-    if weight > known {
-        cell.class = class;
-        cell.word = word;
+    if weight > cell.weight {
+        (cell.class, cell.word, cell.weight) = (class, word, weight);
     }
     let gdr = if pair.gdr == Some(true) { ", GPUDirect" } else { "" };
     let line = format!("{} → {} {} ({} channels{gdr})", pair.from, pair.to, pair.transport, pair.channels);
