@@ -97,7 +97,6 @@ pub fn detail(mut detail: JobDetail) -> JobDetail {
 pub fn transport_view(mut transport_view: TransportView) -> TransportView {
     clean(&mut transport_view.verdict);
     clean(&mut transport_view.unit);
-    transport_view.versions.iter_mut().for_each(clean);
     for rank in &mut transport_view.ranks {
         clean(&mut rank.host);
         rank.announced.iter_mut().for_each(clean);

@@ -34,8 +34,6 @@ pub struct Entry {
     pub alarm: bool,
     /// What its logs have proved of the fabric, if it was opened here.
     pub verdict: Option<(String, Option<bool>)>,
-    /// Ranks per node, if its spec is known.
-    pub gpus: Option<u32>,
 }
 
 /// Columns to sort by.
@@ -149,7 +147,7 @@ impl Jobs {
             }
         }
         let (last, alarm) = (last(&summary), summary.phase == JobPhase::Failed);
-        self.entries.push(Entry { summary, last, cause: None, alarm, verdict: None, gpus: None });
+        self.entries.push(Entry { summary, last, cause: None, alarm, verdict: None });
     }
 
     pub fn event(&mut self, event: &JobEvent) {

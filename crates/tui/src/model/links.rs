@@ -211,16 +211,12 @@ impl LinkMap {
     /// not proved.
     pub fn cell(&self, by_rank: bool, from: Option<u32>, to: Option<u32>) -> Cell<'_> {
         let (Some(from), Some(to)) = (from, to) else { return Cell::Unknown };
-        match self.links(by_rank).get(&(from, to)) {
-            Some(link) => Cell::Linked(link),
-            None if self.is_possible(by_rank, from, to) => Cell::Unknown,
-            None if self.is_settled(by_rank, from) && self.is_settled(by_rank, to) => Cell::NoChannel,
-            None => Cell::Unknown,
+        if let Some(link) = self.links(by_rank).get(&(from, to)) {
+            return Cell::Linked(link);
         }
-    }
-
-    fn is_possible(&self, by_rank: bool, from: u32, to: u32) -> bool {
-        (if by_rank { &self.possible.0 } else { &self.possible.1 }).contains(&(from, to))
+        let possible = if by_rank { &self.possible.0 } else { &self.possible.1 };
+        let settled = self.is_settled(by_rank, from) && self.is_settled(by_rank, to);
+        if settled && !possible.contains(&(from, to)) { Cell::NoChannel } else { Cell::Unknown }
     }
 
     /// Returns whether all connections of a rank or a node are known.

@@ -108,10 +108,6 @@ impl Default for Rail {
 }
 
 impl Rail {
-    pub fn toggle(&mut self) {
-        self.hidden = !self.hidden;
-    }
-
     pub fn resize(&mut self, by: i16) {
         self.hidden = false;
         self.columns = self.columns.saturating_add_signed(by).clamp(16, 60);

@@ -174,7 +174,6 @@ pub struct TransportView {
     pub ok: Option<bool>,
     /// GPUDirect RDMA: `all`, `some`, `none`, `unknown`.
     pub gdr: String,
-    pub versions: Vec<String>,
     /// Ranks, sorted by rank.
     pub ranks: Vec<Rank>,
     /// Nodes, in the order of their lowest rank.
@@ -201,11 +200,6 @@ pub struct TransportView {
 }
 
 impl TransportView {
-    /// Ranks that have reached a step.
-    pub fn reached(&self, step: usize) -> u32 {
-        self.counts[step]
-    }
-
     /// Returns when the first rank completed a step, if that is known of each rank that has.
     pub fn first_reached(&self, at: usize) -> Option<Timestamp> {
         let there =

@@ -41,8 +41,6 @@ pub struct VerifyView {
     /// What the job does.
     pub phase: String,
     pub curves: Vec<Curve>,
-    /// The worst verdict, once the job has ended.
-    pub verdict: Option<Verdict>,
     pub groups: Vec<VerifyGroup>,
     pub search: Option<VerifySearch>,
     pub findings: Vec<String>,

@@ -143,7 +143,6 @@ async fn run(
 
 fn judged(view: &mut VerifyView, verified: &Verified) {
     view.curves = verified.runs.iter().map(|(run, judgement)| Curve::of(run, judgement)).collect();
-    view.verdict = Some(verified.verdict());
     let findings = verified.findings();
     view.findings = findings.iter().map(|finding| clean_text(&finding.message).into_owned()).collect();
     view.search.clone_from(&verified.search);

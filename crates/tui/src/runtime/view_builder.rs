@@ -59,7 +59,6 @@ impl ViewBuilder {
             verdict: found.verdict.fabric.label().to_owned(),
             ok: found.ok,
             gdr: gdr_word(found.verdict.gdr).to_owned(),
-            versions: map.versions().map(str::to_owned).collect(),
             ranks: self.ranks(map.ranks()),
             findings: found.findings,
             judge,

@@ -6,19 +6,11 @@ use tui_input::backend::crossterm::EventHandler;
 use weftrun::core::log::Pattern;
 
 use super::{draft, logs, perform};
-use crate::action::{Action, Place, Row};
+use crate::action::{Place, Row};
 use crate::model::layer::{Layer, Prompt, Question, picked};
 use crate::model::logs::Find;
 use crate::model::{Model, Screen};
 use crate::msg::Effect;
-
-pub(super) fn open(model: &mut Model, action: Action) {
-    model.layers.push(if action == Action::Help {
-        Layer::Help { filter: Input::default(), scroll: 0, signs: false }
-    } else {
-        Layer::Palette { input: Input::default(), selected: 0 }
-    });
-}
 
 /// Passes a key to the topmost layer; returns none if there is no layer.
 pub(super) fn press(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> {

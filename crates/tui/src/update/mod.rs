@@ -9,6 +9,7 @@ mod scroll;
 mod verify;
 
 use crossterm::event::{KeyEvent, KeyEventKind};
+use tui_input::Input;
 
 pub(crate) use draft::edit_text;
 pub(crate) use layers::palette_rows;
@@ -16,7 +17,7 @@ pub(crate) use screens::{open as open_job, verb as layers_verb};
 pub(crate) use scroll::part;
 
 use crate::action::Action;
-use crate::model::layer::Prompt;
+use crate::model::layer::{Layer, Prompt};
 use crate::model::{Model, Screen};
 use crate::msg::{Effect, Msg};
 use crate::view::spots::Spot;
@@ -136,10 +137,13 @@ pub(crate) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
             return vec![Effect::Quit];
         }
         Action::Back | Action::Leave => back(model),
-        Action::Rail => model.rail.toggle(),
+        Action::Rail => model.rail.hidden = !model.rail.hidden,
         Action::Narrower => model.rail.resize(-4),
         Action::Wider => model.rail.resize(4),
-        Action::Help | Action::Palette => layers::open(model, action),
+        Action::Help => {
+            model.layers.push(Layer::Help { filter: Input::default(), scroll: 0, signs: false });
+        }
+        Action::Palette => model.layers.push(Layer::Palette { input: Input::default(), selected: 0 }),
         Action::Theme => {
             model.theme = model.theme.next();
             model.say(format!("theme: {}", model.theme.name()));

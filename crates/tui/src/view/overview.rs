@@ -214,11 +214,11 @@ fn steps(transport_view: &TransportView, space: usize) -> Vec<usize> {
         || transport_view.ranks.iter().any(|rank| rank.has_reached(Step::Bootstrap));
     // Ranks that train have passed the steps that no line shows.
     let train = transport_view.ranks.iter().any(|rank| rank.stepping);
-    let passed = |at: usize| train && transport_view.reached(at) == 0;
+    let passed = |at: usize| train && transport_view.counts[at] == 0;
     let shown = |at: &usize| total > 0 && (!of_nccl(&Step::LIFE[*at]) || nccl && !passed(*at));
     let mut steps: Vec<usize> = (0..Step::LIFE.len()).filter(shown).collect();
     while steps.len() > space.max(1) {
-        let next_is_done = steps.get(1).is_some_and(|next| transport_view.reached(*next) as usize == total);
+        let next_is_done = steps.get(1).is_some_and(|next| transport_view.counts[*next] as usize == total);
         if next_is_done {
             steps.remove(0);
         } else {
@@ -246,7 +246,7 @@ fn step_line<'a>(
 ) -> Line<'a> {
     let step = Step::LIFE[at];
     let total = u32::try_from(transport_view.ranks.len()).unwrap_or(u32::MAX);
-    let reached = transport_view.reached(at);
+    let reached = transport_view.counts[at];
     let mut spans = vec![Span::raw(format!(" {} ", cell(step.word(), 9)))];
     let signs = strip(transport_view, at, strip_width);
     let failed = signs.contains('!');
