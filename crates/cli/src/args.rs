@@ -33,60 +33,34 @@ pub struct Cli {
 
 /// What every verb understands.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Global options")]
 pub struct Global {
     /// Target or backend to use
-    #[arg(
-        short,
-        long,
-        global = true,
-        env = "WEFTRUN_BACKEND",
-        value_name = "NAME",
-        help_heading = "Global options"
-    )]
+    #[arg(short, long, global = true, env = "WEFTRUN_BACKEND", value_name = "NAME")]
     pub backend: Option<String>,
     /// Kubernetes namespace
-    #[arg(
-        short,
-        long,
-        global = true,
-        env = "WEFTRUN_NAMESPACE",
-        value_name = "NS",
-        help_heading = "Global options"
-    )]
+    #[arg(short, long, global = true, env = "WEFTRUN_NAMESPACE", value_name = "NS")]
     pub namespace: Option<String>,
     /// Run:ai project
-    #[arg(
-        short,
-        long,
-        global = true,
-        env = "WEFTRUN_PROJECT",
-        value_name = "NAME",
-        help_heading = "Global options"
-    )]
+    #[arg(short, long, global = true, env = "WEFTRUN_PROJECT", value_name = "NAME")]
     pub project: Option<String>,
     /// Site profile (`weftrun profiles` lists them)
-    #[arg(
-        long,
-        global = true,
-        env = "WEFTRUN_PROFILE",
-        value_name = "NAME",
-        help_heading = "Global options"
-    )]
+    #[arg(long, global = true, env = "WEFTRUN_PROFILE", value_name = "NAME")]
     pub profile: Option<String>,
     /// Config file to read instead of the user's [env: WEFTRUN_CONFIG, an absolute path]
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Output format [default: table, or `output` of the configuration]
-    #[arg(short, long, global = true, value_enum, value_name = "FORMAT", help_heading = "Global options")]
+    #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
     pub output: Option<Format>,
     /// When to use colour [default: auto, or `color` of the configuration]
-    #[arg(long, global = true, value_enum, value_name = "WHEN", help_heading = "Global options")]
+    #[arg(long, global = true, value_enum, value_name = "WHEN")]
     pub color: Option<ColorWhen>,
     /// Print less
-    #[arg(short, long, global = true, help_heading = "Global options")]
+    #[arg(short, long, global = true)]
     pub quiet: bool,
     /// Log what weftrun does to stderr; twice to log each request (the terminal UI writes to tui.log in the state folder)
-    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Global options")]
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }
 
@@ -186,7 +160,7 @@ pub enum Command {
     /// List library versions that are known to hang, crash or miss the fabric
     Advisories(commands::advisories::AdvisoriesArgs),
     /// List the available backends and what each can do
-    Backends(commands::backends::BackendsArgs),
+    Backends,
     /// Print, change and trust configuration; `show --origin` prints where each value comes from
     Config(commands::config::ConfigArgs),
     /// Write a commented job file; asks for its values on a terminal
@@ -196,9 +170,9 @@ pub enum Command {
     /// List the profiles: what each site's fabric needs, and where that is written down
     Profiles(commands::profiles::ProfilesArgs),
     /// List the configured targets
-    Targets(commands::targets::TargetsArgs),
+    Targets,
     /// Check what is reachable, with which rights, and what would stop a job
-    Doctor(commands::doctor::DoctorArgs),
+    Doctor,
     /// Run a demonstration on this machine: a simulated two-node job and its transports
     Demo(commands::demo::DemoArgs),
     /// Be the parent of a local job's processes

@@ -2,6 +2,7 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
+use std::io::{BufRead, Read};
 
 use clap::ValueEnum;
 use jiff::Timestamp;
@@ -72,7 +73,6 @@ impl Context {
         T::from_str(config.resolved.settings.get(&[key])?.value.as_str()?, false).ok()
     }
 
-    /// Returns the linked backends.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
@@ -139,7 +139,6 @@ impl Context {
         Config::locate(self.global.config.as_deref())
     }
 
-    /// Returns the configuration.
     pub fn config(&self) -> Result<&Config> {
         if let Some(config) = self.config.get() {
             return Ok(config);
@@ -228,6 +227,14 @@ impl Context {
                 .hint("`weftrun list` prints the handles; `-b` chooses another target")
         })?;
         client.attach(&handle).await
+    }
+
+    /// Asks on stderr, and returns the answer; none is an empty one.
+    pub fn ask(&self, question: &str) -> String {
+        self.out.stderr(question);
+        let mut answer = String::new();
+        let _ = std::io::stdin().lock().take(64).read_line(&mut answer);
+        answer.trim().to_owned()
     }
 
     /// Runs a future to its end on a runtime of its own.

@@ -26,7 +26,6 @@ use crate::progress::Progress;
 pub struct Followed {
     /// The last that the cluster said of it and of its replicas.
     pub detail: Option<JobDetail>,
-    /// The map that its logs prove.
     pub map: TransportMap,
 }
 
@@ -80,7 +79,6 @@ impl Screen {
         Ok(())
     }
 
-    /// Shows an event of the job.
     pub fn event(&mut self, event: &JobEvent) -> Result<()> {
         self.ended |= matches!(event, JobEvent::Status { job } if job.phase.is_terminal());
         let line = match event {
@@ -186,7 +184,6 @@ pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool)
     Ok(if code == exit_codes::OK && fabric.is_err() { exit_codes::FABRIC_NOT_AS_PLANNED } else { code })
 }
 
-/// Formats an event as one line.
 pub fn event_text(event: &JobEvent) -> String {
     match event {
         JobEvent::Status { job } => status_text(job, ""),
@@ -214,7 +211,6 @@ pub fn status_text(job: &JobSummary, replicas: &str) -> String {
     format!("{bold}{name}{bold:#} {} {ready}/{all} ready{more}", job.phase)
 }
 
-/// Formats the status of a replica as one line.
 pub fn replica_text(replica: &ReplicaStatus) -> String {
     let (name, reason) = (clean_text(&replica.name), clean_text(&replica.reason));
     let reason = reason.strip_prefix(&*name).unwrap_or(&reason).trim();

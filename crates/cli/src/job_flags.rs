@@ -1,6 +1,6 @@
 //! The job: a file, flags, or a file overridden by flags.
 
-use std::io::{BufRead, IsTerminal, Read};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -82,19 +82,13 @@ impl JobFlags {
         if !asks || self.file.as_deref() == Some(Path::new("-")) {
             return Err(outside.refusal());
         }
-        context.out.stderr(&clean_text(&format!(
+        let answer = context.ask(&clean_text(&format!(
             "the {} `{}` lies outside the job file's folder: read {} and send it with the job? [y/N]",
             outside.what,
             outside.named,
             outside.path.display()
         )));
-        let mut answer = String::new();
-        let read = std::io::stdin().lock().take(64).read_line(&mut answer);
-        if read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes") {
-            Ok(())
-        } else {
-            Err(outside.refusal())
-        }
+        if matches!(&*answer, "y" | "Y" | "yes") { Ok(()) } else { Err(outside.refusal()) }
     }
 
     /// Returns the given flags, with the command; a job without a file is named after its program.

@@ -58,14 +58,11 @@ impl Selection for Basics {
 /// The given flags of a selection.
 #[derive(Clone, Debug, Default)]
 pub struct KeyFlags<S> {
-    /// The flags with their values.
     pub given: Overrides,
     selection: PhantomData<S>,
 }
 
-/// The flags of a verb with a job.
 pub type AllFlags = KeyFlags<All>;
-/// The flags of a verb with documents.
 pub type FabricFlags = KeyFlags<Fabric>;
 /// The flags of `init`.
 pub type BasicFlags = KeyFlags<Basics>;

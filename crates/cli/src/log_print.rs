@@ -31,7 +31,7 @@ pub struct LogPrinter {
 }
 
 /// The requested ranks, and the state of assigning lines to them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Ranks {
     /// Ranges, inclusive.
     wanted: Vec<(u32, u32)>,
@@ -101,7 +101,7 @@ impl Ranks {
         if gaps.is_empty() {
             return None;
         }
-        let message = format!("no output of rank {} was found", ranges(&gaps));
+        let message = format!("no output of rank {} was found", ranges(&gaps, MOST_NAMED));
         let seen: Vec<(u32, u32)> = found.iter().map(|rank| (*rank, *rank)).collect();
         let error = Error::new(ErrorKind::NotFound, message);
         Some(if seen.is_empty() {
@@ -109,13 +109,13 @@ impl Ranks {
                 "read all of it without --rank; with NCCL_DEBUG=INFO the ranks of NCCL's processes are known",
             )
         } else {
-            error.with("ranks with output", ranges(&seen)).hint("read all of it without --rank")
+            error.with("ranks with output", ranges(&seen, MOST_NAMED)).hint("read all of it without --rank")
         })
     }
 }
 
-/// Formats ranks as ranges: `0-3, 7`.
-fn ranges(all: &[(u32, u32)]) -> String {
+/// Formats ranks as ranges, at most so many: `0-3, 7`.
+pub fn ranges(all: &[(u32, u32)], most: usize) -> String {
     let mut merged: Vec<(u32, u32)> = Vec::new();
     for (from, to) in all {
         match merged.last_mut() {
@@ -124,8 +124,8 @@ fn ranges(all: &[(u32, u32)]) -> String {
         }
     }
     let word = |(from, to): &(u32, u32)| if from == to { from.to_string() } else { format!("{from}-{to}") };
-    let mut text = merged.iter().take(MOST_NAMED).map(word).collect::<Vec<_>>().join(", ");
-    if merged.len() > MOST_NAMED {
+    let mut text = merged.iter().take(most).map(word).collect::<Vec<_>>().join(", ");
+    if merged.len() > most {
         text.push_str(" …");
     }
     text
@@ -143,7 +143,6 @@ pub struct PrintOptions {
 }
 
 impl LogPrinter {
-    /// Creates a printer.
     pub fn new(options: PrintOptions) -> Self {
         Self {
             store: LogStore::new(BUDGET),
@@ -159,13 +158,7 @@ impl LogPrinter {
     pub fn only(mut self, ranks: &[(u32, u32)], grep: Option<&str>) -> Result<Self> {
         if !ranks.is_empty() {
             self.store = LogStore::new(RANKS_BUDGET);
-            self.ranks = Some(Ranks {
-                wanted: ranks.to_vec(),
-                map: TransportMap::new(),
-                known: 0,
-                last: None,
-                waiting: BTreeMap::new(),
-            });
+            self.ranks = Some(Ranks { wanted: ranks.to_vec(), ..Ranks::default() });
         }
         self.pattern = grep.map(Pattern::regex).transpose()?;
         Ok(self)

@@ -36,6 +36,7 @@ pub fn draw(map: &TransportMap, judge: Judge) -> String {
     let by_rank = highest.is_none_or(|highest| highest < RANKS);
     let mut cells: BTreeMap<(u32, u32), Cell> = BTreeMap::new();
     let mut unplaced = 0;
+    let node = |rank: Option<u32>| rank.and_then(|rank| node_of.get(&rank).copied());
     for pair in &pairs {
         // A pair may have one end outside of what is shown.
         if summary.processes > WHOLE
@@ -43,25 +44,17 @@ pub fn draw(map: &TransportMap, judge: Judge) -> String {
         {
             continue;
         }
-        let ends = if by_rank {
-            pair.global_from.zip(pair.global_to)
-        } else {
-            let node = |rank: Option<u32>| rank.and_then(|rank| node_of.get(&rank).copied());
-            node(pair.global_from).zip(node(pair.global_to))
+        let nodes = node(pair.global_from).zip(node(pair.global_to));
+        let ends = if by_rank { pair.global_from.zip(pair.global_to) } else { nodes };
+        let Some(ends) = ends else {
+            unplaced += 1;
+            continue;
         };
-        match ends {
-            Some(ends) => {
-                let cell = cells.entry(ends).or_insert(Cell { word: word(pair), tcp: false, wrong: false });
-                if let Some(network) = pair.network {
-                    let node = |rank: Option<u32>| rank.and_then(|rank| node_of.get(&rank));
-                    let inside =
-                        node(pair.global_from).is_some() && node(pair.global_from) == node(pair.global_to);
-                    cell.word = word(pair);
-                    cell.tcp |= network.is_tcp();
-                    cell.wrong |= judge.is_wrong(network.into(), inside);
-                }
-            }
-            None => unplaced += 1,
+        let cell = cells.entry(ends).or_insert(Cell { word: word(pair), tcp: false, wrong: false });
+        if let Some(network) = pair.network {
+            cell.word = word(pair);
+            cell.tcp |= network.is_tcp();
+            cell.wrong |= judge.is_wrong(network.into(), nodes.is_some_and(|(from, to)| from == to));
         }
     }
     let mut text = matrix(&cells, if by_rank { 'r' } else { 'n' });

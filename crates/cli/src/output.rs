@@ -16,6 +16,7 @@ use anstream::stream::RawStream;
 use anstream::{AutoStream, ColorChoice};
 use serde::Serialize;
 use weftrun::core::log::{clean_message, clean_text, escape_controls};
+use weftrun::core::text::counted;
 use weftrun::{Error, ErrorKind, Finding, Result, Severity};
 
 use crate::args::{ColorWhen, Format};
@@ -24,24 +25,18 @@ use crate::args::{ColorWhen, Format};
 pub mod style {
     use anstyle::{AnsiColor, Style};
 
-    /// Errors.
     pub const ERROR: Style = AnsiColor::Red.on_default().bold();
-    /// Warnings.
     pub const WARNING: Style = AnsiColor::Yellow.on_default().bold();
-    /// Success.
     pub const GOOD: Style = AnsiColor::Green.on_default().bold();
-    /// Notes.
     pub const NOTE: Style = AnsiColor::Cyan.on_default();
     /// Less important text.
     pub const DIM: Style = Style::new().dimmed();
-    /// Headings.
     pub const BOLD: Style = Style::new().bold();
 }
 
 /// The destination of results and messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
-    /// The requested format.
     pub format: Format,
     color: ColorWhen,
     quiet: bool,
@@ -64,17 +59,14 @@ impl Output {
         matches!(self.format, Format::Json | Format::Yaml)
     }
 
-    /// Returns whether `-q` was given.
     pub fn is_quiet(&self) -> bool {
         self.quiet
     }
 
-    /// Returns whether `-v` was given.
     pub fn is_verbose(&self) -> bool {
         self.verbose > 0
     }
 
-    /// Returns whether stderr is a terminal.
     pub fn is_terminal(&self) -> bool {
         std::io::stderr().is_terminal()
     }
@@ -175,7 +167,6 @@ impl Output {
         if data { self.shows_styles(&std::io::stdout()) } else { self.shows_styles(&std::io::stderr()) }
     }
 
-    /// Writes one line of text to stdout.
     pub fn line(&self, text: impl AsRef<str>) -> Result<()> {
         self.text(&format!("{}\n", text.as_ref()))
     }
@@ -191,7 +182,6 @@ impl Output {
         self.document(&self.item_text(value)?)
     }
 
-    /// Returns one of several values as text.
     pub fn item_text(&self, value: &impl Serialize) -> Result<String> {
         let bug = |error: &dyn std::fmt::Display| {
             Error::new(ErrorKind::Unexpected, format!("cannot write as text: {error}"))
@@ -269,9 +259,7 @@ impl Output {
 /// How a [`DocumentWriter`] writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// Byte for byte.
     Exact,
-    /// With control characters escaped.
     Escaped,
     /// Cleaned like text, with styles kept.
     Styled,
@@ -307,9 +295,9 @@ impl DocumentWriter {
         let held = std::mem::take(&mut self.held);
         self.show(&String::from_utf8_lossy(&held)).and_then(|()| self.to.flush()).map_err(unwritten)?;
         if self.escaped > 0 && !self.out.quiet {
-            let (count, plural) = (self.escaped, if self.escaped == 1 { "" } else { "s" });
+            let count = counted(self.escaped, "control character");
             self.out.stderr(&format!(
-                "note: {count} control character{plural} shown escaped, as \\u001b; a pipe or a file gets the exact bytes"
+                "note: {count} shown escaped, as \\u001b; a pipe or a file gets the exact bytes"
             ));
         }
         Ok(())

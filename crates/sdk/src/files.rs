@@ -74,6 +74,28 @@ fn read_text_of(variable: &str, path: &Path, limit: u64) -> Result<Option<String
     }
 }
 
+/// Returns the files of a folder of the state whose names end in `.json`; none if there is no folder.
+pub(crate) fn json_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    match fs::read_dir(folder) {
+        Ok(entries) => {
+            let paths = entries.flatten().map(|entry| entry.path());
+            Ok(paths.filter(|path| path.extension().is_some_and(|end| end == "json")).collect())
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(io_error("cannot read", folder, error)),
+    }
+}
+
+/// Removes a file of the state; a missing one is not an error.
+pub(crate) fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(io_error("cannot remove", path, error))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Returns the error of a failed operation on a file of the state.
 pub(crate) fn io_error(what: &str, path: &Path, error: std::io::Error) -> Error {
     failed(STATE_DIR, what, path, error)

@@ -8,7 +8,6 @@ use tokio::net::TcpStream;
 use weftrun_core::backend::{ExecRequest, PortConnection};
 use weftrun_core::diagnose::health::{self, HealthState, INTERVAL, Observer, Policy};
 use weftrun_core::fabric::{Change, FabricPlan};
-use weftrun_core::log::LogOptions;
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::nccl::ras::{self, Report};
 use weftrun_core::report::{Asked, HealthReport};
@@ -20,6 +19,7 @@ use crate::runtime::on_runtime;
 
 mod watch;
 
+use watch::Target;
 pub use watch::watch_health_at;
 
 /// How a job's RAS service is queried.
@@ -110,30 +110,8 @@ impl Job {
                 format!("the job is {}; only a running one has a RAS service", summary.phase.as_str());
             return Ok(HealthReport::without_answer(HealthState::Unreachable, reason, Asked::default()));
         }
-        let (logs, _) = self.read_logs(LogOptions::default()).await;
-        if let Some((state, reason)) = refusal(&logs, options) {
-            return Ok(HealthReport::without_answer(state, reason, Asked::default()));
-        }
-        let port = port(&logs, self.plan());
-        let places = places(&logs);
-        let mut at = 0;
-        let mut watch = Watch::new(&logs, options);
-        let mut way = if self.backend().capability().ports { Way::Port } else { Way::Exec(String::new()) };
-        loop {
-            let rank = places.get(at).copied();
-            let asked = tokio::time::timeout(options.timeout, self.query(port, rank, &mut way)).await;
-            let name = way.name();
-            let via = rank.map_or_else(|| name.to_owned(), |rank| format!("{name} on rank {rank}"));
-            let asked = asked.unwrap_or_else(|_| {
-                Err(NoReport::Next(format!("no answer within {} s", options.timeout.as_secs())))
-            });
-            match watch.take(asked, &via) {
-                Next::Done(report) => return Ok(report),
-                Next::Repeat => tokio::time::sleep(INTERVAL).await,
-                Next::Elsewhere(_) if at + 1 < places.len().min(PLACES) => at += 1,
-                Next::Elsewhere(report) => return Ok(report),
-            }
-        }
+        let (target, logs) = Target::of(self).await;
+        observe(target, &logs, options).await
     }
 
     /// Sends one query. If a port cannot be connected to, because the right is missing or the cluster does
@@ -207,25 +185,26 @@ impl Job {
 /// # Errors
 /// [`ErrorKind::Usage`] if it is not an address. A missing answer is a state, not an error.
 pub async fn health_at(address: &str, logs: &TransportMap, options: &HealthOptions) -> Result<HealthReport> {
-    on_runtime(ask_address(address, logs, options)).await
+    check_address(address)?;
+    on_runtime(observe(Target::Address(address), logs, options)).await
 }
 
-async fn ask_address(address: &str, logs: &TransportMap, options: &HealthOptions) -> Result<HealthReport> {
-    check_address(address)?;
+/// Queries a service until its state is certain, or the time to observe it has passed.
+async fn observe(
+    mut target: Target<'_>,
+    logs: &TransportMap,
+    options: &HealthOptions,
+) -> Result<HealthReport> {
     if let Some((state, reason)) = refusal(logs, options) {
         return Ok(HealthReport::without_answer(state, reason, Asked::default()));
     }
-    let via = format!("tcp {address}");
     let mut watch = Watch::new(logs, options);
     loop {
-        let asked = tokio::time::timeout(options.timeout, query_address(address)).await;
-        let asked = match asked {
-            Ok(answer) => answer.map_err(NoReport::Next),
-            Err(_) => Err(NoReport::Next(format!("no answer within {} s", options.timeout.as_secs()))),
-        };
-        match watch.take(asked, &via) {
-            Next::Done(report) | Next::Elsewhere(report) => return Ok(report),
+        let asked = target.ask(options.timeout).await;
+        match watch.take(asked, &target.via()) {
             Next::Repeat => tokio::time::sleep(INTERVAL).await,
+            Next::Elsewhere(_) if target.has_further_place() => target.advance(),
+            Next::Done(report) | Next::Elsewhere(report) => return Ok(report),
         }
     }
 }

@@ -62,7 +62,6 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Returns this process.
     pub(crate) fn this() -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let pid = std::process::id();
@@ -252,12 +251,7 @@ impl Journal {
     /// [`ErrorKind::Io`] naming the file.
     pub fn forget(&self, submission: &SubmissionId) -> Result<()> {
         let _ = fs::remove_file(self.lock_path(submission));
-        match fs::remove_file(self.path(submission)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(files::io_error("cannot remove", &self.path(submission), error))
-            }
-            _ => Ok(()),
-        }
+        files::remove(&self.path(submission))
     }
 
     /// Returns all records, newest first: reads every file, including those of `ended`. An unreadable file is
@@ -266,7 +260,7 @@ impl Journal {
     /// # Errors
     /// [`ErrorKind::Io`] if the folder itself cannot be read.
     pub fn records(&self) -> Result<Vec<Record>> {
-        let recent = self.recent_files()?;
+        let recent = files::json_files(&self.dir)?;
         let mut records: Vec<Record> =
             recent.into_iter().chain(self.ended_files()).filter_map(|path| parsed(&path)).collect();
         records.sort_by_key(|record: &Record| std::cmp::Reverse(record.created));
@@ -277,7 +271,7 @@ impl Journal {
     /// records.
     pub(crate) fn recent(&self) -> Result<Vec<Head>> {
         let mut heads: Vec<Head> =
-            self.recent_files()?.iter().filter_map(|path| parsed::<Head>(path)).collect();
+            files::json_files(&self.dir)?.iter().filter_map(|path| parsed::<Head>(path)).collect();
         heads.sort_by_key(|head| std::cmp::Reverse(head.created));
         self.archive(&heads);
         Ok(heads)
@@ -375,14 +369,6 @@ impl Journal {
         }
     }
 
-    fn recent_files(&self) -> Result<Vec<PathBuf>> {
-        match fs::read_dir(&self.dir) {
-            Ok(entries) => Ok(only_json(entries).collect()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(files::io_error("cannot read", &self.dir, error)),
-        }
-    }
-
     fn ended_files(&self) -> impl Iterator<Item = PathBuf> + use<> {
         let shards = fs::read_dir(self.dir.join("ended")).into_iter().flatten().flatten();
         shards.flat_map(|shard| json_files(&shard.path()))
@@ -404,13 +390,8 @@ impl Journal {
     }
 }
 
-fn only_json(entries: fs::ReadDir) -> impl Iterator<Item = PathBuf> {
-    let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
-    paths.filter(|path| path.extension().is_some_and(|extension| extension == "json"))
-}
-
 fn json_files(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
-    fs::read_dir(folder).into_iter().flat_map(only_json)
+    files::json_files(folder).into_iter().flatten()
 }
 
 fn parsed<T: DeserializeOwned>(path: &Path) -> Option<T> {

@@ -13,12 +13,7 @@ pub(crate) enum Project {
     /// No file.
     Absent,
     /// A file that is not read.
-    Refused {
-        /// The reason.
-        why: String,
-        /// The fix.
-        fix: String,
-    },
+    Refused { why: String, fix: String },
     /// Its text, which may or may not be trusted.
     Text(String),
 }

@@ -32,13 +32,7 @@ impl Trust {
 
     /// Revokes the trust in a file.
     pub fn take(&self, file: &Path) -> Result<()> {
-        let copy = self.copy(file)?;
-        match std::fs::remove_file(&copy) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(files::io_error("cannot remove", &copy, error))
-            }
-            _ => Ok(()),
-        }
+        files::remove(&self.copy(file)?)
     }
 
     /// Returns the path of a file's copy: its whole path as one name.

@@ -1,164 +1,90 @@
 //! All user actions in one table, from which the keys, the footer, the help, the palette and the docs page
 //! are made.
 
-/// A user action.
+/// A user action; [`TABLE`] says what each does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Action {
-    /// Shows the help.
     Help,
-    /// Opens the palette of all actions.
     Palette,
-    /// Closes what is on top, else goes back towards the jobs.
     Back,
-    /// Does the same, and quits from the jobs.
     Leave,
-    /// Quits.
     Quit,
-    /// Gives the terminal back to the shell until `fg`.
     Sleep,
-    /// Redraws everything and queries every target again.
     Refresh,
-    /// Switches the mouse on or off.
     Mouse,
-    /// Takes the next theme.
     Theme,
-    /// Hides or shows the jobs beside an open one.
     Rail,
-    /// Makes the jobs beside an open one narrower.
     Narrower,
-    /// Makes the jobs beside an open one wider.
     Wider,
-    /// Shows the list of jobs.
     Jobs,
-    /// Shows ranks and phases of the open job.
     Overview,
-    /// Shows which transport each pair uses.
     Fabric,
-    /// Shows the logs.
     Logs,
-    /// Shows what is wrong and how it is known.
     Diagnosis,
-    /// Makes a new job.
     New,
-    /// Moves up.
     Up,
-    /// Moves down.
     Down,
-    /// Moves a page up.
     PageUp,
-    /// Moves a page down.
     PageDown,
-    /// Goes to the beginning.
     Top,
-    /// Goes to the end.
     Bottom,
-    /// Moves left.
     Left,
-    /// Moves right.
     Right,
-    /// Goes to the next pane or field.
     Next,
-    /// Goes to the pane or field before.
     Previous,
-    /// Opens what is selected.
     Open,
-    /// Opens logs of a run that are in files.
     OpenLogs,
-    /// Starts the demo job on this machine.
     Demo,
-    /// Cancels the job, after asking.
     Cancel,
-    /// Deletes the job and its record, after asking.
     Delete,
-    /// Suspends the job, or lets it go on.
     Suspend,
-    /// Queues the job again, after asking.
     Requeue,
-    /// Measure the bandwidth of its nodes.
     Verify,
-    /// Filters what is shown.
     Filter,
-    /// Begins a blank job.
     Blank,
-    /// Copies what is selected.
     Copy,
-    /// Sorts by the next column.
     Sort,
-    /// Takes the next communicator.
     Communicator,
-    /// Switches between nodes and ranks.
     Zoom,
-    /// Takes the next form of the matrix.
     Form,
-    /// Follows the end of the log, or pauses.
     Follow,
-    /// Finds a text without hiding lines.
     Find,
-    /// Goes to the next place found.
     FindNext,
-    /// Goes to the place found before.
     FindPrevious,
-    /// Goes to a line or a time.
     GoTo,
-    /// Shows the lines that prove a finding in the log.
     Evidence,
-    /// Shows only some ranks.
     Ranks,
-    /// Takes the next least severity.
     Level,
-    /// Shows times absolute, relative or not at all.
     Times,
-    /// Wraps long lines.
     Wrap,
-    /// Sets or removes a bookmark.
     Bookmark,
-    /// Goes to the next bookmark.
     NextBookmark,
-    /// Saves what is shown to a file.
     Export,
-    /// Shows the log of the attempt before.
     Attempt,
-    /// Queries NCCL's RAS service inside the running job.
     Health,
-    /// Shows each rank in a colour of its own, or all alike.
     RankColours,
-    /// Shows repeated lines once.
     Fold,
-    /// Keeps the last lines of a rank visible on every screen.
     Pin,
-    /// Makes a new job like this one.
     Again,
-    /// Puts the proposed fix into a new job.
     Fix,
-    /// Switches the rule of a change off or on.
     Toggle,
-    /// Switches all rules on again.
     UndoRules,
-    /// Shows the changes, the document as a diff, or the document side by side.
     Diff,
-    /// Picks a value of the field from a list.
     Pick,
-    /// Saves the job as a file.
     SaveJob,
-    /// Opens the job in `$EDITOR`.
     Edit,
-    /// Takes a job file.
     File,
-    /// Checks on the cluster whether it would accept the job.
     Check,
-    /// Submits the job, after asking.
     Submit,
 }
 
 /// Where an action makes sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Place {
-    /// Everywhere.
     Everywhere,
     /// Where there are things to move over.
     Moving,
-    /// The list of jobs.
     Jobs,
     /// Wherever a job is open, and in the list of jobs.
     Job,
@@ -166,48 +92,29 @@ pub enum Place {
     Overview,
     /// The transport matrix.
     Fabric,
-    /// The logs.
     Logs,
-    /// The diagnosis.
     Diagnosis,
     /// The new job.
     Submit,
 }
 
 impl Place {
-    /// Heading in the help.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Everywhere => "Everywhere",
-            Self::Moving => "Moving",
-            Self::Jobs => "Jobs",
-            Self::Job => "A job",
-            Self::Overview => "Overview",
-            Self::Fabric => "Fabric",
-            Self::Logs => "Logs",
-            Self::Diagnosis => "Diagnosis",
-            Self::Submit => "New job",
-        }
-    }
-
-    /// All of them, in the order of the help.
-    pub const ALL: [Self; 9] = [
-        Self::Everywhere,
-        Self::Moving,
-        Self::Jobs,
-        Self::Job,
-        Self::Overview,
-        Self::Fabric,
-        Self::Logs,
-        Self::Diagnosis,
-        Self::Submit,
+    /// The headings in the help, in its order.
+    pub const TITLES: [(Self, &'static str); 9] = [
+        (Self::Everywhere, "Everywhere"),
+        (Self::Moving, "Moving"),
+        (Self::Jobs, "Jobs"),
+        (Self::Job, "A job"),
+        (Self::Overview, "Overview"),
+        (Self::Fabric, "Fabric"),
+        (Self::Logs, "Logs"),
+        (Self::Diagnosis, "Diagnosis"),
+        (Self::Submit, "New job"),
     ];
 }
 
-/// One row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// What it does.
     pub action: Action,
     /// Its name in the palette and in the config file.
     pub name: &'static str,
@@ -215,7 +122,6 @@ pub struct Row {
     pub keys: &'static [&'static str],
     /// Where it makes sense.
     pub place: Place,
-    /// One line of help.
     pub help: &'static str,
     /// Word in the footer; none if it is not shown there.
     pub footer: Option<&'static str>,

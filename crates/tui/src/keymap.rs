@@ -136,8 +136,8 @@ pub fn keys_page() -> String {
          `config.toml`, by the action's name:\n\n```toml\n[tui.keys]\nfollow = [\"f\", \"space\"]\n```\n",
     );
     let keymap = Keymap::default();
-    for place in Place::ALL {
-        page.push_str(&format!("\n## {}\n\n| keys | action | |\n|---|---|---|\n", place.title()));
+    for (place, title) in Place::TITLES {
+        page.push_str(&format!("\n## {title}\n\n| keys | action | |\n|---|---|---|\n"));
         for (row, _) in keymap.rows(place) {
             let keys: Vec<String> = row.keys.iter().map(|key| format!("`{key}`")).collect();
             page.push_str(&format!("| {} | `{}` | {} |\n", keys.join(" "), row.name, row.help));
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn no_key_does_two_things_at_one_place() {
-        for place in Place::ALL {
+        for (place, _) in Place::TITLES {
             let mut keys: Vec<_> = TABLE.iter().filter(|r| r.place == place).flat_map(|r| r.keys).collect();
             let all = keys.len();
             keys.sort_unstable();

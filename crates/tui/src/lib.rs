@@ -5,14 +5,24 @@
 //! sent as messages: the ingest writes them into a store that the screens read. No backend is referred to by
 //! name.
 
+// Public for the tests and for the pages of the command line. They are no interface, so that comments say only what
+// names do not.
+#[doc(hidden)]
 pub mod action;
+#[doc(hidden)]
 pub mod keymap;
+#[doc(hidden)]
 pub mod model;
+#[doc(hidden)]
 pub mod msg;
 pub mod runtime;
+#[doc(hidden)]
 pub mod safe;
+#[doc(hidden)]
 pub mod theme;
+#[doc(hidden)]
 pub mod update;
+#[doc(hidden)]
 pub mod view;
 
 pub use keymap::keys_page;

@@ -25,29 +25,22 @@ use crate::view::spots::Spot;
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "a queue of a thousand holds them, once")]
 pub enum Msg {
-    /// A key was pressed.
     Key(KeyEvent),
-    /// Text was pasted.
     Paste(String),
-    /// Something was clicked.
     Click(Spot),
     /// The wheel was turned: lines down, or up if negative.
     Wheel(i16),
     /// The terminal has another size: columns, rows.
     Resize(u16, u16),
-    /// Time has passed.
     Now(Timestamp),
     /// An action was chosen without a key.
     Do(Action),
-    /// A target was connected.
     Connected(String, Capability),
-    /// A target's jobs.
     Listed(String, Result<Vec<JobSummary>, String>),
     /// Something happened to a job of a target.
     Event(String, JobEvent),
     /// A target's events have stopped coming.
     Lost(String, String),
-    /// What is known of the open job.
     Detail(JobHandle, Result<Box<Known>, String>),
     /// The open job's logs are read into this store.
     LogsOpened(JobHandle, SharedStore),
@@ -66,29 +59,22 @@ pub enum Msg {
     Evidence(SharedStore, Option<u64>),
     /// The logs were read to their end, or could not be read on.
     LogsEnded(JobHandle, Option<String>),
-    /// What the logs have proved.
     TransportView(JobHandle, Arc<TransportView>),
-    /// A draft of this revision was planned.
     Planned(u64, Result<Box<Planned>, String>),
     /// A draft of this revision was checked by the cluster.
     Checked(u64, Result<Vec<Finding>, String>),
-    /// A draft was submitted.
     Submitted(Result<JobHandle, String>),
     /// NCCL's RAS service in a job answered, or not.
     Health(JobHandle, Result<Box<HealthReport>, String>),
-    /// What the benchmark has shown.
     Verify(Arc<VerifyView>),
-    /// A job was acted on.
     Acted(JobHandle, JobAction, Result<(), String>),
     /// The editor was closed, or a job file was read.
     Spec(Option<String>, Result<Box<JobSpec>, String>),
     /// A copied text was kept in a file, or not.
     Kept(Result<PathBuf, String>),
-    /// Something was saved.
     Saved(Result<PathBuf, String>),
     /// Nothing was saved, since the file exists.
     Exists(PathBuf),
-    /// The demo was started.
     Demo(Result<JobHandle, String>),
     /// Logs in files were opened as a job of a target of their own.
     LogsFound(Result<JobHandle, String>),
@@ -97,7 +83,6 @@ pub enum Msg {
 /// What is known of the open job.
 #[derive(Debug)]
 pub struct Known {
-    /// Its details from the cluster.
     pub detail: JobDetail,
     /// What was planned for it, if it was submitted here.
     pub plan: Option<FabricPlan>,
@@ -108,11 +93,8 @@ pub struct Known {
 /// A count of the lines with a text.
 #[derive(Debug)]
 pub struct Count {
-    /// Its number.
     pub number: u64,
-    /// The lines.
     pub store: SharedStore,
-    /// The text.
     pub pattern: Pattern,
     /// What the lines must also match.
     pub filter: Filter,
@@ -123,7 +105,6 @@ pub struct Count {
 /// Something to do outside of the model.
 #[derive(Debug)]
 pub enum Effect {
-    /// End the program.
     Quit,
     /// Give the terminal back to the shell.
     Sleep,
@@ -145,36 +126,29 @@ pub enum Effect {
     Verify(JobHandle),
     /// Stop the benchmark and cancel its jobs.
     StopVerify,
-    /// Act on a job.
     Act(JobHandle, JobAction),
     /// Plan a draft: revision, target, job.
     Plan(u64, String, Box<JobSpec>),
     /// Ask the cluster about a draft.
     Check(u64, String, Box<JobSpec>),
-    /// Submit a draft.
     Submit(String, Box<JobSpec>),
     /// Open a draft in the editor.
     Edit(Box<JobSpec>),
-    /// Read a job file.
     ReadJob(PathBuf),
     /// Put a text on the clipboard.
     Copy(String),
     /// Keep a copied text in a file, instead of the one copied before.
     Keep(PathBuf, String),
-    /// Save lines to a file.
     Save(PathBuf, Vec<Vec<u8>>),
     /// Count the lines of a log with a text that a filter shows.
     Count(Box<Count>),
     /// Apply a filter to a large log: its number, the log, and the lines that it shows so far.
     Filter(u64, SharedStore, Box<Projection>),
-    /// Stop the filter that is being applied.
     StopFilter,
     /// Find the first line of a log that proves a finding.
     Evidence(SharedStore, Vec<Evidence>),
     /// Save the lines of a log that a projection shows.
     Export(PathBuf, SharedStore, Box<Projection>),
-    /// Start the demo.
     Demo,
-    /// Open logs in files.
     OpenLogs(PathBuf),
 }

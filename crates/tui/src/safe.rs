@@ -22,29 +22,22 @@ fn clean(text: &mut String) {
     }
 }
 
-/// Makes a summary safe.
 pub fn summary(mut job: JobSummary) -> JobSummary {
     clean(&mut job.name);
     clean(&mut job.reason);
     clean(&mut job.kind);
-    if let Some(queue) = &mut job.queue {
-        clean(queue);
-    }
+    job.queue.iter_mut().for_each(clean);
     job
 }
 
-/// Makes a replica safe.
 pub fn replica(mut replica: ReplicaStatus) -> ReplicaStatus {
     clean(&mut replica.name);
     clean(&mut replica.role);
     clean(&mut replica.reason);
-    if let Some(node) = &mut replica.node {
-        clean(node);
-    }
+    replica.node.iter_mut().for_each(clean);
     replica
 }
 
-/// Makes a finding safe.
 pub fn finding(mut finding: Finding) -> Finding {
     clean(&mut finding.code);
     clean(&mut finding.message);
@@ -72,27 +65,19 @@ pub fn health(mut report: HealthReport) -> HealthReport {
     report
 }
 
-/// Makes an event safe.
-pub fn event(event: JobEvent) -> JobEvent {
-    match event {
-        JobEvent::Status { job } => JobEvent::Status { job: summary(job) },
-        JobEvent::Replica { job, replica: one } => JobEvent::Replica { job, replica: replica(one) },
-        JobEvent::Message { job, severity, mut reason, mut text, time } => {
-            clean(&mut reason);
-            clean(&mut text);
-            JobEvent::Message { job, severity, reason, text, time }
+pub fn event(mut event: JobEvent) -> JobEvent {
+    match &mut event {
+        JobEvent::Status { job } => *job = summary(job.clone()),
+        JobEvent::Replica { replica: one, .. } => *one = replica(one.clone()),
+        JobEvent::Message { reason, text, .. } => {
+            clean(reason);
+            clean(text);
         }
-        JobEvent::Stuck { job, finding: one } => JobEvent::Stuck { job, finding: finding(one) },
-        JobEvent::Attempt { job, attempt, mut reason } => {
-            clean(&mut reason);
-            JobEvent::Attempt { job, attempt, reason }
-        }
-        JobEvent::Disconnected { lost, mut reason } => {
-            clean(&mut reason);
-            JobEvent::Disconnected { lost, reason }
-        }
-        other => other,
+        JobEvent::Stuck { finding: one, .. } => *one = finding(one.clone()),
+        JobEvent::Attempt { reason, .. } | JobEvent::Disconnected { reason, .. } => clean(reason),
+        _ => {}
     }
+    event
 }
 
 /// Makes all that is known of a job safe.
@@ -112,12 +97,9 @@ pub fn detail(mut detail: JobDetail) -> JobDetail {
 pub fn transport_view(mut transport_view: TransportView) -> TransportView {
     clean(&mut transport_view.verdict);
     clean(&mut transport_view.unit);
-    transport_view.versions.iter_mut().for_each(clean);
     for rank in &mut transport_view.ranks {
         clean(&mut rank.host);
-        if let Some(announced) = &mut rank.announced {
-            clean(announced);
-        }
+        rank.announced.iter_mut().for_each(clean);
     }
     for node in &mut transport_view.nodes {
         clean(&mut node.host);

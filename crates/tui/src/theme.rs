@@ -10,13 +10,10 @@ pub enum Meaning {
     Good,
     /// Works, but not as intended.
     Warn,
-    /// Does not work.
     Bad,
-    /// Under way.
     Busy,
     /// Less important.
     Muted,
-    /// Titles.
     Title,
     /// Keys in the footer and in the help.
     Key,
@@ -28,11 +25,9 @@ pub enum Meaning {
     Added,
     /// A line that is removed.
     Removed,
-    /// Frames.
     Frame,
 }
 
-/// A theme.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Theme {
     /// The terminal's own sixteen colours.
@@ -51,9 +46,15 @@ pub enum Theme {
 }
 
 impl Theme {
-    /// All themes.
-    pub const ALL: [Self; 6] =
-        [Self::Default, Self::ColourBlind, Self::Dark, Self::Light, Self::HighContrast, Self::Mono];
+    /// All of them, with their names in the config file.
+    pub const NAMES: [(Self, &'static str); 6] = [
+        (Self::Default, "default"),
+        (Self::ColourBlind, "colour-blind"),
+        (Self::Dark, "dark"),
+        (Self::Light, "light"),
+        (Self::HighContrast, "high-contrast"),
+        (Self::Mono, "mono"),
+    ];
 
     /// Returns the theme for a terminal whose background has this brightness, from 0 (black) to 1 (white). Without true
     /// colours it is that of the terminal's own sixteen.
@@ -65,31 +66,20 @@ impl Theme {
         }
     }
 
-    /// Its name in the config file.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Default => "default",
-            Self::Mono => "mono",
-            Self::ColourBlind => "colour-blind",
-            Self::Dark => "dark",
-            Self::Light => "light",
-            Self::HighContrast => "high-contrast",
-        }
+        Self::NAMES.iter().find(|(theme, _)| *theme == self).map_or("", |(_, name)| name)
     }
 
-    /// The theme of a name.
     pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|theme| theme.name() == name)
+        Self::NAMES.into_iter().find(|(_, known)| *known == name).map(|(theme, _)| theme)
     }
 
     /// The theme behind this one.
     #[must_use]
     pub fn next(self) -> Self {
-        let at = Self::ALL.iter().position(|theme| *theme == self).unwrap_or(0);
-        Self::ALL[(at + 1) % Self::ALL.len()]
+        crate::model::next(&Self::NAMES, |(theme, _)| *theme == self).0
     }
 
-    /// How a meaning looks.
     pub fn style(self, meaning: Meaning) -> Style {
         let plain = Style::new();
         match meaning {
@@ -136,53 +126,48 @@ impl Theme {
         match self {
             Self::Mono => Style::new(),
             Self::Default | Self::HighContrast => Style::new().fg(SIXTEEN[at]),
-            Self::ColourBlind | Self::Dark | Self::Light => {
-                let [_, red, green, blue] = WHEEL[at].to_be_bytes();
-                Style::new().fg(Color::Rgb(red, green, blue))
-            }
+            Self::ColourBlind | Self::Dark | Self::Light => Style::new().fg(rgb(WHEEL[at])),
         }
     }
 
     fn coloured(self, meaning: Meaning) -> Style {
-        match self.colour(meaning) {
-            Some(colour) => Style::new().fg(colour),
-            None => Style::new(),
-        }
+        Style { fg: self.colour(meaning), ..Style::new() }
     }
 
     fn colour(self, meaning: Meaning) -> Option<Color> {
-        use Meaning as M;
-        let rgb = |hex: u32| {
-            let [_, r, g, b] = hex.to_be_bytes();
-            Some(Color::Rgb(r, g, b))
-        };
-        match (self, meaning) {
-            (Self::Mono, _) | (_, M::Selected | M::Title) => None,
-            (Self::HighContrast, M::Good | M::Added) => Some(Color::LightGreen),
-            (Self::HighContrast, M::Warn | M::Found) => Some(Color::LightYellow),
-            (Self::HighContrast, M::Bad | M::Removed) => Some(Color::LightRed),
-            (Self::HighContrast, M::Busy | M::Key) => Some(Color::LightCyan),
-            (Self::HighContrast, M::Muted | M::Frame) => None,
-            (Self::Default, M::Good | M::Added) => Some(Color::Green),
-            (Self::Default, M::Warn | M::Found) => Some(Color::Yellow),
-            (Self::Default, M::Bad | M::Removed) => Some(Color::Red),
-            (Self::Default, M::Busy | M::Key) => Some(Color::Cyan),
-            (Self::Default | Self::ColourBlind, M::Muted | M::Frame) => Some(Color::DarkGray),
+        use Color as C;
+        let [good, warn, bad, busy, key, muted] = match self {
+            Self::Mono => [None; 6],
+            Self::Default => [C::Green, C::Yellow, C::Red, C::Cyan, C::Cyan, C::DarkGray].map(Some),
+            Self::HighContrast => {
+                let [good, warn, bad, busy] =
+                    [C::LightGreen, C::LightYellow, C::LightRed, C::LightCyan].map(Some);
+                [good, warn, bad, busy, busy, None]
+            }
             // Wong, "Points of view: Color blindness", Nature Methods 8, 441 (2011).
-            (Self::ColourBlind, M::Good | M::Added | M::Key) => rgb(0x0000_72b2),
-            (Self::ColourBlind, M::Warn | M::Found) => rgb(0x00f0_e442),
-            (Self::ColourBlind, M::Bad | M::Removed) => rgb(0x00d5_5e00),
-            (Self::ColourBlind, M::Busy) => rgb(0x0056_b4e9),
-            (Self::Dark, M::Good | M::Added) => rgb(0x008f_c97e),
-            (Self::Dark, M::Warn | M::Found) => rgb(0x00e5_c07b),
-            (Self::Dark, M::Bad | M::Removed) => rgb(0x00e8_6671),
-            (Self::Dark, M::Busy | M::Key) => rgb(0x006c_b6eb),
-            (Self::Dark, M::Muted | M::Frame) => rgb(0x006b_7280),
-            (Self::Light, M::Good | M::Added) => rgb(0x001a_7f37),
-            (Self::Light, M::Warn | M::Found) => rgb(0x009a_6700),
-            (Self::Light, M::Bad | M::Removed) => rgb(0x00cf_222e),
-            (Self::Light, M::Busy | M::Key) => rgb(0x0009_69da),
-            (Self::Light, M::Muted | M::Frame) => rgb(0x0065_6d76),
+            Self::ColourBlind => {
+                let [blue, yellow, vermilion, sky] =
+                    [0x0000_72b2, 0x00f0_e442, 0x00d5_5e00, 0x0056_b4e9].map(rgb);
+                [blue, yellow, vermilion, sky, blue, C::DarkGray].map(Some)
+            }
+            Self::Dark => [0x008f_c97e, 0x00e5_c07b, 0x00e8_6671, 0x006c_b6eb, 0x006c_b6eb, 0x006b_7280]
+                .map(|hex| Some(rgb(hex))),
+            Self::Light => [0x001a_7f37, 0x009a_6700, 0x00cf_222e, 0x0009_69da, 0x0009_69da, 0x0065_6d76]
+                .map(|hex| Some(rgb(hex))),
+        };
+        match meaning {
+            Meaning::Good | Meaning::Added => good,
+            Meaning::Warn | Meaning::Found => warn,
+            Meaning::Bad | Meaning::Removed => bad,
+            Meaning::Busy => busy,
+            Meaning::Key => key,
+            Meaning::Muted | Meaning::Frame => muted,
+            Meaning::Selected | Meaning::Title => None,
         }
     }
+}
+
+fn rgb(hex: u32) -> Color {
+    let [_, red, green, blue] = hex.to_be_bytes();
+    Color::Rgb(red, green, blue)
 }

@@ -29,7 +29,6 @@ fn view(ended: bool) -> VerifyView {
             expected: Some(362.0),
             verdict: ended.then(|| (Verdict::Degraded, reason.to_owned())),
         }],
-        verdict: ended.then_some(Verdict::Degraded),
         groups: vec![
             group(1, &["node-0", "node-3"], Some(350.0)),
             group(1, &["node-1", "node-2"], Some(90.0)),

@@ -1,6 +1,6 @@
 //! `cancel`, `delete`, `suspend`, `resume`, `hold`, `release`, `requeue`.
 
-use std::io::{BufRead, IsTerminal};
+use std::io::IsTerminal;
 
 use clap::Args;
 use weftrun::core::exit_codes;
@@ -19,12 +19,10 @@ pub struct HandleArgs {
     pub handles: Vec<String>,
 }
 
-/// Arguments of `cancel`.
 #[derive(Args, Debug)]
 pub struct CancelArgs {
-    /// Handles of jobs, or their names on the target of -b
-    #[arg(required = true, value_name = "HANDLE")]
-    pub handles: Vec<String>,
+    #[command(flatten)]
+    pub jobs: HandleArgs,
     /// Send this signal (`USR1` or a number) instead of stopping the job
     #[arg(long, value_name = "SIGNAL", value_parser = signal)]
     pub signal: Option<i32>,
@@ -33,12 +31,10 @@ pub struct CancelArgs {
     pub dry_run: bool,
 }
 
-/// Arguments of `delete`.
 #[derive(Args, Debug)]
 pub struct DeleteArgs {
-    /// Handles of jobs, or their names on the target of -b
-    #[arg(required = true, value_name = "HANDLE")]
-    pub handles: Vec<String>,
+    #[command(flatten)]
+    pub jobs: HandleArgs,
     /// Do not ask for confirmation
     #[arg(short, long)]
     pub yes: bool,
@@ -70,26 +66,25 @@ fn signal(text: &str) -> std::result::Result<i32, String> {
     })
 }
 
-/// Stops jobs.
 pub fn cancel(context: &Context, args: &CancelArgs) -> Result<u8> {
     let action = args.signal.map_or(Action::Cancel, Action::Signal);
-    if args.dry_run { would(context, &args.handles, action) } else { run(context, &args.handles, action) }
+    let handles = &args.jobs.handles;
+    if args.dry_run { would(context, handles, action) } else { run(context, handles, action) }
 }
 
 /// Stops jobs and removes their records, after a confirmation on a terminal.
 pub fn delete(context: &Context, args: &DeleteArgs) -> Result<u8> {
+    let handles = &args.jobs.handles;
     if args.dry_run {
-        return would(context, &args.handles, Action::Delete);
+        return would(context, handles, Action::Delete);
     }
     if !args.yes && std::io::stdin().is_terminal() {
-        context.out.stderr(&format!("delete {} and the logs kept with it? [y/N]", args.handles.join(", ")));
-        let mut answer = String::new();
-        let read = std::io::stdin().lock().read_line(&mut answer);
-        if read.is_err() || !matches!(answer.trim(), "y" | "Y" | "yes") {
+        let question = format!("delete {} and the logs kept with it? [y/N]", handles.join(", "));
+        if !matches!(&*context.ask(&question), "y" | "Y" | "yes") {
             return Err(Error::new(ErrorKind::Interrupted, "nothing was deleted"));
         }
     }
-    run(context, &args.handles, Action::Delete)
+    run(context, handles, Action::Delete)
 }
 
 /// Applies one action to each job; the first failure is the result, and the other jobs are still processed.

@@ -15,7 +15,6 @@ Examples:
   weftrun advisories                                     all that are known
   weftrun advisories nccl=2.27.7 aws-ofi-nccl=1.18.0     those about these versions";
 
-/// Arguments of `advisories`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct AdvisoriesArgs {

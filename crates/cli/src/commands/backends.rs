@@ -1,6 +1,5 @@
 //! `backends`: the linked backends, and their capabilities.
 
-use clap::Args;
 use serde_json::Value;
 use weftrun::core::backend::BackendEntry;
 use weftrun::core::exit_codes;
@@ -11,12 +10,8 @@ use crate::args::Format;
 use crate::context::Context;
 use crate::output::style;
 
-/// Arguments of `backends`.
-#[derive(Args, Debug)]
-pub struct BackendsArgs {}
-
 /// Lists the backends that are linked in.
-pub fn run(context: &Context, _args: &BackendsArgs) -> Result<u8> {
+pub fn run(context: &Context) -> Result<u8> {
     let entries = context.registry().entries();
     let shapes: Vec<BackendShape> =
         entries.iter().map(|entry| BackendShape::new(entry, capability(context, entry).ok())).collect();

@@ -6,7 +6,6 @@ use weftrun::{Error, ErrorKind, Result};
 
 use crate::context::Context;
 
-/// Arguments of `completions`.
 #[derive(Args, Debug)]
 pub struct CompletionsArgs {
     /// The shell

@@ -27,7 +27,6 @@ Examples:
   weftrun config unset target.old
   weftrun config trust                     trust this project's .weftrun.toml after reading it";
 
-/// Arguments of `config`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ConfigArgs {

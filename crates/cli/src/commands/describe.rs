@@ -12,7 +12,6 @@ use crate::args::Format;
 use crate::context::Context;
 use crate::output::style;
 
-/// Arguments of `describe`.
 #[derive(Args, Debug)]
 pub struct DescribeArgs {
     /// Handle of the job, or its name on the target of -b

@@ -1,6 +1,5 @@
 //! `doctor`: which endpoints are reachable, with which rights, and what would prevent a job.
 
-use clap::Args;
 use serde_json::Value;
 use weftrun::core::backend::{ClusterFacts, Scope};
 use weftrun::core::exit_codes;
@@ -12,12 +11,8 @@ use crate::args::Format;
 use crate::context::Context;
 use crate::output::style;
 
-/// Arguments of `doctor`.
-#[derive(Args, Debug)]
-pub struct DoctorArgs {}
-
 /// Says what is reachable; pasteable.
-pub fn run(context: &Context, _args: &DoctorArgs) -> Result<u8> {
+pub fn run(context: &Context) -> Result<u8> {
     let client = context.client()?;
     let target = context.target(&client)?;
     let mut scope = Scope::default();

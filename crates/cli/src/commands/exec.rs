@@ -17,7 +17,6 @@ Examples:
 
 The exit code is that of the command. Standard input is not passed on.";
 
-/// Arguments of `exec`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ExecArgs {

@@ -9,7 +9,6 @@ use weftrun::{Error, ErrorKind, Result};
 use crate::args::Format;
 use crate::context::Context;
 
-/// Arguments of `explain`.
 #[derive(Args, Clone, Debug)]
 pub struct ExplainArgs {
     /// Code (W-LDPATH-SHADOW), rule (efa.devices) or reason of a skip (partial-node); all are listed if none is given
@@ -17,7 +16,6 @@ pub struct ExplainArgs {
     pub code: Option<String>,
 }
 
-/// Prints the page.
 pub fn run(context: &Context, args: &ExplainArgs) -> Result<u8> {
     let Some(name) = args.code.as_deref().filter(|name| *name != "rules") else {
         let names: Vec<&str> = explain::names().collect();

@@ -29,7 +29,6 @@ NCCL has the service since 2.24.3; the job and its image need no change. If the 
 2.27.3, it is not queried without --force: a query can crash the job. Versions before 2.29.2, and those with an
 advisory (`weftrun advisories`), are queried once. Exit code 5 if nothing answers.";
 
-/// Arguments of `health`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct HealthArgs {

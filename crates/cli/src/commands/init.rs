@@ -19,7 +19,6 @@ Examples:
   weftrun init > job.toml                  the same, to stdout
   weftrun init --name llama --nodes 4 --instance-type p5.48xlarge --launch torchrun job.toml -- train.py";
 
-/// Arguments of `init`.
 #[derive(Args, Clone, Debug, Default)]
 #[command(after_help = EXAMPLES)]
 pub struct InitArgs {

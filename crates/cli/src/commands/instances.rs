@@ -19,7 +19,6 @@ Examples:
 `~` marks a figure without a source, `?` an unknown one. `[instances.NAME]` in the config file changes a
 row or adds one.";
 
-/// Arguments of `instances`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct InstancesArgs {

@@ -5,6 +5,7 @@ mod sarif;
 
 use clap::Args;
 use weftrun::core::catalogue::Catalogue;
+use weftrun::core::convert::Start;
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::evidence::Form;
 use weftrun::core::fabric::{ClusterFacts, Fabric, FabricPlan, Profiles};
@@ -25,7 +26,6 @@ Examples:
   weftrun lint -o sarif -f job.yaml > lint.sarif   for a code host
   weftrun lint --fix job.yaml                      correct names in place";
 
-/// Arguments of `lint`.
 #[derive(Args, Clone, Debug, Default)]
 #[command(after_help = EXAMPLES)]
 pub struct LintArgs {
@@ -40,7 +40,6 @@ pub struct LintArgs {
     pub fabric: FabricFlags,
 }
 
-/// Prints the findings.
 pub fn run(context: &Context, args: &LintArgs) -> Result<u8> {
     let given = Given::read(context, &args.fabric, false)?;
     let mut findings = Vec::new();
@@ -49,11 +48,7 @@ pub fn run(context: &Context, args: &LintArgs) -> Result<u8> {
             fix::file(context, &source, &given)?;
         }
         each_document(&source, |text, start| {
-            findings.extend(if source.is_job_file() {
-                job_file_findings(&source.name(), text.as_bytes())
-            } else {
-                given.lint(text, start)
-            });
+            findings.extend(found(&source, text, start, &given));
             Ok(())
         })?;
     }
@@ -67,6 +62,14 @@ pub fn run(context: &Context, args: &LintArgs) -> Result<u8> {
         _ => context.out.value(&LintReport::new(&findings))?,
     }
     Ok(if findings.iter().any(Finding::is_error) { exit_codes::INVALID_SPEC } else { exit_codes::OK })
+}
+
+fn found(source: &Source, text: &str, start: Start<'_>, given: &Given) -> Vec<Finding> {
+    if source.is_job_file() {
+        job_file_findings(&source.name(), text.as_bytes())
+    } else {
+        given.lint(text, start)
+    }
 }
 
 fn job_file_findings(name: &str, bytes: &[u8]) -> Vec<Finding> {

@@ -18,7 +18,6 @@ use crate::args::Format;
 use crate::context::Context;
 use crate::follow::interrupted;
 
-/// Arguments of `list`.
 #[derive(Args, Debug)]
 pub struct ListArgs {
     /// Include jobs that have ended
@@ -153,8 +152,7 @@ async fn watch(
                 if widths.is_empty() {
                     // The titles stand above the first row.
                     widths = row.iter().map(|cell| cell.chars().count()).collect();
-                    let titles = columns(context.out.format).iter().map(|title| (*title).to_owned());
-                    context.out.line(aligned(&titles.collect::<Vec<_>>(), &mut widths))?;
+                    context.out.line(aligned(&titles(context.out.format), &mut widths))?;
                 }
                 context.out.line(aligned(&row, &mut widths))?;
             }
@@ -216,59 +214,56 @@ fn note(record: &Record, outcome: &Outcome) -> String {
     }
 }
 
-fn columns(format: Format) -> &'static [&'static str] {
-    const TABLE: &[&str] = &["HANDLE", "NAME", "PHASE", "READY", "FABRIC", "AGE", "REASON"];
-    const WIDE: &[&str] = &[
-        "HANDLE",
-        "NAME",
-        "PHASE",
-        "READY",
-        "FABRIC",
-        "AGE",
-        "KIND",
-        "QUEUE",
-        "SUBMITTED",
-        "ENDED",
-        "EXIT",
-        "LABELS",
-        "REASON",
-    ];
-    if format == Format::Wide { WIDE } else { TABLE }
+/// The columns: the title, whether only `-o wide` has it, and the cell of a job.
+type Column = (&'static str, bool, fn(&JobSummary) -> String);
+
+const COLUMNS: [Column; 13] = [
+    ("HANDLE", false, |job| job.handle.to_string()),
+    ("NAME", false, |job| clean_text(&job.name).into_owned()),
+    ("PHASE", false, |job| job.phase.to_string()),
+    ("READY", false, |job| format!("{}/{}", job.ready.0, job.ready.1)),
+    ("FABRIC", false, |job| or_dash(job.fabric.map(|fabric| fabric.to_string()))),
+    ("AGE", false, |job| or_dash(job.created.map(|then| age(Timestamp::now(), then)))),
+    ("KIND", true, |job| text(&job.kind)),
+    ("QUEUE", true, |job| text(job.queue.as_deref().unwrap_or_default())),
+    ("SUBMITTED", true, |job| time(job.created)),
+    ("ENDED", true, |job| time(job.ended)),
+    ("EXIT", true, |job| or_dash(job.exit_code.map(|code| code.to_string()))),
+    ("LABELS", true, |job| {
+        let labels = job.labels.iter().map(|(key, value)| format!("{key}={value}"));
+        text(&labels.collect::<Vec<_>>().join(","))
+    }),
+    ("REASON", false, |job| clean_text(&job.reason).into_owned()),
+];
+
+fn columns(format: Format) -> impl Iterator<Item = &'static Column> {
+    COLUMNS.iter().filter(move |(_, wide, _)| !wide || format == Format::Wide)
 }
 
-/// Returns the cells of a job, in the order of [`columns`].
+fn titles(format: Format) -> Vec<String> {
+    columns(format).map(|(title, ..)| (*title).to_owned()).collect()
+}
+
 fn row(job: &JobSummary, format: Format) -> Vec<String> {
-    let none = || "-".to_owned();
-    let mut cells = vec![
-        job.handle.to_string(),
-        clean_text(&job.name).into_owned(),
-        job.phase.to_string(),
-        format!("{}/{}", job.ready.0, job.ready.1),
-        job.fabric.map_or_else(none, |fabric| format!("{fabric:?}").to_lowercase()),
-        job.created.map_or_else(none, |then| age(Timestamp::now(), then)),
-    ];
-    if format == Format::Wide {
-        let time = |at: Option<Timestamp>| at.map_or_else(none, |at| at.strftime("%FT%TZ").to_string());
-        let text = |text: &str| if text.is_empty() { none() } else { clean_text(text).into_owned() };
-        cells.extend([
-            text(&job.kind),
-            text(job.queue.as_deref().unwrap_or_default()),
-            time(job.created),
-            time(job.ended),
-            job.exit_code.map_or_else(none, |code| code.to_string()),
-            text(
-                &job.labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(","),
-            ),
-        ]);
-    }
-    cells.push(clean_text(&job.reason).into_owned());
-    cells
+    columns(format).map(|(.., cell)| cell(job)).collect()
+}
+
+fn or_dash(cell: Option<String>) -> String {
+    cell.unwrap_or_else(|| "-".to_owned())
+}
+
+fn text(text: &str) -> String {
+    or_dash((!text.is_empty()).then(|| clean_text(text).into_owned()))
+}
+
+fn time(at: Option<Timestamp>) -> String {
+    or_dash(at.map(|at| at.strftime("%FT%TZ").to_string()))
 }
 
 fn table(jobs: &[JobSummary], format: Format) -> String {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::NOTHING);
-    table.set_header(columns(format));
+    table.set_header(titles(format));
     for job in jobs {
         table.add_row(row(job, format));
     }

@@ -14,7 +14,6 @@ use crate::context::Context;
 use crate::follow::with_limits;
 use crate::log_print::{LogPrinter, PrintOptions};
 
-/// Arguments of `logs`.
 #[derive(Args, Debug)]
 pub struct LogsArgs {
     /// Handle of the job, or its name on the target of -b

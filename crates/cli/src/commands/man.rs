@@ -8,7 +8,6 @@ use weftrun::{Error, ErrorKind, Result};
 
 use crate::context::Context;
 
-/// Arguments of `man`.
 #[derive(Args, Debug)]
 pub struct ManArgs {
     /// Write a page for each verb to this folder

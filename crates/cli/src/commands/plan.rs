@@ -13,7 +13,6 @@ use crate::context::Context;
 use crate::job_flags::JobFlags;
 use crate::output::style;
 
-/// Arguments of `plan`.
 #[derive(Args, Debug)]
 pub struct PlanArgs {
     /// The job
@@ -97,7 +96,7 @@ pub fn without(found: &[Finding], known: &[Finding]) -> Vec<Finding> {
 pub fn text(plan: &Plan) -> String {
     let (bold, dim, note) = (style::BOLD, style::DIM, style::NOTE);
     let spec = &plan.planned().spec;
-    let fabric = format!("{:?}", plan.fabric().fabric).to_lowercase();
+    let fabric = plan.fabric().fabric;
     let number = |count: u32, noun: &str| counted(usize::try_from(count).unwrap_or(usize::MAX), noun);
     let mut text = format!(
         "{bold}{}{bold:#}: {}, {} on {} ({}), fabric {fabric}\n",

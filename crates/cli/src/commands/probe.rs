@@ -22,7 +22,6 @@ Examples:
 
 The image needs only `sh`. Exit code 1 if the job fails or no node reports.";
 
-/// Arguments of `probe`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES, mut_arg("command", |arg| arg.hide(true)))]
 pub struct ProbeArgs {

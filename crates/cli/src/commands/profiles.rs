@@ -16,7 +16,6 @@ Examples:
   weftrun profiles                 every profile, and whether it ran on the real cloud
   weftrun profiles oci             its values, and where each is written down";
 
-/// Arguments of `profiles`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ProfilesArgs {

@@ -10,7 +10,6 @@ use crate::args::Format;
 use crate::context::Context;
 use crate::job_flags::JobFlags;
 
-/// Arguments of `render`.
 #[derive(Args, Debug)]
 pub struct RenderArgs {
     /// The job

@@ -1,6 +1,6 @@
 //! `submit`: plan, print the mutation, submit, follow.
 
-use std::io::{BufRead, IsTerminal};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -25,7 +25,6 @@ Examples:
 
 stdout holds only the handle; with -o json, one event a line, the first with the handle.";
 
-/// Arguments of `submit`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct SubmitArgs {
@@ -205,10 +204,7 @@ fn another_is_wanted(context: &Context, args: &SubmitArgs) -> bool {
     if args.yes || !std::io::stdin().is_terminal() || !context.out.is_terminal() {
         return false;
     }
-    context.out.stderr("continue with this job? `n` submits another one [Y/n]");
-    let mut answer = String::new();
-    let read = std::io::stdin().lock().read_line(&mut answer);
-    read.is_ok() && matches!(answer.trim(), "n" | "N" | "no")
+    matches!(&*context.ask("continue with this job? `n` submits another one [Y/n]"), "n" | "N" | "no")
 }
 
 /// Returns the result of a job that had ended when the time limit passed; else the error.

@@ -6,7 +6,6 @@ use clap::Args;
 use weftrun::Result;
 use weftrun::core::exit_codes;
 
-/// Arguments of `supervise`.
 #[derive(Args, Debug)]
 pub struct SuperviseArgs {
     /// The job's folder

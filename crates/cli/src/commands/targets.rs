@@ -1,6 +1,5 @@
 //! `targets`: the configured targets.
 
-use clap::Args;
 use weftrun::Result;
 use weftrun::core::exit_codes;
 use weftrun::core::report::{TargetShape, TargetsReport};
@@ -9,12 +8,8 @@ use crate::args::Format;
 use crate::context::Context;
 use crate::output::style;
 
-/// Arguments of `targets`.
-#[derive(Args, Debug)]
-pub struct TargetsArgs {}
-
 /// Lists the configured targets, and each backend's default target.
-pub fn run(context: &Context, _args: &TargetsArgs) -> Result<u8> {
+pub fn run(context: &Context) -> Result<u8> {
     let client = context.client()?;
     let mut targets: Vec<_> = client.config().targets.values().cloned().collect();
     for name in context.registry().names() {

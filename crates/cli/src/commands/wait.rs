@@ -11,17 +11,16 @@ use weftrun::core::log::clean_text;
 use weftrun::core::report::{WaitReport, WhyReport};
 use weftrun::{Job, Result};
 
+use crate::commands::act::HandleArgs;
 use crate::commands::why::{say, why_of};
 use crate::context::Context;
 use crate::follow::with_limits;
 use crate::output::because;
 
-/// Arguments of `wait`.
 #[derive(Args, Debug)]
 pub struct WaitArgs {
-    /// Handles of jobs, or their names on the target of -b
-    #[arg(required = true, value_name = "HANDLE")]
-    pub handles: Vec<String>,
+    #[command(flatten)]
+    pub jobs: HandleArgs,
     /// Return when the first of the jobs has ended, with its result
     #[arg(long)]
     pub any: bool,
@@ -35,7 +34,7 @@ pub fn run(context: &Context, args: &WaitArgs) -> Result<u8> {
     let client = context.client()?;
     context.block_on(async {
         let mut jobs = Vec::new();
-        for handle in &args.handles {
+        for handle in &args.jobs.handles {
             let job = context.job(&client, handle).await?;
             if !jobs.iter().any(|known: &Job| known.handle() == job.handle()) {
                 jobs.push(job);
@@ -52,7 +51,7 @@ pub fn run(context: &Context, args: &WaitArgs) -> Result<u8> {
             if summary.phase != JobPhase::Succeeded {
                 code = exit_codes::JOB_FAILED;
             }
-            print(context, job, &summary, args.handles.len() > 1).await?;
+            print(context, job, &summary, args.jobs.handles.len() > 1).await?;
             if args.any {
                 break;
             }

@@ -10,7 +10,6 @@ use weftrun::core::report::EventLine;
 use crate::context::Context;
 use crate::follow::{event_text, with_limits};
 
-/// Arguments of `watch`.
 #[derive(Args, Debug)]
 pub struct WatchArgs {
     /// Handle of the job, or its name on the target of -b

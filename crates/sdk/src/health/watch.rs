@@ -1,5 +1,7 @@
 //! Watches NCCL's RAS service in a running job: a report for each change of its state.
 
+use std::time::Duration;
+
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -40,11 +42,7 @@ impl Job {
         if summary.phase.is_terminal() {
             return on_report(&self.health(options).await?);
         }
-        let (logs, _) = self.read_logs(LogOptions::default()).await;
-        let mut places = places(&logs);
-        places.truncate(PLACES);
-        let way = if self.backend().capability().ports { Way::Port } else { Way::Exec(String::new()) };
-        let target = Target::Job { job: self, port: port(&logs, self.plan()), places, at: 0, way };
+        let (target, logs) = Target::of(self).await;
         watch(target, &logs, options, on_report).await
     }
 }
@@ -63,26 +61,50 @@ pub async fn watch_health_at(
     on_runtime(watch(Target::Address(address), logs, options, on_report)).await
 }
 
-/// The RAS service that is watched.
-enum Target<'a> {
+/// The RAS service that is queried.
+pub(super) enum Target<'a> {
     Address(&'a str),
     Job { job: &'a Job, port: u16, places: Vec<u32>, at: usize, way: Way },
 }
 
-impl Target<'_> {
-    /// Sends one query; returns the answer and how it was sent.
-    async fn ask(&mut self) -> (std::result::Result<Report, NoReport>, String) {
-        match self {
-            Self::Address(address) => {
-                (query_address(address).await.map_err(NoReport::Next), format!("tcp {address}"))
+impl<'a> Target<'a> {
+    /// Returns the service of a job, and what the job's logs prove.
+    pub async fn of(job: &'a Job) -> (Self, TransportMap) {
+        let (logs, _) = job.read_logs(LogOptions::default()).await;
+        let mut places = places(&logs);
+        places.truncate(PLACES);
+        let way = if job.backend().capability().ports { Way::Port } else { Way::Exec(String::new()) };
+        (Self::Job { job, port: port(&logs, job.plan()), places, at: 0, way }, logs)
+    }
+
+    /// Sends one query.
+    pub async fn ask(&mut self, limit: Duration) -> std::result::Result<Report, NoReport> {
+        let answer = async {
+            match self {
+                Self::Address(address) => query_address(address).await.map_err(NoReport::Next),
+                Self::Job { job, port, places, at, way } => {
+                    job.query(*port, places.get(*at).copied(), way).await
+                }
             }
-            Self::Job { job, port, places, at, way } => {
-                let rank = places.get(*at).copied();
-                let answer = job.query(*port, rank, way).await;
+        };
+        let late = |_| Err(NoReport::Next(format!("no answer within {} s", limit.as_secs())));
+        timeout(limit, answer).await.unwrap_or_else(late)
+    }
+
+    /// Describes how queries are sent.
+    pub fn via(&self) -> String {
+        match self {
+            Self::Address(address) => format!("tcp {address}"),
+            Self::Job { places, at, way, .. } => {
                 let name = way.name();
-                (answer, rank.map_or_else(|| name.to_owned(), |rank| format!("{name} on rank {rank}")))
+                places.get(*at).map_or_else(|| name.to_owned(), |rank| format!("{name} on rank {rank}"))
             }
         }
+    }
+
+    /// Returns whether a place of the job was not tried yet.
+    pub fn has_further_place(&self) -> bool {
+        matches!(self, Self::Job { places, at, .. } if *at + 1 < places.len())
     }
 
     /// Opens a connection that reports events; none if the service is reached by a command.
@@ -107,7 +129,7 @@ impl Target<'_> {
     }
 
     /// Moves on to another place of the job after one that did not answer.
-    fn advance(&mut self) {
+    pub fn advance(&mut self) {
         if let Self::Job { places, at, .. } = self {
             *at = if *at + 1 < places.len() { *at + 1 } else { 0 };
         }
@@ -136,12 +158,8 @@ async fn watch(
     let mut silent = 0;
     loop {
         let next = Instant::now() + INTERVAL;
-        let asked = timeout(options.timeout, target.ask()).await;
-        let (answer, via) = asked.unwrap_or_else(|_| {
-            let reason = format!("no answer within {} s", options.timeout.as_secs());
-            (Err(NoReport::Next(reason)), String::new())
-        });
-        match watch.judge(answer, &via) {
+        let answer = target.ask(options.timeout).await;
+        match watch.judge(answer, &target.via()) {
             Ok(Judged { report, repeatable }) => {
                 silent = 0;
                 if last.as_ref().is_none_or(|last| differs(last, &report)) {

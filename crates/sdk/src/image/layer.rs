@@ -65,19 +65,15 @@ pub(super) async fn read(
 /// Returns the contents of a layer, and the digest of its bytes.
 fn scan(pieces: Pieces) -> (std::result::Result<Layer, String>, String) {
     let mut input = BufReader::with_capacity(64 * 1024, pieces);
-    let found = decoded(&mut input);
+    let found = scanned(&mut input);
     // Bytes after the archive are part of the digest.
     let _ = std::io::copy(&mut input, &mut std::io::sink());
     let sum = input.into_inner().sum.finish();
     (found, hex(sum.as_ref()))
 }
 
-fn decoded(input: &mut BufReader<Pieces>) -> std::result::Result<Layer, String> {
-    let plain = unpacked(input, 64 * 1024).map_err(|error| error.to_string())?;
-    scanned(plain)
-}
-
-fn scanned(mut plain: impl Read) -> std::result::Result<Layer, String> {
+fn scanned(input: &mut BufReader<Pieces>) -> std::result::Result<Layer, String> {
+    let mut plain = unpacked(input, 64 * 1024).map_err(|error| error.to_string())?;
     let mut scan = LayerScan::default();
     let mut buffer = vec![0; 128 * 1024];
     let mut total = 0u64;

@@ -20,10 +20,6 @@ impl Reference {
     /// Parses a name as container engines do: without a host it is Docker Hub's, without a tag the tag is
     /// `latest`.
     pub fn parse(image: &str) -> Result<Self> {
-        let bad = || {
-            Error::new(ErrorKind::InvalidSpec, format!("`{image}` is not the name of an image in a registry"))
-                .hint("[HOST/]NAME[:TAG] or [HOST/]NAME@sha256:DIGEST")
-        };
         // As enroot writes it, for Slurm: docker://nvcr.io#nvidia/pytorch:25.09-py3.
         let named = image.strip_prefix("docker://").unwrap_or(image).replacen('#', "/", 1);
         let (name, digest) = match named.split_once('@') {
@@ -48,7 +44,9 @@ impl Reference {
         let version_is_fine =
             if digest.is_some() { super::is_digest(version) } else { plain(version, "._-") };
         if !plain(host, ".-:") || !path_is_fine || !version_is_fine {
-            return Err(bad());
+            let message = format!("`{image}` is not the name of an image in a registry");
+            return Err(Error::new(ErrorKind::InvalidSpec, message)
+                .hint("[HOST/]NAME[:TAG] or [HOST/]NAME@sha256:DIGEST"));
         }
         let registry = if hub { DOCKER_HUB } else { host };
         Ok(Self { registry: registry.to_owned(), repository, version: version.to_owned() })

@@ -41,7 +41,6 @@ pub(super) fn is_digest(text: &str) -> bool {
     })
 }
 
-/// Returns the digest of bytes.
 pub(super) fn digest_of(bytes: &[u8]) -> String {
     hex(ring::digest::digest(&ring::digest::SHA256, bytes).as_ref())
 }

@@ -71,7 +71,6 @@ impl Done {
     }
 }
 
-/// The dumps of a job.
 #[derive(Default)]
 struct Dumps {
     recorder: FlightRecorder,
@@ -183,7 +182,9 @@ impl Job {
         };
         while !next.is_empty() {
             tried.extend(next.iter().flatten());
-            let round = next.into_iter().map(|rank| async move { (rank, self.dump_of(rank).await) });
+            let round = next
+                .into_iter()
+                .map(|rank| async move { (rank, self.script(rank, DUMP, WAIT, MOST_DUMPS).await) });
             let mut round = futures_util::stream::iter(round).buffer_unordered(AT_ONCE);
             while let Some((rank, done)) = round.next().await {
                 match done {
@@ -215,10 +216,6 @@ impl Job {
             }
             _ => Ok(dumps),
         }
-    }
-
-    async fn dump_of(&self, rank: Option<u32>) -> Result<Done> {
-        self.script(rank, DUMP, WAIT, MOST_DUMPS).await
     }
 
     /// Reads the stack of a rank's process. A missing tool is the text of the answer.

@@ -95,14 +95,7 @@ impl History {
 
     /// Returns the files of the runs, the oldest first.
     fn files(&self) -> Result<Vec<PathBuf>> {
-        let entries = match fs::read_dir(&self.folder) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(files::io_error("cannot read", &self.folder, error)),
-        };
-        let paths = entries.flatten().map(|entry| entry.path());
-        let mut files: Vec<PathBuf> =
-            paths.filter(|path| path.extension().is_some_and(|end| end == "json")).collect();
+        let mut files = files::json_files(&self.folder)?;
         files.sort();
         Ok(files)
     }
@@ -123,7 +116,6 @@ impl Verified {
         self.regressions = regressions(&self.kept(), earlier);
     }
 
-    /// Returns what is kept of the run.
     fn kept(&self) -> KeptRun {
         let runs: Vec<_> = self.runs.iter().map(|(run, _)| run.clone()).collect();
         let mut kept = KeptRun::new(Timestamp::now(), self.nodes, self.probes.hosts(), &runs);

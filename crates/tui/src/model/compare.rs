@@ -30,7 +30,6 @@ pub enum Row {
 }
 
 impl Row {
-    /// The change behind the line.
     pub fn change(&self) -> Option<usize> {
         match self {
             Self::Same(_) => None,
@@ -57,7 +56,6 @@ pub enum Line<'r> {
 }
 
 impl Line<'_> {
-    /// The change behind the line.
     pub fn change(self) -> Option<usize> {
         match self {
             Self::Same(_) | Self::Skipped(_) | Self::Repeated(_) => None,

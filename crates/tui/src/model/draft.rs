@@ -21,27 +21,18 @@ pub use planned::{Basis, Planned};
 /// The fields of the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Field {
-    /// Where it runs.
     Target,
-    /// Its name.
     Name,
-    /// Container image.
     Image,
-    /// GPU nodes.
     Nodes,
-    /// GPUs of each node.
     Gpus,
-    /// Memory of each node.
     Memory,
-    /// Instance type.
     Instance,
     /// Who starts the processes.
     Launch,
     /// Program and arguments.
     Command,
-    /// Fabric.
     Fabric,
-    /// Profile of the site.
     Profile,
     /// Queue, partition or node pool.
     Queue,
@@ -51,29 +42,28 @@ pub enum Field {
     Storage,
     /// Environment, `NAME=value` by blanks.
     Env,
-    /// The list of changes.
     Changes,
 }
 
 impl Field {
-    /// In the order of the form.
-    pub const ALL: [Self; 16] = [
-        Self::Target,
-        Self::Queue,
-        Self::Name,
-        Self::Priority,
-        Self::Image,
-        Self::Nodes,
-        Self::Gpus,
-        Self::Memory,
-        Self::Instance,
-        Self::Launch,
-        Self::Command,
-        Self::Fabric,
-        Self::Profile,
-        Self::Storage,
-        Self::Env,
-        Self::Changes,
+    /// The fields in the order of the form, with their labels.
+    pub const LABELS: [(Self, &'static str); 16] = [
+        (Self::Target, "target"),
+        (Self::Queue, "queue"),
+        (Self::Name, "name"),
+        (Self::Priority, "priority"),
+        (Self::Image, "image"),
+        (Self::Nodes, "nodes"),
+        (Self::Gpus, "gpus/node"),
+        (Self::Memory, "memory"),
+        (Self::Instance, "instance"),
+        (Self::Launch, "launch"),
+        (Self::Command, "command"),
+        (Self::Fabric, "fabric"),
+        (Self::Profile, "profile"),
+        (Self::Storage, "storage"),
+        (Self::Env, "env"),
+        (Self::Changes, "changes"),
     ];
 
     /// The rows of the form: short fields share a row.
@@ -91,26 +81,8 @@ impl Field {
         &[Self::Env],
     ];
 
-    /// Its label.
     pub fn label(self) -> &'static str {
-        match self {
-            Self::Target => "target",
-            Self::Name => "name",
-            Self::Image => "image",
-            Self::Nodes => "nodes",
-            Self::Gpus => "gpus/node",
-            Self::Memory => "memory",
-            Self::Instance => "instance",
-            Self::Launch => "launch",
-            Self::Command => "command",
-            Self::Fabric => "fabric",
-            Self::Profile => "profile",
-            Self::Queue => "queue",
-            Self::Priority => "priority",
-            Self::Storage => "storage",
-            Self::Env => "env",
-            Self::Changes => "changes",
-        }
+        Self::LABELS.iter().find(|(field, _)| *field == self).map_or("", |(_, label)| label)
     }
 
     /// Whether the text of the field is split into words as in a shell.
@@ -125,28 +97,8 @@ impl Field {
 }
 
 /// Ways to start, in the order they are offered.
-pub const LAUNCHES: [(Launch, &str); 5] = [
-    (Launch::Torchrun, "torchrun"),
-    (Launch::PerRank, "per-rank"),
-    (Launch::PerNode, "per-node"),
-    (Launch::Mpi, "mpi"),
-    (Launch::Once, "once"),
-];
-
-/// Fabrics, in the order they are offered.
-pub const FABRICS: [(Fabric, &str); 6] = [
-    (Fabric::Auto, "auto"),
-    (Fabric::Efa, "efa"),
-    (Fabric::Roce, "roce"),
-    (Fabric::InfiniBand, "infiniband"),
-    (Fabric::Tcp, "tcp"),
-    (Fabric::Off, "off"),
-];
-
-/// The word of a fabric.
-pub fn fabric_word(fabric: Fabric) -> &'static str {
-    FABRICS.iter().find(|(known, _)| *known == fabric).map_or("?", |(_, word)| word)
-}
+pub const LAUNCHES: [Launch; 5] =
+    [Launch::Torchrun, Launch::PerRank, Launch::PerNode, Launch::Mpi, Launch::Once];
 
 /// How the changes are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -163,7 +115,6 @@ pub enum Shown {
 /// What there is to choose from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choices {
-    /// Targets.
     pub targets: Vec<String>,
     /// Profiles, without the empty one that means the target's own.
     pub profiles: Vec<String>,
@@ -176,25 +127,20 @@ pub struct Draft {
     pub base: JobSpec,
     /// Its source, for the title and the equivalent command.
     pub file: Option<String>,
-    /// Targets to choose from.
     pub targets: Vec<String>,
     /// Index of the target.
     pub target: usize,
-    /// Text fields.
     pub inputs: Vec<(Field, Input)>,
     /// Index in [`LAUNCHES`].
     pub launch: usize,
-    /// Index in [`FABRICS`].
+    /// Index in [`Fabric::ALL`].
     pub fabric: usize,
     /// Profiles to choose from; the empty one is the target's own.
     pub profiles: Vec<String>,
     /// Index of the profile.
     pub profile: usize,
-    /// Rules switched off here.
     pub off: BTreeSet<String>,
-    /// The field under the cursor.
     pub field: Field,
-    /// The change under the cursor.
     pub change: usize,
     /// How the changes are shown.
     pub shown: Shown,
@@ -208,7 +154,6 @@ pub struct Draft {
     pub checked: Option<(u64, Result<Vec<Finding>, String>)>,
     /// The revision whose unknown names were told: submitting it again submits it as it is.
     pub told: Option<u64>,
-    /// Whether it is being submitted.
     pub sending: bool,
 }
 
@@ -225,22 +170,22 @@ impl Draft {
         let profile = profiles.iter().position(|name| *name == own).unwrap_or(0);
         let role = base.workers().next().cloned().unwrap_or_else(Role::worker);
         let env: Vec<String> = base.env.iter().map(|v| format!("{}={}", v.name, quote(&v.value))).collect();
-        let text = |field, value: String| (field, Input::new(value));
-        let inputs = vec![
-            text(Field::Name, base.name.clone()),
-            text(Field::Image, base.image.clone().unwrap_or_default()),
-            text(Field::Nodes, role.nodes.to_string()),
-            text(Field::Gpus, role.gpus_per_node.to_string()),
-            text(Field::Memory, role.memory.clone().unwrap_or_default()),
-            text(Field::Queue, base.queue.clone().unwrap_or_default()),
-            text(Field::Priority, base.priority.clone().unwrap_or_default()),
-            text(Field::Storage, storage(&base.volumes)),
-            text(Field::Instance, role.instance_type.clone().unwrap_or_default()),
-            text(Field::Command, role.command.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")),
-            text(Field::Env, env.join(" ")),
+        let texts = [
+            (Field::Name, base.name.clone()),
+            (Field::Image, base.image.clone().unwrap_or_default()),
+            (Field::Nodes, role.nodes.to_string()),
+            (Field::Gpus, role.gpus_per_node.to_string()),
+            (Field::Memory, role.memory.clone().unwrap_or_default()),
+            (Field::Queue, base.queue.clone().unwrap_or_default()),
+            (Field::Priority, base.priority.clone().unwrap_or_default()),
+            (Field::Storage, storage(&base.volumes)),
+            (Field::Instance, role.instance_type.clone().unwrap_or_default()),
+            (Field::Command, quoted(&role.command)),
+            (Field::Env, env.join(" ")),
         ];
-        let launch = LAUNCHES.iter().position(|(known, _)| *known == base.launch).unwrap_or(0);
-        let fabric = FABRICS.iter().position(|(known, _)| *known == base.fabric.kind).unwrap_or(0);
+        let inputs = texts.into_iter().map(|(field, text)| (field, Input::new(text))).collect();
+        let launch = LAUNCHES.iter().position(|known| *known == base.launch).unwrap_or(0);
+        let fabric = Fabric::ALL.iter().position(|known| *known == base.fabric.kind).unwrap_or(0);
         let off = base
             .fabric
             .rules
@@ -272,7 +217,6 @@ impl Draft {
         }
     }
 
-    /// The text of a field.
     pub fn text(&self, field: Field) -> &str {
         self.inputs.iter().find(|(known, _)| *known == field).map_or("", |(_, input)| input.value())
     }
@@ -282,13 +226,12 @@ impl Draft {
         Some(match field {
             Field::Target => (self.targets.iter().map(String::as_str).collect(), &mut self.target),
             Field::Profile => (self.profiles.iter().map(String::as_str).collect(), &mut self.profile),
-            Field::Launch => (LAUNCHES.iter().map(|(_, name)| *name).collect(), &mut self.launch),
-            Field::Fabric => (FABRICS.iter().map(|(_, name)| *name).collect(), &mut self.fabric),
+            Field::Launch => (LAUNCHES.map(Launch::as_str).to_vec(), &mut self.launch),
+            Field::Fabric => (Fabric::ALL.map(Fabric::as_str).to_vec(), &mut self.fabric),
             _ => return None,
         })
     }
 
-    /// The target's name.
     pub fn target_name(&self) -> &str {
         self.targets.get(self.target).map_or("local", String::as_str)
     }
@@ -311,8 +254,8 @@ impl Draft {
                 .collect::<Result<_, _>>()
                 .map_err(|error: String| format!("storage: {error}"))?;
         }
-        spec.launch = LAUNCHES[self.launch].0;
-        spec.fabric.kind = FABRICS[self.fabric].0;
+        spec.launch = LAUNCHES[self.launch];
+        spec.fabric.kind = Fabric::ALL[self.fabric];
         let env = words(self.text(Field::Env)).ok_or("env: a quote is not closed")?;
         spec.env.clear();
         for pair in env {
@@ -325,11 +268,9 @@ impl Draft {
         if spec.roles.is_empty() {
             spec.roles.push(Role::worker());
         }
-        let number = |field| {
+        let number = |field: Field| {
             let text = self.text(field);
-            text.trim()
-                .parse::<u32>()
-                .map_err(|_| format!("{}: `{text}` is not a number", field_label(field)))
+            text.trim().parse::<u32>().map_err(|_| format!("{}: `{text}` is not a number", field.label()))
         };
         let (nodes, gpus) = (number(Field::Nodes)?, number(Field::Gpus)?);
         let command = words(self.text(Field::Command)).ok_or("command: a quote is not closed")?;
@@ -411,52 +352,34 @@ impl Draft {
         }
         let mut parts = vec!["weftrun submit".to_owned()];
         let mut flag = |name: &str, value: &str| parts.push(format!("{name} {}", quote(value)));
-        let role = spec.workers().next().cloned().unwrap_or_else(Role::worker);
-        let base_role = self.base.workers().next().cloned().unwrap_or_else(Role::worker);
+        let worker = |job: &JobSpec| job.workers().next().cloned().unwrap_or_else(Role::worker);
+        let (base, role, base_role) = (&self.base, worker(&spec), worker(&self.base));
         let from_file = self.file.is_some();
+        let given = |value: &Option<String>, base: &Option<String>| {
+            value.clone().filter(|_| !from_file || value != base)
+        };
+        let of = |value: &dyn ToString, changed: bool| (!from_file || changed).then(|| value.to_string());
         if let Some(file) = &self.file {
             flag("", file);
         }
         flag("-b", self.target_name());
-        if !from_file || spec.name != self.base.name {
-            flag("--name", &spec.name);
-        }
-        if let Some(image) = spec.image.as_deref().filter(|_| !from_file || spec.image != self.base.image) {
-            flag("--image", image);
-        }
-        if !from_file || role.nodes != base_role.nodes {
-            flag("--nodes", &role.nodes.to_string());
-        }
-        if !from_file || role.gpus_per_node != base_role.gpus_per_node {
-            flag("--gpus-per-node", &role.gpus_per_node.to_string());
-        }
-        let words = [
-            ("--memory", &role.memory, &base_role.memory),
-            ("--queue", &spec.queue, &self.base.queue),
-            ("--priority", &spec.priority, &self.base.priority),
+        let fabric = spec.fabric.kind;
+        let changes_fabric = fabric != base.fabric.kind || (!from_file && fabric != Fabric::Auto);
+        let flags = [
+            ("--name", of(&spec.name, spec.name != base.name)),
+            ("--image", given(&spec.image, &base.image)),
+            ("--nodes", of(&role.nodes, role.nodes != base_role.nodes)),
+            ("--gpus-per-node", of(&role.gpus_per_node, role.gpus_per_node != base_role.gpus_per_node)),
+            ("--memory", given(&role.memory, &base_role.memory)),
+            ("--queue", given(&spec.queue, &base.queue)),
+            ("--priority", given(&spec.priority, &base.priority)),
+            ("--instance-type", given(&role.instance_type, &base_role.instance_type)),
+            ("--launch", of(&LAUNCHES[self.launch].as_str(), spec.launch != base.launch)),
+            ("--fabric", changes_fabric.then(|| fabric.to_string())),
+            ("--profile", given(&spec.profile, &base.profile)),
         ];
-        for (name, value, base) in words {
-            if let Some(value) = value.as_deref().filter(|_| !from_file || value != base) {
-                flag(name, value);
-            }
-        }
-        if let Some(kind) = role
-            .instance_type
-            .as_deref()
-            .filter(|_| role.instance_type != base_role.instance_type || !from_file)
-        {
-            flag("--instance-type", kind);
-        }
-        if !from_file || spec.launch != self.base.launch {
-            flag("--launch", LAUNCHES[self.launch].1);
-        }
-        if spec.fabric.kind != self.base.fabric.kind || (!from_file && spec.fabric.kind != Fabric::Auto) {
-            flag("--fabric", fabric_word(spec.fabric.kind));
-        }
-        if let Some(profile) =
-            spec.profile.as_deref().filter(|_| !from_file || spec.profile != self.base.profile)
-        {
-            flag("--profile", profile);
+        for (name, value) in flags {
+            value.iter().for_each(|value| flag(name, value));
         }
         for rule in &self.off {
             if !from_file || self.base.fabric.rules.get(rule) != Some(&RuleSetting::Off) {
@@ -474,8 +397,7 @@ impl Draft {
             }
         }
         if !from_file || role.command != base_role.command {
-            let words: Vec<String> = role.command.iter().map(|word| quote(word)).collect();
-            parts.push(format!("-- {}", words.join(" ")));
+            parts.push(format!("-- {}", quoted(&role.command)));
         }
         Ok(parts.iter().map(|part| part.trim()).collect::<Vec<_>>().join(" "))
     }
@@ -505,7 +427,6 @@ impl Draft {
         true
     }
 
-    /// Returns the displayed diff.
     pub fn diff<'p>(&self, planned: &'p Planned) -> Vec<compare::Line<'p>> {
         let off =
             planned.order.iter().copied().filter(|at| planned.all.get(*at).is_some_and(|op| self.is_off(op)));
@@ -553,13 +474,13 @@ impl Draft {
     }
 }
 
-fn field_label(field: Field) -> &'static str {
-    field.label()
-}
-
 /// Formats volumes for the form.
 fn storage(volumes: &[Volume]) -> String {
-    volumes.iter().map(|volume| quote(&volume.to_string())).collect::<Vec<_>>().join(" ")
+    quoted(&volumes.iter().map(ToString::to_string).collect::<Vec<_>>())
+}
+
+fn quoted(words: &[String]) -> String {
+    words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns whether each of the volumes can be expressed as one word.

@@ -9,24 +9,19 @@ use weftrun::core::job::{JobEvent, JobHandle, JobPhase, JobSummary};
 pub enum Health {
     /// It was queried and has not answered yet.
     Asking,
-    /// It answers.
     Up,
     /// It does not, since when and why.
     Down(Timestamp, String),
 }
 
-/// One configured place.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Its name.
     pub name: String,
-    /// Whether it answers.
     pub health: Health,
     /// What it can do, once it is connected.
     pub capability: Option<Capability>,
 }
 
-/// One job in the list.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Its summary from the cluster.
@@ -39,8 +34,6 @@ pub struct Entry {
     pub alarm: bool,
     /// What its logs have proved of the fabric, if it was opened here.
     pub verdict: Option<(String, Option<bool>)>,
-    /// Ranks per node, if its spec is known.
-    pub gpus: Option<u32>,
 }
 
 /// Columns to sort by.
@@ -62,7 +55,6 @@ pub enum Order {
 pub struct Jobs {
     /// Targets, in the order of the config.
     pub targets: Vec<Target>,
-    /// Jobs.
     pub entries: Vec<Entry>,
     /// The job under the cursor, by handle: it stays under it when the list moves.
     pub selected: Option<JobHandle>,
@@ -106,28 +98,28 @@ impl Jobs {
         found.or(shown.first()).copied()
     }
 
-    /// Finds a job.
     pub fn get_mut(&mut self, handle: &JobHandle) -> Option<&mut Entry> {
         self.entries.iter_mut().find(|entry| entry.summary.handle == *handle)
     }
 
-    /// Finds a job.
     pub fn get(&self, handle: &JobHandle) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.summary.handle == *handle)
     }
 
-    /// Finds a target.
     pub fn target_mut(&mut self, name: &str) -> Option<&mut Target> {
         self.targets.iter_mut().find(|target| target.name == name)
     }
 
     /// Returns whether nothing can be submitted to a target, or done to its jobs.
     pub fn is_read_only(&self, target: &str) -> bool {
-        let target = self.targets.iter().find(|known| known.name == target);
-        target.and_then(|target| target.capability.as_ref()).is_some_and(|can| can.read_only)
+        self.capability(target).is_some_and(|can| can.read_only)
     }
 
-    /// Moves the cursor.
+    /// Returns what a target can do, once it is connected.
+    pub fn capability(&self, target: &str) -> Option<&Capability> {
+        self.targets.iter().find(|known| known.name == target)?.capability.as_ref()
+    }
+
     pub fn step(&mut self, by: isize) {
         let shown = self.shown();
         let at = self.current().and_then(|c| shown.iter().position(|e| e.summary.handle == c.summary.handle));
@@ -135,13 +127,10 @@ impl Jobs {
         self.selected = shown.get(next).map(|entry| entry.summary.handle.clone());
     }
 
-    /// Adds or updates a job.
     pub fn put(&mut self, summary: JobSummary) {
         if let Some(entry) = self.get_mut(&summary.handle) {
-            if !summary.reason.is_empty() {
-                entry.last.clone_from(&summary.reason);
-            } else if entry.summary.phase != summary.phase {
-                summary.phase.as_str().clone_into(&mut entry.last);
+            if !summary.reason.is_empty() || entry.summary.phase != summary.phase {
+                entry.last = last(&summary);
             }
             entry.alarm = summary.phase == JobPhase::Failed || (entry.alarm && !summary.phase.is_terminal());
             entry.summary = summary;
@@ -157,16 +146,10 @@ impl Jobs {
                 self.entries.swap_remove(index);
             }
         }
-        let last = if summary.reason.is_empty() {
-            summary.phase.as_str().to_owned()
-        } else {
-            summary.reason.clone()
-        };
-        let alarm = summary.phase == JobPhase::Failed;
-        self.entries.push(Entry { summary, last, cause: None, alarm, verdict: None, gpus: None });
+        let (last, alarm) = (last(&summary), summary.phase == JobPhase::Failed);
+        self.entries.push(Entry { summary, last, cause: None, alarm, verdict: None });
     }
 
-    /// Applies an event.
     pub fn event(&mut self, event: &JobEvent) {
         match event {
             JobEvent::Status { job } => self.put(job.clone()),
@@ -191,4 +174,9 @@ impl Jobs {
             _ => {}
         }
     }
+}
+
+/// Returns what a status says has happened to its job.
+fn last(job: &JobSummary) -> String {
+    if job.reason.is_empty() { job.phase.as_str().to_owned() } else { job.reason.clone() }
 }

@@ -5,28 +5,18 @@ use weftrun::core::job::{Action as JobAction, JobHandle};
 
 use super::draft::Field;
 
-/// What a prompt is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prompt {
-    /// Filter of the list of jobs.
     JobFilter,
-    /// Text to find in the log.
     Find,
-    /// Filter of the log.
     LogFilter,
-    /// Ranks of the log.
     Ranks,
     /// Line or time of the log.
     GoTo,
-    /// File to save the log to.
     ExportLog,
-    /// File to save the pairs to.
     ExportPairs,
-    /// File or folder of logs to open.
     LogFiles,
-    /// Job file to take.
     JobFile,
-    /// File to save the job to.
     SaveJob,
 }
 
@@ -49,7 +39,6 @@ impl Prompt {
 /// An action that needs a confirmation. It contains the job it was opened for: the list may move under it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Question {
-    /// Whether to act on a job.
     Act(JobHandle, JobAction),
     /// Whether to submit the draft, at this revision.
     Submit(u64),
@@ -77,51 +66,39 @@ pub fn picked<'v>(values: &'v [(String, String)], typed: &str) -> Vec<&'v (Strin
 pub enum Layer {
     /// The help, filtered by what was typed.
     Help {
-        /// Filter.
         filter: Input,
-        /// Lines scrolled.
         scroll: usize,
         /// Whether the signs are explained instead of the keys.
         signs: bool,
     },
-    /// The palette.
     Palette {
-        /// What was typed.
         input: Input,
         /// Line under the cursor.
         selected: usize,
     },
     /// A value to pick for a field of the new job.
     Pick {
-        /// The field.
         field: Field,
         /// The values, each with what it is.
         values: Vec<(String, String)>,
-        /// What was typed.
         input: Input,
         /// Line under the cursor.
         selected: usize,
     },
     /// A line of input.
     Prompt {
-        /// What it is for.
         prompt: Prompt,
-        /// What was typed.
         input: Input,
-        /// What is wrong with it.
         error: Option<String>,
     },
     /// The benchmark that was started last.
     Verify,
-    /// A yes or no.
     Confirm(Question),
     /// A text to read: evidence, channels of a pair, a whole line.
     Text {
-        /// Its title.
         title: String,
         /// Its lines, safe to draw.
         lines: Vec<String>,
-        /// Lines scrolled.
         scroll: usize,
     },
 }

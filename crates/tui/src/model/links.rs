@@ -10,13 +10,11 @@ use super::transport_view::{Node, Rank, Step};
 /// How two ranks, or two nodes, are connected.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Link {
-    /// What it is, for the sign.
     pub kind: Kind,
     /// The transports as NCCL wrote them, sorted.
     pub transports: Vec<String>,
     /// Channels, all pairs together.
     pub channels: u32,
-    /// Number of pairs of ranks.
     pub pairs: u32,
     /// Whether GPUDirect RDMA is used: by all, some (`None` of `Some`), or unknown.
     pub gdr: Option<bool>,
@@ -29,13 +27,9 @@ pub struct Link {
 /// Whether links use GPUDirect RDMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gdr {
-    /// All of them.
     Yes,
-    /// None of them.
     No,
-    /// Some of them.
     Some,
-    /// Unknown.
     Unknown,
 }
 
@@ -56,7 +50,6 @@ impl Gdr {
         }
     }
 
-    /// Its word.
     pub fn word(self) -> &'static str {
         match self {
             Self::Yes => "yes",
@@ -74,11 +67,8 @@ pub enum Kind {
     P2p,
     /// NVLink SHARP or CollNet.
     Offload,
-    /// EFA.
     Efa,
-    /// InfiniBand.
     InfiniBand,
-    /// RoCE.
     Roce,
     /// InfiniBand verbs, not known which.
     Verbs,
@@ -88,7 +78,6 @@ pub enum Kind {
     LibfabricTcp,
     /// Shared memory inside a node.
     Shm,
-    /// TCP sockets.
     Socket,
     /// A transport unknown to this program.
     #[default]
@@ -96,36 +85,26 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 11] = [
-        Self::P2p,
-        Self::Offload,
-        Self::Efa,
-        Self::InfiniBand,
-        Self::Roce,
-        Self::Verbs,
-        Self::Libfabric,
-        Self::LibfabricTcp,
-        Self::Shm,
-        Self::Socket,
-        Self::Unknown,
+    /// The letter in the matrix and the word in the legend of those that are known.
+    pub const SIGNS: [(Self, char, &'static str); 10] = [
+        (Self::P2p, 'N', "NVLink/P2P"),
+        (Self::Offload, 'C', "CollNet/NVLS"),
+        (Self::Efa, 'E', "EFA"),
+        (Self::InfiniBand, 'I', "InfiniBand"),
+        (Self::Roce, 'R', "RoCE"),
+        (Self::Verbs, 'V', "verbs"),
+        (Self::Libfabric, 'L', "Libfabric"),
+        (Self::LibfabricTcp, 'l', "Libfabric over TCP"),
+        (Self::Shm, 'S', "SHM"),
+        (Self::Socket, 'T', "TCP socket"),
     ];
 
-    /// Its letter in the matrix.
     pub fn letter(self) -> char {
-        match self {
-            Self::P2p => 'N',
-            Self::Offload => 'C',
-            Self::Efa => 'E',
-            Self::InfiniBand => 'I',
-            Self::Roce => 'R',
-            Self::Verbs => 'V',
-            Self::Libfabric => 'L',
-            Self::LibfabricTcp => 'l',
-            Self::Shm => 'S',
-            Self::Socket => 'T',
-            Self::Unknown => '?',
-        }
+        Self::SIGNS.iter().find(|(kind, ..)| *kind == self).map_or('?', |(_, letter, _)| *letter)
+    }
+
+    pub fn word(self) -> &'static str {
+        Self::SIGNS.iter().find(|(kind, ..)| *kind == self).map_or("unknown", |(.., word)| word)
     }
 
     /// Returns the network between nodes; none for a transport that is none, or is unknown.
@@ -140,23 +119,6 @@ impl Kind {
             Self::Socket => FabricSeen::Socket,
             Self::P2p | Self::Offload | Self::Shm | Self::Unknown => return None,
         })
-    }
-
-    /// Its word in the legend.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::P2p => "NVLink/P2P",
-            Self::Offload => "CollNet/NVLS",
-            Self::Efa => "EFA",
-            Self::InfiniBand => "InfiniBand",
-            Self::Roce => "RoCE",
-            Self::Verbs => "verbs",
-            Self::Libfabric => "Libfabric",
-            Self::LibfabricTcp => "Libfabric over TCP",
-            Self::Shm => "SHM",
-            Self::Socket => "TCP socket",
-            Self::Unknown => "unknown",
-        }
     }
 }
 
@@ -186,7 +148,6 @@ impl Link {
 /// What is known of the direction from one rank, or node, to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cell<'l> {
-    /// They are connected.
     Linked(&'l Link),
     /// All connections of both are known, and this one is not among them.
     NoChannel,
@@ -250,16 +211,12 @@ impl LinkMap {
     /// not proved.
     pub fn cell(&self, by_rank: bool, from: Option<u32>, to: Option<u32>) -> Cell<'_> {
         let (Some(from), Some(to)) = (from, to) else { return Cell::Unknown };
-        match self.links(by_rank).get(&(from, to)) {
-            Some(link) => Cell::Linked(link),
-            None if self.is_possible(by_rank, from, to) => Cell::Unknown,
-            None if self.is_settled(by_rank, from) && self.is_settled(by_rank, to) => Cell::NoChannel,
-            None => Cell::Unknown,
+        if let Some(link) = self.links(by_rank).get(&(from, to)) {
+            return Cell::Linked(link);
         }
-    }
-
-    fn is_possible(&self, by_rank: bool, from: u32, to: u32) -> bool {
-        (if by_rank { &self.possible.0 } else { &self.possible.1 }).contains(&(from, to))
+        let possible = if by_rank { &self.possible.0 } else { &self.possible.1 };
+        let settled = self.is_settled(by_rank, from) && self.is_settled(by_rank, to);
+        if settled && !possible.contains(&(from, to)) { Cell::NoChannel } else { Cell::Unknown }
     }
 
     /// Returns whether all connections of a rank or a node are known.

@@ -24,7 +24,6 @@ impl SharedStore {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes it.
     pub fn write<T>(&self, change: impl FnOnce(&mut LogStore) -> T) -> T {
         change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner))
     }
@@ -39,7 +38,6 @@ impl Default for SharedStore {
 /// How times are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Times {
-    /// Not at all.
     Off,
     /// As a clock, UTC.
     #[default]
@@ -51,12 +49,10 @@ pub enum Times {
 /// Most ranks that are pinned.
 pub const MAX_PINS: usize = 4;
 
-/// A text that is looked for.
 #[derive(Clone, Debug)]
 pub struct Find {
     /// As it was typed.
     pub text: String,
-    /// What matches it.
     pub pattern: Pattern,
     /// The lines with it that are shown, in their order, once they are counted.
     pub hits: Option<Vec<Place>>,
@@ -90,20 +86,15 @@ impl Find {
 /// A filter that is applied to a large log beside the screen.
 #[derive(Clone, Copy, Debug)]
 pub struct Filtering {
-    /// Its number.
     pub number: u64,
     /// How much of the log was read, in percent.
     pub read: u8,
 }
 
-/// The log pane.
 #[derive(Debug)]
 pub struct LogPane {
-    /// The lines.
     pub store: SharedStore,
-    /// Those that are shown.
     pub projection: Projection,
-    /// The filter that is being applied.
     pub filtering: Option<Filtering>,
     /// What the user typed as a filter.
     pub filter: String,
@@ -111,7 +102,6 @@ pub struct LogPane {
     pub ranks: String,
     /// Least severity shown.
     pub level: Level,
-    /// How times are shown.
     pub times: Times,
     /// Whether long lines are wrapped.
     pub wrap: bool,
@@ -123,13 +113,10 @@ pub struct LogPane {
     pub top: Option<u64>,
     /// Number of the next line when it was paused, for "+N new".
     pub paused_at: u64,
-    /// What is being looked for.
     pub find: Option<Find>,
-    /// Bookmarked lines.
     pub bookmarks: Vec<u64>,
     /// Whether the attempt before is shown.
     pub previous: bool,
-    /// Whether each rank has a colour.
     pub rank_colours: bool,
     /// Whether repeated lines are shown once.
     pub folded: bool,
@@ -166,7 +153,6 @@ impl Default for LogPane {
 }
 
 impl LogPane {
-    /// Whether it follows the end.
     pub fn follows(&self) -> bool {
         self.cursor.is_none()
     }
@@ -219,7 +205,6 @@ impl LogPane {
         }
     }
 
-    /// Index of the line under the cursor.
     pub fn cursor_index(&self) -> usize {
         let last = self.projection.len().saturating_sub(1);
         self.cursor.map_or(last, |seq| self.projection.index_of(seq).min(last))
@@ -232,7 +217,6 @@ impl LogPane {
         store.streams().get(entry.stream as usize)?.rank
     }
 
-    /// Pauses at the present position.
     pub fn pause(&mut self) {
         if !self.follows() || self.projection.is_empty() {
             return;
@@ -242,7 +226,6 @@ impl LogPane {
         self.cursor = self.projection.seq(self.projection.len() - 1);
     }
 
-    /// Follows the end.
     pub fn follow(&mut self) {
         (self.cursor, self.top) = (None, None);
     }
@@ -287,7 +270,6 @@ impl LogPane {
         self.cursor = self.projection.seq(cursor);
     }
 
-    /// Moves the cursor.
     pub fn step(&mut self, by: isize) {
         if self.follows() && by > 0 {
             return;

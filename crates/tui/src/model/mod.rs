@@ -21,23 +21,17 @@ use crate::theme::Theme;
 use draft::{Choices, Draft};
 use jobs::Jobs;
 use layer::{Layer, Prompt};
+use logs::LogPane;
 use open::{Open, Ras};
 
-/// A screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Screen {
-    /// Jobs of all targets.
     #[default]
     Jobs,
-    /// Ranks and phases.
     Overview,
-    /// Transport of each pair.
     Fabric,
-    /// Logs.
     Logs,
-    /// Diagnosis.
     Diagnosis,
-    /// New job.
     Submit,
 }
 
@@ -83,15 +77,18 @@ impl Screen {
     }
 }
 
-/// How bad a notice is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// Its text, safe to draw.
     pub text: String,
-    /// Whether something failed.
     pub bad: bool,
-    /// When it was shown.
     pub at: Timestamp,
+}
+
+/// Returns the member of a cycle behind the one that is shown.
+pub(crate) fn next<T: Copy>(cycle: &[T], is_shown: impl Fn(&T) -> bool) -> T {
+    let at = cycle.iter().position(is_shown).map_or(0, |at| at + 1);
+    cycle[at % cycle.len()]
 }
 
 /// How long a notice is shown before the keys of the screen reappear. An error stays until a key is pressed.
@@ -100,9 +97,7 @@ pub const SAID_FOR: jiff::SignedDuration = jiff::SignedDuration::from_secs(12);
 /// The list of jobs beside an open one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rail {
-    /// Its columns.
     pub columns: u16,
-    /// Whether it is hidden.
     pub hidden: bool,
 }
 
@@ -113,12 +108,6 @@ impl Default for Rail {
 }
 
 impl Rail {
-    /// Hides or shows it.
-    pub fn toggle(&mut self) {
-        self.hidden = !self.hidden;
-    }
-
-    /// Changes its width.
     pub fn resize(&mut self, by: i16) {
         self.hidden = false;
         self.columns = self.columns.saturating_add_signed(by).clamp(16, 60);
@@ -126,23 +115,17 @@ impl Rail {
 }
 
 /// Everything the screens show.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Model {
-    /// The screen.
     pub screen: Screen,
     /// What lies on top of it, the topmost last.
     pub layers: Vec<Layer>,
-    /// The jobs.
     pub jobs: Jobs,
-    /// The job that is open.
     pub open: Option<Open>,
-    /// The new job.
     pub draft: Option<Draft>,
     /// The last notice of the bottom line.
     pub notice: Option<Notice>,
-    /// Which key does what.
     pub keymap: Keymap,
-    /// How it looks.
     pub theme: Theme,
     /// The theme that the terminal's background chose. It is not kept for the next start.
     pub found_theme: Option<Theme>,
@@ -154,9 +137,7 @@ pub struct Model {
     pub rail: Rail,
     /// Columns and rows of the terminal.
     pub size: (u16, u16),
-    /// Whether logs in files can be opened.
     pub opens_logs: bool,
-    /// Whether there is a demo to start.
     pub has_demo: bool,
     /// The target new jobs go to.
     pub default_target: String,
@@ -186,39 +167,24 @@ impl Model {
         let target = |name| jobs::Target { name, health: jobs::Health::Asking, capability: None };
         let targets: Vec<_> = targets.into_iter().map(target).collect();
         let default_target = targets.first().map_or_else(String::new, |t| t.name.clone());
-        Self {
-            screen: Screen::Jobs,
-            layers: Vec::new(),
-            jobs: Jobs { targets, ..Jobs::default() },
-            open: None,
-            draft: None,
-            notice: None,
-            keymap: Keymap::default(),
-            theme: Theme::default(),
-            found_theme: None,
-            mouse: false,
-            now,
-            rail: Rail::default(),
-            size: (80, 24),
-            opens_logs: false,
-            has_demo: false,
-            default_target,
-            profiles: Vec::new(),
-            instances: Vec::new(),
-            wanted: None,
-            demo: None,
-            closed_ras: Vec::new(),
-            counts: 0,
-            saving: None,
-            verifying: None,
-            resume: None,
-        }
+        let jobs = Jobs { targets, ..Jobs::default() };
+        Self { jobs, now, size: (80, 24), default_target, ..Self::default() }
     }
 
     /// Returns the options of the new-job form.
     pub fn choices(&self) -> Choices {
         let targets = self.jobs.targets.iter().map(|target| target.name.clone()).collect();
         Choices { targets, profiles: self.profiles.clone() }
+    }
+
+    /// Returns the open job, if it is this one.
+    pub fn open_if(&mut self, handle: &JobHandle) -> Option<&mut Open> {
+        self.open.as_mut().filter(|open| open.handle == *handle)
+    }
+
+    /// Returns the log pane of the open job.
+    pub fn pane(&mut self) -> Option<&mut LogPane> {
+        self.open.as_mut().map(|open| &mut open.logs)
     }
 
     /// The job that keys act on: the open one, or the one under the cursor of the list.

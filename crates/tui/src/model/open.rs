@@ -19,7 +19,6 @@ pub enum RankOrder {
     /// By rank, those that the cause or RAS names first.
     #[default]
     Rank,
-    /// The slowest first.
     Slowest,
     /// Most errors and warnings first.
     Errors,
@@ -54,10 +53,8 @@ impl MatrixForm {
     }
 }
 
-/// The job that is open.
 #[derive(Debug)]
 pub struct Open {
-    /// Its handle.
     pub handle: JobHandle,
     /// Its details from the cluster, once queried.
     pub detail: Option<JobDetail>,
@@ -67,9 +64,7 @@ pub struct Open {
     pub plan: Option<FabricPlan>,
     /// The job as it was submitted, if it was submitted here.
     pub spec: Option<JobSpec>,
-    /// What its logs have proved.
     pub transport_view: Arc<TransportView>,
-    /// Its logs.
     pub logs: LogPane,
     /// What happened to it, oldest first, and when, where that is known.
     pub events: Vec<(Option<Timestamp>, JobEvent)>,
@@ -83,15 +78,11 @@ pub struct Open {
     pub communicator: usize,
     /// Cell under the cursor of the matrix: row, column.
     pub cell: (usize, usize),
-    /// How the matrix is drawn.
     pub form: MatrixForm,
     /// Rank under the cursor of the overview.
     pub row: usize,
-    /// How ranks are sorted.
     pub order: RankOrder,
-    /// Finding under the cursor.
     pub finding: usize,
-    /// Whether the logs have been read to their end.
     pub logs_ended: bool,
 }
 
@@ -111,7 +102,6 @@ pub struct Ras {
 pub struct Suspects(Vec<u32>);
 
 impl Suspects {
-    /// Returns whether a rank is a suspect.
     pub fn contains(&self, rank: Option<u32>) -> bool {
         rank.is_some_and(|rank| self.0.binary_search(&rank).is_ok())
     }
@@ -162,16 +152,7 @@ impl Open {
                 if let Some(detail) = &mut self.detail {
                     detail.summary = job.clone();
                 }
-                let same =
-                    |old: &JobEvent| matches!(old, JobEvent::Status { job: old } if old.phase == job.phase);
-                if self
-                    .events
-                    .iter()
-                    .rev()
-                    .map(|(_, e)| e)
-                    .find(|e| matches!(e, JobEvent::Status { .. }))
-                    .is_some_and(same)
-                {
+                if self.events.iter().rev().find_map(|(_, event)| event.phase()) == Some(job.phase) {
                     return;
                 }
             }
@@ -278,13 +259,11 @@ impl Open {
         if self.by_rank { self.transport_view.ranks.get(index)?.rank } else { u32::try_from(index).ok() }
     }
 
-    /// Returns what is known between a row and a column of the matrix.
     pub fn matrix_cell(&self, row: usize, column: usize) -> Cell<'_> {
         let (from, to) = (self.matrix_name(row), self.matrix_name(column));
         self.map().map_or(Cell::Unknown, |map| map.cell(self.by_rank, from, to))
     }
 
-    /// Returns whether a row and a column of the matrix are on one node.
     pub fn is_inside_node(&self, row: usize, column: usize) -> bool {
         let rows = self.matrix_rows();
         let (Some(row), Some(column)) = (rows.get(row), rows.get(column)) else { return false };

@@ -14,11 +14,9 @@ use crate::theme::Theme;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Session {
-    /// The job that was open.
     pub job: Option<JobHandle>,
     /// The screen, by its number.
     pub screen: usize,
-    /// Filter of the list of jobs.
     pub jobs_filter: String,
     /// How the list was sorted, by number.
     pub jobs_order: usize,
@@ -26,37 +24,31 @@ pub struct Session {
     pub theme: Option<String>,
     /// Columns of the jobs beside an open one; negative while they are hidden, 0 for the default.
     pub rail: i32,
-    /// The job's log.
     pub log: LogView,
     /// The draft of a new job that was not submitted.
     pub draft: Option<KeptDraft>,
 }
 
-/// The settings of the log pane.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LogView {
-    /// Filter.
     pub filter: String,
-    /// Ranks.
     pub ranks: String,
     /// Least severity, by its letter.
     pub level: Option<char>,
     /// Times, by number.
     pub times: Option<usize>,
-    /// Whether lines were wrapped.
     pub wrap: bool,
     /// Whether the same lines were shown once.
     pub folded: bool,
-    /// The pinned ranks.
     pub pins: Vec<u32>,
     /// Bookmarks, by number of the line.
     pub bookmarks: Vec<u64>,
 }
 
 const ORDERS: [Order; 4] = [Order::Age, Order::Name, Order::State, Order::Target];
-const TIMES: [Times; 3] = [Times::Clock, Times::Relative, Times::Off];
-const LEVELS: [Level; 4] = [Level::Debug, Level::Info, Level::Warn, Level::Error];
+pub(crate) const TIMES: [Times; 3] = [Times::Clock, Times::Relative, Times::Off];
+pub(crate) const LEVELS: [Level; 4] = [Level::Debug, Level::Info, Level::Warn, Level::Error];
 
 fn number<T: PartialEq>(all: &[T], one: &T) -> usize {
     all.iter().position(|known| known == one).unwrap_or(0)
@@ -119,7 +111,6 @@ impl LogView {
         }
     }
 
-    /// Restores the settings of the log pane.
     pub fn restore(&self, pane: &mut super::logs::LogPane) {
         pane.filter.clone_from(&self.filter);
         pane.ranks.clone_from(&self.ranks);

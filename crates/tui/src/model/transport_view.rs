@@ -21,19 +21,13 @@ pub enum Step {
     /// Its log has begun.
     #[default]
     Started,
-    /// NCCL's bootstrap.
     Bootstrap,
-    /// NCCL's init.
     Init,
     /// Init is complete.
     Ready,
-    /// Rings are connected.
     Rings,
-    /// Trees are connected.
     Trees,
-    /// It trains.
     Stepping,
-    /// It failed.
     Failed,
 }
 
@@ -47,7 +41,6 @@ impl Step {
         Self::LIFE.iter().position(|step| *step == self)
     }
 
-    /// Its word.
     pub fn word(self) -> &'static str {
         match self {
             Self::Awaited => "not seen",
@@ -73,22 +66,17 @@ pub struct Lap {
     pub end: Timestamp,
     /// Time since the last of them completed the step before that all of them show: the duration of this step.
     pub took: Option<SignedDuration>,
-    /// The last rank.
     pub slowest: Option<u32>,
     /// How long the first one waited for the last.
     pub spread: SignedDuration,
 }
 
-/// One rank.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rank {
     /// Global rank, once proved.
     pub rank: Option<u32>,
-    /// Host name.
     pub host: String,
-    /// Process id.
     pub pid: u32,
-    /// GPU it uses.
     pub device: Option<i64>,
     /// Its node, counted from 0.
     pub node: Option<u32>,
@@ -98,16 +86,13 @@ pub struct Rank {
     pub bring_up: Step,
     /// Whether lines of its training steps are seen.
     pub stepping: bool,
-    /// Whether it failed.
     pub failed: bool,
-    /// When it completed each step.
     pub reached: Reached,
     /// When it printed its last training step, if known.
     pub last_step: Option<Timestamp>,
 }
 
 impl Rank {
-    /// Returns its progress.
     pub fn step(&self) -> Step {
         match (self.failed, self.stepping) {
             (true, _) => Step::Failed,
@@ -129,14 +114,19 @@ impl Rank {
             step => self.bring_up >= step,
         }
     }
+
+    /// Adds it to the counts of the steps that it has reached.
+    fn count_in(&self, counts: &mut [u32; 7]) {
+        for (count, step) in counts.iter_mut().zip(Step::LIFE) {
+            *count += u32::from(self.has_reached(step));
+        }
+    }
 }
 
 /// A group of ranks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Communicator {
-    /// Its id.
     pub id: String,
-    /// Ranks it has.
     pub nranks: u32,
     /// Whether it is the one of all ranks.
     pub world: bool,
@@ -147,7 +137,6 @@ pub struct Communicator {
 /// One node: ranks that share a host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Node {
-    /// Its host's name.
     pub host: String,
     /// Indices of its ranks in [`TransportView::ranks`].
     pub ranks: Vec<usize>,
@@ -185,8 +174,6 @@ pub struct TransportView {
     pub ok: Option<bool>,
     /// GPUDirect RDMA: `all`, `some`, `none`, `unknown`.
     pub gdr: String,
-    /// NCCL versions seen.
-    pub versions: Vec<String>,
     /// Ranks, sorted by rank.
     pub ranks: Vec<Rank>,
     /// Nodes, in the order of their lowest rank.
@@ -205,7 +192,6 @@ pub struct TransportView {
     pub findings: Vec<Finding>,
     /// Throughput as it was printed, oldest first.
     pub throughput: Vec<f64>,
-    /// Its unit.
     pub unit: String,
     /// Ranks that have reached each step of [`Step::LIFE`].
     pub counts: [u32; 7],
@@ -214,11 +200,6 @@ pub struct TransportView {
 }
 
 impl TransportView {
-    /// Ranks that have reached a step.
-    pub fn reached(&self, step: usize) -> u32 {
-        self.counts[step]
-    }
-
     /// Returns when the first rank completed a step, if that is known of each rank that has.
     pub fn first_reached(&self, at: usize) -> Option<Timestamp> {
         let there =
@@ -286,9 +267,7 @@ impl TransportView {
         self.ranks.sort_by_key(|rank| (rank.rank.unwrap_or(u32::MAX), rank.host.clone(), rank.pid));
         self.counts = [0; 7];
         for rank in &self.ranks {
-            for (at, step) in Step::LIFE.iter().enumerate() {
-                self.counts[at] += u32::from(rank.has_reached(*step));
-            }
+            rank.count_in(&mut self.counts);
         }
         self.laps = laps(&self.ranks);
         // If NCCL names the hosts, a rank it has not reported belongs to none of them.
@@ -309,9 +288,7 @@ impl TransportView {
             let node = &mut nodes[number];
             node.ranks.push(index);
             node.failed += u32::from(rank.failed);
-            for (at, step) in Step::LIFE.iter().enumerate() {
-                node.reached[at] += u32::from(rank.has_reached(*step));
-            }
+            rank.count_in(&mut node.reached);
             if let Some(name) = &rank.announced {
                 match node.announced.iter_mut().find(|(known, _)| known == name) {
                     Some((_, count)) => *count += 1,

@@ -21,7 +21,6 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// Returns the figures of a run and its judgement.
     pub fn of(run: &Run, judgement: &Judgement) -> Self {
         let point = |size: u64, busbw: f64| ((size.max(1) as f64).log2(), busbw);
         let name = run.collective.map_or("collective not known", Collective::as_str);
@@ -41,27 +40,18 @@ pub struct VerifyView {
     pub job: String,
     /// What the job does.
     pub phase: String,
-    /// Its figures.
     pub curves: Vec<Curve>,
-    /// The worst verdict, once the job has ended.
-    pub verdict: Option<Verdict>,
-    /// The measured groups of nodes.
     pub groups: Vec<VerifyGroup>,
-    /// The result of the search.
     pub search: Option<VerifySearch>,
-    /// Findings on the nodes.
     pub findings: Vec<String>,
     /// Why it ended without a result.
     pub error: Option<String>,
-    /// Whether it has ended.
     pub ended: bool,
 }
 
 /// The benchmark that was started last.
 #[derive(Clone, Debug)]
 pub struct Verifying {
-    /// The job whose nodes are measured.
     pub handle: JobHandle,
-    /// What it has shown.
     pub view: Arc<VerifyView>,
 }

@@ -20,7 +20,6 @@ use super::{OpenLogs, Options, StartDemo, ingest, plan, search, targets, verify}
 use crate::model::logs::SharedStore;
 use crate::msg::{Effect, Known, Msg};
 
-/// Runs effects.
 pub(super) struct Runner {
     client: Client,
     targets: Vec<String>,
@@ -120,7 +119,6 @@ impl Runner {
         }
     }
 
-    /// Returns the client that knows the target of a job.
     fn client_of(&self, handle: &JobHandle) -> Client {
         self.others.get(handle.target()).unwrap_or(&self.client).clone()
     }
@@ -147,7 +145,7 @@ impl Runner {
                     self.watch(client, handle.target().to_owned());
                     handle
                 });
-                tokio::spawn(async move { outbox.send(Msg::LogsFound(answer)).await });
+                answer_with(outbox, async { Msg::LogsFound(answer) });
             }
             Effect::Describe(handle) => {
                 let client = self.client_of(&handle);
@@ -161,9 +159,9 @@ impl Runner {
             }
             Effect::Health(handle) => {
                 let client = self.client_of(&handle);
-                tokio::spawn(async move {
+                answer_with(outbox, async move {
                     let answer = health(&client, &handle).await.map_err(|error| said(&error));
-                    let _ = outbox.send(Msg::Health(handle, answer)).await;
+                    Msg::Health(handle, answer)
                 });
             }
             Effect::Verify(handle) => {
@@ -176,9 +174,9 @@ impl Runner {
             }
             Effect::Act(handle, action) => {
                 let client = self.client_of(&handle);
-                tokio::spawn(async move {
+                answer_with(outbox, async move {
                     let done = act(&client, &handle, action).await.map_err(|error| error.to_string());
-                    let _ = outbox.send(Msg::Acted(handle, action, done)).await;
+                    Msg::Acted(handle, action, done)
                 });
             }
             Effect::Plan(revision, target, spec) => {
@@ -188,28 +186,23 @@ impl Runner {
                 self.planning = Some(tokio::spawn(plan::plan(client, revision, target, *spec, outbox)));
             }
             Effect::Check(revision, target, spec) => {
-                tokio::spawn(async move {
+                answer_with(outbox, async move {
                     let answer = targets::patient(PATIENCE, plan::check(client, target, *spec)).await;
-                    let answer = answer.map_err(|error| said(&error));
-                    let _ = outbox.send(Msg::Checked(revision, answer)).await;
+                    Msg::Checked(revision, answer.map_err(|error| said(&error)))
                 });
             }
             Effect::Submit(target, spec) => {
-                tokio::spawn(async move {
-                    let answer = plan::submit(client, target, *spec).await.map_err(|error| said(&error));
-                    let _ = outbox.send(Msg::Submitted(answer)).await;
+                answer_with(outbox, async move {
+                    let answer = plan::submit(client, target, *spec).await;
+                    Msg::Submitted(answer.map_err(|error| said(&error)))
                 });
             }
             Effect::ReadJob(path) => {
-                tokio::task::spawn_blocking(move || {
-                    let answer = plan::read(&path);
-                    let _ = outbox.blocking_send(Msg::Spec(Some(path.display().to_string()), answer));
-                });
+                let name = path.display().to_string();
+                work(outbox, move || Msg::Spec(Some(name), plan::read(&path)));
             }
             Effect::Save(path, lines) => {
-                tokio::task::spawn_blocking(move || {
-                    let _ = outbox.blocking_send(saved(&path, save(&path, &lines)));
-                });
+                work(outbox, move || saved(&path, save(&path, &lines)));
             }
             Effect::Count(count) => {
                 let stop = begin(&mut self.counting);
@@ -222,28 +215,26 @@ impl Runner {
             }
             Effect::StopFilter => end(&mut self.filtering),
             Effect::Evidence(store, evidence) => {
-                tokio::task::spawn_blocking(move || {
+                work(outbox, move || {
                     let found = search::evidence(&store, &evidence);
-                    let _ = outbox.blocking_send(Msg::Evidence(store, found));
+                    Msg::Evidence(store, found)
                 });
             }
             Effect::Export(path, store, shown) => {
-                tokio::task::spawn_blocking(move || {
-                    let _ = outbox.blocking_send(saved(&path, export(&path, &store, &shown)));
-                });
+                work(outbox, move || saved(&path, export(&path, &store, &shown)));
             }
             Effect::Keep(path, text) => {
-                tokio::task::spawn_blocking(move || {
+                work(outbox, move || {
                     let kept = keep(&path, &text).map_err(|error| format!("{}: {error}", path.display()));
-                    let _ = outbox.blocking_send(Msg::Kept(kept.map(|()| path)));
+                    Msg::Kept(kept.map(|()| path))
                 });
             }
             Effect::Demo => {
                 let Some(demo) = self.demo.clone() else { return };
-                tokio::spawn(async move {
-                    let answer = demo(client).await.map_err(|error| said(&error));
-                    let _ = outbox.send(Msg::Demo(answer)).await;
-                });
+                answer_with(
+                    outbox,
+                    async move { Msg::Demo(demo(client).await.map_err(|error| said(&error))) },
+                );
             }
             Effect::Quit
             | Effect::Sleep
@@ -253,6 +244,16 @@ impl Runner {
             | Effect::Edit(_) => {}
         }
     }
+}
+
+/// Sends the answer of a query to the loop.
+fn answer_with(outbox: mpsc::Sender<Msg>, query: impl Future<Output = Msg> + Send + 'static) {
+    tokio::spawn(async move { outbox.send(query.await).await });
+}
+
+/// Sends the result of work that blocks its thread to the loop.
+fn work(outbox: mpsc::Sender<Msg>, run: impl FnOnce() -> Msg + Send + 'static) {
+    tokio::task::spawn_blocking(move || outbox.blocking_send(run()));
 }
 
 /// Ends the work before, and returns what ends the next.

@@ -71,9 +71,19 @@ async fn follow(
     // Followed, the attempts behind it would come too.
     (options.previous, options.follow) = (previous, !previous);
     let whole = job.logs(options.clone());
-    let asked = job.spec().map_or(0, JobSpec::world_size);
-    let mut transport_views =
-        TransportViews::new(handle.clone(), (job.plan().cloned(), asked), store.clone(), outbox.clone());
+    let mut transport_views = TransportViews {
+        handle: handle.clone(),
+        plan: job.plan().cloned(),
+        asked: job.spec().map_or(0, JobSpec::world_size),
+        live: false,
+        store: store.clone(),
+        builder: ViewBuilder::default(),
+        outbox: outbox.clone(),
+        ended: None,
+        touched: false,
+        last: Instant::now(),
+        spacing: PICTURE,
+    };
     let untimed = !previous && !job.backend().capability().log_times;
     transport_views.live = untimed && is_younger(&job, if from_end { NEW } else { YOUNG }).await;
     if from_end {
@@ -216,28 +226,6 @@ struct TransportViews {
 }
 
 impl TransportViews {
-    fn new(
-        handle: JobHandle,
-        (plan, asked): (Option<FabricPlan>, u32),
-        store: SharedStore,
-        outbox: mpsc::Sender<Msg>,
-    ) -> Self {
-        let (builder, last) = (ViewBuilder::default(), Instant::now());
-        Self {
-            handle,
-            plan,
-            asked,
-            live: false,
-            store,
-            builder,
-            outbox,
-            ended: None,
-            touched: false,
-            last,
-            spacing: PICTURE,
-        }
-    }
-
     /// Adds a batch; `comes` if its lines come as they are written.
     async fn observe(&mut self, batch: &LogBatch, comes: bool) {
         self.builder.observe(batch, comes.then(Timestamp::now));

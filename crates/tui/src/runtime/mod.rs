@@ -143,7 +143,7 @@ fn model(options: &Options) -> Result<Model> {
         model.resume = Some(session.clone()).filter(|session| options.job.is_none() && session.job.is_some());
     }
     if let Some(name) = &options.theme {
-        let names: Vec<&str> = Theme::ALL.iter().map(|theme| theme.name()).collect();
+        let names: Vec<&str> = Theme::NAMES.iter().map(|(_, name)| *name).collect();
         model.theme = Theme::parse(name).ok_or_else(|| {
             Error::new(ErrorKind::InvalidConfig, format!("tui.theme: there is no theme `{name}`"))
                 .hint(format!("there are {}", names.join(", ")))

@@ -92,7 +92,6 @@ pub(super) async fn check(client: Client, target: String, spec: JobSpec) -> Resu
     client.plan(&target, &spec).await?.check().await
 }
 
-/// Submits a draft.
 pub(super) async fn submit(client: Client, target: String, spec: JobSpec) -> Result<JobHandle> {
     Ok(client.plan(&target, &spec).await?.submit().await?.handle().clone())
 }

@@ -32,13 +32,11 @@ impl StepLines {
         }
     }
 
-    /// Returns the ranks that printed a step.
     pub fn ranks(&self) -> &BTreeSet<u32> {
         &self.ranks
     }
 }
 
-/// Returns the lines that report a step.
 fn lines_with_steps(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         while let Some(at) = find(bytes) {

@@ -23,7 +23,6 @@ pub(super) struct Screenful {
     mouse: bool,
 }
 
-/// An error of the terminal.
 pub(super) fn io(what: &str, error: &io::Error) -> Error {
     Error::new(ErrorKind::Io, format!("could not {what}: {error}"))
 }
@@ -58,13 +57,11 @@ impl Screenful {
         self.mouse(self.mouse)
     }
 
-    /// Restores the terminal.
     #[allow(clippy::unused_self, reason = "who has left has no screen any more")]
     pub(super) fn leave(self) {
         give_back();
     }
 
-    /// Columns and rows.
     pub(super) fn size(&self) -> Result<(u16, u16)> {
         self.terminal.size().map(|size| (size.width, size.height)).map_err(failed)
     }
@@ -150,7 +147,6 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Starts to listen.
     pub(super) fn new() -> Result<Self> {
         let listen = |kind| signal(kind).map_err(|error| io("listen to signals", &error));
         Ok(Self {

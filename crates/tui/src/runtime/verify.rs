@@ -53,7 +53,6 @@ impl Running {
         Self { stop: Some(stop), task, shown: latest }
     }
 
-    /// Returns whether it has ended.
     pub(super) fn has_ended(&self) -> bool {
         self.task.is_finished()
     }
@@ -144,7 +143,6 @@ async fn run(
 
 fn judged(view: &mut VerifyView, verified: &Verified) {
     view.curves = verified.runs.iter().map(|(run, judgement)| Curve::of(run, judgement)).collect();
-    view.verdict = Some(verified.verdict());
     let findings = verified.findings();
     view.findings = findings.iter().map(|finding| clean_text(&finding.message).into_owned()).collect();
     view.search.clone_from(&verified.search);

@@ -59,7 +59,6 @@ impl ViewBuilder {
             verdict: found.verdict.fabric.label().to_owned(),
             ok: found.ok,
             gdr: gdr_word(found.verdict.gdr).to_owned(),
-            versions: map.versions().map(str::to_owned).collect(),
             ranks: self.ranks(map.ranks()),
             findings: found.findings,
             judge,
@@ -172,7 +171,6 @@ fn throughput(map: &Snapshot<'_>, transport_view: &mut TransportView) {
     }
 }
 
-/// The step a phase is.
 pub(super) fn step(phase: Phase) -> Step {
     match phase {
         Phase::Bootstrap => Step::Bootstrap,
@@ -194,7 +192,6 @@ fn gdr_word(gdr: GdrSeen) -> &'static str {
     }
 }
 
-/// Returns the sign of a pair.
 fn kind(pair: &PairView) -> Kind {
     match pair.kind {
         nccl::Kind::P2p | nccl::Kind::Own => Kind::P2p,

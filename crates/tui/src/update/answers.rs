@@ -24,9 +24,7 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         Msg::Listed(name, Err(error)) | Msg::Lost(name, error) => down(model, &name, &error),
         Msg::Event(name, event) => return happened(model, &name, event),
         Msg::Detail(handle, answer) => {
-            let Some(open) = model.open.as_mut().filter(|open| open.handle == handle) else {
-                return Vec::new();
-            };
+            let Some(open) = model.open_if(&handle) else { return Vec::new() };
             match answer {
                 Ok(known) => {
                     let crate::msg::Known { detail, plan, spec } = *known;
@@ -52,14 +50,14 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
                 .map_err(|error| clean_text(&error).into_owned());
             let finding = answer.as_ref().ok().and_then(|report| report.finding());
             let ras = Ras { at: now, answer: Some(answer), finding };
-            if let Some(open) = model.open.as_mut().filter(|open| open.handle == handle) {
+            if let Some(open) = model.open_if(&handle) {
                 open.ras = Some(ras);
             } else if let Some((_, known)) = model.closed_ras.iter_mut().find(|(known, _)| *known == handle) {
                 *known = ras;
             }
         }
         Msg::LogsOpened(handle, store) => {
-            if let Some(open) = model.open.as_mut().filter(|open| open.handle == handle) {
+            if let Some(open) = model.open_if(&handle) {
                 let old = std::mem::take(&mut open.logs);
                 let pinned: Vec<u32> = old.pinned.iter().map(|(rank, _)| *rank).collect();
                 open.logs =
@@ -73,7 +71,7 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             return logs::refilter(model);
         }
         Msg::Counted(number, counted, hits) => {
-            let find = model.open.as_mut().and_then(|open| open.logs.find.as_mut());
+            let find = model.pane().and_then(|pane| pane.find.as_mut());
             let Some(find) = find.filter(|find| find.counting == Some(number)) else { return Vec::new() };
             let known = find.hits.get_or_insert_default();
             known.extend(hits);
@@ -85,20 +83,19 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             }
         }
         Msg::Filtering(number, percent) => {
-            let filtering = model.open.as_mut().and_then(|open| open.logs.filtering.as_mut());
+            let filtering = model.pane().and_then(|pane| pane.filtering.as_mut());
             if let Some(filtering) = filtering.filter(|filtering| filtering.number == number) {
                 filtering.read = percent;
             }
         }
         Msg::Filtered(number, projection) => {
-            let pane = model.open.as_mut().map(|open| &mut open.logs);
             let filtered = |pane: &&mut LogPane| pane.filtering.is_some_and(|known| known.number == number);
-            let Some(pane) = pane.filter(filtered) else { return Vec::new() };
+            let Some(pane) = model.pane().filter(filtered) else { return Vec::new() };
             pane.show(*projection);
             return logs::count(model);
         }
         Msg::Searched(number, percent) => {
-            let find = model.open.as_mut().and_then(|open| open.logs.find.as_mut());
+            let find = model.pane().and_then(|pane| pane.find.as_mut());
             if let Some(find) = find.filter(|find| find.counting == Some(number)) {
                 find.searched = percent;
             }
@@ -106,7 +103,7 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         Msg::Evidence(store, found) => logs::show_evidence(model, &store, found),
         Msg::LogsGrew => return logs::grew(model),
         Msg::LogsEnded(handle, error) => {
-            if let Some(open) = model.open.as_mut().filter(|open| open.handle == handle) {
+            if let Some(open) = model.open_if(&handle) {
                 open.logs_ended = true;
                 open.logs.update();
             }
@@ -121,7 +118,7 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
                 entry.cause = cause.map(|cause| cause.message.clone());
                 entry.alarm |= cause.is_some();
             }
-            if let Some(open) = model.open.as_mut().filter(|open| open.handle == handle) {
+            if let Some(open) = model.open_if(&handle) {
                 open.transport_view = transport_view;
             }
         }
@@ -153,9 +150,7 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
                 model.jobs.targets.push(target);
             }
             // What was played before is gone.
-            if model.open.as_ref().is_some_and(|open| open.handle == handle) {
-                model.open = None;
-            }
+            model.open.take_if(|open| open.handle == handle);
             // Its target may have listed it already.
             if model.jobs.get(&handle).is_some() {
                 return screens::open(model, &handle);
@@ -210,9 +205,7 @@ fn listed(model: &mut Model, name: &str, jobs: Vec<weftrun::core::job::JobSummar
     for job in jobs {
         model.jobs.put(safe::summary(job));
     }
-    let wanted =
-        model.wanted.take_if(|wanted| model.jobs.entries.iter().any(|e| e.summary.handle == *wanted));
-    match wanted {
+    match model.wanted.take_if(|wanted| model.jobs.get(wanted).is_some()) {
         Some(handle) => screens::open(model, &handle),
         None => resume(model),
     }
@@ -221,7 +214,7 @@ fn listed(model: &mut Model, name: &str, jobs: Vec<weftrun::core::job::JobSummar
 /// Opens what the last session had open, once it is listed.
 fn resume(model: &mut Model) -> Vec<Effect> {
     let listed = |session: &mut crate::model::session::Session| {
-        session.job.as_ref().is_some_and(|job| model.jobs.entries.iter().any(|e| e.summary.handle == *job))
+        session.job.as_ref().is_some_and(|job| model.jobs.get(job).is_some())
     };
     let Some(session) = model.resume.take_if(listed) else { return Vec::new() };
     let Some(handle) = session.job.clone() else { return Vec::new() };

@@ -28,12 +28,11 @@ pub(super) fn begin(model: &mut Model) -> Vec<Effect> {
     blank(model)
 }
 
-/// Begins a blank job.
 pub(super) fn blank(model: &mut Model) -> Vec<Effect> {
     model.draft = None;
     match JobSpec::builder("job")
         .role(Role::worker().gpus_per_node(8).command(["train.py"]))
-        .launch(LAUNCHES[0].0)
+        .launch(LAUNCHES[0])
         .build()
     {
         Ok(spec) => take(model, spec, None),
@@ -137,10 +136,10 @@ pub(super) fn type_key(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> 
 
 fn focus(model: &mut Model, by: isize) -> Vec<Effect> {
     if let Some(draft) = &mut model.draft {
-        let count = Field::ALL.len();
-        let at = Field::ALL.iter().position(|field| *field == draft.field).unwrap_or(0);
+        let count = Field::LABELS.len();
+        let at = Field::LABELS.iter().position(|(field, _)| *field == draft.field).unwrap_or(0);
         let next = if by > 0 { (at + 1) % count } else { (at + count - 1) % count };
-        draft.field = Field::ALL[next];
+        draft.field = Field::LABELS[next].0;
     }
     Vec::new()
 }
@@ -237,7 +236,6 @@ fn pick(model: &mut Model) {
     }
 }
 
-/// Takes a value for a field.
 pub(super) fn take_value(model: &mut Model, field: Field, value: &str) -> Vec<Effect> {
     let Some(draft) = &mut model.draft else { return Vec::new() };
     if let Some((names, chosen)) = draft.choice(field) {

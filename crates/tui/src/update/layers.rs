@@ -6,20 +6,11 @@ use tui_input::backend::crossterm::EventHandler;
 use weftrun::core::log::Pattern;
 
 use super::{draft, logs, perform};
-use crate::action::{Action, Place, Row};
+use crate::action::{Place, Row};
 use crate::model::layer::{Layer, Prompt, Question, picked};
 use crate::model::logs::Find;
 use crate::model::{Model, Screen};
 use crate::msg::Effect;
-
-/// Opens the help or the palette.
-pub(super) fn open(model: &mut Model, action: Action) {
-    model.layers.push(if action == Action::Help {
-        Layer::Help { filter: Input::default(), scroll: 0, signs: false }
-    } else {
-        Layer::Palette { input: Input::default(), selected: 0 }
-    });
-}
 
 /// Passes a key to the topmost layer; returns none if there is no layer.
 pub(super) fn press(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> {
@@ -145,11 +136,8 @@ pub(crate) fn palette_rows(model: &Model, typed: &str) -> Vec<(Row, String)> {
     let typed = typed.trim().to_lowercase();
     let word = typed.split_whitespace().next().unwrap_or("");
     let mut rows: Vec<(u8, Row, String)> = Vec::new();
-    let mut places = model.screen.places().to_vec();
-    places.extend(Place::ALL.into_iter().filter(|place| matches!(place, Place::Everywhere)));
-    places.dedup();
-    for place in places {
-        for (row, keys) in model.keymap.rows(place) {
+    for place in model.screen.places() {
+        for (row, keys) in model.keymap.rows(*place) {
             let rank = rank(&row, word);
             let known =
                 rows.iter().any(|(_, other, _)| other.action == row.action && other.place != Place::Moving);
@@ -175,44 +163,42 @@ fn rank(row: &Row, word: &str) -> Option<u8> {
 
 fn palette(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     let Some(Layer::Palette { input, selected }) = model.layers.last_mut() else { return Vec::new() };
+    if !is_chosen(input, selected, key) {
+        return Vec::new();
+    }
+    let (typed, selected) = (input.value().to_owned(), *selected);
+    model.layers.pop();
+    run(model, &typed, selected)
+}
+
+/// Passes a key to a list with a filter; returns whether it chooses what is under the cursor.
+fn is_chosen(input: &mut Input, selected: &mut usize, key: KeyEvent) -> bool {
     match key.code {
         KeyCode::Down | KeyCode::Tab => *selected += 1,
         KeyCode::Up | KeyCode::BackTab => *selected = selected.saturating_sub(1),
-        KeyCode::Enter => {
-            let (typed, selected) = (input.value().to_owned(), *selected);
-            model.layers.pop();
-            return run(model, &typed, selected);
-        }
+        KeyCode::Enter => return true,
         _ => {
             type_into(input, key);
             *selected = 0;
         }
     }
-    Vec::new()
+    false
 }
 
 fn pick(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     let Some(Layer::Pick { field, values, input, selected }) = model.layers.last_mut() else {
         return Vec::new();
     };
-    match key.code {
-        KeyCode::Down | KeyCode::Tab => *selected += 1,
-        KeyCode::Up | KeyCode::BackTab => *selected = selected.saturating_sub(1),
-        KeyCode::Enter => {
-            let found = picked(values, input.value());
-            let at = (*selected).min(found.len().saturating_sub(1));
-            // A name that is in no list is refused.
-            let Some((value, _)) = found.get(at).map(|value| (*value).clone()) else { return Vec::new() };
-            let field = *field;
-            model.layers.pop();
-            return draft::take_value(model, field, &value);
-        }
-        _ => {
-            type_into(input, key);
-            *selected = 0;
-        }
+    if !is_chosen(input, selected, key) {
+        return Vec::new();
     }
-    Vec::new()
+    let found = picked(values, input.value());
+    let at = (*selected).min(found.len().saturating_sub(1));
+    // A name that is in no list is refused.
+    let Some((value, _)) = found.get(at).map(|value| (*value).clone()) else { return Vec::new() };
+    let field = *field;
+    model.layers.pop();
+    draft::take_value(model, field, &value)
 }
 
 /// Runs the row under the cursor; a word after the name is its argument (`submit job.toml`, `filter
@@ -262,7 +248,7 @@ fn prompt(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
             Prompt::JobFilter => model.jobs.filter = input.value().to_owned(),
             Prompt::LogFilter | Prompt::Ranks => {
                 let (prompt, text) = (*prompt, input.value().trim().to_owned());
-                return logs::try_filter(model, prompt, &text).unwrap_or_else(|wrong| {
+                return logs::take_filter(model, prompt, &text, false).unwrap_or_else(|wrong| {
                     if let Some(Layer::Prompt { error, .. }) = model.layers.last_mut() {
                         *error = Some(wrong);
                     }
@@ -323,7 +309,7 @@ fn answer(model: &mut Model, prompt: Prompt, text: &str) -> Result<Vec<Effect>, 
             return Ok(logs::count(model));
         }
         Prompt::GoTo => return logs::go_to(model, text).map(|()| Vec::new()),
-        Prompt::LogFilter | Prompt::Ranks => return logs::take_filter(model, prompt, text.trim()),
+        Prompt::LogFilter | Prompt::Ranks => return logs::take_filter(model, prompt, text.trim(), true),
     }
     Ok(Vec::new())
 }

@@ -7,8 +7,9 @@ use weftrun::core::log::{Filter, Level, Pattern, Place, Projection, cut_text, pa
 use super::screens::{copy, distance, prompt};
 use crate::action::Action;
 use crate::model::layer::{Layer, Prompt};
-use crate::model::logs::{Filtering, LogPane, SharedStore, Times};
-use crate::model::{Model, Screen};
+use crate::model::logs::{Filtering, LogPane, SharedStore};
+use crate::model::session::{LEVELS, TIMES};
+use crate::model::{Model, Screen, next};
 use crate::msg::{Count, Effect};
 
 /// Columns a sideways step moves.
@@ -35,19 +36,10 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             pane.column = 0;
         }
         Action::Times => {
-            pane.times = match pane.times {
-                Times::Clock => Times::Relative,
-                Times::Relative => Times::Off,
-                Times::Off => Times::Clock,
-            };
+            pane.times = next(&TIMES, |times| *times == pane.times);
         }
         Action::Level => {
-            pane.level = match pane.level {
-                Level::Debug => Level::Info,
-                Level::Info => Level::Warn,
-                Level::Warn => Level::Error,
-                Level::Error => Level::Debug,
-            };
+            pane.level = next(&LEVELS, |level| *level == pane.level);
             return refilter(model);
         }
         Action::GoTo => prompt(model, Prompt::GoTo, String::new()),
@@ -86,13 +78,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         }
         Action::Export => prompt(model, Prompt::ExportLog, format!("{}.log", handle.name())),
         Action::Attempt => {
-            let able = model
-                .jobs
-                .targets
-                .iter()
-                .find(|t| t.name == handle.target())
-                .and_then(|t| t.capability.as_ref());
-            if able.is_some_and(|can| !can.previous_logs) {
+            if model.jobs.capability(handle.target()).is_some_and(|can| !can.previous_logs) {
                 model.fail(format!("target `{}` keeps no logs of earlier attempts", handle.target()));
                 return Vec::new();
             }
@@ -240,36 +226,30 @@ pub(super) fn count(model: &mut Model) -> Vec<Effect> {
 /// Largest log, in bytes, that is filtered and searched between two frames.
 const AT_ONCE: u64 = 64 << 20;
 
-/// Applies a filter that is being typed, if it can be read. It is kept only once enter is pressed.
-pub(super) fn try_filter(model: &mut Model, prompt: Prompt, text: &str) -> Result<Vec<Effect>, String> {
+/// Applies a filter that is being typed, or was entered and is kept, if it can be read.
+pub(super) fn take_filter(
+    model: &mut Model,
+    prompt: Prompt,
+    text: &str,
+    keep: bool,
+) -> Result<Vec<Effect>, String> {
     let now = model.now;
-    let Some(pane) = model.open.as_mut().map(|open| &mut open.logs) else { return Ok(Vec::new()) };
-    let field = if prompt == Prompt::Ranks { &mut pane.ranks } else { &mut pane.filter };
-    let kept = std::mem::replace(field, text.to_owned());
+    let Some(pane) = model.pane() else { return Ok(Vec::new()) };
+    let field = |pane: &mut LogPane, text: String| {
+        std::mem::replace(if prompt == Prompt::Ranks { &mut pane.ranks } else { &mut pane.filter }, text)
+    };
+    let before = field(pane, text.to_owned());
     let filter = filter_of(pane, now);
-    *(if prompt == Prompt::Ranks { &mut pane.ranks } else { &mut pane.filter }) = kept;
-    Ok(apply(model, filter?))
-}
-
-/// Takes a filter that was typed: its text is kept.
-pub(super) fn take_filter(model: &mut Model, prompt: Prompt, text: &str) -> Result<Vec<Effect>, String> {
-    let now = model.now;
-    let Some(pane) = model.open.as_mut().map(|open| &mut open.logs) else { return Ok(Vec::new()) };
-    let field = if prompt == Prompt::Ranks { &mut pane.ranks } else { &mut pane.filter };
-    let before = std::mem::replace(field, text.to_owned());
-    match filter_of(pane, now) {
-        Ok(filter) => Ok(apply(model, filter)),
-        Err(error) => {
-            *(if prompt == Prompt::Ranks { &mut pane.ranks } else { &mut pane.filter }) = before;
-            Err(error)
-        }
+    if !keep || filter.is_err() {
+        field(pane, before);
     }
+    Ok(apply(model, filter?))
 }
 
 /// Puts the cursor on a line by its number, or on the first one at or after a time.
 pub(super) fn go_to(model: &mut Model, text: &str) -> Result<(), String> {
     let now = model.now;
-    let Some(pane) = model.open.as_mut().map(|open| &mut open.logs) else { return Ok(()) };
+    let Some(pane) = model.pane() else { return Ok(()) };
     let text = text.trim();
     let index = if let Ok(number) = text.parse::<u64>() {
         pane.projection.index_of(pane.store.read().line_at(number))
@@ -328,7 +308,7 @@ pub(super) fn show_evidence(model: &mut Model, store: &SharedStore, found: Optio
         pane.show(all);
         model.say("the filter is cleared: it hid this line");
     }
-    if let Some(pane) = model.open.as_mut().map(|open| &mut open.logs) {
+    if let Some(pane) = model.pane() {
         let index = pane.projection.index_of(seq);
         pane.jump(index);
     }

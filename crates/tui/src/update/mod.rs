@@ -9,6 +9,7 @@ mod scroll;
 mod verify;
 
 use crossterm::event::{KeyEvent, KeyEventKind};
+use tui_input::Input;
 
 pub(crate) use draft::edit_text;
 pub(crate) use layers::palette_rows;
@@ -16,7 +17,7 @@ pub(crate) use screens::{open as open_job, verb as layers_verb};
 pub(crate) use scroll::part;
 
 use crate::action::Action;
-use crate::model::layer::Prompt;
+use crate::model::layer::{Layer, Prompt};
 use crate::model::{Model, Screen};
 use crate::msg::{Effect, Msg};
 use crate::view::spots::Spot;
@@ -67,41 +68,34 @@ fn press(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
 fn click(model: &mut Model, spot: Spot) -> Vec<Effect> {
     model.notice = None;
     model.resume = None;
-    if let Spot::Bar(bar, at, last) = spot {
-        scroll::to(model, bar, (at, last));
-        return Vec::new();
-    }
-    let Some(open) = &mut model.open else {
-        return match spot {
-            Spot::Screen(screen) => perform(model, screen.action()),
-            Spot::Job(handle) => click_job(model, &handle),
-            _ => Vec::new(),
-        };
-    };
-    let same = match spot {
-        Spot::Screen(screen) => return perform(model, screen.action()),
-        Spot::Job(handle) => return click_job(model, &handle),
-        Spot::Bar(..) => return Vec::new(),
-        Spot::Row(row) => std::mem::replace(&mut open.row, row) == row,
-        Spot::Cell(row, column) => std::mem::replace(&mut open.cell, (row, column)) == (row, column),
-        Spot::Finding(at) => std::mem::replace(&mut open.finding, at) == at,
-        Spot::Line(seq) => {
-            let before = open.logs.cursor.replace(seq) == Some(seq);
+    let (own, same) = match (spot, &mut model.open) {
+        (Spot::Bar(bar, at, last), _) => {
+            scroll::to(model, bar, (at, last));
+            return Vec::new();
+        }
+        (Spot::Screen(screen), _) => return perform(model, screen.action()),
+        (Spot::Job(handle), _) => return click_job(model, &handle),
+        (_, None) => return Vec::new(),
+        (Spot::Row(row), Some(open)) => (Screen::Overview, std::mem::replace(&mut open.row, row) == row),
+        (Spot::Cell(row, column), Some(open)) => {
+            let cell = (row, column);
+            (Screen::Fabric, std::mem::replace(&mut open.cell, cell) == cell)
+        }
+        (Spot::Finding(at), Some(open)) => {
+            (Screen::Diagnosis, std::mem::replace(&mut open.finding, at) == at)
+        }
+        (Spot::Line(seq), Some(open)) => {
+            let same = open.logs.cursor.replace(seq) == Some(seq);
             open.logs.go(open.logs.projection.index_of(seq));
-            before
+            (Screen::Logs, same)
         }
     };
     // Panels of other screens are shown beside the overview.
-    let own = match spot {
-        Spot::Row(_) => Screen::Overview,
-        Spot::Cell(..) => Screen::Fabric,
-        Spot::Finding(_) => Screen::Diagnosis,
-        _ => Screen::Logs,
-    };
-    if !same {
-        return Vec::new();
+    match same {
+        true if own == model.screen => perform(model, Action::Open),
+        true => perform(model, own.action()),
+        false => Vec::new(),
     }
-    if own == model.screen { perform(model, Action::Open) } else { perform(model, own.action()) }
 }
 
 fn click_job(model: &mut Model, handle: &JobHandle) -> Vec<Effect> {
@@ -134,7 +128,6 @@ fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
     effects
 }
 
-/// Executes an action of the table.
 pub(crate) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
     match action {
         Action::Quit => return vec![Effect::Quit],
@@ -144,10 +137,13 @@ pub(crate) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
             return vec![Effect::Quit];
         }
         Action::Back | Action::Leave => back(model),
-        Action::Rail => model.rail.toggle(),
+        Action::Rail => model.rail.hidden = !model.rail.hidden,
         Action::Narrower => model.rail.resize(-4),
         Action::Wider => model.rail.resize(4),
-        Action::Help | Action::Palette => layers::open(model, action),
+        Action::Help => {
+            model.layers.push(Layer::Help { filter: Input::default(), scroll: 0, signs: false });
+        }
+        Action::Palette => model.layers.push(Layer::Palette { input: Input::default(), selected: 0 }),
         Action::Theme => {
             model.theme = model.theme.next();
             model.say(format!("theme: {}", model.theme.name()));

@@ -7,7 +7,7 @@ use weftrun::core::log::Pattern;
 use crate::action::Action;
 use crate::model::layer::{Layer, Prompt, Question};
 use crate::model::open::{Open, RankOrder, Ras};
-use crate::model::{Model, Screen, jobs::Order};
+use crate::model::{Model, Screen, jobs::Order, next};
 use crate::msg::Effect;
 
 /// Shows a screen of the job under the cursor, opening the job if another one is open.
@@ -94,8 +94,7 @@ pub(super) fn ask(model: &mut Model, action: Action) {
         model.fail(format!("target `{}` only shows jobs", handle.target()));
         return;
     }
-    let target = model.jobs.targets.iter().find(|target| target.name == handle.target());
-    let able = target.and_then(|target| target.capability.as_ref()).is_none_or(|can| match act {
+    let able = model.jobs.capability(handle.target()).is_none_or(|can| match act {
         JobAction::Delete => can.delete,
         JobAction::Suspend | JobAction::Resume => can.suspend,
         JobAction::Requeue => can.requeue,
@@ -108,7 +107,6 @@ pub(super) fn ask(model: &mut Model, action: Action) {
     model.layers.push(Layer::Confirm(Question::Act(handle, act)));
 }
 
-/// The word of an action.
 pub(crate) fn verb(action: JobAction) -> &'static str {
     match action {
         JobAction::Cancel => "cancel",
@@ -121,6 +119,19 @@ pub(crate) fn verb(action: JobAction) -> &'static str {
         _ => "signal",
     }
 }
+
+/// The orders of jobs, and of ranks, one after another.
+const JOB_ORDERS: [(Order, &str); 4] = [
+    (Order::Age, "newest first"),
+    (Order::State, "by state"),
+    (Order::Name, "by name"),
+    (Order::Target, "by target"),
+];
+const RANK_ORDERS: [(RankOrder, &str); 3] = [
+    (RankOrder::Rank, "by rank"),
+    (RankOrder::Slowest, "slowest first"),
+    (RankOrder::Errors, "most errors first"),
+];
 
 /// How far an action moves, in a list with this many rows on a page.
 pub(super) fn distance(action: Action, page: usize) -> Option<isize> {
@@ -149,18 +160,8 @@ pub(super) fn jobs(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Open => return show(model, Screen::Overview),
         Action::Filter => prompt(model, Prompt::JobFilter, model.jobs.filter.clone()),
         Action::Sort => {
-            model.jobs.order = match model.jobs.order {
-                Order::Age => Order::State,
-                Order::State => Order::Name,
-                Order::Name => Order::Target,
-                Order::Target => Order::Age,
-            };
-            let words = match model.jobs.order {
-                Order::Age => "newest first",
-                Order::State => "by state",
-                Order::Name => "by name",
-                Order::Target => "by target",
-            };
+            let words;
+            (model.jobs.order, words) = next(&JOB_ORDERS, |(order, _)| *order == model.jobs.order);
             model.say(words);
         }
         Action::Copy => {
@@ -208,17 +209,9 @@ pub(super) fn overview(model: &mut Model, action: Action) -> Vec<Effect> {
     }
     match action {
         Action::Sort => {
-            open.order = match open.order {
-                RankOrder::Rank => RankOrder::Slowest,
-                RankOrder::Slowest => RankOrder::Errors,
-                RankOrder::Errors => RankOrder::Rank,
-            };
+            let words;
+            (open.order, words) = next(&RANK_ORDERS, |(order, _)| *order == open.order);
             open.row = 0;
-            let words = match open.order {
-                RankOrder::Rank => "by rank",
-                RankOrder::Slowest => "slowest first",
-                RankOrder::Errors => "most errors first",
-            };
             model.say(words);
         }
         Action::Zoom => (open.by_rank, open.row) = (!open.by_rank, 0),

@@ -31,14 +31,12 @@ pub(super) fn again(model: &mut Model) {
     ask(model);
 }
 
-/// Starts it.
 pub(super) fn start(model: &mut Model, handle: weftrun::core::job::JobHandle) -> Vec<Effect> {
     model.verifying = Some(Verifying { handle: handle.clone(), view: Arc::default() });
     model.layers.push(Layer::Verify);
     vec![Effect::Verify(handle)]
 }
 
-/// Takes what it has shown.
 pub(super) fn shown(model: &mut Model, view: Arc<VerifyView>) {
     let Some(verifying) = &mut model.verifying else { return };
     let ended = view.ended && !verifying.view.ended;

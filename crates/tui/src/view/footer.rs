@@ -10,7 +10,6 @@ use crate::model::layer::Layer;
 use crate::model::{Model, Screen};
 use crate::theme::Meaning;
 
-/// Most keys shown.
 const MOST: usize = 9;
 
 pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {

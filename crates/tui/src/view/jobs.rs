@@ -3,10 +3,10 @@
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
+use weftrun::core::fabric::Fabric;
 
 use super::paint::{Paint, age, cell, fit, width, wrap};
 use super::spots::{Bar, Spot};
-use crate::model::draft::fabric_word;
 use crate::model::jobs::{Entry, Health, Order};
 use crate::model::{Model, Screen};
 use crate::theme::Meaning;
@@ -88,7 +88,7 @@ fn heading(columns: usize, order: Order) -> String {
 
 /// What is known of a job's fabric: what its logs proved, else what was planned.
 fn fabric(entry: &Entry) -> (String, Meaning) {
-    let planned = entry.summary.fabric.map(fabric_word);
+    let planned = entry.summary.fabric.map(Fabric::as_str);
     match &entry.verdict {
         Some((verdict, Some(false))) => (format!("{verdict} !"), Meaning::Bad),
         Some((verdict, Some(true))) => (format!("{verdict} ok"), Meaning::Good),
@@ -117,12 +117,7 @@ fn row<'a>(model: &Model, paint: Paint, entry: &Entry, columns: usize, here: boo
     }
     spans.push(Span::raw(format!(" {} ", cell(&ready, 7))));
     spans.push(paint.span(cell(&fabric, 10), fabric_meaning));
-    let begun = job.created;
-    let until = job.ended.unwrap_or(model.now);
-    spans.push(Span::raw(format!(
-        " {} ",
-        cell(&age(if job.ended.is_some() { model.now } else { until }, begun), 5)
-    )));
+    spans.push(Span::raw(format!(" {} ", cell(&age(model.now, job.created), 5))));
     let used: usize = spans.iter().map(Span::width).sum();
     let space = columns.saturating_sub(used);
     spans.push(match &entry.cause {
@@ -145,7 +140,7 @@ fn peek_lines<'a>(model: &Model, entry: &Entry, columns: usize) -> Vec<Line<'a>>
         state.push_str(&format!(", exit code {code}"));
     }
     facts.push(("state", state));
-    let planned = job.fabric.map_or("not known", fabric_word);
+    let planned = job.fabric.map_or("not known", Fabric::as_str);
     let seen = entry.verdict.as_ref().map_or("logs not read yet".to_owned(), |(v, _)| format!("seen {v}"));
     facts.push(("fabric", format!("planned {planned}, {seen}")));
     facts.push(("nodes", format!("{} of {} ready, {}", job.ready.0, job.ready.1, job.kind)));
@@ -221,11 +216,7 @@ pub(super) fn rail(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     }
     lines.push(Line::from(""));
     for target in &model.jobs.targets {
-        let (text, meaning) = match &target.health {
-            Health::Asking => ("…".to_owned(), Meaning::Busy),
-            Health::Up => ("ok".to_owned(), Meaning::Good),
-            Health::Down(since, _) => (format!("DOWN {}", age(model.now, Some(*since))), Meaning::Bad),
-        };
+        let (text, _, meaning) = super::badge(model, target);
         let used = columns.saturating_sub(width(&text) + 3);
         lines.push(Line::from(vec![
             Span::raw(format!("  {}", cell(&target.name, used))),

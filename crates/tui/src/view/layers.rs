@@ -4,13 +4,13 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
-
+use tui_input::Input;
 use weftrun::core::job::JobPhase;
 use weftrun::core::log::clean_text;
 
 use super::paint::{Paint, cell, fit, wrap};
 use super::spots::Bar;
-use crate::action::Place;
+use crate::action::{Place, Row};
 use crate::model::Model;
 use crate::model::draft::{Draft, Field};
 use crate::model::layer::{Layer, Question, picked};
@@ -108,7 +108,6 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     }
 }
 
-/// Returns the frame around what is inside.
 fn around(inside: Rect) -> Rect {
     let (x, y) = (inside.x.saturating_sub(1), inside.y.saturating_sub(1));
     Rect { x, y, width: inside.width.saturating_add(2), height: inside.height.saturating_add(2) }
@@ -125,12 +124,14 @@ fn more(frame: &mut Frame, paint: Paint, inside: Rect, there_is: bool) {
 fn help_lines<'a>(model: &Model, paint: Paint, filter: &str, columns: usize) -> Vec<Line<'a>> {
     let mut lines = Vec::new();
     let needle = filter.to_lowercase();
-    let mut places = model.screen.places().to_vec();
-    places.extend(Place::ALL.into_iter().filter(|place| !model.screen.places().contains(place)));
+    // Those of the screen first.
+    let own = model.screen.places();
+    let mut places = Place::TITLES;
+    places.sort_by_key(|(place, _)| own.iter().position(|known| known == place).unwrap_or(own.len()));
     if !filter.is_empty() {
         lines.push(Line::from(format!(" with `{filter}`")));
     }
-    for place in places {
+    for (place, title) in places {
         let rows: Vec<_> = model
             .keymap
             .rows(place)
@@ -141,7 +142,7 @@ fn help_lines<'a>(model: &Model, paint: Paint, filter: &str, columns: usize) -> 
         if rows.is_empty() {
             continue;
         }
-        lines.push(Line::from(paint.span(format!(" {}", place.title()), Meaning::Title)));
+        lines.push(Line::from(paint.span(format!(" {title}"), Meaning::Title)));
         for (row, keys) in rows {
             for (at, part) in wrap(row.help, columns.saturating_sub(20)).into_iter().enumerate() {
                 let keys = if at == 0 { &*keys } else { "" };
@@ -171,8 +172,7 @@ fn help_lines<'a>(model: &Model, paint: Paint, filter: &str, columns: usize) -> 
 
 fn signs_lines<'a>(columns: usize) -> Vec<Line<'a>> {
     let mut lines = vec![Line::from(" Matrix: how two nodes or ranks are connected")];
-    let known = Kind::ALL.iter().filter(|kind| **kind != Kind::Unknown);
-    lines.extend(known.map(|kind| Line::from(format!("   {}  {}", kind.letter(), kind.word()))));
+    lines.extend(Kind::SIGNS.iter().map(|(_, letter, word)| Line::from(format!("   {letter}  {word}"))));
     for text in [
         "   .  no channel: rings and trees connect neighbours only",
         "   ?  not known: a channel may exist, or its transport is unknown",
@@ -201,38 +201,17 @@ fn signs_lines<'a>(columns: usize) -> Vec<Line<'a>> {
     lines
 }
 
-fn palette(
-    model: &Model,
-    frame: &mut Frame,
-    paint: Paint,
-    area: Rect,
-    input: &tui_input::Input,
-    selected: usize,
-) {
+fn palette(model: &Model, frame: &mut Frame, paint: Paint, area: Rect, input: &Input, selected: usize) {
     let size = (area.width.saturating_sub(8).min(76), area.height.saturating_sub(2).min(20));
     let inside = paint.popup(frame, area, size, "Actions ─ enter runs ─ esc closes");
+    let (name, key) = if inside.width >= 66 { (20, 16) } else { (16, 8) };
     let rows = crate::update::palette_rows(model, input.value());
-    let selected = selected.min(rows.len().saturating_sub(1));
-    let space = usize::from(inside.height).saturating_sub(1);
-    let first = selected.saturating_sub(space.saturating_sub(1));
-    let mut lines =
-        vec![Line::from(vec![paint.span(" : ", Meaning::Key), Span::raw(input.value().to_owned())])];
-    for (at, (row, keys)) in rows.iter().enumerate().skip(first).take(space) {
-        let here = at == selected;
-        let (name, key) = if inside.width >= 66 { (20, 16) } else { (16, 8) };
+    let row = |(row, keys): &(Row, String)| {
         let text = fit(row.help, usize::from(inside.width).saturating_sub(name + key + 4)).into_owned();
-        let line = Line::from(vec![
-            Span::raw(if here { " > " } else { "   " }),
-            Span::raw(format!("{} ", cell(row.name, name - 1))),
-            paint.span(format!("{} ", cell(keys, key - 1)), Meaning::Key),
-            Span::raw(text),
-        ]);
-        lines.push(if here { paint.under_cursor(line, usize::from(inside.width)) } else { line });
-    }
-    frame.render_widget(Paragraph::new(lines), inside);
-    paint.scroll_bar(frame, around(inside), Bar::Layer, first..(first + space).min(rows.len()), rows.len());
-    let column = u16::try_from(3 + input.visual_cursor()).unwrap_or(0).min(inside.width);
-    frame.set_cursor_position((inside.x + column, inside.y));
+        let name = Span::raw(format!("{} ", cell(row.name, name - 1)));
+        vec![name, paint.span(format!("{} ", cell(keys, key - 1)), Meaning::Key), Span::raw(text)]
+    };
+    list(frame, paint, inside, " : ", input, selected, &rows.iter().map(row).collect::<Vec<_>>());
 }
 
 /// Draws values to pick from, below what was typed.
@@ -242,32 +221,47 @@ fn pick(
     area: Rect,
     title: &str,
     found: &[&(String, String)],
-    input: &tui_input::Input,
+    input: &Input,
     selected: usize,
 ) {
     let size = (area.width.saturating_sub(8).min(76), area.height.saturating_sub(2).min(24));
     let inside = paint.popup(frame, area, size, title);
-    let selected = selected.min(found.len().saturating_sub(1));
+    let name = found.iter().map(|(value, _)| value.chars().count()).max().unwrap_or(0).clamp(8, 32);
+    let row = |(value, about): &&(String, String)| {
+        let about = fit(about, usize::from(inside.width).saturating_sub(name + 5)).into_owned();
+        vec![Span::raw(format!("{} ", cell(value, name))), paint.span(about, Meaning::Muted)]
+    };
+    list(frame, paint, inside, " > ", input, selected, &found.iter().map(row).collect::<Vec<_>>());
+    if found.is_empty() {
+        let text = paint.span("   none with this text", Meaning::Warn);
+        let below = Rect { y: inside.y + 1, height: 1, ..inside };
+        frame.render_widget(Line::from(text), below.intersection(inside));
+    }
+}
+
+/// Draws what was typed, and below it the part of the rows that is around the cursor.
+fn list(
+    frame: &mut Frame,
+    paint: Paint,
+    inside: Rect,
+    prompt: &'static str,
+    input: &Input,
+    selected: usize,
+    rows: &[Vec<Span>],
+) {
+    let selected = selected.min(rows.len().saturating_sub(1));
     let space = usize::from(inside.height).saturating_sub(1);
     let first = selected.saturating_sub(space.saturating_sub(1));
-    let name = found.iter().map(|(value, _)| value.chars().count()).max().unwrap_or(0).clamp(8, 32);
-    let mut lines =
-        vec![Line::from(vec![paint.span(" > ", Meaning::Key), Span::raw(input.value().to_owned())])];
-    for (at, (value, about)) in found.iter().enumerate().skip(first).take(space) {
+    let typed = Span::raw(input.value().to_owned());
+    let mut lines = vec![Line::from(vec![paint.span(prompt, Meaning::Key), typed])];
+    for (at, row) in rows.iter().enumerate().skip(first).take(space) {
         let here = at == selected;
-        let about = fit(about, usize::from(inside.width).saturating_sub(name + 5)).into_owned();
-        let line = Line::from(vec![
-            Span::raw(if here { " > " } else { "   " }),
-            Span::raw(format!("{} ", cell(value, name))),
-            paint.span(about, Meaning::Muted),
-        ]);
+        let mark = Span::raw(if here { " > " } else { "   " });
+        let line: Line = std::iter::once(mark).chain(row.iter().cloned()).collect();
         lines.push(if here { paint.under_cursor(line, usize::from(inside.width)) } else { line });
     }
-    if found.is_empty() {
-        lines.push(Line::from(paint.span("   none with this text", Meaning::Warn)));
-    }
     frame.render_widget(Paragraph::new(lines), inside);
-    paint.scroll_bar(frame, around(inside), Bar::Layer, first..(first + space).min(found.len()), found.len());
+    paint.scroll_bar(frame, around(inside), Bar::Layer, first..(first + space).min(rows.len()), rows.len());
     let column = u16::try_from(3 + input.visual_cursor()).unwrap_or(0).min(inside.width);
     frame.set_cursor_position((inside.x + column, inside.y));
 }

@@ -1,6 +1,6 @@
 //! The log pane: only the lines that are seen are looked at.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -454,9 +454,10 @@ fn stream_strip<'a>(store: &LogStore, paint: Paint, columns: usize) -> Vec<Line<
             sum.1 += stream.warnings;
         }
     }
+    let sources: BTreeSet<_> = store.streams().iter().map(|stream| &stream.source.uid).collect();
     let memory = format!(
         " {}, {:.1} MB held, {}",
-        counted(open_sources(store), "source"),
+        counted(sources.len(), "source"),
         store.size() as f64 / 1e6,
         counted(usize::try_from(store.gaps()).unwrap_or(usize::MAX), "gap")
     );
@@ -488,11 +489,4 @@ fn stream_strip<'a>(store: &LogStore, paint: Paint, columns: usize) -> Vec<Line<
     }
     spans.push(Span::raw(said));
     vec![Line::from(spans), memory]
-}
-
-fn open_sources(store: &LogStore) -> usize {
-    let mut names: Vec<_> = store.streams().iter().map(|stream| &stream.source.uid).collect();
-    names.sort_unstable();
-    names.dedup();
-    names.len()
 }

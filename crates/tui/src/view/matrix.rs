@@ -1,5 +1,7 @@
 //! Which transport each pair of nodes, or of ranks, uses.
 
+use std::collections::BTreeSet;
+
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Modifier;
@@ -26,7 +28,6 @@ pub(super) fn draw(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     }
 }
 
-/// The matrix in its frame.
 pub(super) fn panel(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     let unit = if open.by_rank { "rank × rank" } else { "node × node" };
     let inside = paint.frame(frame, area, format!("Fabric ─ {unit} ─ {}", shown(open)));
@@ -314,12 +315,9 @@ pub fn odd_node(transport_view: &TransportView, at: usize) -> bool {
 /// The letters that are seen and what they mean, on as many lines as that takes.
 fn legend<'a>(open: &Open, paint: Paint, columns: usize) -> Vec<Line<'a>> {
     let Some(map) = open.map() else { return Vec::new() };
-    let mut seen: Vec<Kind> = map.links(open.by_rank).values().map(|link| link.kind).collect();
-    seen.sort_unstable();
-    seen.dedup();
-    seen.retain(|kind| *kind != Kind::Unknown);
-    let mut words: Vec<String> =
-        seen.iter().map(|kind| format!("{} {}", kind.letter(), kind.word())).collect();
+    let seen: BTreeSet<Kind> = map.links(open.by_rank).values().map(|link| link.kind).collect();
+    let seen = Kind::SIGNS.iter().filter(|(kind, ..)| seen.contains(kind));
+    let mut words: Vec<String> = seen.map(|(_, letter, word)| format!("{letter} {word}")).collect();
     words.extend([". no channel", "? not known", "* mixed", "! wrong"].map(str::to_owned));
     if map.unplaced > 0 {
         words.push(format!("{} with unknown global ranks", counted(map.unplaced as usize, "pair")));

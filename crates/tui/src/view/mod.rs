@@ -36,7 +36,6 @@ const WIDE: u16 = 120;
 /// From here on the overview shows everything at once.
 pub(crate) const LARGE: (u16, u16) = (150, 36);
 
-/// Draws the model.
 pub fn view(model: &Model, frame: &mut Frame) {
     draw(model, frame, Paint::new(model.theme));
 }

@@ -7,12 +7,12 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use weftrun::core::diagnose::cause::CAUSE_CODE;
 use weftrun::core::diagnose::health::HealthState;
+use weftrun::core::fabric::Fabric;
 
 use super::paint::{Paint, age, cell, fit, timeline, width};
 use super::spots::{Bar, Spot};
 use super::{LARGE, diagnosis, event, logs, matrix};
 use crate::model::Model;
-use crate::model::draft::fabric_word;
 use crate::model::open::{Open, Ras, Suspects};
 use crate::model::transport_view::{Lap, Node, Rank, Step, TransportView};
 use crate::theme::Meaning;
@@ -70,7 +70,7 @@ fn large(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
 pub(super) fn intended(model: &Model, open: &Open) -> Option<&'static str> {
     let planned = open.plan.as_ref().map(|plan| plan.fabric);
     let known = planned.or_else(|| model.jobs.get(&open.handle).and_then(|entry| entry.summary.fabric));
-    known.map(fabric_word)
+    known.map(Fabric::as_str)
 }
 
 fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
@@ -214,11 +214,11 @@ fn steps(transport_view: &TransportView, space: usize) -> Vec<usize> {
         || transport_view.ranks.iter().any(|rank| rank.has_reached(Step::Bootstrap));
     // Ranks that train have passed the steps that no line shows.
     let train = transport_view.ranks.iter().any(|rank| rank.stepping);
-    let passed = |at: usize| train && transport_view.reached(at) == 0;
+    let passed = |at: usize| train && transport_view.counts[at] == 0;
     let shown = |at: &usize| total > 0 && (!of_nccl(&Step::LIFE[*at]) || nccl && !passed(*at));
     let mut steps: Vec<usize> = (0..Step::LIFE.len()).filter(shown).collect();
     while steps.len() > space.max(1) {
-        let next_is_done = steps.get(1).is_some_and(|next| transport_view.reached(*next) as usize == total);
+        let next_is_done = steps.get(1).is_some_and(|next| transport_view.counts[*next] as usize == total);
         if next_is_done {
             steps.remove(0);
         } else {
@@ -246,7 +246,7 @@ fn step_line<'a>(
 ) -> Line<'a> {
     let step = Step::LIFE[at];
     let total = u32::try_from(transport_view.ranks.len()).unwrap_or(u32::MAX);
-    let reached = transport_view.reached(at);
+    let reached = transport_view.counts[at];
     let mut spans = vec![Span::raw(format!(" {} ", cell(step.word(), 9)))];
     let signs = strip(transport_view, at, strip_width);
     let failed = signs.contains('!');

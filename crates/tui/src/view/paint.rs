@@ -16,7 +16,6 @@ use weftrun::core::log::clean_text;
 use super::spots::{Bar, Spot, Spots};
 use crate::theme::{Meaning, Theme};
 
-/// Draws in a theme.
 #[derive(Clone, Copy, Debug)]
 pub struct Paint<'s> {
     theme: Theme,
@@ -24,7 +23,6 @@ pub struct Paint<'s> {
 }
 
 impl<'s> Paint<'s> {
-    /// Draws in this theme.
     pub fn new(theme: Theme) -> Self {
         Self { theme, spots: None }
     }
@@ -49,7 +47,6 @@ impl<'s> Paint<'s> {
         }
     }
 
-    /// How a meaning looks.
     pub fn style(self, meaning: Meaning) -> Style {
         self.theme.style(meaning)
     }
@@ -64,7 +61,6 @@ impl<'s> Paint<'s> {
         self.theme != Theme::Mono
     }
 
-    /// A piece of text of some meaning.
     pub fn span<'a>(self, text: impl Into<Cow<'a, str>>, meaning: Meaning) -> Span<'a> {
         Span::styled(text, self.style(meaning))
     }
@@ -184,7 +180,6 @@ impl<'s> Paint<'s> {
     }
 }
 
-/// Columns a text takes.
 pub fn width(text: &str) -> usize {
     UnicodeWidthStr::width(text)
 }

@@ -10,17 +10,12 @@ use crate::model::Screen;
 /// A list that has a scroll bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bar {
-    /// The jobs.
     Jobs,
     /// The ranks or nodes of the overview.
     Rows,
-    /// The rows of the matrix.
     Matrix,
-    /// The log.
     Log,
-    /// The findings.
     Findings,
-    /// The changes of the new job.
     Changes,
     /// The text or list on top of the screen.
     Layer,
@@ -29,9 +24,7 @@ pub enum Bar {
 /// Something that can be clicked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Spot {
-    /// A tab.
     Screen(Screen),
-    /// A job of the list.
     Job(JobHandle),
     /// A rank or node of the overview, by its row.
     Row(usize),
@@ -67,7 +60,6 @@ pub struct Spots {
 }
 
 impl Spots {
-    /// Forgets all areas.
     pub fn clear(&self) {
         self.areas.borrow_mut().clear();
     }
@@ -93,12 +85,10 @@ impl Spots {
         Some(on_bar(held, area, row))
     }
 
-    /// Ends a drag.
     pub fn release(&self) {
         self.held.set(None);
     }
 
-    /// Returns what is at a position.
     pub fn at(&self, column: u16, row: u16) -> Option<Spot> {
         let areas = self.areas.borrow();
         let (area, clickable) =
@@ -117,7 +107,6 @@ impl Spots {
         self.areas.borrow_mut().push((area, Clickable::One(spot)));
     }
 
-    /// Adds a scroll bar.
     pub(super) fn add_bar(&self, area: Rect, bar: Bar) {
         self.areas.borrow_mut().push((area, Clickable::Bar(bar)));
     }

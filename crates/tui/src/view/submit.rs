@@ -5,13 +5,13 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use weftrun::Finding;
-use weftrun::core::fabric::{Change, Op};
+use weftrun::core::fabric::{Change, Fabric, Op};
 
 use super::document::{self, Part};
 use super::paint::{Paint, cell, fit, width, wrap};
 use super::spots::Bar;
 use crate::model::Model;
-use crate::model::draft::{Basis, Draft, FABRICS, Field, LAUNCHES, Planned, Shown};
+use crate::model::draft::{Basis, Draft, Field, LAUNCHES, Planned, Shown};
 use crate::model::words::on_one_line;
 use crate::theme::Meaning;
 
@@ -91,8 +91,8 @@ fn form_field<'a>(
     let space = width.saturating_sub(LABEL + 1);
     let value = match field {
         Field::Target => choice(&draft.targets, draft.target, space),
-        Field::Launch => choice(&LAUNCHES.map(|(_, word)| word.to_owned()), draft.launch, space),
-        Field::Fabric => choice(&FABRICS.map(|(_, word)| word.to_owned()), draft.fabric, space),
+        Field::Launch => choice(&LAUNCHES.map(|launch| launch.to_string()), draft.launch, space),
+        Field::Fabric => choice(&Fabric::ALL.map(|fabric| fabric.to_string()), draft.fabric, space),
         Field::Profile => choice(&profiles(draft), draft.profile, space),
         field => on_one_line(draft.text(field)),
     };

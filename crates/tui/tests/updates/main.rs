@@ -381,10 +381,7 @@ fn ranks_that_have_not_come_are_missed() {
     transport_view.await_ranks(512, &heard);
     transport_view.group();
     assert_eq!(transport_view.ranks.len(), 64, "NCCL says how many there are, not the job");
-    assert_eq!(
-        (transport_view.reached(0), transport_view.reached(1), transport_view.nodes.len()),
-        (56, 55, 7)
-    );
+    assert_eq!((transport_view.counts[0], transport_view.counts[1], transport_view.nodes.len()), (56, 55, 7));
     let mut model = opened();
     update(&mut model, Msg::TransportView(handle("moe-abl-2"), Arc::new(transport_view)));
     press(&mut model, "z");

@@ -21,7 +21,6 @@ Examples:
   weftrun demo --nodes 4 --ranks-per-node 8 the same run scaled to 32 ranks
   weftrun demo --real                       NCCL on this machine's own GPUs, through torchrun";
 
-/// Arguments of `demo`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct DemoArgs {

@@ -7,7 +7,6 @@ use weftrun::{Error, ErrorKind, Result};
 
 use crate::commands::mutate::{InputArgs, Source, each_document};
 
-/// Arguments of `import manifest`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ManifestArgs {
     /// What is read
@@ -28,9 +27,7 @@ pub fn read(args: &ManifestArgs) -> Result<Imported> {
             } else {
                 convert::import(text, start)
             };
-            jobs.extend(found.map_err(|finding| {
-                Error::from_findings(ErrorKind::InvalidSpec, finding.message.clone(), vec![finding])
-            })?);
+            jobs.extend(found.map_err(super::refusal)?);
             Ok(())
         })?;
     }

@@ -23,7 +23,6 @@ Examples:
   kubectl get pytorchjob llama -o yaml | weftrun import > job.toml
   weftrun plan job.toml -b prod                  what would be submitted there";
 
-/// Arguments of `import`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub struct ImportArgs {
@@ -44,6 +43,11 @@ pub enum Form {
     Runai(runai::RunaiArgs),
     /// Convert an sbatch script
     Sbatch(sbatch::SbatchArgs),
+}
+
+/// Returns the error of an input that cannot be converted.
+fn refusal(finding: Finding) -> Error {
+    Error::from_findings(ErrorKind::InvalidSpec, finding.message.clone(), vec![finding])
 }
 
 /// Prints the job file on stdout, and on stderr what could not be converted.

@@ -6,7 +6,6 @@ use clap::Args;
 use weftrun::core::convert::{Imported, import_runai};
 use weftrun::{Error, ErrorKind, Result};
 
-/// Arguments of `import runai`.
 #[derive(Args, Clone, Debug)]
 pub struct RunaiArgs {
     /// The command line in quotes; `-` reads stdin
@@ -14,7 +13,6 @@ pub struct RunaiArgs {
     pub line: String,
 }
 
-/// Reads the line.
 pub fn read(args: &RunaiArgs) -> Result<Imported> {
     let mut line = args.line.clone();
     if line == "-" {
@@ -23,7 +21,5 @@ pub fn read(args: &RunaiArgs) -> Result<Imported> {
             Error::new(ErrorKind::Io, format!("cannot read standard input: {error}")).with_source(error)
         })?;
     }
-    import_runai(&line).map_err(|finding| {
-        Error::from_findings(ErrorKind::InvalidSpec, finding.message.clone(), vec![finding])
-    })
+    import_runai(&line).map_err(super::refusal)
 }

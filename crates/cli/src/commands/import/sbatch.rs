@@ -7,7 +7,6 @@ use weftrun::core::convert::Imported;
 use weftrun::core::convert::import_sbatch;
 use weftrun::{Error, ErrorKind, JobSource, Result};
 
-/// Arguments of `import sbatch`.
 #[derive(Args, Clone, Debug)]
 pub struct SbatchArgs {
     /// The script; `-` reads stdin
@@ -18,7 +17,6 @@ pub struct SbatchArgs {
     pub whole: bool,
 }
 
-/// Reads the script.
 pub fn read(args: &SbatchArgs) -> Result<Imported> {
     let source = JobSource::read(&args.file).map_err(|error| {
         let message = error.message().replace("job file", "script");
@@ -26,8 +24,6 @@ pub fn read(args: &SbatchArgs) -> Result<Imported> {
     })?;
     let text = String::from_utf8(source.bytes)
         .map_err(|_| Error::new(ErrorKind::InvalidSpec, format!("{} is not UTF-8 text", source.name)))?;
-    let (spec, findings) = import_sbatch(&text, args.whole).map_err(|finding| {
-        Error::from_findings(ErrorKind::InvalidSpec, finding.message.clone(), vec![finding])
-    })?;
+    let (spec, findings) = import_sbatch(&text, args.whole).map_err(super::refusal)?;
     Ok(Imported::new(spec, findings))
 }

@@ -7,14 +7,10 @@ use crate::context::Context;
 
 /// Corrects one file in place.
 pub fn file(context: &Context, source: &Source, given: &Given) -> Result<()> {
-    let mut buffer = Buffer::new();
+    let mut buffer = Buffer::default();
     let mut fixed = 0;
     each_document(source, |text, start| {
-        let findings = if source.is_job_file() {
-            super::job_file_findings(&source.name(), text.as_bytes())
-        } else {
-            given.lint(text, start)
-        };
+        let findings = super::found(source, text, start, given);
         let (text, renamed) = corrected(text, start.offset, &findings);
         for (wrong, right) in &renamed {
             context.out.say(format!("fixed: {wrong} is now {right}"));

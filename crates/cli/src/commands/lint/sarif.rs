@@ -7,7 +7,6 @@ use weftrun::core::explain;
 use weftrun::core::explain::Page;
 use weftrun::{Finding, Severity};
 
-/// Returns one run with all findings.
 pub fn document(findings: &[Finding]) -> Json {
     let ids: BTreeSet<&str> = findings.iter().map(|finding| finding.code.as_str()).collect();
     json!({

@@ -19,17 +19,11 @@ pub struct Buffer {
 
 impl Default for Buffer {
     fn default() -> Self {
-        Self::new()
+        Self { file: SpooledTempFile::new(IN_MEMORY) }
     }
 }
 
 impl Buffer {
-    /// Creates an empty one.
-    pub fn new() -> Self {
-        Self { file: SpooledTempFile::new(IN_MEMORY) }
-    }
-
-    /// Adds bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_all(bytes).map_err(|error| io("cannot hold the output back", error))
     }

@@ -46,7 +46,6 @@ impl Source {
         Ok(sources)
     }
 
-    /// Returns whether it is stdin.
     pub fn is_stdin(&self) -> bool {
         self.path.as_os_str() == "-"
     }
@@ -56,7 +55,6 @@ impl Source {
         self.path.extension().is_some_and(|end| end == "toml")
     }
 
-    /// Returns the file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -180,13 +178,11 @@ impl Given {
         })
     }
 
-    /// Sets another profile.
     pub fn with_profile(&mut self, name: &str) -> Result<()> {
         self.profile = Some(self.profiles.get(name)?.named());
         Ok(())
     }
 
-    /// Sets a version of Kubeflow Trainer.
     pub fn with_trainer(&mut self, version: convert::TrainerVersion) {
         self.trainer = Some(version);
     }
@@ -203,7 +199,6 @@ impl Given {
         }
     }
 
-    /// Mutates a document or a script.
     pub fn mutate<'t>(&mut self, text: &'t str, start: Start<'_>) -> Result<Mutated<'t>> {
         let script = convert::is_sbatch(text);
         self.learn(text);

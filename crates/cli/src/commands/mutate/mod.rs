@@ -29,7 +29,6 @@ Examples:
   weftrun mutate --write -f job.yaml -f job.sbatch
   kubectl kustomize overlay | weftrun mutate --profile eks-image | kubectl apply -f -";
 
-/// Arguments of `mutate`.
 #[derive(Args, Clone, Debug, Default)]
 #[command(after_help = EXAMPLES)]
 pub struct MutateArgs {
@@ -82,7 +81,7 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
     let mut told = report::Told::new(context, args.report.as_deref());
     let mut buffers = Vec::new();
     for source in &sources {
-        let mut buffer = buffer::Buffer::new();
+        let mut buffer = buffer::Buffer::default();
         each_document(source, |text, start| {
             match given.mutate(text, start) {
                 Ok(done) => {

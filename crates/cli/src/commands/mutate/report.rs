@@ -23,7 +23,6 @@ pub struct Told<'c> {
     seen: bool,
     /// Whether a job has an error, or a document cannot be parsed.
     pub failed: bool,
-    /// Files that were changed.
     pub changed: BTreeSet<String>,
 }
 
@@ -44,7 +43,6 @@ impl<'c> Told<'c> {
         }
     }
 
-    /// Reports the jobs of a document.
     pub fn jobs(&mut self, jobs: Vec<JobReport>) -> Result<()> {
         let context = self.context;
         let table = context.out.format == Format::Table;
@@ -133,7 +131,6 @@ fn summary(job: &JobReport) -> String {
     }
 }
 
-/// Writes the report into a file.
 fn to_file(report: ReportWriter, path: &Path) -> Result<()> {
     let fail = |error: std::io::Error| {
         Error::new(ErrorKind::Io, format!("cannot write the report: {error}")).with("file", path.display())

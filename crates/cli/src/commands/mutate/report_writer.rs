@@ -15,7 +15,6 @@ use super::buffer::Buffer;
 pub enum Syntax {
     /// JSON, one list item per line.
     Json,
-    /// YAML.
     Yaml,
 }
 
@@ -36,7 +35,6 @@ struct List {
 }
 
 impl ReportWriter {
-    /// Creates an empty one.
     pub fn new(syntax: Syntax) -> Self {
         let list = |name| (name, List::default());
         Self {
@@ -48,7 +46,6 @@ impl ReportWriter {
         }
     }
 
-    /// Adds the result of a job.
     pub fn job(&mut self, job: &JobReport) -> Result<()> {
         self.changed |= job.changed;
         self.skip = self.skip.take().or_else(|| job.skip().map(str::to_owned));
@@ -65,7 +62,6 @@ impl ReportWriter {
         self.lists[3].1.add(self.syntax, finding)
     }
 
-    /// Writes the whole report.
     pub fn write(self, out: &mut dyn Write) -> Result<()> {
         let [unreadable, of_job] = &self.errors;
         let error = unreadable.as_ref().or(of_job.as_ref());

@@ -12,11 +12,9 @@ const LEFT: f64 = 48.0;
 /// Most ranks with a row of their own.
 const ROWS: usize = 1024;
 
-/// The bring-up of the ranks.
 pub struct BringUp {
     /// What it shows, in a sentence.
     pub about: String,
-    /// Height of the drawing.
     pub height: f64,
     /// The time that each step took, by rank: the number of the step, its word, and its bars.
     pub steps: Vec<(usize, &'static str, String)>,

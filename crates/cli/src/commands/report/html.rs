@@ -1,21 +1,21 @@
 //! The report as one self-contained page: no script, no network, every text escaped.
 
 use askama::Template;
+use weftrun::Result;
 use weftrun::core::convert::decision_text;
 use weftrun::core::diagnose::cause::{Why, WhyState};
 use weftrun::core::fabric::Fabric;
 use weftrun::core::job::JobPhase;
 use weftrun::core::log::clean_text;
-use weftrun::core::nccl::{FabricSeen, GdrSeen};
+use weftrun::core::nccl::FabricSeen;
 use weftrun::core::report::TransportReport;
 use weftrun::core::spec::to_toml;
-use weftrun::{Error, ErrorKind, Result};
 use weftrun_tui::model::transport_view::TransportView;
 
 use super::Known;
 use super::bring_up::{BringUp, bring_up};
 use crate::commands::transport::drawing::{Drawing, graph, matrix};
-use crate::commands::transport::html::{ROWS, Rank, stack};
+use crate::commands::transport::html::{ROWS, Rank, gdr, rendered, stack};
 use crate::commands::why::html::ended;
 use crate::output::because;
 
@@ -57,7 +57,6 @@ struct Speed {
     expected: Option<(f64, f64, String)>,
 }
 
-/// Writes the page.
 pub fn page(known: &Known) -> Result<String> {
     let Known { job, detail, view, transport: report, judge, why, spec } = known;
     let backend = job.handle().backend();
@@ -88,8 +87,7 @@ pub fn page(known: &Known) -> Result<String> {
         report,
         why,
     };
-    page.render()
-        .map_err(|error| Error::new(ErrorKind::Unexpected, format!("cannot write the page: {error}")))
+    rendered(&page)
 }
 
 fn planned(known: &Known) -> Option<Fabric> {
@@ -121,12 +119,7 @@ fn facts(known: &Known) -> Vec<Fact> {
         Some(false) => "bad",
         None => "unknown",
     };
-    let gdr = match report.verdict.gdr {
-        GdrSeen::All => "on all network connections",
-        GdrSeen::Some => "on some network connections",
-        GdrSeen::None => "none",
-        GdrSeen::Unknown => "not known",
-    };
+    let gdr = gdr(report.verdict.gdr);
     let or_dash = |text: String| if text.is_empty() { "–".to_owned() } else { text };
     let hosts: std::collections::BTreeSet<u32> = report.ranks.iter().map(|rank| rank.node).collect();
     let spec = known.spec.as_ref();

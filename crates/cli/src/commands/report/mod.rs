@@ -29,7 +29,6 @@ Examples:
   weftrun report logs/ -o html > run.html         the logs of a run without weftrun
   weftrun report llama -o json | jq .why.cause";
 
-/// Arguments of `report`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ReportArgs {

@@ -51,11 +51,8 @@ struct Link {
 
 /// Shapes of one colour.
 pub struct Shape {
-    /// Its CSS class.
     pub class: &'static str,
-    /// The path.
     pub path: String,
-    /// What it is.
     pub title: String,
 }
 
@@ -65,19 +62,15 @@ pub struct Label {
     pub x: f64,
     /// From the top.
     pub y: f64,
-    /// The text.
     pub text: String,
 }
 
 /// A node of the graph.
 pub struct Dot {
-    /// Its CSS class.
     pub class: &'static str,
     /// Its place.
     pub at: (f64, f64),
-    /// Its radius.
     pub radius: f64,
-    /// What it is.
     pub title: String,
 }
 
@@ -91,9 +84,7 @@ pub struct Drawing {
     pub about: String,
     /// Its lines or cells.
     pub shapes: Vec<Shape>,
-    /// Its dots.
     pub dots: Vec<Dot>,
-    /// Its texts.
     pub labels: Vec<Label>,
 }
 
@@ -215,10 +206,7 @@ fn cut(all: u32, letter: &str) -> String {
 
 /// Returns the width of a drawing of some nodes or ranks: a few need little room.
 fn wide(count: u32) -> u32 {
-    match count {
-        0..=16 => 420,
-        _ => 560,
-    }
+    if count <= 16 { 420 } else { 560 }
 }
 
 /// Returns one shape a link, or if there are many, one for all of a colour.

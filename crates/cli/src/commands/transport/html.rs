@@ -45,6 +45,8 @@ struct Row {
 #[derive(Clone, Default)]
 struct Cell {
     class: &'static str,
+    /// Which of its transports is named: the one of the greatest weight.
+    weight: u8,
     wrong: bool,
     word: String,
     title: String,
@@ -62,7 +64,6 @@ pub struct Rank {
     pub source: String,
 }
 
-/// Writes the page.
 pub fn page(report: &TransportReport, judge: Judge, why: &Why) -> Result<String> {
     let (heads, rows, unproved) = matrix(report, judge);
     let page = Page {
@@ -72,12 +73,7 @@ pub fn page(report: &TransportReport, judge: Judge, why: &Why) -> Result<String>
             Some(false) => "Not as it should be.",
             None => "Nothing proves whether it is as it should be.",
         },
-        gdr: match report.verdict.gdr {
-            GdrSeen::All => "on all network connections",
-            GdrSeen::Some => "on some network connections",
-            GdrSeen::None => "none",
-            GdrSeen::Unknown => "not known",
-        },
+        gdr: gdr(report.verdict.gdr),
         stack: stack(report),
         counts: [
             counted(report.ranks.len(), "process"),
@@ -95,8 +91,7 @@ pub fn page(report: &TransportReport, judge: Judge, why: &Why) -> Result<String>
         why,
         why_lines: why.lines(),
     };
-    page.render()
-        .map_err(|error| Error::new(ErrorKind::Unexpected, format!("cannot write the page: {error}")))
+    rendered(&page)
 }
 
 impl From<&weftrun::core::report::transport::RankShape> for Rank {
@@ -113,6 +108,22 @@ impl From<&weftrun::core::report::transport::RankShape> for Rank {
             source: rank.source.clone(),
         }
     }
+}
+
+/// Says where GPUDirect RDMA is used.
+pub fn gdr(seen: GdrSeen) -> &'static str {
+    match seen {
+        GdrSeen::All => "on all network connections",
+        GdrSeen::Some => "on some network connections",
+        GdrSeen::None => "none",
+        GdrSeen::Unknown => "not known",
+    }
+}
+
+/// Returns the text of a page.
+pub fn rendered(page: &impl Template) -> Result<String> {
+    page.render()
+        .map_err(|error| Error::new(ErrorKind::Unexpected, format!("cannot write the page: {error}")))
 }
 
 /// Returns the versions of NCCL and of its plugins.
@@ -133,20 +144,19 @@ fn matrix(report: &TransportReport, judge: Judge) -> (Vec<String>, Vec<Row>, usi
         report.ranks.iter().filter_map(|rank| Some((rank.rank?, rank.node))).collect();
     let highest = report.pairs.iter().flat_map(|pair| [pair.global_from, pair.global_to]).flatten().max();
     let by_rank = highest.is_none_or(|highest| (highest as usize) < RANKS);
-    let place =
-        |rank: Option<u32>| if by_rank { rank } else { rank.and_then(|rank| node_of.get(&rank).copied()) };
+    let node = |rank: Option<u32>| rank.and_then(|rank| node_of.get(&rank).copied());
     let mut cells: BTreeMap<(u32, u32), Cell> = BTreeMap::new();
     let mut unproved = 0;
     for pair in &report.pairs {
-        match place(pair.global_from).zip(place(pair.global_to)) {
-            Some(ends) => {
-                let node = |rank: Option<u32>| rank.and_then(|rank| node_of.get(&rank));
-                let (from, to) = (node(pair.global_from), node(pair.global_to));
-                let wrong = |network: Network| judge.is_wrong(network.into(), from.is_some() && from == to);
-                add(cells.entry(ends).or_default(), pair, pair.network.is_some_and(wrong));
-            }
-            None => unproved += 1,
-        }
+        let nodes = node(pair.global_from).zip(node(pair.global_to));
+        let ends = if by_rank { pair.global_from.zip(pair.global_to) } else { nodes };
+        let Some(ends) = ends else {
+            unproved += 1;
+            continue;
+        };
+        let inside = nodes.is_some_and(|(from, to)| from == to);
+        let wrong = |network: Network| judge.is_wrong(network.into(), inside);
+        add(cells.entry(ends).or_default(), pair, pair.network.is_some_and(wrong));
     }
     let size = cells.keys().flat_map(|(from, to)| [*from, *to]).max().map_or(0, |last| (last + 1).min(256));
     let letter = if by_rank { 'r' } else { 'n' };
@@ -175,15 +185,8 @@ fn add(cell: &mut Cell, pair: &PairShape, wrong: bool) {
         (Kind::Own, _) => ("self", "self".to_owned(), 1),
         _ => ("unknown", pair.transport.clone(), 2),
     };
-    let known = match cell.class {
-        "socket" => 3,
-        "net" | "collnet" | "unknown" => 2,
-        "" => 0,
-        _ => 1,
-    };
-    if weight > known {
-        cell.class = class;
-        cell.word = word;
+    if weight > cell.weight {
+        (cell.class, cell.word, cell.weight) = (class, word, weight);
     }
     let gdr = if pair.gdr == Some(true) { ", GPUDirect" } else { "" };
     let line = format!("{} → {} {} ({} channels{gdr})", pair.from, pair.to, pair.transport, pair.channels);
@@ -200,7 +203,6 @@ pub fn failed(why: &Why) -> bool {
     matches!(why.state, WhyState::Failed | WhyState::Hanging)
 }
 
-/// Returns the CSS class of a finding.
 pub fn severity(finding: &Finding) -> &'static str {
     match finding.severity {
         Severity::Error => "error",

@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 use weftrun::core::log::clean_text;
 use weftrun::core::nccl::TransportMap;
 
+use crate::log_print;
+
 /// Draws the graph. Pairs without proved global ranks are omitted and counted in a comment.
 pub fn graph(map: &TransportMap) -> String {
     let map = map.snapshot();
@@ -58,19 +60,7 @@ fn label(text: &str, gdr: bool) -> String {
 
 /// Formats `0-3, 8`.
 fn ranges(ranks: &[u32]) -> String {
-    let mut sorted = ranks.to_vec();
-    sorted.sort_unstable();
-    sorted.dedup();
-    let mut parts: Vec<(u32, u32)> = Vec::new();
-    for rank in sorted {
-        match parts.last_mut() {
-            Some((_, end)) if *end + 1 == rank => *end = rank,
-            _ => parts.push((rank, rank)),
-        }
-    }
-    let parts: Vec<String> = parts
-        .iter()
-        .map(|(start, end)| if start == end { start.to_string() } else { format!("{start}-{end}") })
-        .collect();
-    if parts.is_empty() { "?".to_owned() } else { parts.join(", ") }
+    let sorted: BTreeSet<u32> = ranks.iter().copied().collect();
+    let all: Vec<(u32, u32)> = sorted.into_iter().map(|rank| (rank, rank)).collect();
+    if all.is_empty() { "?".to_owned() } else { log_print::ranges(&all, usize::MAX) }
 }

@@ -36,7 +36,6 @@ Examples:
   weftrun transport --follow kubeflow://prod/ml/pytorchjob/llama
   weftrun transport -o html logs/ > report.html   one page, opens from disk";
 
-/// Arguments of `transport`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct TransportArgs {

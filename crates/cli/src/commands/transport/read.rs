@@ -29,7 +29,6 @@ pub fn all(
     logs.read_into(map, show)
 }
 
-/// A file that is followed.
 struct Growing<'a> {
     path: &'a Path,
     source: Arc<SourceId>,
@@ -124,8 +123,8 @@ fn interrupted() -> Result<Arc<std::sync::atomic::AtomicBool>> {
         .build()
         .map_err(|error| Error::new(ErrorKind::Io, "cannot wait for Ctrl-C").with_source(error))?;
     std::thread::spawn(move || {
-        let waited = runtime.block_on(tokio::signal::ctrl_c());
-        flag.store(waited.is_ok() || waited.is_err(), std::sync::atomic::Ordering::Relaxed);
+        let _ = runtime.block_on(tokio::signal::ctrl_c());
+        flag.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     Ok(stop)
 }

@@ -21,8 +21,7 @@ Examples:
   weftrun tui --replay logs/ --speed 0      your own logs, all at once
   weftrun tui --replay a.log b.log          several files and folders as one job";
 
-/// Arguments of `tui`.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(after_help = EXAMPLES)]
 pub struct TuiArgs {
     /// Job to open
@@ -51,25 +50,10 @@ pub struct TuiArgs {
     pub keys: bool,
 }
 
-impl Default for TuiArgs {
-    fn default() -> Self {
-        Self {
-            handle: None,
-            theme: None,
-            fresh: false,
-            replay: Vec::new(),
-            speed: 1.0,
-            nodes: None,
-            ranks_per_node: None,
-            keys: false,
-        }
-    }
-}
-
 /// Returns a client that has logs in files as its only job, and that job.
 pub fn replay_of(config: &weftrun::Config, paths: &[String]) -> Result<(Client, JobHandle)> {
-    let all_at_once = TuiArgs { speed: 0.0, ..TuiArgs::default() };
-    replay::client(config, &all_at_once, paths)
+    // All at once: the default speed is 0.
+    replay::client(config, &TuiArgs::default(), paths)
 }
 
 /// Opens the log file of `-v` while the terminal UI draws: `tui.log` in the state folder, truncated at each

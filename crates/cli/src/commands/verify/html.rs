@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use askama::Template;
+use weftrun::Result;
 use weftrun::core::report::{VerifyReport, VerifyRun};
 use weftrun::core::text::binary_size;
 use weftrun::core::verify::{Collective, Verdict};
-use weftrun::{Error, ErrorKind, Result};
+
+use crate::commands::transport::html::rendered;
 
 /// Size of the drawing and of the margin around it.
 const WIDTH: f64 = 720.0;
@@ -26,7 +28,6 @@ struct Page<'a> {
     transports: Vec<(String, usize)>,
 }
 
-/// One collective.
 struct Section<'a> {
     run: &'a VerifyRun<'a>,
     name: &'static str,
@@ -77,7 +78,6 @@ struct Tick {
     text: String,
 }
 
-/// Writes the page.
 pub fn page(report: &VerifyReport<'_>) -> Result<String> {
     let mut transports: BTreeMap<&str, usize> = BTreeMap::new();
     for pair in report.transport.iter().flat_map(|transport| &transport.pairs) {
@@ -94,8 +94,7 @@ pub fn page(report: &VerifyReport<'_>) -> Result<String> {
         runs: report.runs.iter().map(section).collect(),
         transports: transports.into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
     };
-    page.render()
-        .map_err(|error| Error::new(ErrorKind::Unexpected, format!("cannot write the page: {error}")))
+    rendered(&page)
 }
 
 fn section<'a>(run: &'a VerifyRun<'a>) -> Section<'a> {

@@ -33,7 +33,6 @@ Examples:
 Only sizes of at least 1 GiB are judged, by published figures of the instance type, the number of nodes and the collective
 (`weftrun instances NAME` lists them). Exit codes: 0 pass or no reference, 7 degraded, 1 fail.";
 
-/// Arguments of `verify`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES, mut_arg("command", |arg| arg.hide(true)))]
 pub struct VerifyArgs {
@@ -130,7 +129,6 @@ pub fn run(context: &Context, args: &VerifyArgs) -> Result<u8> {
     Ok(code)
 }
 
-/// Returns the kept runs of the target.
 fn kept(context: &Context) -> Result<History> {
     let client = context.client()?;
     Ok(History::of(&context.target(&client)?))

@@ -1,9 +1,11 @@
 //! The answer as one self-contained page: no script, no network, every text escaped.
 
 use askama::Template;
+use weftrun::Result;
 use weftrun::core::diagnose::cause::{Cause, Why, WhyState};
 use weftrun::core::log::clean_text;
-use weftrun::{Error, ErrorKind, Result};
+
+use crate::commands::transport::html::rendered;
 
 #[derive(Template)]
 #[template(path = "why.html")]
@@ -15,7 +17,6 @@ struct Page<'a> {
     stacks: Vec<(String, String)>,
 }
 
-/// Writes the page.
 pub fn page(why: &Why) -> Result<String> {
     let stacks = why.stacks.iter().map(|stack| {
         let lines: Vec<_> = stack.text.lines().map(clean_text).collect();
@@ -32,8 +33,7 @@ pub fn page(why: &Why) -> Result<String> {
         stacks: stacks.collect(),
         why,
     };
-    page.render()
-        .map_err(|error| Error::new(ErrorKind::Unexpected, format!("cannot write the page: {error}")))
+    rendered(&page)
 }
 
 /// Returns how the job ended, as the start of a sentence.

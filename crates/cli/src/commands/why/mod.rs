@@ -26,7 +26,6 @@ Examples:
   weftrun why -o html llama > why.html            one page, opens from disk
   weftrun why -o json logs/ | jq .cause.ranks";
 
-/// Arguments of `why`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct WhyArgs {

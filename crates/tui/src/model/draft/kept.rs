@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use tui_input::Input;
+use weftrun::core::fabric::Fabric;
 use weftrun::core::spec::JobSpec;
 
-use super::{Choices, Draft, FABRICS, Field, LAUNCHES};
+use super::{Choices, Draft, Field, LAUNCHES};
 
 /// The input of the new-job form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,8 +34,8 @@ impl Draft {
             file: self.file.clone(),
             target: option(&self.targets, self.target),
             profile: option(&self.profiles, self.profile),
-            launch: LAUNCHES.get(self.launch).map_or("", |(_, name)| name).to_owned(),
-            fabric: FABRICS.get(self.fabric).map_or("", |(_, name)| name).to_owned(),
+            launch: LAUNCHES.get(self.launch).map_or("", |launch| launch.as_str()).to_owned(),
+            fabric: Fabric::ALL.get(self.fabric).map_or("", |fabric| fabric.as_str()).to_owned(),
             texts: self
                 .inputs
                 .iter()
