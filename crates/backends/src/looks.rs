@@ -48,7 +48,9 @@ fn tell(told: &mut Told, look: Look, events: &mut Vec<Result<JobEvent>>) {
     let job = look.summary.handle.clone();
     if look.attempt > told.attempt {
         told.attempt = look.attempt;
-        let reason = look.summary.reason.clone();
+        // The reason of a job that has ended is that of its end.
+        let reason =
+            if look.summary.phase.is_terminal() { String::new() } else { look.summary.reason.clone() };
         events.push(Ok(JobEvent::Attempt { job: job.clone(), attempt: look.attempt, reason }));
     }
     let changed = look.replicas.iter().enumerate().filter(|(i, now)| told.replicas.get(*i) != Some(now));

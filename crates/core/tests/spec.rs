@@ -233,6 +233,7 @@ fn findings_about_a_flags_value_name_the_flag_and_no_line() {
         ("--priority", "", "is not the name of a priority"),
         ("--gpus-per-node", "99999", "99999 ranks on a node"),
         ("--nodes", "x", "must be a whole number from 1, not `x`"),
+        ("--nodes", "99999999999", "must be at most 4294967295, not 99999999999"),
         ("--nodes", "-1", "must be a whole number from 1, not -1"),
         ("--gid", "-1", "must be `auto`, `compute` or a number from 0, not `-1`"),
         ("--restart", "sometimes", "must be `never`, `on-failure` or a number, not `sometimes`"),

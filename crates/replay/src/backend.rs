@@ -231,7 +231,7 @@ impl Tape {
 
 /// The position in the replay.
 struct Play {
-    stage: ReplayBackend,
+    backend: ReplayBackend,
     wanted: Vec<usize>,
     /// Bytes of each source so far.
     offsets: Vec<u64>,
@@ -246,15 +246,15 @@ struct Play {
 const TOGETHER_MS: u64 = 20;
 
 impl Play {
-    fn new(stage: ReplayBackend, options: &LogOptions) -> Self {
-        let tape = stage.tape.clone();
+    fn new(backend: ReplayBackend, options: &LogOptions) -> Self {
+        let tape = backend.tape.clone();
         let wants = |at: &usize| {
             options.ranks.is_empty()
                 || tape.sources[*at].rank.is_none_or(|rank| options.ranks.contains(&rank))
         };
         let wanted: Vec<usize> = (0..tape.sources.len()).filter(wants).collect();
         let mut cues = Vec::new();
-        if stage.speed > 0.0 {
+        if backend.speed > 0.0 {
             for at in &wanted {
                 tape.each_line(*at, |at_ms, bytes| cues.push((at_ms, *at, bytes.to_vec())));
             }
@@ -263,7 +263,7 @@ impl Play {
         }
         let offsets = vec![0; tape.sources.len()];
         Self {
-            stage,
+            backend,
             wanted,
             offsets,
             cues,
@@ -278,23 +278,23 @@ impl Play {
             if let Some(batch) = self.ready.pop_front() {
                 return Some((Ok(batch), self));
             }
-            if self.stage.speed > 0.0 {
+            if self.backend.speed > 0.0 {
                 let Some(due) = self.cues.last().map(|(at_ms, ..)| *at_ms) else { break };
-                let due = Duration::from_secs_f64(due as f64 / 1000.0 / self.stage.speed);
+                let due = Duration::from_secs_f64(due as f64 / 1000.0 / self.backend.speed);
                 tokio::time::sleep_until((self.begun + due).into()).await;
                 self.cue();
             } else {
                 let Some(at) = self.wanted.get(self.next).copied() else { break };
                 self.next += 1;
                 let mut lines = Vec::new();
-                self.stage.tape.each_line(at, |at_ms, line| lines.push((at_ms, line.to_vec())));
+                self.backend.tape.each_line(at, |at_ms, line| lines.push((at_ms, line.to_vec())));
                 self.print(at, &lines);
             }
         }
-        let at = self.stage.recorded_end().unwrap_or_else(Timestamp::now);
-        let stage = self.stage.clone();
-        let phase = tokio::task::spawn_blocking(move || stage.tape.outcome()).await;
-        self.stage.over.send_replace(Some(Over { at, phase: phase.unwrap_or(JobPhase::Unknown) }));
+        let at = self.backend.recorded_end().unwrap_or_else(Timestamp::now);
+        let backend = self.backend.clone();
+        let phase = tokio::task::spawn_blocking(move || backend.tape.outcome()).await;
+        self.backend.over.send_replace(Some(Over { at, phase: phase.unwrap_or(JobPhase::Unknown) }));
         None
     }
 
@@ -302,7 +302,7 @@ impl Play {
     fn cue(&mut self) {
         let Some(first) = self.cues.last().map(|(at_ms, ..)| *at_ms) else { return };
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "milliseconds of a run")]
-        let now = (self.begun.elapsed().as_secs_f64() * 1000.0 * self.stage.speed) as u64;
+        let now = (self.begun.elapsed().as_secs_f64() * 1000.0 * self.backend.speed) as u64;
         let until = now.max(first + TOGETHER_MS);
         let mut due: std::collections::BTreeMap<usize, Vec<(u64, Vec<u8>)>> =
             std::collections::BTreeMap::new();
@@ -317,7 +317,7 @@ impl Play {
     /// Sends lines of a source, each with the milliseconds after the start at which it was written.
     fn print(&mut self, at: usize, lines: &[(u64, Vec<u8>)]) {
         let bytes: Vec<u8> = lines.iter().flat_map(|(_, bytes)| bytes).copied().collect();
-        let source = self.stage.tape.sources[at].clone();
+        let source = self.backend.tape.sources[at].clone();
         self.offsets[at] += bytes.len() as u64;
         let mut cursor = Cursor::default();
         cursor.uid.clone_from(&source.uid);
@@ -326,7 +326,7 @@ impl Play {
         // A line of the capture ends where a line of the batch does, unless it has no newline.
         let whole = lines.iter().filter(|(_, bytes)| bytes.ends_with(b"\n"));
         for (line, (at_ms, _)) in batch.lines.iter_mut().zip(whole) {
-            line.time = self.stage.recorded(*at_ms);
+            line.time = self.backend.recorded(*at_ms);
         }
         self.ready.push_back(batch);
     }
@@ -386,18 +386,18 @@ impl Backend for ReplayBackend {
     }
 
     fn watch(&self, _filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
-        let (stage, mut over) = (self.clone(), self.over.subscribe());
+        let (backend, mut over) = (self.clone(), self.over.subscribe());
         over.mark_changed();
-        let told = stream::unfold((stage, over), |(stage, mut over)| async move {
+        let told = stream::unfold((backend, over), |(backend, mut over)| async move {
             over.changed().await.ok()?;
-            Some((Ok(JobEvent::Status { job: stage.summary() }), (stage, over)))
+            Some((Ok(JobEvent::Status { job: backend.summary() }), (backend, over)))
         });
         told.boxed()
     }
 
     fn logs(&self, _job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
-        let stage = self.clone();
-        let play = async move { Play::new(stage, &options) };
+        let backend = self.clone();
+        let play = async move { Play::new(backend, &options) };
         stream::once(play).flat_map(|play| stream::unfold(play, Play::next)).boxed()
     }
 }
@@ -407,9 +407,9 @@ mod tests {
     use super::*;
     use crate::{Capture, Shape};
 
-    async fn played(stage: &ReplayBackend) -> Vec<Vec<u8>> {
-        let mut logs = vec![Vec::new(); stage.tape.sources.len()];
-        let mut stream = stage.logs(stage.handle(), LogOptions::follow());
+    async fn played(backend: &ReplayBackend) -> Vec<Vec<u8>> {
+        let mut logs = vec![Vec::new(); backend.tape.sources.len()];
+        let mut stream = backend.logs(backend.handle(), LogOptions::follow());
         while let Some(batch) = stream.next().await {
             let batch = batch.unwrap();
             logs[batch.source.rank.unwrap() as usize].extend(batch.bytes);
@@ -420,13 +420,14 @@ mod tests {
     #[tokio::test]
     async fn every_pace_plays_the_same_bytes() {
         let capture = Capture::shipped("socket_2x2").unwrap();
-        let stage = |speed| ReplayBackend::replay("wide", capture.scale(Shape::new(2, 4)).unwrap(), 4, speed);
-        let at_once = stage(0.0);
+        let backend =
+            |speed| ReplayBackend::replay("wide", capture.scale(Shape::new(2, 4)).unwrap(), 4, speed);
+        let at_once = backend(0.0);
         let logs = played(&at_once).await;
         assert_eq!(at_once.list(&JobFilter::all()).await.unwrap()[0].phase, JobPhase::Succeeded);
         assert_eq!(logs.len(), 8);
         assert!(logs.iter().all(|log| !log.is_empty()));
-        assert_eq!(played(&stage(1000.0)).await, logs);
+        assert_eq!(played(&backend(1000.0)).await, logs);
     }
 
     #[tokio::test]
@@ -438,10 +439,10 @@ mod tests {
             ("ok", JobPhase::Succeeded),
             ("slow", JobPhase::Succeeded),
         ] {
-            let stage = ReplayBackend::logs(&[Path::new(cases).join(case)], 0.0).unwrap();
-            let mut logs = stage.logs(stage.handle(), LogOptions::follow());
+            let backend = ReplayBackend::logs(&[Path::new(cases).join(case)], 0.0).unwrap();
+            let mut logs = backend.logs(backend.handle(), LogOptions::follow());
             while logs.next().await.is_some() {}
-            assert_eq!(stage.summary().phase, phase, "{case}");
+            assert_eq!(backend.summary().phase, phase, "{case}");
         }
     }
 }

@@ -106,8 +106,10 @@ impl Job {
     pub async fn health(&self, options: &HealthOptions) -> Result<HealthReport> {
         let summary = self.describe().await?.summary;
         if summary.phase.is_terminal() {
-            let reason =
-                format!("the job is {}; only a running one has a RAS service", summary.phase.as_str());
+            let reason = format!(
+                "the job has ended ({}); NCCL's RAS service exists only while it runs",
+                summary.phase
+            );
             return Ok(HealthReport::without_answer(HealthState::Unreachable, reason, Asked::default()));
         }
         let (target, logs) = Target::of(self).await;

@@ -483,7 +483,7 @@ impl Job {
         detail.facts = vec![
             ("hosts".to_owned(), hosts.join(" ")),
             ("folder".to_owned(), format!("{folder}/hosts/$(uname -n)/jobs/{}", self.place.submission)),
-            ("attempt".to_owned(), self.attempt().to_string()),
+            ("attempt".to_owned(), (self.attempt() + 1).to_string()),
         ];
         if let Some(first) = self.place.hosts.first() {
             detail.facts.push(("rendezvous".to_owned(), format!("{}:{}", first.address, self.place.port)));

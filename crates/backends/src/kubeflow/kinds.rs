@@ -122,7 +122,7 @@ impl Kind {
 /// Parses a Trainer version, for settings and facts.
 pub fn trainer_version(text: &str) -> Result<TrainerVersion> {
     TrainerVersion::parse(text).ok_or_else(|| {
-        Error::new(ErrorKind::InvalidConfig, format!("`{text}` is no version of Kubeflow Trainer this knows"))
+        Error::new(ErrorKind::InvalidConfig, format!("Kubeflow Trainer `{text}` is not a supported version"))
             .with("versions", "2.0, 2.1, 2.2, 2.3")
     })
 }

@@ -91,7 +91,7 @@ impl Store {
             std::thread::sleep(Duration::from_millis(50));
         }
         let mut record = record.unwrap_or_else(|| Record::starting(0));
-        record.end(JobPhase::Cancelled, "cancelled after its supervisor was gone", None);
+        record.end(JobPhase::Cancelled, "cancelled; its supervisor had ended before", None);
         folder::replace(&job.folder.record(), &record)
     }
 

@@ -89,12 +89,24 @@ pub fn run(context: &Context, args: &ConfigArgs) -> Result<u8> {
         ConfigAction::Get { path } => get(context, context.config()?, path)?,
         ConfigAction::Set { path, value } => {
             let config = context.config()?;
+            if path.starts_with("target.") && path.ends_with(".backend") {
+                context.registry().get(value.trim_matches('"'))?;
+            }
             config.edit_user_file(|text| config::set(text, path, value))?;
             context.out.say(format!("set {path} in {}", config.user_file.display()));
         }
         ConfigAction::Unset { path } => {
             let config = context.config()?;
-            config.edit_user_file(|text| config::unset(text, path))?;
+            let file = config.user_file.display();
+            config.edit_user_file(|text| {
+                let new = config::unset(text, path)?;
+                if new == text {
+                    let absent = format!("`{path}` is not set in {file}");
+                    return Err(Error::new(ErrorKind::NotFound, absent)
+                        .hint("`weftrun config list --origin` prints where each value is set"));
+                }
+                Ok(new)
+            })?;
             context.out.say(format!("{path} is not set in {} any more", config.user_file.display()));
         }
         ConfigAction::Trust { revoke: true } => {

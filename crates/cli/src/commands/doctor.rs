@@ -53,7 +53,7 @@ fn text(target: &str, backend: &str, facts: &ClusterFacts) -> String {
         row("queue", format!("{}{} {state}", queue.name, if queue.default { "*" } else { "" }));
     }
     if !facts.serves.is_empty() {
-        row("serves", facts.serves.join(", "));
+        row("available", facts.serves.join(", "));
     }
     if let Some(level) = &facts.pod_security {
         row("pod security", level.clone());

@@ -65,6 +65,14 @@ fn setting_a_value_keeps_the_comments() {
     assert!(!text.contains("[target]\n"), "{text}");
     place.run("config set output jsno").code(3);
     assert_eq!(std::fs::read_to_string(place.config()).unwrap(), text, "a mistake changes nothing");
+    let unknown = place.run("config set target.prod.backend kubflow").code(6);
+    assert!(
+        unknown.err.contains("no backend `kubflow`") && unknown.err.contains("did you mean `kubeflow`?"),
+        "{}",
+        unknown.err
+    );
+    assert!(place.run("config unset outptu").code(6).err.contains("`outptu` is not set in"));
+    assert_eq!(std::fs::read_to_string(place.config()).unwrap(), text, "nothing was changed");
     place.run("config unset target.prod").ok();
     assert!(!std::fs::read_to_string(place.config()).unwrap().contains("kubeflow"));
     assert_eq!(place.run("config path").ok().out.trim(), place.config().display().to_string());

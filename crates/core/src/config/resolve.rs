@@ -93,7 +93,7 @@ pub fn resolve(input: &Input) -> Result<ResolvedConfig> {
                 match source.layer {
                     Layer::System => locked.extend(locks(&setting.value, &source.file)),
                     _ => errors.push(place(
-                        Finding::error("CONFIG-LOCK", "only the system's file locks"),
+                        Finding::error("CONFIG-LOCK", "`lock` is allowed in the system's config file only"),
                         &path,
                         &setting,
                     )),

@@ -140,7 +140,7 @@ fn apply_fabric(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> b
                 "E-FABRIC-UNMET",
                 format!("fabric {} was asked for, and the job cannot have it: {why}", ctx.fabric),
             )
-            .fix("say `auto` to go without where it cannot be had, or change what stands in its way"),
+            .fix("set `fabric = \"auto\"` to run without it where it is not available, or change what is named above"),
         );
     }
     applies

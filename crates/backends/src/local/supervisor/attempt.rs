@@ -194,7 +194,7 @@ impl Supervisor {
             record.phase = JobPhase::Succeeded;
         } else if attempt.ending.is_some() {
             record.phase = JobPhase::Cancelled;
-            record.reason = format!("{how} while the job was ended");
+            record.reason = format!("{how} when the job was stopped");
         } else {
             self.failed(attempt, index, format!("{name} {how}"), code);
         }

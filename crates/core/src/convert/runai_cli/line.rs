@@ -45,7 +45,7 @@ pub(super) fn words(text: &str) -> Result<Vec<Word>, &'static str> {
         }
         first = first.or(Some(read));
     }
-    first.ok_or("no command of the text is `runai`")
+    first.ok_or("no `runai` command was found in the text")
 }
 
 /// Returns the variables that lines before a command set to text without expansions.

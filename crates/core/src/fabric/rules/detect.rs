@@ -22,7 +22,7 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
     for (at, role) in ctx.workers() {
         match role.container.env(NAME) {
             None => {
-                let why = "NCCL says only then which transport it uses";
+                let why = "NCCL logs its transport only with NCCL_DEBUG=INFO";
                 set::env(plan, at, role, RULE, (NAME, "INFO"), why, Origin::Default);
             }
             Some(var) => {

@@ -15,7 +15,7 @@ const RULE: &str = "efa.webhook";
 pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder) {
     let Some(key) = ctx.profile.opt_out.as_deref().filter(|_| plan.active(RULE)) else { return };
     if ctx.job.kind == JobKind::Sbatch {
-        plan.skip_rule(RULE, "no-webhook", "webhooks are of Kubernetes, and this is a script for Slurm");
+        plan.skip_rule(RULE, "no-webhook", "no webhook changes a Slurm script");
         return;
     }
     let server = ctx.options.inject == Inject::Server;

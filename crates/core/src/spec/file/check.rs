@@ -202,7 +202,9 @@ impl<'s> Check<'s> {
         match node.value {
             Value::Int(number) if u32::try_from(number).is_ok_and(|n| n >= min) => {}
             Value::Int(number) => {
-                let message = format!("`{path}` must be {}, not {number}", shape.expected());
+                let most = || format!("at most {}", u32::MAX);
+                let wanted = if number > i64::from(u32::MAX) { most() } else { shape.expected() };
+                let message = format!("`{path}` must be {wanted}, not {number}");
                 self.push("SPEC-VALUE", message, path, &node.span, None);
             }
             _ => self.wrong_kind(node, &shape.expected(), path),

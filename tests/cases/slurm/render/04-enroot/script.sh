@@ -19,7 +19,7 @@ export PYTHONUNBUFFERED=1
 # >>> weftrun fabric >>>
 # efa.device-rdma: older plugins use GPUDirect RDMA only when told
 export FI_EFA_USE_DEVICE_RDMA=1
-# detect.nccl-debug: NCCL says only then which transport it uses
+# detect.nccl-debug: NCCL logs its transport only with NCCL_DEBUG=INFO
 export NCCL_DEBUG=INFO
 # <<< weftrun fabric <<<
 

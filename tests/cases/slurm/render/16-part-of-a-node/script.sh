@@ -17,7 +17,7 @@ weftrun_job() {
 export PYTHONUNBUFFERED=1
 
 # >>> weftrun fabric >>>
-# detect.nccl-debug: NCCL says only then which transport it uses
+# detect.nccl-debug: NCCL logs its transport only with NCCL_DEBUG=INFO
 export NCCL_DEBUG=INFO
 # <<< weftrun fabric <<<
 

@@ -25,7 +25,7 @@ WANDB_API_KEY=$(cat -- "$weftrun_secrets"/wandb/api-key)
 export WANDB_API_KEY
 
 # >>> weftrun fabric >>>
-# detect.nccl-debug: NCCL says only then which transport it uses
+# detect.nccl-debug: NCCL logs its transport only with NCCL_DEBUG=INFO
 export NCCL_DEBUG=INFO
 # <<< weftrun fabric <<<
 

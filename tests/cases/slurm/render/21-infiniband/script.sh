@@ -20,7 +20,7 @@ export PYTHONUNBUFFERED=1
 # ib.devices: the device plugin shows /dev/infiniband only to a pod that asks its resource
 # ib.devices: RDMA pins the memory it sends from
 ulimit -l unlimited 2> /dev/null || :
-# detect.nccl-debug: NCCL says only then which transport it uses
+# detect.nccl-debug: NCCL logs its transport only with NCCL_DEBUG=INFO
 export NCCL_DEBUG=INFO
 # <<< weftrun fabric <<<
 
