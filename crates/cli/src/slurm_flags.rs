@@ -13,16 +13,15 @@ const BACKEND: &str = "slurm";
 
 /// Flags of a job on Slurm.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Slurm")]
 pub struct SlurmFlags {
     /// Start after this job has succeeded: a handle or a job id; `afterany:HANDLE` sets another condition
-    #[arg(long, value_name = "HANDLE")]
+    #[arg(long, value_name = "HANDLE", help_heading = "Slurm")]
     pub after: Vec<String>,
     /// Submit an array of jobs, as `sbatch --array`
-    #[arg(long, value_name = "TASKS")]
+    #[arg(long, value_name = "TASKS", help_heading = "Slurm")]
     pub array: Option<String>,
     /// Additional option of sbatch (`--sbatch=--nice=100`)
-    #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
+    #[arg(long, value_name = "OPTION", help_heading = "Slurm", allow_hyphen_values = true)]
     pub sbatch: Vec<String>,
 }
 

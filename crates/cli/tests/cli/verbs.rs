@@ -344,3 +344,21 @@ fn mistakes_in_the_command_line_are_data_where_data_is_asked_for() {
     let ran = place.run("plan --nope -- -o json");
     assert!(ran.code == 2 && ran.err.starts_with("error: "), "{}", ran.err);
 }
+
+/// A heading of clap also takes the flags that are declared behind it, unless each flag names its own.
+#[test]
+fn flags_of_one_backend_have_headings_of_their_own() {
+    for verb in weftrun_cli::command().get_subcommands() {
+        for arg in verb.get_arguments() {
+            let own: &[&str] = match arg.get_help_heading() {
+                Some("Slurm") => &["after", "array", "sbatch"],
+                Some("Plain hosts") => &["wait_for_hosts"],
+                _ => continue,
+            };
+            assert!(own.contains(&arg.get_id().as_str()), "{}: {}", verb.get_name(), arg.get_id());
+        }
+    }
+    let help = Place::new().run("submit --help").ok().out;
+    let (before, _) = help.split_once("\nSlurm:\n").unwrap();
+    assert!(before.contains("--dry-run") && before.contains("--follow"), "{before}");
+}
