@@ -6,7 +6,7 @@ set -euo pipefail
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 if [ "$(id -u)" != 0 ]; then echo "ci.sh: skipped: the Slurm cluster needs root (namespaces)"; exit 0; fi
 "$HERE/../install.sh" "$HERE/packages"
-# TestClusters of their own: numbers, ports and folders are not those of a cluster that somebody works with.
+# Clusters of their own: numbers, ports and folders are not those of a cluster that somebody works with.
 ID=${CLUSTER_ID:-7} DIR=${CLUSTER_DIR:-/opt/weftrun-ci-cluster}
 cd "$HERE/../.."
 # The workspace's own set of features: what `cargo test --workspace` built is used as it is.

@@ -14,7 +14,7 @@ use weftrun_core::text::did_you_mean;
 /// Returns the keys of a struct of settings, in its order.
 pub fn keys<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
     let mut keys: &[&str] = &[];
-    // It is given no value, and ends with an error once it has named its fields.
+    // It ends with an error, since there is no value; by then the fields are known.
     let _ = T::deserialize(Fields(&mut keys));
     keys
 }
@@ -58,7 +58,7 @@ pub fn unknown(error: Error, key: &str, known: &[&str]) -> Error {
     }
 }
 
-/// Returns a job's own settings over those of its target: the lists and tables of some keys go on, other values are replaced.
+/// Returns a job's own settings over those of its target: the lists and tables of some keys are appended to, other values are replaced.
 pub fn merged(base: &Map<String, Value>, own: Map<String, Value>, lists: &[&str]) -> Map<String, Value> {
     let mut all = base.clone();
     for (key, value) in own.into_iter().filter(|(_, value)| !value.is_null()) {

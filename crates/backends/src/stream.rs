@@ -15,6 +15,7 @@ where
     F: Future<Output = Result<()>> + Send + 'static,
     W: FnOnce(Feed<T>) -> F + Send + 'static,
 {
+    // When the queue is full, the readers stop reading.
     let (feed, items) = mpsc::channel(64);
     let ends = feed.clone();
     let start = move || {

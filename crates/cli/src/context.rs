@@ -229,7 +229,7 @@ impl Context {
         client.attach(&handle).await
     }
 
-    /// Asks on stderr, and returns the answer; none is an empty one.
+    /// Asks on stderr, and returns the answer; empty if there is none.
     pub fn ask(&self, question: &str) -> String {
         self.out.stderr(question);
         let mut answer = String::new();

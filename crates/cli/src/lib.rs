@@ -65,15 +65,16 @@ pub fn run<A: Into<OsString> + Clone>(registry: Registry, argv: impl IntoIterato
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
+            let hint =
+                job_file_as_verb(&error).map(|file| format!("to submit a job file: weftrun submit {file}"));
             if let Some(out) = data_output(&argv).filter(|_| error.use_stderr()) {
-                return report_error::report(&out, &usage_error(&error));
+                return report_error::report(&out, &hint.into_iter().fold(usage_error(&error), Error::hint));
             }
-            let code = if error.use_stderr() { exit_codes::USAGE } else { exit_codes::OK };
             say_usage(&error);
-            if let Some(file) = job_file_as_verb(&error) {
-                output::Output::plain().stderr(&format!("to submit a job file: weftrun submit {file}"));
+            if let Some(hint) = hint {
+                output::Output::plain().stderr(&hint);
             }
-            return code;
+            return if error.use_stderr() { exit_codes::USAGE } else { exit_codes::OK };
         }
     };
     let context = context::Context::new(registry, &cli.global);
@@ -117,7 +118,12 @@ fn data_output(argv: &[OsString]) -> Option<output::Output> {
     while let Some(word) = words.next() {
         let value = match word {
             "-o" | "--output" => words.next(),
-            _ => word.strip_prefix("--output=").or_else(|| word.strip_prefix("-o")),
+            // `-qo json` is `-q -o json`.
+            _ => match word.strip_prefix('-').map(|flags| flags.trim_start_matches(['q', 'v'])) {
+                Some("o") => words.next(),
+                Some(flags) => flags.strip_prefix("-output=").or_else(|| flags.strip_prefix('o')),
+                None => None,
+            },
         };
         format = value.and_then(|value| args::Format::from_str(value, true).ok()).or(format);
     }

@@ -1,4 +1,5 @@
-/// Declares an enum whose values are words in files, flags, reports and messages: each variant stands beside its word.
+/// Declares an enum whose values have words for people: each variant stands beside its word. In JSON it is what its
+/// `serde` attributes say.
 /// With `: ALL` behind the name, a constant lists all values.
 macro_rules! word_enum {
     ($(#[$about:meta])* $vis:vis enum $name:ident: ALL { $($(#[$note:meta])* $variant:ident = $word:literal,)* }) => {
@@ -14,7 +15,7 @@ macro_rules! word_enum {
         $vis enum $name { $($(#[$note])* $variant,)* }
 
         impl $name {
-            /// Returns the word in files, flags, reports and messages.
+            /// Returns its word.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word,)* }
             }

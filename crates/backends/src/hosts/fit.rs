@@ -48,7 +48,8 @@ pub fn candidates(client: &Client, draft: &Draft) -> Result<Vec<String>> {
 
 /// Returns the finding about a job that does not fit.
 pub fn finding(error: &Error) -> Finding {
-    let finding = Finding::error("HOSTS-TOO-FEW", error.to_string());
+    let code = if error.kind() == ErrorKind::InvalidSpec { "HOSTS-NODELIST" } else { "HOSTS-TOO-FEW" };
+    let finding = Finding::error(code, error.to_string());
     match error.hints().first() {
         Some(hint) => finding.fix(hint.clone()),
         None => finding,

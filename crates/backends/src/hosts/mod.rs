@@ -90,7 +90,7 @@ impl Backend for Hosts {
 
     fn render(&self, job: &PlannedJob) -> Result<Rendered> {
         let mut rendered = render::render(&self.client.settings, job)?;
-        // A target without hosts says nothing of what would fit.
+        // Without hosts, `check` reports that the target has none.
         if self.client.names().next().is_some()
             && let Err(too_few) = fit::candidates(&self.client, render::Draft::of(&rendered)?)
         {

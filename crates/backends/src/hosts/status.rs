@@ -367,7 +367,9 @@ impl Job {
                 && running.is_empty();
             if idle && restarts && self.attempt() < self.place.restarts && !stages.contains(&Stage::Prepared)
             {
-                return (0..stages.len()).map(|at| (at, Order::Go(self.attempt() + 1))).collect();
+                return (0..stages.len())
+                    .map(|at| (at, Order::Go(self.attempt().saturating_add(1))))
+                    .collect();
             }
             return all(Order::Ask(format!("stop {why}")));
         }
@@ -483,7 +485,7 @@ impl Job {
         detail.facts = vec![
             ("hosts".to_owned(), hosts.join(" ")),
             ("folder".to_owned(), format!("{folder}/hosts/$(uname -n)/jobs/{}", self.place.submission)),
-            ("attempt".to_owned(), (self.attempt() + 1).to_string()),
+            ("attempt".to_owned(), self.attempt().saturating_add(1).to_string()),
         ];
         if let Some(first) = self.place.hosts.first() {
             detail.facts.push(("rendezvous".to_owned(), format!("{}:{}", first.address, self.place.port)));

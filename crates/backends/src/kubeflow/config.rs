@@ -137,7 +137,7 @@ impl Settings {
             let message = format!("[backend.kubeflow] has no key `{key}`");
             return Err(unknown(Error::new(ErrorKind::InvalidSpec, message), key, all));
         }
-        // What says nothing leaves the target's setting as it is.
+        // An empty list and `auto` leave the setting of the target as it is.
         own.retain(|key, value| *value != json!([]) && (key != "scripts" || *value != "auto"));
         let all = merged(&self.job, own, &["runtimes", "node-selector", "tolerations"]);
         serde_json::from_value(all.into()).map_err(bad)

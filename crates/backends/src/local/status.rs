@@ -118,7 +118,7 @@ impl Snapshot {
         detail.findings = self.findings();
         detail.facts = vec![
             ("folder".to_owned(), folder.path().display().to_string()),
-            ("attempt".to_owned(), (self.attempt() + 1).to_string()),
+            ("attempt".to_owned(), self.attempt().saturating_add(1).to_string()),
         ];
         if self.origin.attached {
             detail.facts.push(("supervisor".to_owned(), "a thread of the submitter (attached)".to_owned()));

@@ -201,7 +201,10 @@ impl Settings {
         let (own, of_jobs): (Map<_, _>, Map<_, _>) =
             given.into_iter().partition(|(key, _)| keys::<Self>().contains(&key.as_str()));
         let mut settings: Self = read(&target.name, own)?;
-        read::<JobSettings>(&target.name, of_jobs.clone())?;
+        check_array(&read(&target.name, of_jobs.clone())?).map_err(|why| {
+            let message = format!("target `{}`: {why}", target.name);
+            Error::new(ErrorKind::InvalidConfig, message).hint(ARRAYS)
+        })?;
         settings.job = of_jobs;
         settings.check(&target.name)?;
         Ok(settings)
@@ -319,13 +322,17 @@ impl Settings {
         };
         read(own.clone())?;
         let settings = read(merged(&self.job, own, &["setup", "sbatch", "srun"]))?;
-        match &settings.array {
-            Some(tasks) if !is_array(tasks) => {
-                Err(Error::new(ErrorKind::InvalidSpec, format!("`array`: `{tasks}` is not a list of tasks"))
-                    .hint("write `0-31`, `1,3,5-7`, `0-100:10`, or `0-31%4` for at most four at a time"))
-            }
-            _ => Ok(settings),
-        }
+        check_array(&settings).map_err(|why| bad(why).hint(ARRAYS))?;
+        Ok(settings)
+    }
+}
+
+const ARRAYS: &str = "write `0-31`, `1,3,5-7`, `0-100:10`, or `0-31%4` for at most four at a time";
+
+fn check_array(settings: &JobSettings) -> std::result::Result<(), String> {
+    match &settings.array {
+        Some(tasks) if !is_array(tasks) => Err(format!("`array`: `{tasks}` is not a list of tasks")),
+        _ => Ok(()),
     }
 }
 

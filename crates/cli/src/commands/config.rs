@@ -90,7 +90,7 @@ pub fn run(context: &Context, args: &ConfigArgs) -> Result<u8> {
         ConfigAction::Set { path, value } => {
             let config = context.config()?;
             if path.starts_with("target.") && path.ends_with(".backend") {
-                context.registry().get(value.trim_matches('"'))?;
+                context.registry().get(value.trim_matches(['"', '\'']))?;
             }
             config.edit_user_file(|text| config::set(text, path, value))?;
             context.out.say(format!("set {path} in {}", config.user_file.display()));

@@ -342,7 +342,7 @@ fn every_path_that_newcomers_are_sent_to_is_there() {
 }
 
 #[test]
-fn every_promise_names_tests_that_are_there() {
+fn every_defence_names_tests_that_are_there() {
     let text = std::fs::read_to_string(root().join("docs/security.md")).unwrap();
     let mut sources = String::new();
     let mut folders = vec![root().join("crates")];

@@ -24,7 +24,7 @@ macro_rules! report {
     };
 }
 
-/// Declares objects inside those that the verbs print.
+/// Declares objects of reports, with the derives that all have; `new`, if there is one, is written by hand.
 macro_rules! shapes {
     ($($(#[$about:meta])* pub struct $name:ident$(<$life:lifetime>)? { $($(#[$note:meta])* pub $field:ident: $type:ty,)* })*) => {
         $(

@@ -247,7 +247,7 @@ impl LinkMap {
             (Some(_), None) => false,
         };
         self.ranks = (0..ranks.len()).filter(|at| is_member(&ranks[*at])).collect();
-        // Before, a channel that is not there yet may still come.
+        // Until a rank is connected, a channel that is not there yet may still come.
         let settled = |rank: &Rank| rank.is_connected() && rank.rank.is_some_and(|r| ends.contains(&r));
         self.settled = ranks.iter().filter(|rank| settled(rank)).filter_map(|rank| rank.rank).collect();
         let silent = ranks.iter().any(|rank| rank.step() <= Step::Started);

@@ -192,7 +192,7 @@ fn signs_lines<'a>(columns: usize) -> Vec<Line<'a>> {
     let states: Vec<String> =
         JobPhase::ALL.iter().map(|phase| format!("{} {phase}", Paint::phase(*phase).1)).collect();
     let states = format!(
-        " Jobs: {}; `!` behind one: its cluster or its logs tell of an error; `^`: sorted by this column",
+        " Jobs: {}; `!` after a state: the cluster or the logs report an error; `^`: sorted by this column",
         states.join(", ")
     );
     for text in [states.as_str(), &steps, logs] {

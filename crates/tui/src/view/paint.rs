@@ -218,7 +218,7 @@ pub fn fit_ends(text: &str, columns: usize) -> Cow<'_, str> {
         end = at;
     }
     let tail = &text[end..];
-    Cow::Owned(format!("{}{tail}", fit(&text[..end], columns - width(tail))))
+    Cow::Owned(format!("{}{tail}", fit(&text[..end], columns.saturating_sub(width(tail)))))
 }
 
 /// A text cut or filled to exactly some columns.

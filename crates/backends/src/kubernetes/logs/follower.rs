@@ -297,8 +297,10 @@ impl Follower {
     /// Makes sure that nothing of an ended container's log is left. Returns false if nothing comes after it.
     async fn ended(&self, attempt: &mut Attempt, view: &View, end: &End, certain: bool) -> bool {
         attempt.complete = matches!(end, End::Clean);
-        // If the container may restart, its log may soon be replaced.
-        let mut whole = certain || (matches!(end, End::Clean) && !view.last());
+        // If the container may restart, its log may soon be replaced. A line without a newline is read again: where the
+        // stream ended before the watch knew of the end, it was not known to be the last.
+        let torn = attempt.resume.torn();
+        let mut whole = certain || (matches!(end, End::Clean) && !view.last() && !torn);
         for pause in [0, 1, 2, 4, 8] {
             if whole {
                 break;

@@ -52,7 +52,7 @@ pub struct TuiArgs {
 
 /// Returns a client that has logs in files as its only job, and that job.
 pub fn replay_of(config: &weftrun::Config, paths: &[String]) -> Result<(Client, JobHandle)> {
-    // All at once: the default speed is 0.
+    // A speed of 0 is all at once.
     replay::client(config, &TuiArgs::default(), paths)
 }
 

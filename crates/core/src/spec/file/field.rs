@@ -25,7 +25,8 @@ pub(crate) trait Field {
     fn write(&self, shape: &Shape) -> Option<Item>;
 }
 
-/// Implements a field by how its value is read, and how it is written.
+/// Implements a field by how its value is read, and how it is written. A `?` in the reading ends it: the value has another
+/// type.
 macro_rules! field {
     ($($kind:ty: |$node:ident, $source:pat_param| $read:expr, |$own:ident| $write:expr;)*) => {$(
         impl Field for $kind {

@@ -32,7 +32,6 @@ pub(crate) use value::Source;
 use crate::catalogue::Catalogue;
 use crate::finding::Finding;
 use crate::request::Origin;
-use crate::shell::is_sbatch;
 use crate::span::{self, SpanTree, Value};
 use crate::spec::{Code, JobSpec, Launch, RoleKind};
 use crate::{Error, ErrorKind, Result};
@@ -293,7 +292,10 @@ fn of_other_tools(file: &str, text: &str, root: Option<&SpanTree<'_>>, is_broken
             let kind: String = kind.chars().filter(char::is_ascii_alphanumeric).take(40).collect();
             (format!("a Kubernetes manifest ({kind})"), "kubectl apply -f -")
         }
-        _ if (is_broken || !is_table) && is_sbatch(text) => ("an sbatch script".to_owned(), "sbatch"),
+        // Also without a first line `#!`, which sbatch would refuse.
+        _ if (is_broken || !is_table) && text.lines().take(200).any(|line| line.starts_with("#SBATCH ")) => {
+            ("an sbatch script".to_owned(), "sbatch")
+        }
         _ => return None,
     };
     let fix = format!(
