@@ -120,5 +120,5 @@ fn health_asks_the_pods_of_a_workload() {
     }
     place.run(&format!("cancel {handle}")).ok();
     let ended = place.run(&format!("health -o json {handle}")).code(5).json();
-    assert!(ended["reason"].as_str().unwrap().contains("only a running one"), "{ended:#}");
+    assert!(ended["reason"].as_str().unwrap().contains("exists only while it runs"), "{ended:#}");
 }
