@@ -107,9 +107,7 @@ impl Backend for Local {
     }
 
     async fn submit(&self, rendered: &Rendered) -> Result<JobHandle> {
-        let (list, store, text) =
-            (ProcessList::of(rendered)?, self.store.clone(), rendered.documents[0].text.clone());
-        error::blocking(move || store.submit(&list, &text)).await
+        submit::submit(&self.store, rendered).await
     }
 
     async fn find(&self, id: &SubmissionId) -> Result<Option<JobHandle>> {

@@ -1,4 +1,7 @@
 //! Claims a job by renaming its folder, and starts its supervisor.
+//!
+//! The folder that appears by the rename is both the claim and the job, and a supervisor holds the folder's lock, so that
+//! each step may be taken again: nothing is there twice.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -8,7 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use process_wrap::std::{CommandWrap, ProcessSession};
+use weftrun_core::backend::Rendered;
 use weftrun_core::job::JobHandle;
 use weftrun_core::{Error, ErrorKind, Result};
 
@@ -18,15 +23,57 @@ use super::record::Origin;
 use super::status::Snapshot;
 use super::store::{Job, Store};
 use super::{error, process, supervisor};
+use crate::submit_once::{Created, Found, Policy, Submission, submit_once};
 
 /// How long a live supervisor may take to write its first record. It takes milliseconds, except on an
 /// overloaded machine.
 const START: Duration = Duration::from_secs(60);
 
+/// A supervisor that does not start is started a second time.
+const POLICY: Policy = Policy {
+    absence: Duration::ZERO,
+    requests: 1,
+    sends: 2,
+    blind: true,
+    patience: START,
+    pause: Duration::from_millis(100),
+};
+
+/// Submits a rendered job.
+pub(super) async fn submit(store: &Store, rendered: &Rendered) -> Result<JobHandle> {
+    let list = Arc::new(ProcessList::of(rendered)?);
+    submit_once(&Claiming { store, rendered, list }, POLICY).await
+}
+
+struct Claiming<'a> {
+    store: &'a Store,
+    rendered: &'a Rendered,
+    list: Arc<ProcessList>,
+}
+
+#[async_trait]
+impl Submission for Claiming<'_> {
+    type Made = JobHandle;
+
+    async fn create(&self) -> Result<Created<JobHandle>> {
+        let (store, list, text) =
+            (self.store.clone(), self.list.clone(), self.rendered.documents[0].text.clone());
+        match error::blocking(move || store.claim_and_start(&list, &text)).await {
+            Ok(handle) => Ok(Created::Made(handle)),
+            Err(error) if error.is_retryable() => Ok(Created::Unsent(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A job without a record has no supervisor yet.
+    async fn search(&self) -> Result<Found<JobHandle>> {
+        let job = self.store.job(self.list.submission.as_str(), &self.list.name);
+        Ok(if job.folder.record().exists() { Found::Ours(job.handle) } else { Found::Absent })
+    }
+}
+
 impl Store {
-    /// Submits a job and starts it exactly once, even if an answer is lost: the folder that appears by a
-    /// rename is both the claim and the job.
-    pub fn submit(&self, list: &ProcessList, text: &str) -> Result<JobHandle> {
+    fn claim_and_start(&self, list: &ProcessList, text: &str) -> Result<JobHandle> {
         let job = self.job(list.submission.as_str(), &list.name);
         if !job.folder.path().is_dir() {
             self.claim(list, text, &job)?;

@@ -67,6 +67,7 @@ pub fn main() -> ExitCode {
             crashes::no_byte_is_lost_with_the_supervisor,
             crashes::killed_before_the_claim_nothing_is_there,
             crashes::killed_after_the_claim_it_is_told_and_started_by_the_same_id,
+            crashes::a_supervisor_that_does_not_start_is_started_again,
             crashes::two_submits_at_once_are_one_job,
             crashes::a_terminated_supervisor_ends_its_job,
             crashes::a_damaged_record_is_listed,

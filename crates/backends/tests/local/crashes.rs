@@ -1,5 +1,6 @@
 //! After any process is killed, the list is correct and nothing is left that it does not list.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -108,6 +109,29 @@ pub fn killed_after_the_claim_it_is_told_and_started_by_the_same_id() {
         let again = job.backend.submit(&job.rendered).await.unwrap();
         assert_eq!(again, job.handle);
         assert_eq!(job.wait().await.unwrap().phase, JobPhase::Succeeded);
+        assert_eq!(job.follow().await.unwrap().lines_with("ran").len(), 1);
+    });
+}
+
+pub fn a_supervisor_that_does_not_start_is_started_again() {
+    block_on(async {
+        let local = Local::new();
+        let binary = local.state.path().join("fails-once");
+        let once = local.state.path().join("failed");
+        let own = std::env::current_exe().unwrap();
+        let script =
+            format!("#!/bin/sh\nmkdir '{}' && exit 1\nexec '{}' \"$@\"\n", once.display(), own.display());
+        std::fs::write(&binary, script).unwrap();
+        std::fs::set_permissions(&binary, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let mut target = weftrun_core::backend::TargetConfig::new("test", "local", local.state.path());
+        target.env = std::env::vars().collect();
+        target.binary = Some(binary);
+        let backend = weftrun_backends::local::connect(target).await.unwrap();
+        let rendered = backend.render(&local.plan(local.job("again", 1, 1, "echo ran"))).unwrap();
+        let handle = backend.submit(&rendered).await.unwrap();
+        let job = Submitted { backend, rendered, handle };
+        assert_eq!(job.wait().await.unwrap().phase, JobPhase::Succeeded);
+        assert!(once.is_dir());
         assert_eq!(job.follow().await.unwrap().lines_with("ran").len(), 1);
     });
 }
