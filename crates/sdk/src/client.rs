@@ -205,20 +205,20 @@ impl Client {
     fn decide(&self, target: TargetConfig, spec: &JobSpec, facts: ClusterFacts) -> Result<Plan> {
         let (catalogue, profiles) = (&self.inner.catalogue, self.profiles());
         spec.refuse_invalid(catalogue)?;
+        let form = match target.backend.as_str() {
+            "slurm" | "hosts" | "local" => Form::Script,
+            _ => Form::Made,
+        };
         let (mut plan, profile) = match spec.profile.as_deref().or(target.profile.as_deref()) {
             Some(name) => {
                 let profile = profiles.get(name)?.named();
                 (FabricPlan::new(spec, catalogue, &facts, &profile), profile)
             }
-            None => {
-                let form = if matches!(target.backend.as_str(), "slurm" | "hosts" | "local") {
-                    Form::Script
-                } else {
-                    Form::Made
-                };
-                FabricPlan::by_evidence(spec, catalogue, &facts, &profiles, form)?
-            }
+            None => FabricPlan::by_evidence(spec, catalogue, &facts, &profiles, form)?,
         };
+        if form == Form::Script {
+            plan.keep_library_path();
+        }
         plan.findings.extend(self.unknown_tables(&target, spec));
         let submission = SubmissionId::from_random(fastrand::u128(..));
         let planned = PlannedJob::new(spec.clone(), plan, profile, facts, submission);

@@ -38,6 +38,8 @@ pub(super) struct Config {
     pub mpirun: Option<PathBuf>,
     /// The Python that runs scripts.
     pub python: String,
+    /// `LD_LIBRARY_PATH` of the target's environment.
+    pub library_path: Option<String>,
 }
 
 impl Config {
@@ -54,6 +56,7 @@ impl Config {
             torchrun: find_program(&settings.torchrun, path),
             mpirun: find_program(&settings.mpirun, path),
             python: settings.python,
+            library_path: target.env.get("LD_LIBRARY_PATH").filter(|path| !path.is_empty()).cloned(),
         })
     }
 }

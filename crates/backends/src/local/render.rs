@@ -254,7 +254,13 @@ impl<'a> Renderer<'a> {
         env.extend(node.role.env.iter().map(|var| (var.name.clone(), var.value.clone())));
         for op in self.env_ops.iter().filter(|op| op.role == node.role.name) {
             if let Change::Env { name, value } = &op.change {
-                env.insert(name.clone(), value.clone());
+                // What the job itself sets is already in the plan's value.
+                let inherited = self.config.library_path.as_ref();
+                let value = match inherited.filter(|_| name == "LD_LIBRARY_PATH" && !env.contains_key(name)) {
+                    Some(inherited) => format!("{value}:{inherited}"),
+                    None => value.clone(),
+                };
+                env.insert(name.clone(), value);
             }
         }
         Process {

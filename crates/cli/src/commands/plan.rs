@@ -5,10 +5,12 @@ use weftrun::core::convert::decision_text;
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
 use weftrun::core::report::PlanReport;
+use weftrun::core::request::Fabric;
 use weftrun::core::text::counted;
 use weftrun::{ErrorKind, Finding, Plan, Result};
 
 use crate::args::Format;
+use crate::commands::render;
 use crate::context::Context;
 use crate::job_flags::JobFlags;
 use crate::output::style;
@@ -55,6 +57,9 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
     }
     if context.out.format == Format::Table {
         context.out.text(&text(&plan))?;
+        if let Ok(rendered) = &rendered {
+            render::not_applied(context, rendered);
+        }
         context.out.findings(&findings);
     } else {
         // They were printed on stderr when the job file was read.
@@ -96,10 +101,15 @@ pub fn without(found: &[Finding], known: &[Finding]) -> Vec<Finding> {
 pub fn text(plan: &Plan) -> String {
     let (bold, dim, note) = (style::BOLD, style::DIM, style::NOTE);
     let spec = &plan.planned().spec;
-    let fabric = plan.fabric().fabric;
+    let fabric = match (plan.fabric().fabric, spec.fabric.kind) {
+        (Fabric::Auto, asked @ (Fabric::Efa | Fabric::Roce | Fabric::InfiniBand)) => {
+            format!("no fabric ({asked} was asked for)")
+        }
+        (fabric, _) => format!("fabric {fabric}"),
+    };
     let number = |count: u32, noun: &str| counted(usize::try_from(count).unwrap_or(usize::MAX), noun);
     let mut text = format!(
-        "{bold}{}{bold:#}: {}, {} on {} ({}), fabric {fabric}\n",
+        "{bold}{}{bold:#}: {}, {} on {} ({}), {fabric}\n",
         spec.name,
         number(spec.nodes(), "node"),
         number(spec.world_size(), "rank"),

@@ -1,7 +1,7 @@
 //! `render`: exactly what would be sent.
 
 use clap::Args;
-use weftrun::core::backend::Rendered;
+use weftrun::core::backend::{Inexpressible, Rendered};
 use weftrun::core::exit_codes;
 use weftrun::core::report::RenderReport;
 use weftrun::{Error, ErrorKind, Finding, Result};
@@ -74,19 +74,19 @@ pub fn print(context: &Context, rendered: &Rendered, findings: &[Finding]) -> Re
         }
     }
     context.out.document(&text)?;
-    lost(context, rendered);
+    not_applied(context, rendered);
     for placeholder in &rendered.placeholders {
         context.out.say(format!("note: <{}> is {}", placeholder.name, placeholder.what));
     }
     Ok(())
 }
 
-/// Prints what was decided or requested and is not in the documents.
-pub fn lost(context: &Context, rendered: &Rendered) {
-    for lost in &rendered.inexpressible {
-        context
-            .out
-            .say(format!("note: {} on {} is not applied: {}", lost.op.rule, lost.op.role, lost.reason));
-    }
-    context.out.findings(&rendered.findings);
+/// Prints what was decided and is not in the documents, each reason once.
+pub fn not_applied(context: &Context, rendered: &Rendered) {
+    let line = |lost: &Inexpressible| {
+        format!("note: {} on {} is not applied: {}", lost.op.rule, lost.op.role, lost.reason)
+    };
+    let mut lines: Vec<String> = rendered.inexpressible.iter().map(line).collect();
+    lines.dedup();
+    lines.iter().for_each(|line| context.out.say(line));
 }

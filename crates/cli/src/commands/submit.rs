@@ -80,7 +80,12 @@ pub fn run(context: &Context, args: &SubmitArgs) -> Result<u8> {
             plan::check_image(context, &mut planned).await?;
         }
         context.out.say(plan::text(&planned).trim_end());
-        context.out.findings(&planned.findings());
+        let mut findings = planned.findings();
+        if args.dry_run.is_none() {
+            // The refusal of the submission has the errors.
+            findings.retain(|finding| !finding.is_error());
+        }
+        context.out.findings(&findings);
         if let Some(dry_run) = args.dry_run {
             return dry(context, &planned, dry_run).await;
         }
@@ -107,7 +112,8 @@ async fn dry(context: &Context, planned: &Plan, dry_run: DryRun) -> Result<u8> {
 async fn submit(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result<u8> {
     // If it cannot be rendered, the submission reports why.
     if let Ok(rendered) = planned.render().await {
-        render::lost(context, &rendered);
+        render::not_applied(context, &rendered);
+        context.out.findings(&rendered.findings);
     }
     let earlier = if args.again { None } else { earlier(context, args, planned).await? };
     let (job, interrupted) = match earlier {

@@ -1,7 +1,7 @@
 //! `render --as docker`, and what a TrainJob's version and runtime change in `render`.
 
 use crate::cases::case;
-use crate::place::Place;
+use crate::place::{Done, Place};
 
 const JOB: &str = "name = \"resnet\"\nimage = \"reg/multinode:1\"\nlaunch = \"mpi\"\nnodes = 2\ngpus_per_node = 8\n\
                    memory = \"512Gi\"\ncommand = [\"python3\", \"train.py\"]\n";
@@ -135,6 +135,27 @@ fn plan_reports_what_the_backend_cannot_carry() {
     let plan = place.run("--config c.toml plan job.toml -b hpc --sbatch=--nodes=4").code(3);
     assert!(plan.out.contains("2 nodes") && plan.err.contains("sets `--nodes` itself"), "{}", plan.err);
     place.run("--config c.toml plan job.toml -b hpc").ok();
+    // Of a fabric's plan, a process takes the environment only, and what it has of LD_LIBRARY_PATH stays.
+    let on = |verb: &str| format!("{verb} job.toml --profile dgxc --instance-type p5.48xlarge -b local");
+    let plan = place.run(&on("plan")).ok();
+    let lost = "note: efa.devices on worker is not applied: this machine's devices are there";
+    assert_eq!(plan.err.matches(lost).count(), 1, "{}", plan.err);
+    assert!(!plan.err.contains("W-LDPATH-SHADOW"), "{}", plan.err);
+    let mut command = place.command(on("render").split(' '));
+    command.env("LD_LIBRARY_PATH", "/own/lib");
+    let rendered = Done::of(command).ok();
+    assert_eq!(rendered.err.matches(lost).count(), 1, "{}", rendered.err);
+    assert!(rendered.out.contains("/openmpi/lib:/own/lib\""), "{}", rendered.out);
+}
+
+#[test]
+fn a_refused_fabric_is_named_once() {
+    let place = Place::new();
+    place.write("job.toml", "name = \"a\"\nnodes = 2\nfabric = \"efa\"\ncommand = [\"train\"]\n");
+    let plan = place.run("plan job.toml").code(3);
+    assert!(plan.out.contains("no fabric (efa was asked for)"), "{}", plan.out);
+    let submit = place.run("submit job.toml").code(3);
+    assert_eq!(submit.err.matches("E-FABRIC-UNMET").count(), 1, "{}", submit.err);
 }
 
 /// A backend that does not create the object with the topology file does not refer to the file.

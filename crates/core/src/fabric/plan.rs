@@ -140,6 +140,12 @@ impl FabricPlan {
         !self.skipped.iter().any(|skipped| skipped.rule == detect::RULE && skipped.reason == "no-gpu")
     }
 
+    /// Removes the warning about a hidden `LD_LIBRARY_PATH`, for scripts and processes: there the plan's folders are put before
+    /// those of the environment.
+    pub fn keep_library_path(&mut self) {
+        self.findings.retain(|finding| finding.code != "W-LDPATH-SHADOW");
+    }
+
     /// Returns whether the plan itself makes NCCL log its transports.
     pub fn sets_nccl_debug(&self) -> bool {
         self.ops.iter().any(|op| op.rule == detect::RULE)

@@ -65,8 +65,7 @@ pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_
         }
     };
     start.file.clone_into(&mut report.file);
-    // The block prefixes what the script has, so nothing is hidden.
-    report.plan.findings.retain(|note| note.code != "W-LDPATH-SHADOW");
+    report.plan.keep_library_path();
     let new = if report.error().is_none() && report.skip().is_none() {
         script.with(&report.plan.ops, &Settings { profile, ..*settings })
     } else {
