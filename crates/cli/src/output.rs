@@ -82,7 +82,7 @@ impl Output {
     /// Writes text to stdout: cleaned, with styles only where they are shown.
     ///
     /// # Errors
-    /// [`BROKEN_PIPE`] if the reader is gone, which ends the program quietly.
+    /// That of [`is_closed_stdout`] if the reader is gone, which ends the program quietly.
     pub fn text(&self, text: &str) -> Result<()> {
         let mut stream = io::stdout().lock();
         let clean = clean_message(text);
@@ -94,7 +94,7 @@ impl Output {
     /// characters escaped, which is reported.
     ///
     /// # Errors
-    /// [`BROKEN_PIPE`] if the reader is gone, which ends the program quietly.
+    /// That of [`is_closed_stdout`] if the reader is gone, which ends the program quietly.
     pub fn document(&self, text: &str) -> Result<()> {
         let mut writer = self.document_writer();
         writer.write_all(text.as_bytes()).map_err(unwritten)?;
@@ -290,7 +290,7 @@ impl DocumentWriter {
     /// Finishes the document. On a terminal it reports how many characters were escaped.
     ///
     /// # Errors
-    /// [`BROKEN_PIPE`] if the reader is gone, which ends the program quietly.
+    /// That of [`is_closed_stdout`] if the reader is gone, which ends the program quietly.
     pub fn finish(mut self) -> Result<()> {
         let held = std::mem::take(&mut self.held);
         self.show(&String::from_utf8_lossy(&held)).and_then(|()| self.to.flush()).map_err(unwritten)?;
@@ -343,13 +343,29 @@ const LONGEST_HELD: usize = 1 << 20;
 /// Returns the error of output that could not be written.
 pub fn unwritten(error: io::Error) -> Error {
     match error.kind() {
-        io::ErrorKind::BrokenPipe => Error::new(ErrorKind::Interrupted, BROKEN_PIPE),
+        io::ErrorKind::BrokenPipe => {
+            Error::new(ErrorKind::Interrupted, "stdout was closed").with_source(ClosedStdout)
+        }
         _ => Error::new(ErrorKind::Io, format!("cannot write the output: {error}")).with_source(error),
     }
 }
 
-/// The message of the error if the reader of stdout is gone.
-pub const BROKEN_PIPE: &str = "stdout was closed";
+/// The source of the error that ends the program quietly: the reader of stdout is gone.
+#[derive(Debug)]
+struct ClosedStdout;
+
+impl std::error::Error for ClosedStdout {}
+
+impl std::fmt::Display for ClosedStdout {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the reader of stdout is gone")
+    }
+}
+
+/// Returns whether an error means that the reader of stdout is gone.
+pub fn is_closed_stdout(error: &Error) -> bool {
+    matches!(std::error::Error::source(error), Some(source) if source.is::<ClosedStdout>())
+}
 
 /// Returns what follows a state: its reason behind a colon, or nothing.
 pub fn because(reason: &str) -> String {

@@ -6,11 +6,11 @@ use weftrun::Error;
 use weftrun::core::exit_codes;
 use weftrun::core::report::ErrorReport;
 
-use crate::output::{BROKEN_PIPE, Output, finding_text, plain_lines, style};
+use crate::output::{Output, finding_text, is_closed_stdout, plain_lines, style};
 
 /// Prints an error and returns its exit code.
 pub fn report(out: &Output, error: &Error) -> u8 {
-    if error.message() == BROKEN_PIPE {
+    if is_closed_stdout(error) {
         return exit_codes::OK;
     }
     if out.is_data() {

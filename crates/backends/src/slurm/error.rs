@@ -1,5 +1,7 @@
 //! Maps the standard error of Slurm's commands to weftrun's errors.
 
+use std::fmt;
+
 use weftrun_core::ErrorKind::{Credentials, InvalidConfig, NotFound, Refused, Unreachable};
 use weftrun_core::{Error, ErrorKind};
 
@@ -103,8 +105,18 @@ pub fn of_command(what: &str, stderr: &str, code: i32) -> Error {
     if kind == ErrorKind::Unreachable { error.retryable() } else { error }
 }
 
-/// The message of an error about slurmdbd.
-const NO_DATABASE: &str = "slurmdbd, Slurm's accounting daemon, does not answer";
+/// The source of an error about slurmdbd: what the command printed.
+#[derive(Debug)]
+struct NoDatabase(String);
+
+impl std::error::Error for NoDatabase {}
+
+impl fmt::Display for NoDatabase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("slurmdbd, Slurm's accounting daemon, does not answer")?;
+        if self.0.is_empty() { Ok(()) } else { write!(f, ": {}", self.0) }
+    }
+}
 
 /// Returns whether a Slurm command or slurmrestd reports that slurmdbd does not answer.
 pub fn is_no_database(said: &str) -> bool {
@@ -115,11 +127,11 @@ pub fn is_no_database(said: &str) -> bool {
 
 /// Returns the error of a slurmdbd that does not answer.
 pub fn no_database(said: &str) -> Error {
-    let said = essence(said);
-    let message = if said.is_empty() { NO_DATABASE.to_owned() } else { format!("{NO_DATABASE}: {said}") };
-    Error::new(ErrorKind::Unreachable, message)
+    let source = NoDatabase(essence(said));
+    Error::new(ErrorKind::Unreachable, source.to_string())
         .hint("jobs that slurmctld has forgotten are known by their exit files only until it is back; tell your cluster administrator")
         .retryable()
+        .with_source(source)
 }
 
 /// Returns whether an error is that of [`no_database`].
@@ -129,7 +141,7 @@ pub fn is_down_database(error: &Error) -> bool {
 
 /// Returns the command output that an error made by [`no_database`] contains; none for any other error.
 pub fn said_without_database(error: &Error) -> Option<&str> {
-    Some(error.message().strip_prefix(NO_DATABASE)?.trim_start_matches(": "))
+    std::error::Error::source(error)?.downcast_ref().map(|NoDatabase(said)| said.as_str())
 }
 
 /// What a failed `sbatch` means for its job.

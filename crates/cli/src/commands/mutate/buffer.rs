@@ -7,7 +7,7 @@ use std::path::Path;
 use tempfile::{NamedTempFile, SpooledTempFile};
 use weftrun::{Error, ErrorKind, Result};
 
-use crate::output::{BROKEN_PIPE, DocumentWriter};
+use crate::output::{DocumentWriter, unwritten};
 
 /// Bytes held in memory.
 const IN_MEMORY: usize = 8 << 20;
@@ -31,10 +31,7 @@ impl Buffer {
     /// Copies all of it to a writer of the output, and finishes that.
     pub fn onto(mut self, mut output: DocumentWriter) -> Result<()> {
         self.rewind()?;
-        std::io::copy(&mut self.file, &mut output).map_err(|error| match error.kind() {
-            std::io::ErrorKind::BrokenPipe => Error::new(ErrorKind::Interrupted, BROKEN_PIPE),
-            _ => io("cannot write the output", error),
-        })?;
+        std::io::copy(&mut self.file, &mut output).map_err(unwritten)?;
         output.finish()
     }
 
