@@ -172,10 +172,8 @@ impl Snapshot<'_> {
     /// Returns every pair of live processes.
     pub fn pairs(&self) -> Vec<PairView> {
         let mut pairs: BTreeMap<PairKey, PairView> = BTreeMap::new();
-        for (at, process) in self.seen.processes.iter_enumerated() {
-            if self.is_alive(at) {
-                self.pairs_of(at, process, &mut pairs);
-            }
+        for (at, process) in self.alive() {
+            self.pairs_of(at, process, &mut pairs);
         }
         self.with_networks(pairs)
     }
@@ -253,10 +251,7 @@ impl Snapshot<'_> {
     /// Returns every live process that NCCL's prefix named, and every rank of those that hold several.
     pub fn ranks(&self) -> Vec<RankView> {
         let mut ranks = Vec::new();
-        for (at, process) in self.seen.processes.iter_enumerated() {
-            if !self.is_alive(at) || process.is_nobody() {
-                continue;
-            }
+        for (at, process) in self.alive().filter(|(_, process)| !process.is_nobody()) {
             let before = ranks.len();
             ranks.extend(self.held(at).map(|(local, rank)| self.rank(process, Some(rank), Some(local))));
             if ranks.len() == before {
@@ -308,8 +303,7 @@ impl Snapshot<'_> {
     fn writers(&self) -> &TiVec<SourceIndex, u32> {
         self.writers.get_or_init(|| {
             let mut writers: TiVec<SourceIndex, u32> = self.seen.sources.iter().map(|_| 0).collect();
-            let alive = self.seen.processes.iter_enumerated().filter(|(at, _)| self.is_alive(*at));
-            for (_, process) in alive.filter(|(_, process)| !process.is_nobody()) {
+            for (_, process) in self.alive().filter(|(_, process)| !process.is_nobody()) {
                 writers[process.source] += 1;
             }
             writers
