@@ -12,4 +12,4 @@ pub use hash::{fnv1a, fnv1a_32};
 pub use quantity::Quantity;
 pub use version::numbers;
 pub use words::{binary_size, counted, did_you_mean, listed};
-pub(crate) use words::{unknown_word, words};
+pub(crate) use words::{suggestion, unknown_word, words};
