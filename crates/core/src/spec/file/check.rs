@@ -327,8 +327,8 @@ pub(crate) fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key } else { format!("{path}.{key}") }
 }
 
-/// Returns a text of the file, shortened for a message, without control characters.
-fn shown(text: &str) -> String {
+/// Returns a text of the user's, shortened for a message, without control characters.
+pub(crate) fn shown(text: &str) -> String {
     const MOST: usize = 80;
     let mut out: String =
         text.chars().take(MOST).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
