@@ -34,13 +34,6 @@ impl Blocked {
     }
 }
 
-/// A replacement of bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Splice {
-    range: Range<usize>,
-    text: String,
-}
-
 /// A changed text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edited {
@@ -170,7 +163,7 @@ impl Place<'_> {
 struct Editor<'t> {
     text: &'t str,
     layout: Layout,
-    splices: Vec<Splice>,
+    splices: Vec<(Range<usize>, String)>,
     /// Whether scalars of several lines are changed inside where that is possible.
     keep_lines: bool,
     /// Whether one was.
@@ -198,24 +191,12 @@ impl<'t> Editor<'t> {
     }
 
     fn splice(&mut self, range: Range<usize>, text: impl Into<String>) {
-        self.splices.push(Splice { range, text: text.into() });
+        self.splices.push((range, text.into()));
     }
 
-    fn apply(mut self) -> Result<String, Blocked> {
-        // An insertion goes before a removal that starts at the same byte.
-        self.splices.sort_by_key(|splice| (splice.range.start, splice.range.end));
-        let mut out = String::with_capacity(self.text.len() + 1024);
-        let mut at = 0;
-        for splice in &self.splices {
-            let Some(before) = self.text.get(at..splice.range.start) else {
-                return Err(Blocked::new(String::new(), &splice.range, "two changes overlap"));
-            };
-            out.push_str(before);
-            out.push_str(&splice.text);
-            at = splice.range.end;
-        }
-        out.push_str(&self.text[at..]);
-        Ok(out)
+    fn apply(self) -> Result<String, Blocked> {
+        crate::text::splice(self.text, self.splices)
+            .map_err(|place| Blocked::new(String::new(), &place, "two changes overlap"))
     }
 
     fn node(&mut self, node: &SpanTree<'_>, wanted: &Json, place: &Place<'_>) -> Result<(), Blocked> {
