@@ -53,8 +53,10 @@ word_enum! {
 /// assert_eq!(error.to_string(), "no target named `prdo` (config: ~/.config/weftrun/config.toml)");
 /// assert!(!error.is_retryable());
 /// ```
+#[derive(Debug)]
 pub struct Error(Box<Inner>);
 
+#[derive(Debug)]
 struct Inner {
     kind: ErrorKind,
     message: String,
@@ -159,20 +161,6 @@ impl fmt::Display for Error {
             write!(f, "{}{key}: {value}", if index == 0 { " (" } else { ", " })?;
         }
         if self.0.context.is_empty() { Ok(()) } else { f.write_str(")") }
-    }
-}
-
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error")
-            .field("kind", &self.0.kind)
-            .field("message", &self.0.message)
-            .field("retryable", &self.0.retryable)
-            .field("context", &self.0.context)
-            .field("hints", &self.0.hints)
-            .field("findings", &self.0.findings)
-            .field("source", &self.0.source)
-            .finish()
     }
 }
 

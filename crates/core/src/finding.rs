@@ -163,6 +163,10 @@ impl Finding {
         /// Sets the fix.
         fix(text: impl Into<String>)
             |finding| finding.fix = Some(Fix { text: text.into(), patch: Vec::new() });
+        /// Sets the source of the fact behind it.
+        cite(url: impl Into<String>) |finding| finding.source = Some(url.into());
+        /// Sets the place in a file.
+        span(span: Span) |finding| finding.span = Some(span);
     }
 
     /// Sets a fix that renames the name at the finding's place, so that `lint --fix` can apply it.
@@ -173,13 +177,6 @@ impl Finding {
             PatchEdit { path, op: "rename".to_owned(), value: Some(serde_json::Value::String(to.clone())) };
         self.fix = Some(Fix { text: format!("rename it to {to}"), patch: vec![edit] });
         self
-    }
-
-    setters! {
-        /// Sets the source of the fact behind it.
-        cite(url: impl Into<String>) |finding| finding.source = Some(url.into());
-        /// Sets the place in a file.
-        span(span: Span) |finding| finding.span = Some(span);
     }
 
     /// Returns whether it is an error.

@@ -104,10 +104,7 @@ pub enum Parsed<'a> {
     /// A connection.
     Connection(ChannelLine<'a>),
     /// Ring order (`Channel 00/02 : 0 1 2`): a plan, not a connection.
-    Order {
-        /// Total number of channels, where the line has it.
-        channels: Option<u32>,
-    },
+    Order,
     /// A truncated connection: nothing may be concluded from it.
     Torn,
     /// Something else.
@@ -139,8 +136,9 @@ pub fn parse(message: &[u8]) -> Parsed<'_> {
     } else {
         if !at.eat(b"->") {
             return match at.rest() {
-                b"" | b"-" => end_of_order_or_torn(index, from_device),
-                [b'0'..=b'9', ..] => Parsed::Order { channels: index },
+                // `Ring 06 : 2[2] -` is a torn connection, `Channel 00/32 :    0` the ring of a single rank.
+                b"" | b"-" if from_device.is_some() => Parsed::Torn,
+                b"" | b"-" | [b'0'..=b'9', ..] => Parsed::Order,
                 _ => Parsed::Other,
             };
         }
@@ -153,7 +151,7 @@ pub fn parse(message: &[u8]) -> Parsed<'_> {
         at.blanks();
         if at.eat(b"->") {
             // `Ring 00 : 1 -> 0 -> 1` of the GRAPH subsystem.
-            return Parsed::Order { channels: None };
+            return Parsed::Order;
         }
         (to, to_device)
     };
@@ -187,12 +185,6 @@ pub fn parse(message: &[u8]) -> Parsed<'_> {
 
 fn torn_if_end<'a>(at: &Cursor<'_>) -> Parsed<'a> {
     if at.rest().is_empty() { Parsed::Torn } else { Parsed::Other }
-}
-
-/// Returns what a short line is: `Channel 00/32 :    0` is the ring of a single rank; `Ring 06 : 2[2] -` is
-/// a torn connection.
-fn end_of_order_or_torn<'a>(channels: Option<u32>, device: Option<u64>) -> Parsed<'a> {
-    if device.is_some() { Parsed::Torn } else { Parsed::Order { channels } }
 }
 
 /// Reads the text after `via`; none if it is truncated.

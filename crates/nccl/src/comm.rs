@@ -62,22 +62,26 @@ impl CommLine {
 pub fn parse(message: &[u8]) -> Option<CommLine> {
     let mut line = CommLine { step: step(message)?, ..CommLine::default() };
     let mut rank = None;
-    let mut words = Words { at: Cursor::new(message) };
-    while let Some(word) = words.next() {
+    let mut at = Cursor::new(message);
+    loop {
+        at.blanks();
+        let word = at.token_with_slashes();
+        at.blanks();
         match word {
-            b"comm" => line.pointer = words.pointer()?,
-            b"rank" => rank = words.number(),
-            b"nranks" | b"nRanks" => line.nranks = words.number()?,
-            b"cudaDev" => line.cuda_device = words.number(),
-            b"nvmlDev" => line.nvml_device = words.number(),
-            b"busId" => line.bus_id = words.hex(),
-            b"commId" => line.comm_id = words.hex(),
-            b"parent" => line.parent = words.hex(),
-            b"splitCount" => line.split_count = words.number().map(u64::from),
-            b"color" => line.color = words.signed(),
-            b"nNodes" => line.nnodes = words.number(),
-            b"localRanks" => line.local_ranks = words.number(),
-            b"MNNVL" => line.mnnvl = words.number() == Some(1),
+            b"" => break,
+            b"comm" => line.pointer = if at.eat(b"0x") { at.hex()? } else { return None },
+            b"rank" => rank = at.number(),
+            b"nranks" | b"nRanks" => line.nranks = at.number()?,
+            b"cudaDev" => line.cuda_device = at.number(),
+            b"nvmlDev" => line.nvml_device = at.number(),
+            b"busId" => line.bus_id = hex(&mut at),
+            b"commId" => line.comm_id = hex(&mut at),
+            b"parent" => line.parent = hex(&mut at),
+            b"splitCount" => line.split_count = at.number().map(u64::from),
+            b"color" => line.color = signed(&mut at),
+            b"nNodes" => line.nnodes = at.number(),
+            b"localRanks" => line.local_ranks = at.number(),
+            b"MNNVL" => line.mnnvl = at.number() == Some(1),
             _ => {}
         }
     }
@@ -108,37 +112,13 @@ fn step(message: &[u8]) -> Option<Step> {
     }
 }
 
-struct Words<'a> {
-    at: Cursor<'a>,
+fn signed(at: &mut Cursor<'_>) -> Option<i64> {
+    let negative = at.eat(b"-");
+    let number = i64::try_from(at.long()?).ok()?;
+    Some(if negative { -number } else { number })
 }
 
-impl<'a> Words<'a> {
-    fn next(&mut self) -> Option<&'a [u8]> {
-        self.at.blanks();
-        let word = self.at.token_with_slashes();
-        (!word.is_empty()).then_some(word)
-    }
-
-    fn number(&mut self) -> Option<u32> {
-        self.at.blanks();
-        self.at.number()
-    }
-
-    fn signed(&mut self) -> Option<i64> {
-        self.at.blanks();
-        let negative = self.at.eat(b"-");
-        let number = i64::try_from(self.at.long()?).ok()?;
-        Some(if negative { -number } else { number })
-    }
-
-    fn hex(&mut self) -> Option<u64> {
-        self.at.blanks();
-        self.at.eat(b"0x");
-        self.at.hex()
-    }
-
-    fn pointer(&mut self) -> Option<u64> {
-        self.at.blanks();
-        if self.at.eat(b"0x") { self.at.hex() } else { None }
-    }
+fn hex(at: &mut Cursor<'_>) -> Option<u64> {
+    at.eat(b"0x");
+    at.hex()
 }

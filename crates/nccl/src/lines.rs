@@ -1,7 +1,7 @@
 //! Splits chunks of bytes into lines: chunk borders never matter, memory is bounded, and irrelevant lines
 //! are never read.
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use aho_corasick::packed;
 
@@ -50,11 +50,6 @@ const NEEDLES: &[&str; 27] = &[
 /// for everything else then runs at memory speed.
 pub(crate) const RATES: &[&str; 8] =
     &["_step_timing", "SamplesPerSec", "per_sec", "/sec", "elapsed time", "it/s", "tokens/s", "per sec"];
-
-fn searcher() -> Option<&'static packed::Searcher> {
-    static SEARCHER: OnceLock<Option<packed::Searcher>> = OnceLock::new();
-    SEARCHER.get_or_init(|| packed::Searcher::new(NEEDLES)).as_ref()
-}
 
 /// A line of interest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -327,8 +322,9 @@ fn hand_over(number: u64, bytes: &[u8], ended: bool, sink: &mut impl FnMut(Line<
 }
 
 fn find(haystack: &[u8], from: usize) -> Option<usize> {
+    static SEARCHER: LazyLock<Option<packed::Searcher>> = LazyLock::new(|| packed::Searcher::new(NEEDLES));
     let rest = haystack.get(from..)?;
-    match searcher() {
+    match &*SEARCHER {
         Some(searcher) => searcher.find(rest).map(|found| from + found.start()),
         // No vector instructions on this machine: every line is of interest.
         None => (!rest.is_empty()).then_some(from),
@@ -336,18 +332,16 @@ fn find(haystack: &[u8], from: usize) -> Option<usize> {
 }
 
 fn find_rate(haystack: &[u8], from: usize) -> Option<usize> {
-    static SEARCHER: OnceLock<Option<packed::Searcher>> = OnceLock::new();
-    let searcher = SEARCHER.get_or_init(|| packed::Searcher::new(RATES)).as_ref()?;
-    searcher.find(haystack.get(from..)?).map(|found| from + found.start())
+    static SEARCHER: LazyLock<Option<packed::Searcher>> = LazyLock::new(|| packed::Searcher::new(RATES));
+    SEARCHER.as_ref()?.find(haystack.get(from..)?).map(|found| from + found.start())
 }
 
 /// Finds the words of [`RATES`] that have no slash.
 fn find_slashless(haystack: &[u8], from: usize) -> Option<usize> {
-    static SEARCHER: OnceLock<Option<packed::Searcher>> = OnceLock::new();
-    let searcher =
-        SEARCHER.get_or_init(|| packed::Searcher::new(RATES.iter().filter(|words| !words.contains('/'))));
+    static SEARCHER: LazyLock<Option<packed::Searcher>> =
+        LazyLock::new(|| packed::Searcher::new(RATES.iter().filter(|words| !words.contains('/'))));
     let rest = haystack.get(from..)?;
-    match searcher {
+    match &*SEARCHER {
         Some(searcher) => searcher.find(rest).map(|found| from + found.start()),
         None => Some(from),
     }

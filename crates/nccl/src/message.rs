@@ -28,7 +28,7 @@ pub fn parse(message: &[u8]) -> NcclEvent<'_> {
 fn connection(message: &[u8]) -> NcclEvent<'_> {
     match channel::parse(message) {
         Parsed::Connection(line) => NcclEvent::Connection(line),
-        Parsed::Order { .. } => NcclEvent::Plan,
+        Parsed::Order => NcclEvent::Plan,
         Parsed::Torn => NcclEvent::Torn,
         Parsed::Other => other(message),
     }

@@ -1,6 +1,6 @@
 //! Reads the prefix of NCCL's messages, `host:pid:tid [dev] NCCL INFO `, after any prefix of a launcher.
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
@@ -56,10 +56,7 @@ pub struct Record<'a> {
 
 const TOKEN: &[u8] = b"NCCL ";
 
-fn token() -> &'static Finder<'static> {
-    static FINDER: OnceLock<Finder<'static>> = OnceLock::new();
-    FINDER.get_or_init(|| Finder::new(TOKEN))
-}
+static TOKEN_FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(TOKEN));
 
 /// Passes each record of a line to `sink`, after the text before the first record, or the whole line if
 /// there is none.
@@ -67,7 +64,7 @@ pub fn split<'a>(line: &'a [u8], mut sink: impl FnMut(Part<'a>)) {
     let mut pending: Option<(Record<'a>, usize)> = None;
     let mut region = 0;
     let mut from = 0;
-    let finder = token();
+    let finder = &*TOKEN_FINDER;
     while let Some(found) = finder.find(&line[from..]) {
         let at = from + found;
         from = at + TOKEN.len();
@@ -125,7 +122,7 @@ pub fn plain(line: &[u8]) -> Option<Record<'_>> {
 pub fn writer(line: &[u8]) -> Option<Writer<'_>> {
     const REACH: usize = 400;
     let near = &line[..line.len().min(REACH)];
-    let at = token().find(near)?;
+    let at = TOKEN_FINDER.find(near)?;
     let (level, _) = level(near, at + TOKEN.len())?;
     head(&near[..at], level).1.writer
 }

@@ -1,7 +1,7 @@
 //! The speed of the job, from the output of training programs and benchmarks.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
@@ -274,17 +274,13 @@ const LABELS: &[(&str, &str, &[&str])] = &[
     ("iterations/sec", "it/s", &["iterations/sec: "]),
 ];
 
-/// Returns all labels in one automaton, and the row of each.
-fn labels() -> Option<&'static (AhoCorasick, Vec<usize>)> {
-    static LABEL_FINDER: OnceLock<Option<(AhoCorasick, Vec<usize>)>> = OnceLock::new();
-    let build = || {
-        let rows = LABELS.iter().enumerate().flat_map(|(row, (.., labels))| labels.iter().map(move |_| row));
-        let needles = LABELS.iter().flat_map(|(.., labels)| *labels);
-        let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(needles).ok()?;
-        Some((finder, rows.collect()))
-    };
-    LABEL_FINDER.get_or_init(build).as_ref()
-}
+/// All labels in one automaton, and the row of each.
+static LABEL_FINDER: LazyLock<Option<(AhoCorasick, Vec<usize>)>> = LazyLock::new(|| {
+    let rows = LABELS.iter().enumerate().flat_map(|(row, (.., labels))| labels.iter().map(move |_| row));
+    let needles = LABELS.iter().flat_map(|(.., labels)| *labels);
+    let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(needles).ok()?;
+    Some((finder, rows.collect()))
+});
 
 /// A value: its metric, its unit, and its digits.
 type Found<'a> = (&'static str, &'static str, &'a [u8]);
@@ -338,39 +334,34 @@ fn behind_label<'a>(mut rest: &'a [u8], mut label: &[u8]) -> Option<&'a [u8]> {
     head.iter().zip(label).all(|(one, other)| one == other).then_some(tail)
 }
 
-/// Returns the labels that contain words of [`RATES`]. Those with the largest offset come first, as a search
-/// would find them first.
-fn rate_labels() -> &'static [RateLabel] {
-    static RATE_LABELS: OnceLock<Vec<RateLabel>> = OnceLock::new();
-    RATE_LABELS.get_or_init(|| {
-        let place = |label: &str| RATES.iter().filter_map(|words| label.find(words)).min();
-        let of =
-            |metric, unit, label| Some(RateLabel { place: place(label)?, metric, unit, label, sole: false });
-        let mut known: Vec<_> = LABELS
-            .iter()
-            .flat_map(|(metric, unit, labels)| {
-                labels.iter().filter_map(move |label| of(*metric, *unit, *label))
-            })
-            .collect();
-        known.sort_by_key(|label| std::cmp::Reverse(label.place));
-        for at in 0..known.len() {
-            let (before, rest) = known.split_at_mut(at);
-            if let Some(label) = rest.first_mut() {
-                label.sole = !before.iter().any(|earlier| earlier.meets(label));
-            }
+/// The labels that contain words of [`RATES`]. Those with the largest offset come first, as a search would find
+/// them first.
+static RATE_LABELS: LazyLock<Vec<RateLabel>> = LazyLock::new(|| {
+    let mut known: Vec<RateLabel> = Vec::new();
+    for (metric, unit, labels) in LABELS {
+        for label in *labels {
+            let place = RATES.iter().filter_map(|words| label.find(words)).min();
+            known.extend(place.map(|place| RateLabel { place, metric, unit, label, sole: false }));
         }
-        known
-    })
-}
+    }
+    known.sort_by_key(|label| std::cmp::Reverse(label.place));
+    for at in 0..known.len() {
+        let (before, rest) = known.split_at_mut(at);
+        if let Some(label) = rest.first_mut() {
+            label.sole = !before.iter().any(|earlier| earlier.meets(label));
+        }
+    }
+    known
+});
 
 /// Finds the value whose label has its words of [`RATES`] at a position, which is the first in the message.
 fn find_at(message: &[u8], at: usize) -> Option<(RateLabel, &[u8])> {
-    rate_labels().iter().find_map(|label| Some((*label, label.digits(message, at)?)))
+    RATE_LABELS.iter().find_map(|label| Some((*label, label.digits(message, at)?)))
 }
 
 /// Finds a value.
 fn find(message: &[u8]) -> Option<Found<'_>> {
-    let (finder, rows) = labels()?;
+    let (finder, rows) = LABEL_FINDER.as_ref()?;
     for found in finder.find_iter(message) {
         let (metric, unit, _) = LABELS[rows[found.pattern().as_usize()]];
         if let Some(value) = number(&message[found.end()..]) {

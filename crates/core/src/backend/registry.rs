@@ -41,16 +41,12 @@ impl Registry {
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] naming both crates.
     pub fn check(&self) -> Result<()> {
-        match self.entries.windows(2).find(|pair| pair[0].name == pair[1].name) {
-            None => Ok(()),
-            Some(pair) => Err(Error::new(
-                ErrorKind::InvalidConfig,
-                format!(
-                    "two backends are named `{}`: one in {}, one in {}",
-                    pair[0].name, pair[0].krate, pair[1].krate
-                ),
-            )),
-        }
+        let Some(pair) = self.entries.windows(2).find(|pair| pair[0].name == pair[1].name) else {
+            return Ok(());
+        };
+        let (name, one, other) = (pair[0].name, pair[0].krate, pair[1].krate);
+        let message = format!("two backends are named `{name}`: one in {one}, one in {other}");
+        Err(Error::new(ErrorKind::InvalidConfig, message))
     }
 
     /// Returns the backends, sorted by name.
@@ -72,10 +68,7 @@ impl Registry {
             let known = self.names();
             let error = Error::new(ErrorKind::NotFound, format!("there is no backend `{name}`"))
                 .with("backends", known.join(", "));
-            match crate::text::did_you_mean(name, known) {
-                Some(near) => error.hint(format!("did you mean `{near}`?")),
-                None => error,
-            }
+            crate::text::suggestion(name, known).into_iter().fold(error, Error::hint)
         })
     }
 }

@@ -79,13 +79,10 @@ pub fn resolve(input: &Input) -> Result<ResolvedConfig> {
             ));
             continue;
         }
-        let leaves = match read(source) {
-            Ok(leaves) => leaves,
-            Err(found) => {
-                errors.extend(found);
-                continue;
-            }
-        };
+        let leaves = read(source).unwrap_or_else(|found| {
+            errors.extend(found);
+            Vec::new()
+        });
         for (path, setting) in leaves {
             if let [first] = path.as_slice()
                 && first == "lock"
@@ -100,8 +97,13 @@ pub fn resolve(input: &Input) -> Result<ResolvedConfig> {
                 }
                 continue;
             }
-            match refused(source.layer, &path, &locked) {
-                Some(finding) => config.findings.push(place(finding, &path, &setting)),
+            match lock_of(&path, &locked).filter(|_| source.layer != Layer::System) {
+                Some(file) => {
+                    let message =
+                        format!("`{}` is locked by {file}, and stays as it is there", path_text(&path));
+                    let finding = Finding::warning("CONFIG-LOCKED", message);
+                    config.findings.push(place(finding, &path, &setting));
+                }
                 None => config.settings.set(path, setting),
             }
         }
@@ -121,10 +123,9 @@ fn read(source: &Source) -> std::result::Result<Vec<(Vec<String>, Setting)>, Vec
     let mut findings: Vec<Finding> = syntax
         .iter()
         .take(100)
-        .map(|error| {
-            let mut finding = Finding::error("CONFIG-SYNTAX", error.message.clone());
-            finding.span = text.place(&error.span);
-            finding
+        .map(|error| Finding {
+            span: text.place(&error.span),
+            ..Finding::error("CONFIG-SYNTAX", &*error.message)
         })
         .collect();
     if findings.is_empty() {
@@ -181,16 +182,6 @@ fn locks(value: &Value, file: &str) -> Vec<(Vec<String>, String)> {
         _ => Vec::new(),
     };
     texts.iter().map(|text| (text.split('.').map(str::to_owned).collect(), file.to_owned())).collect()
-}
-
-/// Returns why a layer may not set the value at a path; none if it may.
-fn refused(layer: Layer, path: &[String], locked: &[(Vec<String>, String)]) -> Option<Finding> {
-    let shown = path_text(path);
-    if let (true, Some(file)) = (layer != Layer::System, lock_of(path, locked)) {
-        let message = format!("`{shown}` is locked by {file}, and stays as it is there");
-        return Some(Finding::warning("CONFIG-LOCKED", message));
-    }
-    None
 }
 
 /// Returns a finding for a project's file that is ignored, with the reason and the fix.
@@ -250,19 +241,18 @@ impl ResolvedConfig {
     }
 
     fn target(&self, name: &str) -> TargetConfig {
-        let above = ["target", name];
         let own = |key: &str| self.text(&["target", name, key]);
-        let mut settings = self.settings.table(&above);
+        let mut settings = self.settings.table(&["target", name]);
         settings.retain(|key, _| !TARGET.contains(&key.as_str()));
         let mut target = TargetConfig::new(name, own("backend").unwrap_or_default(), PathBuf::new());
-        target.namespace = own("namespace").or_else(|| self.text(&["namespace"]));
-        target.project = own("project").or_else(|| self.text(&["project"]));
-        target.profile = own("profile").or_else(|| self.default_profile());
+        (target.namespace, target.project, target.profile) =
+            (own("namespace"), own("project"), own("profile"));
+        self.complete(&mut target);
         target.settings = settings;
         target
     }
 
-    /// Fills in namespace, project and profile of a target that is not configured.
+    /// Fills in namespace, project and profile of a target that names none.
     pub fn complete(&self, target: &mut TargetConfig) {
         target.namespace = target.namespace.take().or_else(|| self.text(&["namespace"]));
         target.project = target.project.take().or_else(|| self.text(&["project"]));

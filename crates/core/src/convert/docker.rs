@@ -4,11 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::fabric::Change;
-use crate::fabric::FabricPlan;
+use crate::fabric::{Change, FabricPlan};
 use crate::request::Fabric;
 use crate::shell::variable;
-use crate::spec::{JobSpec, Launch, Role};
+use crate::spec::{JobSpec, Launch, Role, Volume, VolumeSource};
 use crate::{Error, ErrorKind, Result};
 
 /// Stack size in the containers: MPI and UCX need more than the default of 8 MiB.
@@ -61,23 +60,20 @@ fn mpirun(spec: &JobSpec, plan: &FabricPlan, role: &Role) -> Result<String> {
         .collect::<Result<_>>()?;
     let mut words: Vec<String> = Vec::new();
     if spec.launch == Launch::Torchrun {
-        words.extend([
-            "torchrun".to_owned(),
-            format!("--nnodes={nodes}"),
-            format!("--nproc-per-node={}", role.procs_per_node()),
-        ]);
-        words.extend(["--rdzv-backend=c10d".to_owned(), "--rdzv-endpoint=<host-1>:29500".to_owned()]);
+        let ranks = role.procs_per_node();
+        words.push(format!(
+            "torchrun --nnodes={nodes} --nproc-per-node={ranks} --rdzv-backend=c10d --rdzv-endpoint=<host-1>:29500"
+        ));
     }
     for word in &role.command {
         words.push(quote(word)?);
     }
-    let command = words;
     Ok(format!(
         "mpirun --allow-run-as-root -H {} -np {} -N {procs} \\\n  {} \\\n  {}",
         quote(&hosts.join(","))?,
         nodes.saturating_mul(procs),
         forward.join(" "),
-        command.join(" "),
+        words.join(" "),
     ))
 }
 
@@ -96,8 +92,8 @@ fn environment(spec: &JobSpec, plan: &FabricPlan, role: &Role) -> BTreeMap<Strin
     env
 }
 
-fn volume(volume: &crate::spec::Volume) -> Option<Result<String>> {
-    let crate::spec::VolumeSource::HostPath(path) = &volume.source else { return None };
+fn volume(volume: &Volume) -> Option<Result<String>> {
+    let VolumeSource::HostPath(path) = &volume.source else { return None };
     let mode = if volume.read_only { ":ro" } else { "" };
     Some(quote(&format!("{path}:{}{mode}", volume.mount)).map(|word| format!(" -v {word}")))
 }

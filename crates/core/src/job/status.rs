@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{JobHandle, SubmissionId};
+use super::{JobEvent, JobHandle, SubmissionId};
 use crate::Finding;
 
 /// The words in the reason of a job that ended because of its time limit, on a backend whose system has none of its own.
@@ -96,16 +96,13 @@ impl JobFilter {
         /// Adds a label that a job must have with this value; all labels that are added must fit.
         label(key: impl Into<String>, value: impl Into<String>)
             |filter| filter.labels.insert(key.into(), value.into());
+        /// Limits the number of jobs, newest first.
+        limit(most: usize) |filter| filter.limit = Some(most);
     }
 
     /// Returns whether a job's labels have all those of the filter.
     pub fn fits(&self, labels: &BTreeMap<String, String>) -> bool {
         self.labels.iter().all(|(key, value)| labels.get(key) == Some(value))
-    }
-
-    setters! {
-        /// Limits the number of jobs, newest first.
-        limit(most: usize) |filter| filter.limit = Some(most);
     }
 }
 
@@ -184,8 +181,6 @@ pub struct JobDetail {
     /// Further facts for people, in order (`node list` → `gpu-[1-4]`).
     pub facts: Vec<(String, String)>,
 }
-
-use super::JobEvent;
 
 impl JobDetail {
     /// Makes a detail of a summary; the lists start empty.

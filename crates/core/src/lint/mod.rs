@@ -63,8 +63,6 @@ pub fn variable(
     several_nodes: bool,
     image: Option<&str>,
 ) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = names::check(name, value, image).into_iter().collect();
     let setting = settings::Setting { fabric, several_nodes, ..settings::Setting::default() };
-    findings.extend(settings::outdated(name, value, setting));
-    findings.into_iter().map(explain::with_source).collect()
+    settings::of_variable(name, value, image, setting).into_iter().map(explain::with_source).collect()
 }

@@ -71,19 +71,20 @@ pub(super) fn environment(
         let image = container.image.as_deref();
         for var in &container.env {
             let value = var.value.as_deref().unwrap_or_default();
-            let mut findings: Vec<Finding> = names::check(&var.name, value, image).into_iter().collect();
-            findings.extend(outdated(&var.name, value, setting));
+            let mut findings = of_variable(&var.name, value, image, setting);
             findings.extend(dollar(&var.name, value));
             let at = if var.at.is_empty() { String::new() } else { format!("{}/name", var.at) };
             add(findings, role, &at, lints);
         }
         for found in commands::settings(container) {
-            let mut findings: Vec<Finding> =
-                names::check(found.name, found.value, image).into_iter().collect();
-            findings.extend(outdated(found.name, found.value, setting));
-            add(findings, role, &found.at, lints);
+            add(of_variable(found.name, found.value, image, setting), role, &found.at, lints);
         }
     }
+}
+
+/// Returns the findings about a variable: its name, and its value in this place.
+pub(super) fn of_variable(name: &str, value: &str, image: Option<&str>, setting: Setting) -> Vec<Finding> {
+    names::check(name, value, image).into_iter().chain(outdated(name, value, setting)).collect()
 }
 
 fn add(findings: Vec<Finding>, role: &RoleView, at: &str, lints: &mut Vec<Lint>) {
@@ -100,13 +101,9 @@ pub(super) fn fabric_of(job: &JobView, requested: Fabric, profile: &Profile) -> 
 /// Returns the fabric that a job's requested devices show.
 fn shown_fabric(job: &JobView, profile: &Profile) -> Fabric {
     let asks = |prefix: &str| {
-        job.roles.iter().any(|role| {
-            role.container
-                .limits
-                .keys()
-                .chain(role.container.requests.keys())
-                .any(|name| name.starts_with(prefix))
-        })
+        let mut containers = job.roles.iter().map(|role| &role.container);
+        containers
+            .any(|one| one.limits.keys().chain(one.requests.keys()).any(|name| name.starts_with(prefix)))
     };
     let multus = job.roles.iter().any(has_networks);
     if asks("vpc.amazonaws.com/efa") {
@@ -142,8 +139,8 @@ fn dollar(name: &str, value: &str) -> Option<Finding> {
     )
 }
 
-/// Returns the findings about a setting by its name and value.
-pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding> {
+/// Returns the finding about a setting by its name and value.
+fn outdated(name: &str, value: &str, setting: Setting) -> Option<Finding> {
     let efa = setting.fabric == Fabric::Efa;
     let ib = matches!(setting.fabric, Fabric::Roce | Fabric::InfiniBand);
     let finding = match (name, value) {
@@ -187,16 +184,16 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
         ("FI_EFA_TX_MIN_CREDITS" | "FI_LOG_LEVEL", _) if efa => {
             info("L-EFA-TUNING", &format!("{name} is best left out"), name, EFA_VARS)
         }
-        ("NCCL_SOCKET_NTHREADS" | "NCCL_NSOCKS_PERTHREAD", _) if setting.fabric == Fabric::Efa => {
+        ("NCCL_SOCKET_NTHREADS" | "NCCL_NSOCKS_PERTHREAD", _) if efa => {
             info("L-SOCKET-TUNING", &format!("sockets are not used over EFA, so {name} has no effect there"), name, EFA_VARS)
         }
-        (name, _) if setting.fabric == Fabric::Efa && SET_BY_THE_PLUGIN.contains(&name) => {
+        (name, _) if efa && SET_BY_THE_PLUGIN.contains(&name) => {
             warn("L-EFA-TUNING", &format!("aws-ofi-nccl sets {name} for each platform; a value of yours takes its place"), name, PLATFORM)
         }
         ("NCCL_TUNER_PLUGIN", path) if efa && path.contains('/') => {
             warn("L-TUNER-PATH", "NCCL 2.27 wants the plugin's base name here; with a path the default tuner is used", name, PLATFORM)
         }
-        ("NCCL_NET_PLUGIN", "none") if setting.fabric == Fabric::Efa => Finding::error(
+        ("NCCL_NET_PLUGIN", "none") if efa => Finding::error(
             "L-PLUGIN-NONE",
             "NCCL_NET_PLUGIN=none keeps NCCL from EFA altogether: it will run on TCP sockets",
         )
@@ -210,7 +207,7 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
                 .fix("remove NCCL_IB_DISABLE")
                 .cite(NCCL_ENV)
         }
-        ("NCCL_IB_DISABLE", "1") if setting.fabric == Fabric::Efa => {
+        ("NCCL_IB_DISABLE", "1") if efa => {
             info("L-IB-DISABLED", "NCCL_IB_DISABLE=1 has no effect on EFA", name, NCCL_ENV)
         }
         ("NCCL_IB_GID_INDEX", _) => {
@@ -226,11 +223,9 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
             warn("L-SOCKET-IFNAME", "^lo leaves every other interface to choose from, the fabric's own of Multus too, which may have no route", name, NCCL_ENV)
         }
         ("NCCL_ASYNC_ERROR_HANDLING" | "NCCL_BLOCKING_WAIT", _) => {
-            return vec![
-                Finding::info("L-TORCH-RENAMED", format!("PyTorch calls {name} TORCH_{name} since 2.2"))
-                    .rename(name, format!("TORCH_{name}"))
-                    .cite("https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html"),
-            ];
+            Finding::info("L-TORCH-RENAMED", format!("PyTorch calls {name} TORCH_{name} since 2.2"))
+                .rename(name, format!("TORCH_{name}"))
+                .cite("https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html")
         }
         ("LD_LIBRARY_PATH", list) if relative_folder(list).is_some() => warn(
             "L-LIBRARY-RELATIVE",
@@ -241,12 +236,12 @@ pub(super) fn outdated(name: &str, value: &str, setting: Setting) -> Vec<Finding
             "the entry, or write it out from the root",
             "https://man7.org/linux/man-pages/man8/ld.so.8.html",
         ),
-        ("NCCL_TOPO_FILE", _) if setting.fabric == Fabric::Efa => {
+        ("NCCL_TOPO_FILE", _) if efa => {
             info("L-EFA-TUNING", "the plugin sets the topology file of p4d, p4de and g5.48xlarge itself", name, PLATFORM)
         }
-        _ => return Vec::new(),
+        _ => return None,
     };
-    vec![finding]
+    Some(finding)
 }
 
 fn on_sockets(name: &str, value: &str) -> Finding {

@@ -25,27 +25,20 @@ pub(super) fn role(role: &RoleView, profile: &Profile, catalogue: &Catalogue, li
 fn huge_pages(container: &ContainerView, say: &mut impl FnMut(Finding, &str)) {
     let asks_efa = container.asks(EFA).is_some_and(|amount| amount != "0");
     if asks_efa && container.asks("hugepages-2Mi").is_none() {
-        say(
-            Finding::warning(
-                "L-HUGEPAGES-MISSING",
-                "EFA is asked without huge pages; libfabric falls back to normal ones",
-            )
+        let message = "EFA is asked without huge pages; libfabric falls back to normal ones";
+        let finding = Finding::warning("L-HUGEPAGES-MISSING", message)
             .fix("ask hugepages-2Mi: 5120Mi, in limits and requests")
-            .cite("https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html"),
-            &container.at,
-        );
+            .cite("https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html");
+        say(finding, &container.at);
     }
     let asks_pages = container.asks("hugepages-2Mi").is_some_and(|amount| amount != "0");
     if asks_pages && !container.asks_cpu_or_memory() {
-        say(
-            Finding::error(
-                "E-HP-NEEDS-MEMORY",
-                "hugepages-2Mi is refused by the API server in a container that asks neither cpu nor memory",
-            )
+        let message =
+            "hugepages-2Mi is refused by the API server in a container that asks neither cpu nor memory";
+        let finding = Finding::error("E-HP-NEEDS-MEMORY", message)
             .fix("set resources.limits.memory")
-            .cite("https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/"),
-            &container.at,
-        );
+            .cite("https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/");
+        say(finding, &container.at);
     }
 }
 
@@ -58,29 +51,24 @@ fn reserved_pages(role: &RoleView, catalogue: &Catalogue, say: &mut impl FnMut(F
     let most =
         rows.filter_map(|row| Some((row.hugepages_2mi_allocatable_mib?, row))).max_by_key(|(mib, _)| *mib);
     let Some((mib, row)) = most.filter(|(mib, _)| asked > mib.saturating_mul(MIB)) else { return };
-    say(
-        Finding::warning(
-            "W-HP-ALLOCATABLE",
-            format!("{text} of huge pages are requested, and {} reserves {mib}Mi by default: the pods would stay Pending", row.name),
-        )
-        .fix(format!("request {} or less", row.hugepages_2mi.as_deref().unwrap_or("5120Mi"))),
-        &role.container.at,
+    let message = format!(
+        "{text} of huge pages are requested, and {} reserves {mib}Mi by default: the pods would stay Pending",
+        row.name
     );
+    let finding = Finding::warning("W-HP-ALLOCATABLE", message)
+        .fix(format!("request {} or less", row.hugepages_2mi.as_deref().unwrap_or("5120Mi")));
+    say(finding, &role.container.at);
 }
 
 fn shared_memory(role: &RoleView, say: &mut impl FnMut(Finding, &str)) {
     let shm = role.container.mounts.iter().find(|mount| mount.path.trim_end_matches('/') == "/dev/shm");
     let volume = shm.and_then(|mount| role.volumes.iter().find(|volume| volume.name == mount.volume));
     if let Some(volume) = volume.filter(|volume| volume.host_path.is_some()) {
-        say(
-            Finding::warning(
-                "L-SHM-HOSTPATH",
-                "/dev/shm is the node's own, shared with everything else on it",
-            )
+        let message = "/dev/shm is the node's own, shared with everything else on it";
+        let finding = Finding::warning("L-SHM-HOSTPATH", message)
             .fix("use an emptyDir with medium: Memory")
-            .cite("https://kubernetes.io/docs/concepts/storage/volumes/#emptydir"),
-            &volume.at,
-        );
+            .cite("https://kubernetes.io/docs/concepts/storage/volumes/#emptydir");
+        say(finding, &volume.at);
     }
 }
 
@@ -95,24 +83,16 @@ fn devices(role: &RoleView, profile: &Profile, say: &mut impl FnMut(Finding, &st
     if let Some(volume) =
         role.volumes.iter().find(|volume| volume.host_path.as_deref() == Some("/dev/infiniband"))
     {
-        say(
-            Finding::warning(
-                "L-DEV-INFINIBAND",
-                format!("/dev/infiniband is a hostPath though {plugin} brings the device"),
-            )
-            .fix("remove the volume; the device plugin shows the devices"),
-            &volume.at,
-        );
+        let message = format!("/dev/infiniband is a hostPath though {plugin} brings the device");
+        let finding = Finding::warning("L-DEV-INFINIBAND", message)
+            .fix("remove the volume; the device plugin shows the devices");
+        say(finding, &volume.at);
     }
     if container.privileged {
-        say(
-            Finding::warning(
-                "L-PRIVILEGED",
-                format!("the container is privileged though {plugin} brings the device"),
-            )
-            .fix("remove `privileged`; IPC_LOCK is enough"),
-            &container.at,
-        );
+        let message = format!("the container is privileged though {plugin} brings the device");
+        let finding =
+            Finding::warning("L-PRIVILEGED", message).fix("remove `privileged`; IPC_LOCK is enough");
+        say(finding, &container.at);
     }
 }
 
@@ -143,19 +123,12 @@ fn processors(
         role.instance_types.iter().filter_map(|name| catalogue.get(name)).find(|row| has(row, asked))
     };
     let Some(row) = row else { return };
-    say(
-        Finding::warning(
-            "L-CPU-ALL",
-            format!(
-                "{asked} CPUs are asked; {} has {}, and can give pods a little less",
-                row.name,
-                row.vcpus.unwrap_or(0)
-            ),
-        )
-        .fix(format!("ask {} or fewer", row.vcpus.unwrap_or(0).saturating_sub(4)))
-        .cite("https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/"),
-        &role.container.at,
-    );
+    let (name, has) = (&row.name, row.vcpus.unwrap_or(0));
+    let message = format!("{asked} CPUs are asked; {name} has {has}, and can give pods a little less");
+    let finding = Finding::warning("L-CPU-ALL", message)
+        .fix(format!("ask {} or fewer", has.saturating_sub(4)))
+        .cite("https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/");
+    say(finding, &role.container.at);
 }
 
 fn sockets_product(container: &ContainerView, say: &mut impl FnMut(Finding, &str)) {
@@ -164,18 +137,13 @@ fn sockets_product(container: &ContainerView, say: &mut impl FnMut(Finding, &str
     else {
         return;
     };
-    if threads.saturating_mul(sockets) > 64 {
-        say(
-            Finding::error(
-                "L-SOCKET-PRODUCT",
-                format!(
-                    "NCCL_SOCKET_NTHREADS × NCCL_NSOCKS_PERTHREAD is {}, and NCCL allows 64",
-                    threads.saturating_mul(sockets)
-                ),
-            )
+    let product = threads.saturating_mul(sockets);
+    if product > 64 {
+        let message =
+            format!("NCCL_SOCKET_NTHREADS × NCCL_NSOCKS_PERTHREAD is {product}, and NCCL allows 64");
+        let finding = Finding::error("L-SOCKET-PRODUCT", message)
             .fix("4 and 8 are usual")
-            .cite("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"),
-            &container.at,
-        );
+            .cite("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html");
+        say(finding, &container.at);
     }
 }

@@ -9,16 +9,30 @@ use crate::nccl;
 use crate::request::Fabric;
 use crate::spec::Role;
 
-/// One line of `submit`, `watch`, `logs`, `demo` and `transport --follow` with `-o json`.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct EventLine<'a> {
-    /// The contract.
-    pub schema: SchemaName,
-    /// What happened; `type` names the kind.
-    #[serde(flatten)]
-    pub event: Event<'a>,
+shapes! {
+    /// One line of `submit`, `watch`, `logs`, `demo` and `transport --follow` with `-o json`.
+    pub struct EventLine<'a> {
+        /// The contract.
+        pub schema: SchemaName,
+        /// What happened; `type` names the kind.
+        #[serde(flatten)]
+        pub event: Event<'a>,
+    }
+
+    /// A line of a log, sanitised.
+    pub struct LogLine<'a> {
+        /// The pod, process or file that wrote it.
+        pub source: &'a str,
+        /// Which attempt of the job, from 0.
+        pub attempt: u32,
+        /// The rank, where it is known.
+        pub rank: Option<u32>,
+        /// When, where the cluster reports it.
+        #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+        pub time: Option<Timestamp>,
+        /// The line.
+        pub text: &'a str,
+    }
 }
 
 /// What happened.
@@ -87,24 +101,6 @@ pub enum OwnEvent<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         why: Option<WhyReport>,
     },
-}
-
-/// A line of a log, sanitised.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct LogLine<'a> {
-    /// The pod, process or file that wrote it.
-    pub source: &'a str,
-    /// Which attempt of the job, from 0.
-    pub attempt: u32,
-    /// The rank, where it is known.
-    pub rank: Option<u32>,
-    /// When, where the cluster reports it.
-    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
-    pub time: Option<Timestamp>,
-    /// The line.
-    pub text: &'a str,
 }
 
 impl<'a> LogLine<'a> {

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
 use super::SchemaName;
 use crate::convert::JobReport;
 use crate::{Error, Finding};
@@ -14,29 +12,68 @@ report! {
         /// The findings, in the order of the files.
         pub findings: &'a [Finding],
     }
+
+    /// `weftrun explain CODE -o json`.
+    pub struct ExplainReport<'a> {
+        /// The code, rule or reason.
+        pub code: &'a str,
+        /// Its page.
+        pub text: String,
+    }
+
+    /// `weftrun explain -o json`: the codes there are.
+    pub struct CodesReport<'a> {
+        /// Their names.
+        pub codes: Vec<&'a str>,
+    }
 }
 
-/// `weftrun mutate --report FILE`, and on stderr with `-o json`: what was done, what was not, and why.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct MutateReport<'a> {
-    /// The contract.
-    pub schema: SchemaName,
-    /// Whether the output differs from the input.
-    pub changed: bool,
-    /// Why the first job that was skipped was skipped.
-    pub skip: Option<&'a str>,
-    /// The first error; then nothing is printed.
-    pub error: Option<&'a Finding>,
-    /// What was done to all jobs, in a few words each.
-    pub actions: Vec<&'a str>,
-    /// Warnings and notes of all jobs.
-    pub notes: Vec<&'a Finding>,
-    /// The jobs, one by one.
-    pub documents: &'a [JobReport],
-    /// Findings about what is no job.
-    pub findings: &'a [Finding],
+shapes! {
+    /// `weftrun mutate --report FILE`, and on stderr with `-o json`: what was done, what was not, and why.
+    pub struct MutateReport<'a> {
+        /// The contract.
+        pub schema: SchemaName,
+        /// Whether the output differs from the input.
+        pub changed: bool,
+        /// Why the first job that was skipped was skipped.
+        pub skip: Option<&'a str>,
+        /// The first error; then nothing is printed.
+        pub error: Option<&'a Finding>,
+        /// What was done to all jobs, in a few words each.
+        pub actions: Vec<&'a str>,
+        /// Warnings and notes of all jobs.
+        pub notes: Vec<&'a Finding>,
+        /// The jobs, one by one.
+        pub documents: &'a [JobReport],
+        /// Findings about what is no job.
+        pub findings: &'a [Finding],
+    }
+
+    /// The output on stderr when a verb fails with `-o json`.
+    pub struct ErrorReport<'a> {
+        /// The contract.
+        pub schema: SchemaName,
+        /// What failed.
+        pub error: ErrorBody<'a>,
+    }
+
+    /// What failed.
+    pub struct ErrorBody<'a> {
+        /// Stable word for the kind of failure (`not-found`, `refused`, …).
+        pub code: &'a str,
+        /// One sentence.
+        pub message: &'a str,
+        /// Whether the same call may succeed later.
+        pub retryable: bool,
+        /// The values the failure was on.
+        pub context: BTreeMap<&'a str, &'a str>,
+        /// What to try.
+        pub hints: &'a [String],
+        /// The findings behind it.
+        pub findings: &'a [Finding],
+        /// The failures underneath, outermost first.
+        pub causes: Vec<String>,
+    }
 }
 
 impl<'a> MutateReport<'a> {
@@ -54,56 +91,6 @@ impl<'a> MutateReport<'a> {
             findings,
         }
     }
-}
-
-report! {
-    /// `weftrun explain CODE -o json`.
-    pub struct ExplainReport<'a> {
-        /// The code, rule or reason.
-        pub code: &'a str,
-        /// Its page.
-        pub text: String,
-    }
-}
-
-report! {
-    /// `weftrun explain -o json`: the codes there are.
-    pub struct CodesReport<'a> {
-        /// Their names.
-        pub codes: Vec<&'a str>,
-    }
-}
-
-/// The output on stderr when a verb fails with `-o json`.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct ErrorReport<'a> {
-    /// The contract.
-    pub schema: SchemaName,
-    /// What failed.
-    pub error: ErrorBody<'a>,
-}
-
-/// What failed.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct ErrorBody<'a> {
-    /// Stable word for the kind of failure (`not-found`, `refused`, …).
-    pub code: &'a str,
-    /// One sentence.
-    pub message: &'a str,
-    /// Whether the same call may succeed later.
-    pub retryable: bool,
-    /// The values the failure was on.
-    pub context: BTreeMap<&'a str, &'a str>,
-    /// What to try.
-    pub hints: &'a [String],
-    /// The findings behind it.
-    pub findings: &'a [Finding],
-    /// The failures underneath, outermost first.
-    pub causes: Vec<String>,
 }
 
 impl<'a> From<&'a Error> for ErrorReport<'a> {

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use serde::Serialize;
 use weftrun_nccl::ras::{Communicator, PeerEvent, Report};
 
 use super::SchemaName;
@@ -10,43 +9,40 @@ use crate::diagnose::health::{Culprit, HealthState, advisories_of};
 use crate::finding::{Confidence, Finding, Severity};
 use crate::text::counted;
 
-/// `weftrun health -o json`: whether the ranks of a running job make progress, and which one does not.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct HealthReport {
-    /// `weftrun/v1`.
-    pub schema: SchemaName,
-    /// The state according to the answers.
-    pub state: HealthState,
-    /// The state in a sentence, or why there is no answer.
-    pub reason: String,
-    /// Version of NCCL in the process that answered.
-    pub nccl_version: Option<String>,
-    /// What is known to go wrong with the RAS service of that version.
-    pub notes: Vec<String>,
-    /// The communicators of the last answer.
-    pub communicators: Vec<Communicator>,
-    /// Ranks that hold the others up.
-    pub culprits: Vec<Culprit>,
-    /// How the service was reached.
-    pub asked: Asked,
-    /// With `--watch`: what NCCL noticed since the line before.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub events: Vec<PeerEvent>,
-}
+shapes! {
+    /// `weftrun health -o json`: whether the ranks of a running job make progress, and which one does not.
+    pub struct HealthReport {
+        /// `weftrun/v1`.
+        pub schema: SchemaName,
+        /// The state according to the answers.
+        pub state: HealthState,
+        /// The state in a sentence, or why there is no answer.
+        pub reason: String,
+        /// Version of NCCL in the process that answered.
+        pub nccl_version: Option<String>,
+        /// What is known to go wrong with the RAS service of that version.
+        pub notes: Vec<String>,
+        /// The communicators of the last answer.
+        pub communicators: Vec<Communicator>,
+        /// Ranks that hold the others up.
+        pub culprits: Vec<Culprit>,
+        /// How the service was reached.
+        pub asked: Asked,
+        /// With `--watch`: what NCCL noticed since the line before.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub events: Vec<PeerEvent>,
+    }
 
-/// How the service was reached, and how long that took.
-#[derive(Clone, Debug, Default, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct Asked {
-    /// The way to the process that answered.
-    pub via: String,
-    /// Number of answers.
-    pub answers: u32,
-    /// Seconds from the first request to the last answer.
-    pub seconds: f64,
+    /// How the service was reached, and how long that took.
+    #[derive(Default)]
+    pub struct Asked {
+        /// The way to the process that answered.
+        pub via: String,
+        /// Number of answers.
+        pub answers: u32,
+        /// Seconds from the first request to the last answer.
+        pub seconds: f64,
+    }
 }
 
 impl HealthReport {

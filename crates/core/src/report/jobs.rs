@@ -1,7 +1,5 @@
 //! Jobs that are in a cluster.
 
-use serde::Serialize;
-
 use super::{SchemaName, WhyReport};
 use crate::Finding;
 use crate::fabric::{Decision, FabricPlan};
@@ -13,9 +11,7 @@ report! {
         /// The jobs.
         pub jobs: &'a [JobSummary],
     }
-}
 
-report! {
     /// `weftrun wait -o json`: how a job ended.
     pub struct WaitReport<'a> {
         /// The job at its end.
@@ -24,9 +20,7 @@ report! {
         #[serde(skip_serializing_if = "Option::is_none")]
         pub why: Option<WhyReport>,
     }
-}
 
-report! {
     /// `weftrun cancel`, `delete`, `suspend` and `resume` with `-o json`: a line for each job it was done to.
     pub struct ActReport<'a> {
         /// The job's handle.
@@ -37,15 +31,44 @@ report! {
     }
 }
 
-/// What was decided for a job when it was submitted.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct PlanShape<'a> {
-    /// The decisions; empty for a job that was submitted elsewhere.
-    pub decisions: &'a [Decision],
-    /// Warnings of the plan.
-    pub findings: &'a [Finding],
+shapes! {
+    /// What was decided for a job when it was submitted.
+    pub struct PlanShape<'a> {
+        /// The decisions; empty for a job that was submitted elsewhere.
+        pub decisions: &'a [Decision],
+        /// Warnings of the plan.
+        pub findings: &'a [Finding],
+    }
+
+    /// `weftrun describe -o json`: everything known of a job.
+    pub struct DescribeReport<'a> {
+        /// The contract.
+        pub schema: SchemaName,
+        /// The job's handle.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        pub handle: &'a JobHandle,
+        /// The backend it runs on.
+        pub backend: &'a str,
+        /// Its name.
+        pub name: &'a str,
+        /// Its phase.
+        pub phase: JobPhase,
+        /// Its line in the list.
+        pub job: &'a JobSummary,
+        /// Its pods, hosts or processes.
+        pub roles: &'a [ReplicaStatus],
+        /// Why it is stuck or failed, and what to do.
+        pub findings: &'a [Finding],
+        /// What happened, oldest first.
+        pub history: &'a [JobEvent],
+        /// Further facts for people, in order.
+        pub facts: &'a [(String, String)],
+        /// What was decided for it.
+        pub plan: PlanShape<'a>,
+        /// Why it failed; left out where it did not.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub why: Option<WhyReport>,
+    }
 }
 
 impl<'a> PlanShape<'a> {
@@ -53,39 +76,6 @@ impl<'a> PlanShape<'a> {
     pub fn new(decisions: &'a [Decision], findings: &'a [Finding]) -> Self {
         Self { decisions, findings }
     }
-}
-
-/// `weftrun describe -o json`: everything known of a job.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct DescribeReport<'a> {
-    /// The contract.
-    pub schema: SchemaName,
-    /// The job's handle.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
-    pub handle: &'a JobHandle,
-    /// The backend it runs on.
-    pub backend: &'a str,
-    /// Its name.
-    pub name: &'a str,
-    /// Its phase.
-    pub phase: JobPhase,
-    /// Its line in the list.
-    pub job: &'a JobSummary,
-    /// Its pods, hosts or processes.
-    pub roles: &'a [ReplicaStatus],
-    /// Why it is stuck or failed, and what to do.
-    pub findings: &'a [Finding],
-    /// What happened, oldest first.
-    pub history: &'a [JobEvent],
-    /// Further facts for people, in order.
-    pub facts: &'a [(String, String)],
-    /// What was decided for it.
-    pub plan: PlanShape<'a>,
-    /// Why it failed; left out where it did not.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub why: Option<WhyReport>,
 }
 
 impl<'a> DescribeReport<'a> {

@@ -2,17 +2,16 @@
 //! only. The schemas under `docs/reference/` are generated from these types, and a test compares the
 //! binary's own output with them.
 
-/// Declares the object that a verb prints: the schema is its first field, and `new` takes the others in their order.
+/// Declares objects that verbs print: the schema is their first field, and `new` takes the others in their order.
 macro_rules! report {
-    ($(#[$about:meta])* pub struct $name:ident<$life:lifetime> { $($(#[$note:meta])* pub $field:ident: $type:ty,)* }) => {
-        $(#[$about])*
-        #[derive(Clone, Debug, serde::Serialize)]
-        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-        #[non_exhaustive]
-        pub struct $name<$life> {
-            /// The contract.
-            pub schema: $crate::report::SchemaName,
-            $($(#[$note])* pub $field: $type,)*
+    ($($(#[$about:meta])* pub struct $name:ident<$life:lifetime> { $($(#[$note:meta])* pub $field:ident: $type:ty,)* })*) => {$(
+        shapes! {
+            $(#[$about])*
+            pub struct $name<$life> {
+                /// The contract.
+                pub schema: $crate::report::SchemaName,
+                $($(#[$note])* pub $field: $type,)*
+            }
         }
 
         impl<$life> $name<$life> {
@@ -21,7 +20,7 @@ macro_rules! report {
                 Self { schema: $crate::report::SchemaName, $($field),* }
             }
         }
-    };
+    )*};
 }
 
 /// Declares objects of reports, with the derives that all have; `new`, if there is one, is written by hand.

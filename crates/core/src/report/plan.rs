@@ -1,41 +1,37 @@
 //! The decisions, and what would be sent.
 
-use serde::Serialize;
-
 use super::SchemaName;
 use crate::Finding;
 use crate::backend::Rendered;
-use crate::fabric::Op;
 use crate::fabric::evidence::Evidence;
-use crate::fabric::{Decision, FabricPlan, Skipped};
+use crate::fabric::{Decision, FabricPlan, Op, Skipped};
 use crate::request::Fabric;
 use crate::spec::JobSpec;
 
-/// `weftrun plan -o json`: every decision with its why.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct PlanReport<'a> {
-    /// The contract.
-    pub schema: SchemaName,
-    /// Name of the job.
-    pub name: &'a str,
-    /// The fabric the ranks are expected to use between nodes.
-    pub fabric: Fabric,
-    /// The decisions, in the order of the rules.
-    pub decisions: &'a [Decision],
-    /// What did not apply, and why.
-    pub skipped: &'a [Skipped],
-    /// Errors and warnings.
-    pub findings: &'a [Finding],
-    /// The changes the decisions mean.
-    pub ops: &'a [Op],
-    /// The profile they are of, if there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub profile: Option<&'a str>,
-    /// What the job or the cluster shows of its fabric; empty where the profile was named.
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    pub evidence: &'a [Evidence],
+shapes! {
+    /// `weftrun plan -o json`: every decision with its why.
+    pub struct PlanReport<'a> {
+        /// The contract.
+        pub schema: SchemaName,
+        /// Name of the job.
+        pub name: &'a str,
+        /// The fabric the ranks are expected to use between nodes.
+        pub fabric: Fabric,
+        /// The decisions, in the order of the rules.
+        pub decisions: &'a [Decision],
+        /// What did not apply, and why.
+        pub skipped: &'a [Skipped],
+        /// Errors and warnings.
+        pub findings: &'a [Finding],
+        /// The changes the decisions mean.
+        pub ops: &'a [Op],
+        /// The profile they are of, if there is one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub profile: Option<&'a str>,
+        /// What the job or the cluster shows of its fabric; empty where the profile was named.
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        pub evidence: &'a [Evidence],
+    }
 }
 
 impl<'a> PlanReport<'a> {
@@ -65,9 +61,7 @@ report! {
         /// Errors and warnings of the plan and, where it was queried, of the cluster.
         pub findings: &'a [Finding],
     }
-}
 
-report! {
     /// `weftrun import -o json`: the job that was made of a manifest.
     pub struct ImportReport<'a> {
         /// The job.

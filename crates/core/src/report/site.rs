@@ -1,6 +1,5 @@
 //! The configuration, and the known and reachable places.
 
-use serde::Serialize;
 use serde_json::Value;
 
 use crate::advisories::Advisory;
@@ -16,73 +15,13 @@ report! {
         /// The backends that are linked in.
         pub backends: Vec<BackendShape<'a>>,
     }
-}
 
-/// A backend.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct BackendShape<'a> {
-    /// Its name, for `-b`.
-    pub name: &'a str,
-    /// What it talks to.
-    pub summary: &'a str,
-    /// The crate it is from.
-    #[serde(rename = "crate")]
-    pub krate: &'a str,
-    /// What it can do; null where its default target cannot be set up here.
-    pub capability: Option<Capability>,
-}
-
-impl<'a> BackendShape<'a> {
-    /// Makes the shape of a backend.
-    pub fn new(entry: &'a BackendEntry, capability: Option<Capability>) -> Self {
-        Self { name: entry.name, summary: entry.summary, krate: entry.krate, capability }
-    }
-}
-
-report! {
     /// `weftrun targets -o json`.
     pub struct TargetsReport<'a> {
         /// The configured places, and each backend's default one.
         pub targets: Vec<TargetShape<'a>>,
     }
-}
 
-/// A place jobs go to.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct TargetShape<'a> {
-    /// Its name, for `-b`.
-    pub name: &'a str,
-    /// Its backend.
-    pub backend: &'a str,
-    /// Its site profile.
-    pub profile: Option<&'a str>,
-    /// Its Kubernetes namespace.
-    pub namespace: Option<&'a str>,
-    /// Its Run:ai project.
-    pub project: Option<&'a str>,
-    /// Whether jobs go there when no `-b` is given.
-    pub default: bool,
-}
-
-impl<'a> TargetShape<'a> {
-    /// Makes the shape of a target.
-    pub fn new(target: &'a TargetConfig, default: bool) -> Self {
-        Self {
-            name: &target.name,
-            backend: &target.backend,
-            profile: target.profile.as_deref(),
-            namespace: target.namespace.as_deref(),
-            project: target.project.as_deref(),
-            default,
-        }
-    }
-}
-
-report! {
     /// `weftrun instances -o json`.
     pub struct InstancesReport<'a> {
         /// The requested instance types.
@@ -90,25 +29,68 @@ report! {
         /// Published bus bandwidths of the one type that was named.
         pub bandwidth: &'a [&'a Bandwidth],
     }
-}
 
-report! {
     /// `weftrun advisories -o json`.
     pub struct AdvisoriesReport<'a> {
         /// The requested advisories.
         pub advisories: &'a [Advisory],
     }
-}
 
-report! {
     /// `weftrun profiles -o json`.
     pub struct ProfilesReport<'a> {
         /// The requested profiles.
         pub profiles: Vec<ProfileShape<'a>>,
     }
+
+    /// `weftrun config show -o json`.
+    pub struct ConfigReport<'a> {
+        /// Every value that is set.
+        pub settings: Vec<SettingShape<'a>>,
+    }
+
+    /// `weftrun doctor -o json`.
+    pub struct DoctorReport<'a> {
+        /// Version of weftrun.
+        pub weftrun: &'a str,
+        /// Name of the target that was queried.
+        pub target: &'a str,
+        /// Its backend.
+        pub backend: &'a str,
+        /// What the cluster reports about itself.
+        pub facts: &'a ClusterFacts,
+    }
 }
 
 shapes! {
+    /// A backend.
+    pub struct BackendShape<'a> {
+        /// Its name, for `-b`.
+        pub name: &'a str,
+        /// What it talks to.
+        pub summary: &'a str,
+        /// The crate it is from.
+        #[serde(rename = "crate")]
+        pub krate: &'a str,
+        /// What it can do; null where its default target cannot be set up here.
+        pub capability: Option<Capability>,
+    }
+
+    /// A place jobs go to.
+    pub struct TargetShape<'a> {
+        /// Its name, for `-b`.
+        pub name: &'a str,
+        /// Its backend.
+        pub backend: &'a str,
+        /// Its site profile.
+        pub profile: Option<&'a str>,
+        /// Its Kubernetes namespace.
+        pub namespace: Option<&'a str>,
+        /// Its Run:ai project.
+        pub project: Option<&'a str>,
+        /// Whether jobs go there when no `-b` is given.
+        pub default: bool,
+    }
+
     /// A profile.
     pub struct ProfileShape<'a> {
         /// Its name, for `--profile`.
@@ -131,6 +113,39 @@ shapes! {
         pub value: String,
         /// The source of the value, if the profile has one.
         pub source: Option<&'a str>,
+    }
+
+    /// A value of the configuration.
+    pub struct SettingShape<'a> {
+        /// Its path (`target.prod.backend`).
+        pub path: String,
+        /// The value; what may be a secret is hidden.
+        pub value: Value,
+        /// The layer it is from.
+        pub origin: &'a Origin,
+        /// The place in its file, if it is from one.
+        pub span: Option<&'a Span>,
+    }
+}
+
+impl<'a> BackendShape<'a> {
+    /// Makes the shape of a backend.
+    pub fn new(entry: &'a BackendEntry, capability: Option<Capability>) -> Self {
+        Self { name: entry.name, summary: entry.summary, krate: entry.krate, capability }
+    }
+}
+
+impl<'a> TargetShape<'a> {
+    /// Makes the shape of a target.
+    pub fn new(target: &'a TargetConfig, default: bool) -> Self {
+        Self {
+            name: &target.name,
+            backend: &target.backend,
+            profile: target.profile.as_deref(),
+            namespace: target.namespace.as_deref(),
+            project: target.project.as_deref(),
+            default,
+        }
     }
 }
 
@@ -167,46 +182,9 @@ fn leaves<'a>(profile: &'a Profile, key: String, value: &Value, found: &mut Vec<
     }
 }
 
-report! {
-    /// `weftrun config show -o json`.
-    pub struct ConfigReport<'a> {
-        /// Every value that is set.
-        pub settings: Vec<SettingShape<'a>>,
-    }
-}
-
-/// A value of the configuration.
-#[derive(Clone, Debug, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct SettingShape<'a> {
-    /// Its path (`target.prod.backend`).
-    pub path: String,
-    /// The value; what may be a secret is hidden.
-    pub value: Value,
-    /// The layer it is from.
-    pub origin: &'a Origin,
-    /// The place in its file, if it is from one.
-    pub span: Option<&'a Span>,
-}
-
 impl<'a> SettingShape<'a> {
     /// Makes the shape of a setting.
     pub fn new(path: String, value: Value, origin: &'a Origin, span: Option<&'a Span>) -> Self {
         Self { path, value, origin, span }
-    }
-}
-
-report! {
-    /// `weftrun doctor -o json`.
-    pub struct DoctorReport<'a> {
-        /// Version of weftrun.
-        pub weftrun: &'a str,
-        /// Name of the target that was queried.
-        pub target: &'a str,
-        /// Its backend.
-        pub backend: &'a str,
-        /// What the cluster reports about itself.
-        pub facts: &'a ClusterFacts,
     }
 }

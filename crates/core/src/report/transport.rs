@@ -1,7 +1,5 @@
 //! The report of `weftrun transport -o json`: the transport of each pair of ranks, and the problems found.
 
-use std::collections::BTreeMap;
-
 use super::SCHEMA;
 use crate::Finding;
 use crate::catalogue::Expected;
@@ -9,7 +7,8 @@ use crate::diagnose::counters::Counters;
 use crate::diagnose::{Diagnosis, diagnose};
 use crate::fabric::FabricPlan;
 use crate::nccl::{
-    CommView, FabricSeen, GdrSeen, Kind, Network, PairView, Phase, RankView, Series, Side, TransportMap,
+    CommView, FabricSeen, GdrSeen, Kind, Network, PairView, PluginSeen, RankView, Series, Side, Totals,
+    TransportMap,
 };
 
 shapes! {
@@ -24,11 +23,11 @@ shapes! {
         /// Networks in use as far as the log shows them: connected, else announced, else implied.
         pub networks: Vec<String>,
         /// Plugins loaded.
-        pub plugins: Vec<PluginShape>,
+        pub plugins: Vec<PluginSeen>,
         /// Every process seen, by rank.
-        pub ranks: Vec<RankShape>,
+        pub ranks: Vec<RankView>,
         /// Every communicator seen.
-        pub communicators: Vec<CommShape>,
+        pub communicators: Vec<CommView>,
         /// Every pair of ranks and transport, one entry a direction.
         pub pairs: Vec<PairShape>,
         /// What is wrong, the worst first.
@@ -36,7 +35,7 @@ shapes! {
         /// What the job printed of its speed.
         pub throughput: Vec<ThroughputShape>,
         /// Counts over everything read.
-        pub totals: TotalsShape,
+        pub totals: Totals,
         /// With `--counters`, the traffic of the network interfaces; left out otherwise.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub counters: Option<Counters>,
@@ -50,56 +49,6 @@ shapes! {
         pub gdr: GdrSeen,
         /// Whether that is as planned (or, without a plan, as it should be); null where nothing proves it.
         pub ok: Option<bool>,
-    }
-
-    /// A plugin.
-    pub struct PluginShape {
-        /// Name.
-        pub name: String,
-        /// Version.
-        pub version: Option<String>,
-        /// libfabric's provider.
-        pub provider: Option<String>,
-        /// NICs found.
-        pub nics: Option<u32>,
-    }
-
-    /// A process, or one rank of it.
-    pub struct RankShape {
-        /// Global rank; null until the logs prove it.
-        pub rank: Option<u32>,
-        /// Host.
-        pub host: String,
-        /// Process id.
-        pub pid: Option<u64>,
-        /// CUDA device.
-        pub cuda_device: Option<u32>,
-        /// PCI bus id, hexadecimal as printed.
-        pub bus_id: Option<String>,
-        /// Node, numbered from 0.
-        pub node: u32,
-        /// The network it chose. Announced is not connected.
-        pub announced: Option<String>,
-        /// Its progress.
-        pub phase: Phase,
-        /// The log it was seen in.
-        pub source: String,
-    }
-
-    /// A communicator.
-    pub struct CommShape {
-        /// commId, or `PARENT/SPLITCOUNT/COLOR` for a split.
-        pub id: String,
-        /// Id of the parent.
-        pub parent: Option<String>,
-        /// Ranks.
-        pub nranks: u32,
-        /// Nodes.
-        pub nnodes: Option<u32>,
-        /// Whether its ranks are the job's.
-        pub world: bool,
-        /// Ranks whose logs were seen.
-        pub seen_ranks: Vec<u32>,
     }
 
     /// Network devices of both ends.
@@ -177,22 +126,6 @@ shapes! {
         /// What was measured, and the sources.
         pub source: String,
     }
-
-    /// Counts.
-    pub struct TotalsShape {
-        /// Lines.
-        pub lines: u64,
-        /// NCCL's lines.
-        pub nccl_lines: u64,
-        /// Bytes.
-        pub bytes: u64,
-        /// NCCL's lines without a message.
-        pub unparsed_nccl_lines: u64,
-        /// Connection lines cut in the middle.
-        pub torn_channel_lines: u64,
-        /// Distinct (channel, connection index, ranks) by transport, over all communicators and lives together.
-        pub edges: BTreeMap<String, u64>,
-    }
 }
 
 impl TransportReport {
@@ -204,39 +137,22 @@ impl TransportReport {
     /// Makes the report of a diagnosis.
     pub fn of(diagnosis: Diagnosis, map: &TransportMap) -> Self {
         let map = map.snapshot();
-        let totals = map.totals();
         let verdict = diagnosis.verdict;
         Self {
             schema: SCHEMA,
             verdict: VerdictShape { fabric: verdict.fabric, gdr: verdict.gdr, ok: diagnosis.ok },
             nccl_versions: map.versions().map(str::to_owned).collect(),
             networks: map.networks().into_iter().collect(),
-            plugins: map
-                .plugins()
-                .iter()
-                .map(|plugin| PluginShape {
-                    name: plugin.name.to_string(),
-                    version: plugin.version.as_deref().map(str::to_owned),
-                    provider: plugin.provider.as_deref().map(str::to_owned),
-                    nics: plugin.nics,
-                })
-                .collect(),
-            ranks: map.ranks().into_iter().map(RankShape::from).collect(),
-            communicators: map.communicators().into_iter().map(CommShape::from).collect(),
+            plugins: map.plugins().to_vec(),
+            ranks: map.ranks(),
+            communicators: map.communicators(),
             pairs: map.pairs().into_iter().map(PairShape::from).collect(),
             findings: diagnosis.findings,
             throughput: map
                 .throughput()
                 .map(|(source, series)| throughput(source, series, diagnosis.expected.as_ref()))
                 .collect(),
-            totals: TotalsShape {
-                lines: totals.lines,
-                nccl_lines: totals.nccl_lines,
-                bytes: totals.bytes,
-                unparsed_nccl_lines: totals.unparsed,
-                torn_channel_lines: totals.torn,
-                edges: totals.edges.into_iter().map(|(name, count)| (name.into(), count)).collect(),
-            },
+            totals: map.totals(),
             counters: None,
         }
     }
@@ -257,29 +173,6 @@ fn throughput(source: &str, series: &Series, expected: Option<&Expected>) -> Thr
             high: expected.high,
             source: format!("{}: {}", expected.what, expected.sources.join(", ")),
         }),
-    }
-}
-
-impl From<RankView> for RankShape {
-    fn from(rank: RankView) -> Self {
-        Self {
-            rank: rank.rank,
-            host: rank.host.into(),
-            pid: rank.pid,
-            cuda_device: rank.cuda_device,
-            bus_id: rank.bus_id.map(|id| format!("{id:x}")),
-            node: rank.node,
-            announced: rank.announced.map(Into::into),
-            phase: rank.phase,
-            source: rank.source,
-        }
-    }
-}
-
-impl From<CommView> for CommShape {
-    fn from(comm: CommView) -> Self {
-        let CommView { id, parent, nranks, nnodes, world, seen_ranks, .. } = comm;
-        Self { id, parent, nranks, nnodes, world, seen_ranks }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
 use serde_json::Value;
 
 use super::SCHEMA;
@@ -46,67 +45,67 @@ shapes! {
         /// The nodes, the slowest first.
         pub nodes: Vec<NodeHistory>,
     }
-}
 
-impl VerifyHistoryReport {
-    /// Returns the report of a target's runs.
-    pub fn new(target: impl Into<String>, runs: Vec<KeptRun>) -> Self {
-        Self { schema: SCHEMA, target: target.into(), nodes: nodes(&runs), runs }
-    }
-}
-
-/// A search for slow nodes.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct VerifySearch {
-    /// The slow nodes; empty where no single node explains it.
-    pub slow_nodes: Vec<String>,
-    /// Why no node is named; null where one is.
-    pub reason: Option<String>,
-    /// Number of jobs.
-    pub jobs: usize,
-    /// All measurements.
-    pub groups: Vec<VerifyGroup>,
-    /// What the interfaces of the groups with a slow node showed.
-    pub findings: Vec<Finding>,
-}
-
-/// One measurement of a search.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct VerifyGroup {
-    /// Round, from 1.
-    pub round: usize,
-    /// The nodes.
-    pub nodes: Vec<String>,
-    /// Bus bandwidth of the largest size, GB/s; null if the benchmark failed.
-    pub busbw_gbps: Option<f64>,
-    /// Why the benchmark failed; null if it did not.
-    pub failed: Option<String>,
-}
-
-impl VerifyGroup {
-    /// Makes the shape of a measurement.
-    pub fn new(round: usize, nodes: Vec<String>, busbw_gbps: Option<f64>, failed: Option<String>) -> Self {
-        Self { round, nodes, busbw_gbps, failed }
+    /// The figures of one collective.
+    pub struct VerifyRun<'a> {
+        /// The collective; null where the log does not name it.
+        pub collective: Option<Collective>,
+        /// Number of ranks.
+        pub ranks: Option<u32>,
+        /// The verdict.
+        pub verdict: Verdict,
+        /// Why, as a sentence.
+        pub reason: &'a str,
+        /// Highest bus bandwidth of sizes of at least 1 GiB, GB/s.
+        pub busbw_gbps: Option<f64>,
+        /// Its size, bytes.
+        pub size: Option<u64>,
+        /// Published bus bandwidth; null where none was published.
+        pub expected: Option<VerifyExpected<'a>>,
+        /// All figures.
+        pub rows: &'a [Row],
     }
 
-    /// Returns its bandwidth as text: `350.0 GB/s`, `failed`.
-    pub fn bandwidth(&self) -> String {
-        self.busbw_gbps.map_or_else(|| "failed".to_owned(), |busbw| format!("{busbw:.1} GB/s"))
+    /// Published figures.
+    pub struct VerifyExpected<'a> {
+        /// Lowest, GB/s.
+        pub low_gbps: f64,
+        /// Highest, GB/s.
+        pub high_gbps: f64,
+        /// What was measured.
+        pub what: &'a str,
+        /// Where it was published.
+        pub sources: &'a [String],
     }
-}
 
-impl VerifySearch {
-    /// Makes the report of a search.
-    pub fn new(slow_nodes: Vec<String>, reason: Option<String>, groups: Vec<VerifyGroup>) -> Self {
-        Self { slow_nodes, reason, jobs: groups.len(), groups, findings: Vec::new() }
+    /// A search for slow nodes.
+    #[derive(PartialEq)]
+    pub struct VerifySearch {
+        /// The slow nodes; empty where no single node explains it.
+        pub slow_nodes: Vec<String>,
+        /// Why no node is named; null where one is.
+        pub reason: Option<String>,
+        /// Number of jobs.
+        pub jobs: usize,
+        /// All measurements.
+        pub groups: Vec<VerifyGroup>,
+        /// What the interfaces of the groups with a slow node showed.
+        pub findings: Vec<Finding>,
     }
-}
 
-shapes! {
+    /// One measurement of a search.
+    #[derive(PartialEq)]
+    pub struct VerifyGroup {
+        /// Round, from 1.
+        pub round: usize,
+        /// The nodes.
+        pub nodes: Vec<String>,
+        /// Bus bandwidth of the largest size, GB/s; null if the benchmark failed.
+        pub busbw_gbps: Option<f64>,
+        /// Why the benchmark failed; null if it did not.
+        pub failed: Option<String>,
+    }
+
     /// `weftrun probe -o json`: the facts that nodes report.
     pub struct ProbeReport {
         /// `weftrun/v1`.
@@ -140,6 +139,32 @@ shapes! {
     }
 }
 
+impl VerifyHistoryReport {
+    /// Returns the report of a target's runs.
+    pub fn new(target: impl Into<String>, runs: Vec<KeptRun>) -> Self {
+        Self { schema: SCHEMA, target: target.into(), nodes: nodes(&runs), runs }
+    }
+}
+
+impl VerifyGroup {
+    /// Makes the shape of a measurement.
+    pub fn new(round: usize, nodes: Vec<String>, busbw_gbps: Option<f64>, failed: Option<String>) -> Self {
+        Self { round, nodes, busbw_gbps, failed }
+    }
+
+    /// Returns its bandwidth as text: `350.0 GB/s`, `failed`.
+    pub fn bandwidth(&self) -> String {
+        self.busbw_gbps.map_or_else(|| "failed".to_owned(), |busbw| format!("{busbw:.1} GB/s"))
+    }
+}
+
+impl VerifySearch {
+    /// Makes the report of a search.
+    pub fn new(slow_nodes: Vec<String>, reason: Option<String>, groups: Vec<VerifyGroup>) -> Self {
+        Self { slow_nodes, reason, jobs: groups.len(), groups, findings: Vec::new() }
+    }
+}
+
 impl ProbeReport {
     /// Returns the report of the nodes.
     pub fn new(probes: &Probes) -> Self {
@@ -156,40 +181,6 @@ impl ProbeReport {
             fabrics: fabrics.collect(),
             findings: probes.findings(),
         }
-    }
-}
-
-shapes! {
-    /// The figures of one collective.
-    pub struct VerifyRun<'a> {
-        /// The collective; null where the log does not name it.
-        pub collective: Option<Collective>,
-        /// Number of ranks.
-        pub ranks: Option<u32>,
-        /// The verdict.
-        pub verdict: Verdict,
-        /// Why, as a sentence.
-        pub reason: &'a str,
-        /// Highest bus bandwidth of sizes of at least 1 GiB, GB/s.
-        pub busbw_gbps: Option<f64>,
-        /// Its size, bytes.
-        pub size: Option<u64>,
-        /// Published bus bandwidth; null where none was published.
-        pub expected: Option<VerifyExpected<'a>>,
-        /// All figures.
-        pub rows: &'a [Row],
-    }
-
-    /// Published figures.
-    pub struct VerifyExpected<'a> {
-        /// Lowest, GB/s.
-        pub low_gbps: f64,
-        /// Highest, GB/s.
-        pub high_gbps: f64,
-        /// What was measured.
-        pub what: &'a str,
-        /// Where it was published.
-        pub sources: &'a [String],
     }
 }
 

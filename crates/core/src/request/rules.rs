@@ -304,9 +304,7 @@ impl Settings {
 }
 
 fn unknown(id: &str) -> Finding {
-    let finding = Finding::error("E-RULE-UNKNOWN", format!("there is no rule `{id}`"));
-    match crate::text::did_you_mean(id, RULES.iter().map(|rule| rule.id)) {
-        Some(near) => finding.fix(format!("did you mean `{near}`?")),
-        None => finding.fix("`weftrun explain rules` lists them"),
-    }
+    let near = crate::text::suggestion(id, RULES.iter().map(|rule| rule.id));
+    Finding::error("E-RULE-UNKNOWN", format!("there is no rule `{id}`"))
+        .fix(near.unwrap_or_else(|| "`weftrun explain rules` lists them".to_owned()))
 }

@@ -14,13 +14,6 @@ pub fn is_sbatch(text: &str) -> bool {
 /// Deepest nesting of shell strings (`bash -c 'bash -c …'`).
 const MAX_DEPTH: usize = 8;
 
-/// A replacement of bytes.
-#[derive(Debug)]
-struct Splice {
-    place: Range<usize>,
-    text: String,
-}
-
 /// A simple command of a script: its bytes and its words, without quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptCommand {
@@ -75,15 +68,8 @@ fn script_command(text: &str, command: &Simple) -> Option<ScriptCommand> {
 pub(super) fn rewrite(text: &str, rule: &Mpirun, found: &mut Found) -> Result<String, String> {
     let mut splices = Vec::new();
     Rewriter { text, rule, found, splices: &mut splices }.part(0..text.len(), 0)?;
-    splices.sort_by_key(|splice| splice.place.start);
-    let mut out = String::with_capacity(text.len() + 64 * splices.len());
-    let (mut at, count) = (0, splices.len());
-    for Splice { place, text: new } in splices {
-        out.push_str(text.get(at..place.start).ok_or("two changes overlap")?);
-        out.push_str(&new);
-        at = place.end;
-    }
-    out.push_str(&text[at..]);
+    let count = splices.len();
+    let out = crate::text::splice(text, splices).map_err(|_| "two changes overlap")?;
     // Only here: an unreadable part leaves the whole text unchanged, even after earlier finds.
     found.changed += count;
     Ok(out)
@@ -93,7 +79,7 @@ struct Rewriter<'a> {
     text: &'a str,
     rule: &'a Mpirun,
     found: &'a mut Found,
-    splices: &'a mut Vec<Splice>,
+    splices: &'a mut Vec<(Range<usize>, String)>,
 }
 
 impl<'a> Rewriter<'a> {
@@ -145,7 +131,7 @@ impl<'a> Rewriter<'a> {
                 notes.into_iter().for_each(|note| self.found.note(note));
                 if word != words[at] || !add.is_empty() {
                     let text = std::iter::once(word).chain(add).collect::<Vec<_>>().join(" ");
-                    self.splices.push(Splice { place: command.words[at].clone(), text });
+                    self.splices.push((command.words[at].clone(), text));
                 }
             }
         }

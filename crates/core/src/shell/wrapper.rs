@@ -4,52 +4,31 @@
 /// first.
 struct Wrapper {
     name: &'static str,
-    valued: &'static [&'static str],
+    valued: &'static str,
     positional: usize,
     assignments: bool,
 }
 
-const fn plain(name: &'static str, valued: &'static [&'static str]) -> Wrapper {
+const fn plain(name: &'static str, valued: &'static str) -> Wrapper {
     Wrapper { name, valued, positional: 0, assignments: false }
 }
 
 /// From the manual pages of GNU coreutils 9, util-linux 2.40, numactl 2.0, sudo 1.9, bash 5.2 and time 1.9.
 const WRAPPERS: [Wrapper; 11] = [
+    Wrapper { positional: 1, ..plain("timeout", "-k --kill-after -s --signal") },
+    Wrapper { assignments: true, ..plain("env", "-u --unset -C --chdir") },
+    plain("exec", "-a"),
+    plain("nohup", ""),
+    plain("nice", "-n --adjustment"),
+    plain("numactl", "-i --interleave -p --preferred -C --physcpubind -N --cpunodebind -m --membind"),
+    plain("stdbuf", "-i --input -o --output -e --error"),
     Wrapper {
-        name: "timeout",
-        valued: &["-k", "--kill-after", "-s", "--signal"],
-        positional: 1,
-        assignments: false,
-    },
-    Wrapper { name: "env", valued: &["-u", "--unset", "-C", "--chdir"], positional: 0, assignments: true },
-    plain("exec", &["-a"]),
-    plain("nohup", &[]),
-    plain("nice", &["-n", "--adjustment"]),
-    plain(
-        "numactl",
-        &[
-            "-i",
-            "--interleave",
-            "-p",
-            "--preferred",
-            "-C",
-            "--physcpubind",
-            "-N",
-            "--cpunodebind",
-            "-m",
-            "--membind",
-        ],
-    ),
-    plain("stdbuf", &["-i", "--input", "-o", "--output", "-e", "--error"]),
-    Wrapper {
-        name: "sudo",
-        valued: &["-u", "--user", "-g", "--group", "-h", "--host", "-C", "-D", "--chdir", "-p", "--prompt"],
-        positional: 0,
         assignments: true,
+        ..plain("sudo", "-u --user -g --group -h --host -C -D --chdir -p --prompt")
     },
-    plain("time", &["-f", "--format", "-o", "--output"]),
-    plain("command", &[]),
-    plain("setsid", &[]),
+    plain("time", "-f --format -o --output"),
+    plain("command", ""),
+    plain("setsid", ""),
 ];
 
 const SHELLS: [&str; 5] = ["sh", "bash", "dash", "zsh", "ksh"];
@@ -86,7 +65,7 @@ fn behind<S: AsRef<str>>(wrapper: &Wrapper, words: &[S], mut at: usize) -> Optio
             return None;
         }
         if word.len() > 1 && word.starts_with('-') {
-            at += if wrapper.valued.contains(&word) { 2 } else { 1 };
+            at += if wrapper.valued.split(' ').any(|option| option == word) { 2 } else { 1 };
         } else if wrapper.assignments && is_assignment(word) {
             at += 1;
         } else if positional > 0 {

@@ -90,9 +90,7 @@ impl<'a> Reader<'a> {
     /// Moves to the next value after a line whose rest is blanks and a comment.
     fn end_line(&mut self) -> Option<()> {
         let start = self.at;
-        while self.peek(0) == Some(b' ') {
-            self.at += 1;
-        }
+        self.blanks();
         match self.peek(0) {
             None => {}
             Some(b'\n') => self.content_from(self.at + 1),
@@ -153,9 +151,7 @@ impl<'a> Reader<'a> {
 
     /// Parses the value after a key of a map at a column: on its line, or below.
     fn value_of(&mut self, column: usize) -> Option<SpanTree<'a>> {
-        while self.peek(0) == Some(b' ') {
-            self.at += 1;
-        }
+        self.blanks();
         if !matches!(self.peek(0)?, b'\n' | b'#') {
             return self.inline(column);
         }
@@ -182,9 +178,7 @@ impl<'a> Reader<'a> {
         while !self.is_at_end() && self.column == column && self.is_item() {
             let dash = self.at;
             self.at += 1;
-            while self.peek(0) == Some(b' ') {
-                self.at += 1;
-            }
+            self.blanks();
             if matches!(self.peek(0)?, b'\n' | b'#') || self.is_item() {
                 return None;
             }
@@ -245,16 +239,10 @@ impl<'a> Reader<'a> {
     /// Parses a value on one line, or a `|` block below it, of a map or list at a column; moves to the next
     /// line.
     fn inline(&mut self, column: usize) -> Option<SpanTree<'a>> {
-        let start = self.at;
-        let node = match self.peek(0)? {
-            b'|' => return self.literal(column),
-            b'[' | b'{' => self.brackets()?,
-            b'\'' | b'"' => {
-                let (text, style) = self.quoted()?;
-                SpanTree::new(Value::Str(text), start..self.at, style)
-            }
-            _ => self.plain(b"")?,
-        };
+        if self.peek(0)? == b'|' {
+            return self.literal(column);
+        }
+        let node = self.on_line(b"")?;
         self.end_line()?;
         // A more indented line would continue the value.
         (self.is_at_end() || self.column <= column).then_some(node)
@@ -360,9 +348,9 @@ impl<'a> Reader<'a> {
             if close == b'}' {
                 let (key, key_span) = self.key(STOP)?;
                 self.blanks();
-                entries.push(Entry { key, key_span, value: self.in_brackets(STOP)? });
+                entries.push(Entry { key, key_span, value: self.on_line(STOP)? });
             } else {
-                items.push(self.in_brackets(STOP)?);
+                items.push(self.on_line(STOP)?);
             }
             self.blanks();
             if self.peek(0)? == b',' {
@@ -386,7 +374,8 @@ impl<'a> Reader<'a> {
         Some(SpanTree::new(value, start..self.at, Style::Flow))
     }
 
-    fn in_brackets(&mut self, stop: &[u8]) -> Option<SpanTree<'a>> {
+    /// Parses a value on one line; inside brackets a bare scalar also ends before one of the bytes `stop`.
+    fn on_line(&mut self, stop: &[u8]) -> Option<SpanTree<'a>> {
         let start = self.at;
         match self.peek(0)? {
             b'[' | b'{' => self.brackets(),

@@ -47,7 +47,9 @@ fn full(text: &str) -> Result<Vec<Document<'_>>, SyntaxError> {
     while let Some(event) = parser.next_event() {
         let (event, span) = event.map_err(|error| {
             let at = error.marker().byte_offset().unwrap_or(text.len()).min(text.len());
-            SyntaxError::new(error.info().to_lowercase_first(), at..at)
+            let mut message = error.info().clone();
+            message.get_mut(..1).into_iter().for_each(str::make_ascii_lowercase);
+            SyntaxError::new(message, at..at)
         })?;
         if let Some(document) = builder.event(event, &span)? {
             documents.push(document);
@@ -58,19 +60,6 @@ fn full(text: &str) -> Result<Vec<Document<'_>>, SyntaxError> {
 
 fn empty(at: usize) -> Document<'static> {
     Document { root: SpanTree::new(Value::Null, at..at, Style::Plain), duplicates: Vec::new() }
-}
-
-trait LowercaseFirst {
-    fn to_lowercase_first(self) -> String;
-}
-
-impl LowercaseFirst for String {
-    fn to_lowercase_first(mut self) -> String {
-        if let Some(first) = self.get_mut(..1) {
-            first.make_ascii_lowercase();
-        }
-        self
-    }
 }
 
 /// An unfinished list or map.

@@ -11,6 +11,11 @@ use crate::request::Origin;
 #[derive(Clone, Debug, Default)]
 pub struct Origins(BTreeMap<String, Origin>);
 
+/// Returns a path, and the paths of the values that contain its value, from the inside out.
+pub(super) fn path_and_those_above(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| path.rsplit_once('.').map(|(above, _)| above))
+}
+
 impl PartialEq for Origins {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -26,16 +31,7 @@ impl Origins {
     /// Returns the origin of the value at a path: its own, that of the value which contains it, or the
     /// default.
     pub fn get(&self, path: &str) -> Origin {
-        let mut path = path;
-        loop {
-            if let Some(origin) = self.0.get(path) {
-                return origin.clone();
-            }
-            match path.rfind('.') {
-                Some(at) => path = &path[..at],
-                None => return Origin::Default,
-            }
-        }
+        path_and_those_above(path).find_map(|path| self.0.get(path)).cloned().unwrap_or(Origin::Default)
     }
 
     /// Returns all of them, by path.

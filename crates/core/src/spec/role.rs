@@ -81,6 +81,11 @@ impl Role {
         ranks_per_node(ranks: u32) |role| role.ranks_per_node = Some(ranks);
         /// Sets the instance type.
         instance_type(name: impl Into<String>) |role| role.instance_type = Some(name.into());
+        /// Sets the memory of each node, a Kubernetes quantity such as `1800Gi`.
+        memory(quantity: impl Into<String>) |role| role.memory = Some(quantity.into());
+        /// Adds an environment variable for this role only.
+        env(name: impl Into<String>, value: impl Into<String>)
+            |role| role.env.push(EnvVar { name: name.into(), value: value.into() });
     }
 
     /// Sets the program and its arguments.
@@ -88,14 +93,6 @@ impl Role {
     pub fn command<S: Into<String>>(mut self, argv: impl IntoIterator<Item = S>) -> Self {
         self.command = argv.into_iter().map(Into::into).collect();
         self
-    }
-
-    setters! {
-        /// Sets the memory of each node, a Kubernetes quantity such as `1800Gi`.
-        memory(quantity: impl Into<String>) |role| role.memory = Some(quantity.into());
-        /// Adds an environment variable for this role only.
-        env(name: impl Into<String>, value: impl Into<String>)
-            |role| role.env.push(EnvVar { name: name.into(), value: value.into() });
     }
 
     /// Returns the number of ranks on a node: as requested, else one per GPU, else one.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Longest accepted duration: a hundred years. Clusters overflow long before.
 const MAX_SECONDS: u64 = 100 * 365 * 86_400;
@@ -12,10 +12,7 @@ const UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3600), ('m', 60), ('s', 1)
 /// Writes it as [`format()`] does.
 #[allow(clippy::ref_option, reason = "serde's with calls it by reference")]
 pub fn serialize<S: Serializer>(value: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    match value {
-        Some(duration) => serializer.serialize_some(&format(*duration)),
-        None => serializer.serialize_none(),
-    }
+    value.map(format).serialize(serializer)
 }
 
 /// Reads what [`parse`] reads.

@@ -4,12 +4,14 @@ pub mod duration;
 mod hash;
 pub mod percent;
 pub mod quantity;
+mod splice;
 mod version;
 mod words;
 
 pub use duration::parse as parse_duration;
 pub use hash::{fnv1a, fnv1a_32};
 pub use quantity::Quantity;
+pub(crate) use splice::splice;
 pub use version::numbers;
 pub use words::{binary_size, counted, did_you_mean, listed};
-pub(crate) use words::{unknown_word, words};
+pub(crate) use words::{suggestion, unknown_word, words};

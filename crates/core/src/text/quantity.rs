@@ -147,14 +147,8 @@ fn meant(number: &str, suffix: &str) -> Vec<String> {
     let letters = bare.strip_suffix(['B', 'b']).filter(|rest| !rest.is_empty()).unwrap_or(bare);
     let mut letters = letters.chars();
     let first = letters.next().map(|c| c.to_ascii_uppercase());
-    let (prefix, decimal) = match first {
-        Some('K') => ("K", "k"),
-        Some('M') => ("M", "M"),
-        Some('G') => ("G", "G"),
-        Some('T') => ("T", "T"),
-        Some('P') => ("P", "P"),
-        _ => return Vec::new(),
-    };
+    let Some(prefix) = first.filter(|prefix| "KMGTP".contains(*prefix)) else { return Vec::new() };
+    let decimal = if prefix == 'K' { 'k' } else { prefix };
     match letters.as_str() {
         "" => vec![format!("{number}{decimal}"), format!("{number}{prefix}i")],
         "i" | "I" => vec![format!("{number}{prefix}i")],

@@ -22,6 +22,11 @@ pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
+/// Returns the question after the nearest known word, if one is near enough: ``did you mean `nodes`?``.
+pub(crate) fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    did_you_mean(word, known).map(|near| format!("did you mean `{near}`?"))
+}
+
 /// Returns a common form: `gpusPerNode`, `gpus-per-node` and `GPUS_PER_NODE` are the same word in three
 /// styles.
 fn normal(word: &str) -> String {
@@ -106,9 +111,7 @@ pub(crate) use words;
 
 /// Returns the error of a word that is none of the known ones.
 pub(crate) fn unknown_word(what: &str, text: &str, known: &[&str]) -> crate::Error {
-    let error = crate::Error::new(crate::ErrorKind::Usage, format!("unknown {what} `{text}`"));
-    match did_you_mean(text, known.iter().copied()) {
-        Some(near) => error.hint(format!("did you mean `{near}`?")),
-        None => error.hint(format!("use one of {}", known.join(", "))),
-    }
+    let hint = suggestion(text, known.iter().copied());
+    crate::Error::new(crate::ErrorKind::Usage, format!("unknown {what} `{text}`"))
+        .hint(hint.unwrap_or_else(|| format!("use one of {}", known.join(", "))))
 }

@@ -391,10 +391,8 @@ impl<'a> Text<'a> {
     }
 
     fn long(self) -> Option<i64> {
-        match self.strip("-") {
-            Some(rest) => rest.number().and_then(|number| i64::try_from(number).ok()).map(|number| -number),
-            None => self.number().and_then(|number| i64::try_from(number).ok()),
-        }
+        let (sign, digits) = self.strip("-").map_or((1, self), |rest| (-1, rest));
+        Some(sign * i64::try_from(digits.number()?).ok()?)
     }
 
     fn signed(self) -> Option<i32> {

@@ -1,6 +1,6 @@
 //! Cuts bytes into lines and passes on those that may report a failure.
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use aho_corasick::packed;
 
@@ -42,13 +42,9 @@ const NEEDLES: &[&str; 32] = &[
     "return code = ",
 ];
 
-fn searcher() -> Option<&'static packed::Searcher> {
-    static SEARCHER: OnceLock<Option<packed::Searcher>> = OnceLock::new();
-    SEARCHER.get_or_init(|| packed::Searcher::new(NEEDLES)).as_ref()
-}
-
 fn find(haystack: &[u8]) -> Option<usize> {
-    match searcher() {
+    static SEARCHER: LazyLock<Option<packed::Searcher>> = LazyLock::new(|| packed::Searcher::new(NEEDLES));
+    match &*SEARCHER {
         Some(searcher) => searcher.find(haystack).map(|found| found.start()),
         // No vector instructions on this machine: every line is of interest.
         None => (!haystack.is_empty()).then_some(0),

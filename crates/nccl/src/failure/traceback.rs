@@ -101,29 +101,11 @@ fn signal(name: &str) -> Option<i32> {
 
 /// Returns whether a file belongs to Python, a package or the environment, and not to the user's code.
 pub fn is_library(file: &str) -> bool {
-    const PACKAGES: &[&str] = &[
-        "torch",
-        "torchvision",
-        "torchaudio",
-        "transformers",
-        "accelerate",
-        "deepspeed",
-        "lightning",
-        "pytorch_lightning",
-        "numpy",
-        "jax",
-        "jaxlib",
-        "flax",
-        "ray",
-        "datasets",
-        "triton",
-        "apex",
-        "fsspec",
-        "mpi4py",
-    ];
+    const PACKAGES: &str = "torch torchvision torchaudio transformers accelerate deepspeed lightning \
+        pytorch_lightning numpy jax jaxlib flax ray datasets triton apex fsspec mpi4py";
     let parts = || file.split('/');
-    let under_lib =
-        parts().zip(parts().skip(1)).any(|(parent, child)| parent == "lib" && PACKAGES.contains(&child));
+    let is_package = |name: &str| PACKAGES.split(' ').any(|package| package == name);
+    let under_lib = parts().zip(parts().skip(1)).any(|(parent, child)| parent == "lib" && is_package(child));
     file.starts_with('<')
         || under_lib
         || file.starts_with("/usr/lib/")
@@ -256,11 +238,10 @@ impl Tracebacks {
         }
         let key = stream(before);
         let last = self.last.iter().find(|last| last.key == key);
-        let chain = match last {
-            Some(last) if original && number.saturating_sub(last.line) <= 3 => Some(Chain::Original),
-            Some(last) => last.chain,
-            None => None,
-        };
+        let chain = last.and_then(|last| match number.saturating_sub(last.line) {
+            0..=3 if original => Some(Chain::Original),
+            _ => last.chain,
+        });
         self.open.push(Open {
             prefix: before.to_vec(),
             key,
@@ -284,14 +265,12 @@ impl Tracebacks {
                 near.iter().skip(at + 11).take(7).take_while(|byte| byte.is_ascii_digit()).copied().collect();
             self.named = std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok());
         }
-        let (at, chain) =
-            if let Some(at) = memchr::memmem::find(near, b"During handling of the above exception") {
-                (at, Chain::Handling)
-            } else if let Some(at) = memchr::memmem::find(near, b"The above exception was the direct cause") {
-                (at, Chain::Direct)
-            } else {
-                return;
-            };
+        let chains = [
+            ("During handling of the above exception", Chain::Handling),
+            ("The above exception was the direct cause", Chain::Direct),
+        ];
+        let find = |(words, chain): (&str, _)| Some((memchr::memmem::find(near, words.as_bytes())?, chain));
+        let Some((at, chain)) = chains.into_iter().find_map(find) else { return };
         let key = stream(near.get(..at).unwrap_or_default());
         if let Some(last) =
             self.last.iter_mut().find(|last| last.key == key && number.saturating_sub(last.line) <= PATIENCE)
@@ -377,22 +356,8 @@ fn frame(body: &[u8]) -> Option<Frame> {
 
 /// Reads `ValueError: text`. A name that is unusual for an exception counts only where `sure`.
 fn exception(body: &[u8], sure: bool) -> Option<(Vec<u8>, &[u8])> {
-    const ENDS: &[&str] = &[
-        "Error",
-        "Exception",
-        "Interrupt",
-        "Exit",
-        "Failure",
-        "Timeout",
-        "Warning",
-        "Iteration",
-        "Group",
-        "NotFound",
-        "Fault",
-        "Abort",
-        "Closed",
-        "Expired",
-    ];
+    const ENDS: &str = "Error Exception Interrupt Exit Failure Timeout Warning Iteration Group NotFound Fault \
+        Abort Closed Expired";
     let length = body
         .iter()
         .take(200)
@@ -407,8 +372,8 @@ fn exception(body: &[u8], sure: bool) -> Option<(Vec<u8>, &[u8])> {
     let text = std::str::from_utf8(name).ok()?;
     let last = text.rsplit('.').next().unwrap_or(text);
     let capital = last.starts_with(|first: char| first.is_ascii_uppercase() || first == '_');
-    let usual =
-        ENDS.iter().any(|end| last.ends_with(end)) || (text.contains('.') && capital && !message.is_empty());
+    let usual = ENDS.split(' ').any(|end| last.ends_with(end))
+        || (text.contains('.') && capital && !message.is_empty());
     (usual && !last.is_empty() || (sure && capital)).then(|| (name.to_vec(), message.trim_ascii()))
 }
 

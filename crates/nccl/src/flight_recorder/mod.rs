@@ -221,22 +221,9 @@ fn read(entry: Node<'_>) -> Option<Entry> {
 /// Formats `[[1024]] → [[4096]]`.
 fn sizes(entry: Node<'_>) -> String {
     let list = |key: &str| {
-        let shapes: Vec<String> = entry
-            .get(key)
-            .into_iter()
-            .flat_map(Node::items)
-            .take(4)
-            .map(|shape| {
-                let numbers: Vec<String> = shape
-                    .items()
-                    .take(DIMENSIONS)
-                    .filter_map(Node::int)
-                    .map(|number| number.to_string())
-                    .collect();
-                format!("[{}]", numbers.join(", "))
-            })
-            .collect();
-        shapes.join(" ")
+        let shapes = entry.get(key).into_iter().flat_map(Node::items).take(4);
+        let shapes = shapes.map(|shape| shape.items().take(DIMENSIONS).filter_map(Node::int).collect());
+        shapes.map(|shape: Vec<i64>| format!("{shape:?}")).collect::<Vec<_>>().join(" ")
     };
     format!("{} → {}", list("input_sizes"), list("output_sizes"))
 }
@@ -303,15 +290,11 @@ fn mismatch(group: &BTreeMap<u32, &Group>) -> Option<Disagreement> {
             }
         }
         if kinds.len() > 1 {
-            let variants = kinds
-                .into_iter()
-                .map(|((name, sizes), ranks)| Variant {
-                    name: name.to_owned(),
-                    sizes: sizes.to_owned(),
-                    ranks,
-                })
-                .collect();
-            return Some(Disagreement::Mismatch { sequence, variants });
+            let variants = kinds.into_iter().map(|((name, sizes), ranks)| {
+                let (name, sizes) = (name.to_owned(), sizes.to_owned());
+                Variant { name, sizes, ranks }
+            });
+            return Some(Disagreement::Mismatch { sequence, variants: variants.collect() });
         }
     }
     None

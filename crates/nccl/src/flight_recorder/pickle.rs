@@ -164,24 +164,17 @@ impl Reader<'_> {
                 0x8d | 0x8e => self.text(8)?,
                 b'q' | b'r' | 0x94 => self.memoize(code)?,
                 b'h' | b'j' => self.recall(code)?,
-                b's' | b'u' => self.set(code == b'u')?,
-                b'a' | b'e' => self.append(code == b'e')?,
-                b't' => {
-                    let from = self.mark()?;
-                    self.tuple(from)?;
-                }
-                0x85..=0x87 => {
-                    let count = usize::from(code - 0x84);
-                    let from = self.stack.len().checked_sub(count).ok_or_else(|| self.broken())?;
-                    self.tuple(from)?;
-                }
+                b's' => self.set(Some(2))?,
+                b'u' => self.set(None)?,
+                b'a' => self.append(Some(1))?,
+                b'e' => self.append(None)?,
+                b't' => self.tuple(None)?,
+                0x85..=0x87 => self.tuple(Some(usize::from(code - 0x84)))?,
                 b'.' => {
                     let root = self.stack.pop().ok_or_else(|| self.broken())?;
                     return Ok(Pickle { values: self.values, root, left: Cell::new(STEPS) });
                 }
-                _ => {
-                    return Err(DumpError::NotPlainData { offset: self.at });
-                }
+                _ => return Err(DumpError::NotPlainData { offset: self.at }),
             }
         }
     }
@@ -267,19 +260,22 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn mark(&mut self) -> Result<usize> {
-        self.marks.pop().filter(|from| *from <= self.stack.len()).ok_or_else(|| self.broken())
+    /// Takes so many values from the stack, or those above the last mark.
+    fn pop(&mut self, count: Option<usize>) -> Result<Vec<u32>> {
+        let from = match count {
+            Some(count) => self.stack.len().checked_sub(count),
+            None => self.marks.pop().filter(|from| *from <= self.stack.len()),
+        };
+        Ok(self.stack.split_off(from.ok_or_else(|| self.broken())?))
     }
 
-    fn tuple(&mut self, from: usize) -> Result<()> {
-        let items = self.stack.split_off(from);
+    fn tuple(&mut self, count: Option<usize>) -> Result<()> {
+        let items = self.pop(count)?;
         self.push(Value::List(items))
     }
 
-    fn set(&mut self, many: bool) -> Result<()> {
-        let from =
-            if many { self.mark()? } else { self.stack.len().checked_sub(2).ok_or_else(|| self.broken())? };
-        let items = self.stack.split_off(from);
+    fn set(&mut self, count: Option<usize>) -> Result<()> {
+        let items = self.pop(count)?;
         if let Some(Value::Dict(entries)) = self.stack.last().and_then(|at| self.values.get_mut(*at as usize))
         {
             entries.extend(items.chunks_exact(2).map(|pair| (pair[0], pair[1])));
@@ -288,10 +284,8 @@ impl Reader<'_> {
         Err(self.broken())
     }
 
-    fn append(&mut self, many: bool) -> Result<()> {
-        let from =
-            if many { self.mark()? } else { self.stack.len().checked_sub(1).ok_or_else(|| self.broken())? };
-        let items = self.stack.split_off(from);
+    fn append(&mut self, count: Option<usize>) -> Result<()> {
+        let items = self.pop(count)?;
         if let Some(Value::List(list)) = self.stack.last().and_then(|at| self.values.get_mut(*at as usize)) {
             list.extend(items);
             return Ok(());

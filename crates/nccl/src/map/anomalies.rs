@@ -62,15 +62,10 @@ impl Snapshot<'_> {
         let mut anomalies = Anomalies::default();
         let signed = !self.seen.usage.is_empty();
         let mut members: TiVec<SourceIndex, u32> = vec![0u32; self.seen.sources.len()].into();
-        for (at, process) in self.seen.processes.iter_enumerated() {
-            if self.is_alive(at) && !process.locals.is_empty() {
-                members[process.source] += 1;
-            }
+        for (_, process) in self.alive().filter(|(_, process)| !process.locals.is_empty()) {
+            members[process.source] += 1;
         }
-        for (at, process) in self.seen.processes.iter_enumerated() {
-            if !process.doubtful || !self.is_alive(at) {
-                continue;
-            }
+        for (at, process) in self.alive().filter(|(_, process)| process.doubtful) {
             let doubts = if process.pid.is_none() {
                 Some(&mut anomalies.unsigned).filter(|_| signed)
             } else if process.locals.is_empty() {

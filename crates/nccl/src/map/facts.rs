@@ -58,10 +58,7 @@ impl TransportMap {
                     events.push(Event::Provider { name: name.into(), nics });
                 }
             }
-            NcclEvent::OfiVersion(version) => {
-                let plugin = self.ofi();
-                plugin.version = Some(cut(version).into());
-            }
+            NcclEvent::OfiVersion(version) => self.ofi().version = Some(cut(version).into()),
             NcclEvent::Plugin(name)
                 if !name.contains("Libfabric")
                     && self.seen.plugins.len() < 32

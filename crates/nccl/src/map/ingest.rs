@@ -134,15 +134,8 @@ impl TransportMap {
                 }
             }
             NcclEvent::Impossible => {
-                let rank = entry.launcher_rank;
-                self.seen.signatures.add(
-                    Signature::ImpossibleRank,
-                    source,
-                    process,
-                    entry.line,
-                    rank,
-                    entry.text,
-                );
+                let Entry { line, text, launcher_rank: rank, .. } = *entry;
+                self.seen.signatures.add(Signature::ImpossibleRank, source, process, line, rank, text);
             }
             NcclEvent::Other => {
                 if self.other(source, process, entry) {
@@ -251,17 +244,15 @@ impl TransportMap {
     pub(super) fn host(&mut self, name: &str, id: &str) -> HostId {
         let next = HostId::from(self.index.hosts.len());
         let key = (Box::from(cut(name)), Box::from(cut(id)));
-        match self.index.hosts.get(&key) {
-            Some(known) => *known,
-            None if self.index.hosts.len() >= HOSTS => {
-                self.seen.others_dropped += 1;
-                next
-            }
-            None => {
-                self.index.hosts.insert(key, next);
-                next
-            }
+        if let Some(known) = self.index.hosts.get(&key) {
+            return *known;
         }
+        if self.index.hosts.len() >= HOSTS {
+            self.seen.others_dropped += 1;
+        } else {
+            self.index.hosts.insert(key, next);
+        }
+        next
     }
 
     fn connect(&mut self, at: ProcessId, entry: &Entry<'_>, line: &ChannelLine<'_>, events: &mut Vec<Event>) {

@@ -87,7 +87,7 @@ fn read_as_hex(number: u32) -> u64 {
 }
 
 /// Connection lines that one call printed: those of collectives belong to one communicator.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Burst {
     pub tid: u64,
     /// Whether they are connections of collectives (index 0).
@@ -201,15 +201,7 @@ impl Process {
         let fits = |burst: &Burst| burst.open && burst.tid == tid && burst.collective == collective;
         let at = self.bursts.iter().rposition(fits).map(BurstId::from);
         at.or_else(|| {
-            let fresh = Burst {
-                tid,
-                collective,
-                local: None,
-                open: true,
-                judged: false,
-                first_line: line,
-                links: Vec::new(),
-            };
+            let fresh = Burst { tid, collective, open: true, first_line: line, ..Burst::default() };
             let empty = self.bursts.iter().position(|burst| !burst.open && burst.links.is_empty());
             if let Some(empty) = empty.map(BurstId::from) {
                 self.bursts[empty] = fresh;

@@ -7,6 +7,7 @@ use typed_index_collections::TiVec;
 
 use super::ids::{CommId, ProcessId, SourceIndex};
 use super::observed::Observed;
+use super::process::Process;
 use super::usage::Usage;
 use super::{Found, PluginSeen, Signatures, Trace};
 use crate::SourceId;
@@ -40,6 +41,11 @@ impl<'a> Snapshot<'a> {
     /// Returns whether a process was not replaced by a later one.
     pub(super) fn is_alive(&self, process: ProcessId) -> bool {
         self.past.is_empty() || !self.past.contains(&process)
+    }
+
+    /// Returns the processes that were not replaced by later ones.
+    pub(super) fn alive(&self) -> impl Iterator<Item = (ProcessId, &'a Process)> {
+        self.seen.processes.iter_enumerated().filter(|(at, _)| self.is_alive(*at))
     }
 
     /// Returns the failures found in the lines.

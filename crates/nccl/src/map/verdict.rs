@@ -115,12 +115,9 @@ impl Snapshot<'_> {
         }
         self.live_usage.get_or_init(|| {
             let signed = !self.seen.usage.is_empty();
-            let alive = self
-                .seen
-                .processes
-                .iter_enumerated()
-                .filter(|(at, process)| self.is_alive(*at) && process.pid.is_some() == signed);
-            Usage::of(alive.map(|(_, process)| process))
+            Usage::of(
+                self.alive().map(|(_, process)| process).filter(|process| process.pid.is_some() == signed),
+            )
         })
     }
 
@@ -158,10 +155,8 @@ impl Snapshot<'_> {
         if self.past.is_empty() {
             return self.seen.most_nodes.is_some_and(|nodes| nodes > 1);
         }
-        self.seen.processes.iter_enumerated().any(|(at, process)| {
-            self.is_alive(at)
-                && process.locals.iter().any(|local| local.nnodes.is_some_and(|nodes| nodes > 1))
-        })
+        let mut locals = self.alive().flat_map(|(_, process)| &process.locals);
+        locals.any(|local| local.nnodes.is_some_and(|nodes| nodes > 1))
     }
 
     /// Returns the data that identify networks, read once for all questions about the map in its present

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::communicator;
+use serde::{Serialize, Serializer};
 use typed_index_collections::TiVec;
+
+use super::communicator;
 
 use super::ids::{CommId, HostId, LocalId, NameId, ProcessId, SourceIndex};
 use super::link::{Channels, Devices};
@@ -12,17 +14,19 @@ use super::snapshot::Snapshot;
 use crate::channel::{Kind, Side};
 use crate::network::Network;
 
-/// A plugin that was loaded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A plugin.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "PluginShape"))]
 #[non_exhaustive]
 pub struct PluginSeen {
-    /// Its name.
+    /// Name.
     pub name: Box<str>,
-    /// Its version, where it prints one.
+    /// Version.
     pub version: Option<Box<str>>,
-    /// libfabric's provider, the last one selected.
+    /// libfabric's provider.
     pub provider: Option<Box<str>>,
     /// All providers selected by any rank.
+    #[serde(skip)]
     pub providers: BTreeSet<Box<str>>,
     /// NICs found.
     pub nics: Option<u32>,
@@ -34,52 +38,66 @@ impl PluginSeen {
     }
 }
 
-/// A process, or one rank of a process that holds several.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A process, or one rank of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "RankShape"))]
 #[non_exhaustive]
 pub struct RankView {
-    /// Global rank, where proved.
+    /// Global rank; null until the logs prove it.
     pub rank: Option<u32>,
-    /// Host name as printed.
+    /// Host.
     pub host: Box<str>,
-    /// Process id; none where the prefix was stripped.
+    // None where the prefix was stripped.
+    /// Process id.
     pub pid: Option<u64>,
     /// CUDA device.
     pub cuda_device: Option<u32>,
-    /// PCI bus id, hexadecimal.
+    /// PCI bus id, hexadecimal as printed.
+    #[serde(serialize_with = "hexadecimal")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub bus_id: Option<u64>,
-    /// Node number, ordered by the nodes' lowest ranks; hosts with different `NCCL_HOSTID` are different
-    /// nodes.
+    // By the nodes' lowest ranks; hosts with different `NCCL_HOSTID` are different nodes.
+    /// Node, numbered from 0.
     pub node: u32,
-    /// The network it announced last.
+    /// The network it chose. Announced is not connected.
     pub announced: Option<Box<str>>,
     /// Its progress.
     pub phase: Phase,
     /// The furthest phase it reached, not counting a failure.
+    #[serde(skip)]
     pub reached: Phase,
-    /// Name of its source.
+    /// The log it was seen in.
     pub source: String,
 }
 
+#[allow(clippy::ref_option, reason = "serde calls it by reference")]
+fn hexadecimal<S: Serializer>(id: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    id.map(|id| format!("{id:x}")).serialize(serializer)
+}
+
 /// A communicator.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "CommShape"))]
 #[non_exhaustive]
 pub struct CommView {
-    /// commId, or `PARENT/SPLITCOUNT/COLOR`, or `unnamed-…` where NCCL printed none.
+    // `unnamed-…` where NCCL printed none.
+    /// commId, or `PARENT/SPLITCOUNT/COLOR` for a split.
     pub id: String,
-    /// The parent's id.
+    /// Id of the parent.
     pub parent: Option<String>,
     /// Ranks.
     pub nranks: u32,
     /// Nodes.
     pub nnodes: Option<u32>,
-    /// Whether its ranks are those of the job.
+    /// Whether its ranks are the job's.
     pub world: bool,
-    /// Its ranks whose logs were seen.
+    /// Ranks whose logs were seen.
     pub seen_ranks: Vec<u32>,
     /// Their ranks in the job, where proved.
+    #[serde(skip)]
     pub global_ranks: Vec<u32>,
     /// Ranks that two processes claim: the log is inconsistent.
+    #[serde(skip)]
     pub contested: u32,
 }
 
@@ -124,23 +142,27 @@ impl PairView {
     }
 }
 
-/// Counts over everything read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "TotalsShape"))]
 #[non_exhaustive]
 pub struct Totals {
     /// Lines.
     pub lines: u64,
-    /// NCCL records.
+    /// NCCL's lines.
     pub nccl_lines: u64,
     /// Bytes.
     pub bytes: u64,
-    /// NCCL records with no message.
+    /// NCCL's lines without a message.
+    #[serde(rename = "unparsed_nccl_lines")]
     pub unparsed: u64,
-    /// Connection lines that were cut.
+    /// Connection lines cut in the middle.
+    #[serde(rename = "torn_channel_lines")]
     pub torn: u64,
     /// Connections dropped at the limit.
+    #[serde(skip)]
     pub dropped: u64,
-    /// Distinct (channel, connection index, ranks) a transport, over all communicators together.
+    /// Distinct (channel, connection index, ranks) by transport, over all communicators and lives together.
     pub edges: BTreeMap<Box<str>, u64>,
 }
 
@@ -172,10 +194,8 @@ impl Snapshot<'_> {
     /// Returns every pair of live processes.
     pub fn pairs(&self) -> Vec<PairView> {
         let mut pairs: BTreeMap<PairKey, PairView> = BTreeMap::new();
-        for (at, process) in self.seen.processes.iter_enumerated() {
-            if self.is_alive(at) {
-                self.pairs_of(at, process, &mut pairs);
-            }
+        for (at, process) in self.alive() {
+            self.pairs_of(at, process, &mut pairs);
         }
         self.with_networks(pairs)
     }
@@ -253,10 +273,7 @@ impl Snapshot<'_> {
     /// Returns every live process that NCCL's prefix named, and every rank of those that hold several.
     pub fn ranks(&self) -> Vec<RankView> {
         let mut ranks = Vec::new();
-        for (at, process) in self.seen.processes.iter_enumerated() {
-            if !self.is_alive(at) || process.is_nobody() {
-                continue;
-            }
+        for (at, process) in self.alive().filter(|(_, process)| !process.is_nobody()) {
             let before = ranks.len();
             ranks.extend(self.held(at).map(|(local, rank)| self.rank(process, Some(rank), Some(local))));
             if ranks.len() == before {
@@ -308,8 +325,7 @@ impl Snapshot<'_> {
     fn writers(&self) -> &TiVec<SourceIndex, u32> {
         self.writers.get_or_init(|| {
             let mut writers: TiVec<SourceIndex, u32> = self.seen.sources.iter().map(|_| 0).collect();
-            let alive = self.seen.processes.iter_enumerated().filter(|(at, _)| self.is_alive(*at));
-            for (_, process) in alive.filter(|(_, process)| !process.is_nobody()) {
+            for (_, process) in self.alive().filter(|(_, process)| !process.is_nobody()) {
                 writers[process.source] += 1;
             }
             writers

@@ -52,10 +52,7 @@ impl Snapshot<'_> {
     pub fn summary(&self) -> Summary {
         let mut summary = Summary { verdict: self.verdict(), ..Summary::default() };
         let mut hosts: HashSet<HostId> = HashSet::new();
-        for (at, process) in self.seen.processes.iter_enumerated() {
-            if !self.is_alive(at) || process.is_nobody() {
-                continue;
-            }
+        for (at, process) in self.alive().filter(|(_, process)| !process.is_nobody()) {
             summary.processes += 1;
             *summary.phases.entry(self.phase(process, self.sole_rank(at))).or_default() += 1;
             hosts.insert(process.host_number);

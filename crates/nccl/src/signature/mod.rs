@@ -4,7 +4,7 @@
 mod condition;
 mod table;
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
@@ -213,17 +213,9 @@ impl Signature {
     }
 }
 
-fn automaton() -> Option<&'static AhoCorasick> {
-    static AUTOMATON: OnceLock<Option<AhoCorasick>> = OnceLock::new();
-    AUTOMATON
-        .get_or_init(|| {
-            AhoCorasick::builder()
-                .match_kind(MatchKind::Standard)
-                .build(TABLE.iter().map(|row| row.needle))
-                .ok()
-        })
-        .as_ref()
-}
+static AUTOMATON: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+    AhoCorasick::builder().match_kind(MatchKind::Standard).build(TABLE.iter().map(|row| row.needle)).ok()
+});
 
 /// Calls `sink` once for every signature of a line.
 pub fn find(level: Option<Level>, location: &[u8], message: &[u8], mut sink: impl FnMut(Signature)) {
@@ -237,7 +229,7 @@ pub fn find(level: Option<Level>, location: &[u8], message: &[u8], mut sink: imp
     if matches!(level, Some(Level::Warn | Level::Attention)) {
         in_location(location, message, &mut once);
     }
-    let Some(automaton) = automaton() else { return };
+    let Some(automaton) = &*AUTOMATON else { return };
     // A row is judged by its first hit, against the whole message.
     let mut judged_rows = [false; TABLE.len()];
     for hit in automaton.find_overlapping_iter(message) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use askama::Template;
 use weftrun::core::diagnose::Judge;
 use weftrun::core::diagnose::cause::{Why, WhyState};
-use weftrun::core::nccl::{GdrSeen, Kind, Network};
+use weftrun::core::nccl::{GdrSeen, Kind, Network, RankView};
 use weftrun::core::report::TransportReport;
 use weftrun::core::report::transport::PairShape;
 use weftrun::core::text::counted;
@@ -94,16 +94,16 @@ pub fn page(report: &TransportReport, judge: Judge, why: &Why) -> Result<String>
     rendered(&page)
 }
 
-impl From<&weftrun::core::report::transport::RankShape> for Rank {
-    fn from(rank: &weftrun::core::report::transport::RankShape) -> Self {
+impl From<&RankView> for Rank {
+    fn from(rank: &RankView) -> Self {
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "–".to_owned());
         Self {
             rank: or_dash(rank.rank.map(|rank| rank.to_string())),
             node: rank.node,
-            host: rank.host.clone(),
+            host: rank.host.to_string(),
             pid: or_dash(rank.pid.map(|pid| pid.to_string())),
             device: or_dash(rank.cuda_device.map(|device| device.to_string())),
-            announced: or_dash(rank.announced.clone()),
+            announced: or_dash(rank.announced.as_deref().map(str::to_owned)),
             phase: rank.phase.label(),
             source: rank.source.clone(),
         }
@@ -133,7 +133,7 @@ pub fn stack(report: &TransportReport) -> String {
         (Some(version), Some(provider)) => format!("{} {version} (provider {provider})", plugin.name),
         (Some(version), None) => format!("{} {version}", plugin.name),
         (None, Some(provider)) => format!("{} (provider {provider})", plugin.name),
-        (None, None) => plugin.name.clone(),
+        (None, None) => plugin.name.to_string(),
     });
     versions.chain(plugins).collect::<Vec<_>>().join(", ")
 }

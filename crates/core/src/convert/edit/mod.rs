@@ -28,11 +28,10 @@ pub struct Blocked {
     pub why: String,
 }
 
-/// A replacement of bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Splice {
-    range: Range<usize>,
-    text: String,
+impl Blocked {
+    fn new(path: String, span: &Range<usize>, why: impl Into<String>) -> Self {
+        Self { path, span: span.clone(), why: why.into() }
+    }
 }
 
 /// A changed text.
@@ -43,6 +42,9 @@ pub struct Edited {
     /// JSON pointers of the values that an alias or a merge key showed, and that are written out now.
     pub written_out: Vec<String>,
 }
+
+const ALIAS: &str = "an alias shows it here; its text stands elsewhere";
+const MERGE_KEY: &str = "a merge key shows it here; its text stands elsewhere";
 
 /// What is done where aliases show an anchor's text at several places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,12 +95,12 @@ pub fn edit(
     if inside && !is_right(&edited) {
         (_, edited) = result(false, Shared::Refused)?;
     }
-    let blocked = |why: String| Blocked { path: String::new(), span: document.root.span.clone(), why };
-    match says(&edited.text, wanted) {
-        Ok(true) => Ok(edited),
-        Ok(false) => Err(blocked("the result would say something else than was meant".into())),
-        Err(error) => Err(blocked(format!("the result could not be read: {error}"))),
-    }
+    let why = match says(&edited.text, wanted) {
+        Ok(true) => return Ok(edited),
+        Ok(false) => "the result would say something else than was meant".to_owned(),
+        Err(error) => format!("the result could not be read: {error}"),
+    };
+    Err(Blocked::new(String::new(), &document.root.span, why))
 }
 
 /// Returns whether a tree holds exactly these data.
@@ -161,7 +163,7 @@ impl Place<'_> {
 struct Editor<'t> {
     text: &'t str,
     layout: Layout,
-    splices: Vec<Splice>,
+    splices: Vec<(Range<usize>, String)>,
     /// Whether scalars of several lines are changed inside where that is possible.
     keep_lines: bool,
     /// Whether one was.
@@ -189,28 +191,12 @@ impl<'t> Editor<'t> {
     }
 
     fn splice(&mut self, range: Range<usize>, text: impl Into<String>) {
-        self.splices.push(Splice { range, text: text.into() });
+        self.splices.push((range, text.into()));
     }
 
-    fn apply(mut self) -> Result<String, Blocked> {
-        // An insertion goes before a removal that starts at the same byte.
-        self.splices.sort_by_key(|splice| (splice.range.start, splice.range.end));
-        let mut out = String::with_capacity(self.text.len() + 1024);
-        let mut at = 0;
-        for splice in &self.splices {
-            let Some(before) = self.text.get(at..splice.range.start) else {
-                return Err(Blocked {
-                    path: String::new(),
-                    span: splice.range.clone(),
-                    why: "two changes overlap".into(),
-                });
-            };
-            out.push_str(before);
-            out.push_str(&splice.text);
-            at = splice.range.end;
-        }
-        out.push_str(&self.text[at..]);
-        Ok(out)
+    fn apply(self) -> Result<String, Blocked> {
+        crate::text::splice(self.text, self.splices)
+            .map_err(|place| Blocked::new(String::new(), &place, "two changes overlap"))
     }
 
     fn node(&mut self, node: &SpanTree<'_>, wanted: &Json, place: &Place<'_>) -> Result<(), Blocked> {
@@ -231,27 +217,18 @@ impl<'t> Editor<'t> {
             }
             _ => {}
         }
-        let blocked = |why: &str| Blocked { path: place.path(), span: node.span.clone(), why: why.into() };
-        match (node.origin, self.shared) {
-            (NodeOrigin::Written, _) => {}
-            (NodeOrigin::Anchored, shared) if shared != Shared::Refused => {}
-            (_, Shared::Once) => return Ok(()),
+        let (done, why) = match (node.origin, self.shared) {
+            (_, Shared::Once) if !is_own => return Ok(()),
             (NodeOrigin::Alias, shared) if shared.writes_out() => {
                 self.written_out.push(place.path());
-                let done = self.write(node.span.clone(), Style::Plain, wanted, place);
-                return done.ok_or_else(|| blocked("an alias shows it here; its text stands elsewhere"));
+                (self.write(node.span.clone(), Style::Plain, wanted, place), ALIAS)
             }
-            (NodeOrigin::Anchored, _) => {
-                return Err(blocked("it carries an anchor, so that aliases may show it elsewhere"));
-            }
-            (NodeOrigin::Alias, _) => {
-                return Err(blocked("an alias shows it here; its text stands elsewhere"));
-            }
-            (NodeOrigin::Merged, _) => {
-                return Err(blocked("a merge key shows it here; its text stands elsewhere"));
-            }
-        }
-        self.replace(node, wanted, place).ok_or_else(|| blocked("its kind of value would change"))
+            _ if is_own => (self.replace(node, wanted, place), "its kind of value would change"),
+            (NodeOrigin::Alias, _) => (None, ALIAS),
+            (NodeOrigin::Merged, _) => (None, MERGE_KEY),
+            _ => (None, "it carries an anchor, so that aliases may show it elsewhere"),
+        };
+        done.ok_or_else(|| Blocked::new(place.path(), &node.span, why))
     }
 
     fn map(
@@ -300,23 +277,20 @@ impl<'t> Editor<'t> {
                 continue;
             }
             let Some(value) = value else {
+                let blocked = |why: &str| Blocked::new(place.below(&entry.key), &entry.key_span, why);
                 if merged(entry) {
-                    let why = "a merge key shows it here; its text stands elsewhere".into();
-                    return Err(Blocked { path: place.below(&entry.key), span: entry.key_span.clone(), why });
+                    return Err(blocked(MERGE_KEY));
                 }
                 if !flow {
-                    self.remove_entry(entries, index).ok_or_else(|| Blocked {
-                        path: place.below(&entry.key),
-                        span: entry.key_span.clone(),
-                        why: "it cannot be taken out of its line".into(),
-                    })?;
+                    self.remove_entry(entries, index)
+                        .ok_or_else(|| blocked("it cannot be taken out of its line"))?;
                 }
                 continue;
             };
             let twice = !in_order && entries.iter().filter(|other| other.key == entry.key).count() > 1;
             if twice && node.get(&entry.key).is_some_and(|last| !same(last, value)) {
                 let why = format!("the key `{}` is set twice in one map", entry.key);
-                return Err(Blocked { path: place.below(&entry.key), span: entry.key_span.clone(), why });
+                return Err(Blocked::new(place.below(&entry.key), &entry.key_span, why));
             }
             if !twice {
                 let key = Some((self.column(entry.key_span.start), self.behind_colon(entry)));
@@ -354,8 +328,7 @@ impl<'t> Editor<'t> {
     ) -> Result<(), Blocked> {
         let flow = node.style == Style::Flow;
         if wanted.is_empty() {
-            let why = "all items would be taken out of the list".into();
-            return Err(Blocked { path: place.path(), span: node.span.clone(), why });
+            return Err(Blocked::new(place.path(), &node.span, "all items would be taken out of the list"));
         }
         let front = items.iter().zip(wanted).take_while(|(a, b)| same(a, b)).count();
         let back = items[front..]
@@ -385,8 +358,8 @@ impl<'t> Editor<'t> {
             self.node(item, value, &Place { above, key: None, in_flow: place.in_flow || flow })?;
         }
         if new.len() < old.len() {
-            let why = "items without a name would be taken out of the list".into();
-            return Err(Blocked { path: place.path(), span: node.span.clone(), why });
+            let why = "items without a name would be taken out of the list";
+            return Err(Blocked::new(place.path(), &node.span, why));
         }
         let added = &new[old.len()..];
         if added.is_empty() {

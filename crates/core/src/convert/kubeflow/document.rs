@@ -9,14 +9,11 @@ use super::object::{ObjectKind, kind_of_json, kind_of_tree, steps};
 use super::trainjob::{self, Runtime, TrainerVersion};
 use super::{apply, job, own_runtime, workload};
 use crate::catalogue::Catalogue;
-use crate::convert::edit::emit;
-use crate::convert::edit::{Blocked, edit, same};
+use crate::convert::edit::{Blocked, edit, emit, same};
 use crate::convert::report::JobReport;
-use crate::fabric::ClusterFacts;
-use crate::fabric::Profile;
-use crate::fabric::decide;
 use crate::fabric::evidence::{Form, Signs, Weighed, choose};
 use crate::fabric::view::{JobKind, JobView};
+use crate::fabric::{ClusterFacts, Profile, decide};
 use crate::finding::Span;
 use crate::request::FabricRequest;
 use crate::span::{Document, SpanTree, SyntaxError, json, position, yaml_documents};
@@ -264,16 +261,11 @@ fn say_written_out(
     let Some(report) = reports.iter_mut().find(|report| report.changed) else { return };
     for path in paths {
         let span = at_pointer(&document.root, path).map(|node| start.span(text, &node.span));
-        let finding = Finding::info(
-            "I-ALIAS-WRITTEN-OUT",
-            format!("{path} was an alias; it is written out, since it now differs from its anchor"),
-        )
-        .at(path.clone())
-        .fix("nothing; a later change of the anchor does not reach it any more");
-        report.plan.findings.push(match span {
-            Some(span) => finding.span(span),
-            None => finding,
-        });
+        let message = format!("{path} was an alias; it is written out, since it now differs from its anchor");
+        let finding = Finding::info("I-ALIAS-WRITTEN-OUT", message)
+            .at(path.clone())
+            .fix("nothing; a later change of the anchor does not reach it any more");
+        report.plan.findings.push(Finding { span, ..finding });
     }
 }
 
@@ -351,14 +343,13 @@ fn object(
                 // the mutation.
                 Some(_) => {
                     report.pass();
-                    report.plan.findings.push(
-                        Finding::warning(
-                            "W-OPTOUT-PODS",
-                            format!("the pods cannot be told of the opt-out: {}", finding.message),
-                        )
-                        .at(finding.subject.unwrap_or_default())
-                        .fix("beside a webhook, put the annotation into a TrainingRuntime of your namespace"),
-                    );
+                    let message = format!("the pods cannot be told of the opt-out: {}", finding.message);
+                    let fix = "beside a webhook, put the annotation into a TrainingRuntime of your namespace";
+                    let subject = finding.subject.unwrap_or_default();
+                    report
+                        .plan
+                        .findings
+                        .push(Finding::warning("W-OPTOUT-PODS", message).at(subject).fix(fix));
                 }
                 None => report.fail(finding),
             }
@@ -452,14 +443,9 @@ fn reformatted(
     reports: &mut [JobReport],
 ) -> String {
     for report in reports.iter_mut().filter(|report| report.changed) {
-        report.plan.findings.push(
-            Finding::warning(
-                "W-COMMENTS-LOST",
-                format!("the document was written anew, without its comments: {}", blocked.why),
-            )
-            .at(blocked.path.clone())
-            .span(start.span(text, &blocked.span)),
-        );
+        let message = format!("the document was written anew, without its comments: {}", blocked.why);
+        let finding = Finding::warning("W-COMMENTS-LOST", message).at(blocked.path.clone());
+        report.plan.findings.push(finding.span(start.span(text, &blocked.span)));
     }
     // The text before the document's first byte (`---`, a directive) stays; comments inside are lost.
     let head = text[..document.root.span.start]

@@ -15,7 +15,7 @@ mod workload;
 pub use apply::apply_ops;
 pub use document::{Mutated, Settings, Start, at_pointer, mutate};
 pub use import::import;
-pub(super) use import::torchrun;
+pub(super) use import::{torchrun, torchrun_is_ours};
 pub use lint::lint_document;
 pub use own_runtime::apply_with_own_runtime;
 pub use stream::Splitter;

@@ -82,6 +82,11 @@ pub(super) fn text_at<'j>(object: &'j Json, pointer: &str) -> Option<&'j str> {
     self::pointer(object, pointer).and_then(Json::as_str)
 }
 
+/// Returns a scalar as text, without the quotes of a string.
+pub(super) fn scalar(value: &Json) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
 /// Returns the members of a list at a key; none if there is no list.
 pub(super) fn list<'j>(object: &'j Json, key: &str) -> &'j [Json] {
     object.get(key).and_then(Json::as_array).map_or(&[], Vec::as_slice)

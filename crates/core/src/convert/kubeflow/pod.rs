@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
-use super::object::{list, pointer};
+use super::object::{list, pointer, scalar};
 use crate::fabric::view::{Annotation, ContainerView, EnvView, MountView, RoleView, VolumeView};
 
-const INSTANCE_LABELS: [&str; 2] = ["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"];
+pub(super) const INSTANCE_LABELS: [&str; 2] =
+    ["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"];
 
 /// Reads the parts of a role that a pod template defines. `at` is the template's JSON pointer; `main` picks
 /// the container the ranks run in.
@@ -36,15 +37,11 @@ pub(super) fn role(template: &Json, at: &str, main: impl Fn(&[Json]) -> usize) -
 
 pub(super) fn annotations(map: Option<&Json>) -> BTreeMap<String, Annotation> {
     let entries = map.and_then(Json::as_object).into_iter().flatten();
-    entries
-        .map(|(key, value)| {
-            let value = match value {
-                Json::String(text) => Annotation::Text(text.clone()),
-                other => Annotation::NotText(other.to_string()),
-            };
-            (key.clone(), value)
-        })
-        .collect()
+    let annotation = |value: &Json| match value {
+        Json::String(text) => Annotation::Text(text.clone()),
+        other => Annotation::NotText(other.to_string()),
+    };
+    entries.map(|(key, value)| (key.clone(), annotation(value))).collect()
 }
 
 /// Reads a container, or another object with its fields.
@@ -116,13 +113,6 @@ fn words(container: &Json, key: &str) -> Vec<String> {
 
 fn text(object: &Json, key: &str) -> Option<String> {
     object.get(key).and_then(Json::as_str).map(str::to_owned)
-}
-
-fn scalar(value: &Json) -> String {
-    match value {
-        Json::String(text) => text.clone(),
-        other => other.to_string(),
-    }
 }
 
 /// Returns the types that the node selector allows, else those that required node affinity allows.

@@ -146,17 +146,18 @@ impl<'j> Runtime<'j> {
 
     /// Returns the resources that its trainer container requests.
     pub fn resources(&self) -> Option<&'j Json> {
-        let job = self.trainer_job()?;
-        let containers = job.pointer("/template/spec/template/spec/containers")?.as_array()?;
-        containers.iter().find(|c| c["name"] == "node").or_else(|| containers.first())?.get("resources")
+        ranks_container(self.trainer_job()?)?.get("resources")
     }
 }
 
+/// Returns the container of a replicated job that has the ranks.
+fn ranks_container(job: &Json) -> Option<&Json> {
+    let all = job.pointer("/template/spec/template/spec/containers")?.as_array()?;
+    all.iter().find(|container| container["name"] == "node").or_else(|| all.first())
+}
+
 fn container_name(job: &Json) -> String {
-    let containers = job.pointer("/template/spec/template/spec/containers").and_then(Json::as_array);
-    let named = |c: &&Json| c["name"] == "node";
-    let chosen = containers.and_then(|all| all.iter().find(named).or_else(|| all.first()));
-    chosen.and_then(|c| c["name"].as_str()).unwrap_or("node").to_owned()
+    ranks_container(job).and_then(|container| container["name"].as_str()).unwrap_or("node").to_owned()
 }
 
 /// Reads a TrainJob with its runtime.

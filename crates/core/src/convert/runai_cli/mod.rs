@@ -11,12 +11,15 @@ use serde_json::{Map, Value, json};
 
 use super::Imported;
 use crate::Finding;
-use crate::convert::kubeflow::torchrun;
+use crate::convert::kubeflow::{torchrun, torchrun_is_ours};
 use crate::request::Fabric;
 use crate::spec::{JobSpec, Launch, RestartPolicy, Role, Volume, VolumeSource};
 use crate::text::did_you_mean;
 use flags::{FLAGS, Flag, Means, is_switch};
 use line::Word;
+
+/// The fix for what the API may have a field for.
+const SET_FIELD: &str = "if it matters, set its field in `[backend.runai.spec]`";
 
 /// Reads `runai training pytorch submit …`, `runai submit-dist …` and their like.
 ///
@@ -191,13 +194,18 @@ impl Reading {
         }
         let names = FLAGS.iter().flat_map(|flag| flag.names.iter().copied());
         let bare = word.trim_start_matches('-').split('=').next().unwrap_or_default();
-        let finding =
-            Finding::warning("W-IMPORT-LOST", format!("`{shown}` is not known here and was left out"))
-                .at(bare);
-        self.findings.push(match did_you_mean(bare, names) {
-            Some(near) => finding.fix(format!("if it is `--{near}`, write that")),
-            None => finding.fix("if it matters, set its field in `[backend.runai.spec]`"),
-        });
+        let near = did_you_mean(bare, names).map(|near| format!("if it is `--{near}`, write that"));
+        let fix = near.unwrap_or_else(|| SET_FIELD.to_owned());
+        self.lost(format!("`{shown}` is not known here and was left out"), bare, fix);
+    }
+
+    /// Reports something that has no place in the job file.
+    fn lost(&mut self, message: impl Into<String>, subject: &str, fix: impl Into<String>) {
+        self.findings.push(Finding::warning("W-IMPORT-LOST", message).at(subject).fix(fix));
+    }
+
+    fn info(&mut self, code: &str, message: impl Into<String>, fix: impl Into<String>) {
+        self.findings.push(Finding::info(code, message).fix(fix));
     }
 
     fn left(&mut self, flag: &str, value: &str) {
@@ -230,13 +238,13 @@ impl Reading {
         let shell = command.first().is_some_and(|program| {
             matches!(program.text.rsplit('/').next(), Some("sh" | "bash" | "dash" | "zsh" | "ksh"))
         });
-        for (at, word) in command.iter().enumerate() {
+        let mut before = "";
+        for word in command {
             if !word.unknown.is_empty() {
                 self.unknown_value("a word of the command", word);
             }
-            let before =
-                at.checked_sub(1).and_then(|before| command.get(before)).map(|word| word.text.as_str());
-            let script = shell && before.is_some_and(|flag| flag.starts_with('-') && flag.ends_with('c'));
+            let script = shell && before.starts_with('-') && before.ends_with('c');
+            before = &word.text;
             // The platform splits a single word with spaces into a command line.
             let alone = command.len() == 1 && word.text.contains(' ');
             if !word.literal.is_empty() && !script && !alone {
@@ -268,9 +276,8 @@ impl Reading {
         self.fabric();
         if self.spec.name.is_empty() {
             "imported".clone_into(&mut self.spec.name);
-            let finding =
-                Finding::info("I-IMPORT-NAME", "the command line gives no name: the platform made one");
-            self.findings.push(finding.fix("choose a `name`"));
+            let message = "the command line gives no name: the platform made one";
+            self.info("I-IMPORT-NAME", message, "choose a `name`");
         }
         let mut own = Map::new();
         if self.workspace {
@@ -301,11 +308,8 @@ impl Reading {
         let master = self.spec.launch != Launch::Mpi && !self.no_master;
         self.role.nodes = workers.saturating_add(u32::from(master));
         if self.workers.is_none() {
-            let finding = Finding::info(
-                "I-IMPORT-NODES",
-                format!("without `--workers` it is one worker: {} nodes", self.role.nodes),
-            );
-            self.findings.push(finding.fix("set `nodes`"));
+            let message = format!("without `--workers` it is one worker: {} nodes", self.role.nodes);
+            self.info("I-IMPORT-NODES", message, "set `nodes`");
         }
         if self.no_master {
             let message =
@@ -339,15 +343,10 @@ impl Reading {
                 .push(Finding::warning("W-IMPORT-COMMAND", message).fix("set `command` in the job file"));
         } else if self.role.command.is_empty() {
             let message = "no command is written: the image's entrypoint is started";
-            self.findings.push(
-                Finding::info("I-IMPORT-COMMAND", message).fix("set `command` to start another program"),
-            );
+            self.info("I-IMPORT-COMMAND", message, "set `command` to start another program");
         } else if !self.replaces_entrypoint {
             let message = "without `--command` the words were arguments of the image's entrypoint; here they are the command";
-            self.findings.push(
-                Finding::info("I-IMPORT-ENTRYPOINT", message)
-                    .fix("put the entrypoint before them if the image has one"),
-            );
+            self.info("I-IMPORT-ENTRYPOINT", message, "put the entrypoint before them if the image has one");
         }
         if self.spec.launch == Launch::Mpi {
             return;
@@ -357,11 +356,7 @@ impl Reading {
             self.spec.launch = Launch::Torchrun;
             self.role.ranks_per_node = ranks.filter(|ranks| *ranks != self.role.gpus_per_node);
             self.role.command = script;
-            let message = "weftrun starts torchrun itself, on every node, with a rendezvous of its own";
-            self.findings.push(
-                Finding::info("I-IMPORT-TORCHRUN", message)
-                    .fix("nothing; `launch = \"per-node\"` with the whole command keeps it as it was"),
-            );
+            self.findings.push(torchrun_is_ours());
         }
     }
 

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::flags::{Flag, Means, Shape};
 use super::line::Word;
-use super::{Reading, insert, pair, push, put, restarts, value};
+use super::{Reading, SET_FIELD, insert, pair, push, put, restarts, value};
 use crate::Finding;
-use crate::spec::{EnvVar, SecretRef};
+use crate::spec::{EnvVar, SecretRef, VolumeSource};
 
 impl Reading {
     /// Takes a flag with its value.
@@ -43,9 +43,7 @@ impl Reading {
     fn entry(&mut self, path: &str, word: &str, made: Option<(Value, Vec<String>)>) -> bool {
         let Some((entry, unknown)) = made else { return false };
         for key in unknown {
-            let message = format!("`{key}` of `{word}` is not known here and was left out");
-            let finding = Finding::warning("W-IMPORT-LOST", message).at(word);
-            self.findings.push(finding.fix("if it matters, set its field in `[backend.runai.spec]`"));
+            self.lost(format!("`{key}` of `{word}` is not known here and was left out"), word, SET_FIELD);
         }
         value::push(&mut self.fields, path, entry)
     }
@@ -55,15 +53,14 @@ impl Reading {
         let taken = match flag.means {
             Means::Name => put(&mut self.spec.name, text.to_owned()),
             Means::NamePrefix => {
-                let finding =
-                    Finding::info("I-IMPORT-NAME", "the platform made a name of this prefix each time");
-                self.findings.push(finding.fix("`weftrun submit --name-suffix` does so"));
+                let message = "the platform made a name of this prefix each time";
+                self.info("I-IMPORT-NAME", message, "`weftrun submit --name-suffix` does so");
                 put(&mut self.spec.name, text.to_owned())
             }
             Means::Project => {
                 let message = format!("the project `{text}` is where the job goes, and no part of it");
                 let fix = format!("`weftrun submit -p {text}`, or `project` of the target");
-                self.findings.push(Finding::info("I-IMPORT-PROJECT", message).fix(fix));
+                self.info("I-IMPORT-PROJECT", message, fix);
                 true
             }
             Means::Image => put(&mut self.spec.image, Some(text.to_owned())),
@@ -99,9 +96,9 @@ impl Reading {
                 value::push(&mut self.master, "compute.extendedResources", asked)
             }),
             Means::Claim => self.volume(value::claim(text)),
-            Means::OldClaim => self.volume(value::old_claim(text)),
+            Means::OldClaim => self.volume(value::old_volume(text, VolumeSource::Claim)),
             Means::HostPath => self.volume(value::host_path(text)),
-            Means::OldVolume => self.volume(value::old_volume(text)),
+            Means::OldVolume => self.volume(value::old_volume(text, VolumeSource::HostPath)),
             Means::Entry(path, [(_, field, _)]) => value::push(own, path, json!({ *field: text })),
             Means::Entry(path, parts) => self.entry(path, word, value::entry(parts, text)),
             Means::NewClaim => self.entry("storage.pvc", word, value::new_claim(text)),
@@ -117,16 +114,13 @@ impl Reading {
             }),
             Means::RunAsUser => {
                 let message = "`--run-as-user` runs the container as the user who typed the line, whose ids are not known here";
-                let finding = Finding::warning("W-IMPORT-LOST", message).at(word);
-                self.findings.push(finding.fix(
-                    "set `security = { runAsUid = …, runAsGid = …, uidGidSource = \"custom\" }` in `[backend.runai.spec]`; `id -u` and `id -g` print the ids",
-                ));
+                let fix = "set `security = { runAsUid = …, runAsGid = …, uidGidSource = \"custom\" }` in `[backend.runai.spec]`; `id -u` and `id -g` print the ids";
+                self.lost(message, word, fix);
                 true
             }
             Means::Lost(instead) => {
                 let shown = if text == "true" { word.to_owned() } else { format!("{word} {text}") };
-                let message = format!("`{shown}` was left out: the job file has no place for it");
-                self.findings.push(Finding::warning("W-IMPORT-LOST", message).at(word).fix(instead));
+                self.lost(format!("`{shown}` was left out: the job file has no place for it"), word, instead);
                 true
             }
             Means::Template => put(&mut self.template, Some(text.to_owned())),
@@ -136,8 +130,11 @@ impl Reading {
             }),
             Means::Master(field) => value::set(&mut self.master, field, json!(text)),
             Means::Client(instead) => {
-                let message = format!("`{word}` is about the client, and no part of the job");
-                self.findings.push(Finding::info("I-IMPORT-CLIENT", message).fix(instead));
+                self.info(
+                    "I-IMPORT-CLIENT",
+                    format!("`{word}` is about the client, and no part of the job"),
+                    instead,
+                );
                 true
             }
         };
@@ -162,9 +159,8 @@ impl Reading {
     /// Reads `A=value`, the older `A=SECRET:name,key`, or the name of an environment asset.
     fn env(&mut self, text: &str) -> bool {
         let Some((name, value)) = pair(text) else {
-            let message = format!("the environment asset `{text}` was left out");
-            let finding = Finding::warning("W-IMPORT-LOST", message).at("environment");
-            self.findings.push(finding.fix("set `image`, `command` and `env` as the asset has them"));
+            let fix = "set `image`, `command` and `env` as the asset has them";
+            self.lost(format!("the environment asset `{text}` was left out"), "environment", fix);
             return true;
         };
         let secret = value.strip_prefix("SECRET:").and_then(|rest| rest.split_once(','));
@@ -179,7 +175,6 @@ impl Reading {
 
     /// Excludes a node from scheduling.
     fn excluded(&mut self, text: &str) -> bool {
-        let nodes: Vec<&str> = text.split(',').filter(|node| !node.is_empty()).collect();
         let path = "/nodeSelectorTerms/0/matchExpressions/0/values";
         let terms = self.fields.entry("nodeAffinityRequired").or_insert_with(|| {
             let rule = json!({"key": "kubernetes.io/hostname", "operator": "NotIn", "values": []});
@@ -187,7 +182,7 @@ impl Reading {
         });
         let values = terms.pointer_mut(path).and_then(Value::as_array_mut);
         values.is_some_and(|values| {
-            values.extend(nodes.into_iter().map(Value::from));
+            values.extend(text.split(',').filter(|node| !node.is_empty()).map(Value::from));
             true
         })
     }
@@ -195,21 +190,21 @@ impl Reading {
     /// Reads a flag of the master alone: `master-` before a flag of the workers.
     pub(super) fn of_master(&mut self, base: Means, text: &str) -> bool {
         let number = |text: &str| value::of_shape(Shape::Number, text);
-        match base {
-            Means::Gpus => number(text)
-                .is_some_and(|count| value::set(&mut self.master, "compute.gpuDevicesRequest", count)),
-            Means::Cpus => number(text)
-                .is_some_and(|count| value::set(&mut self.master, "compute.cpuCoreRequest", count)),
-            Means::Memory => value::set(&mut self.master, "compute.cpuMemoryRequest", json!(text)),
-            Means::Image => value::set(&mut self.master, "image", json!(text)),
-            Means::Env => pair(text).is_some_and(|(name, value)| {
-                value::push(&mut self.master, "environmentVariables", json!({"name": name, "value": value}))
-            }),
-            Means::Field(path, shape) => {
-                value::of_shape(shape, text).is_some_and(|made| value::set(&mut self.master, path, made))
+        let (path, made) = match base {
+            Means::Gpus => ("compute.gpuDevicesRequest", number(text)),
+            Means::Cpus => ("compute.cpuCoreRequest", number(text)),
+            Means::Memory => ("compute.cpuMemoryRequest", Some(json!(text))),
+            Means::Image => ("image", Some(json!(text))),
+            Means::Field(path, shape) => (path, value::of_shape(shape, text)),
+            Means::Env => {
+                return pair(text).is_some_and(|(name, value)| {
+                    let variable = json!({"name": name, "value": value});
+                    value::push(&mut self.master, "environmentVariables", variable)
+                });
             }
-            _ => false,
-        }
+            _ => return false,
+        };
+        made.is_some_and(|made| value::set(&mut self.master, path, made))
     }
 
     /// Removes from the master's fields those that equal the workers', so that the master is one of them.

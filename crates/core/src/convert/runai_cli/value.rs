@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::flags::{Part, Shape};
+use super::flags::{PORT, Part, Shape};
 use crate::spec::{SecretRef, VolumeSource};
 use crate::text::duration;
 
@@ -67,38 +67,25 @@ pub(super) fn claim(text: &str) -> Option<(VolumeSource, String, bool)> {
     Some((VolumeSource::Claim(claim), find(&pairs, "path")?.to_owned(), read_only))
 }
 
-/// Reads `CLAIM:PATH[:ro]` of the older command line.
-pub(super) fn old_claim(text: &str) -> Option<(VolumeSource, String, bool)> {
-    let (claim, mount, read_only) = parts(text)?;
-    Some((VolumeSource::Claim(claim), mount, read_only))
-}
-
-/// Reads `HOST:PATH[:ro]` of the older command line.
-pub(super) fn old_volume(text: &str) -> Option<(VolumeSource, String, bool)> {
-    let (path, mount, read_only) = parts(text)?;
-    Some((VolumeSource::HostPath(path), mount, read_only))
-}
-
-fn parts(text: &str) -> Option<(String, String, bool)> {
-    match text.split(':').collect::<Vec<_>>().as_slice() {
-        [name, mount] => Some(((*name).to_owned(), (*mount).to_owned(), false)),
-        [name, mount, how] if mount.starts_with('/') => {
-            Some(((*name).to_owned(), (*mount).to_owned(), how.contains("ro")))
-        }
+/// Reads `CLAIM:PATH[:ro]` or `HOST:PATH[:ro]` of the older command line.
+pub(super) fn old_volume(
+    text: &str,
+    source: fn(String) -> VolumeSource,
+) -> Option<(VolumeSource, String, bool)> {
+    let (name, mount, read_only) = match text.split(':').collect::<Vec<_>>()[..] {
+        [name, mount] => (name, mount, false),
+        [name, mount, how] if mount.starts_with('/') => (name, mount, how.contains("ro")),
         // Class, size and path create a claim, which a job file cannot do.
-        _ => None,
-    }
+        _ => return None,
+    };
+    Some((source(name.to_owned()), mount.to_owned(), read_only))
 }
 
 /// Reads `path=…,mount=…[,readwrite]`: read-only by default.
 pub(super) fn host_path(text: &str) -> Option<(VolumeSource, String, bool)> {
     let pairs = pairs(text);
-    let path = find(&pairs, "path")?.to_owned();
-    Some((
-        VolumeSource::HostPath(path),
-        find(&pairs, "mount")?.to_owned(),
-        find(&pairs, "readwrite").is_none(),
-    ))
+    let (path, mount) = (find(&pairs, "path")?.to_owned(), find(&pairs, "mount")?.to_owned());
+    Some((VolumeSource::HostPath(path), mount, find(&pairs, "readwrite").is_none()))
 }
 
 /// Reads `NAME=SECRET,key=KEY`.
@@ -169,7 +156,6 @@ fn memory(text: &str) -> &str {
 
 /// Reads `8888:8888` of the older command line, or `container=…,service-type=…,external=…`.
 pub(super) fn port(text: &str) -> Option<(Value, Vec<String>)> {
-    const PORT: &[Part] = super::flags::PORT;
     if text.contains('=') {
         return entry(PORT, text);
     }

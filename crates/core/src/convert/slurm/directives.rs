@@ -74,6 +74,14 @@ pub struct Directive {
     pub value: Option<String>,
 }
 
+impl Directive {
+    /// Writes `--name=value`.
+    pub(super) fn written(&self) -> String {
+        let value = self.value.as_ref().map(|value| format!("={value}"));
+        format!("--{}{}", self.name, value.unwrap_or_default())
+    }
+}
+
 /// The options of a job, or of one component of a heterogeneous job. The last of repeated options applies,
 /// as in Slurm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Writes the operations of a plan into a script.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use super::script::Script;
 use super::{BLOCK_BEGIN, BLOCK_END, ScriptChange, ScriptContext, script_change, why_inexpressible};
@@ -99,7 +100,7 @@ impl Script<'_> {
 
     /// Adds variables and folders to the containers that `srun` starts.
     fn containers(&self, text: &str, names: &[&str], mounts: &[String]) -> Option<String> {
-        let mut splices: Vec<(usize, usize, String)> = Vec::new();
+        let mut splices = Vec::new();
         for command in self.contained(text) {
             let words = command.words.get(command.program..)?;
             let spans = command.spans.get(command.program..)?;
@@ -108,12 +109,7 @@ impl Script<'_> {
                 splices.extend(with_list(text, words, spans, option, values));
             }
         }
-        splices.sort_by_key(|splice| splice.0);
-        let mut out = text.to_owned();
-        for (start, end, new) in splices.into_iter().rev() {
-            out.replace_range(out.get(start..end).map(|_| start..end)?, &new);
-        }
-        Some(out)
+        crate::text::splice(text, splices).ok()
     }
 }
 
@@ -124,7 +120,7 @@ fn with_list(
     spans: &[(usize, usize)],
     option: &str,
     values: &[String],
-) -> Option<(usize, usize, String)> {
+) -> Option<(Range<usize>, String)> {
     let found = list_of(words, option);
     let have: BTreeSet<&str> =
         found.iter().flat_map(|(_, list)| list.split(',')).map(|one| one.trim_matches(['"', '\''])).collect();
@@ -136,13 +132,13 @@ fn with_list(
     match found {
         None => {
             let end = spans.first()?.1;
-            Some((end, end, format!(" {option}={}", missing.join(","))))
+            Some((end..end, format!(" {option}={}", missing.join(","))))
         }
         Some((index, _)) => {
             let (start, end) = *spans.get(index)?;
             let quoted = text.get(start..end)?.ends_with(['"', '\'']);
             let at = end - usize::from(quoted);
-            Some((at, at, format!(",{}", missing.join(","))))
+            Some((at..at, format!(",{}", missing.join(","))))
         }
     }
 }

@@ -166,13 +166,8 @@ impl<'s> Check<'s> {
         let quotable =
             matches!(node.value, Value::Int(_) | Value::UInt(_) | Value::Float(_) | Value::Bool(_));
         let raw = self.source.raw(node).filter(|_| quotable && expected.contains("string"));
-        self.push(
-            "SPEC-TYPE",
-            message,
-            path,
-            &node.span,
-            raw.map(|raw| format!("put it in quotes: \"{raw}\"")),
-        );
+        let fix = raw.map(|raw| format!("put it in quotes: \"{raw}\""));
+        self.push("SPEC-TYPE", message, path, &node.span, fix);
     }
 
     fn scalar(&mut self, node: &SpanTree<'_>, path: &str) {
@@ -254,13 +249,8 @@ impl<'s> Check<'s> {
             text => crate::text::did_you_mean(text, words.iter().map(|w| w.word)),
         };
         let message = format!("`{path}` must be {expected}, not `{}`", shown(&text));
-        self.push(
-            "SPEC-VALUE",
-            message,
-            path,
-            &node.span,
-            near.map(|near| format!("did you mean `{near}`?")),
-        );
+        let fix = near.map(|near| format!("did you mean `{near}`?"));
+        self.push("SPEC-VALUE", message, path, &node.span, fix);
     }
 
     fn rules(&mut self, node: &SpanTree<'_>, words: &'static [Word], path: &str) {
@@ -271,11 +261,8 @@ impl<'s> Check<'s> {
             let path = join(path, &id);
             self.word(value, words, &Shape::Word(words), &path);
             if Rule::get(&id).is_none() {
-                let near = crate::text::did_you_mean(&id, RULES.iter().map(|rule| rule.id));
-                let fix = near.map_or_else(
-                    || "`weftrun explain` lists the rules".to_owned(),
-                    |near| format!("did you mean `{near}`?"),
-                );
+                let near = crate::text::suggestion(&id, RULES.iter().map(|rule| rule.id));
+                let fix = near.unwrap_or_else(|| "`weftrun explain` lists the rules".to_owned());
                 let message = format!("there is no rule `{}`", shown(&id));
                 self.push("SPEC-RULE", message, &path, &value.span, Some(fix));
             }
@@ -340,8 +327,8 @@ pub(crate) fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key } else { format!("{path}.{key}") }
 }
 
-/// Returns a text of the file, shortened for a message, without control characters.
-fn shown(text: &str) -> String {
+/// Returns a text of the user's, shortened for a message, without control characters.
+pub(crate) fn shown(text: &str) -> String {
     const MOST: usize = 80;
     let mut out: String =
         text.chars().take(MOST).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();

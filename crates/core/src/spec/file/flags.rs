@@ -177,15 +177,9 @@ fn from_json(value: &serde_json::Value) -> Value<'static> {
         },
         Json::String(text) => string(text),
         Json::Array(items) => Value::Seq(items.iter().map(|item| node(from_json(item))).collect()),
-        Json::Object(map) => Value::Map(
-            map.iter()
-                .map(|(key, value)| Entry {
-                    key: Cow::Owned(key.clone()),
-                    key_span: 0..0,
-                    value: node(from_json(value)),
-                })
-                .collect(),
-        ),
+        Json::Object(map) => {
+            Value::Map(map.iter().map(|(key, value)| entry(key.clone(), from_json(value))).collect())
+        }
     }
 }
 
@@ -233,10 +227,7 @@ fn aim(draft: &Draft, flag: &Given) -> std::result::Result<Vec<Vec<String>>, Box
 }
 
 fn set(draft: &mut Draft, name: &str, path: &[String], value: Value<'static>, origin: Origin) {
-    let tree = path.iter().rev().fold(node(value), |inner, key| {
-        let entry = Entry { key: Cow::Owned(key.clone()), key_span: 0..0, value: inner };
-        node(Value::Map(vec![entry]))
-    });
+    let tree = node(path.iter().rev().fold(value, |inner, key| Value::Map(vec![entry(key.clone(), inner)])));
     let mut check = Check::new(Source::NONE, "a job");
     check.table(&tree, &keys::JOB, "");
     let (findings, _) = check.into_parts();
@@ -256,6 +247,10 @@ fn set(draft: &mut Draft, name: &str, path: &[String], value: Value<'static>, or
 
 fn node(value: Value<'static>) -> SpanTree<'static> {
     SpanTree::new(value, 0..0, Style::Plain)
+}
+
+fn entry(key: impl Into<Cow<'static, str>>, value: Value<'static>) -> Entry<'static> {
+    Entry { key: key.into(), key_span: 0..0, value: node(value) }
 }
 
 #[derive(Default)]
@@ -391,6 +386,5 @@ fn list(texts: &[&str]) -> Value<'static> {
 }
 
 fn table(entries: Vec<(&'static str, Value<'static>)>) -> Value<'static> {
-    let entry = |(key, value)| Entry { key: Cow::Borrowed(key), key_span: 0..0, value: node(value) };
-    Value::Map(entries.into_iter().map(entry).collect())
+    Value::Map(entries.into_iter().map(|(key, value)| entry(key, value)).collect())
 }

@@ -26,7 +26,7 @@ pub use template::template;
 pub use text::{Format, MAX_BYTES, MAX_SCRIPT};
 pub use write::to_toml;
 
-pub(crate) use check::{Check, join};
+pub(crate) use check::{Check, join, shown};
 pub(crate) use value::Source;
 
 use crate::catalogue::Catalogue;

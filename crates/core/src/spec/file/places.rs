@@ -9,6 +9,7 @@ use super::value::Source;
 use crate::Finding;
 use crate::finding::Span;
 use crate::span::{SpanTree, Value};
+use crate::spec::origins::path_and_those_above;
 
 /// More paths than a hand-written job file has; a value beyond the limit is shown by what contains it.
 const MAX_PLACES: usize = 10_000;
@@ -85,15 +86,7 @@ impl Places {
 
     fn place(&self, path: &str) -> Option<Span> {
         let source = Source { file: &self.file, text: &self.text };
-        let mut path = path;
-        loop {
-            if let Some(range) = self.by_path.get(path) {
-                return source.place(range);
-            }
-            match path.rfind('.') {
-                Some(at) => path = &path[..at],
-                None => return source.place(&(0..0)),
-            }
-        }
+        let known = path_and_those_above(path).find_map(|path| self.by_path.get(path));
+        source.place(known.unwrap_or(&(0..0)))
     }
 }

@@ -99,22 +99,8 @@ fn anchor(title: &str) -> String {
 /// Returns the JSON schema of the job file.
 pub fn schema() -> Value {
     let mut schema = object(&JOB);
-    if let Value::Object(map) = &mut schema {
-        map.insert("$schema".to_owned(), "https://json-schema.org/draft/2020-12/schema".into());
-        map.insert("title".to_owned(), "weftrun job file".into());
-    }
-    schema
-}
-
-/// Returns the JSON schema of the configuration's `[job]` table.
-pub fn defaults_schema() -> Value {
-    let mut schema = object(&JOB);
-    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
-        properties.retain(|name, _| JOB.key(name).is_some_and(|key| key.config));
-    }
-    if let Value::Object(map) = &mut schema {
-        map.remove("required");
-    }
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
+    schema["title"] = "weftrun job file".into();
     schema
 }
 
@@ -134,9 +120,7 @@ fn object(table: &Table) -> Value {
 
 fn property(key: &Key) -> Value {
     let mut schema = of_shape(&key.shape);
-    if let Value::Object(map) = &mut schema {
-        map.insert("description".to_owned(), key.doc.into());
-    }
+    schema["description"] = key.doc.into();
     schema
 }
 

@@ -2,6 +2,7 @@
 
 use crate::request::FabricRequest;
 use crate::spec::{JobSpec, Role};
+use crate::text::did_you_mean;
 
 use super::field::Field;
 
@@ -101,29 +102,12 @@ impl Flag {
         Self { name, short: None, value, help: None, group: Group::Job, repeated: false, word: None }
     }
 
-    pub(crate) const fn short(mut self, letter: char) -> Self {
-        self.short = Some(letter);
-        self
-    }
-
-    pub(crate) const fn help(mut self, text: &'static str) -> Self {
-        self.help = Some(text);
-        self
-    }
-
-    pub(crate) const fn group(mut self, group: Group) -> Self {
-        self.group = group;
-        self
-    }
-
-    pub(crate) const fn repeated(mut self) -> Self {
-        self.repeated = true;
-        self
-    }
-
-    pub(crate) const fn sets(mut self, word: &'static str) -> Self {
-        self.word = Some(word);
-        self
+    setters! { const
+        short(letter: char) |flag| flag.short = Some(letter);
+        help(text: &'static str) |flag| flag.help = Some(text);
+        group(group: Group) |flag| flag.group = group;
+        repeated() |flag| flag.repeated = true;
+        sets(word: &'static str) |flag| flag.word = Some(word);
     }
 }
 
@@ -205,51 +189,17 @@ pub(crate) const fn key(name: &'static str, shape: Shape, doc: &'static str) -> 
 }
 
 impl Key {
-    pub(crate) const fn example(mut self, toml: &'static str) -> Self {
-        self.example = toml;
-        self
-    }
-
-    pub(crate) const fn required(mut self) -> Self {
-        self.required = true;
-        self
-    }
-
-    pub(crate) const fn config(mut self) -> Self {
-        self.config = true;
-        self
-    }
-
-    pub(crate) const fn alias(mut self, names: &'static [&'static str]) -> Self {
-        self.aliases = names;
-        self
-    }
-
-    pub(crate) const fn synonyms(mut self, names: &'static [&'static str]) -> Self {
-        self.synonyms = names;
-        self
-    }
-
-    pub(crate) const fn at(mut self, place: Place) -> Self {
-        self.place = place;
-        self
-    }
-
-    pub(crate) const fn job(self, field: fn(&mut JobSpec) -> &mut dyn Field) -> Self {
-        self.at(Place::Job(field))
-    }
-
-    pub(crate) const fn role(self, field: fn(&mut Role) -> &mut dyn Field) -> Self {
-        self.at(Place::Role(field))
-    }
-
-    pub(crate) const fn fabric(self, field: fn(&mut FabricRequest) -> &mut dyn Field) -> Self {
-        self.at(Place::Fabric(field))
-    }
-
-    pub(crate) const fn flags(mut self, flags: &'static [Flag]) -> Self {
-        self.flags = flags;
-        self
+    setters! { const
+        example(toml: &'static str) |key| key.example = toml;
+        required() |key| key.required = true;
+        config() |key| key.config = true;
+        alias(names: &'static [&'static str]) |key| key.aliases = names;
+        synonyms(names: &'static [&'static str]) |key| key.synonyms = names;
+        at(place: Place) |key| key.place = place;
+        job(field: fn(&mut JobSpec) -> &mut dyn Field) |key| key.place = Place::Job(field);
+        role(field: fn(&mut Role) -> &mut dyn Field) |key| key.place = Place::Role(field);
+        fabric(field: fn(&mut FabricRequest) -> &mut dyn Field) |key| key.place = Place::Fabric(field);
+        flags(flags: &'static [Flag]) |key| key.flags = flags;
     }
 
     /// Returns whether this is its name or an alias.
@@ -270,11 +220,7 @@ impl Table {
         let spelling = name.replace('-', "_").to_lowercase();
         let known =
             self.keys.iter().find(|key| key.name == spelling || key.synonyms.contains(&spelling.as_str()));
-        known.map(|key| key.name).or_else(|| {
-            crate::text::did_you_mean(name, self.keys.iter().map(|key| key.name))
-                .and_then(|near| self.key(near))
-                .map(|key| key.name)
-        })
+        known.map(|key| key.name).or_else(|| did_you_mean(name, self.keys.iter().map(|key| key.name)))
     }
 }
 
@@ -308,10 +254,8 @@ impl Shape {
             Self::Quantity => "a quantity such as `\"64Gi\"`".to_owned(),
             Self::Duration => "a duration such as `\"12h\"` or `\"1d12h\"`".to_owned(),
             Self::Word(words) => {
-                format!(
-                    "one of {}",
-                    words.iter().map(|w| format!("`{}`", w.word)).collect::<Vec<_>>().join(", ")
-                )
+                let words: Vec<String> = words.iter().map(|word| format!("`{}`", word.word)).collect();
+                format!("one of {}", words.join(", "))
             }
             Self::Gid => "`auto`, `compute` or a number from 0".to_owned(),
             Self::Rules(_) => "a table of rule ids, each `auto`, `on` or `off`".to_owned(),

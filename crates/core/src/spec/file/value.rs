@@ -172,21 +172,14 @@ pub(super) fn rules<'n, 'a>(node: &'n SpanTree<'a>) -> Option<Vec<(String, &'n S
     if !matches!(node.value, Value::Map(_)) {
         return None;
     }
-    let mut rules = Vec::new();
+    let mut found = Vec::new();
     for entry in node.entries() {
-        match rules_below(&entry.value) {
+        match rules(&entry.value) {
             Some(inner) => {
-                rules.extend(inner.into_iter().map(|(id, value)| (format!("{}.{id}", entry.key), value)));
+                found.extend(inner.into_iter().map(|(id, value)| (format!("{}.{id}", entry.key), value)));
             }
-            None => rules.push((entry.key.to_string(), &entry.value)),
+            None => found.push((entry.key.to_string(), &entry.value)),
         }
     }
-    Some(rules)
-}
-
-fn rules_below<'n, 'a>(node: &'n SpanTree<'a>) -> Option<Vec<(String, &'n SpanTree<'a>)>> {
-    match node.value {
-        Value::Map(_) => rules(node),
-        _ => None,
-    }
+    Some(found)
 }

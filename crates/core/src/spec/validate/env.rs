@@ -38,11 +38,8 @@ fn list(path: &str, vars: &[EnvVar], names: &mut BTreeMap<String, &'static str>,
             out.error("SPEC-DUPLICATE", &path, format!("`{}` is set twice", shown(&var.name)));
         }
         if var.value.contains('\0') {
-            out.error(
-                "SPEC-ENV",
-                &path,
-                format!("the value of `{}` holds a NUL character", shown(&var.name)),
-            );
+            let message = format!("the value of `{}` holds a NUL character", shown(&var.name));
+            out.error("SPEC-ENV", &path, message);
         }
         if env_names::is_set_by_launcher(&var.name) {
             let message =

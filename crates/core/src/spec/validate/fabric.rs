@@ -16,19 +16,13 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
     if let Some(Gid::Index(index)) = request.gid
         && index > MAX_GID
     {
-        out.error(
-            "SPEC-FABRIC",
-            "fabric.gid",
-            format!("{index} is not a GID index; the largest is {MAX_GID}"),
-        );
+        let message = format!("{index} is not a GID index; the largest is {MAX_GID}");
+        out.error("SPEC-FABRIC", "fabric.gid", message);
     }
     let rdma = matches!(request.kind, Fabric::Auto | Fabric::Roce | Fabric::InfiniBand);
     if request.gid.is_some() && !rdma {
-        out.warning(
-            "SPEC-FABRIC",
-            "fabric.gid",
-            format!("{} has no GID index; `gid` does nothing", word(request.kind)),
-        );
+        let message = format!("{} has no GID index; `gid` does nothing", word(request.kind));
+        out.warning("SPEC-FABRIC", "fabric.gid", message);
     }
     if !request.networks.is_empty() && !rdma {
         let message = format!("{} attaches no networks; `network` does nothing", word(request.kind));
@@ -38,12 +32,9 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
         let parts: Vec<&str> = network.split('/').collect();
         let good = parts.len() <= 2 && parts.iter().all(|part| super::names::is_subdomain(part));
         if !good {
-            out.error(
-                "SPEC-FABRIC",
-                "fabric.network",
-                format!("`{}` is not a network attachment", shown(network)),
-            )
-            .fix("write `namespace/name`, and several as a list");
+            let message = format!("`{}` is not a network attachment", shown(network));
+            out.error("SPEC-FABRIC", "fabric.network", message)
+                .fix("write `namespace/name`, and several as a list");
         }
     }
 }

@@ -16,6 +16,7 @@ pub use nul::nul_paths;
 use crate::catalogue::Catalogue;
 use crate::finding::Fix;
 use crate::spec::JobSpec;
+use crate::spec::file::shown;
 use crate::{Error, ErrorKind, Finding, Result};
 
 impl JobSpec {
@@ -84,10 +85,4 @@ impl Last<'_> {
             finding.fix = Some(Fix { text: text.into(), patch: Vec::new() });
         }
     }
-}
-
-/// Returns the user's text, shortened for a message.
-fn shown(text: &str) -> String {
-    let cut: String = text.chars().take(80).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    if cut.chars().count() < text.chars().count() { cut + "…" } else { cut }
 }

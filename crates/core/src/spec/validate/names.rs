@@ -12,12 +12,8 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
     for (path, map) in [("labels", &job.labels), ("annotations", &job.annotations)] {
         for (key, value) in map {
             if let Some(why) = bad_key(key) {
-                out.error(
-                    "SPEC-LABEL",
-                    &join(path, key),
-                    format!("`{}` is no {path} key: {why}", shown(key)),
-                )
-                .fix(
+                let message = format!("`{}` is no {path} key: {why}", shown(key));
+                out.error("SPEC-LABEL", &join(path, key), message).fix(
                     "a key is `name` or `domain/name`, the name at most 63 letters, digits, `-`, `_` and `.`",
                 );
             } else if path == "labels" && !label_value(value) {

@@ -112,72 +112,41 @@ impl JobSpec {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
-    use crate::spec::{Code, Volume, VolumeSource};
 
     fn spec() -> JobSpec {
         let role = Role::worker().command(["python", "train.py"]).gpus_per_node(1);
         JobSpec::builder("job").role(role).build().unwrap()
     }
 
-    /// Puts a NUL into one field.
-    type Change = Box<dyn Fn(&mut JobSpec)>;
-
     #[test]
     fn a_nul_is_refused_in_every_field_that_holds_text() {
-        let nul = || "a\0b".to_owned();
-        let text = "print(1)\nWEFTRUN_END\0_\ntouch /tmp/x\n".to_owned();
-        let changes: Vec<(&str, Change)> = vec![
-            ("name", Box::new(move |spec| spec.name = nul())),
-            ("image", Box::new(move |spec| spec.image = Some(nul()))),
-            ("code.script.text", {
-                Box::new(move |spec| {
-                    spec.code = Some(Code::Script { name: "x.py".into(), text: text.clone() });
-                })
-            }),
-            ("code.git.rev", {
-                Box::new(move |spec| {
-                    spec.code = Some(Code::Git { url: "https://h/r".into(), rev: Some(nul()) });
-                })
-            }),
-            ("workdir", Box::new(move |spec| spec.workdir = Some(format!("/{}", nul())))),
-            ("queue", Box::new(move |spec| spec.queue = Some(nul()))),
-            ("priority", Box::new(move |spec| spec.priority = Some(nul()))),
-            ("profile", Box::new(move |spec| spec.profile = Some(nul()))),
-            ("annotations.a", Box::new(move |spec| drop(spec.annotations.insert("a".into(), nul())))),
-            ("labels.a", Box::new(move |spec| drop(spec.labels.insert("a".into(), nul())))),
-            ("backend.slurm.setup", {
-                Box::new(move |spec| {
-                    spec.backend
-                        .insert("slurm".into(), serde_json::json!({ "setup": ["module load x", nul()] }));
-                })
-            }),
-            ("roles.worker.command", Box::new(move |spec| spec.roles[0].command.push(nul()))),
-            ("roles.worker.env.A.value", {
-                Box::new(move |spec| {
-                    spec.roles[0].env.push(crate::spec::EnvVar { name: "A".into(), value: nul() });
-                })
-            }),
-            ("env.A.value", {
-                Box::new(move |spec| spec.env.push(crate::spec::EnvVar { name: "A".into(), value: nul() }))
-            }),
-            ("secrets", {
-                Box::new(move |spec| {
-                    let secret = crate::spec::SecretRef { env: "S".into(), secret: "s".into(), key: nul() };
-                    spec.secrets.push(secret);
-                })
-            }),
-            ("volumes.data.source.host-path", {
-                Box::new(move |spec| {
-                    let source = VolumeSource::HostPath(format!("/{}", nul()));
-                    let (name, mount) = ("data".to_owned(), "/data".to_owned());
-                    spec.volumes.push(Volume { name, mount, source, read_only: false });
-                })
-            }),
-        ];
-        for (field, change) in changes {
-            let mut spec = spec();
-            change(&mut spec);
+        let script = json!({"script": {"name": "x.py", "text": "print(1)\nWEFTRUN_END\0_\ntouch /tmp/x\n"}});
+        let volume =
+            json!({"name": "data", "mount": "/data", "source": {"host-path": "/a\0b"}, "read_only": false});
+        for (field, pointer, value) in [
+            ("name", "/name", json!("a\0b")),
+            ("image", "/image", json!("a\0b")),
+            ("code.script.text", "/code", script),
+            ("code.git.rev", "/code", json!({"git": {"url": "https://h/r", "rev": "a\0b"}})),
+            ("workdir", "/workdir", json!("/a\0b")),
+            ("queue", "/queue", json!("a\0b")),
+            ("priority", "/priority", json!("a\0b")),
+            ("profile", "/profile", json!("a\0b")),
+            ("annotations.a", "/annotations", json!({"a": "a\0b"})),
+            ("labels.a", "/labels", json!({"a": "a\0b"})),
+            ("backend.slurm.setup", "/backend", json!({"slurm": {"setup": ["module load x", "a\0b"]}})),
+            ("roles.worker.command", "/roles/0/command", json!(["python", "train.py", "a\0b"])),
+            ("roles.worker.env.A.value", "/roles/0/env", json!([{"name": "A", "value": "a\0b"}])),
+            ("env.A.value", "/env", json!([{"name": "A", "value": "a\0b"}])),
+            ("secrets", "/secrets", json!([{"env": "S", "secret": "s", "key": "a\0b"}])),
+            ("volumes.data.source.host-path", "/volumes", json!([volume])),
+        ] {
+            let mut spec = serde_json::to_value(spec()).unwrap();
+            *spec.pointer_mut(pointer).unwrap() = value;
+            let spec: JobSpec = serde_json::from_value(spec).unwrap();
             let refused = spec.refuse_nul().expect_err(field);
             assert!(refused.to_string().contains(field), "{field}: {refused}");
             assert!(spec.validate().iter().any(crate::Finding::is_error), "{field}: validation lets it pass");

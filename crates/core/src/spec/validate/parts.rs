@@ -69,27 +69,18 @@ fn code(code: &Code, out: &mut Findings) {
                     || text.contains(|c: char| c.is_whitespace() || c.is_control())
             };
             if bad(url) {
-                out.error(
-                    "SPEC-CODE",
-                    "code.git",
-                    format!("`{}` is not the URL of a repository", shown(url)),
-                );
+                let message = format!("`{}` is not the URL of a repository", shown(url));
+                out.error("SPEC-CODE", "code.git", message);
             } else if has_password(url) {
-                out.error(
-                    "SPEC-SECRET",
-                    "code.git",
-                    "the address holds a password, which everybody who sees the job can read",
-                )
-                .fix("leave it out, and let the cluster give the credentials to git");
+                let message = "the address holds a password, which everybody who sees the job can read";
+                out.error("SPEC-SECRET", "code.git", message)
+                    .fix("leave it out, and let the cluster give the credentials to git");
             }
             if let Some(rev) = rev
                 && bad(rev)
             {
-                out.error(
-                    "SPEC-CODE",
-                    "code.ref",
-                    format!("`{}` is not a branch, tag or commit", shown(rev)),
-                );
+                let message = format!("`{}` is not a branch, tag or commit", shown(rev));
+                out.error("SPEC-CODE", "code.ref", message);
             }
         }
     }
@@ -115,11 +106,8 @@ fn volumes(job: &JobSpec, out: &mut Findings) {
         }
         let mount = volume.mount.trim_end_matches('/');
         if !volume.mount.starts_with('/') || volume.mount.contains([':', '\0']) {
-            out.error(
-                "SPEC-PATH",
-                &join(&path, "mount"),
-                format!("`{}` is not an absolute path", shown(&volume.mount)),
-            );
+            let message = format!("`{}` is not an absolute path", shown(&volume.mount));
+            out.error("SPEC-PATH", &join(&path, "mount"), message);
         } else if mount.is_empty() {
             out.error("SPEC-PATH", &join(&path, "mount"), "a volume over `/` would hide the image");
         } else if let Some(other) = mounts.insert(mount, &volume.name) {
@@ -148,11 +136,8 @@ fn source(source: &VolumeSource, path: &str, out: &mut Findings) {
             out.error("SPEC-PATH", &join(path, "host_path"), "Kubernetes refuses `..` in a host path");
         }
         VolumeSource::Claim(claim) if !is_subdomain(claim) => {
-            out.error(
-                "SPEC-VOLUME",
-                &join(path, "claim"),
-                format!("`{}` is not the name of a claim", shown(claim)),
-            );
+            let message = format!("`{}` is not the name of a claim", shown(claim));
+            out.error("SPEC-VOLUME", &join(path, "claim"), message);
         }
         _ => {}
     }

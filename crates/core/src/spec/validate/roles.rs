@@ -45,11 +45,8 @@ fn counts(role: &Role, path: &str, out: &mut Findings) {
     let ranks = role.procs_per_node();
     if ranks == 0 || ranks > MAX_RANKS {
         let key = if role.ranks_per_node.is_some() { "ranks_per_node" } else { "gpus_per_node" };
-        out.error(
-            "SPEC-VALUE",
-            &format!("{path}.{key}"),
-            format!("{ranks} ranks on a node cannot be started"),
-        );
+        let message = format!("{ranks} ranks on a node cannot be started");
+        out.error("SPEC-VALUE", &format!("{path}.{key}"), message);
     } else if role.gpus_per_node > 0 && ranks > role.gpus_per_node {
         let message = format!(
             "{ranks} ranks share {} GPUs, and NCCL refuses two ranks of one communicator on one GPU",
@@ -65,12 +62,9 @@ fn launcher(job: &JobSpec, out: &mut Findings) {
     for role in &launchers {
         let path = join("roles", &role.name);
         if job.launch != Launch::Mpi {
-            out.error(
-                "SPEC-LAUNCH",
-                &path,
-                format!("role `{}` launches, but only `launch = \"mpi\"` has a launcher", role.name),
-            )
-            .fix("set `launch = \"mpi\"`, or make the role a worker");
+            let message =
+                format!("role `{}` launches, but only `launch = \"mpi\"` has a launcher", role.name);
+            out.error("SPEC-LAUNCH", &path, message).fix("set `launch = \"mpi\"`, or make the role a worker");
         }
         if role.nodes > 1 {
             out.error("SPEC-LAUNCH", &format!("{path}.nodes"), "there is one launcher, on one node");
@@ -128,12 +122,9 @@ fn starter(job: &JobSpec, argv: &[String], path: &str, out: &mut Findings) {
         Launch::Torchrun if is_torchrun || program == "python" || program.starts_with("python3") => {
             let rest = argv.iter().skip(1).find(|word| word.ends_with(".py"));
             let example = rest.map_or("train.py", String::as_str);
-            out.error(
-                "SPEC-TORCHRUN",
-                path,
-                format!("weftrun starts `torchrun` itself, and needs the script, not `{program}`"),
-            )
-            .fix(format!("begin the command with the script: `[\"{}\", …]`", shown(example)));
+            let message = format!("weftrun starts `torchrun` itself, and needs the script, not `{program}`");
+            out.error("SPEC-TORCHRUN", path, message)
+                .fix(format!("begin the command with the script: `[\"{}\", …]`", shown(example)));
         }
         Launch::Torchrun if !is_script(job, &argv[0]) => {
             let message =
@@ -146,12 +137,8 @@ fn starter(job: &JobSpec, argv: &[String], path: &str, out: &mut Findings) {
                 .fix("use `launch = \"torchrun\"` with the script alone");
         }
         Launch::PerRank | Launch::PerNode if matches!(program, "mpirun" | "mpiexec" | "orterun") => {
-            out.error(
-                "SPEC-LAUNCH",
-                path,
-                format!("`{program}` would start on every node, each time the whole job"),
-            )
-            .fix("use `launch = \"mpi\"`");
+            let message = format!("`{program}` would start on every node, each time the whole job");
+            out.error("SPEC-LAUNCH", path, message).fix("use `launch = \"mpi\"`");
         }
         _ => {}
     }

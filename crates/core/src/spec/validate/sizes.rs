@@ -67,12 +67,9 @@ fn quantities(role: &Role, path: &str, out: &mut Findings) {
         let path = join(&format!("{path}.resources"), name);
         let Some(amount) = quantity(text, &path, out) else { continue };
         if let Some(why) = bad_key(name) {
-            out.error(
-                "SPEC-RESOURCE",
-                &path,
-                format!("`{}` is not the name of a resource: {why}", shown(name)),
-            )
-            .fix("a resource is `name` or `domain/name`, as `kubectl describe node` lists it");
+            let message = format!("`{}` is not the name of a resource: {why}", shown(name));
+            out.error("SPEC-RESOURCE", &path, message)
+                .fix("a resource is `name` or `domain/name`, as `kubectl describe node` lists it");
         } else if name == GPU {
             out.error("SPEC-GPU", &path, format!("`{GPU}` is requested by `gpus_per_node`"))
                 .fix("set `gpus_per_node`");
@@ -139,12 +136,9 @@ fn against(role: &Role, row: &InstanceType, path: &str, out: &mut Findings) {
     let read = |text: &Option<String>| text.as_deref().and_then(Quantity::parse);
     let mut more = |key: &str, asked: Option<Quantity>, has: Option<Quantity>, shown: String| {
         if asked.zip(has).is_some_and(|(asked, has)| asked > has) {
-            out.error(
-                "SPEC-TOO-MUCH",
-                &format!("{path}.{key}"),
-                format!("more {key} is requested than a {name} has ({shown})"),
-            )
-            .fix("Kubernetes can give a little less than the instance has: leave some to the node");
+            let message = format!("more {key} is requested than a {name} has ({shown})");
+            out.error("SPEC-TOO-MUCH", &format!("{path}.{key}"), message)
+                .fix("Kubernetes can give a little less than the instance has: leave some to the node");
         }
     };
     let vcpus = row.vcpus.filter(|_| !row.is_unsure("vcpus"));

@@ -7,19 +7,9 @@ use crate::env_names::is_set_by_launcher;
 use crate::spec::{Launch, Role};
 
 /// Options of torchrun that weftrun sets itself, or that only configure the rendezvous (PyTorch 2.9,
-/// `torch/distributed/run.py`). Those that take no value are marked.
-const OURS: [(&str, bool); 10] = [
-    ("nnodes", true),
-    ("nproc-per-node", true),
-    ("node-rank", true),
-    ("master-addr", true),
-    ("master-port", true),
-    ("rdzv-id", true),
-    ("rdzv-backend", true),
-    ("rdzv-endpoint", true),
-    ("rdzv-conf", true),
-    ("standalone", false),
-];
+/// `torch/distributed/run.py`). Only `standalone` takes no value.
+const OURS: &str = "nnodes nproc-per-node node-rank master-addr master-port rdzv-id rdzv-backend rdzv-endpoint \
+    rdzv-conf standalone";
 
 /// Sets the launcher of a node's ranks, and the command.
 pub(super) fn start(job: &mut Reading, role: &mut Role, argv: Vec<String>) {
@@ -28,24 +18,23 @@ pub(super) fn start(job: &mut Reading, role: &mut Role, argv: Vec<String>) {
         role.ranks_per_node = ranks.or(role.ranks_per_node).filter(|ranks| *ranks != role.gpus_per_node);
         literal(job, role, &script, "/spec");
         role.command = unescaped(script);
-        job.findings.push(
-            Finding::info(
-                "I-IMPORT-TORCHRUN",
-                "weftrun starts torchrun itself, on every node, with a rendezvous of its own",
-            )
-            .fix("nothing; `launch = \"per-node\"` with the whole command keeps it as it was"),
-        );
+        job.findings.push(torchrun_is_ours());
         return;
     }
     job.spec.launch = Launch::PerNode;
     literal(job, role, &argv, "/spec");
     if argv.is_empty() {
-        job.findings.push(
-            Finding::warning("W-IMPORT-COMMAND", "no command is written; the image's own is not known here")
-                .fix("set `command` in the job file"),
-        );
+        let message = "no command is written; the image's own is not known here";
+        job.findings.push(Finding::warning("W-IMPORT-COMMAND", message).fix("set `command` in the job file"));
     }
     role.command = unescaped(argv);
+}
+
+/// Returns the finding that weftrun replaces the torchrun of a command.
+pub(crate) fn torchrun_is_ours() -> Finding {
+    let message = "weftrun starts torchrun itself, on every node, with a rendezvous of its own";
+    Finding::info("I-IMPORT-TORCHRUN", message)
+        .fix("nothing; `launch = \"per-node\"` with the whole command keeps it as it was")
 }
 
 /// Replaces `$$(`, Kubernetes' escape of a literal `$(`.
@@ -71,17 +60,14 @@ pub(crate) fn torchrun(argv: &[String]) -> Option<(Option<u32>, Vec<String>)> {
     loop {
         let word = argv.get(at)?;
         let Some(option) = word.strip_prefix("--") else { break };
-        let (name, value) =
+        let (name, mut value) =
             option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
         let name = name.replace('_', "-");
-        let (_, valued) = OURS.iter().find(|(known, _)| *known == name)?;
-        let value = match (valued, value) {
-            (true, None) => {
-                at += 1;
-                argv.get(at).map(String::as_str)
-            }
-            (_, value) => value,
-        };
+        OURS.split(' ').find(|known| *known == name)?;
+        if value.is_none() && name != "standalone" {
+            at += 1;
+            value = argv.get(at).map(String::as_str);
+        }
         if name == "nproc-per-node" {
             // `gpu`, `auto`, and a variable that the operator sets, are one rank per GPU.
             ranks = value.and_then(|text| text.parse().ok());

@@ -6,6 +6,7 @@ use serde_json::Value as Json;
 
 use super::{Reading, rest};
 use crate::Finding;
+use crate::convert::kubeflow::object::scalar;
 use crate::spec::{EnvVar, Role, SecretRef, Volume, VolumeSource};
 use crate::text::Quantity;
 
@@ -104,7 +105,7 @@ impl Container {
             VolumeSource::Claim(claim.to_owned())
         } else if volume["emptyDir"]["medium"] == "Memory" {
             let size = &volume["emptyDir"]["sizeLimit"];
-            VolumeSource::Memory { size: (!size.is_null()).then(|| rest::scalar(size)) }
+            VolumeSource::Memory { size: (!size.is_null()).then(|| scalar(size)) }
         } else {
             return None;
         };
@@ -139,7 +140,7 @@ fn env(job: &mut Reading, role: &mut Role, list: &str) {
             }
             job.rest.take(&at);
         } else if var["valueFrom"].is_null() {
-            let value = if var["value"].is_null() { String::new() } else { rest::scalar(&var["value"]) };
+            let value = if var["value"].is_null() { String::new() } else { scalar(&var["value"]) };
             if let Some(other) = refers(&value, |name| places.contains_key(name)) {
                 job.findings.push(literally(&format!("the value of {name}"), other).at(&at));
             }
@@ -167,7 +168,7 @@ fn asked(job: &mut Reading, role: &mut Role, at: &str) {
             .into_iter()
             .flatten()
             .filter(|(_, value)| !value.is_null() && !value.is_object())
-            .map(|(name, value)| (name.clone(), rest::scalar(value)))
+            .map(|(name, value)| (name.clone(), scalar(value)))
             .collect();
         for (name, amount) in names {
             let known = asked.entry(name.clone()).or_insert_with(|| amount.clone());

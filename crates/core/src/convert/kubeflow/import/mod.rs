@@ -21,7 +21,7 @@ use crate::fabric::view::{JobKind, Workload};
 use crate::span::SpanTree;
 use crate::spec::{JobSpec, Launch, RestartPolicy, Role, RoleKind, VolumeSource};
 
-pub(crate) use command::torchrun;
+pub(crate) use command::{torchrun, torchrun_is_ours};
 use container::Container;
 use rest::Rest;
 
@@ -66,11 +66,9 @@ pub fn import(text: &str, start: Start<'_>) -> Result<Vec<Imported>, Finding> {
                 ObjectKind::List | ObjectKind::Other => continue,
             };
             if let Some((pointer, text)) = unfilled(&object, "") {
-                return Err(place(
-                    Finding::error("E-IMPORT-JOB", format!("`{text}` stands where a number should"))
-                        .at(pointer)
-                        .fix("fill the template in first: envsubst < FILE, helm template, kustomize build"),
-                ));
+                let message = format!("`{text}` stands where a number should");
+                let fix = "fill the template in first: envsubst < FILE, helm template, kustomize build";
+                return Err(place(Finding::error("E-IMPORT-JOB", message).at(pointer).fix(fix)));
             }
             // A Service's Deployment, an init Job: an object that requests no accelerator is no job to
             // import.
@@ -157,15 +155,13 @@ fn one(object: &Json, kind: JobKind) -> Result<Imported, Finding> {
     policy::gang(&mut job);
     common_image(&mut job.spec);
     common_env(&mut job.spec);
+    for pointer in job.rest.left() {
+        let fix = "check whether the job needs it; profiles and `[backend.kubeflow]` may say it for the site";
+        job.lost(format!("a job file has no word for {}", rest::shown(&pointer)), &pointer, fix);
+    }
     if !job.own.is_empty() {
         job.spec.backend.insert("kubeflow".to_owned(), Json::Object(job.own));
     }
-    let lost = job.rest.left().into_iter().map(|pointer| {
-        Finding::warning("W-IMPORT-LOST", format!("a job file has no word for {}", rest::shown(&pointer)))
-            .at(pointer)
-            .fix("check whether the job needs it; profiles and `[backend.kubeflow]` may say it for the site")
-    });
-    job.findings.extend(lost);
     Ok(Imported::new(job.spec, job.findings))
 }
 
@@ -176,14 +172,10 @@ impl Reading {
         });
         self.spec.name = name.unwrap_or_else(|| "job".to_owned());
         if let Some(namespace) = self.rest.text("/metadata/namespace") {
-            self.findings.push(
-                Finding::info(
-                    "I-IMPORT-NAMESPACE",
-                    format!("the namespace `{namespace}` is the target's, not the job's"),
-                )
-                .at("/metadata/namespace")
-                .fix(format!("submit with -n {namespace}, or set `namespace` of the target")),
-            );
+            let message = format!("the namespace `{namespace}` is the target's, not the job's");
+            let fix = format!("submit with -n {namespace}, or set `namespace` of the target");
+            let finding = Finding::info("I-IMPORT-NAMESPACE", message).at("/metadata/namespace").fix(fix);
+            self.findings.push(finding);
         }
         for (key, value) in self.rest.texts("/metadata/labels") {
             if key == "kueue.x-k8s.io/queue-name" {
@@ -198,9 +190,12 @@ impl Reading {
     }
 
     fn set(&mut self, key: &str, value: Option<Json>) {
-        if let Some(value) = value {
-            self.own.insert(key.to_owned(), value);
-        }
+        self.own.extend(value.map(|value| (key.to_owned(), value)));
+    }
+
+    /// Reports something of the object that the job file does not have.
+    fn lost(&mut self, message: impl Into<String>, at: &str, fix: impl Into<String>) {
+        self.findings.push(Finding::warning("W-IMPORT-LOST", message).at(at).fix(fix));
     }
 
     /// Reads the pod template of a role, and returns the role.
@@ -237,11 +232,12 @@ fn pytorch(job: &mut Reading) -> Result<(), Finding> {
     policy::run(job, "/spec/runPolicy");
     let per_node = job.rest.take("/spec/nprocPerNode").and_then(|value| rest::whole(&value));
     // All nodes are as the Worker says, so what only one role can decide is the Worker's.
-    let names = ["Worker", "Master"].map(|name| format!("{SPECS}/{name}"));
-    let there: Vec<&String> = names.iter().filter(|at| job.rest.has(at)).collect();
     let mut read = Vec::new();
-    for at in there {
-        read.push((at.clone(), job.role("worker", at, Some("pytorch"))?));
+    for at in ["Worker", "Master"].map(|name| format!("{SPECS}/{name}")) {
+        if job.rest.has(&at) {
+            let role = job.role("worker", &at, Some("pytorch"))?;
+            read.push((at, role));
+        }
     }
     let mut read = read.into_iter();
     let Some((at, (mut role, argv))) = read.next() else {
@@ -252,14 +248,9 @@ fn pytorch(job: &mut Reading) -> Result<(), Finding> {
     if let Some((master, (first, first_argv))) = read.next() {
         let nodes = role.nodes.saturating_add(first.nodes);
         if (Role { nodes, ..first }, first_argv) != (Role { nodes, ..role.clone() }, argv.clone()) {
-            job.findings.push(
-                Finding::warning(
-                    "W-IMPORT-LOST",
-                    "the Master differs from the Worker; all nodes are as the Worker says",
-                )
-                .at(master)
-                .fix(format!("compare it with {}; a job file has one kind of worker here", rest::shown(&at))),
-            );
+            let message = "the Master differs from the Worker; all nodes are as the Worker says";
+            let fix = format!("compare it with {}; a job file has one kind of worker here", rest::shown(&at));
+            job.lost(message, &master, fix);
         }
         role.nodes = nodes;
     }
@@ -309,8 +300,7 @@ fn workers_own(job: &mut Reading, worker: &Role, argv: Vec<String>, at: &str, wa
         job.own.insert("worker-command".to_owned(), json!(command::unescaped(argv)));
     } else {
         let message = "the workers' arguments are left out, since the image's own command is not known here";
-        let finding = Finding::warning("W-IMPORT-LOST", message).at(at);
-        job.findings.push(finding.fix("set `worker-command` of `[backend.kubeflow]` to the whole command"));
+        job.lost(message, at, "set `worker-command` of `[backend.kubeflow]` to the whole command");
     }
 }
 
@@ -361,14 +351,9 @@ fn workload(job: &mut Reading, object: &Json, kind: Workload) -> Result<(), Find
     job.spec.queue = queue.or(job.spec.queue.take());
     for (template, seen) in super::workload::templates(object, kind).iter().zip(&view.roles) {
         if !seen.worker && !seen.launcher {
-            job.findings.push(
-                Finding::warning(
-                    "W-IMPORT-LOST",
-                    format!("the pods of `{}` ask for no GPU and are left out", template.name),
-                )
-                .at(template.at.clone())
-                .fix("run them beside the job; a job file describes the ranks and their launcher"),
-            );
+            let message = format!("the pods of `{}` ask for no GPU and are left out", template.name);
+            let fix = "run them beside the job; a job file describes the ranks and their launcher";
+            job.lost(message, &template.at, fix);
             job.rest.take(&template.at);
             continue;
         }
@@ -403,12 +388,9 @@ fn workload(job: &mut Reading, object: &Json, kind: Workload) -> Result<(), Find
         }
     }
     if job.spec.roles.is_empty() {
-        return Err(Finding::error(
-            "E-IMPORT-JOB",
-            format!("the {} has no pods with a container", kind.as_str()),
-        )
-        .at("/spec")
-        .fix("give it a pod template with a container"));
+        let message = format!("the {} has no pods with a container", kind.as_str());
+        let finding = Finding::error("E-IMPORT-JOB", message).at("/spec");
+        return Err(finding.fix("give it a pod template with a container"));
     }
     Ok(())
 }
@@ -428,10 +410,8 @@ fn train(job: &mut Reading) {
     job.set("suspend", suspend);
     job.spec.time_limit =
         job.rest.number("/spec/activeDeadlineSeconds").map(|s| std::time::Duration::from_secs(s.into()));
-    for key in ["labels", "annotations"] {
-        let pairs = job.rest.texts(&format!("/spec/{key}"));
-        if key == "labels" { job.spec.labels.extend(pairs) } else { job.spec.annotations.extend(pairs) }
-    }
+    job.spec.labels.extend(job.rest.texts("/spec/labels"));
+    job.spec.annotations.extend(job.rest.texts("/spec/annotations"));
     let mut role = Role::worker().nodes(job.rest.number(&format!("{TRAINER}/numNodes")).unwrap_or(1));
     let container = Container { at: TRAINER.to_owned(), pod: String::new() };
     let argv = container.read(job, &mut role, "resourcesPerNode");

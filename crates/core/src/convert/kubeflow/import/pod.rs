@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::{Reading, Rest};
+use crate::convert::kubeflow::pod::INSTANCE_LABELS;
 use crate::spec::Role;
-
-const INSTANCE_TYPES: [&str; 2] = ["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"];
 
 pub(super) fn read(job: &mut Reading, template: &str, role: &mut Role) {
     let spec = format!("{template}/spec");
@@ -64,7 +63,7 @@ fn selector(job: &mut Reading, spec: &str, role: &mut Role) {
     };
     let labels = job.rest.texts_if(&at, |label, value| known.get(label).is_none_or(|known| known == value));
     for (label, value) in labels {
-        if INSTANCE_TYPES.contains(&label.as_str()) {
+        if INSTANCE_LABELS.contains(&label.as_str()) {
             role.instance_type = Some(value);
         } else {
             known.insert(label, json!(value));

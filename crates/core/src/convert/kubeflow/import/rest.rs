@@ -2,6 +2,8 @@
 
 use serde_json::Value as Json;
 
+use crate::convert::kubeflow::object::{scalar, steps};
+
 /// An object from which values are removed.
 pub(super) struct Rest {
     before: Json,
@@ -63,13 +65,8 @@ impl Rest {
 
     /// Removes those strings and other scalars of a map that are wanted.
     pub fn texts_if(&mut self, pointer: &str, wanted: impl Fn(&str, &str) -> bool) -> Vec<(String, String)> {
-        let keys: Vec<String> = self
-            .peek(pointer)
-            .and_then(Json::as_object)
-            .into_iter()
-            .flatten()
-            .map(|(key, _)| key.clone())
-            .collect();
+        let map = self.peek(pointer).and_then(Json::as_object);
+        let keys: Vec<String> = map.into_iter().flatten().map(|(key, _)| key.clone()).collect();
         let mut found = Vec::new();
         for key in keys {
             let at = format!("{pointer}/{}", step(&key));
@@ -153,9 +150,8 @@ pub(super) fn step(key: &str) -> String {
 
 /// Returns a pointer as people write a path.
 pub(super) fn shown(pointer: &str) -> String {
-    let steps = pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~"));
     let mut path = String::new();
-    for step in steps {
+    for step in steps(pointer) {
         if step.bytes().all(|byte| byte.is_ascii_digit()) {
             path.push_str(&format!("[{step}]"));
         } else {
@@ -163,10 +159,6 @@ pub(super) fn shown(pointer: &str) -> String {
         }
     }
     format!("`{path}`")
-}
-
-pub(super) fn scalar(value: &Json) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Returns a whole number, in quotes or not.

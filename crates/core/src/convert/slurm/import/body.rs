@@ -117,16 +117,9 @@ pub(super) fn setup(chunks: &[Chunk], variables: &mut Variables) -> (Vec<(String
     // A variable that a shell command reads must be set before it, by the shell.
     loop {
         let before = kept.clone();
-        for (index, step) in steps.iter().enumerate() {
-            let read = |other: &usize| {
-                kept.get(*other) == Some(&true)
-                    && steps
-                        .get(*other)
-                        .is_some_and(|other| step.names.iter().any(|name| mentions(&other.chunk.text, name)))
-            };
-            if before.get(index) == Some(&false) && (0..steps.len()).any(|other| read(&other)) {
-                kept[index] = true;
-            }
+        for (step, kept) in steps.iter().zip(&mut kept) {
+            let is_read = |by: &Step<'_>| step.names.iter().any(|name| mentions(&by.chunk.text, name));
+            *kept |= steps.iter().zip(&before).any(|(other, kept)| *kept && is_read(other));
         }
         if before == kept {
             break;
@@ -155,32 +148,8 @@ pub(super) fn setup(chunks: &[Chunk], variables: &mut Variables) -> (Vec<(String
 }
 
 /// Commands that behave the same with or without the exported variables of the fabric and the ranks.
-const INDIFFERENT: [&str; 24] = [
-    "set",
-    "ulimit",
-    "cd",
-    "echo",
-    "printf",
-    "mkdir",
-    "module",
-    "export",
-    "declare",
-    "typeset",
-    "readonly",
-    "unset",
-    ":",
-    "scontrol",
-    "hostname",
-    "head",
-    "date",
-    "cat",
-    "ls",
-    "nvidia-smi",
-    "sleep",
-    "true",
-    "chmod",
-    "rm",
-];
+const INDIFFERENT: &str = "set ulimit cd echo printf mkdir module export declare typeset readonly unset : scontrol \
+    hostname head date cat ls nvidia-smi sleep true chmod rm";
 
 /// Whether a chunk loads modules or queries Slurm.
 fn looks_up(chunk: &Chunk) -> bool {
@@ -195,7 +164,7 @@ fn is_of_lookups(name: &str) -> bool {
 
 /// Whether a chunk runs a program that may read its environment.
 fn runs_program(chunk: &Chunk) -> bool {
-    chunk.commands.iter().any(|command| !INDIFFERENT.contains(&base(command, 0)))
+    chunk.commands.iter().any(|command| !INDIFFERENT.split(' ').any(|name| name == base(command, 0)))
 }
 
 /// Returns whether a chunk is a `set -ex` or the like: the rendered script has its own.

@@ -12,20 +12,8 @@ use crate::spec::{Launch, RestartPolicy};
 
 /// Options that weftrun's own srun sets, that the job file already holds, or that change nothing where one
 /// srun uses the whole allocation.
-const KNOWN: [&str; 12] = [
-    "label",
-    "unbuffered",
-    "kill-on-bad-exit",
-    "ntasks",
-    "nodes",
-    "gpus",
-    "cpus-per-task",
-    "no-container-mount-home",
-    "job-name",
-    "exclusive",
-    "exact",
-    "quiet",
-];
+const KNOWN: &str = "label unbuffered kill-on-bad-exit ntasks nodes gpus cpus-per-task no-container-mount-home job-name \
+    exclusive exact quiet";
 
 /// Options of srun that weftrun's own cannot have.
 const LOST: [&str; 3] = ["error", "input", "container-name"];
@@ -127,27 +115,20 @@ fn known_variables(import: &Import) -> Variables {
     let role = &import.role;
     let tasks = import.tasks.map(|each| each.saturating_mul(role.nodes));
     let gpus = (role.gpus_per_node > 0).then_some(role.gpus_per_node);
-    let cpus = import.cpus_per_task;
-    let numbers = [
-        ("SLURM_JOB_NUM_NODES", Some(role.nodes)),
-        ("SLURM_NNODES", Some(role.nodes)),
-        ("SLURM_NTASKS", tasks),
-        ("SLURM_NPROCS", tasks),
-        ("SLURM_NTASKS_PER_NODE", import.tasks),
-        ("SLURM_GPUS_ON_NODE", gpus),
-        ("SLURM_GPUS_PER_NODE", gpus),
-        ("SLURM_CPUS_PER_TASK", cpus),
-    ];
-    for (name, number) in numbers {
-        if let Some(number) = number {
-            variables.set(name, Value::Text(number.to_string()));
-        }
-    }
-    for name in ["SLURM_JOB_NAME", "SLURM_JOB_PARTITION"] {
-        let value = if name == "SLURM_JOB_NAME" { Some(&import.name) } else { import.spec.queue.as_ref() };
-        if let Some(value) = value {
-            variables.set(name, Value::Text(value.clone()));
-        }
+    let text = |number: Option<u32>| number.map(|number| number.to_string());
+    for (name, value) in [
+        ("SLURM_JOB_NUM_NODES", text(Some(role.nodes))),
+        ("SLURM_NNODES", text(Some(role.nodes))),
+        ("SLURM_NTASKS", text(tasks)),
+        ("SLURM_NPROCS", text(tasks)),
+        ("SLURM_NTASKS_PER_NODE", text(import.tasks)),
+        ("SLURM_GPUS_ON_NODE", text(gpus)),
+        ("SLURM_GPUS_PER_NODE", text(gpus)),
+        ("SLURM_CPUS_PER_TASK", text(import.cpus_per_task)),
+        ("SLURM_JOB_NAME", Some(import.name.clone())),
+        ("SLURM_JOB_PARTITION", import.spec.queue.clone()),
+    ] {
+        value.into_iter().for_each(|value| variables.set(name, Value::Text(value)));
     }
     variables
 }
@@ -217,7 +198,7 @@ fn srun(
             import.findings.push(lost(&format!("srun's `--{name}={value}`")));
         }
     }
-    KNOWN.iter().for_each(|name| options.remove(name));
+    KNOWN.split(' ').for_each(|name| options.remove(name));
     let unusable = |path: &&str| !super::names_job(path) || resolved(path, variables).is_err();
     if let Some(path) = options.value("output").filter(unusable).map(str::to_owned) {
         options.remove("output");
@@ -246,8 +227,7 @@ fn srun(
             // weftrun passes every variable of the job into the container.
             ("container-env", _) => {}
             ("export", Some(value)) => import.export(&value),
-            (name, None) => further.push(format!("--{name}")),
-            (name, Some(value)) => further.push(format!("--{name}={value}")),
+            _ => further.push(option.written()),
         }
     }
     if !further.is_empty() {
@@ -343,11 +323,9 @@ fn torchrun(import: &mut Import, words: &[String], variables: &Variables) -> Res
             _ => import.findings.push(lost(&format!("torchrun's `--{name}`"))),
         }
     }
-    let script = words.get(at..).unwrap_or_default();
-    let script = if script.first().is_some_and(|word| word == "--") {
-        script.get(1..).unwrap_or_default()
-    } else {
-        script
+    let script = match words.get(at..).unwrap_or_default() {
+        [first, script @ ..] if first == "--" => script,
+        script => script,
     };
     import.role.command = script.iter().map(|word| resolved(word, variables)).collect::<Result<_, _>>()?;
     if import.role.command.is_empty() {

@@ -46,11 +46,9 @@ pub fn import_sbatch(text: &str, whole: bool) -> Result<(JobSpec, Vec<Finding>),
     }
     let script = Script::read(text);
     let [options] = script.components.as_slice() else {
-        return Err(Finding::error(
-            "E-IMPORT-JOB",
-            "a heterogeneous job (`#SBATCH hetjob`) cannot be imported",
-        )
-        .fix("write a role for each component into a job file"));
+        let message = "a heterogeneous job (`#SBATCH hetjob`) cannot be imported";
+        let fix = "write a role for each component into a job file";
+        return Err(Finding::error("E-IMPORT-JOB", message).fix(fix));
     };
     let mut import = Import::new(options.clone(), whole);
     import.interpreter(text)?;
@@ -105,20 +103,15 @@ impl Import {
     fn interpreter(&mut self, text: &str) -> Result<(), Finding> {
         let line = text.lines().next().and_then(|line| line.strip_prefix("#!")).unwrap_or_default().trim();
         let words: Vec<&str> = line.split_whitespace().collect();
-        let words = if words.first().is_some_and(|word| word.ends_with("/env")) {
-            words.get(1..).unwrap_or_default()
-        } else {
-            words.as_slice()
+        let words = match words.as_slice() {
+            [env, "-S", words @ ..] | [env, words @ ..] if env.ends_with("/env") => words,
+            words => words,
         };
-        let words = if words.first() == Some(&"-S") { words.get(1..).unwrap_or_default() } else { words };
         let program = words.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
         if !matches!(program, "bash" | "sh" | "dash") {
-            return Err(Finding::error(
-                "E-IMPORT-JOB",
-                format!("line 1: a script for `{line}` cannot be imported"),
-            )
-            .at("line 1")
-            .fix("only scripts for bash and sh are read"));
+            let message = format!("line 1: a script for `{line}` cannot be imported");
+            let finding = Finding::error("E-IMPORT-JOB", message).at("line 1");
+            return Err(finding.fix("only scripts for bash and sh are read"));
         }
         let login = |word: &&str| {
             *word == "--login" || word.starts_with('-') && !word.starts_with("--") && word.contains('l')
@@ -173,19 +166,9 @@ impl Import {
 
     /// Reads the options that are specific to Slurm.
     fn of_slurm(&mut self) {
-        for name in [
-            "account",
-            "reservation",
-            "array",
-            "dependency",
-            "begin",
-            "signal",
-            "nodelist",
-            "exclude",
-            "switches",
-            "licenses",
-            "wckey",
-        ] {
+        const SAME: &str =
+            "account reservation array dependency begin signal nodelist exclude switches licenses wckey";
+        for name in SAME.split(' ') {
             if let Some(value) = self.options.take_value(name) {
                 self.slurm.insert(name.to_owned(), json!(value));
             }
@@ -228,13 +211,9 @@ impl Import {
             );
         }
         self.of_submission();
-        let option = |option: &super::Directive| match &option.value {
-            Some(value) => format!("--{}={value}", option.name),
-            None => format!("--{}", option.name),
-        };
         let (known, unknown): (Vec<_>, Vec<_>) =
             self.options.iter().partition(|option| option.name.len() > 1);
-        let further: Vec<String> = known.into_iter().map(option).collect();
+        let further: Vec<String> = known.into_iter().map(super::Directive::written).collect();
         self.findings.extend(unknown.into_iter().map(|option| lost(&format!("`#SBATCH -{}`", option.name))));
         self.keep_for_sbatch(further);
     }
@@ -337,13 +316,9 @@ impl Import {
         self.spec.code = Some(Code::Script { name: "job.sh".to_owned(), text });
         self.role.command = vec!["bash".to_owned(), "job.sh".to_owned()];
         self.role.ranks_per_node = self.tasks;
-        self.findings.push(
-            Finding::warning(
-                "W-IMPORT-COMMAND",
-                format!("{why}: the whole script is kept and runs once, on the first node"),
-            )
-            .fix("say which program starts the ranks, and set `launch`"),
-        );
+        let message = format!("{why}: the whole script is kept and runs once, on the first node");
+        let fix = "say which program starts the ranks, and set `launch`";
+        self.findings.push(Finding::warning("W-IMPORT-COMMAND", message).fix(fix));
     }
 
     fn finish(mut self) -> (JobSpec, Vec<Finding>) {
@@ -371,9 +346,8 @@ fn names_job(path: &str) -> bool {
 fn label(name: &str) -> String {
     let plain: String =
         name.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-    let plain =
-        plain.trim_matches('-').get(..plain.trim_matches('-').len().min(63)).unwrap_or_default().to_owned();
-    let plain = plain.trim_end_matches('-');
+    let plain = plain.trim_matches('-');
+    let plain = plain.get(..plain.len().min(63)).unwrap_or_default().trim_end_matches('-');
     match plain.chars().next() {
         None => "job".to_owned(),
         Some(c) if c.is_ascii_digit() => format!("job-{plain}"),
