@@ -152,19 +152,18 @@ fn profile_env(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) {
     if !plan.active(RULE) {
         return;
     }
-    let origin = || Origin::Profile(ctx.profile.name.clone());
-    for (at, role) in ctx.workers() {
+    for role in ctx.workers() {
         let named = ctx.named_type(role);
         let of_type = named.and_then(|name| ctx.profile.instance_env.get(name));
         for (name, value) in &ctx.profile.env {
             if of_type.is_none_or(|of_type| !of_type.contains_key(name)) {
                 let why = "the profile sets it in every job of its fabric";
-                rules::set::env(plan, at, role, RULE, (name, value), why, origin());
+                rules::set::env(plan, role, RULE, (name, value), why, ctx.of_profile());
             }
         }
         for (name, value) in of_type.into_iter().flatten() {
             let why = format!("the profile sets it on {}", named.unwrap_or_default());
-            rules::set::env(plan, at, role, RULE, (name, value), &why, origin());
+            rules::set::env(plan, role, RULE, (name, value), &why, ctx.of_profile());
             launch.forward(RULE, name);
         }
     }
@@ -178,14 +177,14 @@ fn give_launchers_values(ctx: &Context, plan: &mut PlanBuilder, launch: &Launch)
     }
     let pairs: Vec<(&'static str, String)> =
         launch.rules.iter().copied().zip(launch.mpirun.forward.iter().cloned()).collect();
-    for (at, role) in ctx.roles().filter(|(_, role)| role.launcher && !role.worker) {
-        if ctx.fabric == Fabric::Efa && rules::opt_out::role_is_out(ctx, role) {
+    for role in ctx.roles().filter(|role| role.launcher && !role.worker) {
+        if ctx.fabric == Fabric::Efa && rules::opt_out::role_is_out(ctx, &role) {
             continue;
         }
         for (rule, name) in pairs.iter().filter(|(rule, _)| !rule.starts_with("efa.")) {
             let Some(value) = plan.value_for_ranks(ctx.job, name) else { continue };
             let why = "mpirun -x forwards the value that the launcher itself has";
-            rules::set::env(plan, at, role, rule, (name, &value), why, Origin::Default);
+            rules::set::env(plan, role, rule, (name, &value), why, Origin::Default);
         }
     }
 }

@@ -33,6 +33,19 @@ pub struct Decision {
     pub source: Option<String>,
 }
 
+impl Decision {
+    pub(super) fn of(op: &Op) -> Self {
+        Self {
+            rule: op.rule.clone(),
+            target: format!("{}: {}", op.role, op.change.target()),
+            value: op.change.value(),
+            why: op.why.clone(),
+            origin: op.origin.clone(),
+            source: op.source.clone(),
+        }
+    }
+}
+
 /// Hides the value of a variable or a command, which may contain the user's own environment.
 impl std::fmt::Debug for Decision {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

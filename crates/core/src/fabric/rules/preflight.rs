@@ -42,9 +42,7 @@ fn huge_pages(ctx: &Context, plan: &mut PlanBuilder) {
         Change::Resource { name, quantity } if name == NAME => Some((role.to_owned(), quantity.clone())),
         _ => None,
     });
-    let own = ctx
-        .roles()
-        .filter_map(|(at, role)| Some((at.name.to_owned(), role.container.asks(NAME)?.to_owned())));
+    let own = ctx.roles().filter_map(|role| Some((role.name.clone(), role.container.asks(NAME)?.to_owned())));
     let asked = ours.chain(own).max_by_key(|(_, quantity)| amount(quantity));
     let (Some(most), Some((role, quantity))) = (most, asked) else { return };
     if amount(&quantity).is_some_and(|asked| asked > most) {
