@@ -10,7 +10,7 @@ use crate::request::{Fabric, Origin, RuleSetting};
 /// Collects the decisions of the rules, and sorts them by role and change.
 pub(crate) struct PlanBuilder<'a> {
     pub(crate) settings: &'a Settings,
-    profile: Option<&'a Profile>,
+    profile: &'a Profile,
     entries: Vec<Entry>,
     skip: Option<Skipped>,
     skipped: Vec<Skipped>,
@@ -53,22 +53,16 @@ fn profile_key(rule: &str, change: &Change) -> String {
 }
 
 impl<'a> PlanBuilder<'a> {
-    pub(crate) fn new(settings: &'a Settings, findings: Vec<Finding>) -> Self {
+    pub(crate) fn new(settings: &'a Settings, profile: &'a Profile, findings: Vec<Finding>) -> Self {
         Self {
             settings,
-            profile: None,
+            profile,
             entries: Vec::new(),
             skip: None,
             skipped: Vec::new(),
             findings,
             applied: Vec::new(),
         }
-    }
-
-    /// Takes the sources of values from a profile.
-    pub(crate) fn sources_of(mut self, profile: &'a Profile) -> Self {
-        self.profile = Some(profile);
-        self
     }
 
     /// Returns whether a rule applies where it fits.
@@ -85,10 +79,10 @@ impl<'a> PlanBuilder<'a> {
         why: impl Into<String>,
         origin: Origin,
     ) {
-        let own = self.profile.filter(|profile| {
-            !profile.sources.is_empty() && matches!(&origin, Origin::Profile(name) if *name == profile.name)
-        });
-        let of_profile = own.and_then(|profile| profile.source_of(&profile_key(rule, &change)));
+        let profile = self.profile;
+        let own =
+            !profile.sources.is_empty() && matches!(&origin, Origin::Profile(name) if *name == profile.name);
+        let of_profile = if own { profile.source_of(&profile_key(rule, &change)) } else { None };
         let source = of_profile.or_else(|| Rule::get(rule).map(|rule| rule.source)).map(str::to_owned);
         let op = Op { source, ..Op::new(rule, &role.name, change, why, origin) };
         self.entries.push(Entry { role: role.index, op, kept: false });
@@ -217,19 +211,15 @@ impl<'a> PlanBuilder<'a> {
     }
 
     fn report_unmet(&mut self) {
-        let unmet: Vec<String> = self
-            .settings
+        let settings = self.settings;
+        let unmet: Vec<&str> = settings
             .demanded()
-            .filter(|id| self.settings.of(id) == RuleSetting::On)
+            .filter(|id| settings.of(id) == RuleSetting::On)
             .filter(|id| Rule::get(id).is_some() && !self.applied.iter().any(|applied| applied == id))
-            .map(ToOwned::to_owned)
             .collect();
         for id in unmet {
-            let why =
-                self.skipped.iter().find(|skipped| skipped.rule == id).or(self.skip.as_ref()).map_or_else(
-                    || "nothing in this job calls for it".to_owned(),
-                    |skipped| skipped.why.clone(),
-                );
+            let skipped = self.skipped.iter().find(|skipped| skipped.rule == id).or(self.skip.as_ref());
+            let why = skipped.map_or("nothing in this job calls for it", |skipped| &skipped.why);
             self.report(
                 Finding::error("E-RULE-UNMET", format!("rule `{id}` is on but cannot be met: {why}"))
                     .fix(format!("set `{id}` to auto, or change what stands in its way")),

@@ -41,7 +41,7 @@ fn rules_applied(
 ) -> FabricPlan {
     let mut findings = Vec::new();
     let settings = Settings::new(&options.rules, &mut findings);
-    let mut plan = PlanBuilder::new(&settings, findings).sources_of(profile);
+    let mut plan = PlanBuilder::new(&settings, profile, findings);
     if let Some(finding) = too_many_roles(job.roles.len()) {
         plan.report(finding);
         return plan.finish(options.kind);
@@ -72,16 +72,10 @@ fn rules_applied(
     rules::launch::decide(&ctx, &mut plan, &launch);
     rules::preflight::decide(&ctx, &mut plan);
     if applies && profile.untried {
-        plan.report(
-            Finding::info(
-                "I-PROFILE-UNTRIED",
-                format!(
-                    "the profile `{}` was made from documents and never ran on the real cloud",
-                    profile.name
-                ),
-            )
-            .fix(format!("`weftrun profiles {}` shows its values and their sources", profile.name)),
-        );
+        let name = &profile.name;
+        let text = format!("the profile `{name}` was made from documents and never ran on the real cloud");
+        let fix = format!("`weftrun profiles {name}` shows its values and their sources");
+        plan.report(Finding::info("I-PROFILE-UNTRIED", text).fix(fix));
     }
     let expected = expected_fabric(&ctx, &plan, applies);
     let mut plan = plan.finish(expected);
@@ -103,13 +97,9 @@ pub fn too_many_roles(count: usize) -> Option<Finding> {
 /// Applies the rules of the fabric, and returns whether the job gets it.
 fn apply_fabric(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> bool {
     if !ctx.profile.covers(ctx.fabric) {
-        plan.report(
-            Finding::error(
-                "E-PROFILE-FABRIC",
-                format!("profile `{}` says nothing about {}", ctx.profile.name, ctx.fabric),
-            )
-            .fix(format!("choose another with --profile, or give it an [{}] table", ctx.fabric)),
-        );
+        let text = format!("profile `{}` says nothing about {}", ctx.profile.name, ctx.fabric);
+        let fix = format!("choose another with --profile, or give it an [{}] table", ctx.fabric);
+        plan.report(Finding::error("E-PROFILE-FABRIC", text).fix(fix));
         return false;
     }
     let applies = match ctx.fabric {
@@ -134,14 +124,9 @@ fn apply_fabric(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> b
         // The user's own opt-out takes precedence.
         && skip.reason != "opt-out"
     {
-        let why = skip.why.clone();
-        plan.report(
-            Finding::error(
-                "E-FABRIC-UNMET",
-                format!("fabric {} was asked for, and the job cannot have it: {why}", ctx.fabric),
-            )
-            .fix("set `fabric = \"auto\"` to run without it where it is not available, or change what is named above"),
-        );
+        let text = format!("fabric {} was asked for, and the job cannot have it: {}", ctx.fabric, skip.why);
+        let fix = "set `fabric = \"auto\"` to run without it where it is not available, or change what is named above";
+        plan.report(Finding::error("E-FABRIC-UNMET", text).fix(fix));
     }
     applies
 }

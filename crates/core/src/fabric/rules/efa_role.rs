@@ -2,7 +2,6 @@
 
 use super::efa::Parts;
 use super::{Context, set};
-use crate::Finding;
 use crate::fabric::Change;
 use crate::fabric::StackProfile;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
@@ -11,6 +10,7 @@ use crate::fabric::node::{Count, Node};
 use crate::fabric::view::{JobKind, RoleView};
 use crate::request::{Origin, RuleSetting};
 use crate::text::Quantity;
+use crate::{Confidence, Finding};
 
 const DEVICE_RDMA: &str = "FI_EFA_USE_DEVICE_RDMA";
 const HUGEPAGES: &str = "hugepages-2Mi";
@@ -280,8 +280,16 @@ fn devices(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef) {
     if own.is_none() && origin == Origin::Assumed {
         report_assumed_count(ctx, plan, role, count, node.unknown_type.as_deref());
     }
-    if own.is_none() && node.row.as_deref().and_then(|row| ctx.catalogue.get(row)).is_some_and(is_unsure) {
-        report_unsure_row(plan, role, count, &node);
+    let row = node.row.as_deref().and_then(|row| ctx.catalogue.get(row));
+    if own.is_none()
+        && let Some(row) = row.filter(|row| row.confidence == Some(Confidence::Low))
+    {
+        plan.warn(
+            role,
+            "W-EFA-ASSUMED",
+            format!("assumed {count} EFA interfaces on {}: the sources disagree", row.name),
+            "look at the node's allocatable vpc.amazonaws.com/efa, and ask that number",
+        );
     }
     set::resource(plan, role, "efa.devices", (resource, &count.to_string()), &why, origin);
     let none_asked = own.as_deref().and_then(Quantity::parse).is_some_and(Quantity::is_zero);
@@ -290,20 +298,6 @@ fn devices(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef) {
     } else {
         hugepages(ctx, plan, parts, role, &node);
     }
-}
-
-fn is_unsure(row: &crate::catalogue::InstanceType) -> bool {
-    row.confidence == Some(crate::Confidence::Low)
-}
-
-fn report_unsure_row(plan: &mut PlanBuilder, role: RoleRef, count: u32, node: &Node) {
-    let row = node.row.as_deref().unwrap_or_default();
-    plan.warn(
-        role,
-        "W-EFA-ASSUMED",
-        format!("assumed {count} EFA interfaces on {row}: the sources disagree"),
-        "look at the node's allocatable vpc.amazonaws.com/efa, and ask that number",
-    );
 }
 
 fn report_assumed_count(

@@ -120,14 +120,10 @@ fn known(ctx: &Context) -> Option<(bool, Origin)> {
 fn report_unknown(ctx: &Context, plan: &mut PlanBuilder, key: &str) {
     let marked = ctx.workers().all(|role| opt_out::role_is_marked(ctx, &role));
     if !marked {
-        plan.report(
-            Finding::info(
-                "I-WEBHOOK-UNKNOWN",
-                format!("offline it is not known whether a webhook of the cluster adds {} too", Fabric::Efa),
-            )
-            .fix(format!(
-                "--webhook yes adds {key}: \"true\" and our marker; --webhook no says there is none"
-            )),
-        );
+        let text =
+            format!("offline it is not known whether a webhook of the cluster adds {} too", Fabric::Efa);
+        let fix =
+            format!("--webhook yes adds {key}: \"true\" and our marker; --webhook no says there is none");
+        plan.report(Finding::info("I-WEBHOOK-UNKNOWN", text).fix(fix));
     }
 }
