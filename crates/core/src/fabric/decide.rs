@@ -4,14 +4,12 @@ use super::JobView;
 use super::builder::PlanBuilder;
 use crate::Finding;
 use crate::catalogue::Catalogue;
-use crate::fabric::Profile;
 use crate::fabric::evidence::choose;
 use crate::fabric::node::Node;
 use crate::fabric::rules::{self, Context, Launch};
-use crate::fabric::{ClusterFacts, FabricPlan};
-use crate::request::FabricRequest;
+use crate::fabric::{ClusterFacts, FabricPlan, Profile};
 use crate::request::rules::Settings;
-use crate::request::{Fabric, Origin};
+use crate::request::{Fabric, FabricRequest, Origin};
 
 /// Decides what a job gets. Pure: the result depends only on the arguments.
 ///

@@ -6,11 +6,9 @@ use super::Profile;
 use super::rules::detect;
 use crate::Finding;
 use crate::catalogue::Catalogue;
-use crate::fabric::ClusterFacts;
 use crate::fabric::evidence::Evidence;
-use crate::fabric::{Op, decide};
-use crate::request::Fabric;
-use crate::request::Origin;
+use crate::fabric::{ClusterFacts, Op, decide};
+use crate::request::{Fabric, Origin};
 use crate::spec::JobSpec;
 
 /// One decision, for a person: what is set on what, by which rule, and why.

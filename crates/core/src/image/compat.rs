@@ -2,8 +2,7 @@
 
 use super::{Found, ImageFacts, NcclVersion, Part, numbers};
 use crate::Finding;
-use crate::fabric::Change;
-use crate::fabric::{FabricPlan, Profile};
+use crate::fabric::{Change, FabricPlan, Profile};
 use crate::request::{Fabric, Gid};
 use crate::spec::{JobSpec, Launch};
 

@@ -2,12 +2,10 @@
 
 use super::efa::Parts;
 use super::{Context, set};
-use crate::fabric::Change;
-use crate::fabric::StackProfile;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
-use crate::fabric::merge;
 use crate::fabric::node::{Count, Node};
 use crate::fabric::view::{JobKind, RoleView};
+use crate::fabric::{Change, StackProfile, merge};
 use crate::request::{Origin, RuleSetting};
 use crate::text::Quantity;
 use crate::{Confidence, Finding};

@@ -1,9 +1,8 @@
 //! The RoCE GID index: left to NCCL, a number, or determined inside the pod.
 
 use super::{Context, Launch, set};
-use crate::fabric::Change;
-use crate::fabric::RoceProfile;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
+use crate::fabric::{Change, RoceProfile};
 use crate::request::{Gid, Origin};
 use crate::shell::gid;
 

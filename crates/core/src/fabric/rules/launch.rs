@@ -1,7 +1,6 @@
 //! The launcher's `mpirun`: which one is used, and what it forwards.
 
 use super::{Context, Launch, opt_out};
-use crate::Finding;
 use crate::fabric::Change;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::view::Mpi;
@@ -38,15 +37,13 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &Launch) {
 /// Sets the `mpirun` for `launch = "mpi"`, which the backend writes; ssh passes no environment, so the
 /// user's is forwarded too.
 fn for_backend(ctx: &Context, plan: &mut PlanBuilder, role: RoleRef, rule: &'static str, mpirun: &Mpirun) {
-    let own = ctx.workers().flat_map(|role| role.view.container.env.iter().map(|var| var.name.clone()));
     let mut forward = mpirun.forward.clone();
-    for name in own {
-        if !forward.contains(&name) {
-            forward.push(name);
+    for var in ctx.workers().flat_map(|role| &role.view.container.env) {
+        if !forward.contains(&var.name) {
+            forward.push(var.name.clone());
         }
     }
-    let path = mpirun.bin.as_ref().map_or_else(|| "mpirun".to_owned(), |bin| format!("{bin}/mpirun"));
-    let change = Change::Mpirun { path, forward };
+    let change = Change::Mpirun { path: path(mpirun), forward };
     plan.op(role, rule, change, "ranks started by ssh get only what mpirun forwards", Origin::Default);
 }
 
@@ -84,46 +81,47 @@ fn report_other_mpi(plan: &mut PlanBuilder, role: RoleRef) {
     );
 }
 
+/// Returns the path of the wanted `mpirun`.
+fn path(mpirun: &Mpirun) -> String {
+    mpirun.bin.as_ref().map_or_else(|| "mpirun".to_owned(), |bin| format!("{bin}/mpirun"))
+}
+
 fn report(plan: &mut PlanBuilder, role: RoleRef, mpirun: &Mpirun, note: &MpirunNote) {
-    let line = mpirun.forward.iter().fold(
-        mpirun.bin.as_ref().map_or_else(|| "mpirun".to_owned(), |bin| format!("{bin}/mpirun")),
-        |line, name| format!("{line} -x {name}"),
-    );
-    let finding = match note {
-        MpirunNote::OtherPath(path) => Finding::warning(
+    let line = mpirun.forward.iter().fold(path(mpirun), |line, name| format!("{line} -x {name}"));
+    let write = format!("where it calls mpirun, write: {line}");
+    let (code, text, fix) = match note {
+        MpirunNote::OtherPath(path) => (
             "W-MPIRUN-OTHER",
             format!("{path} is another Open MPI than the mounted one, and is left as it is"),
-        )
-        .fix(format!("call `{line}` instead, or say --stack bundled if the image brings its own stack")),
-        MpirunNote::Opaque { script } => {
-            let seen = script.as_ref().map_or_else(
-                || "no mpirun can be seen in the launcher's command".to_owned(),
-                |script| format!("the launcher runs {script}, into which weftrun cannot look"),
-            );
-            Finding::warning("W-MPIRUN-OPAQUE", seen).fix(format!("where it calls mpirun, write: {line}"))
+            format!("call `{line}` instead, or say --stack bundled if the image brings its own stack"),
+        ),
+        MpirunNote::Opaque { script: None } => {
+            ("W-MPIRUN-OPAQUE", "no mpirun can be seen in the launcher's command".to_owned(), write)
         }
-        MpirunNote::Document => Finding::warning(
+        MpirunNote::Opaque { script: Some(script) } => {
+            ("W-MPIRUN-OPAQUE", format!("the launcher runs {script}, into which weftrun cannot look"), write)
+        }
+        MpirunNote::Document => (
             "W-MPIRUN-OPAQUE",
-            "a here-document of the launcher's command calls mpirun; its text is left as it is",
-        )
-        .fix(format!("if that text is run, write there: {line}")),
+            "a here-document of the launcher's command calls mpirun; its text is left as it is".to_owned(),
+            format!("if that text is run, write there: {line}"),
+        ),
         MpirunNote::Unreadable(why) => {
-            Finding::warning("W-MPIRUN-OPAQUE", format!("the launcher's shell text cannot be read: {why}"))
-                .fix(format!("where it calls mpirun, write: {line}"))
+            ("W-MPIRUN-OPAQUE", format!("the launcher's shell text cannot be read: {why}"), write)
         }
-        MpirunNote::EnvList(missing) => Finding::warning(
+        MpirunNote::EnvList(missing) => (
             "W-MPIRUN-ENV-LIST",
             format!(
                 "mca_base_env_list is used, which excludes -x; it lacks {}, so the ranks do not get it",
                 missing.join(", ")
             ),
-        )
-        .fix(format!("add {} to mca_base_env_list", missing.join(";"))),
-        MpirunNote::LibraryPath(own) => Finding::warning(
+            format!("add {} to mca_base_env_list", missing.join(";")),
+        ),
+        MpirunNote::LibraryPath(own) => (
             "W-MPIRUN-LDPATH",
             format!("-x LD_LIBRARY_PATH={own} wins over the container's, and lacks the mounted libraries"),
-        )
-        .fix("forward it without a value: -x LD_LIBRARY_PATH"),
+            "forward it without a value: -x LD_LIBRARY_PATH".to_owned(),
+        ),
     };
-    plan.report(finding.at(&role.name));
+    plan.warn(role, code, text, fix);
 }

@@ -28,8 +28,7 @@ use crate::catalogue::Catalogue;
 use crate::fabric::ClusterFacts;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::view::{JobKind, JobView, RoleView};
-use crate::request::Fabric;
-use crate::request::{FabricRequest, Origin};
+use crate::request::{Fabric, FabricRequest, Origin};
 use crate::shell::Mpirun;
 use crate::text::Quantity;
 

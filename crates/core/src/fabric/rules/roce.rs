@@ -2,9 +2,8 @@
 
 use super::rdma_present::{self, NETWORKS};
 use super::{Context, Launch, efa_role, gid, networks, set};
-use crate::fabric::RoceProfile;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
-use crate::fabric::{Change, merge};
+use crate::fabric::{Change, RoceProfile, merge};
 use crate::request::Origin;
 use crate::text::Quantity;
 

@@ -3,10 +3,9 @@
 use super::Context;
 use super::opt_out::{self, MARKER, MARKER_EFA, MARKER_NONE};
 use crate::Finding;
-use crate::fabric::Change;
-use crate::fabric::NodeGroup;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::view::{Annotation, JobKind};
+use crate::fabric::{Change, NodeGroup};
 use crate::request::{Fabric, Inject, Origin, Webhook};
 
 const RULE: &str = "efa.webhook";
