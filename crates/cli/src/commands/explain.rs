@@ -1,9 +1,8 @@
 //! `explain`: the page of a code or of a rule.
 
 use clap::Args;
-use weftrun::core::exit_codes;
-use weftrun::core::explain;
 use weftrun::core::report::{CodesReport, ExplainReport};
+use weftrun::core::{exit_codes, explain};
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::args::Format;

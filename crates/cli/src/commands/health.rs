@@ -6,7 +6,6 @@ use clap::Args;
 use weftrun::core::diagnose::health::HealthState;
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
-use weftrun::core::nccl::TransportMap;
 use weftrun::core::nccl::ras::{Communicator, PeerEvent};
 use weftrun::core::report::HealthReport;
 use weftrun::{Error, ErrorKind, HealthOptions, Result, health_at, watch_health_at};
@@ -61,7 +60,7 @@ pub fn run(context: &Context, args: &HealthArgs) -> Result<u8> {
     }
     let report = match (&args.address, args.inputs.as_slice()) {
         (Some(address), files) => {
-            let logs = logs(files)?;
+            let logs = weftrun::open_logs(files)?.map()?;
             context.block_on(health_at(address, &logs, &options))?
         }
         (None, [job]) => {
@@ -91,7 +90,7 @@ fn watch(context: &Context, args: &HealthArgs, options: &HealthOptions) -> Resul
     let watched = async {
         match (&args.address, args.inputs.as_slice()) {
             (Some(address), files) => {
-                let logs = logs(files)?;
+                let logs = weftrun::open_logs(files)?.map()?;
                 watch_health_at(address, &logs, options, &mut print).await
             }
             (None, [job]) => {
@@ -128,10 +127,6 @@ fn lines(report: &HealthReport) -> Vec<String> {
 fn one_job() -> Error {
     Error::new(ErrorKind::Usage, "one job at a time")
         .hint("log files are read with --address only; `weftrun why FILES` reads logs alone")
-}
-
-fn logs(files: &[String]) -> Result<TransportMap> {
-    weftrun::open_logs(files)?.map()
 }
 
 fn text(report: &HealthReport) -> String {

@@ -62,11 +62,7 @@ pub fn run(context: &Context, args: &InitArgs) -> Result<u8> {
         None => context.out.document(&text)?,
         Some(path) => {
             write(path, &text, args.force)?;
-            context.out.say(format!(
-                "wrote {}; `weftrun plan {}` explains it",
-                path.display(),
-                path.display()
-            ));
+            context.out.say(format!("wrote {0}; `weftrun plan {0}` explains it", path.display()));
         }
     }
     Ok(exit_codes::OK)

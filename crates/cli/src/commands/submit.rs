@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use weftrun::core::exit_codes;
-use weftrun::core::job::{JobPhase, age};
+use weftrun::core::job::{JobPhase, JobSummary, age};
 use weftrun::core::log::clean_text;
 use weftrun::core::report::{EventLine, OwnEvent, PlanShape};
 use weftrun::{Error, ErrorKind, Finding, Job, Outcome, Plan, Result};
@@ -132,12 +132,10 @@ async fn submit(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result<
         return follow::conclude(context, &job, &followed, planned.planned().spec.fabric.strict);
     }
     if args.wait {
-        let summary = match with_limits(job.wait(), args.timeout, job.handle()).await {
-            Ok(summary) => summary,
-            Err(error) => return late(context, &job, error).await,
+        return match with_limits(job.wait(), args.timeout, job.handle()).await {
+            Ok(summary) => Ok(ended(context, &summary)),
+            Err(error) => late(context, &job, error).await,
         };
-        context.out.say(format!("{} {}", summary.phase, clean_text(&summary.reason)));
-        return Ok(follow::exit_code_of(&summary));
     }
     Ok(exit_codes::OK)
 }
@@ -216,8 +214,12 @@ fn another_is_wanted(context: &Context, args: &SubmitArgs) -> bool {
 /// Returns the result of a job that had ended when the time limit passed; else the error.
 async fn late(context: &Context, job: &Job, error: Error) -> Result<u8> {
     let Some(summary) = follow::ended_meanwhile(job, &error).await else { return Err(error) };
+    Ok(ended(context, &summary))
+}
+
+fn ended(context: &Context, summary: &JobSummary) -> u8 {
     context.out.say(format!("{} {}", summary.phase, clean_text(&summary.reason)));
-    Ok(follow::exit_code_of(&summary))
+    follow::exit_code_of(summary)
 }
 
 /// Prints the handle: the only output on stdout, or the first JSON event.

@@ -69,24 +69,20 @@ pub fn bandwidths() -> &'static [Bandwidth] {
 }
 
 fn row(line: &str) -> Option<Bandwidth> {
-    let cells: Vec<&str> = line.split('\t').collect();
-    let [_, instance, accelerator, nodes, collective, size, busbw, kind, software, source, note] =
-        cells.as_slice()
-    else {
-        return None;
-    };
-    let text = |cell: &&str| (*cell).to_owned();
+    let cells: Vec<String> = line.split('\t').map(str::to_owned).collect();
+    let [_, instance, accelerator, nodes, collective, message_size, busbw_gbps, kind, software, source, note] =
+        <[String; 11]>::try_from(cells).ok()?;
     Some(Bandwidth {
-        instance: text(instance),
-        accelerator: text(accelerator),
-        nodes: text(nodes),
-        collective: text(collective),
-        message_size: text(size),
-        busbw_gbps: text(busbw),
-        kind: text(kind),
-        software: text(software),
-        source: text(source),
-        note: text(note),
+        instance,
+        accelerator,
+        nodes,
+        collective,
+        message_size,
+        busbw_gbps,
+        kind,
+        software,
+        source,
+        note,
     })
 }
 
@@ -132,11 +128,12 @@ impl Bandwidth {
     fn range(&self) -> Option<(f64, f64)> {
         let text = &self.busbw_gbps;
         let values = text.split(|c: char| !c.is_ascii_digit() && c != '.');
-        let values = values.filter_map(|number| number.parse::<f64>().ok());
-        values.fold(None, |range: Option<(f64, f64)>, value| {
-            Some(range.map_or((value, value), |(low, high)| (low.min(value), high.max(value))))
-        })
+        widest(values.filter_map(|number| number.parse().ok()).map(|value: f64| (value, value)))
     }
+}
+
+fn widest(ranges: impl Iterator<Item = (f64, f64)>) -> Option<(f64, f64)> {
+    ranges.reduce(|one, two| (one.0.min(two.0), one.1.max(two.1)))
 }
 
 /// Returns the published bandwidth of a collective of at least 1 GiB on a number of nodes of an instance
@@ -149,8 +146,7 @@ pub fn expected(instance: &str, nodes: u32, collective: &str) -> Option<Expected
         .filter(|row| matches!(row.kind.as_str(), "measured" | "expected"))
         .filter(|row| row.holds_for(nodes) && row.is_large())
         .collect();
-    let ranges: Vec<(f64, f64)> = rows.iter().filter_map(|row| row.range()).collect();
-    let (low, high) = ranges.into_iter().reduce(|one, two| (one.0.min(two.0), one.1.max(two.1)))?;
+    let (low, high) = widest(rows.iter().filter_map(|row| row.range()))?;
     let first = rows.first()?;
     let what = format!("{collective} of at least 1 GiB on {nodes} {}", first.instance);
     let mut sources: Vec<String> = rows.iter().map(|row| row.source.clone()).collect();

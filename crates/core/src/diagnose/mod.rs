@@ -17,12 +17,11 @@ pub use job::why_of_job;
 pub use judge::Judge;
 pub use rules::{Rule, rules};
 
-use crate::advisories;
 use crate::catalogue::{self, Expected};
 use crate::fabric::FabricPlan;
 use crate::finding::{Evidence, Fix, PatchEdit};
 use crate::request::Fabric;
-use crate::{Confidence, Error, ErrorKind, Finding, Severity};
+use crate::{Confidence, Error, ErrorKind, Finding, Severity, advisories};
 use seen::Seen;
 use weftrun_nccl::{FabricSeen, Found, Kind, Signature, Trace, TransportMap, Verdict};
 

@@ -10,7 +10,7 @@ use crate::request::{Fabric, Origin, RuleSetting};
 /// Collects the decisions of the rules, and sorts them by role and change.
 pub(crate) struct PlanBuilder<'a> {
     pub(crate) settings: &'a Settings,
-    profile: Option<&'a Profile>,
+    profile: &'a Profile,
     entries: Vec<Entry>,
     skip: Option<Skipped>,
     skipped: Vec<Skipped>,
@@ -18,18 +18,26 @@ pub(crate) struct PlanBuilder<'a> {
     applied: Vec<&'static str>,
 }
 
+/// A change that is made, or that the user's own value stands for.
 struct Entry {
     role: usize,
-    phase: u8,
-    decision: Decision,
-    op: Option<Op>,
+    op: Op,
+    kept: bool,
 }
 
-/// The role that a rule handles: its place in the job and its name.
+/// The role that a rule handles, and its place in the job.
 #[derive(Clone, Copy)]
 pub(crate) struct RoleRef<'a> {
     pub(crate) index: usize,
-    pub(crate) name: &'a str,
+    pub(crate) view: &'a RoleView,
+}
+
+impl std::ops::Deref for RoleRef<'_> {
+    type Target = RoleView;
+
+    fn deref(&self) -> &RoleView {
+        self.view
+    }
 }
 
 /// Returns the profile's key of a rule's value: `env.NAME`, or the rule's own table and key.
@@ -45,22 +53,16 @@ fn profile_key(rule: &str, change: &Change) -> String {
 }
 
 impl<'a> PlanBuilder<'a> {
-    pub(crate) fn new(settings: &'a Settings, findings: Vec<Finding>) -> Self {
+    pub(crate) fn new(settings: &'a Settings, profile: &'a Profile, findings: Vec<Finding>) -> Self {
         Self {
             settings,
-            profile: None,
+            profile,
             entries: Vec::new(),
             skip: None,
             skipped: Vec::new(),
             findings,
             applied: Vec::new(),
         }
-    }
-
-    /// Takes the sources of values from a profile.
-    pub(crate) fn sources_of(mut self, profile: &'a Profile) -> Self {
-        self.profile = Some(profile);
-        self
     }
 
     /// Returns whether a rule applies where it fits.
@@ -71,44 +73,43 @@ impl<'a> PlanBuilder<'a> {
     /// Makes a change.
     pub(crate) fn op(
         &mut self,
-        at: RoleRef,
+        role: RoleRef,
         rule: &'static str,
         change: Change,
         why: impl Into<String>,
         origin: Origin,
     ) {
-        let why = why.into();
-        let own = self.profile.filter(|profile| {
-            !profile.sources.is_empty() && matches!(&origin, Origin::Profile(name) if *name == profile.name)
-        });
-        let of_profile = own.and_then(|profile| profile.source_of(&profile_key(rule, &change)));
+        let profile = self.profile;
+        let own =
+            !profile.sources.is_empty() && matches!(&origin, Origin::Profile(name) if *name == profile.name);
+        let of_profile = if own { profile.source_of(&profile_key(rule, &change)) } else { None };
         let source = of_profile.or_else(|| Rule::get(rule).map(|rule| rule.source)).map(str::to_owned);
-        let decision = Decision {
-            rule: rule.to_owned(),
-            target: format!("{}: {}", at.name, change.target()),
-            value: change.value(),
-            why: why.clone(),
-            origin: origin.clone(),
-            source: source.clone(),
-        };
-        let phase = change.phase();
-        let op = Op { rule: rule.to_owned(), role: at.name.to_owned(), change, why, origin, source };
-        self.entries.push(Entry { role: at.index, phase, decision, op: Some(op) });
+        let op = Op { source, ..Op::new(rule, &role.name, change, why, origin) };
+        self.entries.push(Entry { role: role.index, op, kept: false });
         self.applied.push(rule);
     }
 
     /// Records that the user's own value stays.
-    pub(crate) fn kept(&mut self, at: RoleRef, rule: &'static str, change: &Change, why: impl Into<String>) {
-        let decision = Decision {
-            rule: rule.to_owned(),
-            target: format!("{}: {}", at.name, change.target()),
-            value: change.value(),
-            why: why.into(),
-            origin: Origin::Job,
-            source: None,
-        };
-        self.entries.push(Entry { role: at.index, phase: change.phase(), decision, op: None });
+    pub(crate) fn kept(&mut self, role: RoleRef, rule: &'static str, change: Change, why: impl Into<String>) {
+        let op = Op::new(rule, &role.name, change, why, Origin::Job);
+        self.entries.push(Entry { role: role.index, op, kept: true });
         self.applied.push(rule);
+    }
+
+    /// Makes a change, or records why the job needs none.
+    pub(crate) fn ensure(
+        &mut self,
+        role: RoleRef,
+        rule: &'static str,
+        change: Change,
+        there: Option<&str>,
+        why: impl Into<String>,
+        origin: Origin,
+    ) {
+        match there {
+            Some(there) => self.kept(role, rule, change, there),
+            None => self.op(role, rule, change, why, origin),
+        }
     }
 
     /// Records that a rule does not apply, and why.
@@ -137,24 +138,30 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Reports a warning about a role.
-    pub(crate) fn warn(&mut self, at: RoleRef, code: &str, said: impl Into<String>, fix: impl Into<String>) {
-        self.report(Finding::warning(code, said).at(at.name).fix(fix));
+    pub(crate) fn warn(
+        &mut self,
+        role: RoleRef,
+        code: &str,
+        said: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
+        self.report(Finding::warning(code, said).at(&role.name).fix(fix));
     }
 
     /// Reports an error about a role, which stops the plan.
     pub(crate) fn refuse(
         &mut self,
-        at: RoleRef,
+        role: RoleRef,
         code: &str,
         said: impl Into<String>,
         fix: impl Into<String>,
     ) {
-        self.report(Finding::error(code, said).at(at.name).fix(fix));
+        self.report(Finding::error(code, said).at(&role.name).fix(fix));
     }
 
     /// Returns the value of a variable for the ranks: weftrun's, or the worker's own.
     pub(crate) fn value_for_ranks(&self, job: &JobView, name: &str) -> Option<String> {
-        let ours = self.entries.iter().find_map(|entry| match &entry.op.as_ref()?.change {
+        let ours = self.changes().find_map(|(_, change)| match change {
             Change::Env { name: set, value } if set == name => Some(value.clone()),
             _ => None,
         });
@@ -163,22 +170,21 @@ impl<'a> PlanBuilder<'a> {
 
     /// Returns the changes so far, each with its role.
     pub(crate) fn changes(&self) -> impl Iterator<Item = (&str, &Change)> {
-        self.entries.iter().filter_map(|entry| entry.op.as_ref()).map(|op| (op.role.as_str(), &op.change))
+        let made = self.entries.iter().filter(|entry| !entry.kept);
+        made.map(|entry| (entry.op.role.as_str(), &entry.op.change))
     }
 
     /// Returns the command of a role's container after the changes so far, and how many of its words are
     /// `command`.
-    pub(crate) fn command_of(&self, at: RoleRef, role: &RoleView) -> (Vec<String>, usize) {
-        let ours = self.entries.iter().rev().filter(|entry| entry.role == at.index);
-        let changed = ours.filter_map(|entry| match &entry.op.as_ref()?.change {
-            Change::Command { after, command_words, .. } => Some((after.clone(), *command_words)),
+    pub(crate) fn command_of(&self, role: RoleRef) -> (Vec<String>, usize) {
+        let changed = self.changes().filter_map(|(name, change)| match change {
+            Change::Command { after, command_words, .. } if name == role.name => {
+                Some((after.clone(), *command_words))
+            }
             _ => None,
         });
-        let container = &role.container;
-        changed
-            .into_iter()
-            .next()
-            .unwrap_or_else(|| (container.argv().map(ToOwned::to_owned).collect(), container.command.len()))
+        let own = || (role.container.argv().map(ToOwned::to_owned).collect(), role.container.command.len());
+        changed.last().unwrap_or_else(own)
     }
 
     /// Returns whether a finding of a code was reported.
@@ -194,30 +200,26 @@ impl<'a> PlanBuilder<'a> {
             self.skip_rule(rule, reason, why);
         }
         let failed = self.findings.iter().any(Finding::is_error);
-        self.entries.sort_by_key(|entry| (entry.role, entry.phase));
+        self.entries.sort_by_key(|entry| (entry.role, entry.op.change.phase()));
         let (mut ops, mut decisions) = (Vec::new(), Vec::new());
         for entry in self.entries {
-            decisions.push(entry.decision);
-            ops.extend(entry.op.filter(|_| !failed));
+            decisions.push(Decision::of(&entry.op));
+            ops.extend(Some(entry.op).filter(|_| !entry.kept && !failed));
         }
         let skipped = self.skip.into_iter().chain(self.skipped).collect();
         FabricPlan { fabric, decisions, skipped, findings: self.findings, ops, ..FabricPlan::default() }
     }
 
     fn report_unmet(&mut self) {
-        let unmet: Vec<String> = self
-            .settings
+        let settings = self.settings;
+        let unmet: Vec<&str> = settings
             .demanded()
-            .filter(|id| self.settings.of(id) == RuleSetting::On)
+            .filter(|id| settings.of(id) == RuleSetting::On)
             .filter(|id| Rule::get(id).is_some() && !self.applied.iter().any(|applied| applied == id))
-            .map(ToOwned::to_owned)
             .collect();
         for id in unmet {
-            let why =
-                self.skipped.iter().find(|skipped| skipped.rule == id).or(self.skip.as_ref()).map_or_else(
-                    || "nothing in this job calls for it".to_owned(),
-                    |skipped| skipped.why.clone(),
-                );
+            let skipped = self.skipped.iter().find(|skipped| skipped.rule == id).or(self.skip.as_ref());
+            let why = skipped.map_or("nothing in this job calls for it", |skipped| &skipped.why);
             self.report(
                 Finding::error("E-RULE-UNMET", format!("rule `{id}` is on but cannot be met: {why}"))
                     .fix(format!("set `{id}` to auto, or change what stands in its way")),

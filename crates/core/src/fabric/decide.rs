@@ -4,14 +4,12 @@ use super::JobView;
 use super::builder::PlanBuilder;
 use crate::Finding;
 use crate::catalogue::Catalogue;
-use crate::fabric::Profile;
 use crate::fabric::evidence::choose;
 use crate::fabric::node::Node;
 use crate::fabric::rules::{self, Context, Launch};
-use crate::fabric::{ClusterFacts, FabricPlan};
-use crate::request::FabricRequest;
+use crate::fabric::{ClusterFacts, FabricPlan, Profile};
 use crate::request::rules::Settings;
-use crate::request::{Fabric, Origin};
+use crate::request::{Fabric, FabricRequest, Origin};
 
 /// Decides what a job gets. Pure: the result depends only on the arguments.
 ///
@@ -41,7 +39,7 @@ fn rules_applied(
 ) -> FabricPlan {
     let mut findings = Vec::new();
     let settings = Settings::new(&options.rules, &mut findings);
-    let mut plan = PlanBuilder::new(&settings, findings).sources_of(profile);
+    let mut plan = PlanBuilder::new(&settings, profile, findings);
     if let Some(finding) = too_many_roles(job.roles.len()) {
         plan.report(finding);
         return plan.finish(options.kind);
@@ -72,16 +70,10 @@ fn rules_applied(
     rules::launch::decide(&ctx, &mut plan, &launch);
     rules::preflight::decide(&ctx, &mut plan);
     if applies && profile.untried {
-        plan.report(
-            Finding::info(
-                "I-PROFILE-UNTRIED",
-                format!(
-                    "the profile `{}` was made from documents and never ran on the real cloud",
-                    profile.name
-                ),
-            )
-            .fix(format!("`weftrun profiles {}` shows its values and their sources", profile.name)),
-        );
+        let name = &profile.name;
+        let text = format!("the profile `{name}` was made from documents and never ran on the real cloud");
+        let fix = format!("`weftrun profiles {name}` shows its values and their sources");
+        plan.report(Finding::info("I-PROFILE-UNTRIED", text).fix(fix));
     }
     let expected = expected_fabric(&ctx, &plan, applies);
     let mut plan = plan.finish(expected);
@@ -103,13 +95,9 @@ pub fn too_many_roles(count: usize) -> Option<Finding> {
 /// Applies the rules of the fabric, and returns whether the job gets it.
 fn apply_fabric(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> bool {
     if !ctx.profile.covers(ctx.fabric) {
-        plan.report(
-            Finding::error(
-                "E-PROFILE-FABRIC",
-                format!("profile `{}` says nothing about {}", ctx.profile.name, ctx.fabric),
-            )
-            .fix(format!("choose another with --profile, or give it an [{}] table", ctx.fabric)),
-        );
+        let text = format!("profile `{}` says nothing about {}", ctx.profile.name, ctx.fabric);
+        let fix = format!("choose another with --profile, or give it an [{}] table", ctx.fabric);
+        plan.report(Finding::error("E-PROFILE-FABRIC", text).fix(fix));
         return false;
     }
     let applies = match ctx.fabric {
@@ -134,14 +122,9 @@ fn apply_fabric(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> b
         // The user's own opt-out takes precedence.
         && skip.reason != "opt-out"
     {
-        let why = skip.why.clone();
-        plan.report(
-            Finding::error(
-                "E-FABRIC-UNMET",
-                format!("fabric {} was asked for, and the job cannot have it: {why}", ctx.fabric),
-            )
-            .fix("set `fabric = \"auto\"` to run without it where it is not available, or change what is named above"),
-        );
+        let text = format!("fabric {} was asked for, and the job cannot have it: {}", ctx.fabric, skip.why);
+        let fix = "set `fabric = \"auto\"` to run without it where it is not available, or change what is named above";
+        plan.report(Finding::error("E-FABRIC-UNMET", text).fix(fix));
     }
     applies
 }
@@ -152,19 +135,18 @@ fn profile_env(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) {
     if !plan.active(RULE) {
         return;
     }
-    let origin = || Origin::Profile(ctx.profile.name.clone());
-    for (at, role) in ctx.workers() {
+    for role in ctx.workers() {
         let named = ctx.named_type(role);
         let of_type = named.and_then(|name| ctx.profile.instance_env.get(name));
         for (name, value) in &ctx.profile.env {
             if of_type.is_none_or(|of_type| !of_type.contains_key(name)) {
                 let why = "the profile sets it in every job of its fabric";
-                rules::set::env(plan, at, role, RULE, (name, value), why, origin());
+                rules::set::env(plan, role, RULE, (name, value), why, ctx.of_profile());
             }
         }
         for (name, value) in of_type.into_iter().flatten() {
             let why = format!("the profile sets it on {}", named.unwrap_or_default());
-            rules::set::env(plan, at, role, RULE, (name, value), &why, origin());
+            rules::set::env(plan, role, RULE, (name, value), &why, ctx.of_profile());
             launch.forward(RULE, name);
         }
     }
@@ -178,14 +160,14 @@ fn give_launchers_values(ctx: &Context, plan: &mut PlanBuilder, launch: &Launch)
     }
     let pairs: Vec<(&'static str, String)> =
         launch.rules.iter().copied().zip(launch.mpirun.forward.iter().cloned()).collect();
-    for (at, role) in ctx.roles().filter(|(_, role)| role.launcher && !role.worker) {
-        if ctx.fabric == Fabric::Efa && rules::opt_out::role_is_out(ctx, role) {
+    for role in ctx.roles().filter(|role| role.launcher && !role.worker) {
+        if ctx.fabric == Fabric::Efa && rules::opt_out::role_is_out(ctx, &role) {
             continue;
         }
         for (rule, name) in pairs.iter().filter(|(rule, _)| !rule.starts_with("efa.")) {
             let Some(value) = plan.value_for_ranks(ctx.job, name) else { continue };
             let why = "mpirun -x forwards the value that the launcher itself has";
-            rules::set::env(plan, at, role, rule, (name, &value), why, Origin::Default);
+            rules::set::env(plan, role, rule, (name, &value), why, Origin::Default);
         }
     }
 }

@@ -55,29 +55,20 @@ fn container_view(spec: &JobSpec, role: &Role) -> ContainerView {
             asked.insert(name.to_owned(), quantity.clone());
         }
     }
-    let literal = |name: &str, value: &str| EnvView {
-        name: name.to_owned(),
-        value: Some(value.to_owned()),
+    let variable = |name: &String, value: Option<&String>| EnvView {
+        name: name.clone(),
+        value: value.cloned(),
         at: String::new(),
     };
-    let secrets = spec.secrets.iter().map(|secret| EnvView {
-        name: secret.env.clone(),
-        value: None,
-        at: String::new(),
-    });
+    let own = spec.env.iter().chain(&role.env).map(|var| variable(&var.name, Some(&var.value)));
+    let secrets = spec.secrets.iter().map(|secret| variable(&secret.env, None));
     let command =
         if spec.launch == Launch::Mpi && role.kind == RoleKind::Launcher { &[][..] } else { &role.command };
     ContainerView {
         name: role.name.clone(),
         image: role.image.clone().or_else(|| spec.image.clone()),
         command: command.to_vec(),
-        env: spec
-            .env
-            .iter()
-            .chain(&role.env)
-            .map(|var| literal(&var.name, &var.value))
-            .chain(secrets)
-            .collect(),
+        env: own.chain(secrets).collect(),
         limits: asked.clone(),
         requests: asked,
         mounts: spec

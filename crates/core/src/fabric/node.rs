@@ -4,8 +4,7 @@ use super::Profile;
 use crate::catalogue::{Catalogue, InstanceType};
 use crate::fabric::view::RoleView;
 use crate::fabric::{ClusterFacts, NodeGroup};
-use crate::request::FabricRequest;
-use crate::request::Origin;
+use crate::request::{FabricRequest, Origin};
 use crate::text::Quantity;
 
 /// Known properties of a role's nodes.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+use super::TolerationProfile;
 use crate::request::Origin;
 
 /// One change to one role. Backends translate it; the decision was made before.
@@ -246,6 +247,27 @@ impl std::fmt::Debug for Change {
 pub(crate) const TOPOLOGY_PATH: &str = "/etc/nccl/topo.xml";
 
 impl Change {
+    pub(crate) fn env(name: &str, value: &str) -> Self {
+        Self::Env { name: name.to_owned(), value: value.to_owned() }
+    }
+
+    pub(crate) fn annotation(key: &str, value: &str) -> Self {
+        Self::Annotation { key: key.to_owned(), value: value.to_owned() }
+    }
+
+    pub(crate) fn node_selector(key: &str, value: &str) -> Self {
+        Self::NodeSelector { key: key.to_owned(), value: value.to_owned() }
+    }
+
+    pub(crate) fn toleration(taint: &TolerationProfile) -> Self {
+        let TolerationProfile { key, value, effect } = taint.clone();
+        Self::Toleration { key, value, effect }
+    }
+
+    pub(crate) fn member(list: PodList, name: &str, value: Json) -> Self {
+        Self::Member { list, name: name.to_owned(), value }
+    }
+
     /// Returns whether the change needs an object beside the job, which only some backends create.
     pub fn needs_companion(&self) -> bool {
         matches!(self, Self::Env { value, .. } if value == TOPOLOGY_PATH)

@@ -6,11 +6,9 @@ use super::Profile;
 use super::rules::detect;
 use crate::Finding;
 use crate::catalogue::Catalogue;
-use crate::fabric::ClusterFacts;
 use crate::fabric::evidence::Evidence;
-use crate::fabric::{Op, decide};
-use crate::request::Fabric;
-use crate::request::Origin;
+use crate::fabric::{ClusterFacts, Op, decide};
+use crate::request::{Fabric, Origin};
 use crate::spec::JobSpec;
 
 /// One decision, for a person: what is set on what, by which rule, and why.
@@ -31,6 +29,19 @@ pub struct Decision {
     /// The source of the fact behind it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+}
+
+impl Decision {
+    pub(super) fn of(op: &Op) -> Self {
+        Self {
+            rule: op.rule.clone(),
+            target: format!("{}: {}", op.role, op.change.target()),
+            value: op.change.value(),
+            why: op.why.clone(),
+            origin: op.origin.clone(),
+            source: op.source.clone(),
+        }
+    }
 }
 
 /// Hides the value of a variable or a command, which may contain the user's own environment.

@@ -239,13 +239,6 @@ pub struct TopologyFileProfile {
     pub content: Option<String>,
 }
 
-impl PodProfile {
-    /// Returns whether the profile leaves pods as they are.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 /// Something with a name that is added to a pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -270,6 +263,11 @@ pub struct AddProfile {
 }
 
 impl PodProfile {
+    /// Returns whether the profile leaves pods as they are.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Returns how many accelerators a container gets by claims that this profile makes instead of
     /// resources.
     pub(crate) fn claimed(&self, accelerator: &str, claims: &[String]) -> u64 {

@@ -1,9 +1,8 @@
 //! Compares an image with its job's plan.
 
-use super::{ImageFacts, NcclVersion, Part, numbers};
+use super::{Found, ImageFacts, NcclVersion, Part, numbers};
 use crate::Finding;
-use crate::fabric::Change;
-use crate::fabric::{FabricPlan, Profile};
+use crate::fabric::{Change, FabricPlan, Profile};
 use crate::request::{Fabric, Gid};
 use crate::spec::{JobSpec, Launch};
 
@@ -84,8 +83,11 @@ fn c_library(image: &ImageFacts, profile: &Profile) -> Option<Finding> {
 
 /// Reports a stack in the image, since the mounted stack comes before it.
 fn two_stacks(image: &ImageFacts) -> Option<Finding> {
-    let own: Vec<String> =
-        [Part::Libfabric, Part::AwsOfiNccl].into_iter().flat_map(|part| image.all(part)).map(named).collect();
+    let own: Vec<String> = [Part::Libfabric, Part::AwsOfiNccl]
+        .into_iter()
+        .flat_map(|part| image.all(part))
+        .map(Found::named)
+        .collect();
     (!own.is_empty()).then(|| {
         let text = format!(
             "the image has a stack of its own, and the mounted one goes before it: {}",
@@ -101,7 +103,7 @@ fn open_mpi(image: &ImageFacts, spec: &JobSpec) -> Option<Finding> {
         .all(Part::OpenMpi)
         .find(|own| own.version.as_deref().is_some_and(|v| numbers(v).first() >= Some(&5)))?;
     (spec.launch == Launch::Mpi).then(|| {
-        let text = format!("the image has {}, and the mounted `mpirun` is of Open MPI 4: they do not start each other's programs", named(own));
+        let text = format!("the image has {}, and the mounted `mpirun` is of Open MPI 4: they do not start each other's programs", own.named());
         Finding::warning("IMG-OPENMPI", text)
             .fix("`--no-fabric-rule efa.mpirun` keeps the image's own mpirun")
     })
@@ -150,14 +152,9 @@ fn gid(image: &ImageFacts, spec: &JobSpec, profile: &Profile) -> Option<Finding>
     };
     let own = image.all(Part::Nccl).find(|own| own.version.as_deref().is_some_and(old))?;
     matches!(chosen, None | Some(Gid::Auto)).then(|| {
-        let text = format!("{} does not find the GID index by itself, as NCCL 2.21 and later do", named(own));
+        let text =
+            format!("{} does not find the GID index by itself, as NCCL 2.21 and later do", own.named());
         Finding::warning("IMG-NCCL-GID", text)
             .fix("`--gid compute` finds it inside the pod; `--gid N` sets it")
     })
-}
-
-/// Returns `libfabric 1.22.0 (/opt/amazon/efa/lib/libfabric.so.1.24.0)`.
-fn named(found: &super::Found) -> String {
-    let version = found.version.as_deref().map(|version| format!(" {version}")).unwrap_or_default();
-    format!("{}{version} ({})", found.part.name(), found.path)
 }

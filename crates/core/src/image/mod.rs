@@ -79,6 +79,12 @@ impl Found {
     pub fn folder(&self) -> &str {
         self.path.rsplit_once('/').map_or("", |(folder, _)| folder)
     }
+
+    /// Returns `libfabric 1.22.0 (/opt/amazon/efa/lib/libfabric.so.1.24.0)`.
+    pub(super) fn named(&self) -> String {
+        let version = self.version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
+        format!("{}{version} ({})", self.part.name(), self.path)
+    }
 }
 
 /// Known facts about an image.
@@ -102,16 +108,10 @@ pub struct ImageFacts {
 impl ImageFacts {
     /// Returns the libraries on one line.
     pub fn line(&self) -> String {
-        let part = |found: &Found| {
-            let version = found.version.as_deref().map_or(String::new(), |version| format!(" {version}"));
-            format!("{}{version} ({})", found.part.name(), found.path)
-        };
-        let found: Vec<String> = self.found.iter().map(part).collect();
-        if found.is_empty() {
-            "none of the fabric's libraries, and no C library".to_owned()
-        } else {
-            found.join(", ")
+        if self.found.is_empty() {
+            return "none of the fabric's libraries, and no C library".to_owned();
         }
+        self.found.iter().map(Found::named).collect::<Vec<_>>().join(", ")
     }
 
     /// Returns the libraries of one kind.

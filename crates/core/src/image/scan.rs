@@ -53,7 +53,7 @@ impl LayerScan {
     /// # Errors
     /// [`NotALayer`]; nothing more can be read then.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), NotALayer> {
-        self.tar.feed(bytes, &mut self.looking).map_err(|_| NotALayer)
+        self.tar.feed(bytes, &mut self.looking)
     }
 
     /// Returns what was found.

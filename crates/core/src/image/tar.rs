@@ -2,6 +2,8 @@
 //! long names (<https://www.gnu.org/software/tar/manual/html_node/Standard.html>, 2026-11-21). Input comes
 //! in chunks of any size; memory is bounded for any input.
 
+use super::NotALayer;
+
 const BLOCK: usize = 512;
 /// Longest name, and longest pax header, that is read.
 const LONGEST: u64 = 64 * 1024;
@@ -24,10 +26,6 @@ pub(super) trait Visit {
     /// Ends the file.
     fn end(&mut self);
 }
-
-/// The input is no tar archive, or is damaged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NotTar;
 
 /// Reads an archive in chunks.
 #[derive(Debug, Default)]
@@ -69,7 +67,7 @@ impl Reader {
     }
 
     /// Takes bytes.
-    pub fn feed(&mut self, mut bytes: &[u8], visit: &mut impl Visit) -> Result<(), NotTar> {
+    pub fn feed(&mut self, mut bytes: &[u8], visit: &mut impl Visit) -> Result<(), NotALayer> {
         while !bytes.is_empty() {
             match &mut self.state {
                 State::Over => return Ok(()),
@@ -113,7 +111,7 @@ impl Reader {
         }
     }
 
-    fn header(&mut self, block: &[u8], visit: &mut impl Visit) -> Result<(), NotTar> {
+    fn header(&mut self, block: &[u8], visit: &mut impl Visit) -> Result<(), NotALayer> {
         if block.iter().all(|byte| *byte == 0) {
             self.state = State::Over;
             return Ok(());
@@ -124,9 +122,9 @@ impl Reader {
             .map(|(at, byte)| u64::from(if (148..156).contains(&at) { b' ' } else { *byte }))
             .sum();
         if number(&block[148..156]) != Some(sum) {
-            return Err(NotTar);
+            return Err(NotALayer);
         }
-        let size = number(&block[124..136]).ok_or(NotTar)?;
+        let size = number(&block[124..136]).ok_or(NotALayer)?;
         let kind = block[156];
         let (size, to) = match kind {
             b'L' => (size, if size <= LONGEST { To::Name(Vec::new()) } else { To::Nobody }),

@@ -2,8 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::catalogue::Catalogue;
-use crate::fabric::ClusterFacts;
-use crate::fabric::{FabricPlan, Profiles};
+use crate::fabric::{ClusterFacts, FabricPlan, Profiles};
 use crate::request::Fabric;
 use crate::spec::{JobSpec, Launch, Role};
 

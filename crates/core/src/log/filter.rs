@@ -215,6 +215,7 @@ fn term(body: &str, now: Timestamp) -> Result<(bool, Term)> {
         None => (false, value),
     };
     let bad = |what: &str| Error::new(ErrorKind::Usage, format!("`{body}`: {what}"));
+    let time = || parse_time(value, now).ok_or_else(|| bad("a time looks like `5m` or `12:04`"));
     let term = match key {
         "rank" | "ranks" => Term::Ranks(parse_ranks(value).ok_or_else(|| bad("ranks look like `0,8-15`"))?),
         "node" | "host" | "pod" => Term::Node(value.to_owned()),
@@ -223,12 +224,8 @@ fn term(body: &str, now: Timestamp) -> Result<(bool, Term)> {
             Level::parse(value.trim_start_matches(">="))
                 .ok_or_else(|| bad("levels are debug, info, warn, error"))?,
         ),
-        "since" => {
-            Term::Since(parse_time(value, now).ok_or_else(|| bad("a time looks like `5m` or `12:04`"))?)
-        }
-        "until" => {
-            Term::Until(parse_time(value, now).ok_or_else(|| bad("a time looks like `5m` or `12:04`"))?)
-        }
+        "since" => Term::Since(time()?),
+        "until" => Term::Until(time()?),
         _ => return Ok((false, Term::Text(Pattern::literal(body)?))),
     };
     Ok((negated, term))

@@ -31,19 +31,16 @@ pub(super) fn name(source: &SourceId) -> String {
 
 /// Returns the text of a mark for a reader.
 pub fn mark_text(source: &SourceId, mark: &Mark) -> String {
-    let name = name(source);
     let text = match mark {
-        Mark::Gap { reason } => format!("{name}: lines are missing: {reason}"),
-        Mark::Note { text } => format!("{name}: {text}"),
-        Mark::Resumed { lost: Some(lost), repeated } => {
-            format!("{name}: stream cut, resumed: {lost} lost, {repeated} repeated")
+        Mark::Gap { reason } => format!("lines are missing: {reason}"),
+        Mark::Note { text } => text.clone(),
+        Mark::Resumed { lost, repeated } => {
+            let lost = lost.map_or_else(|| "it is not known what was".to_owned(), |lost| lost.to_string());
+            format!("stream cut, resumed: {lost} lost, {repeated} repeated")
         }
-        Mark::Resumed { lost: None, repeated } => {
-            format!("{name}: stream cut, resumed: it is not known what was lost, {repeated} repeated")
-        }
-        Mark::Truncated => format!("{name}: file truncated, what follows is from its beginning"),
-        Mark::Ended { exit_code: Some(code) } => format!("{name}: ended with exit code {code}"),
-        Mark::Ended { exit_code: None } => format!("{name}: ended"),
+        Mark::Truncated => "file truncated, what follows is from its beginning".to_owned(),
+        Mark::Ended { exit_code: Some(code) } => format!("ended with exit code {code}"),
+        Mark::Ended { exit_code: None } => "ended".to_owned(),
     };
-    clean_text(&text).into_owned()
+    clean_text(&format!("{}: {text}", name(source))).into_owned()
 }

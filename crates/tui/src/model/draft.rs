@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use tui_input::Input;
 use weftrun::Finding;
-use weftrun::core::fabric::Op;
-use weftrun::core::fabric::{Fabric, RuleSetting};
+use weftrun::core::fabric::{Fabric, Op, RuleSetting};
 use weftrun::core::spec::{JobSpec, Launch, Role, Volume};
 
 use super::compare;

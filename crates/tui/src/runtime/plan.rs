@@ -5,8 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use weftrun::core::fabric::Op;
-use weftrun::core::fabric::{FabricPlan, RuleSetting};
+use weftrun::core::fabric::{FabricPlan, Op, RuleSetting};
 use weftrun::core::job::JobHandle;
 use weftrun::core::log::clean_text;
 use weftrun::core::spec::file::MAX_SCRIPT;

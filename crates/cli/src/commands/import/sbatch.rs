@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use weftrun::core::convert::Imported;
-use weftrun::core::convert::import_sbatch;
+use weftrun::core::convert::{Imported, import_sbatch};
 use weftrun::{Error, ErrorKind, JobSource, Result};
 
 #[derive(Args, Clone, Debug)]

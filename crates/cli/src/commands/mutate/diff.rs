@@ -1,13 +1,14 @@
 //! `--diff`: a unified diff in which every hunk has its reasons.
 
 use anstyle::Style;
-use weftrun::core::convert::{JobReport, Mutated, Start};
+use weftrun::core::convert::{Mutated, Start};
 use weftrun::core::fabric::{Change, Op};
 use weftrun::core::log::clean_text;
 use weftrun::core::text::counted;
 use weftrun::{LineDiff, Result, Run};
 
 use super::buffer::Buffer;
+use super::report::name;
 use crate::output::{Output, style};
 
 /// Lines shown around a change.
@@ -26,7 +27,8 @@ pub fn write(
     }
     let mut text = String::new();
     for job in done.jobs.iter().filter(|job| job.changed) {
-        text.push_str(&marked(out, style::BOLD, "# ", &clean_text(&title(job))));
+        let title = format!("{}: {}", name(job), counted(job.actions.len(), "change"));
+        text.push_str(&marked(out, style::BOLD, "# ", &clean_text(&title)));
     }
     let file = clean_text(start.file);
     text.push_str(&marked(out, style::BOLD, "--- a/", &file));
@@ -44,12 +46,6 @@ pub fn write(
 fn marked(out: &Output, style: Style, sign: &str, line: &str) -> String {
     let style = if out.is_styled(true) { style } else { Style::new() };
     format!("{style}{sign}{}{style:#}\n", out.diff_text(line))
-}
-
-fn title(job: &JobReport) -> String {
-    let namespace = job.namespace.as_deref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
-    let name = format!("{} {namespace}{}", job.kind, job.name);
-    format!("{}: {}", name.trim_end(), counted(job.actions.len(), "change"))
 }
 
 fn hunk(

@@ -111,11 +111,7 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
         return Ok(exit_codes::OK);
     }
     for buffer in buffers {
-        if args.diff {
-            buffer.onto(context.out.diff_writer())?;
-        } else {
-            buffer.onto(context.out.document_writer())?;
-        }
+        buffer.onto(if args.diff { context.out.diff_writer() } else { context.out.document_writer() })?;
     }
     Ok(exit_codes::OK)
 }

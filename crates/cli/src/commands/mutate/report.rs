@@ -111,12 +111,16 @@ fn say(context: &Context, job: &JobReport) {
     out.findings(&job.plan.findings);
 }
 
+/// Returns the kind, namespace and name of a job.
+pub fn name(job: &JobReport) -> String {
+    let namespace = job.namespace.as_deref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    // A script may lack a name.
+    format!("{} {namespace}{}", job.kind, job.name).trim_end().to_owned()
+}
+
 fn summary(job: &JobReport) -> String {
     let (bold, dim) = (style::BOLD, style::DIM);
-    let namespace = job.namespace.as_deref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
-    let name = format!("{} {namespace}{}", job.kind, job.name);
-    // A script may lack a name.
-    let name = format!("{bold}{}{bold:#}", name.trim_end());
+    let name = format!("{bold}{}{bold:#}", name(job));
     match (job.error(), job.plan.skip()) {
         (Some(_), _) => format!("{name}: not changed, because of an error"),
         (None, Some(skip)) if job.changed => format!(

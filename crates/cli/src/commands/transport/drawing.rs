@@ -241,16 +241,25 @@ fn about(link: &Link) -> String {
     format!("{} ({} channels{wrong})", transports.join(", "), link.channels)
 }
 
-fn links_of(report: &TransportReport, judge: Judge, by_rank: bool) -> BTreeMap<(u32, u32), Link> {
+/// Returns the pairs whose place is known, with the two ranks or nodes, and whether both ranks are on one node.
+pub fn placed(
+    report: &TransportReport,
+    by_rank: bool,
+) -> impl Iterator<Item = (&PairShape, (u32, u32), bool)> {
     let node_of: BTreeMap<u32, u32> =
         report.ranks.iter().filter_map(|rank| Some((rank.rank?, rank.node))).collect();
-    let node = |rank: Option<u32>| rank.and_then(|rank| node_of.get(&rank).copied());
-    let mut links = BTreeMap::new();
-    for pair in &report.pairs {
+    report.pairs.iter().filter_map(move |pair| {
+        let node = |rank: Option<u32>| node_of.get(&rank?).copied();
         let nodes = node(pair.global_from).zip(node(pair.global_to));
         let ends = if by_rank { pair.global_from.zip(pair.global_to) } else { nodes };
-        let Some(ends) = ends else { continue };
-        let judged = judged(pair, judge, nodes.is_some_and(|(from, to)| from == to));
+        Some((pair, ends?, nodes.is_some_and(|(from, to)| from == to)))
+    })
+}
+
+fn links_of(report: &TransportReport, judge: Judge, by_rank: bool) -> BTreeMap<(u32, u32), Link> {
+    let mut links = BTreeMap::new();
+    for (pair, ends, inside) in placed(report, by_rank) {
+        let judged = judged(pair, judge, inside);
         let transports = BTreeSet::from([pair.transport.clone()]);
         join(&mut links, ends, Link { judged, channels: pair.channels, transports });
     }

@@ -11,7 +11,7 @@ use weftrun::core::report::transport::PairShape;
 use weftrun::core::text::counted;
 use weftrun::{Error, ErrorKind, Finding, Result, Severity};
 
-use super::drawing::{Drawing, graph};
+use super::drawing::{Drawing, graph, placed};
 
 /// Largest number of ranks drawn individually; more are drawn by node.
 const RANKS: usize = 64;
@@ -129,35 +129,24 @@ pub fn rendered(page: &impl Template) -> Result<String> {
 /// Returns the versions of NCCL and of its plugins.
 pub fn stack(report: &TransportReport) -> String {
     let versions = report.nccl_versions.iter().map(|version| format!("NCCL {version}"));
-    let plugins = report.plugins.iter().map(|plugin| match (&plugin.version, &plugin.provider) {
-        (Some(version), Some(provider)) => format!("{} {version} (provider {provider})", plugin.name),
-        (Some(version), None) => format!("{} {version}", plugin.name),
-        (None, Some(provider)) => format!("{} (provider {provider})", plugin.name),
-        (None, None) => plugin.name.to_string(),
+    let plugins = report.plugins.iter().map(|plugin| {
+        let version = plugin.version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
+        let provider = plugin.provider.as_ref().map(|name| format!(" (provider {name})")).unwrap_or_default();
+        format!("{}{version}{provider}", plugin.name)
     });
     versions.chain(plugins).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the matrix by rank, or by node if there are many ranks.
 fn matrix(report: &TransportReport, judge: Judge) -> (Vec<String>, Vec<Row>, usize) {
-    let node_of: BTreeMap<u32, u32> =
-        report.ranks.iter().filter_map(|rank| Some((rank.rank?, rank.node))).collect();
     let highest = report.pairs.iter().flat_map(|pair| [pair.global_from, pair.global_to]).flatten().max();
     let by_rank = highest.is_none_or(|highest| (highest as usize) < RANKS);
-    let node = |rank: Option<u32>| rank.and_then(|rank| node_of.get(&rank).copied());
     let mut cells: BTreeMap<(u32, u32), Cell> = BTreeMap::new();
-    let mut unproved = 0;
-    for pair in &report.pairs {
-        let nodes = node(pair.global_from).zip(node(pair.global_to));
-        let ends = if by_rank { pair.global_from.zip(pair.global_to) } else { nodes };
-        let Some(ends) = ends else {
-            unproved += 1;
-            continue;
-        };
-        let inside = nodes.is_some_and(|(from, to)| from == to);
+    for (pair, ends, inside) in placed(report, by_rank) {
         let wrong = |network: Network| judge.is_wrong(network.into(), inside);
         add(cells.entry(ends).or_default(), pair, pair.network.is_some_and(wrong));
     }
+    let unproved = report.pairs.len() - placed(report, by_rank).count();
     let size = cells.keys().flat_map(|(from, to)| [*from, *to]).max().map_or(0, |last| (last + 1).min(256));
     let letter = if by_rank { 'r' } else { 'n' };
     let heads = (0..size).map(|at| format!("{letter}{at}")).collect();

@@ -9,6 +9,7 @@ use weftrun::core::nccl::{GdrSeen, Phase, TransportMap};
 use weftrun::core::report::TransportReport;
 use weftrun::core::text::counted;
 
+use super::html::stack;
 use crate::map_view;
 use crate::output::{finding_text, style};
 
@@ -16,7 +17,8 @@ use crate::output::{finding_text, style};
 pub fn report(diagnosis: &Diagnosis, map: &TransportMap) -> String {
     let mut text = map_view::verdict(diagnosis);
     text.push('\n');
-    let _ = writeln!(text, "{}", summary(diagnosis, map));
+    let report = TransportReport::of(diagnosis.clone(), map);
+    let _ = writeln!(text, "{}", summary(&report, map));
     let drawn = map_view::draw(map, diagnosis.judge());
     if !drawn.is_empty() {
         let _ = write!(text, "\n{drawn}");
@@ -24,11 +26,11 @@ pub fn report(diagnosis: &Diagnosis, map: &TransportMap) -> String {
     for finding in &diagnosis.findings {
         let _ = write!(text, "\n{}\n", finding_text(finding));
     }
-    text.push_str(&throughput(diagnosis.clone(), map));
+    text.push_str(&throughput(&report));
     text
 }
 
-fn summary(diagnosis: &Diagnosis, map: &TransportMap) -> String {
+fn summary(report: &TransportReport, map: &TransportMap) -> String {
     let map = map.snapshot();
     let ranks = map.ranks();
     let nodes = ranks.iter().map(|rank| rank.node).max().map_or(0, |last| last + 1);
@@ -38,34 +40,24 @@ fn summary(diagnosis: &Diagnosis, map: &TransportMap) -> String {
     }
     let phases: Vec<String> =
         phases.iter().rev().map(|(phase, count)| format!("{count} {}", phase.label())).collect();
-    let gdr = match diagnosis.verdict.gdr {
+    let gdr = match report.verdict.gdr {
         GdrSeen::All => "GPUDirect RDMA on all network connections",
         GdrSeen::Some => "GPUDirect RDMA on some network connections only",
         GdrSeen::None => "no GPUDirect RDMA",
         GdrSeen::Unknown => "GPUDirect RDMA not known",
     };
-    let versions: Vec<String> =
-        map.versions().map(clean_text).map(|version| format!("NCCL {version}")).collect();
-    let plugins = map.plugins().iter().map(|plugin| {
-        let version = plugin.version.as_deref().map(|version| format!(" {version}")).unwrap_or_default();
-        let provider =
-            plugin.provider.as_deref().map(|provider| format!(" (provider {provider})")).unwrap_or_default();
-        clean_text(&format!("{}{version}{provider}", plugin.name)).into_owned()
-    });
-    let stack: Vec<String> = versions.into_iter().chain(plugins).collect();
     let dim = style::DIM;
     format!(
         "{} on {}: {}; {gdr}\n{dim}{}{dim:#}",
         counted(ranks.len(), "process"),
         counted(nodes as usize, "node"),
         if phases.is_empty() { "nothing seen".to_owned() } else { phases.join(", ") },
-        stack.join(", ")
+        clean_text(&stack(report))
     )
 }
 
-fn throughput(diagnosis: Diagnosis, map: &TransportMap) -> String {
+fn throughput(report: &TransportReport) -> String {
     const MOST: usize = 8;
-    let report = TransportReport::of(diagnosis, map);
     let mut text = String::new();
     for value in report.throughput.iter().take(MOST) {
         let expected = value.expected.as_ref().map_or_else(String::new, |usual| {

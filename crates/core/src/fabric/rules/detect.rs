@@ -15,23 +15,22 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
     if !asked || !plan.active(RULE) {
         return;
     }
-    if ctx.workers().all(|(_, role)| ctx.accelerators(role) == 0) {
+    if ctx.workers().all(|role| ctx.accelerators(&role) == 0) {
         plan.skip_rule(RULE, "no-gpu", "no worker asks GPUs, so NCCL does not run");
         return;
     }
-    for (at, role) in ctx.workers() {
+    for role in ctx.workers() {
         match role.container.env(NAME) {
             None => {
                 let why = "NCCL logs its transport only with NCCL_DEBUG=INFO";
-                set::env(plan, at, role, RULE, (NAME, "INFO"), why, Origin::Default);
+                set::env(plan, role, RULE, (NAME, "INFO"), why, Origin::Default);
             }
             Some(var) => {
                 let own = var.value.as_deref().unwrap_or("valueFrom");
-                let change = Change::Env { name: NAME.to_owned(), value: own.to_owned() };
-                plan.kept(at, RULE, &change, "set by the user, kept");
+                plan.kept(role, RULE, Change::env(NAME, own), "set by the user, kept");
                 if !speaks_of_transports(own) {
                     plan.warn(
-                        at,
+                        role,
                         "W-ENV-KEPT",
                         format!("NCCL_DEBUG is `{own}`, set by the user, and stays; the transports will be unknown"),
                         "set NCCL_DEBUG=INFO, or remove it",

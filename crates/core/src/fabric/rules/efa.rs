@@ -1,10 +1,12 @@
 //! AWS EFA: which jobs get it. What each role gets is in `efa_role.rs`.
 
+use std::collections::BTreeSet;
+
 use super::{Context, Launch, efa_role, opt_out, placement, rdma_present, webhook};
 use crate::Finding;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::node::{Count, Node};
-use crate::fabric::view::{JobKind, RoleView};
+use crate::fabric::view::JobKind;
 use crate::fabric::{EfaProfile, StackProfile};
 use crate::request::{Fabric, Inject, Stack};
 
@@ -40,11 +42,11 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
     rdma_present::report_beside_efa(ctx, plan);
     let parts = parts(ctx, plan, efa);
     launch.from_stack = parts.stack.is_some() && plan.active("efa.stack");
-    for (at, role) in ctx.roles() {
-        report_idle_gpus(ctx, plan, at, role);
-        if !role.worker && opt_out::role_is_out(ctx, role) {
+    for role in ctx.roles() {
+        report_idle_gpus(ctx, plan, role);
+        if !role.worker && opt_out::role_is_out(ctx, &role) {
             plan.warn(
-                at,
+                role,
                 "W-OPTOUT-LAUNCHER",
                 "the launcher opts out of EFA though its workers do not; it and its mpirun are left alone",
                 "remove the annotation from the launcher, or put it on the workers too",
@@ -53,7 +55,7 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
         }
         // A launcher without GPUs gets its files from weftrun even beside a webhook that injects.
         if ctx.options.inject == Inject::Client || !role.worker {
-            efa_role::decide(ctx, plan, parts, at, role);
+            efa_role::decide(ctx, plan, parts, role);
         }
     }
     webhook::decide(ctx, plan);
@@ -66,35 +68,26 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
 
 /// Returns whether every worker uses a whole node of a type that has EFA.
 fn eligible(ctx: &Context, plan: &mut PlanBuilder) -> bool {
-    let nodes: Vec<(&str, &RoleView, Node)> =
-        ctx.workers().map(|(at, role)| (at.name, role, ctx.node(role))).collect();
+    let nodes: Vec<(RoleRef, Node)> = ctx.workers().map(|role| (role, ctx.node(&role))).collect();
     report_unknown_types(ctx, plan, &nodes);
     if !on_whole_nodes(ctx, plan, &nodes) {
         return false;
     }
-    for (name, role, node) in &nodes {
-        let type_name = node.instance.clone().unwrap_or_else(|| "the node".to_owned());
-        let asked = ctx
-            .profile
-            .efa
-            .as_ref()
-            .and_then(|efa| efa.devices.as_deref())
-            .and_then(|r| role.container.asks(r));
-        match &node.efa {
+    let resource = ctx.profile.efa.as_ref().and_then(|efa| efa.devices.as_deref());
+    for (role, node) in &nodes {
+        let why = match &node.efa {
             Count::Known(0, _) => {
-                let why = format!("{name}: {type_name} has no EFA interface");
-                plan.skip_fabric(Fabric::Efa, "no-efa-on-instance-type", why);
-                return false;
+                format!("{} has no EFA interface", node.instance.as_deref().unwrap_or("the node"))
             }
-            Count::Disputed(row) if asked.is_none() => {
-                let why = format!(
-                    "{name}: the sources disagree whether {row} has EFA, request EFA explicitly (`fabric = \"efa\"`)"
-                );
-                plan.skip_fabric(Fabric::Efa, "no-efa-on-instance-type", why);
-                return false;
+            Count::Disputed(row) if resource.is_none_or(|name| role.container.asks(name).is_none()) => {
+                format!(
+                    "the sources disagree whether {row} has EFA, request EFA explicitly (`fabric = \"efa\"`)"
+                )
             }
-            _ => {}
-        }
+            _ => continue,
+        };
+        plan.skip_fabric(Fabric::Efa, "no-efa-on-instance-type", format!("{}: {why}", role.name));
+        return false;
     }
     if !ctx.devices_reach_workers(plan) {
         return false;
@@ -103,23 +96,19 @@ fn eligible(ctx: &Context, plan: &mut PlanBuilder) -> bool {
     true
 }
 
-fn on_whole_nodes(ctx: &Context, plan: &mut PlanBuilder, nodes: &[(&str, &RoleView, Node)]) -> bool {
-    let part = |(_, role, node): &&(&str, &RoleView, Node)| ctx.accelerators(role) < node.accelerators;
-    let partial: Vec<_> = nodes.iter().filter(part).collect();
-    let Some((name, role, node)) = partial.first() else { return true };
-    if partial.len() < nodes.len() {
-        let whole: Vec<&str> = nodes.iter().filter(|entry| !part(entry)).map(|(name, _, _)| *name).collect();
-        plan.report(
-            Finding::warning(
-                "W-ROLES-MIXED",
-                format!(
-                    "{} asks a whole node and {name} only a part; ranks with and without EFA cannot talk, so none gets it",
-                    whole.join(", ")
-                ),
-            )
-            .at(*name)
-            .fix(format!("ask {} accelerators in every worker role", node.accelerators)),
+fn on_whole_nodes(ctx: &Context, plan: &mut PlanBuilder, nodes: &[(RoleRef, Node)]) -> bool {
+    let (partial, whole): (Vec<_>, Vec<_>) =
+        nodes.iter().partition(|(role, node)| ctx.accelerators(role) < node.accelerators);
+    let Some((role, node)) = partial.first() else { return true };
+    let name = &role.name;
+    if !whole.is_empty() {
+        let whole: Vec<&str> = whole.iter().map(|(role, _)| role.name.as_str()).collect();
+        let text = format!(
+            "{} asks a whole node and {name} only a part; ranks with and without EFA cannot talk, so none gets it",
+            whole.join(", ")
         );
+        let fix = format!("ask {} accelerators in every worker role", node.accelerators);
+        plan.warn(*role, "W-ROLES-MIXED", text, fix);
     }
     let why = format!(
         "{name} asks {} of {} accelerators of {}, and EFA is for whole nodes",
@@ -132,56 +121,38 @@ fn on_whole_nodes(ctx: &Context, plan: &mut PlanBuilder, nodes: &[(&str, &RoleVi
 }
 
 /// Reports the assumptions made without an instance type.
-fn report_unknown_types(ctx: &Context, plan: &mut PlanBuilder, nodes: &[(&str, &RoleView, Node)]) {
-    for (name, _, node) in nodes {
-        let fix = "name it: --instance-type, `instance_type` in the job file, or a nodeSelector on node.kubernetes.io/instance-type";
+fn report_unknown_types(ctx: &Context, plan: &mut PlanBuilder, nodes: &[(RoleRef, Node)]) {
+    const CODE: &str = "W-INSTANCE-UNKNOWN";
+    let fix = "name it: --instance-type, `instance_type` in the job file, or a nodeSelector on node.kubernetes.io/instance-type";
+    for (role, node) in nodes {
         if let Some(unknown) = &node.unknown_type {
-            let near =
-                ctx.catalogue.nearest(unknown).map_or_else(String::new, |near| format!(" (near: {near})"));
-            plan.report(
-                Finding::warning(
-                    "W-INSTANCE-UNKNOWN",
-                    format!("instance type {unknown} is not in the catalogue{near}"),
-                )
-                .at(*name)
-                .fix("`weftrun instances` lists them; `[instances.NAME]` in a config file adds one"),
-            );
+            let near = ctx.catalogue.nearest(unknown).map(|near| format!(" (near: {near})"));
+            let text = format!("instance type {unknown} is not in the catalogue{}", near.unwrap_or_default());
+            let fix = "`weftrun instances` lists them; `[instances.NAME]` in a config file adds one";
+            plan.warn(*role, CODE, text, fix);
         } else if node.types_differ {
             let types = node.instance.as_deref().unwrap_or_default();
-            plan.report(
-                Finding::warning(
-                    "W-INSTANCE-UNKNOWN",
-                    format!("{name} may stand on {types}, which differ; the least of them is taken"),
-                )
-                .at(*name)
-                .fix(fix),
+            let text =
+                format!("{} may stand on {types}, which differ; the least of them is taken", role.name);
+            plan.warn(*role, CODE, text, fix);
+        } else if node.accelerators_assumed && !plan.has_reported(CODE) {
+            let text = format!(
+                "no instance type is known; {} accelerators are taken for a whole node (profile {})",
+                node.accelerators, ctx.profile.name
             );
-        } else if node.accelerators_assumed && !plan.has_reported("W-INSTANCE-UNKNOWN") {
-            plan.report(
-                Finding::warning(
-                    "W-INSTANCE-UNKNOWN",
-                    format!(
-                        "no instance type is known; {} accelerators are taken for a whole node (profile {})",
-                        node.accelerators, ctx.profile.name
-                    ),
-                )
-                .at(*name)
-                .fix(fix),
-            );
+            plan.warn(*role, CODE, text, fix);
         }
     }
 }
 
-fn report_types_that_do_not_mix(plan: &mut PlanBuilder, nodes: &[(&str, &RoleView, Node)]) {
+fn report_types_that_do_not_mix(plan: &mut PlanBuilder, nodes: &[(RoleRef, Node)]) {
     let family = |node: &Node| {
         let row = node.row.as_deref()?;
         Some(KEEPS_TO_ITSELF.iter().find(|prefix| row.starts_with(**prefix)).map_or("", |prefix| *prefix))
     };
-    let mut families: Vec<&str> = nodes.iter().filter_map(|(_, _, node)| family(node)).collect();
-    families.sort_unstable();
-    families.dedup();
+    let families: BTreeSet<&str> = nodes.iter().filter_map(|(_, node)| family(node)).collect();
     if families.len() > 1 {
-        let types: Vec<&str> = nodes.iter().filter_map(|(_, _, node)| node.row.as_deref()).collect();
+        let types: Vec<&str> = nodes.iter().filter_map(|(_, node)| node.row.as_deref()).collect();
         plan.report(
             Finding::error(
                 "E-INSTANCE-MIXED",
@@ -198,45 +169,35 @@ fn report_types_that_do_not_mix(plan: &mut PlanBuilder, nodes: &[(&str, &RoleVie
 
 fn parts<'a>(ctx: &Context<'a>, plan: &mut PlanBuilder, efa: &'a EfaProfile) -> Parts<'a> {
     let stack = ctx.profile.stack.as_ref();
-    let shown = match ctx.options.stack {
-        Stack::Mounted => None,
-        Stack::Bundled => return Parts { efa, stack: None, environment: false },
-        Stack::Auto => bundled_path(ctx),
-    };
-    match shown {
-        Some((role, path)) if stack.is_some() => {
-            plan.report(
-                Finding::info(
-                    "I-STACK-BUNDLED",
-                    format!("{path} shows that the image brings its own stack; only devices and huge pages are asked"),
-                )
-                .at(role)
-                .fix("--stack mounted mounts the node's all the same"),
-            );
-            Parts { efa, stack: None, environment: false }
-        }
-        Some(_) => Parts { efa, stack: None, environment: false },
-        None => Parts { efa, stack, environment: true },
+    let shown = if ctx.options.stack == Stack::Auto { bundled_path(ctx) } else { None };
+    if ctx.options.stack == Stack::Mounted || (ctx.options.stack == Stack::Auto && shown.is_none()) {
+        return Parts { efa, stack, environment: true };
     }
+    if let (Some((role, path)), Some(_)) = (shown, stack) {
+        let text = format!(
+            "{path} shows that the image brings its own stack; only devices and huge pages are asked"
+        );
+        let fix = "--stack mounted mounts the node's all the same";
+        plan.report(Finding::info("I-STACK-BUNDLED", text).at(&role.name).fix(fix));
+    }
+    Parts { efa, stack: None, environment: false }
 }
 
 /// Returns the first role, and the path in it, that names a stack of the image's own.
-fn bundled_path<'a>(ctx: &Context<'a>) -> Option<(&'a str, &'static str)> {
-    ctx.roles().find_map(|(at, role)| {
+fn bundled_path<'a>(ctx: &Context<'a>) -> Option<(RoleRef<'a>, &'static str)> {
+    ctx.roles().find_map(|role| {
         let values = role.container.env.iter().filter_map(|var| var.value.as_deref());
-        role.container
-            .argv()
-            .chain(values)
-            .find_map(|text| BUNDLED.iter().find(|path| text.contains(**path)))
-            .map(|path| (at.name, *path))
+        let mut texts = role.container.argv().chain(values);
+        let path = texts.find_map(|text| BUNDLED.into_iter().find(|path| text.contains(path)))?;
+        Some((role, path))
     })
 }
 
 /// Reports GPUs of a launcher that is no worker, since mpi-operator empties its NVIDIA_VISIBLE_DEVICES.
-fn report_idle_gpus(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &RoleView) {
-    if ctx.job.kind == JobKind::MpiJobV2 && role.launcher && !role.worker && ctx.accelerators(role) > 0 {
+fn report_idle_gpus(ctx: &Context, plan: &mut PlanBuilder, role: RoleRef) {
+    if ctx.job.kind == JobKind::MpiJobV2 && role.launcher && !role.worker && ctx.accelerators(&role) > 0 {
         plan.warn(
-            at,
+            role,
             "W-LAUNCHER-GPU",
             "the launcher asks GPUs, which mpi-operator hides from it; they stay idle",
             "remove them, or set runLauncherAsWorker: true",

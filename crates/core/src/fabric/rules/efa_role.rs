@@ -2,36 +2,34 @@
 
 use super::efa::Parts;
 use super::{Context, set};
-use crate::Finding;
-use crate::fabric::Change;
-use crate::fabric::StackProfile;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
-use crate::fabric::merge;
 use crate::fabric::node::{Count, Node};
 use crate::fabric::view::{JobKind, RoleView};
+use crate::fabric::{Change, StackProfile, merge};
 use crate::request::{Origin, RuleSetting};
 use crate::text::Quantity;
+use crate::{Confidence, Finding};
 
 const DEVICE_RDMA: &str = "FI_EFA_USE_DEVICE_RDMA";
 const HUGEPAGES: &str = "hugepages-2Mi";
 
 /// Decides for one role: files, environment, devices.
-pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, at: RoleRef, role: &RoleView) {
+pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef) {
     if !role.worker && !role.launcher {
         return;
     }
     if let Some(stack) = parts.stack {
         if plan.active("efa.stack") {
-            mount(ctx, plan, stack, at, role);
+            mount(ctx, plan, stack, role);
         }
         if plan.active("efa.library-path") {
-            library_path(ctx, plan, stack, at, role);
+            library_path(ctx, plan, stack, role);
         }
         if plan.active("efa.opal-prefix") {
-            opal_prefix(ctx, plan, stack, at, role);
+            opal_prefix(ctx, plan, stack, role);
         }
     } else if parts.environment && ctx.job.kind == JobKind::JobFile && role.container.image.is_none() {
-        node_library_path(ctx, plan, at, role);
+        node_library_path(ctx, plan, role);
     }
     if parts.environment
         && role.worker
@@ -39,40 +37,28 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, at: Ro
         && let Some(value) = &parts.efa.gdrcopy
     {
         let why = "the container toolkit then adds /dev/gdrdrv, for small messages between GPU and NIC";
-        set::env(plan, at, role, "efa.gdrcopy", ("NVIDIA_GDRCOPY", value), why, profile(ctx));
+        set::env(plan, role, "efa.gdrcopy", ("NVIDIA_GDRCOPY", value), why, ctx.of_profile());
     }
-    device_rdma(ctx, plan, parts, at, role);
+    device_rdma(ctx, plan, parts, role);
     if role.worker {
-        neuron(ctx, plan, parts, at, role);
-        devices(ctx, plan, parts, at, role);
+        neuron(ctx, plan, parts, role);
+        devices(ctx, plan, parts, role);
         if parts.efa.memlock && plan.active("efa.memlock") {
-            memlock(plan, at, role, "efa.memlock", profile(ctx));
+            memlock(plan, role, "efa.memlock", ctx.of_profile());
         }
     }
 }
 
-fn profile(ctx: &Context) -> Origin {
-    Origin::Profile(ctx.profile.name.clone())
-}
-
 /// Adds the capability that pinning memory needs.
-pub(crate) fn memlock(
-    plan: &mut PlanBuilder,
-    at: RoleRef,
-    role: &RoleView,
-    rule: &'static str,
-    origin: Origin,
-) {
-    let change = Change::Capability { name: "IPC_LOCK".to_owned() };
+pub(crate) fn memlock(plan: &mut PlanBuilder, role: RoleRef, rule: &'static str, origin: Origin) {
     let has = |name: &String| matches!(name.trim_start_matches("CAP_"), "IPC_LOCK" | "ALL");
-    if role.container.privileged || role.container.capabilities.iter().any(has) {
-        plan.kept(at, rule, &change, "already there");
-    } else {
-        plan.op(at, rule, change, "RDMA pins the memory it sends from", origin);
-    }
+    let there = role.container.privileged || role.container.capabilities.iter().any(has);
+    let change = Change::Capability { name: "IPC_LOCK".to_owned() };
+    let why = "RDMA pins the memory it sends from";
+    plan.ensure(role, rule, change, there.then_some("already there"), why, origin);
 }
 
-fn mount(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, at: RoleRef, role: &RoleView) {
+fn mount(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, role: RoleRef) {
     let change = Change::Mount {
         name: stack.volume.clone(),
         host_path: stack.host_path.clone(),
@@ -81,12 +67,12 @@ fn mount(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, at: RoleRe
     };
     let trimmed = |path: &str| path.trim_end_matches('/').to_owned();
     if role.container.mounts.iter().any(|mount| trimmed(&mount.path) == trimmed(&stack.mount_path)) {
-        plan.kept(at, "efa.stack", &change, "something is mounted there already");
+        plan.kept(role, "efa.stack", change, "something is mounted there already");
     } else if let Some(volume) = role.volumes.iter().find(|volume| volume.name == stack.volume)
         && volume.host_path.as_deref().map(trimmed) != Some(trimmed(&stack.host_path))
     {
         plan.refuse(
-            at,
+            role,
             "E-VOLUME-NAME",
             format!(
                 "a volume named {} is there already, and is not the node's {}",
@@ -96,28 +82,24 @@ fn mount(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, at: RoleRe
         );
     } else {
         let why = format!("NCCL reaches EFA through the libraries in {} of the node", stack.host_path);
-        plan.op(at, "efa.stack", change, why, profile(ctx));
+        plan.op(role, "efa.stack", change, why, ctx.of_profile());
     }
     if !role.worker {
-        launcher_node(ctx, plan, stack, at, role);
+        launcher_node(ctx, plan, stack, role);
     }
 }
 
 /// Keeps a launcher without GPUs off nodes without the stack.
-fn launcher_node(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, at: RoleRef, role: &RoleView) {
+fn launcher_node(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, role: RoleRef) {
     let labels = &ctx.profile.launcher.node_selector;
     for (key, value) in labels {
-        let change = Change::NodeSelector { key: key.clone(), value: value.clone() };
-        if role.node_selector.contains_key(key) {
-            plan.kept(at, "efa.stack", &change, "the user chose the node");
-        } else {
-            let why = format!("only nodes with this label have {}", stack.host_path);
-            plan.op(at, "efa.stack", change, why, profile(ctx));
-        }
+        let chosen = role.node_selector.contains_key(key).then_some("the user chose the node");
+        let why = format!("only nodes with this label have {}", stack.host_path);
+        plan.ensure(role, "efa.stack", Change::node_selector(key, value), chosen, why, ctx.of_profile());
     }
     if labels.is_empty() {
         plan.warn(
-            at,
+            role,
             "W-LAUNCHER-HOSTPATH",
             format!("the launcher asks no GPU, and its node must have {} all the same", stack.host_path),
             "give it a nodeSelector of the GPU nodes, or the profile a [launcher.node-selector]",
@@ -127,61 +109,55 @@ fn launcher_node(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, at
 
 /// Sets the library path of a job without a container, which uses the node's libraries; the profile has
 /// their folders.
-fn node_library_path(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &RoleView) {
+fn node_library_path(ctx: &Context, plan: &mut PlanBuilder, role: RoleRef) {
     let dirs = &ctx.profile.node.library_dirs;
     if dirs.is_empty() || !role.worker || !plan.active("efa.library-path") {
         return;
     }
     let own = role.container.env("LD_LIBRARY_PATH").map(|var| var.value.as_deref());
     let value = merge::library_path(dirs, &[], own.flatten());
-    let change = Change::Env { name: "LD_LIBRARY_PATH".to_owned(), value: value.clone() };
-    if own == Some(Some(value.as_str())) || own == Some(None) {
-        plan.kept(at, "efa.library-path", &change, "already there");
-    } else {
-        let why = "the job has no container: libfabric and the NCCL plugin are those of the node's image";
-        plan.op(at, "efa.library-path", change, why, profile(ctx));
-    }
+    let there = own == Some(Some(value.as_str())) || own == Some(None);
+    let there = there.then_some("already there");
+    let change = Change::env("LD_LIBRARY_PATH", &value);
+    let why = "the job has no container: libfabric and the NCCL plugin are those of the node's image";
+    plan.ensure(role, "efa.library-path", change, there, why, ctx.of_profile());
 }
 
-fn library_path(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, at: RoleRef, role: &RoleView) {
+fn library_path(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, role: RoleRef) {
     const NAME: &str = "LD_LIBRARY_PATH";
-    let change = |value: String| Change::Env { name: NAME.to_owned(), value };
     match role.container.env(NAME).map(|var| var.value.as_deref()) {
         None => {
             plan.warn(
-                at,
+                role,
                 "W-LDPATH-SHADOW",
                 "setting LD_LIBRARY_PATH hides the one of the image, if it has one: Kubernetes cannot refer to it",
                 "name the image's own folders in LD_LIBRARY_PATH yourself; ours are put before them",
             );
             let value = merge::library_path(&stack.library_dirs, &stack.library_tail, None);
             let why = "the mounted libraries must be found first";
-            plan.op(at, "efa.library-path", change(value), why, profile(ctx));
+            plan.op(role, "efa.library-path", Change::env(NAME, &value), why, ctx.of_profile());
         }
         Some(None) => plan.refuse(
-            at,
+            role,
             "E-LDPATH-VALUEFROM",
             "LD_LIBRARY_PATH is taken valueFrom somewhere, so our folders cannot be put before it",
             "write its value out",
         ),
         Some(Some(own)) => {
-            report_dollar(plan, at, NAME, own);
+            report_dollar(plan, role, NAME, own);
             let value = merge::library_path(&stack.library_dirs, &stack.library_tail, Some(own));
-            if value == own {
-                plan.kept(at, "efa.library-path", &change(value), "already there");
-            } else {
-                let why = "the mounted libraries must be found first; the user's folders follow";
-                plan.op(at, "efa.library-path", change(value), why, profile(ctx));
-            }
+            let there = (value == own).then_some("already there");
+            let why = "the mounted libraries must be found first; the user's folders follow";
+            plan.ensure(role, "efa.library-path", Change::env(NAME, &value), there, why, ctx.of_profile());
         }
     }
 }
 
 /// Reports a `$NAME` in a value, which stays as it is written: Kubernetes expands only `$(NAME)`.
-fn report_dollar(plan: &mut PlanBuilder, at: RoleRef, name: &str, value: &str) {
+fn report_dollar(plan: &mut PlanBuilder, role: RoleRef, name: &str, value: &str) {
     if let Some(found) = crate::shell::unexpanded(value) {
         plan.warn(
-            at,
+            role,
             "W-ENV-DOLLAR",
             format!("{name} holds {found}, which Kubernetes does not expand; the value is passed through literally"),
             "write the folders out; only $(NAME) of an earlier entry of the same list is expanded",
@@ -189,14 +165,14 @@ fn report_dollar(plan: &mut PlanBuilder, at: RoleRef, name: &str, value: &str) {
     }
 }
 
-fn opal_prefix(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, at: RoleRef, role: &RoleView) {
+fn opal_prefix(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, role: RoleRef) {
     const NAME: &str = "OPAL_PREFIX";
     let Some(ours) = &stack.opal_prefix else { return };
     let own = role.container.env(NAME).map(|var| var.value.as_deref());
     let differs = own.is_some_and(|value| value.map(|value| value.trim_end_matches('/')) != Some(ours));
     if ctx.job.mpi.is_some() && differs && role.launcher | role.worker {
         plan.refuse(
-            at,
+            role,
             "E-OPAL-CONFLICT",
             format!(
                 "OPAL_PREFIX points elsewhere than {ours}; the mounted mpirun fails at its start with it"
@@ -206,7 +182,7 @@ fn opal_prefix(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, at: 
         return;
     }
     let why = "Open MPI looks for its own files below this folder";
-    set::env(plan, at, role, "efa.opal-prefix", (NAME, ours), why, profile(ctx));
+    set::env(plan, role, "efa.opal-prefix", (NAME, ours), why, ctx.of_profile());
 }
 
 /// Returns whether any worker gets `FI_EFA_USE_DEVICE_RDMA`, so that the launcher forwards it.
@@ -214,11 +190,11 @@ pub(crate) fn device_rdma_applies(ctx: &Context, plan: &PlanBuilder, parts: Part
     parts.environment
         && parts.efa.device_rdma.is_some()
         && plan.active("efa.device-rdma")
-        && ctx.workers().all(|(_, role)| ctx.node(role).rdma_read != Some(false))
+        && ctx.workers().all(|role| ctx.node(&role).rdma_read != Some(false))
 }
 
-fn device_rdma(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, at: RoleRef, role: &RoleView) {
-    refuse_rdma_where_it_aborts(ctx, plan, at, role);
+fn device_rdma(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef) {
+    refuse_rdma_where_it_aborts(ctx, plan, role);
     let Some(ours) = parts.efa.device_rdma.as_deref().filter(|_| parts.environment) else { return };
     if !plan.active("efa.device-rdma") {
         return;
@@ -233,115 +209,99 @@ fn device_rdma(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, at: RoleRef,
     }
     let (value, origin) = match ranks_own_value(ctx, role, DEVICE_RDMA) {
         Some(own) => (own, Origin::Job),
-        None => (ours.to_owned(), profile(ctx)),
+        None => (ours.to_owned(), ctx.of_profile()),
     };
     let why = "older plugins use GPUDirect RDMA only when told";
-    set::env(plan, at, role, "efa.device-rdma", (DEVICE_RDMA, &value), why, origin);
+    set::env(plan, role, "efa.device-rdma", (DEVICE_RDMA, &value), why, origin);
 }
 
 /// Returns the user's value for the ranks, which a launcher must forward instead of weftrun's.
-pub(crate) fn ranks_own_value(ctx: &Context, role: &RoleView, name: &str) -> Option<String> {
+pub(crate) fn ranks_own_value(ctx: &Context, role: RoleRef, name: &str) -> Option<String> {
     if role.worker {
         return None;
     }
-    ctx.workers().find_map(|(_, worker)| worker.container.env(name)?.value.clone())
+    ctx.workers().find_map(|worker| worker.container.env(name)?.value.clone())
 }
 
-fn refuse_rdma_where_it_aborts(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &RoleView) {
+fn refuse_rdma_where_it_aborts(ctx: &Context, plan: &mut PlanBuilder, role: RoleRef) {
     let set = role.container.env(DEVICE_RDMA).and_then(|var| var.value.as_deref());
-    if role.worker && set == Some("1") && ctx.node(role).rdma_read == Some(false) {
+    if role.worker && set == Some("1") && ctx.node(&role).rdma_read == Some(false) {
         plan.report(
             Finding::error(
                 "E-RDMA-UNSUPPORTED",
                 format!(
                     "{DEVICE_RDMA}=1 aborts the program on {}, whose EFA device has no RDMA read",
-                    ctx.node(role).instance.as_deref().unwrap_or("this instance type")
+                    ctx.node(&role).instance.as_deref().unwrap_or("this instance type")
                 ),
             )
-            .at(at.name)
+            .at(&role.name)
             .fix(format!("remove {DEVICE_RDMA}"))
             .cite("https://github.com/ofiwg/libfabric/blob/main/man/fi_efa.7.md"),
         );
     }
 }
 
-fn neuron(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, at: RoleRef, role: &RoleView) {
+fn neuron(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef) {
     if !plan.active("efa.neuron") {
         return;
     }
     for (name, value) in &parts.efa.neuron_env {
         let why = "aws-ofi-nccl does not set it on Neuron";
-        set::env(plan, at, role, "efa.neuron", (name, value), why, profile(ctx));
+        set::env(plan, role, "efa.neuron", (name, value), why, ctx.of_profile());
     }
 }
 
-fn devices(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, at: RoleRef, role: &RoleView) {
+fn devices(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef) {
     let Some(resource) = parts.efa.devices.as_deref() else { return };
     if !plan.active("efa.devices") {
         return;
     }
-    let node = ctx.node(role);
-    let own = match set::asked(plan, at, role, resource) {
+    let node = ctx.node(&role);
+    let own = match set::asked(plan, role, resource) {
         set::Asked::Unequal => return,
         set::Asked::No => None,
         set::Asked::Yes(own) => Some(own),
     };
     if let (Some(own), Count::Known(most, _)) = (&own, &node.efa) {
-        report_amount(plan, at, resource, own, *most, &node);
+        report_amount(plan, role, resource, own, *most, &node);
     }
-    let (count, why, origin) = match &node.efa {
-        Count::Known(count, origin) => {
-            let has = node.instance.as_deref().unwrap_or("the node");
-            (
-                *count,
-                format!(
-                    "{has} has {count} EFA interfaces, and workers that use a whole node get all of them"
-                ),
-                origin.clone(),
-            )
-        }
-        Count::Disputed(_) | Count::Unknown => {
-            let count = parts.efa.count;
-            (
-                count,
-                format!("assumed: profile {} says {count} for a whole node", ctx.profile.name),
-                Origin::Assumed,
-            )
-        }
+    let (count, origin) = match &node.efa {
+        Count::Known(count, origin) => (*count, origin.clone()),
+        Count::Disputed(_) | Count::Unknown => (parts.efa.count, Origin::Assumed),
+    };
+    let why = if origin == Origin::Assumed {
+        format!("assumed: profile {} says {count} for a whole node", ctx.profile.name)
+    } else {
+        let has = node.instance.as_deref().unwrap_or("the node");
+        format!("{has} has {count} EFA interfaces, and workers that use a whole node get all of them")
     };
     if own.is_none() && origin == Origin::Assumed {
-        report_assumed_count(ctx, plan, at, count, node.unknown_type.as_deref());
+        report_assumed_count(ctx, plan, role, count, node.unknown_type.as_deref());
     }
-    if own.is_none() && node.row.as_deref().and_then(|row| ctx.catalogue.get(row)).is_some_and(is_unsure) {
-        report_unsure_row(plan, at, count, &node);
+    let row = node.row.as_deref().and_then(|row| ctx.catalogue.get(row));
+    if own.is_none()
+        && let Some(row) = row.filter(|row| row.confidence == Some(Confidence::Low))
+    {
+        plan.warn(
+            role,
+            "W-EFA-ASSUMED",
+            format!("assumed {count} EFA interfaces on {}: the sources disagree", row.name),
+            "look at the node's allocatable vpc.amazonaws.com/efa, and ask that number",
+        );
     }
-    set::resource(plan, at, role, "efa.devices", (resource, &count.to_string()), &why, origin);
+    set::resource(plan, role, "efa.devices", (resource, &count.to_string()), &why, origin);
     let none_asked = own.as_deref().and_then(Quantity::parse).is_some_and(Quantity::is_zero);
     if none_asked {
-        plan.skip_rule("efa.hugepages", "depends-on", format!("{}: the user asks 0 {resource}", at.name));
+        plan.skip_rule("efa.hugepages", "depends-on", format!("{}: the user asks 0 {resource}", role.name));
     } else {
-        hugepages(ctx, plan, parts, at, role, &node);
+        hugepages(ctx, plan, parts, role, &node);
     }
-}
-
-fn is_unsure(row: &crate::catalogue::InstanceType) -> bool {
-    row.confidence == Some(crate::Confidence::Low)
-}
-
-fn report_unsure_row(plan: &mut PlanBuilder, at: RoleRef, count: u32, node: &Node) {
-    let row = node.row.as_deref().unwrap_or_default();
-    plan.warn(
-        at,
-        "W-EFA-ASSUMED",
-        format!("assumed {count} EFA interfaces on {row}: the sources disagree"),
-        "look at the node's allocatable vpc.amazonaws.com/efa, and ask that number",
-    );
 }
 
 fn report_assumed_count(
     ctx: &Context,
     plan: &mut PlanBuilder,
-    at: RoleRef,
+    role: RoleRef,
     count: u32,
     unknown_type: Option<&str>,
 ) {
@@ -353,7 +313,7 @@ fn report_assumed_count(
         |name| format!("instance type {name} is not in the catalogue"),
     );
     plan.warn(
-        at,
+        role,
         "W-EFA-ASSUMED",
         format!(
             "assumed {count} EFA interfaces a node (profile {}), since {reason}; where a node has fewer, the pods \
@@ -364,12 +324,12 @@ fn report_assumed_count(
     );
 }
 
-fn report_amount(plan: &mut PlanBuilder, at: RoleRef, resource: &str, own: &str, most: u32, node: &Node) {
+fn report_amount(plan: &mut PlanBuilder, role: RoleRef, resource: &str, own: &str, most: u32, node: &Node) {
     let Some(asked) = Quantity::parse(own).map(Quantity::whole) else { return };
     let has = node.instance.as_deref().unwrap_or("the node");
     if asked > u64::from(most) {
         plan.refuse(
-            at,
+            role,
             "E-EFA-CAPACITY",
             format!(
                 "{asked} {resource} exceeds instance capacity: {has} has {most}, so the pod would never start"
@@ -378,7 +338,7 @@ fn report_amount(plan: &mut PlanBuilder, at: RoleRef, resource: &str, own: &str,
         );
     } else if asked < u64::from(most) && asked > 0 {
         plan.warn(
-            at,
+            role,
             "W-EFA-PARTIAL",
             format!("{asked} of {most} EFA interfaces of {has} are asked; the rest of its bandwidth is lost"),
             format!("ask {most}, or remove the line"),
@@ -386,7 +346,7 @@ fn report_amount(plan: &mut PlanBuilder, at: RoleRef, resource: &str, own: &str,
     }
 }
 
-fn hugepages(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, at: RoleRef, role: &RoleView, node: &Node) {
+fn hugepages(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef, node: &Node) {
     let wanted = parts.efa.hugepages.as_deref().filter(|amount| *amount != "omit");
     let own = role.container.asks(HUGEPAGES).map(str::to_owned);
     if !plan.active("efa.hugepages") || (wanted.is_none() && own.is_none()) {
@@ -396,7 +356,7 @@ fn hugepages(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, at: RoleRef, r
         (Some(wanted), Some(row), Some(name)) if !set::same(wanted, row) => {
             (row.to_owned(), Origin::Catalogue(name.to_owned()))
         }
-        (Some(wanted), _, _) => (wanted.to_owned(), profile(ctx)),
+        (Some(wanted), _, _) => (wanted.to_owned(), ctx.of_profile()),
         (None, _, _) => (own.clone().unwrap_or_default(), Origin::Job),
     };
     // A job file may leave memory to the cluster; then normal pages are used, only slower. The same holds
@@ -404,16 +364,16 @@ fn hugepages(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, at: RoleRef, r
     // an error, since its author expects the whole fabric.
     let demanded = ctx.options.rules.get("efa.hugepages") == Some(&RuleSetting::On);
     let may_go_without = matches!(ctx.job.kind, JobKind::JobFile | JobKind::Workload(_));
-    if may_go_without && own.is_none() && !demanded && no_memory(ctx, role, node) {
+    if may_go_without && own.is_none() && !demanded && no_memory(ctx, &role, node) {
         let why = format!(
             "{}: huge pages need `memory` beside them, and none is asked; libfabric takes normal pages",
-            at.name
+            role.name
         );
         return plan.skip_rule("efa.hugepages", "no-memory", why);
     }
-    memory(ctx, plan, at, role, node);
+    memory(ctx, plan, role, node);
     let why = "libfabric keeps its bounce buffers in huge pages";
-    set::resource(plan, at, role, "efa.hugepages", (HUGEPAGES, &amount), why, origin);
+    set::resource(plan, role, "efa.hugepages", (HUGEPAGES, &amount), why, origin);
 }
 
 /// Returns whether neither the role nor an option nor the profile sets the requested memory.
@@ -426,14 +386,14 @@ fn no_memory(ctx: &Context, role: &RoleView, node: &Node) -> bool {
 
 /// Requests memory, since the API server refuses huge pages in a container that requests neither CPU nor
 /// memory.
-fn memory(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &RoleView, node: &Node) {
+fn memory(ctx: &Context, plan: &mut PlanBuilder, role: RoleRef, node: &Node) {
     if role.container.asks_cpu_or_memory() {
         return;
     }
     let by_profile = || memory_by_profile(ctx.profile.memory_default.as_deref()?, node.memory_mib);
     let (amount, origin) = match (&ctx.options.memory, by_profile()) {
         (Some(asked), _) => (asked.clone(), Origin::Job),
-        (None, Some(default)) => (default, profile(ctx)),
+        (None, Some(default)) => (default, ctx.of_profile()),
         (None, None) => {
             let hint = match ctx.job.kind {
                 JobKind::JobFile => "set `memory` of the role",
@@ -444,7 +404,7 @@ fn memory(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &RoleView, n
                     "E-HP-NEEDS-MEMORY",
                     "hugepages-2Mi is refused by the API server in a container that asks neither cpu nor memory",
                 )
-                .at(at.name)
+                .at(&role.name)
                 .fix(format!("{hint}; or leave the huge pages out: --no-fabric-rule efa.hugepages"))
                 .cite("https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/"),
             );
@@ -453,7 +413,7 @@ fn memory(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &RoleView, n
     };
     let change = Change::Resource { name: "memory".to_owned(), quantity: amount };
     let why = "huge pages are refused where neither cpu nor memory is asked";
-    plan.op(at, "efa.hugepages", change, why, origin);
+    plan.op(role, "efa.hugepages", change, why, origin);
 }
 
 /// Returns a quantity unchanged, or `90%` of the instance type's memory in whole MiB.

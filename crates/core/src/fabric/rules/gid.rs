@@ -1,11 +1,8 @@
 //! The RoCE GID index: left to NCCL, a number, or determined inside the pod.
 
 use super::{Context, Launch, set};
-use crate::Finding;
-use crate::fabric::Change;
-use crate::fabric::RoceProfile;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
-use crate::fabric::view::RoleView;
+use crate::fabric::{Change, RoceProfile};
 use crate::request::{Gid, Origin};
 use crate::shell::gid;
 
@@ -17,8 +14,7 @@ pub(crate) fn decide(
     ctx: &Context,
     plan: &mut PlanBuilder,
     roce: &RoceProfile,
-    at: RoleRef,
-    role: &RoleView,
+    role: RoleRef,
     launch: &mut Launch,
 ) {
     if !plan.active(RULE) {
@@ -31,44 +27,38 @@ pub(crate) fn decide(
         Gid::Index(index) => {
             let why = "the index that was asked for; a wrong one makes NCCL fail with a hint that says so";
             let value = index.to_string();
-            set::env(plan, at, role, RULE, (NAME, &value), why, Origin::Job);
+            set::env(plan, role, RULE, (NAME, &value), why, Origin::Job);
             launch.forward(RULE, NAME);
         }
-        Gid::Compute => wrap(ctx, plan, at, role),
+        Gid::Compute => wrap(ctx, plan, role),
     }
 }
 
-fn wrap(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &RoleView) {
+fn wrap(ctx: &Context, plan: &mut PlanBuilder, role: RoleRef) {
     const WHY: &str =
         "NCCL before 2.21 takes index 0; the wrapper finds the RoCE v2 one in the pod, then runs the command";
     let wrapper = gid::prefix();
     let container = &role.container;
-    if role.container.env(NAME).is_some() {
-        plan.skip_rule(RULE, "set-by-user", format!("{}: {NAME} is set already", at.name));
+    let before: Vec<String> = container.argv().map(ToOwned::to_owned).collect();
+    if container.env(NAME).is_some() {
+        plan.skip_rule(RULE, "set-by-user", format!("{}: {NAME} is set already", role.name));
     } else if ctx.is_job_file() {
-        plan.op(at, RULE, Change::Wrap { argv: wrapper }, WHY, Origin::Job);
+        plan.op(role, RULE, Change::Wrap { argv: wrapper }, WHY, Origin::Job);
     } else if gid::wrapped_from(&container.argv().collect::<Vec<_>>()).is_some() {
-        let argv: Vec<String> = container.argv().map(ToOwned::to_owned).collect();
         let change =
-            Change::Command { before: argv.clone(), after: argv, command_words: container.command.len() };
-        plan.kept(at, RULE, &change, "wrapped already");
+            Change::Command { after: before.clone(), before, command_words: container.command.len() };
+        plan.kept(role, RULE, change, "wrapped already");
     } else if ctx.job.mpi.is_some() || container.command.is_empty() {
-        plan.report(no_command(ctx, at));
+        let why = if ctx.job.mpi.is_some() {
+            "the ranks are started through mpirun, not by this container's command, so it cannot be wrapped"
+        } else {
+            "the command of the image is not known here, so it cannot be wrapped"
+        };
+        let fix = "write `command` out, or use --gid auto (NCCL ≥ 2.21) or a number";
+        plan.refuse(role, "E-ROCE-NOCMD", format!("--gid compute: {why}"), fix);
     } else {
-        let before: Vec<String> = container.argv().map(ToOwned::to_owned).collect();
         let command_words = wrapper.len() + container.command.len();
         let after = wrapper.into_iter().chain(before.iter().cloned()).collect();
-        plan.op(at, RULE, Change::Command { before, after, command_words }, WHY, Origin::Job);
+        plan.op(role, RULE, Change::Command { before, after, command_words }, WHY, Origin::Job);
     }
-}
-
-fn no_command(ctx: &Context, at: RoleRef) -> Finding {
-    let why = if ctx.job.mpi.is_some() {
-        "the ranks are started through mpirun, not by this container's command, so it cannot be wrapped"
-    } else {
-        "the command of the image is not known here, so it cannot be wrapped"
-    };
-    Finding::error("E-ROCE-NOCMD", format!("--gid compute: {why}"))
-        .at(at.name)
-        .fix("write `command` out, or use --gid auto (NCCL ≥ 2.21) or a number")
 }

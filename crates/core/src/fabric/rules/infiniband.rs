@@ -2,7 +2,6 @@
 
 use super::{Context, Launch, efa_role, rdma_present, set};
 use crate::fabric::builder::PlanBuilder;
-use crate::request::Origin;
 
 /// Decides for a job, and returns whether it gets InfiniBand.
 pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> bool {
@@ -10,24 +9,23 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
     if !ctx.is_distributed_with_gpus(plan) || !ctx.devices_reach_workers(plan) {
         return false;
     }
-    let profile = || Origin::Profile(ctx.profile.name.clone());
-    for (at, role) in ctx.workers().filter(|(_, role)| ctx.accelerators(role) > 0) {
+    for role in ctx.workers().filter(|role| ctx.accelerators(role) > 0) {
         if plan.active("ib.devices") {
             let own = (infiniband.devices.as_deref(), &[][..]);
             if let Some(resource) = infiniband.devices.as_deref()
-                && !rdma_present::report(plan, at, role, own, &[])
+                && !rdma_present::report(plan, role, own, &[])
             {
                 let count = infiniband.count.to_string();
                 let why = "the device plugin shows /dev/infiniband only to a pod that asks its resource";
-                set::resource(plan, at, role, "ib.devices", (resource, &count), why, profile());
+                set::resource(plan, role, "ib.devices", (resource, &count), why, ctx.of_profile());
             }
             if infiniband.memlock {
-                efa_role::memlock(plan, at, role, "ib.devices", profile());
+                efa_role::memlock(plan, role, "ib.devices", ctx.of_profile());
             }
         }
         if let Some(hca) = infiniband.hca.as_deref().filter(|_| plan.active("ib.hca")) {
             let why = "NCCL then uses the fabric's adapters and no other";
-            set::env(plan, at, role, "ib.hca", ("NCCL_IB_HCA", hca), why, profile());
+            set::env(plan, role, "ib.hca", ("NCCL_IB_HCA", hca), why, ctx.of_profile());
             launch.forward("ib.hca", "NCCL_IB_HCA");
         }
     }

@@ -1,10 +1,9 @@
 //! The launcher's `mpirun`: which one is used, and what it forwards.
 
 use super::{Context, Launch, opt_out};
-use crate::Finding;
 use crate::fabric::Change;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
-use crate::fabric::view::{Mpi, RoleView};
+use crate::fabric::view::Mpi;
 use crate::request::{Fabric, Origin};
 use crate::shell;
 use crate::shell::{Mpirun, MpirunNote};
@@ -20,43 +19,41 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &Launch) {
     } else {
         launch.rules.first().copied().unwrap_or("efa.mpirun")
     };
-    for (at, role) in ctx.roles().filter(|(_, role)| role.launcher) {
-        if ctx.fabric == Fabric::Efa && !role.worker && opt_out::role_is_out(ctx, role) {
+    for role in ctx.roles().filter(|role| role.launcher) {
+        if ctx.fabric == Fabric::Efa && !role.worker && opt_out::role_is_out(ctx, &role) {
             continue;
         }
         match ctx.job.mpi {
             None => {}
-            Some(Mpi::Intel | Mpi::Mpich) => report_other_mpi(plan, at),
+            Some(Mpi::Intel | Mpi::Mpich) => report_other_mpi(plan, role),
             Some(Mpi::OpenMpi) if ctx.is_job_file() && role.container.command.is_empty() => {
-                for_backend(ctx, plan, at, rule, mpirun);
+                for_backend(ctx, plan, role, rule, mpirun);
             }
-            Some(Mpi::OpenMpi) => rewrite(plan, at, role, rule, mpirun),
+            Some(Mpi::OpenMpi) => rewrite(plan, role, rule, mpirun),
         }
     }
 }
 
 /// Sets the `mpirun` for `launch = "mpi"`, which the backend writes; ssh passes no environment, so the
 /// user's is forwarded too.
-fn for_backend(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, rule: &'static str, mpirun: &Mpirun) {
-    let own = ctx.workers().flat_map(|(_, role)| role.container.env.iter().map(|var| var.name.clone()));
+fn for_backend(ctx: &Context, plan: &mut PlanBuilder, role: RoleRef, rule: &'static str, mpirun: &Mpirun) {
     let mut forward = mpirun.forward.clone();
-    for name in own {
-        if !forward.contains(&name) {
-            forward.push(name);
+    for var in ctx.workers().flat_map(|role| &role.view.container.env) {
+        if !forward.contains(&var.name) {
+            forward.push(var.name.clone());
         }
     }
-    let path = mpirun.bin.as_ref().map_or_else(|| "mpirun".to_owned(), |bin| format!("{bin}/mpirun"));
-    let change = Change::Mpirun { path, forward };
-    plan.op(at, rule, change, "ranks started by ssh get only what mpirun forwards", Origin::Default);
+    let change = Change::Mpirun { path: path(mpirun), forward };
+    plan.op(role, rule, change, "ranks started by ssh get only what mpirun forwards", Origin::Default);
 }
 
-fn rewrite(plan: &mut PlanBuilder, at: RoleRef, role: &RoleView, rule: &'static str, mpirun: &Mpirun) {
+fn rewrite(plan: &mut PlanBuilder, role: RoleRef, rule: &'static str, mpirun: &Mpirun) {
     let container = &role.container;
     let env_list = container.env("OMPI_MCA_mca_base_env_list").and_then(|var| var.value.clone());
     let mpirun = &Mpirun { env_list, ..mpirun.clone() };
     let rewritten = shell::rewrite(&container.command, &container.args, mpirun);
     for note in &rewritten.notes {
-        report(plan, at, mpirun, note);
+        report(plan, role, mpirun, note);
     }
     let before: Vec<String> = container.argv().map(ToOwned::to_owned).collect();
     let command_words = rewritten.command.len();
@@ -69,61 +66,62 @@ fn rewrite(plan: &mut PlanBuilder, at: RoleRef, role: &RoleView, rule: &'static 
             }
             None => "ranks started by ssh get only what mpirun forwards",
         };
-        plan.op(at, rule, change, why, Origin::Default);
+        plan.op(role, rule, change, why, Origin::Default);
     } else if rewritten.notes.is_empty() {
-        plan.kept(at, rule, &change, "already there");
+        plan.kept(role, rule, change, "already there");
     }
 }
 
-fn report_other_mpi(plan: &mut PlanBuilder, at: RoleRef) {
+fn report_other_mpi(plan: &mut PlanBuilder, role: RoleRef) {
     plan.warn(
-        at,
+        role,
         "W-MPI-IMPL",
         "only Open MPI's command line is rewritten; this job's mpirun is left alone",
         "forward the fabric's variables yourself (Intel MPI: -genv NAME VALUE; MPICH: -env NAME VALUE)",
     );
 }
 
-fn report(plan: &mut PlanBuilder, at: RoleRef, mpirun: &Mpirun, note: &MpirunNote) {
-    let line = mpirun.forward.iter().fold(
-        mpirun.bin.as_ref().map_or_else(|| "mpirun".to_owned(), |bin| format!("{bin}/mpirun")),
-        |line, name| format!("{line} -x {name}"),
-    );
-    let finding = match note {
-        MpirunNote::OtherPath(path) => Finding::warning(
+/// Returns the path of the wanted `mpirun`.
+fn path(mpirun: &Mpirun) -> String {
+    mpirun.bin.as_ref().map_or_else(|| "mpirun".to_owned(), |bin| format!("{bin}/mpirun"))
+}
+
+fn report(plan: &mut PlanBuilder, role: RoleRef, mpirun: &Mpirun, note: &MpirunNote) {
+    let line = mpirun.forward.iter().fold(path(mpirun), |line, name| format!("{line} -x {name}"));
+    let write = format!("where it calls mpirun, write: {line}");
+    let (code, text, fix) = match note {
+        MpirunNote::OtherPath(path) => (
             "W-MPIRUN-OTHER",
             format!("{path} is another Open MPI than the mounted one, and is left as it is"),
-        )
-        .fix(format!("call `{line}` instead, or say --stack bundled if the image brings its own stack")),
-        MpirunNote::Opaque { script } => {
-            let seen = script.as_ref().map_or_else(
-                || "no mpirun can be seen in the launcher's command".to_owned(),
-                |script| format!("the launcher runs {script}, into which weftrun cannot look"),
-            );
-            Finding::warning("W-MPIRUN-OPAQUE", seen).fix(format!("where it calls mpirun, write: {line}"))
+            format!("call `{line}` instead, or say --stack bundled if the image brings its own stack"),
+        ),
+        MpirunNote::Opaque { script: None } => {
+            ("W-MPIRUN-OPAQUE", "no mpirun can be seen in the launcher's command".to_owned(), write)
         }
-        MpirunNote::Document => Finding::warning(
+        MpirunNote::Opaque { script: Some(script) } => {
+            ("W-MPIRUN-OPAQUE", format!("the launcher runs {script}, into which weftrun cannot look"), write)
+        }
+        MpirunNote::Document => (
             "W-MPIRUN-OPAQUE",
-            "a here-document of the launcher's command calls mpirun; its text is left as it is",
-        )
-        .fix(format!("if that text is run, write there: {line}")),
+            "a here-document of the launcher's command calls mpirun; its text is left as it is".to_owned(),
+            format!("if that text is run, write there: {line}"),
+        ),
         MpirunNote::Unreadable(why) => {
-            Finding::warning("W-MPIRUN-OPAQUE", format!("the launcher's shell text cannot be read: {why}"))
-                .fix(format!("where it calls mpirun, write: {line}"))
+            ("W-MPIRUN-OPAQUE", format!("the launcher's shell text cannot be read: {why}"), write)
         }
-        MpirunNote::EnvList(missing) => Finding::warning(
+        MpirunNote::EnvList(missing) => (
             "W-MPIRUN-ENV-LIST",
             format!(
                 "mca_base_env_list is used, which excludes -x; it lacks {}, so the ranks do not get it",
                 missing.join(", ")
             ),
-        )
-        .fix(format!("add {} to mca_base_env_list", missing.join(";"))),
-        MpirunNote::LibraryPath(own) => Finding::warning(
+            format!("add {} to mca_base_env_list", missing.join(";")),
+        ),
+        MpirunNote::LibraryPath(own) => (
             "W-MPIRUN-LDPATH",
             format!("-x LD_LIBRARY_PATH={own} wins over the container's, and lacks the mounted libraries"),
-        )
-        .fix("forward it without a value: -x LD_LIBRARY_PATH"),
+            "forward it without a value: -x LD_LIBRARY_PATH".to_owned(),
+        ),
     };
-    plan.report(finding.at(at.name));
+    plan.warn(role, code, text, fix);
 }

@@ -28,8 +28,7 @@ use crate::catalogue::Catalogue;
 use crate::fabric::ClusterFacts;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::view::{JobKind, JobView, RoleView};
-use crate::request::Fabric;
-use crate::request::FabricRequest;
+use crate::request::{Fabric, FabricRequest, Origin};
 use crate::shell::Mpirun;
 use crate::text::Quantity;
 
@@ -65,14 +64,19 @@ impl Launch {
 }
 
 impl<'a> Context<'a> {
-    /// Returns the roles with their places.
-    pub(crate) fn roles(&self) -> impl Iterator<Item = (RoleRef<'a>, &'a RoleView)> + use<'a> {
-        self.job.roles.iter().enumerate().map(|(index, role)| (RoleRef { index, name: &role.name }, role))
+    /// Returns the roles in order.
+    pub(crate) fn roles(&self) -> impl Iterator<Item = RoleRef<'a>> + use<'a> {
+        self.job.roles.iter().enumerate().map(|(index, view)| RoleRef { index, view })
     }
 
-    /// Returns the worker roles with their places.
-    pub(crate) fn workers(&self) -> impl Iterator<Item = (RoleRef<'a>, &'a RoleView)> + use<'a> {
-        self.roles().filter(|(_, role)| role.worker)
+    /// Returns the worker roles in order.
+    pub(crate) fn workers(&self) -> impl Iterator<Item = RoleRef<'a>> + use<'a> {
+        self.roles().filter(|role| role.worker)
+    }
+
+    /// Returns the origin of what the profile sets.
+    pub(crate) fn of_profile(&self) -> Origin {
+        Origin::Profile(self.profile.name.clone())
     }
 
     /// Returns the known properties of a role's nodes.
@@ -81,8 +85,9 @@ impl<'a> Context<'a> {
     }
 
     /// Returns the instance type of a role, if one is named: by the role, an option or the profile.
-    pub(crate) fn named_type(&self, role: &'a RoleView) -> Option<&'a str> {
-        let of_role = if role.instance_types.len() == 1 { role.instance_types.first() } else { None };
+    pub(crate) fn named_type(&self, role: RoleRef<'a>) -> Option<&'a str> {
+        let types = &role.view.instance_types;
+        let of_role = types.first().filter(|_| types.len() == 1);
         let named = of_role.or(self.options.instance_type.as_ref()).or(self.profile.instance_type.as_ref());
         named.map(String::as_str)
     }
@@ -102,43 +107,46 @@ impl<'a> Context<'a> {
 
     /// Returns a worker whose number of pods or of accelerators is no number yet.
     fn placeholder(&self) -> Option<(&'a str, &'a str)> {
-        self.workers().find_map(|(at, role)| {
-            let asked = role.container.asks(&self.profile.accelerator);
+        self.workers().find_map(|role| {
+            let asked = role.view.container.asks(&self.profile.accelerator);
             let amount = asked.filter(|text| Quantity::parse(text).is_none());
-            role.replicas_text.as_deref().or(amount).map(|text| (at.name, text))
+            Some((role.view.name.as_str(), role.view.replicas_text.as_deref().or(amount)?))
         })
     }
 
     /// Returns whether the job has more than one worker pod, and accelerators, which all fabrics need.
     pub(crate) fn is_distributed_with_gpus(&self, plan: &mut PlanBuilder) -> bool {
+        let Some((reason, why)) = self.why_no_fabric() else { return true };
+        plan.skip_fabric(self.fabric, reason, why);
+        false
+    }
+
+    fn why_no_fabric(&self) -> Option<(&'static str, String)> {
         if let Some((role, text)) = self.placeholder() {
             let why = format!(
                 "{role} says `{text}` where a number should stand; fill the template in first (envsubst)"
             );
-            plan.skip_fabric(self.fabric, "template", why);
-            return false;
+            return Some(("template", why));
         }
         let pods = self.job.worker_pods();
         if pods < 2 {
             let why = format!("{pods} worker has ranks, so nothing passes between nodes");
-            plan.skip_fabric(self.fabric, "not-distributed", why);
-            return false;
+            return Some(("not-distributed", why));
         }
-        if self.workers().all(|(_, role)| self.accelerators(role) == 0) {
-            if let Some((at, role)) = self.workers().find(|(_, role)| !role.container.claims.is_empty()) {
+        if self.workers().any(|role| self.accelerators(&role) > 0) {
+            return None;
+        }
+        Some(match self.workers().find(|role| !role.container.claims.is_empty()) {
+            Some(role) => {
+                let claims = role.container.claims.join(", ");
                 let why = format!(
-                    "{} gets its devices by resource claims ({}), which no rule counts or adds to",
-                    at.name,
-                    role.container.claims.join(", ")
+                    "{} gets its devices by resource claims ({claims}), which no rule counts or adds to",
+                    role.name
                 );
-                plan.skip_fabric(self.fabric, "resource-claims", why);
-                return false;
+                ("resource-claims", why)
             }
-            let why = format!("no worker asks {}", self.profile.accelerator);
-            plan.skip_fabric(self.fabric, "no-gpu", why);
-            return false;
-        }
-        true
+            None => ("no-gpu", format!("no worker asks {}", self.profile.accelerator)),
+        })
     }
 
     /// Returns whether a worker's request goes to a worker; reports it if not.

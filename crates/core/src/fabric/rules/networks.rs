@@ -25,15 +25,15 @@ pub(super) struct Interfaces {
 /// Returns the interfaces of a profile with the names of the networks that the pod is attached to: the
 /// user's in order, else the profile's if the cluster has them, else the cluster's if they are as many.
 /// `default` stays.
-pub(super) fn interfaces(ctx: &Context, at: RoleRef, mut list: Vec<Json>) -> Interfaces {
+pub(super) fn interfaces(ctx: &Context, role: RoleRef, mut list: Vec<Json>) -> Interfaces {
     let names: Vec<String> = list.iter().filter_map(secondary).map(str::to_owned).collect();
-    let of_profile = Origin::Profile(ctx.profile.name.clone());
+    let of_profile = ctx.of_profile();
     let (names, origin, finding) = if ctx.options.networks.is_empty() {
         match on_cluster(ctx, &names) {
             OnCluster::Unknown | OnCluster::Same => (names, of_profile, None),
             OnCluster::Others(others) => (others, Origin::Cluster, None),
             OnCluster::Missing(there) => {
-                let finding = missing(at, &names, &there);
+                let finding = missing(role, &names, &there);
                 (names, of_profile, Some(finding))
             }
         }
@@ -88,7 +88,7 @@ fn on_cluster(ctx: &Context, names: &[String]) -> OnCluster {
 
 /// Reports networks of Multus that do not exist in the job's namespace. Those of other namespaces are not
 /// listed.
-pub(super) fn check_attachments(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, names: &[String]) {
+pub(super) fn check_attachments(ctx: &Context, plan: &mut PlanBuilder, role: RoleRef, names: &[String]) {
     let known: Vec<&str> = ctx
         .facts
         .networks
@@ -107,12 +107,12 @@ pub(super) fn check_attachments(ctx: &Context, plan: &mut PlanBuilder, at: RoleR
         .collect();
     if !absent.is_empty() {
         let there: Vec<String> = known.into_iter().map(str::to_owned).collect();
-        plan.report(missing(at, &absent, &there));
+        plan.report(missing(role, &absent, &there));
     }
 }
 
-fn missing(at: RoleRef, names: &[String], there: &[String]) -> Finding {
+fn missing(role: RoleRef, names: &[String], there: &[String]) -> Finding {
     let text =
         format!("the pods are attached to {}, but the cluster has {}", names.join(", "), there.join(", "));
-    Finding::warning(NO_NETWORK, text).at(at.name).fix(FIX)
+    Finding::warning(NO_NETWORK, text).at(&role.name).fix(FIX)
 }

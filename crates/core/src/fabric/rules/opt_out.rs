@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Context;
 use crate::Finding;
 use crate::fabric::Change;
-use crate::fabric::builder::PlanBuilder;
+use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::view::{Annotation, RoleView};
 use crate::request::{Fabric, Origin, RuleSetting};
 
@@ -48,28 +48,27 @@ pub(crate) fn job_is_out(ctx: &Context, plan: &mut PlanBuilder) -> bool {
         copy_to_pods(ctx, plan, key);
         return true;
     }
-    let out: Vec<&str> =
-        ctx.workers().filter(|(_, role)| role_is_out(ctx, role)).map(|(at, _)| at.name).collect();
+    let (out, others): (Vec<RoleRef>, Vec<RoleRef>) = ctx.workers().partition(|role| role_is_out(ctx, role));
+    let names =
+        |roles: &[RoleRef]| roles.iter().map(|role| role.view.name.as_str()).collect::<Vec<_>>().join(", ");
+    let out = names(&out);
     if out.is_empty() {
         return false;
     }
-    let others: Vec<&str> =
-        ctx.workers().filter(|(_, role)| !role_is_out(ctx, role)).map(|(at, _)| at.name).collect();
     if !others.is_empty() {
         plan.report(
             Finding::warning(
                 "W-OPTOUT-MIXED",
                 format!(
-                    "{} opts out and {} does not; NCCL hangs where only some pods have EFA, so none gets it",
-                    out.join(", "),
-                    others.join(", ")
+                    "{out} opts out and {} does not; NCCL hangs where only some pods have EFA, so none gets it",
+                    names(&others)
                 ),
             )
-            .at(out.join(", "))
+            .at(&out)
             .fix("put the annotation on all worker roles, or on none"),
         );
     }
-    plan.skip_fabric(Fabric::Efa, "opt-out", format!("{} carries {key}: \"true\"", out.join(", ")));
+    plan.skip_fabric(Fabric::Efa, "opt-out", format!("{out} carries {key}: \"true\""));
     true
 }
 
@@ -113,9 +112,9 @@ fn copy_to_pods(ctx: &Context, plan: &mut PlanBuilder, key: &str) {
     if off || ctx.is_job_file() {
         return;
     }
-    for (at, _) in ctx.roles().filter(|(_, role)| !role.annotations.contains_key(key)) {
-        let change = Change::Annotation { key: key.to_owned(), value: "true".to_owned() };
+    for role in ctx.roles().filter(|role| !role.annotations.contains_key(key)) {
+        let change = Change::annotation(key, "true");
         let why = "the job opts out; the cluster's webhook sees only what the pods carry";
-        plan.op(at, RULE, change, why, Origin::Job);
+        plan.op(role, RULE, change, why, Origin::Job);
     }
 }

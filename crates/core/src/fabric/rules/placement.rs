@@ -3,7 +3,7 @@
 use super::Context;
 use crate::fabric::Change;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
-use crate::fabric::view::{JobKind, RoleView};
+use crate::fabric::view::JobKind;
 use crate::request::{Origin, RuleSetting};
 
 const RULE: &str = "efa.colocate";
@@ -21,57 +21,45 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder) {
         return;
     }
     let unlabelled = matches!(ctx.job.kind, JobKind::Workload(workload) if workload.pods_label().is_none());
-    for (at, role) in ctx.workers() {
+    for role in ctx.workers() {
         if unlabelled {
             let why = "no label marks the pods of this object, so they cannot be kept together by one";
             plan.skip_rule(RULE, "no-label", why);
         } else {
-            zone(plan, at, role);
+            zone(plan, role);
         }
-        instance_type(ctx, plan, at, role);
-        reservation(ctx, plan, at, role);
+        instance_type(ctx, plan, role);
+        reservation(ctx, plan, role);
     }
 }
 
-fn zone(plan: &mut PlanBuilder, at: RoleRef, role: &RoleView) {
+fn zone(plan: &mut PlanBuilder, role: RoleRef) {
     let change = Change::Colocate { topology_key: ZONE.to_owned() };
-    if role.node_selector.contains_key(ZONE) || role.colocated_by.iter().any(|key| key == ZONE) {
-        plan.kept(at, RULE, &change, "the user chose the zone");
-    } else {
-        plan.op(at, RULE, change, "EFA traffic does not cross an availability zone", Origin::Default);
-    }
+    let chosen = role.node_selector.contains_key(ZONE) || role.colocated_by.iter().any(|key| key == ZONE);
+    let chosen = chosen.then_some("the user chose the zone");
+    let why = "EFA traffic does not cross an availability zone";
+    plan.ensure(role, RULE, change, chosen, why, Origin::Default);
 }
 
-fn instance_type(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &RoleView) {
+fn instance_type(ctx: &Context, plan: &mut PlanBuilder, role: RoleRef) {
     let [name] = role.instance_types.as_slice() else { return };
-    let change = Change::NodeSelector { key: INSTANCE_TYPE.to_owned(), value: name.clone() };
+    let change = Change::node_selector(INSTANCE_TYPE, name);
     if role.node_selector.contains_key(INSTANCE_TYPE) {
-        plan.kept(at, RULE, &change, "the user chose the instance type");
+        plan.kept(role, RULE, change, "the user chose the instance type");
     } else if ctx.is_job_file() {
-        plan.op(at, RULE, change, "the number of EFA interfaces is that of this type", Origin::Job);
+        plan.op(role, RULE, change, "the number of EFA interfaces is that of this type", Origin::Job);
     }
 }
 
-fn reservation(ctx: &Context, plan: &mut PlanBuilder, at: RoleRef, role: &RoleView) {
-    let origin = || Origin::Profile(ctx.profile.name.clone());
+fn reservation(ctx: &Context, plan: &mut PlanBuilder, role: RoleRef) {
     for (key, value) in &ctx.profile.placement.node_selector {
-        let change = Change::NodeSelector { key: key.clone(), value: value.clone() };
-        if role.node_selector.contains_key(key) {
-            plan.kept(at, RULE, &change, "the user chose the nodes");
-        } else {
-            plan.op(at, RULE, change, "the profile's capacity block or reservation", origin());
-        }
+        let chosen = role.node_selector.contains_key(key).then_some("the user chose the nodes");
+        let why = "the profile's capacity block or reservation";
+        plan.ensure(role, RULE, Change::node_selector(key, value), chosen, why, ctx.of_profile());
     }
     for taint in &ctx.profile.placement.tolerations {
-        let change = Change::Toleration {
-            key: taint.key.clone(),
-            value: taint.value.clone(),
-            effect: taint.effect.clone(),
-        };
-        if role.tolerates.contains(&taint.key) {
-            plan.kept(at, RULE, &change, "tolerated already");
-        } else {
-            plan.op(at, RULE, change, "the nodes of the profile's reservation carry this taint", origin());
-        }
+        let tolerated = role.tolerates.contains(&taint.key).then_some("tolerated already");
+        let why = "the nodes of the profile's reservation carry this taint";
+        plan.ensure(role, RULE, Change::toleration(taint), tolerated, why, ctx.of_profile());
     }
 }

@@ -7,9 +7,8 @@ use super::{Context, Launch, networks, set};
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::node::Count;
 use crate::fabric::op::TOPOLOGY_PATH;
-use crate::fabric::view::{Annotation, RoleView};
+use crate::fabric::view::Annotation;
 use crate::fabric::{AddProfile, Change, PodList, Removed, merge};
-use crate::request::Origin;
 
 /// `$0` of the shell that reads a script before the command.
 const SHELL_NAME: &str = "fabric-env";
@@ -24,8 +23,8 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
     if pod.is_empty() {
         return;
     }
-    for (at, role) in ctx.workers().filter(|(_, role)| ctx.accelerators(role) > 0) {
-        let worker = Worker { ctx, at, role };
+    for role in ctx.workers().filter(|role| ctx.accelerators(role) > 0) {
+        let worker = Worker { ctx, role };
         worker.remove(plan);
         for (name, add) in &pod.add {
             worker.add(plan, name, add);
@@ -46,26 +45,18 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
 #[derive(Clone, Copy)]
 struct Worker<'a> {
     ctx: &'a Context<'a>,
-    at: RoleRef<'a>,
-    role: &'a RoleView,
+    role: RoleRef<'a>,
 }
 
 impl Worker<'_> {
-    fn origin(&self) -> Origin {
-        Origin::Profile(self.ctx.profile.name.clone())
-    }
-
     fn op(&self, plan: &mut PlanBuilder, rule: &'static str, change: Change, why: impl Into<String>) {
-        plan.op(self.at, rule, change, why, self.origin());
+        plan.op(self.role, rule, change, why, self.ctx.of_profile());
     }
 
     /// Makes a change, or records that its result is already there.
     fn change(&self, plan: &mut PlanBuilder, rule: &'static str, there: bool, change: Change, why: &str) {
-        if there {
-            plan.kept(self.at, rule, &change, "already there");
-        } else {
-            self.op(plan, rule, change, why);
-        }
+        let there = there.then_some("already there");
+        plan.ensure(self.role, rule, change, there, why, self.ctx.of_profile());
     }
 
     fn remove(&self, plan: &mut PlanBuilder) {
@@ -78,20 +69,20 @@ impl Worker<'_> {
             Some(start) => name.starts_with(start),
             None => name == wanted,
         };
-        let mut found: Vec<(Removed, &str)> = Vec::new();
-        let variables = container.env.iter().map(|var| var.name.as_str());
-        let of_other = |name: &&str| remove.env.iter().any(|wanted| is_named(wanted, name));
-        found.extend(variables.filter(of_other).map(|name| (Removed::Env, name)));
-        let mounts = container.mounts.iter().map(|mount| mount.path.as_str());
-        let mounts = mounts.filter(|path| remove.mounts.iter().any(|known| known == path));
-        found.extend(mounts.map(|path| (Removed::Mount, path)));
-        let resources = container.limits.keys().chain(container.requests.keys()).map(String::as_str);
-        let resources = resources.filter(|name| remove.resources.iter().any(|known| known == name));
-        found.extend(resources.map(|name| (Removed::Resource, name)));
+        let variables = container.env.iter().map(|var| (Removed::Env, &var.name));
+        let mounts = container.mounts.iter().map(|mount| (Removed::Mount, &mount.path));
+        let resources = container.limits.keys().chain(container.requests.keys());
+        let resources = resources.map(|name| (Removed::Resource, name));
+        let of_other = |(what, name): &(Removed, &String)| match what {
+            Removed::Env => remove.env.iter().any(|wanted| is_named(wanted, name)),
+            Removed::Mount => remove.mounts.contains(name),
+            Removed::Resource => remove.resources.contains(name),
+        };
+        let mut found: Vec<_> = variables.chain(mounts).chain(resources).filter(of_other).collect();
         found.sort_by_key(|(what, name)| (*what as u8, *name));
         found.dedup();
         for (what, name) in found {
-            let change = Change::Remove { what, name: name.to_owned() };
+            let change = Change::Remove { what, name: name.clone() };
             self.op(plan, RULE, change, "it belongs to another fabric than this cluster has");
         }
     }
@@ -104,7 +95,7 @@ impl Worker<'_> {
             self.sidecar(plan, name, sidecar);
         }
         if let Some(claim) = &add.claim {
-            let count = if add.each_accelerator { self.ctx.accelerators(self.role) } else { 1 };
+            let count = if add.each_accelerator { self.ctx.accelerators(&self.role) } else { 1 };
             for index in 0..count.min(64) {
                 let name = if add.each_accelerator { format!("{name}-{index}") } else { name.to_owned() };
                 self.claim(plan, &name, add, claim, index);
@@ -122,7 +113,7 @@ impl Worker<'_> {
             if add.read_only {
                 mount["readOnly"] = json!(true);
             }
-            Change::Member { list: PodList::VolumeMounts, name: path.to_owned(), value: mount }
+            Change::member(PodList::VolumeMounts, path, mount)
         });
         let trimmed = |path: &str| path.trim_end_matches('/').to_owned();
         let mounted =
@@ -131,7 +122,7 @@ impl Worker<'_> {
         if let (Some(path), Some(change)) = (&add.mount, &mount)
             && mounted(path)
         {
-            plan.kept(self.at, RULE, change, "something is mounted there already");
+            plan.kept(self.role, RULE, change.clone(), "something is mounted there already");
             return;
         }
         let value = self.member(name, volume, 0);
@@ -139,7 +130,7 @@ impl Worker<'_> {
         if !there {
             self.companion(plan, RULE, add);
         }
-        let change = Change::Member { list: PodList::Volumes, name: name.to_owned(), value };
+        let change = Change::member(PodList::Volumes, name, value);
         self.change(plan, RULE, there, change, "the fabric's files are in this volume");
         if let Some(change) = mount {
             self.change(plan, RULE, false, change, "the fabric's library looks for its files there");
@@ -166,14 +157,14 @@ impl Worker<'_> {
                 let fix = "set NCCL_TOPO_FILE if the image has the file (/etc/topology/ndv5-topo.xml in Azure's images), or copy \
                            /opt/microsoft/ndv5-topo.xml from a virtual machine of that size into `content` under \
                            [profile.NAME.pod.topology-file]";
-                plan.warn(self.at, NO_FILE, text, fix);
+                plan.warn(self.role, NO_FILE, text, fix);
             }
             return;
         };
         if self.ctx.job.name.is_empty() {
             if !plan.has_reported(NO_FILE) {
                 let text = "the topology file needs an object beside the job, whose name follows the job's, and the job has none";
-                plan.warn(self.at, NO_FILE, text, "set metadata.name instead of generateName");
+                plan.warn(self.role, NO_FILE, text, "set metadata.name instead of generateName");
             }
             return;
         }
@@ -187,13 +178,12 @@ impl Worker<'_> {
         if plan.changes().all(|(_, other)| *other != companion) {
             self.op(plan, RULE, companion, "the pods read the topology file from this object");
         }
-        let member = |list, name: &str, value| Change::Member { list, name: name.to_owned(), value };
         let volume = json!({ "name": TOPOLOGY_VOLUME, "configMap": { "name": map } });
         let mount = json!({ "name": TOPOLOGY_VOLUME, "mountPath": "/etc/nccl", "readOnly": true });
         let why = "NCCL sees the PCIe topology of a virtual machine only in a file";
-        self.op(plan, RULE, member(PodList::Volumes, TOPOLOGY_VOLUME, volume), why);
-        self.op(plan, RULE, member(PodList::VolumeMounts, "/etc/nccl", mount), why);
-        set::env(plan, self.at, self.role, RULE, (TOPOLOGY_FILE, TOPOLOGY_PATH), why, self.origin());
+        self.op(plan, RULE, Change::member(PodList::Volumes, TOPOLOGY_VOLUME, volume), why);
+        self.op(plan, RULE, Change::member(PodList::VolumeMounts, "/etc/nccl", mount), why);
+        set::env(plan, self.role, RULE, (TOPOLOGY_FILE, TOPOLOGY_PATH), why, self.ctx.of_profile());
         launch.forward(RULE, TOPOLOGY_FILE);
     }
 
@@ -206,7 +196,7 @@ impl Worker<'_> {
         value["restartPolicy"] = json!("Always");
         let there = self.role.init_containers.iter().any(|other| other == name)
             || self.role.sidecars.iter().any(|other| other.name == name);
-        let change = Change::Member { list: PodList::InitContainers, name: name.to_owned(), value };
+        let change = Change::member(PodList::InitContainers, name, value);
         let why = "the fabric's daemon runs beside the ranks and ends with them";
         self.change(plan, RULE, there, change, why);
     }
@@ -221,7 +211,7 @@ impl Worker<'_> {
             self.companion(plan, RULE, add);
         }
         let value = self.member(name, claim, index);
-        let change = Change::Member { list: PodList::ResourceClaims, name: name.to_owned(), value };
+        let change = Change::member(PodList::ResourceClaims, name, value);
         self.change(plan, RULE, there, change, "the devices are given out by resource claims");
         let there = self.role.container.claims.iter().any(|other| other == name);
         let asks = |resource: &&String| self.role.container.asks(resource).is_some();
@@ -229,15 +219,9 @@ impl Worker<'_> {
             let change = Change::Remove { what: Removed::Resource, name: resource.clone() };
             self.op(plan, RULE, change, "the claims stand in its place");
         }
-        let value = json!({ "name": name });
-        let change = Change::Member { list: PodList::ContainerClaims, name: name.to_owned(), value };
-        self.change(
-            plan,
-            RULE,
-            there,
-            change,
-            "a container gets a claim's devices only if it names the claim",
-        );
+        let change = Change::member(PodList::ContainerClaims, name, json!({ "name": name }));
+        let why = "a container gets a claim's devices only if it names the claim";
+        self.change(plan, RULE, there, change, why);
     }
 
     /// Adds the object that a volume or claim refers to. Several roles share one.
@@ -264,7 +248,7 @@ impl Worker<'_> {
 
     /// Returns the EFA interfaces for each accelerator according to the catalogue.
     fn interfaces(&self) -> u64 {
-        let node = self.ctx.node(self.role);
+        let node = self.ctx.node(&self.role);
         match node.efa {
             Count::Known(count, _) => (u64::from(count) / node.accelerators.max(1)).max(1),
             _ => 1,
@@ -275,7 +259,7 @@ impl Worker<'_> {
     fn filled(&self, value: &Json, index: u64) -> Json {
         let numbers = [
             ("{nodes}", self.ctx.job.worker_pods()),
-            ("{accelerators}", self.ctx.accelerators(self.role)),
+            ("{accelerators}", self.ctx.accelerators(&self.role)),
             ("{index}", index),
             ("{efa}", self.interfaces()),
         ];
@@ -303,7 +287,7 @@ impl Worker<'_> {
         if plan.active(RULE) {
             for (name, quantity) in &pod.resources {
                 let why = "the network or device is given only to pods that request it";
-                set::resource(plan, self.at, self.role, RULE, (name, quantity), why, self.origin());
+                set::resource(plan, self.role, RULE, (name, quantity), why, self.ctx.of_profile());
             }
         }
         let capabilities: &[String] = if plan.active("pod.capabilities") { &pod.capabilities } else { &[] };
@@ -323,22 +307,21 @@ impl Worker<'_> {
         }
         for (key, wanted) in &self.ctx.profile.pod.annotations {
             let existing = self.role.annotations.get(key).and_then(Annotation::text);
-            let change = |value: String| Change::Annotation { key: key.clone(), value };
+            let change = |value: &str| Change::annotation(key, value);
             let why = "the cluster gives the pod its interfaces and devices by this annotation";
             match (self.filled(wanted, 0), existing) {
                 (Json::Array(list), existing) => {
-                    let interfaces = networks::interfaces(self.ctx, self.at, list);
+                    let interfaces = networks::interfaces(self.ctx, self.role, list);
                     match merge::list(existing, &interfaces.list) {
                         Ok(Some(value)) => {
-                            plan.op(self.at, RULE, change(value), why, interfaces.origin);
+                            plan.op(self.role, RULE, change(&value), why, interfaces.origin);
                             interfaces.finding.into_iter().for_each(|finding| plan.report(finding));
                         }
                         Ok(None) => {
-                            let own = existing.unwrap_or_default().to_owned();
-                            plan.kept(self.at, RULE, &change(own), "already there");
+                            plan.kept(self.role, RULE, change(existing.unwrap_or_default()), "already there");
                         }
                         Err(error) => plan.refuse(
-                            self.at,
+                            self.role,
                             "E-POD-ANNOTATION",
                             format!("the annotation {key} cannot be completed: {error}"),
                             "write it as a JSON or YAML list, or switch `pod.annotations` off",
@@ -347,9 +330,9 @@ impl Worker<'_> {
                 }
                 (value, None) => {
                     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                    self.op(plan, RULE, change(text), why);
+                    self.op(plan, RULE, change(&text), why);
                 }
-                (_, Some(own)) => plan.kept(self.at, RULE, &change(own.to_owned()), "set by the user, kept"),
+                (_, Some(own)) => plan.kept(self.role, RULE, change(own), "set by the user, kept"),
             }
         }
     }
@@ -374,18 +357,14 @@ impl Worker<'_> {
             return;
         }
         for (key, value) in &pod.node_selector {
-            let change = Change::NodeSelector { key: key.clone(), value: value.clone() };
             let there = self.role.node_selector.contains_key(key);
+            let change = Change::node_selector(key, value);
             self.change(plan, RULE, there, change, "only nodes with this label have the fabric");
         }
         for taint in &pod.tolerations {
-            let change = Change::Toleration {
-                key: taint.key.clone(),
-                value: taint.value.clone(),
-                effect: taint.effect.clone(),
-            };
             let there = self.role.tolerates.contains(&taint.key);
-            self.change(plan, RULE, there, change, "the nodes of the profile carry this taint");
+            let why = "the nodes of the profile carry this taint";
+            self.change(plan, RULE, there, Change::toleration(taint), why);
         }
         if let Some(key) = pod.colocate.as_ref().filter(|_| self.ctx.job.worker_pods() <= pod.colocate_nodes)
         {
@@ -402,16 +381,15 @@ impl Worker<'_> {
         if dirs.is_empty() || !plan.active(RULE) {
             return;
         }
-        let own = self.role.container.env(NAME);
-        if own.is_some_and(|own| own.value.is_none()) {
-            let why = format!("{}: {NAME} is taken from elsewhere (valueFrom)", self.at.name);
-            plan.skip_rule(RULE, "set-by-user", why);
-            return;
+        let own = self.role.container.env(NAME).map(|own| own.value.as_deref());
+        if own == Some(None) {
+            let why = format!("{}: {NAME} is taken from elsewhere (valueFrom)", self.role.name);
+            return plan.skip_rule(RULE, "set-by-user", why);
         }
-        let own = own.and_then(|own| own.value.as_deref());
+        let own = own.flatten();
         let value = merge::library_path(dirs, &[], own);
         let there = own == Some(value.as_str());
-        let change = Change::Env { name: NAME.to_owned(), value };
+        let change = Change::env(NAME, &value);
         self.change(plan, RULE, there, change, "the loader finds the fabric's libraries in these folders");
         launch.forward(RULE, NAME);
     }
@@ -422,12 +400,12 @@ impl Worker<'_> {
         let text = format!(". '{}' && exec \"$@\"", script.replace('\'', "'\\''"));
         let wrapper = ["/bin/bash", "-c", &text, SHELL_NAME].map(str::to_owned);
         let container = &self.role.container;
-        let (before, words) = plan.command_of(self.at, self.role);
+        let (before, words) = plan.command_of(self.role);
         if self.ctx.is_job_file() {
             self.op(plan, RULE, Change::Wrap { argv: wrapper.to_vec() }, why);
         } else if before.iter().any(|word| word.contains(script)) {
             let change = Change::Command { before: before.clone(), after: before, command_words: words };
-            plan.kept(self.at, RULE, &change, "the command reads it already");
+            plan.kept(self.role, RULE, change, "the command reads it already");
         } else if self.ctx.job.mpi.is_some() || container.command.is_empty() {
             let what = if self.ctx.job.mpi.is_some() {
                 "the ranks are started through mpirun, not by this container's command"
@@ -435,12 +413,12 @@ impl Worker<'_> {
                 "the command of the image is not known here"
             };
             plan.warn(
-                self.at,
+                self.role,
                 "W-POD-SCRIPT",
                 format!("{script} must be read before the ranks start: {what}"),
                 format!("write `command` out, or put `. {script}` before the program"),
             );
-            plan.skip_rule(RULE, "no-command", format!("{}: {what}", self.at.name));
+            plan.skip_rule(RULE, "no-command", format!("{}: {what}", self.role.name));
         } else {
             let after: Vec<String> = wrapper.iter().cloned().chain(before.iter().cloned()).collect();
             let change = Change::Command { before, after, command_words: wrapper.len() + words };

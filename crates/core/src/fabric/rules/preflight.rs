@@ -42,19 +42,14 @@ fn huge_pages(ctx: &Context, plan: &mut PlanBuilder) {
         Change::Resource { name, quantity } if name == NAME => Some((role.to_owned(), quantity.clone())),
         _ => None,
     });
-    let own = ctx
-        .roles()
-        .filter_map(|(at, role)| Some((at.name.to_owned(), role.container.asks(NAME)?.to_owned())));
+    let own = ctx.roles().filter_map(|role| Some((role.name.clone(), role.container.asks(NAME)?.to_owned())));
     let asked = ours.chain(own).max_by_key(|(_, quantity)| amount(quantity));
     let (Some(most), Some((role, quantity))) = (most, asked) else { return };
     if amount(&quantity).is_some_and(|asked| asked > most) {
-        plan.report(
-            Finding::warning(
-                "W-HP-ALLOCATABLE",
-                format!("{quantity} of huge pages are asked, and no node has as many allocatable: the pods would stay Pending"),
-            )
-            .at(role)
-            .fix("--no-fabric-rule efa.hugepages leaves them out; libfabric then uses normal pages"),
+        let text = format!(
+            "{quantity} of huge pages are asked, and no node has as many allocatable: the pods would stay Pending"
         );
+        let fix = "--no-fabric-rule efa.hugepages leaves them out; libfabric then uses normal pages";
+        plan.report(Finding::warning("W-HP-ALLOCATABLE", text).at(role).fix(fix));
     }
 }

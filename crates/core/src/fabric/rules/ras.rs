@@ -30,9 +30,9 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
     };
     let address = format!("localhost:{}", port(&ctx.job.name));
     let mut any = false;
-    for (at, role) in ctx.workers().filter(|(_, role)| shares(role)) {
+    for role in ctx.workers().filter(|role| shares(role)) {
         let why = "another job may use the other GPUs of the node, and `weftrun health` must reach this one";
-        set::env(plan, at, role, RULE, (ADDRESS_VARIABLE, &address), why, Origin::Default);
+        set::env(plan, role, RULE, (ADDRESS_VARIABLE, &address), why, Origin::Default);
         any = true;
     }
     if any {

@@ -56,17 +56,16 @@ fn of(
 /// networks do not apply to it.
 pub(super) fn report(
     plan: &mut PlanBuilder,
-    at: RoleRef,
-    role: &RoleView,
+    role: RoleRef,
     (own_device, own_networks): (Option<&str>, &[String]),
     rules: &[&str],
 ) -> bool {
-    let Some(what) = of(role, own_device, own_networks, true) else { return false };
+    let Some(what) = of(&role, own_device, own_networks, true) else { return false };
     for rule in rules {
-        plan.skip_rule(rule, "already-there", format!("{}: {what}, and get no second one", at.name));
+        plan.skip_rule(rule, "already-there", format!("{}: {what}, and get no second one", role.name));
     }
     plan.warn(
-        at,
+        role,
         "W-RDMA-PRESENT",
         format!("{what}; no further RDMA device or network is added"),
         "check that the profile is that of this cluster (--profile NAME)",
@@ -84,11 +83,11 @@ pub(crate) fn of_all(job: &JobView, accelerator: &str) -> Option<String> {
 
 /// Warns where EFA is added to pods that are on another RDMA fabric: only a profile that was named does so.
 pub(super) fn report_beside_efa(ctx: &Context, plan: &mut PlanBuilder) {
-    for (at, role) in ctx.workers() {
+    for role in ctx.workers() {
         // EFA devices work on the host's network too.
-        if let Some(what) = of(role, Some(EFA), &[], false) {
+        if let Some(what) = of(&role, Some(EFA), &[], false) {
             plan.warn(
-                at,
+                role,
                 "W-RDMA-PRESENT",
                 format!("{what}, another fabric than EFA; nodes with both are rare, and without them the pods stay Pending"),
                 "choose the profile of this cluster (--profile NAME), or --fabric off",

@@ -20,7 +20,7 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
     if plan.settings.of(RULE) != RuleSetting::On || !plan.active(RULE) {
         return;
     }
-    if ctx.workers().all(|(_, role)| ctx.accelerators(role) == 0) {
+    if ctx.workers().all(|role| ctx.accelerators(&role) == 0) {
         plan.skip_rule(RULE, "no-gpu", "no worker asks GPUs, so NCCL does not run");
         return;
     }
@@ -35,13 +35,8 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
         ("TORCH_FR_DUMP_TEMP_FILE", prefix.as_str()),
         ("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", prefix.as_str()),
     ];
-    for (at, role) in ctx.workers() {
-        for variable in variables {
-            let why = "`weftrun why --dump` can then request the last collectives of every rank";
-            set::env(plan, at, role, RULE, variable, why, Origin::Default);
-        }
-    }
-    for (name, _) in variables {
-        launch.forward(RULE, name);
+    let why = "`weftrun why --dump` can then request the last collectives of every rank";
+    for variable in variables {
+        set::env_of_workers(ctx, plan, launch, RULE, variable, why, &Origin::Default);
     }
 }

@@ -2,10 +2,8 @@
 
 use super::rdma_present::{self, NETWORKS};
 use super::{Context, Launch, efa_role, gid, networks, set};
-use crate::fabric::RoceProfile;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
-use crate::fabric::view::RoleView;
-use crate::fabric::{Change, merge};
+use crate::fabric::{Change, RoceProfile, merge};
 use crate::request::Origin;
 use crate::text::Quantity;
 
@@ -20,24 +18,20 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
     if !ctx.is_distributed_with_gpus(plan) || !ctx.devices_reach_workers(plan) {
         return false;
     }
-    for (at, role) in ctx.workers().filter(|(_, role)| ctx.accelerators(role) > 0) {
+    for role in ctx.workers().filter(|role| ctx.accelerators(role) > 0) {
         let own = (roce.devices.as_deref(), own_networks(ctx, roce));
         let asks = own.0.is_some() || !own.1.is_empty();
-        if asks && !rdma_present::report(plan, at, role, own, &["roce.network", "roce.devices"]) {
-            network(ctx, plan, roce, at, role);
-            devices(ctx, plan, roce, at, role);
+        if asks && !rdma_present::report(plan, role, own, &["roce.network", "roce.devices"]) {
+            network(ctx, plan, roce, role);
+            devices(ctx, plan, roce, role);
         }
         if roce.memlock && plan.active("roce.memlock") {
-            efa_role::memlock(plan, at, role, "roce.memlock", profile(ctx));
+            efa_role::memlock(plan, role, "roce.memlock", ctx.of_profile());
         }
-        environment(ctx, plan, roce, at, role, launch);
-        gid::decide(ctx, plan, roce, at, role, launch);
+        environment(ctx, plan, roce, role, launch);
+        gid::decide(ctx, plan, roce, role, launch);
     }
     true
-}
-
-fn profile(ctx: &Context) -> Origin {
-    Origin::Profile(ctx.profile.name.clone())
 }
 
 /// Returns the requested networks, else the profile's.
@@ -45,10 +39,10 @@ fn own_networks<'c>(ctx: &Context<'c>, roce: &'c RoceProfile) -> &'c [String] {
     if ctx.options.networks.is_empty() { &roce.networks } else { &ctx.options.networks }
 }
 
-fn network(ctx: &Context, plan: &mut PlanBuilder, roce: &RoceProfile, at: RoleRef, role: &RoleView) {
+fn network(ctx: &Context, plan: &mut PlanBuilder, roce: &RoceProfile, role: RoleRef) {
     const RULE: &str = "roce.network";
     let names = own_networks(ctx, roce);
-    let origin = if ctx.options.networks.is_empty() { profile(ctx) } else { Origin::Job };
+    let origin = if ctx.options.networks.is_empty() { ctx.of_profile() } else { Origin::Job };
     if names.is_empty() || !plan.active(RULE) {
         return;
     }
@@ -60,19 +54,25 @@ fn network(ctx: &Context, plan: &mut PlanBuilder, roce: &RoceProfile, at: RoleRe
         );
         return;
     }
-    networks::check_attachments(ctx, plan, at, names);
+    networks::check_attachments(ctx, plan, role, names);
     let times = if roce.network_per_device { device_count(ctx, roce, role) } else { 1 };
     let times = usize::try_from(times).unwrap_or(usize::MAX).min(64);
     let wanted: Vec<(String, usize)> = names.iter().map(|name| (name.clone(), times)).collect();
     let existing = role.annotations.get(NETWORKS).and_then(|value| value.text());
-    let change = |value: String| Change::Annotation { key: NETWORKS.to_owned(), value };
+    let change = |value: &str| Change::annotation(NETWORKS, value);
     match merge::networks(existing, &wanted, ctx.job.namespace.as_deref()) {
-        Ok(None) => plan.kept(at, RULE, &change(existing.unwrap_or_default().to_owned()), "already there"),
+        Ok(None) => plan.kept(role, RULE, change(existing.unwrap_or_default()), "already there"),
         Ok(Some(value)) => {
-            plan.op(at, RULE, change(value), "the pod gets the RDMA interface through this network", origin);
+            plan.op(
+                role,
+                RULE,
+                change(&value),
+                "the pod gets the RDMA interface through this network",
+                origin,
+            );
         }
         Err(why) => plan.refuse(
-            at,
+            role,
             "E-ROCE-NETWORKS",
             format!("the annotation {NETWORKS} cannot be read: {why}"),
             "write `namespace/name,namespace/name`, or a JSON list of {\"name\", \"namespace\"}",
@@ -82,7 +82,7 @@ fn network(ctx: &Context, plan: &mut PlanBuilder, roce: &RoceProfile, at: RoleRe
 
 /// Returns how many devices a pod requests: the user's number, the catalogue's where its resource is this
 /// one, or the profile's.
-fn device_count(ctx: &Context, roce: &RoceProfile, role: &RoleView) -> u64 {
+fn device_count(ctx: &Context, roce: &RoceProfile, role: RoleRef) -> u64 {
     let Some(resource) = roce.devices.as_deref() else { return u64::from(roce.count) };
     match role.container.asks(resource).and_then(Quantity::parse) {
         Some(own) => own.whole(),
@@ -90,26 +90,25 @@ fn device_count(ctx: &Context, roce: &RoceProfile, role: &RoleView) -> u64 {
     }
 }
 
-fn wanted_count(ctx: &Context, roce: &RoceProfile, role: &RoleView) -> (u32, Origin) {
-    let row = ctx.node(role).row.and_then(|name| ctx.catalogue.get(&name));
-    match row.filter(|row| row.fabric_resource.is_some() && row.fabric_resource == roce.devices) {
-        Some(row) if row.fabric_resource_count.is_some() => {
-            (row.fabric_resource_count.unwrap_or(roce.count), Origin::Catalogue(row.name.clone()))
-        }
-        _ => (roce.count, profile(ctx)),
+fn wanted_count(ctx: &Context, roce: &RoceProfile, role: RoleRef) -> (u32, Origin) {
+    let row = ctx.node(&role).row.and_then(|name| ctx.catalogue.get(&name));
+    let row = row.filter(|row| row.fabric_resource.is_some() && row.fabric_resource == roce.devices);
+    match row.and_then(|row| Some((row.fabric_resource_count?, &row.name))) {
+        Some((count, name)) => (count, Origin::Catalogue(name.clone())),
+        None => (roce.count, ctx.of_profile()),
     }
 }
 
-fn devices(ctx: &Context, plan: &mut PlanBuilder, roce: &RoceProfile, at: RoleRef, role: &RoleView) {
+fn devices(ctx: &Context, plan: &mut PlanBuilder, roce: &RoceProfile, role: RoleRef) {
     let Some(resource) = roce.devices.as_deref().filter(|_| plan.active("roce.devices")) else { return };
     let (count, origin) = wanted_count(ctx, roce, role);
     let why = "the device plugin shows /dev/infiniband only to a pod that asks its resource";
-    set::resource(plan, at, role, "roce.devices", (resource, &count.to_string()), why, origin);
+    set::resource(plan, role, "roce.devices", (resource, &count.to_string()), why, origin);
 }
 
 /// Returns whether the user's one number and the profile's other one make more sockets than NCCL allows;
 /// then only the user's is set.
-fn too_many_sockets(plan: &mut PlanBuilder, roce: &RoceProfile, at: RoleRef, role: &RoleView) -> bool {
+fn too_many_sockets(plan: &mut PlanBuilder, roce: &RoceProfile, role: RoleRef) -> bool {
     let number = |name: &str, ours: &Option<String>| {
         let own = role.container.env(name).and_then(|var| var.value.clone());
         own.or_else(|| ours.clone())?.trim().parse::<u64>().ok()
@@ -121,7 +120,7 @@ fn too_many_sockets(plan: &mut PlanBuilder, roce: &RoceProfile, at: RoleRef, rol
     if many {
         let why = format!(
             "{}: with the value the user set, NCCL would have more than {MOST_SOCKETS} sockets",
-            at.name
+            role.name
         );
         plan.skip_rule(THREADS, "set-by-user", why);
     }
@@ -132,8 +131,7 @@ fn environment(
     ctx: &Context,
     plan: &mut PlanBuilder,
     roce: &RoceProfile,
-    at: RoleRef,
-    role: &RoleView,
+    role: RoleRef,
     launch: &mut Launch,
 ) {
     let threads = "what still goes over sockets uses more of them";
@@ -143,11 +141,11 @@ fn environment(
         (THREADS, "NCCL_NSOCKS_PERTHREAD", &roce.sockets_per_thread, threads),
     ];
     for (rule, name, value, why) in settings {
-        if rule == THREADS && too_many_sockets(plan, roce, at, role) {
+        if rule == THREADS && too_many_sockets(plan, roce, role) {
             continue;
         }
         if let Some(value) = value.as_deref().filter(|_| plan.active(rule)) {
-            set::env(plan, at, role, rule, (name, value), why, profile(ctx));
+            set::env(plan, role, rule, (name, value), why, ctx.of_profile());
             launch.forward(rule, name);
         }
     }

@@ -27,14 +27,9 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
     } else {
         ""
     };
-    for (name, value) in pins.into_iter().flatten() {
-        for (at, role) in ctx.workers() {
-            let why = format!(
-                "--strict: NCCL fails if this network is not there, instead of using another{by_name}"
-            );
-            set::env(plan, at, role, RULE, (name, value), &why, Origin::Job);
-        }
-        launch.forward(RULE, name);
+    let why = format!("--strict: NCCL fails if this network is not there, instead of using another{by_name}");
+    for pin in pins.into_iter().flatten() {
+        set::env_of_workers(ctx, plan, launch, RULE, pin, &why, &Origin::Job);
     }
 }
 

@@ -10,11 +10,9 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
         return false;
     }
     if plan.active("tcp.socket") {
-        for (at, role) in ctx.workers() {
-            let why = "NCCL would use any RDMA device it finds, although plain TCP was requested";
-            set::env(plan, at, role, "tcp.socket", ("NCCL_NET", "Socket"), why, Origin::Job);
-        }
-        launch.forward("tcp.socket", "NCCL_NET");
+        let why = "NCCL would use any RDMA device it finds, although plain TCP was requested";
+        let value = ("NCCL_NET", "Socket");
+        set::env_of_workers(ctx, plan, launch, "tcp.socket", value, why, &Origin::Job);
     }
     true
 }

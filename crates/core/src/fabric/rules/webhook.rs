@@ -3,10 +3,9 @@
 use super::Context;
 use super::opt_out::{self, MARKER, MARKER_EFA, MARKER_NONE};
 use crate::Finding;
-use crate::fabric::Change;
-use crate::fabric::NodeGroup;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
-use crate::fabric::view::{Annotation, JobKind, RoleView};
+use crate::fabric::view::{Annotation, JobKind};
+use crate::fabric::{Change, NodeGroup};
 use crate::request::{Fabric, Inject, Origin, Webhook};
 
 const RULE: &str = "efa.webhook";
@@ -47,12 +46,12 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder) {
             return;
         }
     };
-    for (at, role) in ctx.roles().filter(|(_, role)| role.worker || role.launcher) {
-        let out = !role.worker && opt_out::role_is_out(ctx, role);
+    for role in ctx.roles().filter(|role| role.worker || role.launcher) {
+        let out = !role.worker && opt_out::role_is_out(ctx, &role);
         if out || (server && role.worker) {
             continue;
         }
-        annotate(plan, at, role, [(key, "true"), (MARKER, MARKER_EFA)], why, &origin);
+        annotate(plan, role, [(key, "true"), (MARKER, MARKER_EFA)], why, &origin);
     }
 }
 
@@ -75,33 +74,23 @@ pub(crate) fn keep_out(ctx: &Context, plan: &mut PlanBuilder) {
         None => return,
     };
     let why = "the job is to have no EFA, and the cluster's webhook sees only what each pod carries";
-    for (at, role) in ctx.roles().filter(|(_, role)| role.worker || role.launcher) {
-        let users = role.annotations.contains_key(key) && !opt_out::role_is_marked(ctx, role);
+    for role in ctx.roles().filter(|role| role.worker || role.launcher) {
+        let users = role.annotations.contains_key(key) && !opt_out::role_is_marked(ctx, &role);
         let of_job = ctx.is_job_file() && ctx.job.annotations.contains_key(key);
         let copied = plan.changes().any(|(name, change)| {
-            name == at.name && matches!(change, Change::Annotation { key: set, .. } if set == key)
+            name == role.name && matches!(change, Change::Annotation { key: set, .. } if set == key)
         });
         if !(users || of_job || copied) {
-            annotate(plan, at, role, [(key, "true"), (MARKER, MARKER_NONE)], why, &origin);
+            annotate(plan, role, [(key, "true"), (MARKER, MARKER_NONE)], why, &origin);
         }
     }
 }
 
-fn annotate(
-    plan: &mut PlanBuilder,
-    at: RoleRef,
-    role: &RoleView,
-    pairs: [(&str, &str); 2],
-    why: &str,
-    origin: &Origin,
-) {
+fn annotate(plan: &mut PlanBuilder, role: RoleRef, pairs: [(&str, &str); 2], why: &str, origin: &Origin) {
     for (key, value) in pairs {
-        let change = Change::Annotation { key: key.to_owned(), value: value.to_owned() };
-        if role.annotations.get(key).and_then(Annotation::text) == Some(value) {
-            plan.kept(at, RULE, &change, "already there");
-        } else {
-            plan.op(at, RULE, change, why, origin.clone());
-        }
+        let there = role.annotations.get(key).and_then(Annotation::text) == Some(value);
+        let there = there.then_some("already there");
+        plan.ensure(role, RULE, Change::annotation(key, value), there, why, origin.clone());
     }
 }
 
@@ -124,20 +113,16 @@ fn known(ctx: &Context) -> Option<(bool, Origin)> {
     let asked = said(ctx.options.webhook).map(|known| (known, Origin::Job));
     let seen = ctx.facts.efa_webhook.map(|known| (known, Origin::Cluster));
     let profile = said(ctx.profile.webhook);
-    asked.or(seen).or_else(|| profile.map(|known| (known, Origin::Profile(ctx.profile.name.clone()))))
+    asked.or(seen).or_else(|| profile.map(|known| (known, ctx.of_profile())))
 }
 
 fn report_unknown(ctx: &Context, plan: &mut PlanBuilder, key: &str) {
-    let marked = ctx.workers().all(|(_, role)| opt_out::role_is_marked(ctx, role));
+    let marked = ctx.workers().all(|role| opt_out::role_is_marked(ctx, &role));
     if !marked {
-        plan.report(
-            Finding::info(
-                "I-WEBHOOK-UNKNOWN",
-                format!("offline it is not known whether a webhook of the cluster adds {} too", Fabric::Efa),
-            )
-            .fix(format!(
-                "--webhook yes adds {key}: \"true\" and our marker; --webhook no says there is none"
-            )),
-        );
+        let text =
+            format!("offline it is not known whether a webhook of the cluster adds {} too", Fabric::Efa);
+        let fix =
+            format!("--webhook yes adds {key}: \"true\" and our marker; --webhook no says there is none");
+        plan.report(Finding::info("I-WEBHOOK-UNKNOWN", text).fix(fix));
     }
 }
