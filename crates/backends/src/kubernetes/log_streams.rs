@@ -26,7 +26,7 @@ use tracing::Instrument;
 use tracing::field::Empty;
 use weftrun_core::Result;
 
-use super::from_kube;
+use super::{error, from_kube};
 
 /// Number of streams that each have their own connection.
 const OWN: usize = 16;
@@ -231,15 +231,11 @@ where
 /// Returns whether a connection could not be opened or was interrupted, which does not mean that the server refuses
 /// HTTP/2.
 fn is_unreachable(error: &BoxError) -> bool {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
-    while let Some(error) = cause {
-        if let Some(io) = error.downcast_ref::<std::io::Error>() {
-            use std::io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut};
-            return matches!(io.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable | TimedOut);
-        }
-        cause = error.source();
-    }
-    false
+    use std::io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut};
+    let io = error::chain(error.as_ref()).find_map(|cause| cause.downcast_ref::<std::io::Error>());
+    io.is_some_and(|io| {
+        matches!(io.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable | TimedOut)
+    })
 }
 
 fn follows_log(uri: &Uri) -> bool {

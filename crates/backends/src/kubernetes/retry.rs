@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tower::{BoxError, Service};
 
+use super::error;
 use crate::retry_after;
 
 /// Default for how long a request is repeated before its error is returned.
@@ -148,18 +149,10 @@ fn turned_away(status: StatusCode, safe: bool, reads: bool) -> bool {
 
 /// Returns whether an established connection broke. An address without a listener is an error at once.
 fn broke_off(error: &kube::Error) -> bool {
-    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    let mut transport = matches!(error, kube::Error::HyperError(_));
-    while let Some(error) = next {
-        if let Some(client) = error.downcast_ref::<hyper_util::client::legacy::Error>() {
-            if client.is_connect() {
-                return false;
-            }
-            transport = true;
-        }
-        next = error.source();
-    }
-    transport
+    let clients =
+        || error::chain(error).filter_map(|cause| cause.downcast_ref::<hyper_util::client::legacy::Error>());
+    (matches!(error, kube::Error::HyperError(_)) || clients().next().is_some())
+        && !clients().any(hyper_util::client::legacy::Error::is_connect)
 }
 
 #[cfg(test)]
