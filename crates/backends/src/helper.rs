@@ -183,13 +183,13 @@ async fn collect(child: &mut Child, input: Option<&[u8]>) -> io::Result<Output> 
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::path::Path;
 
     use super::*;
 
-    /// Waits until a process is gone; one that was killed and not yet reaped is a zombie.
-    async fn gone(file: &Path) {
+    /// Waits until the process is gone whose number is in a file; one that was killed and not yet reaped is a zombie.
+    pub async fn gone(file: &Path) {
         let pid = std::fs::read_to_string(file).unwrap();
         let status = format!("/proc/{}/stat", pid.trim());
         for _ in 0..100 {
@@ -198,7 +198,7 @@ mod tests {
                 _ => return,
             }
         }
-        panic!("the program that the helper started still runs");
+        panic!("process {pid} still runs");
     }
 
     fn shell(script: &str, argument: &Path) -> Command {

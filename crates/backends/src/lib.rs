@@ -19,6 +19,8 @@
 //! [`Registry::linked`](weftrun_core::backend::Registry::linked); without a reference in source code the
 //! linker drops them.
 
+#[cfg(any(feature = "kubeflow", feature = "slurm"))]
+mod cache;
 pub mod files;
 pub mod helper;
 #[cfg(feature = "hosts")]

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use reqwest::{RequestBuilder, Response};
+use reqwest::{RequestBuilder, Response, Url};
 use weftrun_core::{Error, ErrorKind};
 
 /// Sends a request. Its method, URL without query, status and duration are logged; headers and bodies, which
@@ -40,4 +40,13 @@ pub fn no_client(cause: reqwest::Error) -> Error {
         return error;
     }
     error.hint("install the package `ca-certificates`, or set SSL_CERT_FILE to a file of CA certificates")
+}
+
+/// Returns whether a token that is sent to an address is unencrypted on its way to another machine.
+pub fn is_clear(address: &str) -> bool {
+    let Ok(url) = Url::parse(address) else { return address.starts_with("http://") };
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    let is_here =
+        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+    url.scheme() == "http" && !is_here
 }

@@ -18,6 +18,9 @@ use super::place::MOST_RANKS;
 use crate::remote::ops::{self, Translated};
 use crate::remote::{nodelist, quote, script};
 
+/// The variables that name the network interface of the ranks.
+const INTERFACE: [&str; 3] = ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"];
+
 /// What the submission needs of a rendered job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draft {
@@ -73,13 +76,7 @@ pub fn render(settings: &Settings, job: &PlannedJob) -> Result<Rendered> {
     spec.refuse_nul()?;
     spec.refuse_once(BACKEND)?;
     spec.refuse_entrypoint(BACKEND)?;
-    let workers: Vec<&Role> = spec.workers().filter(|role| role.nodes > 0).collect();
-    if workers.is_empty() {
-        return Err(Error::new(
-            ErrorKind::InvalidSpec,
-            format!("job `{}` has no worker role: nothing would run", spec.name),
-        ));
-    }
+    let workers = script::workers(spec)?;
     check_names(spec, &workers)?;
     let own = settings.job(spec)?;
     let (fabric, applied, inexpressible) = translate(job, &own, &workers);
@@ -351,7 +348,7 @@ impl Renderer<'_> {
     fn run(&self, index: usize, role: &Role, words: &str) -> Result<String> {
         match container_of(self.job, &self.own, role) {
             None => {
-                container::refuse_mounts(self)?;
+                script::refuse_mounts(self.spec(), "hosts", container::no_claims)?;
                 Ok(format!("{}exec{words}\n", self.change_folder()?))
             }
             Some(kind) => container::run(self, index, role, kind, words),
@@ -391,7 +388,7 @@ impl Renderer<'_> {
             text.push_str("export PYTHONUNBUFFERED=1\n");
         }
         if let Some(interface) = &self.own.interface {
-            for name in ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"] {
+            for name in INTERFACE {
                 let _ = writeln!(text, "export {name}=\"${{{name}-{interface}}}\"");
             }
         }

@@ -228,13 +228,7 @@ impl Watch {
 
     async fn summaries(&mut self) -> Result<Vec<JobSummary>> {
         if self.filter.handles.is_empty() {
-            let mut jobs = Vec::new();
-            for workload in self.shared.listed(None, self.filter.limit).await? {
-                if let Some(handle) = self.shared.listed_handle(&workload)? {
-                    jobs.push(self.shared.known_here(status::of_listed(handle, &workload)));
-                }
-            }
-            return Ok(jobs);
+            return self.shared.jobs(self.filter.limit).await;
         }
         let mut jobs = Vec::new();
         for handle in self.filter.handles.clone() {

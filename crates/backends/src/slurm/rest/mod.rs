@@ -100,7 +100,7 @@ impl Rest {
     /// Returns all jobs in slurmctld, since no release filters by user.
     pub async fn jobs(&self) -> Result<Vec<Job>> {
         let answer = self.get(&self.path("jobs/").await?).await?;
-        Ok(json::list(&answer, "jobs").iter().filter_map(job::queued).collect())
+        Ok(json::list(&answer["jobs"]).iter().filter_map(job::queued).collect())
     }
 
     /// Returns the user whose jobs are the caller's own.
@@ -111,7 +111,7 @@ impl Rest {
     /// Returns the rows of one job, and the further details of each; none if slurmctld has forgotten it.
     pub async fn job(&self, id: &JobId) -> Result<Vec<(Job, Shown)>> {
         match self.get(&self.path(&format!("job/{}", id.number)).await?).await {
-            Ok(answer) => Ok(json::list(&answer, "jobs")
+            Ok(answer) => Ok(json::list(&answer["jobs"])
                 .iter()
                 .filter_map(|one| Some((job::queued(one)?, job::shown(one))))
                 .filter(|(row, _)| row.belongs_to(id))
@@ -136,7 +136,7 @@ impl Rest {
             Ok(answer) => {
                 let user = self.user().await?;
                 let mut rows: Vec<Job> =
-                    json::list(&answer, "jobs").iter().filter_map(job::accounted).collect();
+                    json::list(&answer["jobs"]).iter().filter_map(job::accounted).collect();
                 rows.retain(|row| id.is_some_and(|id| row.belongs_to(id)) || row.user == user);
                 Ok(Some(rows))
             }
@@ -383,7 +383,7 @@ fn of_answer(status: StatusCode, said: &Told, token: &token::Token) -> Error {
 /// Parses a value as each answer about jobs.
 #[cfg(fuzzing)]
 pub fn fuzz_jobs(value: &Value) {
-    for one in json::list(value, "jobs").iter().chain([value]) {
+    for one in json::list(&value["jobs"]).iter().chain([value]) {
         job::queued(one);
         job::accounted(one);
         job::shown(one);
