@@ -52,6 +52,7 @@ impl Cache {
     }
 
     /// Removes the file, if there is one.
+    #[cfg(feature = "kubeflow")]
     pub async fn forget(&self) {
         let _ = tokio::fs::remove_file(&self.path).await;
     }

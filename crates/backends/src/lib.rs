@@ -29,6 +29,8 @@ pub mod hosts;
 pub mod kubeflow;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
+#[cfg(any(feature = "hosts", feature = "runai", feature = "slurm"))]
+pub mod link;
 #[cfg(feature = "local")]
 pub mod local;
 #[cfg(any(feature = "hosts", feature = "local"))]

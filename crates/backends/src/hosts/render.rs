@@ -9,7 +9,7 @@ use weftrun_core::backend::{Document, Inexpressible, Language, PlannedJob, Prepa
 use weftrun_core::convert::{ScriptChange, ScriptContext, script_change, why_inexpressible};
 use weftrun_core::fabric::{Change, Fabric, Op};
 use weftrun_core::shell::variable;
-use weftrun_core::spec::{JobSpec, Launch, Rendezvous, RestartPolicy, Role, RoleKind, node_command};
+use weftrun_core::spec::{JobSpec, Launch, Rendezvous, RestartPolicy, Role, node_command};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::BACKEND;
@@ -357,33 +357,14 @@ impl Renderer<'_> {
 
     /// Returns the user's command: the rewritten one if a rule rewrote it, the launcher's if the workers have none.
     fn own_command(&self, index: usize, role: &Role) -> Result<Vec<String>> {
-        let launcher =
-            self.spec().roles.iter().find(|role| role.kind == RoleKind::Launcher && !role.command.is_empty());
-        let own = match launcher {
-            Some(launcher) if role.command.is_empty() || self.spec().launch == Launch::Mpi => {
-                &launcher.command
-            }
-            _ => &role.command,
-        };
         let rewritten = self.fabric.get(index).and_then(|fabric| fabric.command.as_ref());
-        let command = rewritten.unwrap_or(own);
-        if command.is_empty() {
-            return Err(Error::new(
-                ErrorKind::InvalidSpec,
-                format!("role `{}` has no command: there is nothing to run", role.name),
-            ));
-        }
-        Ok(command.clone())
+        script::command(self.spec(), role, self.spec().launch == Launch::Mpi, rewritten)
     }
 
     /// Returns the export lines of every rank. Values are literal.
     fn environment(&self) -> Result<String> {
         let spec = self.spec();
-        let mut text = String::new();
-        for line in &self.own.setup {
-            quote::line(line)?;
-            let _ = writeln!(text, "{line}");
-        }
+        let mut text = script::setup(&self.own.setup)?;
         if !spec.env.iter().any(|var| var.name == "PYTHONUNBUFFERED") {
             text.push_str("export PYTHONUNBUFFERED=1\n");
         }
@@ -392,9 +373,7 @@ impl Renderer<'_> {
                 let _ = writeln!(text, "export {name}=\"${{{name}-{interface}}}\"");
             }
         }
-        for var in &spec.env {
-            let _ = writeln!(text, "export {}={}", variable(&var.name)?, quote::value(&var.value)?);
-        }
+        text.push_str(&script::exports(&spec.env)?);
         for secret in &spec.secrets {
             let (name, path) = (variable(&secret.env)?, script::secret(secret)?);
             let _ = write!(
@@ -408,10 +387,7 @@ impl Renderer<'_> {
 
     /// Returns the export lines of a role, and the fabric's.
     fn environment_of(&self, index: usize, role: &Role) -> Result<String> {
-        let mut lines = String::new();
-        for var in &role.env {
-            let _ = writeln!(lines, "export {}={}", variable(&var.name)?, quote::value(&var.value)?);
-        }
+        let mut lines = script::exports(&role.env)?;
         let Some(fabric) = self.fabric.get(index) else { return Ok(lines) };
         let why = |op: &Op| format!("# {}: {}\n", op.rule, op.why.replace(char::is_control, " "));
         if let Some(op) = &fabric.memlock {

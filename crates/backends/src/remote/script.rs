@@ -1,7 +1,7 @@
 //! The parts of a job that every script on another host has alike.
 
 use weftrun_core::shell::variable;
-use weftrun_core::spec::{Code, JobSpec, Role, SecretRef, Volume, VolumeSource};
+use weftrun_core::spec::{Code, EnvVar, JobSpec, Role, RoleKind, SecretRef, Volume, VolumeSource};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::ops::{Mount, Translated};
@@ -65,6 +65,43 @@ pub fn workers(spec: &JobSpec) -> Result<Vec<&Role>> {
         return Err(Error::new(ErrorKind::InvalidSpec, message));
     }
     Ok(workers)
+}
+
+/// Returns the user's command: the one `rewritten` by a rule, else the launcher's if it `leads` or the role has none.
+///
+/// # Errors
+/// [`ErrorKind::InvalidSpec`] if there is none.
+pub fn command(
+    spec: &JobSpec,
+    role: &Role,
+    leads: bool,
+    rewritten: Option<&Vec<String>>,
+) -> Result<Vec<String>> {
+    let launcher = spec.roles.iter().find(|role| role.kind == RoleKind::Launcher && !role.command.is_empty());
+    let launcher = launcher.filter(|_| leads || role.command.is_empty());
+    let command = rewritten.unwrap_or(&launcher.unwrap_or(role).command);
+    if command.is_empty() {
+        let message = format!("role `{}` has no command: there is nothing to run", role.name);
+        return Err(Error::new(ErrorKind::InvalidSpec, message));
+    }
+    Ok(command.clone())
+}
+
+/// Returns the lines that export variables. Values are literal.
+///
+/// # Errors
+/// Those of [`variable`] and of [`quote::value`].
+pub fn exports<'a>(variables: impl IntoIterator<Item = &'a EnvVar>) -> Result<String> {
+    let line = |var: &EnvVar| Ok(format!("export {}={}\n", variable(&var.name)?, quote::value(&var.value)?));
+    variables.into_iter().map(line).collect()
+}
+
+/// Returns the lines of `setup`.
+///
+/// # Errors
+/// Those of [`quote::line`].
+pub fn setup<'a>(lines: impl IntoIterator<Item = &'a String>) -> Result<String> {
+    lines.into_iter().map(|line| quote::line(line).map(|()| format!("{line}\n"))).collect()
 }
 
 /// Returns the image of a role; none if it has none.

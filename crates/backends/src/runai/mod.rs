@@ -2,7 +2,6 @@
 #![doc = include_str!("docs.md")]
 
 mod act;
-mod answer;
 mod auth;
 mod certificate;
 mod check;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use weftrun_core::job::{JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, ReplicaStatus};
@@ -12,6 +11,7 @@ use super::client::Client;
 use super::ids::JobId;
 use super::lookup::{self, Found};
 use super::{findings, status};
+use crate::link::Link;
 use crate::stream::{Feed, put};
 
 /// The last reported state of a job.
@@ -49,32 +49,6 @@ pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>)
             Err(error) => return Err(error),
         }
         tokio::time::sleep(client.settings.poll() + link.pause()).await;
-    }
-}
-
-/// Whether the cluster answers; each change is reported once.
-#[derive(Debug, Default)]
-struct Link {
-    failures: u32,
-}
-
-impl Link {
-    async fn is_lost(&mut self, error: &weftrun_core::Error, feed: &Feed<JobEvent>) {
-        self.failures += 1;
-        if self.failures == 1 {
-            put(feed, JobEvent::Disconnected { lost: true, reason: error.to_string() }).await;
-        }
-    }
-
-    async fn is_back(&mut self, feed: &Feed<JobEvent>) {
-        if std::mem::take(&mut self.failures) > 0 {
-            put(feed, JobEvent::Disconnected { lost: false, reason: String::new() }).await;
-        }
-    }
-
-    /// Returns the pause, which grows up to 30 s while the cluster does not answer.
-    fn pause(&self) -> Duration {
-        Duration::from_secs(u64::from(self.failures).saturating_mul(2).min(28))
     }
 }
 

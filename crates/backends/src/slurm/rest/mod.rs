@@ -24,6 +24,7 @@ use super::config::Settings;
 use super::error;
 use super::ids::JobId;
 use super::records::{Job, Shown};
+use crate::requests;
 use token::Tokens;
 
 pub use submit::submit;
@@ -87,7 +88,7 @@ impl Rest {
                 reqwest::Certificate::from_pem_bundle(&pem).map_err(|cause| bad(cause.to_string()))?;
             builder = builder.tls_certs_merge(certificates);
         }
-        let http = builder.build().map_err(crate::requests::no_client)?;
+        let http = builder.build().map_err(requests::no_client)?;
         let tokens = Tokens::new(target, settings)?;
         Ok(Self { base: base.trim_end_matches('/').to_owned(), http, tokens, version: OnceCell::new() })
     }
@@ -264,16 +265,10 @@ impl Rest {
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body.to_string());
         }
-        let mut response = crate::requests::send(request).await.map_err(|cause| self.unreachable(cause))?;
+        let response = requests::send(request).await.map_err(|cause| self.unreachable(cause))?;
         let status = response.status();
-        let mut bytes = Vec::new();
-        while let Some(piece) = response.chunk().await.map_err(|cause| self.unreachable(cause))? {
-            bytes.extend_from_slice(&piece);
-            if bytes.len() > LONGEST {
-                break;
-            }
-        }
-        let text = token.secret.hidden_in(&String::from_utf8_lossy(&bytes));
+        let text = requests::text(response, LONGEST).await.map_err(|cause| self.unreachable(cause))?;
+        let text = token.secret.hidden_in(&text);
         let answer: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
         match told(&answer) {
             Some(said) if !status.is_success() || said.is_error => {
