@@ -29,12 +29,12 @@ pub mod hosts;
 pub mod kubeflow;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
-#[cfg(any(feature = "hosts", feature = "runai", feature = "slurm"))]
-pub mod link;
 #[cfg(feature = "local")]
 pub mod local;
 #[cfg(any(feature = "hosts", feature = "local"))]
 mod looks;
+#[cfg(any(feature = "hosts", feature = "runai", feature = "slurm"))]
+pub mod outage;
 #[cfg(feature = "proxy")]
 pub mod proxy;
 #[cfg(any(feature = "local", feature = "hosts", feature = "slurm"))]

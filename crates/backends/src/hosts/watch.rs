@@ -10,8 +10,8 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::client::{Client, Silent, silent};
 use super::look::Looks;
 use super::status::{Job, Jobs};
-use crate::link::Link;
 use crate::looks::{Look, Told, compare};
+use crate::outage::Link;
 use crate::stream::{Feed, put};
 
 /// Feeds the events of all jobs of a filter; ends when every job that the filter names by handle has ended.

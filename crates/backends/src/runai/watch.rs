@@ -11,7 +11,7 @@ use weftrun_core::{ErrorKind, Finding, Result, Severity};
 
 use super::status::{self, Roles};
 use super::{Shared, typed_path};
-use crate::link::Link;
+use crate::outage::Link;
 use crate::runai::resolve::text;
 use crate::stream::{self, Feed, put};
 
