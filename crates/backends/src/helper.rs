@@ -8,6 +8,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
+use weftrun_core::log::clean_text;
+use weftrun_core::{Error, ErrorKind};
 
 /// How long the pipes of a program that has ended are still read while a process it started holds them open.
 const AFTER_EXIT: Duration = Duration::from_secs(2);
@@ -73,6 +75,33 @@ pub enum NoOutput<T> {
 /// [`io::ErrorKind::TimedOut`] if the program was killed at the limit; otherwise why it could not be started.
 pub async fn output(command: Command, limit: Duration) -> io::Result<Output> {
     Helper::default().output(command, limit).await
+}
+
+/// Returns what a target's `token-command` prints. The hint says what to do if it prints no token.
+///
+/// # Errors
+/// [`ErrorKind::Credentials`] if the command fails, [`ErrorKind::InvalidConfig`] if there is none.
+pub async fn token(argv: &[String], hint: &str) -> Result<String, Error> {
+    let (program, arguments) =
+        argv.split_first().ok_or_else(|| Error::new(ErrorKind::InvalidConfig, "`token-command` is empty"))?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    let output = output(command, Duration::from_mins(1))
+        .await
+        .map_err(|cause| no_token(argv, &cause.to_string(), hint))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(no_token(argv, &format!("{}; {}", output.status, said.trim()), hint));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Returns the error of a `token-command` that gave no token.
+pub fn no_token(argv: &[String], why: &str, hint: &str) -> Error {
+    let program = argv.first().map_or("", String::as_str);
+    let why: String = clean_text(why).chars().take(400).collect();
+    let message = format!("`{program}` gave no token: {why}");
+    Error::new(ErrorKind::Credentials, message).hint(hint)
 }
 
 impl Helper {
@@ -183,13 +212,13 @@ async fn collect(child: &mut Child, input: Option<&[u8]>) -> io::Result<Output> 
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::path::Path;
 
     use super::*;
 
-    /// Waits until a process is gone; one that was killed and not yet reaped is a zombie.
-    async fn gone(file: &Path) {
+    /// Waits until the process is gone whose number is in a file; one that was killed and not yet reaped is a zombie.
+    pub async fn gone(file: &Path) {
         let pid = std::fs::read_to_string(file).unwrap();
         let status = format!("/proc/{}/stat", pid.trim());
         for _ in 0..100 {
@@ -198,7 +227,7 @@ mod tests {
                 _ => return,
             }
         }
-        panic!("the program that the helper started still runs");
+        panic!("process {pid} still runs");
     }
 
     fn shell(script: &str, argument: &Path) -> Command {

@@ -19,6 +19,8 @@
 //! [`Registry::linked`](weftrun_core::backend::Registry::linked); without a reference in source code the
 //! linker drops them.
 
+#[cfg(any(feature = "kubeflow", feature = "slurm"))]
+mod cache;
 pub mod files;
 pub mod helper;
 #[cfg(feature = "hosts")]
@@ -31,6 +33,8 @@ pub mod kubernetes;
 pub mod local;
 #[cfg(any(feature = "hosts", feature = "local"))]
 mod looks;
+#[cfg(any(feature = "hosts", feature = "runai", feature = "slurm"))]
+pub mod outage;
 #[cfg(feature = "proxy")]
 pub mod proxy;
 #[cfg(any(feature = "local", feature = "hosts", feature = "slurm"))]

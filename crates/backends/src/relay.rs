@@ -140,13 +140,6 @@ mod tests {
         let full = || Err(Error::new(ErrorKind::Io, "full"));
         let failed = relay(shell(&script), None, &mut |_, _| full()).await;
         assert_eq!(failed.unwrap_err().message(), "full");
-        let stat = format!("/proc/{}/stat", std::fs::read_to_string(&pid).unwrap().trim());
-        for _ in 0..100 {
-            match std::fs::read_to_string(&stat) {
-                Ok(text) if !text.contains(") Z ") => tokio::time::sleep(Duration::from_millis(100)).await,
-                _ => return,
-            }
-        }
-        panic!("the program still runs");
+        crate::helper::tests::gone(&pid).await;
     }
 }

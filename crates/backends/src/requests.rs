@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use reqwest::{RequestBuilder, Response};
+use base64::Engine as _;
+use reqwest::{RequestBuilder, Response, Url};
+use serde_json::Value;
 use weftrun_core::{Error, ErrorKind};
 
 /// Sends a request. Its method, URL without query, status and duration are logged; headers and bodies, which
@@ -30,6 +32,29 @@ pub async fn send(request: RequestBuilder) -> reqwest::Result<Response> {
     answer
 }
 
+/// Returns the text of an answer. One that is longer than this many bytes is cut, and then fails to parse.
+///
+/// # Errors
+/// As [`Response::chunk`].
+pub async fn text(mut response: Response, longest: usize) -> reqwest::Result<String> {
+    let mut bytes = Vec::new();
+    while let Some(piece) = response.chunk().await? {
+        bytes.extend_from_slice(&piece);
+        if bytes.len() > longest {
+            break;
+        }
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Returns the claims of a JSON Web Token, none of which is verified; null if it cannot be read.
+pub fn claims(token: &str) -> Value {
+    let engine = base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    let payload = token.split('.').nth(1).unwrap_or_default().trim_end_matches('=');
+    let bytes = engine.decode(payload).unwrap_or_default();
+    serde_json::from_slice(&bytes).unwrap_or_default()
+}
+
 /// Returns the error of an HTTP client that cannot be made.
 pub fn no_client(cause: reqwest::Error) -> Error {
     // What rustls-platform-verifier 0.7 says of a machine without certificates, such as an empty container.
@@ -40,4 +65,13 @@ pub fn no_client(cause: reqwest::Error) -> Error {
         return error;
     }
     error.hint("install the package `ca-certificates`, or set SSL_CERT_FILE to a file of CA certificates")
+}
+
+/// Returns whether a token that is sent to an address is unencrypted on its way to another machine.
+pub fn is_clear(address: &str) -> bool {
+    let Ok(url) = Url::parse(address) else { return address.starts_with("http://") };
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    let is_here =
+        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+    url.scheme() == "http" && !is_here
 }

@@ -5,11 +5,15 @@
     expect(dead_code, reason = "kubeflow needs only some of it")
 )]
 
+use std::time::Duration;
+
 use serde::de::value::Error as NoValue;
 use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
 use serde_json::{Map, Value};
-use weftrun_core::Error;
+use weftrun_core::backend::TargetConfig;
+use weftrun_core::spec::JobSpec;
 use weftrun_core::text::did_you_mean;
+use weftrun_core::{Error, ErrorKind, Result};
 
 /// Returns the keys of a struct of settings, in its order.
 pub fn keys<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
@@ -25,7 +29,7 @@ struct Fields<'a>(&'a mut &'static [&'static str]);
 impl<'de> Deserializer<'de> for Fields<'_> {
     type Error = NoValue;
 
-    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, NoValue> {
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> std::result::Result<V::Value, NoValue> {
         Err(NoValue::custom("there is no value"))
     }
 
@@ -34,7 +38,7 @@ impl<'de> Deserializer<'de> for Fields<'_> {
         _: &'static str,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, NoValue> {
+    ) -> std::result::Result<V::Value, NoValue> {
         *self.0 = fields;
         self.deserialize_any(visitor)
     }
@@ -46,16 +50,53 @@ impl<'de> Deserializer<'de> for Fields<'_> {
 }
 
 /// Returns settings whose keys were written with `-` or `_`, with `-`.
-pub fn with_dashes(map: &Map<String, Value>) -> Map<String, Value> {
+fn with_dashes(map: &Map<String, Value>) -> Map<String, Value> {
     map.iter().map(|(key, value)| (key.replace('_', "-"), value.clone())).collect()
 }
 
-/// Adds to the error of an unknown key what may be meant.
-pub fn unknown(error: Error, key: &str, known: &[&str]) -> Error {
-    match did_you_mean(key, known.iter().copied()) {
-        Some(near) => error.hint(format!("did you mean `{near}`?")),
-        None => error.hint(format!("there are: {}", known.join(", "))),
-    }
+/// Splits the settings of a target of `what` into its own, of the type `T`, and those of its jobs, of the type `J`.
+///
+/// # Errors
+/// [`ErrorKind::InvalidConfig`] for a key of neither.
+pub fn split<'de, T: Deserialize<'de>, J: Deserialize<'de>>(
+    target: &TargetConfig,
+    what: &str,
+) -> Result<(Map<String, Value>, Map<String, Value>)> {
+    target.refuse_nul()?;
+    let given = with_dashes(&target.settings);
+    let refused = |key: &str| {
+        let message = format!("target `{}`: `{key}` is not a setting of {what}", target.name);
+        Error::new(ErrorKind::InvalidConfig, message)
+    };
+    known(&given, &[keys::<T>(), keys::<J>()].concat(), refused)?;
+    Ok(given.into_iter().partition(|(key, _)| keys::<T>().contains(&key.as_str())))
+}
+
+/// Returns the settings of a job for a backend, of the type `J`.
+///
+/// # Errors
+/// [`ErrorKind::InvalidSpec`] for an unknown key.
+pub fn of_job<'de, J: Deserialize<'de>>(spec: &JobSpec, backend: &str) -> Result<Map<String, Value>> {
+    let own = spec.backend.get(backend).and_then(Value::as_object).map(with_dashes).unwrap_or_default();
+    let refused =
+        |key: &str| Error::new(ErrorKind::InvalidSpec, format!("`backend.{backend}.{key}` is not a setting"));
+    known(&own, keys::<J>(), refused)?;
+    Ok(own)
+}
+
+/// Refuses an unknown key, with what may be meant.
+fn known(settings: &Map<String, Value>, known: &[&str], refused: impl Fn(&str) -> Error) -> Result<()> {
+    let Some(key) = settings.keys().find(|key| !known.contains(&key.as_str())) else { return Ok(()) };
+    Err(match did_you_mean(key, known.iter().copied()) {
+        Some(near) => refused(key).hint(format!("did you mean `{near}`?")),
+        None => refused(key).hint(format!("there are: {}", known.join(", "))),
+    })
+}
+
+/// Returns a number of seconds within bounds.
+pub fn seconds(given: Option<f64>, default: f64, least: f64, most: f64) -> Duration {
+    let seconds = given.filter(|seconds| seconds.is_finite()).unwrap_or(default);
+    Duration::from_secs_f64(seconds.clamp(least, most))
 }
 
 /// Returns a job's own settings over those of its target: the lists and tables of some keys are appended to, other values are replaced.

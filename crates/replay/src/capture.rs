@@ -10,21 +10,24 @@ use crate::Expected;
 use crate::scale::{Replay, Shape};
 use crate::template::Templates;
 
-/// The captures included in this crate.
-pub const SHIPPED: &[&str] =
-    &["ofi_tcp_2x2", "p2p_default", "plugin_missing", "shm", "socket_2x2", "train_2x2"];
-
 macro_rules! shipped {
-    ($name:expr, [$($known:literal),+]) => {
-        match $name {
-            $($known => Some((
-                include_str!(concat!("../data/captures/", $known, "/merged.jsonl")),
-                include_str!(concat!("../data/captures/", $known, "/expected.json")),
-            )),)+
-            _ => None,
+    ($($known:literal),+) => {
+        /// The captures included in this crate.
+        pub const SHIPPED: &[&str] = &[$($known),+];
+
+        /// Returns the lines of a capture, and the results that are expected of it.
+        fn files(name: &str) -> Option<(&'static str, &'static str)> {
+            match name {
+                $($known => Some((
+                    include_str!(concat!("../data/captures/", $known, "/merged.jsonl")),
+                    include_str!(concat!("../data/captures/", $known, "/expected.json")),
+                )),)+
+                _ => None,
+            }
         }
     };
 }
+shipped!("ofi_tcp_2x2", "p2p_default", "plugin_missing", "shm", "socket_2x2", "train_2x2");
 
 /// A line of a rank's output.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,11 +62,7 @@ impl Capture {
     /// # Errors
     /// [`ErrorKind::NotFound`] listing the available ones.
     pub fn shipped(name: &str) -> Result<Self> {
-        let found = shipped!(
-            name,
-            ["ofi_tcp_2x2", "p2p_default", "plugin_missing", "shm", "socket_2x2", "train_2x2"]
-        );
-        let (merged, expected) = found.ok_or_else(|| {
+        let (merged, expected) = files(name).ok_or_else(|| {
             Error::new(ErrorKind::NotFound, format!("there is no capture `{name}`"))
                 .with("shipped", SHIPPED.join(", "))
         })?;

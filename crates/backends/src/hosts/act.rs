@@ -30,12 +30,7 @@ pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<
 }
 
 async fn tell_running(client: &Client, job: &Job, handle: &JobHandle, word: &str) -> Result<()> {
-    let phase = job.phase().0;
-    if phase.is_terminal() {
-        return Err(
-            Error::new(ErrorKind::Refused, format!("the job has ended ({phase})")).with("handle", handle)
-        );
-    }
+    job.refuse_ended(handle)?;
     tell(client, job, word).await
 }
 

@@ -18,10 +18,9 @@ use super::place::{Place, Seat};
 use super::silence::Silence;
 use super::status::{Job, Jobs, Order};
 use super::{BACKEND, error};
-use crate::remote::Answer;
-use crate::remote::quote;
 use crate::remote::ssh::Options;
 use crate::remote::transport::{Access, Transport};
+use crate::remote::{self, Answer, quote};
 
 /// The functions of a host, which every program begins with.
 pub const LIBRARY: &str = include_str!("node.sh");
@@ -95,12 +94,12 @@ impl Client {
             user: settings.user.clone(),
             jump: settings.jump.clone(),
             args: settings.ssh_args.clone(),
-            share: settings.ssh_share,
-            connect: settings.connect_seconds.clamp(1, 120),
+            share: settings.ssh_share.unwrap_or(true),
+            connect: settings.connect_seconds(),
             // A dead connection is noticed after two of these times at most.
             keepalives: 1,
         };
-        let preamble = preamble(&settings.folder)?;
+        let preamble = preamble(settings.folder())?;
         let transport = |name: &String| {
             Transport::new(Access {
                 ssh: Some((name.clone(), options.clone())),
@@ -281,11 +280,7 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::Usage`].
     pub fn own(&self, handle: &JobHandle) -> Result<()> {
-        if handle.backend() == BACKEND && handle.target() == self.target {
-            return Ok(());
-        }
-        Err(Error::new(ErrorKind::Usage, format!("`{handle}` is no job of this target"))
-            .with("target", format!("{BACKEND}://{}", self.target)))
+        remote::error::own(handle, BACKEND, &self.target)
     }
 
     /// Returns the job of a handle among what the hosts said.
@@ -403,7 +398,6 @@ pub fn ask(id: &SubmissionId, text: &str, attempt: Option<u32>) -> Result<String
 
 /// Returns the beginning of every program: the folder on the host, and the functions.
 fn preamble(folder: &str) -> Result<String> {
-    let folder = folder.trim_end_matches('/');
     let base = if folder.starts_with('/') { "" } else { "\"$HOME\"/" };
     Ok(format!("weftrun_root={base}{}/hosts/$(uname -n)\n{LIBRARY}", quote::word(folder)?))
 }

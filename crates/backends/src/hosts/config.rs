@@ -12,7 +12,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::BACKEND;
 use crate::files;
 use crate::remote::nodelist;
-use crate::settings::{keys, merged, unknown, with_dashes};
+use crate::settings::{merged, of_job, seconds, split};
 
 /// Largest number of hosts of a target.
 const MOST_HOSTS: usize = 4096;
@@ -20,7 +20,7 @@ const MOST_HOSTS: usize = 4096;
 const MOST_HOSTFILE: u64 = 1 << 20;
 
 /// Settings of a target of plain hosts. Every key may be written with `-` or `_`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct Settings {
     /// The hosts, as `ssh` names them: `["a", "b"]`, or lists such as `"gpu-[1-4]"`.
@@ -37,20 +37,14 @@ pub struct Settings {
     pub ssh_config: Option<String>,
     /// Further options for `ssh`, one word each.
     pub ssh_args: Vec<String>,
-    /// Share one connection to a host (`ControlMaster`).
-    pub ssh_share: bool,
-    /// Folder on the hosts for jobs and logs; relative paths start at the home directory.
-    pub folder: String,
-    /// Seconds after which a host that does not answer is given up.
-    pub connect_seconds: u32,
-    /// Longest time between two queries of a running job, in seconds.
-    pub poll_seconds: f64,
-    /// Time limit of one program on a host, in seconds.
-    pub command_seconds: u64,
-    /// Seconds between TERM and KILL.
-    pub grace: u32,
-    /// Days that an ended job and its logs are kept on the hosts.
-    pub keep_days: u32,
+    /// Share one connection to a host (`ControlMaster`); yes if absent.
+    pub ssh_share: Option<bool>,
+    folder: Option<String>,
+    connect_seconds: Option<u32>,
+    poll_seconds: Option<f64>,
+    command_seconds: Option<u64>,
+    grace: Option<u32>,
+    keep_days: Option<u32>,
     /// Defaults for jobs, as they were given.
     #[serde(skip)]
     pub(super) job: Map<String, Value>,
@@ -108,54 +102,20 @@ pub enum SshKeys {
     Job,
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            hosts: Vec::new(),
-            hostfile: None,
-            slots: None,
-            user: None,
-            jump: None,
-            ssh_config: None,
-            ssh_args: Vec::new(),
-            ssh_share: true,
-            folder: ".weftrun".to_owned(),
-            connect_seconds: 5,
-            poll_seconds: 2.0,
-            command_seconds: 60,
-            grace: 10,
-            keep_days: 30,
-            job: Map::new(),
-            limits: Vec::new(),
-        }
-    }
-}
-
 impl Settings {
     /// Reads and checks the settings of a target, and its hostfile.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] naming the key.
     pub fn of(target: &TargetConfig) -> Result<Self> {
-        target.refuse_nul()?;
-        let given = with_dashes(&target.settings);
+        let (own, of_jobs) = split::<Self, JobSettings>(target, "a target of plain hosts")?;
         let bad =
             |what: String| Error::new(ErrorKind::InvalidConfig, format!("target `{}`: {what}", target.name));
-        let known = [keys::<Self>(), keys::<JobSettings>()].concat();
-        if let Some(key) = given.keys().find(|key| !known.contains(&key.as_str())) {
-            return Err(unknown(
-                bad(format!("`{key}` is not a setting of a target of plain hosts")),
-                key,
-                &known,
-            ));
-        }
-        let (own, of_jobs): (Map<_, _>, Map<_, _>) =
-            given.into_iter().partition(|(key, _)| keys::<Self>().contains(&key.as_str()));
         let mut settings: Self = read(own).map_err(bad)?;
         read::<JobSettings>(of_jobs.clone()).and_then(|job| job.check()).map_err(bad)?;
         settings.job = of_jobs;
         for (key, value) in [
-            ("folder", Some(&settings.folder)),
+            ("folder", settings.folder.as_ref()),
             ("user", settings.user.as_ref()),
             ("jump", settings.jump.as_ref()),
         ] {
@@ -170,10 +130,10 @@ impl Settings {
             }
         }
         // It is in settings of ssh and Open MPI, and in lines of several shells, where nothing can quote it.
-        if !settings.folder.chars().all(|c| c.is_alphanumeric() || "._-/+@=".contains(c)) {
+        if !settings.folder().chars().all(|c| c.is_alphanumeric() || "._-/+@=".contains(c)) {
             return Err(bad(format!(
                 "`folder`: `{}` may hold letters, digits and `._-/+@=` only; a relative one is below the home directory",
-                settings.folder.escape_debug()
+                settings.folder().escape_debug()
             )));
         }
         settings.limits = settings.read_hosts().map_err(bad)?;
@@ -226,15 +186,34 @@ impl Settings {
         Ok(hosts)
     }
 
-    /// Returns the longest time between two queries.
-    pub fn poll(&self) -> Duration {
-        let seconds = if self.poll_seconds.is_finite() { self.poll_seconds.clamp(0.2, 3600.0) } else { 2.0 };
-        Duration::from_secs_f64(seconds)
+    /// Returns the folder on the hosts for jobs and logs; a relative one starts at the home directory.
+    pub fn folder(&self) -> &str {
+        self.folder.as_deref().unwrap_or(".weftrun").trim_end_matches('/')
     }
 
-    /// Returns the time limit of one program.
+    /// Returns the seconds after which a host that does not answer is given up.
+    pub fn connect_seconds(&self) -> u32 {
+        self.connect_seconds.unwrap_or(5).clamp(1, 120)
+    }
+
+    /// Returns the longest time between two queries of a running job.
+    pub fn poll(&self) -> Duration {
+        seconds(self.poll_seconds, 2.0, 0.2, 3600.0)
+    }
+
+    /// Returns the time limit of one program on a host.
     pub fn command_timeout(&self) -> Duration {
-        Duration::from_secs(self.command_seconds.clamp(1, 3600))
+        Duration::from_secs(self.command_seconds.unwrap_or(60).clamp(1, 3600))
+    }
+
+    /// Returns the seconds between TERM and KILL.
+    pub fn grace(&self) -> u32 {
+        self.grace.unwrap_or(10)
+    }
+
+    /// Returns the days that an ended job and its logs are kept on the hosts.
+    pub fn keep_days(&self) -> u32 {
+        self.keep_days.unwrap_or(30)
     }
 
     /// Returns the settings of a job: its own over the target's.
@@ -242,13 +221,8 @@ impl Settings {
     /// # Errors
     /// [`ErrorKind::InvalidSpec`] naming the key.
     pub fn job(&self, spec: &JobSpec) -> Result<JobSettings> {
-        let bad = |what: String| Error::new(ErrorKind::InvalidSpec, what);
-        let own = spec.backend.get(BACKEND).and_then(Value::as_object).map(with_dashes).unwrap_or_default();
-        let known = keys::<JobSettings>();
-        if let Some(key) = own.keys().find(|key| !known.contains(&key.as_str())) {
-            return Err(unknown(bad(format!("`backend.hosts.{key}` is not a setting")), key, known));
-        }
-        let in_job = |what: String| bad(format!("`backend.hosts`: {what}"));
+        let own = of_job::<JobSettings>(spec, BACKEND)?;
+        let in_job = |what: String| Error::new(ErrorKind::InvalidSpec, format!("`backend.hosts`: {what}"));
         read::<JobSettings>(own.clone()).and_then(|own| own.check()).map_err(in_job)?;
         read(merged(&self.job, own, &["setup", "mpirun", "container-args"])).map_err(in_job)
     }

@@ -5,6 +5,7 @@ use weftrun_core::job::JobHandle;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::Client;
+use crate::remote::error::no_rank;
 use crate::remote::quote;
 
 /// Runs a command beside a rank, or on the first host.
@@ -15,22 +16,14 @@ pub async fn exec(
     sink: &mut ExecSink<'_>,
 ) -> Result<i32> {
     let job = client.job(handle).await?;
-    let phase = job.phase().0;
-    if phase.is_terminal() {
-        return Err(
-            Error::new(ErrorKind::Refused, format!("the job has ended ({phase})")).with("handle", handle)
-        );
-    }
+    job.refuse_ended(handle)?;
     if request.command.is_empty() {
         return Err(Error::new(ErrorKind::Usage, "there is no command to run"));
     }
     let place = &job.place;
     let at = match request.rank {
         None => 0,
-        Some(rank) => place.node_of(rank).ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, format!("the job has no rank {rank}"))
-                .with("ranks", format!("0 to {}", place.world().saturating_sub(1)))
-        })?,
+        Some(rank) => place.node_of(rank).ok_or_else(|| no_rank(ErrorKind::NotFound, rank, place.world()))?,
     };
     let seat = place.hosts.get(at).ok_or_else(|| Error::new(ErrorKind::NotFound, "the job has no hosts"))?;
     let local = request.rank.map(|rank| rank - place.first_ranks().get(at).copied().unwrap_or(0));

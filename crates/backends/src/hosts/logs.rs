@@ -17,6 +17,7 @@ use super::client::{Client, Silent};
 use super::look::{HostLook, Looks};
 use super::place::Place;
 use super::status::Job;
+use crate::remote::error::no_rank;
 use crate::remote::piece::{self, Piece};
 use crate::remote::quote;
 use crate::stream::{Feed, put};
@@ -42,8 +43,7 @@ pub async fn read(
     let job = client.job(&handle).await?;
     let world = job.place.world();
     if let Some(rank) = options.ranks.iter().find(|rank| **rank >= world) {
-        return Err(Error::new(ErrorKind::Usage, format!("the job has no rank {rank}"))
-            .with("ranks", format!("0 to {}", world.saturating_sub(1))));
+        return Err(no_rank(ErrorKind::Usage, *rank, world));
     }
     let now = job.attempt();
     let attempt = match options.from.iter().map(|cursor| cursor.attempt).min() {

@@ -123,7 +123,7 @@ impl Backend for Hosts {
     async fn describe(&self, job: &JobHandle) -> Result<JobDetail> {
         let found = self.client.job(job).await?;
         self.client.conclude([&found]).await;
-        Ok(found.detail(&self.client.target, &self.client.settings.folder))
+        Ok(found.detail(&self.client.target, self.client.settings.folder()))
     }
 
     async fn act(&self, job: &JobHandle, action: Action) -> Result<()> {

@@ -9,7 +9,7 @@ use weftrun_core::backend::{Document, Inexpressible, Language, PlannedJob, Prepa
 use weftrun_core::convert::{ScriptChange, ScriptContext, script_change, why_inexpressible};
 use weftrun_core::fabric::{Change, Fabric, Op};
 use weftrun_core::shell::variable;
-use weftrun_core::spec::{JobSpec, Launch, Rendezvous, RestartPolicy, Role, RoleKind, node_command};
+use weftrun_core::spec::{JobSpec, Launch, Rendezvous, RestartPolicy, Role, node_command};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::BACKEND;
@@ -17,6 +17,9 @@ use super::config::{Container, JobSettings, Settings, SshKeys};
 use super::place::MOST_RANKS;
 use crate::remote::ops::{self, Translated};
 use crate::remote::{nodelist, quote, script};
+
+/// The variables that name the network interface of the ranks.
+const INTERFACE: [&str; 3] = ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"];
 
 /// What the submission needs of a rendered job.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,13 +76,7 @@ pub fn render(settings: &Settings, job: &PlannedJob) -> Result<Rendered> {
     spec.refuse_nul()?;
     spec.refuse_once(BACKEND)?;
     spec.refuse_entrypoint(BACKEND)?;
-    let workers: Vec<&Role> = spec.workers().filter(|role| role.nodes > 0).collect();
-    if workers.is_empty() {
-        return Err(Error::new(
-            ErrorKind::InvalidSpec,
-            format!("job `{}` has no worker role: nothing would run", spec.name),
-        ));
-    }
+    let workers = script::workers(spec)?;
     check_names(spec, &workers)?;
     let own = settings.job(spec)?;
     let (fabric, applied, inexpressible) = translate(job, &own, &workers);
@@ -351,7 +348,7 @@ impl Renderer<'_> {
     fn run(&self, index: usize, role: &Role, words: &str) -> Result<String> {
         match container_of(self.job, &self.own, role) {
             None => {
-                container::refuse_mounts(self)?;
+                script::refuse_mounts(self.spec(), "hosts", container::no_claims)?;
                 Ok(format!("{}exec{words}\n", self.change_folder()?))
             }
             Some(kind) => container::run(self, index, role, kind, words),
@@ -360,44 +357,23 @@ impl Renderer<'_> {
 
     /// Returns the user's command: the rewritten one if a rule rewrote it, the launcher's if the workers have none.
     fn own_command(&self, index: usize, role: &Role) -> Result<Vec<String>> {
-        let launcher =
-            self.spec().roles.iter().find(|role| role.kind == RoleKind::Launcher && !role.command.is_empty());
-        let own = match launcher {
-            Some(launcher) if role.command.is_empty() || self.spec().launch == Launch::Mpi => {
-                &launcher.command
-            }
-            _ => &role.command,
-        };
         let rewritten = self.fabric.get(index).and_then(|fabric| fabric.command.as_ref());
-        let command = rewritten.unwrap_or(own);
-        if command.is_empty() {
-            return Err(Error::new(
-                ErrorKind::InvalidSpec,
-                format!("role `{}` has no command: there is nothing to run", role.name),
-            ));
-        }
-        Ok(command.clone())
+        script::command(self.spec(), role, self.spec().launch == Launch::Mpi, rewritten)
     }
 
     /// Returns the export lines of every rank. Values are literal.
     fn environment(&self) -> Result<String> {
         let spec = self.spec();
-        let mut text = String::new();
-        for line in &self.own.setup {
-            quote::line(line)?;
-            let _ = writeln!(text, "{line}");
-        }
+        let mut text = script::setup(&self.own.setup)?;
         if !spec.env.iter().any(|var| var.name == "PYTHONUNBUFFERED") {
             text.push_str("export PYTHONUNBUFFERED=1\n");
         }
         if let Some(interface) = &self.own.interface {
-            for name in ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"] {
+            for name in INTERFACE {
                 let _ = writeln!(text, "export {name}=\"${{{name}-{interface}}}\"");
             }
         }
-        for var in &spec.env {
-            let _ = writeln!(text, "export {}={}", variable(&var.name)?, quote::value(&var.value)?);
-        }
+        text.push_str(&script::exports(&spec.env)?);
         for secret in &spec.secrets {
             let (name, path) = (variable(&secret.env)?, script::secret(secret)?);
             let _ = write!(
@@ -411,10 +387,7 @@ impl Renderer<'_> {
 
     /// Returns the export lines of a role, and the fabric's.
     fn environment_of(&self, index: usize, role: &Role) -> Result<String> {
-        let mut lines = String::new();
-        for var in &role.env {
-            let _ = writeln!(lines, "export {}={}", variable(&var.name)?, quote::value(&var.value)?);
-        }
+        let mut lines = script::exports(&role.env)?;
         let Some(fabric) = self.fabric.get(index) else { return Ok(lines) };
         let why = |op: &Op| format!("# {}: {}\n", op.rule, op.why.replace(char::is_control, " "));
         if let Some(op) = &fabric.memlock {

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use weftrun_core::Finding;
 use weftrun_core::job::{
     JobDetail, JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId, TIME_LIMIT_REACHED,
 };
 use weftrun_core::spec::Launch;
+use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::BACKEND;
 use super::look::{HostLook, Looks, NoAnswer, Node, Verdict};
@@ -96,7 +96,6 @@ impl Job {
     pub fn is_committed(&self) -> bool {
         match self.seen.first() {
             Some(Seen::Told(node)) => !node.gos.is_empty(),
-            Some(Seen::Silent(_)) => self.told().any(|(_, node)| !node.gos.is_empty()),
             _ => self.told().any(|(_, node)| !node.gos.is_empty()),
         }
     }
@@ -197,12 +196,12 @@ impl Job {
     }
 
     fn process_of(&self, at: usize) -> String {
-        let host = self.host(at);
-        match self.place.launch {
-            Launch::Torchrun => format!("torchrun on {host}"),
-            Launch::Mpi => format!("mpirun on {host}"),
-            Launch::PerRank | Launch::PerNode | Launch::Once => format!("the command on {host}"),
-        }
+        let what = match self.place.launch {
+            Launch::Torchrun => "torchrun",
+            Launch::Mpi => "mpirun",
+            Launch::PerRank | Launch::PerNode | Launch::Once => "the command",
+        };
+        format!("{what} on {}", self.host(at))
     }
 
     /// Returns whether the processes of a host ended by themselves, so that they have written logs.
@@ -252,6 +251,18 @@ impl Job {
         self.is_committed() && !self.phase().0.is_terminal()
     }
 
+    /// Refuses what only a job that has not ended can do.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Refused`].
+    pub fn refuse_ended(&self, handle: &JobHandle) -> Result<()> {
+        let phase = self.phase().0;
+        if !phase.is_terminal() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Refused, format!("the job has ended ({phase})")).with("handle", handle))
+    }
+
     /// Returns the phase, the reason, and the exit code. A phase that is final stays so.
     pub fn phase(&self) -> Verdict {
         if let Some(verdict) = self.told().find_map(|(_, node)| node.verdict.clone()) {
@@ -277,11 +288,8 @@ impl Job {
             (false, false) => format!("{text}; {not_answering}"),
         };
         if self.cancelled() {
-            return if active {
-                (JobPhase::Stopping, and(String::new()), None)
-            } else {
-                (JobPhase::Cancelled, and(String::new()), None)
-            };
+            let phase = if active { JobPhase::Stopping } else { JobPhase::Cancelled };
+            return (phase, and(String::new()), None);
         }
         if let Some((why, code, restarts)) = self.failure(&stages) {
             let attempt = self.attempt();

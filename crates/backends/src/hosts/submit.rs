@@ -159,10 +159,7 @@ impl Sending<'_> {
 
     fn refuse_taken_name<'j>(&self, mut jobs: impl Iterator<Item = &'j Job>) -> Result<()> {
         let taken = |job: &&Job| {
-            job.place.name == self.rendered.name
-                && job.place.submission != *self.id()
-                && job.is_committed()
-                && !job.phase().0.is_terminal()
+            job.place.name == self.rendered.name && job.place.submission != *self.id() && job.is_active()
         };
         let Some(other) = jobs.find(taken) else { return Ok(()) };
         let handle = other.handle(&self.client.target);
@@ -277,7 +274,7 @@ impl Sending<'_> {
             launch: self.draft.launch,
             created: Timestamp::now().as_second(),
             restarts: self.draft.restarts,
-            grace: self.client.settings.grace,
+            grace: self.client.settings.grace(),
             limit: self.draft.limit,
             port,
             hosts: hosts_of,
@@ -352,7 +349,7 @@ impl Sending<'_> {
         }
         program.push_str(&format!(
             "[ ! -f \"$1\"/rsh ] || chmod 700 \"$1\"/rsh\n}}\nweftrun_clean {}\nweftrun_prepare_job {}\n",
-            self.client.settings.keep_days,
+            self.client.settings.keep_days(),
             self.id()
         ));
         Ok(program)

@@ -11,13 +11,14 @@ use super::client::{Client, Silent, silent};
 use super::look::Looks;
 use super::status::{Job, Jobs};
 use crate::looks::{Look, Told, compare};
+use crate::outage::Link;
 use crate::stream::{Feed, put};
 
 /// Feeds the events of all jobs of a filter; ends when every job that the filter names by handle has ended.
 pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>) -> Result<()> {
     let mut told: BTreeMap<JobHandle, Told> = BTreeMap::new();
     let mut known: BTreeMap<JobHandle, (Look, Vec<String>)> = BTreeMap::new();
-    let (mut last, mut lost, mut first) = (Instant::now(), false, true);
+    let (mut last, mut link, mut first) = (Instant::now(), Link::default(), true);
     let (mut hosts, mut reported) = (Vec::new(), BTreeSet::new());
     loop {
         let looks = match first && !filter.handles.is_empty() {
@@ -27,15 +28,9 @@ pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>)
         let gone = looks.values().all(std::result::Result::is_err).then(|| silent(&looks)).flatten();
         match gone {
             Some(error) if first => return Err(error),
-            Some(error) => {
-                if !std::mem::replace(&mut lost, true) {
-                    put(&feed, JobEvent::Disconnected { lost: true, reason: error.to_string() }).await;
-                }
-            }
+            Some(error) => link.is_lost(&error, &feed).await,
             None => {
-                if std::mem::take(&mut lost) {
-                    put(&feed, JobEvent::Disconnected { lost: false, reason: String::new() }).await;
-                }
+                link.is_back(&feed).await;
                 let all = Job::gather(&looks);
                 let here: BTreeSet<JobHandle> = all.values().map(|job| job.handle(&client.target)).collect();
                 let jobs = chosen(&client, &filter, &looks, all, first)?;
@@ -52,11 +47,9 @@ pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>)
                 let held: Vec<Look> = known.values().map(|(look, _)| look.clone()).collect();
                 let seen: Vec<Look> = jobs.iter().map(|job| look(&client, job)).chain(held).collect();
                 for (job, look) in jobs.iter().zip(&seen) {
-                    let hosts = job.place.hosts.iter().map(|seat| seat.host.clone()).collect();
-                    known.insert(look.summary.handle.clone(), (look.clone(), hosts));
-                }
-                for (job, look) in jobs.iter().zip(&seen) {
                     let handle = &look.summary.handle;
+                    let hosts = job.place.hosts.iter().map(|seat| seat.host.clone()).collect();
+                    known.insert(handle.clone(), (look.clone(), hosts));
                     for finding in job.troubles() {
                         if reported.insert((handle.clone(), finding.message.clone())) {
                             put(&feed, JobEvent::Stuck { job: handle.clone(), finding }).await;

@@ -8,15 +8,16 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use weftrun_core::backend::TargetConfig;
 use weftrun_core::job::{JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, SubmissionId};
+use weftrun_core::text::fnv1a;
 use weftrun_core::{Error, ErrorKind, Result, Severity};
 
-use super::cache::Cache;
 use super::companions::adopt_left;
 use super::config::Settings;
 use super::error;
 use super::kinds::Kind;
 use super::pod::SUBMISSION;
 use super::status::Job;
+use crate::cache::Cache;
 use crate::kubernetes::{Cluster, ClusterConfig, Pod, PodEvent, Resource, is_forbidden};
 
 /// How long the API server is tried again after a lost answer, and how long terminating pods are waited for.
@@ -92,9 +93,12 @@ impl Client {
         Ok(Named { cluster, kind: Kind::of_word(kind)?, name: name.clone(), uid, handle: handle.clone() })
     }
 
-    /// Returns the cache of the facts.
+    /// Returns the cache of the facts of a connection: of a server, a namespace, and the identity in the kubeconfig.
     pub async fn cache(&self) -> Result<Cache> {
-        Ok(Cache::new(&self.state, self.cluster().await?, &self.config.files()))
+        let Cluster { server, context, namespace, .. } = self.cluster().await?;
+        let of = format!("{server} {context} {namespace} {}", self.config.files());
+        let name = format!("facts-{:016x}.json", fnv1a(of.as_bytes()));
+        Ok(Cache::new(self.state.join(name), &of))
     }
 
     /// Returns the job of a submission.

@@ -15,7 +15,7 @@ impl Client {
     pub async fn served(&self) -> Result<&[Kind]> {
         let cluster = self.cluster().await?;
         let ask = || async {
-            if let Some(facts) = self.cache().await?.read() {
+            if let Some((facts, _)) = self.cache().await?.read::<ClusterFacts>() {
                 return Ok(facts.serves.iter().filter_map(|entry| Kind::of_served(entry)).collect());
             }
             let groups: BTreeSet<_> = Kind::ALL.map(|kind| kind.resource().api_version()).into();
@@ -58,7 +58,7 @@ impl Client {
         let cache = self.cache().await?;
         if fresh {
             cache.forget().await;
-        } else if let Some(facts) = cache.read() {
+        } else if let Some((facts, _)) = cache.read() {
             return Ok(facts);
         }
         let facts = Box::pin(self.ask()).await?;

@@ -79,6 +79,11 @@ impl Kind {
         format!("{}={name}", self.job_label())
     }
 
+    /// Returns whether it is an MPIJob, which has a launcher beside its nodes.
+    pub fn is_mpi(self) -> bool {
+        matches!(self, Self::MpiJobV1 | Self::MpiJobV2)
+    }
+
     /// Returns the container that runs the ranks.
     pub fn container(self) -> &'static str {
         match self {

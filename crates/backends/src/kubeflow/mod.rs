@@ -1,7 +1,6 @@
 #![doc = include_str!("docs.md")]
 
 mod act;
-mod cache;
 mod check;
 mod client;
 mod companions;

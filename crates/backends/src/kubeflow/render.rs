@@ -318,12 +318,8 @@ impl Draft<'_> {
         if self.kind != Kind::TrainJob || !inexpressible.iter().any(|one| possible(&one.op)) {
             return None;
         }
-        let of_trainer = |op: &Op| {
-            let mut op = op.clone();
-            "trainer".clone_into(&mut op.role);
-            op
-        };
-        let ops: Vec<Op> = self.job.plan.ops.iter().filter(|op| possible(op)).map(of_trainer).collect();
+        let ops: Vec<Op> =
+            self.job.plan.ops.iter().filter(|op| possible(op)).map(|op| of_role(op, "trainer")).collect();
         let mut changed = plain.clone();
         let mut runtime = apply_with_own_runtime(&mut changed, &ops, &self.runtimes, self.trainer)?;
         let reference = &plain["spec"]["runtimeRef"];
@@ -392,14 +388,7 @@ impl Draft<'_> {
         if roles.is_empty() {
             return Err(format!("a {} has no pod for the role `{}`", self.kind.resource().kind, op.role));
         }
-        let named: Vec<Op> = roles
-            .iter()
-            .map(|role| {
-                let mut op = op.clone();
-                (*role).clone_into(&mut op.role);
-                op
-            })
-            .collect();
+        let named: Vec<Op> = roles.iter().map(|role| of_role(op, role)).collect();
         let before = object.clone();
         apply_ops(object, &named, &self.runtimes, self.trainer).map_err(|finding| {
             *object = before;
@@ -423,4 +412,11 @@ impl Draft<'_> {
         let there = |name: &str| specs.iter().any(|specs| object["spec"][specs].get(name).is_some());
         names.iter().copied().filter(|name| there(name)).collect()
     }
+}
+
+/// Returns an op for another role.
+fn of_role(op: &Op, role: &str) -> Op {
+    let mut op = op.clone();
+    role.clone_into(&mut op.role);
+    op
 }

@@ -190,8 +190,8 @@ impl Job {
             return (JobPhase::Pending, why());
         }
         let reason = why();
-        let launcher = usize::from(matches!(self.kind, Kind::MpiJobV1 | Kind::MpiJobV2));
-        let waiting = format!("{up} of {} pods run", pods.len().max(self.nodes() as usize + launcher));
+        let needed = self.nodes() as usize + usize::from(self.kind.is_mpi());
+        let waiting = format!("{up} of {} pods run", pods.len().max(needed));
         (JobPhase::Starting, if reason.is_empty() { waiting } else { reason })
     }
 
@@ -223,12 +223,14 @@ impl Job {
         ))
     }
 
+    fn is_launcher(&self, pod: &Pod) -> bool {
+        self.kind.place(pod).role == "launcher"
+    }
+
     /// Returns whether a pod is missing that the job needs: one of its nodes, or its launcher.
     fn lacks_pods(&self, pods: &[&Pod]) -> bool {
-        let launcher = |pod: &&&Pod| self.kind.place(pod).role == "launcher";
-        let launchers = pods.iter().filter(launcher).count();
-        let needs_launcher = matches!(self.kind, Kind::MpiJobV1 | Kind::MpiJobV2);
-        (needs_launcher && launchers == 0) || pods.len() - launchers < self.nodes() as usize
+        let launchers = pods.iter().filter(|pod| self.is_launcher(pod)).count();
+        (self.kind.is_mpi() && launchers == 0) || pods.len() - launchers < self.nodes() as usize
     }
 
     /// Returns the job's exit code: of the pod that decides, else of the first that failed. An MPIJob's
@@ -237,7 +239,7 @@ impl Job {
         let decides = |pod: &&&Pod| matches!(self.kind.place(pod).role.as_str(), "master" | "launcher");
         let code = |pod: &&Pod| pod.exit().map(|exit| exit.code).filter(|code| *code != 0);
         let first = pods.iter().filter(decides).find_map(code);
-        if matches!(self.kind, Kind::MpiJobV1 | Kind::MpiJobV2) {
+        if self.kind.is_mpi() {
             return first;
         }
         // Workers that are ended because the job failed have 137 or 143; a pod that failed by itself is the
@@ -255,8 +257,7 @@ impl Job {
         let (phase, reason) = self.phase(pods);
         let mut summary = self.line(target, phase);
         summary.reason = reason;
-        let launcher = |pod: &&&Pod| self.kind.place(pod).role == "launcher";
-        let ready = pods.iter().filter(|pod| pod.ready && !launcher(pod)).count();
+        let ready = pods.iter().filter(|pod| pod.ready && !self.is_launcher(pod)).count();
         summary.ready.0 = u32::try_from(ready).unwrap_or(u32::MAX);
         if phase == JobPhase::Failed {
             self.failed(&mut summary, pods);
@@ -309,7 +310,7 @@ impl Job {
         let mut summary = JobSummary::new(self.handle(target), phase);
         summary.kind = self.kind.resource().kind.to_owned();
         summary.ready = (0, self.nodes());
-        summary.created = time("/metadata/creationTimestamp");
+        summary.created = self.created();
         let ended = || {
             let kinds = ["Succeeded", "Complete", "Failed"];
             let condition = kinds.iter().find_map(|kind| self.condition(kind))?;

@@ -29,14 +29,14 @@ pub fn from_kube(error: kube::Error, what: &str) -> Error {
 /// Returns weftrun's own error in a chain of causes, if there is one: a credential plugin failed before a
 /// request was sent.
 fn own(error: &kube::Error) -> Option<&Error> {
-    let mut next = std::error::Error::source(error);
-    while let Some(error) = next {
-        if let Some(own) = error.downcast_ref::<Error>() {
-            return Some(own);
-        }
-        next = error.source();
-    }
-    None
+    chain(error).find_map(|cause| cause.downcast_ref())
+}
+
+/// Returns an error and its causes.
+pub(super) fn chain<'e>(
+    error: &'e (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'e (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| error.source())
 }
 
 fn unreachable(error: kube::Error, what: &str) -> Error {
@@ -44,7 +44,7 @@ fn unreachable(error: kube::Error, what: &str) -> Error {
         let made = Error::new(own.kind(), own.message().to_owned()).with("while", what);
         return own.hints().iter().fold(made, |made, hint| made.hint(hint.clone())).with_source(error);
     }
-    let text = causes(&error);
+    let text = chain(&error).map(ToString::to_string).collect::<Vec<_>>().join(": ");
     let credentials = ["certificate", "UnknownIssuer", "BadSignature"].iter().any(|word| text.contains(word));
     if credentials && !text.contains("Connection refused") {
         return Error::new(ErrorKind::Credentials, "the API server's certificate is not trusted")
@@ -59,17 +59,6 @@ fn unreachable(error: kube::Error, what: &str) -> Error {
         .with_source(error)
 }
 
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(error) = next {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        next = error.source();
-    }
-    text
-}
-
 /// Converts a refusal to an error with a hint.
 fn from_status(status: &Status, what: &str) -> Error {
     let message = one_line(&status.message);
@@ -77,7 +66,7 @@ fn from_status(status: &Status, what: &str) -> Error {
     match status.code {
         401 => error(ErrorKind::Credentials, "the API server does not know you".into())
             .hint("the token or certificate has expired or is wrong: log in again")
-            .with_source(Unauthenticated),
+            .with_source(Cause::Unauthenticated),
         403 if message.contains("exceeded quota") => error(ErrorKind::Refused, message)
             .hint("ask for less, wait for others' jobs, or ask for a larger ResourceQuota"),
         403 if message.contains("violates PodSecurity") => error(ErrorKind::Refused, message)
@@ -93,7 +82,7 @@ fn from_status(status: &Status, what: &str) -> Error {
             .hint("it was removed, or stands in another namespace; `weftrun list -a` shows the jobs there are"),
         409 if status.reason == "AlreadyExists" => error(ErrorKind::AlreadyExists, message)
             .hint("choose another name, or `--name-suffix` to make a new one"),
-        409 => error(ErrorKind::Refused, message).with_source(Changed).retryable(),
+        409 => error(ErrorKind::Refused, message).with_source(Cause::Changed).retryable(),
         400 | 422 => invalid(status, &message, what),
         429 => error(ErrorKind::Unreachable, message)
             .hint("wait until the API server has less to do, or set `retry-seconds` of the target to try for longer")
@@ -188,38 +177,38 @@ pub fn is_conflict(error: &Error) -> bool {
     error.kind() == ErrorKind::AlreadyExists
 }
 
-/// The cause of a 409 for an object that exists.
-#[derive(Debug)]
-struct Changed;
+/// What an error is of that others of its kind are not.
+#[derive(Debug, PartialEq, Eq)]
+enum Cause {
+    /// A 409 for an object that exists.
+    Changed,
+    /// A 401. A 403, of the same kind, is about one right only.
+    Unauthenticated,
+}
 
-impl std::fmt::Display for Changed {
+impl std::fmt::Display for Cause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("409 Conflict")
+        f.write_str(match self {
+            Self::Changed => "409 Conflict",
+            Self::Unauthenticated => "401 Unauthorized",
+        })
     }
 }
 
-impl std::error::Error for Changed {}
+impl std::error::Error for Cause {}
+
+fn is_of(error: &Error, cause: &Cause) -> bool {
+    std::error::Error::source(error).and_then(|source| source.downcast_ref()) == Some(cause)
+}
 
 /// Returns whether the request failed because the object was changed after it was read.
 pub fn is_changed(error: &Error) -> bool {
-    std::error::Error::source(error).is_some_and(<dyn std::error::Error>::is::<Changed>)
+    is_of(error, &Cause::Changed)
 }
-
-/// The cause of a 401. A 403, of the same kind, is about one right only.
-#[derive(Debug)]
-struct Unauthenticated;
-
-impl std::fmt::Display for Unauthenticated {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("401 Unauthorized")
-    }
-}
-
-impl std::error::Error for Unauthenticated {}
 
 /// Returns whether the API server refused the credential itself (401).
 pub fn is_unauthenticated(error: &Error) -> bool {
-    std::error::Error::source(error).is_some_and(<dyn std::error::Error>::is::<Unauthenticated>)
+    is_of(error, &Cause::Unauthenticated)
 }
 
 /// Returns whether one right is missing (403), with a valid credential.

@@ -11,11 +11,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::IsTerminal;
 use std::sync::{Arc, LazyLock, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use base64::Engine as _;
-use futures_util::future::BoxFuture;
 use http::{HeaderValue, Request, Response, StatusCode, header::AUTHORIZATION};
 use jiff::Timestamp;
 use kube::client::Body;
@@ -25,8 +23,7 @@ use serde::Deserialize;
 use tokio::process::Command;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
-use tower::BoxError;
-use tower::Service;
+use tower::{BoxError, service_fn};
 use weftrun_core::log::clean_text;
 use weftrun_core::{Error, ErrorKind, Result};
 
@@ -48,7 +45,7 @@ pub(super) struct Plugin {
     time: Duration,
 }
 
-/// The service of a client that uses a plugin's credentials.
+/// What sends the requests of a client that uses a plugin's credentials.
 #[derive(Clone)]
 struct Renewing {
     plugin: Plugin,
@@ -101,8 +98,8 @@ pub(super) async fn client(exec: ExecConfig, config: kube::Config) -> Result<kub
     let asks = exec.interactive_mode != Some(ExecInteractiveMode::Never) && std::io::stdin().is_terminal();
     let time = if asks { INTERACTIVE_TIME } else { TIME };
     let namespace = config.default_namespace.clone();
-    let service = Renewing::start(Plugin { exec: Arc::new(exec), time }, config).await?;
-    Ok(kube::Client::new(service, namespace))
+    let renewing = Renewing::start(Plugin { exec: Arc::new(exec), time }, config).await?;
+    Ok(kube::Client::new(service_fn(move |request| renewing.clone().send(request)), namespace))
 }
 
 impl Renewing {
@@ -165,20 +162,6 @@ impl Renewing {
             return Ok(response);
         }
         Ok(client.send(with_header(Request::from_parts(parts, again), header)).await?)
-    }
-}
-
-impl Service<Request<Body>> for Renewing {
-    type Response = Response<Body>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, std::result::Result<Response<Body>, BoxError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<std::result::Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        Box::pin(self.clone().send(request))
     }
 }
 

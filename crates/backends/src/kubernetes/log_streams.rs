@@ -7,11 +7,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use http::{Request, Response, Uri};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Limited};
@@ -21,12 +19,12 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ClientBuilder, ConfigExt};
 use tower::util::BoxCloneSyncService;
-use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
+use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 use tracing::Instrument;
 use tracing::field::Empty;
 use weftrun_core::Result;
 
-use super::from_kube;
+use super::{error, from_kube};
 
 /// Number of streams that each have their own connection.
 const OWN: usize = 16;
@@ -53,7 +51,8 @@ pub(super) fn client(config: kube::Config) -> Result<kube::Client> {
     let namespace = config.default_namespace.clone();
     let shared = Shared::new(&config).map(Arc::new);
     let plain = ClientBuilder::try_from(config).map_err(|error| from_kube(error, "connect"))?.build();
-    Ok(kube::Client::new(Router { plain, own: Arc::default(), shared }, namespace))
+    let router = Router { plain, own: Arc::default(), shared };
+    Ok(kube::Client::new(service_fn(move |request| router.clone().send(request)), namespace))
 }
 
 /// A client that selects the connection of each request.
@@ -126,20 +125,6 @@ impl Router {
             }
         }
         Ok(answer(self.plain.send(request()).await?, None))
-    }
-}
-
-impl Service<Request<Body>> for Router {
-    type Response = Answer;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, std::result::Result<Answer, BoxError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<std::result::Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        Box::pin(self.clone().send(request))
     }
 }
 
@@ -231,15 +216,11 @@ where
 /// Returns whether a connection could not be opened or was interrupted, which does not mean that the server refuses
 /// HTTP/2.
 fn is_unreachable(error: &BoxError) -> bool {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
-    while let Some(error) = cause {
-        if let Some(io) = error.downcast_ref::<std::io::Error>() {
-            use std::io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut};
-            return matches!(io.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable | TimedOut);
-        }
-        cause = error.source();
-    }
-    false
+    use std::io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut};
+    let io = error::chain(error.as_ref()).find_map(|cause| cause.downcast_ref::<std::io::Error>());
+    io.is_some_and(|io| {
+        matches!(io.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable | TimedOut)
+    })
 }
 
 fn follows_log(uri: &Uri) -> bool {

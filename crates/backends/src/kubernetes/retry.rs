@@ -5,18 +5,17 @@
 //! these; a create only after 429, which guarantees that nothing was done. Whether a create that may have
 //! been executed is repeated is decided by its caller.
 
-use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use futures_util::future::BoxFuture;
 use http::header::RETRY_AFTER;
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
-use tower::{BoxError, Service};
+use tower::{BoxError, service_fn};
 
+use super::error;
 use crate::retry_after;
 
 /// Default for how long a request is repeated before its error is returned.
@@ -30,61 +29,56 @@ const DELETED: &str = r#"{"kind":"Status","apiVersion":"v1","status":"Success"}"
 /// Largest error body that is read.
 const LARGEST_ERROR: usize = 1 << 20;
 
-/// A client that repeats rejected requests.
-#[derive(Clone)]
-struct Retrying {
-    client: kube::Client,
-    patience: Duration,
-}
-
 /// Creates a client that repeats rejected requests.
 pub(super) fn retrying(client: kube::Client, patience: Duration) -> kube::Client {
     let namespace = client.default_namespace().to_owned();
-    kube::Client::new(Retrying { client, patience }, namespace)
+    kube::Client::new(service_fn(move |request| send(client.clone(), patience, request)), namespace)
 }
 
-impl Retrying {
-    async fn send(self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
-        let (parts, body) = request.into_parts();
-        let safe = may_be_repeated(&parts.method, &parts.uri);
-        let (began, mut pause, mut tries) = (Instant::now(), FIRST_PAUSE, 0u32);
-        let (reads, deletes) = (parts.method == Method::GET, parts.method == Method::DELETE);
-        let mut noticed = false;
-        loop {
-            let Some(copy) = body.try_clone() else {
-                return Ok(self.client.send(Request::from_parts(parts, body)).await?);
-            };
-            tries += 1;
-            let answer = self.client.send(Request::from_parts(parts.clone(), copy)).await;
-            let (wait, why) = match &answer {
-                // An earlier try may have been executed, although its answer was lost.
-                Ok(response) if deletes && tries > 1 && response.status() == StatusCode::NOT_FOUND => {
-                    return Ok(Response::new(Body::from(DELETED.as_bytes().to_vec())));
-                }
-                Ok(response) if turned_away(response.status(), safe, reads) => {
-                    let asked = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-                    let asked = asked.and_then(|value| retry_after::parse(value, SystemTime::now()));
-                    (asked.unwrap_or(pause), response.status().to_string())
-                }
-                Err(error) if safe && broke_off(error) => (pause, "the connection broke".to_owned()),
-                _ => return Ok(answer?),
-            };
-            let tried = began.elapsed();
-            if tried + wait > self.patience {
-                return match answer {
-                    Ok(response) => Ok(with_tries(response, tries, tried).await),
-                    Err(error) => Err(error.into()),
-                };
+async fn send(
+    client: kube::Client,
+    patience: Duration,
+    request: Request<Body>,
+) -> Result<Response<Body>, BoxError> {
+    let (parts, body) = request.into_parts();
+    let safe = may_be_repeated(&parts.method, &parts.uri);
+    let (began, mut pause, mut tries) = (Instant::now(), FIRST_PAUSE, 0u32);
+    let (reads, deletes) = (parts.method == Method::GET, parts.method == Method::DELETE);
+    let mut noticed = false;
+    loop {
+        let Some(copy) = body.try_clone() else {
+            return Ok(client.send(Request::from_parts(parts, body)).await?);
+        };
+        tries += 1;
+        let answer = client.send(Request::from_parts(parts.clone(), copy)).await;
+        let (wait, why) = match &answer {
+            // An earlier try may have been executed, although its answer was lost.
+            Ok(response) if deletes && tries > 1 && response.status() == StatusCode::NOT_FOUND => {
+                return Ok(Response::new(Body::from(DELETED.as_bytes().to_vec())));
             }
-            if !noticed && tried + wait > NOTICE {
-                noticed = true;
-                let limit = self.patience.as_secs();
-                tracing::warn!("the API server is busy ({why}); trying again for up to {limit} s");
+            Ok(response) if turned_away(response.status(), safe, reads) => {
+                let asked = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+                let asked = asked.and_then(|value| retry_after::parse(value, SystemTime::now()));
+                (asked.unwrap_or(pause), response.status().to_string())
             }
-            drop(answer);
-            sleep(wait).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            Err(error) if safe && broke_off(error) => (pause, "the connection broke".to_owned()),
+            _ => return Ok(answer?),
+        };
+        let tried = began.elapsed();
+        if tried + wait > patience {
+            return match answer {
+                Ok(response) => Ok(with_tries(response, tries, tried).await),
+                Err(error) => Err(error.into()),
+            };
         }
+        if !noticed && tried + wait > NOTICE {
+            noticed = true;
+            let limit = patience.as_secs();
+            tracing::warn!("the API server is busy ({why}); trying again for up to {limit} s");
+        }
+        drop(answer);
+        sleep(wait).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
@@ -108,20 +102,6 @@ async fn with_tries(response: Response<Body>, tries: u32, tried: Duration) -> Re
     status["status"] = json!("Failure");
     parts.headers.remove(http::header::CONTENT_LENGTH);
     Response::from_parts(parts, Body::from(status.to_string().into_bytes()))
-}
-
-impl Service<Request<Body>> for Retrying {
-    type Response = Response<Body>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        Box::pin(self.clone().send(request))
-    }
 }
 
 /// Returns whether a request has the same effect when it is sent twice: all but real creates, watches and
@@ -148,18 +128,10 @@ fn turned_away(status: StatusCode, safe: bool, reads: bool) -> bool {
 
 /// Returns whether an established connection broke. An address without a listener is an error at once.
 fn broke_off(error: &kube::Error) -> bool {
-    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    let mut transport = matches!(error, kube::Error::HyperError(_));
-    while let Some(error) = next {
-        if let Some(client) = error.downcast_ref::<hyper_util::client::legacy::Error>() {
-            if client.is_connect() {
-                return false;
-            }
-            transport = true;
-        }
-        next = error.source();
-    }
-    transport
+    let clients =
+        || error::chain(error).filter_map(|cause| cause.downcast_ref::<hyper_util::client::legacy::Error>());
+    (matches!(error, kube::Error::HyperError(_)) || clients().next().is_some())
+        && !clients().any(hyper_util::client::legacy::Error::is_connect)
 }
 
 #[cfg(test)]
@@ -182,7 +154,12 @@ mod tests {
 
     impl Server {
         fn cluster(&self, patience: Duration) -> Cluster {
-            let client = retrying(kube::Client::new(self.clone(), "research"), patience);
+            let server = self.clone();
+            let answer = move |request| {
+                let answer = server.answer(&request);
+                async { Ok::<_, BoxError>(answer) }
+            };
+            let client = retrying(kube::Client::new(service_fn(answer), "research"), patience);
             Cluster { client, namespace: "research".into(), context: "test".into(), server: "test".into() }
         }
 
@@ -196,16 +173,8 @@ mod tests {
         }
     }
 
-    impl Service<Request<Body>> for Server {
-        type Response = Response<Body>;
-        type Error = BoxError;
-        type Future = std::future::Ready<Result<Response<Body>, BoxError>>;
-
-        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn call(&mut self, request: Request<Body>) -> Self::Future {
+    impl Server {
+        fn answer(&self, request: &Request<Body>) -> Response<Body> {
             self.requests.lock().unwrap().push(format!("{} {}", request.method(), request.uri()));
             let (status, after) = self.answers.lock().unwrap().pop_front().unwrap_or((200, 0));
             let body = match status {
@@ -215,7 +184,7 @@ mod tests {
                 ),
             };
             let answer = Response::builder().status(status).header(RETRY_AFTER, after);
-            std::future::ready(answer.body(Body::from(body.into_bytes())).map_err(Into::into))
+            answer.body(Body::from(body.into_bytes())).unwrap()
         }
     }
 

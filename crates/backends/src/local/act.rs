@@ -41,10 +41,7 @@ impl Store {
     /// Passes a request to the supervisor, or executes it itself if the supervisor is gone.
     fn request(&self, job: &Job, request: Request) -> Result<()> {
         let now = Self::snapshot(job)?;
-        if now.phase.is_terminal() {
-            return Err(Error::new(ErrorKind::Refused, format!("the job has ended ({})", now.phase))
-                .with("handle", &job.handle));
-        }
+        error::refuse_ended(&job.handle, now.phase)?;
         if let Some(record) = &now.record
             && supervisor::ask(&job.folder, request, &record.supervisor)?
         {
@@ -59,16 +56,12 @@ impl Store {
                 .with("handle", &job.handle)
                 .retryable());
         };
-        match request {
-            Request::Cancel => self.end_orphans(job, now.record),
-            Request::Suspend => Self::signal_orphans(job, 19),
-            Request::Resume => Self::signal_orphans(job, 18),
-            Request::Signal(number) => Self::signal_orphans(job, number),
-        }
-    }
-
-    #[allow(clippy::unnecessary_wraps, reason = "one arm of a match of results")]
-    fn signal_orphans(job: &Job, number: i32) -> Result<()> {
+        let number = match request {
+            Request::Cancel => return self.end_orphans(job, now.record),
+            Request::Suspend => 19,
+            Request::Resume => 18,
+            Request::Signal(number) => number,
+        };
         for pid in process::marked(&job.submission) {
             process::signal(pid, number);
         }
@@ -78,16 +71,7 @@ impl Store {
     /// Ends processes whose supervisor is gone; the caller holds the lock, so it may write the record.
     fn end_orphans(&self, job: &Job, record: Option<Record>) -> Result<()> {
         let began = Instant::now();
-        loop {
-            let left = process::marked(&job.submission);
-            if left.is_empty() {
-                break;
-            }
-            let number = if began.elapsed() < self.grace { 15 } else { 9 };
-            for pid in left {
-                process::signal(pid, number);
-                process::signal(pid, 18);
-            }
+        while process::end(&job.submission, if began.elapsed() < self.grace { 15 } else { 9 }) {
             std::thread::sleep(Duration::from_millis(50));
         }
         let mut record = record.unwrap_or_else(|| Record::starting(0));

@@ -11,6 +11,7 @@ use weftrun_core::backend::ExecRequest;
 use weftrun_core::job::JobHandle;
 use weftrun_core::{Error, ErrorKind, Result};
 
+use super::error;
 use super::process::{self, MARK};
 use super::store::Store;
 
@@ -24,10 +25,7 @@ impl Store {
     pub fn exec(&self, handle: &JobHandle, request: &ExecRequest) -> Result<Command> {
         let job = self.get(handle)?;
         let now = Self::snapshot(&job)?;
-        if now.phase.is_terminal() {
-            return Err(Error::new(ErrorKind::Refused, format!("the job has ended ({})", now.phase))
-                .with("handle", handle));
-        }
+        error::refuse_ended(handle, now.phase)?;
         let Some((program, arguments)) = request.command.split_first() else {
             return Err(Error::new(ErrorKind::Usage, "there is no command to run"));
         };

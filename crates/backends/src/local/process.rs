@@ -144,6 +144,16 @@ pub(super) fn signal(pid: i32, number: i32) {
     }
 }
 
+/// Signals all processes of a submission, stopped ones too, and returns whether there are any.
+pub(super) fn end(submission: &str, number: i32) -> bool {
+    let left = marked(submission);
+    for pid in &left {
+        signal(*pid, number);
+        signal(*pid, 18);
+    }
+    !left.is_empty()
+}
+
 /// Signals a process group by its leader, which must be a child of this process and not yet reaped.
 pub(super) fn signal_group(leader: i32, number: i32) {
     if let (Some(leader), Some(signal)) = (Pid::from_raw(leader), by_number(number)) {

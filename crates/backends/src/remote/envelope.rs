@@ -47,25 +47,12 @@ impl Frame {
 
     /// Extracts the answer. The error is whether the program had started.
     pub fn unwrap(&self, stdout: &[u8], stderr: &[u8]) -> std::result::Result<Answer, bool> {
-        let begin = format!("{}<\n", self.nonce);
-        let end = format!("{}>", self.nonce);
+        let (mut out, mut err) = (self.reader(), self.reader());
+        let (stdout, said) = (out.take(stdout), err.take(stderr));
         // The first marker is written to both outputs, and one of them may arrive when the other is lost.
-        let started = memchr::memmem::find(stderr, begin.as_bytes()).is_some();
-        let start = memchr::memmem::find(stdout, begin.as_bytes()).ok_or(started)? + begin.len();
-        let body = stdout.get(start..).ok_or(false)?;
-        let stop = memchr::memmem::rfind(body, end.as_bytes()).ok_or(true)?;
-        let code = body.get(stop + end.len()..).map(|rest| String::from_utf8_lossy(rest).trim().to_owned());
-        let code = code.and_then(|code| code.lines().next()?.parse().ok()).ok_or(true)?;
-        Ok(Answer {
-            stdout: body.get(..stop).unwrap_or_default().to_vec(),
-            stderr: self.between(&String::from_utf8_lossy(stderr)),
-            code,
-        })
-    }
-
-    fn between(&self, text: &str) -> String {
-        let text = text.split_once(&format!("{}<\n", self.nonce)).map_or(text, |(_, behind)| behind);
-        text.split_once(&format!("{}>", self.nonce)).map_or(text, |(before, _)| before).to_owned()
+        let code = out.code().ok_or(out.begun || err.begun)?;
+        let said = if err.begun { &said } else { stderr };
+        Ok(Answer { stdout, stderr: String::from_utf8_lossy(said).into_owned(), code })
     }
 }
 

@@ -5,13 +5,16 @@ use weftrun_core::convert::ScriptChange;
 use weftrun_core::fabric::{Change, Op};
 use weftrun_core::spec::Role;
 
+/// A folder of the node in a container: from, to, read-only.
+pub type Mount = (String, String, bool);
+
 /// The operations of one role, translated.
 #[derive(Clone, Debug, Default)]
 pub struct Translated {
     /// Variables, with the operation that caused each.
     pub env: Vec<(String, String, Op)>,
-    /// Folders of the node to mount in the container: from, to, read-only.
-    pub mounts: Vec<(String, String, bool)>,
+    /// Folders of the node to mount in the container.
+    pub mounts: Vec<Mount>,
     /// Whole nodes, since the fabric's devices belong to the node.
     pub whole_nodes: Option<Op>,
     /// Feature the nodes must have.

@@ -1,8 +1,10 @@
-//! The parts of a job that every script on another host has alike: its code and its secrets.
+//! The parts of a job that every script on another host has alike.
 
-use weftrun_core::spec::{Code, SecretRef};
+use weftrun_core::shell::variable;
+use weftrun_core::spec::{Code, EnvVar, JobSpec, Role, RoleKind, SecretRef, Volume, VolumeSource};
 use weftrun_core::{Error, ErrorKind, Result};
 
+use super::ops::{Mount, Translated};
 use super::quote;
 
 /// Returns the lines that bring a job's code into `folder`, a word of the shell. `failed` is what a command that fails runs.
@@ -50,4 +52,144 @@ pub fn secret(secret: &SecretRef) -> Result<String> {
             .with("secret", &secret.secret));
     }
     quote::word(&format!("{}/{}", secret.secret, secret.key))
+}
+
+/// Returns the roles of a job that have ranks.
+///
+/// # Errors
+/// [`ErrorKind::InvalidSpec`] if there is none.
+pub fn workers(spec: &JobSpec) -> Result<Vec<&Role>> {
+    let workers: Vec<&Role> = spec.workers().filter(|role| role.nodes > 0).collect();
+    if workers.is_empty() {
+        let message = format!("job `{}` has no worker role: nothing would run", spec.name);
+        return Err(Error::new(ErrorKind::InvalidSpec, message));
+    }
+    Ok(workers)
+}
+
+/// Returns the user's command: the one `rewritten` by a rule, else the launcher's if it `leads` or the role has none.
+///
+/// # Errors
+/// [`ErrorKind::InvalidSpec`] if there is none.
+pub fn command(
+    spec: &JobSpec,
+    role: &Role,
+    leads: bool,
+    rewritten: Option<&Vec<String>>,
+) -> Result<Vec<String>> {
+    let launcher = spec.roles.iter().find(|role| role.kind == RoleKind::Launcher && !role.command.is_empty());
+    let launcher = launcher.filter(|_| leads || role.command.is_empty());
+    let command = rewritten.unwrap_or(&launcher.unwrap_or(role).command);
+    if command.is_empty() {
+        let message = format!("role `{}` has no command: there is nothing to run", role.name);
+        return Err(Error::new(ErrorKind::InvalidSpec, message));
+    }
+    Ok(command.clone())
+}
+
+/// Returns the lines that export variables. Values are literal.
+///
+/// # Errors
+/// Those of [`variable`] and of [`quote::value`].
+pub fn exports<'a>(variables: impl IntoIterator<Item = &'a EnvVar>) -> Result<String> {
+    let line = |var: &EnvVar| Ok(format!("export {}={}\n", variable(&var.name)?, quote::value(&var.value)?));
+    variables.into_iter().map(line).collect()
+}
+
+/// Returns the lines of `setup`.
+///
+/// # Errors
+/// Those of [`quote::line`].
+pub fn setup<'a>(lines: impl IntoIterator<Item = &'a String>) -> Result<String> {
+    lines.into_iter().map(|line| quote::line(line).map(|()| format!("{line}\n"))).collect()
+}
+
+/// Returns the image of a role; none if it has none.
+///
+/// # Errors
+/// [`ErrorKind::InvalidSpec`] for what is not the name of an image.
+pub fn image<'a>(spec: &'a JobSpec, role: &'a Role) -> Result<Option<&'a str>> {
+    let Some(image) = role.image.as_deref().or(spec.image.as_deref()) else { return Ok(None) };
+    if image.is_empty()
+        || image.starts_with('-')
+        || image.chars().any(|c| c.is_control() || c.is_whitespace())
+    {
+        return Err(Error::new(ErrorKind::InvalidSpec, "`image` is not the name of an image")
+            .with("value", image.escape_debug()));
+    }
+    Ok(Some(image))
+}
+
+/// Returns the folders that the container of a role mounts. `refused` is the error of a volume that is no folder.
+///
+/// # Errors
+/// [`ErrorKind::InvalidSpec`] for a path that no option of a container can hold, and those of `refused`.
+pub fn mounts(
+    spec: &JobSpec,
+    fabric: Option<&Translated>,
+    refused: impl Fn(&Volume) -> Error,
+) -> Result<Vec<Mount>> {
+    let mut mounts = Vec::new();
+    for volume in &spec.volumes {
+        match &volume.source {
+            // The host's own /dev/shm is present, in containers too.
+            VolumeSource::Memory { .. } => {}
+            VolumeSource::HostPath(path) => {
+                mounts.push((path.clone(), volume.mount.clone(), volume.read_only));
+            }
+            _ => return Err(refused(volume)),
+        }
+    }
+    mounts.extend(fabric.into_iter().flat_map(|fabric| fabric.mounts.iter().cloned()));
+    let odd = |path: &&String| path.contains([':', ',']) || path.chars().any(char::is_control);
+    if let Some(path) = mounts.iter().flat_map(|(from, to, _)| [from, to]).find(odd) {
+        let message = "a path with `:`, `,` or control characters cannot be mounted into a container";
+        return Err(Error::new(ErrorKind::InvalidSpec, message).with("path", path.escape_debug()));
+    }
+    Ok(mounts)
+}
+
+/// Refuses volumes that cannot appear elsewhere without a container, on machines that are called `machines`.
+///
+/// # Errors
+/// [`ErrorKind::InvalidSpec`], and those of `refused`.
+pub fn refuse_mounts(spec: &JobSpec, machines: &str, refused: impl Fn(&Volume) -> Error) -> Result<()> {
+    for volume in &spec.volumes {
+        match &volume.source {
+            VolumeSource::Memory { .. } => {}
+            VolumeSource::HostPath(path) if *path == volume.mount => {}
+            VolumeSource::HostPath(path) => {
+                let message = format!("volume `{}` cannot appear elsewhere without a container", volume.name);
+                return Err(Error::new(ErrorKind::InvalidSpec, message)
+                    .with("path", path)
+                    .with("mount", &volume.mount)
+                    .hint(format!("give the job an `image`, or use the path as it is on the {machines}")));
+            }
+            _ => return Err(refused(volume)),
+        }
+    }
+    Ok(())
+}
+
+/// Returns the names of all variables that a container must be given, since its image would override the others:
+/// the job's, the role's and the fabric's, and `own`. Each is safe without quotes.
+///
+/// # Errors
+/// Those of [`variable`].
+pub fn variables(
+    spec: &JobSpec,
+    role: &Role,
+    fabric: Option<&Translated>,
+    own: &[&str],
+) -> Result<Vec<String>> {
+    let jobs = spec.env.iter().chain(&role.env).map(|var| var.name.as_str());
+    let secrets = spec.secrets.iter().map(|secret| secret.env.as_str());
+    let fabric = fabric.into_iter().flat_map(|fabric| fabric.env.iter().map(|(name, ..)| name.as_str()));
+    let mut names: Vec<String> = Vec::new();
+    for name in jobs.chain(secrets).chain(fabric).chain(own.iter().copied()) {
+        if !names.iter().any(|known| known == name) {
+            names.push(variable(name)?.to_owned());
+        }
+    }
+    Ok(names)
 }

@@ -292,11 +292,6 @@ mod tests {
         })
     }
 
-    /// Returns whether a process runs; a zombie does not.
-    fn runs(pid: &str) -> bool {
-        std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
-    }
-
     #[tokio::test]
     async fn a_program_that_hangs_is_ended_with_what_it_started() {
         let dir = tempfile::tempdir().unwrap();
@@ -304,14 +299,7 @@ mod tests {
         let program = format!("sleep 300 &\necho $! > '{}'\nwait\n", pid.display());
         let ended = here(2).run(&program).await.unwrap_err();
         assert_eq!((ended.kind(), ended.is_retryable()), (ErrorKind::Timeout, true));
-        let pid = std::fs::read_to_string(&pid).unwrap();
-        for _ in 0..100 {
-            if !runs(pid.trim()) {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-        panic!("what the program started still runs");
+        crate::helper::tests::gone(&pid).await;
     }
 
     #[tokio::test]

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use base64::Engine;
 use reqwest::{Client, StatusCode};
 use serde::Deserialize;
 use tokio::sync::Mutex;
@@ -10,9 +9,10 @@ use weftrun_core::secret::Secret;
 use weftrun_core::text::percent::encode;
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::client::{TRIES, backoff};
+use super::client::{LONGEST_ANSWER, TRIES, backoff};
 use super::config::{Credentials, read_secret};
-use super::{answer, error};
+use super::error;
+use crate::{helper, requests};
 
 /// How long before its expiry a token is renewed.
 const MARGIN: Duration = Duration::from_secs(60);
@@ -34,16 +34,12 @@ pub struct Auth {
     current: Mutex<Option<Token>>,
 }
 
+/// A new token. Version 1 of the interface writes the names in camel case.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct V1 {
+struct Granted {
+    #[serde(alias = "accessToken")]
     access_token: String,
-    expires_in: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct V2 {
-    access_token: String,
+    #[serde(alias = "expiresIn")]
     expires_in: Option<u64>,
 }
 
@@ -100,7 +96,7 @@ impl Auth {
         let (status, body) = send(&request).await?;
         if status.is_success() {
             // Some servers return a page of the user interface for unknown paths, which is not a token.
-            if let Ok(token) = serde_json::from_str::<V2>(&body) {
+            if let Ok(token) = serde_json::from_str::<Granted>(&body) {
                 return Ok(Token::new(token.access_token, token.expires_in));
             }
         } else if status != StatusCode::NOT_FOUND && status != StatusCode::METHOD_NOT_ALLOWED {
@@ -117,7 +113,7 @@ impl Auth {
         if !status.is_success() {
             return Err(error::of_answer(WHAT, status, &hidden(secret, &answer)));
         }
-        let token: V1 = serde_json::from_str(&answer).map_err(|e| error::of_shape(WHAT, "", &e))?;
+        let token: Granted = serde_json::from_str(&answer).map_err(|e| error::of_shape(WHAT, "", &e))?;
         Ok(Token::new(token.access_token, token.expires_in))
     }
 }
@@ -134,10 +130,7 @@ impl Token {
 
 /// Returns the remaining lifetime of a JWT, by its `exp`.
 fn life_of(token: &str) -> Option<Duration> {
-    let payload = token.split('.').nth(1)?;
-    let bytes =
-        base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(payload.trim_end_matches('=')).ok()?;
-    let claims: serde_json::Value = serde_json::from_slice(&bytes).ok()?;
+    let claims = requests::claims(token);
     let left = claims.get("exp")?.as_i64()?.saturating_sub(jiff::Timestamp::now().as_second());
     u64::try_from(left).ok().map(Duration::from_secs)
 }
@@ -149,10 +142,10 @@ async fn send(request: &reqwest::RequestBuilder) -> Result<(StatusCode, String)>
     loop {
         tries += 1;
         let request = request.try_clone().ok_or_else(|| Error::new(ErrorKind::Unexpected, WHAT))?;
-        let answer = match crate::requests::send(request).await {
+        let answer = match requests::send(request).await {
             Ok(response) => {
                 let status = response.status();
-                answer::text(response).await.map(|text| (status, text))
+                requests::text(response, LONGEST_ANSWER).await.map(|text| (status, text))
             }
             Err(error) => Err(error),
         };
@@ -175,25 +168,10 @@ fn hidden(secret: &Secret, answer: &str) -> String {
 }
 
 async fn run(argv: &[String]) -> Result<Token> {
-    let (program, arguments) =
-        argv.split_first().ok_or_else(|| Error::new(ErrorKind::InvalidConfig, "`token-command` is empty"))?;
-    let failed = |why: String| {
-        Error::new(ErrorKind::Credentials, format!("`{program}` gave no token: {why}"))
-            .hint("run it by hand; or set `client-id` and `client-secret-env` in the target's table")
-    };
-    let mut command = tokio::process::Command::new(program);
-    command.args(arguments).stdin(std::process::Stdio::null()).kill_on_drop(true);
-    let output = tokio::time::timeout(Duration::from_secs(60), command.output())
-        .await
-        .map_err(|_| failed("it did not end within a minute".to_owned()))?
-        .map_err(|error| failed(error.to_string()))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(failed(weftrun_core::log::clean_text(&said).into_owned()));
-    }
-    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let hint = "run it by hand; or set `client-id` and `client-secret-env` in the target's table";
+    let text = helper::token(argv, hint).await?.trim().to_owned();
     if text.is_empty() || text.contains(char::is_whitespace) {
-        return Err(failed("what it printed is not one word".to_owned()));
+        return Err(helper::no_token(argv, "what it printed is not one word", hint));
     }
     Ok(Token::new(text, None))
 }

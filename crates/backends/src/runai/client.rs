@@ -12,9 +12,10 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use super::auth::Auth;
 use super::config::Settings;
-use super::{answer, error, trust_anchor};
+use super::{error, trust_anchor};
 use crate::files;
 use crate::proxy::proxy_for;
+use crate::requests;
 
 /// Number of tries of a request that may be repeated, if the control plane sends no `Retry-After`.
 pub(super) const TRIES: u32 = 4;
@@ -22,6 +23,8 @@ pub(super) const TRIES: u32 = 4;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Entries per page: the largest number that every version accepts.
 const PAGE: usize = 500;
+/// Largest answer that is read; a page of workloads is far smaller.
+pub const LONGEST_ANSWER: usize = 64 << 20;
 
 /// A control plane.
 #[derive(Debug)]
@@ -152,7 +155,7 @@ impl ControlPlane {
             if let Some(body) = body {
                 request = request.header("content-type", "application/json").body(body.to_owned());
             }
-            let failed = match crate::requests::send(request).await {
+            let failed = match requests::send(request).await {
                 Err(error) => {
                     // A connection that was never established carried nothing, so even a create may be
                     // retried.
@@ -167,7 +170,7 @@ impl ControlPlane {
                 Ok(response) => {
                     let status = response.status();
                     let wait = retry_after(&response);
-                    let text = match answer::text(response).await {
+                    let text = match requests::text(response, LONGEST_ANSWER).await {
                         Ok(text) => text,
                         // The answer broke off: for a create, this is the same as a lost answer.
                         Err(error) if repeat == Repeat::Safe && tries < TRIES => {

@@ -113,11 +113,10 @@ impl Settings {
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] for `http` to another machine without `insecure`.
     pub fn refuse_clear(&self, url: &str) -> Result<()> {
-        let Some(rest) = url.strip_prefix("http://") else { return Ok(()) };
-        let host = rest.split('/').next().unwrap_or_default();
-        if is_this_machine(host) || self.insecure {
+        if self.insecure || !crate::requests::is_clear(url) {
             return Ok(());
         }
+        let host = url.trim_start_matches("http://").split('/').next().unwrap_or_default();
         Err(Error::new(ErrorKind::InvalidConfig, format!("a token would be sent to {host} unencrypted"))
             .hint("use https, or set `insecure = true` in the target's table"))
     }
@@ -153,16 +152,6 @@ impl Settings {
                 .hint("or log in with `runai login`")
         })
     }
-}
-
-/// Returns whether a host and port can only be this machine.
-fn is_this_machine(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    let address = name.parse::<std::net::IpAddr>();
-    !host.contains('@') && (name == "localhost" || address.is_ok_and(|address| address.is_loopback()))
 }
 
 fn variable(target: &TargetConfig, name: &str) -> Result<Secret> {

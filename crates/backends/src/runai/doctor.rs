@@ -2,6 +2,7 @@
 //! clusters are only visible inside a network, and most failures there look alike to a client.
 
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use reqwest::Url;
@@ -156,10 +157,10 @@ async fn endpoint(shared: &Shared, what: &str, base: &str, facts: &mut ClusterFa
     }
     if url.scheme() != "https" {
         let message = format!("`{base}` is not encrypted: tokens travel in the clear");
-        let finding = if host_is_local(&host) {
-            Finding::info("RUNAI-HTTP", message)
-        } else {
+        let finding = if crate::requests::is_clear(base) {
             Finding::warning("RUNAI-HTTP", message)
+        } else {
+            Finding::info("RUNAI-HTTP", message)
         };
         facts.notes.push(finding.at(what));
         return;
@@ -238,10 +239,6 @@ fn kind(ip: IpAddr) -> &'static str {
     }
 }
 
-fn host_is_local(host: &str) -> bool {
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
-}
-
 fn said_of(what: &str, host: &str, certificate: &Certificate, facts: &mut ClusterFacts) {
     row(facts, &format!("{what} certificate"), certificate.to_string());
     let fits = |name: &String| {
@@ -280,15 +277,8 @@ fn credentials(shared: &Shared, facts: &mut ClusterFacts) {
     }
 }
 
-#[cfg(unix)]
 fn others_may_read(file: &std::path::Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
     std::fs::metadata(file).is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0)
-}
-
-#[cfg(not(unix))]
-fn others_may_read(_: &std::path::Path) -> bool {
-    false
 }
 
 /// Checks the rights of the token, as far as reads can show them.

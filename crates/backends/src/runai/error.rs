@@ -36,16 +36,12 @@ pub fn of_answer(what: &str, status: StatusCode, body: &str) -> Error {
         .or_else(|| parsed.error_description.clone())
         .or_else(|| parsed.error.clone())
         .unwrap_or_else(|| quote(body));
-    let message = match said.is_empty() {
-        true => format!("{what}: the control plane answered {status}"),
-        false => format!("{what}: {}", clean(&said)),
-    };
-    let html = body.trim_start().starts_with('<');
-    let message = match html {
-        true => {
-            format!("{what}: an HTML page came with {status}, so something before the control plane answered")
-        }
-        false => message,
+    let message = if body.trim_start().starts_with('<') {
+        format!("{what}: an HTML page came with {status}, so something before the control plane answered")
+    } else if said.is_empty() {
+        format!("{what}: the control plane answered {status}")
+    } else {
+        format!("{what}: {}", clean(&said))
     };
     let mut error = Error::new(kind(status), message).with("status", status.as_u16());
     if let Some(details) = parsed.details.filter(|details| !details.is_null()) {

@@ -2,7 +2,6 @@
 #![doc = include_str!("docs.md")]
 
 mod act;
-mod answer;
 mod auth;
 mod certificate;
 mod check;
@@ -250,6 +249,17 @@ impl Shared {
         Ok(all)
     }
 
+    /// Returns the newest jobs of the project, as the list has them.
+    async fn jobs(&self, limit: Option<usize>) -> Result<Vec<JobSummary>> {
+        let mut jobs = Vec::new();
+        for workload in self.listed(None, limit).await? {
+            if let Some(handle) = self.listed_handle(&workload)? {
+                jobs.push(self.known_here(status::of_listed(handle, &workload)));
+            }
+        }
+        Ok(jobs)
+    }
+
     fn listed_handle(&self, workload: &Value) -> Result<Option<JobHandle>> {
         let kind = match text(workload, "type").unwrap_or_default().to_lowercase().as_str() {
             "distributed" => "distributed",
@@ -347,19 +357,15 @@ impl Backend for RunAi {
     }
 
     async fn list(&self, filter: &JobFilter) -> Result<Vec<JobSummary>> {
-        let mut jobs = Vec::new();
         if !filter.handles.is_empty() {
+            let mut jobs = Vec::new();
             for handle in &filter.handles {
                 let workload = self.shared.typed(handle).await?;
                 jobs.push(watch::detailed(&self.shared, handle, &workload).await);
             }
             return Ok(jobs);
         }
-        for workload in self.shared.listed(None, filter.limit).await? {
-            if let Some(handle) = self.shared.listed_handle(&workload)? {
-                jobs.push(self.shared.known_here(status::of_listed(handle, &workload)));
-            }
-        }
+        let mut jobs = self.shared.jobs(filter.limit).await?;
         jobs.retain(|job| filter.ended || !job.phase.is_terminal());
         Ok(jobs)
     }

@@ -30,8 +30,8 @@ pub fn phase(word: &str) -> JobPhase {
 pub fn of_typed(handle: JobHandle, workload: &Value) -> JobSummary {
     let word = text(workload, "actualPhase").unwrap_or("Unknown");
     let mut job = JobSummary::new(handle, phase(word));
-    if let Some(name) = text(workload, "name") {
-        clean_text(name).into_owned().clone_into(&mut job.name);
+    if text(workload, "name").is_some() {
+        job.name = shown(workload, "name");
     }
     job.kind =
         if workload.pointer("/spec/distributedFramework").is_some() { "Distributed" } else { "Training" }
@@ -50,11 +50,11 @@ pub fn of_typed(handle: JobHandle, workload: &Value) -> JobSummary {
 /// Converts a workload from the list.
 pub fn of_listed(handle: JobHandle, workload: &Value) -> JobSummary {
     let mut job = JobSummary::new(handle, phase(text(workload, "phase").unwrap_or("Unknown")));
-    if let Some(name) = text(workload, "name") {
-        clean_text(name).into_owned().clone_into(&mut job.name);
+    if text(workload, "name").is_some() {
+        job.name = shown(workload, "name");
     }
-    job.reason = clean_text(text(workload, "phaseMessage").unwrap_or_default()).into_owned();
-    job.kind = clean_text(text(workload, "type").unwrap_or_default()).into_owned();
+    job.reason = shown(workload, "phaseMessage");
+    job.kind = shown(workload, "type");
     job.created = time(workload, "createdAt");
     job.ended = time(workload, "completedAt");
     let count = |value: Option<&Value>| {
@@ -163,7 +163,7 @@ pub fn role(pod: &str) -> (&'static str, Option<u32>) {
 
 /// Converts a pod of a workload.
 pub fn replica(pod: &Value, index: u32) -> ReplicaStatus {
-    let name = clean_text(text(pod, "name").unwrap_or_default()).into_owned();
+    let name = shown(pod, "name");
     let (role, number) = role(&name);
     let phase = match text(pod, "k8sPhase").unwrap_or_default().to_lowercase().as_str() {
         "pending" => JobPhase::Pending,
@@ -181,7 +181,7 @@ pub fn replica(pod: &Value, index: u32) -> ReplicaStatus {
 pub fn phase_update(record: &Value) -> Option<(String, String, Option<Timestamp>)> {
     let update = record.pointer("/spec/phaseUpdate").filter(|update| update.is_object())?;
     let word = clean_text(text(update, "phase")?).into_owned();
-    let said = clean_text(text(update, "phaseMessage").unwrap_or_default()).into_owned();
+    let said = shown(update, "phaseMessage");
     Some((word, said, record.get("meta").and_then(|meta| time(meta, "creationTimestamp"))))
 }
 
@@ -201,8 +201,13 @@ pub fn new_attempt(before: JobPhase, now: JobPhase) -> Option<&'static str> {
 pub fn event(event: &Value) -> (Severity, String, String, Option<Timestamp>) {
     let severity = if text(event, "type") == Some("Warning") { Severity::Warning } else { Severity::Info };
     let word = clean_text(text(event, "reason").unwrap_or("Event")).into_owned();
-    let said = clean_text(text(event, "message").unwrap_or_default()).into_owned();
+    let said = shown(event, "message");
     (severity, word, said, time(event, "createdAt"))
+}
+
+/// Returns a text field of an answer, cleaned; empty if there is none.
+fn shown(value: &Value, key: &str) -> String {
+    clean_text(text(value, key).unwrap_or_default()).into_owned()
 }
 
 /// Returns a time field of an answer.

@@ -11,6 +11,7 @@ use weftrun_core::{ErrorKind, Finding, Result, Severity};
 
 use super::status::{self, Roles};
 use super::{Shared, typed_path};
+use crate::outage::Link;
 use crate::runai::resolve::text;
 use crate::stream::{self, Feed, put};
 
@@ -155,7 +156,8 @@ pub fn interval(shared: &Shared) -> Duration {
 /// Watches the workloads of a filter.
 pub fn watch(shared: Arc<Shared>, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
     stream::fed(move |feed| {
-        Watch { shared, filter, feed, known: HashMap::new(), attempts: HashMap::new(), lost: false }.run()
+        let (known, attempts) = (HashMap::new(), HashMap::new());
+        Watch { shared, filter, feed, known, attempts, link: Link::default() }.run()
     })
 }
 
@@ -166,7 +168,7 @@ struct Watch {
     known: HashMap<JobHandle, JobSummary>,
     /// Attempts that started after the first.
     attempts: HashMap<JobHandle, u32>,
-    lost: bool,
+    link: Link,
 }
 
 impl Watch {
@@ -175,11 +177,7 @@ impl Watch {
             match self.look().await {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
-                Err(error) if error.is_retryable() => {
-                    if !std::mem::replace(&mut self.lost, true) {
-                        self.tell(JobEvent::Disconnected { lost: true, reason: error.to_string() }).await;
-                    }
-                }
+                Err(error) if error.is_retryable() => self.link.is_lost(&error, &self.feed).await,
                 Err(error) => return Err(error),
             }
             tokio::time::sleep(interval(&self.shared)).await;
@@ -193,9 +191,7 @@ impl Watch {
     /// Polls once; returns true when every requested workload has ended.
     async fn look(&mut self) -> Result<bool> {
         let now = self.summaries().await?;
-        if std::mem::take(&mut self.lost) {
-            self.tell(JobEvent::Disconnected { lost: false, reason: String::new() }).await;
-        }
+        self.link.is_back(&self.feed).await;
         // A limited list leaves out jobs that are still there.
         if self.filter.handles.is_empty() && self.filter.limit.is_none() {
             let here = |handle: &JobHandle| now.iter().any(|job| job.handle == *handle);
@@ -228,13 +224,7 @@ impl Watch {
 
     async fn summaries(&mut self) -> Result<Vec<JobSummary>> {
         if self.filter.handles.is_empty() {
-            let mut jobs = Vec::new();
-            for workload in self.shared.listed(None, self.filter.limit).await? {
-                if let Some(handle) = self.shared.listed_handle(&workload)? {
-                    jobs.push(self.shared.known_here(status::of_listed(handle, &workload)));
-                }
-            }
-            return Ok(jobs);
+            return self.shared.jobs(self.filter.limit).await;
         }
         let mut jobs = Vec::new();
         for handle in self.filter.handles.clone() {

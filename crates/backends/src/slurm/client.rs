@@ -1,20 +1,20 @@
 //! Slurm's commands as typed queries.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 use weftrun_core::backend::TargetConfig;
 use weftrun_core::{Error, Finding, Result};
 
-use super::cache::Cache;
 use super::cluster::Cluster;
 use super::config::Settings;
 use super::ids::JobId;
 use super::records::{self, Job, Shown};
 use super::rest::Rest;
 use super::{discover, error, preamble, quote};
+use crate::cache::Cache;
 use crate::remote::Answer;
 use crate::remote::ssh::Options;
 use crate::remote::transport::{self, Transport};
@@ -72,7 +72,7 @@ fn transport(target: &TargetConfig, settings: &Settings) -> Result<Transport> {
         user: None,
         jump: None,
         args: settings.ssh_args.clone(),
-        share: settings.ssh_share,
+        share: settings.ssh_share.unwrap_or(true),
         connect: 10,
         keepalives: 3,
     };
@@ -85,13 +85,20 @@ fn transport(target: &TargetConfig, settings: &Settings) -> Result<Transport> {
     }))
 }
 
+/// Returns the cache of the cluster's facts: one file of a target, for the host and the folder that were queried last.
+fn cache(target: &TargetConfig, settings: &Settings, folder: Option<&str>) -> Cache {
+    let Settings { ssh, ssh_config, ssh_args, bin_dir, cluster, .. } = settings;
+    let of = format!("{ssh:?} {ssh_config:?} {ssh_args:?} {bin_dir:?} {cluster:?} {folder:?}");
+    Cache::new(target.state_dir.join("cluster.json"), &of)
+}
+
 impl Client {
     /// Makes a client; nothing is run yet.
     pub fn new(target: &TargetConfig) -> Result<Self> {
         let settings = Settings::of(target)?;
         let folder = folder(target);
         Ok(Self {
-            cache: Cache::new(&target.state_dir, &settings, folder.as_deref()),
+            cache: cache(target, &settings, folder.as_deref()),
             target: target.name.clone(),
             transport: transport(target, &settings)?,
             access: match &settings.rest {
@@ -143,14 +150,11 @@ impl Client {
         let mut rows: Vec<Job> = snapshot.iter().filter(|job| job.belongs_to(id)).cloned().collect();
         if rows.is_empty() {
             // Twice: squeue reports a single unknown id as an error, but not two (seen on all releases).
-            let answer = self.transport.read(&self.squeue(&format!("-j {id},{id}"))?).await?;
-            if answer.code != 0 {
-                return Err(error::of_command("squeue", &answer.stderr, answer.code));
-            }
-            rows = records::queue(&answer.text())?;
+            rows = self.queued(&self.squeue(&format!("-j {id},{id}"))?).await?;
             rows.retain(|job| job.belongs_to(id));
             if !rows.is_empty() {
-                self.also_watch(id);
+                // It may be another user's.
+                lock(&self.foreign).insert(JobId::whole(id.number));
             }
         }
         Ok(rows)
@@ -171,11 +175,6 @@ impl Client {
         Ok(found)
     }
 
-    /// Adds a job of possibly another user to the watched ones.
-    fn also_watch(&self, id: &JobId) {
-        self.foreign.lock().unwrap_or_else(PoisonError::into_inner).insert(JobId::whole(id.number));
-    }
-
     /// Returns the user's own jobs and the added ones, at most one poll interval old: all watchers share one
     /// `squeue`.
     pub async fn snapshot(&self) -> Result<Arc<Vec<Job>>> {
@@ -183,33 +182,38 @@ impl Client {
         if let Some((_, jobs)) = kept.as_ref().filter(|(at, _)| at.elapsed() < self.settings.poll()) {
             return Ok(Arc::clone(jobs));
         }
-        if let Access::Rest(rest) = &self.access {
-            let (mut jobs, user) = (rest.jobs().await?, rest.user().await?);
-            jobs.retain(|job| job.user == user);
-            let jobs = Arc::new(jobs);
-            *kept = Some((Instant::now(), Arc::clone(&jobs)));
-            return Ok(jobs);
-        }
-        let others: Vec<String> = {
-            let foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
-            // Each id twice: squeue reports a single unknown id as an error, but not two (seen on all
-            // releases).
-            foreign.iter().flat_map(|id| [id.to_string(), id.to_string()]).collect()
-        };
-        let mut program = self.squeue("--me")?;
-        if !others.is_empty() {
-            program = format!("{program} && {}", self.squeue(&format!("-j {}", others.join(",")))?);
-        }
-        let answer = self.transport.read(&program).await?;
-        if answer.code != 0 {
-            return Err(error::of_command("squeue", &answer.stderr, answer.code));
-        }
-        let mut jobs = records::queue(&answer.text())?;
-        let mut seen = BTreeSet::new();
-        jobs.retain(|job| seen.insert(job.printed.clone()));
-        let jobs = Arc::new(jobs);
+        let jobs = Arc::new(match &self.access {
+            Access::Rest(rest) => {
+                let (mut jobs, user) = (rest.jobs().await?, rest.user().await?);
+                jobs.retain(|job| job.user == user);
+                jobs
+            }
+            Access::Commands => {
+                // Each id twice: squeue reports a single unknown id as an error, but not two (seen on all
+                // releases).
+                let others: Vec<String> =
+                    lock(&self.foreign).iter().flat_map(|id| [id.to_string(), id.to_string()]).collect();
+                let mut program = self.squeue("--me")?;
+                if !others.is_empty() {
+                    program = format!("{program} && {}", self.squeue(&format!("-j {}", others.join(",")))?);
+                }
+                let mut jobs = self.queued(&program).await?;
+                let mut seen = BTreeSet::new();
+                jobs.retain(|job| seen.insert(job.printed.clone()));
+                jobs
+            }
+        });
         *kept = Some((Instant::now(), Arc::clone(&jobs)));
         Ok(jobs)
+    }
+
+    /// Returns the rows that a `squeue` prints.
+    async fn queued(&self, squeue: &str) -> Result<Vec<Job>> {
+        let answer = self.transport.read(squeue).await?;
+        match answer.code {
+            0 => records::queue(&answer.text()),
+            code => Err(error::of_command("squeue", &answer.stderr, code)),
+        }
     }
 
     /// Returns the cluster facts that [`discover::ask`] queries. They are cached for one minute in the
@@ -224,14 +228,14 @@ impl Client {
         let cluster = Arc::new(match &self.access {
             Access::Rest(rest) => rest.described().await?,
             Access::Commands => {
-                if let Some((text, age)) = self.cache.read().filter(|_| !anew) {
+                if let Some((text, age)) = self.cache.read::<String>().filter(|_| !anew) {
                     tracing::debug!(seconds = age.as_secs(), "the facts of the cluster are kept ones");
                     // It counts as old in this process: before a job is refused, the cluster is queried
                     // again.
                     return Ok(Arc::new(Cluster::read(&text)));
                 }
                 let text = discover::ask(self).await?;
-                self.cache.write(&text);
+                self.cache.write(&text).await;
                 Cluster::read(&text)
             }
         });
@@ -248,7 +252,7 @@ impl Client {
     /// Returns the runs of a job in accounting, or of all the user's jobs of the last `days` days; none where the cluster has no
     /// accounting. slurmdbd is not queried if it did not answer a moment ago.
     pub async fn accounted(&self, id: Option<&JobId>, days: u32) -> Result<Option<Vec<Job>>> {
-        let known = self.no_database.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = lock(&self.no_database).clone();
         if let Some((_, said)) = known.filter(|(at, _)| at.elapsed() < DATABASE_PAUSE) {
             return Err(error::no_database(&said));
         }
@@ -259,8 +263,7 @@ impl Client {
         };
         answer.inspect_err(|error| {
             if let Some(said) = error::said_without_database(error) {
-                let mut known = self.no_database.lock().unwrap_or_else(PoisonError::into_inner);
-                *known = Some((Instant::now(), said.to_owned()));
+                *lock(&self.no_database) = Some((Instant::now(), said.to_owned()));
             }
         })
     }
@@ -283,7 +286,7 @@ impl Client {
         let Some(error) = failed else { return };
         let note = Finding::warning("SLURM-NO-ACCOUNTING", error.message());
         let note = error.hints().iter().take(1).fold(note, |note, hint| note.fix(hint.clone()));
-        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notes = lock(&self.notes);
         if !notes.contains(&note) {
             notes.push(note);
         }
@@ -291,7 +294,7 @@ impl Client {
 
     /// Takes the notes.
     pub fn take_notes(&self) -> Vec<Finding> {
-        std::mem::take(&mut self.notes.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut lock(&self.notes))
     }
 
     async fn accounting(&self, selection: &str) -> Result<Option<Vec<Job>>> {
@@ -353,12 +356,16 @@ impl Client {
     pub fn enter_log_dir(&self) -> Result<String> {
         let dir = self.settings.reached_log_dir().ok_or_else(|| {
             Error::unsupported(super::BACKEND, "logs")
-                .with("log-dir", &self.settings.log_dir)
+                .with("log-dir", self.settings.log_dir())
                 .hint("slurmrestd gives no files: set `path-map` in the target where the folder is mounted here, or `ssh`")
         })?;
         let root = if dir.starts_with('/') { "" } else { "\"${PWD%/}\"/" };
         Ok(format!("cd -- \"${{HOME:-/}}\" || exit 91\ndir={root}{}\n", quote::word(&dir)?))
     }
+}
+
+fn lock<T>(shared: &std::sync::Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Time limit of a query to accounting, in seconds.

@@ -11,10 +11,11 @@ use weftrun_core::backend::TargetConfig;
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Error, ErrorKind, Result};
 
-use crate::settings::{keys, merged, unknown, with_dashes};
+use super::BACKEND;
+use crate::settings::{merged, of_job, seconds, split};
 
 /// Settings of a Slurm target. Every key may be written with `-` or `_`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct Settings {
     /// Host for `ssh`, as in `~/.ssh/config`; without it the commands run on this host.
@@ -23,24 +24,19 @@ pub struct Settings {
     pub ssh_config: Option<String>,
     /// Further options for `ssh`, one word each.
     pub ssh_args: Vec<String>,
-    /// Share one connection (`ControlMaster`); `false` where the server forbids several sessions.
-    pub ssh_share: bool,
+    /// Share one connection (`ControlMaster`), unless `false`, where the server forbids several sessions.
+    pub ssh_share: Option<bool>,
     /// Folder of `sbatch` on the cluster, if it is not in the PATH of a non-login shell.
     pub bin_dir: Option<String>,
     /// Cluster for `-M`, where one head node serves several.
     pub cluster: Option<String>,
-    /// Folder on the cluster for logs and exit files; relative paths start at the home directory. It must be
-    /// visible on every node.
-    pub log_dir: String,
-    /// Seconds between two queries of the queue; at least 2.
-    pub poll_seconds: f64,
-    /// Time limit of one command on the cluster, in seconds.
-    pub command_seconds: u64,
+    pub(super) log_dir: Option<String>,
+    pub(super) poll_seconds: Option<f64>,
+    pub(super) command_seconds: Option<u64>,
     /// Seconds that a submission without an answer is searched for before it counts as not queued; derived
     /// from slurmctld's own timeouts by default.
     pub absence_seconds: Option<u64>,
-    /// Seconds that a log is still read after its job ended without writing its last line.
-    pub settle_seconds: f64,
+    pub(super) settle_seconds: Option<f64>,
     /// Address of slurmrestd (`http://head:6820`), which is then used instead of Slurm's commands.
     pub rest: Option<String>,
     /// User of the token, if the token does not name one.
@@ -158,48 +154,13 @@ pub enum Container {
     None,
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            ssh: None,
-            ssh_config: None,
-            ssh_args: Vec::new(),
-            ssh_share: true,
-            bin_dir: None,
-            cluster: None,
-            log_dir: "weftrun".to_owned(),
-            poll_seconds: 2.0,
-            command_seconds: 60,
-            absence_seconds: None,
-            settle_seconds: 3.0,
-            rest: None,
-            rest_user: None,
-            token_env: None,
-            token_file: None,
-            token_command: Vec::new(),
-            ca_file: None,
-            insecure: false,
-            path_map: BTreeMap::new(),
-            job: Map::new(),
-        }
-    }
-}
-
 impl Settings {
     /// Reads and checks the settings of a target.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] naming the key.
     pub fn of(target: &TargetConfig) -> Result<Self> {
-        target.refuse_nul()?;
-        let given = with_dashes(&target.settings);
-        let known = [keys::<Self>(), keys::<JobSettings>()].concat();
-        if let Some(key) = given.keys().find(|key| !known.contains(&key.as_str())) {
-            let message = format!("target `{}`: `{key}` is not a setting of a Slurm target", target.name);
-            return Err(unknown(Error::new(ErrorKind::InvalidConfig, message), key, &known));
-        }
-        let (own, of_jobs): (Map<_, _>, Map<_, _>) =
-            given.into_iter().partition(|(key, _)| keys::<Self>().contains(&key.as_str()));
+        let (own, of_jobs) = split::<Self, JobSettings>(target, "a Slurm target")?;
         let mut settings: Self = read(&target.name, own)?;
         check_array(&read(&target.name, of_jobs.clone())?).map_err(|why| {
             let message = format!("target `{}`: {why}", target.name);
@@ -219,7 +180,7 @@ impl Settings {
             ("ssh", self.ssh.as_deref()),
             ("bin-dir", self.bin_dir.as_deref()),
             ("cluster", self.cluster.as_deref()),
-            ("log-dir", Some(self.log_dir.as_str())),
+            ("log-dir", self.log_dir.as_deref()),
         ];
         for (key, value) in texts.into_iter().filter_map(|(key, value)| Some((key, value?))) {
             if value.is_empty() || value.starts_with('-') {
@@ -229,11 +190,11 @@ impl Settings {
                 return bad(key, value, "may not hold control characters");
             }
         }
-        if self.log_dir.contains(['%', '\\']) {
+        if self.log_dir().contains(['%', '\\']) {
             // With a backslash, sbatch replaces nothing in the whole path (sbatch(1), "filename pattern").
             return bad(
                 "log-dir",
-                &self.log_dir,
+                self.log_dir(),
                 "may not hold `%` or `\\`, which Slurm treats as patterns; `rank-logs = \"%j/%N-%t.log\"` makes a \
                  folder for each job",
             );
@@ -242,17 +203,17 @@ impl Settings {
         if !rest.starts_with("http://") && !rest.starts_with("https://") {
             return bad("rest", rest, "is the address of slurmrestd, such as `https://head:6820`");
         }
-        if !self.insecure && rest.strip_prefix("http://").is_some_and(|rest| !is_this_machine(rest)) {
+        if !self.insecure && crate::requests::is_clear(rest) {
             return bad(
                 "rest",
                 rest,
                 "would send the token unencrypted: use https, or set `insecure = true`",
             );
         }
-        if !self.log_dir.starts_with('/') {
+        if !self.log_dir().starts_with('/') {
             return bad(
                 "log-dir",
-                &self.log_dir,
+                self.log_dir(),
                 "must begin with `/` where `rest` is set: slurmrestd knows no home directory",
             );
         }
@@ -262,10 +223,16 @@ impl Settings {
         Ok(())
     }
 
+    /// Returns the folder on the cluster for logs and exit files, which must be visible on every node; a relative
+    /// one starts at the home directory.
+    pub fn log_dir(&self) -> &str {
+        self.log_dir.as_deref().unwrap_or("weftrun")
+    }
+
     /// Returns the log folder as it is accessed: on the cluster, or on this machine if `path-map` contains
     /// it. None where only slurmrestd is available.
     pub fn reached_log_dir(&self) -> Option<String> {
-        self.reached(&self.log_dir)
+        self.reached(self.log_dir())
     }
 
     /// Returns the path under which weftrun reads a file of the cluster; none if the file cannot be read.
@@ -284,25 +251,17 @@ impl Settings {
 
     /// Returns the time between two queries of the queue.
     pub fn poll(&self) -> Duration {
-        Duration::from_secs_f64(if self.poll_seconds.is_finite() {
-            self.poll_seconds.clamp(2.0, 3600.0)
-        } else {
-            2.0
-        })
+        seconds(self.poll_seconds, 2.0, 2.0, 3600.0)
     }
 
     /// Returns the time limit of one command.
     pub fn command_timeout(&self) -> Duration {
-        Duration::from_secs(self.command_seconds.clamp(1, 3600))
+        Duration::from_secs(self.command_seconds.unwrap_or(60).clamp(1, 3600))
     }
 
-    /// Returns the time that a log is still read after its job ended.
+    /// Returns the time that a log is still read after its job ended without writing its last line.
     pub fn settle(&self) -> Duration {
-        Duration::from_secs_f64(if self.settle_seconds.is_finite() {
-            self.settle_seconds.clamp(0.0, 600.0)
-        } else {
-            3.0
-        })
+        seconds(self.settle_seconds, 3.0, 0.0, 600.0)
     }
 
     /// Returns the settings of a job: its own over the target's.
@@ -311,11 +270,7 @@ impl Settings {
     /// [`ErrorKind::InvalidSpec`] naming the key.
     pub fn job(&self, spec: &JobSpec) -> Result<JobSettings> {
         let bad = |what: String| Error::new(ErrorKind::InvalidSpec, what);
-        let own = spec.backend.get("slurm").and_then(Value::as_object).map(with_dashes).unwrap_or_default();
-        let known = keys::<JobSettings>();
-        if let Some(key) = own.keys().find(|key| !known.contains(&key.as_str())) {
-            return Err(unknown(bad(format!("`backend.slurm.{key}` is not a setting")), key, known));
-        }
+        let own = of_job::<JobSettings>(spec, BACKEND)?;
         let read = |own| {
             serde_json::from_value::<JobSettings>(Value::Object(own))
                 .map_err(|error| bad(format!("`backend.slurm`: {error}")))
@@ -351,17 +306,6 @@ fn is_array(text: &str) -> bool {
     };
     // With `%0` no task would start.
     most.is_none_or(|most| number(most) && value(most) > 0) && tasks.split(',').all(part)
-}
-
-/// Returns whether an address can only be this machine.
-fn is_this_machine(address: &str) -> bool {
-    let host = address.split('/').next().unwrap_or_default();
-    let host = host.rsplit('@').next().unwrap_or_default();
-    let name = host.strip_prefix('[').map_or_else(
-        || host.split(':').next().unwrap_or_default(),
-        |rest| rest.split(']').next().unwrap_or_default(),
-    );
-    name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 fn read<T: DeserializeOwned>(target: &str, keys: Map<String, Value>) -> Result<T> {

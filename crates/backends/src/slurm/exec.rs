@@ -9,7 +9,8 @@ use super::ids::JobId;
 use super::logs::Header;
 use super::lookup;
 use super::records::Job;
-use super::{BACKEND, nodelist, quote, state};
+use super::{BACKEND, nodelist, quote};
+use crate::remote::error::no_rank;
 
 /// Runs a command on the node of a rank, or on the first node of the job.
 pub async fn exec(
@@ -25,7 +26,7 @@ pub async fn exec(
             "slurmrestd starts no steps: run `srun --jobid={id} --overlap --pty COMMAND` on the cluster, or set `ssh` in the target"
         )));
     }
-    let runs = |job: &&Job| state::phase(&job.state, &job.reason) == JobPhase::Running;
+    let runs = |job: &&Job| job.phase() == JobPhase::Running;
     let mut running: Vec<&Job> = found.rows.iter().filter(runs).collect();
     running.sort_by_key(|job| (job.task, job.component));
     let Some(first) = running.first() else {
@@ -95,8 +96,7 @@ fn place_of(rank: u32, header: &Header, components: &[&Job]) -> Result<Place> {
         }
         first = first.saturating_add(ranks);
     }
-    Err(Error::new(ErrorKind::NotFound, format!("the job has no rank {rank}"))
-        .with("ranks", format!("0 to {}", first.saturating_sub(1))))
+    Err(no_rank(ErrorKind::NotFound, rank, first))
 }
 
 /// Returns the program that runs the step. The step ends when the caller is gone, which closes descriptor 3.

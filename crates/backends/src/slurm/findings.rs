@@ -11,14 +11,14 @@ use super::state;
 /// Returns the findings of a job that has ended, from its rows and from whether its log could be written.
 pub async fn at_end(client: &Client, found: &Found) -> Result<Vec<Finding>> {
     let mut findings = of_failure(&found.rows, found.shown.as_ref());
-    let failed = found.rows.iter().any(|job| state::phase(&job.state, &job.reason) == JobPhase::Failed);
+    let failed = found.rows.iter().any(|job| job.phase() == JobPhase::Failed);
     if failed && found.rows.iter().any(|job| job.marker.is_some()) && disk_is_full(client).await? {
         findings.push(
             Finding::error(
                 "SLURM-DISK-FULL",
                 "the file system of the log folder is full: the end of the log may be missing",
             )
-            .at(client.settings.log_dir.clone())
+            .at(client.settings.log_dir())
             .fix("free some space, or set `log-dir` of the target to another shared folder"),
         );
     }
@@ -58,7 +58,7 @@ pub fn stuck(rows: &[Job]) -> Option<Finding> {
 /// Returns what the rows of a failed job show beyond their state.
 pub fn of_failure(rows: &[Job], shown: Option<&Shown>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = stuck(rows).into_iter().collect();
-    for job in rows.iter().filter(|job| state::phase(&job.state, &job.reason) == JobPhase::Failed) {
+    for job in rows.iter().filter(|job| job.phase() == JobPhase::Failed) {
         let word = job.state.as_str();
         let finding = match word {
             "FAILED" if shown.and_then(|shown| shown.exit_code).or(job.exit_code) == Some(state::UNUSABLE_OUTPUT) => {
@@ -76,7 +76,7 @@ pub fn of_failure(rows: &[Job], shown: Option<&Shown>) -> Vec<Finding> {
         findings.push(finding);
     }
     if let Some(code) = shown.and_then(|shown| shown.step_exit_code).filter(|code| *code != 0)
-        && rows.iter().all(|job| state::phase(&job.state, &job.reason) == JobPhase::Succeeded)
+        && rows.iter().all(|job| job.phase() == JobPhase::Succeeded)
     {
         findings.push(
             Finding::warning(

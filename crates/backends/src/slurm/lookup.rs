@@ -36,7 +36,7 @@ impl Found {
 pub async fn look(client: &Client, id: &JobId) -> Result<Option<Found>> {
     let rows = client.rows(id).await?;
     if !rows.is_empty() {
-        let failed = rows.iter().any(|job| state::phase(&job.state, &job.reason) == JobPhase::Failed);
+        let failed = rows.iter().any(|job| job.phase() == JobPhase::Failed);
         let shown = if failed { client.shown(id).await? } else { Vec::new() };
         let shown = shown
             .into_iter()

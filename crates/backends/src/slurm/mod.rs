@@ -2,7 +2,6 @@
 #![doc = include_str!("docs.md")]
 
 mod act;
-mod cache;
 mod check;
 mod client;
 mod cluster;
@@ -39,9 +38,9 @@ use weftrun_core::job::{
 };
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::spec::JobSpec;
-use weftrun_core::{Error, ErrorKind, Finding, Result};
+use weftrun_core::{Finding, Result};
 
-use crate::remote::{nodelist, quote};
+use crate::remote::{self, nodelist, quote};
 use crate::stream;
 use client::Client;
 
@@ -66,17 +65,13 @@ impl Slurm {
     /// Creates the backend of a target; runs nothing yet.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidConfig`] naming the setting.
+    /// [`ErrorKind::InvalidConfig`](weftrun_core::ErrorKind::InvalidConfig) naming the setting.
     pub fn new(target: &TargetConfig) -> Result<Self> {
         Ok(Self { client: Arc::new(Client::new(target)?) })
     }
 
     fn own(&self, handle: &JobHandle) -> Result<()> {
-        if handle.backend() == BACKEND && handle.target() == self.client.target {
-            return Ok(());
-        }
-        Err(Error::new(ErrorKind::Usage, format!("`{handle}` is no job of this target"))
-            .with("target", format!("{BACKEND}://{}", self.client.target)))
+        remote::error::own(handle, BACKEND, &self.client.target)
     }
 }
 

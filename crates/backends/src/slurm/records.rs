@@ -2,7 +2,7 @@
 //! from 22.05 to 26.05: separators that no name can contain, epoch seconds, free text last.
 
 use jiff::Timestamp;
-use weftrun_core::job::SubmissionId;
+use weftrun_core::job::{JobPhase, SubmissionId};
 use weftrun_core::log::clean_text;
 use weftrun_core::{Error, ErrorKind, Result};
 
@@ -97,6 +97,11 @@ impl Job {
     /// Returns the id of the whole job that this row belongs to.
     pub fn whole(&self) -> JobId {
         JobId::whole(self.number)
+    }
+
+    /// Returns the phase of its state.
+    pub fn phase(&self) -> JobPhase {
+        super::state::phase(&self.state, &self.reason)
     }
 
     /// Returns whether the row belongs to this id: the whole job, or one task of it.

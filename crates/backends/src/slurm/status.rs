@@ -11,10 +11,10 @@ pub fn summary(handle: JobHandle, rows: &[&Job], shown: Option<&Shown>) -> JobSu
     let phase = whole_phase(rows);
     let mut summary = JobSummary::new(handle, phase);
     let Some(first) = rows.iter().min_by_key(|job| (job.component, job.task)) else { return summary };
-    let decisive = rows.iter().find(|job| state::phase(&job.state, &job.reason) == phase).unwrap_or(first);
+    let decisive = rows.iter().find(|job| job.phase() == phase).unwrap_or(first);
     summary.name = super::error::clean(&first.name);
     "sbatch".clone_into(&mut summary.kind);
-    let ready = rows.iter().filter(|job| state::phase(&job.state, &job.reason) == JobPhase::Running);
+    let ready = rows.iter().filter(|job| job.phase() == JobPhase::Running);
     summary.ready = (ready.map(|job| job.node_count).sum(), rows.iter().map(|job| job.node_count).sum());
     summary.created = rows.iter().filter_map(|job| job.submitted).min();
     summary.ended = phase.is_terminal().then(|| rows.iter().filter_map(|job| job.ended).max()).flatten();
@@ -63,7 +63,7 @@ fn whole_phase(rows: &[&Job]) -> JobPhase {
         JobPhase::Cancelled,
         JobPhase::Succeeded,
     ];
-    let phases: Vec<JobPhase> = rows.iter().map(|job| state::phase(&job.state, &job.reason)).collect();
+    let phases: Vec<JobPhase> = rows.iter().map(|job| job.phase()).collect();
     ORDER.into_iter().find(|phase| phases.contains(phase)).unwrap_or(JobPhase::Unknown)
 }
 
@@ -90,7 +90,7 @@ pub fn fabric(word: &str) -> Option<Fabric> {
 pub fn replicas(rows: &[&Job]) -> Vec<ReplicaStatus> {
     let mut replicas = Vec::new();
     for job in rows {
-        let phase = state::phase(&job.state, &job.reason);
+        let phase = job.phase();
         let role =
             job.component.map_or_else(|| "worker".to_owned(), |component| format!("component{component}"));
         let nodes = nodelist::expand(&job.nodes);

@@ -202,7 +202,7 @@ fn no_log_dir(client: &Client, answer: &Answer) -> Error {
         ErrorKind::Refused,
         format!("the folder for logs cannot be used: {}", error::essence(&answer.stderr)),
     )
-    .with("log-dir", &client.settings.log_dir)
+    .with("log-dir", client.settings.log_dir())
     .hint(hint.unwrap_or_else(|| "set `log-dir` of the target to a shared folder you may write".to_owned()))
 }
 

@@ -166,9 +166,10 @@ impl TaskFiles {
         };
         let (mut path, mut loops) = (String::new(), Vec::new());
         for (at, part) in self.0.iter().enumerate().take(last + 1) {
-            let counted = |name: &str, width: &str, most: u32| {
+            let mut counted = |name: &str, width: &str, most: u32| {
                 let width: u8 = width.parse().unwrap_or(0);
-                (format!("${name}"), format!("{name} in $(seq -f %0{width}.0f 0 {})", most.saturating_sub(1)))
+                path.push_str(&format!("${name}"));
+                loops.push(format!("{name} in $(seq -f %0{width}.0f 0 {})", most.saturating_sub(1)));
             };
             match part {
                 Part::Text(text) if at == last => {
@@ -180,16 +181,8 @@ impl TaskFiles {
                     path.push_str("$weftrun_n");
                     loops.push("weftrun_n in $(scontrol show hostnames \"$SLURM_JOB_NODELIST\")".to_owned());
                 }
-                Part::NodeNumber(width) | Part::Task(width) => {
-                    let (name, most) = if matches!(part, Part::Task(_)) {
-                        ("weftrun_t", tasks)
-                    } else {
-                        ("weftrun_i", nodes)
-                    };
-                    let (text, each) = counted(name, width, most);
-                    path.push_str(&text);
-                    loops.push(each);
-                }
+                Part::NodeNumber(width) => counted("weftrun_i", width, nodes),
+                Part::Task(width) => counted("weftrun_t", width, tasks),
             }
         }
         loops.dedup();
@@ -228,16 +221,11 @@ fn owner(parts: &[Part], path: &str) -> Option<Owner> {
     let of_value = |allowed: fn(char) -> bool| {
         let longest = path.find(|c| !allowed(c)).unwrap_or(path.len());
         // Takes the longest value for which the rest matches, since node names may contain `-` and digits.
-        path.char_indices()
-            .map(|(at, c)| at + c.len_utf8())
-            .take_while(move |end| *end <= longest)
-            .collect::<Vec<_>>()
-            .into_iter()
-            .rev()
-            .find_map(|end| {
-                let (value, after) = path.split_at_checked(end)?;
-                Some((value, owner(rest, after)?))
-            })
+        let ends = path.get(..longest)?.char_indices().rev().map(|(at, c)| at + c.len_utf8());
+        ends.into_iter().find_map(|end| {
+            let (value, after) = path.split_at_checked(end)?;
+            Some((value, owner(rest, after)?))
+        })
     };
     match part {
         Part::Text(text) => owner(rest, path.strip_prefix(text.as_str())?),

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use weftrun_core::job::{JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, ReplicaStatus};
@@ -12,6 +11,7 @@ use super::client::Client;
 use super::ids::JobId;
 use super::lookup::{self, Found};
 use super::{findings, status};
+use crate::outage::Link;
 use crate::stream::{Feed, put};
 
 /// The last reported state of a job.
@@ -34,7 +34,7 @@ pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>)
         .iter()
         .map(|handle| Ok((handle.clone(), JobId::of(handle)?)))
         .collect::<Result<_>>()?;
-    let mut told: BTreeMap<String, Told> = BTreeMap::new();
+    let mut told: BTreeMap<JobHandle, Told> = BTreeMap::new();
     let mut link = Link::default();
     loop {
         let round = if ids.is_empty() {
@@ -52,41 +52,15 @@ pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>)
     }
 }
 
-/// Whether the cluster answers; each change is reported once.
-#[derive(Debug, Default)]
-struct Link {
-    failures: u32,
-}
-
-impl Link {
-    async fn is_lost(&mut self, error: &weftrun_core::Error, feed: &Feed<JobEvent>) {
-        self.failures += 1;
-        if self.failures == 1 {
-            put(feed, JobEvent::Disconnected { lost: true, reason: error.to_string() }).await;
-        }
-    }
-
-    async fn is_back(&mut self, feed: &Feed<JobEvent>) {
-        if std::mem::take(&mut self.failures) > 0 {
-            put(feed, JobEvent::Disconnected { lost: false, reason: String::new() }).await;
-        }
-    }
-
-    /// Returns the pause, which grows up to 30 s while the cluster does not answer.
-    fn pause(&self) -> Duration {
-        Duration::from_secs(u64::from(self.failures).saturating_mul(2).min(28))
-    }
-}
-
 async fn some(
     client: &Client,
     ids: &[(JobHandle, JobId)],
-    told: &mut BTreeMap<String, Told>,
+    told: &mut BTreeMap<JobHandle, Told>,
     feed: &Feed<JobEvent>,
 ) -> Result<bool> {
     let mut open = false;
     for (handle, id) in ids {
-        let told = told.entry(handle.to_string()).or_default();
+        let told = told.entry(handle.clone()).or_default();
         if told.ended {
             continue;
         }
@@ -106,7 +80,7 @@ async fn some(
 async fn all(
     client: &Client,
     filter: &JobFilter,
-    told: &mut BTreeMap<String, Told>,
+    told: &mut BTreeMap<JobHandle, Told>,
     feed: &Feed<JobEvent>,
 ) -> Result<bool> {
     let snapshot = client.snapshot().await?;
@@ -119,7 +93,7 @@ async fn all(
             continue;
         }
         let handle = super::submit::handle(client, &JobId::whole(*number));
-        let entry = told.entry(handle.to_string()).or_default();
+        let entry = told.entry(handle.clone()).or_default();
         let found = Found { rows: rows.clone(), shown: None };
         if entry.ended || (entry.summary.is_none() && !filter.ended && found.phase().is_terminal()) {
             continue;
@@ -131,16 +105,11 @@ async fn all(
         };
         tell(client, &handle, &found, entry, feed).await?;
     }
-    let gone: Vec<String> = told
-        .keys()
-        .filter(|handle| !groups.keys().any(|number| handle.ends_with(&format!("/{number}"))))
-        .cloned()
-        .collect();
-    for handle in gone {
-        told.remove(&handle);
-        if let Ok(job) = handle.parse() {
-            put(feed, JobEvent::Gone { job }).await;
-        }
+    let is_gone = |handle: &&JobHandle| JobId::of(handle).is_ok_and(|id| !groups.contains_key(&id.number));
+    let gone: Vec<JobHandle> = told.keys().filter(is_gone).cloned().collect();
+    for job in gone {
+        told.remove(&job);
+        put(feed, JobEvent::Gone { job }).await;
     }
     Ok(!feed.is_closed())
 }

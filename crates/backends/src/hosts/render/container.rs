@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use weftrun_core::shell::variable;
-use weftrun_core::spec::{Launch, Role, VolumeSource};
-use weftrun_core::{Error, ErrorKind, Result};
+use weftrun_core::spec::{Launch, Role, Volume};
+use weftrun_core::{Error, Result};
 
-use super::{BACKEND, Renderer};
+use super::{BACKEND, INTERFACE, Renderer};
 use crate::hosts::config::Container;
-use crate::remote::quote;
+use crate::remote::{quote, script};
 
 /// The variables that the supervisor sets for each process; docker and podman pass on only the named ones.
 const NUMBERS: &[&str] = &[
@@ -66,15 +65,7 @@ pub fn pulls(renderer: &Renderer<'_>) -> Result<String> {
 }
 
 fn image(renderer: &Renderer<'_>, role: &Role) -> Result<String> {
-    let image = role.image.as_ref().or(renderer.spec().image.as_ref()).map_or("", String::as_str);
-    if image.is_empty()
-        || image.starts_with('-')
-        || image.chars().any(|c| c.is_control() || c.is_whitespace())
-    {
-        return Err(Error::new(ErrorKind::InvalidSpec, "`image` is not the name of an image")
-            .with("value", image.escape_debug()));
-    }
-    quote::word(image)
+    quote::word(script::image(renderer.spec(), role)?.unwrap_or_default())
 }
 
 /// Returns the functions that reach into the job's containers and end them, where docker or podman starts them.
@@ -101,28 +92,10 @@ pub fn functions(renderer: &Renderer<'_>) -> String {
     )
 }
 
-/// Refuses volumes that cannot appear elsewhere without a container.
-pub fn refuse_mounts(renderer: &Renderer<'_>) -> Result<()> {
-    for volume in &renderer.spec().volumes {
-        match &volume.source {
-            VolumeSource::Memory { .. } => {}
-            VolumeSource::HostPath(path) if *path == volume.mount => {}
-            VolumeSource::HostPath(path) => {
-                let message = format!("volume `{}` cannot appear elsewhere without a container", volume.name);
-                return Err(Error::new(ErrorKind::InvalidSpec, message)
-                    .with("path", path)
-                    .with("mount", &volume.mount)
-                    .hint("give the job an `image`, or use the path as it is on the hosts"));
-            }
-            _ => return Err(no_claims(&volume.name)),
-        }
-    }
-    Ok(())
-}
-
-fn no_claims(volume: &str) -> Error {
+/// Returns the error of a volume that is no folder.
+pub fn no_claims(volume: &Volume) -> Error {
     Error::unsupported(BACKEND, "volumes of this kind")
-        .with("volume", volume)
+        .with("volume", &volume.name)
         .hint("name a folder of the hosts instead")
 }
 
@@ -134,24 +107,10 @@ pub fn run(
     kind: Container,
     words: &str,
 ) -> Result<String> {
-    let mut mounts = Vec::new();
-    for volume in &renderer.spec().volumes {
-        match &volume.source {
-            VolumeSource::Memory { .. } => {}
-            VolumeSource::HostPath(path) => {
-                mounts.push((path.clone(), volume.mount.clone(), volume.read_only));
-            }
-            _ => return Err(no_claims(&volume.name)),
-        }
-    }
-    mounts.extend(renderer.fabric.get(index).iter().flat_map(|fabric| fabric.mounts.iter().cloned()));
+    let mounts = script::mounts(renderer.spec(), renderer.fabric.get(index), no_claims)?;
     let flag = if kind == Container::Apptainer { "--bind" } else { "-v" };
     let mut options = String::new();
     for (from, to, read_only) in &mounts {
-        if [from, to].iter().any(|path| path.contains([':', ',']) || path.chars().any(char::is_control)) {
-            let message = "a path with `:`, `,` or control characters cannot be mounted into a container";
-            return Err(Error::new(ErrorKind::InvalidSpec, message).with("path", from.escape_debug()));
-        }
         let mount = format!("{from}:{to}{}", if *read_only { ":ro" } else { "" });
         let _ = write!(options, " {flag} {}", quote::word(&mount)?);
     }
@@ -176,7 +135,11 @@ pub fn run(
         let gpus = if role.gpus_per_node > 0 { " --nv" } else { "" };
         return Ok(format!("exec apptainer exec{gpus}{options}{more} {image}{words}\n"));
     }
-    for name in variables(renderer, index, role)? {
+    let interface: &[&str] = if renderer.own.interface.is_some() { &INTERFACE } else { &[] };
+    let own = [NUMBERS, interface].concat();
+    let mut names = script::variables(renderer.spec(), role, renderer.fabric.get(index), &own)?;
+    names.sort_unstable();
+    for name in names {
         let _ = write!(options, " -e {name}");
     }
     if renderer.spec().launch == Launch::Mpi {
@@ -211,29 +174,4 @@ fn devices(renderer: &Renderer<'_>, role: &Role, kind: Container) -> String {
         options.push_str(" --device /dev/infiniband");
     }
     options
-}
-
-/// Returns every variable that a process sees: the container's image would override those that are not named.
-fn variables(renderer: &Renderer<'_>, index: usize, role: &Role) -> Result<Vec<String>> {
-    let spec = renderer.spec();
-    let own = spec.env.iter().chain(&role.env).map(|var| var.name.clone());
-    let secrets = spec.secrets.iter().map(|secret| secret.env.clone());
-    let fabric = renderer
-        .fabric
-        .get(index)
-        .into_iter()
-        .flat_map(|fabric| fabric.env.iter().map(|(name, ..)| name.clone()));
-    let interface = ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"];
-    let interface =
-        interface.iter().filter(|_| renderer.own.interface.is_some()).map(|name| (*name).to_owned());
-    let names: BTreeSet<String> = NUMBERS
-        .iter()
-        .map(|name| (*name).to_owned())
-        .chain(own)
-        .chain(secrets)
-        .chain(fabric)
-        .chain(interface)
-        .collect();
-    names.iter().try_for_each(|name| variable(name).map(drop))?;
-    Ok(names.into_iter().collect())
 }

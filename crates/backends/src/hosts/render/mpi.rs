@@ -37,7 +37,7 @@ pub fn write(renderer: &Renderer<'_>, text: &mut String) -> Result<()> {
         "export OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_hwloc_default_binding_policy=none\n",
     );
     // The path of the job's folder is another on each host.
-    let folder = renderer.settings.folder.trim_end_matches('/');
+    let folder = renderer.settings.folder();
     let base = if folder.starts_with('/') { folder.to_owned() } else { format!("$HOME/{folder}") };
     let _ = write!(
         text,

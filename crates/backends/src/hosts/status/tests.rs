@@ -1,6 +1,5 @@
 use super::super::place::tests::place;
 use super::*;
-use weftrun_core::{Error, ErrorKind};
 
 fn node(text: &str) -> Seen {
     let mut node = Node::default();

@@ -88,19 +88,17 @@ impl Attempt {
     /// Creates an attempt that is read from the beginning, or from its cursor.
     pub fn new(number: u32, mut source: SourceId, resume: Resume) -> Self {
         source.attempt = number;
-        let source = Arc::new(source);
-        let (told, complete, torn, opened, refused) = (false, false, false, false, None);
         Self {
             number,
-            source,
+            source: Arc::new(source),
             resume,
-            told,
-            complete,
-            torn,
+            told: false,
+            complete: false,
+            torn: false,
             tail: None,
             since: None,
-            opened,
-            refused,
+            opened: false,
+            refused: None,
             in_vain: 0,
             open_for: Duration::ZERO,
         }

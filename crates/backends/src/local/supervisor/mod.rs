@@ -207,15 +207,7 @@ impl Supervisor {
         self.record.note(Severity::Warning, "left-behind", text);
         let grace = Duration::from_millis(self.list.grace_ms);
         let (began, mut number) = (Instant::now(), 15);
-        loop {
-            let left = process::marked(&submission);
-            if left.is_empty() {
-                return;
-            }
-            for pid in left {
-                process::signal(pid, number);
-                process::signal(pid, 18);
-            }
+        while process::end(&submission, number) {
             tokio::time::sleep(TICK).await;
             number = if began.elapsed() > grace { 9 } else { 15 };
         }

@@ -17,9 +17,11 @@ use weftrun_core::secret::Secret;
 use weftrun_core::text::percent::encode;
 use weftrun_core::{Error, ErrorKind, Result};
 
+use crate::requests;
 use crate::runai::client::ControlPlane;
+use crate::runai::client::LONGEST_ANSWER;
 use crate::runai::resolve::{self, text};
-use crate::runai::{Shared, answer, error};
+use crate::runai::{Shared, error};
 
 /// The path of a workload's log stream, with its four parts as documented by the vendor (API guides 2.23 to
 /// 3.0).
@@ -67,10 +69,10 @@ pub async fn base(shared: &Shared) -> Result<String> {
     let base = domain(shared).await?;
     let probe = plane.http().get(format!("{base}/cluster-api/status")).timeout(STATUS_TIMEOUT);
     let token = plane.token().await?;
-    let answer = crate::requests::send(probe.bearer_auth(token.expose())).await;
+    let answer = requests::send(probe.bearer_auth(token.expose())).await;
     let answer = answer.map_err(|e| error::of_network(WHAT, e))?;
     let status = answer.status();
-    let body = answer::text(answer).await.map_err(|e| error::of_network(WHAT, e))?;
+    let body = requests::text(answer, LONGEST_ANSWER).await.map_err(|e| error::of_network(WHAT, e))?;
     let body = token.hidden_in(&body);
     if status.is_success() && body.contains("OK") {
         Ok(base)
@@ -170,10 +172,10 @@ async fn attempt(plane: &ControlPlane, url: &str, token: &Secret) -> Result<LogS
         .header("upgrade", "websocket")
         .header("sec-websocket-version", "13")
         .header("sec-websocket-key", &key);
-    let answer = crate::requests::send(request).await.map_err(|e| error::of_network(WHAT, e))?;
+    let answer = requests::send(request).await.map_err(|e| error::of_network(WHAT, e))?;
     let status = answer.status();
     if status != StatusCode::SWITCHING_PROTOCOLS {
-        let body = answer::text(answer).await.map_err(|e| error::of_network(WHAT, e))?;
+        let body = requests::text(answer, LONGEST_ANSWER).await.map_err(|e| error::of_network(WHAT, e))?;
         let body = token.hidden_in(&body);
         let error = error::of_answer(WHAT, status, &body);
         // "workload is not ready to stream" comes with several status codes while images are pulled.

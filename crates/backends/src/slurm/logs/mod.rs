@@ -294,7 +294,7 @@ impl Reader {
         }
         out.flush().await;
         if terminal && self.files.is_empty() && self.unreadable.is_empty() && exit_code.is_some() {
-            let dir = &self.client.settings.log_dir;
+            let dir = self.client.settings.log_dir();
             let reason =
                 format!("the cluster has no log file of job {} in {dir}: it was removed or moved", self.id);
             out.pass(self.missing(reason)).await;

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark, SourceId};
-use weftrun_core::{Error, ErrorKind, Result};
+use weftrun_core::{ErrorKind, Result};
 
 use super::streams::Header;
+use crate::remote::error::no_rank;
 use crate::stream::Feed;
 
 /// Largest number of lines kept of one source for `tail`.
@@ -85,12 +86,10 @@ impl Selection {
     pub fn knows(&mut self, header: Option<&Header>) -> Result<()> {
         let Some(header) = header else { return Ok(()) };
         self.ranks_per_node = header.ranks_per_node();
-        let beyond =
-            header.ranks().and_then(|ranks| Some((ranks, *self.ranks.iter().find(|rank| **rank >= ranks)?)));
-        match beyond {
+        let ranks = header.ranks().unwrap_or(u32::MAX);
+        match self.ranks.iter().find(|rank| **rank >= ranks) {
             None => Ok(()),
-            Some((ranks, rank)) => Err(Error::new(ErrorKind::Usage, format!("the job has no rank {rank}"))
-                .with("ranks", format!("0 to {}", ranks.saturating_sub(1)))),
+            Some(rank) => Err(no_rank(ErrorKind::Usage, *rank, ranks)),
         }
     }
 

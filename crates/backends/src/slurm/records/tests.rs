@@ -79,7 +79,7 @@ fn scontrol_of_every_release() {
 /// Renders each row of a release: id, phase, reason, exit code, marker, name.
 fn told(jobs: &[Job]) -> String {
     let one = |job: &Job| {
-        let phase = crate::slurm::state::phase(&job.state, &job.reason);
+        let phase = job.phase();
         let code = job.exit_code.map_or_else(|| "-".to_owned(), |code| code.to_string());
         let marker = job.marker.as_ref().map_or("-", |marker| marker.fabric.as_str());
         let said = crate::slurm::state::sentence(&job.state, &job.reason);

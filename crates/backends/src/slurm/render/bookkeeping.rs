@@ -100,10 +100,10 @@ pub fn write(draft: &Draft<'_>) -> Result<String> {
         launch if launch::are_ranks(launch) => "rank",
         _ => "node",
     };
-    let tasks =
-        |role: &weftrun_core::spec::Role| role.nodes.saturating_mul(launch::tasks_per_node(draft, role));
-    let roles: Vec<String> =
-        draft.workers.iter().map(|role| format!("{}:{}", script::safe(&role.name), tasks(role))).collect();
+    let role = |role: &&weftrun_core::spec::Role| {
+        format!("{}:{}", script::safe(&role.name), launch::tasks(draft, role))
+    };
+    let roles: Vec<String> = draft.workers.iter().map(role).collect();
     let functions = FUNCTIONS
         .replace("@LABELS@", labels)
         .replace("@TASKS@", &roles.join(","))
@@ -146,9 +146,7 @@ fn files(draft: &Draft<'_>, dir: &str) -> String {
     if let Some(files) = &draft.output.tasks {
         let root = if draft.output.in_log_dir { dir } else { "\"$PWD\"" };
         let nodes = draft.workers.iter().map(|role| role.nodes).fold(0, u32::saturating_add);
-        let tasks =
-            |role: &&weftrun_core::spec::Role| role.nodes.saturating_mul(launch::tasks_per_node(draft, role));
-        let tasks = draft.workers.iter().map(tasks).fold(0, u32::saturating_add);
+        let tasks = draft.workers.iter().map(|role| launch::tasks(draft, role)).fold(0, u32::saturating_add);
         text.push_str(&format!("weftrun_files={}\n", files.word(root)));
         text.push_str(&files.folders(root, nodes, tasks));
     }

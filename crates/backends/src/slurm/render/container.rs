@@ -1,14 +1,13 @@
 //! Containers: pyxis (`srun --container-image`), or the commands `enroot`, `docker` and `apptainer` around the program.
 
-use std::collections::HashSet;
-
-use weftrun_core::shell::variable;
-use weftrun_core::spec::{Role, VolumeSource};
+use weftrun_core::spec::{Role, Volume, VolumeSource};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::Draft;
+use crate::remote::ops::Mount;
+use crate::remote::script;
 use crate::slurm::config::Container;
-use crate::slurm::quote;
+use crate::slurm::{BACKEND, quote};
 
 /// The variables that the script sets for every task in addition to the job's own.
 const OWN: [&str; 5] = ["PYTHONUNBUFFERED", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "NNODES"];
@@ -19,24 +18,14 @@ const TASK: [&str; 4] = ["SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM
 /// The folder of the job's code, as a variable of the script's shell.
 const SOURCE: &str = "\"$weftrun_source\"";
 
-/// A mount: from, to, read-only.
-type Mount = (String, String, bool);
-
 /// Returns srun's options for the container, and the program as it is started in it.
 pub fn wrap(draft: &Draft<'_>, index: usize, role: &Role, program: &str) -> Result<(Vec<String>, String)> {
-    let image = role.image.as_ref().or(draft.job.spec.image.as_ref());
-    let (Some(image), Some(kind)) = (image, draft.container_of(role)) else {
-        mounts(draft, index, true)?;
+    let Some(kind) = draft.container_of(role) else {
+        script::refuse_mounts(&draft.job.spec, "nodes", no_claims)?;
         return Ok((workdir_of_srun(draft)?, program.to_owned()));
     };
-    if image.is_empty()
-        || image.starts_with('-')
-        || image.chars().any(|c| c.is_control() || c.is_whitespace())
-    {
-        return Err(Error::new(ErrorKind::InvalidSpec, "`image` is not the name of an image")
-            .with("value", image.escape_debug()));
-    }
-    let mounts = mounts(draft, index, false)?;
+    let image = script::image(&draft.job.spec, role)?.unwrap_or_default();
+    let mounts = script::mounts(&draft.job.spec, draft.fabric.get(index), no_claims)?;
     let around = match kind {
         Container::Pyxis | Container::None => {
             return Ok((pyxis(draft, index, role, image, &mounts)?, program.to_owned()));
@@ -74,68 +63,20 @@ fn change_dir(draft: &Draft<'_>) -> Result<String> {
     Ok(workdir(draft)?.map(change).unwrap_or_default())
 }
 
-/// Returns every variable the script sets: the container's image would override those that are not named.
+/// Returns every variable the script sets.
 fn variables(draft: &Draft<'_>, index: usize, role: &Role) -> Result<Vec<String>> {
-    let spec = &draft.job.spec;
-    let own = spec
-        .env
-        .iter()
-        .chain(&role.env)
-        .map(|var| var.name.clone())
-        .chain(spec.secrets.iter().map(|secret| secret.env.clone()));
-    let fabric = draft
-        .fabric
-        .get(index)
-        .into_iter()
-        .flat_map(|fabric| fabric.env.iter().map(|(name, ..)| name.clone()));
-    let mut seen = HashSet::new();
-    let names = own.chain(fabric).chain(OWN.map(str::to_owned)).filter(|name| seen.insert(name.clone()));
-    let names: Vec<String> = names.collect();
-    // The names are unquoted on the command line.
-    names.iter().try_for_each(|name| variable(name).map(drop))?;
-    Ok(names)
+    script::variables(&draft.job.spec, role, draft.fabric.get(index), &OWN)
 }
 
-fn mounts(draft: &Draft<'_>, index: usize, bare: bool) -> Result<Vec<Mount>> {
-    let mut mounts = Vec::new();
-    for volume in &draft.job.spec.volumes {
-        match &volume.source {
-            VolumeSource::HostPath(path) if bare && *path == volume.mount => {}
-            VolumeSource::HostPath(path) if bare => {
-                let message = format!("volume `{}` cannot appear elsewhere without a container", volume.name);
-                return Err(Error::new(ErrorKind::InvalidSpec, message)
-                    .with("path", path)
-                    .with("mount", &volume.mount)
-                    .hint("give the job an `image`, or use the path as it is on the nodes"));
-            }
-            VolumeSource::HostPath(path) => {
-                mounts.push((path.clone(), volume.mount.clone(), volume.read_only));
-            }
-            // The node's own /dev/shm is present, in containers too.
-            VolumeSource::Memory { .. } => {}
-            VolumeSource::Claim(claim) => {
-                let message =
-                    format!("volume `{}` is a PersistentVolumeClaim, which Slurm does not have", volume.name);
-                return Err(Error::new(ErrorKind::InvalidSpec, message)
-                    .with("claim", claim)
-                    .hint("name a folder of the shared file system instead"));
-            }
-            _ => return Err(Error::unsupported("slurm", "volumes of this kind").with("volume", &volume.name)),
-        }
-    }
-    mounts.extend(draft.fabric.get(index).into_iter().flat_map(|fabric| fabric.mounts.iter().cloned()));
-    let odd = mounts
-        .iter()
-        .flat_map(|(from, to, _)| [from, to])
-        .find(|path| path.contains([':', ',']) || path.chars().any(char::is_control));
-    match odd {
-        Some(path) if !bare => Err(Error::new(
-            ErrorKind::InvalidSpec,
-            "a path with `:`, `,` or control characters cannot be mounted into a container",
-        )
-        .with("path", path.escape_debug())),
-        _ => Ok(mounts),
-    }
+/// Returns the error of a volume that is no folder.
+fn no_claims(volume: &Volume) -> Error {
+    let VolumeSource::Claim(claim) = &volume.source else {
+        return Error::unsupported(BACKEND, "volumes of this kind").with("volume", &volume.name);
+    };
+    let message = format!("volume `{}` is a PersistentVolumeClaim, which Slurm does not have", volume.name);
+    Error::new(ErrorKind::InvalidSpec, message)
+        .with("claim", claim)
+        .hint("name a folder of the shared file system instead")
 }
 
 /// Returns a mount as pyxis, docker and apptainer write it.

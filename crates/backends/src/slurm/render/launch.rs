@@ -1,10 +1,11 @@
 //! The command that starts the ranks: `srun` with torchrun, MPI, or the program itself.
 
 use weftrun_core::convert::Directives;
-use weftrun_core::spec::{Code, Launch, Role, RoleKind};
+use weftrun_core::spec::{Code, Launch, Role};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::{Draft, container};
+use crate::remote::script;
 use crate::slurm::quote;
 use crate::slurm::task_files::TaskFiles;
 
@@ -16,6 +17,11 @@ pub fn tasks_per_node(draft: &Draft<'_>, role: &Role) -> u32 {
         Launch::Once => role.ranks_per_node.unwrap_or(1),
         Launch::Mpi | Launch::PerRank => role.procs_per_node(),
     }
+}
+
+/// Returns the number of tasks that srun starts on all nodes of a role.
+pub fn tasks(draft: &Draft<'_>, role: &Role) -> u32 {
+    role.nodes.saturating_mul(tasks_per_node(draft, role))
 }
 
 /// Returns whether a task of srun is a rank; otherwise it is a node.
@@ -86,7 +92,7 @@ fn component(draft: &Draft<'_>, options: &[Directives], index: usize) -> Result<
     }
     if draft.workers.len() > 1 {
         // The numbers are explicit: SLURM_NTASKS in the script's environment is the first component's.
-        let tasks = role.nodes.saturating_mul(tasks_per_node(draft, role));
+        let tasks = tasks(draft, role);
         words.push(format!("--het-group={index} --nodes={} --ntasks={tasks}", role.nodes));
     }
     // Explicit, since `sbatch --export=NONE` would affect srun.
@@ -157,27 +163,15 @@ fn program(draft: &Draft<'_>, index: usize, role: &Role) -> Result<String> {
 /// Returns the user's command: the rewritten one if a rule rewrote it, the launcher's if the workers have
 /// none.
 fn command(draft: &Draft<'_>, index: usize, role: &Role) -> Result<Vec<String>> {
-    let launcher =
-        draft.job.spec.roles.iter().find(|role| role.kind == RoleKind::Launcher && !role.command.is_empty());
-    let own = if role.command.is_empty() {
-        launcher.map_or(&role.command, |launcher| &launcher.command)
-    } else {
-        &role.command
-    };
     let mpi = draft.job.spec.launch == Launch::Mpi;
     let rewritten = draft.fabric.get(index).and_then(|fabric| fabric.command.as_ref()).filter(|_| !mpi);
-    let command = rewritten.unwrap_or(own);
-    let Some(first) = command.first() else {
-        return Err(Error::new(
-            ErrorKind::InvalidSpec,
-            format!("role `{}` has no command: there is nothing to run", role.name),
-        ));
-    };
+    let command = script::command(&draft.job.spec, role, false, rewritten)?;
+    let first = command.first().map(String::as_str).unwrap_or_default();
     if mpi && matches!(first.rsplit('/').next(), Some("mpirun" | "mpiexec" | "orterun")) {
         let message = "on Slurm srun starts the ranks of an MPI job: give the program without `mpirun`";
         return Err(Error::new(ErrorKind::InvalidSpec, message).with("role", &role.name));
     }
-    Ok(command.clone())
+    Ok(command)
 }
 
 /// Returns `env A=b …` for a component, if components differ.

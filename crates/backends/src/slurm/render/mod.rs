@@ -10,7 +10,7 @@ mod script;
 use weftrun_core::backend::{Document, Language, PlannedJob, Prepared, Rendered};
 use weftrun_core::convert::Directives;
 use weftrun_core::fabric::{Fabric, Op};
-use weftrun_core::spec::{Launch, RestartPolicy, Role, RoleKind};
+use weftrun_core::spec::{Launch, RestartPolicy, Role};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::config::{Container, JobSettings, RankLogs, Settings};
@@ -131,14 +131,7 @@ impl Output {
 
 /// Renders a job. Pure.
 pub fn render(settings: &Settings, job: &PlannedJob) -> Result<Rendered> {
-    let workers: Vec<&Role> =
-        job.spec.roles.iter().filter(|role| role.kind == RoleKind::Worker && role.nodes > 0).collect();
-    if workers.is_empty() {
-        return Err(Error::new(
-            ErrorKind::InvalidSpec,
-            format!("job `{}` has no worker role: nothing would run", job.spec.name),
-        ));
-    }
+    let workers = crate::remote::script::workers(&job.spec)?;
     job.spec.refuse_nul()?;
     job.spec.refuse_entrypoint("slurm")?;
     check_name(&job.spec.name)?;
@@ -202,7 +195,7 @@ impl Draft<'_> {
 
     /// Returns the log folder, absolute if the home directory is known.
     fn log_dir(&self) -> String {
-        let dir = self.settings.log_dir.trim_end_matches('/');
+        let dir = self.settings.log_dir().trim_end_matches('/');
         match self.job.facts.ids.get("home").filter(|_| !dir.starts_with('/')) {
             Some(home) if home.starts_with('/') && !home.contains(['%', '\\']) => {
                 format!("{}/{dir}", home.trim_end_matches('/'))

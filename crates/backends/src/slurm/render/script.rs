@@ -22,18 +22,9 @@ pub fn write(draft: &Draft<'_>, components: &[Directives]) -> Result<String> {
     text.push_str(&directives::write(components)?);
     text.push_str("\nset -eo pipefail\n");
     // Bash reads a function whole before it runs a line of it: what changes how it reads comes before.
-    let options: Vec<&String> = draft.own.setup.iter().filter(|line| changes_syntax(line)).collect();
-    for line in &options {
-        quote::line(line)?;
-        text.push_str(line);
-        text.push('\n');
-    }
+    text.push_str(&script::setup(draft.own.setup.iter().filter(|line| changes_syntax(line)))?);
     text.push_str("\nweftrun_job() {\n");
-    for line in &draft.own.setup {
-        quote::line(line)?;
-        text.push_str(line);
-        text.push('\n');
-    }
+    text.push_str(&script::setup(&draft.own.setup)?);
     text.push_str(&environment(draft)?);
     text.push_str(&fabric(draft)?);
     if draft.job.spec.launch != Launch::Once {
@@ -104,9 +95,8 @@ fn environment(draft: &Draft<'_>) -> Result<String> {
         text.push_str("export PYTHONUNBUFFERED=1\n");
     }
     let single = draft.workers.first().filter(|_| draft.workers.len() == 1);
-    for var in spec.env.iter().chain(single.into_iter().flat_map(|role| &role.env)) {
-        text.push_str(&format!("export {}={}\n", variable(&var.name)?, quote::value(&var.value)?));
-    }
+    let variables = spec.env.iter().chain(single.into_iter().flat_map(|role| &role.env));
+    text.push_str(&script::exports(variables)?);
     if !spec.secrets.is_empty() {
         let dir = draft
             .own

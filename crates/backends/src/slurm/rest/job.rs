@@ -2,98 +2,59 @@
 
 use serde_json::Value;
 
-use super::json::{exit_code, number, some_number, state, text, time};
+use super::json::{count, exit_code, number, some_number, state, text, time};
 use crate::slurm::ids::JobId;
 use crate::slurm::records::{Job, Marker, Shown};
 
 /// Parses a job of `/slurm/…/jobs`.
 pub fn queued(job: &Value) -> Option<Job> {
-    let id = number(job.get("job_id")?)?;
-    let named = Named {
-        id,
-        array: some_number(job, "array_job_id"),
-        task: job.get("array_task_id").and_then(number),
-        pending: text(job, "array_task_string"),
-        het: some_number(job, "het_job_id"),
-        offset: job.get("het_job_offset").and_then(number),
-    };
-    let mut row = named.row()?;
-    row.state = state(job, "job_state");
-    row.reason = text(job, "state_reason");
-    row.nodes = text(job, "nodes");
-    row.node_count = some_number(job, "node_count").and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
-    row.partition = text(job, "partition");
-    row.submitted = time(job, "submit_time");
-    row.started = time(job, "start_time");
-    row.ended = time(job, "end_time");
-    row.user = text(job, "user_name");
-    row.marker = Marker::find(&text(job, "comment"));
-    row.name = text(job, "name");
-    row.exit_code = job.get("exit_code").and_then(exit_code);
-    Some(row)
+    row(job, |queued, _| queued)
 }
 
 /// Parses a job of `/slurmdb/…/jobs`.
 pub fn accounted(job: &Value) -> Option<Job> {
-    let part = |key: &str| job.get(key).unwrap_or(&Value::Null);
-    let named = Named {
-        id: number(job.get("job_id")?)?,
-        array: some_number(part("array"), "job_id"),
-        task: part("array").get("task_id").and_then(number),
-        pending: text(part("array"), "task"),
-        het: some_number(part("het"), "job_id"),
-        offset: part("het").get("job_offset").and_then(number),
+    row(job, |_, accounted| accounted)
+}
+
+/// Parses a job; `path` chooses between the places of a value in the two interfaces.
+fn row(job: &Value, path: impl Fn(&'static str, &'static str) -> &'static str) -> Option<Job> {
+    let at = |queued, accounted| job.pointer(path(queued, accounted)).unwrap_or(&Value::Null);
+    let id = number(&job["job_id"])?;
+    let array = some_number(at("/array_job_id", "/array/job_id"));
+    let task = number(at("/array_task_id", "/array/task_id"));
+    let pending = text(at("/array_task_string", "/array/task"));
+    let het = some_number(at("/het_job_id", "/het/job_id"));
+    let component = number(at("/het_job_offset", "/het/job_offset")).filter(|_| het.is_some());
+    // As squeue would print it.
+    let printed = match (array, task, het) {
+        (Some(array), Some(task), _) => format!("{array}_{task}"),
+        (Some(array), None, _) if !pending.is_empty() => format!("{array}_[{pending}]"),
+        (_, _, Some(first)) => format!("{first}+{}", component.unwrap_or(0)),
+        _ => id.to_string(),
     };
-    let mut row = named.row()?;
-    row.state = state(part("state"), "current");
-    row.reason = text(part("state"), "reason");
-    row.nodes = Some(text(job, "nodes")).filter(|nodes| nodes != "None assigned").unwrap_or_default();
-    row.node_count =
-        some_number(job, "allocation_nodes").and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
-    row.partition = text(job, "partition");
-    row.submitted = time(part("time"), "submission");
-    row.started = time(part("time"), "start");
-    row.ended = time(part("time"), "end");
-    row.user = text(job, "user");
-    row.marker = Marker::find(&text(part("comment"), "job"));
-    row.name = text(job, "name");
-    row.exit_code = job.get("exit_code").and_then(exit_code);
-    Some(row)
-}
-
-/// The numbers that identify a job.
-struct Named {
-    id: u64,
-    array: Option<u64>,
-    task: Option<u64>,
-    pending: String,
-    het: Option<u64>,
-    offset: Option<u64>,
-}
-
-impl Named {
-    /// Returns a row with only the id, written as squeue would.
-    fn row(&self) -> Option<Job> {
-        let component = self.offset.filter(|_| self.het.is_some());
-        let printed = match (self.array, self.task, self.het) {
-            (Some(array), Some(task), _) => format!("{array}_{task}"),
-            (Some(array), None, _) if !self.pending.is_empty() => format!("{array}_[{}]", self.pending),
-            (_, _, Some(first)) => format!("{first}+{}", component.unwrap_or(0)),
-            _ => self.id.to_string(),
-        };
-        Some(Job {
-            number: JobId::parse(&printed)?.number,
-            task: self.array.and(self.task),
-            component: component.and_then(|offset| u32::try_from(offset).ok()),
-            printed,
-            ..Job::default()
-        })
-    }
+    Some(Job {
+        number: JobId::parse(&printed)?.number,
+        task: array.and(task),
+        component: component.and_then(|offset| u32::try_from(offset).ok()),
+        printed,
+        state: state(at("/job_state", "/state/current")),
+        reason: text(at("/state_reason", "/state/reason")),
+        nodes: Some(text(&job["nodes"])).filter(|nodes| nodes != "None assigned").unwrap_or_default(),
+        node_count: count(at("/node_count", "/allocation_nodes")),
+        partition: text(&job["partition"]),
+        submitted: time(at("/submit_time", "/time/submission")),
+        started: time(at("/start_time", "/time/start")),
+        ended: time(at("/end_time", "/time/end")),
+        user: text(at("/user_name", "/user")),
+        marker: Marker::find(&text(at("/comment", "/comment/job"))),
+        name: text(&job["name"]),
+        exit_code: exit_code(&job["exit_code"]),
+    })
 }
 
 /// Returns the further details of a job.
 pub fn shown(job: &Value) -> Shown {
-    let some = |key: &str| Some(text(job, key)).filter(|text| !text.is_empty());
+    let some = |key: &str| Some(text(&job[key])).filter(|text| !text.is_empty());
     let facts = [
         ("Account", "account"),
         ("QOS", "qos"),
@@ -103,15 +64,15 @@ pub fn shown(job: &Value) -> Shown {
         ("TresPerNode", "tres_per_node"),
     ];
     Shown {
-        state: state(job, "job_state"),
-        exit_code: job.get("exit_code").and_then(exit_code),
-        step_exit_code: job.get("derived_exit_code").and_then(exit_code),
-        restarts: some_number(job, "restart_cnt").and_then(|count| u32::try_from(count).ok()).unwrap_or(0),
-        requeue: job.get("requeue").and_then(Value::as_bool).unwrap_or(false),
+        state: state(&job["job_state"]),
+        exit_code: exit_code(&job["exit_code"]),
+        step_exit_code: exit_code(&job["derived_exit_code"]),
+        restarts: count(&job["restart_cnt"]),
+        requeue: job["requeue"].as_bool().unwrap_or(false),
         stdout: some("stdout_expanded").or_else(|| some("standard_output")),
         stderr: some("stderr_expanded").or_else(|| some("standard_error")),
         batch_host: some("batch_host"),
-        task: job.get("array_task_id").and_then(number),
+        task: number(&job["array_task_id"]),
         nodes: some("nodes"),
         facts: facts.iter().filter_map(|(name, key)| Some(((*name).to_owned(), some(key)?))).collect(),
     }

@@ -4,9 +4,9 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// Returns the entries of a list of an answer; none if there is no such list.
-pub fn list<'a>(answer: &'a Value, key: &str) -> &'a [Value] {
-    answer.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+/// Returns the entries of a list; none if it is no list.
+pub fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// Returns a number that is set and finite.
@@ -22,28 +22,36 @@ pub fn number(value: &Value) -> Option<u64> {
     }
 }
 
-/// Returns the number of a key; 0 is none for ids and times.
-pub fn some_number(value: &Value, key: &str) -> Option<u64> {
-    value.get(key).and_then(number).filter(|number| *number > 0)
+/// Returns a number above 0, which is none for ids and times.
+pub fn some_number(value: &Value) -> Option<u64> {
+    number(value).filter(|number| *number > 0)
 }
 
-/// Returns the text of a key, or the words of a list separated by commas; empty if there is none.
-pub fn text(value: &Value, key: &str) -> String {
-    match value.get(key) {
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Array(words)) => words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","),
-        _ => String::new(),
+/// Returns a count; 0 if there is none.
+pub fn count(value: &Value) -> u32 {
+    number(value).and_then(|count| u32::try_from(count).ok()).unwrap_or(0)
+}
+
+/// Returns a text, or the words of a list separated by commas; empty if there is none.
+pub fn text(value: &Value) -> String {
+    words(value).join(",")
+}
+
+fn words(value: &Value) -> Vec<&str> {
+    match value {
+        Value::String(word) => vec![word],
+        list => self::list(list).iter().filter_map(Value::as_str).collect(),
     }
 }
 
-/// Returns the time of a key, in epoch seconds.
-pub fn time(value: &Value, key: &str) -> Option<Timestamp> {
-    Timestamp::from_second(i64::try_from(some_number(value, key)?).ok()?).ok()
+/// Returns a time in epoch seconds.
+pub fn time(value: &Value) -> Option<Timestamp> {
+    Timestamp::from_second(i64::try_from(some_number(value)?).ok()?).ok()
 }
 
 /// Returns the state of a job: one word in v0.0.38, later a list of the state and its flags, of which the
 /// flag is more specific.
-pub fn state(value: &Value, key: &str) -> String {
+pub fn state(value: &Value) -> String {
     const FLAGS: [&str; 9] = [
         "COMPLETING",
         "CONFIGURING",
@@ -55,11 +63,7 @@ pub fn state(value: &Value, key: &str) -> String {
         "STAGE_OUT",
         "RESV_DEL_HOLD",
     ];
-    let words: Vec<&str> = match value.get(key) {
-        Some(Value::String(word)) => vec![word],
-        Some(Value::Array(words)) => words.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
-    };
+    let words = words(value);
     let flag = words.iter().find(|word| FLAGS.contains(word));
     flag.or(words.first()).map_or_else(String::new, |word| (*word).to_owned())
 }
@@ -101,7 +105,7 @@ mod tests {
         assert_eq!(number(&json!(null)), None);
         let states = json!({"old": "RUNNING", "new": ["RUNNING", "COMPLETING"], "unknown": ["BRAND_NEW"]});
         assert_eq!(
-            ["old", "new", "unknown"].map(|key| state(&states, key)),
+            ["old", "new", "unknown"].map(|key| state(&states[key])),
             ["RUNNING", "COMPLETING", "BRAND_NEW"]
         );
     }

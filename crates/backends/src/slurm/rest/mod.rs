@@ -24,6 +24,7 @@ use super::config::Settings;
 use super::error;
 use super::ids::JobId;
 use super::records::{Job, Shown};
+use crate::requests;
 use token::Tokens;
 
 pub use submit::submit;
@@ -87,7 +88,7 @@ impl Rest {
                 reqwest::Certificate::from_pem_bundle(&pem).map_err(|cause| bad(cause.to_string()))?;
             builder = builder.tls_certs_merge(certificates);
         }
-        let http = builder.build().map_err(crate::requests::no_client)?;
+        let http = builder.build().map_err(requests::no_client)?;
         let tokens = Tokens::new(target, settings)?;
         Ok(Self { base: base.trim_end_matches('/').to_owned(), http, tokens, version: OnceCell::new() })
     }
@@ -100,7 +101,7 @@ impl Rest {
     /// Returns all jobs in slurmctld, since no release filters by user.
     pub async fn jobs(&self) -> Result<Vec<Job>> {
         let answer = self.get(&self.path("jobs/").await?).await?;
-        Ok(json::list(&answer, "jobs").iter().filter_map(job::queued).collect())
+        Ok(json::list(&answer["jobs"]).iter().filter_map(job::queued).collect())
     }
 
     /// Returns the user whose jobs are the caller's own.
@@ -111,7 +112,7 @@ impl Rest {
     /// Returns the rows of one job, and the further details of each; none if slurmctld has forgotten it.
     pub async fn job(&self, id: &JobId) -> Result<Vec<(Job, Shown)>> {
         match self.get(&self.path(&format!("job/{}", id.number)).await?).await {
-            Ok(answer) => Ok(json::list(&answer, "jobs")
+            Ok(answer) => Ok(json::list(&answer["jobs"])
                 .iter()
                 .filter_map(|one| Some((job::queued(one)?, job::shown(one))))
                 .filter(|(row, _)| row.belongs_to(id))
@@ -136,7 +137,7 @@ impl Rest {
             Ok(answer) => {
                 let user = self.user().await?;
                 let mut rows: Vec<Job> =
-                    json::list(&answer, "jobs").iter().filter_map(job::accounted).collect();
+                    json::list(&answer["jobs"]).iter().filter_map(job::accounted).collect();
                 rows.retain(|row| id.is_some_and(|id| row.belongs_to(id)) || row.user == user);
                 Ok(Some(rows))
             }
@@ -264,16 +265,10 @@ impl Rest {
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body.to_string());
         }
-        let mut response = crate::requests::send(request).await.map_err(|cause| self.unreachable(cause))?;
+        let response = requests::send(request).await.map_err(|cause| self.unreachable(cause))?;
         let status = response.status();
-        let mut bytes = Vec::new();
-        while let Some(piece) = response.chunk().await.map_err(|cause| self.unreachable(cause))? {
-            bytes.extend_from_slice(&piece);
-            if bytes.len() > LONGEST {
-                break;
-            }
-        }
-        let text = token.secret.hidden_in(&String::from_utf8_lossy(&bytes));
+        let text = requests::text(response, LONGEST).await.map_err(|cause| self.unreachable(cause))?;
+        let text = token.secret.hidden_in(&text);
         let answer: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
         match told(&answer) {
             Some(said) if !status.is_success() || said.is_error => {
@@ -383,7 +378,7 @@ fn of_answer(status: StatusCode, said: &Told, token: &token::Token) -> Error {
 /// Parses a value as each answer about jobs.
 #[cfg(fuzzing)]
 pub fn fuzz_jobs(value: &Value) {
-    for one in json::list(value, "jobs").iter().chain([value]) {
+    for one in json::list(&value["jobs"]).iter().chain([value]) {
         job::queued(one);
         job::accounted(one);
         job::shown(one);

@@ -84,9 +84,9 @@ async fn taken(client: &Client, rest: &Rest, answer: &Value) -> Result<JobHandle
             "the answer of slurmrestd to the submission holds no job id",
         ));
     };
-    let ignored: Vec<String> = read::list(answer, "warnings")
+    let ignored: Vec<String> = read::list(&answer["warnings"])
         .iter()
-        .map(|warning| crate::slurm::error::clean(&read::text(warning, "description")))
+        .map(|warning| crate::slurm::error::clean(&read::text(&warning["description"])))
         // That a job is held, as requested, is reported as a warning too.
         .filter(|text| !text.is_empty() && !text.contains("held state"))
         .collect();

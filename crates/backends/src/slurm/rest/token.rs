@@ -1,9 +1,7 @@
 //! JSON Web Tokens for slurmrestd: from a variable, a file or a command.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use base64::Engine as _;
 use serde_json::Value;
 use tokio::sync::Mutex;
 use weftrun_core::backend::TargetConfig;
@@ -100,7 +98,10 @@ impl Tokens {
         let text = match &self.from {
             From::Variable(secret) => return Ok(secret.clone()),
             From::File(file) => file_text(file)?,
-            From::Command(argv) => command_text(argv).await?,
+            From::Command(argv) => {
+                let hint = "run it by hand: it must print the token, or `SLURM_JWT=…`, as its last line";
+                crate::helper::token(argv, hint).await?
+            }
         };
         // `scontrol token` prints `SLURM_JWT=…`.
         let word = text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
@@ -114,7 +115,7 @@ impl Tokens {
         if !plain(text) {
             return Err(Error::new(ErrorKind::Credentials, "the token for slurmrestd is not one word"));
         }
-        let claims = claims(text);
+        let claims = crate::requests::claims(text);
         // `sun` is Slurm's own claim (slurm.schedmd.com/jwt.html); tokens of other issuers have `username`.
         let named = ["sun", "username"].iter().find_map(|key| claims.get(key)?.as_str().map(str::to_owned));
         let user = self.user.clone().or(named).or_else(|| self.caller.clone()).filter(|user| plain(user));
@@ -126,14 +127,6 @@ impl Tokens {
     }
 }
 
-/// Returns the claims of a JWT. Nothing is verified here; slurmrestd does that.
-fn claims(token: &str) -> Value {
-    let engine = base64::engine::general_purpose::URL_SAFE_NO_PAD;
-    let payload = token.split('.').nth(1).unwrap_or_default().trim_end_matches('=');
-    let bytes = engine.decode(payload).unwrap_or_default();
-    serde_json::from_slice(&bytes).unwrap_or(Value::Null)
-}
-
 fn file_text(file: &std::path::Path) -> Result<String> {
     crate::files::read_text(file, MOST).map_err(|cause| {
         Error::new(ErrorKind::Credentials, format!("cannot read the token file {}: {cause}", file.display()))
@@ -141,30 +134,10 @@ fn file_text(file: &std::path::Path) -> Result<String> {
     })
 }
 
-async fn command_text(argv: &[String]) -> Result<String> {
-    let (program, arguments) =
-        argv.split_first().ok_or_else(|| Error::new(ErrorKind::InvalidConfig, "`token-command` is empty"))?;
-    let failed = |why: String| {
-        Error::new(
-            ErrorKind::Credentials,
-            format!("`{program}` gave no token: {}", super::error::clean(&why)),
-        )
-        .hint("run it by hand: it must print the token, or `SLURM_JWT=…`, as its last line")
-    };
-    let mut command = tokio::process::Command::new(program);
-    command.args(arguments);
-    let output = crate::helper::output(command, Duration::from_mins(1))
-        .await
-        .map_err(|cause| failed(cause.to_string()))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(failed(format!("{}; {}", output.status, said.trim())));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+
     use super::*;
 
     fn tokens(settings: &Settings, env: &[(&str, &str)]) -> Result<Tokens> {
