@@ -441,7 +441,8 @@ weftrun_edit_keys() (
   keys=$(readlink -f "$HOME/.ssh/authorized_keys" 2> /dev/null) && [ -n "$keys" ] || keys=$HOME/.ssh/authorized_keys
   mine=$keys.weftrun/$1.$(uname -n).$(exec sh -c 'echo $$') waited=0
   while [ "$waited" -lt 600 ]; do
-    mkdir -p "$keys.weftrun" || exit 91
+    # Another program's `rmdir` may come between the steps of `mkdir -p`.
+    mkdir -p "$keys.weftrun" 2> /dev/null || mkdir -p "$keys.weftrun" 2> /dev/null || mkdir -p "$keys.weftrun" || exit 91
     weftrun_others || { weftrun_wait_for_others; continue; }
     { weftrun_replace_keys "$1" "$2"; code=$?; } 4> "$mine" || code=1
     rm -f "$mine"

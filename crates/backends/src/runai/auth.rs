@@ -34,12 +34,17 @@ pub struct Auth {
     current: Mutex<Option<Token>>,
 }
 
-/// A new token. Version 1 of the interface writes the names in camel case.
+/// A token of version 1 of the interface. Not one struct with aliases: an answer may have both spellings.
 #[derive(Deserialize)]
-struct Granted {
-    #[serde(alias = "accessToken")]
+#[serde(rename_all = "camelCase")]
+struct V1 {
     access_token: String,
-    #[serde(alias = "expiresIn")]
+    expires_in: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct V2 {
+    access_token: String,
     expires_in: Option<u64>,
 }
 
@@ -96,7 +101,7 @@ impl Auth {
         let (status, body) = send(&request).await?;
         if status.is_success() {
             // Some servers return a page of the user interface for unknown paths, which is not a token.
-            if let Ok(token) = serde_json::from_str::<Granted>(&body) {
+            if let Ok(token) = serde_json::from_str::<V2>(&body) {
                 return Ok(Token::new(token.access_token, token.expires_in));
             }
         } else if status != StatusCode::NOT_FOUND && status != StatusCode::METHOD_NOT_ALLOWED {
@@ -113,7 +118,7 @@ impl Auth {
         if !status.is_success() {
             return Err(error::of_answer(WHAT, status, &hidden(secret, &answer)));
         }
-        let token: Granted = serde_json::from_str(&answer).map_err(|e| error::of_shape(WHAT, "", &e))?;
+        let token: V1 = serde_json::from_str(&answer).map_err(|e| error::of_shape(WHAT, "", &e))?;
         Ok(Token::new(token.access_token, token.expires_in))
     }
 }
