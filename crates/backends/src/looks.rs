@@ -16,11 +16,9 @@ pub struct Told {
 /// The state of a job at one poll.
 #[derive(Clone)]
 pub struct Look {
-    /// Its summary.
     pub summary: JobSummary,
     /// Its processes.
     pub replicas: Vec<ReplicaStatus>,
-    /// Its attempt.
     pub attempt: u32,
 }
 

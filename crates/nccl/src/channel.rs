@@ -101,7 +101,6 @@ pub struct ChannelLine<'a> {
 /// The kind of a line that begins like a channel line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed<'a> {
-    /// A connection.
     Connection(ChannelLine<'a>),
     /// Ring order (`Channel 00/02 : 0 1 2`): a plan, not a connection.
     Order,

@@ -6,7 +6,6 @@ use super::comm;
 use super::event::{Connected, NcclEvent};
 use super::text::{Cursor, behind, contains, text};
 
-/// Reads a message.
 pub fn parse(message: &[u8]) -> NcclEvent<'_> {
     match message.first() {
         Some(b'C') => connection_or_phase(message),

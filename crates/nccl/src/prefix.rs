@@ -46,7 +46,6 @@ pub struct Record<'a> {
     pub writer: Option<Writer<'a>>,
     /// Device in the brackets, where nothing else is left of the prefix.
     pub device: Option<i32>,
-    /// Level.
     pub level: Level,
     /// `file:line` or C++ function before WARN.
     pub location: &'a [u8],
@@ -132,7 +131,6 @@ pub fn writer(line: &[u8]) -> Option<Writer<'_>> {
 pub enum Part<'a> {
     /// Text outside of records: a launcher's prefix before the first, or a line without NCCL's prefix.
     Text(&'a [u8]),
-    /// A record.
     Record(Record<'a>),
 }
 

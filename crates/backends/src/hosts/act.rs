@@ -11,7 +11,6 @@ use super::status::Job;
 use super::{BACKEND, error};
 use crate::remote::signal;
 
-/// Acts on a job.
 pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<()> {
     if let Action::Signal(number) = action {
         signal::check(number)?;

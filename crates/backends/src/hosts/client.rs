@@ -32,7 +32,6 @@ const AT_ONCE: usize = 64;
 pub struct Client {
     /// The target's name, for handles.
     pub target: String,
-    /// Its settings.
     pub settings: Settings,
     hosts: Vec<(String, Arc<Machine>)>,
 }

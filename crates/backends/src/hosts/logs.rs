@@ -80,7 +80,6 @@ struct LogFile {
 struct Owner {
     /// Name of the source behind the host's.
     suffix: String,
-    /// Its rank, if it is one.
     rank: Option<u32>,
     /// The ranks whose output it holds.
     ranks: Range<u32>,
@@ -243,7 +242,6 @@ impl Reader {
         names
     }
 
-    /// Returns the batches of a piece.
     fn take(&mut self, at: usize, piece: Piece, resumed: bool) -> Vec<LogBatch> {
         let name = piece.path.rsplit('/').next().unwrap_or_default().to_owned();
         let Some(owner) = owner_of(&name, at, &self.place) else { return Vec::new() };

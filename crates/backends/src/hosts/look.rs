@@ -81,7 +81,6 @@ pub struct HostLook {
     pub user: String,
     /// The public keys of its sshd.
     pub keys: Vec<String>,
-    /// Its jobs.
     pub jobs: BTreeMap<SubmissionId, (Place, usize, Node)>,
     /// The submission that has the host.
     pub busy: Option<String>,

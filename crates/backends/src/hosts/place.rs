@@ -15,7 +15,6 @@ pub const MOST_RANKS: u32 = 65_536;
 /// A job's hosts and numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The submission.
     pub submission: SubmissionId,
     /// The job's name.
     pub name: String,
@@ -48,9 +47,7 @@ pub struct Seat {
     pub ssh_port: u16,
     /// The user there.
     pub user: String,
-    /// Ranks on it.
     pub ranks: u32,
-    /// The role.
     pub role: String,
     /// Its number in the role.
     pub replica: u32,

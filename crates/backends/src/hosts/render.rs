@@ -70,7 +70,6 @@ struct Renderer<'a> {
     fabric: Vec<Translated>,
 }
 
-/// Renders a job.
 pub fn render(settings: &Settings, job: &PlannedJob) -> Result<Rendered> {
     let spec = &job.spec;
     spec.refuse_nul()?;

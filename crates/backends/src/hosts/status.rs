@@ -74,7 +74,6 @@ impl Job {
         jobs
     }
 
-    /// Returns the job that has a host.
     pub fn on<'j>(look: &HostLook, jobs: &'j Jobs) -> Option<&'j Self> {
         jobs.get(&SubmissionId::parse(look.busy.as_deref()?)?)
     }
@@ -390,7 +389,6 @@ impl Job {
         prepared.map(|(at, _)| (at, Order::Go(self.attempt()))).collect()
     }
 
-    /// Returns its handle.
     pub fn handle(&self, target: &str) -> JobHandle {
         let uid: String = self.place.submission.as_str().chars().take(8).collect();
         JobHandle::new(BACKEND, target, [self.place.name.as_str()]).with_uid(uid)

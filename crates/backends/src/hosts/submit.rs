@@ -41,7 +41,6 @@ const CHOICES: u32 = 3;
 /// Time between two looks for free hosts.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// Submits a rendered job.
 pub async fn submit(client: &Client, rendered: &Rendered) -> Result<JobHandle> {
     let draft = Draft::of(rendered)?;
     let text = &rendered.documents.first().map(|document| document.text.clone()).unwrap_or_default();
@@ -49,7 +48,6 @@ pub async fn submit(client: &Client, rendered: &Rendered) -> Result<JobHandle> {
     submit_once(&sending, POLICY).await
 }
 
-/// Finds the job of a submission.
 pub async fn find(client: &Client, id: &SubmissionId) -> Result<Option<JobHandle>> {
     Ok(client.submitted(id).await?.map(|job| job.handle(&client.target)))
 }

@@ -15,7 +15,6 @@ use super::status::{CANCELLED, Job};
 use crate::kubernetes::{Pod, Resource};
 
 impl Client {
-    /// Acts on a job.
     pub async fn act(&self, handle: &JobHandle, action: Action) -> Result<()> {
         let named = self.named(handle).await?;
         let job = self.job(&named).await?;

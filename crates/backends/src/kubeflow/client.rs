@@ -101,7 +101,6 @@ impl Client {
         Ok(Cache::new(self.state.join(name), &of))
     }
 
-    /// Returns the job of a submission.
     pub async fn find(&self, id: &SubmissionId) -> Result<Option<JobHandle>> {
         let selector = format!("{SUBMISSION}={id}");
         let jobs = self.jobs(&selector).await?;
@@ -196,7 +195,6 @@ impl Client {
         Ok(job)
     }
 
-    /// Returns the details of one job.
     pub async fn describe(&self, handle: &JobHandle) -> Result<JobDetail> {
         let named = self.named(handle).await?;
         let job = self.job(&named).await?;
@@ -259,7 +257,6 @@ fn said_of_leftovers(summary: &mut JobSummary, job: &Job, pods: &[&Pod]) {
     summary.reason = format!("{before}{stop}{}", finding.message);
 }
 
-/// Returns the pods of a job.
 pub fn pods_of<'a>(job: &Job, pods: &'a [Pod]) -> Vec<&'a Pod> {
     pods.iter().filter(|pod| pod_of(pod, job)).collect()
 }

@@ -21,7 +21,6 @@ use crate::settings::{keys, merged};
 pub struct Settings {
     /// The kubeconfig file.
     pub kubeconfig: Option<PathBuf>,
-    /// The context in it.
     pub context: Option<String>,
     /// How long requests are repeated that a busy API server rejects.
     pub retry_seconds: Option<u64>,
@@ -59,7 +58,6 @@ pub struct JobSettings {
     pub scheduler: Option<String>,
     /// The service account of the pods.
     pub service_account: Option<String>,
-    /// Secrets for pulling images.
     pub image_pull_secrets: Vec<String>,
     /// Required node labels.
     pub node_selector: BTreeMap<String, String>,

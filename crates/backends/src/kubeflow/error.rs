@@ -18,7 +18,6 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// Its name.
     pub fn name(&self) -> String {
         self.object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
     }

@@ -63,7 +63,6 @@ struct Pods<'a> {
     containers: Vec<&'a Value>,
 }
 
-/// Returns the pods that an object creates.
 fn pods(object: &Value) -> Vec<Pods<'_>> {
     let spec = &object["spec"];
     let trainer = &spec["trainer"];

@@ -39,7 +39,6 @@ pub struct Draft<'a> {
     pub runtimes: Vec<Value>,
 }
 
-/// Renders a job.
 pub fn render(job: &PlannedJob, target: &Settings, namespace: Option<&str>) -> Result<Rendered> {
     let spec = &job.spec;
     spec.refuse_nul()?;

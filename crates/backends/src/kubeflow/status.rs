@@ -32,9 +32,7 @@ const MOST_PLACES: u32 = 100_000;
 /// A job object with its kind.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// Its kind.
     pub kind: Kind,
-    /// The object.
     pub object: Value,
 }
 
@@ -43,12 +41,10 @@ impl Job {
         self.object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         self.text("/metadata/name")
     }
 
-    /// Its uid.
     pub fn uid(&self) -> &str {
         self.text("/metadata/uid")
     }
@@ -58,7 +54,6 @@ impl Job {
         self.text("/metadata/creationTimestamp").parse().ok()
     }
 
-    /// The handle.
     pub fn handle(&self, target: &str) -> JobHandle {
         let parts = [self.text("/metadata/namespace"), self.kind.word(), self.name()];
         JobHandle::new("kubeflow", target, parts).with_uid(self.uid())
@@ -84,7 +79,6 @@ impl Job {
         conditions.iter().find(|condition| condition["type"] == kind && condition["status"] == "True")
     }
 
-    /// Returns whether it is suspended.
     fn suspended(&self) -> bool {
         let at = |pointer: &str| self.object.pointer(pointer) == Some(&Value::Bool(true));
         at("/spec/suspend") || at("/spec/runPolicy/suspend")
@@ -428,7 +422,6 @@ impl Job {
         }
     }
 
-    /// Returns its pods as replicas.
     pub fn replicas(&self, pods: &[&Pod]) -> Vec<ReplicaStatus> {
         let most = self.most_restarts().unwrap_or(u32::MAX);
         let one = |pod: &&Pod| {

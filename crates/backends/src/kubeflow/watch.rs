@@ -57,7 +57,6 @@ impl Seen {
     }
 }
 
-/// Watches the jobs of a filter.
 pub fn watch(client: Arc<Client>, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
     let opened = async move {
         let mut wanted = BTreeSet::new();

@@ -38,7 +38,6 @@ const MARGIN: Duration = Duration::from_secs(60);
 /// The shortest time between two runs of the plugin because of refusals.
 const REFUSED_AGAIN: Duration = Duration::from_secs(10);
 
-/// A plugin.
 #[derive(Clone)]
 pub(super) struct Plugin {
     exec: Arc<ExecConfig>,

@@ -32,7 +32,6 @@ pub(super) struct Page {
     pub items: Vec<Slim>,
 }
 
-/// The metadata of a page.
 #[derive(Default, Deserialize)]
 pub(super) struct PageMetadata {
     /// The token of the next page.

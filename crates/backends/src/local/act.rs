@@ -12,7 +12,6 @@ use super::supervisor::{self, Request};
 use super::{NAME, error, folder, process};
 
 impl Store {
-    /// Acts on a job.
     pub fn act(&self, handle: &JobHandle, action: Action) -> Result<()> {
         let job = self.get(handle)?;
         match action {

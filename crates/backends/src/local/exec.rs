@@ -73,7 +73,6 @@ fn missing(rank: Option<u32>, processes: &[(i32, Environment)]) -> Error {
         .with("ranks with a process", if ranks.is_empty() { "none".to_owned() } else { ranks.join(", ") })
 }
 
-/// Returns the variables of an environment.
 fn variables(bytes: &[u8]) -> Environment {
     let variables = bytes.split(|byte| *byte == 0).filter_map(|variable| {
         let at = variable.iter().position(|byte| *byte == b'=').filter(|at| *at > 0)?;

@@ -38,7 +38,6 @@ impl Folder {
         Self(path.into())
     }
 
-    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.0
     }

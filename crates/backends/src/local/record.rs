@@ -58,7 +58,6 @@ pub(super) struct Record {
 pub(super) struct ProcessRecord {
     /// Its identity, once it was started.
     pub identity: Option<Identity>,
-    /// Its phase.
     pub phase: JobPhase,
     /// The reason for the phase.
     pub reason: String,
@@ -69,9 +68,7 @@ pub(super) struct ProcessRecord {
 /// An event of the job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Happening {
-    /// Its time.
     pub time: Timestamp,
-    /// Its severity.
     pub severity: Severity,
     /// Its kind (`started`, `restarted`, `left-behind`).
     pub what: String,
@@ -125,7 +122,6 @@ impl Record {
         });
     }
 
-    /// Ends the job.
     pub fn end(&mut self, phase: JobPhase, reason: impl Into<String>, exit_code: Option<i32>) {
         self.phase = phase;
         self.reason = reason.into();

@@ -11,7 +11,6 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::config::Config;
 use super::document::{MASTER_PORT, Process, ProcessList, is_plain};
 
-/// Renders a job.
 pub(super) fn render(job: &PlannedJob, config: &Config) -> Result<Rendered> {
     job.spec.refuse_nul()?;
     job.spec.refuse_once("local")?;

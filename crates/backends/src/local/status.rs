@@ -38,7 +38,6 @@ struct Witness {
 }
 
 impl Snapshot {
-    /// Reads a folder.
     pub fn read(folder: &Folder, submission: &str) -> Result<Option<Self>> {
         let Some(origin) = folder::read::<Origin>(&folder.origin())? else { return Ok(None) };
         let record = folder::read::<Record>(&folder.record())?;
@@ -105,7 +104,6 @@ impl Snapshot {
         list.processes.iter().enumerate().map(one).collect()
     }
 
-    /// Returns its details.
     pub fn detail(
         &self,
         handle: &JobHandle,

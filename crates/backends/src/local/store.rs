@@ -38,11 +38,8 @@ impl std::fmt::Debug for Store {
 /// A job of this target.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
-    /// Its handle.
     pub handle: JobHandle,
-    /// Its submission.
     pub submission: String,
-    /// Its folder.
     pub folder: Folder,
 }
 
@@ -76,7 +73,6 @@ impl Store {
         }
     }
 
-    /// Returns the job of a submission.
     pub fn find(&self, id: &SubmissionId) -> Result<Option<JobHandle>> {
         let job = self.job(id.as_str(), "");
         let origin = folder::read::<Origin>(&job.folder.origin())?;
@@ -206,7 +202,6 @@ impl Store {
         modified(&self.jobs())
     }
 
-    /// Returns the details of one job.
     pub fn describe(&self, handle: &JobHandle) -> Result<JobDetail> {
         let job = self.get(handle)?;
         Ok(Self::snapshot(&job)?.detail(&job.handle, &job.submission, &Self::list_of(&job)?, &job.folder))

@@ -39,7 +39,6 @@ const POLICY: Policy = Policy {
     pause: Duration::from_millis(100),
 };
 
-/// Submits a rendered job.
 pub(super) async fn submit(store: &Store, rendered: &Rendered) -> Result<JobHandle> {
     let list = Arc::new(ProcessList::of(rendered)?);
     submit_once(&Claiming { store, rendered, list }, POLICY).await

@@ -18,7 +18,6 @@ use crate::requests::{no_client, send};
 pub struct Certificate {
     /// Common name, or the last part of the subject.
     pub subject: String,
-    /// Its issuer.
     pub issuer: String,
     /// Host names and addresses it is valid for.
     pub names: Vec<String>,
@@ -27,7 +26,6 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// Returns whether it is self-signed.
     pub fn is_self_signed(&self) -> bool {
         self.subject == self.issuer
     }

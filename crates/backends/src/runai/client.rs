@@ -26,7 +26,6 @@ const PAGE: usize = 500;
 /// Largest answer that is read; a page of workloads is far smaller.
 pub const LONGEST_ANSWER: usize = 64 << 20;
 
-/// A control plane.
 #[derive(Debug)]
 pub struct ControlPlane {
     http: Client,
@@ -40,7 +39,6 @@ pub struct ControlPlane {
 enum Repeat {
     /// Reads, and idempotent writes.
     Safe,
-    /// A create.
     Never,
 }
 

@@ -71,12 +71,7 @@ impl std::fmt::Debug for Settings {
 #[derive(Clone, Debug)]
 pub enum Credentials {
     /// An application, with which tokens are fetched when they expire.
-    Application {
-        /// Its id.
-        id: String,
-        /// Its secret.
-        secret: Secret,
-    },
+    Application { id: String, secret: Secret },
     /// A token that is renewed outside weftrun.
     Token(Secret),
     /// A file with a token, read again each time.

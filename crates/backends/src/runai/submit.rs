@@ -29,7 +29,6 @@ struct Creating<'a> {
     body: String,
 }
 
-/// Submits a rendered job.
 pub async fn submit(shared: &Shared, rendered: &Rendered) -> Result<JobHandle> {
     let document = rendered
         .documents

@@ -12,7 +12,6 @@ use super::lookup::{self, Found};
 use super::{BACKEND, findings};
 use crate::remote::signal;
 
-/// Acts on a job.
 pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<()> {
     if let Action::Signal(number) = action {
         signal::check(number)?;

@@ -44,7 +44,6 @@ impl Access {
 pub struct Client {
     /// The target's name, for handles.
     pub target: String,
-    /// Its settings.
     pub settings: Settings,
     /// How slurmctld is reached.
     #[allow(clippy::large_enum_variant, reason = "a target has one")]
@@ -292,7 +291,6 @@ impl Client {
         }
     }
 
-    /// Takes the notes.
     pub fn take_notes(&self) -> Vec<Finding> {
         std::mem::take(&mut lock(&self.notes))
     }

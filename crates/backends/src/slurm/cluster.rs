@@ -29,7 +29,6 @@ pub struct Cluster {
     pub folder: Option<String>,
 }
 
-/// A partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Partition {
     pub name: String,
@@ -41,7 +40,6 @@ pub struct Partition {
     pub max_time: Option<Duration>,
 }
 
-/// A node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     pub name: String,

@@ -64,11 +64,9 @@ pub struct Settings {
 pub struct JobSettings {
     /// Partition, if the job sets no `queue`.
     pub partition: Option<String>,
-    /// Account.
     pub account: Option<String>,
     /// QOS, if the job sets no `priority`.
     pub qos: Option<String>,
-    /// Reservation.
     pub reservation: Option<String>,
     /// Constraint instead of the one derived from the instance type.
     pub constraint: Option<String>,

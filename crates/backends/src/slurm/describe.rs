@@ -8,7 +8,6 @@ use super::ids::JobId;
 use super::records::Job;
 use super::{findings, lookup, nodelist, state, status};
 
-/// Describes a job.
 pub async fn describe(client: &Client, handle: &JobHandle) -> Result<JobDetail> {
     let (id, mut found) = lookup::must_find(client, handle).await?;
     if found.shown.is_none() {

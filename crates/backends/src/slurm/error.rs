@@ -134,7 +134,6 @@ pub fn no_database(said: &str) -> Error {
         .with_source(source)
 }
 
-/// Returns whether an error is that of [`no_database`].
 pub fn is_down_database(error: &Error) -> bool {
     said_without_database(error).is_some()
 }

@@ -51,7 +51,6 @@ pub struct Job {
     pub nodes: String,
     /// Number of nodes.
     pub node_count: u32,
-    /// Partition.
     pub partition: String,
     /// Time of submission.
     pub submitted: Option<Timestamp>,
@@ -63,7 +62,6 @@ pub struct Job {
     pub user: String,
     /// weftrun's marker, if the row contains it.
     pub marker: Option<Marker>,
-    /// Name.
     pub name: String,
     /// Exit code, if the source has it.
     pub exit_code: Option<i32>,

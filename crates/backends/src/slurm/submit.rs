@@ -33,7 +33,6 @@ const NO_LOG_DIR: i32 = 92;
 /// Seconds after which an `sbatch` that does not end is killed on the cluster.
 const SBATCH_LIMIT: i64 = 300;
 
-/// Submits a rendered job.
 pub async fn submit(client: &Client, rendered: &Rendered) -> Result<JobHandle> {
     if let Some(placeholder) = rendered.placeholders.first() {
         return Err(Error::new(
@@ -245,7 +244,6 @@ pub async fn find(client: &Client, submission: &SubmissionId) -> Result<Option<J
 /// The result of a search for a submission.
 #[derive(Debug)]
 pub struct Seen {
-    /// Its job.
     pub job: Option<JobHandle>,
     /// The submitting program's notes on the cluster.
     sent: Sent,
@@ -334,7 +332,6 @@ pub async fn claims(client: &Client, submissions: &[SubmissionId]) -> Result<Vec
     Ok(found)
 }
 
-/// Returns the handle of a job.
 pub fn handle(client: &Client, id: &JobId) -> JobHandle {
     JobHandle::new(BACKEND, &client.target, [id.to_string()])
 }

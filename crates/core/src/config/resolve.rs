@@ -220,7 +220,6 @@ fn from_env(config: &mut ResolvedConfig, env: &BTreeMap<String, String>, locked:
 }
 
 impl ResolvedConfig {
-    /// Returns the text at a path.
     fn text(&self, path: &[&str]) -> Option<String> {
         self.settings.get(path)?.value.as_str().map(str::to_owned)
     }

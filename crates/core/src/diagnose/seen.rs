@@ -10,7 +10,6 @@ use weftrun_nccl::{CommView, Kind, RankView, Signature, Snapshot, TransportMap, 
 pub struct Seen<'a> {
     /// The map at the moment of the diagnosis.
     pub map: Snapshot<'a>,
-    /// Verdict.
     pub verdict: Verdict,
     /// Transports in use between live processes.
     pub transports: Vec<TransportUse>,

@@ -17,7 +17,6 @@ pub(super) struct Meta {
     pub start: u32,
     /// Its number, minus the segment's first.
     pub delta: u32,
-    /// Its stream.
     pub stream: StreamId,
     /// Length of the launcher's prefix.
     pub prefix: u8,
@@ -84,7 +83,6 @@ impl Meta {
 pub(super) struct Body {
     /// The lines' bytes, each followed by a newline, so that a search can run over all at once.
     pub bytes: Vec<u8>,
-    /// The lines.
     pub lines: Vec<Meta>,
 }
 

@@ -253,7 +253,6 @@ impl Settings {
         settings
     }
 
-    /// Returns the setting of a rule.
     pub(crate) fn of(&self, id: &str) -> RuleSetting {
         // Mostly the user sets no rules, and then no lookup is needed.
         if self.set.is_empty() {

@@ -14,12 +14,15 @@ pub(crate) fn is_mpirun(word: &str) -> bool {
 
 /// The result for a command word.
 pub(super) enum Verdict {
-    /// It is no `mpirun`.
     NotMpirun,
     /// It is one, and is kept.
     Left(MpirunNote),
     /// It is replaced by this word, followed by these.
-    Becomes { word: String, add: Vec<String>, notes: Vec<MpirunNote> },
+    Becomes {
+        word: String,
+        add: Vec<String>,
+        notes: Vec<MpirunNote>,
+    },
 }
 
 /// Judges a command word with the words after it, all without their quotes.

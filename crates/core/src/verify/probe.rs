@@ -85,7 +85,6 @@ impl Probes {
         log.split(|byte| *byte == b'\n').for_each(|line| self.read_line(line));
     }
 
-    /// Reads one line.
     pub(super) fn read_line(&mut self, line: &[u8]) {
         let Some(at) = memchr::memmem::find(line, WORD.as_bytes()).filter(|_| line.len() <= MAX_LINE) else {
             return;

@@ -18,14 +18,12 @@ pub(super) enum Identity {
         parent: CommId,
         /// `splitCount`.
         count: u64,
-        /// `color`.
         color: i64,
     },
     /// A split whose parent's lines were not seen.
     Orphan {
         /// `splitCount`.
         count: u64,
-        /// `color`.
         color: i64,
         /// Ranks.
         nranks: u32,
@@ -39,7 +37,6 @@ pub(super) enum Identity {
     },
 }
 
-/// A communicator.
 #[derive(Clone, Debug)]
 pub(super) struct Communicator {
     pub identity: Identity,

@@ -24,7 +24,6 @@ macro_rules! ids {
 ids! {
     /// A source of log bytes, in the order in which sources were first read.
     SourceIndex(u32);
-    /// A process.
     ProcessId(u32);
     /// A communicator.
     CommId(u32);
@@ -34,7 +33,6 @@ ids! {
     BurstId(u32);
     /// A connection: an entry of the process.
     LinkId(u32);
-    /// A host.
     HostId(u32);
     /// The name of a transport or a network.
     NameId(u16);

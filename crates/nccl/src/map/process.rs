@@ -101,7 +101,6 @@ pub(super) struct Burst {
     pub links: Vec<LinkId>,
 }
 
-/// One process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Process {
     pub source: SourceIndex,

@@ -8,7 +8,6 @@ use crate::signature::Signature;
 /// One line kept as evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// Index of the source.
     pub(crate) source: SourceIndex,
     /// Process that printed it, where known.
     pub(crate) process: Option<ProcessId>,

@@ -34,7 +34,6 @@ pub(super) enum Challenge {
 }
 
 impl Challenge {
-    /// Parses the header.
     pub fn parse(header: &str) -> Self {
         let (kind, rest) = header.trim().split_once(' ').unwrap_or((header.trim(), ""));
         let value = |key: &str| {

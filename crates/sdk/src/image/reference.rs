@@ -7,7 +7,6 @@ use weftrun_core::{Error, ErrorKind, Result};
 pub(super) struct Reference {
     /// Host, and port if there is one.
     pub registry: String,
-    /// The repository in it.
     pub repository: String,
     /// Tag or digest.
     pub version: String,

@@ -21,9 +21,7 @@ pub struct Output {
 /// A pod of a workload.
 #[derive(Clone, Debug)]
 pub struct Pod {
-    /// Its id.
     pub id: String,
-    /// Its name.
     pub name: String,
     /// What it wrote.
     pub output: Arc<Mutex<Output>>,

@@ -42,11 +42,9 @@ pub enum Order {
     /// Newest first.
     #[default]
     Age,
-    /// By name.
     Name,
     /// By state, those under way first.
     State,
-    /// By target.
     Target,
 }
 

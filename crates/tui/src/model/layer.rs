@@ -79,7 +79,6 @@ pub enum Layer {
     /// A value to pick for a field of the new job.
     Pick {
         field: Field,
-        /// The values, each with what it is.
         values: Vec<(String, String)>,
         input: Input,
         /// Line under the cursor.

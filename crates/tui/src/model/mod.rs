@@ -177,7 +177,6 @@ impl Model {
         Choices { targets, profiles: self.profiles.clone() }
     }
 
-    /// Returns the open job, if it is this one.
     pub fn open_if(&mut self, handle: &JobHandle) -> Option<&mut Open> {
         self.open.as_mut().filter(|open| open.handle == *handle)
     }

@@ -128,7 +128,6 @@ impl Runner {
         let _ = self.outbox.send(msg).await;
     }
 
-    /// Starts an effect.
     pub(super) fn start(&mut self, effect: Effect) {
         let (client, outbox) = (self.client.clone(), self.outbox.clone());
         match effect {

@@ -134,7 +134,6 @@ impl<'s> Paint<'s> {
         }
     }
 
-    /// A frame with lines in it.
     pub fn panel(self, frame: &mut Frame, area: Rect, title: impl Into<String>, lines: Vec<Line<'_>>) {
         let inside = self.frame(frame, area, title);
         frame.render_widget(Paragraph::new(lines), inside);

@@ -38,7 +38,6 @@ const NUMBERS: &[&str] = &[
 /// (<https://podman.io/blogs/2019/09/26/podman-in-hpc.html>).
 const MPI: &str = " --pid host -v /tmp:/tmp $(env | sed -n 's/^\\(OMPI_[A-Za-z0-9_]*\\)=.*/-e \\1/p; s/^\\(PMIX_[A-Za-z0-9_]*\\)=.*/-e \\1/p')";
 
-/// Returns the program of a kind.
 pub fn program(kind: Container) -> &'static str {
     match kind {
         Container::Podman => "podman",

@@ -31,7 +31,6 @@ struct Unread {
     cursor: Cursor,
 }
 
-/// The result of reading a pod.
 type PodRead = Result<Option<Unread>>;
 
 /// Reads all pods, including those that appear later, until the workload and they have ended.

@@ -84,9 +84,7 @@ pub async fn base(shared: &Shared) -> Result<String> {
 /// The parameters of a log stream.
 #[derive(Clone, Debug, Default)]
 pub struct Ask {
-    /// The pod.
     pub pod: String,
-    /// Whether to follow it.
     pub follow: bool,
     /// Only lines since this second.
     pub since: Option<Timestamp>,
@@ -197,7 +195,6 @@ async fn attempt(plane: &ControlPlane, url: &str, token: &Secret) -> Result<LogS
 
 /// The next item of a log stream.
 pub enum Next {
-    /// Bytes.
     Bytes(Vec<u8>),
     /// The other side closed it properly.
     Closed,

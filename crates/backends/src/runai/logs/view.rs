@@ -30,7 +30,6 @@ pub struct View {
 pub enum Fate {
     /// It may still write.
     Live,
-    /// It ended.
     Ended,
     /// Its workload was deleted.
     Deleted,

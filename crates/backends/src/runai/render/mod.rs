@@ -43,7 +43,6 @@ impl Kind {
 /// user.
 const OPTIONAL: [&str; 2] = ["mpiLauncherCreationPolicy", "restartPolicy"];
 
-/// Renders a planned job.
 pub fn render(job: &PlannedJob, project: &str, version: Option<Version>) -> Result<Rendered> {
     job.spec.refuse_nul()?;
     job.spec.refuse_once("runai")?;

@@ -32,7 +32,6 @@ enum Labels {
 pub enum Stream {
     /// The script, srun, Slurm.
     Batch,
-    /// A task.
     Task(u32),
 }
 
@@ -126,7 +125,6 @@ impl Header {
         self.roles.iter().map(|(_, tasks)| *tasks).fold(0, u32::saturating_add)
     }
 
-    /// Returns the source of a stream.
     pub fn source(&self, stream: &Stream) -> SourceId {
         let Stream::Task(task) = stream else { return SourceId::new("batch") };
         let word = if self.labels == Labels::Rank { "rank" } else { "node" };

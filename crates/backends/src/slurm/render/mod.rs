@@ -78,7 +78,6 @@ struct Output {
     own: bool,
     /// The user's path whose folder the script creates. The path becomes a link to the log.
     link: Option<TaskFiles>,
-    /// The files of the tasks.
     tasks: Option<TaskFiles>,
     /// Whether the files of the tasks are relative to the log folder instead of the working directory.
     in_log_dir: bool,

@@ -22,7 +22,6 @@ const MOST: u64 = 64 << 10;
 pub struct Token {
     /// The token itself.
     pub secret: Secret,
-    /// The user it is for.
     pub user: String,
     /// The expiry that the token claims, in epoch seconds.
     ends: Option<i64>,

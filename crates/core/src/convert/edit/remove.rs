@@ -25,7 +25,6 @@ impl Editor<'_> {
         }
     }
 
-    /// Replaces all entries with new ones.
     pub(super) fn replace_entries(&mut self, entries: &[Entry<'_>], new: &[(&String, &Json)], flow: bool) {
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return };
         let (start, end) = (first.key_span.start, self.end_of(last));

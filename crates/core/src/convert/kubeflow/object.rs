@@ -20,7 +20,6 @@ pub(super) enum ObjectKind {
     Other,
 }
 
-/// Returns the kind by `apiVersion` and `kind`.
 pub(super) fn kind_of(api_version: Option<&str>, kind: Option<&str>) -> ObjectKind {
     let (api_version, kind) = (api_version.unwrap_or_default(), kind.unwrap_or_default());
     match (api_version, kind) {
@@ -77,7 +76,6 @@ pub(super) fn steps(pointer: &str) -> impl Iterator<Item = Cow<'_, str>> {
     })
 }
 
-/// Returns the text at a JSON pointer.
 pub(super) fn text_at<'j>(object: &'j Json, pointer: &str) -> Option<&'j str> {
     self::pointer(object, pointer).and_then(Json::as_str)
 }

@@ -184,7 +184,6 @@ pub static VOLUME: Table = Table {
     ],
 };
 
-/// `code`.
 pub static CODE: Table = Table {
     name: "code",
     doc: "Code sent with the job, in addition to what the image has: `script`, or `git`.",
@@ -215,7 +214,6 @@ pub static SECRET: Table = Table {
     ],
 };
 
-/// `restart`.
 pub static RESTART_TABLE: Table = Table {
     name: "restart",
     doc: "All ranks start again when one fails.",
@@ -225,7 +223,6 @@ pub static RESTART_TABLE: Table = Table {
         .synonyms(&["on_failure", "retries", "limit"])],
 };
 
-/// `fabric`.
 pub static FABRIC_TABLE: Table = Table {
     name: "fabric",
     doc: "Which fabric to use, and which of its rules. `fabric = \"efa\"` is short for `fabric.kind = \"efa\"`.",

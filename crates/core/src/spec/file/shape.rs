@@ -11,13 +11,11 @@ use super::field::Field;
 pub struct Table {
     /// Its name for display: `fabric`, `roles.NAME`; empty for the whole file.
     pub name: &'static str,
-    /// What it is.
     pub doc: &'static str,
     /// Its keys, in the order of the reference page.
     pub keys: &'static [Key],
 }
 
-/// One key.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     /// Its name in a file.
@@ -28,7 +26,6 @@ pub struct Key {
     pub doc: &'static str,
     /// An example in TOML; empty where one line is not enough.
     pub example: &'static str,
-    /// Whether it is required.
     pub required: bool,
     /// Whether the configuration's `[job]` table may set it for all jobs.
     pub config: bool,
@@ -45,11 +42,9 @@ pub struct Key {
 /// What a key sets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
-    /// A field of the job.
     Job(fn(&mut JobSpec) -> &mut dyn Field),
     /// A field of a role; at the top of the file, of the only worker.
     Role(fn(&mut Role) -> &mut dyn Field),
-    /// A field of the fabric request.
     Fabric(fn(&mut FabricRequest) -> &mut dyn Field),
     /// The fabric request, key by key.
     Request,

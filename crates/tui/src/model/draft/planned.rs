@@ -12,7 +12,6 @@ use crate::model::compare::{self, Row};
 /// The result of planning a draft.
 #[derive(Clone, Debug)]
 pub struct Planned {
-    /// The plan.
     pub plan: FabricPlan,
     /// The changes as they would be with no rule switched off.
     pub all: Vec<Op>,
