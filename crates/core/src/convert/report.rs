@@ -38,7 +38,9 @@ pub struct JobReport {
 struct Shape<'a> {
     /// Kind of object (`PyTorchJob`).
     kind: &'a str,
+    /// Its name.
     name: &'a str,
+    /// Its namespace, if it has one.
     namespace: Option<&'a str>,
     /// File it came from.
     file: &'a str,
