@@ -51,7 +51,7 @@ mod settings;
 pub mod slurm;
 #[cfg(any(feature = "hosts", feature = "kubernetes", feature = "slurm"))]
 mod stream;
-#[cfg(any(feature = "hosts", feature = "kubeflow", feature = "runai", feature = "slurm"))]
+#[cfg(any(feature = "hosts", feature = "kubeflow", feature = "local", feature = "runai", feature = "slurm"))]
 pub mod submit_once;
 #[cfg(feature = "tls")]
 pub mod tls;

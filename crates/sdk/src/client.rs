@@ -216,7 +216,9 @@ impl Client {
             }
             None => FabricPlan::by_evidence(spec, catalogue, &facts, &profiles, form)?,
         };
-        if form == Form::Script {
+        // A container's own path is hidden, whoever starts it; `local` starts none.
+        let has_image = spec.image.is_some() || spec.roles.iter().any(|role| role.image.is_some());
+        if form == Form::Script && (target.backend == "local" || !has_image) {
             plan.keep_library_path();
         }
         plan.findings.extend(self.unknown_tables(&target, spec));

@@ -251,11 +251,15 @@ impl<'a> Renderer<'a> {
             env.remove(&var.name);
         }
         env.extend(node.role.env.iter().map(|var| (var.name.clone(), var.value.clone())));
+        // What the job itself sets is already in the plan's value.
+        let sets = |name: &str| {
+            let mut own = self.spec().env.iter().chain(&node.role.env);
+            own.any(|var| var.name == name)
+        };
         for op in self.env_ops.iter().filter(|op| op.role == node.role.name) {
             if let Change::Env { name, value } = &op.change {
-                // What the job itself sets is already in the plan's value.
                 let inherited = self.config.library_path.as_ref();
-                let value = match inherited.filter(|_| name == "LD_LIBRARY_PATH" && !env.contains_key(name)) {
+                let value = match inherited.filter(|_| name == "LD_LIBRARY_PATH" && !sets(name)) {
                     Some(inherited) => format!("{value}:{inherited}"),
                     None => value.clone(),
                 };

@@ -113,8 +113,7 @@ impl std::error::Error for NoDatabase {}
 
 impl fmt::Display for NoDatabase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("slurmdbd, Slurm's accounting daemon, does not answer")?;
-        if self.0.is_empty() { Ok(()) } else { write!(f, ": {}", self.0) }
+        f.write_str(if self.0.is_empty() { "no answer" } else { &self.0 })
     }
 }
 
@@ -128,7 +127,9 @@ pub fn is_no_database(said: &str) -> bool {
 /// Returns the error of a slurmdbd that does not answer.
 pub fn no_database(said: &str) -> Error {
     let source = NoDatabase(essence(said));
-    Error::new(ErrorKind::Unreachable, source.to_string())
+    let why = if source.0.is_empty() { String::new() } else { format!(": {source}") };
+    let message = format!("slurmdbd, Slurm's accounting daemon, does not answer{why}");
+    Error::new(ErrorKind::Unreachable, message)
         .hint("jobs that slurmctld has forgotten are known by their exit files only until it is back; tell your cluster administrator")
         .retryable()
         .with_source(source)

@@ -1,5 +1,7 @@
 //! `render`: exactly what would be sent.
 
+use std::collections::HashSet;
+
 use clap::Args;
 use weftrun::core::backend::{Inexpressible, Rendered};
 use weftrun::core::exit_codes;
@@ -86,7 +88,10 @@ pub fn not_applied(context: &Context, rendered: &Rendered) {
     let line = |lost: &Inexpressible| {
         format!("note: {} on {} is not applied: {}", lost.op.rule, lost.op.role, lost.reason)
     };
-    let mut lines: Vec<String> = rendered.inexpressible.iter().map(line).collect();
-    lines.dedup();
-    lines.iter().for_each(|line| context.out.say(line));
+    let mut said = HashSet::new();
+    for line in rendered.inexpressible.iter().map(line) {
+        if said.insert(line.clone()) {
+            context.out.say(line);
+        }
+    }
 }

@@ -82,8 +82,11 @@ pub fn run(context: &Context, args: &SubmitArgs) -> Result<u8> {
         context.out.say(plan::text(&planned).trim_end());
         let mut findings = planned.findings();
         if args.dry_run.is_none() {
-            // The refusal of the submission has the errors.
-            findings.retain(|finding| !finding.is_error());
+            // The refusal of the submission has these errors.
+            let of_plan: Vec<_> =
+                planned.fabric().findings.iter().filter(|finding| finding.is_error()).collect();
+            findings
+                .retain(|finding| !finding.is_error() || !(of_plan.is_empty() || of_plan.contains(&finding)));
         }
         context.out.findings(&findings);
         if let Some(dry_run) = args.dry_run {

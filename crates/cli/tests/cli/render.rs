@@ -146,6 +146,16 @@ fn plan_reports_what_the_backend_cannot_carry() {
     let rendered = Done::of(command).ok();
     assert_eq!(rendered.err.matches(lost).count(), 1, "{}", rendered.err);
     assert!(rendered.out.contains("/openmpi/lib:/own/lib\""), "{}", rendered.out);
+    place.write("own.toml", "name = \"a\"\nnodes = 2\ngpus_per_node = 8\ncommand = [\"train\"]\n[env]\nLD_LIBRARY_PATH = \"/my\"\n");
+    let mut command = place.command(on("render").replace("job.toml", "own.toml").split(' '));
+    command.env("LD_LIBRARY_PATH", "/own/lib");
+    let rendered = Done::of(command).ok();
+    assert!(rendered.out.contains("/openmpi/lib:/my\""), "{}", rendered.out);
+    // What a container has of it is hidden, whoever starts the container.
+    let image = place
+        .run("--config c.toml plan job.toml --profile dgxc --instance-type p5.48xlarge -b hpc -i a/b:1")
+        .ok();
+    assert!(image.err.contains("W-LDPATH-SHADOW"), "{}", image.err);
 }
 
 #[test]

@@ -151,8 +151,8 @@ impl FabricPlan {
         !self.skipped.iter().any(|skipped| skipped.rule == detect::RULE && skipped.reason == "no-gpu")
     }
 
-    /// Removes the warning about a hidden `LD_LIBRARY_PATH`, for scripts and processes: there the plan's folders are put before
-    /// those of the environment.
+    /// Removes the warning about a hidden `LD_LIBRARY_PATH`, for scripts and processes without a container: there the plan's
+    /// folders are put before those of the environment.
     pub fn keep_library_path(&mut self) {
         self.findings.retain(|finding| finding.code != "W-LDPATH-SHADOW");
     }

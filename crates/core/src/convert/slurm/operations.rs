@@ -59,6 +59,9 @@ pub fn decision_text<'d>(
             Cow::from("all of the node"),
             Cow::from("they belong to the whole node; a container gets their device files"),
         ),
+        _ if what.starts_with("annotation k8s.v1.cni.cncf.io/") => {
+            (plain.0, plain.1, Cow::from("Kubernetes gives a pod its networks so; it is not applied here"))
+        }
         "affinity" if on_hosts => (
             Cow::from(format!("{role}: hosts")),
             Cow::from("in the order of `hosts`"),
