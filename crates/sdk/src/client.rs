@@ -216,7 +216,7 @@ impl Client {
             }
             None => FabricPlan::by_evidence(spec, catalogue, &facts, &profiles, form)?,
         };
-        // A container's own path is hidden, whoever starts it; `local` starts none.
+        // In a container the plan's path replaces that of the image; `local` starts no containers.
         let has_image = spec.image.is_some() || spec.roles.iter().any(|role| role.image.is_some());
         if form == Form::Script && (target.backend == "local" || !has_image) {
             plan.keep_library_path();

@@ -151,7 +151,7 @@ fn plan_reports_what_the_backend_cannot_carry() {
     command.env("LD_LIBRARY_PATH", "/own/lib");
     let rendered = Done::of(command).ok();
     assert!(rendered.out.contains("/openmpi/lib:/my\""), "{}", rendered.out);
-    // What a container has of it is hidden, whoever starts the container.
+    // In a container the plan's path replaces that of the image, on Slurm too.
     let image = place
         .run("--config c.toml plan job.toml --profile dgxc --instance-type p5.48xlarge -b hpc -i a/b:1")
         .ok();

@@ -142,11 +142,12 @@ fn matrix(report: &TransportReport, judge: Judge) -> (Vec<String>, Vec<Row>, usi
     let highest = report.pairs.iter().flat_map(|pair| [pair.global_from, pair.global_to]).flatten().max();
     let by_rank = highest.is_none_or(|highest| (highest as usize) < RANKS);
     let mut cells: BTreeMap<(u32, u32), Cell> = BTreeMap::new();
+    let mut unproved = report.pairs.len();
     for (pair, ends, inside) in placed(report, by_rank) {
+        unproved -= 1;
         let wrong = |network: Network| judge.is_wrong(network.into(), inside);
         add(cells.entry(ends).or_default(), pair, pair.network.is_some_and(wrong));
     }
-    let unproved = report.pairs.len() - placed(report, by_rank).count();
     let size = cells.keys().flat_map(|(from, to)| [*from, *to]).max().map_or(0, |last| (last + 1).min(256));
     let letter = if by_rank { 'r' } else { 'n' };
     let heads = (0..size).map(|at| format!("{letter}{at}")).collect();
