@@ -1,8 +1,9 @@
-"""efa_webhook.py PORT CERT KEY: a mutating webhook that adds EFA to pods as NVIDIA describes it for DGX Cloud Create on AWS
+"""efa_webhook.py CERT KEY: a mutating webhook that adds EFA to pods as NVIDIA describes it for DGX Cloud Create on AWS
 ("Auto-Mounted EFA", https://docs.nvidia.com/dgx-cloud/create/latest/cluster-user-guide/aws.html, read 2026-11).
 
 It looks at each pod alone: workers of distributed jobs that ask a whole node, and every launcher, since it cannot know what a
-launcher's workers ask. A pod with `disable-auto-efa: "true"` is left alone. It looks for nothing that is there already."""
+launcher's workers ask. A pod with `disable-auto-efa: "true"` is left alone. It looks for nothing that is there already.
+It prints the port of 127.0.0.1 that it listens on."""
 import base64
 import http.server
 import json
@@ -59,8 +60,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-server = http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler)
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-context.load_cert_chain(sys.argv[2], sys.argv[3])
+context.load_cert_chain(sys.argv[1], sys.argv[2])
 server.socket = context.wrap_socket(server.socket, server_side=True)
+print(server.server_port, flush=True)
 server.serve_forever()

@@ -1,6 +1,7 @@
 """Plays a recorded conversation with NCCL's RAS service, as a process of a job: ras_server.py RECORDING PORT [BYTES].
 
-With BYTES it sends so many bytes of nothing in place of a report. It logs what NCCL logs of the service.
+With BYTES it sends so many bytes of nothing in place of a report. It logs what NCCL logs of the service. With port 0 the system
+gives it a free port, which is only in that log.
 """
 import json
 import socket
@@ -46,6 +47,7 @@ def serve(connection, at):
 
 
 with socket.create_server(("127.0.0.1", port)) as server:
+    port = server.getsockname()[1]
     prefix = "vm:7:7 [0] NCCL INFO"
     print(f"{prefix} NCCL version {version}+cuda13.0", flush=True)
     print(f"{prefix} RAS client listening socket at 127.0.0.1<{port}>", flush=True)

@@ -1,6 +1,7 @@
 //! A webhook that adds EFA to pods, as DGX Cloud has one: `test-cluster/kubernetes/efa_webhook.py`, in a namespace of its own.
 
-use std::process::{Child, Command};
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
 
 use base64::Engine as _;
 use serde_json::{Value, json};
@@ -46,15 +47,18 @@ impl Space {
     }
 
     fn add_webhook(&mut self) {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let pki = self.cluster.state.join("pki");
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../test-cluster/kubernetes/efa_webhook.py");
-        let child = Command::new("python3")
-            .args([script, &port.to_string()])
+        let mut child = Command::new("python3")
+            .arg(script)
             .args([pki.join("apiserver.crt"), pki.join("apiserver.key")])
-            .spawn();
-        self.server = Some(child.unwrap());
-        poll("the webhook", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut port = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut port).unwrap();
+        self.server = Some(child);
+        let port: u16 = port.trim().parse().unwrap();
         let authority =
             base64::engine::general_purpose::STANDARD.encode(std::fs::read(pki.join("ca.crt")).unwrap());
         let webhook = json!({

@@ -36,11 +36,6 @@ fn silence(mut connection: TcpStream) {
     while connection.read(&mut request).is_ok_and(|bytes| bytes > 0) {}
 }
 
-/// Returns an address without a listener.
-fn nobody() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port")
-}
-
 /// A folder with Slurm's commands, all of them this script.
 fn slurm(dir: &Path, script: &str) -> String {
     std::fs::create_dir_all(dir).expect("a folder");
@@ -80,7 +75,7 @@ fn config(home: &Path) -> String {
         ("deaf", bin("deaf", "#!/bin/sh\nexec sleep 600\n".to_owned())),
         ("junk", runai(server(garbage))),
         ("hang", runai(server(silence))),
-        ("gone", runai(nobody())),
+        ("gone", runai(SocketAddr::from(([127, 0, 0, 1], 1)))),
         (
             "kube",
             format!("backend = \"kubeflow\"\nkubeconfig = \"{}\"\nnamespace = \"nlp\"", kubeconfig.display()),
