@@ -15,7 +15,10 @@ const PYTHON: &str = r##"#!/bin/sh
 [ "$2" = "import torch" ] && exit 0
 node=$(grep -o 'node-[0-9]' /proc/self/mountinfo | head -n 1)
 if [ "$RANK" != 0 ]; then
-  until [ "$(echo "$node" | nc -w 5 "$MASTER_ADDR" 29777)" = ok ]; do sleep 0.3; done
+  heard() { [ "$(echo "$node" | nc -w 5 "$MASTER_ADDR" 29777)" = ok ]; }
+  until heard; do sleep 0.3; done
+  # As with NCCL, no rank ends before the others: its node would be free for a pod that still waits for one.
+  while heard; do sleep 0.3; done
   exit 0
 fi
 : > /tmp/seen
@@ -126,14 +129,13 @@ fn alone_a_node_that_is_lost_during_the_search_is_named() {
     let args = ["verify", "-b", "kubeflow", "job.toml", "--bisect=always", "--timeout", "90s", "-o", "json"];
     let mut command = shell.command(&shell.binary, &args);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    poll("all pods to have run", || {
+    poll("all pods to run", || {
         let pods = cluster.get(&["pods"]);
-        // Only the first rank waits for the file; the others may have ended.
-        let has_run = |pod: &&Value| {
+        let runs = |pod: &&Value| {
             pod["metadata"]["name"].as_str().is_some_and(|pod| pod.starts_with(&name))
-                && ["Running", "Succeeded"].iter().any(|phase| pod["status"]["phase"] == *phase)
+                && pod["status"]["phase"] == "Running"
         };
-        (pods["items"].as_array().unwrap().iter().filter(has_run).count() == 4).then_some(())
+        (pods["items"].as_array().unwrap().iter().filter(runs).count() == 4).then_some(())
     });
     cluster.kubectl(&["cordon", "node-1"]);
     std::fs::write(tools.path().join("go"), "").unwrap();
