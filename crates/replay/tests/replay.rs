@@ -190,7 +190,10 @@ fn the_player_prints_every_byte_whoever_starts_it() {
     }
     match play(&["busybox", "sh"], &script, "RANK", 2) {
         Some(played) => assert_eq!(played, log(&replay, 2)),
-        None => println!("busybox is not there: only sh was tried"),
+        None => {
+            // Not `println!`: what a passing test prints is not shown.
+            let _ = writeln!(std::io::stderr(), "skipped the player in busybox: busybox is not installed");
+        }
     }
 }
 

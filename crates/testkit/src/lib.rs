@@ -7,6 +7,7 @@
 //! | [`damage`] | logs as launchers, pipes and terminals leave them |
 //! | [`fabric_matrix`] | a planned job for every row of the catalogue under every profile |
 //! | [`planned`] | a planned job of a spec, without config files, catalogue or cluster |
+//! | [`skipped`] | a line that says why a test did not run |
 
 pub mod conformance;
 pub mod damage;
@@ -18,5 +19,7 @@ mod plan;
 pub mod ras;
 #[cfg(feature = "fake-registry")]
 pub mod registry;
+mod skip;
 
 pub use plan::{planned, random_submission};
+pub use skip::skipped;

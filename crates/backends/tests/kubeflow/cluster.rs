@@ -71,12 +71,17 @@ impl TestCluster {
         serde_json::from_str(&self.kubectl(&all)).unwrap()
     }
 
-    /// Applies a manifest as an administrator, in the researcher's namespace unless it names another.
+    /// Applies a manifest as an administrator, in the researcher's namespace unless it names another. Tests that run at
+    /// once share some objects: the server creates or changes one in a single step, and kubectl alone does not.
     pub fn apply(&self, yaml: &str) {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), yaml).unwrap();
         let mut command = Command::new(self.state.join("kubectl"));
-        command.arg("--kubeconfig").arg(self.kubeconfig("admin")).args(["apply", "-f"]).arg(file.path());
+        command
+            .arg("--kubeconfig")
+            .arg(self.kubeconfig("admin"))
+            .args(["apply", "--server-side", "--force-conflicts", "-f"])
+            .arg(file.path());
         if !yaml.contains("namespace:") {
             command.args(["-n", "research"]);
         }

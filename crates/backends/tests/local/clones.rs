@@ -77,7 +77,7 @@ async fn ends(job: &Submitted, phase: JobPhase, reason: &str) {
 fn has_git() -> bool {
     let there = std::process::Command::new("git").arg("--version").output().is_ok();
     if !there {
-        println!("skipped: git is not installed");
+        weftrun_testkit::skipped("git is not installed");
     }
     there
 }

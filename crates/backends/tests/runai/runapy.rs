@@ -20,7 +20,7 @@ fn folder() -> Option<PathBuf> {
     if folder.join("venv/bin/python").is_file() {
         return Some(folder);
     }
-    println!("skipped: no runapy in {}; `.ci/runapy` installs it", folder.display());
+    weftrun_testkit::skipped(format_args!("no runapy in {}; `.ci/runapy` installs it", folder.display()));
     None
 }
 

@@ -29,7 +29,7 @@ fn within(place: &Place, program: &str, before: &[&str], line: &str) -> Command 
 fn mounted(place: &Place, mount: &str, line: &str) -> Option<Done> {
     let works = Command::new("unshare").args(["-m", "mount", "-t", "tmpfs", "none", "/mnt"]).output();
     if !works.is_ok_and(|done| done.status.success()) {
-        println!("skipped: mounting needs root");
+        weftrun_testkit::skipped("mounting needs root");
         return None;
     }
     let state = place.state();

@@ -63,7 +63,7 @@ fn a_disk_that_is_full() {
     let mut mount = Command::new("mount");
     mount.args(["-t", "tmpfs", "-o", "size=2m", "weftrun-test"]).arg(&disk);
     if !mount.output().is_ok_and(|output| output.status.success()) {
-        println!("skipped: a small disk needs the right to mount");
+        weftrun_testkit::skipped("a small disk needs the right to mount");
         return;
     }
     let _mounted = Mounted(disk.clone());

@@ -39,7 +39,7 @@ impl Chromium {
                 .is_ok_and(|s| s.success())
         };
         let Some(name) = NAMES.iter().find(|name| version(name)) else {
-            println!("skipped: there is no Chromium on this machine");
+            weftrun_testkit::skipped("there is no Chromium on this machine");
             return None;
         };
         let folder = tempfile::tempdir().unwrap();

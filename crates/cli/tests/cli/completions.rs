@@ -21,7 +21,7 @@ const SHELLS: [Shell; 3] = [
 /// Starts a shell in a folder with completions of weftrun; none where there is no such shell.
 fn started(shell: &Shell, files: impl Fn(&Path)) -> Option<Tmux> {
     if Command::new(shell.name).arg("--version").output().is_err() {
-        println!("skipped: {} is not installed", shell.name);
+        weftrun_testkit::skipped(format_args!("{} is not installed", shell.name));
         return None;
     }
     let program = Path::new(env!("CARGO_BIN_EXE_weftrun")).parent().unwrap().display();

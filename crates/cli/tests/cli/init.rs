@@ -33,7 +33,7 @@ fn a_wrong_answer_is_told_before_anything_is_written() {
 fn on_a_terminal_it_asks() {
     let place = Place::new();
     if std::process::Command::new("script").arg("--version").output().is_err() {
-        println!("skipped: util-linux's script, which makes a terminal, is not there");
+        weftrun_testkit::skipped("util-linux's script, which makes a terminal, is not there");
         return;
     }
     place.write("answers", "asked\n\np5.48xlarge\n3\nefa\ngo.py --lr 1\n");

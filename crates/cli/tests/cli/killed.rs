@@ -313,7 +313,7 @@ fn kill_at_call(place: &Place, call: &str, nth: usize) -> bool {
 #[test]
 fn killed_at_any_change_of_a_file_list_explains_what_is_left() {
     if !strace() {
-        println!("skipped: strace is not installed, or may not trace");
+        weftrun_testkit::skipped("strace is not installed, or may not trace");
         return;
     }
     let mut kills = 0;

@@ -191,7 +191,7 @@ fn blocks_that_say_so_run_whole() {
             continue;
         }
         if page.path.ends_with("python-json.md") && Command::new("python3").arg("-V").output().is_err() {
-            println!("skipped {}: there is no python3", page.path.display());
+            weftrun_testkit::skipped(format_args!("{}: python3 is not installed", page.path.display()));
             continue;
         }
         let place = place_of(page);

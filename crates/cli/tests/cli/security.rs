@@ -50,7 +50,7 @@ fn nothing_is_asked_of_the_network_at_start_up() {
     place.configure(CONFIGURATION);
     place.write("job.toml", format!("image = \"i\"{SMALL_JOB}"));
     if !traced.is_ok_and(|status| status.success()) {
-        println!("skipped: strace is not installed, or may not trace");
+        weftrun_testkit::skipped("strace is not installed, or may not trace");
         return;
     }
     for line in OFFLINE {

@@ -275,7 +275,7 @@ fn counters_of_a_running_job_are_compared_with_its_log() {
         .output()
         .is_ok_and(|done| done.status.success())
     {
-        eprintln!("skipped: this machine allows no namespace of mounts");
+        weftrun_testkit::skipped("this machine allows no namespace of mounts");
         return;
     }
     let log = "host:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0\n\

@@ -335,7 +335,7 @@ fn the_probe_runs_in_each_shell_and_names_the_devices() {
     for shell in [&["dash"][..], &["bash"], &["busybox", "sh"]] {
         let run = Command::new(shell[0]).args(&shell[1..]).arg(&script).arg("none").output();
         let Ok(output) = run else {
-            eprintln!("skipped: {shell:?} is not installed");
+            weftrun_testkit::skipped(format_args!("{shell:?} is not installed"));
             continue;
         };
         assert!(output.status.success() && output.stderr.is_empty(), "{shell:?}: {output:?}");

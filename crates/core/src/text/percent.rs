@@ -1,5 +1,9 @@
 //! Percent-encoding of everything but RFC 3986's unreserved characters: for parts of handles, URLs and forms.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
 /// Encodes a text as one part of an address.
 ///
 /// ```
@@ -8,30 +12,16 @@
 /// assert_eq!(percent::decode("team%2Fa%20b").as_deref(), Some("team/a b"));
 /// ```
 pub fn encode(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
+    utf8_percent_encode(text, RESERVED).to_string()
 }
 
 /// Decodes a part; none if a `%` is not followed by two hexadecimal digits, or the bytes are no UTF-8.
 pub fn decode(text: &str) -> Option<String> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            bytes.push(digit(rest.next()?)? << 4 | digit(rest.next()?)?);
-        } else {
-            bytes.push(byte);
-        }
+    let mut codes = text.split('%').skip(1).map(|code| code.as_bytes().get(..2));
+    if !codes.all(|code| code.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))) {
+        return None;
     }
-    String::from_utf8(bytes).ok()
+    percent_decode_str(text).decode_utf8().ok().map(Into::into)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ fn example(name: &str, home: &Path) -> Option<Command> {
     let own = std::env::current_exe().unwrap();
     let program = own.ancestors().nth(2).unwrap().join("examples").join(name);
     if !program.is_file() {
-        println!("skipped: {name} is not built; `cargo test --workspace` does it");
+        weftrun_testkit::skipped(format_args!("{name} is not built; `cargo test --workspace` does it"));
         return None;
     }
     let mut command = Command::new(program);

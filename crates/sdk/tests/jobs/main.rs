@@ -25,7 +25,7 @@ mod submit;
 #[tokio::test]
 async fn the_example_runs() {
     if std::process::Command::new("python3").arg("--version").output().is_err() {
-        println!("skipped: python3 is not there");
+        weftrun_testkit::skipped("python3 is not there");
         return;
     }
     let state = tempfile::tempdir().unwrap();

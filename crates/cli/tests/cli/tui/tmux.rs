@@ -59,7 +59,7 @@ impl Tmux {
 
     fn prepared(name: &str, size: (u16, u16), command: impl Fn(&Self) -> String) -> Option<Self> {
         if Command::new("tmux").arg("-V").output().is_err() {
-            println!("skipped: tmux is not installed");
+            weftrun_testkit::skipped("tmux is not installed");
             return None;
         }
         let home = tempfile::tempdir().expect("a folder");
