@@ -26,7 +26,7 @@ pub struct Cli {
     /// What every verb understands.
     #[command(flatten)]
     pub global: Global,
-    /// What to do; the terminal UI if nothing is said.
+    /// The verb to run; the terminal UI if no verb is given.
     #[command(subcommand)]
     pub command: Option<Command>,
 }

@@ -115,7 +115,7 @@ fn number(text: &str, target: &TargetConfig) -> Result<String> {
     }
     let handle: JobHandle = text.parse()?;
     if handle.backend() != BACKEND || handle.target() != target.name || !is_id(handle.name()) {
-        return Err(wrong(format!("`{text}` is no job of target `{}`", target.name)));
+        return Err(wrong(format!("`{text}` is not a job of target `{}`", target.name)));
     }
     Ok(handle.name().to_owned())
 }

@@ -131,7 +131,7 @@ fn translate(
                 Err("it is a property of pods, and there are none here")
             }
             Err("resource" | "hugepages") => {
-                Err("the devices and memory of a host are there without being asked for")
+                Err("a host's devices and memory are available without a request")
             }
             Err("node-selector" | "colocate") => {
                 Err("there is no scheduler that chooses hosts: name them in `hosts` or `nodelist`")

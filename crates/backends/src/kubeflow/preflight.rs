@@ -104,10 +104,10 @@ fn exceeded(quota: &Value, pods: &[Pods<'_>]) -> Option<Finding> {
         }
         let of = quota["metadata"]["name"].as_str().unwrap_or_default();
         let text = format!(
-            "the job asks {asked} of `{name}`, and the quota `{of}` of the namespace has {} of {hard} left: pods above it are refused, and the others wait for them",
+            "the job requests {asked} of `{name}`, but the namespace's quota `{of}` has {} of {hard} left; pods beyond it are refused, and the others wait for them",
             hard.saturating_sub(used)
         );
-        let fix = "ask for less, wait for other jobs of the namespace, or ask for a larger ResourceQuota";
+        let fix = "request less, wait for other jobs of the namespace, or ask your cluster administrator for a larger ResourceQuota";
         Some(Finding::warning("K8S-QUOTA", text).fix(fix))
     })
 }
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(
             queue("tema", Some(Gang::Volcano), &facts("kueue", json!([]))),
             None,
-            "not asked of Volcano"
+            "not requested from Volcano"
         );
     }
 
@@ -194,7 +194,7 @@ mod tests {
             let gpus =
                 over(json!({"requests.nvidia.com/gpu": "32"}), json!({"requests.nvidia.com/gpu": "8"}))
                     .unwrap();
-            assert!(gpus.contains("asks 32") && gpus.contains("24 of 32"), "{gpus}");
+            assert!(gpus.contains("requests 32") && gpus.contains("24 of 32"), "{gpus}");
             assert_eq!(over(json!({"limits.memory": "256Gi", "pods": "4"}), json!({})), None);
             assert!(over(json!({"memory": "255Gi"}), json!({})).unwrap().contains("`memory`"));
             assert!(over(json!({"pods": "3"}), json!({})).unwrap().contains("`pods`"));

@@ -64,11 +64,11 @@ fn from_status(status: &Status, what: &str) -> Error {
     let message = one_line(&status.message);
     let error = |kind: ErrorKind, text: String| Error::new(kind, text).with("while", what);
     match status.code {
-        401 => error(ErrorKind::Credentials, "the API server does not know you".into())
+        401 => error(ErrorKind::Credentials, "the API server rejected your credentials (401)".into())
             .hint("the token or certificate has expired or is wrong: log in again")
             .with_source(Cause::Unauthenticated),
         403 if message.contains("exceeded quota") => error(ErrorKind::Refused, message)
-            .hint("ask for less, wait for others' jobs, or ask for a larger ResourceQuota"),
+            .hint("request less, wait for others' jobs, or ask your cluster administrator for a larger ResourceQuota"),
         403 if message.contains("violates PodSecurity") => error(ErrorKind::Refused, message)
             .hint("the namespace's Pod Security level forbids it: use a profile without hostPath, or another namespace"),
         403 if message.starts_with("admission webhook") => admission(status, &message, what),
@@ -79,7 +79,7 @@ fn from_status(status: &Status, what: &str) -> Error {
                 .hint("the operator (or this version of it) is not installed")
         }
         404 => error(ErrorKind::NotFound, message)
-            .hint("it was removed, or stands in another namespace; `weftrun list -a` shows the jobs there are"),
+            .hint("it was removed, or is in another namespace; `weftrun list -a` lists the jobs"),
         409 if status.reason == "AlreadyExists" => error(ErrorKind::AlreadyExists, message)
             .hint("choose another name, or `--name-suffix` to make a new one"),
         409 => error(ErrorKind::Refused, message).with_source(Cause::Changed).retryable(),

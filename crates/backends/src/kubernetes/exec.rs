@@ -142,7 +142,7 @@ pub(super) fn refused(error: kube::Error, what: &str, right: &str) -> Error {
     };
     let made = |kind, text: &str| Error::new(kind, text.to_owned()).with("while", what);
     match status {
-        401 => made(ErrorKind::Credentials, "the API server does not know you")
+        401 => made(ErrorKind::Credentials, "the API server rejected your credentials (401)")
             .hint("the token or certificate has expired or is wrong: log in again"),
         403 => made(ErrorKind::Credentials, &format!("you may not use `{right}` in this namespace"))
             .hint(format!("ask for a Role with the verbs `get` and `create` on `{right}`")),

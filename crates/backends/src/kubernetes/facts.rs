@@ -249,7 +249,7 @@ pub fn fold_hidden(notes: &mut Vec<Finding>) {
         [_] => notes.extend(hidden),
         _ => {
             let text = format!("you may not read {}: the plan goes without them", names.join(", "));
-            notes.push(Finding::info(HIDDEN, text).fix("`weftrun doctor` says what follows from each"));
+            notes.push(Finding::info(HIDDEN, text).fix("run `weftrun doctor` to see what each one affects"));
         }
     }
 }

@@ -41,28 +41,28 @@ fn unschedulable(pod: &Pod, why: &str) -> Finding {
     match scarcest(why) {
         // Each node has its own reason, and the message does not name the nodes.
         None if why.contains("untolerated taint") && has_other_labels(why) => finding.fix(
-            "some nodes are tainted and the others have not the labels asked: check the instance type and node selector, or add a toleration",
+            "some nodes are tainted and the others lack the requested labels: check the instance type and node selector, or add a toleration",
         ),
         None if why.contains("untolerated taint") => {
             finding.fix("the nodes are tainted: add a toleration, or a profile or node selector for the right nodes")
         }
         None if has_other_labels(why) => {
-            finding.fix("no node has the labels asked: check the instance type and node selector")
+            finding.fix("no node has the requested labels: check the instance type and node selector")
         }
         None if why.contains("pod affinity") => finding.fix(
-            "all pods must be in one zone, and no zone has room, or the nodes have no `topology.kubernetes.io/zone`: wait, or switch `efa.colocate` off",
+            "all pods must be in one zone, and no zone has enough free nodes, or the nodes have no `topology.kubernetes.io/zone`: wait, or switch `efa.colocate` off",
         ),
         None => finding.fix("`weftrun doctor` shows what the nodes offer"),
         Some(name) if is_gpu(name) => finding.fix(format!(
-            "no node has so many {name} free: wait, ask for fewer GPUs a node, or check with `weftrun doctor` that nodes have GPUs and their device plugin runs"
+            "no node has so many {name} free: wait, request fewer GPUs a node, or check with `weftrun doctor` that nodes have GPUs and their device plugin runs"
         )),
         Some(name) if name.starts_with(EFA) => finding.fix(
-            "no node has so many EFA interfaces free: wait, ask for fewer nodes, or check with `weftrun doctor` that the EFA device plugin runs",
+            "no node has so many EFA interfaces free: wait, request fewer nodes, or check with `weftrun doctor` that the EFA device plugin runs",
         ),
         Some(name) if name.starts_with("hugepages-") => finding.fix(
             "no node has so many huge pages free: switch off `efa.hugepages`, or have the nodes reserve them",
         ),
-        Some(name) => finding.fix(format!("no node has so much {name} free: wait, or ask for less")),
+        Some(name) => finding.fix(format!("no node has so much {name} free: wait, or request less")),
     }
 }
 
@@ -121,7 +121,7 @@ fn waiting(pod: &Pod, container: &str, reason: &str, message: &str, last: Option
             let code =
                 last.map_or_else(String::new, |exit| format!(", the last time with exit code {}", exit.code));
             finding("K8S-CRASH-LOOP", format!("the container fails again and again{code}"))
-                .fix("`weftrun logs --previous HANDLE` shows its last words")
+                .fix("`weftrun logs --previous HANDLE` prints its last lines")
         }
         _ => return None,
     })
@@ -149,7 +149,7 @@ fn failed(pod: &Pod) -> Option<Finding> {
         return Some(
             Finding::error("K8S-EVICTED", format!("the node evicted the pod: {}", pod.message))
                 .at(&pod.name)
-                .fix("ask for the memory and ephemeral storage the job needs"),
+                .fix("request the memory and ephemeral storage that the job needs"),
         );
     }
     let exit = exit?;
@@ -207,7 +207,7 @@ pub fn job_event_finding(event: &PodEvent) -> Option<Finding> {
         }
         "FailedCreatePodSandBox" => {
             finding("K8S-SANDBOX", format!("stuck because the pod's network is not made: {text}"))
-                .fix("check that the network attachment the fabric asks for (Multus) exists in the cluster")
+                .fix("check that the network attachment that the fabric requests (Multus) exists in the cluster")
         }
         // The pod stays `Running` for minutes, until its toleration of the node's taint expires.
         "NodeNotReady" => Finding::warning(
@@ -231,7 +231,7 @@ fn refused_pod(event: &PodEvent) -> Finding {
     };
     if text.contains("exceeded quota") {
         base("K8S-QUOTA", "the namespace's quota is used up")
-            .fix("ask for less, wait for other jobs of the namespace, or ask for a larger ResourceQuota")
+            .fix("request less, wait for other jobs of the namespace, or ask your cluster administrator for a larger ResourceQuota")
     } else if text.contains("PodSecurity") {
         base("K8S-POD-SECURITY", "the namespace's Pod Security level forbids its pods")
             .fix("use a profile without hostPath volumes and capabilities, or another namespace")

@@ -43,7 +43,7 @@ fn split_ops(ops: &[Op]) -> (Vec<Op>, Vec<Inexpressible>) {
                 continue;
             }
             Change::Mount { .. } => "processes see this machine's folders as they are",
-            Change::Resource { .. } => "this machine's devices are there without being asked for",
+            Change::Resource { .. } => "this machine's devices are available without a request",
             Change::Command { .. } => "processes start with this machine's own launcher",
             _ => "it is a property of pods, and there are none here",
         };

@@ -26,7 +26,7 @@ const SSH: &[Row] = &[
     (
         "Permission denied",
         Credentials,
-        "no key or agent was accepted and nothing may be asked here: run `ssh-add`, or open a shared connection by hand",
+        "no key or agent was accepted and no password can be entered here: run `ssh-add`, or open a shared connection by hand",
     ),
     (
         "Too many authentication failures",
@@ -72,7 +72,7 @@ pub fn own(handle: &JobHandle, backend: &str, target: &str) -> Result<()> {
     if handle.backend() == backend && handle.target() == target {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::Usage, format!("`{handle}` is no job of this target"))
+    Err(Error::new(ErrorKind::Usage, format!("`{handle}` is not a job of this target"))
         .with("target", format!("{backend}://{target}")))
 }
 

@@ -210,7 +210,7 @@ impl ControlPlane {
             if tried + pause > self.patience {
                 let error = error.with("tries", tries).with("tried for", format!("{} s", tried.as_secs()));
                 return Err(error.hint(format!(
-                    "the control plane asks to wait {} s, and requests are repeated for {} s; set `retry-seconds` in \
+                    "the control plane requires a wait of {} s, but requests are repeated for at most {} s; set `retry-seconds` in \
                      the target's table to wait longer",
                     pause.as_secs(),
                     self.patience.as_secs()

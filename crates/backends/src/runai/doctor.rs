@@ -171,7 +171,7 @@ async fn endpoint(shared: &Shared, what: &str, base: &str, facts: &mut ClusterFa
         Err(error) => facts.notes.push(Finding::warning("RUNAI-TLS", error.message()).at(what)),
     }
     if shared.settings.insecure {
-        let message = "`insecure` is set: whoever is in between can read the token";
+        let message = "`insecure` is set: a machine on the network path can read the token";
         facts.notes.push(Finding::warning("RUNAI-INSECURE", message).at(what).fix("set `ca-file` instead"));
     }
 }
@@ -215,8 +215,8 @@ fn refused(what: &str, code: &str, message: &str, facts: &mut ClusterFacts) -> b
         ("RUNAI-DNS", _) => {
             "a private endpoint resolves inside its network only: connect the VPN, or use its DNS; or correct `url`"
         }
-        (_, true) => "the address is private: connect the VPN, or ask for a route and an open port",
-        _ => "a firewall or a wrong port; ask from where the endpoint may be reached",
+        (_, true) => "the address is private: connect the VPN, or ask your network administrator for a route and an open port",
+        _ => "a firewall or a wrong port; ask your network administrator from where the endpoint is reachable",
     };
     let finding =
         if what == "control plane" { Finding::error(code, message) } else { Finding::warning(code, message) };
@@ -252,7 +252,7 @@ fn said_of(what: &str, host: &str, certificate: &Certificate, facts: &mut Cluste
         facts.notes.push(
             Finding::warning("RUNAI-TLS-NAME", message)
                 .at(what)
-                .fix("correct the URL, or ask who answers at that address"),
+                .fix("correct the URL, or find out which server has that address"),
         );
     }
 }
@@ -307,7 +307,7 @@ async fn rights(shared: &Shared, facts: &mut ClusterFacts) {
     if not.contains(&"workloads") {
         let message = "the token may not list workloads: a lost answer to a submit could not be cleared up";
         facts.notes.push(
-            Finding::error("RUNAI-RIGHTS", message).fix("ask for the role of a researcher in the project"),
+            Finding::error("RUNAI-RIGHTS", message).fix("ask your Run:ai administrator for the role of a researcher in the project"),
         );
     }
 }

@@ -68,7 +68,7 @@ fn finding(issue: &Issue) -> Finding {
         "required" => "set the field",
         "canEdit" | "locked" => "leave the field unset: the policy decides it",
         "canAdd" => "remove the entry: the policy allows no more",
-        _ => "change what the policy refuses, or ask the project's administrator",
+        _ => "change the value that the policy refuses, or ask your Run:ai administrator",
     })
 }
 

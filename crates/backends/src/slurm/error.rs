@@ -15,7 +15,7 @@ const SLURM: &[Row] = &[
     (
         "Unable to contact slurm controller",
         Unreachable,
-        "slurmctld is down or not reachable; `scontrol ping` says more",
+        "slurmctld is down or not reachable; check it with `scontrol ping`",
     ),
     ("Socket timed out", Unreachable, "slurmctld is busy; try again in a minute"),
     (
@@ -23,7 +23,7 @@ const SLURM: &[Row] = &[
         Credentials,
         "slurmctld refused the connection: wrong credentials, or another Slurm version",
     ),
-    ("Connection refused", Unreachable, "slurmctld is down; `scontrol ping` says more"),
+    ("Connection refused", Unreachable, "slurmctld is down; check it with `scontrol ping`"),
     ("Munge", Credentials, "munged does not run on that host, or its key is another than the cluster's"),
     ("munge", Credentials, "munged does not run on that host, or its key is another than the cluster's"),
     (
@@ -53,12 +53,12 @@ const SLURM: &[Row] = &[
     (
         "Requested node configuration is not available",
         Refused,
-        "no node has what is asked: compare GPUs, memory and CPUs with `sinfo -o '%P %D %G %m %c %f'`",
+        "no node has what is requested: compare GPUs, memory and CPUs with `sinfo -o '%P %D %G %m %c %f'`",
     ),
     (
         "Requested partition configuration not available",
         Refused,
-        "the partition is down or cannot hold the job now; `sinfo` says more",
+        "the partition is down or cannot run the job now; check it with `sinfo`",
     ),
     ("Node count specification invalid", Refused, "the partition has fewer nodes"),
     ("More processors requested than permitted", Refused, "the partition or QOS allows fewer"),

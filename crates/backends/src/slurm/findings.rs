@@ -41,7 +41,7 @@ pub fn stuck(rows: &[Job]) -> Option<Finding> {
         let why = state::never(&job.reason)?;
         let fix = match job.reason.as_str() {
             "PartitionNodeLimit" | "PartitionConfig" => {
-                "cancel it and ask fewer nodes, or another partition (`sinfo -s`)"
+                "cancel it and request fewer nodes, or another partition (`sinfo -s`)"
             }
             "PartitionTimeLimit" => "cancel it and set a shorter `time_limit` (`sinfo -o '%P %l'`)",
             "DependencyNeverSatisfied" => "cancel it and submit it without the dependency",
@@ -70,7 +70,7 @@ pub fn of_failure(rows: &[Job], shown: Option<&Shown>) -> Vec<Finding> {
                 .fix("set `restart` in the job so that it is queued again after a node failure"),
             "TIMEOUT" => Finding::error("SLURM-TIME-LIMIT", "the job ran into its time limit")
                 .fix("raise `time_limit`, and set `signal = \"USR1@300\"` in `[backend.slurm]` and handle USR1 in the program for a last checkpoint"),
-            "OUT_OF_MEMORY" => Finding::error("SLURM-OUT-OF-MEMORY", "the job used more memory than it asked for").fix("raise `memory` of the role"),
+            "OUT_OF_MEMORY" => Finding::error("SLURM-OUT-OF-MEMORY", "the job used more memory than it requested").fix("raise `memory` of the role"),
             _ => continue,
         };
         findings.push(finding);

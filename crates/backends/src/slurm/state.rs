@@ -98,7 +98,7 @@ fn pending(reason: &str) -> String {
 /// the site set `EnforcePartLimits` (seen on 22.05 and 26.05).
 pub fn never(reason: &str) -> Option<&'static str> {
     Some(match reason {
-        "PartitionNodeLimit" => "it asks more nodes than the partition has or allows",
+        "PartitionNodeLimit" => "it requests more nodes than the partition has or allows",
         "PartitionTimeLimit" => "its time limit is above the partition's",
         "PartitionConfig" => "no set of nodes of the partition can satisfy it",
         "BadConstraints" => "its constraints cannot be satisfied",
@@ -109,13 +109,13 @@ pub fn never(reason: &str) -> Option<&'static str> {
         "AccountNotAllowed" => "the partition does not take this account",
         "QOSNotAllowed" => "the partition does not take this QOS",
         "AssocMaxNodePerJobLimit" | "QOSMaxNodePerJobLimit" => {
-            "it asks more nodes than a job of yours may have"
+            "it requests more nodes than your account may use"
         }
         "AssocMaxWallDurationPerJobLimit" | "QOSMaxWallDurationPerJobLimit" => {
             "its time limit is above what your association or QOS allows"
         }
         "AssocMaxCpuPerJobLimit" | "QOSMaxCpuPerJobLimit" | "QOSMaxGRESPerJob" | "AssocMaxGRESPerJob" => {
-            "it asks more than a job of yours may have"
+            "it requests more than your account may use"
         }
         _ => return None,
     })

@@ -103,7 +103,7 @@ pub fn text(plan: &Plan) -> String {
     let spec = &plan.planned().spec;
     let fabric = match (plan.fabric().fabric, spec.fabric.kind) {
         (Fabric::Auto, asked @ (Fabric::Efa | Fabric::Roce | Fabric::InfiniBand)) => {
-            format!("no fabric ({asked} was asked for)")
+            format!("no fabric (requested: {asked})")
         }
         (fabric, _) => format!("fabric {fabric}"),
     };

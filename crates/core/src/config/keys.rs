@@ -60,7 +60,7 @@ pub fn markdown() -> String {
          8. flags\n\n\
          `weftrun config show --origin` prints every value with the file and line it came from; `weftrun config set PATH \
          VALUE` changes your file and keeps its comments.\n\n\
-         A project's own file comes with somebody's repository. Until you trust it (`weftrun config trust`) nothing of it \
+         A project's own file comes with a repository, perhaps another person's. Until you trust it (`weftrun config trust`), nothing in it \
          counts, and a warning says so. Trust holds for the text as it is: after a change the file is ignored until you \
          trust it again. A file, or a folder around it, that belongs to another user or that others can write to is \
          ignored too, and cannot be trusted.\n\n\

@@ -108,7 +108,7 @@ fn docker_size(quantity: &str) -> String {
 
 fn quote(word: &str) -> Result<String> {
     shlex::try_quote(word).map(std::borrow::Cow::into_owned).map_err(|_| {
-        Error::new(ErrorKind::InvalidSpec, "a NUL character stands in a word of the command line")
+        Error::new(ErrorKind::InvalidSpec, "a word of the command line contains a NUL character")
     })
 }
 

@@ -222,7 +222,7 @@ impl<'a> PlanBuilder<'a> {
             let why = skipped.map_or("nothing in this job calls for it", |skipped| &skipped.why);
             self.report(
                 Finding::error("E-RULE-UNMET", format!("rule `{id}` is on but cannot be met: {why}"))
-                    .fix(format!("set `{id}` to auto, or change what stands in its way")),
+                    .fix(format!("set `{id}` to auto, or remove the cause")),
             );
         }
     }

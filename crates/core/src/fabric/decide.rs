@@ -95,7 +95,7 @@ pub fn too_many_roles(count: usize) -> Option<Finding> {
 /// Applies the rules of the fabric, and returns whether the job gets it.
 fn apply_fabric(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> bool {
     if !ctx.profile.covers(ctx.fabric) {
-        let text = format!("profile `{}` says nothing about {}", ctx.profile.name, ctx.fabric);
+        let text = format!("profile `{}` has no table for {}", ctx.profile.name, ctx.fabric);
         let fix = format!("choose another with --profile, or give it an [{}] table", ctx.fabric);
         plan.report(Finding::error("E-PROFILE-FABRIC", text).fix(fix));
         return false;
@@ -122,7 +122,7 @@ fn apply_fabric(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> b
         // The user's own opt-out takes precedence.
         && skip.reason != "opt-out"
     {
-        let text = format!("fabric {} was asked for, and the job cannot have it: {}", ctx.fabric, skip.why);
+        let text = format!("fabric {} was requested but cannot be applied: {}", ctx.fabric, skip.why);
         let fix = "set `fabric = \"auto\"` to run without it where it is not available, or change what is named above";
         plan.report(Finding::error("E-FABRIC-UNMET", text).fix(fix));
     }

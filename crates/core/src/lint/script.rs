@@ -51,7 +51,7 @@ fn directives(text: &str, skip: &[Range<usize>], found: &mut Vec<(Finding, Range
         match (body.strip_prefix("#SBATCH"), first_command) {
             (Some(_), Some(command)) => {
                 let message =
-                    format!("Slurm ignores this line: it stands behind the first command (line {command})");
+                    format!("Slurm ignores this line: it follows the first command (line {command})");
                 let finding =
                     Finding::warning("L-SBATCH-LATE", message).fix("move it above the first command");
                 found.push((finding, place));

@@ -176,7 +176,7 @@ fn outdated(name: &str, value: &str, setting: Setting) -> Option<Finding> {
             info("L-SHM-TRANSFER", "FI_EFA_ENABLE_SHM_TRANSFER has no effect here: it is the default, and off with CUDA", name, EFA_VARS)
         }
         ("FI_EFA_USE_HUGE_PAGE", "0") => {
-            info("L-HUGE-PAGE-OFF", "FI_EFA_USE_HUGE_PAGE=0 cures `Cannot allocate memory` in fork(); the huge pages that are asked are then idle", "efa.hugepages", FI_EFA)
+            info("L-HUGE-PAGE-OFF", "FI_EFA_USE_HUGE_PAGE=0 avoids `Cannot allocate memory` in fork(); the requested huge pages are then unused", "efa.hugepages", FI_EFA)
         }
         ("FI_EFA_SET_CUDA_SYNC_MEMOPS", "0") => {
             info("L-SYNC-MEMOPS", "FI_EFA_SET_CUDA_SYNC_MEMOPS=0 is only for EFA installers before 1.29.1 with NCCL 2.19 and later", name, EFA_VARS)
@@ -262,7 +262,7 @@ fn warn(code: &str, message: &str, name: &str, source: &str) -> Finding {
 }
 
 fn info(code: &str, message: &str, name: &str, source: &str) -> Finding {
-    Finding::info(code, message).fix(format!("{name} can go")).cite(source)
+    Finding::info(code, message).fix(format!("remove {name}")).cite(source)
 }
 
 /// Returns the first relative path in a list of folders. The value of a variable or a command is unknown.

@@ -25,16 +25,16 @@ pub(super) fn role(role: &RoleView, profile: &Profile, catalogue: &Catalogue, li
 fn huge_pages(container: &ContainerView, say: &mut impl FnMut(Finding, &str)) {
     let asks_efa = container.asks(EFA).is_some_and(|amount| amount != "0");
     if asks_efa && container.asks("hugepages-2Mi").is_none() {
-        let message = "EFA is asked without huge pages; libfabric falls back to normal ones";
+        let message = "EFA is requested without huge pages; libfabric falls back to normal ones";
         let finding = Finding::warning("L-HUGEPAGES-MISSING", message)
-            .fix("ask hugepages-2Mi: 5120Mi, in limits and requests")
+            .fix("request hugepages-2Mi: 5120Mi, in limits and requests")
             .cite("https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html");
         say(finding, &container.at);
     }
     let asks_pages = container.asks("hugepages-2Mi").is_some_and(|amount| amount != "0");
     if asks_pages && !container.asks_cpu_or_memory() {
         let message =
-            "hugepages-2Mi is refused by the API server in a container that asks neither cpu nor memory";
+            "hugepages-2Mi is refused by the API server in a container that requests neither cpu nor memory";
         let finding = Finding::error("E-HP-NEEDS-MEMORY", message)
             .fix("set resources.limits.memory")
             .cite("https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/");
@@ -124,9 +124,9 @@ fn processors(
     };
     let Some(row) = row else { return };
     let (name, has) = (&row.name, row.vcpus.unwrap_or(0));
-    let message = format!("{asked} CPUs are asked; {name} has {has}, and can give pods a little less");
+    let message = format!("{asked} CPUs are requested; {name} has {has}, and pods can use a few less");
     let finding = Finding::warning("L-CPU-ALL", message)
-        .fix(format!("ask {} or fewer", has.saturating_sub(4)))
+        .fix(format!("request {} or fewer", has.saturating_sub(4)))
         .cite("https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/");
     say(finding, &role.container.at);
 }

@@ -296,7 +296,7 @@ fn with_spec(model: &mut Model, action: Action) -> Vec<Effect> {
 /// Submits the draft, if it is still the confirmed revision.
 pub(super) fn send(model: &mut Model, revision: u64) -> Vec<Effect> {
     let Some(draft) = model.draft.as_mut().filter(|draft| draft.revision == revision) else {
-        model.fail("the job was changed meanwhile; ask again");
+        model.fail("the job was changed meanwhile; check again");
         return Vec::new();
     };
     match draft.spec() {

@@ -146,7 +146,7 @@ pub(super) fn find(model: &mut Model, forward: bool) {
     let Some(open) = &mut model.open else { return };
     let pane = &mut open.logs;
     let Some(find) = &mut pane.find else {
-        model.say("nothing is being looked for; / finds");
+        model.say("no search is active (/ to search)");
         return;
     };
     let (text, pattern) = (find.text.clone(), find.pattern.clone());

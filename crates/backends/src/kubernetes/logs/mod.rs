@@ -196,7 +196,7 @@ impl LogJob {
         } else if options.previous {
             self.note(out, "no container was restarted, so there is no previous attempt").await;
         } else {
-            self.note(out, "no container of the job matches what was asked for").await;
+            self.note(out, "no container of the job matches the selection").await;
         }
     }
 

@@ -49,7 +49,7 @@ impl Component<'_> {
         (seconds > most).then(|| {
             let (asked, allowed, name) = (hours(seconds), hours(most), &queue.name);
             never(
-                format!("{asked} are asked, partition `{name}` allows {allowed}: it would wait for ever"),
+                format!("requested {asked}, but partition `{name}` allows at most {allowed}; the job would never start"),
                 "set a shorter `time_limit`",
             )
         })
@@ -60,8 +60,8 @@ impl Component<'_> {
         (nodes > most).then(|| {
             let name = &queue.name;
             never(
-                format!("{nodes} nodes are asked, partition `{name}` gives a job at most {most}: it would wait for ever"),
-                "ask fewer nodes, or another partition",
+                format!("requested {nodes} nodes, but partition `{name}` allows at most {most} per job; the job would never start"),
+                "request fewer nodes, or another partition",
             )
         })
     }
@@ -95,7 +95,7 @@ impl Component<'_> {
             };
             return Some(
                 Finding::error("SLURM-NO-EFA-FEATURE", message)
-                    .fix("ask a partition whose nodes have EFA, or `fabric = \"tcp\"`"),
+                    .fix("choose a partition whose nodes have EFA, or set `fabric = \"tcp\"`"),
             );
         }
         let (nodes, count) = (self.0.number("nodes")?, fitting.iter().map(|group| group.count).sum::<u32>());
@@ -103,9 +103,9 @@ impl Component<'_> {
             let what = if gpus > 0 { format!("{what} and {gpus} GPUs") } else { what };
             never(
                 format!(
-                    "{nodes} nodes{what} are asked, partition `{name}` has {count}: it would wait for ever"
+                    "requested {nodes} nodes{what}, but partition `{name}` has {count}; the job would never start"
                 ),
-                "ask fewer nodes",
+                "request fewer nodes, or another partition",
             )
         })
     }
@@ -204,20 +204,20 @@ mod tests {
         let cases = [
             (
                 "#SBATCH --nodes=9",
-                "9 nodes are asked, partition `gpu` gives a job at most 4: it would wait for ever",
+                "requested 9 nodes, but partition `gpu` allows at most 4 per job; the job would never start",
             ),
             (
                 "#SBATCH --time=0-02:00:00",
-                "2 h are asked, partition `gpu` allows 1 h: it would wait for ever",
+                "requested 2 h, but partition `gpu` allows at most 1 h; the job would never start",
             ),
             (
                 "#SBATCH --time=0-01:30:00",
-                "90 min are asked, partition `gpu` allows 1 h: it would wait for ever",
+                "requested 90 min, but partition `gpu` allows at most 1 h; the job would never start",
             ),
             ("#SBATCH --constraint=p4de.24xlarge", "partition `gpu` has no nodes with `p4de.24xlarge`"),
             (
                 "#SBATCH --nodes=4\n#SBATCH --constraint=p5.48xlarge",
-                "4 nodes with `p5.48xlarge` are asked, partition `gpu` has 3: it would wait for ever",
+                "requested 4 nodes with `p5.48xlarge`, but partition `gpu` has 3; the job would never start",
             ),
             ("#SBATCH --gpus-per-node=16", "partition `gpu` has no nodes with 16 GPUs"),
             (
@@ -227,7 +227,7 @@ mod tests {
             ("#SBATCH --qos=\"very \\\"high\\\"\"", "you may not use the QOS `very \"high\"`"),
             (
                 "#SBATCH --nodes=1\n#SBATCH hetjob\n#SBATCH --nodes=9",
-                "9 nodes are asked, partition `gpu` gives a job at most 4: it would wait for ever",
+                "requested 9 nodes, but partition `gpu` allows at most 4 per job; the job would never start",
             ),
         ];
         for (head, wanted) in cases {

@@ -40,7 +40,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("clusters", "set `cluster` in the target"),
     ("wrap", "set `command` in the job file"),
     ("wait", "`weftrun submit --follow` waits"),
-    ("test-only", "`weftrun submit --dry-run=server` asks the cluster"),
+    ("test-only", "`weftrun submit --dry-run=server` checks the job on the cluster"),
     ("parsable", "leave it out"),
     ("quiet", "leave it out"),
 ];

@@ -346,7 +346,7 @@ fn told(answer: &Value) -> Option<Told> {
 /// unspecified error with status 500.
 fn of_answer(status: StatusCode, said: &Told, token: &token::Token) -> Error {
     let credentials =
-        "ask for a new token (`scontrol token lifespan=28800`), and check `rest-user` of the target";
+        "create a new token (`scontrol token lifespan=28800`), and check `rest-user` of the target";
     let text = error::clean(&said.text);
     let refused = matches!(status.as_u16(), 401 | 403 | 511)
         || said.number == 1007

@@ -235,7 +235,7 @@ fn whole(name: &str, value: &str) -> Result<u64> {
 
 fn no_field(name: &str, value: &str) -> Error {
     let option = if value.is_empty() { format!("--{name}") } else { format!("--{name}={value}") };
-    Error::new(ErrorKind::Unsupported, format!("`{option}` cannot be asked of slurmrestd"))
+    Error::new(ErrorKind::Unsupported, format!("`{option}` is not supported by slurmrestd"))
         .hint("leave it out, or use a target with `ssh` instead of `rest`: sbatch takes every option")
 }
 

@@ -119,7 +119,7 @@ impl Tokens {
         let named = ["sun", "username"].iter().find_map(|key| claims.get(key)?.as_str().map(str::to_owned));
         let user = self.user.clone().or(named).or_else(|| self.caller.clone()).filter(|user| plain(user));
         let user = user.ok_or_else(|| {
-            Error::new(ErrorKind::InvalidConfig, "the token does not say whose it is")
+            Error::new(ErrorKind::InvalidConfig, "the token has no user name (`sun`)")
                 .hint("set `rest-user` in the target's table")
         })?;
         Ok(Token { secret: Secret::new(text), user, ends: claims.get("exp").and_then(Value::as_i64) })

@@ -118,20 +118,20 @@ fn fields(node: &SpanTree<'_>, say: &mut impl FnMut(Finding, &SpanTree<'_>)) {
         && version == "kubeflow.org/v2beta1"
         && let Some(at) = node.at(["spec", "cleanPodPolicy"])
     {
-        let message = "spec.cleanPodPolicy is no field of MPIJob v2beta1 and is dropped without a word";
+        let message = "spec.cleanPodPolicy is not a field of MPIJob v2beta1; the API server ignores it";
         say(Finding::warning("L-FIELD-IGNORED", message).fix("move it to spec.runPolicy.cleanPodPolicy"), at);
     }
     node.walk(&mut |below| {
         if below.get("containers").is_some()
             && let Some(at) = below.get("imagePullPolicy")
         {
-            let message = "imagePullPolicy stands beside the containers and is dropped without a word";
+            let message = "imagePullPolicy is beside the containers; the API server ignores it";
             say(Finding::warning("L-FIELD-IGNORED", message).fix("move it into the container"), at);
         }
         let resources =
             ["limits", "requests"].into_iter().filter_map(|side| below.get("resources")?.get(side));
         for entry in resources.flat_map(SpanTree::entries).filter(|entry| entry.value.value == Value::Null) {
-            let finding = Finding::error("L-NO-VALUE", format!("`{}` is asked without an amount", entry.key));
+            let finding = Finding::error("L-NO-VALUE", format!("`{}` is requested without an amount", entry.key));
             say(finding.at(entry.key.to_string()).fix("write the number"), &entry.value);
         }
     });

@@ -110,7 +110,7 @@ fn opted_out(script: &Script<'_>) -> JobReport {
             skipped: vec![Skipped::fabric(
                 Fabric::Off,
                 "opt-out",
-                "`# weftrun: fabric=off` stands in the script",
+                "the script contains `# weftrun: fabric=off`",
             )],
             ..FabricPlan::default()
         },

@@ -153,14 +153,14 @@ impl Cause {
             }
             CauseClass::Signal => "run the rank with python -X faulthandler to see where it crashes".to_owned(),
             CauseClass::ExitCode if self.ranks.is_empty() => {
-                "add the log of the missing ranks and ask again".to_owned()
+                "add the logs of the missing ranks and run `weftrun why` again".to_owned()
             }
             CauseClass::ExitCode if ["exit code 126", "exit code 127"].iter().any(|code| self.what.starts_with(code)) => {
                 "correct the command or the working folder of the job: the program could not be started".to_owned()
             }
             CauseClass::ExitCode => "read the last lines of that rank: it ended without a traceback".to_owned(),
             CauseClass::CollectiveTimeout if self.ranks.is_empty() => {
-                "add the logs of all ranks and ask again, or check the network between the nodes".to_owned()
+                "add the logs of all ranks and run `weftrun why` again, or check the network between the nodes".to_owned()
             }
             CauseClass::CollectiveTimeout => {
                 "look at what the rank did instead: run py-spy dump on its process while it hangs".to_owned()

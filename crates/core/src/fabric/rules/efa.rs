@@ -104,14 +104,14 @@ fn on_whole_nodes(ctx: &Context, plan: &mut PlanBuilder, nodes: &[(RoleRef, Node
     if !whole.is_empty() {
         let whole: Vec<&str> = whole.iter().map(|(role, _)| role.name.as_str()).collect();
         let text = format!(
-            "{} asks a whole node and {name} only a part; ranks with and without EFA cannot talk, so none gets it",
+            "{} requests a whole node and {name} only a part; ranks with and without EFA cannot communicate, so EFA is not applied to any role",
             whole.join(", ")
         );
-        let fix = format!("ask {} accelerators in every worker role", node.accelerators);
+        let fix = format!("request {} accelerators in every worker role", node.accelerators);
         plan.warn(*role, "W-ROLES-MIXED", text, fix);
     }
     let why = format!(
-        "{name} asks {} of {} accelerators of {}, and EFA is for whole nodes",
+        "{name} requests {} of {} accelerators of {}, and EFA is for whole nodes",
         ctx.accelerators(role),
         node.accelerators,
         node.instance.as_deref().unwrap_or("a node"),
@@ -133,7 +133,7 @@ fn report_unknown_types(ctx: &Context, plan: &mut PlanBuilder, nodes: &[(RoleRef
         } else if node.types_differ {
             let types = node.instance.as_deref().unwrap_or_default();
             let text =
-                format!("{} may stand on {types}, which differ; the least of them is taken", role.name);
+                format!("{} may run on {types}, which differ; the lowest figure is used", role.name);
             plan.warn(*role, CODE, text, fix);
         } else if node.accelerators_assumed && !plan.has_reported(CODE) {
             let text = format!(
@@ -157,7 +157,7 @@ fn report_types_that_do_not_mix(plan: &mut PlanBuilder, nodes: &[(RoleRef, Node)
             Finding::error(
                 "E-INSTANCE-MIXED",
                 format!(
-                    "workers stand on {}; EFA of P4d, P4de and DL1 cannot interoperate with other instance types",
+                    "workers run on {}; EFA of P4d, P4de and DL1 cannot interoperate with other instance types",
                     types.join(" and ")
                 ),
             )
@@ -175,7 +175,7 @@ fn parts<'a>(ctx: &Context<'a>, plan: &mut PlanBuilder, efa: &'a EfaProfile) -> 
     }
     if let (Some((role, path)), Some(_)) = (shown, stack) {
         let text = format!(
-            "{path} shows that the image brings its own stack; only devices and huge pages are asked"
+            "{path} shows that the image brings its own stack; only devices and huge pages are added"
         );
         let fix = "--stack mounted mounts the node's all the same";
         plan.report(Finding::info("I-STACK-BUNDLED", text).at(&role.name).fix(fix));
@@ -199,7 +199,7 @@ fn report_idle_gpus(ctx: &Context, plan: &mut PlanBuilder, role: RoleRef) {
         plan.warn(
             role,
             "W-LAUNCHER-GPU",
-            "the launcher asks GPUs, which mpi-operator hides from it; they stay idle",
+            "the launcher requests GPUs, which mpi-operator hides from it; they stay idle",
             "remove them, or set runLauncherAsWorker: true",
         );
     }

@@ -101,7 +101,7 @@ fn launcher_node(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, ro
         plan.warn(
             role,
             "W-LAUNCHER-HOSTPATH",
-            format!("the launcher asks no GPU, and its node must have {} all the same", stack.host_path),
+            format!("the launcher requests no GPU, but its node must have {}", stack.host_path),
             "give it a nodeSelector of the GPU nodes, or the profile a [launcher.node-selector]",
         );
     }
@@ -211,7 +211,7 @@ fn device_rdma(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRe
         Some(own) => (own, Origin::Job),
         None => (ours.to_owned(), ctx.of_profile()),
     };
-    let why = "older plugins use GPUDirect RDMA only when told";
+    let why = "older plugins use GPUDirect RDMA only if FI_EFA_USE_DEVICE_RDMA=1";
     set::env(plan, role, "efa.device-rdma", (DEVICE_RDMA, &value), why, origin);
 }
 
@@ -286,13 +286,13 @@ fn devices(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef) {
             role,
             "W-EFA-ASSUMED",
             format!("assumed {count} EFA interfaces on {}: the sources disagree", row.name),
-            "look at the node's allocatable vpc.amazonaws.com/efa, and ask that number",
+            "check the node's allocatable vpc.amazonaws.com/efa, and request that number",
         );
     }
     set::resource(plan, role, "efa.devices", (resource, &count.to_string()), &why, origin);
     let none_asked = own.as_deref().and_then(Quantity::parse).is_some_and(Quantity::is_zero);
     if none_asked {
-        plan.skip_rule("efa.hugepages", "depends-on", format!("{}: the user asks 0 {resource}", role.name));
+        plan.skip_rule("efa.hugepages", "depends-on", format!("{}: the user requests 0 {resource}", role.name));
     } else {
         hugepages(ctx, plan, parts, role, &node);
     }
@@ -334,14 +334,14 @@ fn report_amount(plan: &mut PlanBuilder, role: RoleRef, resource: &str, own: &st
             format!(
                 "{asked} {resource} exceeds instance capacity: {has} has {most}, so the pod would never start"
             ),
-            format!("ask {most}, or remove the line"),
+            format!("request {most}, or remove the line"),
         );
     } else if asked < u64::from(most) && asked > 0 {
         plan.warn(
             role,
             "W-EFA-PARTIAL",
-            format!("{asked} of {most} EFA interfaces of {has} are asked; the rest of its bandwidth is lost"),
-            format!("ask {most}, or remove the line"),
+            format!("{asked} of {most} EFA interfaces of {has} are requested; the rest of its bandwidth is unused"),
+            format!("request {most}, or remove the line"),
         );
     }
 }
@@ -366,7 +366,7 @@ fn hugepages(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef,
     let may_go_without = matches!(ctx.job.kind, JobKind::JobFile | JobKind::Workload(_));
     if may_go_without && own.is_none() && !demanded && no_memory(ctx, &role, node) {
         let why = format!(
-            "{}: huge pages need `memory` beside them, and none is asked; libfabric takes normal pages",
+            "{}: huge pages require `memory`, and none is requested; libfabric uses normal pages",
             role.name
         );
         return plan.skip_rule("efa.hugepages", "no-memory", why);
@@ -402,7 +402,7 @@ fn memory(ctx: &Context, plan: &mut PlanBuilder, role: RoleRef, node: &Node) {
             plan.report(
                 Finding::error(
                     "E-HP-NEEDS-MEMORY",
-                    "hugepages-2Mi is refused by the API server in a container that asks neither cpu nor memory",
+                    "hugepages-2Mi is refused by the API server in a container that requests neither cpu nor memory",
                 )
                 .at(&role.name)
                 .fix(format!("{hint}; or leave the huge pages out: --no-fabric-rule efa.hugepages"))
@@ -412,7 +412,7 @@ fn memory(ctx: &Context, plan: &mut PlanBuilder, role: RoleRef, node: &Node) {
         }
     };
     let change = Change::Resource { name: "memory".to_owned(), quantity: amount };
-    let why = "huge pages are refused where neither cpu nor memory is asked";
+    let why = "huge pages are refused where neither cpu nor memory is requested";
     plan.op(role, "efa.hugepages", change, why, origin);
 }
 

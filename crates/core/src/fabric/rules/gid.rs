@@ -25,7 +25,7 @@ pub(crate) fn decide(
             plan.skip_rule(RULE, "auto", "NCCL finds the GID index itself since 2.21; nothing is written");
         }
         Gid::Index(index) => {
-            let why = "the index that was asked for; a wrong one makes NCCL fail with a hint that says so";
+            let why = "the requested index; a wrong one makes NCCL fail with a message that names it";
             let value = index.to_string();
             set::env(plan, role, RULE, (NAME, &value), why, Origin::Job);
             launch.forward(RULE, NAME);

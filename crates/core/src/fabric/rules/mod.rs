@@ -124,7 +124,7 @@ impl<'a> Context<'a> {
     fn why_no_fabric(&self) -> Option<(&'static str, String)> {
         if let Some((role, text)) = self.placeholder() {
             let why = format!(
-                "{role} says `{text}` where a number should stand; fill the template in first (envsubst)"
+                "{role} has `{text}` where a number is required; fill the template in first (envsubst)"
             );
             return Some(("template", why));
         }
@@ -145,7 +145,7 @@ impl<'a> Context<'a> {
                 );
                 ("resource-claims", why)
             }
-            None => ("no-gpu", format!("no worker asks {}", self.profile.accelerator)),
+            None => ("no-gpu", format!("no worker requests {}", self.profile.accelerator)),
         })
     }
 

@@ -47,7 +47,7 @@ fn huge_pages(ctx: &Context, plan: &mut PlanBuilder) {
     let (Some(most), Some((role, quantity))) = (most, asked) else { return };
     if amount(&quantity).is_some_and(|asked| asked > most) {
         let text = format!(
-            "{quantity} of huge pages are asked, and no node has as many allocatable: the pods would stay Pending"
+            "{quantity} of huge pages are requested, and no node has as many allocatable: the pods would stay Pending"
         );
         let fix = "--no-fabric-rule efa.hugepages leaves them out; libfabric then uses normal pages";
         plan.report(Finding::warning("W-HP-ALLOCATABLE", text).at(role).fix(fix));

@@ -21,7 +21,7 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
         return;
     }
     if ctx.workers().all(|role| ctx.accelerators(&role) == 0) {
-        plan.skip_rule(RULE, "no-gpu", "no worker asks GPUs, so NCCL does not run");
+        plan.skip_rule(RULE, "no-gpu", "no worker requests GPUs, so NCCL does not run");
         return;
     }
     // Jobs that share a node share their files only if they have one name. A plan does not know its submission, so `dump.sh`

@@ -102,7 +102,7 @@ fn wanted_count(ctx: &Context, roce: &RoceProfile, role: RoleRef) -> (u32, Origi
 fn devices(ctx: &Context, plan: &mut PlanBuilder, roce: &RoceProfile, role: RoleRef) {
     let Some(resource) = roce.devices.as_deref().filter(|_| plan.active("roce.devices")) else { return };
     let (count, origin) = wanted_count(ctx, roce, role);
-    let why = "the device plugin shows /dev/infiniband only to a pod that asks its resource";
+    let why = "the device plugin exposes /dev/infiniband only to a pod that requests its resource";
     set::resource(plan, role, "roce.devices", (resource, &count.to_string()), why, origin);
 }
 

@@ -99,14 +99,14 @@ pub(crate) fn resource(
                 plan.warn(
                     role,
                     "W-RES-KEPT",
-                    format!("{resource}: the user asks {own}, which stays; {rule} would ask {quantity}"),
+                    format!("{resource}: the requested {own} is kept; {rule} would request {quantity}"),
                     format!("remove {resource} to get {quantity}"),
                 );
             }
             let ContainerView { limits, requests, .. } = &role.container;
             let both = limits.contains_key(resource) && requests.contains_key(resource);
-            let why = "asked by the user on one side of limits and requests; both must say it";
-            let kept = both.then_some("asked by the user, kept");
+            let why = "the user sets only one of limits and requests; both must be set";
+            let kept = both.then_some("requested by the user, kept");
             plan.ensure(role, rule, change(&own), kept, why, Origin::Job);
         }
     }

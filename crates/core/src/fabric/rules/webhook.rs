@@ -34,7 +34,7 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder) {
             return;
         }
         Some((true, origin)) => (
-            "the cluster's webhook would add the same again; the marker says that this opt-out is ours",
+            "the cluster's webhook would add the same again; the marker shows that weftrun added this opt-out",
             origin,
         ),
         None if ctx.facts.online => (

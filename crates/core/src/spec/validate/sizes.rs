@@ -127,7 +127,7 @@ fn against(role: &Role, row: &InstanceType, path: &str, out: &mut Findings) {
             role.gpus_per_node, row.accelerators
         );
         out.error("SPEC-GPU", &format!("{path}.gpus_per_node"), message)
-            .fix(format!("ask at most {}, on more nodes", row.accelerators));
+            .fix(format!("request at most {}, on more nodes", row.accelerators));
     } else if role.kind == RoleKind::Worker && role.gpus_per_node == 0 && row.accelerators > 0 {
         let message = format!("no GPU is requested, although a {name} has {}", row.accelerators);
         out.warning("SPEC-GPU", &format!("{path}.instance_type"), message)

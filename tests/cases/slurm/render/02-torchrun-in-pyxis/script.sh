@@ -19,7 +19,7 @@ export PYTHONUNBUFFERED=1
 export HF_HOME='/data/hf home'
 
 # >>> weftrun fabric >>>
-# efa.device-rdma: older plugins use GPUDirect RDMA only when told
+# efa.device-rdma: older plugins use GPUDirect RDMA only if FI_EFA_USE_DEVICE_RDMA=1
 export FI_EFA_USE_DEVICE_RDMA=1
 # detect.nccl-debug: NCCL logs its transport only with NCCL_DEBUG=INFO
 export NCCL_DEBUG=INFO

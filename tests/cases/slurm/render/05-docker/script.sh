@@ -17,7 +17,7 @@ weftrun_job() {
 export PYTHONUNBUFFERED=1
 
 # >>> weftrun fabric >>>
-# efa.device-rdma: older plugins use GPUDirect RDMA only when told
+# efa.device-rdma: older plugins use GPUDirect RDMA only if FI_EFA_USE_DEVICE_RDMA=1
 export FI_EFA_USE_DEVICE_RDMA=1
 # detect.nccl-debug: NCCL logs its transport only with NCCL_DEBUG=INFO
 export NCCL_DEBUG=INFO

@@ -19,7 +19,7 @@ export PYTHONUNBUFFERED=1
 # >>> weftrun fabric >>>
 # efa.library-path: the job has no container: libfabric and the NCCL plugin are those of the node's image
 export LD_LIBRARY_PATH=/opt/amazon/efa/lib:/opt/amazon/efa/lib64:/opt/amazon/ofi-nccl/lib:/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu:/opt/amazon/ofi-nccl/lib64"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-# efa.device-rdma: older plugins use GPUDirect RDMA only when told
+# efa.device-rdma: older plugins use GPUDirect RDMA only if FI_EFA_USE_DEVICE_RDMA=1
 export FI_EFA_USE_DEVICE_RDMA=1
 # detect.nccl-debug: NCCL logs its transport only with NCCL_DEBUG=INFO
 export NCCL_DEBUG=INFO

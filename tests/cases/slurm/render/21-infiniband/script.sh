@@ -17,7 +17,7 @@ weftrun_job() {
 export PYTHONUNBUFFERED=1
 
 # >>> weftrun fabric >>>
-# ib.devices: the device plugin shows /dev/infiniband only to a pod that asks its resource
+# ib.devices: the device plugin exposes /dev/infiniband only to a pod that requests its resource
 # ib.devices: RDMA pins the memory it sends from
 ulimit -l unlimited 2> /dev/null || :
 # detect.nccl-debug: NCCL logs its transport only with NCCL_DEBUG=INFO

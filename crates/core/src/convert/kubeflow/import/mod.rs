@@ -351,7 +351,7 @@ fn workload(job: &mut Reading, object: &Json, kind: Workload) -> Result<(), Find
     job.spec.queue = queue.or(job.spec.queue.take());
     for (template, seen) in super::workload::templates(object, kind).iter().zip(&view.roles) {
         if !seen.worker && !seen.launcher {
-            let message = format!("the pods of `{}` ask for no GPU and are left out", template.name);
+            let message = format!("the pods of `{}` request no GPU and are left out", template.name);
             let fix = "run them beside the job; a job file describes the ranks and their launcher";
             job.lost(message, &template.at, fix);
             job.rest.take(&template.at);

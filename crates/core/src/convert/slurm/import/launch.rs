@@ -38,10 +38,10 @@ pub(super) fn read(import: &mut Import, script: &Script<'_>) -> Result<(), Findi
     });
     let why = match (sruns, &single) {
         (2.., _) => format!("it has {sruns} `srun` commands"),
-        (1, _) if !starts(chunk) => "a command stands behind its `srun`".to_owned(),
+        (1, _) if !starts(chunk) => "a command follows its `srun`".to_owned(),
         (1, None) => "its `srun` is part of a larger command".to_owned(),
         (0, _) if import.role.nodes > 1 => {
-            format!("it has no `srun`, and asks {} nodes", import.role.nodes)
+            format!("it has no `srun`, and requests {} nodes", import.role.nodes)
         }
         (0, Some((_, command))) if is_mpirun(base(command, command.program)) => {
             "its `mpirun` starts the ranks".to_owned()

@@ -61,7 +61,7 @@ pub fn import_sbatch(text: &str, whole: bool) -> Result<(JobSpec, Vec<Finding>),
 const OF_SUBMISSION: &[(&str, &str)] = &[
     ("clusters", "set `cluster` of the target"),
     ("wait", "`weftrun submit --follow` waits"),
-    ("test-only", "`weftrun submit --dry-run=server` asks the cluster"),
+    ("test-only", "`weftrun submit --dry-run=server` checks the job on the cluster"),
     ("wrap", "set `command` in the job file"),
     ("parsable", "`weftrun submit -o json` prints the handle"),
     ("quiet", "`weftrun submit -q` prints less"),

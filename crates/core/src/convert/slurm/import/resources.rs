@@ -64,7 +64,7 @@ impl Import {
         self.role.cpus = self.cpus_per_task.map(|cpus| cpus.saturating_mul(tasks).to_string());
         if options.number("ntasks").is_some_and(|all| all % self.role.nodes != 0) {
             return Err(Finding::error("E-IMPORT-JOB", "the tasks do not divide evenly among the nodes")
-                .fix("ask the same number of tasks on each node (`--ntasks-per-node`)"));
+                .fix("request the same number of tasks on each node (`--ntasks-per-node`)"));
         }
         for name in ["ntasks", "ntasks-per-node", "cpus-per-task"] {
             let number = options.number(name);
