@@ -83,7 +83,7 @@ impl JobFlags {
             return Err(outside.refusal());
         }
         let answer = context.ask(&clean_text(&format!(
-            "the {} `{}` lies outside the job file's folder: read {} and send it with the job? [y/N]",
+            "the {} `{}` is outside the job file's folder: read {} and send it with the job? [y/N]",
             outside.what,
             outside.named,
             outside.path.display()

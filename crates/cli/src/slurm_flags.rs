@@ -111,7 +111,7 @@ fn number(text: &str, target: &TargetConfig) -> Result<String> {
             .hint(format!("give a handle such as `slurm://{}/123`, or a Slurm job id", target.name))
     };
     if !text.contains("://") {
-        return Err(wrong(format!("`{text}` is no handle and no Slurm job id")));
+        return Err(wrong(format!("`{text}` is neither a handle nor a Slurm job id")));
     }
     let handle: JobHandle = text.parse()?;
     if handle.backend() != BACKEND || handle.target() != target.name || !is_id(handle.name()) {

@@ -79,7 +79,7 @@ pub struct Outside {
 impl Outside {
     /// Returns the error that refuses it.
     pub fn refusal(&self) -> Error {
-        let message = format!("the {} `{}` lies outside the job file's folder", self.what, self.named);
+        let message = format!("the {} `{}` is outside the job file's folder", self.what, self.named);
         Error::new(ErrorKind::InvalidSpec, message)
             .with("file", self.path.display())
             .hint("copy it beside the job file, or allow it with `--allow-outside`")
@@ -88,7 +88,7 @@ impl Outside {
     /// Returns the finding that reports that it is read.
     pub fn finding(&self) -> Finding {
         let message = format!(
-            "the {} `{}` lies outside the job file's folder: {} is read and sent",
+            "the {} `{}` is outside the job file's folder: {} is read and sent",
             self.what,
             self.named,
             self.path.display()

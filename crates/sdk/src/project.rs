@@ -61,7 +61,7 @@ pub(crate) fn read(path: &Path, limit: u64) -> Project {
     }
     match files::bounded(file, limit).map(String::from_utf8) {
         Ok(Ok(text)) => Project::Text(text),
-        Ok(Err(_)) => refused("it is not UTF-8 text".to_owned(), "write it anew, or remove it"),
+        Ok(Err(_)) => refused("it is not UTF-8 text".to_owned(), "rewrite it, or remove it"),
         Err(error) => unreadable(&error),
     }
 }

@@ -284,6 +284,13 @@ pub const TABLE: &[Row] = &[
     row(A::Blank, "blank-job", &["ctrl-n"], P::Submit, "begin a blank job", None),
     row(A::SaveJob, "save-job", &["ctrl-g"], P::Submit, "save the job as a file", None),
     row(A::Edit, "edit", &["ctrl-e"], P::Submit, "open in $EDITOR", Some("edit")),
-    row(A::Check, "check", &["ctrl-r"], P::Submit, "check on the cluster whether it would accept the job", None),
+    row(
+        A::Check,
+        "check",
+        &["ctrl-r"],
+        P::Submit,
+        "check on the cluster whether it would accept the job",
+        None,
+    ),
     row(A::Copy, "copy-command", &["ctrl-y"], P::Submit, "copy the equal command", Some("copy cmd")),
 ];

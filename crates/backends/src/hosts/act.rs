@@ -52,9 +52,12 @@ async fn tell(client: &Client, job: &Job, word: &str) -> Result<()> {
     for (answer, (host, _)) in client.each(&programs, Silent::Ask).await.into_iter().zip(&programs) {
         let outcome = match answer {
             Ok(answer) if matches!(answer.code, 0 | error::ENDED | error::NO_JOB) => continue,
-            Ok(answer) => error::failed(host, &format!("the job was not told to {word}"), &answer),
+            Ok(answer) => {
+                error::failed(host, &format!("the job did not receive the request to {word}"), &answer)
+            }
             Err(error) => {
-                let message = format!("host {host} does not answer: its ranks were not told to {word}");
+                let message =
+                    format!("host {host} does not answer: its ranks did not receive the request to {word}");
                 Error::new(error.kind(), message).with_source(error).retryable()
             }
         };

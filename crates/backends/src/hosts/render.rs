@@ -229,7 +229,7 @@ impl Renderer<'_> {
                 container_of(self.job, &self.own, role).is_some_and(|kind| kind != Container::Apptainer)
             })
         {
-            let text = "mpirun runs on the host and starts each rank in a container of its own: both need the same Open MPI";
+            let text = "mpirun runs on the host and starts each rank in its own container: both need the same Open MPI";
             findings.push(Finding::warning("HOSTS-MPI-CONTAINER", text).at("image"));
         }
         findings

@@ -167,7 +167,7 @@ fn note_companion(facts: &mut ClusterFacts, right: &Right, allowed: Option<bool>
     };
     if needed && allowed == Some(false) {
         let text = format!(
-            "you may not {} {plural} in this namespace; a job that needs a {kind} of its own cannot be submitted",
+            "you may not {} {plural} in this namespace; a job that needs its own {kind} cannot be submitted",
             right.verb
         );
         let fix = "ask for a Role in this namespace that allows it (docs/backends/rbac.yaml has one)";

@@ -47,7 +47,7 @@ pub fn documents(rendered: &Rendered) -> Result<Vec<Sent>> {
             (None, other) => {
                 let known = Resource::COMPANIONS.into_iter().find(|known| Some(known.kind) == other);
                 known.ok_or_else(|| {
-                    Error::new(ErrorKind::InvalidSpec, "this is no object that a Kubeflow job is made of")
+                    Error::new(ErrorKind::InvalidSpec, "this object is not part of a Kubeflow job")
                         .with("kind", other.unwrap_or("none"))
                 })?
             }
@@ -71,6 +71,6 @@ pub fn findings(error: &Error) -> Vec<Finding> {
 
 /// Returns the error for a handle of another backend.
 pub fn foreign(handle: &JobHandle) -> Error {
-    Error::new(ErrorKind::Usage, format!("`{handle}` is no handle of a Kubeflow job"))
+    Error::new(ErrorKind::Usage, format!("`{handle}` is not the handle of a Kubeflow job"))
         .hint("Kubeflow handles look like kubeflow://TARGET/NAMESPACE/KIND/NAME")
 }

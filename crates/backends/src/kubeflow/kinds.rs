@@ -50,7 +50,7 @@ impl Kind {
     /// Parses a word used in handles.
     pub fn of_word(word: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|kind| kind.word() == word).ok_or_else(|| {
-            Error::new(ErrorKind::Usage, format!("`{word}` is no kind of job"))
+            Error::new(ErrorKind::Usage, format!("`{word}` is not a kind of job"))
                 .with("kinds", Self::ALL.map(Self::word).join(", "))
         })
     }

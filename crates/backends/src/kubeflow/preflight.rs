@@ -35,12 +35,12 @@ fn queue(name: &str, gang: Option<Gang>, facts: &ClusterFacts) -> Option<Finding
     let finding = |text: String| Finding::warning("K8S-QUEUE", text).at("queue");
     match facts.extra.get(word)? {
         Value::Bool(false) => Some(
-            finding(format!("the cluster has no {who}: nobody reads the queue `{name}`, and the pods do not wait in it"))
+            finding(format!("the cluster has no {who}: no controller serves the queue `{name}`, and the pods do not wait in it"))
                 .fix("leave `queue` out, or say with `gang` under [backend.kubeflow] who keeps the queues (kueue, volcano)"),
         ),
         Value::Array(known) if !known.iter().any(|known| known == name) => {
             let known = known.iter().filter_map(Value::as_str);
-            Some(finding(format!("{who} has no queue `{name}` here: the job would wait for ever")).fix(meant(name, known)))
+            Some(finding(format!("{who} has no queue `{name}` here; the job would never start")).fix(meant(name, known)))
         }
         _ => None,
     }

@@ -92,7 +92,7 @@ pub fn restarts(draft: &Draft<'_>) -> Option<Finding> {
         Some(tries) => format!("the runtime `{name}` starts what failed again up to {tries} times"),
         None => format!("what the runtime `{name}` says of them counts, which is not known here"),
     };
-    let text = format!("a TrainJob has no restarts of its own, and the job file says {asked}: {does}");
+    let text = format!("a TrainJob has no field for restarts, and the job file requests {asked}: {does}");
     let fix =
         "name a runtime whose Job has that `backoffLimit`, or use a PyTorchJob (`kind = \"pytorchjob\"`)";
     Some(Finding::warning("K8S-TRAINJOB-RESTARTS", text).at("restart").fix(fix))

@@ -35,9 +35,9 @@ const LARGEST_MAP: usize = 900 * 1024;
 
 /// Writes the script and runs the command; many ranks of one pod may do so at once. The folder must be this
 /// user's own and no link, since a temporary folder may be a volume that other users write to.
-const INLINE: &str = r#"f=$1 d=${1%/*} t=$1.$$ b=$2; shift 2; mkdir -m 755 "$d" 2>/dev/null; [ -d "$d" ] && [ ! -L "$d" ] && [ -O "$d" ] || { echo "weftrun: $d cannot be made, or is somebody else's" >&2; exit 1; }; printf %s "$b" | base64 -d >"$t" && mv "$t" "$f" && exec "$@""#;
+const INLINE: &str = r#"f=$1 d=${1%/*} t=$1.$$ b=$2; shift 2; mkdir -m 755 "$d" 2>/dev/null; [ -d "$d" ] && [ ! -L "$d" ] && [ -O "$d" ] || { echo "weftrun: $d cannot be created, or belongs to another user" >&2; exit 1; }; printf %s "$b" | base64 -d >"$t" && mv "$t" "$f" && exec "$@""#;
 /// Clones once and runs the command in the clone.
-const GIT: &str = r#"d=$1 u=$2 r=$3; shift 3; mkdir -m 755 "$d" 2>/dev/null; [ -d "$d" ] && [ ! -L "$d" ] && [ -O "$d" ] || { echo "weftrun: $d cannot be made, or is somebody else's" >&2; exit 1; }; [ -d "$d/.git" ] || git clone --quiet -- "$u" "$d" || exit; cd "$d" || exit; [ -z "$r" ] || git checkout --quiet "$r" -- || exit; exec "$@""#;
+const GIT: &str = r#"d=$1 u=$2 r=$3; shift 3; mkdir -m 755 "$d" 2>/dev/null; [ -d "$d" ] && [ ! -L "$d" ] && [ -O "$d" ] || { echo "weftrun: $d cannot be created, or belongs to another user" >&2; exit 1; }; [ -d "$d/.git" ] || git clone --quiet -- "$u" "$d" || exit; cd "$d" || exit; [ -z "$r" ] || git checkout --quiet "$r" -- || exit; exec "$@""#;
 
 /// How the code of a job is delivered to its pods.
 #[derive(Clone, Debug, PartialEq)]

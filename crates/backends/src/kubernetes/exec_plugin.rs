@@ -234,13 +234,11 @@ impl Plugin {
         }
         let mut spec = serde_json::json!({ "interactive": self.is_interactive() });
         if self.exec.provide_cluster_info {
-            let cluster = self
-                .exec
-                .cluster
-                .as_ref()
-                .ok_or_else(|| self.failed("wants to know a cluster that is not named"))?;
+            let cluster = self.exec.cluster.as_ref().ok_or_else(|| {
+                self.failed("requires the cluster's data, and the kubeconfig names no cluster")
+            })?;
             spec["cluster"] = serde_json::to_value(cluster).map_err(|error| {
-                self.failed("wants the cluster, which cannot be written as JSON").with_source(error)
+                self.failed("requires the cluster's data, which cannot be written as JSON").with_source(error)
             })?;
         }
         let info = serde_json::json!({

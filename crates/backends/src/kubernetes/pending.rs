@@ -103,7 +103,7 @@ fn waiting(pod: &Pod, container: &str, reason: &str, message: &str, last: Option
             } else if says(&["i/o timeout", "connection refused", "no route to host"]) {
                 "the nodes do not reach the registry: check its address and port, and the cluster's way out"
             } else if says(&["401", "403", "denied"]) {
-                "the registry wants credentials: name an image pull secret or a service account that has one"
+                "the registry requires credentials: name an image pull secret or a service account that has one"
             } else {
                 "check the image's name and tag"
             };
@@ -206,8 +206,9 @@ pub fn job_event_finding(event: &PodEvent) -> Option<Finding> {
                 .fix("correct the field it names")
         }
         "FailedCreatePodSandBox" => {
-            finding("K8S-SANDBOX", format!("stuck because the pod's network is not made: {text}"))
-                .fix("check that the network attachment that the fabric requests (Multus) exists in the cluster")
+            finding("K8S-SANDBOX", format!("stuck because the pod's network is not made: {text}")).fix(
+                "check that the network attachment that the fabric requests (Multus) exists in the cluster",
+            )
         }
         // The pod stays `Running` for minutes, until its toleration of the node's taint expires.
         "NodeNotReady" => Finding::warning(

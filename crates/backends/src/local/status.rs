@@ -143,7 +143,7 @@ impl Snapshot {
             let pids: Vec<_> = self.orphans.iter().take(8).map(ToString::to_string).collect();
             findings.push(
                 Finding::warning("LOCAL-ORPHANS", format!("{} (processes {})", self.reason, pids.join(", ")))
-                    .fix("`weftrun cancel` ends them; their logs go on being written until then"),
+                    .fix("`weftrun cancel` ends them; until then they write to their logs"),
             );
         }
         let bad = self.record.iter().flat_map(|record| &record.history);

@@ -111,8 +111,7 @@ fn misnamed(asset: Asset, name: &str, known: &[(String, String)]) -> Option<Find
     }
     let what = if asset == Asset::Claim { "volume claim" } else { "secret" };
     if let Some((_, real)) = known.iter().find(|(shown, _)| shown == name) {
-        let message =
-            format!("`{name}` is the name of an asset, and Kubernetes knows its {what} as `{real}`");
+        let message = format!("`{name}` is the name of an asset; in Kubernetes its {what} is named `{real}`");
         return Some(Finding::warning("RUNAI-ASSET", message).fix(format!("write `{real}`")));
     }
     let near = did_you_mean(name, known.iter().flat_map(|(shown, real)| [shown.as_str(), real.as_str()]))?;

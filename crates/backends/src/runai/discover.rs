@@ -63,7 +63,7 @@ fn of_version(text: &str) -> Option<Finding> {
         Some(_) => return None,
         None => Finding::info(
             "RUNAI-VERSION",
-            format!("`{text}` is no version that can be read, and every field is sent"),
+            format!("`{text}` is not a version that can be read, so every field is sent"),
         ),
     };
     Some(note.fix("set `version` in the target's table if it was read wrong"))

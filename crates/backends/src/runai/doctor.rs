@@ -215,8 +215,12 @@ fn refused(what: &str, code: &str, message: &str, facts: &mut ClusterFacts) -> b
         ("RUNAI-DNS", _) => {
             "a private endpoint resolves inside its network only: connect the VPN, or use its DNS; or correct `url`"
         }
-        (_, true) => "the address is private: connect the VPN, or ask your network administrator for a route and an open port",
-        _ => "a firewall or a wrong port; ask your network administrator from where the endpoint is reachable",
+        (_, true) => {
+            "the address is private: connect the VPN, or ask your network administrator for a route and an open port"
+        }
+        _ => {
+            "a firewall or a wrong port; ask your network administrator from where the endpoint is reachable"
+        }
     };
     let finding =
         if what == "control plane" { Finding::error(code, message) } else { Finding::warning(code, message) };
@@ -307,7 +311,8 @@ async fn rights(shared: &Shared, facts: &mut ClusterFacts) {
     if not.contains(&"workloads") {
         let message = "the token may not list workloads: a lost answer to a submit could not be cleared up";
         facts.notes.push(
-            Finding::error("RUNAI-RIGHTS", message).fix("ask your Run:ai administrator for the role of a researcher in the project"),
+            Finding::error("RUNAI-RIGHTS", message)
+                .fix("ask your Run:ai administrator for the role of a researcher in the project"),
         );
     }
 }

@@ -212,7 +212,7 @@ impl Settings {
             return bad(
                 "log-dir",
                 self.log_dir(),
-                "must begin with `/` where `rest` is set: slurmrestd knows no home directory",
+                "must begin with `/` where `rest` is set: slurmrestd has no home directory",
             );
         }
         if let Some(cluster) = &self.cluster {

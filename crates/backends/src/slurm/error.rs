@@ -72,7 +72,7 @@ const SLURM: &[Row] = &[
     (
         "Access/permission denied",
         Credentials,
-        "the job belongs to somebody else, or the account may not do this",
+        "the job belongs to another user, or the account may not do this",
     ),
     ("Invalid user id", Credentials, "this needs a Slurm administrator or the owner of the job"),
     ("Invalid job id", NotFound, "the job ended long ago, or belongs to another cluster"),

@@ -132,7 +132,7 @@ pub fn queue(text: &str) -> Result<Vec<Job>> {
         let begins: String = text.trim().chars().take(80).collect();
         return Err(Error::new(ErrorKind::Protocol, "unexpected squeue output")
             .with("it begins with", clean_text(&begins))
-            .hint("run `squeue --me` on that host: something stands in its place, or its release is not known here"));
+            .hint("run `squeue --me` on that host: another program replaces it, or weftrun does not support its release"));
     }
     Ok(rows)
 }

@@ -116,7 +116,7 @@ pub fn run(context: &Context, args: &ConfigArgs) -> Result<u8> {
         ConfigAction::Trust { revoke: false } => {
             let text = context.config()?.trust_project()?;
             context.out.say(format!(
-                "{}\ntrusted as it stands above; after a change it is ignored until you trust it again",
+                "{}\ntrusted as shown above; after a change it is ignored until you trust it again",
                 text.trim_end()
             ));
         }

@@ -46,7 +46,7 @@ pub fn run(context: &Context, args: &ExecArgs) -> Result<u8> {
         tokio::select! {
             code = job.exec(&request, &mut sink) => code,
             Ok(()) = tokio::signal::ctrl_c() => {
-                Err(Error::new(ErrorKind::Interrupted, "interrupted: the command was ended, and the job goes on"))
+                Err(Error::new(ErrorKind::Interrupted, "interrupted: the command was ended, and the job continues"))
             }
         }
     });

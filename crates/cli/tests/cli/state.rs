@@ -273,7 +273,7 @@ fn a_script_outside_the_job_files_folder_is_named_and_asked_for() {
         for verb in ["render job/job.toml -b local", "plan job/job.toml", "submit --yes job/job.toml"] {
             let done = place.run(verb).code(3);
             assert!(!done.out.contains("outside"), "{script}: {done:?}");
-            for said in ["lies outside the job file's folder", "--allow-outside", secret.to_str().unwrap()] {
+            for said in ["is outside the job file's folder", "--allow-outside", secret.to_str().unwrap()] {
                 assert!(done.err.contains(said), "{verb} {script}: `{said}` is not in {}", done.err);
             }
         }

@@ -89,10 +89,8 @@ fn two_stacks(image: &ImageFacts) -> Option<Finding> {
         .map(Found::named)
         .collect();
     (!own.is_empty()).then(|| {
-        let text = format!(
-            "the image has a stack of its own, and the mounted one goes before it: {}",
-            own.join(", ")
-        );
+        let text =
+            format!("the image contains a stack, and the mounted one is used instead: {}", own.join(", "));
         Finding::info("IMG-TWO-STACKS", text).fix("`--stack bundled` uses the image's own")
     })
 }

@@ -6,9 +6,9 @@ use crate::image::NcclVersion;
 
 /// Known misspellings that are not similar by their letters.
 const SLIPS: [(&str, &str, &str); 3] = [
-    ("NCCL_INFO", "NCCL_DEBUG=INFO", "NCCL knows no NCCL_INFO, so nothing is logged"),
-    ("NCCL_NVLS_DISABLE", "NCCL_NVLS_ENABLE=0", "NCCL knows no NCCL_NVLS_DISABLE, so NVLS stays on"),
-    ("NCCL_DEBUG_LEVEL", "NCCL_DEBUG", "NCCL knows no NCCL_DEBUG_LEVEL"),
+    ("NCCL_INFO", "NCCL_DEBUG=INFO", "NCCL has no variable NCCL_INFO, so nothing is logged"),
+    ("NCCL_NVLS_DISABLE", "NCCL_NVLS_ENABLE=0", "NCCL has no variable NCCL_NVLS_DISABLE, so NVLS stays on"),
+    ("NCCL_DEBUG_LEVEL", "NCCL_DEBUG", "NCCL has no variable NCCL_DEBUG_LEVEL"),
 ];
 
 /// Returns a finding for a misspelt or unknown name, or one that the image's NCCL does not read.

@@ -191,7 +191,7 @@ fn outdated(name: &str, value: &str, setting: Setting) -> Option<Finding> {
             warn("L-EFA-TUNING", &format!("aws-ofi-nccl sets {name} for each platform; a value of yours takes its place"), name, PLATFORM)
         }
         ("NCCL_TUNER_PLUGIN", path) if efa && path.contains('/') => {
-            warn("L-TUNER-PATH", "NCCL 2.27 wants the plugin's base name here; with a path the default tuner is used", name, PLATFORM)
+            warn("L-TUNER-PATH", "NCCL 2.27 requires the plugin's base name here; with a path it uses the default tuner", name, PLATFORM)
         }
         ("NCCL_NET_PLUGIN", "none") if efa => Finding::error(
             "L-PLUGIN-NONE",

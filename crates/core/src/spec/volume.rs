@@ -38,7 +38,7 @@ impl FromStr for Volume {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no volume: {FORM}");
+        let wrong = || format!("`{text}` is not a volume: {FORM}");
         let (what, read_only) = text.strip_suffix(",ro").map_or((text, false), |what| (what, true));
         let (place, source) = what.split_once('=').ok_or_else(wrong)?;
         let (name, mount) = place.split_once(':').ok_or_else(wrong)?;

@@ -56,7 +56,7 @@ impl Bisect {
     pub fn new(nodes: usize) -> Self {
         let ended = (nodes < 3).then(|| {
             Answer::NoSingleNode(
-                "fewer than three nodes cannot be told apart: add a node that is known to be good".into(),
+                "fewer than three nodes cannot be compared: add a node that is known to be good".into(),
             )
         });
         Self {

@@ -311,7 +311,7 @@ fn confirm(model: &Model, frame: &mut Frame, paint: Paint, area: Rect, question:
         Question::Verify(handle) => {
             lines.push(format!("like    {handle}"));
             lines.push(
-                "a job of its own measures an all-reduce on as many nodes, and slow nodes are searched for"
+                "a separate job measures an all-reduce on the same number of nodes and searches for slow nodes"
                     .to_owned(),
             );
             "submit a benchmark?".to_owned()

@@ -62,7 +62,7 @@ impl Supervisor {
             tokio::select! {
                 biased;
                 Some((index, status)) = attempt.waiting.next() => self.ended(&mut attempt, index, status),
-                () = told.terminated() => self.stop(&mut attempt, Stop::Cancelled("its supervisor was told to end")),
+                () = told.terminated() => self.stop(&mut attempt, Stop::Cancelled("its supervisor received SIGTERM")),
                 _ = tick.tick() => {
                     let taken = told.requests(&self.folder, |_| true);
                     for request in &taken.requests {

@@ -179,7 +179,7 @@ impl Supervisor {
         loop {
             tokio::select! {
                 biased;
-                () = told.terminated() => return Stop::Cancelled("its supervisor was told to end"),
+                () = told.terminated() => return Stop::Cancelled("its supervisor received SIGTERM"),
                 _ = tick.tick() => {
                     let taken = told.requests(&self.folder, |request| request == Request::Cancel);
                     if !taken.requests.is_empty() {

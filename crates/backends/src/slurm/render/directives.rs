@@ -34,7 +34,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("nodes", "set `nodes` in the job file: the ranks are numbered by it"),
     ("ntasks", "set `ranks_per_node` in the job file"),
     ("ntasks-per-node", "set `ranks_per_node` in the job file"),
-    ("array", "set `array` in `[backend.slurm]`: each task has a log of its own"),
+    ("array", "set `array` in `[backend.slurm]`: each task has its own log"),
     ("chdir", "set `workdir` in the job file"),
     ("error", "leave it out: standard error goes into the log that is followed"),
     ("clusters", "set `cluster` in the target"),

@@ -160,6 +160,6 @@ fn code(draft: &Draft<'_>) -> Result<String> {
         "# The job's code, where every node sees it.\nweftrun_source=$weftrun_base.code\n\
          mkdir -- \"$weftrun_source\" 2> /dev/null || :\n\
          if [ ! -d \"$weftrun_source\" ] || [ -L \"$weftrun_source\" ] || [ ! -O \"$weftrun_source\" ]; then\n  \
-         echo \"weftrun: $weftrun_source cannot be made, or is somebody else's\" >&2\n  exit 1\nfi\n{fetch}\n"
+         echo \"weftrun: $weftrun_source cannot be created, or belongs to another user\" >&2\n  exit 1\nfi\n{fetch}\n"
     ))
 }

@@ -195,7 +195,7 @@ impl Rest {
                     "slurmrestd offers",
                     if all.is_empty() { "no version".to_owned() } else { all.join(", ") },
                 )
-                .hint("weftrun knows v0.0.38 to v0.0.45; `ssh` in the target works with every release")
+                .hint("weftrun supports v0.0.38 to v0.0.45; `ssh` in the target works with every release")
         })
     }
 

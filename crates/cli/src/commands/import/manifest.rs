@@ -38,10 +38,11 @@ pub fn read(args: &ManifestArgs) -> Result<Imported> {
         (Some(_), false) => Err(Error::new(ErrorKind::InvalidSpec, "there are several jobs in it")
             .with("jobs", names.join(", "))
             .hint("choose one with --name")),
-        (None, _) if names.is_empty() => {
-            Err(Error::new(ErrorKind::InvalidSpec, "the input is no manifest of a job and no sbatch script")
-                .hint("for a command such as `mpirun … python3 train.py`, write a job file: `weftrun init`"))
-        }
+        (None, _) if names.is_empty() => Err(Error::new(
+            ErrorKind::InvalidSpec,
+            "the input is neither the manifest of a job nor an sbatch script",
+        )
+        .hint("for a command such as `mpirun … python3 train.py`, write a job file: `weftrun init`")),
         (None, _) => {
             Err(Error::new(ErrorKind::InvalidSpec, "the input holds no such job")
                 .with("jobs", names.join(", ")))

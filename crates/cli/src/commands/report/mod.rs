@@ -71,7 +71,7 @@ pub fn run(context: &Context, args: &ReportArgs) -> Result<u8> {
                 let message = if input == "-" {
                     "a report is of a job, or of files and folders, and not of stdin"
                 } else if inputs.len() > 1 && is_job(input) {
-                    "a report is of one job, or of files and folders, and this is no file"
+                    "a report covers one job, or files and folders, and this is not a file"
                 } else {
                     "there is no such file"
                 };

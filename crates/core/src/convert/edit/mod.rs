@@ -43,8 +43,8 @@ pub struct Edited {
     pub written_out: Vec<String>,
 }
 
-const ALIAS: &str = "an alias shows it here; its text stands elsewhere";
-const MERGE_KEY: &str = "a merge key shows it here; its text stands elsewhere";
+const ALIAS: &str = "the value here is an alias; its text is elsewhere";
+const MERGE_KEY: &str = "the value here comes from a merge key; its text is elsewhere";
 
 /// What is done where aliases show an anchor's text at several places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

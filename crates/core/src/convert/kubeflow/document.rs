@@ -320,7 +320,7 @@ fn object(
             let mut wanted = data.clone();
             if let Some(own) = own_runtime::apply(&mut wanted, &job, &report.plan.ops, &runtime) {
                 report.actions.retain(|action| !action.ends_with(" entry added"));
-                report.actions.push("TrainingRuntime of its own added".to_owned());
+                report.actions.push("its own TrainingRuntime added".to_owned());
                 extra.push(own);
                 *data = wanted;
             }
@@ -336,14 +336,14 @@ fn object(
             };
             match report.plan.skip() {
                 None if own.is_some() => {
-                    report.actions.push("TrainingRuntime of its own added".to_owned());
+                    report.actions.push("its own TrainingRuntime added".to_owned());
                     extra.extend(own);
                 }
                 // Repeating the job's values in the pods is only a convenience, so a failure does not stop
                 // the mutation.
                 Some(_) => {
                     report.pass();
-                    let message = format!("the pods cannot be told of the opt-out: {}", finding.message);
+                    let message = format!("the opt-out cannot be added to the pods: {}", finding.message);
                     let fix = "beside a webhook, put the annotation into a TrainingRuntime of your namespace";
                     let subject = finding.subject.unwrap_or_default();
                     report
@@ -443,7 +443,7 @@ fn reformatted(
     reports: &mut [JobReport],
 ) -> String {
     for report in reports.iter_mut().filter(|report| report.changed) {
-        let message = format!("the document was written anew, without its comments: {}", blocked.why);
+        let message = format!("the document was rewritten without its comments: {}", blocked.why);
         let finding = Finding::warning("W-COMMENTS-LOST", message).at(blocked.path.clone());
         report.plan.findings.push(finding.span(start.span(text, &blocked.span)));
     }

@@ -131,7 +131,8 @@ fn fields(node: &SpanTree<'_>, say: &mut impl FnMut(Finding, &SpanTree<'_>)) {
         let resources =
             ["limits", "requests"].into_iter().filter_map(|side| below.get("resources")?.get(side));
         for entry in resources.flat_map(SpanTree::entries).filter(|entry| entry.value.value == Value::Null) {
-            let finding = Finding::error("L-NO-VALUE", format!("`{}` is requested without an amount", entry.key));
+            let finding =
+                Finding::error("L-NO-VALUE", format!("`{}` is requested without an amount", entry.key));
             say(finding.at(entry.key.to_string()).fix("write the number"), &entry.value);
         }
     });

@@ -224,7 +224,7 @@ impl Reading {
 
     fn unknown_value(&mut self, what: &str, word: &Word) {
         let message = format!(
-            "{what} is `{}`, and only the shell that the line was typed in knows the value of `{}`",
+            "{what} is `{}`, and only the shell in which the line was typed has the value of `{}`",
             word.text,
             word.unknown.join("`, `")
         );

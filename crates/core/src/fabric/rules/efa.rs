@@ -132,8 +132,7 @@ fn report_unknown_types(ctx: &Context, plan: &mut PlanBuilder, nodes: &[(RoleRef
             plan.warn(*role, CODE, text, fix);
         } else if node.types_differ {
             let types = node.instance.as_deref().unwrap_or_default();
-            let text =
-                format!("{} may run on {types}, which differ; the lowest figure is used", role.name);
+            let text = format!("{} may run on {types}, which differ; the lowest figure is used", role.name);
             plan.warn(*role, CODE, text, fix);
         } else if node.accelerators_assumed && !plan.has_reported(CODE) {
             let text = format!(

@@ -292,7 +292,11 @@ fn devices(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef) {
     set::resource(plan, role, "efa.devices", (resource, &count.to_string()), &why, origin);
     let none_asked = own.as_deref().and_then(Quantity::parse).is_some_and(Quantity::is_zero);
     if none_asked {
-        plan.skip_rule("efa.hugepages", "depends-on", format!("{}: the user requests 0 {resource}", role.name));
+        plan.skip_rule(
+            "efa.hugepages",
+            "depends-on",
+            format!("{}: the user requests 0 {resource}", role.name),
+        );
     } else {
         hugepages(ctx, plan, parts, role, &node);
     }
@@ -320,7 +324,7 @@ fn report_assumed_count(
              stay Pending",
             ctx.profile.name
         ),
-        "name the instance type (--instance-type p5en.48xlarge), or plan with the cluster at hand (--online)",
+        "name the instance type (--instance-type p5en.48xlarge), or plan with a connection to the cluster (--online)",
     );
 }
 
@@ -340,7 +344,9 @@ fn report_amount(plan: &mut PlanBuilder, role: RoleRef, resource: &str, own: &st
         plan.warn(
             role,
             "W-EFA-PARTIAL",
-            format!("{asked} of {most} EFA interfaces of {has} are requested; the rest of its bandwidth is unused"),
+            format!(
+                "{asked} of {most} EFA interfaces of {has} are requested; the rest of its bandwidth is unused"
+            ),
             format!("request {most}, or remove the line"),
         );
     }

@@ -16,7 +16,8 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
                 && !rdma_present::report(plan, role, own, &[])
             {
                 let count = infiniband.count.to_string();
-                let why = "the device plugin exposes /dev/infiniband only to a pod that requests its resource";
+                let why =
+                    "the device plugin exposes /dev/infiniband only to a pod that requests its resource";
                 set::resource(plan, role, "ib.devices", (resource, &count), why, ctx.of_profile());
             }
             if infiniband.memlock {

@@ -155,7 +155,7 @@ impl<'a> Context<'a> {
             plan.report(
                 Finding::error(
                     "E-TRAINJOB-MPI-LAUNCHER",
-                    "this runtime's launcher stands apart, and what the TrainJob asks per node would go to it, not to \
+                    "this runtime has a separate launcher, and what the TrainJob requests per node would go to it, not to \
                      the nodes",
                 )
                 .at("trainer")

@@ -96,7 +96,7 @@ fn report_odd_values(ctx: &Context, plan: &mut PlanBuilder, key: &str) {
             Some(Annotation::Text(text)) if !matches!(text.as_str(), "true" | "false") => plan.report(
                 Finding::warning(
                     "W-OPTOUT-VALUE",
-                    format!("{key}: \"{text}\" is no opt-out; only \"true\" is"),
+                    format!("{key}: \"{text}\" does not opt out; only \"true\" does"),
                 )
                 .at(place)
                 .fix(format!("write {key}: \"true\", or remove it")),

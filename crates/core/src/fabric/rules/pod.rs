@@ -217,7 +217,7 @@ impl Worker<'_> {
         let asks = |resource: &&String| self.role.container.asks(resource).is_some();
         if let Some(resource) = add.replaces.as_ref().filter(asks).filter(|_| index == 0) {
             let change = Change::Remove { what: Removed::Resource, name: resource.clone() };
-            self.op(plan, RULE, change, "the claims stand in its place");
+            self.op(plan, RULE, change, "the claims replace it");
         }
         let change = Change::member(PodList::ContainerClaims, name, json!({ "name": name }));
         let why = "a container gets a claim's devices only if it names the claim";

@@ -37,7 +37,7 @@ export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000)) NNODES=1 WORLD_
 weftrun_source=$weftrun_base.code
 mkdir -- "$weftrun_source" 2> /dev/null || :
 if [ ! -d "$weftrun_source" ] || [ -L "$weftrun_source" ] || [ ! -O "$weftrun_source" ]; then
-  echo "weftrun: $weftrun_source cannot be made, or is somebody else's" >&2
+  echo "weftrun: $weftrun_source cannot be created, or belongs to another user" >&2
   exit 1
 fi
 [ -d "$weftrun_source"/.git ] || git clone --quiet -- https://github.com/pytorch/examples "$weftrun_source"

@@ -32,7 +32,7 @@ pub(super) fn start(job: &mut Reading, role: &mut Role, argv: Vec<String>) {
 
 /// Returns the finding that weftrun replaces the torchrun of a command.
 pub(crate) fn torchrun_is_ours() -> Finding {
-    let message = "weftrun starts torchrun itself, on every node, with a rendezvous of its own";
+    let message = "weftrun starts torchrun itself, on every node, with its own rendezvous";
     Finding::info("I-IMPORT-TORCHRUN", message)
         .fix("nothing; `launch = \"per-node\"` with the whole command keeps it as it was")
 }

@@ -66,7 +66,7 @@ pub fn import(text: &str, start: Start<'_>) -> Result<Vec<Imported>, Finding> {
                 ObjectKind::List | ObjectKind::Other => continue,
             };
             if let Some((pointer, text)) = unfilled(&object, "") {
-                let message = format!("`{text}` stands where a number should");
+                let message = format!("`{text}` is where a number is required");
                 let fix = "fill the template in first: envsubst < FILE, helm template, kustomize build";
                 return Err(place(Finding::error("E-IMPORT-JOB", message).at(pointer).fix(fix)));
             }
