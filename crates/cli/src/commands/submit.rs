@@ -52,7 +52,7 @@ pub struct SubmitArgs {
     /// Submit another job even if an interrupted submission of the same job is in the cluster
     #[arg(long)]
     pub again: bool,
-    /// Do not ask for confirmation
+    /// Continue with the job of an interrupted submission without asking
     #[arg(short, long)]
     pub yes: bool,
 }
