@@ -71,14 +71,6 @@ impl Output {
         std::io::stderr().is_terminal()
     }
 
-    fn choice(&self) -> ColorChoice {
-        match self.color {
-            ColorWhen::Auto => ColorChoice::Auto,
-            ColorWhen::Always => ColorChoice::Always,
-            ColorWhen::Never => ColorChoice::Never,
-        }
-    }
-
     /// Writes text to stdout: cleaned, with styles only where they are shown.
     ///
     /// # Errors
@@ -155,11 +147,11 @@ impl Output {
     }
 
     fn shows_styles(&self, stream: &impl RawStream) -> bool {
-        let choice = match self.choice() {
-            ColorChoice::Auto => AutoStream::choice(stream),
-            choice => choice,
-        };
-        choice != ColorChoice::Never
+        match self.color {
+            ColorWhen::Auto => AutoStream::choice(stream) != ColorChoice::Never,
+            ColorWhen::Always => true,
+            ColorWhen::Never => false,
+        }
     }
 
     /// Returns whether results, or messages, are shown with styles.

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{FmtSpan, Writer};
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::output::Output;
@@ -19,7 +19,7 @@ pub fn install(verbose: u8, quiet: bool, file: Option<File>) {
         0 if file.is_none() && !quiet => {
             let warnings = tracing_subscriber::fmt()
                 .with_env_filter(EnvFilter::new("off,weftrun_backends=warn,weftrun=warn"));
-            let _ = warnings.with_ansi(false).event_format(Warning).with_writer(Stderr).try_init();
+            let _ = warnings.with_ansi(false).event_format(Warning).with_writer(|| Line).try_init();
             return;
         }
         0 => return,
@@ -34,7 +34,7 @@ pub fn install(verbose: u8, quiet: bool, file: Option<File>) {
     // Only a test installs a second log in one process: the first one stays.
     let _ = match file {
         Some(file) => log.with_writer(Mutex::new(file)).try_init(),
-        None => log.with_writer(Stderr).try_init(),
+        None => log.with_writer(|| Line).try_init(),
     };
 }
 
@@ -59,16 +59,6 @@ where
 }
 
 /// Writes through the output module, which cleans text for a terminal.
-struct Stderr;
-
-impl MakeWriter<'_> for Stderr {
-    type Writer = Line;
-
-    fn make_writer(&self) -> Line {
-        Line
-    }
-}
-
 struct Line;
 
 impl io::Write for Line {
