@@ -18,7 +18,9 @@ fn with_kueue() -> Option<TestCluster> {
     let cluster = cluster()?;
     let there = cluster.kubectl_says(&["get", "localqueue", "team"]).0;
     if !there {
-        weftrun_testkit::skipped("Kueue is not on the cluster (WITH_KUEUE=1 test-cluster/kubernetes/ci.sh build, then up)");
+        weftrun_testkit::skipped(
+            "Kueue is not on the cluster (WITH_KUEUE=1 test-cluster/kubernetes/ci.sh build, then up)",
+        );
     }
     there.then_some(cluster)
 }
