@@ -12,7 +12,7 @@ use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
 use serde_json::{Map, Value};
 use weftrun_core::backend::TargetConfig;
 use weftrun_core::spec::JobSpec;
-use weftrun_core::text::did_you_mean;
+use weftrun_core::text::suggestion;
 use weftrun_core::{Error, ErrorKind, Result};
 
 /// Returns the keys of a struct of settings, in its order.
@@ -87,10 +87,8 @@ pub fn of_job<'de, J: Deserialize<'de>>(spec: &JobSpec, backend: &str) -> Result
 /// Refuses an unknown key, with what may be meant.
 fn known(settings: &Map<String, Value>, known: &[&str], refused: impl Fn(&str) -> Error) -> Result<()> {
     let Some(key) = settings.keys().find(|key| !known.contains(&key.as_str())) else { return Ok(()) };
-    Err(match did_you_mean(key, known.iter().copied()) {
-        Some(near) => refused(key).hint(format!("did you mean `{near}`?")),
-        None => refused(key).hint(format!("there are: {}", known.join(", "))),
-    })
+    let near = suggestion(key, known.iter().copied());
+    Err(refused(key).hint(near.unwrap_or_else(|| format!("there are: {}", known.join(", ")))))
 }
 
 /// Returns a number of seconds within bounds.

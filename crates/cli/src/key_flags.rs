@@ -72,6 +72,13 @@ fn flags<S: Selection>() -> impl Iterator<Item = JobFlag> {
     job_flags().filter(|flag| flag.name() != "--" && S::has(*flag))
 }
 
+impl<S: Selection> KeyFlags<S> {
+    /// Returns the flag of a name without dashes, if the verb has it.
+    pub fn named(name: &str) -> Option<JobFlag> {
+        flags::<S>().find(|flag| id(*flag) == name)
+    }
+}
+
 fn id(flag: JobFlag) -> &'static str {
     flag.name().trim_start_matches('-')
 }

@@ -5,7 +5,8 @@ use weftrun_core::catalogue::Catalogue;
 use weftrun_core::convert::{JobReport, Settings, Start, mutate, mutate_sbatch};
 use weftrun_core::fabric::evidence::{Form, SITES, SignKind};
 use weftrun_core::fabric::{
-    ClusterFacts, DeviceKind, FabricPlan, NetworkApi, NodeGroup, Origin, PodNetwork, Profile, Profiles, Queue,
+    ClusterFacts, DeviceKind, FabricPlan, NetworkApi, NodeGroup, Origin, PodNetwork, Profile, Profiles,
+    Queue, SkipReason,
 };
 use weftrun_core::request::FabricRequest;
 use weftrun_core::spec::{JobSpec, Role};
@@ -582,6 +583,6 @@ fn an_object_that_asks_no_memory_goes_without_huge_pages() {
         });
         assert!(report.error().is_none(), "{kind}: {:?}", report.error());
         assert!(new.contains("vpc.amazonaws.com/efa") && !new.contains("hugepages"), "{kind}: {new}");
-        assert!(report.plan.skipped.iter().any(|skipped| skipped.reason == "no-memory"), "{kind}");
+        assert!(report.plan.skipped.iter().any(|skipped| skipped.reason == SkipReason::NoMemory), "{kind}");
     }
 }

@@ -4,8 +4,7 @@
 
 use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::fabric::Change;
-use weftrun_core::fabric::{Fabric, FabricPlan, Profiles, RuleSetting};
+use weftrun_core::fabric::{Change, Fabric, FabricPlan, Profiles, RuleSetting, SkipReason};
 use weftrun_core::spec::{JobSpec, JobSpecBuilder, Launch, Role};
 
 fn worker() -> Role {
@@ -41,7 +40,7 @@ fn a_whole_node_job_gets_everything_and_every_decision_says_why() {
 fn part_of_a_node_gets_nothing_but_detection() {
     let plan = plan(&llama(worker().gpus_per_node(4)).build().unwrap(), "dgxc");
     assert_eq!(plan.fabric, Fabric::Tcp);
-    assert_eq!(plan.skipped[0].reason, "partial-node");
+    assert_eq!(plan.skipped[0].reason, SkipReason::PartialNode);
     let rules: Vec<&str> = plan.ops.iter().map(|op| op.rule.as_str()).collect();
     assert_eq!(rules, ["detect.nccl-debug"]);
 }

@@ -12,7 +12,7 @@ use weftrun_core::fabric::evidence::Form;
 use weftrun_core::fabric::{FabricPlan, Profiles};
 use weftrun_core::job::{JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
 use weftrun_core::spec::JobSpec;
-use weftrun_core::text::did_you_mean;
+use weftrun_core::text::{did_you_mean, suggestion};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use crate::journal::{Journal, Record, RecordState};
@@ -142,10 +142,7 @@ impl Client {
             error = error.with("targets", targets.join(", "));
         }
         error = error.with("backends", backends.join(", "));
-        Err(match did_you_mean(name, targets.into_iter().chain(backends)) {
-            Some(near) => error.hint(format!("did you mean `{near}`?")),
-            None => error,
-        })
+        Err(suggestion(name, targets.into_iter().chain(backends)).into_iter().fold(error, Error::hint))
     }
 
     /// Returns the backend of a target, created on first use and cached. Nothing is sent yet: an unreachable

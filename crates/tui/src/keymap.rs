@@ -89,11 +89,8 @@ impl Keymap {
             let Some((_, bound)) = known else {
                 let error =
                     Error::new(ErrorKind::InvalidConfig, format!("tui.keys: there is no action `{name}`"));
-                let near = weftrun::core::text::did_you_mean(name, TABLE.iter().map(|row| row.name));
-                return Err(match near {
-                    Some(near) => error.hint(format!("did you mean `{near}`?")),
-                    None => error.hint("`weftrun tui --keys` lists them"),
-                });
+                let near = weftrun::core::text::suggestion(name, TABLE.iter().map(|row| row.name));
+                return Err(error.hint(near.as_deref().unwrap_or("`weftrun tui --keys` lists them")));
             };
             if let Some(bad) = keys.iter().find(|key| Chord::parse(key).is_none()) {
                 let message = format!("tui.keys.{name}: `{bad}` is not a key");

@@ -6,7 +6,7 @@ mod mpi;
 use std::fmt::Write as _;
 
 use weftrun_core::backend::{Document, Inexpressible, Language, PlannedJob, Prepared, Rendered};
-use weftrun_core::convert::{ScriptChange, ScriptContext, script_change, why_inexpressible};
+use weftrun_core::convert::{NoCounterpart, ScriptChange, ScriptContext, script_change};
 use weftrun_core::fabric::{Change, Fabric, Op};
 use weftrun_core::shell::variable;
 use weftrun_core::spec::{JobSpec, Launch, Rendezvous, RestartPolicy, Role, node_command};
@@ -127,17 +127,17 @@ fn translate(
                 Err("there is no scheduler that chooses hosts by type: name them in `hosts` or `nodelist`")
             }
             Ok(change) => Ok(change),
-            Err("pod" | "annotation" | "toleration") => {
+            Err(NoCounterpart::Pod | NoCounterpart::Annotation | NoCounterpart::Toleration) => {
                 Err("it is a property of pods, and there are none here")
             }
-            Err("resource" | "hugepages") => {
+            Err(NoCounterpart::Resource | NoCounterpart::Hugepages) => {
                 Err("a host's devices and memory are available without a request")
             }
-            Err("node-selector" | "colocate") => {
+            Err(NoCounterpart::NodeSelector | NoCounterpart::Colocate) => {
                 Err("there is no scheduler that chooses hosts: name them in `hosts` or `nodelist`")
             }
-            Err("mount") => Err("without a container, the host's folders are where they are"),
-            Err(kind) => Err(why_inexpressible(kind)),
+            Err(NoCounterpart::Mount) => Err("without a container, the host's folders are where they are"),
+            Err(kind) => Err(kind.why()),
         }
     })
 }

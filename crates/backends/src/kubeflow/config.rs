@@ -91,8 +91,8 @@ pub enum Gang {
 
 /// Adds to the error of an unknown key what may be meant.
 fn unknown(error: Error, key: &str, all: &[&str]) -> Error {
-    match weftrun_core::text::did_you_mean(key, all.iter().copied()) {
-        Some(near) => error.hint(format!("did you mean `{near}`?")),
+    match weftrun_core::text::suggestion(key, all.iter().copied()) {
+        Some(near) => error.hint(near),
         None => error.with("keys", keys::<JobSettings>().join(", ")),
     }
 }

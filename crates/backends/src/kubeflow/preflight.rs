@@ -7,7 +7,7 @@ use serde_json::Value;
 use weftrun_core::Finding;
 use weftrun_core::backend::ClusterFacts;
 use weftrun_core::spec::Quantity;
-use weftrun_core::text::{did_you_mean, listed};
+use weftrun_core::text::{listed, suggestion};
 
 use super::config::Gang;
 use super::render::Draft;
@@ -48,13 +48,10 @@ fn queue(name: &str, gang: Option<Gang>, facts: &ClusterFacts) -> Option<Finding
 
 /// Suggests a similar name, or lists all available ones.
 fn meant<'a>(name: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
-    match did_you_mean(name, known.clone()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => match listed(known, 20) {
-            all if all.is_empty() => "there is none; ask your cluster administrator for one".to_owned(),
-            all => format!("use one of {all}"),
-        },
-    }
+    suggestion(name, known.clone()).unwrap_or_else(|| match listed(known, 20) {
+        all if all.is_empty() => "there is none; ask your cluster administrator for one".to_owned(),
+        all => format!("use one of {all}"),
+    })
 }
 
 /// Pods of one kind: their number, and the `resources` of their containers.

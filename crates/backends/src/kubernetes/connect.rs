@@ -211,10 +211,8 @@ fn unknown_context(context: &str, known: &[String]) -> Error {
         name => format!("the kubeconfig has no context `{name}`"),
     };
     let error = Error::new(ErrorKind::InvalidConfig, message).with("contexts", known.join(", "));
-    match weftrun_core::text::did_you_mean(context, known.iter().map(String::as_str)) {
-        Some(near) => error.hint(format!("did you mean `{near}`?")),
-        None => error.hint("set `context` of the target, or `kubectl config use-context NAME`"),
-    }
+    let near = weftrun_core::text::suggestion(context, known.iter().map(String::as_str));
+    error.hint(near.as_deref().unwrap_or("set `context` of the target, or `kubectl config use-context NAME`"))
 }
 
 #[cfg(test)]

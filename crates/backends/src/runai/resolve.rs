@@ -2,7 +2,7 @@
 //! priorities.
 
 use serde_json::Value;
-use weftrun_core::text::{did_you_mean, listed};
+use weftrun_core::text::{listed, suggestion};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::client::ControlPlane;
@@ -159,16 +159,14 @@ pub fn unknown(code: &str, what: &str, name: &str, known: &[String]) -> Option<F
     if known.iter().any(|known| known == name) {
         return None;
     }
-    let finding = Finding::error(code, format!("there is no {what} `{name}`"));
-    Some(match did_you_mean(name, known.iter().map(String::as_str)) {
-        Some(near) => finding.fix(format!("did you mean `{near}`?")),
-        None => finding.fix(format!("choose one of {}", shown(known))),
-    })
+    let near = suggestion(name, known.iter().map(String::as_str));
+    let fix = near.unwrap_or_else(|| format!("choose one of {}", shown(known)));
+    Some(Finding::error(code, format!("there is no {what} `{name}`")).fix(fix))
 }
 
 fn near(error: Error, name: &str, known: &[String], none: &str) -> Error {
-    match did_you_mean(name, known.iter().map(String::as_str)) {
-        Some(near) => error.hint(format!("did you mean `{near}`?")),
+    match suggestion(name, known.iter().map(String::as_str)) {
+        Some(near) => error.hint(near),
         None if known.is_empty() => error.hint(none),
         None => error.hint(format!("the token sees {}", shown(known))),
     }

@@ -44,7 +44,7 @@ use crate::remote::{self, nodelist, quote};
 use crate::stream;
 use client::Client;
 
-pub use weftrun_core::convert::INEXPRESSIBLE;
+pub use weftrun_core::convert::NoCounterpart;
 
 /// The backend's name.
 const BACKEND: &str = "slurm";

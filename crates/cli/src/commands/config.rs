@@ -10,7 +10,7 @@ use weftrun::core::exit_codes;
 use weftrun::core::fabric::Origin;
 use weftrun::core::log::clean_text;
 use weftrun::core::report::{ConfigReport, SettingShape};
-use weftrun::core::text::did_you_mean;
+use weftrun::core::text::suggestion;
 use weftrun::{Config, Error, ErrorKind, Result};
 
 use crate::args::Format;
@@ -141,12 +141,9 @@ fn get(context: &Context, config: &Config, path: &str) -> Result<()> {
     }
     let names: Vec<String> = all.iter().map(|(parts, _)| config::path_text(parts)).collect();
     if !names.iter().any(|name| is_below(name, path)) {
-        let error = Error::new(ErrorKind::NotFound, format!("`{path}` is not configured"));
-        let near = did_you_mean(path, names.iter().map(String::as_str));
-        return Err(match near {
-            Some(near) => error.hint(format!("did you mean `{near}`?")),
-            None => error.hint("`weftrun config list` prints what is"),
-        });
+        let near = suggestion(path, names.iter().map(String::as_str));
+        return Err(Error::new(ErrorKind::NotFound, format!("`{path}` is not configured"))
+            .hint(near.as_deref().unwrap_or("`weftrun config list` prints what is")));
     }
     show(context, config, Some(path), false)
 }

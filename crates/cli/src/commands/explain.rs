@@ -2,6 +2,7 @@
 
 use clap::Args;
 use weftrun::core::report::{CodesReport, ExplainReport};
+use weftrun::core::text::suggestion;
 use weftrun::core::{exit_codes, explain};
 use weftrun::{Error, ErrorKind, Result};
 
@@ -28,11 +29,9 @@ pub fn run(context: &Context, args: &ExplainArgs) -> Result<u8> {
         return Ok(exit_codes::OK);
     };
     let Some(page) = explain::page(name) else {
-        let error = Error::new(ErrorKind::NotFound, format!("there is no code `{name}`"));
-        return Err(match explain::nearest(name) {
-            Some(near) => error.hint(format!("did you mean `{near}`?")),
-            None => error.hint("`weftrun explain` lists them all"),
-        });
+        let near = suggestion(name, explain::names());
+        return Err(Error::new(ErrorKind::NotFound, format!("there is no code `{name}`"))
+            .hint(near.as_deref().unwrap_or("`weftrun explain` lists them all")));
     };
     if context.out.format == Format::Table {
         context.out.line(page.text())?;

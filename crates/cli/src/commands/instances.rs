@@ -69,11 +69,8 @@ pub fn run(context: &Context, args: &InstancesArgs) -> Result<u8> {
 /// Returns an instance type; an error that suggests one if it is unknown.
 pub fn known<'c>(catalogue: &'c Catalogue, name: &str) -> Result<&'c InstanceType> {
     catalogue.get(name).ok_or_else(|| {
-        let error = Error::new(ErrorKind::NotFound, format!("there is no instance type `{name}`"));
-        match catalogue.nearest(name) {
-            Some(near) => error.hint(format!("did you mean `{near}`?")),
-            None => error.hint("`weftrun instances` lists those that are known"),
-        }
+        Error::new(ErrorKind::NotFound, format!("there is no instance type `{name}`"))
+            .hint(catalogue.suggestion(name))
     })
 }
 

@@ -11,7 +11,7 @@ use weftrun::core::exit_codes;
 use weftrun::core::job::{JobEvent, JobFilter, JobPhase, JobSummary, age};
 use weftrun::core::log::clean_text;
 use weftrun::core::report::{EventLine, ListReport};
-use weftrun::core::text::did_you_mean;
+use weftrun::core::text::suggestion;
 use weftrun::{Client, Outcome, Record, Result};
 
 use crate::args::Format;
@@ -179,13 +179,10 @@ fn label(text: &str) -> std::result::Result<(String, String), String> {
 
 fn phase(text: &str) -> std::result::Result<JobPhase, String> {
     let words = JobPhase::ALL.map(JobPhase::as_str);
-    JobPhase::ALL.into_iter().find(|phase| phase.as_str() == text).ok_or_else(|| {
-        let near = did_you_mean(text, words);
-        near.map_or_else(
-            || format!("use one of {}", words.join(", ")),
-            |near| format!("did you mean `{near}`?"),
-        )
-    })
+    JobPhase::ALL
+        .into_iter()
+        .find(|phase| phase.as_str() == text)
+        .ok_or_else(|| suggestion(text, words).unwrap_or_else(|| format!("use one of {}", words.join(", "))))
 }
 
 /// Describes the outcome of a submission that was unknown.

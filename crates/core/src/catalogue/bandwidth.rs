@@ -37,17 +37,20 @@ pub struct Bandwidth {
     pub note: String,
 }
 
-/// The bandwidth that a collective should reach.
-#[derive(Clone, Debug, PartialEq)]
+/// Published figures: the bandwidth that a collective should reach.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "VerifyExpected"))]
 #[non_exhaustive]
 pub struct Expected {
     /// Lowest published value, GB/s.
+    #[serde(rename = "low_gbps")]
     pub low: f64,
     /// Highest published value, GB/s.
+    #[serde(rename = "high_gbps")]
     pub high: f64,
     /// What was measured: `all_reduce of 16GiB on 2 p5.48xlarge`.
     pub what: String,
-    /// The sources.
+    /// Where it was published.
     pub sources: Vec<String>,
 }
 
@@ -58,7 +61,7 @@ impl Expected {
     }
 }
 
-pub(crate) fn range(low: f64, high: f64) -> String {
+fn range(low: f64, high: f64) -> String {
     if (high - low).abs() < 0.05 { format!("{low} GB/s") } else { format!("{low} to {high} GB/s") }
 }
 

@@ -9,7 +9,6 @@ mod tsv;
 
 use std::collections::BTreeMap;
 
-pub(crate) use bandwidth::range;
 pub use bandwidth::{Bandwidth, Expected, bandwidths, expected};
 pub use instance::{InstanceType, NodeFabric};
 pub use overrides::InstanceOverride;
@@ -71,6 +70,14 @@ impl Catalogue {
     /// Returns the known name nearest to an unknown one.
     pub fn nearest(&self, name: &str) -> Option<&str> {
         crate::text::did_you_mean(name, self.rows.iter().map(|row| row.name.as_str()))
+    }
+
+    /// Returns what to do about an unknown name: the question after the nearest known one, if one is near.
+    pub fn suggestion(&self, name: &str) -> String {
+        match self.nearest(name) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "`weftrun instances` lists those that are known".to_owned(),
+        }
     }
 }
 

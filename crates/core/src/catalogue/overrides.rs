@@ -113,14 +113,9 @@ fn resolve<'a>(
             Some(row) => row.clone(),
             None if own.is_some() => InstanceType::new(name),
             None => {
-                let finding = problem(
-                    path.first().unwrap_or(&name),
-                    format!("there is no instance type `{name}` to extend"),
-                );
-                return Err(Box::new(match known.nearest(name) {
-                    Some(near) => finding.fix(format!("did you mean `{near}`?")),
-                    None => finding.fix("`weftrun instances` lists those that are known"),
-                }));
+                let message = format!("there is no instance type `{name}` to extend");
+                let finding = problem(path.first().unwrap_or(&name), message);
+                return Err(Box::new(finding.fix(known.suggestion(name))));
             }
         },
     };

@@ -31,31 +31,12 @@ fn bad(name: &str, column: &str, raw: &str) -> Error {
         .with("column", column)
 }
 
-/// Columns whose field has another name.
-const FIELDS: [(&str, &str); 14] = [
-    ("accel", "accelerator"),
-    ("accel_count", "accelerators"),
-    ("accel_mem_mib_each", "accelerator_memory_mib"),
-    ("nic_count", "nics"),
-    ("k8s_fabric_resource", "fabric_resource"),
-    ("net_gbps_total", "network_gbps"),
-    ("gbps_per_nic", "nic_gbps"),
-    ("fabric_gen", "fabric_generation"),
-    ("hugepages_2mi_request", "hugepages_2mi"),
-    ("hugepages_2mi_seen_allocatable", "hugepages_2mi_allocatable_mib"),
-    ("vcpu", "vcpus"),
-    ("mem_mib", "memory_mib"),
-    ("conf", "confidence"),
-    ("name", ""),
-];
-
 /// Sets one column. None if it cannot be read.
 fn set(row: &mut InstanceType, column: &str, mut cell: Cell<'_>) -> Option<()> {
     let text = cell.value.map(str::to_owned);
-    let field = FIELDS.iter().find(|(name, _)| *name == column).map_or(column, |(_, field)| field);
-    match field {
+    match column {
         // The caller has read the name.
-        "" => return Some(()),
+        "name" => return Some(()),
         "provider" => row.provider = text?,
         "accelerator" => row.accelerator = text?,
         "accelerators" => row.accelerators = cell.number()?,
@@ -93,10 +74,10 @@ fn set(row: &mut InstanceType, column: &str, mut cell: Cell<'_>) -> Option<()> {
         _ => return None,
     }
     if cell.unsure {
-        row.unsure.push(field.to_owned());
+        row.unsure.push(column.to_owned());
     }
     if cell.remark {
-        row.notes.insert(field.to_owned(), cell.raw.to_owned());
+        row.notes.insert(column.to_owned(), cell.raw.to_owned());
     }
     Some(())
 }

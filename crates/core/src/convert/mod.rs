@@ -24,9 +24,8 @@ pub use kubeflow::{
 pub use report::JobReport;
 pub use runai_cli::import_runai;
 pub use slurm::{
-    BLOCK_BEGIN, BLOCK_END, Directive, Directives, INEXPRESSIBLE, Program, ScriptChange, ScriptContext,
+    BLOCK_BEGIN, BLOCK_END, Directive, Directives, NoCounterpart, Program, ScriptChange, ScriptContext,
     decision_text, import_sbatch, is_sbatch, lint_sbatch, mutate_sbatch, script_change, slurm_duration,
-    why_inexpressible,
 };
 
 use crate::Finding;

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use crate::Finding;
 use crate::fabric::evidence::Evidence;
 use crate::fabric::view::{JobKind, JobView};
-use crate::fabric::{Change, Decision, FabricPlan, Op, Skipped};
+use crate::fabric::{Change, Decision, FabricPlan, Op, SkipReason, Skipped};
 use crate::request::Fabric;
 
 /// One job object or script: its identity, its plan, and what was done to it.
@@ -49,7 +49,7 @@ struct Shape<'a> {
     /// Whether anything was changed.
     changed: bool,
     /// Why nothing of the fabric applies, if nothing does (`partial-node`).
-    skip: Option<&'a str>,
+    skip: Option<SkipReason>,
     /// The same as a sentence.
     skip_why: Option<&'a str>,
     /// The error, if there is one; then the job stays as it was.
@@ -80,7 +80,7 @@ impl Serialize for JobReport {
             file: &self.file,
             line: self.line,
             changed: self.changed,
-            skip: skip.map(|skip| skip.reason.as_str()),
+            skip: skip.map(|skip| skip.reason),
             skip_why: skip.map(|skip| skip.why.as_str()),
             error: self.error(),
             actions: &self.actions,
@@ -138,7 +138,7 @@ impl JobReport {
             file: file.to_owned(),
             line,
             plan: FabricPlan {
-                skipped: vec![Skipped::fabric(Fabric::Auto, "api-version", why)],
+                skipped: vec![Skipped::fabric(Fabric::Auto, SkipReason::ApiVersion, why)],
                 ..FabricPlan::default()
             },
             kind,

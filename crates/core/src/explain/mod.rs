@@ -106,11 +106,6 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     own.chain(diagnoses).chain(RULES.iter().map(|rule| rule.id))
 }
 
-/// Returns the name nearest to one that has no page.
-pub fn nearest(name: &str) -> Option<&'static str> {
-    crate::text::did_you_mean(name, names())
-}
-
 impl Page {
     /// Returns the page as text: a heading, the meaning, the fix, the source.
     pub fn text(self) -> String {

@@ -3,7 +3,7 @@
 use super::{Change, FabricPlan, JobView, Op, PodList};
 use crate::Finding;
 use crate::fabric::view::RoleView;
-use crate::fabric::{Decision, Profile, Skipped};
+use crate::fabric::{Decision, Profile, SkipReason, Skipped};
 use crate::request::rules::{Rule, Settings};
 use crate::request::{Fabric, Origin, RuleSetting};
 
@@ -113,15 +113,15 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Records that a rule does not apply, and why.
-    pub(crate) fn skip_rule(&mut self, rule: &str, reason: &str, why: impl Into<String>) {
-        let skipped = Skipped { rule: rule.to_owned(), reason: reason.to_owned(), why: why.into() };
+    pub(crate) fn skip_rule(&mut self, rule: &str, reason: SkipReason, why: impl Into<String>) {
+        let skipped = Skipped { rule: rule.to_owned(), reason, why: why.into() };
         if !self.skipped.contains(&skipped) {
             self.skipped.push(skipped);
         }
     }
 
     /// Records that a whole fabric does not apply, and why.
-    pub(crate) fn skip_fabric(&mut self, fabric: Fabric, reason: &str, why: impl Into<String>) {
+    pub(crate) fn skip_fabric(&mut self, fabric: Fabric, reason: SkipReason, why: impl Into<String>) {
         self.skip = Some(Skipped::fabric(fabric, reason, why));
     }
 
@@ -196,8 +196,14 @@ impl<'a> PlanBuilder<'a> {
     /// if there is an error.
     pub(crate) fn finish(mut self, fabric: Fabric) -> FabricPlan {
         self.report_unmet();
-        for (rule, reason, why) in self.settings.switched_off(fabric) {
-            self.skip_rule(rule, reason, why);
+        for (rule, base) in self.settings.switched_off(fabric) {
+            match base {
+                None => self.skip_rule(rule, SkipReason::Off, "switched off by the user"),
+                Some(base) => {
+                    let why = format!("depends on `{base}`, which is switched off");
+                    self.skip_rule(rule, SkipReason::DependsOn, why);
+                }
+            }
         }
         let failed = self.findings.iter().any(Finding::is_error);
         self.entries.sort_by_key(|entry| (entry.role, entry.op.change.phase()));

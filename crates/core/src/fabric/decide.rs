@@ -7,8 +7,8 @@ use crate::catalogue::Catalogue;
 use crate::fabric::evidence::choose;
 use crate::fabric::node::Node;
 use crate::fabric::rules::{self, Context, Launch};
-use crate::fabric::{ClusterFacts, FabricPlan, Profile};
-use crate::request::rules::Settings;
+use crate::fabric::{ClusterFacts, FabricPlan, Profile, SkipReason};
+use crate::request::rules::{Rule, Settings};
 use crate::request::{Fabric, FabricRequest, Origin};
 
 /// Decides what a job gets. Pure: the result depends only on the arguments.
@@ -45,7 +45,7 @@ fn rules_applied(
         return plan.finish(options.kind);
     }
     if options.kind == Fabric::Off {
-        plan.skip_fabric(Fabric::Off, "off", "fabric = \"off\"");
+        plan.skip_fabric(Fabric::Off, SkipReason::Off, "fabric = \"off\"");
         let ctx = Context { job, profile, options, catalogue, facts, fabric: Fabric::Off };
         rules::webhook::keep_out(&ctx, &mut plan);
         return plan.finish(Fabric::Off);
@@ -111,7 +111,7 @@ fn apply_fabric(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> b
         }
         Fabric::Auto | Fabric::Off => {
             if ctx.is_distributed_with_gpus(plan) {
-                plan.skip_fabric(Fabric::Auto, choose::UNKNOWN, choose::looked_for());
+                plan.skip_fabric(Fabric::Auto, SkipReason::FabricUnknown, choose::looked_for());
             }
             false
         }
@@ -120,7 +120,7 @@ fn apply_fabric(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> b
     let asked = ctx.options.kind == ctx.fabric && ctx.fabric != Fabric::Auto;
     if let (false, true, Some(skip)) = (applies, asked, plan.skipped_fabric())
         // The user's own opt-out takes precedence.
-        && skip.reason != "opt-out"
+        && skip.reason != SkipReason::OptOut
     {
         let text = format!("fabric {} was requested but cannot be applied: {}", ctx.fabric, skip.why);
         let fix = "set `fabric = \"auto\"` to run without it where it is not available, or change what is named above";
@@ -164,7 +164,7 @@ fn give_launchers_values(ctx: &Context, plan: &mut PlanBuilder, launch: &Launch)
         if ctx.fabric == Fabric::Efa && rules::opt_out::role_is_out(ctx, &role) {
             continue;
         }
-        for (rule, name) in pairs.iter().filter(|(rule, _)| !rule.starts_with("efa.")) {
+        for (rule, name) in pairs.iter().filter(|(rule, _)| Rule::fabric_of(rule) != Fabric::Efa) {
             let Some(value) = plan.value_for_ranks(ctx.job, name) else { continue };
             let why = "mpirun -x forwards the value that the launcher itself has";
             rules::set::env(plan, role, rule, (name, &value), why, Origin::Default);
@@ -174,10 +174,10 @@ fn give_launchers_values(ctx: &Context, plan: &mut PlanBuilder, launch: &Launch)
 
 /// Returns the fabric that the ranks are expected to use between nodes: the map is compared with it.
 fn expected_fabric(ctx: &Context, plan: &PlanBuilder, applies: bool) -> Fabric {
-    match plan.skipped_fabric().map(|skip| skip.reason.as_str()) {
+    match plan.skipped_fabric().map(|skip| skip.reason) {
         _ if applies => ctx.fabric,
-        Some("partial-node" | "no-efa-on-instance-type") => Fabric::Tcp,
-        Some("opt-out") => Fabric::Off,
+        Some(SkipReason::PartialNode | SkipReason::NoEfaOnInstanceType) => Fabric::Tcp,
+        Some(SkipReason::OptOut) => Fabric::Off,
         _ => Fabric::Auto,
     }
 }

@@ -81,12 +81,11 @@ fn container_view(spec: &JobSpec, role: &Role) -> ContainerView {
 }
 
 fn volume_view(volume: &crate::spec::Volume) -> VolumeView {
-    let (host_path, medium) = match &volume.source {
-        VolumeSource::HostPath(path) => (Some(path.clone()), None),
-        VolumeSource::Memory { .. } => (None, Some("Memory".to_owned())),
-        VolumeSource::Claim(_) => (None, None),
+    let host_path = match &volume.source {
+        VolumeSource::HostPath(path) => Some(path.clone()),
+        VolumeSource::Memory { .. } | VolumeSource::Claim(_) => None,
     };
-    VolumeView { name: volume.name.clone(), at: String::new(), host_path, medium }
+    VolumeView { name: volume.name.clone(), at: String::new(), host_path }
 }
 
 fn texts(annotations: &BTreeMap<String, String>) -> BTreeMap<String, Annotation> {

@@ -17,6 +17,7 @@ mod plan;
 mod profile;
 mod profiles;
 pub mod rules;
+mod skip;
 pub mod view;
 
 pub use crate::request::{Fabric, FabricRequest, Gid, Inject, Origin, RuleSetting, Stack, Webhook};
@@ -24,10 +25,11 @@ pub use decide::{decide, too_many_roles};
 pub use device::DeviceKind;
 pub use facts::{ClusterFacts, NetworkApi, NodeGroup, PodNetwork, Queue, Scope};
 pub use op::{Change, Op, PodList, Removed};
-pub use plan::{Decision, FabricPlan, Skipped};
+pub use plan::{Decision, FabricPlan};
 pub use profile::{
     AddProfile, EfaProfile, InfinibandProfile, LauncherProfile, NodeProfile, Placement, PodProfile, Profile,
     QueueProfile, RemoveProfile, RoceProfile, StackProfile, TolerationProfile,
 };
 pub use profiles::Profiles;
+pub use skip::{SkipReason, Skipped};
 pub use view::JobView;

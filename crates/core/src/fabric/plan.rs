@@ -7,7 +7,7 @@ use super::rules::detect;
 use crate::Finding;
 use crate::catalogue::Catalogue;
 use crate::fabric::evidence::Evidence;
-use crate::fabric::{ClusterFacts, Op, decide};
+use crate::fabric::{ClusterFacts, Op, SkipReason, Skipped, decide};
 use crate::request::{Fabric, Origin};
 use crate::spec::JobSpec;
 
@@ -55,31 +55,6 @@ impl std::fmt::Debug for Decision {
             shown.field("value", value);
         }
         shown.field("origin", origin).finish_non_exhaustive()
-    }
-}
-
-/// A rule that did not apply, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[non_exhaustive]
-pub struct Skipped {
-    /// Rule id, or the fabric's name when all of it was skipped.
-    pub rule: String,
-    /// Stable reason (`partial-node`, `opt-out`, `not-distributed`, …).
-    pub reason: String,
-    /// A sentence.
-    pub why: String,
-}
-
-impl Skipped {
-    /// Makes the record of a fabric of which nothing applies.
-    pub fn fabric(fabric: Fabric, reason: impl Into<String>, why: impl Into<String>) -> Self {
-        Self { rule: fabric.as_str().to_owned(), reason: reason.into(), why: why.into() }
-    }
-
-    /// Returns whether all of a fabric was skipped, and not a single rule, whose id has a dot.
-    pub fn is_whole(&self) -> bool {
-        !self.rule.contains('.')
     }
 }
 
@@ -148,7 +123,10 @@ impl FabricPlan {
     /// Returns whether NCCL is expected to run, and so to log its transports: not where no worker requests
     /// a GPU.
     pub fn runs_nccl(&self) -> bool {
-        !self.skipped.iter().any(|skipped| skipped.rule == detect::RULE && skipped.reason == "no-gpu")
+        !self
+            .skipped
+            .iter()
+            .any(|skipped| skipped.rule == detect::RULE && skipped.reason == SkipReason::NoGpu)
     }
 
     /// Removes the warning about a hidden `LD_LIBRARY_PATH`, for scripts and processes without a container: there the plan's

@@ -112,12 +112,10 @@ impl Profiles {
     }
 
     fn unknown(&self, name: &str) -> Error {
-        let error = Error::new(ErrorKind::NotFound, format!("there is no profile `{name}`"))
-            .with("known", self.names().collect::<Vec<_>>().join(", "));
-        match crate::text::did_you_mean(name, self.names()) {
-            Some(near) => error.hint(format!("did you mean `{near}`?")),
-            None => error.hint("`[profile.NAME]` with `extends` in a config file adds one"),
-        }
+        let near = crate::text::suggestion(name, self.names());
+        Error::new(ErrorKind::NotFound, format!("there is no profile `{name}`"))
+            .with("known", self.names().collect::<Vec<_>>().join(", "))
+            .hint(near.as_deref().unwrap_or("`[profile.NAME]` with `extends` in a config file adds one"))
     }
 
     /// Returns the profile of a raw manifest or script for which none is named: `mutate` reports that it

@@ -213,8 +213,6 @@ pub struct VolumeView {
     pub at: String,
     /// The folder of the node, for a `hostPath`.
     pub host_path: Option<String>,
-    /// The medium of an `emptyDir` (`Memory`), if it is one with a medium.
-    pub medium: Option<String>,
 }
 
 /// A volume mounted in a container.

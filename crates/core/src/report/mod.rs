@@ -63,8 +63,8 @@ pub use site::{
 };
 pub use transport::TransportReport;
 pub use verify::{
-    ProbeFabric, ProbeNode, ProbeReport, VerifyExpected, VerifyGroup, VerifyHistoryReport, VerifyReport,
-    VerifyRun, VerifySearch,
+    ProbeFabric, ProbeNode, ProbeReport, VerifyGroup, VerifyHistoryReport, VerifyReport, VerifyRun,
+    VerifySearch,
 };
 pub use why::WhyReport;
 

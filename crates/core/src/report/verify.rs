@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::SCHEMA;
 use super::transport::TransportReport;
 use crate::Finding;
-use crate::catalogue::range;
+use crate::catalogue::Expected;
 use crate::request::Fabric;
 use crate::verify::{Collective, Device, Judgement, KeptRun, NodeHistory, Probes, Row, Verdict, nodes};
 
@@ -61,21 +61,9 @@ shapes! {
         /// Its size, bytes.
         pub size: Option<u64>,
         /// Published bus bandwidth; null where none was published.
-        pub expected: Option<VerifyExpected<'a>>,
+        pub expected: Option<&'a Expected>,
         /// All figures.
         pub rows: &'a [Row],
-    }
-
-    /// Published figures.
-    pub struct VerifyExpected<'a> {
-        /// Lowest, GB/s.
-        pub low_gbps: f64,
-        /// Highest, GB/s.
-        pub high_gbps: f64,
-        /// What was measured.
-        pub what: &'a str,
-        /// Where it was published.
-        pub sources: &'a [String],
     }
 
     /// A search for slow nodes.
@@ -184,13 +172,6 @@ impl ProbeReport {
     }
 }
 
-impl VerifyExpected<'_> {
-    /// Returns the range as text: `77.9 GB/s`, `362 to 382 GB/s`.
-    pub fn range(&self) -> String {
-        range(self.low_gbps, self.high_gbps)
-    }
-}
-
 impl<'a> VerifyReport<'a> {
     /// Returns the report of runs without a job.
     pub fn new(verdict: Verdict, runs: Vec<VerifyRun<'a>>) -> Self {
@@ -212,12 +193,6 @@ impl<'a> VerifyReport<'a> {
 impl<'a> VerifyRun<'a> {
     /// Returns the report of one run and its judgement.
     pub fn new(run: &'a crate::verify::Run, judgement: &'a Judgement) -> Self {
-        let expected = judgement.expected.as_ref().map(|expected| VerifyExpected {
-            low_gbps: expected.low,
-            high_gbps: expected.high,
-            what: &expected.what,
-            sources: &expected.sources,
-        });
         Self {
             collective: run.collective,
             ranks: run.ranks,
@@ -225,7 +200,7 @@ impl<'a> VerifyRun<'a> {
             reason: &judgement.reason,
             busbw_gbps: judgement.busbw,
             size: judgement.size,
-            expected,
+            expected: judgement.expected.as_ref(),
             rows: &run.rows,
         }
     }

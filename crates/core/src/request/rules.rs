@@ -221,6 +221,11 @@ impl Rule {
     pub fn get(id: &str) -> Option<&'static Self> {
         RULES.iter().find(|rule| rule.id == id)
     }
+
+    /// Returns the fabric of the rule of an id; [`Fabric::Auto`] if it belongs to none.
+    pub fn fabric_of(id: &str) -> Fabric {
+        Self::get(id).map_or(Fabric::Auto, |rule| rule.fabric)
+    }
 }
 
 /// The user's setting of each rule; those that depend on one switched off are off too.
@@ -269,22 +274,17 @@ impl Settings {
         self.of(id) != RuleSetting::Off
     }
 
-    /// Returns the rules of a fabric that are off, each with the reason and a sentence.
+    /// Returns the rules of a fabric that are off: those the user switched off, and those that depend on a rule
+    /// that is off, each of these with that rule.
     pub(crate) fn switched_off(
         &self,
         fabric: Fabric,
-    ) -> impl Iterator<Item = (&'static str, &'static str, String)> {
-        RULES.iter().filter(move |rule| rule.fabric == fabric || rule.fabric == Fabric::Auto).filter_map(
-            |rule| match self.base_that_is_off(rule) {
-                _ if self.own(rule.id) == RuleSetting::Off => {
-                    Some((rule.id, "off", "switched off by the user".to_owned()))
-                }
-                Some(base) => {
-                    Some((rule.id, "depends-on", format!("depends on `{base}`, which is switched off")))
-                }
-                None => None,
-            },
-        )
+    ) -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
+        let rules = RULES.iter().filter(move |rule| rule.fabric == fabric || rule.fabric == Fabric::Auto);
+        rules.filter_map(|rule| match self.own(rule.id) {
+            RuleSetting::Off => Some((rule.id, None)),
+            _ => self.base_that_is_off(rule).map(|base| (rule.id, Some(base))),
+        })
     }
 
     /// Returns the rules that must apply.

@@ -8,6 +8,7 @@ mod command;
 pub mod gid;
 mod mpirun;
 mod reader;
+pub mod sbatch;
 mod script;
 mod variables;
 mod wrapper;

@@ -240,21 +240,6 @@ impl<'a> SpanTree<'a> {
         }
     }
 
-    /// Returns the same tree without borrowing from the text.
-    pub fn into_owned(self) -> SpanTree<'static> {
-        let value = match self.value {
-            Value::Null => Value::Null,
-            Value::Bool(b) => Value::Bool(b),
-            Value::Int(n) => Value::Int(n),
-            Value::UInt(n) => Value::UInt(n),
-            Value::Float(n) => Value::Float(n),
-            Value::Str(text) => Value::Str(Cow::Owned(text.into_owned())),
-            Value::Seq(items) => Value::Seq(items.into_iter().map(SpanTree::into_owned).collect()),
-            Value::Map(entries) => Value::Map(entries.into_iter().map(Entry::into_owned).collect()),
-        };
-        SpanTree { value, span: self.span, style: self.style, origin: self.origin }
-    }
-
     /// Visits the value and all below it, parents first.
     pub fn walk(&self, visit: &mut impl FnMut(&Self)) {
         visit(self);
@@ -277,16 +262,6 @@ impl<'a> SpanTree<'a> {
         let mut count = 0;
         self.walk(&mut |_| count += 1);
         count
-    }
-}
-
-impl Entry<'_> {
-    fn into_owned(self) -> Entry<'static> {
-        Entry {
-            key: Cow::Owned(self.key.into_owned()),
-            key_span: self.key_span,
-            value: self.value.into_owned(),
-        }
     }
 }
 

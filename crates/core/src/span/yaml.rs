@@ -6,7 +6,6 @@ use std::ops::Range;
 
 use granit_parser::{Event, Parser, ScalarStyle, Span, StructureStyle, Tag};
 
-use super::everyday::everyday;
 use super::scalar::{key_text, resolve_plain};
 use super::tree::{
     Document, Duplicate, Entry, NodeOrigin, SpanTree, Style, SyntaxError, Value, note_duplicates,
@@ -28,17 +27,6 @@ pub fn yaml(text: &str) -> Result<Document<'_>, SyntaxError> {
 
 /// Reads all documents of a text.
 pub fn yaml_documents(text: &str) -> Result<Vec<Document<'_>>, SyntaxError> {
-    let Some(document) = everyday(text) else { return full(text) };
-    debug_assert_eq!(
-        full(text).as_deref(),
-        Ok(std::slice::from_ref(&document)),
-        "both parsers read the same"
-    );
-    Ok(vec![document])
-}
-
-/// Reads all documents with the full parser.
-fn full(text: &str) -> Result<Vec<Document<'_>>, SyntaxError> {
     let mut options = granit_parser::Options::default();
     options.set_emit_comments(false);
     let mut parser = Parser::new_from_str_with_options(text, options);
@@ -140,7 +128,14 @@ impl<'a> Builder<'a> {
         let value = match (style, tag) {
             (ScalarStyle::Plain, None) | (_, Some("int" | "float" | "bool" | "null")) => match text {
                 Cow::Borrowed(text) => resolve_plain(text),
-                Cow::Owned(text) => owned(resolve_plain(&text)),
+                Cow::Owned(text) => match resolve_plain(&text) {
+                    Value::Null => Value::Null,
+                    Value::Bool(value) => Value::Bool(value),
+                    Value::Int(number) => Value::Int(number),
+                    Value::UInt(number) => Value::UInt(number),
+                    Value::Float(number) => Value::Float(number),
+                    _ => Value::Str(Cow::Owned(text)),
+                },
             },
             _ => Value::Str(text),
         };
@@ -333,10 +328,6 @@ fn block_end(text: &str, range: &Range<usize>) -> usize {
         return range.end.min(text.len());
     }
     text.get(range.clone()).and_then(|slice| slice.rfind('\n')).map_or(range.end, |at| range.start + at + 1)
-}
-
-fn owned(value: Value<'_>) -> Value<'static> {
-    SpanTree::new(value, 0..0, Style::Plain).into_owned().value
 }
 
 #[cfg(test)]

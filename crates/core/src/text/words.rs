@@ -23,7 +23,7 @@ pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) ->
 }
 
 /// Returns the question after the nearest known word, if one is near enough: ``did you mean `nodes`?``.
-pub(crate) fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub fn suggestion<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     did_you_mean(word, known).map(|near| format!("did you mean `{near}`?"))
 }
 

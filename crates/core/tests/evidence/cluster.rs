@@ -19,14 +19,14 @@ fn device_classes_and_node_labels_of_the_cluster_are_evidence() {
         facts.serves = vec![format!("DeviceClass {class}")];
         let (catalogue, profiles) = (Catalogue::builtin(), Profiles::builtin());
         let (plan, _) = FabricPlan::by_evidence(&spec, &catalogue, &facts, &profiles, Form::Made).unwrap();
-        let reason = plan.skip().map(|skip| skip.reason.clone());
+        let reason = plan.skip().map(|skip| skip.reason);
         (plan.evidence.first().map(|one| one.fabric.clone()).unwrap_or_default(), reason)
     };
-    let other = Some("other-fabric".to_owned());
+    let other = Some(SkipReason::OtherFabric);
     let (fabric, reason) = shown("a", "cpu", "mrdma.google.com");
-    assert_eq!((fabric.starts_with("Google RDMA"), reason), (true, other.clone()), "{fabric}");
+    assert_eq!((fabric.starts_with("Google RDMA"), reason), (true, other), "{fabric}");
     let (fabric, reason) = shown("oci.oraclecloud.com/host.serial_number", "cpu", "gpu.nvidia.com");
-    assert_eq!((fabric.contains("Oracle"), reason), (true, other.clone()), "{fabric}");
+    assert_eq!((fabric.contains("Oracle"), reason), (true, other), "{fabric}");
     let (fabric, reason) = shown("a", "cpu", "efa.networking.k8s.aws");
     assert_eq!((fabric.as_str(), reason), ("AWS EFA by DRA", other));
     let (fabric, reason) =

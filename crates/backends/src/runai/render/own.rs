@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use weftrun_core::spec::JobSpec;
-use weftrun_core::text::did_you_mean;
+use weftrun_core::text::suggestion;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::Kind;
@@ -86,9 +86,7 @@ pub fn no_such_field(kind: Kind, unknown: &[String]) -> Error {
     for field in unknown {
         let (folder, name) = field.rsplit_once('.').unwrap_or(("", field));
         let beside = version::fields(kind.path(), folder);
-        if let Some(near) = did_you_mean(name, beside.iter().copied()) {
-            error = error.hint(format!("did you mean `{near}`?"));
-        }
+        error = suggestion(name, beside.iter().copied()).into_iter().fold(error, Error::hint);
     }
     error.hint("fields are those of control planes up to 2.24; what newer ones have is not known here")
 }

@@ -3,6 +3,7 @@
 use weftrun_core::backend::NodeGroup;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::convert::{Directive, Directives, Program};
+use weftrun_core::shell::sbatch::OF_SUBMISSION;
 use weftrun_core::spec::{RestartPolicy, Role};
 use weftrun_core::text::Quantity;
 use weftrun_core::{Error, ErrorKind, Result};
@@ -28,8 +29,8 @@ pub const OF_COMPONENT: [&str; 13] = [
 ];
 
 /// Options of `sbatch = […]` that conflict with how weftrun starts, numbers or follows a job, each with the
-/// alternative.
-const REFUSED: &[(&str, &str)] = &[
+/// alternative; those in [`OF_SUBMISSION`] conflict too.
+const REFUSED: [(&str, &str); 7] = [
     ("job-name", "set `name` in the job file"),
     ("nodes", "set `nodes` in the job file: the ranks are numbered by it"),
     ("ntasks", "set `ranks_per_node` in the job file"),
@@ -37,12 +38,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("array", "set `array` in `[backend.slurm]`: each task has its own log"),
     ("chdir", "set `workdir` in the job file"),
     ("error", "leave it out: standard error goes into the log that is followed"),
-    ("clusters", "set `cluster` in the target"),
-    ("wrap", "set `command` in the job file"),
-    ("wait", "`weftrun submit --follow` waits"),
-    ("test-only", "`weftrun submit --dry-run=server` checks the job on the cluster"),
-    ("parsable", "leave it out"),
-    ("quiet", "leave it out"),
 ];
 
 /// Returns the options that a user's option replaces: those of which Slurm accepts only one, or with the same
@@ -84,7 +79,9 @@ fn users_own(draft: &Draft<'_>, components: &mut [Directives]) -> Result<()> {
     draft.own.srun.iter().try_for_each(|text| of_srun(text))?;
     for text in &draft.own.sbatch {
         let option = further(text)?;
-        if let Some((_, instead)) = REFUSED.iter().find(|(name, _)| *name == option.name) {
+        if let Some((_, instead)) =
+            REFUSED.iter().chain(&OF_SUBMISSION).find(|(name, _)| *name == option.name)
+        {
             let message = format!("`sbatch = [\"{text}\"]`: weftrun sets `--{}` itself", option.name);
             return Err(Error::new(ErrorKind::InvalidSpec, message).hint(*instead));
         }

@@ -10,6 +10,7 @@ mod script;
 use weftrun_core::backend::{Document, Language, PlannedJob, Prepared, Rendered};
 use weftrun_core::convert::Directives;
 use weftrun_core::fabric::{Fabric, Op};
+use weftrun_core::request::Rule;
 use weftrun_core::spec::{Launch, RestartPolicy, Role};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
@@ -302,9 +303,8 @@ impl Draft<'_> {
     /// Returns whether the job gets a fabric whose devices belong to whole nodes.
     fn uses_rdma(&self) -> bool {
         let plan = &self.job.plan;
-        let rules = ["efa.", "roce.", "ib."];
-        matches!(plan.fabric, Fabric::Efa | Fabric::Roce | Fabric::InfiniBand)
-            && plan.ops.iter().any(|op| rules.iter().any(|start| op.rule.starts_with(start)))
+        let rdma = |fabric| matches!(fabric, Fabric::Efa | Fabric::Roce | Fabric::InfiniBand);
+        rdma(plan.fabric) && plan.ops.iter().any(|op| rdma(Rule::fabric_of(&op.rule)))
     }
 
     /// Returns the number of ranks of all workers.

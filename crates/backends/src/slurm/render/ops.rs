@@ -1,7 +1,7 @@
 //! The fabric's operations of each role, as the script expresses them.
 
 use weftrun_core::backend::{ClusterFacts, Inexpressible, PlannedJob};
-use weftrun_core::convert::{ScriptContext, script_change, why_inexpressible};
+use weftrun_core::convert::{NoCounterpart, ScriptContext, script_change};
 use weftrun_core::fabric::Op;
 use weftrun_core::spec::Role;
 
@@ -26,6 +26,6 @@ pub fn translate(
     ops::translate(job, workers, |change, role, _| {
         let has_image = role.image.is_some() || job.spec.image.is_some();
         let container = own.container != Some(Container::None) && has_image;
-        script_change(change, ScriptContext { container, topology }).map_err(why_inexpressible)
+        script_change(change, ScriptContext { container, topology }).map_err(NoCounterpart::why)
     })
 }

@@ -5,7 +5,7 @@ use weftrun_core::job::SubmissionId;
 use weftrun_core::spec::{Code, JobSpec, Launch, RestartPolicy, Role, Volume, VolumeSource};
 
 use super::*;
-use weftrun_core::convert::INEXPRESSIBLE;
+use weftrun_core::convert::NoCounterpart;
 
 fn planned(spec: JobSpec, ops: Vec<Op>) -> PlannedJob {
     let mut plan = FabricPlan::unchanged(Fabric::Efa);
@@ -113,7 +113,8 @@ fn what_slurm_cannot_express_is_said_with_a_reason() {
     assert_eq!(rendered.applied.len() + rendered.inexpressible.len(), efa().len());
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/backends/slurm.md"))
         .expect("the page is in the tree");
-    for (kind, reason) in INEXPRESSIBLE {
+    for kind in NoCounterpart::ALL {
+        let reason = kind.why();
         assert!(page.contains(&format!("| `{kind}` | {reason} |")), "docs/backends/slurm.md lacks `{kind}`");
     }
 }

@@ -187,9 +187,8 @@ impl Given {
         self.trainer = Some(version);
     }
 
-    /// Returns the requested options, which the configuration of a KRM function may change.
-    pub fn options_mut(&mut self) -> &mut FabricRequest {
-        &mut self.options
+    pub fn with_options(&mut self, options: FabricRequest) {
+        self.options = options;
     }
 
     /// Stores the training runtimes of a text, for the jobs that name them.
@@ -238,22 +237,13 @@ fn runtimes<'f>(files: impl Iterator<Item = &'f Path>) -> Result<Vec<Json>> {
     for file in files {
         let text = weftrun::files::read_named_text(file, MAX_RUNTIME_FILE)
             .map_err(|error| unreadable(file, &error))?;
-        let documents = yaml_documents(&text).map_err(|error| {
+        yaml_documents(&text).map_err(|error| {
             let (line, column) = weftrun::core::span::position(&text, error.span.start);
             Error::new(ErrorKind::InvalidSpec, format!("the runtime cannot be read: {error}"))
                 .with("file", format!("{}:{line}:{column}", file.display()))
         })?;
-        let before = found.len();
-        for document in documents {
-            let data = document.root.to_json();
-            match data.get("items").and_then(Json::as_array) {
-                Some(items) => found.extend(items.iter().cloned()),
-                None => found.push(data),
-            }
-        }
-        let is_runtime =
-            |data: &Json| matches!(data["kind"].as_str(), Some("ClusterTrainingRuntime" | "TrainingRuntime"));
-        if !found.iter().skip(before).any(is_runtime) {
+        let runtimes = convert::runtimes_in(&text);
+        if runtimes.is_empty() {
             return Err(Error::new(
                 ErrorKind::InvalidSpec,
                 "there is no ClusterTrainingRuntime and no TrainingRuntime in the file",
@@ -261,6 +251,7 @@ fn runtimes<'f>(files: impl Iterator<Item = &'f Path>) -> Result<Vec<Json>> {
             .with("file", file.display())
             .hint("kubectl get clustertrainingruntime NAME -o yaml"));
         }
+        found.extend(runtimes);
     }
     Ok(found)
 }

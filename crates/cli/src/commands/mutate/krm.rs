@@ -3,11 +3,11 @@
 use serde_json::{Value as Json, json};
 use weftrun::core::convert::{Start, TrainerVersion, to_yaml};
 use weftrun::core::exit_codes;
-use weftrun::core::fabric::RuleSetting;
 use weftrun::{Error, ErrorKind, Finding, Result};
 
 use super::{Given, MutateArgs, Source, each_document};
 use crate::context::Context;
+use crate::key_flags::FabricFlags;
 
 /// Runs as a function: the items of a ResourceList are mutated, findings become its results
 /// (<https://github.com/kubernetes-sigs/kustomize/blob/master/cmd/config/docs/api-conventions/functions-spec.md>).
@@ -28,7 +28,7 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
         return Err(invalid("stdin holds no ResourceList".to_owned())
             .hint("without --krm, manifests are read as they are"));
     }
-    configure(&list["functionConfig"], &mut given)?;
+    configure(&list["functionConfig"], &args.fabric, &mut given)?;
     let items = list["items"].as_array().cloned().unwrap_or_default();
     // A runtime may come after the job that names it.
     items.iter().for_each(|item| given.learn(&item.to_string()));
@@ -69,49 +69,42 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
 }
 
 /// Reads the options of a `functionConfig`: the names of the flags under `spec` or, in a ConfigMap, `data`.
-fn configure(config: &Json, given: &mut Given) -> Result<()> {
+/// They are added to the flags of the command line.
+fn configure(config: &Json, flags: &FabricFlags, given: &mut Given) -> Result<()> {
+    let mut flags = flags.given.clone();
     let words = [&config["spec"], &config["data"]].into_iter().filter_map(Json::as_object).flatten();
     for (key, value) in words {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let list = || -> Vec<String> {
-            let items = value
-                .as_array()
-                .map(|items| items.iter().filter_map(Json::as_str).map(str::to_owned).collect());
-            items.unwrap_or_else(|| {
-                text.split([',', ' ']).filter(|one| !one.is_empty()).map(str::to_owned).collect()
-            })
-        };
-        let options = given.options_mut();
         match key.as_str() {
             "profile" => given.with_profile(&text)?,
             "trainer-version" => {
                 given.with_trainer(TrainerVersion::parse(&text).ok_or_else(|| wrong(key, &text))?);
             }
-            "fabric" => options.kind = word(key, &text)?,
-            "stack" => options.stack = word(key, &text)?,
-            "inject" => options.inject = word(key, &text)?,
-            "webhook" => options.webhook = word(key, &text)?,
-            "gid" => options.gid = Some(text.parse()?),
-            "network" => options.networks = list(),
-            "fabric-rule" => options.rules.extend(list().into_iter().map(|id| (id, RuleSetting::On))),
-            "no-fabric-rule" => options.rules.extend(list().into_iter().map(|id| (id, RuleSetting::Off))),
-            "instance-type" => options.instance_type = Some(text),
-            "memory" => options.memory = Some(text),
-            "strict" => options.strict = text == "true",
-            "detect" => options.detect = Some(text == "true"),
-            other => {
-                return Err(Error::new(ErrorKind::Usage, format!("`{other}` is not understood"))
-                    .with("functionConfig", "stdin")
-                    .hint("the keys are the flags of `weftrun mutate`: profile, fabric, instance-type, …"));
+            _ => {
+                // Its value would be a file, and a function reads only stdin.
+                let flag = FabricFlags::named(key).filter(|_| key != "runtime").ok_or_else(|| {
+                    Error::new(ErrorKind::Usage, format!("`{key}` is not understood"))
+                        .with("functionConfig", "stdin")
+                        .hint("the keys are the flags of `weftrun mutate`: profile, fabric, instance-type, …")
+                })?;
+                if flag.words().is_some_and(|words| !words.iter().any(|word| word.is(&text))) {
+                    return Err(wrong(key, &text));
+                }
+                match value.as_array() {
+                    Some(items) => {
+                        items.iter().filter_map(Json::as_str).for_each(|one| flags.set(flag.name(), one));
+                    }
+                    None if flag.is_list() => {
+                        let items = text.split([',', ' ']).filter(|one| !one.is_empty());
+                        items.for_each(|one| flags.set(flag.name(), one));
+                    }
+                    None => flags.set(flag.name(), text),
+                }
             }
         }
     }
+    given.with_options(flags.fabric_request()?);
     Ok(())
-}
-
-/// Parses the value of a flag.
-fn word<T: serde::de::DeserializeOwned>(key: &str, text: &str) -> Result<T> {
-    serde_json::from_value(json!(text)).map_err(|_| wrong(key, text))
 }
 
 fn wrong(key: &str, text: &str) -> Error {

@@ -130,7 +130,7 @@ fn curve(run: &VerifyRun<'_>) -> Option<Curve> {
     if first == last {
         return None;
     }
-    let high = run.expected.as_ref().map(|expected| expected.high_gbps);
+    let high = run.expected.as_ref().map(|expected| expected.high);
     let most = figures.values().copied().chain(high).fold(0.0, f64::max);
     let step = step(most / 5.0);
     let most = (most / step).ceil().max(1.0) * step;
@@ -159,8 +159,8 @@ fn curve(run: &VerifyRun<'_>) -> Option<Curve> {
             .map(|busbw| Tick { at: y(busbw), text: format!("{}", (busbw * 1000.0).round() / 1000.0) })
             .collect(),
         expected: run.expected.as_ref().map(|expected| Band {
-            top: y(expected.high_gbps),
-            height: y(expected.low_gbps) - y(expected.high_gbps),
+            top: y(expected.high),
+            height: y(expected.low) - y(expected.high),
             text: expected.range(),
         }),
         dots,

@@ -38,11 +38,7 @@ pub(in crate::convert) fn newline_of(text: &str) -> &'static str {
 /// Returns an object as YAML that every reader of Kubernetes parses to the same data (`on`, `0o17` and the
 /// like are quoted).
 pub fn to_yaml(object: &Json) -> String {
-    let layout = Layout { newline: "\n", list_indent: 0, json: false };
-    match object {
-        Json::Object(map) => map.iter().map(|(key, value)| layout.entry(key, value, 0) + "\n").collect(),
-        other => layout.block(other, 0).trim_start().to_owned() + "\n",
-    }
+    document(object)
 }
 
 impl Layout {

@@ -96,7 +96,6 @@ pub(super) fn volumes(spec: &Json, at: &str) -> Vec<VolumeView> {
             name: text(volume, "name")?,
             at: format!("{at}/spec/volumes/{index}"),
             host_path: pointer(volume, "/hostPath/path").and_then(Json::as_str).map(str::to_owned),
-            medium: pointer(volume, "/emptyDir/medium").and_then(Json::as_str).map(str::to_owned),
         })
     };
     list(spec, "volumes").iter().enumerate().filter_map(one).collect()

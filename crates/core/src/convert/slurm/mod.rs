@@ -5,7 +5,6 @@
 //! must not be overridden (pyxis, `srun --help`).
 
 mod assignments;
-mod directives;
 mod import;
 mod operations;
 mod rewrite;
@@ -13,11 +12,9 @@ mod script;
 
 use assignments::Assignment;
 
-pub use directives::{Directive, Directives, Program};
+pub use crate::shell::sbatch::{Directive, Directives, Program};
 pub use import::{import_sbatch, slurm_duration};
-pub use operations::{
-    INEXPRESSIBLE, ScriptChange, ScriptContext, decision_text, script_change, why_inexpressible,
-};
+pub use operations::{NoCounterpart, ScriptChange, ScriptContext, decision_text, script_change};
 
 use std::borrow::Cow;
 
@@ -26,7 +23,7 @@ use crate::Finding;
 use crate::convert::kubeflow::document::{Mutated, Settings, Start};
 use crate::explain;
 use crate::fabric::evidence::Form;
-use crate::fabric::{FabricPlan, Skipped, decide};
+use crate::fabric::{FabricPlan, SkipReason, Skipped, decide};
 use crate::lint;
 use crate::request::Fabric;
 pub use crate::shell::is_sbatch;
@@ -109,7 +106,7 @@ fn opted_out(script: &Script<'_>) -> JobReport {
         plan: FabricPlan {
             skipped: vec![Skipped::fabric(
                 Fabric::Off,
-                "opt-out",
+                SkipReason::OptOut,
                 "the script contains `# weftrun: fabric=off`",
             )],
             ..FabricPlan::default()
@@ -198,8 +195,12 @@ mod tests {
                     assert!(carried, "{profile} {body}: {}", decision.target);
                 }
                 let named = report.plan.findings.iter().filter(|note| note.code == "I-NOT-APPLIED").count();
-                let lost =
-                    report.plan.skipped.iter().filter(|skipped| skipped.reason == "not-expressible").count();
+                let lost = report
+                    .plan
+                    .skipped
+                    .iter()
+                    .filter(|skipped| skipped.reason == SkipReason::NotExpressible)
+                    .count();
                 assert_eq!(named, lost);
             }
         }

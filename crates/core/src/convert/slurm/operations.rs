@@ -1,5 +1,5 @@
 //! Translates the fabric's operations for a batch script: one translator for rendered and for edited
-//! scripts, and one table of what Slurm cannot express.
+//! scripts, and what Slurm cannot express.
 
 use std::borrow::Cow;
 
@@ -81,88 +81,128 @@ pub fn decision_text<'d>(
     }
 }
 
-/// Changes that Slurm cannot express: the kind of change, and why that is no loss or what follows. The rows
-/// after `unknown` are about edited scripts, whose own `#SBATCH` lines stay as they are.
-pub const INEXPRESSIBLE: &[(&str, &str)] = &[
-    (
-        "hugepages",
-        "Slurm does not hand out huge pages: the node's image reserves them (vm.nr_hugepages), and libfabric falls back to normal pages",
-    ),
-    ("annotation", "Slurm jobs have no annotations; this one has no counterpart"),
-    (
-        "mount",
-        "without a container folders cannot be mounted: set the path in the profile, or give the job an image",
-    ),
-    ("node-selector", "Slurm nodes have features, not labels: set `constraint` in `[backend.slurm]`"),
-    ("toleration", "Slurm has no taints: partitions and reservations decide who may use a node"),
-    ("mpirun", "srun starts the ranks and passes the environment on: there is no mpirun to rewrite"),
-    (
-        "resource",
-        "Slurm has no counterpart of this resource: set `sbatch = [\"--gres=NAME:N\"]` in `[backend.slurm]`",
-    ),
-    (
-        "colocate",
-        "without `TopologyPlugin` the cluster reports no topology (`plan --online` reads it): the nodes of a partition are assumed to be close to each other",
-    ),
-    ("capability", "Slurm gives no Linux capabilities: the site's containers or prolog must"),
-    (
-        "pod",
-        "Slurm jobs have no pods: sidecars, claims, shared memory and the host's network are the node's own, or the container's",
-    ),
-    ("remove", "settings of a script are not removed: remove them in the script"),
-    ("unknown", "this version of weftrun's Slurm backend does not know this kind of change"),
-    (
-        "whole-nodes",
-        "the devices come with whole nodes: a script gets all of them with `#SBATCH --exclusive`",
-    ),
-    ("directive", "the `#SBATCH` lines of a script are not changed: add the option there"),
-    (
-        "memlock",
-        "the limit of locked memory is the node's: add `ulimit -l unlimited` to the script where it is low",
-    ),
-    ("wrapper", "the commands of a script are not wrapped: call the program through the wrapper there"),
-];
+word_enum! {
+    /// A kind of change that Slurm cannot express. Those after `unknown` are about edited scripts, whose own `#SBATCH`
+    /// lines stay as they are.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum NoCounterpart: ALL {
+        /// Huge pages.
+        Hugepages = "hugepages",
+        /// An annotation of the pods.
+        Annotation = "annotation",
+        /// A folder of the node, without a container.
+        Mount = "mount",
+        /// A label of the nodes.
+        NodeSelector = "node-selector",
+        /// A toleration.
+        Toleration = "toleration",
+        /// The backend's own `mpirun`.
+        Mpirun = "mpirun",
+        /// A resource that is no fabric device.
+        Resource = "resource",
+        /// Nodes of one switch, without a topology.
+        Colocate = "colocate",
+        /// A Linux capability.
+        Capability = "capability",
+        /// A part of a pod.
+        Pod = "pod",
+        /// A setting that is removed.
+        Remove = "remove",
+        /// A kind of change that is not known.
+        Unknown = "unknown",
+        /// Whole nodes, in an edited script.
+        WholeNodes = "whole-nodes",
+        /// An option of sbatch, in an edited script.
+        Directive = "directive",
+        /// A limit of the process, in an edited script.
+        Memlock = "memlock",
+        /// Words before the program, in an edited script.
+        Wrapper = "wrapper",
+    }
+}
 
-/// Returns the reason of a row of [`INEXPRESSIBLE`].
-pub fn why_inexpressible(kind: &str) -> &'static str {
-    INEXPRESSIBLE.iter().find(|(known, _)| *known == kind).map_or("", |(_, why)| why)
+impl NoCounterpart {
+    /// Returns why that is no loss, or what follows.
+    pub fn why(self) -> &'static str {
+        match self {
+            Self::Hugepages => {
+                "Slurm does not hand out huge pages: the node's image reserves them (vm.nr_hugepages), and libfabric falls back to normal pages"
+            }
+            Self::Annotation => "Slurm jobs have no annotations; this one has no counterpart",
+            Self::Mount => {
+                "without a container folders cannot be mounted: set the path in the profile, or give the job an image"
+            }
+            Self::NodeSelector => {
+                "Slurm nodes have features, not labels: set `constraint` in `[backend.slurm]`"
+            }
+            Self::Toleration => "Slurm has no taints: partitions and reservations decide who may use a node",
+            Self::Mpirun => {
+                "srun starts the ranks and passes the environment on: there is no mpirun to rewrite"
+            }
+            Self::Resource => {
+                "Slurm has no counterpart of this resource: set `sbatch = [\"--gres=NAME:N\"]` in `[backend.slurm]`"
+            }
+            Self::Colocate => {
+                "without `TopologyPlugin` the cluster reports no topology (`plan --online` reads it): the nodes of a partition are assumed to be close to each other"
+            }
+            Self::Capability => "Slurm gives no Linux capabilities: the site's containers or prolog must",
+            Self::Pod => {
+                "Slurm jobs have no pods: sidecars, claims, shared memory and the host's network are the node's own, or the container's"
+            }
+            Self::Remove => "settings of a script are not removed: remove them in the script",
+            Self::Unknown => "this version of weftrun's Slurm backend does not know this kind of change",
+            Self::WholeNodes => {
+                "the devices come with whole nodes: a script gets all of them with `#SBATCH --exclusive`"
+            }
+            Self::Directive => "the `#SBATCH` lines of a script are not changed: add the option there",
+            Self::Memlock => {
+                "the limit of locked memory is the node's: add `ulimit -l unlimited` to the script where it is low"
+            }
+            Self::Wrapper => {
+                "the commands of a script are not wrapped: call the program through the wrapper there"
+            }
+        }
+    }
 }
 
 /// Returns the form of a change in a batch script.
 ///
 /// # Errors
-/// The row of [`INEXPRESSIBLE`] of a change that Slurm cannot express.
-pub fn script_change(change: &Change, context: ScriptContext) -> Result<ScriptChange<'_>, &'static str> {
+/// The kind of a change that Slurm cannot express.
+pub fn script_change(change: &Change, context: ScriptContext) -> Result<ScriptChange<'_>, NoCounterpart> {
     Ok(match change {
-        change if change.needs_companion() => return Err("pod"),
+        change if change.needs_companion() => return Err(NoCounterpart::Pod),
         Change::Env { name, value } => ScriptChange::Env(name, value),
         Change::Mount { host_path, mount_path, read_only, .. } if context.container => {
             ScriptChange::Mount(host_path, mount_path, *read_only)
         }
         Change::Mount { host_path, mount_path, .. } if host_path == mount_path => ScriptChange::InPlace,
-        Change::Mount { .. } => return Err("mount"),
-        Change::Resource { name, .. } if name.starts_with("hugepages-") => return Err("hugepages"),
+        Change::Mount { .. } => return Err(NoCounterpart::Mount),
+        Change::Resource { name, .. } if name.starts_with("hugepages-") => {
+            return Err(NoCounterpart::Hugepages);
+        }
         // Interfaces belong to the whole node: every process sees all of them.
         Change::Resource { name, .. } if is_fabric_device(name) => ScriptChange::WholeNodes,
-        Change::Resource { .. } => return Err("resource"),
+        Change::Resource { .. } => return Err(NoCounterpart::Resource),
         Change::NodeSelector { key, value } if key.ends_with("instance-type") => {
             ScriptChange::Constraint(value)
         }
-        Change::NodeSelector { .. } => return Err("node-selector"),
+        Change::NodeSelector { .. } => return Err(NoCounterpart::NodeSelector),
         Change::Capability { name } if name == "IPC_LOCK" => ScriptChange::Memlock,
-        Change::Capability { .. } => return Err("capability"),
+        Change::Capability { .. } => return Err(NoCounterpart::Capability),
         Change::Colocate { .. } if context.topology => ScriptChange::OneSwitch,
-        Change::Colocate { .. } => return Err("colocate"),
+        Change::Colocate { .. } => return Err(NoCounterpart::Colocate),
         Change::Command { after, .. } => ScriptChange::Command(after),
         Change::Wrap { argv } => ScriptChange::Wrap(argv),
-        Change::Annotation { .. } => return Err("annotation"),
-        Change::Toleration { .. } => return Err("toleration"),
-        Change::Mpirun { .. } => return Err("mpirun"),
-        Change::Remove { .. } => return Err("remove"),
+        Change::Annotation { .. } => return Err(NoCounterpart::Annotation),
+        Change::Toleration { .. } => return Err(NoCounterpart::Toleration),
+        Change::Mpirun { .. } => return Err(NoCounterpart::Mpirun),
+        Change::Remove { .. } => return Err(NoCounterpart::Remove),
         Change::Member { .. }
         | Change::PodField { .. }
         | Change::Companion { .. }
-        | Change::JobField { .. } => return Err("pod"),
+        | Change::JobField { .. } => return Err(NoCounterpart::Pod),
     })
 }
 

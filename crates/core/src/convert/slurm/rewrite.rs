@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::script::Script;
-use super::{BLOCK_BEGIN, BLOCK_END, ScriptChange, ScriptContext, script_change, why_inexpressible};
+use super::{BLOCK_BEGIN, BLOCK_END, NoCounterpart, ScriptChange, ScriptContext, script_change};
 use crate::Finding;
 use crate::convert::edit::emit::newline_of;
 use crate::convert::kubeflow::document::Settings;
-use crate::fabric::{FabricPlan, Op, Skipped};
+use crate::fabric::{FabricPlan, Op, SkipReason, Skipped};
 use crate::shell::{ScriptCommand, commands};
 
 impl Script<'_> {
@@ -21,11 +21,11 @@ impl Script<'_> {
                 Ok(ScriptChange::Env(..) | ScriptChange::Mount(..) | ScriptChange::Command(_)) => {
                     return true;
                 }
-                Ok(ScriptChange::InPlace) => "mount",
-                Ok(ScriptChange::WholeNodes) => "whole-nodes",
-                Ok(ScriptChange::Constraint(_) | ScriptChange::OneSwitch) => "directive",
-                Ok(ScriptChange::Memlock) => "memlock",
-                Ok(ScriptChange::Wrap(_)) => "wrapper",
+                Ok(ScriptChange::InPlace) => NoCounterpart::Mount,
+                Ok(ScriptChange::WholeNodes) => NoCounterpart::WholeNodes,
+                Ok(ScriptChange::Constraint(_) | ScriptChange::OneSwitch) => NoCounterpart::Directive,
+                Ok(ScriptChange::Memlock) => NoCounterpart::Memlock,
+                Ok(ScriptChange::Wrap(_)) => NoCounterpart::Wrapper,
                 Err(kind) => kind,
             };
             left.push((op.clone(), kind));
@@ -35,10 +35,10 @@ impl Script<'_> {
             let (what, value) = (op.change.target(), op.change.value());
             let target = format!("{}: {what}", op.role);
             plan.decisions.retain(|decision| decision.rule != op.rule || decision.target != target);
-            let why = why_inexpressible(kind);
+            let why = kind.why();
             plan.skipped.push(Skipped {
                 rule: op.rule,
-                reason: "not-expressible".to_owned(),
+                reason: SkipReason::NotExpressible,
                 why: format!("{what}={value} is not applied: {why}"),
             });
             plan.findings.push(Finding::info(

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::assignments::{Assignment, assignments};
-use super::directives::{Directives, is_gpu};
 use super::{BLOCK_BEGIN, BLOCK_END};
 use crate::Finding;
 use crate::convert::kubeflow::document::Settings;
 use crate::fabric::view::{ContainerView, EnvView, JobKind, JobView, Mpi, RoleView};
 use crate::request::FabricRequest;
+use crate::shell::sbatch::{Directives, is_gpu};
 use crate::shell::{ScriptCommand, commands, is_mpirun};
 
 /// A parsed script.

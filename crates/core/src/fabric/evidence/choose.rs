@@ -5,13 +5,10 @@ use crate::Result;
 use crate::catalogue::Catalogue;
 use crate::fabric::rules::rdma_present;
 use crate::fabric::view::JobView;
-use crate::fabric::{ClusterFacts, FabricPlan, Profile, Profiles, Skipped, decide};
+use crate::fabric::{ClusterFacts, FabricPlan, Profile, Profiles, SkipReason, Skipped, decide};
 use crate::request::{Fabric, FabricRequest};
 use crate::spec::JobSpec;
 
-/// The reason for a job whose fabric is unknown.
-pub(crate) const UNKNOWN: &str = "fabric-unknown";
-const OTHER: &str = "other-fabric";
 const HOW_TO_SAY: &str =
     "name it with --profile NAME or --instance-type TYPE, or as `profile` of the target in a config file";
 
@@ -95,7 +92,7 @@ pub(crate) fn decide_existing(
         Some(what) => {
             let why = format!("{what}, so the job reaches {} as it is", profile.fabric);
             FabricPlan {
-                skipped: vec![Skipped::fabric(profile.fabric, "already-there", why)],
+                skipped: vec![Skipped::fabric(profile.fabric, SkipReason::AlreadyThere, why)],
                 ..FabricPlan::unchanged(profile.fabric)
             }
         }
@@ -129,7 +126,9 @@ impl FabricPlan {
     /// Records the evidence for the choice of the profile, and why there is none.
     #[must_use]
     pub(crate) fn with_evidence(mut self, weighed: Weighed) -> Self {
-        if let Some(skipped) = self.skipped.iter_mut().find(|skipped| skipped.reason == UNKNOWN) {
+        if let Some(skipped) =
+            self.skipped.iter_mut().find(|skipped| skipped.reason == SkipReason::FabricUnknown)
+        {
             *skipped = why_none(&weighed);
         }
         self.evidence = weighed.evidence;
@@ -159,16 +158,16 @@ fn why_none(weighed: &Weighed) -> Skipped {
                 shown.join(", "),
                 site.name
             );
-            Skipped::fabric(site.fabric, OTHER, why)
+            Skipped::fabric(site.fabric, SkipReason::OtherFabric, why)
         }
-        (None, []) => Skipped::fabric(Fabric::Auto, UNKNOWN, looked_for()),
+        (None, []) => Skipped::fabric(Fabric::Auto, SkipReason::FabricUnknown, looked_for()),
         (None, tied) => {
             let names: Vec<&str> = tied.iter().map(|site| site.name).collect();
             let why = format!(
                 "the evidence shows {} alike, so none of them is applied; {HOW_TO_SAY}",
                 names.join(" and ")
             );
-            Skipped::fabric(Fabric::Auto, UNKNOWN, why)
+            Skipped::fabric(Fabric::Auto, SkipReason::FabricUnknown, why)
         }
     }
 }

@@ -8,6 +8,7 @@ use serde_json::Value as Json;
 
 use crate::fabric::rules::rdma_present::NETWORKS;
 use crate::fabric::{ClusterFacts, NetworkApi, NodeGroup};
+use crate::shell::sbatch::{Directive, Directives, Program};
 use crate::spec::{JobSpec, VolumeSource};
 
 word_enum! {
@@ -265,8 +266,10 @@ impl Signs {
     pub(crate) fn script(&mut self, text: &str) {
         for line in text.lines() {
             let body = line.trim_start();
-            if let Some(options) = line.strip_prefix("#SBATCH") {
-                self.options(options);
+            let mut options = Directives::default();
+            if let Some(directive) = line.strip_prefix("#SBATCH") {
+                options.read_line(directive);
+                self.options(&options);
             } else if let Some(comment) = body.strip_prefix('#') {
                 // Our own blocks are no evidence of anything.
                 if !comment.contains("weftrun") {
@@ -277,40 +280,29 @@ impl Signs {
                 self.text(body);
             } else {
                 self.text(body);
-                let options = ["--container-image", "--environment", "--partition", "--account"];
-                if options.iter().any(|option| body.contains(option)) {
-                    self.options(body);
+                let telling = ["--container-image", "--environment", "--partition", "--account"];
+                if telling.iter().any(|option| body.contains(option)) {
+                    // A line can be a part of a command, with open quotes.
+                    let words = body.split(" #").next().unwrap_or_default().split_whitespace();
+                    options.read_words(Program::Srun, &words.map(str::to_owned).collect::<Vec<_>>());
+                    self.options(&options);
                 }
             }
         }
     }
 
-    fn options(&mut self, line: &str) {
-        let mut words = line.split(" #").next().unwrap_or_default().split_whitespace().peekable();
-        while let Some(word) = words.next() {
-            let Some(option) = word.strip_prefix('-') else { continue };
-            let (name, value) = match option.strip_prefix('-') {
-                Some(long) => match long.split_once('=') {
-                    Some((name, value)) => (name, Some(value)),
-                    None => (long, None),
-                },
-                None if option.is_char_boundary(1) && option.len() > 1 => {
-                    let (name, value) = option.split_at(1);
-                    (name, Some(value.trim_start_matches('=')))
-                }
-                None => (option, None),
-            };
-            let value = value.or_else(|| words.next_if(|next| !next.starts_with('-'))).unwrap_or_default();
-            let value = value.trim_matches(['"', '\'']);
-            match name {
-                "partition" | "p" => value.split(',').for_each(|one| self.add(SignKind::Partition, one)),
-                "account" | "A" => self.add(SignKind::Account, value),
+    fn options(&mut self, options: &Directives) {
+        for Directive { name, value } in options.iter() {
+            let value = value.as_deref().unwrap_or_default().trim_matches(['"', '\'']);
+            match name.as_str() {
+                "partition" => value.split(',').for_each(|one| self.add(SignKind::Partition, one)),
+                "account" => self.add(SignKind::Account, value),
+                "job-name" => self.add(SignKind::Name, value),
                 "container-image" | "image" => {
                     self.add(SignKind::Image, value);
                     self.add(SignKind::Option, format!("{name}={value}"));
                 }
-                "job-name" | "J" => self.add(SignKind::Name, value),
-                "constraint" | "C" => {
+                "constraint" => {
                     value
                         .split(['|', '&', '[', ']', '*', ','])
                         .for_each(|one| self.add(SignKind::Instance, one));

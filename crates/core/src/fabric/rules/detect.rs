@@ -1,8 +1,8 @@
 //! Detection: NCCL logs its transports only with `NCCL_DEBUG=INFO`.
 
 use super::{Context, Launch, set};
-use crate::fabric::Change;
 use crate::fabric::builder::PlanBuilder;
+use crate::fabric::{Change, SkipReason};
 use crate::request::{Origin, RuleSetting};
 
 pub(crate) const RULE: &str = "detect.nccl-debug";
@@ -16,7 +16,7 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
         return;
     }
     if ctx.workers().all(|role| ctx.accelerators(&role) == 0) {
-        plan.skip_rule(RULE, "no-gpu", "no worker requests GPUs, so NCCL does not run");
+        plan.skip_rule(RULE, SkipReason::NoGpu, "no worker requests GPUs, so NCCL does not run");
         return;
     }
     for role in ctx.workers() {

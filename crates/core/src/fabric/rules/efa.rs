@@ -7,7 +7,7 @@ use crate::Finding;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::node::{Count, Node};
 use crate::fabric::view::JobKind;
-use crate::fabric::{EfaProfile, StackProfile};
+use crate::fabric::{EfaProfile, SkipReason, StackProfile};
 use crate::request::{Fabric, Inject, Stack};
 
 /// Paths that show that the job's image has the stack: AWS's installer, and a plugin built by hand.
@@ -86,7 +86,7 @@ fn eligible(ctx: &Context, plan: &mut PlanBuilder) -> bool {
             }
             _ => continue,
         };
-        plan.skip_fabric(Fabric::Efa, "no-efa-on-instance-type", format!("{}: {why}", role.name));
+        plan.skip_fabric(Fabric::Efa, SkipReason::NoEfaOnInstanceType, format!("{}: {why}", role.name));
         return false;
     }
     if !ctx.devices_reach_workers(plan) {
@@ -116,7 +116,7 @@ fn on_whole_nodes(ctx: &Context, plan: &mut PlanBuilder, nodes: &[(RoleRef, Node
         node.accelerators,
         node.instance.as_deref().unwrap_or("a node"),
     );
-    plan.skip_fabric(Fabric::Efa, "partial-node", why);
+    plan.skip_fabric(Fabric::Efa, SkipReason::PartialNode, why);
     false
 }
 

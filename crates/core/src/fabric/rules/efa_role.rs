@@ -5,7 +5,7 @@ use super::{Context, set};
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::node::{Count, Node};
 use crate::fabric::view::{JobKind, RoleView};
-use crate::fabric::{Change, StackProfile, merge};
+use crate::fabric::{Change, SkipReason, StackProfile, merge};
 use crate::request::{Origin, RuleSetting};
 use crate::text::Quantity;
 use crate::{Confidence, Finding};
@@ -202,7 +202,7 @@ fn device_rdma(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRe
     if !device_rdma_applies(ctx, plan, parts) {
         plan.skip_rule(
             "efa.device-rdma",
-            "no-rdma-read",
+            SkipReason::NoRdmaRead,
             "the EFA device of this instance type has no RDMA read, and the value 1 would abort the program",
         );
         return;
@@ -294,7 +294,7 @@ fn devices(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef) {
     if none_asked {
         plan.skip_rule(
             "efa.hugepages",
-            "depends-on",
+            SkipReason::DependsOn,
             format!("{}: the user requests 0 {resource}", role.name),
         );
     } else {
@@ -375,7 +375,7 @@ fn hugepages(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef,
             "{}: huge pages require `memory`, and none is requested; libfabric uses normal pages",
             role.name
         );
-        return plan.skip_rule("efa.hugepages", "no-memory", why);
+        return plan.skip_rule("efa.hugepages", SkipReason::NoMemory, why);
     }
     memory(ctx, plan, role, node);
     let why = "libfabric keeps its bounce buffers in huge pages";

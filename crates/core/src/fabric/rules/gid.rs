@@ -2,7 +2,7 @@
 
 use super::{Context, Launch, set};
 use crate::fabric::builder::{PlanBuilder, RoleRef};
-use crate::fabric::{Change, RoceProfile};
+use crate::fabric::{Change, RoceProfile, SkipReason};
 use crate::request::{Gid, Origin};
 use crate::shell::gid;
 
@@ -22,7 +22,11 @@ pub(crate) fn decide(
     }
     match ctx.options.gid.unwrap_or(roce.gid) {
         Gid::Auto => {
-            plan.skip_rule(RULE, "auto", "NCCL finds the GID index itself since 2.21; nothing is written");
+            plan.skip_rule(
+                RULE,
+                SkipReason::Auto,
+                "NCCL finds the GID index itself since 2.21; nothing is written",
+            );
         }
         Gid::Index(index) => {
             let why = "the requested index; a wrong one makes NCCL fail with a message that names it";
@@ -41,7 +45,7 @@ fn wrap(ctx: &Context, plan: &mut PlanBuilder, role: RoleRef) {
     let container = &role.container;
     let before: Vec<String> = container.argv().map(ToOwned::to_owned).collect();
     if container.env(NAME).is_some() {
-        plan.skip_rule(RULE, "set-by-user", format!("{}: {NAME} is set already", role.name));
+        plan.skip_rule(RULE, SkipReason::SetByUser, format!("{}: {NAME} is set already", role.name));
     } else if ctx.is_job_file() {
         plan.op(role, RULE, Change::Wrap { argv: wrapper }, WHY, Origin::Job);
     } else if gid::wrapped_from(&container.argv().collect::<Vec<_>>()).is_some() {

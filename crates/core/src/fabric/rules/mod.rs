@@ -25,9 +25,9 @@ use super::Profile;
 use super::node::Node;
 use crate::Finding;
 use crate::catalogue::Catalogue;
-use crate::fabric::ClusterFacts;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::view::{JobKind, JobView, RoleView};
+use crate::fabric::{ClusterFacts, SkipReason};
 use crate::request::{Fabric, FabricRequest, Origin};
 use crate::shell::Mpirun;
 use crate::text::Quantity;
@@ -121,17 +121,17 @@ impl<'a> Context<'a> {
         false
     }
 
-    fn why_no_fabric(&self) -> Option<(&'static str, String)> {
+    fn why_no_fabric(&self) -> Option<(SkipReason, String)> {
         if let Some((role, text)) = self.placeholder() {
             let why = format!(
                 "{role} has `{text}` where a number is required; fill the template in first (envsubst)"
             );
-            return Some(("template", why));
+            return Some((SkipReason::Template, why));
         }
         let pods = self.job.worker_pods();
         if pods < 2 {
             let why = format!("{pods} worker has ranks, so nothing passes between nodes");
-            return Some(("not-distributed", why));
+            return Some((SkipReason::NotDistributed, why));
         }
         if self.workers().any(|role| self.accelerators(&role) > 0) {
             return None;
@@ -143,9 +143,9 @@ impl<'a> Context<'a> {
                     "{} gets its devices by resource claims ({claims}), which no rule counts or adds to",
                     role.name
                 );
-                ("resource-claims", why)
+                (SkipReason::ResourceClaims, why)
             }
-            None => ("no-gpu", format!("no worker requests {}", self.profile.accelerator)),
+            None => (SkipReason::NoGpu, format!("no worker requests {}", self.profile.accelerator)),
         })
     }
 

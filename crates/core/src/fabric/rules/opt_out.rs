@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::Context;
 use crate::Finding;
-use crate::fabric::Change;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::view::{Annotation, RoleView};
+use crate::fabric::{Change, SkipReason};
 use crate::request::{Fabric, Origin, RuleSetting};
 
 /// The annotation that marks an opt-out as added by weftrun, for the webhook.
@@ -44,7 +44,7 @@ pub(crate) fn job_is_out(ctx: &Context, plan: &mut PlanBuilder) -> bool {
     report_odd_values(ctx, plan, key);
     if word(&ctx.job.annotations, key) == Word::Out {
         let why = format!("the job's annotation {key} is \"true\"");
-        plan.skip_fabric(Fabric::Efa, "opt-out", why);
+        plan.skip_fabric(Fabric::Efa, SkipReason::OptOut, why);
         copy_to_pods(ctx, plan, key);
         return true;
     }
@@ -68,7 +68,7 @@ pub(crate) fn job_is_out(ctx: &Context, plan: &mut PlanBuilder) -> bool {
             .fix("put the annotation on all worker roles, or on none"),
         );
     }
-    plan.skip_fabric(Fabric::Efa, "opt-out", format!("{out} carries {key}: \"true\""));
+    plan.skip_fabric(Fabric::Efa, SkipReason::OptOut, format!("{out} carries {key}: \"true\""));
     true
 }
 

@@ -1,9 +1,9 @@
 //! Placement of the workers: one zone, one instance type, the reserved capacity.
 
 use super::Context;
-use crate::fabric::Change;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::view::JobKind;
+use crate::fabric::{Change, SkipReason};
 use crate::request::{Origin, RuleSetting};
 
 const RULE: &str = "efa.colocate";
@@ -24,7 +24,7 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder) {
     for role in ctx.workers() {
         if unlabelled {
             let why = "no label marks the pods of this object, so they cannot be kept together by one";
-            plan.skip_rule(RULE, "no-label", why);
+            plan.skip_rule(RULE, SkipReason::NoLabel, why);
         } else {
             zone(plan, role);
         }

@@ -8,7 +8,7 @@ use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::node::Count;
 use crate::fabric::op::TOPOLOGY_PATH;
 use crate::fabric::view::Annotation;
-use crate::fabric::{AddProfile, Change, PodList, Removed, merge};
+use crate::fabric::{AddProfile, Change, PodList, Removed, SkipReason, merge};
 
 /// `$0` of the shell that reads a script before the command.
 const SHELL_NAME: &str = "fabric-env";
@@ -384,7 +384,7 @@ impl Worker<'_> {
         let own = self.role.container.env(NAME).map(|own| own.value.as_deref());
         if own == Some(None) {
             let why = format!("{}: {NAME} is taken from elsewhere (valueFrom)", self.role.name);
-            return plan.skip_rule(RULE, "set-by-user", why);
+            return plan.skip_rule(RULE, SkipReason::SetByUser, why);
         }
         let own = own.flatten();
         let value = merge::library_path(dirs, &[], own);
@@ -418,7 +418,7 @@ impl Worker<'_> {
                 format!("{script} must be read before the ranks start: {what}"),
                 format!("write `command` out, or put `. {script}` before the program"),
             );
-            plan.skip_rule(RULE, "no-command", format!("{}: {what}", self.role.name));
+            plan.skip_rule(RULE, SkipReason::NoCommand, format!("{}: {what}", self.role.name));
         } else {
             let after: Vec<String> = wrapper.iter().cloned().chain(before.iter().cloned()).collect();
             let change = Change::Command { before, after, command_words: wrapper.len() + words };

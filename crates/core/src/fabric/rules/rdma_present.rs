@@ -1,6 +1,7 @@
 //! What a pod already has of an RDMA fabric: it never gets a second device or network.
 
 use super::Context;
+use crate::fabric::SkipReason;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::view::{JobView, RoleView};
 
@@ -62,7 +63,11 @@ pub(super) fn report(
 ) -> bool {
     let Some(what) = of(&role, own_device, own_networks, true) else { return false };
     for rule in rules {
-        plan.skip_rule(rule, "already-there", format!("{}: {what}, and get no second one", role.name));
+        plan.skip_rule(
+            rule,
+            SkipReason::AlreadyThere,
+            format!("{}: {what}, and get no second one", role.name),
+        );
     }
     plan.warn(
         role,

@@ -1,6 +1,7 @@
 //! PyTorch's flight recorder, and the named pipes through which `weftrun why --dump` requests its dumps.
 
 use super::{Context, Launch, set};
+use crate::fabric::SkipReason;
 use crate::fabric::builder::PlanBuilder;
 use crate::request::{Origin, RuleSetting};
 use crate::text::fnv1a_32;
@@ -21,7 +22,7 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
         return;
     }
     if ctx.workers().all(|role| ctx.accelerators(&role) == 0) {
-        plan.skip_rule(RULE, "no-gpu", "no worker requests GPUs, so NCCL does not run");
+        plan.skip_rule(RULE, SkipReason::NoGpu, "no worker requests GPUs, so NCCL does not run");
         return;
     }
     // Jobs that share a node share their files only if they have one name. A plan does not know its submission, so `dump.sh`

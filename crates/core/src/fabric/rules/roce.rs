@@ -3,7 +3,7 @@
 use super::rdma_present::{self, NETWORKS};
 use super::{Context, Launch, efa_role, gid, networks, set};
 use crate::fabric::builder::{PlanBuilder, RoleRef};
-use crate::fabric::{Change, RoceProfile, merge};
+use crate::fabric::{Change, RoceProfile, SkipReason, merge};
 use crate::request::Origin;
 use crate::text::Quantity;
 
@@ -49,7 +49,7 @@ fn network(ctx: &Context, plan: &mut PlanBuilder, roce: &RoceProfile, role: Role
     if roce.network_per_device && !plan.active("roce.devices") {
         plan.skip_rule(
             RULE,
-            "depends-on",
+            SkipReason::DependsOn,
             "each device has its network here, and `roce.devices` is switched off",
         );
         return;
@@ -122,7 +122,7 @@ fn too_many_sockets(plan: &mut PlanBuilder, roce: &RoceProfile, role: RoleRef) -
             "{}: with the value the user set, NCCL would have more than {MOST_SOCKETS} sockets",
             role.name
         );
-        plan.skip_rule(THREADS, "set-by-user", why);
+        plan.skip_rule(THREADS, SkipReason::SetByUser, why);
     }
     many
 }

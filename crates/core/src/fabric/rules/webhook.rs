@@ -5,7 +5,7 @@ use super::opt_out::{self, MARKER, MARKER_EFA, MARKER_NONE};
 use crate::Finding;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::view::{Annotation, JobKind};
-use crate::fabric::{Change, NodeGroup};
+use crate::fabric::{Change, NodeGroup, SkipReason};
 use crate::request::{Fabric, Inject, Origin, Webhook};
 
 const RULE: &str = "efa.webhook";
@@ -14,7 +14,7 @@ const RULE: &str = "efa.webhook";
 pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder) {
     let Some(key) = ctx.profile.opt_out.as_deref().filter(|_| plan.active(RULE)) else { return };
     if ctx.job.kind == JobKind::Sbatch {
-        plan.skip_rule(RULE, "no-webhook", "no webhook changes a Slurm script");
+        plan.skip_rule(RULE, SkipReason::NoWebhook, "no webhook changes a Slurm script");
         return;
     }
     let server = ctx.options.inject == Inject::Server;
@@ -30,7 +30,7 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder) {
                 }
                 _ => "no webhook of this cluster adds EFA".to_owned(),
             };
-            plan.skip_rule(RULE, "no-webhook", why);
+            plan.skip_rule(RULE, SkipReason::NoWebhook, why);
             return;
         }
         Some((true, origin)) => (

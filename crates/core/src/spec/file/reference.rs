@@ -59,11 +59,7 @@ fn section(page: &mut String, table: &Table) {
 }
 
 fn words(shape: &Shape) -> Option<&'static [Word]> {
-    match shape {
-        Shape::Word(words) | Shape::Rules(words) => Some(words),
-        Shape::OneOf(shapes) => shapes.iter().find_map(words),
-        _ => None,
-    }
+    if let Shape::Rules(words) = shape { Some(words) } else { shape.words() }
 }
 
 fn kind(shape: &Shape) -> String {

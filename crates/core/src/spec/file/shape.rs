@@ -229,10 +229,11 @@ impl Shape {
         }
     }
 
-    /// Returns the accepted words, if the value is a word.
+    /// Returns the accepted words, if the value may be a word.
     pub(crate) fn words(&self) -> Option<&'static [Word]> {
         match self {
             Self::Word(words) => Some(words),
+            Self::OneOf(shapes) => shapes.iter().find_map(Self::words),
             _ => None,
         }
     }

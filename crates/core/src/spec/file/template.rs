@@ -3,7 +3,7 @@
 use toml_edit::{DocumentMut, Item};
 
 use super::keys::JOB;
-use super::shape::{Key, Shape};
+use super::shape::Key;
 use super::write::to_toml;
 use crate::spec::JobSpec;
 
@@ -54,12 +54,7 @@ fn table(key: &Key, item: &Item) -> String {
 
 /// Returns the comment of a key: what it does, and the words it accepts.
 fn comment(key: &Key) -> String {
-    let words = match key.shape {
-        Shape::Word(words) => Some(words),
-        Shape::OneOf([Shape::Word(words), ..]) => Some(*words),
-        _ => None,
-    };
-    let words = words.map_or(String::new(), |words| {
+    let words = key.shape.words().map_or(String::new(), |words| {
         format!(": {}", words.iter().map(|word| word.word).collect::<Vec<_>>().join(", "))
     });
     format!("# {}{words}.\n", key.doc)

@@ -16,6 +16,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::Finding;
 use crate::catalogue::Catalogue;
 use crate::convert::slurm::{Directives, Script, is_sbatch};
+use crate::shell::sbatch::OF_SUBMISSION;
 use crate::spec::{Code, EnvVar, JobSpec, Launch, Role, Volume, VolumeSource};
 
 pub use options::slurm_duration;
@@ -56,16 +57,6 @@ pub fn import_sbatch(text: &str, whole: bool) -> Result<(JobSpec, Vec<Finding>),
     launch::read(&mut import, &script)?;
     Ok(import.finish())
 }
-
-/// Options that say how sbatch submits, with what weftrun has instead.
-const OF_SUBMISSION: &[(&str, &str)] = &[
-    ("clusters", "set `cluster` of the target"),
-    ("wait", "`weftrun submit --follow` waits"),
-    ("test-only", "`weftrun submit --dry-run=server` checks the job on the cluster"),
-    ("wrap", "set `command` in the job file"),
-    ("parsable", "`weftrun submit -o json` prints the handle"),
-    ("quiet", "`weftrun submit -q` prints less"),
-];
 
 /// A job under construction.
 struct Import {
@@ -246,7 +237,7 @@ impl Import {
         for (name, fix) in OF_SUBMISSION {
             if let Some(value) = self.options.take(name) {
                 let value = value.map(|value| format!("={value}")).unwrap_or_default();
-                self.findings.push(lost(&format!("`--{name}{value}`")).fix(*fix));
+                self.findings.push(lost(&format!("`--{name}{value}`")).fix(fix));
             }
         }
     }

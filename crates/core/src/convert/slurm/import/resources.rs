@@ -3,7 +3,7 @@
 
 use super::{Import, lost, options};
 use crate::Finding;
-use crate::convert::slurm::directives::is_gpu;
+use crate::shell::sbatch::is_gpu;
 
 /// Options that request GPUs. In a rendered script each but the last replaces `--gpus-per-node`, so this is
 /// the order in which they can stand together.
@@ -81,8 +81,8 @@ impl Import {
         let all = options.number("gpus").filter(|all| all % nodes == 0 && !options.has("gpus-per-node"));
         if let (Some(all), Some(text)) = (all, options.value("gpus").filter(|text| !text.contains(','))) {
             let of_type = text.rsplit_once(':').map(|(name, _)| format!("{name}:")).unwrap_or_default();
-            options.replace("gpus", Some(format!("{of_type}{}", all / nodes)));
-            options.rename("gpus", "gpus-per-node");
+            options.remove("gpus");
+            options.add("gpus-per-node", format!("{of_type}{}", all / nodes));
         }
         self.role.gpus_per_node = options.gpus_per_node().unwrap_or(0);
         // The key holds the number of each node: neither a type, nor which task has which GPU.

@@ -270,7 +270,7 @@ const OF_SBATCH: &str = "array account bb bbf begin comment cpu-freq cpus-per-ta
 /// Every option leaves a key, an entry of `sbatch = […]` or a message.
 #[test]
 fn no_option_goes_without_a_trace() {
-    let known: Vec<&str> = super::super::directives::options().map(|(name, ..)| name).collect();
+    let known: Vec<&str> = crate::shell::sbatch::options().map(|(name, ..)| name).collect();
     for name in OF_SBATCH.split_whitespace() {
         assert!(known.contains(&name), "{name} is not known");
     }

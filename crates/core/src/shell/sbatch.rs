@@ -2,6 +2,16 @@
 
 use std::collections::BTreeSet;
 
+/// Options that say how sbatch submits, each with what weftrun has instead.
+pub const OF_SUBMISSION: [(&str, &str); 6] = [
+    ("clusters", "set `cluster` of the target"),
+    ("wait", "`weftrun submit --follow` waits"),
+    ("test-only", "`weftrun submit --dry-run=server` checks the job on the cluster"),
+    ("wrap", "set `command` in the job file"),
+    ("parsable", "`weftrun submit -o json` prints the handle"),
+    ("quiet", "`weftrun submit -q` prints less"),
+];
+
 /// Which program the words are for: a few letters differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
@@ -13,7 +23,7 @@ pub enum Program {
 
 /// How an option takes its value.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Takes {
+pub(crate) enum Takes {
     /// `--name=value` or `--name value`.
     Value,
     /// `--name` or `--name=value`.
@@ -56,7 +66,7 @@ const OPTIONS: [(Takes, &str); 3] = [
 ];
 
 /// Returns the long name, the letter and the value of each option.
-pub(super) fn options() -> impl Iterator<Item = (&'static str, Option<char>, Takes)> {
+pub(crate) fn options() -> impl Iterator<Item = (&'static str, Option<char>, Takes)> {
     OPTIONS.into_iter().flat_map(|(takes, names)| {
         names.split_whitespace().map(move |name| {
             let (long, letter) = name.split_once('/').unwrap_or((name, ""));
@@ -76,7 +86,7 @@ pub struct Directive {
 
 impl Directive {
     /// Writes `--name=value`.
-    pub(super) fn written(&self) -> String {
+    pub(crate) fn written(&self) -> String {
         let value = self.value.as_ref().map(|value| format!("={value}"));
         format!("--{}{}", self.name, value.unwrap_or_default())
     }
@@ -118,12 +128,15 @@ impl Directives {
     /// Reads the rest of an `#SBATCH` line as sbatch does: quotes and backslashes as in a shell, a `#` ends
     /// it.
     pub fn read_line(&mut self, line: &str) {
-        let words = shlex::split(line).unwrap_or_default();
-        let mut rest = words.as_slice();
+        self.read_words(Program::Sbatch, &shlex::split(line).unwrap_or_default());
+    }
+
+    /// Adds the options among words. A word that is no option is passed over, as sbatch does.
+    pub(crate) fn read_words(&mut self, program: Program, words: &[String]) {
+        let mut rest = words;
         while !rest.is_empty() {
-            let (more, used) = Self::read(Program::Sbatch, rest);
+            let (more, used) = Self::read(program, rest);
             self.0.extend(more.0);
-            // sbatch ignores a word that is no option.
             rest = rest.get(used.max(1)..).unwrap_or_default();
         }
     }
@@ -171,14 +184,6 @@ impl Directives {
     /// Removes an option and returns its value, if it has one.
     pub fn take_value(&mut self, name: &str) -> Option<String> {
         self.take(name).flatten()
-    }
-
-    /// Gives an option another name.
-    pub(super) fn rename(&mut self, from: &str, to: &str) {
-        self.0
-            .iter_mut()
-            .filter(|option| option.name == from)
-            .for_each(|option| to.clone_into(&mut option.name));
     }
 
     /// Removes an option.
@@ -231,7 +236,7 @@ impl Directives {
 
     /// Returns the type of the GPUs, where an option names one: `a100` of `--gres=gpu:a100:8` and
     /// `--gpus=a100`.
-    pub(super) fn gpu_type(&self) -> Option<&str> {
+    pub(crate) fn gpu_type(&self) -> Option<&str> {
         let of_gres = self.value("gres").into_iter().flat_map(|list| list.split(','));
         let of_gres = of_gres.filter_map(|item| item.strip_prefix("gpu:"));
         let plain = ["gpus-per-node", "gpus", "gpus-per-task"].into_iter();
@@ -244,7 +249,7 @@ impl Directives {
 }
 
 /// Returns whether an item of `--gres` requests GPUs.
-pub(super) fn is_gpu(item: &str) -> bool {
+pub(crate) fn is_gpu(item: &str) -> bool {
     item == "gpu" || item.starts_with("gpu:")
 }
 
