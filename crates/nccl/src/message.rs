@@ -81,11 +81,9 @@ fn other(message: &[u8]) -> NcclEvent<'_> {
         ("NCCL version ", version),
         ("RCCL version : ", version),
         ("RCCL version ", version),
-        ("Failed to initialize NET plugin ", |rest| name(rest).map(NcclEvent::Failed)),
         ("NET/Plugin: Loaded net plugin ", plugin),
         ("NET/Plugin : Loaded net plugin ", plugin),
         ("P2P plugin ", plugin),
-        ("MNNVL 1 ", |_| Some(NcclEvent::Mnnvl)),
         ("NCCL_", environment),
         ("RAS client listening socket at ", ras_port),
     ];
