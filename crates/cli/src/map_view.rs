@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weftrun::core::diagnose::{Diagnosis, Judge};
 use weftrun::core::fabric::Fabric;
 use weftrun::core::log::clean_text;
-use weftrun::core::nccl::{FabricSeen, Kind, PairView, TransportMap};
+use weftrun::core::nccl::{FabricSeen, Kind, Network, PairView, TransportMap};
 use weftrun::core::text::counted;
 
 use crate::output::style;
@@ -54,7 +54,7 @@ pub fn draw(map: &TransportMap, judge: Judge) -> String {
         if let Some(network) = pair.network {
             cell.word = word(pair);
             cell.tcp |= network.is_tcp();
-            cell.wrong |= judge.is_wrong(network.into(), nodes.is_some_and(|(from, to)| from == to));
+            cell.wrong |= judge.is_wrong(network, nodes.is_some_and(|(from, to)| from == to));
         }
     }
     let mut text = matrix(&cells, if by_rank { 'r' } else { 'n' });
@@ -150,7 +150,7 @@ pub fn verdict(diagnosis: &Diagnosis) -> String {
         None if seen.fabric == FabricSeen::Unknown => {
             format!("{0}nothing proves a transport{0:#} (NCCL_DEBUG=INFO shows it)", style::WARNING)
         }
-        None if planned == Fabric::Efa && seen.fabric == FabricSeen::LibfabricOther => {
+        None if planned == Fabric::Efa && seen.fabric == FabricSeen::Network(Network::LibfabricOther) => {
             format!("{0}its provider was not printed, so efa is not proved{0:#}", style::WARNING)
         }
         None => format!("no inter-node fabric was requested (planned: {planned_word})"),

@@ -13,7 +13,7 @@ use std::mem::{Discriminant, discriminant};
 
 pub use facts::{absent, mismatch};
 pub use lines::Candidates;
-pub use traceback::{Exception, Frame, is_library};
+pub use traceback::{Exception, Frame, SIGNALS, is_library};
 
 use typed_index_collections::TiVec;
 

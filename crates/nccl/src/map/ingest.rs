@@ -15,6 +15,7 @@ use super::{TransportMap, cut};
 use crate::SourceId;
 use crate::channel::ChannelLine;
 use crate::event::{Connected, NcclEvent};
+use crate::network::Network;
 use crate::parser::{Content, Entry, Parser};
 use crate::prefix::Level;
 use crate::signature::Signature;
@@ -301,22 +302,19 @@ impl TransportMap {
         let source = self.seen.processes[at].source;
         let mut add =
             |id| self.seen.signatures.add(id, source, Some(at), entry.line, entry.launcher_rank, entry.text);
-        let Some(network) = line.transport.network() else {
+        let Some(name) = line.transport.network() else {
             if line.transport.name == "P2P/MNNVL" {
                 add(Signature::MnnvlConnection);
             }
             return;
         };
-        if network == "Socket" {
-            add(Signature::SocketConnection);
-        } else if network.contains("Libfabric") {
-            add(if line.transport.gdr {
-                Signature::OfiConnection
-            } else {
-                Signature::OfiConnectionWithoutGdr
-            });
-        } else if network.starts_with("IB") || network.contains("RDMA") || network.starts_with("SPCX") {
-            add(if line.transport.gdr { Signature::IbConnection } else { Signature::IbConnectionWithoutGdr });
+        match (Network::of_name(name), line.transport.gdr) {
+            (Network::Socket, _) if Network::is_built_in(name) => add(Signature::SocketConnection),
+            (Network::LibfabricOther, true) => add(Signature::OfiConnection),
+            (Network::LibfabricOther, false) => add(Signature::OfiConnectionWithoutGdr),
+            (Network::Verbs, true) => add(Signature::IbConnection),
+            (Network::Verbs, false) => add(Signature::IbConnectionWithoutGdr),
+            _ => {}
         }
     }
 

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use weftrun::Finding;
 use weftrun::core::diagnose::Judge;
 
-pub use super::links::{Cell, Gdr, Kind, Link, LinkMap};
+pub use super::links::{Cell, Gdr, Link, LinkMap, Path};
 
 /// Largest number of missing ranks: a hostile line may name any number of them.
 const MOST_AWAITED: u32 = 65_536;

@@ -6,9 +6,8 @@ use std::f64::consts::TAU;
 use std::fmt::Write as _;
 
 use weftrun::core::diagnose::Judge;
-use weftrun::core::nccl::Kind;
+use weftrun::core::nccl::{Kind, PairView};
 use weftrun::core::report::TransportReport;
-use weftrun::core::report::transport::PairShape;
 use weftrun::core::text::counted;
 
 /// Largest number of nodes in the graph, and of rows of the matrix.
@@ -245,7 +244,7 @@ fn about(link: &Link) -> String {
 pub fn placed(
     report: &TransportReport,
     by_rank: bool,
-) -> impl Iterator<Item = (&PairShape, (u32, u32), bool)> {
+) -> impl Iterator<Item = (&PairView, (u32, u32), bool)> {
     let node_of: BTreeMap<u32, u32> =
         report.ranks.iter().filter_map(|rank| Some((rank.rank?, rank.node))).collect();
     report.pairs.iter().filter_map(move |pair| {
@@ -260,15 +259,15 @@ fn links_of(report: &TransportReport, judge: Judge, by_rank: bool) -> BTreeMap<(
     let mut links = BTreeMap::new();
     for (pair, ends, inside) in placed(report, by_rank) {
         let judged = judged(pair, judge, inside);
-        let transports = BTreeSet::from([pair.transport.clone()]);
-        join(&mut links, ends, Link { judged, channels: pair.channels, transports });
+        let transports = BTreeSet::from([pair.transport.to_string()]);
+        join(&mut links, ends, Link { judged, channels: pair.channels.count(), transports });
     }
     links
 }
 
-fn judged(pair: &PairShape, judge: Judge, inside: bool) -> Judged {
+fn judged(pair: &PairView, judge: Judge, inside: bool) -> Judged {
     match (pair.network, pair.kind) {
-        (Some(network), _) if judge.is_wrong(network.into(), inside) => Judged::Wrong,
+        (Some(network), _) if judge.is_wrong(network, inside) => Judged::Wrong,
         (Some(_), _) | (None, Kind::P2p | Kind::Shm | Kind::Nvls | Kind::Own | Kind::Collnet) => Judged::Good,
         _ => Judged::Unknown,
     }

@@ -12,7 +12,8 @@ mod scene;
 
 use std::collections::BTreeSet;
 
-pub use answer::{CAUSE_CODE, Cause, CauseClass, CauseFrame, Stack, Why, WhyState, rank_list};
+pub use answer::{CAUSE_CODE, Cause, CauseClass, CauseDetail, Stack, Why, WhyState, rank_list};
+pub(super) use candidates::signal_text;
 
 use crate::{Confidence, Finding};
 use answer::not_read;
@@ -83,6 +84,7 @@ fn of_scene(scene: &Scene<'_>) -> Why {
             ranks: found.ranks,
             nodes: Vec::new(),
             what: found.what,
+            detail: CauseDetail::None,
             frame: None,
             evidence: found.reports.iter().take(EVIDENCE).map(|report| scene.evidence(report)).collect(),
             confidence: found.confidence,
