@@ -63,11 +63,11 @@ fn nic_distance(rest: &[u8]) -> NcclEvent<'_> {
 }
 
 /// What reads the rest of a message after its prefix.
-type Reader = fn(&[u8]) -> Option<NcclEvent<'_>>;
+type ReadRest = fn(&[u8]) -> Option<NcclEvent<'_>>;
 
 /// Reads the rarer messages.
 fn other(message: &[u8]) -> NcclEvent<'_> {
-    const PREFIXES: &[(&str, Reader)] = &[
+    const PREFIXES: &[(&str, ReadRest)] = &[
         ("Using network ", announced),
         ("Using internal Network ", announced),
         ("Using internal network ", announced),

@@ -24,7 +24,7 @@ use crate::request::Fabric;
 use crate::text::numbers;
 use crate::{Confidence, Error, ErrorKind, Finding, Severity, advisories};
 use seen::Seen;
-use weftrun_nccl::{FabricSeen, Found, Kind, Network, Signature, Trace, TransportMap, Verdict};
+use weftrun_nccl::{FabricSeen, Kind, Network, Signature, SignatureHits, Trace, TransportMap, Verdict};
 
 /// Most lines of evidence under one finding.
 const EVIDENCE: usize = 6;
@@ -153,7 +153,7 @@ fn finding(rule: &Rule, seen: &Seen<'_>) -> Finding {
     finding
 }
 
-fn add_evidence(finding: &mut Finding, found: &Found, seen: &Seen<'_>) {
+fn add_evidence(finding: &mut Finding, found: &SignatureHits, seen: &Seen<'_>) {
     let mut ranks: BTreeSet<u32> = finding.ranks.iter().copied().collect();
     add_traces(finding, &found.traces, seen);
     ranks.extend(seen.map.ranks_of(found));

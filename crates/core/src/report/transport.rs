@@ -125,7 +125,7 @@ fn throughput(source: &str, series: &Series, expected: Option<&Expected>) -> Thr
         rank: series.rank,
         first: series.first.value,
         count: series.count,
-        expected: expected.filter(|_| series.metric.starts_with("busbw")).map(|expected| ExpectedShape {
+        expected: expected.filter(|_| series.is_bus_bandwidth()).map(|expected| ExpectedShape {
             low: expected.low,
             high: expected.high,
             source: format!("{}: {}", expected.what, expected.sources.join(", ")),

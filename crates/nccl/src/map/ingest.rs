@@ -35,7 +35,7 @@ const NAMES: usize = 1024;
 
 /// The state of one source while it is read.
 #[derive(Clone, Debug, Default)]
-struct Reader {
+struct SourceReader {
     parser: Parser,
     last_process: Option<ProcessId>,
 }
@@ -44,7 +44,7 @@ struct Reader {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     pub source: HashMap<Arc<SourceId>, SourceIndex>,
-    readers: TiVec<SourceIndex, Reader>,
+    readers: TiVec<SourceIndex, SourceReader>,
     process: HashMap<(SourceIndex, u64, Box<str>), ProcessId>,
     /// The first processes of each source and process id, to find hosts with torn text before their name.
     pids: HashMap<(SourceIndex, u64), Vec<ProcessId>>,
@@ -66,7 +66,7 @@ impl TransportMap {
         }
         let source = Source { id: Arc::clone(id), throughput: Throughput::default(), lines: 0, bytes: 0 };
         let at = self.seen.sources.push_and_get_key(source);
-        self.index.readers.push(Reader::default());
+        self.index.readers.push(SourceReader::default());
         self.index.source.insert(Arc::clone(id), at);
         self.seen.restarts.source(id);
         at

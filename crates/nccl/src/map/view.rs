@@ -184,7 +184,7 @@ pub struct Totals {
     /// Connections dropped at the limit.
     #[serde(skip)]
     pub dropped: u64,
-    /// Distinct (channel, connection index, ranks) by transport, over all communicators and lives together.
+    /// Distinct (channel, connection index, ranks) by transport, over all communicators and attempts together.
     pub edges: BTreeMap<Box<str>, u64>,
 }
 

@@ -20,13 +20,13 @@ struct Comm {
     #[serde(default)]
     size: u32,
     #[serde(default)]
-    ranks: Vec<Rank>,
+    ranks: Vec<RankEntry>,
     #[serde(default)]
-    missing_ranks: Vec<Rank>,
+    missing_ranks: Vec<RankEntry>,
 }
 
 #[derive(Deserialize)]
-struct Rank {
+struct RankEntry {
     rank: u32,
     #[serde(default)]
     host: String,
@@ -81,7 +81,7 @@ fn communicator(hash: u64, comm: &Comm) -> Communicator {
             operations.entry(operation).or_default().push((rank.member(), *count));
         }
     }
-    let missing = |rank: &Rank| Missing { member: rank.member(), dead: rank.status.considered_dead };
+    let missing = |rank: &RankEntry| Missing { member: rank.member(), dead: rank.status.considered_dead };
     Communicator {
         hash,
         size: Some(comm.size),
@@ -92,7 +92,7 @@ fn communicator(hash: u64, comm: &Comm) -> Communicator {
     }
 }
 
-impl Rank {
+impl RankEntry {
     fn member(&self) -> Member {
         Member { rank: self.rank, host: self.host.clone(), pid: self.pid }
     }

@@ -168,6 +168,7 @@ fn throughput(map: &Snapshot<'_>, transport_view: &mut TransportView) {
         transport_view.throughput = series.samples.iter().map(|sample| sample.value).collect();
         transport_view.throughput.push(series.last().value);
         transport_view.unit = format!("{} ({})", series.unit, series.metric);
+        transport_view.is_bus_bandwidth = series.is_bus_bandwidth();
     }
 }
 

@@ -166,8 +166,7 @@ fn speed(view: &TransportView, report: &TransportReport) -> Option<Speed> {
     if values.len() < 2 || count < 2 || highest <= 0.0 {
         return None;
     }
-    // Only the bus bandwidth of a collective has published figures.
-    let expected = view.expected.filter(|_| view.unit.contains("busbw"));
+    let expected = view.expected.filter(|_| view.is_bus_bandwidth);
     let most = expected.map_or(highest, |(_, high)| highest.max(high)) * 1.05;
     let y = |value: f64| 8.0 + (1.0 - value.max(0.0) / most) * 180.0;
     let step = 820.0 / (values.len() - 1) as f64;

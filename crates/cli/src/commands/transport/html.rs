@@ -10,7 +10,8 @@ use weftrun::core::report::TransportReport;
 use weftrun::core::text::counted;
 use weftrun::{Error, ErrorKind, Finding, Result, Severity};
 
-use super::drawing::{Drawing, graph, placed};
+use super::drawing::{Drawing, graph};
+use crate::map_view::placed;
 
 /// Largest number of ranks drawn individually; more are drawn by node.
 const RANKS: usize = 64;
@@ -116,9 +117,12 @@ fn matrix(report: &TransportReport, judge: Judge) -> (Vec<String>, Vec<Row>, usi
     let highest = report.pairs.iter().flat_map(|pair| [pair.global_from, pair.global_to]).flatten().max();
     let by_rank = highest.is_none_or(|highest| (highest as usize) < RANKS);
     let mut cells: BTreeMap<(u32, u32), Cell> = BTreeMap::new();
-    let mut unproved = report.pairs.len();
-    for (pair, ends, inside) in placed(report, by_rank) {
-        unproved -= 1;
+    let mut unproved = 0;
+    for (pair, ends, inside) in placed(&report.ranks, &report.pairs, by_rank) {
+        let Some(ends) = ends else {
+            unproved += 1;
+            continue;
+        };
         let wrong = |network| judge.is_wrong(network, inside);
         add(cells.entry(ends).or_default(), pair, pair.network.is_some_and(wrong));
     }

@@ -36,8 +36,8 @@ pub fn why(map: &TransportMap, known: Option<WhyState>) -> Why {
         scene.forget_survived(&map);
     }
     let mut why = of_scene(&scene);
-    if scene.lives > 0 && why.cause.is_none() {
-        let earlier = of_scene(&Scene::new(&map, Some(scene.lives - 1)));
+    if scene.restarts > 0 && why.cause.is_none() {
+        let earlier = of_scene(&Scene::new(&map, Some(scene.restarts - 1)));
         if let Some(cause) = earlier.cause {
             let message =
                 format!("an earlier attempt in the same logs failed: {}: {}", cause.who(), cause.what);
