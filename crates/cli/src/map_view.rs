@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use weftrun::core::diagnose::{Diagnosis, Judge};
 use weftrun::core::fabric::Fabric;
 use weftrun::core::log::clean_text;
-use weftrun::core::nccl::{FabricSeen, Kind, PairView, TransportMap};
+use weftrun::core::nccl::{FabricSeen, Kind, Network, PairView, RankView, TransportMap};
 use weftrun::core::text::counted;
 
 use crate::output::style;
@@ -31,21 +31,17 @@ pub fn draw(map: &TransportMap, judge: Judge) -> String {
     } else {
         (map.some_ranks(0..WINDOW), map.pairs_of_ranks(0..WINDOW))
     };
-    let node_of: BTreeMap<u32, u32> = ranks.iter().filter_map(|rank| Some((rank.rank?, rank.node))).collect();
     let highest = pairs.iter().flat_map(|pair| [pair.global_from, pair.global_to]).flatten().max();
     let by_rank = highest.is_none_or(|highest| highest < RANKS);
     let mut cells: BTreeMap<(u32, u32), Cell> = BTreeMap::new();
     let mut unplaced = 0;
-    let node = |rank: Option<u32>| rank.and_then(|rank| node_of.get(&rank).copied());
-    for pair in &pairs {
+    for (pair, ends, inside) in placed(&ranks, &pairs, by_rank) {
         // A pair may have one end outside of what is shown.
         if summary.processes > WHOLE
             && [pair.global_from, pair.global_to].into_iter().flatten().any(|rank| rank >= WINDOW)
         {
             continue;
         }
-        let nodes = node(pair.global_from).zip(node(pair.global_to));
-        let ends = if by_rank { pair.global_from.zip(pair.global_to) } else { nodes };
         let Some(ends) = ends else {
             unplaced += 1;
             continue;
@@ -54,7 +50,7 @@ pub fn draw(map: &TransportMap, judge: Judge) -> String {
         if let Some(network) = pair.network {
             cell.word = word(pair);
             cell.tcp |= network.is_tcp();
-            cell.wrong |= judge.is_wrong(network.into(), nodes.is_some_and(|(from, to)| from == to));
+            cell.wrong |= judge.is_wrong(network, inside);
         }
     }
     let mut text = matrix(&cells, if by_rank { 'r' } else { 'n' });
@@ -70,6 +66,22 @@ pub fn draw(map: &TransportMap, judge: Judge) -> String {
         text.push_str(&format!("  {} on {} connections\n", clean_text(&used.name), used.connections));
     }
     text
+}
+
+/// Returns every pair with the two ranks, or nodes, that it connects, where the logs prove them, and whether both ranks
+/// are known to be on one node.
+pub fn placed<'a>(
+    ranks: &[RankView],
+    pairs: &'a [PairView],
+    by_rank: bool,
+) -> impl Iterator<Item = (&'a PairView, Option<(u32, u32)>, bool)> + use<'a> {
+    let node_of: BTreeMap<u32, u32> = ranks.iter().filter_map(|rank| Some((rank.rank?, rank.node))).collect();
+    pairs.iter().map(move |pair| {
+        let node = |rank: Option<u32>| node_of.get(&rank?).copied();
+        let nodes = node(pair.global_from).zip(node(pair.global_to));
+        let ends = if by_rank { pair.global_from.zip(pair.global_to) } else { nodes };
+        (pair, ends, nodes.is_some_and(|(from, to)| from == to))
+    })
 }
 
 /// What is drawn of the connections between two ends.
@@ -150,7 +162,7 @@ pub fn verdict(diagnosis: &Diagnosis) -> String {
         None if seen.fabric == FabricSeen::Unknown => {
             format!("{0}nothing proves a transport{0:#} (NCCL_DEBUG=INFO shows it)", style::WARNING)
         }
-        None if planned == Fabric::Efa && seen.fabric == FabricSeen::LibfabricOther => {
+        None if planned == Fabric::Efa && seen.fabric == FabricSeen::Network(Network::LibfabricOther) => {
             format!("{0}its provider was not printed, so efa is not proved{0:#}", style::WARNING)
         }
         None => format!("no inter-node fabric was requested (planned: {planned_word})"),

@@ -31,8 +31,10 @@
 
 #[macro_use]
 mod setters;
-#[macro_use]
-mod word_enum;
+
+/// The crate `weftrun-nccl`.
+#[macro_use(word_enum)]
+pub extern crate weftrun_nccl as nccl;
 
 pub mod advisories;
 pub mod backend;
@@ -58,9 +60,6 @@ pub mod span;
 pub mod spec;
 pub mod text;
 pub mod verify;
-
-#[doc(inline)]
-pub use weftrun_nccl as nccl;
 
 pub use error::{Error, ErrorKind, Result};
 pub use finding::{Confidence, Finding, Severity};

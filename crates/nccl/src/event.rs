@@ -32,8 +32,6 @@ pub enum NcclEvent<'a> {
         /// The list, as printed.
         devices: &'a str,
     },
-    /// A network could not be initialised.
-    Failed(&'a str),
     /// The provider libfabric selected.
     Provider {
         /// `efa`, `tcp;ofi_rxm`, `verbs`, `cxi`.
@@ -61,8 +59,6 @@ pub enum NcclEvent<'a> {
         /// For send/recv.
         p2p: Option<u32>,
     },
-    /// Multi-node NVLink is used by this rank.
-    Mnnvl,
     /// A line that can only hold a throughput value.
     Rate {
         /// Where the first words of the value are in the text.

@@ -14,6 +14,9 @@
 //! assert_eq!(&*map.snapshot().pairs()[0].transport, "P2P/CUMEM");
 //! ```
 
+#[macro_use]
+mod word_enum;
+
 mod channel;
 mod comm;
 mod event;
@@ -38,11 +41,11 @@ pub use comm::{CommLine, Step};
 pub use event::{Connected, NcclEvent};
 pub use lines::LINE_CAP;
 pub use map::{
-    Anomalies, Channels, CommView, Devices, Doubts, Event, FabricSeen, Found, GdrSeen, PairView, Phase,
-    PluginSeen, Port, RankView, Signatures, Snapshot, SourceIndex, Summary, Totals, Trace, TransportMap,
-    TransportUse, Verdict, Who, printable,
+    Anomalies, Channels, CommView, Devices, DevicesOfEnds, Doubts, Event, FabricSeen, GdrSeen, PairView,
+    Phase, PluginSeen, Port, RankView, SignatureHits, Signatures, Snapshot, SourceIndex, Summary, Totals,
+    Trace, TransportMap, TransportUse, Verdict, Who, printable,
 };
-pub use network::Network;
+pub use network::{NamedNetwork, Network};
 pub use parser::{Entry, Parser};
 pub use prefix::{Level, Writer, writer};
 pub use signature::Signature;

@@ -133,8 +133,8 @@ impl Lines {
 
     /// Takes whole lines.
     fn block(&mut self, block: &[u8], sink: &mut impl FnMut(Line<'_>)) {
-        let (mut others, mut rates) = (Ahead::new(find), Ahead::new(find_rate));
-        let mut slashless = Ahead::new(find_slashless);
+        let (mut others, mut rates) = (NextHit::new(&INTEREST), NextHit::new(&RATE));
+        let mut slashless = NextHit::new(&SLASHLESS);
         let mut counted = 0;
         let mut from = 0;
         // How far into its line the last hit was.
@@ -280,22 +280,22 @@ fn rate_at_slash(block: &[u8], slash: usize) -> Option<usize> {
 }
 
 /// The next hit of a search in a block, cached.
-struct Ahead {
-    find: fn(&[u8], usize) -> Option<usize>,
+struct NextHit {
+    needles: &'static Needles,
     /// Where it is; none before the first search.
     known: Option<usize>,
     over: bool,
 }
 
-impl Ahead {
-    fn new(find: fn(&[u8], usize) -> Option<usize>) -> Self {
-        Self { find, known: None, over: false }
+impl NextHit {
+    fn new(needles: &'static Needles) -> Self {
+        Self { needles, known: None, over: false }
     }
 
     /// Returns the first hit at or after `from`, which never decreases.
     fn next(&mut self, block: &[u8], from: usize) -> Option<usize> {
         if !self.over && self.known.is_none_or(|at| at < from) {
-            self.known = (self.find)(block, from);
+            self.known = self.needles.find(block, from);
             self.over = self.known.is_none();
         }
         self.known
@@ -315,38 +315,32 @@ fn like_the_last(block: &[u8], from: usize, reach: Option<usize>) -> Option<usiz
 
 /// Passes on a line that was assembled from several chunks.
 fn hand_over(number: u64, bytes: &[u8], ended: bool, sink: &mut impl FnMut(Line<'_>)) {
-    let (other, rate) = (find(bytes, 0), find_rate(bytes, 0));
+    let (other, rate) = (INTEREST.find(bytes, 0), RATE.find(bytes, 0));
     if other.or(rate).is_some() {
         sink(Line { number, bytes, ended, rate: rate.filter(|_| other.is_none()), plain: false });
     }
 }
 
-fn find(haystack: &[u8], from: usize) -> Option<usize> {
-    static SEARCHER: LazyLock<Option<packed::Searcher>> = LazyLock::new(|| packed::Searcher::new(NEEDLES));
-    let rest = haystack.get(from..)?;
-    match &*SEARCHER {
-        Some(searcher) => searcher.find(rest).map(|found| from + found.start()),
-        // No vector instructions on this machine: every line is of interest.
-        None => (!rest.is_empty()).then_some(from),
+static INTEREST: Needles = Needles(LazyLock::new(|| packed::Searcher::new(NEEDLES)));
+static RATE: Needles = Needles(LazyLock::new(|| packed::Searcher::new(RATES)));
+/// The words of [`RATES`] that have no slash.
+static SLASHLESS: Needles =
+    Needles(LazyLock::new(|| packed::Searcher::new(RATES.iter().filter(|words| !words.contains('/')))));
+
+/// A search for any of several words; none on a machine without vector instructions.
+pub(crate) struct Needles(pub LazyLock<Option<packed::Searcher>>);
+
+impl Needles {
+    /// Returns the first hit at or after `from`. Without a search every line is of interest.
+    pub fn find(&self, haystack: &[u8], from: usize) -> Option<usize> {
+        let rest = haystack.get(from..)?;
+        match &*self.0 {
+            Some(searcher) => searcher.find(rest).map(|found| from + found.start()),
+            None => (!rest.is_empty()).then_some(from),
+        }
     }
 }
 
-fn find_rate(haystack: &[u8], from: usize) -> Option<usize> {
-    static SEARCHER: LazyLock<Option<packed::Searcher>> = LazyLock::new(|| packed::Searcher::new(RATES));
-    SEARCHER.as_ref()?.find(haystack.get(from..)?).map(|found| from + found.start())
-}
-
-/// Finds the words of [`RATES`] that have no slash.
-fn find_slashless(haystack: &[u8], from: usize) -> Option<usize> {
-    static SEARCHER: LazyLock<Option<packed::Searcher>> =
-        LazyLock::new(|| packed::Searcher::new(RATES.iter().filter(|words| !words.contains('/'))));
-    let rest = haystack.get(from..)?;
-    match &*SEARCHER {
-        Some(searcher) => searcher.find(rest).map(|found| from + found.start()),
-        None => Some(from),
-    }
-}
-
-fn newlines(bytes: &[u8]) -> u64 {
+pub(crate) fn newlines(bytes: &[u8]) -> u64 {
     memchr::memchr_iter(b'\n', bytes).count() as u64
 }

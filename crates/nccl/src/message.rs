@@ -63,11 +63,11 @@ fn nic_distance(rest: &[u8]) -> NcclEvent<'_> {
 }
 
 /// What reads the rest of a message after its prefix.
-type Reader = fn(&[u8]) -> Option<NcclEvent<'_>>;
+type ReadRest = fn(&[u8]) -> Option<NcclEvent<'_>>;
 
 /// Reads the rarer messages.
 fn other(message: &[u8]) -> NcclEvent<'_> {
-    const PREFIXES: &[(&str, Reader)] = &[
+    const PREFIXES: &[(&str, ReadRest)] = &[
         ("Using network ", announced),
         ("Using internal Network ", announced),
         ("Using internal network ", announced),
@@ -81,11 +81,9 @@ fn other(message: &[u8]) -> NcclEvent<'_> {
         ("NCCL version ", version),
         ("RCCL version : ", version),
         ("RCCL version ", version),
-        ("Failed to initialize NET plugin ", |rest| name(rest).map(NcclEvent::Failed)),
         ("NET/Plugin: Loaded net plugin ", plugin),
         ("NET/Plugin : Loaded net plugin ", plugin),
         ("P2P plugin ", plugin),
-        ("MNNVL 1 ", |_| Some(NcclEvent::Mnnvl)),
         ("NCCL_", environment),
         ("RAS client listening socket at ", ras_port),
     ];

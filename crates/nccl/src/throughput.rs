@@ -88,6 +88,11 @@ impl Printed {
 }
 
 impl Series {
+    /// Returns whether it is the bus bandwidth of a collective, for which there are published figures.
+    pub fn is_bus_bandwidth(&self) -> bool {
+        is_bus_bandwidth(self.metric)
+    }
+
     /// Returns the last value.
     pub fn last(&self) -> Sample {
         self.last.sample().unwrap_or(self.first)
@@ -151,7 +156,7 @@ impl Throughput {
 
     /// Returns the values of training steps; those of benchmarks are none.
     pub fn step_series(&self) -> impl Iterator<Item = &Series> {
-        self.series.iter().filter(|series| is_of_steps(series.metric))
+        self.series.iter().filter(|series| !is_bus_bandwidth(series.metric))
     }
 
     /// Returns whether training steps were seen.
@@ -198,7 +203,7 @@ impl Throughput {
         found.is_some_and(|found| self.add(rank, line, found))
     }
 
-    fn add(&mut self, rank: Option<u32>, line: u64, (metric, unit, value): Found<'_>) -> bool {
+    fn add(&mut self, rank: Option<u32>, line: u64, (metric, unit, value): Value<'_>) -> bool {
         if let Some(known) = self.series_of(metric, rank) {
             known.add(line, value);
             return true;
@@ -206,7 +211,7 @@ impl Throughput {
         if self.series.len() < SERIES {
             let printed = Printed::new(line, value);
             let Some(first) = printed.sample() else { return false };
-            self.steps |= is_of_steps(metric);
+            self.steps |= !is_bus_bandwidth(metric);
             let samples = Vec::new();
             let mut fresh = Series { metric, unit, rank, count: 0, first, last: printed, samples, stride: 1 };
             fresh.add(line, value);
@@ -234,9 +239,9 @@ impl Throughput {
     }
 }
 
-/// Returns whether a metric is of training steps, not of a benchmark.
-fn is_of_steps(metric: &str) -> bool {
-    !metric.starts_with("busbw")
+/// Returns whether a metric is the bus bandwidth of a benchmark. All others are of training steps.
+fn is_bus_bandwidth(metric: &str) -> bool {
+    metric.starts_with("busbw")
 }
 
 /// Number of places in which the series of a rank is found again without a search.
@@ -283,7 +288,7 @@ static LABEL_FINDER: LazyLock<Option<(AhoCorasick, Vec<usize>)>> = LazyLock::new
 });
 
 /// A value: its metric, its unit, and its digits.
-type Found<'a> = (&'static str, &'static str, &'a [u8]);
+type Value<'a> = (&'static str, &'static str, &'a [u8]);
 
 /// A label that contains words of [`RATES`].
 #[derive(Clone, Copy, Debug)]
@@ -306,7 +311,7 @@ impl RateLabel {
     }
 
     #[inline]
-    fn value<'a>(&self, message: &'a [u8], at: usize) -> Option<Found<'a>> {
+    fn value<'a>(&self, message: &'a [u8], at: usize) -> Option<Value<'a>> {
         Some((self.metric, self.unit, self.digits(message, at)?))
     }
 
@@ -360,7 +365,7 @@ fn find_at(message: &[u8], at: usize) -> Option<(RateLabel, &[u8])> {
 }
 
 /// Finds a value.
-fn find(message: &[u8]) -> Option<Found<'_>> {
+fn find(message: &[u8]) -> Option<Value<'_>> {
     let (finder, rows) = LABEL_FINDER.as_ref()?;
     for found in finder.find_iter(message) {
         let (metric, unit, _) = LABELS[rows[found.pattern().as_usize()]];

@@ -45,8 +45,11 @@ fn the_rank_that_hangs_is_behind_in_both_formats() {
         for report in reports {
             let [comm] = report.communicators.as_slice() else { panic!("{report:?}") };
             let [behind] = comm.behind.as_slice() else { panic!("{report:?}") };
-            assert_eq!((behind.rank, behind.operation.as_str(), behind.count), (3, "AllReduce", 20));
-            assert!(behind.others > 20 && behind.pid > 0 && behind.host == "192.0.2.2", "{behind:?}");
+            assert_eq!((behind.member.rank, behind.operation.as_str(), behind.count), (3, "AllReduce", 20));
+            assert!(
+                behind.others > 20 && behind.member.pid > 0 && behind.member.host == "192.0.2.2",
+                "{behind:?}"
+            );
         }
     }
 }
@@ -57,7 +60,9 @@ fn a_mismatch_in_a_group_names_the_group_too() {
         let behind: Vec<(u64, u32, u64)> = report
             .communicators
             .iter()
-            .flat_map(|comm| comm.behind.iter().map(|behind| (comm.hash, behind.rank, behind.pid)))
+            .flat_map(|comm| {
+                comm.behind.iter().map(|behind| (comm.hash, behind.member.rank, behind.member.pid))
+            })
             .collect();
         assert_eq!(behind, [(0x73fa_5378_f3e9_cfa8, 3, 1147), (0xff19_d5e3_9baa_bd34, 1, 1147)]);
     }

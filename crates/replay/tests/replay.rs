@@ -67,13 +67,20 @@ fn check_map(name: &str, replay: &Replay) {
         map.end(source);
     }
     let report = TransportReport::new(None, &map);
-    let kind = |pair: &weftrun_core::report::transport::PairShape| {
+    let kind = |pair: &weftrun_core::nccl::PairView| {
         serde_json::to_value(pair.kind).unwrap().as_str().unwrap().to_owned()
     };
     let found: BTreeSet<Pair> = report
         .pairs
         .iter()
-        .map(|pair| (pair.global_from.unwrap(), pair.global_to.unwrap(), kind(pair), pair.net.clone()))
+        .map(|pair| {
+            (
+                pair.global_from.unwrap(),
+                pair.global_to.unwrap(),
+                kind(pair),
+                pair.net.as_deref().map(str::to_owned),
+            )
+        })
         .collect();
     assert_eq!(found, expected.pairs.iter().cloned().collect(), "{name}: pairs");
     let verdict = serde_json::to_value(report.verdict.fabric).unwrap();

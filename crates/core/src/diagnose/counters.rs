@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use weftrun_nccl::FabricSeen;
+use weftrun_nccl::{FabricSeen, Network};
 
 use crate::Finding;
 
@@ -116,14 +116,14 @@ impl Counters {
 /// Returns whether a fabric's traffic is counted by RDMA interfaces; none where that is unknown.
 fn rdma(seen: FabricSeen) -> Option<bool> {
     match seen {
-        FabricSeen::Efa
-        | FabricSeen::Roce
-        | FabricSeen::InfiniBand
-        | FabricSeen::Verbs
-        | FabricSeen::OmniPath => Some(true),
-        FabricSeen::Socket | FabricSeen::LibfabricTcp | FabricSeen::IntraNode | FabricSeen::Fastrak => {
-            Some(false)
-        }
+        FabricSeen::IntraNode => Some(false),
+        FabricSeen::Network(network) => match network {
+            Network::Efa | Network::Roce | Network::InfiniBand | Network::Verbs | Network::OmniPath => {
+                Some(true)
+            }
+            Network::Socket | Network::LibfabricTcp | Network::Fastrak => Some(false),
+            _ => None,
+        },
         _ => None,
     }
 }
@@ -148,22 +148,22 @@ mod tests {
 
     #[test]
     fn traffic_confirms_or_contradicts_the_log() {
-        let code = |sent: f64, seen: FabricSeen| {
-            let findings = counters(sent).findings(seen);
+        let code = |sent: f64, seen: Network| {
+            let findings = counters(sent).findings(seen.into());
             assert_eq!(findings.len(), 1);
             findings[0].code.clone()
         };
-        assert_eq!(code(4e10, FabricSeen::InfiniBand), "NIC-TRAFFIC");
-        assert_eq!(code(0.0, FabricSeen::InfiniBand), "NIC-TRAFFIC-DIFFERS");
-        assert_eq!(code(4e10, FabricSeen::Socket), "NIC-TRAFFIC-DIFFERS");
-        assert_eq!(code(0.0, FabricSeen::Socket), "NIC-TRAFFIC");
-        assert_eq!(code(4e10, FabricSeen::Unknown), "NIC-TRAFFIC");
-        let said = &counters(4e10).findings(FabricSeen::Efa)[0].message;
+        assert_eq!(code(4e10, Network::InfiniBand), "NIC-TRAFFIC");
+        assert_eq!(code(0.0, Network::InfiniBand), "NIC-TRAFFIC-DIFFERS");
+        assert_eq!(code(4e10, Network::Socket), "NIC-TRAFFIC-DIFFERS");
+        assert_eq!(code(0.0, Network::Socket), "NIC-TRAFFIC");
+        assert_eq!(code(4e10, Network::Unknown), "NIC-TRAFFIC");
+        let said = &counters(4e10).findings(Network::Efa.into())[0].message;
         assert!(
             said.starts_with("1 of 2 RDMA interfaces of 1 node carried traffic, 40.00 GB/s sent"),
             "{said}"
         );
-        assert!(Counters::default().findings(FabricSeen::Efa)[0].message.contains("no RDMA interface"));
+        assert!(Counters::default().findings(Network::Efa.into())[0].message.contains("no RDMA interface"));
         assert!(counters(4e10).lines()[0].starts_with("a mlx5_1:1: sent 40.00 GB/s"));
     }
 }

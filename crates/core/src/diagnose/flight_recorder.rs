@@ -3,7 +3,8 @@
 use weftrun_nccl::flight_recorder::{Collective, Disagreement, FlightRecorder};
 use weftrun_nccl::printable;
 
-use super::cause::{Cause, CauseClass, Why, WhyState};
+use super::cause::{Cause, CauseClass, CauseDetail, Why, WhyState};
+use super::rules;
 use crate::finding::Evidence;
 use crate::text::listed;
 use crate::{Confidence, Finding};
@@ -46,6 +47,7 @@ pub fn explain(why: &mut Why, disagreements: &[Disagreement]) {
             ranks: finding.ranks.clone(),
             nodes: Vec::new(),
             what: finding.message.clone(),
+            detail: CauseDetail::None,
             frame: None,
             evidence: vec![Evidence { source: "flight recorder".to_owned(), line: 0, text }],
             confidence: if certain { Confidence::High } else { Confidence::Medium },
@@ -66,7 +68,7 @@ fn finding(disagreement: &Disagreement) -> Option<Finding> {
                 .collect();
             let message = format!("ranks disagree on collective {sequence}: {}", said.join("; "));
             let mut finding = Finding::error("FR-COLLECTIVE-MISMATCH", printable(message.as_bytes(), 600));
-            finding.rule = Some("R41".to_owned());
+            finding.rule = Some(rules::COLLECTIVES_DIFFER.to_owned());
             finding.confidence = Some(Confidence::High);
             // The smallest group is the most likely to be wrong.
             let fewest = variants.iter().min_by_key(|variant| variant.ranks.len());

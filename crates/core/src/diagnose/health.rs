@@ -7,6 +7,8 @@ use serde::Serialize;
 use weftrun_nccl::TransportMap;
 use weftrun_nccl::ras::{Behind, Communicator, Member, Report};
 
+use crate::text::numbers;
+
 /// How long no rank that is behind may move before a difference counts as confirmed: two such windows are a
 /// stuck job. A checkpoint or a slow data loader delays one rank for tens of seconds.
 pub const WINDOW: Duration = Duration::from_secs(60);
@@ -89,15 +91,10 @@ pub enum Policy {
 impl Policy {
     /// Returns the policy for a version as NCCL prints it: `2.28.9+cuda13.0`.
     pub fn of_version(name: &str) -> Self {
-        let mut numbers = name
-            .split(|c: char| !c.is_ascii_digit())
-            .map(|number| number.parse::<u32>().unwrap_or(0))
-            .chain(std::iter::repeat(0));
-        let numbers: [u32; 3] = std::array::from_fn(|_| numbers.next().unwrap_or(0));
-        match numbers {
-            numbers if numbers < [2, 24, 3] => Self::Absent,
-            numbers if numbers < [2, 27, 3] => Self::Refuse,
-            numbers if numbers < [2, 29, 2] || !advisories_of(name).is_empty() => Self::Once,
+        match numbers(name).as_slice() {
+            numbers if numbers < &[2, 24, 3] => Self::Absent,
+            numbers if numbers < &[2, 27, 3] => Self::Refuse,
+            numbers if numbers < &[2, 29, 2] || !advisories_of(name).is_empty() => Self::Once,
             _ => Self::Repeat,
         }
     }
@@ -166,7 +163,7 @@ impl Observer {
 }
 
 fn counts(behind: &[Behind]) -> Vec<(u32, u64)> {
-    behind.iter().map(|behind| (behind.rank, behind.count)).collect()
+    behind.iter().map(|behind| (behind.member.rank, behind.count)).collect()
 }
 
 /// Returns the ranks that block the others: dead and missing ones, else those that launched the fewest
@@ -174,7 +171,7 @@ fn counts(behind: &[Behind]) -> Vec<(u32, u64)> {
 pub fn culprits(report: &Report, logs: &TransportMap) -> Vec<Culprit> {
     let mut comms: Vec<&Communicator> = report.communicators.iter().collect();
     comms.sort_by_key(|comm| (comm.size.unwrap_or(u32::MAX), comm.hash));
-    let mut found = Found {
+    let mut found = CulpritSearch {
         logs,
         entries: entries(report),
         pids: pids(logs),
@@ -194,14 +191,13 @@ pub fn culprits(report: &Report, logs: &TransportMap) -> Vec<Culprit> {
     if found.culprits.is_empty() {
         for comm in comms {
             let lowest = comm.behind.iter().map(|behind| behind.count).min();
-            if comm.behind.iter().any(|behind| found.has(&behind.host, behind.pid)) {
+            if comm.behind.iter().any(|behind| found.has(&behind.member)) {
                 continue;
             }
             for behind in comm.behind.iter().filter(|behind| Some(behind.count) == lowest) {
-                let member = Member { rank: behind.rank, host: behind.host.clone(), pid: behind.pid };
                 let why =
                     format!("launched {} of {} {} operations", behind.count, behind.others, behind.operation);
-                found.add(&member, why);
+                found.add(&behind.member, why);
             }
         }
     }
@@ -212,15 +208,12 @@ pub fn culprits(report: &Report, logs: &TransportMap) -> Vec<Culprit> {
 fn entries(report: &Report) -> HashMap<(&str, u64), Vec<(u64, u32)>> {
     let mut entries: HashMap<(&str, u64), Vec<(u64, u32)>> = HashMap::new();
     for comm in &report.communicators {
-        let missing = comm
-            .missing
-            .iter()
-            .map(|missing| &missing.member)
-            .chain(comm.errors.iter().map(|error| &error.member));
-        let named = missing.map(|member| (member.host.as_str(), member.pid, member.rank));
-        let behind = comm.behind.iter().map(|behind| (behind.host.as_str(), behind.pid, behind.rank));
-        for (host, pid, rank) in named.chain(behind) {
-            entries.entry((host, pid)).or_default().push((comm.hash, rank));
+        let missing = comm.missing.iter().map(|missing| &missing.member);
+        let errors = comm.errors.iter().map(|error| &error.member);
+        let behind = comm.behind.iter().map(|behind| &behind.member);
+        for member in missing.chain(errors).chain(behind) {
+            let process = (member.host.as_str(), member.pid);
+            entries.entry(process).or_default().push((comm.hash, member.rank));
         }
     }
     entries
@@ -237,7 +230,7 @@ fn pids(logs: &TransportMap) -> HashMap<u64, Vec<Option<u32>>> {
     pids
 }
 
-struct Found<'a> {
+struct CulpritSearch<'a> {
     logs: &'a TransportMap,
     entries: HashMap<(&'a str, u64), Vec<(u64, u32)>>,
     pids: HashMap<u64, Vec<Option<u32>>>,
@@ -245,9 +238,9 @@ struct Found<'a> {
     culprits: Vec<Culprit>,
 }
 
-impl Found<'_> {
-    fn has(&self, host: &str, pid: u64) -> bool {
-        self.seen.contains(&(host.to_owned(), pid))
+impl CulpritSearch<'_> {
+    fn has(&self, member: &Member) -> bool {
+        self.seen.contains(&(member.host.clone(), member.pid))
     }
 
     fn add(&mut self, member: &Member, why: String) {

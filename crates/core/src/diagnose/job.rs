@@ -1,6 +1,6 @@
 //! Why a job failed: the evidence of its logs combined with its status from the cluster.
 
-use super::cause::{Cause, CauseClass, Why, WhyState, why};
+use super::cause::{Cause, CauseClass, CauseDetail, Why, WhyState, signal_text, why};
 use crate::finding::Evidence;
 use crate::job::{JobDetail, JobPhase, TIME_LIMIT_REACHED};
 use crate::{Confidence, Finding};
@@ -111,12 +111,8 @@ fn said_by_cluster(map: &TransportMap, job: &JobDetail, by_logs: Option<&Cause>)
         None => (job.summary.name.as_str(), job.summary.reason.as_str()),
     };
     let (class, what) = match (class, code) {
-        (CauseClass::ExitCode, Some(137 | -9)) => {
-            (CauseClass::Signal, "SIGKILL (9): by the kernel for memory, or from outside".to_owned())
-        }
-        (CauseClass::ExitCode, Some(139 | -11)) => {
-            (CauseClass::Signal, "SIGSEGV (11): invalid memory access in native code".to_owned())
-        }
+        (CauseClass::ExitCode, Some(137 | -9)) => (CauseClass::Signal, signal_text(9)),
+        (CauseClass::ExitCode, Some(139 | -11)) => (CauseClass::Signal, signal_text(11)),
         (CauseClass::ExitCode, Some(code)) => (CauseClass::ExitCode, format!("exit code {code}")),
         (_, Some(code)) if code != 0 => (class, format!("{name}: {reason} (exit code {code})")),
         _ => (class, format!("{name}: {reason}")),
@@ -129,6 +125,7 @@ fn said_by_cluster(map: &TransportMap, job: &JobDetail, by_logs: Option<&Cause>)
         ranks,
         nodes: node.into_iter().collect(),
         what,
+        detail: code.map_or_else(CauseDetail::default, CauseDetail::of_exit),
         frame: None,
         evidence: vec![Evidence { source: name.to_owned(), line: 0, text }],
         confidence,

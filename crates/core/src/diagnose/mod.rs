@@ -21,9 +21,10 @@ use crate::catalogue::{self, Expected};
 use crate::fabric::FabricPlan;
 use crate::finding::{Evidence, Fix, PatchEdit};
 use crate::request::Fabric;
+use crate::text::numbers;
 use crate::{Confidence, Error, ErrorKind, Finding, Severity, advisories};
 use seen::Seen;
-use weftrun_nccl::{FabricSeen, Found, Kind, Signature, Trace, TransportMap, Verdict};
+use weftrun_nccl::{FabricSeen, Kind, Network, Signature, SignatureHits, Trace, TransportMap, Verdict};
 
 /// Most lines of evidence under one finding.
 const EVIDENCE: usize = 6;
@@ -131,7 +132,7 @@ fn judge(seen: &Seen<'_>, findings: &[Finding]) -> Option<bool> {
     }
     match seen.verdict.fabric {
         FabricSeen::Unknown => None,
-        FabricSeen::LibfabricTcp => Some(false),
+        FabricSeen::Network(Network::LibfabricTcp) => Some(false),
         _ if failed => Some(false),
         _ => (!doubtful).then_some(true),
     }
@@ -152,7 +153,7 @@ fn finding(rule: &Rule, seen: &Seen<'_>) -> Finding {
     finding
 }
 
-fn add_evidence(finding: &mut Finding, found: &Found, seen: &Seen<'_>) {
+fn add_evidence(finding: &mut Finding, found: &SignatureHits, seen: &Seen<'_>) {
     let mut ranks: BTreeSet<u32> = finding.ranks.iter().copied().collect();
     add_traces(finding, &found.traces, seen);
     ranks.extend(seen.map.ranks_of(found));
@@ -175,15 +176,13 @@ fn add_traces(finding: &mut Finding, traces: &[Trace], seen: &Seen<'_>) {
 
 /// Returns whether the fabric that a log proves is the planned one. A provider of libfabric that was printed and is not efa proves another.
 fn is_met(planned: Fabric, seen: FabricSeen, findings: &[Finding]) -> Option<bool> {
-    let other = || planned == Fabric::Efa && findings.iter().any(|finding| finding.code == WRONG_PROVIDER);
+    let other =
+        || planned == Fabric::Efa && findings.iter().any(|finding| finding.code == rules::WRONG_PROVIDER);
     match planned.is_met_by(seen) {
-        None if seen == FabricSeen::LibfabricOther && other() => Some(false),
+        None if seen == FabricSeen::Network(Network::LibfabricOther) && other() => Some(false),
         met => met,
     }
 }
-
-/// The code of the finding that libfabric chose another provider than efa.
-const WRONG_PROVIDER: &str = "OFI-WRONG-PROVIDER";
 
 /// Returns the finding for a plan of EFA where the pairs prove another fabric.
 fn not_as_planned(seen: &Seen<'_>, findings: &[Finding]) -> Option<Finding> {
@@ -227,11 +226,8 @@ fn network_ranks(seen: &Seen<'_>) -> Vec<u32> {
 
 /// Returns whether a version as NCCL prints it (`2.1.15+cuda9.0`) is before 2.3.
 fn is_before_2_3(version: &str) -> bool {
-    let mut numbers = version.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
-    match (numbers.next(), numbers.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) < (2, 3),
-        _ => false,
-    }
+    let numbers = numbers(version);
+    numbers.len() > 1 && numbers < vec![2, 3]
 }
 
 /// Returns a finding where NCCL_DEBUG=INFO is missing, since silence proves nothing. A job without GPUs

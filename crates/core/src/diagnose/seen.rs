@@ -4,7 +4,9 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::request::Fabric;
-use weftrun_nccl::{CommView, Kind, RankView, Signature, Snapshot, TransportMap, TransportUse, Verdict};
+use weftrun_nccl::{
+    CommView, Kind, NamedNetwork, Network, RankView, Signature, Snapshot, TransportMap, TransportUse, Verdict,
+};
 
 /// The input of all conditions, computed once; expensive parts are computed on first use.
 pub struct Seen<'a> {
@@ -16,7 +18,7 @@ pub struct Seen<'a> {
     ranks: OnceCell<Vec<RankView>>,
     comms: OnceCell<Vec<CommView>>,
     /// Networks in use.
-    pub networks: BTreeSet<String>,
+    pub networks: BTreeSet<NamedNetwork>,
     /// The fabric that was planned.
     pub planned: Option<Fabric>,
 }
@@ -53,7 +55,8 @@ impl<'a> Seen<'a> {
 
     /// Returns the number of connections over sockets, each counted at every end that printed it.
     pub fn socket_connections(&self) -> u64 {
-        self.transports.iter().filter(|used| *used.name == *"NET/Socket").map(|used| used.connections).sum()
+        let sockets = self.transports.iter().filter(|used| used.network == Some(Network::Socket));
+        sockets.map(|used| used.connections).sum()
     }
 
     /// Returns whether the job spans nodes, as far as the log shows it.
@@ -77,7 +80,7 @@ impl<'a> Seen<'a> {
         let nodes: BTreeMap<u32, u32> =
             self.ranks().iter().filter_map(|rank| Some((rank.rank?, rank.node))).collect();
         let pairs = self.map.pairs_of_ranks(0..MOST);
-        let mut sockets = pairs.iter().filter(|pair| *pair.transport == *"NET/Socket").peekable();
+        let mut sockets = pairs.iter().filter(|pair| pair.network == Some(Network::Socket)).peekable();
         let node = |rank: Option<u32>| rank.and_then(|rank| nodes.get(&rank));
         sockets.peek().is_some()
             && self.several_nodes() != Some(true)
@@ -106,8 +109,9 @@ impl<'a> Seen<'a> {
             .any(|provider| provider.starts_with(name))
     }
 
-    pub fn uses(&self, network: &str) -> bool {
-        self.networks.iter().any(|name| name.contains(network))
+    /// Returns whether a network is in use, as NCCL's own or as a plugin's.
+    pub fn uses(&self, network: Network, built_in: bool) -> bool {
+        self.networks.iter().any(|named| named.network == network && named.is_built_in == built_in)
     }
 
     /// Returns whether a variable selects sockets on purpose.

@@ -52,45 +52,33 @@ pub enum JobKind {
     Workload(Workload),
 }
 
-/// An object with pod templates that is no Kubeflow job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Workload {
-    /// `Job` of `batch`.
-    Job,
-    /// A bare `Pod`.
-    Pod,
-    /// `Deployment` of `apps`.
-    Deployment,
-    /// `StatefulSet` of `apps`.
-    StatefulSet,
-    /// `JobSet` of `jobset.x-k8s.io`.
-    JobSet,
-    /// `LeaderWorkerSet` of `leaderworkerset.x-k8s.io`; one of its groups is a job.
-    LeaderWorkerSet,
-    /// `RayCluster` of `ray.io`.
-    RayCluster,
-    /// `RayJob` of `ray.io`.
-    RayJob,
-    /// `Job` of `batch.volcano.sh`.
-    VolcanoJob,
+word_enum! {
+    /// An object with pod templates that is no Kubeflow job.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum Workload {
+        /// `Job` of `batch`.
+        Job = "Job",
+        /// A bare `Pod`.
+        Pod = "Pod",
+        /// `Deployment` of `apps`.
+        Deployment = "Deployment",
+        /// `StatefulSet` of `apps`.
+        StatefulSet = "StatefulSet",
+        /// `JobSet` of `jobset.x-k8s.io`.
+        JobSet = "JobSet",
+        /// `LeaderWorkerSet` of `leaderworkerset.x-k8s.io`; one of its groups is a job.
+        LeaderWorkerSet = "LeaderWorkerSet",
+        /// `RayCluster` of `ray.io`.
+        RayCluster = "RayCluster",
+        /// `RayJob` of `ray.io`.
+        RayJob = "RayJob",
+        /// `Job` of `batch.volcano.sh`.
+        VolcanoJob = "Job",
+    }
 }
 
 impl Workload {
-    /// Returns the `kind` of the object.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Job | Self::VolcanoJob => "Job",
-            Self::Pod => "Pod",
-            Self::Deployment => "Deployment",
-            Self::StatefulSet => "StatefulSet",
-            Self::JobSet => "JobSet",
-            Self::LeaderWorkerSet => "LeaderWorkerSet",
-            Self::RayCluster => "RayCluster",
-            Self::RayJob => "RayJob",
-        }
-    }
-
     /// Returns the label by which its controller marks the pods of one object, if it sets one.
     pub fn pods_label(self) -> Option<&'static str> {
         match self {

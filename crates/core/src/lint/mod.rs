@@ -48,7 +48,8 @@ pub(crate) fn against(job: &JobView, fabric: Fabric, catalogue: &Catalogue) -> V
     }
     lints.retain(|lint| {
         lint.finding.severity != Severity::Info
-            && ["L-PLUGIN-NONE", "L-IB-DISABLED", "L-ON-SOCKETS"].contains(&lint.finding.code.as_str())
+            && [settings::PLUGIN_NONE, settings::IB_DISABLED, settings::ON_SOCKETS]
+                .contains(&lint.finding.code.as_str())
     });
     lints.iter_mut().for_each(|lint| lint.finding.severity = Severity::Warning);
     lints

@@ -13,6 +13,13 @@ const PLATFORM: &str = "https://github.com/aws/aws-ofi-nccl/blob/master/src/plat
 const FI_EFA: &str = "https://github.com/ofiwg/libfabric/blob/main/man/fi_efa.7.md";
 const NCCL_ENV: &str = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html";
 
+/// NCCL is to load no network plugin.
+pub(super) const PLUGIN_NONE: &str = "L-PLUGIN-NONE";
+/// NCCL's IB network is switched off.
+pub(super) const IB_DISABLED: &str = "L-IB-DISABLED";
+/// NCCL is to use sockets.
+pub(super) const ON_SOCKETS: &str = "L-ON-SOCKETS";
+
 /// Known properties of the place of a setting.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Setting {
@@ -194,7 +201,7 @@ fn outdated(name: &str, value: &str, setting: Setting) -> Option<Finding> {
             warn("L-TUNER-PATH", "NCCL 2.27 requires the plugin's base name here; with a path it uses the default tuner", name, PLATFORM)
         }
         ("NCCL_NET_PLUGIN", "none") if efa => Finding::error(
-            "L-PLUGIN-NONE",
+            PLUGIN_NONE,
             "NCCL_NET_PLUGIN=none keeps NCCL from EFA altogether: it will run on TCP sockets",
         )
         .fix("remove NCCL_NET_PLUGIN, or set it to ofi")
@@ -203,12 +210,12 @@ fn outdated(name: &str, value: &str, setting: Setting) -> Option<Finding> {
             warn("L-NVLS-OFF", "NCCL_NVLS_ENABLE=0 was for NCCL up to 2.18.3 with EFA; today it costs NVSwitch speed on H100 and later", name, PLATFORM)
         }
         ("NCCL_IB_DISABLE", "1") if ib => {
-            Finding::error("L-IB-DISABLED", "NCCL_IB_DISABLE=1 turns RoCE and InfiniBand off: NCCL will run on TCP sockets")
+            Finding::error(IB_DISABLED, "NCCL_IB_DISABLE=1 turns RoCE and InfiniBand off: NCCL will run on TCP sockets")
                 .fix("remove NCCL_IB_DISABLE")
                 .cite(NCCL_ENV)
         }
         ("NCCL_IB_DISABLE", "1") if efa => {
-            info("L-IB-DISABLED", "NCCL_IB_DISABLE=1 has no effect on EFA", name, NCCL_ENV)
+            info(IB_DISABLED, "NCCL_IB_DISABLE=1 has no effect on EFA", name, NCCL_ENV)
         }
         ("NCCL_IB_GID_INDEX", _) => {
             info("L-GID-INDEX", "NCCL finds the GID index itself since 2.21; a wrong one makes ibv_modify_qp fail", name, NCCL_ENV)
@@ -246,7 +253,7 @@ fn outdated(name: &str, value: &str, setting: Setting) -> Option<Finding> {
 
 fn on_sockets(name: &str, value: &str) -> Finding {
     Finding::warning(
-        "L-ON-SOCKETS",
+        ON_SOCKETS,
         format!("{name}={value} runs NCCL on TCP sockets between the nodes, which have a faster fabric"),
     )
     .fix(format!("remove {name}, or keep it if the job is meant to compare"))

@@ -7,8 +7,7 @@ use crate::diagnose::counters::Counters;
 use crate::diagnose::{Diagnosis, diagnose};
 use crate::fabric::FabricPlan;
 use crate::nccl::{
-    CommView, FabricSeen, GdrSeen, Kind, Network, PairView, PluginSeen, RankView, Series, Side, Totals,
-    TransportMap,
+    CommView, FabricSeen, GdrSeen, PairView, PluginSeen, RankView, Series, Totals, TransportMap,
 };
 
 shapes! {
@@ -29,7 +28,7 @@ shapes! {
         /// Every communicator seen.
         pub communicators: Vec<CommView>,
         /// Every pair of ranks and transport, one entry a direction.
-        pub pairs: Vec<PairShape>,
+        pub pairs: Vec<PairView>,
         /// What is wrong, the worst first.
         pub findings: Vec<Finding>,
         /// What the job printed of its speed.
@@ -49,48 +48,6 @@ shapes! {
         pub gdr: GdrSeen,
         /// Whether that is as planned (or, without a plan, as it should be); null where nothing proves it.
         pub ok: Option<bool>,
-    }
-
-    /// Network devices of both ends.
-    pub struct DevicesShape {
-        /// The sender's.
-        pub send: Vec<u32>,
-        /// The receiver's.
-        pub receive: Vec<u32>,
-    }
-
-    /// A pair of ranks, in one direction, over one transport.
-    pub struct PairShape {
-        /// Id of the communicator; null until the logs prove it.
-        pub comm: Option<String>,
-        /// Sending rank in the communicator.
-        pub from: u32,
-        /// Receiving rank in the communicator.
-        pub to: u32,
-        /// Sending rank in the job.
-        pub global_from: Option<u32>,
-        /// Receiving rank in the job.
-        pub global_to: Option<u32>,
-        /// Transport as NCCL names it.
-        pub transport: String,
-        /// Kind.
-        pub kind: Kind,
-        /// Network as NCCL names it.
-        pub net: Option<String>,
-        /// The network that the log proves it to be.
-        pub network: Option<Network>,
-        /// Network devices.
-        pub devices: DevicesShape,
-        /// Distinct (channel, connection index).
-        pub channels: u32,
-        /// GPUDirect RDMA on all of them; null where there is no network, or the lines do not show it.
-        pub gdr: Option<bool>,
-        /// Through another rank's NIC.
-        pub pxn: bool,
-        /// Buffers shared.
-        pub shared: bool,
-        /// Which ends printed it.
-        pub seen: Vec<Side>,
     }
 
     /// A value of speed: the last of its series.
@@ -142,11 +99,11 @@ impl TransportReport {
             schema: SCHEMA,
             verdict: VerdictShape { fabric: verdict.fabric, gdr: verdict.gdr, ok: diagnosis.ok },
             nccl_versions: map.versions().map(str::to_owned).collect(),
-            networks: map.networks().into_iter().collect(),
+            networks: map.networks().into_iter().map(|named| named.name.into()).collect(),
             plugins: map.plugins().to_vec(),
             ranks: map.ranks(),
             communicators: map.communicators(),
-            pairs: map.pairs().into_iter().map(PairShape::from).collect(),
+            pairs: map.pairs(),
             findings: diagnosis.findings,
             throughput: map
                 .throughput()
@@ -168,36 +125,10 @@ fn throughput(source: &str, series: &Series, expected: Option<&Expected>) -> Thr
         rank: series.rank,
         first: series.first.value,
         count: series.count,
-        expected: expected.filter(|_| series.metric.starts_with("busbw")).map(|expected| ExpectedShape {
+        expected: expected.filter(|_| series.is_bus_bandwidth()).map(|expected| ExpectedShape {
             low: expected.low,
             high: expected.high,
             source: format!("{}: {}", expected.what, expected.sources.join(", ")),
         }),
-    }
-}
-
-impl From<PairView> for PairShape {
-    fn from(pair: PairView) -> Self {
-        let seen = [(Side::Send, pair.seen.0), (Side::Receive, pair.seen.1)];
-        Self {
-            net: pair.network_name().map(str::to_owned),
-            network: pair.network,
-            comm: pair.comm,
-            from: pair.from,
-            to: pair.to,
-            global_from: pair.global_from,
-            global_to: pair.global_to,
-            transport: pair.transport.into(),
-            kind: pair.kind,
-            devices: DevicesShape {
-                send: pair.devices.0.iter().collect(),
-                receive: pair.devices.1.iter().collect(),
-            },
-            channels: pair.channels.count(),
-            gdr: pair.gdr,
-            pxn: pair.pxn,
-            shared: pair.shared,
-            seen: seen.into_iter().filter(|(_, seen)| *seen).map(|(side, _)| side).collect(),
-        }
     }
 }

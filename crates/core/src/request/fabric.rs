@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use weftrun_nccl::FabricSeen;
+use weftrun_nccl::{FabricSeen, Network};
 
 word_enum! {
     /// A kind of interconnect, as requested or as decided.
@@ -38,15 +38,18 @@ impl Fabric {
 
     /// Returns whether the fabric that a log proves is this one; none where nothing was planned or nothing is proved.
     pub fn is_met_by(self, seen: FabricSeen) -> Option<bool> {
+        let is = |network: Network| Some(seen == FabricSeen::Network(network));
         match (self, seen) {
             (Self::Auto | Self::Off, _) | (_, FabricSeen::Unknown | FabricSeen::IntraNode) => None,
             // Its provider may be efa: the line that says so may be another rank's, or cut off.
-            (Self::Efa, FabricSeen::LibfabricOther) => None,
-            (Self::Efa, seen) => Some(seen == FabricSeen::Efa),
-            (Self::Roce | Self::InfiniBand, FabricSeen::Verbs) => Some(true),
-            (Self::Roce, seen) => Some(seen == FabricSeen::Roce),
-            (Self::InfiniBand, seen) => Some(seen == FabricSeen::InfiniBand),
-            (Self::Tcp, seen) => Some(seen == FabricSeen::Socket),
+            (Self::Efa, FabricSeen::Network(Network::LibfabricOther)) => None,
+            (Self::Roce | Self::InfiniBand, FabricSeen::Network(Network::Verbs | Network::Sharp)) => {
+                Some(true)
+            }
+            (Self::Efa, _) => is(Network::Efa),
+            (Self::Roce, _) => is(Network::Roce),
+            (Self::InfiniBand, _) => is(Network::InfiniBand),
+            (Self::Tcp, _) => is(Network::Socket),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use aho_corasick::packed;
 
-use crate::lines::LINE_CAP;
+use crate::lines::{LINE_CAP, Needles, newlines};
 
 /// A line of interest contains one of these. At most 32, and none shorter than 4 bytes: the search stays vectorised.
 const NEEDLES: &[&str; 32] = &[
@@ -42,14 +42,7 @@ const NEEDLES: &[&str; 32] = &[
     "return code = ",
 ];
 
-fn find(haystack: &[u8]) -> Option<usize> {
-    static SEARCHER: LazyLock<Option<packed::Searcher>> = LazyLock::new(|| packed::Searcher::new(NEEDLES));
-    match &*SEARCHER {
-        Some(searcher) => searcher.find(haystack).map(|found| found.start()),
-        // No vector instructions on this machine: every line is of interest.
-        None => (!haystack.is_empty()).then_some(0),
-    }
-}
+static INTEREST: Needles = Needles(LazyLock::new(|| packed::Searcher::new(NEEDLES)));
 
 /// The places in a piece of a log where a line may report a failure. They depend only on the bytes, so the thread that
 /// reads a file can search for them while another thread interprets the piece before.
@@ -66,7 +59,7 @@ impl Candidates {
         let mut found = Self::default();
         let mut from = 0;
         while let Some(rest) = bytes.get(from..)
-            && let Some(hit) = find(rest)
+            && let Some(hit) = INTEREST.find(rest, 0)
         {
             let (before, behind) = rest.split_at(hit);
             found.newlines += newlines(before);
@@ -166,7 +159,7 @@ impl Cutter {
         let mut carry = std::mem::take(&mut self.carry);
         self.open = false;
         self.lines += 1;
-        if self.every || find(&carry).is_some() {
+        if self.every || INTEREST.find(&carry, 0).is_some() {
             self.every = sink(&carry, self.lines, &self.last);
         }
         self.remember(end_of(&carry));
@@ -185,8 +178,4 @@ fn last_line(lines: Option<&[u8]>) -> &[u8] {
 /// Returns the last bytes of a line: what stands above a traceback may follow a progress bar.
 fn end_of(line: &[u8]) -> &[u8] {
     line.get(line.len().saturating_sub(ABOVE)..).unwrap_or_default()
-}
-
-fn newlines(bytes: &[u8]) -> u64 {
-    memchr::memchr_iter(b'\n', bytes).count() as u64
 }

@@ -13,7 +13,7 @@ use std::mem::{Discriminant, discriminant};
 
 pub use facts::{absent, mismatch};
 pub use lines::Candidates;
-pub use traceback::{Exception, Frame, is_library};
+pub use traceback::{Exception, Frame, SIGNALS, is_library};
 
 use typed_index_collections::TiVec;
 
@@ -169,8 +169,8 @@ pub struct SourceRanks {
     pub host_of_task: BTreeMap<u32, String>,
     /// Most ranks of a communicator.
     pub world: Option<u32>,
-    /// Where a second and later life begins: lines, in order.
-    pub lives: Vec<u64>,
+    /// The lines at which a second and later attempt begins, in order.
+    pub restarts: Vec<u64>,
     /// Lines read.
     pub lines: u64,
     /// Whether the last line was cut off.
@@ -184,9 +184,9 @@ pub struct SourceRanks {
 }
 
 impl SourceRanks {
-    /// Returns the life that a line belongs to, from 0.
-    pub fn life(&self, line: u64) -> usize {
-        self.lives.iter().filter(|start| **start <= line).count()
+    /// Returns the attempt that a line belongs to, from 0.
+    pub fn attempt(&self, line: u64) -> usize {
+        self.restarts.iter().filter(|start| **start <= line).count()
     }
 
     /// Returns the global rank of a writer, as far as this source proves it.
@@ -213,9 +213,9 @@ struct Reading {
     tables: facts::Tables,
     kept: HashMap<(Writer, Discriminant<Fact>), u32>,
     ranks: SourceRanks,
-    /// Whether a failure was seen since the last life began.
+    /// Whether a failure was seen since the last attempt began.
     failed: bool,
-    /// Line of the launcher's report of a failed worker in this life.
+    /// Line of the launcher's report of a failed worker in this attempt.
     worker_failed: Option<u64>,
     /// Rank of this source, where the backend supplied it.
     told_rank: Option<u32>,
@@ -354,7 +354,7 @@ impl Reading {
             facts::Said::On(host) => self.on(&writer, host),
             facts::Said::WorkerFailed => self.worker_failed(number),
             facts::Said::AgentEnded => self.worker_failed = None,
-            facts::Said::Restarts => self.begin_life(number),
+            facts::Said::Restarts => self.begin_attempt(number),
             facts::Said::Is { local, rank } => {
                 self.ranks.agent = true;
                 if self.ranks.by_local.len() < RANKS {
@@ -411,7 +411,7 @@ impl Reading {
         let fresh = !self.ranks.by_pid.contains_key(&pid);
         let replaced = fresh && self.failed && self.ranks.by_pid.values().any(|other| *other == rank);
         if replaced {
-            self.begin_life(self.worker_failed.map_or(number, |line| line + 1));
+            self.begin_attempt(self.worker_failed.map_or(number, |line| line + 1));
             self.ranks.by_pid.clear();
         }
         if self.ranks.by_pid.len() < RANKS {
@@ -450,18 +450,18 @@ impl Reading {
         }
     }
 
-    /// Records a failed worker, which torchrun reports once in each life.
+    /// Records a failed worker, which torchrun reports once in each attempt.
     fn worker_failed(&mut self, number: u64) {
         self.ranks.agent = true;
         if let Some(earlier) = self.worker_failed {
-            self.begin_life(earlier + 1);
+            self.begin_attempt(earlier + 1);
         }
         self.worker_failed = Some(number);
     }
 
-    fn begin_life(&mut self, line: u64) {
-        if self.ranks.lives.last().is_none_or(|last| *last < line) && self.ranks.lives.len() < RANKS {
-            self.ranks.lives.push(line);
+    fn begin_attempt(&mut self, line: u64) {
+        if self.ranks.restarts.last().is_none_or(|last| *last < line) && self.ranks.restarts.len() < RANKS {
+            self.ranks.restarts.push(line);
         }
         self.failed = false;
         self.worker_failed = None;

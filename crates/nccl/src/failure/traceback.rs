@@ -1,5 +1,7 @@
 //! Python tracebacks, assembled line by line, also where those of several ranks are interleaved.
 
+use serde::Serialize;
+
 use super::{Fact, Order};
 use crate::map::printable;
 
@@ -13,9 +15,10 @@ const TEXT: usize = 1000;
 const HEADER: &[u8] = b"Traceback (most recent call last):";
 
 /// A place in the user's code.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "CauseFrame"))]
 pub struct Frame {
-    /// File, as printed.
+    /// File, as the traceback names it.
     pub file: String,
     /// Line.
     pub line: u64,
@@ -80,23 +83,24 @@ impl Exception {
     }
 }
 
-/// Returns the number of a signal that ends processes.
+/// The signals that end processes: name, number on Linux, and what it usually means, where that is known.
+pub const SIGNALS: &[(&str, i32, &str)] = &[
+    ("SIGHUP", 1, ""),
+    ("SIGINT", 2, ""),
+    ("SIGQUIT", 3, ""),
+    ("SIGILL", 4, "the binary does not fit the processor"),
+    ("SIGABRT", 6, "the program aborted itself"),
+    ("SIGBUS", 7, "often /dev/shm is full or too small"),
+    ("SIGFPE", 8, "arithmetic error in native code"),
+    ("SIGKILL", 9, "by the kernel for memory, or from outside"),
+    ("SIGUSR1", 10, ""),
+    ("SIGSEGV", 11, "invalid memory access in native code"),
+    ("SIGUSR2", 12, ""),
+    ("SIGTERM", 15, "ended from outside"),
+];
+
 fn signal(name: &str) -> Option<i32> {
-    const SIGNALS: &[(&str, i32)] = &[
-        ("SIGHUP", 1),
-        ("SIGINT", 2),
-        ("SIGQUIT", 3),
-        ("SIGILL", 4),
-        ("SIGABRT", 6),
-        ("SIGBUS", 7),
-        ("SIGFPE", 8),
-        ("SIGKILL", 9),
-        ("SIGUSR1", 10),
-        ("SIGSEGV", 11),
-        ("SIGUSR2", 12),
-        ("SIGTERM", 15),
-    ];
-    SIGNALS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
+    SIGNALS.iter().find(|(known, ..)| *known == name).map(|(_, number, _)| *number)
 }
 
 /// Returns whether a file belongs to Python, a package or the environment, and not to the user's code.

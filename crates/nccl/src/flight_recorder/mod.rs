@@ -105,7 +105,7 @@ pub struct Variant {
 
 /// A collective of one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
+struct DumpEntry {
     sequence: i64,
     name: String,
     sizes: String,
@@ -120,7 +120,7 @@ struct Group {
     members: BTreeSet<u32>,
     last_enqueued: i64,
     last_completed: i64,
-    entries: BTreeMap<i64, Entry>,
+    entries: BTreeMap<i64, DumpEntry>,
 }
 
 /// The dumps of a job, by rank.
@@ -201,7 +201,7 @@ fn short(text: &str) -> String {
     text.chars().take(NAME).collect()
 }
 
-fn read(entry: Node<'_>) -> Option<Entry> {
+fn read(entry: Node<'_>) -> Option<DumpEntry> {
     let text = |key| entry.get(key).and_then(Node::text).map(short).unwrap_or_default();
     let frames = entry.get("frames").into_iter().flat_map(Node::items).take(FRAMES);
     // The first frame outside of PyTorch is the user's own line.
@@ -209,7 +209,7 @@ fn read(entry: Node<'_>) -> Option<Entry> {
         .filter_map(|frame| Some((frame.get("filename")?.long_text()?, frame.get("line")?.int()?)))
         .find(|(file, _)| !file.contains("/torch/") && !file.contains("site-packages"))
         .map(|(file, line)| format!("{}:{line}", short(file)));
-    Some(Entry {
+    Some(DumpEntry {
         sequence: entry.get("collective_seq_id")?.int()?,
         name: text("profiling_name"),
         sizes: sizes(entry),
@@ -254,7 +254,7 @@ fn behind(group: &BTreeMap<u32, &Group>) -> Option<Disagreement> {
     // The job hangs in the first collective that some rank lacks, though others may be further ahead.
     let lacking = late.iter().filter_map(|rank| group.get(rank)).map(|group| group.last_enqueued + 1).min();
     let sequence = lacking.unwrap_or(furthest);
-    let waiting: Vec<(u32, &Entry)> = group
+    let waiting: Vec<(u32, &DumpEntry)> = group
         .iter()
         .filter_map(|(rank, group)| Some((*rank, group.entries.get(&sequence)?)))
         .filter(|(_, entry)| entry.state != "completed")

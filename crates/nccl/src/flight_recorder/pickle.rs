@@ -46,8 +46,15 @@ pub struct Pickle {
 impl Pickle {
     /// Reads a pickle of protocol 2 to 5.
     pub fn read(bytes: &[u8]) -> Result<Self> {
-        Reader { bytes, at: 0, values: Vec::new(), stack: Vec::new(), marks: Vec::new(), memo: Vec::new() }
-            .run()
+        PickleReader {
+            bytes,
+            at: 0,
+            values: Vec::new(),
+            stack: Vec::new(),
+            marks: Vec::new(),
+            memo: Vec::new(),
+        }
+        .run()
     }
 
     /// Returns whether queries took more steps than any real dump needs: then the answers are incomplete.
@@ -136,7 +143,7 @@ impl<'a> Node<'a> {
     }
 }
 
-struct Reader<'a> {
+struct PickleReader<'a> {
     bytes: &'a [u8],
     at: usize,
     values: Vec<Value>,
@@ -145,7 +152,7 @@ struct Reader<'a> {
     memo: Vec<u32>,
 }
 
-impl Reader<'_> {
+impl PickleReader<'_> {
     fn run(mut self) -> Result<Pickle> {
         loop {
             let code = self.take(1)?[0];

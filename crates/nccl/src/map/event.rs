@@ -121,27 +121,12 @@ impl fmt::Display for Event {
             Self::Joined { who, rank, nranks, nnodes: None } => {
                 write!(f, "{who} is {rank} of {nranks} ranks")
             }
-            Self::Phase { who, phase } => write!(f, "{who}: {}", phase.label()),
+            Self::Phase { who, phase } => write!(f, "{who}: {phase}"),
             Self::Link { who: _, from, to, transport, gdr } => {
                 write!(f, "{from} → {to} via {transport}{}", if *gdr { " with GPUDirect" } else { "" })
             }
             Self::Warning { who: Some(who), text } => write!(f, "{who} warns: {text}"),
             Self::Warning { who: None, text } => write!(f, "warning: {text}"),
-        }
-    }
-}
-
-impl Phase {
-    /// Returns the word in reports.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Bootstrap => "bootstrap",
-            Self::Init => "init",
-            Self::Ready => "ready",
-            Self::Rings => "rings",
-            Self::Trees => "trees",
-            Self::Stepping => "stepping",
-            Self::Failed => "failed",
         }
     }
 }

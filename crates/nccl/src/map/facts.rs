@@ -6,6 +6,7 @@ use super::process::Phase;
 use super::signatures::printable;
 use super::{PluginSeen, TEXT, TransportMap, cut, cut_at};
 use crate::event::NcclEvent;
+use crate::network::Network;
 use crate::parser::Entry;
 use crate::prefix::Level;
 use crate::signature::{self, Signature};
@@ -60,7 +61,7 @@ impl TransportMap {
             }
             NcclEvent::OfiVersion(version) => self.ofi().version = Some(cut(version).into()),
             NcclEvent::Plugin(name)
-                if !name.contains("Libfabric")
+                if Network::of_name(name) != Network::LibfabricOther
                     && self.seen.plugins.len() < 32
                     && !self.seen.plugins.iter().any(|p| *p.name == *name) =>
             {

@@ -164,7 +164,7 @@ impl TransportMap {
     }
 
     /// Makes a process's rank a member. A rank that is up is not replaced by one that has only begun: after
-    /// a restart the address of the first life may still be in the store, and then the second life makes no
+    /// a restart the address of the first attempt may still be in the store, and then the second attempt makes no
     /// progress.
     fn enter(&mut self, comm: CommId, rank: u32, process: ProcessId, local: LocalId) {
         let is_up =

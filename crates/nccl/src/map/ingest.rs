@@ -15,6 +15,7 @@ use super::{TransportMap, cut};
 use crate::SourceId;
 use crate::channel::ChannelLine;
 use crate::event::{Connected, NcclEvent};
+use crate::network::Network;
 use crate::parser::{Content, Entry, Parser};
 use crate::prefix::Level;
 use crate::signature::Signature;
@@ -34,7 +35,7 @@ const NAMES: usize = 1024;
 
 /// The state of one source while it is read.
 #[derive(Clone, Debug, Default)]
-struct Reader {
+struct SourceReader {
     parser: Parser,
     last_process: Option<ProcessId>,
 }
@@ -43,7 +44,7 @@ struct Reader {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     pub source: HashMap<Arc<SourceId>, SourceIndex>,
-    readers: TiVec<SourceIndex, Reader>,
+    readers: TiVec<SourceIndex, SourceReader>,
     process: HashMap<(SourceIndex, u64, Box<str>), ProcessId>,
     /// The first processes of each source and process id, to find hosts with torn text before their name.
     pids: HashMap<(SourceIndex, u64), Vec<ProcessId>>,
@@ -65,7 +66,7 @@ impl TransportMap {
         }
         let source = Source { id: Arc::clone(id), throughput: Throughput::default(), lines: 0, bytes: 0 };
         let at = self.seen.sources.push_and_get_key(source);
-        self.index.readers.push(Reader::default());
+        self.index.readers.push(SourceReader::default());
         self.index.source.insert(Arc::clone(id), at);
         self.seen.restarts.source(id);
         at
@@ -301,22 +302,19 @@ impl TransportMap {
         let source = self.seen.processes[at].source;
         let mut add =
             |id| self.seen.signatures.add(id, source, Some(at), entry.line, entry.launcher_rank, entry.text);
-        let Some(network) = line.transport.network() else {
+        let Some(name) = line.transport.network() else {
             if line.transport.name == "P2P/MNNVL" {
                 add(Signature::MnnvlConnection);
             }
             return;
         };
-        if network == "Socket" {
-            add(Signature::SocketConnection);
-        } else if network.contains("Libfabric") {
-            add(if line.transport.gdr {
-                Signature::OfiConnection
-            } else {
-                Signature::OfiConnectionWithoutGdr
-            });
-        } else if network.starts_with("IB") || network.contains("RDMA") || network.starts_with("SPCX") {
-            add(if line.transport.gdr { Signature::IbConnection } else { Signature::IbConnectionWithoutGdr });
+        match (Network::of_name(name), line.transport.gdr) {
+            (Network::Socket, _) if Network::is_built_in(name) => add(Signature::SocketConnection),
+            (Network::LibfabricOther, true) => add(Signature::OfiConnection),
+            (Network::LibfabricOther, false) => add(Signature::OfiConnectionWithoutGdr),
+            (Network::Verbs, true) => add(Signature::IbConnection),
+            (Network::Verbs, false) => add(Signature::IbConnectionWithoutGdr),
+            _ => {}
         }
     }
 

@@ -1,5 +1,7 @@
 //! The lines of one process about one connection, aggregated over its channels.
 
+use serde::{Serialize, Serializer};
+
 use super::ids::{BurstId, NameId};
 use crate::channel::{ChannelLine, Kind, Side};
 
@@ -79,6 +81,12 @@ impl Devices {
     /// Returns the number of devices.
     pub fn count(self) -> u32 {
         self.0.count_ones()
+    }
+}
+
+impl Serialize for Devices {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
     }
 }
 

@@ -35,10 +35,10 @@ pub use event::{Event, Who};
 pub use ids::SourceIndex;
 pub use link::{Channels, Devices};
 pub use process::Phase;
-pub use signatures::{Found, Signatures, Trace, printable};
+pub use signatures::{SignatureHits, Signatures, Trace, printable};
 pub use snapshot::Snapshot;
 pub use verdict::{FabricSeen, GdrSeen, Port, Verdict};
-pub use view::{CommView, PairView, PluginSeen, RankView, Totals};
+pub use view::{CommView, DevicesOfEnds, PairView, PluginSeen, RankView, Totals};
 pub use window::{Summary, TransportUse};
 
 use crate::SourceId;

@@ -15,26 +15,28 @@ const BURSTS: usize = 512;
 /// Most bursts of one process. Each connection line searches them.
 const MOST_BURSTS: usize = 1024;
 
-/// The progress of a rank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum Phase {
-    /// It has printed something.
-    #[default]
-    Bootstrap,
-    /// A communicator is being made.
-    Init,
-    /// A communicator is ready; since 2.22 connections come later, with the first collective.
-    Ready,
-    /// Rings are connected.
-    Rings,
-    /// Trees are connected.
-    Trees,
-    /// Training steps were seen.
-    Stepping,
-    /// NCCL failed.
-    Failed,
+word_enum! {
+    /// The progress of a rank.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "lowercase")]
+    pub enum Phase {
+        /// It has printed something.
+        #[default]
+        Bootstrap = "bootstrap",
+        /// A communicator is being made.
+        Init = "init",
+        /// A communicator is ready; since 2.22 connections come later, with the first collective.
+        Ready = "ready",
+        /// Rings are connected.
+        Rings = "rings",
+        /// Trees are connected.
+        Trees = "trees",
+        /// Training steps were seen.
+        Stepping = "stepping",
+        /// NCCL failed.
+        Failed = "failed",
+    }
 }
 
 /// A communicator in one process.

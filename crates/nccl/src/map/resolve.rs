@@ -20,9 +20,9 @@ use crate::channel::Kind;
 /// the square of their number, for each connection.
 const MOST_CANDIDATES: usize = 64;
 
-/// What is known about the place of a connection.
+/// The communicator of a connection and its ranks in the job, as far as they are proved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ResolvedPair {
     pub comm: Option<CommId>,
     pub global_from: Option<u32>,
     pub global_to: Option<u32>,
@@ -211,14 +211,14 @@ impl Observed {
 
 impl Snapshot<'_> {
     /// Returns the place of a connection, by all that is known now. `of_burst` gives each burst's answer.
-    pub(super) fn place(&self, at: ProcessId, link: &Link, burst: Option<LocalId>) -> Place {
+    pub(super) fn place(&self, at: ProcessId, link: &Link, burst: Option<LocalId>) -> ResolvedPair {
         let process = &self.seen.processes[at];
         let candidates = match burst {
             Some(local) => vec![local],
             None => self.seen.candidates(process, link).take(MOST_CANDIDATES + 1).collect(),
         };
         if candidates.len() > MOST_CANDIDATES {
-            return Place::default();
+            return ResolvedPair::default();
         }
         let mut places = candidates.iter().map(|local| {
             let local = &process.locals[*local];
@@ -232,17 +232,17 @@ impl Snapshot<'_> {
                 false => self.global(local.comm, rank),
                 true => self.sole_rank(at).filter(|_| rank == link.own_rank()),
             };
-            Place {
+            ResolvedPair {
                 comm: comm.filter(|_| !mixed),
                 global_from: global(link.key.from),
                 global_to: global(link.key.to),
             }
         });
         let Some(first) = places.next() else {
-            return Place::default();
+            return ResolvedPair::default();
         };
         // Several communicators fit: only what they agree on is proved.
-        places.fold(first, |known, other| Place {
+        places.fold(first, |known, other| ResolvedPair {
             comm: known.comm.filter(|comm| other.comm == Some(*comm)),
             global_from: known.global_from.filter(|rank| other.global_from == Some(*rank)),
             global_to: known.global_to.filter(|rank| other.global_to == Some(*rank)),

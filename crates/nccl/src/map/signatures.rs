@@ -19,7 +19,7 @@ pub struct Trace {
 
 /// Everything of one kind.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct SignatureHits {
     /// Total number of lines.
     pub count: u64,
     /// The first few lines, of different processes if possible.
@@ -33,7 +33,7 @@ pub struct Found {
 /// All signatures found.
 #[derive(Clone, Debug, Default)]
 pub struct Signatures {
-    found: BTreeMap<Signature, Found>,
+    found: BTreeMap<Signature, SignatureHits>,
 }
 
 impl Signatures {
@@ -67,7 +67,7 @@ impl Signatures {
     }
 
     /// Returns what was found of one kind.
-    pub fn get(&self, id: Signature) -> Option<&Found> {
+    pub fn get(&self, id: Signature) -> Option<&SignatureHits> {
         self.found.get(&id)
     }
 

@@ -9,7 +9,7 @@ use super::ids::{CommId, ProcessId, SourceIndex};
 use super::observed::Observed;
 use super::process::Process;
 use super::usage::Usage;
-use super::{Found, PluginSeen, Signatures, Trace};
+use super::{PluginSeen, SignatureHits, Signatures, Trace};
 use crate::SourceId;
 use crate::failure::Failures;
 use crate::throughput::Series;
@@ -159,7 +159,7 @@ impl<'a> Snapshot<'a> {
     }
 
     /// Returns the global ranks that printed a signature, where proved.
-    pub fn ranks_of(&self, found: &Found) -> BTreeSet<u32> {
+    pub fn ranks_of(&self, found: &SignatureHits) -> BTreeSet<u32> {
         let alive = found.processes.iter().filter(|process| self.is_alive(**process));
         alive.filter_map(|process| self.sole_rank(*process)).chain(found.told_ranks.iter().copied()).collect()
     }

@@ -9,7 +9,7 @@ use super::link::Devices;
 use super::snapshot::Snapshot;
 use super::usage::Usage;
 use crate::channel::Kind;
-use crate::network::Network;
+use crate::network::{NamedNetwork, Network};
 use crate::signature::Signature;
 
 /// The fabric that the connections between ranks prove.
@@ -18,31 +18,6 @@ use crate::signature::Signature;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum FabricSeen {
-    /// EFA: libfabric with provider efa.
-    Efa,
-    /// RDMA over Ethernet.
-    Roce,
-    /// InfiniBand.
-    #[serde(rename = "infiniband")]
-    InfiniBand,
-    /// Verbs; whether RoCE or InfiniBand was not printed.
-    Verbs,
-    /// HPE Slingshot.
-    Slingshot,
-    /// Omni-Path.
-    OmniPath,
-    /// UCX, which chooses its own transport.
-    Ucx,
-    /// Google's FasTrak (GPUDirect-TCPXO) or GPUDirect-TCPX.
-    Fastrak,
-    /// Another network plugin.
-    Plugin,
-    /// libfabric over TCP: the plugin is there, EFA is not.
-    LibfabricTcp,
-    /// libfabric with another provider, or one that was not printed.
-    LibfabricOther,
-    /// TCP sockets.
-    Socket,
     /// No network: all ranks are on one node, or in one NVLink domain.
     IntraNode,
     /// More than one fabric.
@@ -50,45 +25,50 @@ pub enum FabricSeen {
     /// Nothing proves anything.
     #[default]
     Unknown,
+    /// One network.
+    #[serde(untagged)]
+    Network(Network),
 }
 
 impl FabricSeen {
     /// Returns the word in reports.
     pub fn label(self) -> &'static str {
         match self {
-            Self::Efa => "efa",
-            Self::Roce => "roce",
-            Self::InfiniBand => "infiniband",
-            Self::Verbs => "verbs",
-            Self::Slingshot => "slingshot",
-            Self::OmniPath => "omni-path",
-            Self::Ucx => "ucx",
-            Self::Fastrak => "fastrak",
-            Self::Plugin => "plugin",
-            Self::LibfabricTcp => "libfabric-tcp",
-            Self::LibfabricOther => "libfabric-other",
-            Self::Socket => "socket",
             Self::IntraNode => "intra-node",
             Self::Mixed => "mixed",
             Self::Unknown => "unknown",
+            Self::Network(network) => network.as_str(),
         }
     }
 }
 
-/// The share of the traffic between nodes that goes directly between NIC and GPU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
-pub enum GdrSeen {
-    /// All network connections.
-    All,
-    /// Some.
-    Some,
-    /// None.
-    None,
-    /// No network connection was seen.
-    #[default]
-    Unknown,
+impl From<Network> for FabricSeen {
+    fn from(network: Network) -> Self {
+        match network {
+            Network::Gib => Self::Network(Network::Roce),
+            Network::LibfabricMixed => Self::Mixed,
+            Network::Unknown => Self::Unknown,
+            network => Self::Network(network),
+        }
+    }
+}
+
+word_enum! {
+    /// The share of the traffic between nodes that goes directly between NIC and GPU.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "lowercase")]
+    pub enum GdrSeen {
+        /// All network connections.
+        All = "all",
+        /// Some.
+        Some = "some",
+        /// None.
+        None = "none",
+        /// No network connection was seen.
+        #[default]
+        Unknown = "unknown",
+    }
 }
 
 /// The map in two words.
@@ -132,7 +112,11 @@ impl Snapshot<'_> {
         let mut fabrics: BTreeSet<FabricSeen> = usage
             .iter()
             .filter(|(_, kind, _)| is_network(*kind))
-            .map(|(name, _, used)| known.network(self.seen.name_of(name), used.devices).into())
+            .map(|(name, _, used)| match known.network(self.seen.name_of(name), used.devices) {
+                // SHARP is a service of the fabric below it.
+                Network::Sharp => known.verbs(used.devices).into(),
+                network => network.into(),
+            })
             .collect();
         // A network that reports an error at run time is in use.
         if fabrics.is_empty() {
@@ -187,7 +171,7 @@ impl Snapshot<'_> {
         let with_gdr = self
             .usage()
             .iter()
-            .any(|(name, _, used)| used.with_gdr && self.seen.name_of(name).contains("AWS Libfabric"));
+            .any(|(name, _, used)| used.with_gdr && Network::is_aws_plugin(self.seen.name_of(name)));
         if with_gdr { Network::Efa } else { Network::LibfabricOther }
     }
 
@@ -211,11 +195,20 @@ impl Snapshot<'_> {
 
     /// Returns every port in every `NET/IB : Using` list.
     pub fn ports(&self) -> Vec<Port> {
-        self.seen.listed.get("IB").into_iter().flatten().flat_map(|list| ports(list)).collect()
+        self.listed("IB").flat_map(ports).collect()
+    }
+
+    /// Returns whether one list of devices has both InfiniBand and RoCE ports.
+    pub fn lists_mixed_ports(&self) -> bool {
+        self.listed("IB").any(|list| {
+            let ports = ports(list);
+            let roce = ports.iter().filter(|port| port.network == Network::Roce).count();
+            0 < roce && roce < ports.len()
+        })
     }
 
     /// Returns the lists of devices, by network.
-    pub fn listed(&self, network: &str) -> impl Iterator<Item = &str> {
+    fn listed(&self, network: &str) -> impl Iterator<Item = &str> {
         self.seen.listed.get(network).into_iter().flatten().map(|list| &**list)
     }
 
@@ -242,36 +235,37 @@ impl Snapshot<'_> {
             .iter()
             .any(|id| self.seen.signatures.has(*id));
         let networks = self.networks();
-        let sockets = !networks.is_empty() && networks.iter().all(|name| name.contains("Socket"));
+        let sockets = !networks.is_empty() && networks.iter().all(|named| named.network == Network::Socket);
         if refused || sockets { GdrSeen::None } else { GdrSeen::Unknown }
     }
 
     /// Returns the networks in use as far as the log shows them: those of connections; else those
     /// announced; else those whose own files warned, or whose device list came last before the choice.
-    pub fn networks(&self) -> BTreeSet<String> {
-        let connected: BTreeSet<String> = self
+    pub fn networks(&self) -> BTreeSet<NamedNetwork> {
+        let connected: BTreeSet<NamedNetwork> = self
             .usage_ever()
             .iter()
             .filter(|(_, kind, _)| *kind == Kind::Net)
-            .filter_map(|(name, ..)| self.seen.name_of(name).strip_prefix("NET/").map(str::to_owned))
+            .filter_map(|(name, kind, _)| kind.network_in(self.seen.name_of(name)))
+            .map(NamedNetwork::new)
             .collect();
         if !connected.is_empty() {
             return connected;
         }
         let names: BTreeSet<NameId> =
             self.seen.processes.iter().filter_map(|process| process.announced.last().copied()).collect();
-        let announced: BTreeSet<String> =
-            names.into_iter().map(|name| self.seen.name_of(name).to_owned()).collect();
+        let announced: BTreeSet<NamedNetwork> =
+            names.into_iter().map(|name| NamedNetwork::new(self.seen.name_of(name))).collect();
         if !announced.is_empty() {
             return announced;
         }
         self.implied_networks()
     }
 
-    fn implied_networks(&self) -> BTreeSet<String> {
-        let mut implied: BTreeSet<String> = self.seen.initialised.iter().map(ToString::to_string).collect();
+    fn implied_networks(&self) -> BTreeSet<NamedNetwork> {
+        let mut implied: BTreeSet<&str> = self.seen.initialised.as_deref().into_iter().collect();
         if self.seen.listed.contains_key("FastSocket") {
-            implied.insert("FastSocket".to_owned());
+            implied.insert("FastSocket");
         }
         for (signature, name) in [
             (Signature::ErrorInIb, "IB"),
@@ -279,19 +273,19 @@ impl Snapshot<'_> {
             (Signature::ErrorInSocket, "Socket"),
         ] {
             if self.seen.signatures.has(signature) {
-                implied.insert(name.to_owned());
+                implied.insert(name);
             }
         }
         // Up to 2.5 there is only the list. The bootstrap prints NET/Socket too: it counts only where IB
         // was not found.
         if implied.is_empty() && !self.ports().is_empty() {
-            implied.insert("IB".to_owned());
+            implied.insert("IB");
         }
         let no_ib = self.seen.signatures.has(Signature::IbNoDevice);
         if implied.is_empty() && no_ib && self.seen.listed.contains_key("Socket") {
-            implied.insert("Socket".to_owned());
+            implied.insert("Socket");
         }
-        implied
+        implied.into_iter().map(NamedNetwork::new).collect()
     }
 }
 
@@ -304,29 +298,11 @@ pub(super) struct Networks {
 impl Networks {
     /// Returns the network of a transport by its name, such as `NET/IB`, and by the devices it uses.
     pub(super) fn network(&self, transport: &str, devices: Devices) -> Network {
-        let name = transport.strip_prefix("NET/").or(transport.strip_prefix("COLLNET/")).unwrap_or(transport);
-        if name.contains("Libfabric") || name == "OFI" {
-            return self.libfabric;
+        match Network::of_name(transport) {
+            Network::LibfabricOther => self.libfabric,
+            Network::Verbs => self.verbs(devices),
+            network => network,
         }
-        if name.contains("Socket") {
-            return Network::Socket;
-        }
-        // Google's gIB is NCCL's IB network with a tuner of its own, on RoCE:
-        // https://cloud.google.com/ai-hypercomputer/docs/nccl/overview, read 2026-11-22.
-        if name.starts_with("gIB") {
-            return Network::Roce;
-        }
-        if name.contains("FasTrak") || name.contains("TCPX") {
-            return Network::Fastrak;
-        }
-        if name.starts_with("UCX") {
-            return Network::Ucx;
-        }
-        let verbs = name.starts_with("IB")
-            || name.contains("RDMA")
-            || name.starts_with("SPCX")
-            || name.contains("SHARP");
-        if verbs { self.verbs(devices) } else { Network::Plugin }
     }
 
     /// Returns the network of `NET/IB` by its list of devices; where ports of several kinds are listed, the

@@ -101,45 +101,67 @@ pub struct CommView {
     pub contested: u32,
 }
 
-/// A pair of ranks and one transport between them, in one direction.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A pair of ranks, in one direction, over one transport.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "PairShape"))]
 #[non_exhaustive]
 pub struct PairView {
-    /// Id of the communicator, where proved.
+    /// Id of the communicator; null until the logs prove it.
     pub comm: Option<String>,
     /// Sending rank in the communicator.
     pub from: u32,
     /// Receiving rank in the communicator.
     pub to: u32,
-    /// Sending rank of the job, where proved.
+    /// Sending rank in the job.
     pub global_from: Option<u32>,
-    /// Receiving rank of the job, where proved.
+    /// Receiving rank in the job.
     pub global_to: Option<u32>,
-    /// Name: `P2P/CUMEM`, `NET/Socket`, …
+    // `P2P/CUMEM`, `NET/Socket`, …
+    /// Transport as NCCL names it.
     pub transport: Box<str>,
     /// Kind.
     pub kind: Kind,
-    /// The network, for network transports.
+    /// Network as NCCL names it.
+    pub net: Option<Box<str>>,
+    /// The network that the log proves it to be.
     pub network: Option<Network>,
-    /// Network devices of the sender and of the receiver.
-    pub devices: (Devices, Devices),
-    /// Distinct channels.
+    /// Network devices.
+    pub devices: DevicesOfEnds,
+    /// Distinct (channel, connection index).
+    #[serde(serialize_with = "count")]
+    #[cfg_attr(feature = "schema", schemars(with = "u32"))]
     pub channels: Channels,
-    /// GPUDirect RDMA on all or on none of them; none if it is unknown or differs.
+    /// GPUDirect RDMA on all of them; null where there is no network, or the lines do not show it.
     pub gdr: Option<bool>,
     /// Through another rank's NIC.
     pub pxn: bool,
     /// Buffers shared.
     pub shared: bool,
     /// Which ends printed it.
+    #[serde(serialize_with = "sides")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<Side>"))]
     pub seen: (bool, bool),
 }
 
-impl PairView {
-    /// Returns the name that NCCL gives the network, for network transports.
-    pub fn network_name(&self) -> Option<&str> {
-        self.kind.network_in(&self.transport)
-    }
+/// Network devices of both ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "DevicesShape"))]
+pub struct DevicesOfEnds {
+    /// The sender's.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<u32>"))]
+    pub send: Devices,
+    /// The receiver's.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<u32>"))]
+    pub receive: Devices,
+}
+
+fn count<S: Serializer>(channels: &Channels, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u32(channels.count())
+}
+
+fn sides<S: Serializer>((send, receive): &(bool, bool), serializer: S) -> Result<S::Ok, S::Error> {
+    let sides = [(Side::Send, send), (Side::Receive, receive)];
+    serializer.collect_seq(sides.iter().filter(|(_, seen)| **seen).map(|(side, _)| side))
 }
 
 /// Counts.
@@ -162,7 +184,7 @@ pub struct Totals {
     /// Connections dropped at the limit.
     #[serde(skip)]
     pub dropped: u64,
-    /// Distinct (channel, connection index, ranks) by transport, over all communicators and lives together.
+    /// Distinct (channel, connection index, ranks) by transport, over all communicators and attempts together.
     pub edges: BTreeMap<Box<str>, u64>,
 }
 
@@ -205,9 +227,10 @@ impl Snapshot<'_> {
         let known = self.networks_known();
         let named = pairs.into_values().map(|mut pair| {
             if matches!(pair.kind, Kind::Net | Kind::Collnet) {
-                let mut devices = pair.devices.0;
-                devices.union(pair.devices.1);
+                let mut devices = pair.devices.send;
+                devices.union(pair.devices.receive);
                 pair.network = Some(known.network(&pair.transport, devices));
+                pair.net = pair.kind.network_in(&pair.transport).map(Into::into);
             }
             pair
         });
@@ -236,8 +259,9 @@ impl Snapshot<'_> {
                 global_to: place.global_to,
                 transport: self.seen.name_of(link.key.transport).into(),
                 kind: link.kind,
+                net: None,
                 network: None,
-                devices: (Devices::default(), Devices::default()),
+                devices: DevicesOfEnds::default(),
                 channels: Channels::default(),
                 gdr: None,
                 pxn: false,
@@ -253,13 +277,12 @@ impl Snapshot<'_> {
                 let all = link.with_gdr && !link.without_gdr;
                 pair.gdr = Some(pair.gdr.unwrap_or(true) && all);
             }
-            if link.key.side == Some(Side::Receive) {
-                pair.devices.1.union(link.devices);
-                pair.seen.1 = true;
-            } else {
-                pair.devices.0.union(link.devices);
-                pair.seen.0 = true;
-            }
+            let (seen, devices) = match link.key.side {
+                Some(Side::Receive) => (&mut pair.seen.1, &mut pair.devices.receive),
+                _ => (&mut pair.seen.0, &mut pair.devices.send),
+            };
+            *seen = true;
+            devices.union(link.devices);
         }
     }
 

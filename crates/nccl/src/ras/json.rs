@@ -12,14 +12,6 @@ struct Document {
     #[serde(default)]
     nccl_version: Option<String>,
     communicators: Vec<Comm>,
-    #[serde(default)]
-    ras: Ras,
-}
-
-#[derive(Default, Deserialize)]
-struct Ras {
-    #[serde(default)]
-    timeouts_count: u64,
 }
 
 #[derive(Deserialize)]
@@ -28,13 +20,13 @@ struct Comm {
     #[serde(default)]
     size: u32,
     #[serde(default)]
-    ranks: Vec<Rank>,
+    ranks: Vec<RankEntry>,
     #[serde(default)]
-    missing_ranks: Vec<Rank>,
+    missing_ranks: Vec<RankEntry>,
 }
 
 #[derive(Deserialize)]
-struct Rank {
+struct RankEntry {
     rank: u32,
     #[serde(default)]
     host: String,
@@ -51,8 +43,6 @@ struct Rank {
 struct Status {
     init_state: i64,
     async_error: i64,
-    finalize_called: bool,
-    destroy_flag: bool,
     abort_flag: bool,
     considered_dead: bool,
 }
@@ -69,16 +59,10 @@ pub(super) fn read(text: &str) -> Result<Report, Unreadable> {
         Some(document) => document.map_err(damaged)?,
         None => return Err(Unreadable::Damaged("it is empty".to_owned())),
     };
-    let mut report = Report {
-        nccl_version: document.nccl_version,
-        timed_out: document.ras.timeouts_count > 0,
-        is_complete: true,
-        ..Report::default()
-    };
+    let mut report = Report { nccl_version: document.nccl_version, is_complete: true, ..Report::default() };
     for comm in document.communicators.into_iter().take(MAX_ENTRIES) {
         let hash = hash(&comm.hash)
             .ok_or_else(|| Unreadable::Damaged(format!("`{}` is not a hash", cut(&comm.hash))))?;
-        report.is_changing |= comm.ranks.iter().any(|rank| rank.status.is_changing());
         report.communicators.push(communicator(hash, &comm));
     }
     Ok(report)
@@ -97,7 +81,7 @@ fn communicator(hash: u64, comm: &Comm) -> Communicator {
             operations.entry(operation).or_default().push((rank.member(), *count));
         }
     }
-    let missing = |rank: &Rank| Missing { member: rank.member(), dead: rank.status.considered_dead };
+    let missing = |rank: &RankEntry| Missing { member: rank.member(), dead: rank.status.considered_dead };
     Communicator {
         hash,
         size: Some(comm.size),
@@ -108,17 +92,13 @@ fn communicator(hash: u64, comm: &Comm) -> Communicator {
     }
 }
 
-impl Rank {
+impl RankEntry {
     fn member(&self) -> Member {
         Member { rank: self.rank, host: self.host.clone(), pid: self.pid }
     }
 }
 
 impl Status {
-    fn is_changing(&self) -> bool {
-        self.init_state == IN_PROGRESS || self.finalize_called || self.destroy_flag || self.abort_flag
-    }
-
     fn error(&self) -> Option<String> {
         let failed = |code: i64| code != 0 && code != IN_PROGRESS;
         if failed(self.init_state) {

@@ -13,7 +13,7 @@
 //!     Rank 3 has launched up to operation 20 -- GPU 1 managed by process 965 on node 192.0.2.2\n\n";
 //! let report = Report::read(answer)?;
 //! let behind = &report.communicators[0].behind[0];
-//! assert_eq!((behind.rank, behind.count, behind.others), (3, 20, 116));
+//! assert_eq!((behind.member.rank, behind.count, behind.others), (3, 20, 116));
 //! # Ok::<(), weftrun_nccl::ras::Unreadable>(())
 //! ```
 
@@ -55,12 +55,8 @@ pub struct Report {
     pub communicators: Vec<Communicator>,
     /// Processes whose data did not arrive in time, where no communicator names them.
     pub missing_processes: Vec<Member>,
-    /// Whether the server ran into a time limit while it collected data.
-    pub timed_out: bool,
     /// Whether the report names every communicator and rank. A report in text does not.
     pub is_complete: bool,
-    /// Whether a communicator was being initialised, finalised or aborted.
-    pub is_changing: bool,
 }
 
 /// One communicator.
@@ -114,12 +110,9 @@ pub struct Missing {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Behind {
-    /// Rank in the communicator.
-    pub rank: u32,
-    /// Its host.
-    pub host: String,
-    /// Its process id.
-    pub pid: u64,
+    /// The rank.
+    #[serde(flatten)]
+    pub member: Member,
     /// The operation: `AllReduce`.
     pub operation: String,
     /// Operations it launched.
@@ -231,9 +224,7 @@ fn as_hex<S: Serializer>(hash: &u64, serializer: S) -> Result<S::Ok, S::Error> {
 /// Returns the ranks that launched fewer operations of a kind than the others.
 fn behind(operation: &str, counts: &[(Member, u64)], others: u64) -> impl Iterator<Item = Behind> {
     counts.iter().filter(move |(_, count)| *count < others).map(move |(member, count)| Behind {
-        rank: member.rank,
-        host: member.host.clone(),
-        pid: member.pid,
+        member: member.clone(),
         operation: operation.to_owned(),
         count: *count,
         others,

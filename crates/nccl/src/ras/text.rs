@@ -45,7 +45,6 @@ pub(super) fn read(text: &str) -> Result<Report, Unreadable> {
             report.nccl_version = version.split_whitespace().next().map(str::to_owned);
         }
         has_table |= trimmed.starts_with("Communicators...");
-        report.timed_out |= trimmed.starts_with("TIMEOUT");
         if let Some((hash, word)) = heading(trimmed) {
             counts.end(&mut report, current);
             block = Block::of(word);
@@ -57,8 +56,6 @@ pub(super) fn read(text: &str) -> Result<Report, Unreadable> {
             counts.end(&mut report, current);
         } else if block != Block::Other {
             detail(&mut report, block, current, trimmed, &mut counts);
-        } else if let Some(status) = table_row(trimmed) {
-            report.is_changing |= ["INIT", "FINALIZE", "ABORT"].iter().any(|word| status.contains(word));
         }
     }
     counts.end(&mut report, current);
@@ -74,14 +71,6 @@ fn heading(line: &str) -> Option<(u64, &str)> {
     let (_, rest) = line.strip_prefix('#')?.split_once('(')?;
     let (hex, word) = rest.split_once(')')?;
     Some((hash(hex)?, word.trim()))
-}
-
-/// Returns the status of a row of the table of communicators: seven numbers or `a-b`, then status and
-/// errors.
-fn table_row(line: &str) -> Option<&str> {
-    let mut cells = line.split_whitespace();
-    let numbers = cells.by_ref().take(6).all(|cell| cell.bytes().all(|b| b.is_ascii_digit() || b == b'-'));
-    if numbers { cells.next() } else { None }
 }
 
 fn entry(report: &mut Report, hash: u64) -> usize {

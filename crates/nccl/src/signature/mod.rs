@@ -17,193 +17,201 @@ use table::{TABLE, Target};
 use super::prefix::Level;
 use super::text::contains;
 
-/// What a log line indicates: a fault, or a fact that rules need.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Signature {
-    /// No external network plugin was found.
-    PluginNotFound,
-    /// A plugin, or a library it needs, requires newer symbols than the container has.
-    PluginAbi,
-    /// A program needs a newer C or C++ library than the container has.
-    LibcTooOld,
-    /// A library that the network plugin needs is missing.
-    PluginDependency,
-    /// A plugin was found whose interface is older than this NCCL.
-    PluginTooOld,
-    /// libfabric found no provider for the plugin.
-    OfiNoProvider,
-    /// libfabric selected a provider that is neither EFA nor another fabric's own.
-    OfiOtherProvider,
-    /// The plugin refuses a provider other than EFA.
-    OfiOnlyEfa,
-    /// The aws-ofi-nccl plugin could not be initialised.
-    OfiInitFailed,
-    /// The plugin disabled GPUDirect RDMA on an instance that has it.
-    OfiGdrDisabled,
-    /// libfabric's `FI_HMEM` needs RDMA, which is off.
-    OfiHmemNeedsRdma,
-    /// EFA packets to a peer are dropped.
-    EfaUnreachablePeer,
-    /// A resource of libfabric could not be made.
-    OfiResources,
-    /// A process forked while it held EFA memory.
-    EfaFork,
-    /// A fork failed for want of memory.
-    ForkOutOfMemory,
-    /// libfabric is older than the plugin needs.
-    LibfabricTooOld,
-    /// Two nodes group their NICs differently.
-    RailMismatch,
-    /// NCCL's IB network found no device.
-    IbNoDevice,
-    /// `NCCL_IB_DISABLE` or `NCCL_NET_DISABLE` is set.
-    IbDisabled,
-    /// `NCCL_NET=Socket` is set.
-    SocketsRequested,
-    /// `NCCL_P2P_DISABLE` is set.
-    P2pDisabled,
-    /// `NCCL_SHM_DISABLE` is set.
-    ShmDisabled,
-    /// A completion failed because retries were exceeded (status 12).
-    IbRetryExceeded,
-    /// A work request was flushed (status 5).
-    IbFlushed,
-    /// A NIC was denied access to memory (status 4).
-    IbLocalProtection,
-    /// The peer refused an RDMA request (status 9 to 11).
-    IbRemoteRefused,
-    /// A queue pair could not change its state.
-    QpTransition,
-    /// Connecting a queue pair timed out.
-    QpTimeout,
-    /// An HCA reported an asynchronous event.
-    IbAsyncEvent,
-    /// Memory could not be registered, or a queue not made.
-    MemoryRegistration,
-    /// GPUDirect RDMA is off for an HCA.
-    IbGdrDisabled,
-    /// GPUDirect RDMA is off because GPU and NIC are far apart.
-    GdrTooFar,
-    /// InfiniBand and Ethernet ports would be connected to each other.
-    IncompatibleIbDevices,
-    /// Ranks of one node see different numbers of NICs.
-    DeviceCountsMixed,
-    /// Shared memory could not be made or extended.
-    ShmTooSmall,
-    /// GPUs cannot reach each other's memory over PCIe.
-    P2pUnavailable,
-    /// GPUs joined by NVLink cannot reach each other's memory.
-    NvlinkP2pBroken,
-    /// NVLink SHARP could not be set up.
-    NvlsFailed,
-    /// NVLink SHARP multicast is not available.
-    NvlsUnavailable,
-    /// CollNet (SHARP) is not used.
-    CollnetUnavailable,
-    /// `NCCL_ALGO` requests CollNet.
-    CollnetRequested,
-    /// Multi-node NVLink is present but does not work.
-    MnnvlBroken,
-    /// No network interface fits.
-    NoInterface,
-    /// An interface was chosen that other hosts may not reach.
-    SuspiciousInterface,
-    /// The loopback interface was chosen.
-    LoopbackInterface,
-    /// A TCP connection failed.
-    ConnectFailed,
-    /// A connection did not come from a rank of this job.
-    StrayConnection,
-    /// NCCL reports that versions differ.
-    VersionMismatch,
-    /// Ranks disagree on a collective or its size.
-    CollectiveMismatch,
-    /// A line of Huawei's HCCL, which is not NCCL.
-    Hccl,
-    /// Two ranks use one GPU.
-    DuplicateGpu,
-    /// A collective timed out.
-    WatchdogTimeout,
-    /// A peer closed its connection.
-    PeerClosed,
-    /// A topology file does not fit.
-    TopologyXml,
-    /// An ssh server accepted no key.
-    SshRefused,
-    /// Docker's daemon does not run, or may not be used.
-    ContainerDaemon,
-    /// A CUDA call failed inside NCCL.
-    CudaFailure,
-    /// Host memory is not allocated with cuMem.
-    CumemHostFallback,
-    /// The requested network is missing.
-    NetworkNotFound,
-    /// The plugin found one NIC.
-    OneNicFound,
-    /// Memory of a GPU could not be registered with EFA (-22).
-    EfaRegistration,
-    /// libfabric's CUDA calls cannot be switched off, so GPUDirect RDMA is.
-    HmemWithoutGdr,
-    /// A listed HCA cannot be opened.
-    DeviceNotOpened,
-    /// The plugin runs on AWS.
-    OnAws,
-    /// A message names EFA.
-    EfaNamed,
-    /// The instance type has GPUDirect RDMA over EFA.
-    GdrInstance,
-    /// The instance type has no GPUDirect RDMA over EFA.
-    InstanceWithoutGdr,
-    /// A process chose the socket network.
-    SocketChosen,
-    /// A list of IB or RoCE devices was printed.
-    IbDeviceList,
-    /// A version of NCCL was printed.
-    VersionPrinted,
-    /// An error passed through NCCL's socket network.
-    ErrorInSocket,
-    /// An error passed through NCCL's IB network.
-    ErrorInIb,
-    /// An error passed through the external IB plugin.
-    ErrorInIbExternal,
-    /// A request or a completion of the libfabric plugin failed at run time.
-    ErrorInOfi,
-    /// Two ranks are connected over sockets.
-    SocketConnection,
-    /// Two ranks are connected over libfabric with GPUDirect RDMA.
-    OfiConnection,
-    /// Two ranks are connected over libfabric without GPUDirect RDMA.
-    OfiConnectionWithoutGdr,
-    /// Two ranks are connected over IB or RoCE with GPUDirect RDMA.
-    IbConnection,
-    /// Two ranks are connected over IB or RoCE without GPUDirect RDMA.
-    IbConnectionWithoutGdr,
-    /// Two ranks are connected over multi-node NVLink.
-    MnnvlConnection,
-    /// A line names a rank beyond the ranks of its communicator.
-    ImpossibleRank,
-    /// A warning that no other signature explains.
-    UnknownWarning,
-    /// Any warning of NCCL.
-    Warning,
+/// A warning with the signature means that its rank failed.
+const FAILS: bool = true;
+/// NCCL continues after a warning with the signature, or it is no warning.
+const CONTINUES: bool = false;
+
+/// Declares the signatures, each with whether a warning with it means that its rank failed.
+macro_rules! signatures {
+    ($(#[$about:meta])* pub enum Signature { $($(#[$note:meta])* $name:ident: $fails:ident,)* }) => {
+        $(#[$about])*
+        pub enum Signature { $($(#[$note])* $name,)* }
+
+        impl Signature {
+            /// Returns whether a warning with this signature means that its rank failed.
+            pub fn fails_rank(self) -> bool {
+                match self { $(Self::$name => $fails,)* }
+            }
+        }
+    };
+}
+
+signatures! {
+    /// What a log line indicates: a fault, or a fact that rules need.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[non_exhaustive]
+    pub enum Signature {
+        /// No external network plugin was found.
+        PluginNotFound: FAILS,
+        /// A plugin, or a library it needs, requires newer symbols than the container has.
+        PluginAbi: FAILS,
+        /// A program needs a newer C or C++ library than the container has.
+        LibcTooOld: FAILS,
+        /// A library that the network plugin needs is missing.
+        PluginDependency: FAILS,
+        /// A plugin was found whose interface is older than this NCCL.
+        PluginTooOld: FAILS,
+        /// libfabric found no provider for the plugin.
+        OfiNoProvider: FAILS,
+        /// libfabric selected a provider that is neither EFA nor another fabric's own.
+        OfiOtherProvider: FAILS,
+        /// The plugin refuses a provider other than EFA.
+        OfiOnlyEfa: FAILS,
+        /// The aws-ofi-nccl plugin could not be initialised.
+        OfiInitFailed: FAILS,
+        /// The plugin disabled GPUDirect RDMA on an instance that has it.
+        OfiGdrDisabled: FAILS,
+        /// libfabric's `FI_HMEM` needs RDMA, which is off.
+        OfiHmemNeedsRdma: FAILS,
+        /// EFA packets to a peer are dropped.
+        EfaUnreachablePeer: FAILS,
+        /// A resource of libfabric could not be made.
+        OfiResources: FAILS,
+        /// A process forked while it held EFA memory.
+        EfaFork: FAILS,
+        /// A fork failed for want of memory.
+        ForkOutOfMemory: FAILS,
+        /// libfabric is older than the plugin needs.
+        LibfabricTooOld: FAILS,
+        /// Two nodes group their NICs differently.
+        RailMismatch: FAILS,
+        /// NCCL's IB network found no device.
+        IbNoDevice: CONTINUES,
+        /// `NCCL_IB_DISABLE` or `NCCL_NET_DISABLE` is set.
+        IbDisabled: FAILS,
+        /// `NCCL_NET=Socket` is set.
+        SocketsRequested: FAILS,
+        /// `NCCL_P2P_DISABLE` is set.
+        P2pDisabled: FAILS,
+        /// `NCCL_SHM_DISABLE` is set.
+        ShmDisabled: FAILS,
+        /// A completion failed because retries were exceeded (status 12).
+        IbRetryExceeded: FAILS,
+        /// A work request was flushed (status 5).
+        IbFlushed: FAILS,
+        /// A NIC was denied access to memory (status 4).
+        IbLocalProtection: FAILS,
+        /// The peer refused an RDMA request (status 9 to 11).
+        IbRemoteRefused: FAILS,
+        /// A queue pair could not change its state.
+        QpTransition: FAILS,
+        /// Connecting a queue pair timed out.
+        QpTimeout: FAILS,
+        /// An HCA reported an asynchronous event.
+        IbAsyncEvent: FAILS,
+        /// Memory could not be registered, or a queue not made.
+        MemoryRegistration: FAILS,
+        /// GPUDirect RDMA is off for an HCA.
+        IbGdrDisabled: FAILS,
+        /// GPUDirect RDMA is off because GPU and NIC are far apart.
+        GdrTooFar: FAILS,
+        /// InfiniBand and Ethernet ports would be connected to each other.
+        IncompatibleIbDevices: FAILS,
+        /// Ranks of one node see different numbers of NICs.
+        DeviceCountsMixed: FAILS,
+        /// Shared memory could not be made or extended.
+        ShmTooSmall: FAILS,
+        /// GPUs cannot reach each other's memory over PCIe.
+        P2pUnavailable: FAILS,
+        /// GPUs joined by NVLink cannot reach each other's memory.
+        NvlinkP2pBroken: FAILS,
+        /// NVLink SHARP could not be set up.
+        NvlsFailed: FAILS,
+        /// NVLink SHARP multicast is not available.
+        NvlsUnavailable: CONTINUES,
+        /// CollNet (SHARP) is not used.
+        CollnetUnavailable: FAILS,
+        /// `NCCL_ALGO` requests CollNet.
+        CollnetRequested: FAILS,
+        /// Multi-node NVLink is present but does not work.
+        MnnvlBroken: FAILS,
+        /// No network interface fits.
+        NoInterface: FAILS,
+        /// An interface was chosen that other hosts may not reach.
+        SuspiciousInterface: CONTINUES,
+        /// The loopback interface was chosen.
+        LoopbackInterface: CONTINUES,
+        /// A TCP connection failed.
+        ConnectFailed: FAILS,
+        /// A connection did not come from a rank of this job.
+        StrayConnection: FAILS,
+        /// NCCL reports that versions differ.
+        VersionMismatch: FAILS,
+        /// Ranks disagree on a collective or its size.
+        CollectiveMismatch: FAILS,
+        /// A line of Huawei's HCCL, which is not NCCL.
+        Hccl: FAILS,
+        /// Two ranks use one GPU.
+        DuplicateGpu: FAILS,
+        /// A collective timed out.
+        WatchdogTimeout: FAILS,
+        /// A peer closed its connection.
+        PeerClosed: FAILS,
+        /// A topology file does not fit.
+        TopologyXml: FAILS,
+        /// An ssh server accepted no key.
+        SshRefused: FAILS,
+        /// Docker's daemon does not run, or may not be used.
+        ContainerDaemon: FAILS,
+        /// A CUDA call failed inside NCCL.
+        CudaFailure: FAILS,
+        /// Host memory is not allocated with cuMem.
+        CumemHostFallback: CONTINUES,
+        /// The requested network is missing.
+        NetworkNotFound: FAILS,
+        /// The plugin found one NIC.
+        OneNicFound: FAILS,
+        /// Memory of a GPU could not be registered with EFA (-22).
+        EfaRegistration: FAILS,
+        /// libfabric's CUDA calls cannot be switched off, so GPUDirect RDMA is.
+        HmemWithoutGdr: FAILS,
+        /// A listed HCA cannot be opened.
+        DeviceNotOpened: FAILS,
+        /// The plugin runs on AWS.
+        OnAws: CONTINUES,
+        /// A message names EFA.
+        EfaNamed: CONTINUES,
+        /// The instance type has GPUDirect RDMA over EFA.
+        GdrInstance: CONTINUES,
+        /// The instance type has no GPUDirect RDMA over EFA.
+        InstanceWithoutGdr: CONTINUES,
+        /// A process chose the socket network.
+        SocketChosen: CONTINUES,
+        /// A list of IB or RoCE devices was printed.
+        IbDeviceList: CONTINUES,
+        /// A version of NCCL was printed.
+        VersionPrinted: CONTINUES,
+        /// An error passed through NCCL's socket network.
+        ErrorInSocket: CONTINUES,
+        /// An error passed through NCCL's IB network.
+        ErrorInIb: CONTINUES,
+        /// An error passed through the external IB plugin.
+        ErrorInIbExternal: CONTINUES,
+        /// A request or a completion of the libfabric plugin failed at run time.
+        ErrorInOfi: CONTINUES,
+        /// Two ranks are connected over sockets.
+        SocketConnection: CONTINUES,
+        /// Two ranks are connected over libfabric with GPUDirect RDMA.
+        OfiConnection: CONTINUES,
+        /// Two ranks are connected over libfabric without GPUDirect RDMA.
+        OfiConnectionWithoutGdr: CONTINUES,
+        /// Two ranks are connected over IB or RoCE with GPUDirect RDMA.
+        IbConnection: CONTINUES,
+        /// Two ranks are connected over IB or RoCE without GPUDirect RDMA.
+        IbConnectionWithoutGdr: CONTINUES,
+        /// Two ranks are connected over multi-node NVLink.
+        MnnvlConnection: CONTINUES,
+        /// A line names a rank beyond the ranks of its communicator.
+        ImpossibleRank: CONTINUES,
+        /// A warning that no other signature explains.
+        UnknownWarning: CONTINUES,
+        /// Any warning of NCCL.
+        Warning: CONTINUES,
+    }
 }
 
 impl Signature {
-    /// Returns whether a warning with this signature means that its rank failed. Warnings after which NCCL
-    /// continues do not.
-    pub fn fails_rank(self) -> bool {
-        self <= Self::DeviceNotOpened
-            && !matches!(
-                self,
-                Self::IbNoDevice
-                    | Self::NvlsUnavailable
-                    | Self::SuspiciousInterface
-                    | Self::LoopbackInterface
-                    | Self::CumemHostFallback
-            )
-    }
-
     /// Returns whether the signature shows only which network returned an error, and not its cause.
     pub(crate) fn is_place(self) -> bool {
         matches!(

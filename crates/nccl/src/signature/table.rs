@@ -11,15 +11,15 @@ pub(super) enum Target {
 }
 
 /// One row: the line contains `needle`, every one of `all`, and none of `none`.
-pub(super) struct Row {
+pub(super) struct SignatureRow {
     pub points_at: Target,
     pub needle: &'static str,
     pub all: &'static [&'static str],
     pub none: &'static [&'static str],
 }
 
-const fn row(id: Signature, needle: &'static str) -> Row {
-    Row { points_at: Target::Signature(id), needle, all: &[], none: &[] }
+const fn row(id: Signature, needle: &'static str) -> SignatureRow {
+    SignatureRow { points_at: Target::Signature(id), needle, all: &[], none: &[] }
 }
 
 const fn with(
@@ -27,12 +27,12 @@ const fn with(
     needle: &'static str,
     all: &'static [&'static str],
     none: &'static [&'static str],
-) -> Row {
-    Row { points_at: Target::Signature(id), needle, all, none }
+) -> SignatureRow {
+    SignatureRow { points_at: Target::Signature(id), needle, all, none }
 }
 
-const fn completed(needle: &'static str, all: &'static [&'static str]) -> Row {
-    Row { points_at: Target::Completion, needle, all, none: COMPLETION }
+const fn completed(needle: &'static str, all: &'static [&'static str]) -> SignatureRow {
+    SignatureRow { points_at: Target::Completion, needle, all, none: COMPLETION }
 }
 
 const NOT_THE_NET_PLUGIN: &[&str] =
@@ -41,7 +41,7 @@ const COMPLETION: &[&str] = &["ibv_modify_qp", "ibv_query_gid"];
 
 /// Sources of the wordings: the tags of NVIDIA/nccl 2.3.5 to 2.30.7 and aws-ofi-nccl 0.9.1 to 1.21.1, libfabric, and
 /// PyTorch's ProcessGroupNCCL.cpp, read 2026-11-21.
-pub(super) const TABLE: &[Row] = &[
+pub(super) const TABLE: &[SignatureRow] = &[
     with(Signature::PluginNotFound, "No plugin found", &[], NOT_THE_NET_PLUGIN),
     row(Signature::PluginNotFound, "No network plugin found"),
     with(Signature::PluginNotFound, "Could not find: ", &["nccl-net"], NOT_THE_NET_PLUGIN),

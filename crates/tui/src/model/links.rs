@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weftrun::core::diagnose::Judge;
-use weftrun::core::nccl::FabricSeen;
+use weftrun::core::nccl::Network;
 
 use super::transport_view::{Node, Rank, Step};
 
 /// How two ranks, or two nodes, are connected.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Link {
-    pub kind: Kind,
+    pub path: Path,
     /// The transports as NCCL wrote them, sorted.
     pub transports: Vec<String>,
     /// Channels, all pairs together.
@@ -61,71 +61,66 @@ impl Gdr {
 }
 
 /// Kinds of connection, the worst last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Path {
     /// NVLink or PCIe, inside a node.
     P2p,
-    /// NVLink SHARP or CollNet.
-    Offload,
-    Efa,
-    InfiniBand,
-    Roce,
-    /// InfiniBand verbs, not known which.
-    Verbs,
-    /// Libfabric over an unknown provider, or one other than EFA and TCP.
-    Libfabric,
-    /// Libfabric over TCP: the plugin was loaded, but the fabric is not used.
-    LibfabricTcp,
     /// Shared memory inside a node.
     Shm,
-    Socket,
-    /// A transport unknown to this program.
-    #[default]
-    Unknown,
+    /// NVLink SHARP or CollNet.
+    Offload,
+    /// A network. A transport unknown to this program is an unknown one.
+    Network(Network),
 }
 
-impl Kind {
-    /// The letter in the matrix and the word in the legend of those that are known.
-    pub const SIGNS: [(Self, char, &'static str); 10] = [
-        (Self::P2p, 'N', "NVLink/P2P"),
-        (Self::Offload, 'C', "CollNet/NVLS"),
-        (Self::Efa, 'E', "EFA"),
-        (Self::InfiniBand, 'I', "InfiniBand"),
-        (Self::Roce, 'R', "RoCE"),
-        (Self::Verbs, 'V', "verbs"),
-        (Self::Libfabric, 'L', "Libfabric"),
-        (Self::LibfabricTcp, 'l', "Libfabric over TCP"),
-        (Self::Shm, 'S', "SHM"),
-        (Self::Socket, 'T', "TCP socket"),
-    ];
+impl Default for Path {
+    fn default() -> Self {
+        Self::Network(Network::Unknown)
+    }
+}
 
-    pub fn letter(self) -> char {
-        Self::SIGNS.iter().find(|(kind, ..)| *kind == self).map_or('?', |(_, letter, _)| *letter)
+impl Path {
+    /// Returns all that are known, in order.
+    pub fn known() -> impl Iterator<Item = Self> {
+        // SHARP is shown as an offload.
+        let shown = |network: &Network| !matches!(network, Network::Sharp | Network::Unknown);
+        let networks = Network::ALL.into_iter().filter(shown).map(Self::Network);
+        [Self::P2p, Self::Shm, Self::Offload].into_iter().chain(networks)
     }
 
-    pub fn word(self) -> &'static str {
-        Self::SIGNS.iter().find(|(kind, ..)| *kind == self).map_or("unknown", |(.., word)| word)
+    /// Returns the letter in the matrix.
+    pub fn sign(self) -> char {
+        match self {
+            Self::P2p => 'N',
+            Self::Shm => 'S',
+            Self::Offload => 'C',
+            Self::Network(network) => network.sign(),
+        }
+    }
+
+    /// Returns the name in the legend.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::P2p => "NVLink/P2P",
+            Self::Shm => "SHM",
+            Self::Offload => "CollNet/NVLS",
+            Self::Network(network) => network.name(),
+        }
     }
 
     /// Returns the network between nodes; none for a transport that is none, or is unknown.
-    pub fn network(self) -> Option<FabricSeen> {
-        Some(match self {
-            Self::Efa => FabricSeen::Efa,
-            Self::InfiniBand => FabricSeen::InfiniBand,
-            Self::Roce => FabricSeen::Roce,
-            Self::Verbs => FabricSeen::Verbs,
-            Self::Libfabric => FabricSeen::LibfabricOther,
-            Self::LibfabricTcp => FabricSeen::LibfabricTcp,
-            Self::Socket => FabricSeen::Socket,
-            Self::P2p | Self::Offload | Self::Shm | Self::Unknown => return None,
-        })
+    pub fn network(self) -> Option<Network> {
+        match self {
+            Self::Network(network) if network != Network::Unknown => Some(network),
+            _ => None,
+        }
     }
 }
 
 impl Link {
-    /// Merges another link between the same two ends; the worst kind is shown.
+    /// Merges another link between the same two ends; the worst path is shown.
     pub fn join(&mut self, other: &Self) {
-        self.kind = self.kind.max(other.kind);
+        self.path = self.path.max(other.path);
         self.channels += other.channels;
         self.pairs += other.pairs;
         self.gdr = if self.gdr == other.gdr { self.gdr } else { None };
@@ -141,7 +136,7 @@ impl Link {
 
     /// Returns whether the link is a problem.
     pub fn is_wrong(&self, judge: Judge, inside_node: bool) -> bool {
-        self.kind.network().is_some_and(|seen| judge.is_wrong(seen, inside_node))
+        self.path.network().is_some_and(|network| judge.is_wrong(network, inside_node))
     }
 }
 

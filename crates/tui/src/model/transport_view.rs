@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use weftrun::Finding;
 use weftrun::core::diagnose::Judge;
 
-pub use super::links::{Cell, Gdr, Kind, Link, LinkMap};
+pub use super::links::{Cell, Gdr, Link, LinkMap, Path};
 
 /// Largest number of missing ranks: a hostile line may name any number of them.
 const MOST_AWAITED: u32 = 65_536;
@@ -193,6 +193,8 @@ pub struct TransportView {
     /// Throughput as it was printed, oldest first.
     pub throughput: Vec<f64>,
     pub unit: String,
+    /// Whether it is the bus bandwidth of a collective. Only that has published figures.
+    pub is_bus_bandwidth: bool,
     /// Ranks that have reached each step of [`Step::LIFE`].
     pub counts: [u32; 7],
     /// When all ranks completed each step of [`Step::LIFE`], if known.

@@ -8,11 +8,11 @@ use weftrun::core::diagnose::{diagnose, why_of_job};
 use weftrun::core::fabric::FabricPlan;
 use weftrun::core::job::JobDetail;
 use weftrun::core::log::LogBatch;
-use weftrun::core::nccl::{self, GdrSeen, Network, PairView, Phase, Snapshot, TransportMap};
+use weftrun::core::nccl::{self, Kind, PairView, Phase, Snapshot, TransportMap};
 
 use super::milestones::Times;
 use super::step_lines::StepLines;
-use crate::model::transport_view::{Communicator, Kind, Link, LinkMap, Rank, Step, TransportView};
+use crate::model::transport_view::{Communicator, Link, LinkMap, Path, Rank, Step, TransportView};
 use crate::safe;
 
 /// Reads NCCL's lines.
@@ -58,7 +58,7 @@ impl ViewBuilder {
         let mut transport_view = TransportView {
             verdict: found.verdict.fabric.label().to_owned(),
             ok: found.ok,
-            gdr: gdr_word(found.verdict.gdr).to_owned(),
+            gdr: found.verdict.gdr.as_str().to_owned(),
             ranks: self.ranks(map.ranks()),
             findings: found.findings,
             judge,
@@ -135,12 +135,12 @@ fn maps(map: &Snapshot<'_>, communicators: &[Communicator]) -> (Vec<LinkMap>, Li
     for pair in pairs {
         let own = pair.comm.as_deref().and_then(|id| numbers.get(id)).copied().filter(|at| *at < count);
         let link = Link {
-            kind: kind(&pair),
+            path: path(&pair),
             transports: vec![pair.transport.to_string()],
             channels: pair.channels.count(),
             pairs: 1,
             gdr: pair.gdr,
-            devices: (pair.devices.0.iter().collect(), pair.devices.1.iter().collect()),
+            devices: (pair.devices.send.iter().collect(), pair.devices.receive.iter().collect()),
             printed: Some((pair.from, pair.to)),
         };
         if let (None, Some((from, to))) = (&pair.comm, pair.global_from.zip(pair.global_to)) {
@@ -168,6 +168,7 @@ fn throughput(map: &Snapshot<'_>, transport_view: &mut TransportView) {
         transport_view.throughput = series.samples.iter().map(|sample| sample.value).collect();
         transport_view.throughput.push(series.last().value);
         transport_view.unit = format!("{} ({})", series.unit, series.metric);
+        transport_view.is_bus_bandwidth = series.is_bus_bandwidth();
     }
 }
 
@@ -183,33 +184,12 @@ pub(super) fn step(phase: Phase) -> Step {
     }
 }
 
-fn gdr_word(gdr: GdrSeen) -> &'static str {
-    match gdr {
-        GdrSeen::All => "all",
-        GdrSeen::Some => "some",
-        GdrSeen::None => "none",
-        GdrSeen::Unknown => "unknown",
-    }
-}
-
-fn kind(pair: &PairView) -> Kind {
+fn path(pair: &PairView) -> Path {
     match pair.kind {
-        nccl::Kind::P2p | nccl::Kind::Own => Kind::P2p,
-        nccl::Kind::Shm => Kind::Shm,
-        nccl::Kind::Collnet | nccl::Kind::Nvls => Kind::Offload,
-        nccl::Kind::Net => match pair.network {
-            Some(Network::Socket) => Kind::Socket,
-            Some(Network::Efa) => Kind::Efa,
-            Some(Network::LibfabricTcp) => Kind::LibfabricTcp,
-            Some(
-                Network::LibfabricOther | Network::LibfabricMixed | Network::Slingshot | Network::OmniPath,
-            ) => Kind::Libfabric,
-            Some(Network::Roce) => Kind::Roce,
-            Some(Network::InfiniBand) => Kind::InfiniBand,
-            Some(Network::Verbs) => Kind::Verbs,
-            _ => Kind::Unknown,
-        },
-        _ => Kind::Unknown,
+        Kind::P2p | Kind::Own => Path::P2p,
+        Kind::Shm => Path::Shm,
+        Kind::Collnet | Kind::Nvls => Path::Offload,
+        _ => pair.network.map_or_else(Path::default, Path::Network),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::action::{Place, Row};
 use crate::model::Model;
 use crate::model::draft::{Draft, Field};
 use crate::model::layer::{Layer, Question, picked};
-use crate::model::transport_view::{Kind, Step};
+use crate::model::transport_view::{Path, Step};
 use crate::theme::Meaning;
 use crate::update::layers_verb;
 
@@ -172,7 +172,8 @@ fn help_lines<'a>(model: &Model, paint: Paint, filter: &str, columns: usize) -> 
 
 fn signs_lines<'a>(columns: usize) -> Vec<Line<'a>> {
     let mut lines = vec![Line::from(" Matrix: how two nodes or ranks are connected")];
-    lines.extend(Kind::SIGNS.iter().map(|(_, letter, word)| Line::from(format!("   {letter}  {word}"))));
+    let known = Path::known().map(|path| format!("   {}  {}", path.sign(), path.name()));
+    lines.extend(known.map(Line::from));
     for text in [
         "   .  no channel: rings and trees connect neighbours only",
         "   ?  not known: a channel may exist, or its transport is unknown",

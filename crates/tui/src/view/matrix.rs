@@ -13,7 +13,7 @@ use super::heat;
 use super::paint::{Paint, cell, fit, width};
 use super::spots::Bar;
 use crate::model::open::{MatrixForm, Open, Suspects};
-use crate::model::transport_view::{Cell, Gdr, Kind, Node, TransportView};
+use crate::model::transport_view::{Cell, Gdr, Node, Path, TransportView};
 use crate::theme::Meaning;
 
 pub(super) fn draw(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
@@ -160,12 +160,12 @@ pub(super) fn sign(open: &Open, row: usize, column: usize) -> (char, char, Meani
                 ('!', Meaning::Bad)
             } else if link.transports.len() > 1 {
                 ('*', Meaning::Warn)
-            } else if link.kind == Kind::Unknown {
+            } else if link.path == Path::default() {
                 (' ', Meaning::Warn)
             } else {
                 (' ', Meaning::Good)
             };
-            (link.kind.letter(), second, meaning)
+            (link.path.sign(), second, meaning)
         }
         _ if open.by_rank && row == column => ('-', ' ', Meaning::Muted),
         Cell::NoChannel => ('.', ' ', Meaning::Muted),
@@ -315,9 +315,9 @@ pub fn odd_node(transport_view: &TransportView, at: usize) -> bool {
 /// The letters that are seen and what they mean, on as many lines as that takes.
 fn legend<'a>(open: &Open, paint: Paint, columns: usize) -> Vec<Line<'a>> {
     let Some(map) = open.map() else { return Vec::new() };
-    let seen: BTreeSet<Kind> = map.links(open.by_rank).values().map(|link| link.kind).collect();
-    let seen = Kind::SIGNS.iter().filter(|(kind, ..)| seen.contains(kind));
-    let mut words: Vec<String> = seen.map(|(_, letter, word)| format!("{letter} {word}")).collect();
+    let seen: BTreeSet<Path> = map.links(open.by_rank).values().map(|link| link.path).collect();
+    let known = Path::known().filter(|path| seen.contains(path));
+    let mut words: Vec<String> = known.map(|path| format!("{} {}", path.sign(), path.name())).collect();
     words.extend([". no channel", "? not known", "* mixed", "! wrong"].map(str::to_owned));
     if map.unplaced > 0 {
         words.push(format!("{} with unknown global ranks", counted(map.unplaced as usize, "pair")));

@@ -143,8 +143,7 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
         let text =
             format!(" {} {} {last:.1} {}{range}", cell("speed", 9), cell(&bars, strip), transport_view.unit);
         let mut spans = vec![Span::raw(fit(&text, columns).into_owned())];
-        // Only the bus bandwidth of a collective has published figures.
-        if let Some((low, high)) = transport_view.expected.filter(|_| transport_view.unit.contains("busbw")) {
+        if let Some((low, high)) = transport_view.expected.filter(|_| transport_view.is_bus_bandwidth) {
             let slow = last < low * 0.8;
             let text = format!("  expected {low:.0}-{high:.0}{}", if slow { " !" } else { "" });
             let space = columns.saturating_sub(spans[0].width());

@@ -57,7 +57,7 @@ fn link_lines(link: &Link, wrong: bool) -> Vec<String> {
     let mut lines = vec![
         format!(
             "  kind       {}{}",
-            link.kind.word(),
+            link.path.name(),
             if wrong { "  ! wrong, see the diagnosis" } else { "" }
         ),
         format!("  transport  {}", link.transports.join(", ")),
@@ -67,7 +67,7 @@ fn link_lines(link: &Link, wrong: bool) -> Vec<String> {
         let numbers: Vec<u32> = of.iter().copied().collect();
         if numbers.is_empty() { "not printed".to_owned() } else { super::paint::ranges(&numbers) }
     };
-    if link.kind.network().is_some() {
+    if link.path.network().is_some() {
         let (send, receive) = (devices(&link.devices.0), devices(&link.devices.1));
         lines.push(format!("  devices    sender {send}, receiver {receive}"));
         let gdr = match link.gdr {
@@ -92,7 +92,7 @@ pub fn table(open: &Open) -> Vec<Vec<u8>> {
     for (id, map) in named.chain(loose) {
         for ((from, to), link) in &map.rank_links {
             let gdr = link.gdr.map_or("unknown", |gdr| if gdr { "yes" } else { "no" });
-            let kind = link.kind.word();
+            let kind = link.path.name();
             let transports = link.transports.join(",");
             lines.push(
                 format!("{id}\t{from}\t{to}\t{kind}\t{transports}\t{}\t{gdr}", link.channels).into_bytes(),

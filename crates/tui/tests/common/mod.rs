@@ -20,15 +20,15 @@ use weftrun::core::fabric::{Fabric, FabricPlan, Profiles};
 use weftrun::core::finding::{Evidence, Fix};
 use weftrun::core::job::{JobEvent, JobHandle, JobPhase, JobSummary, SubmissionId};
 use weftrun::core::log::{Cursor, LogBatch, LogStore, Mark, SourceId};
-use weftrun::core::nccl::TransportMap;
 use weftrun::core::nccl::ras::Report;
+use weftrun::core::nccl::{Network, TransportMap};
 use weftrun::core::report::{Asked, HealthReport};
 use weftrun::core::spec::JobSpec;
 use weftrun_tui::model::Model;
 use weftrun_tui::model::draft::{Basis, Field, Planned};
 use weftrun_tui::model::logs::SharedStore;
 use weftrun_tui::model::transport_view::{
-    Communicator, Kind, Link, LinkMap, Rank, Reached, Step, TransportView,
+    Communicator, Link, LinkMap, Path, Rank, Reached, Step, TransportView,
 };
 use weftrun_tui::msg::{Effect, Msg};
 use weftrun_tui::update::update;
@@ -123,17 +123,17 @@ pub fn transport_view() -> TransportView {
     let mut links = LinkMap::default();
     for rank in 0..64u32 {
         let next = (rank + 1) % 64;
-        let (kind, name) = match (rank / 8 == next / 8, rank / 8 == 4 || next / 8 == 4) {
-            (true, _) => (Kind::P2p, "P2P/CUMEM"),
-            (false, true) => (Kind::Socket, "NET/Socket"),
-            (false, false) => (Kind::Efa, "NET/Libfabric"),
+        let (path, name) = match (rank / 8 == next / 8, rank / 8 == 4 || next / 8 == 4) {
+            (true, _) => (Path::P2p, "P2P/CUMEM"),
+            (false, true) => (Path::Network(Network::Socket), "NET/Socket"),
+            (false, false) => (Path::Network(Network::Efa), "NET/Libfabric"),
         };
         let link = Link {
-            kind,
+            path,
             transports: vec![name.into()],
             channels: 16,
             pairs: 1,
-            gdr: Some(kind == Kind::Efa),
+            gdr: Some(path == Path::Network(Network::Efa)),
             devices: (BTreeSet::from([0]), BTreeSet::from([1])),
             printed: Some((rank, next)),
         };

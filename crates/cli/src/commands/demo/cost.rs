@@ -1,6 +1,6 @@
 //! The cost of a transport, in figures measured on one machine.
 
-use weftrun::core::nccl::{FabricSeen, TransportMap};
+use weftrun::core::nccl::{FabricSeen, Network, TransportMap};
 
 /// All-reduce bus bandwidth of 64 MiB, GB/s: the same four H200 GPUs, PyTorch 2.11, NCCL 2.28.9, the transport forced
 /// by NCCL's own variables. Measured 2026-11-21 with the runs in `crates/replay/data/captures`.
@@ -32,7 +32,7 @@ pub(super) fn text(map: &TransportMap) -> String {
         let (value, unit) = (series.last().value, series.unit);
         text.push_str(&format!("  this run, by {source}: {} {value:.1} {unit}\n", series.metric));
     }
-    if matches!(fabric, FabricSeen::Socket | FabricSeen::LibfabricTcp) {
+    if uses(fabric).is_some() {
         let ratio = MEASURED[0].1 / MEASURED[2].2;
         text.push_str(&format!(
             "Over TCP the GPUs wait for the network: at least {ratio:.0} times less than between GPUs of one node. On a \
@@ -45,8 +45,8 @@ pub(super) fn text(map: &TransportMap) -> String {
 
 fn uses(fabric: FabricSeen) -> Option<usize> {
     match fabric {
-        FabricSeen::Socket => Some(2),
-        FabricSeen::LibfabricTcp => Some(3),
+        FabricSeen::Network(Network::Socket) => Some(2),
+        FabricSeen::Network(Network::LibfabricTcp) => Some(3),
         _ => None,
     }
 }

@@ -15,7 +15,7 @@ use weftrun_tui::model::transport_view::TransportView;
 use super::Known;
 use super::bring_up::{BringUp, bring_up};
 use crate::commands::transport::drawing::{Drawing, graph, matrix};
-use crate::commands::transport::html::{ROWS, Rank, gdr, rendered, stack};
+use crate::commands::transport::html::{ROWS, dash, gdr, rendered, stack};
 use crate::commands::why::html::ended;
 use crate::output::because;
 
@@ -33,7 +33,6 @@ struct Page<'a> {
     matrix: Option<Drawing>,
     bring_up: Option<BringUp>,
     speed: Option<Speed>,
-    shown_ranks: Vec<Rank>,
     hidden_ranks: usize,
     environment: Vec<(String, String)>,
     job_file: Option<String>,
@@ -79,7 +78,6 @@ pub fn page(known: &Known) -> Result<String> {
         matrix: matrix(report, *judge),
         bring_up: bring_up(view),
         speed: speed(view, report),
-        shown_ranks: report.ranks.iter().take(ROWS).map(Rank::from).collect(),
         hidden_ranks: report.ranks.len().saturating_sub(ROWS),
         environment: environment(known),
         job_file: spec.as_ref().map(to_toml),
@@ -168,8 +166,7 @@ fn speed(view: &TransportView, report: &TransportReport) -> Option<Speed> {
     if values.len() < 2 || count < 2 || highest <= 0.0 {
         return None;
     }
-    // Only the bus bandwidth of a collective has published figures.
-    let expected = view.expected.filter(|_| view.unit.contains("busbw"));
+    let expected = view.expected.filter(|_| view.is_bus_bandwidth);
     let most = expected.map_or(highest, |(_, high)| highest.max(high)) * 1.05;
     let y = |value: f64| 8.0 + (1.0 - value.max(0.0) / most) * 180.0;
     let step = 820.0 / (values.len() - 1) as f64;

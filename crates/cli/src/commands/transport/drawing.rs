@@ -6,10 +6,11 @@ use std::f64::consts::TAU;
 use std::fmt::Write as _;
 
 use weftrun::core::diagnose::Judge;
-use weftrun::core::nccl::Kind;
+use weftrun::core::nccl::{Kind, PairView};
 use weftrun::core::report::TransportReport;
-use weftrun::core::report::transport::PairShape;
 use weftrun::core::text::counted;
+
+use crate::map_view::placed;
 
 /// Largest number of nodes in the graph, and of rows of the matrix.
 const MOST: u32 = 256;
@@ -241,34 +242,20 @@ fn about(link: &Link) -> String {
     format!("{} ({} channels{wrong})", transports.join(", "), link.channels)
 }
 
-/// Returns the pairs whose place is known, with the two ranks or nodes, and whether both ranks are on one node.
-pub fn placed(
-    report: &TransportReport,
-    by_rank: bool,
-) -> impl Iterator<Item = (&PairShape, (u32, u32), bool)> {
-    let node_of: BTreeMap<u32, u32> =
-        report.ranks.iter().filter_map(|rank| Some((rank.rank?, rank.node))).collect();
-    report.pairs.iter().filter_map(move |pair| {
-        let node = |rank: Option<u32>| node_of.get(&rank?).copied();
-        let nodes = node(pair.global_from).zip(node(pair.global_to));
-        let ends = if by_rank { pair.global_from.zip(pair.global_to) } else { nodes };
-        Some((pair, ends?, nodes.is_some_and(|(from, to)| from == to)))
-    })
-}
-
 fn links_of(report: &TransportReport, judge: Judge, by_rank: bool) -> BTreeMap<(u32, u32), Link> {
     let mut links = BTreeMap::new();
-    for (pair, ends, inside) in placed(report, by_rank) {
+    for (pair, ends, inside) in placed(&report.ranks, &report.pairs, by_rank) {
+        let Some(ends) = ends else { continue };
         let judged = judged(pair, judge, inside);
-        let transports = BTreeSet::from([pair.transport.clone()]);
-        join(&mut links, ends, Link { judged, channels: pair.channels, transports });
+        let transports = BTreeSet::from([pair.transport.to_string()]);
+        join(&mut links, ends, Link { judged, channels: pair.channels.count(), transports });
     }
     links
 }
 
-fn judged(pair: &PairShape, judge: Judge, inside: bool) -> Judged {
+fn judged(pair: &PairView, judge: Judge, inside: bool) -> Judged {
     match (pair.network, pair.kind) {
-        (Some(network), _) if judge.is_wrong(network.into(), inside) => Judged::Wrong,
+        (Some(network), _) if judge.is_wrong(network, inside) => Judged::Wrong,
         (Some(_), _) | (None, Kind::P2p | Kind::Shm | Kind::Nvls | Kind::Own | Kind::Collnet) => Judged::Good,
         _ => Judged::Unknown,
     }

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use askama::Template;
 use weftrun::core::diagnose::Judge;
 use weftrun::core::diagnose::cause::{Why, WhyState};
-use weftrun::core::nccl::{GdrSeen, Kind, Network, RankView};
+use weftrun::core::nccl::{GdrSeen, Kind, PairView};
 use weftrun::core::report::TransportReport;
-use weftrun::core::report::transport::PairShape;
 use weftrun::core::text::counted;
 use weftrun::{Error, ErrorKind, Finding, Result, Severity};
 
-use super::drawing::{Drawing, graph, placed};
+use super::drawing::{Drawing, graph};
+use crate::map_view::placed;
 
 /// Largest number of ranks drawn individually; more are drawn by node.
 const RANKS: usize = 64;
@@ -31,7 +31,6 @@ struct Page<'a> {
     any_wrong: bool,
     unproved: usize,
     graph: Option<Drawing>,
-    shown_ranks: Vec<Rank>,
     hidden_ranks: usize,
     why: &'a Why,
     why_lines: Vec<String>,
@@ -50,18 +49,6 @@ struct Cell {
     wrong: bool,
     word: String,
     title: String,
-}
-
-/// A row of the table of phases.
-pub struct Rank {
-    pub rank: String,
-    pub node: u32,
-    pub host: String,
-    pub pid: String,
-    pub device: String,
-    pub announced: String,
-    pub phase: &'static str,
-    pub source: String,
 }
 
 pub fn page(report: &TransportReport, judge: Judge, why: &Why) -> Result<String> {
@@ -86,7 +73,6 @@ pub fn page(report: &TransportReport, judge: Judge, why: &Why) -> Result<String>
         rows,
         unproved,
         graph: graph(report, judge),
-        shown_ranks: report.ranks.iter().take(ROWS).map(Rank::from).collect(),
         hidden_ranks: report.ranks.len().saturating_sub(ROWS),
         why,
         why_lines: why.lines(),
@@ -94,20 +80,9 @@ pub fn page(report: &TransportReport, judge: Judge, why: &Why) -> Result<String>
     rendered(&page)
 }
 
-impl From<&RankView> for Rank {
-    fn from(rank: &RankView) -> Self {
-        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "–".to_owned());
-        Self {
-            rank: or_dash(rank.rank.map(|rank| rank.to_string())),
-            node: rank.node,
-            host: rank.host.to_string(),
-            pid: or_dash(rank.pid.map(|pid| pid.to_string())),
-            device: or_dash(rank.cuda_device.map(|device| device.to_string())),
-            announced: or_dash(rank.announced.as_deref().map(str::to_owned)),
-            phase: rank.phase.label(),
-            source: rank.source.clone(),
-        }
-    }
+/// Returns a value of a table, or a dash where there is none.
+pub fn dash(value: Option<&impl ToString>) -> String {
+    value.map_or_else(|| "–".to_owned(), ToString::to_string)
 }
 
 /// Says where GPUDirect RDMA is used.
@@ -142,10 +117,13 @@ fn matrix(report: &TransportReport, judge: Judge) -> (Vec<String>, Vec<Row>, usi
     let highest = report.pairs.iter().flat_map(|pair| [pair.global_from, pair.global_to]).flatten().max();
     let by_rank = highest.is_none_or(|highest| (highest as usize) < RANKS);
     let mut cells: BTreeMap<(u32, u32), Cell> = BTreeMap::new();
-    let mut unproved = report.pairs.len();
-    for (pair, ends, inside) in placed(report, by_rank) {
-        unproved -= 1;
-        let wrong = |network: Network| judge.is_wrong(network.into(), inside);
+    let mut unproved = 0;
+    for (pair, ends, inside) in placed(&report.ranks, &report.pairs, by_rank) {
+        let Some(ends) = ends else {
+            unproved += 1;
+            continue;
+        };
+        let wrong = |network| judge.is_wrong(network, inside);
         add(cells.entry(ends).or_default(), pair, pair.network.is_some_and(wrong));
     }
     let size = cells.keys().flat_map(|(from, to)| [*from, *to]).max().map_or(0, |last| (last + 1).min(256));
@@ -162,24 +140,24 @@ fn matrix(report: &TransportReport, judge: Judge) -> (Vec<String>, Vec<Row>, usi
 
 /// Adds a pair's transport to a cell; a network takes precedence over transports inside a node, and sockets
 /// over other networks.
-fn add(cell: &mut Cell, pair: &PairShape, wrong: bool) {
+fn add(cell: &mut Cell, pair: &PairView, wrong: bool) {
     cell.wrong |= wrong;
-    let over_tcp = pair.network.is_some_and(Network::is_tcp);
-    let (class, word, weight) = match (pair.kind, pair.net.as_deref()) {
-        (_, Some(net)) if over_tcp => ("socket", net.to_owned(), 3),
-        (Kind::Collnet, _) => ("collnet", "CollNet".to_owned(), 2),
-        (_, Some(net)) => ("net", net.to_owned(), 2),
-        (Kind::P2p, _) => ("p2p", "P2P".to_owned(), 1),
-        (Kind::Shm, _) => ("shm", "SHM".to_owned(), 1),
-        (Kind::Nvls, _) => ("nvls", "NVLS".to_owned(), 1),
-        (Kind::Own, _) => ("self", "self".to_owned(), 1),
-        _ => ("unknown", pair.transport.clone(), 2),
+    let (class, word, weight) = match (pair.kind, pair.network) {
+        (_, Some(network)) if network.is_tcp() => ("socket", network.name(), 3),
+        (Kind::Collnet, _) => ("collnet", "CollNet", 2),
+        (_, Some(network)) => ("net", network.name(), 2),
+        (Kind::P2p, _) => ("p2p", "P2P", 1),
+        (Kind::Shm, _) => ("shm", "SHM", 1),
+        (Kind::Nvls, _) => ("nvls", "NVLS", 1),
+        (Kind::Own, _) => ("self", "self", 1),
+        _ => ("unknown", &*pair.transport, 2),
     };
     if weight > cell.weight {
-        (cell.class, cell.word, cell.weight) = (class, word, weight);
+        (cell.class, cell.word, cell.weight) = (class, word.to_owned(), weight);
     }
     let gdr = if pair.gdr == Some(true) { ", GPUDirect" } else { "" };
-    let line = format!("{} → {} {} ({} channels{gdr})", pair.from, pair.to, pair.transport, pair.channels);
+    let line =
+        format!("{} → {} {} ({} channels{gdr})", pair.from, pair.to, pair.transport, pair.channels.count());
     if cell.title.len() < 400 {
         if !cell.title.is_empty() {
             cell.title.push('\n');

@@ -7,23 +7,22 @@ use weftrun::core::log::clean_text;
 use weftrun::core::nccl::TransportMap;
 
 use crate::log_print;
+use crate::map_view::placed;
 
 /// Draws the graph. Pairs without proved global ranks are omitted and counted in a comment.
 pub fn graph(map: &TransportMap) -> String {
     let map = map.snapshot();
     let ranks = map.ranks();
-    let node_of: BTreeMap<u32, u32> = ranks.iter().filter_map(|rank| Some((rank.rank?, rank.node))).collect();
     let mut inside: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
     let mut between: BTreeMap<(u32, u32, String), u32> = BTreeMap::new();
     let mut unproved = 0;
-    for pair in map.pairs() {
-        let node = |rank: Option<u32>| rank.and_then(|rank| node_of.get(&rank).copied());
-        let (Some(from), Some(to)) = (node(pair.global_from), node(pair.global_to)) else {
+    for (pair, nodes, inside_node) in placed(&ranks, &map.pairs(), false) {
+        let Some((from, to)) = nodes else {
             unproved += 1;
             continue;
         };
         let name = label(&pair.transport, pair.gdr == Some(true));
-        if from == to {
+        if inside_node {
             inside.entry(from).or_default().insert(name);
         } else {
             *between.entry((from.min(to), from.max(to), name)).or_default() += pair.channels.count();

@@ -38,8 +38,7 @@ fn summary(report: &TransportReport, map: &TransportMap) -> String {
     for rank in &ranks {
         *phases.entry(rank.phase).or_default() += 1;
     }
-    let phases: Vec<String> =
-        phases.iter().rev().map(|(phase, count)| format!("{count} {}", phase.label())).collect();
+    let phases: Vec<String> = phases.iter().rev().map(|(phase, count)| format!("{count} {phase}")).collect();
     let gdr = match report.verdict.gdr {
         GdrSeen::All => "GPUDirect RDMA on all network connections",
         GdrSeen::Some => "GPUDirect RDMA on some network connections only",

@@ -47,35 +47,14 @@ struct Line {
 /// The bus bandwidth by size.
 struct Curve {
     points: String,
-    dots: Vec<Dot>,
-    across: Vec<Tick>,
-    up: Vec<Tick>,
-    expected: Option<Band>,
-}
-
-/// The published range.
-struct Band {
-    top: f64,
-    height: f64,
-    text: String,
-}
-
-impl Band {
-    /// Returns where the lowest published figure is.
-    fn low(&self) -> f64 {
-        self.top + self.height
-    }
-}
-
-struct Dot {
-    x: f64,
-    y: f64,
-    title: String,
-}
-
-struct Tick {
-    at: f64,
-    text: String,
+    /// From the left, from the top, and the text of each.
+    dots: Vec<(f64, f64, String)>,
+    /// From the left, and the text of each.
+    across: Vec<(f64, String)>,
+    /// From the top, and the text of each.
+    up: Vec<(f64, String)>,
+    /// Top and height of the published range, and its text.
+    expected: Option<(f64, f64, String)>,
 }
 
 pub fn page(report: &VerifyReport<'_>) -> Result<String> {
@@ -137,31 +116,22 @@ fn curve(run: &VerifyRun<'_>) -> Option<Curve> {
     let log = |size: u64| (size as f64).log2();
     let x = |size: u64| LEFT + (log(size) - log(first)) / (log(last) - log(first)) * (WIDTH - LEFT - 16.0);
     let y = |busbw: f64| TOP + (1.0 - busbw / most) * (HEIGHT - TOP - BOTTOM);
-    let dots: Vec<Dot> = figures
-        .iter()
-        .map(|(bytes, busbw)| Dot {
-            x: x(*bytes),
-            y: y(*busbw),
-            title: format!("{}: {busbw:.2} GB/s", binary_size(*bytes)),
-        })
-        .collect();
+    let dot = |(bytes, busbw): (&u64, &f64)| {
+        (x(*bytes), y(*busbw), format!("{}: {busbw:.2} GB/s", binary_size(*bytes)))
+    };
+    let dots: Vec<_> = figures.iter().map(dot).collect();
     // At most eight labels fit.
     let every = figures.len().div_ceil(8);
     Some(Curve {
-        points: dots.iter().map(|dot| format!("{:.1},{:.1}", dot.x, dot.y)).collect::<Vec<_>>().join(" "),
-        across: figures
-            .keys()
-            .step_by(every)
-            .map(|bytes| Tick { at: x(*bytes), text: binary_size(*bytes) })
-            .collect(),
+        points: dots.iter().map(|(x, y, _)| format!("{x:.1},{y:.1}")).collect::<Vec<_>>().join(" "),
+        across: figures.keys().step_by(every).map(|bytes| (x(*bytes), binary_size(*bytes))).collect(),
         up: std::iter::successors(Some(0.0), |busbw| Some(busbw + step))
             .take_while(|busbw| *busbw < most + step / 2.0)
-            .map(|busbw| Tick { at: y(busbw), text: format!("{}", (busbw * 1000.0).round() / 1000.0) })
+            .map(|busbw| (y(busbw), ((busbw * 1000.0).round() / 1000.0).to_string()))
             .collect(),
-        expected: run.expected.as_ref().map(|expected| Band {
-            top: y(expected.high),
-            height: y(expected.low) - y(expected.high),
-            text: expected.range(),
+        expected: run.expected.as_ref().map(|expected| {
+            let top = y(expected.high);
+            (top, y(expected.low) - top, expected.range())
         }),
         dots,
     })

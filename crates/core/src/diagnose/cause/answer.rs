@@ -1,6 +1,7 @@
 //! The answer to why a job failed: its state, the first cause and the victims, as data and as lines for a person.
 
 use serde::Serialize;
+use weftrun_nccl::failure::Frame;
 
 use crate::finding::Evidence;
 use crate::{Confidence, Finding};
@@ -95,16 +96,42 @@ impl CauseClass {
     }
 }
 
-/// A place in the user's code.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct CauseFrame {
-    /// File, as the traceback names it.
-    pub file: String,
-    /// Line.
-    pub line: u64,
-    /// Function.
-    pub function: String,
+/// What the fix depends on besides the class of the cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CauseDetail {
+    /// Nothing.
+    #[default]
+    None,
+    /// A volume is full.
+    NoSpace,
+    /// Python does not find a module.
+    MissingModule,
+    /// SIGKILL ended the process.
+    Killed,
+    /// The shell could not start the program.
+    NotStarted,
+}
+
+impl CauseDetail {
+    /// Returns what an exit code says.
+    pub(in crate::diagnose) fn of_exit(code: i32) -> Self {
+        match code {
+            126 | 127 => Self::NotStarted,
+            137 | -9 => Self::Killed,
+            _ => Self::None,
+        }
+    }
+
+    /// Returns what the message of an exception says.
+    pub(in crate::diagnose) fn of_exception(message: &str) -> Self {
+        if message.contains("No space left on device") {
+            Self::NoSpace
+        } else if message.contains("No module named") {
+            Self::MissingModule
+        } else {
+            Self::None
+        }
+    }
 }
 
 /// The first cause of a failure.
@@ -119,8 +146,11 @@ pub struct Cause {
     pub nodes: Vec<String>,
     /// What happened, in one line.
     pub what: String,
+    /// What the fix depends on.
+    #[serde(skip)]
+    pub detail: CauseDetail,
     /// The innermost frame of the user's own code.
-    pub frame: Option<CauseFrame>,
+    pub frame: Option<Frame>,
     /// The log lines that prove it.
     pub evidence: Vec<Evidence>,
     /// How sure that is.
@@ -132,10 +162,10 @@ impl Cause {
     pub fn fix(&self) -> String {
         let place = self.frame.as_ref().map(|frame| format!("{}:{}", frame.file, frame.line));
         match self.class {
-            CauseClass::Exception if self.what.contains("No space left on device") => {
+            CauseClass::Exception if self.detail == CauseDetail::NoSpace => {
                 "free space on the volume that is written to, or write checkpoints to another one".to_owned()
             }
-            CauseClass::Exception if self.what.contains("No module named") => {
+            CauseClass::Exception if self.detail == CauseDetail::MissingModule => {
                 "install the missing module in the image or environment of every node".to_owned()
             }
             CauseClass::Exception => match place {
@@ -148,14 +178,14 @@ impl Cause {
             CauseClass::CudaError => {
                 "run once with CUDA_LAUNCH_BLOCKING=1 to find the call; if the GPU has Xid errors, drain its node".to_owned()
             }
-            CauseClass::Signal if self.what.starts_with("SIGKILL") => {
+            CauseClass::Signal if self.detail == CauseDetail::Killed => {
                 "check the node for out-of-memory kills (dmesg) and raise the memory request of the job".to_owned()
             }
             CauseClass::Signal => "run the rank with python -X faulthandler to see where it crashes".to_owned(),
             CauseClass::ExitCode if self.ranks.is_empty() => {
                 "add the logs of the missing ranks and run `weftrun why` again".to_owned()
             }
-            CauseClass::ExitCode if ["exit code 126", "exit code 127"].iter().any(|code| self.what.starts_with(code)) => {
+            CauseClass::ExitCode if self.detail == CauseDetail::NotStarted => {
                 "correct the command or the working folder of the job: the program could not be started".to_owned()
             }
             CauseClass::ExitCode => "read the last lines of that rank: it ended without a traceback".to_owned(),

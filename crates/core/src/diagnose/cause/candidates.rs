@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weftrun_nccl::failure::{ClusterReason, Exception, Fact, Order};
+use weftrun_nccl::failure::{ClusterReason, Exception, Fact, Frame, Order, SIGNALS};
 
 use super::EVIDENCE;
-use super::answer::{Cause, CauseClass, CauseFrame, not_read};
+use super::answer::{Cause, CauseClass, CauseDetail, not_read};
 use super::scene::Scene;
 use crate::Confidence;
 use crate::finding::Evidence;
@@ -57,7 +57,7 @@ pub(super) struct Candidate {
     pub grade: Grade,
     class: CauseClass,
     what: String,
-    frame: Option<CauseFrame>,
+    frame: Option<Frame>,
     /// Equal for the same failure on several ranks.
     key: String,
     rank: Option<u32>,
@@ -182,7 +182,7 @@ pub(super) fn candidates(scene: &Scene<'_>) -> Vec<Candidate> {
     let explained = scene.reports.iter().filter(|known| explains(&known.report.fact));
     let explained: BTreeSet<u32> = explained.filter_map(|known| known.rank).collect();
     for (at, known) in scene.reports.iter().enumerate() {
-        let mut add = |grade, class, what: String, frame: Option<CauseFrame>, first| {
+        let mut add = |grade, class, what: String, frame: Option<Frame>, first| {
             let key = format!("{class:?} {}", what.replace(|digit: char| digit.is_ascii_digit(), "0"));
             found.push(Candidate { grade, class, what, frame, key, rank: known.rank, first, report: at });
         };
@@ -196,11 +196,7 @@ pub(super) fn candidates(scene: &Scene<'_>) -> Vec<Candidate> {
                     continue;
                 }
                 let (grade, class) = judge(root);
-                let frame = root.frame.as_ref().or(exception.frame.as_ref()).map(|frame| CauseFrame {
-                    file: frame.file.clone(),
-                    line: frame.line,
-                    function: frame.function.clone(),
-                });
+                let frame = root.frame.as_ref().or(exception.frame.as_ref()).cloned();
                 match grade {
                     Grade::Remote => add(grade, class, remote(scene), None, false),
                     Grade::Rendezvous => add(grade, class, what(class, root), None, false),
@@ -276,17 +272,13 @@ fn exit(code: i32, order: Order, explained: bool) -> Option<(Grade, CauseClass, 
     }
 }
 
-fn signal_text(signal: i32) -> String {
-    match signal {
-        9 => "SIGKILL (9): by the kernel for memory, or from outside".to_owned(),
-        11 => "SIGSEGV (11): invalid memory access in native code".to_owned(),
-        6 => "SIGABRT (6): the program aborted itself".to_owned(),
-        7 => "SIGBUS (7): often /dev/shm is full or too small".to_owned(),
-        8 => "SIGFPE (8): arithmetic error in native code".to_owned(),
-        4 => "SIGILL (4): the binary does not fit the processor".to_owned(),
-        15 => "SIGTERM (15): ended from outside".to_owned(),
-        other => format!("signal {other}"),
-    }
+/// Returns the name of a signal, and what usually sends it.
+pub(in crate::diagnose) fn signal_text(signal: i32) -> String {
+    let known = SIGNALS.iter().find(|(_, number, meaning)| *number == signal && !meaning.is_empty());
+    known.map_or_else(
+        || format!("signal {signal}"),
+        |(name, number, meaning)| format!("{name} ({number}): {meaning}"),
+    )
 }
 
 fn cluster(reason: ClusterReason) -> (Grade, CauseClass, &'static str) {
@@ -305,6 +297,15 @@ fn cluster(reason: ClusterReason) -> (Grade, CauseClass, &'static str) {
         ClusterReason::TimeLimit => {
             (Grade::TimeLimit, CauseClass::TimeLimit, "the time limit of the job was reached")
         }
+    }
+}
+
+fn detail(fact: &Fact) -> CauseDetail {
+    match fact {
+        Fact::Exception(exception) => CauseDetail::of_exception(&root(exception).message),
+        Fact::Exit { code, .. } => CauseDetail::of_exit(*code),
+        Fact::Signal(9) => CauseDetail::Killed,
+        _ => CauseDetail::None,
     }
 }
 
@@ -370,6 +371,10 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
         ranks: ranks.into_iter().collect(),
         nodes: Vec::new(),
         what: head.what.clone(),
+        detail: scene
+            .reports
+            .get(head.report)
+            .map_or_else(CauseDetail::default, |known| detail(&known.report.fact)),
         frame: head.frame.clone(),
         evidence,
         confidence,

@@ -9,7 +9,7 @@ use crate::Confidence;
 use weftrun_nccl::failure::{Fact, Report, Work, absent, mismatch};
 
 /// What the watchdogs of all ranks prove together.
-pub(super) struct Found<'a> {
+pub(super) struct CollectiveCause<'a> {
     pub class: CauseClass,
     pub ranks: Vec<u32>,
     pub what: String,
@@ -19,7 +19,7 @@ pub(super) struct Found<'a> {
     pub complete: bool,
 }
 
-impl<'a> Found<'a> {
+impl<'a> CollectiveCause<'a> {
     fn timeout(
         ranks: Vec<u32>,
         what: String,
@@ -46,7 +46,7 @@ struct Wait<'a> {
 const DEFAULT: &str = "default_pg";
 
 /// Finds the rank that keeps the others waiting.
-pub(super) fn find<'a>(scene: &Scene<'a>) -> Option<Found<'a>> {
+pub(super) fn find<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
     if let Some(found) = told(scene) {
         return Some(found);
     }
@@ -71,7 +71,7 @@ pub(super) fn find<'a>(scene: &Scene<'a>) -> Option<Found<'a>> {
 type OfGroup<'w, 'a> = Vec<(i64, &'w Vec<(u32, Wait<'a>)>)>;
 
 /// Returns that ranks of one group wait in different operations, of which none can complete.
-fn diverged<'a>(waits: &Waits<'a>) -> Option<Found<'a>> {
+fn diverged<'a>(waits: &Waits<'a>) -> Option<CollectiveCause<'a>> {
     let mut groups: BTreeMap<&str, OfGroup<'_, 'a>> = BTreeMap::new();
     for ((group, seq), ranks) in waits {
         groups.entry(group).or_default().push((*seq, ranks));
@@ -91,11 +91,11 @@ fn diverged<'a>(waits: &Waits<'a>) -> Option<Found<'a>> {
     let what = format!("ranks wait in different operations: {}", parts.join(", "));
     let reports = all.iter().flat_map(|(_, ranks)| ranks.iter()).map(|(_, wait)| wait.report).collect();
     // Lines that do not name their group may be of several, whose operations are numbered apart.
-    Some(Found::timeout(Vec::new(), what, reports, Confidence::Low, true))
+    Some(CollectiveCause::timeout(Vec::new(), what, reports, Confidence::Low, true))
 }
 
 /// Returns the findings of PyTorch's own checks: `monitoredBarrier` and TORCH_DISTRIBUTED_DEBUG=DETAIL.
-fn told<'a>(scene: &Scene<'a>) -> Option<Found<'a>> {
+fn told<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
     let mut works: BTreeMap<u32, Work> = BTreeMap::new();
     let mut missing: BTreeSet<u32> = BTreeSet::new();
     let mut reports = Vec::new();
@@ -111,7 +111,7 @@ fn told<'a>(scene: &Scene<'a>) -> Option<Found<'a>> {
     if !missing.is_empty() {
         let ranks: Vec<u32> = missing.into_iter().collect();
         let what = format!("{} did not come to monitoredBarrier", named(&ranks));
-        return Some(Found::timeout(ranks, what, reports, Confidence::High, true));
+        return Some(CollectiveCause::timeout(ranks, what, reports, Confidence::High, true));
     }
     let seq = works.values().next()?.seq;
     let all: Vec<(u32, &Work)> = works.iter().map(|(rank, work)| (*rank, work)).collect();
@@ -172,7 +172,7 @@ fn default_of(groups: &BTreeMap<String, BTreeMap<u32, Standing<'_>>>) -> Option<
     groups.keys().find(|group| group.contains(DEFAULT)).cloned()
 }
 
-fn differ<'a>(seq: i64, ranks: &[(u32, Wait<'a>)]) -> Option<Found<'a>> {
+fn differ<'a>(seq: i64, ranks: &[(u32, Wait<'a>)]) -> Option<CollectiveCause<'a>> {
     let all: Vec<(u32, &Work)> = ranks.iter().map(|(rank, wait)| (*rank, wait.work)).collect();
     let mut found = odd(seq, &all, Vec::new())?;
     let (mut odd, others): (Vec<_>, Vec<_>) = ranks.iter().partition(|(rank, _)| found.ranks.contains(rank));
@@ -189,7 +189,7 @@ fn uneven(op: &str) -> bool {
 }
 
 /// Returns the ranks whose operation differs from that of most.
-fn odd<'a>(seq: i64, all: &[(u32, &Work)], reports: Vec<&'a Report>) -> Option<Found<'a>> {
+fn odd<'a>(seq: i64, all: &[(u32, &Work)], reports: Vec<&'a Report>) -> Option<CollectiveCause<'a>> {
     let point_to_point = |work: &Work| work.op.contains("SEND") || work.op.contains("RECV");
     if all.iter().any(|(_, work)| point_to_point(work)) {
         return None;
@@ -231,7 +231,14 @@ fn odd<'a>(seq: i64, all: &[(u32, &Work)], reports: Vec<&'a Report>) -> Option<F
         }
     };
     let confidence = if ranks.is_empty() { Confidence::Low } else { Confidence::High };
-    Some(Found { class: CauseClass::CollectiveMismatch, ranks, what, reports, confidence, complete: true })
+    Some(CollectiveCause {
+        class: CauseClass::CollectiveMismatch,
+        ranks,
+        what,
+        reports,
+        confidence,
+        complete: true,
+    })
 }
 
 fn named(ranks: &[u32]) -> String {
@@ -261,7 +268,7 @@ fn absentees<'a>(
     ranks: &[(u32, Wait<'a>)],
     standings: Option<&BTreeMap<u32, Standing<'a>>>,
     waiting: &BTreeSet<u32>,
-) -> Found<'a> {
+) -> CollectiveCause<'a> {
     let operation = ranks.first().map_or(String::new(), |(_, wait)| format!("{} SeqNum {seq}", wait.work.op));
     let joined: BTreeSet<u32> = ranks.iter().map(|(rank, _)| *rank).collect();
     let mut waiters: Vec<u32> = joined.iter().copied().collect();
@@ -284,13 +291,13 @@ fn absentees<'a>(
             last.join(" or ")
         );
         reports.splice(0..0, behind.values().map(|own| own.report));
-        return Found::timeout(absent, what, reports, Confidence::High, true);
+        return CollectiveCause::timeout(absent, what, reports, Confidence::High, true);
     }
     let default = group.contains(DEFAULT);
     let unseen = scene.unseen();
     if default && !unseen.is_empty() {
         let what = format!("{} in {operation}; {}", wait(&waiters), not_read(&unseen, ""));
-        return Found::timeout(Vec::new(), what, reports, Confidence::Low, false);
+        return CollectiveCause::timeout(Vec::new(), what, reports, Confidence::Low, false);
     }
     // Ranks that report a failure of their own did not simply stay away.
     let harmed: BTreeSet<u32> = scene
@@ -307,14 +314,14 @@ fn absentees<'a>(
             "{} in {operation}; it is not known how many ranks there are: one whose log was not read may be missing",
             wait(&waiters)
         );
-        return Found::timeout(Vec::new(), what, reports, Confidence::Low, false);
+        return CollectiveCause::timeout(Vec::new(), what, reports, Confidence::Low, false);
     }
     if silent.is_empty() {
         let what = format!(
             "{} in {operation}, and it does not complete: suspect the network or a GPU",
             wait(&waiters)
         );
-        return Found::timeout(Vec::new(), what, reports, Confidence::Medium, default && !broken);
+        return CollectiveCause::timeout(Vec::new(), what, reports, Confidence::Medium, default && !broken);
     }
     // A rank whose source continues after its last line is silent itself; the log did not just end there.
     let sources: BTreeSet<_> = waiters.iter().filter_map(|rank| scene.source_of.get(rank).copied()).collect();
@@ -328,8 +335,8 @@ fn absentees<'a>(
     if proved {
         let what =
             format!("{} did not take part in {operation} and {report} nothing about it", named(&silent));
-        return Found::timeout(silent, what, reports, Confidence::Medium, true);
+        return CollectiveCause::timeout(silent, what, reports, Confidence::Medium, true);
     }
     let what = format!("{} in {operation}; {} {report} nothing about it", wait(&waiters), named(&silent));
-    Found::timeout(Vec::new(), what, reports, Confidence::Low, false)
+    CollectiveCause::timeout(Vec::new(), what, reports, Confidence::Low, false)
 }

@@ -12,7 +12,8 @@ mod scene;
 
 use std::collections::BTreeSet;
 
-pub use answer::{CAUSE_CODE, Cause, CauseClass, CauseFrame, Stack, Why, WhyState, rank_list};
+pub use answer::{CAUSE_CODE, Cause, CauseClass, CauseDetail, Stack, Why, WhyState, rank_list};
+pub(super) use candidates::signal_text;
 
 use crate::{Confidence, Finding};
 use answer::not_read;
@@ -35,8 +36,8 @@ pub fn why(map: &TransportMap, known: Option<WhyState>) -> Why {
         scene.forget_survived(&map);
     }
     let mut why = of_scene(&scene);
-    if scene.lives > 0 && why.cause.is_none() {
-        let earlier = of_scene(&Scene::new(&map, Some(scene.lives - 1)));
+    if scene.restarts > 0 && why.cause.is_none() {
+        let earlier = of_scene(&Scene::new(&map, Some(scene.restarts - 1)));
         if let Some(cause) = earlier.cause {
             let message =
                 format!("an earlier attempt in the same logs failed: {}: {}", cause.who(), cause.what);
@@ -83,6 +84,7 @@ fn of_scene(scene: &Scene<'_>) -> Why {
             ranks: found.ranks,
             nodes: Vec::new(),
             what: found.what,
+            detail: CauseDetail::None,
             frame: None,
             evidence: found.reports.iter().take(EVIDENCE).map(|report| scene.evidence(report)).collect(),
             confidence: found.confidence,

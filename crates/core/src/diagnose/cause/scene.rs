@@ -21,7 +21,7 @@ pub(super) struct Known<'a> {
     pub rank: Option<u32>,
 }
 
-/// The facts and their writers, of the last life of each source.
+/// The facts and their writers, of the last attempt of each source.
 #[derive(Default)]
 pub(super) struct Scene<'a> {
     pub reports: Vec<Known<'a>>,
@@ -42,7 +42,7 @@ pub(super) struct Scene<'a> {
     names: BTreeMap<SourceIndex, String>,
     pub node_of: BTreeMap<u32, String>,
     pub finished: BTreeSet<u32>,
-    pub lives: usize,
+    pub restarts: usize,
 }
 
 impl Scene<'_> {
@@ -61,15 +61,15 @@ impl Scene<'_> {
 }
 
 impl<'a> Scene<'a> {
-    /// Returns the facts and their writers. `life` is the life to read, if it is not the last.
-    pub fn new(map: &Snapshot<'a>, life: Option<usize>) -> Self {
+    /// Returns the facts and their writers. `attempt` is the attempt to read, if it is not the last.
+    pub fn new(map: &Snapshot<'a>, attempt: Option<usize>) -> Self {
         let failures = map.failures();
         let latest = map.sources().filter(|(_, id)| !map.is_earlier_attempt(id));
         let sources: Sources<'a> = latest.filter_map(|(at, _)| Some((at, failures.ranks(at)?))).collect();
         let mut scene = Scene {
             stated: sources.values().any(|source| source.world.is_some()),
             names: map.sources().map(|(at, id)| (at, id.name.clone())).collect(),
-            lives: sources.values().map(|source| source.lives.len()).max().unwrap_or(0),
+            restarts: sources.values().map(|source| source.restarts.len()).max().unwrap_or(0),
             ..Scene::default()
         };
         for (at, source) in &sources {
@@ -96,8 +96,9 @@ impl<'a> Scene<'a> {
             .collect();
         for report in failures.reports() {
             let Some(source) = sources.get(&report.source) else { continue };
-            let wanted = life.map_or(source.lives.len(), |life| life.min(source.lives.len()));
-            if source.life(report.line) != wanted {
+            let latest = source.restarts.len();
+            let wanted = attempt.map_or(latest, |attempt| attempt.min(latest));
+            if source.attempt(report.line) != wanted {
                 continue;
             }
             let task = || report.writer.task.filter(|_| tasks);

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use weftrun_nccl::{FabricSeen, Signature};
+use weftrun_nccl::{FabricSeen, Network, Signature};
 
 use super::{HIGH, MEDIUM, Rule, ofi_issue, rule};
 use crate::diagnose::seen::Seen;
+
+/// The code of the finding that libfabric chose another provider than efa.
+pub const WRONG_PROVIDER: &str = "OFI-WRONG-PROVIDER";
 
 pub(super) const RULES: &[Rule] = &[
     rule("R05", "OFI-NO-PROVIDER", HIGH,
@@ -13,7 +16,7 @@ pub(super) const RULES: &[Rule] = &[
         "give the container the EFA devices (vpc.amazonaws.com/efa, or /dev/infiniband) and check `fi_info -p efa` inside it",
         ofi_issue!("1020")).patch(&[("fabric", Some("efa"))])
         .signatures(&[Signature::OfiNoProvider]),
-    rule("R06", crate::diagnose::WRONG_PROVIDER, HIGH,
+    rule("R06", WRONG_PROVIDER, HIGH,
         "libfabric chose another provider than efa",
         "set FI_PROVIDER=efa, give the container the EFA devices, and use a plugin built for AWS; off AWS use NCCL's own IB network instead of this plugin",
         ofi_issue!("803")).patch(&[("env.FI_PROVIDER", Some("efa"))])
@@ -80,7 +83,7 @@ fn efa_without_gdr(seen: &Seen<'_>) -> bool {
     seen.has(Signature::OfiConnectionWithoutGdr)
         && seen.has(Signature::GdrInstance)
         && !seen.has(Signature::InstanceWithoutGdr)
-        && matches!(seen.verdict.fabric, FabricSeen::Efa | FabricSeen::LibfabricOther)
+        && matches!(seen.verdict.fabric, FabricSeen::Network(Network::Efa | Network::LibfabricOther))
 }
 
 fn gdr_disabled(seen: &Seen<'_>) -> bool {
@@ -91,7 +94,8 @@ fn gdr_disabled(seen: &Seen<'_>) -> bool {
 /// Returns whether a failed fork is EFA's. Memory may be short for many reasons; the rule needs EFA.
 fn forked(seen: &Seen<'_>) -> bool {
     seen.has(Signature::EfaFork)
-        || (seen.has(Signature::ForkOutOfMemory) && (seen.on_aws() || seen.uses("Libfabric")))
+        || (seen.has(Signature::ForkOutOfMemory)
+            && (seen.on_aws() || seen.uses(Network::LibfabricOther, false)))
 }
 
 fn other_providers(seen: &Seen<'_>) -> Option<String> {

@@ -11,6 +11,10 @@ mod verbs;
 
 use std::sync::LazyLock;
 
+pub(super) use libfabric::WRONG_PROVIDER;
+pub(super) use program::COLLECTIVES_DIFFER;
+pub(super) use socket::{SOCKETS_BETWEEN_NODES, SOCKETS_INSIDE_NODE};
+
 use weftrun_nccl::Signature;
 
 use super::seen::Seen;

@@ -8,6 +8,9 @@ use super::{HIGH, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, ofi_issue, ru
 use crate::diagnose::cause::rank_list;
 use crate::diagnose::seen::Seen;
 
+/// The rule about ranks that call different collectives.
+pub const COLLECTIVES_DIFFER: &str = "R41";
+
 pub(super) const RULES: &[Rule] = &[
     rule("R40", "NCCL-VERSION-MISMATCH", HIGH,
         "ranks run different versions of NCCL",
@@ -16,7 +19,7 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::VersionMismatch, Signature::VersionPrinted])
         .when(versions_differ)
         .detail(both_versions),
-    rule("R41", "COLLECTIVE-MISMATCH", HIGH,
+    rule(COLLECTIVES_DIFFER, "COLLECTIVE-MISMATCH", HIGH,
         "ranks disagree on a collective or its size",
         "fix the program (TORCH_DISTRIBUTED_DEBUG=DETAIL shows where); give all ranks the same environment",
         nccl_issue!("969")).patch(&[("env.TORCH_DISTRIBUTED_DEBUG", Some("DETAIL"))])

@@ -1,20 +1,25 @@
 //! Rules about TCP sockets and interfaces.
 
-use weftrun_nccl::{Kind, Signature};
+use weftrun_nccl::{Kind, Network, Signature};
 
 use super::{ENV, HIGH, MEDIUM, Rule, nccl_issue, rule};
 use crate::diagnose::seen::Seen;
 use crate::text::counted;
 
+/// The code of the finding that nodes are connected over sockets.
+pub const SOCKETS_BETWEEN_NODES: &str = "NCCL-NET-SOCKET-FALLBACK";
+/// The code of the finding that ranks of one node are connected over sockets.
+pub const SOCKETS_INSIDE_NODE: &str = "NCCL-NET-INSIDE-NODE";
+
 pub(super) const RULES: &[Rule] = &[
-    rule("R01", "NCCL-NET-SOCKET-FALLBACK", HIGH,
+    rule("R01", SOCKETS_BETWEEN_NODES, HIGH,
         "traffic between nodes goes over TCP sockets",
         "give the containers the RDMA or EFA devices and the network plugin, or set fabric = \"tcp\" where TCP is intended",
         nccl_issue!("952")).patch(&[("fabric", Some("auto"))])
         .signatures(&[Signature::SocketConnection, Signature::SocketChosen, Signature::PluginNotFound, Signature::IbNoDevice])
         .when(sockets_between_nodes)
         .detail(socket_connections),
-    rule("R54", "NCCL-NET-INSIDE-NODE", HIGH,
+    rule("R54", SOCKETS_INSIDE_NODE, HIGH,
         "ranks of one node are connected over TCP sockets, not over P2P or shared memory",
         "unset NCCL_P2P_DISABLE and NCCL_SHM_DISABLE, give the containers /dev/shm, and all ranks of a node one host name",
         ENV)
@@ -61,19 +66,18 @@ fn sockets_between_nodes(seen: &Seen<'_>) -> bool {
     }
     let alone = seen.several_nodes() == Some(false);
     let connected_otherwise = seen.connects_by(Kind::Net);
+    let sockets = seen.uses(Network::Socket, true) && !seen.uses(Network::Socket, false);
     let chosen = seen.has(Signature::SocketChosen)
-        || (seen.networks.len() == 1
-            && seen.networks.contains("Socket")
-            && !seen.has(Signature::ErrorInSocket));
+        || (seen.networks.len() == 1 && sockets && !seen.has(Signature::ErrorInSocket));
     // In a log with only P2P and SHM, the announced network may be unused.
     let local_only = !seen.transports.is_empty() && seen.several_nodes() != Some(true);
-    chosen && !alone && !connected_otherwise && !local_only && seen.uses("Socket") && !seen.uses("FastSocket")
+    chosen && !alone && !connected_otherwise && !local_only && sockets
 }
 
-/// Returns whether the environment forces sockets. The HPC-X plugin ignores NCCL_IB_DISABLE: then it
-/// explains nothing.
+/// Returns whether the environment forces sockets. A plugin for verbs, such as HPC-X's, ignores
+/// NCCL_IB_DISABLE: then it explains nothing.
 fn forced_by_environment(seen: &Seen<'_>) -> bool {
-    let heeded = !seen.uses("IBext") && !seen.uses("RDMA Plugin");
+    let heeded = !seen.uses(Network::Verbs, false);
     (seen.has(Signature::IbDisabled) && heeded)
         || seen.has(Signature::SocketsRequested)
         || seen.has(Signature::P2pDisabled)

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weftrun_nccl::{Devices, FabricSeen, GdrSeen, Kind, Signature};
+use weftrun_nccl::{Devices, FabricSeen, GdrSeen, Kind, Network, Signature};
 
 use super::{HIGH, LOW, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, rule};
 use crate::diagnose::seen::Seen;
@@ -92,21 +92,17 @@ pub(super) const RULES: &[Rule] = &[
 /// Returns whether InfiniBand or RoCE runs without GPUDirect RDMA; Omni-Path prints the same, and has other drivers.
 fn without_gdr(seen: &Seen<'_>) -> bool {
     let said = seen.has(Signature::IbGdrDisabled) || seen.has(Signature::IbConnectionWithoutGdr);
-    said && seen.verdict.fabric != FabricSeen::OmniPath
+    said && seen.verdict.fabric != FabricSeen::Network(Network::OmniPath)
 }
 
 /// Returns whether missing InfiniBand matters: not on one node, or where another network is in use.
 fn ib_is_missed(seen: &Seen<'_>) -> bool {
-    let other = seen.networks.iter().any(|name| name != "Socket" && name != "IB");
+    let other = seen.networks.iter().any(|named| !named.is_built_in);
     seen.has(Signature::IbNoDevice) && seen.several_nodes() != Some(false) && !other
 }
 
 fn mixed_ports(seen: &Seen<'_>) -> bool {
-    seen.has(Signature::IncompatibleIbDevices)
-        || seen.map.listed("IB").any(|list| {
-            let ib = ["/IB ", "/IB/", "/IB,"].iter().any(|port| list.contains(port)) || list.ends_with("/IB");
-            ib && list.contains("/RoCE")
-        })
+    seen.has(Signature::IncompatibleIbDevices) || seen.map.lists_mixed_ports()
 }
 
 fn nics_idle(seen: &Seen<'_>) -> bool {
@@ -133,7 +129,7 @@ fn one_nic_of_many(seen: &Seen<'_>) -> bool {
     }
     let rdma = matches!(
         seen.verdict.fabric,
-        FabricSeen::Efa | FabricSeen::Roce | FabricSeen::InfiniBand | FabricSeen::Verbs
+        FabricSeen::Network(Network::Efa | Network::Roce | Network::InfiniBand | Network::Verbs)
     );
     if !rdma || listed < 2 || used.count() != 1 {
         return false;

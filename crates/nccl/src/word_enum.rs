@@ -1,9 +1,11 @@
 /// Declares an enum whose values have words for people: each variant stands beside its word. In JSON it is what its
 /// `serde` attributes say.
 /// With `: ALL` behind the name, a constant lists all values.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! word_enum {
     ($(#[$about:meta])* $vis:vis enum $name:ident: ALL { $($(#[$note:meta])* $variant:ident = $word:literal,)* }) => {
-        word_enum! { $(#[$about])* $vis enum $name { $($(#[$note])* $variant = $word,)* } }
+        $crate::word_enum! { $(#[$about])* $vis enum $name { $($(#[$note])* $variant = $word,)* } }
 
         impl $name {
             /// All values, in order.
