@@ -138,7 +138,7 @@ fn plan_reports_what_the_backend_cannot_carry() {
     // Of a fabric's plan, a process takes the environment only, and what it has of LD_LIBRARY_PATH stays.
     let on = |verb: &str| format!("{verb} job.toml --profile dgxc --instance-type p5.48xlarge -b local");
     let plan = place.run(&on("plan")).ok();
-    let lost = "note: efa.devices on worker is not applied: this machine's devices are there";
+    let lost = "note: efa.devices on worker is not applied: this machine's devices are available";
     assert_eq!(plan.err.matches(lost).count(), 1, "{}", plan.err);
     assert!(!plan.err.contains("W-LDPATH-SHADOW"), "{}", plan.err);
     let mut command = place.command(on("render").split(' '));
@@ -163,7 +163,7 @@ fn a_refused_fabric_is_named_once() {
     let place = Place::new();
     place.write("job.toml", "name = \"a\"\nnodes = 2\nfabric = \"efa\"\ncommand = [\"train\"]\n");
     let plan = place.run("plan job.toml").code(3);
-    assert!(plan.out.contains("no fabric (efa was asked for)"), "{}", plan.out);
+    assert!(plan.out.contains("no fabric (requested: efa)"), "{}", plan.out);
     let submit = place.run("submit job.toml").code(3);
     assert_eq!(submit.err.matches("E-FABRIC-UNMET").count(), 1, "{}", submit.err);
 }

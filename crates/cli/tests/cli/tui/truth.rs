@@ -212,7 +212,7 @@ fn under_auto_nothing_is_not_as_planned() {
     let text = t.weftrun(&["transport", &folder]);
     assert!(text.contains("SOCK!") && text.contains("! wrong") && !text.contains("not as planned"), "{text}");
     let page = t.weftrun(&["transport", "-o", "html", &folder]);
-    assert!(page.contains("Socket !</td>") && page.contains("! wrong"), "{page}");
+    assert!(page.contains("TCP socket !</td>") && page.contains("! wrong"), "{page}");
 }
 
 #[test]
