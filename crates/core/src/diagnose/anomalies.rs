@@ -1,12 +1,12 @@
 //! Contradictory lines: torn ones, two jobs in one log, programs that print what looks like NCCL.
 
 use super::add_traces;
-use super::seen::Seen;
+use super::rule_input::RuleInput;
 use crate::{Confidence, Finding, Severity};
 use weftrun_nccl::{Doubts, Signature, Trace};
 
 /// Returns a finding for every contradiction.
-pub(super) fn findings(seen: &Seen<'_>) -> Vec<Finding> {
+pub(super) fn findings(seen: &RuleInput<'_>) -> Vec<Finding> {
     let (torn, dropped, others) = seen.map.torn_and_dropped();
     let contested = seen.map.contested();
     let anomalies = seen.map.anomalies();
@@ -51,7 +51,7 @@ pub(super) fn findings(seen: &Seen<'_>) -> Vec<Finding> {
 }
 
 fn finding(
-    seen: &Seen<'_>,
+    seen: &RuleInput<'_>,
     severity: Severity,
     code: &'static str,
     traces: &[Trace],

@@ -8,8 +8,8 @@ pub mod flight_recorder;
 pub mod health;
 mod job;
 mod judge;
+mod rule_input;
 mod rules;
-mod seen;
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ use crate::finding::{Evidence, Fix, PatchEdit};
 use crate::request::Fabric;
 use crate::text::numbers;
 use crate::{Confidence, Error, ErrorKind, Finding, Severity, advisories};
-use seen::Seen;
+use rule_input::RuleInput;
 use weftrun_nccl::{FabricSeen, Kind, Network, Signature, SignatureHits, Trace, TransportMap, Verdict};
 
 /// Most lines of evidence under one finding.
@@ -85,7 +85,7 @@ impl Diagnosis {
 /// Diagnoses a map. Without a plan, `ok` is whether nothing serious was found on a known fabric.
 pub fn diagnose(plan: Option<&FabricPlan>, map: &TransportMap) -> Diagnosis {
     let planned = plan.map(|plan| plan.fabric);
-    let seen = Seen::new(planned, map);
+    let seen = RuleInput::new(planned, map);
     let mut findings: Vec<Finding> =
         rules().filter(|rule| rule.applies(&seen)).map(|rule| finding(rule, &seen)).collect();
     findings.extend(not_as_planned(&seen, &findings));
@@ -103,7 +103,7 @@ pub fn diagnose(plan: Option<&FabricPlan>, map: &TransportMap) -> Diagnosis {
 
 /// Returns notes on versions in the log that are known to be bad. Only notes: the log need not show the
 /// effect.
-fn known_bad_versions(seen: &Seen<'_>) -> Vec<Finding> {
+fn known_bad_versions(seen: &RuleInput<'_>) -> Vec<Finding> {
     let nccl = seen.map.live_versions().map(|version| ("nccl", version));
     let plugins = seen.map.plugins().iter().filter(|plugin| &*plugin.name == "aws-ofi-nccl");
     let plugins = plugins.filter_map(|plugin| Some(("aws-ofi-nccl", plugin.version.as_deref()?)));
@@ -123,7 +123,7 @@ fn edit(path: &str, value: Option<&str>) -> PatchEdit {
 }
 
 /// Returns whether all is well: by the plan where there is one, else by the findings.
-fn judge(seen: &Seen<'_>, findings: &[Finding]) -> Option<bool> {
+fn judge(seen: &RuleInput<'_>, findings: &[Finding]) -> Option<bool> {
     let failed = findings.iter().any(Finding::is_error);
     // An unexplained warning may be the beginning of a failure.
     let doubtful = failed || seen.has(Signature::UnknownWarning);
@@ -138,7 +138,7 @@ fn judge(seen: &Seen<'_>, findings: &[Finding]) -> Option<bool> {
     }
 }
 
-fn finding(rule: &Rule, seen: &Seen<'_>) -> Finding {
+fn finding(rule: &Rule, seen: &RuleInput<'_>) -> Finding {
     let mut finding = Finding::new(rule.severity, rule.code, rule.sentence(seen));
     finding.rule = Some(rule.id.to_owned());
     finding.confidence = Some(rule.confidence);
@@ -153,7 +153,7 @@ fn finding(rule: &Rule, seen: &Seen<'_>) -> Finding {
     finding
 }
 
-fn add_evidence(finding: &mut Finding, found: &SignatureHits, seen: &Seen<'_>) {
+fn add_evidence(finding: &mut Finding, found: &SignatureHits, seen: &RuleInput<'_>) {
     let mut ranks: BTreeSet<u32> = finding.ranks.iter().copied().collect();
     add_traces(finding, &found.traces, seen);
     ranks.extend(seen.map.ranks_of(found));
@@ -161,7 +161,7 @@ fn add_evidence(finding: &mut Finding, found: &SignatureHits, seen: &Seen<'_>) {
 }
 
 /// Cites lines, each once.
-fn add_traces(finding: &mut Finding, traces: &[Trace], seen: &Seen<'_>) {
+fn add_traces(finding: &mut Finding, traces: &[Trace], seen: &RuleInput<'_>) {
     for trace in traces {
         let known = finding.evidence.iter().any(|other| other.line == trace.line && other.text == trace.text);
         if finding.evidence.len() < EVIDENCE && !known {
@@ -185,7 +185,7 @@ fn is_met(planned: Fabric, seen: FabricSeen, findings: &[Finding]) -> Option<boo
 }
 
 /// Returns the finding for a plan of EFA where the pairs prove another fabric.
-fn not_as_planned(seen: &Seen<'_>, findings: &[Finding]) -> Option<Finding> {
+fn not_as_planned(seen: &RuleInput<'_>, findings: &[Finding]) -> Option<Finding> {
     let planned = seen.planned?;
     if is_met(planned, seen.verdict.fabric, findings) != Some(false) {
         return None;
@@ -210,7 +210,7 @@ fn not_as_planned(seen: &Seen<'_>, findings: &[Finding]) -> Option<Finding> {
 
 /// Returns the ranks at an end of a network connection, limited to the first ones: thousands add no
 /// information.
-fn network_ranks(seen: &Seen<'_>) -> Vec<u32> {
+fn network_ranks(seen: &RuleInput<'_>) -> Vec<u32> {
     const MOST: u32 = 256;
     let pairs = seen.map.pairs_of_ranks(0..MOST);
     pairs
@@ -232,7 +232,7 @@ fn is_before_2_3(version: &str) -> bool {
 
 /// Returns a finding where NCCL_DEBUG=INFO is missing, since silence proves nothing. A job without GPUs
 /// needs no NCCL lines.
-fn silent(plan: Option<&FabricPlan>, seen: &Seen<'_>) -> Option<Finding> {
+fn silent(plan: Option<&FabricPlan>, seen: &RuleInput<'_>) -> Option<Finding> {
     let anything = seen.map.has_info() || !seen.transports.is_empty() || !seen.networks.is_empty();
     if seen.map.lines() == 0 || anything || plan.is_some_and(|plan| !plan.runs_nccl()) {
         return None;

@@ -37,3 +37,13 @@ ids! {
     /// The name of a transport or a network.
     NameId(u16);
 }
+
+/// A rank of the job. Ranks of a communicator are plain numbers, as its lines print them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GlobalRank(pub u32);
+
+impl From<GlobalRank> for u32 {
+    fn from(rank: GlobalRank) -> Self {
+        rank.0
+    }
+}

@@ -7,7 +7,7 @@ use typed_index_collections::TiVec;
 
 use super::communicator::Identity;
 use super::event::Event;
-use super::ids::{CommId, HostId, NameId, ProcessId, SourceIndex};
+use super::ids::{CommId, GlobalRank, HostId, NameId, ProcessId, SourceIndex};
 use super::link::LinkKey;
 use super::observed::Source;
 use super::process::{Phase, Process};
@@ -106,7 +106,7 @@ impl TransportMap {
         if let Some(at) = process {
             let process = &mut self.seen.processes[at];
             process.last_line = entry.line;
-            process.told_rank = process.told_rank.or(entry.launcher_rank);
+            process.told_rank = process.told_rank.or(entry.launcher_rank.map(GlobalRank));
             if process.device.is_none()
                 && let Some(writer) = entry.writer
                 && writer.tid == writer.pid
@@ -200,7 +200,7 @@ impl TransportMap {
     /// Adds a process that was not seen before.
     fn new_process(&mut self, source: SourceIndex, host: &str, pid: Option<u64>, line: u64) -> ProcessId {
         let mut process = Process::new(source, host, pid, line);
-        process.told_rank = self.seen.sources[source].id.rank;
+        process.told_rank = self.seen.sources[source].id.rank.map(GlobalRank);
         process.host_number = self.host(host, "");
         let at = self.seen.processes.push_and_get_key(process);
         if let Some(pid) = pid {

@@ -72,7 +72,7 @@ impl Observed {
         let process = &self.processes[at];
         let first = process.locals.first().filter(|_| process.pid.is_some());
         Who {
-            rank: first.map(|local| local.rank).or(process.told_rank),
+            rank: first.map(|local| local.rank).or(process.told_rank.map(u32::from)),
             host: process.host.clone(),
             pid: process.pid,
             source: Arc::clone(&self.sources[process.source].id),

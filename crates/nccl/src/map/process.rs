@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use typed_index_collections::TiVec;
 
-use super::ids::{BurstId, CommId, HostId, LinkId, LocalId, NameId, SourceIndex};
+use super::ids::{BurstId, CommId, GlobalRank, HostId, LinkId, LocalId, NameId, SourceIndex};
 use super::link::{Link, LinkKey};
 use crate::channel::{ChannelLine, Side};
 
@@ -116,7 +116,7 @@ pub(super) struct Process {
     /// The number of its host (and `NCCL_HOSTID`) in the map.
     pub host_number: HostId,
     /// Global rank from a launcher or a backend.
-    pub told_rank: Option<u32>,
+    pub told_rank: Option<GlobalRank>,
     pub announced: Vec<NameId>,
     pub phase: Phase,
     /// The phase before it failed.

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use typed_index_collections::TiVec;
 
 use super::communicator::Communicator;
-use super::ids::{BurstId, CommId, LocalId, ProcessId};
+use super::ids::{BurstId, CommId, GlobalRank, LocalId, ProcessId};
 use super::link::{Link, NO_DEVICE};
 use super::observed::Observed;
 use super::process::{Local, Process};
@@ -24,8 +24,8 @@ const MOST_CANDIDATES: usize = 64;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ResolvedPair {
     pub comm: Option<CommId>,
-    pub global_from: Option<u32>,
-    pub global_to: Option<u32>,
+    pub global_from: Option<GlobalRank>,
+    pub global_to: Option<GlobalRank>,
 }
 
 impl Observed {
@@ -179,7 +179,7 @@ impl Observed {
         let (mut inside, mut outside) = (0u32, 0u32);
         for (process_at, process) in self.processes.iter_enumerated() {
             let told_rank = process.told_rank.filter(|_| told);
-            if told_rank.is_some_and(|told| told >= largest) {
+            if told_rank.is_some_and(|told| told.0 >= largest) {
                 return None;
             }
             if process.pid.is_none() && process.locals.is_empty() {
@@ -194,7 +194,7 @@ impl Observed {
                 .filter(|(entry, local)| local.comm == at && is_member(*entry, local));
             if let Some((_, local)) = own.next() {
                 let alone = own.next().is_none();
-                if alone && told_rank.is_some_and(|told| told != local.rank) {
+                if alone && told_rank.is_some_and(|told| told.0 != local.rank) {
                     return None;
                 }
                 inside += u32::from(alive(process_at));
@@ -259,9 +259,9 @@ impl Snapshot<'_> {
     }
 
     /// Returns the job's rank of a communicator's rank.
-    pub(super) fn global(&self, comm: CommId, rank: u32) -> Option<u32> {
+    pub(super) fn global(&self, comm: CommId, rank: u32) -> Option<GlobalRank> {
         if self.world == Some(comm) {
-            return Some(rank);
+            return Some(GlobalRank(rank));
         }
         let (process, local) = self.seen.member(comm, rank)?;
         if !self.is_alive(process) {
@@ -283,7 +283,7 @@ impl Snapshot<'_> {
 
     /// Returns the ranks of the job that a process holds, each with the process's entry for the
     /// communicator that proves it.
-    pub(super) fn held(&self, at: ProcessId) -> impl Iterator<Item = (LocalId, u32)> {
+    pub(super) fn held(&self, at: ProcessId) -> impl Iterator<Item = (LocalId, GlobalRank)> {
         let process = &self.seen.processes[at];
         let comm = self.world.and_then(|comm| self.seen.comms.get(comm).map(|known| (comm, known)));
         let proved = comm.into_iter().flat_map(move |(index, comm)| {
@@ -292,7 +292,7 @@ impl Snapshot<'_> {
                 .iter_enumerated()
                 .filter(move |(_, local)| local.comm == index)
                 .filter(move |(entry, local)| comm.members.get(&local.rank) == Some(&(at, *entry)))
-                .map(|(entry, local)| (entry, local.rank))
+                .map(|(entry, local)| (entry, GlobalRank(local.rank)))
         });
         let mut proved = proved.peekable();
         let told = if proved.peek().is_none() { self.told(process, at) } else { None };
@@ -300,7 +300,7 @@ impl Snapshot<'_> {
     }
 
     /// Returns the rank of a process from a launcher or a backend, where nothing contradicts it.
-    fn told(&self, process: &Process, at: ProcessId) -> Option<u32> {
+    fn told(&self, process: &Process, at: ProcessId) -> Option<GlobalRank> {
         let rank = process.told_rank.filter(|_| self.told)?;
         let agree = self.world.is_some()
             || process.locals.iter().all(|local| local.rank == process.locals[LocalId::from(0)].rank);
@@ -308,7 +308,7 @@ impl Snapshot<'_> {
     }
 
     /// Returns the rank of a process that holds exactly one.
-    pub(super) fn sole_rank(&self, process: ProcessId) -> Option<u32> {
+    pub(super) fn sole_rank(&self, process: ProcessId) -> Option<GlobalRank> {
         let mut held = self.held(process);
         match (held.next(), held.next()) {
             (Some((_, rank)), None) => Some(rank),

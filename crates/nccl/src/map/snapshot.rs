@@ -161,6 +161,7 @@ impl<'a> Snapshot<'a> {
     /// Returns the global ranks that printed a signature, where proved.
     pub fn ranks_of(&self, found: &SignatureHits) -> BTreeSet<u32> {
         let alive = found.processes.iter().filter(|process| self.is_alive(**process));
-        alive.filter_map(|process| self.sole_rank(*process)).chain(found.told_ranks.iter().copied()).collect()
+        let proved = alive.filter_map(|process| self.sole_rank(*process)).map(u32::from);
+        proved.chain(found.told_ranks.iter().copied()).collect()
     }
 }

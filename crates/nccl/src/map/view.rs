@@ -7,7 +7,7 @@ use typed_index_collections::TiVec;
 
 use super::communicator;
 
-use super::ids::{CommId, HostId, LocalId, NameId, ProcessId, SourceIndex};
+use super::ids::{CommId, GlobalRank, HostId, LocalId, NameId, ProcessId, SourceIndex};
 use super::link::{Channels, Devices};
 use super::process::{Phase, Process};
 use super::snapshot::Snapshot;
@@ -242,6 +242,8 @@ impl Snapshot<'_> {
         for link in process.links.iter().filter(|link| link.live) {
             let burst = places.get(link.key.burst).copied().flatten();
             let place = self.place(at, link, burst);
+            let global_from = place.global_from.map(u32::from);
+            let global_to = place.global_to.map(u32::from);
             let devices =
                 if place.comm.is_some() { (0, 0) } else { (link.key.from_device, link.key.to_device) };
             let key = PairKey {
@@ -255,8 +257,8 @@ impl Snapshot<'_> {
                 comm: place.comm.map(|comm| self.comm_id(comm)),
                 from: link.key.from,
                 to: link.key.to,
-                global_from: place.global_from,
-                global_to: place.global_to,
+                global_from,
+                global_to,
                 transport: self.seen.name_of(link.key.transport).into(),
                 kind: link.kind,
                 net: None,
@@ -268,8 +270,8 @@ impl Snapshot<'_> {
                 shared: false,
                 seen: (false, false),
             });
-            pair.global_from = pair.global_from.or(place.global_from);
-            pair.global_to = pair.global_to.or(place.global_to);
+            pair.global_from = pair.global_from.or(global_from);
+            pair.global_to = pair.global_to.or(global_to);
             pair.channels.union(&link.channels);
             pair.pxn |= link.pxn;
             pair.shared |= link.shared;
@@ -310,13 +312,13 @@ impl Snapshot<'_> {
     pub(super) fn rank(
         &self,
         process: &Process,
-        rank: Option<u32>,
+        rank: Option<GlobalRank>,
         local: Option<LocalId>,
     ) -> (RankView, HostId) {
         let local = local.and_then(|at| process.locals.get(at)).or(process.locals.first());
         let device = process.device.and_then(|device| u32::try_from(device).ok());
         let view = RankView {
-            rank,
+            rank: rank.map(u32::from),
             host: process.host.clone(),
             pid: process.pid,
             cuda_device: local.and_then(|local| local.cuda_device).or(device),
@@ -331,17 +333,21 @@ impl Snapshot<'_> {
     }
 
     /// Returns the phase of a rank, raised to stepping once it prints steps.
-    pub(super) fn phase(&self, process: &Process, rank: Option<u32>) -> Phase {
+    pub(super) fn phase(&self, process: &Process, rank: Option<GlobalRank>) -> Phase {
         self.with_steps(process, rank, process.phase)
     }
 
-    fn with_steps(&self, process: &Process, rank: Option<u32>, phase: Phase) -> Phase {
+    fn with_steps(&self, process: &Process, rank: Option<GlobalRank>, phase: Phase) -> Phase {
         if !(Phase::Ready..Phase::Stepping).contains(&phase) {
             return phase;
         }
         let throughput = &self.seen.sources[process.source].throughput;
         let alone = || self.writers().get(process.source) == Some(&1);
-        if throughput.steps() && throughput.steps_of(rank, alone()) { Phase::Stepping } else { phase }
+        if throughput.steps() && throughput.steps_of(rank.map(u32::from), alone()) {
+            Phase::Stepping
+        } else {
+            phase
+        }
     }
 
     /// Returns the number of processes of each source.
@@ -358,7 +364,7 @@ impl Snapshot<'_> {
     /// Returns the global rank of a member of the communicator with this `commId`, where proved.
     pub fn rank_of_member(&self, comm_id: u64, rank: u32) -> Option<u32> {
         let comm = self.with_comm_id(comm_id)?;
-        self.global(comm, rank)
+        self.global(comm, rank).map(u32::from)
     }
 
     /// Returns whether the log names a communicator with this `commId`.
@@ -385,7 +391,8 @@ impl Snapshot<'_> {
                 continue;
             }
             seen.sort_unstable();
-            let mut global: Vec<u32> = seen.iter().filter_map(|rank| self.global(at, *rank)).collect();
+            let global = seen.iter().filter_map(|rank| self.global(at, *rank));
+            let mut global: Vec<u32> = global.map(u32::from).collect();
             global.sort_unstable();
             views.push(CommView {
                 id: self.comm_id(at),

@@ -100,7 +100,7 @@ impl Snapshot<'_> {
         let mut views = Vec::new();
         for at in self.processes_of(ranks.clone()) {
             let process = &self.seen.processes[at];
-            let held = self.held(at).filter(|(_, rank)| ranks.contains(rank));
+            let held = self.held(at).filter(|(_, rank)| ranks.contains(&rank.0));
             views.extend(held.map(|(local, rank)| self.rank(process, Some(rank), Some(local))));
         }
         super::view::with_nodes(views)
@@ -116,7 +116,7 @@ impl Snapshot<'_> {
                 .seen
                 .processes
                 .iter_enumerated()
-                .filter(|(at, _)| self.held(*at).any(|(_, rank)| ranks.contains(&rank)))
+                .filter(|(at, _)| self.held(*at).any(|(_, rank)| ranks.contains(&rank.0)))
                 .map(|(at, _)| at)
                 .collect(),
         };

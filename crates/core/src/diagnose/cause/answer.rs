@@ -216,8 +216,7 @@ impl Cause {
     pub fn who(&self) -> String {
         let ranks = match self.ranks.as_slice() {
             [] => "a rank".to_owned(),
-            [one] => format!("rank {one}"),
-            many => format!("ranks {}", rank_list(many)),
+            ranks => named(ranks),
         };
         match self.nodes.as_slice() {
             [] if self.class.is_of_whole_job() && self.ranks.is_empty() => "the whole job".to_owned(),
@@ -306,8 +305,7 @@ impl Why {
             lines.push(format!("  evidence  {}{line}: {text}", evidence.source));
         }
         if !self.victims.is_empty() {
-            let word = if self.victims.len() == 1 { "rank" } else { "ranks" };
-            lines.push(format!("  victims   {word} {}", rank_list(&self.victims)));
+            lines.push(format!("  victims   {}", named(&self.victims)));
         }
         lines.push(format!("  fix       {}", cause.fix()));
         if cause.confidence != Confidence::High {
@@ -322,8 +320,13 @@ impl Why {
 
 /// Says of ranks that their logs were not read; `of` is said of how many, or is empty.
 pub(super) fn not_read(ranks: &[u32], of: &str) -> String {
-    let (logs, verb) = if ranks.len() == 1 { ("log of rank", "was") } else { ("logs of ranks", "were") };
-    format!("the {logs} {}{of} {verb} not read", rank_list(ranks))
+    let (logs, verb) = if ranks.len() == 1 { ("log", "was") } else { ("logs", "were") };
+    format!("the {logs} of {}{of} {verb} not read", named(ranks))
+}
+
+/// Returns `rank 3`, or `ranks 0-3, 7`.
+pub(super) fn named(ranks: &[u32]) -> String {
+    format!("{} {}", if ranks.len() == 1 { "rank" } else { "ranks" }, rank_list(ranks))
 }
 
 /// Returns numbers as ranges: `0-3, 7`.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::answer::{CauseClass, not_read, rank_list};
+use super::answer::{CauseClass, named, not_read};
 use super::scene::Scene;
 use crate::Confidence;
 use weftrun_nccl::failure::{Fact, Report, Work, absent, mismatch};
@@ -239,13 +239,6 @@ fn odd<'a>(seq: i64, all: &[(u32, &Work)], reports: Vec<&'a Report>) -> Option<C
         confidence,
         complete: true,
     })
-}
-
-fn named(ranks: &[u32]) -> String {
-    match ranks {
-        [one] => format!("rank {one}"),
-        many => format!("ranks {}", rank_list(many)),
-    }
 }
 
 fn wait(ranks: &[u32]) -> String {

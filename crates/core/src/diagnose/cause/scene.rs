@@ -16,7 +16,7 @@ type Sources<'a> = BTreeMap<SourceIndex, &'a SourceRanks>;
 const SURVIVED: u64 = 3;
 
 /// One report with the global rank of its writer.
-pub(super) struct Known<'a> {
+pub(super) struct KnownReport<'a> {
     pub report: &'a Report,
     pub rank: Option<u32>,
 }
@@ -24,7 +24,7 @@ pub(super) struct Known<'a> {
 /// The facts and their writers, of the last attempt of each source.
 #[derive(Default)]
 pub(super) struct Scene<'a> {
-    pub reports: Vec<Known<'a>>,
+    pub reports: Vec<KnownReport<'a>>,
     /// Ranks that wrote anything.
     pub seen: BTreeSet<u32>,
     /// Ranks of the job, by the largest communicator or number seen.
@@ -113,7 +113,7 @@ impl<'a> Scene<'a> {
                     scene.finished.insert(rank);
                 }
             }
-            scene.reports.push(Known { report, rank });
+            scene.reports.push(KnownReport { report, rank });
         }
         scene.world = scene.world.max(scene.seen.last().map_or(0, |last| last.saturating_add(1)));
         name_nodes(&mut scene, &sources, tasks);
@@ -126,7 +126,7 @@ impl Scene<'_> {
     /// Removes the exceptions after which the same log has training steps, in a job that still runs. In one that has
     /// ended, steps behind an exception prove nothing: Python writes buffered output when it exits.
     pub fn forget_survived(&mut self, map: &Snapshot<'_>) {
-        self.reports.retain(|Known { report, rank }| {
+        self.reports.retain(|KnownReport { report, rank }| {
             !matches!(report.fact, Fact::Exception(_) | Fact::Cuda(_))
                 || map.steps_after(report.source, report.line, *rank) < SURVIVED
         });

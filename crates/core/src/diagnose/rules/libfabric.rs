@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use weftrun_nccl::{FabricSeen, Network, Signature};
 
 use super::{HIGH, MEDIUM, Rule, ofi_issue, rule};
-use crate::diagnose::seen::Seen;
+use crate::diagnose::rule_input::RuleInput;
 
 /// The code of the finding that libfabric chose another provider than efa.
 pub const WRONG_PROVIDER: &str = "OFI-WRONG-PROVIDER";
@@ -79,26 +79,26 @@ pub(super) const RULES: &[Rule] = &[
 
 /// Returns whether EFA lacks GPUDirect where the type has it: p3dn, g4dn, g5 never have it; p4d, p5 and p6
 /// do.
-fn efa_without_gdr(seen: &Seen<'_>) -> bool {
+fn efa_without_gdr(seen: &RuleInput<'_>) -> bool {
     seen.has(Signature::OfiConnectionWithoutGdr)
         && seen.has(Signature::GdrInstance)
         && !seen.has(Signature::InstanceWithoutGdr)
         && matches!(seen.verdict.fabric, FabricSeen::Network(Network::Efa | Network::LibfabricOther))
 }
 
-fn gdr_disabled(seen: &Seen<'_>) -> bool {
+fn gdr_disabled(seen: &RuleInput<'_>) -> bool {
     seen.has(Signature::OfiGdrDisabled)
         || (seen.has(Signature::OfiHmemNeedsRdma) && !seen.has(Signature::InstanceWithoutGdr))
 }
 
 /// Returns whether a failed fork is EFA's. Memory may be short for many reasons; the rule needs EFA.
-fn forked(seen: &Seen<'_>) -> bool {
+fn forked(seen: &RuleInput<'_>) -> bool {
     seen.has(Signature::EfaFork)
         || (seen.has(Signature::ForkOutOfMemory)
             && (seen.on_aws() || seen.uses(Network::LibfabricOther, false)))
 }
 
-fn other_providers(seen: &Seen<'_>) -> Option<String> {
+fn other_providers(seen: &RuleInput<'_>) -> Option<String> {
     let providers: BTreeSet<&str> = seen
         .map
         .plugins()

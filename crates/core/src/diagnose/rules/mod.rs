@@ -17,7 +17,7 @@ pub(super) use socket::{SOCKETS_BETWEEN_NODES, SOCKETS_INSIDE_NODE};
 
 use weftrun_nccl::Signature;
 
-use super::seen::Seen;
+use super::rule_input::RuleInput;
 use crate::{Confidence, Severity};
 
 /// One rule.
@@ -41,8 +41,8 @@ pub struct Rule {
     pub patch: &'static [(&'static str, Option<&'static str>)],
     /// What counts as its evidence.
     pub signatures: &'static [Signature],
-    when: Option<fn(&Seen<'_>) -> bool>,
-    detail: Option<fn(&Seen<'_>) -> Option<String>>,
+    when: Option<fn(&RuleInput<'_>) -> bool>,
+    detail: Option<fn(&RuleInput<'_>) -> Option<String>>,
 }
 
 impl Rule {
@@ -56,18 +56,18 @@ impl Rule {
         self
     }
 
-    const fn when(mut self, condition: fn(&Seen<'_>) -> bool) -> Self {
+    const fn when(mut self, condition: fn(&RuleInput<'_>) -> bool) -> Self {
         self.when = Some(condition);
         self
     }
 
-    const fn detail(mut self, detail: fn(&Seen<'_>) -> Option<String>) -> Self {
+    const fn detail(mut self, detail: fn(&RuleInput<'_>) -> Option<String>) -> Self {
         self.detail = Some(detail);
         self
     }
 
     /// Returns whether the rule applies to what was seen.
-    pub(super) fn applies(&self, seen: &Seen<'_>) -> bool {
+    pub(super) fn applies(&self, seen: &RuleInput<'_>) -> bool {
         match self.when {
             Some(condition) => condition(seen),
             None => self.signatures.iter().any(|signature| seen.has(*signature)),
@@ -75,7 +75,7 @@ impl Rule {
     }
 
     /// Returns the rule's sentence, with the known details of this case.
-    pub(super) fn sentence(&self, seen: &Seen<'_>) -> String {
+    pub(super) fn sentence(&self, seen: &RuleInput<'_>) -> String {
         let detail = self.detail.and_then(|detail| detail(seen)).unwrap_or_default();
         format!("{}{detail}", self.message)
     }

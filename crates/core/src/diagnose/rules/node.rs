@@ -3,7 +3,7 @@
 use weftrun_nccl::{FabricSeen, Kind, Signature};
 
 use super::{HIGH, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, rule};
-use crate::diagnose::seen::Seen;
+use crate::diagnose::rule_input::RuleInput;
 
 pub(super) const RULES: &[Rule] = &[
     rule("R29", "SHM-TOO-SMALL", HIGH,
@@ -57,18 +57,18 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 /// Returns whether NVLink SHARP could be used; otherwise the note is useless.
-fn nvls_possible(seen: &Seen<'_>) -> bool {
+fn nvls_possible(seen: &RuleInput<'_>) -> bool {
     seen.has(Signature::NvlsUnavailable) && seen.ranks().iter().filter(|rank| rank.node == 0).count() >= 4
 }
 
-fn collnet_missed(seen: &Seen<'_>) -> bool {
+fn collnet_missed(seen: &RuleInput<'_>) -> bool {
     seen.has(Signature::CollnetUnavailable)
         || (seen.has(Signature::CollnetRequested)
             && !seen.connects_by(Kind::Collnet)
             && seen.verdict.fabric != FabricSeen::Unknown)
 }
 
-fn network_not_needed(seen: &Seen<'_>) -> bool {
+fn network_not_needed(seen: &RuleInput<'_>) -> bool {
     seen.has(Signature::MnnvlConnection)
         && !seen.connects_by(Kind::Net)
         && seen.ranks().iter().any(|rank| rank.announced.is_some())

@@ -6,7 +6,7 @@ use weftrun_nccl::Signature;
 
 use super::{HIGH, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, ofi_issue, rule};
 use crate::diagnose::cause::rank_list;
-use crate::diagnose::seen::Seen;
+use crate::diagnose::rule_input::RuleInput;
 
 /// The rule about ranks that call different collectives.
 pub const COLLECTIVES_DIFFER: &str = "R41";
@@ -68,12 +68,12 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::CudaFailure]),
 ];
 
-fn versions_differ(seen: &Seen<'_>) -> bool {
+fn versions_differ(seen: &RuleInput<'_>) -> bool {
     seen.has(Signature::VersionMismatch) || versions(seen).is_some()
 }
 
 /// Returns two different versions of live ranks; exceptions print them without the CUDA part.
-fn versions(seen: &Seen<'_>) -> Option<(String, String)> {
+fn versions(seen: &RuleInput<'_>) -> Option<(String, String)> {
     let bases: BTreeSet<&str> =
         seen.map.live_versions().map(|version| version.split('+').next().unwrap_or(version)).collect();
     let mut bases = bases.into_iter();
@@ -81,16 +81,16 @@ fn versions(seen: &Seen<'_>) -> Option<(String, String)> {
     Some((pair.0.to_owned(), pair.1.to_owned()))
 }
 
-fn both_versions(seen: &Seen<'_>) -> Option<String> {
+fn both_versions(seen: &RuleInput<'_>) -> Option<String> {
     versions(seen).map(|(one, other)| format!(": {one} and {other}"))
 }
 
-fn first_warning(seen: &Seen<'_>) -> Option<String> {
+fn first_warning(seen: &RuleInput<'_>) -> Option<String> {
     let found = seen.map.signatures().get(Signature::UnknownWarning)?;
     found.traces.first().map(|trace| format!(": {}", trace.text))
 }
 
-fn reporting_ranks(seen: &Seen<'_>) -> Option<String> {
+fn reporting_ranks(seen: &RuleInput<'_>) -> Option<String> {
     let ranks = &seen.map.signatures().get(Signature::WatchdogTimeout)?.told_ranks;
     let ranks: Vec<u32> = ranks.iter().copied().collect();
     (!ranks.is_empty()).then(|| format!(" (reported by rank {})", rank_list(&ranks)))

@@ -3,7 +3,7 @@
 use weftrun_nccl::{Kind, Network, Signature};
 
 use super::{ENV, HIGH, MEDIUM, Rule, nccl_issue, rule};
-use crate::diagnose::seen::Seen;
+use crate::diagnose::rule_input::RuleInput;
 use crate::text::counted;
 
 /// The code of the finding that nodes are connected over sockets.
@@ -57,7 +57,7 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 /// Returns whether sockets are a fallback: only between nodes, and only where they were not requested.
-fn sockets_between_nodes(seen: &Seen<'_>) -> bool {
+fn sockets_between_nodes(seen: &RuleInput<'_>) -> bool {
     if seen.sockets_on_purpose() {
         return false;
     }
@@ -76,7 +76,7 @@ fn sockets_between_nodes(seen: &Seen<'_>) -> bool {
 
 /// Returns whether the environment forces sockets. A plugin for verbs, such as HPC-X's, ignores
 /// NCCL_IB_DISABLE: then it explains nothing.
-fn forced_by_environment(seen: &Seen<'_>) -> bool {
+fn forced_by_environment(seen: &RuleInput<'_>) -> bool {
     let heeded = !seen.uses(Network::Verbs, false);
     (seen.has(Signature::IbDisabled) && heeded)
         || seen.has(Signature::SocketsRequested)
@@ -84,12 +84,12 @@ fn forced_by_environment(seen: &Seen<'_>) -> bool {
         || seen.has(Signature::ShmDisabled)
 }
 
-fn interface_unreachable(seen: &Seen<'_>) -> bool {
+fn interface_unreachable(seen: &RuleInput<'_>) -> bool {
     seen.has(Signature::SuspiciousInterface)
         || (seen.has(Signature::LoopbackInterface) && seen.several_nodes() != Some(false))
 }
 
-fn socket_connections(seen: &Seen<'_>) -> Option<String> {
+fn socket_connections(seen: &RuleInput<'_>) -> Option<String> {
     match usize::try_from(seen.socket_connections()).unwrap_or(usize::MAX) {
         0 if seen.has(Signature::SocketConnection) => None,
         0 => Some(": NCCL chose them, and no line shows the connections".to_owned()),
@@ -97,11 +97,11 @@ fn socket_connections(seen: &Seen<'_>) -> Option<String> {
     }
 }
 
-fn sockets_inside_nodes(seen: &Seen<'_>) -> bool {
+fn sockets_inside_nodes(seen: &RuleInput<'_>) -> bool {
     seen.sockets_are_inside_nodes()
 }
 
-fn forced_transports(seen: &Seen<'_>) -> Option<String> {
+fn forced_transports(seen: &RuleInput<'_>) -> Option<String> {
     let forced: String = [
         (Signature::IbDisabled, ": InfiniBand is disabled"),
         (Signature::SocketsRequested, ": sockets are requested"),

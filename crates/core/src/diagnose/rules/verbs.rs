@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weftrun_nccl::{Devices, FabricSeen, GdrSeen, Kind, Network, Signature};
 
 use super::{HIGH, LOW, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, rule};
-use crate::diagnose::seen::Seen;
+use crate::diagnose::rule_input::RuleInput;
 
 pub(super) const RULES: &[Rule] = &[
     rule("R15", "IB-NO-DEVICE", MEDIUM,
@@ -90,28 +90,28 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 /// Returns whether InfiniBand or RoCE runs without GPUDirect RDMA; Omni-Path prints the same, and has other drivers.
-fn without_gdr(seen: &Seen<'_>) -> bool {
+fn without_gdr(seen: &RuleInput<'_>) -> bool {
     let said = seen.has(Signature::IbGdrDisabled) || seen.has(Signature::IbConnectionWithoutGdr);
     said && seen.verdict.fabric != FabricSeen::Network(Network::OmniPath)
 }
 
 /// Returns whether missing InfiniBand matters: not on one node, or where another network is in use.
-fn ib_is_missed(seen: &Seen<'_>) -> bool {
+fn ib_is_missed(seen: &RuleInput<'_>) -> bool {
     let other = seen.networks.iter().any(|named| !named.is_built_in);
     seen.has(Signature::IbNoDevice) && seen.several_nodes() != Some(false) && !other
 }
 
-fn mixed_ports(seen: &Seen<'_>) -> bool {
+fn mixed_ports(seen: &RuleInput<'_>) -> bool {
     seen.has(Signature::IncompatibleIbDevices) || seen.map.lists_mixed_ports()
 }
 
-fn nics_idle(seen: &Seen<'_>) -> bool {
+fn nics_idle(seen: &RuleInput<'_>) -> bool {
     one_nic_found(seen) || one_nic_of_many(seen)
 }
 
 /// Returns whether one NIC is too few: every AWS instance with GPUDirect over EFA has several, but for a
 /// few sizes.
-fn one_nic_found(seen: &Seen<'_>) -> bool {
+fn one_nic_found(seen: &RuleInput<'_>) -> bool {
     seen.has(Signature::OneNicFound)
         && (seen.has(Signature::GdrInstance) || matches!(seen.verdict.gdr, GdrSeen::All | GdrSeen::Some))
         && !seen.has(Signature::InstanceWithoutGdr)
@@ -119,7 +119,7 @@ fn one_nic_found(seen: &Seen<'_>) -> bool {
 
 /// Returns whether all ranks use one NIC, where every rank of a node is seen and there are as many NICs as
 /// ranks.
-fn one_nic_of_many(seen: &Seen<'_>) -> bool {
+fn one_nic_of_many(seen: &RuleInput<'_>) -> bool {
     let devices: BTreeSet<u32> = seen.map.ports().iter().map(|port| port.device).collect();
     let of_plugin = seen.map.plugins().iter().filter_map(|plugin| plugin.nics).max();
     let listed = devices.len().max(of_plugin.unwrap_or(0) as usize);

@@ -9,7 +9,7 @@ use weftrun_nccl::{
 };
 
 /// The input of all conditions, computed once; expensive parts are computed on first use.
-pub struct Seen<'a> {
+pub struct RuleInput<'a> {
     /// The map at the moment of the diagnosis.
     pub map: Snapshot<'a>,
     pub verdict: Verdict,
@@ -23,7 +23,7 @@ pub struct Seen<'a> {
     pub planned: Option<Fabric>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> RuleInput<'a> {
     /// Computes the input from a map.
     pub fn new(planned: Option<Fabric>, map: &'a TransportMap) -> Self {
         let map = map.snapshot();
