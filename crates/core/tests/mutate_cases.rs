@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::convert::{
-    JobReport, Mutated, Settings, Splitter, Start, TrainerVersion, mutate, runtimes_in,
+    JobReport, MutateOptions, Mutated, Splitter, Start, TrainerVersion, mutate, runtimes_in,
 };
 use weftrun_core::fabric::{Fabric, Gid, Inject, Profile, Profiles, RuleSetting, Stack, Webhook};
 use weftrun_core::request::FabricRequest;
@@ -102,11 +102,11 @@ fn load(folder: &Path) -> Case {
 fn run(case: &Case, text: &str) -> (String, Vec<JobReport>) {
     let catalogue = Catalogue::builtin();
     let learned: Vec<Json> = case.runtimes.iter().cloned().chain(runtimes_in(text)).collect();
-    let settings = Settings {
+    let settings = MutateOptions {
         trainer: case.trainer,
         runtimes: &learned,
         reformat: case.reformat,
-        ..Settings::offline(&case.profile, &case.options, &catalogue)
+        ..MutateOptions::offline(&case.profile, &case.options, &catalogue)
     };
     let mut splitter = Splitter::default();
     splitter.push(text.as_bytes());

@@ -20,7 +20,7 @@ use std::borrow::Cow;
 
 use super::report::JobReport;
 use crate::Finding;
-use crate::convert::kubeflow::document::{Mutated, Settings, Start};
+use crate::convert::mutate::{MutateOptions, Mutated, Start};
 use crate::explain;
 use crate::fabric::evidence::Form;
 use crate::fabric::{FabricPlan, SkipReason, Skipped, decide};
@@ -35,14 +35,14 @@ pub const BLOCK_BEGIN: &str = "# >>> weftrun fabric >>>";
 pub const BLOCK_END: &str = "# <<< weftrun fabric <<<";
 
 /// Mutates an sbatch script.
-pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_>) -> Mutated<'t> {
+pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &MutateOptions<'_>) -> Mutated<'t> {
     let script = Script::read(text);
     let mut options = settings.options.clone();
     let mut profile = settings.profile;
     let mut report = match script.apply_directives(&mut options) {
         Ok(()) if options.kind == Fabric::Off && settings.options.kind != Fabric::Off => opted_out(&script),
         Ok(()) => {
-            let settings = &Settings { options: &options, ..*settings };
+            let settings = &MutateOptions { options: &options, ..*settings };
             let (chosen, weighed) = settings.chosen(Form::Script, |signs| signs.script(text));
             profile = chosen.profile;
             let job = script.view(&chosen);
@@ -64,7 +64,7 @@ pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_
     start.file.clone_into(&mut report.file);
     report.plan.keep_library_path();
     let new = if report.error().is_none() && report.skip().is_none() {
-        script.with(&report.plan.ops, &Settings { profile, ..*settings })
+        script.with(&report.plan.ops, &MutateOptions { profile, ..*settings })
     } else {
         None
     };
@@ -80,7 +80,7 @@ pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_
 }
 
 /// Checks the variables that a script exports.
-pub fn lint_sbatch(text: &str, start: Start<'_>, settings: &Settings<'_>) -> Vec<Finding> {
+pub fn lint_sbatch(text: &str, start: Start<'_>, settings: &MutateOptions<'_>) -> Vec<Finding> {
     let script = Script::read(text);
     let (settings, _) = settings.chosen(Form::Script, |signs| signs.script(text));
     let fabric = settings.options.kind.named().unwrap_or(settings.profile.fabric);
@@ -125,7 +125,7 @@ mod tests {
     fn run(text: &str, profile: &str) -> (String, JobReport) {
         let profile = Profiles::builtin().get(profile).unwrap();
         let (catalogue, options) = (Catalogue::builtin(), FabricRequest::default());
-        let settings = Settings::offline(&profile, &options, &catalogue);
+        let settings = MutateOptions::offline(&profile, &options, &catalogue);
         let done = mutate_sbatch(text, Start::of("job.sbatch"), &settings);
         let new = done.text.into_owned();
         let again = mutate_sbatch(&new, Start::of("job.sbatch"), &settings);
