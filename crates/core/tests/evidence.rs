@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends with a panic, and says why")]
 
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::convert::{JobReport, MutateOptions, Start, mutate, mutate_sbatch};
+use weftrun_core::convert::{MutateOptions, MutatedJob, Start, mutate, mutate_sbatch};
 use weftrun_core::fabric::evidence::{Form, SITES, SignKind};
 use weftrun_core::fabric::{
     ClusterFacts, DeviceKind, FabricPlan, NetworkApi, NodeGroup, Origin, PodNetwork, Profile, Profiles,
@@ -23,7 +23,7 @@ fn with_settings<T>(run: impl FnOnce(&MutateOptions<'_>) -> T) -> T {
 }
 
 /// Mutates a script of two nodes with eight GPUs each.
-fn script(head: &str, body: &str) -> (String, JobReport) {
+fn script(head: &str, body: &str) -> (String, MutatedJob) {
     let text = format!(
         "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gpus-per-node=8\n{head}\n{body}\nsrun python train.py\n"
     );
@@ -34,7 +34,7 @@ fn script(head: &str, body: &str) -> (String, JobReport) {
 }
 
 /// Mutates a PyTorchJob of two whole nodes; `pod` goes into the pod's spec, `container` into the container.
-fn job(metadata: &str, pod: &str, container: &str, resources: &str) -> (String, JobReport) {
+fn job(metadata: &str, pod: &str, container: &str, resources: &str) -> (String, MutatedJob) {
     let indent = |text: &str, by: usize| {
         text.lines().map(|line| format!("{}{line}\n", " ".repeat(by))).collect::<String>()
     };

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::convert::{
-    JobReport, MutateOptions, Splitter, Start, TrainerVersion, lint_document, mutate,
+    MutateOptions, MutatedJob, Splitter, Start, TrainerVersion, lint_document, mutate,
 };
 use weftrun_core::fabric::{Fabric, Gid, Profile, Profiles, RuleSetting, Webhook};
 use weftrun_core::request::{FabricRequest, RULES};
@@ -61,7 +61,7 @@ fn ways() -> Vec<With> {
     ]
 }
 
-fn run(text: &str, way: &With) -> Result<(String, Vec<JobReport>), String> {
+fn run(text: &str, way: &With) -> Result<(String, Vec<MutatedJob>), String> {
     let catalogue = Catalogue::builtin();
     let settings = MutateOptions {
         trainer: way.trainer,

@@ -30,7 +30,7 @@ fn mutated(
     text: &str,
     profile: Option<&str>,
     instance_type: Option<String>,
-) -> Result<(String, Vec<weftrun::core::convert::JobReport>)> {
+) -> Result<(String, Vec<weftrun::core::convert::MutatedJob>)> {
     let (profiles, catalogue) = (Profiles::builtin(), Catalogue::builtin());
     let options = FabricRequest { instance_type, ..FabricRequest::default() };
     let named = profile.map(|name| profiles.get(name)).transpose()?;

@@ -20,7 +20,7 @@ pub use edit::{Blocked, edit, same, to_yaml};
 pub use imported::Imported;
 pub use kubeflow::{Splitter, TrainerVersion, apply_ops, apply_with_own_runtime, at_pointer, import, mutate};
 pub use mutate::{MutateOptions, Mutated, Start};
-pub use report::JobReport;
+pub use report::MutatedJob;
 pub use runai_cli::import_runai;
 pub use slurm::{
     BLOCK_BEGIN, BLOCK_END, Directive, Directives, NoCounterpart, Program, ScriptChange, ScriptContext,

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde_json::Value as Json;
 
 use super::kubeflow::TrainerVersion;
-use super::report::JobReport;
+use super::report::MutatedJob;
 use crate::catalogue::Catalogue;
 use crate::fabric::evidence::{Form, Signs, Weighed, choose};
 use crate::fabric::{ClusterFacts, Profile};
@@ -112,5 +112,5 @@ pub struct Mutated<'t> {
     /// Its text; the old one if nothing changed or an error prevented the change.
     pub text: Cow<'t, str>,
     /// One for each job in it.
-    pub jobs: Vec<JobReport>,
+    pub jobs: Vec<MutatedJob>,
 }

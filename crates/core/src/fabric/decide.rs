@@ -7,7 +7,7 @@ use crate::catalogue::Catalogue;
 use crate::fabric::node::Node;
 use crate::fabric::rules::{self, Context, Launch};
 use crate::fabric::{ClusterFacts, FabricPlan, Profile, SkipReason};
-use crate::request::rules::{Rule, Settings};
+use crate::request::rules::{FabricRule, RuleSwitches};
 use crate::request::{Fabric, FabricRequest, Origin};
 
 /// What to do about a job whose fabric is unknown.
@@ -41,7 +41,7 @@ fn rules_applied(
     facts: &ClusterFacts,
 ) -> FabricPlan {
     let mut findings = Vec::new();
-    let settings = Settings::new(&options.rules, &mut findings);
+    let settings = RuleSwitches::new(&options.rules, &mut findings);
     let mut plan = PlanBuilder::new(&settings, profile, findings);
     if let Some(finding) = too_many_roles(job.roles.len()) {
         plan.report(finding);
@@ -167,7 +167,7 @@ fn give_launchers_values(ctx: &Context, plan: &mut PlanBuilder, launch: &Launch)
         if ctx.fabric == Fabric::Efa && rules::opt_out::role_is_out(ctx, &role) {
             continue;
         }
-        for (rule, name) in pairs.iter().filter(|(rule, _)| Rule::fabric_of(rule) != Fabric::Efa) {
+        for (rule, name) in pairs.iter().filter(|(rule, _)| FabricRule::fabric_of(rule) != Fabric::Efa) {
             let Some(value) = plan.value_for_ranks(ctx.job, name) else { continue };
             let why = "mpirun -x forwards the value that the launcher itself has";
             rules::set::env(plan, role, rule, (name, &value), why, Origin::Default);

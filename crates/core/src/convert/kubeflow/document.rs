@@ -9,11 +9,11 @@ use super::trainjob::{self, Runtime, TrainerVersion};
 use super::{apply, job, own_runtime, workload};
 use crate::convert::edit::{Blocked, edit, emit, same};
 use crate::convert::mutate::{MutateOptions, Mutated, Start};
-use crate::convert::report::JobReport;
+use crate::convert::report::MutatedJob;
 use crate::fabric::decide;
 use crate::fabric::evidence::{Form, choose};
 use crate::fabric::view::{JobKind, JobView};
-use crate::span::{Document, SpanTree, SyntaxError, json, yaml_documents};
+use crate::span::{SpanDocument, SpanTree, SyntaxError, json, yaml_documents};
 use crate::{Error, ErrorKind, Finding, explain, lint};
 
 /// Mutates a text that holds one document, or several that are not separated by `---`.
@@ -74,7 +74,7 @@ impl Syntax {
         if text.trim_start().starts_with('{') && json(text).is_ok() { Self::Json } else { Self::Yaml }
     }
 
-    pub fn read(self, text: &str) -> Result<Vec<Document<'_>>, SyntaxError> {
+    pub fn read(self, text: &str) -> Result<Vec<SpanDocument<'_>>, SyntaxError> {
         match self {
             Self::Json => json(text).map(|document| vec![document]),
             Self::Yaml => yaml_documents(text),
@@ -96,12 +96,12 @@ pub(super) fn unreadable(error: &SyntaxError, text: &str, start: Start<'_>) -> F
 /// Mutates one document of a text; returns the new text if it changed.
 fn one(
     text: &str,
-    document: &Document<'_>,
+    document: &SpanDocument<'_>,
     index: usize,
     syntax: Syntax,
     start: Start<'_>,
     settings: &MutateOptions<'_>,
-    reports: &mut Vec<JobReport>,
+    reports: &mut Vec<MutatedJob>,
 ) -> Option<String> {
     if kind_of_tree(&document.root) == ObjectKind::Other {
         return None;
@@ -150,9 +150,9 @@ fn one(
 fn say_written_out(
     paths: &[String],
     text: &str,
-    document: &Document<'_>,
+    document: &SpanDocument<'_>,
     start: Start<'_>,
-    reports: &mut [JobReport],
+    reports: &mut [MutatedJob],
 ) {
     let Some(report) = reports.iter_mut().find(|report| report.changed) else { return };
     for path in paths {
@@ -173,9 +173,9 @@ fn object(
     start: Start<'_>,
     settings: &MutateOptions<'_>,
     extra: &mut Vec<Json>,
-) -> Option<JobReport> {
+) -> Option<MutatedJob> {
     if kind_of_json(data) == ObjectKind::OtherVersion {
-        return Some(JobReport::of_other_version(data, start.file, start.span(text, &node.span).line));
+        return Some(MutatedJob::of_other_version(data, start.file, start.span(text, &node.span).line));
     }
     let (job, version, runtime) = view(data, settings)?;
     if matches!(job.kind, JobKind::Workload(_))
@@ -192,7 +192,7 @@ fn object(
         Some(weighed) => choose::decide_existing(&job, profile, options, catalogue, facts, weighed.clone()),
         None => decide(&job, profile, options, catalogue, facts),
     };
-    let mut report = JobReport::new(&job, plan, version.override_field());
+    let mut report = MutatedJob::new(&job, plan, version.override_field());
     let span = start.span(text, &node.span);
     start.file.clone_into(&mut report.file);
     report.line = span.line;
@@ -316,7 +316,7 @@ fn structure(blocked: &Blocked, text: &str, start: Start<'_>) -> Finding {
 }
 
 /// Puts new documents before the one that needs them.
-fn with_extra(text: String, document: &Document<'_>, extra: &[Json], syntax: Syntax) -> String {
+fn with_extra(text: String, document: &SpanDocument<'_>, extra: &[Json], syntax: Syntax) -> String {
     if extra.is_empty() {
         return text;
     }
@@ -332,11 +332,11 @@ fn with_extra(text: String, document: &Document<'_>, extra: &[Json], syntax: Syn
 /// Rewrites the whole document.
 fn reformatted(
     text: &str,
-    document: &Document<'_>,
+    document: &SpanDocument<'_>,
     wanted: &Json,
     blocked: &Blocked,
     start: Start<'_>,
-    reports: &mut [JobReport],
+    reports: &mut [MutatedJob],
 ) -> String {
     for report in reports.iter_mut().filter(|report| report.changed) {
         let message = format!("the document was written anew, without its comments: {}", blocked.why);

@@ -9,7 +9,7 @@ use crate::convert::mutate::{MutateOptions, Start};
 use crate::fabric::Profile;
 use crate::fabric::evidence::Form;
 use crate::fabric::view::{JobKind, JobView};
-use crate::span::{Document, SpanTree, Value};
+use crate::span::{SpanDocument, SpanTree, Value};
 use crate::{explain, lint};
 
 /// Returns the findings about the objects of one text, in the order of the text.
@@ -42,7 +42,7 @@ fn kind<'n>(node: &'n SpanTree<'_>) -> &'n str {
     node.get("kind").and_then(SpanTree::as_str).unwrap_or_default()
 }
 
-fn duplicates(document: &Document<'_>, text: &str, start: Start<'_>, findings: &mut Vec<Finding>) {
+fn duplicates(document: &SpanDocument<'_>, text: &str, start: Start<'_>, findings: &mut Vec<Finding>) {
     for duplicate in &document.duplicates {
         let message = format!(
             "the key `{}` is set twice in one map; this one is overruled by the later",

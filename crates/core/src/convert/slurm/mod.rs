@@ -18,7 +18,7 @@ pub use operations::{NoCounterpart, ScriptChange, ScriptContext, decision_text, 
 
 use std::borrow::Cow;
 
-use super::report::JobReport;
+use super::report::MutatedJob;
 use crate::Finding;
 use crate::convert::mutate::{MutateOptions, Mutated, Start};
 use crate::explain;
@@ -52,7 +52,7 @@ pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &MutateOptio
                 let against = lint::against(&job, plan.fabric, settings.catalogue);
                 plan.findings.extend(against.into_iter().map(|found| explain::with_source(found.finding)));
             }
-            JobReport::new(&job, weighed.into_iter().fold(plan, FabricPlan::with_evidence), "")
+            MutatedJob::new(&job, weighed.into_iter().fold(plan, FabricPlan::with_evidence), "")
         }
         Err(finding) => {
             let mut report = opted_out(&script);
@@ -98,8 +98,8 @@ pub fn lint_sbatch(text: &str, start: Start<'_>, settings: &MutateOptions<'_>) -
     findings
 }
 
-fn opted_out(script: &Script<'_>) -> JobReport {
-    JobReport {
+fn opted_out(script: &Script<'_>) -> MutatedJob {
+    MutatedJob {
         kind: "sbatch script".to_owned(),
         name: script.option("job-name").unwrap_or_default().to_owned(),
         line: 1,
@@ -111,7 +111,7 @@ fn opted_out(script: &Script<'_>) -> JobReport {
             )],
             ..FabricPlan::default()
         },
-        ..JobReport::default()
+        ..MutatedJob::default()
     }
 }
 
@@ -122,7 +122,7 @@ mod tests {
     use crate::fabric::Profiles;
     use crate::request::FabricRequest;
 
-    fn run(text: &str, profile: &str) -> (String, JobReport) {
+    fn run(text: &str, profile: &str) -> (String, MutatedJob) {
         let profile = Profiles::builtin().get(profile).unwrap();
         let (catalogue, options) = (Catalogue::builtin(), FabricRequest::default());
         let settings = MutateOptions::offline(&profile, &options, &catalogue);

@@ -28,12 +28,12 @@ pub(super) struct Simple {
     /// The bytes of its name and arguments, quotes included, without assignments and redirections.
     pub(super) words: Vec<Range<usize>>,
     /// The construct that contains it.
-    pub(super) place: Place,
+    pub(super) place: Construct,
 }
 
 /// The construct that contains a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Construct {
     /// The script itself, compound commands, functions and process substitutions included.
     Script,
     /// `$(…)` or backquotes.
@@ -103,7 +103,7 @@ struct Reader<'t> {
     /// The end of this text, or of the backquotes being read.
     end: usize,
     depth: usize,
-    place: Place,
+    place: Construct,
     /// Here-documents whose text begins after this line.
     waiting: Vec<Document>,
     /// Whether a command around this substitution has one pending.
@@ -118,7 +118,7 @@ impl<'t> Reader<'t> {
             at: part.start,
             end: part.end,
             depth: 0,
-            place: Place::Script,
+            place: Construct::Script,
             waiting: Vec::new(),
             waits_outside: false,
             contents: Contents::default(),
