@@ -156,8 +156,13 @@ impl EditTarget<'_> {
     }
 
     fn below(&self, key: &str) -> String {
-        format!("{}/{}", self.path(), key.replace('~', "~0").replace('/', "~1"))
+        format!("{}/{}", self.path(), step(key))
     }
+}
+
+/// Returns a key as a step of a JSON pointer.
+pub(in crate::convert) fn step(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
 }
 
 struct Editor<'t> {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use choose::Form;
 pub use sign::SignKind;
-pub(crate) use sign::{Sign, Signs};
+pub(crate) use sign::{INSTANCE_LABELS, Sign, Signs};
 pub use site::{SITES, Site};
 
 /// One line of the table.
