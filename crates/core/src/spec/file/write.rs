@@ -27,7 +27,7 @@ pub fn to_toml(job: &JobSpec) -> String {
         match key.place {
             FieldAccess::Job(field) => insert(root, key, field(&mut job)),
             FieldAccess::Role(field) if one => {
-                job.roles.iter_mut().for_each(|role| insert(root, key, field(role)))
+                job.roles.iter_mut().for_each(|role| insert(root, key, field(role)));
             }
             FieldAccess::Request => fabric(root, key, &mut job.fabric),
             FieldAccess::Roles if !one => roles(root, key, &mut job.roles),
