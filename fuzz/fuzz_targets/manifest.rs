@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::{Gid, Profile, Profiles, Webhook};
-use weftrun_core::convert::{Settings, Splitter, Start, TrainerVersion, import, lint_document, mutate, runtimes_in};
+use weftrun_core::convert::{MutateOptions, Splitter, Start, TrainerVersion, import, lint_document, mutate, runtimes_in};
 use weftrun_core::request::FabricRequest;
 
 const PROFILES: [&str; 4] = ["dgxc", "eks-image", "roce", "neuron"];
@@ -39,7 +39,7 @@ fn pass(bytes: &[u8], choice: u8) -> Option<Vec<u8>> {
     while let Some(document) = splitter.next_document() {
         let text = String::from_utf8(document).ok()?;
         runtimes.extend(runtimes_in(&text));
-        let settings = Settings {
+        let settings = MutateOptions {
             profile,
             by_evidence: None,
             options: &options,

@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::{Profile, Profiles};
-use weftrun_core::convert::{Settings, Start, is_sbatch, lint_document, mutate_sbatch};
+use weftrun_core::convert::{MutateOptions, Start, is_sbatch, lint_document, mutate_sbatch};
 use weftrun_core::request::FabricRequest;
 
 static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(Catalogue::builtin);
@@ -25,7 +25,7 @@ fuzz_target!(|text: &str| {
     };
     let (facts, options) = (ClusterFacts::default(), FabricRequest::default());
     for profile in SITES.iter() {
-        let settings = Settings {
+        let settings = MutateOptions {
             profile,
             by_evidence: None,
             options: &options,

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::convert::{Settings, Splitter, Start, mutate};
+use weftrun_core::convert::{MutateOptions, Splitter, Start, mutate};
 use weftrun_core::fabric::Profiles;
 use weftrun_core::request::FabricRequest;
 
@@ -50,7 +50,7 @@ fn main() {
 fn measure(name: &str, stream: &str) -> f64 {
     let profile = Profiles::builtin().get("dgxc").unwrap();
     let (catalogue, options) = (Catalogue::builtin(), FabricRequest::default());
-    let settings = Settings::offline(&profile, &options, &catalogue);
+    let settings = MutateOptions::offline(&profile, &options, &catalogue);
     let started = Clock::start();
     let (mut splitter, mut out, mut changed) = (Splitter::default(), 0, 0);
     for chunk in stream.as_bytes().chunks(256 * 1024) {

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use weftrun_core::explain;
+use weftrun_core::fabric::SkipReason;
 use weftrun_core::request::RULES;
 
 fn root() -> PathBuf {
@@ -55,6 +56,13 @@ fn codes_in_sources() -> BTreeSet<String> {
 fn every_code_in_the_sources_has_its_page() {
     let missing: Vec<String> =
         codes_in_sources().into_iter().filter(|code| explain::page(code).is_none()).collect();
+    assert!(missing.is_empty(), "no page in core/src/explain for {missing:?}");
+}
+
+#[test]
+fn every_reason_of_a_skip_has_its_page() {
+    let missing: Vec<_> =
+        SkipReason::ALL.into_iter().filter(|reason| explain::page(reason.as_str()).is_none()).collect();
     assert!(missing.is_empty(), "no page in core/src/explain for {missing:?}");
 }
 

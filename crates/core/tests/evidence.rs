@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends with a panic, and says why")]
 
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::convert::{JobReport, Settings, Start, mutate, mutate_sbatch};
+use weftrun_core::convert::{MutateOptions, MutatedJob, Start, mutate, mutate_sbatch};
 use weftrun_core::fabric::evidence::{Form, SITES, SignKind};
 use weftrun_core::fabric::{
     ClusterFacts, DeviceKind, FabricPlan, NetworkApi, NodeGroup, Origin, PodNetwork, Profile, Profiles,
@@ -16,14 +16,14 @@ mod cluster;
 #[path = "evidence/public.rs"]
 mod public;
 
-fn with_settings<T>(run: impl FnOnce(&Settings<'_>) -> T) -> T {
+fn with_settings<T>(run: impl FnOnce(&MutateOptions<'_>) -> T) -> T {
     let (none, options) = (Profile::default(), FabricRequest::default());
     let (sites, catalogue) = (Profiles::builtin().of_sites().unwrap(), Catalogue::builtin());
-    run(&Settings { by_evidence: Some(&sites), ..Settings::offline(&none, &options, &catalogue) })
+    run(&MutateOptions { by_evidence: Some(&sites), ..MutateOptions::offline(&none, &options, &catalogue) })
 }
 
 /// Mutates a script of two nodes with eight GPUs each.
-fn script(head: &str, body: &str) -> (String, JobReport) {
+fn script(head: &str, body: &str) -> (String, MutatedJob) {
     let text = format!(
         "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gpus-per-node=8\n{head}\n{body}\nsrun python train.py\n"
     );
@@ -34,7 +34,7 @@ fn script(head: &str, body: &str) -> (String, JobReport) {
 }
 
 /// Mutates a PyTorchJob of two whole nodes; `pod` goes into the pod's spec, `container` into the container.
-fn job(metadata: &str, pod: &str, container: &str, resources: &str) -> (String, JobReport) {
+fn job(metadata: &str, pod: &str, container: &str, resources: &str) -> (String, MutatedJob) {
     let indent = |text: &str, by: usize| {
         text.lines().map(|line| format!("{}{line}\n", " ".repeat(by))).collect::<String>()
     };
@@ -259,7 +259,7 @@ fn contradicting_evidence_is_named_and_nothing_is_changed() {
 fn a_profile_that_was_named_wins_over_the_evidence() {
     let (options, catalogue) = (FabricRequest::default(), Catalogue::builtin());
     let profile = Profiles::builtin().get("parallelcluster").unwrap();
-    let settings = Settings::offline(&profile, &options, &catalogue);
+    let settings = MutateOptions::offline(&profile, &options, &catalogue);
     let text = "#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8 -p small-g\nsrun python train.py\n";
     let done = mutate_sbatch(text, Start::of("a"), &settings);
     assert!(done.text.contains("FI_EFA_USE_DEVICE_RDMA=1"), "{}", done.text);
@@ -471,7 +471,8 @@ fn a_job_that_is_on_an_rdma_fabric_gets_no_second_device_or_network() {
         ("{x: y}", "{k8s.v1.cni.cncf.io/networks: default/rdma-net-ipam}"),
     ] {
         let text = base.replace(change.0, change.1);
-        let done = mutate(&text, Start::of("a"), &Settings::offline(&profile, &options, &catalogue)).unwrap();
+        let done =
+            mutate(&text, Start::of("a"), &MutateOptions::offline(&profile, &options, &catalogue)).unwrap();
         assert!(!done.text.contains("kube-system/roce") && !done.text.contains("rdma/rdma"), "{}", done.text);
         assert!(
             done.jobs[0].notes().any(|note| note.code == "W-RDMA-PRESENT"),
@@ -479,7 +480,7 @@ fn a_job_that_is_on_an_rdma_fabric_gets_no_second_device_or_network() {
             done.jobs[0].plan.findings
         );
     }
-    let done = mutate(base, Start::of("a"), &Settings::offline(&profile, &options, &catalogue)).unwrap();
+    let done = mutate(base, Start::of("a"), &MutateOptions::offline(&profile, &options, &catalogue)).unwrap();
     assert!(done.text.contains("kube-system/roce") && done.text.contains("rdma/rdma"), "{}", done.text);
 }
 

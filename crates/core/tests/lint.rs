@@ -9,7 +9,9 @@
 use std::fs;
 use std::path::Path;
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::convert::{Settings, Splitter, Start, lint_document, lint_sbatch, mutate, mutate_sbatch};
+use weftrun_core::convert::{
+    MutateOptions, Splitter, Start, lint_document, lint_sbatch, mutate, mutate_sbatch,
+};
 use weftrun_core::env_names::{GROUPS, nearest};
 use weftrun_core::fabric::view::{ContainerView, EnvView, JobKind, JobView, MountView, RoleView, VolumeView};
 use weftrun_core::fabric::{Profile, Profiles};
@@ -200,7 +202,7 @@ fn names_are_judged_by_the_version_of_the_image() {
         export NCCL_RAS_ENABLE=0\nexport NCCL_DEBUG=INFO\nsrun x\n";
     let (profile, options) = (Profiles::builtin().get("dgxc").unwrap(), FabricRequest::default());
     let catalogue = Catalogue::builtin();
-    let settings = Settings::offline(&profile, &options, &catalogue);
+    let settings = MutateOptions::offline(&profile, &options, &catalogue);
     let found = lint_sbatch(script, Start::of("a.sbatch"), &settings);
     let found: Vec<_> =
         found.iter().map(|one| (one.code.as_str(), one.span.as_ref().map(|at| at.line))).collect();
@@ -212,7 +214,8 @@ fn names_are_judged_by_the_version_of_the_image() {
 fn lints_of_efa_need_evidence_of_efa() {
     let (none, options) = (weftrun_core::fabric::Profile::default(), FabricRequest::default());
     let (sites, catalogue) = (Profiles::builtin().of_sites().unwrap(), Catalogue::builtin());
-    let settings = Settings { by_evidence: Some(&sites), ..Settings::offline(&none, &options, &catalogue) };
+    let settings =
+        MutateOptions { by_evidence: Some(&sites), ..MutateOptions::offline(&none, &options, &catalogue) };
     let script = |line: &str| {
         let text = format!(
             "#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8\n{line}\nexport NCCL_PROTO=simple\nexport NCCL_NVLS_ENABLE=0\nsrun x\n"
@@ -297,7 +300,7 @@ fn every_finding_has_a_source_and_a_fix() {
     let text = include_str!("cases/lint/every.yaml");
     let (profile, catalogue) = (Profiles::builtin().get("dgxc").unwrap(), Catalogue::builtin());
     let options = FabricRequest::default();
-    let settings = Settings::offline(&profile, &options, &catalogue);
+    let settings = MutateOptions::offline(&profile, &options, &catalogue);
     let mut splitter = Splitter::default();
     splitter.push(text.as_bytes());
     splitter.finish();
@@ -381,7 +384,7 @@ fn example_manifests_have_no_misspelt_setting() {
 fn of_script(text: &str) -> Vec<(String, usize)> {
     let (profile, catalogue) = (Profiles::builtin().get("parallelcluster").unwrap(), Catalogue::builtin());
     let options = FabricRequest::default();
-    let settings = Settings::offline(&profile, &options, &catalogue);
+    let settings = MutateOptions::offline(&profile, &options, &catalogue);
     let found = lint_sbatch(text, Start::of("a.sbatch"), &settings);
     found.into_iter().map(|finding| (finding.code, finding.span.unwrap().line)).collect()
 }
@@ -483,7 +486,7 @@ fn a_setting_that_keeps_nccl_from_the_requested_fabric_is_found_and_told_by_muta
         let only = findings.iter().filter(|one| one.code == "L-PLUGIN-NONE");
         only.map(|one| (one.is_error(), one.span.as_ref().map_or(0, |span| span.line))).collect::<Vec<_>>()
     };
-    let settings = Settings::offline(&profile, &efa, &catalogue);
+    let settings = MutateOptions::offline(&profile, &efa, &catalogue);
     assert_eq!(codes(&lint_document(MPIJOB, start, &settings)), [(true, 14)]);
     assert_eq!(codes(&lint_sbatch(script, start, &settings)), [(true, 3)]);
     let mutated = mutate(MPIJOB, start, &settings).unwrap();
@@ -497,7 +500,9 @@ fn a_setting_that_keeps_nccl_from_the_requested_fabric_is_found_and_told_by_muta
     let free = MPIJOB.replace("-x NCCL_NET_PLUGIN=none ", "");
     assert!(codes(&lint_document(&free, start, &settings)).is_empty());
     assert!(codes(&mutate(&free, start, &settings).unwrap().jobs[0].plan.findings).is_empty());
-    assert!(codes(&lint_document(MPIJOB, start, &Settings::offline(&profile, &auto, &catalogue))).is_empty());
+    assert!(
+        codes(&lint_document(MPIJOB, start, &MutateOptions::offline(&profile, &auto, &catalogue))).is_empty()
+    );
 }
 
 /// After github.com/coreweave/nccl-tests, mpi-operator/nccl-test-distributed-gb200-nvl72-mpijob.yaml

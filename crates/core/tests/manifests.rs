@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::convert::{JobReport, Settings, Splitter, Start, TrainerVersion, lint_document, mutate};
+use weftrun_core::convert::{
+    MutateOptions, MutatedJob, Splitter, Start, TrainerVersion, lint_document, mutate,
+};
 use weftrun_core::fabric::{Fabric, Gid, Profile, Profiles, RuleSetting, Webhook};
 use weftrun_core::request::{FabricRequest, RULES};
 use weftrun_core::span::yaml_documents;
@@ -59,10 +61,12 @@ fn ways() -> Vec<With> {
     ]
 }
 
-fn run(text: &str, way: &With) -> Result<(String, Vec<JobReport>), String> {
+fn run(text: &str, way: &With) -> Result<(String, Vec<MutatedJob>), String> {
     let catalogue = Catalogue::builtin();
-    let settings =
-        Settings { trainer: way.trainer, ..Settings::offline(&way.profile, &way.options, &catalogue) };
+    let settings = MutateOptions {
+        trainer: way.trainer,
+        ..MutateOptions::offline(&way.profile, &way.options, &catalogue)
+    };
     let mut splitter = Splitter::default();
     splitter.push(text.as_bytes());
     splitter.finish();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::convert::{
-    JobReport, Mutated, Settings, Splitter, Start, TrainerVersion, mutate, runtimes_in,
+    MutateOptions, Mutated, MutatedJob, Splitter, Start, TrainerVersion, mutate, runtimes_in,
 };
 use weftrun_core::fabric::{Fabric, Gid, Inject, Profile, Profiles, RuleSetting, Stack, Webhook};
 use weftrun_core::request::FabricRequest;
@@ -99,14 +99,14 @@ fn load(folder: &Path) -> Case {
     }
 }
 
-fn run(case: &Case, text: &str) -> (String, Vec<JobReport>) {
+fn run(case: &Case, text: &str) -> (String, Vec<MutatedJob>) {
     let catalogue = Catalogue::builtin();
     let learned: Vec<Json> = case.runtimes.iter().cloned().chain(runtimes_in(text)).collect();
-    let settings = Settings {
+    let settings = MutateOptions {
         trainer: case.trainer,
         runtimes: &learned,
         reformat: case.reformat,
-        ..Settings::offline(&case.profile, &case.options, &catalogue)
+        ..MutateOptions::offline(&case.profile, &case.options, &catalogue)
     };
     let mut splitter = Splitter::default();
     splitter.push(text.as_bytes());
@@ -154,7 +154,7 @@ fn every_case_comes_out_as_written() {
 }
 
 /// Writes the output of a new case, for a person to review before it is kept.
-fn accept(case: &Case, after: &str, jobs: &[JobReport]) {
+fn accept(case: &Case, after: &str, jobs: &[MutatedJob]) {
     let job = jobs.iter().find(|job| job.changed || job.error().is_some()).unwrap_or(&jobs[0]);
     let note = |finding: &weftrun_core::Finding| serde_json::json!({"code": finding.code, "where": finding.subject, "msg": finding.message});
     let notes: Vec<Json> =

@@ -11,7 +11,8 @@ use weftrun_core::fabric::{Fabric, Origin, RuleSetting};
 use weftrun_core::finding::PatchEdit;
 use weftrun_core::spec::file::{reference, template};
 use weftrun_core::spec::{
-    Draft, JobFile, JobSpec, Launch, Overrides, RestartPolicy, Role, Volume, VolumeSource, patched, to_toml,
+    JobFile, JobSpec, Launch, Overrides, PartialJob, RestartPolicy, Role, Volume, VolumeSource, patched,
+    to_toml,
 };
 
 fn cases(kind: &str) -> Vec<PathBuf> {
@@ -141,7 +142,7 @@ fn every_flag_is_tried() {
 
 #[test]
 fn flags_give_the_same_job() {
-    let mut draft = Draft::new();
+    let mut draft = PartialJob::new();
     draft.flags(&flags());
     let job = draft.finish(&Catalogue::builtin()).unwrap_or_else(|e| panic!("{}", told(e.findings()))).spec;
     let mut file = case("valid/full.toml");
@@ -191,7 +192,7 @@ fn a_builder_gives_the_same_job() {
 
 #[test]
 fn a_flag_wins_over_the_file_and_says_so() {
-    let mut draft = Draft::new();
+    let mut draft = PartialJob::new();
     draft.file("job.toml", b"name = 'a'\nnodes = 2\ncommand = 'x'\nenv = { A = '1', B = '2' }\n");
     draft.flags(&Overrides::default().with("--nodes", "8").with("--env", "A=3"));
     let job = draft.finish(&Catalogue::builtin()).unwrap().spec;
@@ -206,7 +207,7 @@ fn a_flag_wins_over_the_file_and_says_so() {
 
 #[test]
 fn wrong_flags_are_called_by_their_names() {
-    let mut draft = Draft::new();
+    let mut draft = PartialJob::new();
     draft.flags(
         &Overrides::default()
             .with("--name", "x")
@@ -239,7 +240,7 @@ fn findings_about_a_flags_value_name_the_flag_and_no_line() {
         ("--restart", "sometimes", "must be `never`, `on-failure` or a number, not `sometimes`"),
         ("--restart", "-1", "must be a whole number from 1, not -1"),
     ] {
-        let mut draft = Draft::new();
+        let mut draft = PartialJob::new();
         draft.file("job.toml", file);
         draft.flags(&Overrides::default().with(flag, value));
         let error = draft.finish(&Catalogue::builtin()).unwrap_err();
@@ -248,7 +249,7 @@ fn findings_about_a_flags_value_name_the_flag_and_no_line() {
         assert_eq!((finding.subject.as_deref(), &finding.span), (Some(flag), &None), "{finding:?}");
     }
     let in_file = |line: &str| {
-        let mut draft = Draft::new();
+        let mut draft = PartialJob::new();
         draft.file("job.toml", format!("name = 'a'\ncommand = ['x']\n{line}\n").as_bytes());
         let error = draft.finish(&Catalogue::builtin()).unwrap_err();
         error.findings().iter().map(|one| one.message.clone()).collect::<Vec<_>>().join("; ")
@@ -262,7 +263,7 @@ fn findings_about_a_flags_value_name_the_flag_and_no_line() {
 fn flags_reach_the_one_worker_of_a_file_with_roles() {
     let file = b"name = 'a'\nlaunch = 'mpi'\n[roles.launcher]\ncommand = ['x']\n[roles.gpu]\nnodes = 2\n";
     let with = |overrides: &Overrides| {
-        let mut draft = Draft::new();
+        let mut draft = PartialJob::new();
         draft.file("job.toml", file);
         draft.flags(overrides);
         draft.finish(&Catalogue::builtin())
@@ -504,7 +505,7 @@ mod laws {
             job.roles.truncate(1);
             job.roles[0].env.clear();
             let flags = flags_of(&job);
-            let mut draft = Draft::new();
+            let mut draft = PartialJob::new();
             draft.flags(&flags);
             let given = draft.finish(&Catalogue::builtin()).map(|f| f.spec).map_err(|e| told(e.findings()));
             prop_assert_eq!(given, Ok(job), "{:?}", flags);

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use weftrun::core::catalogue::Catalogue;
-use weftrun::core::convert::{Settings, Splitter, Start, mutate as mutate_document, mutate_sbatch};
+use weftrun::core::convert::{MutateOptions, Splitter, Start, mutate as mutate_document, mutate_sbatch};
 use weftrun::core::diagnose::diagnose;
 use weftrun::core::fabric::{Fabric, FabricPlan, FabricRequest, Profile, Profiles};
 use weftrun::core::report::{MutateReport, TransportReport, WhyReport};
@@ -30,15 +30,15 @@ fn mutated(
     text: &str,
     profile: Option<&str>,
     instance_type: Option<String>,
-) -> Result<(String, Vec<weftrun::core::convert::JobReport>)> {
+) -> Result<(String, Vec<weftrun::core::convert::MutatedJob>)> {
     let (profiles, catalogue) = (Profiles::builtin(), Catalogue::builtin());
     let options = FabricRequest { instance_type, ..FabricRequest::default() };
     let named = profile.map(|name| profiles.get(name)).transpose()?;
     let sites = profiles.of_sites()?;
     let none = Profile::default();
-    let settings = Settings::offline(named.as_ref().unwrap_or(&none), &options, &catalogue);
+    let settings = MutateOptions::offline(named.as_ref().unwrap_or(&none), &options, &catalogue);
     let settings =
-        if named.is_some() { settings } else { Settings { by_evidence: Some(&sites), ..settings } };
+        if named.is_some() { settings } else { MutateOptions { by_evidence: Some(&sites), ..settings } };
     if text.starts_with("#!") {
         let done = mutate_sbatch(text, Start::of("script"), &settings);
         return Ok((done.text.into_owned(), done.jobs));

@@ -3,7 +3,7 @@
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "an example prints its result")]
 
 use weftrun::core::catalogue::Catalogue;
-use weftrun::core::convert::{Settings, Splitter, Start, mutate};
+use weftrun::core::convert::{MutateOptions, Splitter, Start, mutate};
 use weftrun::core::fabric::{Fabric, FabricRequest, Profiles};
 use weftrun::{Error, ErrorKind};
 
@@ -15,7 +15,7 @@ fn main() -> weftrun::Result<()> {
     let profile = Profiles::builtin().get(Profiles::for_manifest(Fabric::Efa))?;
     let options = FabricRequest { kind: Fabric::Efa, ..FabricRequest::default() };
     let catalogue = Catalogue::builtin();
-    let settings = Settings::offline(&profile, &options, &catalogue);
+    let settings = MutateOptions::offline(&profile, &options, &catalogue);
 
     // Nothing is printed before all of it is good: in a pipe to kubectl half a job would be worse than none.
     let mut out = String::new();

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use weftrun_core::spec::file::{MAX_BYTES, MAX_SCRIPT};
-use weftrun_core::spec::{Draft, JobFile, Overrides};
+use weftrun_core::spec::{JobFile, Overrides, PartialJob};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use crate::Client;
@@ -145,7 +145,7 @@ impl Client {
         overrides: &Overrides,
         allow: &dyn Fn(&Outside) -> Result<()>,
     ) -> Result<JobFile> {
-        let mut draft = Draft::new();
+        let mut draft = PartialJob::new();
         let config = &self.config().resolved;
         let profile = overrides.get("--profile").map(str::to_owned).or_else(|| config.default_profile());
         draft.defaults(config.job_defaults(profile.as_deref()));

@@ -4,7 +4,7 @@ use weftrun::core::backend::{Document, Language, TargetConfig};
 use weftrun::core::config::{Input, Layer, Source, resolve};
 use weftrun::core::fabric::Change;
 use weftrun::core::secret::Secret;
-use weftrun::core::spec::{Draft, EnvVar, JobFile, Overrides};
+use weftrun::core::spec::{EnvVar, JobFile, Overrides, PartialJob};
 use weftrun::prelude::*;
 use weftrun::{Client, Config, JobSource};
 
@@ -55,9 +55,9 @@ fn debug_prints_no_environment_and_no_secret() {
     );
     let source = JobSource::new("job.toml", text.clone());
     hides("JobSource", &source);
-    let mut draft = Draft::new();
+    let mut draft = PartialJob::new();
     draft.file("job.toml", text.as_bytes());
-    hides("Draft", &draft);
+    hides("PartialJob", &draft);
     let file = JobFile::parse("job.toml", text.as_bytes()).unwrap();
     hides("JobFile", &file);
     hides("JobSpec", &file.spec);

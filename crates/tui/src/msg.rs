@@ -10,7 +10,7 @@ use weftrun::core::backend::Capability;
 use weftrun::core::fabric::FabricPlan;
 use weftrun::core::finding::Evidence;
 use weftrun::core::job::{Action as JobAction, JobDetail, JobEvent, JobHandle, JobSummary};
-use weftrun::core::log::{Filter, Pattern, Place, Projection};
+use weftrun::core::log::{Filter, LogPosition, Pattern, Projection};
 use weftrun::core::report::HealthReport;
 use weftrun::core::spec::JobSpec;
 
@@ -50,7 +50,7 @@ pub enum Msg {
     Searched(u64, u8),
     /// What a count has found: the ends of the history and of the live lines that it has reached, and the new lines with
     /// the text.
-    Counted(u64, (u64, u64), Vec<Place>),
+    Counted(u64, (u64, u64), Vec<LogPosition>),
     /// How much of a log a filter has read, in percent.
     Filtering(u64, u8),
     /// The lines that a filter shows.

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{batch, handle, opened, press, rank_source, screen, type_text};
-use weftrun::core::log::{LogStore, Pattern, Place, Projection};
+use weftrun::core::log::{LogPosition, LogStore, Pattern, Projection};
 use weftrun_tui::model::Model;
 use weftrun_tui::model::logs::SharedStore;
 use weftrun_tui::msg::{Effect, Msg};
@@ -53,7 +53,7 @@ fn filter(effects: Vec<Effect>) -> (u64, Box<Projection>) {
     }
 }
 
-fn places(store: &SharedStore, text: &str) -> Vec<Place> {
+fn places(store: &SharedStore, text: &str) -> Vec<LogPosition> {
     let store = store.read();
     let hits = store.search_all(&Pattern::literal(text).unwrap());
     hits.into_iter().map(|seq| store.place(&store.get(seq).unwrap())).collect()

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::convert::{Settings, Start, mutate};
+use weftrun_core::convert::{MutateOptions, Start, mutate};
 use weftrun_core::fabric::{FabricPlan, Profile, Profiles};
 use weftrun_core::job::JobPhase;
 use weftrun_core::request::FabricRequest;
@@ -123,7 +123,7 @@ async fn kueue_admits_a_mutated_job_set_at_its_topology_level() {
         }}}]},
     });
     let (profile, options, catalogue) = (profile(), FabricRequest::default(), Catalogue::builtin());
-    let settings = Settings::offline(&profile, &options, &catalogue);
+    let settings = MutateOptions::offline(&profile, &options, &catalogue);
     let text = weftrun_core::convert::to_yaml(&object);
     let done = mutate(&text, Start::of("jobset.yaml"), &settings).unwrap();
     assert_eq!(done.jobs[0].skip(), None);

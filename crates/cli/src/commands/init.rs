@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use weftrun::core::exit_codes;
 use weftrun::core::spec::file::template;
-use weftrun::core::spec::{Draft, Overrides};
+use weftrun::core::spec::{Overrides, PartialJob};
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::context::Context;
@@ -53,7 +53,7 @@ pub fn run(context: &Context, args: &InitArgs) -> Result<u8> {
         ask_all(&context.out, &mut answers)?;
     }
     let overrides = with_defaults(&answers, client.catalogue());
-    let mut draft = Draft::new();
+    let mut draft = PartialJob::new();
     draft.flags(&overrides);
     let job = draft.finish(client.catalogue())?;
     context.out.findings(&job.findings);

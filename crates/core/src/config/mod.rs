@@ -1,7 +1,7 @@
 //! Layered configuration: merges texts into one configuration in which every value has its origin.
 //!
 //! Later layers win: defaults < system < user < project < profile < `WEFTRUN_*` < job file < flags. The
-//! last two belong to a job ([`Draft`](crate::spec::Draft)). A project's own file counts only if it is
+//! last two belong to a job ([`PartialJob`](crate::spec::PartialJob)). A project's own file counts only if it is
 //! trusted; otherwise it is ignored as a whole and that is reported, as are values that the system's file
 //! locked. The SDK reads the files.
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::catalogue::Catalogue;
 use crate::request::Origin;
-use crate::spec::{Draft, Overrides};
+use crate::spec::{Overrides, PartialJob};
 
 fn input(layers: &[(Layer, &str)], env: &[(&str, &str)]) -> Input {
     let file = |layer: Layer| match layer {
@@ -92,7 +92,7 @@ fn defaults_stand_below_the_profile_the_environment_the_file_and_the_flags() {
     let env = [("WEFTRUN_PRIORITY", "from-env"), ("WEFTRUN_INSTANCE_TYPE", "p5.48xlarge")];
     let config = resolve(&input(&[(Layer::User, USER)], &env)).unwrap();
     let job = |profile: Option<&str>, file: &str, flags: &Overrides| {
-        let mut draft = Draft::new();
+        let mut draft = PartialJob::new();
         draft.defaults(config.job_defaults(profile));
         draft.file("job.toml", file.as_bytes());
         draft.flags(flags);

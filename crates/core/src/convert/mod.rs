@@ -9,6 +9,7 @@ mod docker;
 mod edit;
 mod imported;
 mod kubeflow;
+mod mutate;
 mod report;
 mod runai_cli;
 mod slurm;
@@ -17,11 +18,9 @@ pub use crate::spec::runtimes_in;
 pub use docker::docker_commands;
 pub use edit::{Blocked, edit, same, to_yaml};
 pub use imported::Imported;
-pub use kubeflow::{
-    Mutated, Settings, Splitter, Start, TrainerVersion, apply_ops, apply_with_own_runtime, at_pointer,
-    import, mutate,
-};
-pub use report::JobReport;
+pub use kubeflow::{Splitter, TrainerVersion, apply_ops, apply_with_own_runtime, at_pointer, import, mutate};
+pub use mutate::{MutateOptions, Mutated, Start};
+pub use report::MutatedJob;
 pub use runai_cli::import_runai;
 pub use slurm::{
     BLOCK_BEGIN, BLOCK_END, Directive, Directives, NoCounterpart, Program, ScriptChange, ScriptContext,
@@ -31,7 +30,7 @@ pub use slurm::{
 use crate::Finding;
 
 /// Returns the findings about one document of a stream, in the order of its text.
-pub fn lint_document(text: &str, start: Start<'_>, settings: &Settings<'_>) -> Vec<Finding> {
+pub fn lint_document(text: &str, start: Start<'_>, settings: &MutateOptions<'_>) -> Vec<Finding> {
     if is_sbatch(text) {
         lint_sbatch(text, start, settings)
     } else {

@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value as Json;
 
 use crate::Finding;
-use crate::fabric::evidence::Evidence;
+use crate::fabric::evidence::FabricEvidence;
 use crate::fabric::view::{JobKind, JobView};
 use crate::fabric::{Change, Decision, FabricPlan, Op, SkipReason, Skipped};
 use crate::request::Fabric;
@@ -12,7 +12,7 @@ use crate::request::Fabric;
 /// One job object or script: its identity, its plan, and what was done to it.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct JobReport {
+pub struct MutatedJob {
     /// Kind of object (`PyTorchJob`).
     pub kind: String,
     /// Its name.
@@ -31,7 +31,7 @@ pub struct JobReport {
     pub plan: FabricPlan,
 }
 
-/// A [`JobReport`] as other programs read it.
+/// A [`MutatedJob`] as other programs read it.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(rename = "JobReport"))]
@@ -67,10 +67,10 @@ struct Shape<'a> {
     profile: Option<&'a str>,
     /// What shows the fabric of the job; empty where the profile was named.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    evidence: &'a [Evidence],
+    evidence: &'a [FabricEvidence],
 }
 
-impl Serialize for JobReport {
+impl Serialize for MutatedJob {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let skip = self.plan.skip();
         let shape = Shape {
@@ -95,7 +95,7 @@ impl Serialize for JobReport {
 }
 
 #[cfg(feature = "schema")]
-impl schemars::JsonSchema for JobReport {
+impl schemars::JsonSchema for MutatedJob {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         Shape::schema_name()
     }
@@ -105,7 +105,7 @@ impl schemars::JsonSchema for JobReport {
     }
 }
 
-impl JobReport {
+impl MutatedJob {
     /// Makes a report. `overrides` is the field of a TrainJob for changes that its trainer has no field
     /// for.
     pub(super) fn new(job: &JobView, plan: FabricPlan, overrides: &str) -> Self {

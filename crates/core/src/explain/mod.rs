@@ -14,11 +14,11 @@
 use std::sync::LazyLock;
 
 use crate::diagnose;
-use crate::request::rules::{RULES, Rule};
+use crate::request::rules::{FabricRule, RULES};
 
 /// A code and its page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Code {
+pub struct CodePage {
     /// The code (`W-LDPATH-SHADOW`).
     pub code: &'static str,
     /// The meaning in one line.
@@ -35,15 +35,15 @@ pub struct Code {
 #[derive(Clone, Copy, Debug)]
 pub enum Page {
     /// Of a code.
-    Code(&'static Code),
+    Code(&'static CodePage),
     /// Of a rule.
-    Rule(&'static Rule),
+    Rule(&'static FabricRule),
     /// Of a diagnosis.
     Diagnosis(&'static diagnose::Rule),
 }
 
 /// The codes with a page in this folder, by the sections of the reference page.
-static SECTIONS: LazyLock<Vec<(&str, Vec<Code>)>> = LazyLock::new(|| FILES.map(section).into());
+static SECTIONS: LazyLock<Vec<(&str, Vec<CodePage>)>> = LazyLock::new(|| FILES.map(section).into());
 
 const FILES: [&str; 10] = [
     include_str!("errors.md"),
@@ -59,15 +59,15 @@ const FILES: [&str; 10] = [
 ];
 
 /// Reads a file: its heading and its pages.
-fn section(file: &'static str) -> (&'static str, Vec<Code>) {
+fn section(file: &'static str) -> (&'static str, Vec<CodePage>) {
     let mut pages = file.trim_end().split("\n\n## ");
     let heading = pages.next().unwrap_or_default();
-    (heading.trim_start_matches("# "), pages.filter_map(Code::read).collect())
+    (heading.trim_start_matches("# "), pages.filter_map(CodePage::read).collect())
 }
 
 /// Returns all codes: errors, warnings and notes, lints, reasons of a skip, mistakes in files, reports of
 /// clusters and logs. The diagnoses of [`diagnose::rules`] have pages too.
-pub fn codes() -> impl Iterator<Item = &'static Code> {
+pub fn codes() -> impl Iterator<Item = &'static CodePage> {
     SECTIONS.iter().flat_map(|(_, codes)| codes)
 }
 
@@ -117,7 +117,7 @@ impl Page {
     }
 }
 
-impl Code {
+impl CodePage {
     /// Reads a page; none if it lacks a part.
     fn read(page: &'static str) -> Option<Self> {
         let (head, body) = page.split_once("\n\n")?;
@@ -134,7 +134,7 @@ impl Code {
     }
 }
 
-fn rule_text(rule: &Rule) -> String {
+fn rule_text(rule: &FabricRule) -> String {
     let depends = rule.depends_on.map_or_else(String::new, |base| format!(" It goes where `{base}` goes."));
     format!(
         "{}: {}\n\nWhy: {}.{depends}\n\nTo leave it out: --no-fabric-rule {} (or `rules = {{\"{}\" = \"off\"}}` under \

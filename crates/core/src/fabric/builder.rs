@@ -4,12 +4,12 @@ use super::{Change, FabricPlan, JobView, Op, PodList};
 use crate::Finding;
 use crate::fabric::view::RoleView;
 use crate::fabric::{Decision, Profile, SkipReason, Skipped};
-use crate::request::rules::{Rule, Settings};
+use crate::request::rules::{FabricRule, RuleSwitches};
 use crate::request::{Fabric, Origin, RuleSetting};
 
 /// Collects the decisions of the rules, and sorts them by role and change.
 pub(crate) struct PlanBuilder<'a> {
-    pub(crate) settings: &'a Settings,
+    pub(crate) settings: &'a RuleSwitches,
     profile: &'a Profile,
     entries: Vec<Entry>,
     skip: Option<Skipped>,
@@ -53,7 +53,7 @@ fn profile_key(rule: &str, change: &Change) -> String {
 }
 
 impl<'a> PlanBuilder<'a> {
-    pub(crate) fn new(settings: &'a Settings, profile: &'a Profile, findings: Vec<Finding>) -> Self {
+    pub(crate) fn new(settings: &'a RuleSwitches, profile: &'a Profile, findings: Vec<Finding>) -> Self {
         Self {
             settings,
             profile,
@@ -83,7 +83,7 @@ impl<'a> PlanBuilder<'a> {
         let own =
             !profile.sources.is_empty() && matches!(&origin, Origin::Profile(name) if *name == profile.name);
         let of_profile = if own { profile.source_of(&profile_key(rule, &change)) } else { None };
-        let source = of_profile.or_else(|| Rule::get(rule).map(|rule| rule.source)).map(str::to_owned);
+        let source = of_profile.or_else(|| FabricRule::get(rule).map(|rule| rule.source)).map(str::to_owned);
         let op = Op { source, ..Op::new(rule, &role.name, change, why, origin) };
         self.entries.push(Entry { role: role.index, op, kept: false });
         self.applied.push(rule);
@@ -221,7 +221,7 @@ impl<'a> PlanBuilder<'a> {
         let unmet: Vec<&str> = settings
             .demanded()
             .filter(|id| settings.of(id) == RuleSetting::On)
-            .filter(|id| Rule::get(id).is_some() && !self.applied.iter().any(|applied| applied == id))
+            .filter(|id| FabricRule::get(id).is_some() && !self.applied.iter().any(|applied| applied == id))
             .collect();
         for id in unmet {
             let skipped = self.skipped.iter().find(|skipped| skipped.rule == id).or(self.skip.as_ref());

@@ -4,12 +4,15 @@ use super::JobView;
 use super::builder::PlanBuilder;
 use crate::Finding;
 use crate::catalogue::Catalogue;
-use crate::fabric::evidence::choose;
 use crate::fabric::node::Node;
 use crate::fabric::rules::{self, Context, Launch};
 use crate::fabric::{ClusterFacts, FabricPlan, Profile, SkipReason};
-use crate::request::rules::{Rule, Settings};
+use crate::request::rules::{FabricRule, RuleSwitches};
 use crate::request::{Fabric, FabricRequest, Origin};
+
+/// What to do about a job whose fabric is unknown.
+pub(super) const HOW_TO_SAY: &str =
+    "name it with --profile NAME or --instance-type TYPE, or as `profile` of the target in a config file";
 
 /// Decides what a job gets. Pure: the result depends only on the arguments.
 ///
@@ -38,7 +41,7 @@ fn rules_applied(
     facts: &ClusterFacts,
 ) -> FabricPlan {
     let mut findings = Vec::new();
-    let settings = Settings::new(&options.rules, &mut findings);
+    let settings = RuleSwitches::new(&options.rules, &mut findings);
     let mut plan = PlanBuilder::new(&settings, profile, findings);
     if let Some(finding) = too_many_roles(job.roles.len()) {
         plan.report(finding);
@@ -111,7 +114,7 @@ fn apply_fabric(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> b
         }
         Fabric::Auto | Fabric::Off => {
             if ctx.is_distributed_with_gpus(plan) {
-                plan.skip_fabric(Fabric::Auto, SkipReason::FabricUnknown, choose::looked_for());
+                plan.skip_fabric(Fabric::Auto, SkipReason::FabricUnknown, looked_for());
             }
             false
         }
@@ -164,7 +167,7 @@ fn give_launchers_values(ctx: &Context, plan: &mut PlanBuilder, launch: &Launch)
         if ctx.fabric == Fabric::Efa && rules::opt_out::role_is_out(ctx, &role) {
             continue;
         }
-        for (rule, name) in pairs.iter().filter(|(rule, _)| Rule::fabric_of(rule) != Fabric::Efa) {
+        for (rule, name) in pairs.iter().filter(|(rule, _)| FabricRule::fabric_of(rule) != Fabric::Efa) {
             let Some(value) = plan.value_for_ranks(ctx.job, name) else { continue };
             let why = "mpirun -x forwards the value that the launcher itself has";
             rules::set::env(plan, role, rule, (name, &value), why, Origin::Default);
@@ -180,4 +183,12 @@ fn expected_fabric(ctx: &Context, plan: &PlanBuilder, applies: bool) -> Fabric {
         Some(SkipReason::OptOut) => Fabric::Off,
         _ => Fabric::Auto,
     }
+}
+
+/// Returns what a job is searched for, to report that it was not found.
+pub(super) fn looked_for() -> String {
+    format!(
+        "nothing shows the fabric of this job: no known resource, device class, annotation, label, instance type, image, \
+         environment variable, path, partition, account or module; {HOW_TO_SAY}"
+    )
 }

@@ -6,7 +6,7 @@ use super::Profile;
 use super::rules::detect;
 use crate::Finding;
 use crate::catalogue::Catalogue;
-use crate::fabric::evidence::Evidence;
+use crate::fabric::evidence::FabricEvidence;
 use crate::fabric::{ClusterFacts, Op, SkipReason, Skipped, decide};
 use crate::request::{Fabric, Origin};
 use crate::spec::JobSpec;
@@ -97,7 +97,7 @@ pub struct FabricPlan {
     pub instance_type: Option<String>,
     /// What the job or the cluster shows of its fabric; empty where the profile was named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub evidence: Vec<Evidence>,
+    pub evidence: Vec<FabricEvidence>,
 }
 
 impl FabricPlan {

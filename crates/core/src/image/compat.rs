@@ -1,6 +1,6 @@
 //! Compares an image with its job's plan.
 
-use super::{Found, ImageFacts, NcclVersion, Part, numbers};
+use super::{ImageFacts, Library, NcclVersion, Part, numbers};
 use crate::Finding;
 use crate::fabric::{Change, FabricPlan, Profile};
 use crate::request::{Fabric, Gid};
@@ -86,7 +86,7 @@ fn two_stacks(image: &ImageFacts) -> Option<Finding> {
     let own: Vec<String> = [Part::Libfabric, Part::AwsOfiNccl]
         .into_iter()
         .flat_map(|part| image.all(part))
-        .map(Found::named)
+        .map(Library::named)
         .collect();
     (!own.is_empty()).then(|| {
         let text =

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::{Found, Layer, Part};
+use super::{ImageLayer, Library, Part};
 
 /// Returns what a container sees of these layers, the lowest first.
-pub fn over<'a>(layers: impl IntoIterator<Item = &'a Layer>) -> Vec<Found> {
-    let mut seen: BTreeMap<&str, &Found> = BTreeMap::new();
+pub fn over<'a>(layers: impl IntoIterator<Item = &'a ImageLayer>) -> Vec<Library> {
+    let mut seen: BTreeMap<&str, &Library> = BTreeMap::new();
     for layer in layers {
         // Each path is looked up together with its parent folders, instead of being compared with every
         // removed file.
@@ -19,8 +19,8 @@ pub fn over<'a>(layers: impl IntoIterator<Item = &'a Layer>) -> Vec<Found> {
         });
         seen.extend(layer.found.iter().map(|found| (found.path.as_str(), found)));
     }
-    let mut found: Vec<Found> = seen.into_values().cloned().collect();
-    let notes: Vec<Found> = found.extract_if(.., |found| found.part == Part::LibfabricNote).collect();
+    let mut found: Vec<Library> = seen.into_values().cloned().collect();
+    let notes: Vec<Library> = found.extract_if(.., |found| found.part == Part::LibfabricNote).collect();
     let mut versions: HashMap<&str, &Option<String>> = HashMap::new();
     for note in &notes {
         versions.entry(note.folder()).or_insert(&note.version);

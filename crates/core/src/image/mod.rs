@@ -4,7 +4,7 @@
 //! | module | content |
 //! |---|---|
 //! | `tar` | the files of a layer, one after another, from chunks of any size |
-//! | `scan` | the relevant files, and their versions: [`LayerScan`] → [`Layer`] |
+//! | `scan` | the relevant files, and their versions: [`LayerScan`] → [`ImageLayer`] |
 //! | `layers` | stacked layers: what a container sees |
 //! | `judge` | the image compared with the plan |
 //! | `nccl` | the NCCL version that an image's name shows, and variables it does not read |
@@ -23,7 +23,7 @@ pub use crate::text::numbers;
 pub use compat::judge;
 pub use layers::over;
 pub use nccl::NcclVersion;
-pub use scan::{Layer, LayerScan, NotALayer};
+pub use scan::{ImageLayer, LayerScan, NotALayer};
 
 /// A library that matters for the fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -65,7 +65,7 @@ impl Part {
 
 /// One found library.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Found {
+pub struct Library {
     /// What it is.
     pub part: Part,
     /// The file, from the image's root.
@@ -74,7 +74,7 @@ pub struct Found {
     pub version: Option<String>,
 }
 
-impl Found {
+impl Library {
     /// Returns the folder that contains it.
     pub fn folder(&self) -> &str {
         self.path.rsplit_once('/').map_or("", |(folder, _)| folder)
@@ -100,7 +100,7 @@ pub struct ImageFacts {
     /// Its own `LD_LIBRARY_PATH`.
     pub library_path: Option<String>,
     /// The libraries that a container of it sees.
-    pub found: Vec<Found>,
+    pub found: Vec<Library>,
     /// What was not read, and why.
     pub left_out: Vec<String>,
 }
@@ -111,11 +111,11 @@ impl ImageFacts {
         if self.found.is_empty() {
             return "none of the fabric's libraries, and no C library".to_owned();
         }
-        self.found.iter().map(Found::named).collect::<Vec<_>>().join(", ")
+        self.found.iter().map(Library::named).collect::<Vec<_>>().join(", ")
     }
 
     /// Returns the libraries of one kind.
-    pub fn all(&self, part: Part) -> impl Iterator<Item = &Found> {
+    pub fn all(&self, part: Part) -> impl Iterator<Item = &Library> {
         self.found.iter().filter(move |found| found.part == part)
     }
 }

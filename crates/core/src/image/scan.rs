@@ -4,7 +4,7 @@ use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
 use super::tar::{Entry, Reader, Visit};
-use super::{Found, Part};
+use super::{Library, Part};
 
 /// Most libraries of one layer, and most files removed by it, that are kept.
 const MOST: usize = 16 * 1024;
@@ -16,9 +16,9 @@ const LONGEST: usize = 256;
 
 /// What one layer adds and removes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Layer {
+pub struct ImageLayer {
     /// The libraries in it.
-    pub found: Vec<Found>,
+    pub found: Vec<Library>,
     /// Files and folders of lower layers that are removed, or are no regular files any more.
     pub removed: Vec<String>,
     /// Folders whose contents in lower layers are all removed.
@@ -60,14 +60,14 @@ impl LayerScan {
     ///
     /// # Errors
     /// [`NotALayer`] if the archive is truncated.
-    pub fn finish(self) -> Result<Layer, NotALayer> {
+    pub fn finish(self) -> Result<ImageLayer, NotALayer> {
         if self.tar.is_over() { Ok(self.looking.layer) } else { Err(NotALayer) }
     }
 }
 
 #[derive(Debug, Default)]
 struct Looking {
-    layer: Layer,
+    layer: ImageLayer,
     file: Option<File>,
     /// Bytes of paths kept.
     bytes: usize,
@@ -76,7 +76,7 @@ struct Looking {
 /// The file that is being read.
 #[derive(Debug)]
 struct File {
-    found: Found,
+    found: Library,
     /// The end of the bytes read so far, in which a text may begin.
     held: Vec<u8>,
     /// Whether the search in this file is finished.
@@ -108,7 +108,7 @@ impl Visit for Looking {
             return false;
         }
         let version = version_of_name(part, name);
-        self.file = Some(File { found: Found { part, path, version }, held: Vec::new(), done: false });
+        self.file = Some(File { found: Library { part, path, version }, held: Vec::new(), done: false });
         true
     }
 

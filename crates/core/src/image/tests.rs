@@ -28,7 +28,7 @@ fn archive(members: &[Vec<u8>]) -> Vec<u8> {
     all
 }
 
-fn scan(bytes: &[u8], step: usize) -> Result<Layer, NotALayer> {
+fn scan(bytes: &[u8], step: usize) -> Result<ImageLayer, NotALayer> {
     let mut scan = LayerScan::default();
     for piece in bytes.chunks(step.max(1)) {
         scan.feed(piece)?;
@@ -78,7 +78,7 @@ fn usual() -> Vec<u8> {
     ])
 }
 
-fn of(layer: &Layer) -> Vec<(Part, &str, Option<&str>)> {
+fn of(layer: &ImageLayer) -> Vec<(Part, &str, Option<&str>)> {
     layer.found.iter().map(|found| (found.part, found.path.as_str(), found.version.as_deref())).collect()
 }
 
@@ -124,7 +124,7 @@ fn layers_cover_and_take_away() {
         ]),
         archive(&[library("c/libnccl.so.2", "2.26.2")]),
     ];
-    let layers: Vec<Layer> = layers.iter().map(|layer| scan(layer, 512).unwrap()).collect();
+    let layers: Vec<ImageLayer> = layers.iter().map(|layer| scan(layer, 512).unwrap()).collect();
     let seen = over(&layers);
     let seen: Vec<_> =
         seen.iter().map(|found| (found.path.as_str(), found.version.as_deref().unwrap())).collect();
@@ -166,7 +166,7 @@ proptest! {
 }
 
 fn image(found: &[(Part, &str, Option<&str>)]) -> ImageFacts {
-    let found = found.iter().map(|(part, path, version)| Found {
+    let found = found.iter().map(|(part, path, version)| Library {
         part: *part,
         path: (*path).to_owned(),
         version: version.map(str::to_owned),
@@ -276,14 +276,15 @@ fn names_that_the_images_nccl_does_not_read_are_reported() {
 #[test]
 fn layers_that_take_much_away_are_laid_over_each_other_in_linear_time() {
     let many = |count: usize| {
-        let found = (0..count).map(|at| Found {
+        let found = (0..count).map(|at| Library {
             part: Part::Nccl,
             path: format!("/lib{at}/a/b/c/libnccl.so"),
             version: None,
         });
-        let bottom = Layer { found: found.collect(), ..Layer::default() };
+        let bottom = ImageLayer { found: found.collect(), ..ImageLayer::default() };
         let gone = (0..count).map(|at| format!("/lib{at}/none"));
-        let top = Layer { removed: gone.clone().collect(), emptied: gone.collect(), ..Layer::default() };
+        let top =
+            ImageLayer { removed: gone.clone().collect(), emptied: gone.collect(), ..ImageLayer::default() };
         let began = std::time::Instant::now();
         let seen = over([&bottom, &top, &top, &top]);
         assert_eq!(seen.len(), count);

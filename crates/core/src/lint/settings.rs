@@ -204,15 +204,13 @@ fn outdated(name: &str, value: &str, setting: Setting) -> Option<Finding> {
             PLUGIN_NONE,
             "NCCL_NET_PLUGIN=none keeps NCCL from EFA altogether: it will run on TCP sockets",
         )
-        .fix("remove NCCL_NET_PLUGIN, or set it to ofi")
-        .cite(PLATFORM),
+        .fix("remove NCCL_NET_PLUGIN, or set it to ofi"),
         ("NCCL_NVLS_ENABLE", "0") if efa => {
             warn("L-NVLS-OFF", "NCCL_NVLS_ENABLE=0 was for NCCL up to 2.18.3 with EFA; today it costs NVSwitch speed on H100 and later", name, PLATFORM)
         }
         ("NCCL_IB_DISABLE", "1") if ib => {
             Finding::error(IB_DISABLED, "NCCL_IB_DISABLE=1 turns RoCE and InfiniBand off: NCCL will run on TCP sockets")
                 .fix("remove NCCL_IB_DISABLE")
-                .cite(NCCL_ENV)
         }
         ("NCCL_IB_DISABLE", "1") if efa => {
             info(IB_DISABLED, "NCCL_IB_DISABLE=1 has no effect on EFA", name, NCCL_ENV)
@@ -232,7 +230,6 @@ fn outdated(name: &str, value: &str, setting: Setting) -> Option<Finding> {
         ("NCCL_ASYNC_ERROR_HANDLING" | "NCCL_BLOCKING_WAIT", _) => {
             Finding::info("L-TORCH-RENAMED", format!("PyTorch calls {name} TORCH_{name} since 2.2"))
                 .rename(name, format!("TORCH_{name}"))
-                .cite("https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html")
         }
         ("LD_LIBRARY_PATH", list) if relative_folder(list).is_some() => warn(
             "L-LIBRARY-RELATIVE",

@@ -27,8 +27,7 @@ fn huge_pages(container: &ContainerView, say: &mut impl FnMut(Finding, &str)) {
     if asks_efa && container.asks("hugepages-2Mi").is_none() {
         let message = "EFA is requested without huge pages; libfabric falls back to normal ones";
         let finding = Finding::warning("L-HUGEPAGES-MISSING", message)
-            .fix("request hugepages-2Mi: 5120Mi, in limits and requests")
-            .cite("https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html");
+            .fix("request hugepages-2Mi: 5120Mi, in limits and requests");
         say(finding, &container.at);
     }
     let asks_pages = container.asks("hugepages-2Mi").is_some_and(|amount| amount != "0");
@@ -65,9 +64,7 @@ fn shared_memory(role: &RoleView, say: &mut impl FnMut(Finding, &str)) {
     let volume = shm.and_then(|mount| role.volumes.iter().find(|volume| volume.name == mount.volume));
     if let Some(volume) = volume.filter(|volume| volume.host_path.is_some()) {
         let message = "/dev/shm is the node's own, shared with everything else on it";
-        let finding = Finding::warning("L-SHM-HOSTPATH", message)
-            .fix("use an emptyDir with medium: Memory")
-            .cite("https://kubernetes.io/docs/concepts/storage/volumes/#emptydir");
+        let finding = Finding::warning("L-SHM-HOSTPATH", message).fix("use an emptyDir with medium: Memory");
         say(finding, &volume.at);
     }
 }
@@ -125,9 +122,8 @@ fn processors(
     let Some(row) = row else { return };
     let (name, has) = (&row.name, row.vcpus.unwrap_or(0));
     let message = format!("{asked} CPUs are requested; {name} has {has}, and pods can use a few less");
-    let finding = Finding::warning("L-CPU-ALL", message)
-        .fix(format!("request {} or fewer", has.saturating_sub(4)))
-        .cite("https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/");
+    let finding =
+        Finding::warning("L-CPU-ALL", message).fix(format!("request {} or fewer", has.saturating_sub(4)));
     say(finding, &role.container.at);
 }
 
@@ -141,9 +137,7 @@ fn sockets_product(container: &ContainerView, say: &mut impl FnMut(Finding, &str
     if product > 64 {
         let message =
             format!("NCCL_SOCKET_NTHREADS × NCCL_NSOCKS_PERTHREAD is {product}, and NCCL allows 64");
-        let finding = Finding::error("L-SOCKET-PRODUCT", message)
-            .fix("4 and 8 are usual")
-            .cite("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html");
+        let finding = Finding::error("L-SOCKET-PRODUCT", message).fix("4 and 8 are usual");
         say(finding, &container.at);
     }
 }

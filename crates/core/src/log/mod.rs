@@ -27,7 +27,7 @@ pub use batch::{Anchor, Cursor, LineEnd, LogBatch, LogOptions, Mark};
 pub use filter::{Filter, Pattern, parse_ranks};
 pub use folder::logs_or_texts;
 pub use mark::{Note, cut_text, mark_text};
-pub use place::Place;
+pub use place::LogPosition;
 pub use projection::Projection;
 pub use resume::{Fed, Moved, Resume};
 pub use sanitise::{CleanLine, LINE_CAP, clean_line, clean_message, clean_text, escape_controls, is_plain};

@@ -4,7 +4,7 @@ use super::LogStore;
 use super::store::Entry;
 
 /// By what lines are sorted: microseconds, and the number of the line.
-pub type Place = (i64, u64);
+pub type LogPosition = (i64, u64);
 
 impl LogStore {
     /// Returns whether the line of a number is still held.
@@ -16,7 +16,7 @@ impl LogStore {
     }
 
     /// Returns by what a line is placed among the others: its time, else that of the line before it of the same source.
-    pub fn place(&self, entry: &Entry) -> Place {
+    pub fn place(&self, entry: &Entry) -> LogPosition {
         /// Most lines that are looked at for one with a time.
         const BEFORE: usize = 256;
         let untimed = entry.order.is_none() && self.is_ordered();

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 
 use super::store::Entry;
-use super::{Filter, LogStore, Pattern, Place};
+use super::{Filter, LogPosition, LogStore, Pattern};
 
 /// Most lines listed one by one: with more, the oldest are left out and counted.
 const MOST: usize = 4 << 20;
@@ -39,7 +39,7 @@ enum Shown {
     /// All of them, in their original order: a file of a gigabyte needs no list of its lines.
     All { history: Range<u64>, live: Range<u64> },
     /// The place of each, sorted; a line without a time gets that of the line before it.
-    Listed(Vec<Place>),
+    Listed(Vec<LogPosition>),
 }
 
 /// Lines folded into an earlier one with the same text.
@@ -304,7 +304,7 @@ impl Projection {
     }
 
     /// Returns the place of the line at an index.
-    pub fn place(&self, index: usize) -> Option<Place> {
+    pub fn place(&self, index: usize) -> Option<LogPosition> {
         match &self.shown {
             Shown::All { .. } => self.seq(index).map(|seq| (i64::MIN, seq)),
             Shown::Listed(shown) => shown.get(index).copied(),
@@ -312,7 +312,7 @@ impl Projection {
     }
 
     /// Returns the index of the line at a place.
-    pub fn index_of_place(&self, place: Place) -> usize {
+    pub fn index_of_place(&self, place: LogPosition) -> usize {
         let exact = match &self.shown {
             Shown::All { .. } => None,
             Shown::Listed(shown) => shown.binary_search(&place).ok(),

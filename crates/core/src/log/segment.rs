@@ -105,7 +105,7 @@ impl Body {
 }
 
 #[derive(Debug)]
-enum Place {
+enum Storage {
     Here(Arc<Body>),
     Away(u64),
 }
@@ -125,25 +125,25 @@ pub(super) struct Segment {
     pub plain: bool,
     /// Whether it holds lines that eviction kept from older segments.
     pub kept: bool,
-    place: Place,
+    place: Storage,
 }
 
 impl Segment {
     pub(super) fn new(first: u64, kept: bool) -> Self {
-        let place = Place::Here(Arc::default());
+        let place = Storage::Here(Arc::default());
         Self { first, last: first, count: 0, length: 0, plain: true, kept, place }
     }
 
     /// Returns its size in memory.
     pub(super) fn size(&self) -> usize {
         match &self.place {
-            Place::Here(body) => body.size(),
-            Place::Away(_) => 0,
+            Storage::Here(body) => body.size(),
+            Storage::Away(_) => 0,
         }
     }
 
     pub(super) fn is_here(&self) -> bool {
-        matches!(self.place, Place::Here(_))
+        matches!(self.place, Storage::Here(_))
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -151,7 +151,7 @@ impl Segment {
     }
 
     pub(super) fn push(&mut self, seq: u64, meta: Meta, bytes: &[u8]) {
-        let Place::Here(body) = &mut self.place else { return };
+        let Storage::Here(body) = &mut self.place else { return };
         let body = Arc::make_mut(body);
         let start = u32::try_from(body.bytes.len()).unwrap_or(u32::MAX);
         let delta = u32::try_from(seq - self.first).unwrap_or(u32::MAX);
@@ -168,13 +168,13 @@ impl Segment {
 
     /// Moves the lines to the spill; returns false if it is full.
     pub(super) fn put_away(&mut self, spill: &mut dyn Spill) -> bool {
-        let Place::Here(body) = &self.place else { return true };
+        let Storage::Here(body) = &self.place else { return true };
         let mut packed = Vec::with_capacity(body.bytes.len() + body.lines.len() * PACKED);
         packed.extend_from_slice(&body.bytes);
         body.lines.iter().for_each(|meta| meta.pack(&mut packed));
         match spill.put(&packed) {
             Some(at) => {
-                self.place = Place::Away(at);
+                self.place = Storage::Away(at);
                 true
             }
             None => false,
@@ -184,8 +184,8 @@ impl Segment {
     /// Returns the lines. Lines that cannot be read back from the spill are empty: their numbers stay.
     pub(super) fn body(&self, spill: Option<&dyn Spill>) -> Arc<Body> {
         let at = match &self.place {
-            Place::Here(body) => return body.clone(),
-            Place::Away(at) => *at,
+            Storage::Here(body) => return body.clone(),
+            Storage::Away(at) => *at,
         };
         let mut bytes = vec![0; self.length + self.count * PACKED];
         if !spill.is_some_and(|spill| spill.get(at, &mut bytes)) {
@@ -206,8 +206,8 @@ impl Segment {
         look: impl FnOnce(&[u8]) -> T,
     ) -> Option<T> {
         match &self.place {
-            Place::Here(body) => Some(look(&body.bytes)),
-            Place::Away(at) => {
+            Storage::Here(body) => Some(look(&body.bytes)),
+            Storage::Away(at) => {
                 buffer.resize(self.length, 0);
                 spill?.get(*at, buffer).then(|| look(buffer))
             }

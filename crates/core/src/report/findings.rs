@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::SchemaName;
-use crate::convert::JobReport;
+use crate::convert::MutatedJob;
 use crate::{Error, Finding};
 
 report! {
@@ -44,7 +44,7 @@ shapes! {
         /// Warnings and notes of all jobs.
         pub notes: Vec<&'a Finding>,
         /// The jobs, one by one.
-        pub documents: &'a [JobReport],
+        pub documents: &'a [MutatedJob],
         /// Findings about what is no job.
         pub findings: &'a [Finding],
     }
@@ -78,15 +78,15 @@ shapes! {
 
 impl<'a> MutateReport<'a> {
     /// Makes the report of everything that was read.
-    pub fn new(jobs: &'a [JobReport], findings: &'a [Finding]) -> Self {
-        let error = findings.first().or_else(|| jobs.iter().find_map(JobReport::error));
+    pub fn new(jobs: &'a [MutatedJob], findings: &'a [Finding]) -> Self {
+        let error = findings.first().or_else(|| jobs.iter().find_map(MutatedJob::error));
         Self {
             schema: SchemaName,
             changed: error.is_none() && jobs.iter().any(|job| job.changed),
-            skip: jobs.iter().find_map(JobReport::skip),
+            skip: jobs.iter().find_map(MutatedJob::skip),
             error,
             actions: jobs.iter().flat_map(|job| &job.actions).map(String::as_str).collect(),
-            notes: jobs.iter().flat_map(JobReport::notes).collect(),
+            notes: jobs.iter().flat_map(MutatedJob::notes).collect(),
             documents: jobs,
             findings,
         }

@@ -3,7 +3,7 @@
 use super::SchemaName;
 use crate::Finding;
 use crate::backend::Rendered;
-use crate::fabric::evidence::Evidence;
+use crate::fabric::evidence::FabricEvidence;
 use crate::fabric::{Decision, FabricPlan, Op, Skipped};
 use crate::request::Fabric;
 use crate::spec::JobSpec;
@@ -30,7 +30,7 @@ shapes! {
         pub profile: Option<&'a str>,
         /// What the job or the cluster shows of its fabric; empty where the profile was named.
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
-        pub evidence: &'a [Evidence],
+        pub evidence: &'a [FabricEvidence],
     }
 }
 

@@ -6,4 +6,4 @@ pub(crate) mod rules;
 
 pub use fabric::{Fabric, FabricRequest, Gid, Inject, RuleSetting, Stack, Webhook};
 pub use origin::Origin;
-pub use rules::{RULES, Rule};
+pub use rules::{FabricRule, RULES};

@@ -7,7 +7,7 @@ use crate::request::{Fabric, RuleSetting};
 
 /// A rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct FabricRule {
     /// Id (`efa.devices`).
     pub id: &'static str,
     /// The fabric it belongs to; [`Fabric::Auto`] for those of any fabric.
@@ -34,7 +34,7 @@ const K8S_PODS: &str = "https://kubernetes.io/docs/reference/kubernetes-api/work
 const OPEN_MPI: &str = "https://www.open-mpi.org/faq/?category=running#mpirun-prefix";
 
 /// All rules, in the order they are applied. Specification: docs/concepts/mutation.md.
-pub const RULES: &[Rule] = &[
+pub const RULES: &[FabricRule] = &[
     rule("efa.stack", Fabric::Efa,
         "mounts the node's libfabric, aws-ofi-nccl and Open MPI into the pod",
         "NCCL reaches EFA only through these libraries, and the image need not have them",
@@ -207,11 +207,11 @@ const fn rule(
     what: &'static str,
     why: &'static str,
     source: &'static str,
-) -> Rule {
-    Rule { id, fabric, what, why, depends_on: None, source }
+) -> FabricRule {
+    FabricRule { id, fabric, what, why, depends_on: None, source }
 }
 
-impl Rule {
+impl FabricRule {
     const fn after(mut self, base: &'static str) -> Self {
         self.depends_on = Some(base);
         self
@@ -230,16 +230,16 @@ impl Rule {
 
 /// The user's setting of each rule; those that depend on one switched off are off too.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Settings {
+pub(crate) struct RuleSwitches {
     set: BTreeMap<String, RuleSetting>,
 }
 
-impl Settings {
+impl RuleSwitches {
     /// Takes the user's settings; an id that no rule has, or an `on` whose dependency is off, is an error.
     pub(crate) fn new(asked: &BTreeMap<String, RuleSetting>, findings: &mut Vec<Finding>) -> Self {
         let settings = Self { set: asked.clone() };
         for (id, setting) in asked {
-            let Some(rule) = Rule::get(id) else {
+            let Some(rule) = FabricRule::get(id) else {
                 findings.push(unknown(id));
                 continue;
             };
@@ -263,7 +263,7 @@ impl Settings {
         if self.set.is_empty() {
             return RuleSetting::default();
         }
-        match Rule::get(id) {
+        match FabricRule::get(id) {
             Some(rule) if self.base_that_is_off(rule).is_some() => RuleSetting::Off,
             _ => self.own(id),
         }
@@ -296,8 +296,8 @@ impl Settings {
         self.set.get(id).copied().unwrap_or_default()
     }
 
-    fn base_that_is_off(&self, rule: &Rule) -> Option<&'static str> {
-        let base = Rule::get(rule.depends_on?)?;
+    fn base_that_is_off(&self, rule: &FabricRule) -> Option<&'static str> {
+        let base = FabricRule::get(rule.depends_on?)?;
         if self.own(base.id) == RuleSetting::Off { Some(base.id) } else { self.base_that_is_off(base) }
     }
 }

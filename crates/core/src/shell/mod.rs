@@ -15,6 +15,7 @@ mod wrapper;
 
 use command::Verdict;
 pub(crate) use command::is_mpirun;
+pub(crate) use reader::{piece_length, words};
 
 pub use mpirun::{Mpirun, MpirunNote, Rewrite};
 pub use script::{ScriptCommand, commands, is_sbatch};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::command::{Verdict, judge};
-use super::reader::{self, Contents, Place, Simple};
+use super::reader::{self, Construct, Contents, Simple};
 use super::{Found, Mpirun, MpirunNote, wrapper};
 
 /// Returns whether a text is an sbatch script.
@@ -33,7 +33,7 @@ pub struct ScriptCommand {
 /// of here-documents and comments.
 pub fn commands(text: &str) -> Result<Vec<ScriptCommand>, String> {
     let Contents { commands, .. } = reader::read(text, 0..text.len())?;
-    let of_the_script = commands.into_iter().filter(|command| command.place == Place::Script);
+    let of_the_script = commands.into_iter().filter(|command| command.place == Construct::Script);
     Ok(of_the_script.filter_map(|command| script_command(text, &command)).collect())
 }
 
@@ -89,7 +89,7 @@ impl<'a> Rewriter<'a> {
             return Err("it nests too deeply".into());
         }
         let Contents { commands, documents } = reader::read(self.text, part)?;
-        for command in commands.iter().filter(|command| command.place != Place::Quoted) {
+        for command in commands.iter().filter(|command| command.place != Construct::Quoted) {
             if let Some(script) = self.command(command) {
                 self.part(script, depth + 1)?;
             }

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use super::tree::{Document, Duplicate, Entry, SpanTree, Style, SyntaxError, Value, note_duplicates};
+use super::tree::{Duplicate, Entry, SpanDocument, SpanTree, Style, SyntaxError, Value, note_duplicates};
 
 /// Deepest nesting; as for YAML.
 const MAX_DEPTH: usize = 255;
 
 /// Reads a text that holds one JSON value.
-pub fn json(text: &str) -> Result<Document<'_>, SyntaxError> {
+pub fn json(text: &str) -> Result<SpanDocument<'_>, SyntaxError> {
     let (document, end) = json_prefix(text, 0)?;
     let rest = text[end..].trim_start_matches([' ', '\t', '\r', '\n']);
     if rest.is_empty() {
@@ -19,11 +19,11 @@ pub fn json(text: &str) -> Result<Document<'_>, SyntaxError> {
 }
 
 /// Reads the JSON value that starts at or after a byte offset; also returns the offset after it.
-pub fn json_prefix(text: &str, start: usize) -> Result<(Document<'_>, usize), SyntaxError> {
+pub fn json_prefix(text: &str, start: usize) -> Result<(SpanDocument<'_>, usize), SyntaxError> {
     let mut reader = Reader { text, bytes: text.as_bytes(), at: start, duplicates: Vec::new() };
     reader.blanks();
     let root = reader.value(0)?;
-    Ok((Document { root, duplicates: reader.duplicates }, reader.at))
+    Ok((SpanDocument { root, duplicates: reader.duplicates }, reader.at))
 }
 
 struct Reader<'a> {

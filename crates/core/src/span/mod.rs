@@ -13,5 +13,5 @@ pub use json::{json, json_prefix};
 pub use scalar::resolve_plain;
 pub use toml::toml;
 pub(crate) use tree::finding_span;
-pub use tree::{Document, Duplicate, Entry, NodeOrigin, SpanTree, Style, SyntaxError, Value, position};
+pub use tree::{Duplicate, Entry, NodeOrigin, SpanDocument, SpanTree, Style, SyntaxError, Value, position};
 pub use yaml::{yaml, yaml_documents};

@@ -3,10 +3,10 @@
 use ::toml::Spanned;
 use ::toml::de::{DeInteger, DeTable, DeValue};
 
-use super::tree::{Document, Entry, SpanTree, Style, SyntaxError, Value};
+use super::tree::{Entry, SpanDocument, SpanTree, Style, SyntaxError, Value};
 
 /// Reads TOML. Returns the document as far as it could be read, and all errors.
-pub fn toml(text: &str) -> (Document<'_>, Vec<SyntaxError>) {
+pub fn toml(text: &str) -> (SpanDocument<'_>, Vec<SyntaxError>) {
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut errors: Vec<_> = errors
         .iter()
@@ -14,7 +14,7 @@ pub fn toml(text: &str) -> (Document<'_>, Vec<SyntaxError>) {
         .collect();
     let span = table.span();
     let root = SpanTree::new(map(table.into_inner(), &mut errors), span, Style::Block);
-    (Document { root, duplicates: Vec::new() }, errors)
+    (SpanDocument { root, duplicates: Vec::new() }, errors)
 }
 
 /// Converts a table; its keys, which toml sorts by name, are put into the order of the file.

@@ -87,7 +87,7 @@ pub enum NodeOrigin {
 
 /// One document.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Document<'a> {
+pub struct SpanDocument<'a> {
     /// Its value; null if it is empty.
     pub root: SpanTree<'a>,
     /// Keys that occur twice in one map: the place of each one overridden by a later one.

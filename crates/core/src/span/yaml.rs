@@ -8,7 +8,7 @@ use granit_parser::{Event, Parser, ScalarStyle, Span, StructureStyle, Tag};
 
 use super::scalar::{key_text, resolve_plain};
 use super::tree::{
-    Document, Duplicate, Entry, NodeOrigin, SpanTree, Style, SyntaxError, Value, note_duplicates,
+    Duplicate, Entry, NodeOrigin, SpanDocument, SpanTree, Style, SyntaxError, Value, note_duplicates,
 };
 
 /// Most values that aliases and merge keys may add to one document: far above any manifest, far below an
@@ -16,7 +16,7 @@ use super::tree::{
 const MAX_ALIASED: usize = 100_000;
 
 /// Reads a text that holds one document.
-pub fn yaml(text: &str) -> Result<Document<'_>, SyntaxError> {
+pub fn yaml(text: &str) -> Result<SpanDocument<'_>, SyntaxError> {
     let mut documents = yaml_documents(text)?;
     if documents.len() > 1 {
         let second = documents.swap_remove(1).root.span;
@@ -26,7 +26,7 @@ pub fn yaml(text: &str) -> Result<Document<'_>, SyntaxError> {
 }
 
 /// Reads all documents of a text.
-pub fn yaml_documents(text: &str) -> Result<Vec<Document<'_>>, SyntaxError> {
+pub fn yaml_documents(text: &str) -> Result<Vec<SpanDocument<'_>>, SyntaxError> {
     let mut options = granit_parser::Options::default();
     options.set_emit_comments(false);
     let mut parser = Parser::new_from_str_with_options(text, options);
@@ -46,8 +46,8 @@ pub fn yaml_documents(text: &str) -> Result<Vec<Document<'_>>, SyntaxError> {
     Ok(documents)
 }
 
-fn empty(at: usize) -> Document<'static> {
-    Document { root: SpanTree::new(Value::Null, at..at, Style::Plain), duplicates: Vec::new() }
+fn empty(at: usize) -> SpanDocument<'static> {
+    SpanDocument { root: SpanTree::new(Value::Null, at..at, Style::Plain), duplicates: Vec::new() }
 }
 
 /// An unfinished list or map.
@@ -88,7 +88,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Takes one event; returns the document that it ends.
-    fn event(&mut self, event: Event<'a>, span: &Span) -> Result<Option<Document<'a>>, SyntaxError> {
+    fn event(&mut self, event: Event<'a>, span: &Span) -> Result<Option<SpanDocument<'a>>, SyntaxError> {
         let range = span.byte_range().unwrap_or(0..0);
         match event {
             Event::DocumentEnd => {
@@ -96,7 +96,7 @@ impl<'a> Builder<'a> {
                 self.aliased = 0;
                 let duplicates = std::mem::take(&mut self.duplicates);
                 let root = self.root.take().unwrap_or_else(|| empty(range.start).root);
-                return Ok(Some(Document { root, duplicates }));
+                return Ok(Some(SpanDocument { root, duplicates }));
             }
             Event::Scalar(text, style, anchor, tag) => {
                 let merge = style == ScalarStyle::Plain && text == "<<";

@@ -11,7 +11,7 @@ mod volume;
 
 pub use crate::text::Quantity;
 pub use builder::JobSpecBuilder;
-pub use file::{Draft, Format, JobFile, JobFlag, Overrides, job_flags, patched, to_toml};
+pub use file::{Format, JobFile, JobFlag, Overrides, PartialJob, job_flags, patched, to_toml};
 pub use launch::{Rendezvous, node_command};
 pub use origins::Origins;
 pub use role::{Role, RoleKind};

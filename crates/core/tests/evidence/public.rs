@@ -3,7 +3,7 @@
 use super::*;
 
 /// Mutates a file of `tests/cases/public`; returns the new text and the report of its only job.
-fn public(file: &str) -> (String, String, JobReport) {
+fn public(file: &str) -> (String, String, MutatedJob) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/public").join(file);
     let old = std::fs::read_to_string(path).unwrap();
     let (new, report) = with_settings(|settings| {

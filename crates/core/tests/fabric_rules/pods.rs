@@ -2,7 +2,7 @@
 
 use serde_json::{Value as Json, json};
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::convert::{Settings, Start, TrainerVersion, mutate};
+use weftrun_core::convert::{MutateOptions, Start, TrainerVersion, mutate};
 use weftrun_core::fabric::{FabricPlan, Profile, Profiles, RuleSetting};
 use weftrun_core::request::FabricRequest;
 use weftrun_core::span::yaml_documents;
@@ -29,7 +29,7 @@ const COMMAND: &str = "command: [torchrun, train.py]";
 /// Mutates a text twice: the second pass changes nothing. Returns the documents and the plan.
 fn with(profile: &Profile, options: &FabricRequest, text: &str) -> (Vec<Json>, FabricPlan) {
     let catalogue = Catalogue::builtin();
-    let settings = Settings::offline(profile, options, &catalogue);
+    let settings = MutateOptions::offline(profile, options, &catalogue);
     let done = mutate(text, Start::of("a.yaml"), &settings).unwrap();
     let again = mutate(&done.text, Start::of("a.yaml"), &settings).unwrap();
     assert_eq!(again.text, done.text, "{}: a second pass changes nothing", profile.name);
@@ -173,7 +173,7 @@ fn a_claim_for_each_accelerator_stands_in_the_place_of_the_resources() {
 fn a_job_whose_accelerators_are_claimed_is_recognised_when_it_is_read_again() {
     let (catalogue, options) = (Catalogue::builtin(), FabricRequest::default());
     let profile = Profiles::builtin().get("eks-dra").unwrap();
-    let settings = Settings::offline(&profile, &options, &catalogue);
+    let settings = MutateOptions::offline(&profile, &options, &catalogue);
     let batch = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: b}\nspec:\n  parallelism: 2\n  template:\n    \
                  spec:\n      containers:\n      - name: c\n        image: x\n        resources:\n          \
                  limits: {nvidia.com/gpu: 8, memory: 900Gi}\n";
@@ -285,9 +285,9 @@ fn a_train_job_says_what_it_has_no_field_for() {
         [("gke-tcpxo", "sidecar"), ("gke-gib-dra", "resource claims"), ("oci-host", "hostNetwork")]
     {
         let profile = Profiles::builtin().get(name).unwrap();
-        let settings = Settings {
+        let settings = MutateOptions {
             trainer: Some(TrainerVersion::V2_3),
-            ..Settings::offline(&profile, &options, &catalogue)
+            ..MutateOptions::offline(&profile, &options, &catalogue)
         };
         let done = mutate(text, Start::of("a.yaml"), &settings).unwrap();
         assert_eq!(done.text, text, "a job that cannot have all of it stays as it is");
@@ -335,7 +335,7 @@ fn a_job_on_azure_without_a_topology_file_is_reported() {
     assert_eq!(reports(&own), 0);
 }
 
-/// Settings that a TrainJob has no field for go into a copy of its runtime, where that is given.
+/// MutateOptions that a TrainJob has no field for go into a copy of its runtime, where that is given.
 #[test]
 fn a_train_job_gets_a_runtime_of_its_own_for_what_it_has_no_field_for() {
     let runtime = "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: ClusterTrainingRuntime\nmetadata:\n  name: torch\n  uid: \
@@ -358,10 +358,10 @@ fn a_train_job_gets_a_runtime_of_its_own_for_what_it_has_no_field_for() {
         ("roce", TrainerVersion::V2_0, "IPC_LOCK"),
     ] {
         let profile = Profiles::builtin().get(name).unwrap();
-        let settings = |runtimes| Settings {
+        let settings = |runtimes| MutateOptions {
             trainer: Some(version),
             runtimes,
-            ..Settings::offline(&profile, &options, &catalogue)
+            ..MutateOptions::offline(&profile, &options, &catalogue)
         };
         let done = mutate(text, Start::of("a.yaml"), &settings(&given)).unwrap();
         assert!(done.jobs[0].error().is_none(), "{name}: {:?}", done.jobs[0].plan.findings);
@@ -444,7 +444,8 @@ fn an_anchor_on_one_role_with_an_alias_on_another_is_changed_once() {
                 resources:\n              limits:\n                nvidia.com/gpu: 8\n    Worker:\n      replicas: 3\n      template: *pod\n";
     let profile = Profiles::builtin().get("infiniband").unwrap();
     let (catalogue, options) = (Catalogue::builtin(), FabricRequest::default());
-    let done = mutate(text, Start::of("a.yaml"), &Settings::offline(&profile, &options, &catalogue)).unwrap();
+    let done =
+        mutate(text, Start::of("a.yaml"), &MutateOptions::offline(&profile, &options, &catalogue)).unwrap();
     assert!(done.jobs[0].error().is_none(), "{:?}", done.jobs[0].plan.findings);
     assert!(done.text.contains("template: *pod") && done.text.contains("containers: # one"), "{}", done.text);
     assert_eq!(done.text.matches("rdma/ib").count(), 2, "limits and requests, once: {}", done.text);
@@ -453,7 +454,7 @@ fn an_anchor_on_one_role_with_an_alias_on_another_is_changed_once() {
         "template:\n        <<: *pod\n        metadata:\n          annotations: {}",
     );
     let done =
-        mutate(&apart, Start::of("a.yaml"), &Settings::offline(&profile, &options, &catalogue)).unwrap();
+        mutate(&apart, Start::of("a.yaml"), &MutateOptions::offline(&profile, &options, &catalogue)).unwrap();
     assert!(done.jobs[0].error().is_none(), "{:?}", done.jobs[0].plan.findings);
     assert_eq!(done.text.matches("rdma/ib").count(), 2, "{}", done.text);
 }

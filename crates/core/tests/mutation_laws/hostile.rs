@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::convert::{Settings, Start, mutate, mutate_sbatch};
+use weftrun_core::convert::{MutateOptions, Start, mutate, mutate_sbatch};
 use weftrun_core::fabric::Profiles;
 use weftrun_core::request::FabricRequest;
 use weftrun_core::shell;
@@ -103,7 +103,7 @@ fn own(data: &Json) -> Vec<Json> {
 fn mutated(text: &str) -> (String, bool) {
     let (profile, catalogue) = (Profiles::builtin().get("dgxc").unwrap(), Catalogue::builtin());
     let options = FabricRequest::default();
-    let settings = Settings::offline(&profile, &options, &catalogue);
+    let settings = MutateOptions::offline(&profile, &options, &catalogue);
     let done = mutate(text, Start::of("x"), &settings).unwrap();
     (done.text.into_owned(), done.jobs.iter().all(|job| job.changed))
 }
@@ -138,7 +138,7 @@ proptest! {
         let sbatch = format!("#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8\nexport V={}\nsrun app {}\n", quoted[0], quoted[1]);
         let (profile, catalogue) = (Profiles::builtin().get("parallelcluster").unwrap(), Catalogue::builtin());
         let options = FabricRequest::default();
-        let settings = Settings::offline(&profile, &options, &catalogue);
+        let settings = MutateOptions::offline(&profile, &options, &catalogue);
         let done = mutate_sbatch(&sbatch, Start::of("x"), &settings);
         prop_assert!(done.jobs[0].changed);
         let lines: Vec<&str> = sbatch.split_inclusive('\n').collect();

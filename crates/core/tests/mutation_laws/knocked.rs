@@ -5,7 +5,9 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::convert::{Settings, Splitter, Start, is_sbatch, lint_document, mutate, mutate_sbatch};
+use weftrun_core::convert::{
+    MutateOptions, Splitter, Start, is_sbatch, lint_document, mutate, mutate_sbatch,
+};
 use weftrun_core::fabric::Profiles;
 use weftrun_core::request::FabricRequest;
 use weftrun_core::shell;
@@ -59,7 +61,7 @@ fn knock(text: &str, blows: &[(u8, usize, usize)]) -> String {
 fn pass(text: &str, reformat: bool) -> Option<String> {
     let profile = Profiles::builtin().get("dgxc").ok()?;
     let (catalogue, options) = (Catalogue::builtin(), FabricRequest::default());
-    let settings = Settings { reformat, ..Settings::offline(&profile, &options, &catalogue) };
+    let settings = MutateOptions { reformat, ..MutateOptions::offline(&profile, &options, &catalogue) };
     let mut splitter = Splitter::default();
     splitter.push(text.as_bytes());
     splitter.finish();

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::convert::{JobReport, Settings, Splitter, Start, TrainerVersion, apply_ops, mutate};
+use weftrun_core::convert::{MutateOptions, MutatedJob, Splitter, Start, TrainerVersion, apply_ops, mutate};
 use weftrun_core::fabric::{Fabric, Gid, Inject, Profiles, RuleSetting, Stack, Webhook};
 use weftrun_core::request::{FabricRequest, RULES};
 use weftrun_core::span::yaml_documents;
@@ -39,14 +39,14 @@ struct Call {
     runtimes: Vec<Json>,
 }
 
-fn run(text: &str, call: &Call) -> Result<(String, Vec<JobReport>), String> {
+fn run(text: &str, call: &Call) -> Result<(String, Vec<MutatedJob>), String> {
     let profiles = Profiles::builtin();
     let profile = profiles.get(&call.profile).unwrap();
     let catalogue = Catalogue::builtin();
-    let settings = Settings {
+    let settings = MutateOptions {
         trainer: call.trainer.and_then(TrainerVersion::parse),
         runtimes: &call.runtimes,
-        ..Settings::offline(&profile, &call.options, &catalogue)
+        ..MutateOptions::offline(&profile, &call.options, &catalogue)
     };
     let (mut new, mut jobs) = (String::new(), Vec::new());
     for document in documents(text) {
@@ -67,7 +67,7 @@ fn documents(text: &str) -> Vec<String> {
 }
 
 /// Checks laws 1 to 4 for one text and one call.
-fn holds(text: &str, call: &Call) -> Result<(String, Vec<JobReport>), String> {
+fn holds(text: &str, call: &Call) -> Result<(String, Vec<MutatedJob>), String> {
     let (after, jobs) = run(text, call)?;
     let (same, _) = run(text, call)?;
     if same != after {

@@ -5,7 +5,7 @@ use std::io::{BufReader, Read};
 use reqwest::Response;
 use ring::digest::{Context, SHA256};
 use tokio::sync::mpsc;
-use weftrun_core::image::{Layer, LayerScan};
+use weftrun_core::image::{ImageLayer, LayerScan};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::registry::hex;
@@ -21,7 +21,7 @@ pub(super) async fn read(
     mut answer: Response,
     digest: &str,
     size: u64,
-) -> Result<std::result::Result<Layer, String>> {
+) -> Result<std::result::Result<ImageLayer, String>> {
     let (sender, receiver) = mpsc::channel(WAITING);
     let scan = tokio::task::spawn_blocking(move || scan(Pieces::new(receiver)));
     let (mut got, mut lost) = (0u64, None);
@@ -63,7 +63,7 @@ pub(super) async fn read(
 }
 
 /// Returns the contents of a layer, and the digest of its bytes.
-fn scan(pieces: Pieces) -> (std::result::Result<Layer, String>, String) {
+fn scan(pieces: Pieces) -> (std::result::Result<ImageLayer, String>, String) {
     let mut input = BufReader::with_capacity(64 * 1024, pieces);
     let found = scanned(&mut input);
     // Bytes after the archive are part of the digest.
@@ -72,7 +72,7 @@ fn scan(pieces: Pieces) -> (std::result::Result<Layer, String>, String) {
     (found, hex(sum.as_ref()))
 }
 
-fn scanned(input: &mut BufReader<Pieces>) -> std::result::Result<Layer, String> {
+fn scanned(input: &mut BufReader<Pieces>) -> std::result::Result<ImageLayer, String> {
     let mut plain = unpacked(input, 64 * 1024).map_err(|error| error.to_string())?;
     let mut scan = LayerScan::default();
     let mut buffer = vec![0; 128 * 1024];

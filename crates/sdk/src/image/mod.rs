@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_json::Value;
-use weftrun_core::image::{ImageFacts, Layer, over};
+use weftrun_core::image::{ImageFacts, ImageLayer, over};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use crate::Config;
@@ -86,7 +86,11 @@ pub(crate) async fn read(config: &Config, image: &str, say: &(dyn Fn(String) + S
 }
 
 /// Returns one layer, cached or read; or why it is omitted.
-async fn one(registry: &Registry, folder: &Path, blob: &Blob) -> Result<std::result::Result<Layer, String>> {
+async fn one(
+    registry: &Registry,
+    folder: &Path,
+    blob: &Blob,
+) -> Result<std::result::Result<ImageLayer, String>> {
     let note = note(folder, &blob.digest);
     if let Ok(Some(text)) = crate::files::read_text(&note, LARGEST_NOTE)
         && let Ok(layer) = serde_json::from_str(&text)

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use weftrun::core::log::{Filter, Level, LogStore, Pattern, Place, Projection};
+use weftrun::core::log::{Filter, Level, LogPosition, LogStore, Pattern, Projection};
 
 /// A log store that the ingest writes and the screens read.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ pub struct Find {
     pub text: String,
     pub pattern: Pattern,
     /// The lines with it that are shown, in their order, once they are counted.
-    pub hits: Option<Vec<Place>>,
+    pub hits: Option<Vec<LogPosition>>,
     /// Ends of the history and of the live lines up to which they are counted.
     pub counted: (u64, u64),
     /// The number of the count that is under way.

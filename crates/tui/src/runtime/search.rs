@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use weftrun::core::finding::Evidence;
-use weftrun::core::log::{Pattern, Place, Projection};
+use weftrun::core::log::{LogPosition, Pattern, Projection};
 
 use crate::model::logs::SharedStore;
 use crate::msg::{Count, Msg};
@@ -57,7 +57,7 @@ impl Search {
     pub fn run(&self, outbox: &mpsc::Sender<Msg>) {
         let (parts, ends) = self.parts();
         let next = AtomicUsize::new(0);
-        let found: Mutex<Vec<Place>> = Mutex::default();
+        let found: Mutex<Vec<LogPosition>> = Mutex::default();
         let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS);
         let notified = Mutex::new(Instant::now());
         thread::scope(|scope| {
@@ -107,7 +107,7 @@ impl Search {
     }
 
     /// Searches one part. The store is free for its writer between two of them.
-    fn part(&self, part: &Range<u64>) -> Vec<Place> {
+    fn part(&self, part: &Range<u64>) -> Vec<LogPosition> {
         let store = self.count.store.read();
         let hits = store.search_between(&self.count.pattern, part.start, part.end);
         let filter = &self.count.filter;

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use weftrun::Finding;
-use weftrun::core::log::{Filter, Level, Pattern, Place, Projection, cut_text, parse_ranks};
+use weftrun::core::log::{Filter, Level, LogPosition, Pattern, Projection, cut_text, parse_ranks};
 
 use super::screens::{copy, distance, prompt};
 use crate::action::Action;
@@ -175,7 +175,7 @@ pub(super) fn find(model: &mut Model, forward: bool) {
 }
 
 /// Returns the hit after or before a line, else the one from the other end.
-fn nearest(hits: &[Place], here: Place, forward: bool) -> Option<Place> {
+fn nearest(hits: &[LogPosition], here: LogPosition, forward: bool) -> Option<LogPosition> {
     let next = if forward {
         hits.get(hits.partition_point(|place| *place <= here)).or(hits.first())
     } else {

@@ -10,7 +10,7 @@ mod script;
 use weftrun_core::backend::{Document, Language, PlannedJob, Prepared, Rendered};
 use weftrun_core::convert::Directives;
 use weftrun_core::fabric::{Fabric, Op};
-use weftrun_core::request::Rule;
+use weftrun_core::request::FabricRule;
 use weftrun_core::spec::{Launch, RestartPolicy, Role};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
@@ -304,7 +304,7 @@ impl Draft<'_> {
     fn uses_rdma(&self) -> bool {
         let plan = &self.job.plan;
         let rdma = |fabric| matches!(fabric, Fabric::Efa | Fabric::Roce | Fabric::InfiniBand);
-        rdma(plan.fabric) && plan.ops.iter().any(|op| rdma(Rule::fabric_of(&op.rule)))
+        rdma(plan.fabric) && plan.ops.iter().any(|op| rdma(FabricRule::fabric_of(&op.rule)))
     }
 
     /// Returns the number of ranks of all workers.

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use weftrun::core::backend::ClusterFacts;
 use weftrun::core::catalogue::Catalogue;
 use weftrun::core::convert;
-use weftrun::core::convert::{Mutated, Settings, Splitter, Start};
+use weftrun::core::convert::{MutateOptions, Mutated, Splitter, Start};
 use weftrun::core::fabric::{FabricRequest, Profile, Profiles};
 use weftrun::core::span::yaml_documents;
 use weftrun::{Error, ErrorKind, Finding, Result};
@@ -214,9 +214,9 @@ impl Given {
         convert::lint_document(text, start, &self.settings())
     }
 
-    fn settings(&self) -> Settings<'_> {
+    fn settings(&self) -> MutateOptions<'_> {
         static NONE: LazyLock<Profile> = LazyLock::new(Profile::default);
-        Settings {
+        MutateOptions {
             profile: self.profile.as_ref().unwrap_or(&NONE),
             by_evidence: self.profile.is_none().then_some(self.sites.as_slice()),
             options: &self.options,

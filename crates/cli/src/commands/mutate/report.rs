@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use weftrun::core::convert::JobReport;
+use weftrun::core::convert::MutatedJob;
 use weftrun::core::log::clean_text;
 use weftrun::core::text::counted;
 use weftrun::{Error, ErrorKind, Finding, Result};
@@ -43,7 +43,7 @@ impl<'c> Told<'c> {
         }
     }
 
-    pub fn jobs(&mut self, jobs: Vec<JobReport>) -> Result<()> {
+    pub fn jobs(&mut self, jobs: Vec<MutatedJob>) -> Result<()> {
         let context = self.context;
         let table = context.out.format == Format::Table;
         for job in jobs {
@@ -89,7 +89,7 @@ impl<'c> Told<'c> {
 }
 
 /// Prints to stderr what was done with a job, what was not, and why.
-fn say(context: &Context, job: &JobReport) {
+fn say(context: &Context, job: &MutatedJob) {
     let out = &context.out;
     out.say(summary(job));
     if let Some(first) = job.plan.evidence.first() {
@@ -112,13 +112,13 @@ fn say(context: &Context, job: &JobReport) {
 }
 
 /// Returns the kind, namespace and name of a job.
-pub fn name(job: &JobReport) -> String {
+pub fn name(job: &MutatedJob) -> String {
     let namespace = job.namespace.as_deref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
     // A script may lack a name.
     format!("{} {namespace}{}", job.kind, job.name).trim_end().to_owned()
 }
 
-fn summary(job: &JobReport) -> String {
+fn summary(job: &MutatedJob) -> String {
     let (bold, dim) = (style::BOLD, style::DIM);
     let name = format!("{bold}{}{bold:#}", name(job));
     match (job.error(), job.plan.skip()) {

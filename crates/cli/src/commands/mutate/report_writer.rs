@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde::Serialize;
 use serde_json::Value as Json;
-use weftrun::core::convert::JobReport;
+use weftrun::core::convert::MutatedJob;
 use weftrun::core::report::MutateReport;
 use weftrun::{Error, ErrorKind, Finding, Result};
 
@@ -46,7 +46,7 @@ impl ReportWriter {
         }
     }
 
-    pub fn job(&mut self, job: &JobReport) -> Result<()> {
+    pub fn job(&mut self, job: &MutatedJob) -> Result<()> {
         self.changed |= job.changed;
         self.skip = self.skip.take().or_else(|| job.skip().map(str::to_owned));
         self.errors[1] = self.errors[1].take().or_else(|| job.error().cloned());
@@ -133,8 +133,8 @@ fn bug(error: &dyn std::fmt::Display) -> Error {
 mod tests {
     use super::*;
 
-    fn job(name: &str, error: bool) -> JobReport {
-        let mut job = JobReport::default();
+    fn job(name: &str, error: bool) -> MutatedJob {
+        let mut job = MutatedJob::default();
         name.clone_into(&mut job.name);
         job.changed = !error;
         job.actions = vec![format!("{name}: did\n- this"), "x: y".into()];

@@ -15,7 +15,7 @@ use std::ops::Range;
 use serde_json::{Map, Value as Json};
 
 use crate::convert::edit::emit::{Layout, is_filled, newline_of};
-use crate::span::{Document, Entry, NodeOrigin, SpanTree, Style, SyntaxError, Value};
+use crate::span::{Entry, NodeOrigin, SpanDocument, SpanTree, Style, SyntaxError, Value};
 
 /// Why a text cannot be changed in place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,14 +71,14 @@ impl Shared {
 /// `says` parses the new text and compares it, so that the result is checked before it is returned.
 pub fn edit(
     text: &str,
-    document: &Document<'_>,
+    document: &SpanDocument<'_>,
     wanted: &Json,
     says: impl Fn(&str, &Json) -> Result<bool, SyntaxError>,
 ) -> Result<Edited, Blocked> {
     let result = |keep_lines: bool, shared: Shared| {
         let mut editor = Editor::new(text, &document.root);
         (editor.keep_lines, editor.shared) = (keep_lines, shared);
-        editor.node(&document.root, wanted, &Place::default())?;
+        editor.node(&document.root, wanted, &EditTarget::default())?;
         let written_out = std::mem::take(&mut editor.written_out);
         Ok((editor.inside, Edited { text: editor.apply()?, written_out }))
     };
@@ -129,9 +129,9 @@ pub fn same(node: &SpanTree<'_>, wanted: &Json) -> bool {
 
 /// The place of a value among its neighbours.
 #[derive(Clone, Copy, Default)]
-struct Place<'p> {
+struct EditTarget<'p> {
     /// Its parent, and its step from there.
-    above: Option<(&'p Place<'p>, Step<'p>)>,
+    above: Option<(&'p EditTarget<'p>, Step<'p>)>,
     /// Column of the key it belongs to, and the byte after the key's colon; none in a list or at the root.
     key: Option<(usize, usize)>,
     /// Whether it is inside brackets.
@@ -145,7 +145,7 @@ enum Step<'p> {
     Item(usize),
 }
 
-impl Place<'_> {
+impl EditTarget<'_> {
     /// Returns its JSON pointer, which only errors need.
     fn path(&self) -> String {
         match self.above {
@@ -156,8 +156,13 @@ impl Place<'_> {
     }
 
     fn below(&self, key: &str) -> String {
-        format!("{}/{}", self.path(), key.replace('~', "~0").replace('/', "~1"))
+        format!("{}/{}", self.path(), step(key))
     }
+}
+
+/// Returns a key as a step of a JSON pointer.
+pub(in crate::convert) fn step(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
 }
 
 struct Editor<'t> {
@@ -199,7 +204,7 @@ impl<'t> Editor<'t> {
             .map_err(|place| Blocked::new(String::new(), &place, "two changes overlap"))
     }
 
-    fn node(&mut self, node: &SpanTree<'_>, wanted: &Json, place: &Place<'_>) -> Result<(), Blocked> {
+    fn node(&mut self, node: &SpanTree<'_>, wanted: &Json, place: &EditTarget<'_>) -> Result<(), Blocked> {
         let is_own = node.origin == NodeOrigin::Written
             || (node.origin == NodeOrigin::Anchored && self.shared != Shared::Refused);
         match (&node.value, wanted) {
@@ -236,7 +241,7 @@ impl<'t> Editor<'t> {
         node: &SpanTree<'_>,
         entries: &[Entry<'_>],
         wanted: &Map<String, Json>,
-        place: &Place<'_>,
+        place: &EditTarget<'_>,
     ) -> Result<(), Blocked> {
         let flow = node.style == Style::Flow;
         let merged = |entry: &Entry<'_>| entry.value.origin == NodeOrigin::Merged;
@@ -295,7 +300,7 @@ impl<'t> Editor<'t> {
             if !twice {
                 let key = Some((self.column(entry.key_span.start), self.behind_colon(entry)));
                 let above = Some((place, Step::Key(&entry.key)));
-                self.node(&entry.value, value, &Place { above, key, in_flow: place.in_flow || flow })?;
+                self.node(&entry.value, value, &EditTarget { above, key, in_flow: place.in_flow || flow })?;
             }
         }
         let kept = entries.iter().zip(&gone).filter(|(entry, gone)| !**gone && !merged(entry));
@@ -324,7 +329,7 @@ impl<'t> Editor<'t> {
         node: &SpanTree<'_>,
         items: &[SpanTree<'_>],
         wanted: &[Json],
-        place: &Place<'_>,
+        place: &EditTarget<'_>,
     ) -> Result<(), Blocked> {
         let flow = node.style == Style::Flow;
         if wanted.is_empty() {
@@ -355,7 +360,7 @@ impl<'t> Editor<'t> {
         }
         for ((index, item), value) in old.iter().zip(new) {
             let above = Some((place, Step::Item(*index)));
-            self.node(item, value, &Place { above, key: None, in_flow: place.in_flow || flow })?;
+            self.node(item, value, &EditTarget { above, key: None, in_flow: place.in_flow || flow })?;
         }
         if new.len() < old.len() {
             let why = "items without a name would be taken out of the list";
@@ -389,7 +394,7 @@ impl<'t> Editor<'t> {
     }
 
     /// Replaces a scalar, nothing, or empty brackets with a value.
-    fn replace(&mut self, node: &SpanTree<'_>, wanted: &Json, place: &Place<'_>) -> Option<()> {
+    fn replace(&mut self, node: &SpanTree<'_>, wanted: &Json, place: &EditTarget<'_>) -> Option<()> {
         let empty_brackets =
             node.style == Style::Flow && node.items().is_empty() && node.entries().is_empty();
         if matches!(node.value, Value::Map(_) | Value::Seq(_)) && !empty_brackets {
@@ -412,7 +417,13 @@ impl<'t> Editor<'t> {
     }
 
     /// Writes a whole value in place of these bytes.
-    fn write(&mut self, span: Range<usize>, style: Style, wanted: &Json, place: &Place<'_>) -> Option<()> {
+    fn write(
+        &mut self,
+        span: Range<usize>,
+        style: Style,
+        wanted: &Json,
+        place: &EditTarget<'_>,
+    ) -> Option<()> {
         let filled = is_filled(wanted);
         let span = match place.key {
             Some((_, colon)) if span.is_empty() => colon..colon,
@@ -442,7 +453,12 @@ impl<'t> Editor<'t> {
     }
 
     /// Changes only the lines of a `|` block that differ.
-    fn replace_block_text(&mut self, node: &SpanTree<'_>, wanted: &Json, place: &Place<'_>) -> Option<()> {
+    fn replace_block_text(
+        &mut self,
+        node: &SpanTree<'_>,
+        wanted: &Json,
+        place: &EditTarget<'_>,
+    ) -> Option<()> {
         let (Value::Str(old), Json::String(new)) = (&node.value, wanted) else { return None };
         let source = &self.text[node.span.clone()];
         let (header, body) = source.split_once('\n')?;

@@ -1,134 +1,30 @@
 //! Reads, decides and changes one document.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
 
 use serde_json::Value as Json;
 
 use super::object::{ObjectKind, kind_of_json, kind_of_tree, steps};
 use super::trainjob::{self, Runtime, TrainerVersion};
 use super::{apply, job, own_runtime, workload};
-use crate::catalogue::Catalogue;
 use crate::convert::edit::{Blocked, edit, emit, same};
-use crate::convert::report::JobReport;
-use crate::fabric::evidence::{Form, Signs, Weighed, choose};
+use crate::convert::mutate::{MutateOptions, Mutated, Start};
+use crate::convert::report::MutatedJob;
+use crate::fabric::decide;
+use crate::fabric::evidence::{Form, choose};
 use crate::fabric::view::{JobKind, JobView};
-use crate::fabric::{ClusterFacts, Profile, decide};
-use crate::finding::Span;
-use crate::request::FabricRequest;
-use crate::span::{Document, SpanTree, SyntaxError, json, position, yaml_documents};
+use crate::span::{SpanDocument, SpanTree, SyntaxError, json, yaml_documents};
 use crate::{Error, ErrorKind, Finding, explain, lint};
-
-/// The settings for the mutation of a manifest.
-#[derive(Clone, Copy, Debug)]
-pub struct Settings<'a> {
-    /// The site, where it was named.
-    pub profile: &'a Profile,
-    /// The profiles that evidence chooses from for each job, where none was named ([`Profiles::of_sites`]).
-    ///
-    /// [`Profiles::of_sites`]: crate::fabric::Profiles::of_sites
-    pub by_evidence: Option<&'a [Profile]>,
-    /// The user's fabric request.
-    pub options: &'a FabricRequest,
-    /// The instance types.
-    pub catalogue: &'a Catalogue,
-    /// The facts of the cluster; empty offline.
-    pub facts: &'a ClusterFacts,
-    /// Version of Kubeflow Trainer; by default the one that the TrainJob uses, else the newest.
-    pub trainer: Option<TrainerVersion>,
-    /// Training runtimes that TrainJobs may refer to.
-    pub runtimes: &'a [Json],
-    /// Whether to rewrite a document that cannot be changed in place.
-    pub reformat: bool,
-}
-
-impl<'a> Settings<'a> {
-    /// Returns settings for use without a cluster: nodes and runtimes are unknown, and every text is
-    /// changed in place.
-    ///
-    /// ```
-    /// use weftrun_core::{catalogue::Catalogue, fabric::Profiles, convert::Settings, request::FabricRequest};
-    /// let (profile, catalogue, options) = (Profiles::builtin().get("dgxc")?, Catalogue::builtin(), FabricRequest::default());
-    /// let settings = Settings { reformat: true, ..Settings::offline(&profile, &options, &catalogue) };
-    /// assert!(!settings.facts.online);
-    /// # Ok::<(), weftrun_core::Error>(())
-    /// ```
-    pub fn offline(profile: &'a Profile, options: &'a FabricRequest, catalogue: &'a Catalogue) -> Self {
-        static NOTHING: LazyLock<ClusterFacts> = LazyLock::new(ClusterFacts::default);
-        Self {
-            profile,
-            by_evidence: None,
-            options,
-            catalogue,
-            facts: &NOTHING,
-            trainer: None,
-            runtimes: &[],
-            reformat: false,
-        }
-    }
-
-    /// Returns the same with the profile that the signs of a job choose, where none was named, and its
-    /// evidence.
-    pub(in crate::convert) fn chosen(
-        &self,
-        form: Form,
-        collect: impl FnOnce(&mut Signs),
-    ) -> (Self, Option<Weighed>) {
-        static NO_SITE: LazyLock<Profile> = LazyLock::new(Profile::default);
-        let Some(profiles) = self.by_evidence else { return (*self, None) };
-        let mut signs = Signs::default();
-        collect(&mut signs);
-        signs.all.extend(choose::instance_sign(self.options.instance_type.as_deref()));
-        let (weighed, profile) = choose::choose(signs, self.facts, form, self.options.kind, profiles);
-        (Self { profile: profile.unwrap_or(&NO_SITE), ..*self }, Some(weighed))
-    }
-}
-
-/// A place in a file: its name, and where a document starts in it.
-#[derive(Clone, Copy, Debug)]
-pub struct Start<'a> {
-    /// File name as the user gave it.
-    pub file: &'a str,
-    /// Byte offset of the document.
-    pub offset: usize,
-    /// Lines before the document.
-    pub line: usize,
-}
-
-impl<'a> Start<'a> {
-    /// Returns the start of a file.
-    pub fn of(file: &'a str) -> Self {
-        Self { file, offset: 0, line: 0 }
-    }
-
-    /// Returns the place of bytes of the document.
-    pub(in crate::convert) fn span(&self, text: &str, range: &std::ops::Range<usize>) -> Span {
-        let (line, column) = position(text, range.start);
-        Span {
-            file: self.file.to_owned(),
-            start: self.offset + range.start,
-            end: self.offset + range.end,
-            line: self.line + line,
-            column,
-        }
-    }
-}
-
-/// A document after the mutation.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Mutated<'t> {
-    /// Its text; the old one if nothing changed or an error prevented the change.
-    pub text: Cow<'t, str>,
-    /// One for each job in it.
-    pub jobs: Vec<JobReport>,
-}
 
 /// Mutates a text that holds one document, or several that are not separated by `---`.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidSpec`](crate::ErrorKind::InvalidSpec) with a finding of code `E-YAML-SYNTAX`: the text cannot be read.
-pub fn mutate<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_>) -> crate::Result<Mutated<'t>> {
+pub fn mutate<'t>(
+    text: &'t str,
+    start: Start<'_>,
+    settings: &MutateOptions<'_>,
+) -> crate::Result<Mutated<'t>> {
     let mut out = Mutated { text: Cow::Borrowed(text), jobs: Vec::new() };
     if !may_hold_a_job(text) {
         return Ok(out);
@@ -178,7 +74,7 @@ impl Syntax {
         if text.trim_start().starts_with('{') && json(text).is_ok() { Self::Json } else { Self::Yaml }
     }
 
-    pub fn read(self, text: &str) -> Result<Vec<Document<'_>>, SyntaxError> {
+    pub fn read(self, text: &str) -> Result<Vec<SpanDocument<'_>>, SyntaxError> {
         match self {
             Self::Json => json(text).map(|document| vec![document]),
             Self::Yaml => yaml_documents(text),
@@ -200,12 +96,12 @@ pub(super) fn unreadable(error: &SyntaxError, text: &str, start: Start<'_>) -> F
 /// Mutates one document of a text; returns the new text if it changed.
 fn one(
     text: &str,
-    document: &Document<'_>,
+    document: &SpanDocument<'_>,
     index: usize,
     syntax: Syntax,
     start: Start<'_>,
-    settings: &Settings<'_>,
-    reports: &mut Vec<JobReport>,
+    settings: &MutateOptions<'_>,
+    reports: &mut Vec<MutatedJob>,
 ) -> Option<String> {
     if kind_of_tree(&document.root) == ObjectKind::Other {
         return None;
@@ -254,9 +150,9 @@ fn one(
 fn say_written_out(
     paths: &[String],
     text: &str,
-    document: &Document<'_>,
+    document: &SpanDocument<'_>,
     start: Start<'_>,
-    reports: &mut [JobReport],
+    reports: &mut [MutatedJob],
 ) {
     let Some(report) = reports.iter_mut().find(|report| report.changed) else { return };
     for path in paths {
@@ -275,11 +171,11 @@ fn object(
     node: &SpanTree<'_>,
     text: &str,
     start: Start<'_>,
-    settings: &Settings<'_>,
+    settings: &MutateOptions<'_>,
     extra: &mut Vec<Json>,
-) -> Option<JobReport> {
+) -> Option<MutatedJob> {
     if kind_of_json(data) == ObjectKind::OtherVersion {
-        return Some(JobReport::of_other_version(data, start.file, start.span(text, &node.span).line));
+        return Some(MutatedJob::of_other_version(data, start.file, start.span(text, &node.span).line));
     }
     let (job, version, runtime) = view(data, settings)?;
     if matches!(job.kind, JobKind::Workload(_))
@@ -291,12 +187,12 @@ fn object(
         signs.object(data);
         runtime.object().into_iter().for_each(|runtime| signs.object(runtime));
     });
-    let Settings { profile, options, catalogue, facts, .. } = *settings;
+    let MutateOptions { profile, options, catalogue, facts, .. } = *settings;
     let plan = match weighed {
         Some(weighed) => choose::decide_existing(&job, profile, options, catalogue, facts, weighed.clone()),
         None => decide(&job, profile, options, catalogue, facts),
     };
-    let mut report = JobReport::new(&job, plan, version.override_field());
+    let mut report = MutatedJob::new(&job, plan, version.override_field());
     let span = start.span(text, &node.span);
     start.file.clone_into(&mut report.file);
     report.line = span.line;
@@ -373,7 +269,7 @@ fn object(
 
 pub(super) fn view<'s>(
     data: &Json,
-    settings: &Settings<'s>,
+    settings: &MutateOptions<'s>,
 ) -> Option<(JobView, TrainerVersion, Runtime<'s>)> {
     let ObjectKind::Job(kind) = kind_of_json(data) else { return None };
     let runtime = Runtime::find(data, settings.runtimes);
@@ -420,7 +316,7 @@ fn structure(blocked: &Blocked, text: &str, start: Start<'_>) -> Finding {
 }
 
 /// Puts new documents before the one that needs them.
-fn with_extra(text: String, document: &Document<'_>, extra: &[Json], syntax: Syntax) -> String {
+fn with_extra(text: String, document: &SpanDocument<'_>, extra: &[Json], syntax: Syntax) -> String {
     if extra.is_empty() {
         return text;
     }
@@ -436,11 +332,11 @@ fn with_extra(text: String, document: &Document<'_>, extra: &[Json], syntax: Syn
 /// Rewrites the whole document.
 fn reformatted(
     text: &str,
-    document: &Document<'_>,
+    document: &SpanDocument<'_>,
     wanted: &Json,
     blocked: &Blocked,
     start: Start<'_>,
-    reports: &mut [JobReport],
+    reports: &mut [MutatedJob],
 ) -> String {
     for report in reports.iter_mut().filter(|report| report.changed) {
         let message = format!("the document was rewritten without its comments: {}", blocked.why);

@@ -4,6 +4,7 @@ use serde_json::Value as Json;
 
 use super::object::{number, placeholder, pointer, text_at};
 use super::pod;
+use crate::convert::edit::step;
 use crate::fabric::view::{JobKind, JobView, Mpi, RoleView};
 
 /// Reads a job object that has pod templates of its own.
@@ -45,8 +46,7 @@ pub(super) fn implementation(name: Option<&str>) -> Mpi {
 fn role(object: &Json, kind: JobKind, replicas: &str, name: &str, spec: &Json) -> RoleView {
     let none = Json::Null;
     let template = spec.get("template").unwrap_or(&none);
-    let step = name.replace('~', "~0").replace('/', "~1");
-    let at = format!("/spec/{replicas}/{step}/template");
+    let at = format!("/spec/{replicas}/{}/template", step(name));
     let wanted = match kind {
         JobKind::PyTorchJob => Some("pytorch"),
         JobKind::MpiJobV1 => text_at(object, "/spec/mainContainer"),

@@ -2,17 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use super::document::{Settings, Start, Syntax, at_pointer, unreadable};
+use super::document::{Syntax, at_pointer, unreadable};
 use super::{job, workload};
 use crate::Finding;
+use crate::convert::mutate::{MutateOptions, Start};
 use crate::fabric::Profile;
 use crate::fabric::evidence::Form;
 use crate::fabric::view::{JobKind, JobView};
-use crate::span::{Document, SpanTree, Value};
+use crate::span::{SpanDocument, SpanTree, Value};
 use crate::{explain, lint};
 
 /// Returns the findings about the objects of one text, in the order of the text.
-pub fn lint_document(text: &str, start: Start<'_>, settings: &Settings<'_>) -> Vec<Finding> {
+pub fn lint_document(text: &str, start: Start<'_>, settings: &MutateOptions<'_>) -> Vec<Finding> {
     let documents = match Syntax::of(text).read(text) {
         Ok(documents) => documents,
         Err(error) => return vec![unreadable(&error, text, start)],
@@ -41,7 +42,7 @@ fn kind<'n>(node: &'n SpanTree<'_>) -> &'n str {
     node.get("kind").and_then(SpanTree::as_str).unwrap_or_default()
 }
 
-fn duplicates(document: &Document<'_>, text: &str, start: Start<'_>, findings: &mut Vec<Finding>) {
+fn duplicates(document: &SpanDocument<'_>, text: &str, start: Start<'_>, findings: &mut Vec<Finding>) {
     for duplicate in &document.duplicates {
         let message = format!(
             "the key `{}` is set twice in one map; this one is overruled by the later",
@@ -56,7 +57,7 @@ fn object(
     node: &SpanTree<'_>,
     text: &str,
     start: Start<'_>,
-    settings: &Settings<'_>,
+    settings: &MutateOptions<'_>,
     findings: &mut Vec<Finding>,
 ) {
     labels(node, text, start, findings);
@@ -77,7 +78,7 @@ fn object(
 }
 
 /// Returns the job, by its kind alone: a manifest of an old API version is checked too.
-fn view(node: &SpanTree<'_>, data: &serde_json::Value, settings: &Settings<'_>) -> Option<JobView> {
+fn view(node: &SpanTree<'_>, data: &serde_json::Value, settings: &MutateOptions<'_>) -> Option<JobView> {
     let version = node.get("apiVersion").and_then(SpanTree::as_str).unwrap_or_default();
     match kind(node) {
         "PyTorchJob" => Some(job::view(data, JobKind::PyTorchJob)),
@@ -176,7 +177,7 @@ mod tests {
         let text = "apiVersion: kubeflow.org/v1alpha2\nkind: MPIJob\nspec:\n  mpiReplicaSpecs:\n    Worker:\n      template:\n        spec:\n          imagePullPolicy: Always\n          nodeSelector:\n            beta.kubernetes.io/instance-type: p5.48xlarge\n          containers:\n          - name: a\n            resources:\n              limits:\n                nvidia.com/gpu:\n            env:\n            - name: NCCL_BUFFERSIZE\n              value: '1'\n            resources: {}\n";
         let (profile, catalogue) = (Profiles::builtin().get("dgxc").unwrap(), Catalogue::builtin());
         let options = FabricRequest::default();
-        let settings = Settings::offline(&profile, &options, &catalogue);
+        let settings = MutateOptions::offline(&profile, &options, &catalogue);
         let start = Start { file: "a.yaml", offset: 100, line: 10 };
         let found: Vec<(String, usize)> = lint_document(text, start, &settings)
             .into_iter()

@@ -13,7 +13,7 @@ mod trainjob;
 mod workload;
 
 pub use apply::apply_ops;
-pub use document::{Mutated, Settings, Start, at_pointer, mutate};
+pub use document::{at_pointer, mutate};
 pub use import::import;
 pub(super) use import::{torchrun, torchrun_is_ours};
 pub use lint::lint_document;

@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value as Json;
 
 use super::object::{list, pointer, scalar};
+use crate::fabric::evidence::INSTANCE_LABELS;
 use crate::fabric::view::{Annotation, ContainerView, EnvView, MountView, RoleView, VolumeView};
-
-pub(super) const INSTANCE_LABELS: [&str; 2] =
-    ["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"];
 
 /// Reads the parts of a role that a pod template defines. `at` is the template's JSON pointer; `main` picks
 /// the container the ranks run in.

@@ -13,11 +13,11 @@ struct Shape {
     kind: Workload,
     /// The group of its `apiVersion`, with the slash; the core group has none.
     group: &'static str,
-    places: &'static [Place],
+    places: &'static [PodPath],
 }
 
 /// One template, or the templates of a list.
-struct Place {
+struct PodPath {
     /// Pointer of the list; none where the object has a single template.
     list: Option<&'static str>,
     /// Pointer of the template, in the object or in the list's item.
@@ -30,16 +30,16 @@ struct Place {
     role: &'static str,
 }
 
-const fn shape(kind: Workload, group: &'static str, places: &'static [Place]) -> Shape {
+const fn shape(kind: Workload, group: &'static str, places: &'static [PodPath]) -> Shape {
     Shape { kind, group, places }
 }
 
-const fn single(template: &'static str, pods: &'static [&'static str], role: &'static str) -> Place {
-    Place { list: None, template, pods, less: None, role }
+const fn single(template: &'static str, pods: &'static [&'static str], role: &'static str) -> PodPath {
+    PodPath { list: None, template, pods, less: None, role }
 }
 
-const fn each(list: &'static str, template: &'static str, pods: &'static [&'static str]) -> Place {
-    Place { list: Some(list), template, pods, less: None, role: "group" }
+const fn each(list: &'static str, template: &'static str, pods: &'static [&'static str]) -> PodPath {
+    PodPath { list: Some(list), template, pods, less: None, role: "group" }
 }
 
 const SHAPES: &[Shape] = &[
@@ -61,7 +61,7 @@ const SHAPES: &[Shape] = &[
         "leaderworkerset.x-k8s.io/",
         &[
             single("/spec/leaderWorkerTemplate/leaderTemplate", &[], "leader"),
-            Place {
+            PodPath {
                 list: None,
                 template: "/spec/leaderWorkerTemplate/workerTemplate",
                 pods: &["/spec/leaderWorkerTemplate/size"],
@@ -155,7 +155,7 @@ pub(super) fn templates(object: &Json, kind: Workload) -> Vec<Template> {
     found
 }
 
-fn template(object: &Json, member: &Json, at: &str, place: &Place, name: String) -> Template {
+fn template(object: &Json, member: &Json, at: &str, place: &PodPath, name: String) -> Template {
     let base = if place.list.is_some() { member } else { object };
     let split = |at: &'static str| at.rsplit_once('/').unwrap_or(("", at));
     let of = |at: &'static str| {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::shell::{self, is_variable};
+use crate::shell::{self, is_variable, piece_length};
 
 /// A word of the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -178,26 +178,8 @@ fn with_default(text: &str) -> Option<(&str, &str, &str)> {
 
 /// Returns the length of a substitution at the beginning of a text; 1 if there is none.
 fn substitution(text: &str) -> usize {
-    if let Some(inner) = text.strip_prefix('`') {
-        return inner.find('`').map_or(1, |end| end + 2);
-    }
-    let open = match text.as_bytes().get(1) {
-        Some(b'(') => ('(', ')'),
-        Some(b'{') => ('{', '}'),
-        _ => return 1,
-    };
-    let mut depth = 0usize;
-    for (at, c) in text.char_indices().skip(1) {
-        if c == open.0 {
-            depth += 1;
-        } else if c == open.1 {
-            depth -= 1;
-            if depth == 0 {
-                return at + 1;
-            }
-        }
-    }
-    1
+    let begins = ["`", "$(", "${"].iter().any(|begin| text.starts_with(begin));
+    if begins { piece_length(text).unwrap_or(1) } else { 1 }
 }
 
 #[cfg(test)]

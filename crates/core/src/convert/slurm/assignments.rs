@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::shell::is_variable;
+use crate::shell::{is_variable, words};
 
 /// Commands whose words `NAME=value` are assignments in the shell itself.
 const DECLARE: [&str; 5] = ["export", "declare", "typeset", "readonly", "local"];
@@ -88,48 +88,6 @@ fn exported(list: &str, start: usize) -> impl Iterator<Item = Assignment> {
         let bare = bare.trim_end_matches(['"', '\'']);
         is_variable(bare.split('=').next()?).then(|| pair(bare, at)).flatten()
     })
-}
-
-/// Returns the words of a line and the signs `;`, `&` and `|` between commands, without comments. Quotes and
-/// substitutions are parts of a word.
-fn words(line: &str) -> Vec<Range<usize>> {
-    let bytes = line.as_bytes();
-    let (mut words, mut start) = (Vec::new(), None);
-    let (mut quote, mut depth, mut at) = (None, 0_usize, 0);
-    while let Some(&byte) = bytes.get(at) {
-        let end_word = |words: &mut Vec<Range<usize>>, start: &mut Option<usize>| {
-            words.extend(start.take().map(|start: usize| start..at));
-        };
-        match (quote, byte) {
-            (_, b'\\') if quote != Some(b'\'') => {
-                if bytes.get(at + 1) == Some(&b'\n') && quote.is_none() {
-                    end_word(&mut words, &mut start);
-                } else {
-                    start.get_or_insert(at);
-                }
-                at += 1;
-            }
-            (Some(open), _) => quote = (byte != open).then_some(open),
-            (None, b'"' | b'\'' | b'`') => {
-                start.get_or_insert(at);
-                quote = Some(byte);
-            }
-            (None, b'(') if start.is_some() => depth += 1,
-            (None, b')') if depth > 0 => depth -= 1,
-            (None, b'#') if start.is_none() => break,
-            (None, b';' | b'&' | b'|') if depth == 0 => {
-                end_word(&mut words, &mut start);
-                words.push(at..at + 1);
-            }
-            (None, _) if byte.is_ascii_whitespace() && depth == 0 => end_word(&mut words, &mut start),
-            _ => {
-                start.get_or_insert(at);
-            }
-        }
-        at += 1;
-    }
-    words.extend(start.map(|start| start..line.len()));
-    words
 }
 
 #[cfg(test)]

@@ -18,9 +18,9 @@ pub use operations::{NoCounterpart, ScriptChange, ScriptContext, decision_text, 
 
 use std::borrow::Cow;
 
-use super::report::JobReport;
+use super::report::MutatedJob;
 use crate::Finding;
-use crate::convert::kubeflow::document::{Mutated, Settings, Start};
+use crate::convert::mutate::{MutateOptions, Mutated, Start};
 use crate::explain;
 use crate::fabric::evidence::Form;
 use crate::fabric::{FabricPlan, SkipReason, Skipped, decide};
@@ -35,14 +35,14 @@ pub const BLOCK_BEGIN: &str = "# >>> weftrun fabric >>>";
 pub const BLOCK_END: &str = "# <<< weftrun fabric <<<";
 
 /// Mutates an sbatch script.
-pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_>) -> Mutated<'t> {
+pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &MutateOptions<'_>) -> Mutated<'t> {
     let script = Script::read(text);
     let mut options = settings.options.clone();
     let mut profile = settings.profile;
     let mut report = match script.apply_directives(&mut options) {
         Ok(()) if options.kind == Fabric::Off && settings.options.kind != Fabric::Off => opted_out(&script),
         Ok(()) => {
-            let settings = &Settings { options: &options, ..*settings };
+            let settings = &MutateOptions { options: &options, ..*settings };
             let (chosen, weighed) = settings.chosen(Form::Script, |signs| signs.script(text));
             profile = chosen.profile;
             let job = script.view(&chosen);
@@ -52,7 +52,7 @@ pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_
                 let against = lint::against(&job, plan.fabric, settings.catalogue);
                 plan.findings.extend(against.into_iter().map(|found| explain::with_source(found.finding)));
             }
-            JobReport::new(&job, weighed.into_iter().fold(plan, FabricPlan::with_evidence), "")
+            MutatedJob::new(&job, weighed.into_iter().fold(plan, FabricPlan::with_evidence), "")
         }
         Err(finding) => {
             let mut report = opted_out(&script);
@@ -64,7 +64,7 @@ pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_
     start.file.clone_into(&mut report.file);
     report.plan.keep_library_path();
     let new = if report.error().is_none() && report.skip().is_none() {
-        script.with(&report.plan.ops, &Settings { profile, ..*settings })
+        script.with(&report.plan.ops, &MutateOptions { profile, ..*settings })
     } else {
         None
     };
@@ -80,7 +80,7 @@ pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &Settings<'_
 }
 
 /// Checks the variables that a script exports.
-pub fn lint_sbatch(text: &str, start: Start<'_>, settings: &Settings<'_>) -> Vec<Finding> {
+pub fn lint_sbatch(text: &str, start: Start<'_>, settings: &MutateOptions<'_>) -> Vec<Finding> {
     let script = Script::read(text);
     let (settings, _) = settings.chosen(Form::Script, |signs| signs.script(text));
     let fabric = settings.options.kind.named().unwrap_or(settings.profile.fabric);
@@ -98,8 +98,8 @@ pub fn lint_sbatch(text: &str, start: Start<'_>, settings: &Settings<'_>) -> Vec
     findings
 }
 
-fn opted_out(script: &Script<'_>) -> JobReport {
-    JobReport {
+fn opted_out(script: &Script<'_>) -> MutatedJob {
+    MutatedJob {
         kind: "sbatch script".to_owned(),
         name: script.option("job-name").unwrap_or_default().to_owned(),
         line: 1,
@@ -111,7 +111,7 @@ fn opted_out(script: &Script<'_>) -> JobReport {
             )],
             ..FabricPlan::default()
         },
-        ..JobReport::default()
+        ..MutatedJob::default()
     }
 }
 
@@ -122,10 +122,10 @@ mod tests {
     use crate::fabric::Profiles;
     use crate::request::FabricRequest;
 
-    fn run(text: &str, profile: &str) -> (String, JobReport) {
+    fn run(text: &str, profile: &str) -> (String, MutatedJob) {
         let profile = Profiles::builtin().get(profile).unwrap();
         let (catalogue, options) = (Catalogue::builtin(), FabricRequest::default());
-        let settings = Settings::offline(&profile, &options, &catalogue);
+        let settings = MutateOptions::offline(&profile, &options, &catalogue);
         let done = mutate_sbatch(text, Start::of("job.sbatch"), &settings);
         let new = done.text.into_owned();
         let again = mutate_sbatch(&new, Start::of("job.sbatch"), &settings);

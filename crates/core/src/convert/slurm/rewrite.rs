@@ -7,7 +7,7 @@ use super::script::Script;
 use super::{BLOCK_BEGIN, BLOCK_END, NoCounterpart, ScriptChange, ScriptContext, script_change};
 use crate::Finding;
 use crate::convert::edit::emit::newline_of;
-use crate::convert::kubeflow::document::Settings;
+use crate::convert::mutate::MutateOptions;
 use crate::fabric::{FabricPlan, Op, SkipReason, Skipped};
 use crate::shell::{ScriptCommand, commands};
 
@@ -49,7 +49,7 @@ impl Script<'_> {
     }
 
     /// Returns the script with the operations that [`Script::keep_expressible`] kept.
-    pub(super) fn with(&self, ops: &[Op], settings: &Settings<'_>) -> Option<String> {
+    pub(super) fn with(&self, ops: &[Op], settings: &MutateOptions<'_>) -> Option<String> {
         let newline = newline_of(self.text);
         let (mut set, mut mounts, mut rewritten) = (Vec::new(), Vec::new(), None);
         for op in ops {

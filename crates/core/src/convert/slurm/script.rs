@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::assignments::{Assignment, assignments};
 use super::{BLOCK_BEGIN, BLOCK_END};
 use crate::Finding;
-use crate::convert::kubeflow::document::Settings;
+use crate::convert::mutate::MutateOptions;
 use crate::fabric::view::{ContainerView, EnvView, JobKind, JobView, Mpi, RoleView};
 use crate::request::FabricRequest;
 use crate::shell::sbatch::{Directives, is_gpu};
@@ -125,7 +125,7 @@ impl<'t> Script<'t> {
     }
 
     /// Returns the number of GPUs that the job uses on a node: as requested, or all GPUs of an exclusive node.
-    pub(super) fn gpus(&self, settings: &Settings<'_>) -> u32 {
+    pub(super) fn gpus(&self, settings: &MutateOptions<'_>) -> u32 {
         let whole = || {
             let row = settings.options.instance_type.as_deref().and_then(|name| settings.catalogue.get(name));
             row.map_or(8, |row| row.accelerators)
@@ -161,7 +161,7 @@ impl<'t> Script<'t> {
         commands(&self.bare()).unwrap_or_default()
     }
 
-    pub(super) fn view(&self, settings: &Settings<'_>) -> JobView {
+    pub(super) fn view(&self, settings: &MutateOptions<'_>) -> JobView {
         let commands = self.commands();
         let mpi = commands.iter().any(|command| is_mpirun(&command.words[command.program]));
         let starts_ranks = |program: &str| {

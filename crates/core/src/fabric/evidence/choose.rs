@@ -3,14 +3,12 @@
 use super::{Signs, Site, Weighed, weigh};
 use crate::Result;
 use crate::catalogue::Catalogue;
+use crate::fabric::decide::{HOW_TO_SAY, looked_for};
 use crate::fabric::rules::rdma_present;
 use crate::fabric::view::JobView;
 use crate::fabric::{ClusterFacts, FabricPlan, Profile, Profiles, SkipReason, Skipped, decide};
 use crate::request::{Fabric, FabricRequest};
 use crate::spec::JobSpec;
-
-const HOW_TO_SAY: &str =
-    "name it with --profile NAME or --instance-type TYPE, or as `profile` of the target in a config file";
 
 /// The form in which jobs are given to their cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,12 +168,4 @@ fn why_none(weighed: &Weighed) -> Skipped {
             Skipped::fabric(Fabric::Auto, SkipReason::FabricUnknown, why)
         }
     }
-}
-
-/// Returns what a job is searched for, to report that it was not found.
-pub(crate) fn looked_for() -> String {
-    format!(
-        "nothing shows the fabric of this job: no known resource, device class, annotation, label, instance type, image, \
-         environment variable, path, partition, account or module; {HOW_TO_SAY}"
-    )
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use choose::Form;
 pub use sign::SignKind;
-pub(crate) use sign::{Sign, Signs};
+pub(crate) use sign::{INSTANCE_LABELS, Sign, Signs};
 pub use site::{SITES, Site};
 
 /// One line of the table.
@@ -89,9 +89,9 @@ impl Pattern {
 
 /// A sign that shows a fabric.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Evidence"))]
 #[non_exhaustive]
-pub struct Evidence {
+pub struct FabricEvidence {
     /// The fabric it shows (`AWS EFA`).
     pub fabric: String,
     /// What kind of sign it is.
@@ -108,7 +108,7 @@ pub struct Evidence {
     pub source: String,
 }
 
-impl std::fmt::Display for Evidence {
+impl std::fmt::Display for FabricEvidence {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { kind, text, meaning, .. } = self;
         write!(f, "{} `{text}` ({meaning})", kind.as_str())
@@ -119,7 +119,7 @@ impl std::fmt::Display for Evidence {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Weighed {
     /// The signs that count, the weightiest first.
-    pub evidence: Vec<Evidence>,
+    pub evidence: Vec<FabricEvidence>,
     /// The fabric with the highest score; none without evidence, or if two have it.
     pub site: Option<&'static Site>,
     /// The fabrics that have the highest score, if they are several.
@@ -132,7 +132,7 @@ const ONLINE: u32 = 3;
 /// Weighs signs. Each line of the table counts once, however many signs match it.
 pub(crate) fn weigh(signs: &[Sign]) -> Weighed {
     let mut own: BTreeMap<&'static str, u32> = BTreeMap::new();
-    let mut evidence: Vec<Evidence> = Vec::new();
+    let mut evidence: Vec<FabricEvidence> = Vec::new();
     for (kind, patterns) in &*TABLE {
         let mut counted = vec![false; patterns.patterns.len()];
         let mut of_kind: Vec<&Sign> = signs.iter().filter(|sign| sign.kind == *kind).collect();
@@ -148,7 +148,7 @@ pub(crate) fn weigh(signs: &[Sign]) -> Weighed {
                 }
                 let weight = pattern.weight * if sign.online { ONLINE } else { 1 };
                 *own.entry(pattern.site.id).or_default() += weight;
-                evidence.push(Evidence {
+                evidence.push(FabricEvidence {
                     fabric: pattern.site.name.to_owned(),
                     kind: *kind,
                     text: pattern.shown(sign),
@@ -163,7 +163,7 @@ pub(crate) fn weigh(signs: &[Sign]) -> Weighed {
     let best = best(&own);
     let first = best.first().copied();
     let one_family = best.iter().all(|site| first.is_some_and(|first| first.root() == site.root()));
-    let of_best = |one: &Evidence| best.iter().any(|site| site.name == one.fabric);
+    let of_best = |one: &FabricEvidence| best.iter().any(|site| site.name == one.fabric);
     evidence.sort_by_key(|one| (!of_best(one), std::cmp::Reverse(one.weight)));
     match first {
         Some(site) if one_family => Weighed { evidence, site: Some(site), tied: Vec::new() },

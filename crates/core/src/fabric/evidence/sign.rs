@@ -72,7 +72,9 @@ pub(crate) struct Signs {
     online: bool,
 }
 
-const INSTANCE_LABELS: [&str; 2] = ["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"];
+/// Labels of a node that name its instance type.
+pub(crate) const INSTANCE_LABELS: [&str; 2] =
+    ["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"];
 
 impl Signs {
     pub(crate) fn add(&mut self, kind: SignKind, text: impl Into<String>) {

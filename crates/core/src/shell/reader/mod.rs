@@ -28,12 +28,12 @@ pub(super) struct Simple {
     /// The bytes of its name and arguments, quotes included, without assignments and redirections.
     pub(super) words: Vec<Range<usize>>,
     /// The construct that contains it.
-    pub(super) place: Place,
+    pub(super) place: Construct,
 }
 
 /// The construct that contains a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Construct {
     /// The script itself, compound commands, functions and process substitutions included.
     Script,
     /// `$(…)` or backquotes.
@@ -56,25 +56,44 @@ pub(super) fn read(text: &str, part: Range<usize>) -> Read<Contents> {
     if part.len() > MAX_BYTES {
         return Err(format!("it is longer than {} KiB", MAX_BYTES / 1024));
     }
-    let bytes = text.as_bytes();
     // No argument of a program contains a NUL.
-    if bytes[part.clone()].contains(&0) {
+    if text.as_bytes()[part.clone()].contains(&0) {
         return Err("there is a NUL byte in it".into());
     }
-    let mut reader = Reader {
-        bytes,
-        at: part.start,
-        end: part.end,
-        depth: 0,
-        place: Place::Script,
-        waiting: Vec::new(),
-        waits_outside: false,
-        contents: Contents::default(),
-    };
+    let mut reader = Reader::new(text, part);
     reader.list()?;
     reader.ends_here()?;
     reader.contents.commands.sort_by_key(|command| command.words[0].start);
     Ok(reader.contents)
+}
+
+/// Returns the length of the quoted text, expansion or substitution at the start of a text, and of anything else one
+/// character; none if it is incomplete.
+pub(crate) fn piece_length(text: &str) -> Option<usize> {
+    let mut reader = Reader::new(text, 0..text.len());
+    reader.piece(false).ok()?;
+    (reader.at..=text.len()).find(|at| text.is_char_boundary(*at))
+}
+
+/// Returns the places of the words of a text, and of each sign that ends one (`;`, `&`, `|`, `<`, `>`, `(`, `)`), without
+/// comments. An incomplete word reaches to the end.
+pub(crate) fn words(text: &str) -> Vec<Range<usize>> {
+    let (mut reader, mut words) = (Reader::new(text, 0..text.len()), Vec::new());
+    loop {
+        reader.blanks();
+        let start = reader.at;
+        match reader.peek() {
+            None => return words,
+            Some(b'\n' | b'\r') => reader.at += 1,
+            byte => {
+                if reader.word().is_err() {
+                    let is_sign = ends_word(byte, reader.bytes.get(start + 1).copied());
+                    reader.at = if is_sign { start + 1 } else { reader.end };
+                }
+                words.push(start..reader.at);
+            }
+        }
+    }
 }
 
 struct Reader<'t> {
@@ -84,7 +103,7 @@ struct Reader<'t> {
     /// The end of this text, or of the backquotes being read.
     end: usize,
     depth: usize,
-    place: Place,
+    place: Construct,
     /// Here-documents whose text begins after this line.
     waiting: Vec<Document>,
     /// Whether a command around this substitution has one pending.
@@ -92,7 +111,20 @@ struct Reader<'t> {
     contents: Contents,
 }
 
-impl Reader<'_> {
+impl<'t> Reader<'t> {
+    fn new(text: &'t str, part: Range<usize>) -> Self {
+        Self {
+            bytes: text.as_bytes(),
+            at: part.start,
+            end: part.end,
+            depth: 0,
+            place: Construct::Script,
+            waiting: Vec::new(),
+            waits_outside: false,
+            contents: Contents::default(),
+        }
+    }
+
     fn peek(&self) -> Option<u8> {
         self.peek_at(0)
     }

@@ -1,6 +1,6 @@
 //! Words: quotes, expansions and substitutions.
 
-use super::{Place, Read, Reader, ends_word};
+use super::{Construct, Read, Reader, ends_word};
 
 impl Reader<'_> {
     /// Parses one word, or an assignment of a list.
@@ -112,8 +112,8 @@ impl Reader<'_> {
                     return Ok(());
                 }
                 self.at += 2;
-                let quoted = quoted || self.place == Place::Quoted;
-                self.nested(if quoted { Place::Quoted } else { Place::Substitution })
+                let quoted = quoted || self.place == Construct::Quoted;
+                self.nested(if quoted { Construct::Quoted } else { Construct::Substitution })
             }
             Some(b'{') => {
                 self.at += 2;
@@ -150,7 +150,7 @@ impl Reader<'_> {
     }
 
     /// Parses the commands of a substitution, to its `)`.
-    fn nested(&mut self, place: Place) -> Read {
+    fn nested(&mut self, place: Construct) -> Read {
         self.inside(place, |reader| {
             reader.list()?;
             if reader.waiting.is_empty() {
@@ -171,11 +171,12 @@ impl Reader<'_> {
             return self.fail("backquotes have no end");
         }
         // With escapes, a place in the text does not correspond to a place in the command.
-        let looked_into = !quoted && self.place != Place::Quoted && !self.bytes[start..at].contains(&b'\\');
+        let looked_into =
+            !quoted && self.place != Construct::Quoted && !self.bytes[start..at].contains(&b'\\');
         if looked_into {
             let end = std::mem::replace(&mut self.end, at);
             self.at = start;
-            self.inside(Place::Substitution, |reader| {
+            self.inside(Construct::Substitution, |reader| {
                 reader.list()?;
                 reader.ends_here()
             })?;
@@ -186,7 +187,7 @@ impl Reader<'_> {
     }
 
     /// Parses the inside of a substitution, whose here-documents are its own.
-    fn inside(&mut self, place: Place, read: impl FnOnce(&mut Self) -> Read) -> Read {
+    fn inside(&mut self, place: Construct, read: impl FnOnce(&mut Self) -> Read) -> Read {
         let waits = self.waits_outside;
         let waiting = std::mem::take(&mut self.waiting);
         let around = std::mem::replace(&mut self.place, place);

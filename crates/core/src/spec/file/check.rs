@@ -6,7 +6,7 @@ use super::keys::{CODE, FABRIC_TABLE, ROLE};
 use super::shape::{Shape, Table, Word};
 use super::value::{self, Source};
 use crate::Finding;
-use crate::request::{RULES, Rule};
+use crate::request::{FabricRule, RULES};
 use crate::span::{SpanTree, Value};
 use crate::text::quantity::Quantity;
 
@@ -260,7 +260,7 @@ impl<'s> Check<'s> {
         for (id, value) in rules {
             let path = join(path, &id);
             self.word(value, words, &Shape::Word(words), &path);
-            if Rule::get(&id).is_none() {
+            if FabricRule::get(&id).is_none() {
                 let near = crate::text::suggestion(&id, RULES.iter().map(|rule| rule.id));
                 let fix = near.unwrap_or_else(|| "`weftrun explain` lists the rules".to_owned());
                 let message = format!("there is no rule `{}`", shown(&id));

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::Draft;
+use super::PartialJob;
 use super::check::Check;
 use super::keys::{self, is_shorthand};
 use super::read::Read;
@@ -85,7 +85,7 @@ pub struct Overrides {
 
 impl Overrides {
     /// Adds a flag with its value. A repeated flag adds to the list it sets, or else the last one wins. A flag that
-    /// does not exist is reported when the flags are applied ([`Draft::flags`]).
+    /// does not exist is reported when the flags are applied ([`PartialJob::flags`]).
     ///
     /// ```
     /// use weftrun_core::spec::Overrides;
@@ -125,7 +125,7 @@ impl Overrides {
     /// # Errors
     /// [`ErrorKind::InvalidSpec`] with a finding for each value that cannot be read.
     pub fn fabric_request(&self) -> Result<FabricRequest> {
-        let mut draft = Draft::new();
+        let mut draft = PartialJob::new();
         draft.flags(self);
         if draft.findings.iter().any(Finding::is_error) {
             let message = "a flag has a value that cannot be read";
@@ -149,7 +149,7 @@ impl std::fmt::Debug for Overrides {
 
 /// Adds the configuration's defaults to a draft: paths of a job file, with values that were checked before.
 /// The instance type is applied once the roles are known.
-pub(super) fn defaults(draft: &mut Draft, defaults: Vec<(Vec<String>, serde_json::Value, Origin)>) {
+pub(super) fn defaults(draft: &mut PartialJob, defaults: Vec<(Vec<String>, serde_json::Value, Origin)>) {
     for (path, value, origin) in defaults {
         match (path.as_slice(), value.as_str()) {
             ([key], Some(name)) if key == "instance_type" => {
@@ -191,7 +191,7 @@ struct Given {
 }
 
 /// Adds flags to a draft.
-pub(super) fn apply(draft: &mut Draft, overrides: &Overrides) {
+pub(super) fn apply(draft: &mut PartialJob, overrides: &Overrides) {
     let mut flags = Flags::default();
     flags.collect(overrides);
     draft.findings.extend(flags.findings);
@@ -206,7 +206,7 @@ pub(super) fn apply(draft: &mut Draft, overrides: &Overrides) {
 }
 
 /// Returns the paths that a flag sets: a role's key applies to the workers, if the roles have names.
-fn aim(draft: &Draft, flag: &Given) -> std::result::Result<Vec<Vec<String>>, Box<Finding>> {
+fn aim(draft: &PartialJob, flag: &Given) -> std::result::Result<Vec<Vec<String>>, Box<Finding>> {
     let key = flag.path.first().map_or("", String::as_str);
     let workers: Vec<&str> =
         draft.spec.roles.iter().filter(|r| r.kind == RoleKind::Worker).map(|r| r.name.as_str()).collect();
@@ -226,7 +226,7 @@ fn aim(draft: &Draft, flag: &Given) -> std::result::Result<Vec<Vec<String>>, Box
     Ok(workers.iter().map(path).collect())
 }
 
-fn set(draft: &mut Draft, name: &str, path: &[String], value: Value<'static>, origin: Origin) {
+fn set(draft: &mut PartialJob, name: &str, path: &[String], value: Value<'static>, origin: Origin) {
     let tree = node(path.iter().rev().fold(value, |inner, key| Value::Map(vec![entry(key.clone(), inner)])));
     let mut check = Check::new(Source::NONE, "a job");
     check.table(&tree, &keys::JOB, "");

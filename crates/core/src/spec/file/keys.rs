@@ -1,7 +1,7 @@
 //! Every key of a job file, defined once: name, shape, documentation, the field it sets and the flags that set it.
 //! Reading, writing, checking, flags, the reference page and the JSON schema follow from this table.
 
-use super::shape::{Flag, Group, Key, Place, Shape, Table, Word, key, word};
+use super::shape::{FieldAccess, Flag, Group, Key, Shape, Table, Word, key, word};
 
 const LAUNCH: &[Word] = &[
     word("per-node", "run the command once per node; it starts the ranks of the node itself (default)"),
@@ -296,7 +296,7 @@ pub static FABRIC_TABLE: Table = Table {
             .config()
             .synonyms(&["rule", "disable"]),
         key("trainer_version", Shape::Word(TRAINER), "Version of Kubeflow Trainer to write TrainJobs for")
-            .at(Place::Setting { backend: "kubeflow", key: "trainer-version" })
+            .at(FieldAccess::Setting { backend: "kubeflow", key: "trainer-version" })
             .flags(&[Flag::new("--trainer-version", "VERSION").group(Group::Fabric)])
             .example("\"2.3\"")
             .config(),
@@ -305,7 +305,7 @@ pub static FABRIC_TABLE: Table = Table {
             Shape::Text,
             "File with the training runtime of a TrainJob, if it cannot be read from the cluster",
         )
-        .at(Place::Setting { backend: "kubeflow", key: "runtime-file" })
+        .at(FieldAccess::Setting { backend: "kubeflow", key: "runtime-file" })
         .flags(&[Flag::new("--runtime", "FILE").group(Group::Fabric).repeated().help(
             "Training runtime of a TrainJob (a YAML file with a ClusterTrainingRuntime or TrainingRuntime)",
         )])
@@ -389,7 +389,7 @@ pub static JOB: Table = Table {
             Shape::OneOf(&[Shape::Word(FABRIC), Shape::Table(&FABRIC_TABLE)]),
             "Which fabric to use, and which of its rules",
         )
-        .at(Place::Request)
+        .at(FieldAccess::Request)
         .example("\"efa\"")
         .config()
         .synonyms(&["network", "interconnect", "network_tier"]),
@@ -431,7 +431,7 @@ pub static JOB: Table = Table {
             Shape::Named(&ROLE),
             "Groups of nodes by name, in order, if the job has more than one; each has the keys of a role",
         )
-        .at(Place::Roles)
+        .at(FieldAccess::Roles)
         .synonyms(&["replica_specs", "tasks", "groups"]),
     ],
 };
@@ -441,5 +441,5 @@ pub static TABLES: [&Table; 7] = [&JOB, &ROLE, &FABRIC_TABLE, &VOLUME, &SECRET, 
 
 /// Returns whether this is a key of a role that is at the top of the file where there is one role.
 pub fn is_shorthand(name: &str) -> bool {
-    JOB.key(name).is_some_and(|key| matches!(key.place, Place::Role(_)))
+    JOB.key(name).is_some_and(|key| matches!(key.place, FieldAccess::Role(_)))
 }

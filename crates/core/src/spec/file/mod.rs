@@ -64,7 +64,7 @@ impl JobFile {
     /// # Errors
     /// [`ErrorKind::InvalidSpec`] with a finding for each mistake, each with its line and column.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Self> {
-        let mut draft = Draft::new();
+        let mut draft = PartialJob::new();
         draft.file(file, bytes);
         draft.finish(&Catalogue::builtin())
     }
@@ -112,7 +112,7 @@ impl JobFile {
 
 /// A job under construction: defaults, then the file, then flags; later ones win.
 #[derive(Clone, Debug, Default)]
-pub struct Draft {
+pub struct PartialJob {
     spec: JobSpec,
     findings: Vec<Finding>,
     places: Places,
@@ -126,7 +126,7 @@ pub struct Draft {
     broken: bool,
 }
 
-impl Draft {
+impl PartialJob {
     /// Starts an empty job.
     pub fn new() -> Self {
         Self::default()

@@ -4,7 +4,7 @@
 use super::check::join;
 use super::field::merge;
 use super::keys::{FABRIC_TABLE, JOB, ROLE};
-use super::shape::{Key, Place};
+use super::shape::{FieldAccess, Key};
 use super::value::{self, Source};
 use crate::request::Origin;
 use crate::span::SpanTree;
@@ -48,16 +48,16 @@ impl Read<'_, '_> {
     fn key(&mut self, key: &Key, node: &SpanTree<'_>) -> Option<()> {
         let source = self.source;
         match key.place {
-            Place::Job(field) => field(self.job).read(node, &key.shape, source)?,
-            Place::Role(field) => field(self.worker()).read(node, &key.shape, source)?,
-            Place::Fabric(field) => field(&mut self.job.fabric).read(node, &key.shape, source)?,
-            Place::Setting { backend, key } => {
+            FieldAccess::Job(field) => field(self.job).read(node, &key.shape, source)?,
+            FieldAccess::Role(field) => field(self.worker()).read(node, &key.shape, source)?,
+            FieldAccess::Fabric(field) => field(&mut self.job.fabric).read(node, &key.shape, source)?,
+            FieldAccess::Setting { backend, key } => {
                 let own = serde_json::json!({ key: value::word_text(node, source)? });
                 merge(self.job.backend.entry(backend.to_owned()).or_default(), own);
             }
-            Place::Roles => self.roles(node),
-            Place::Request => self.fabric(node),
-            Place::Part => return None,
+            FieldAccess::Roles => self.roles(node),
+            FieldAccess::Request => self.fabric(node),
+            FieldAccess::Part => return None,
         }
         if key.name == "code" {
             let text = |key: &str| node.get(key).and_then(value::text);
@@ -84,7 +84,7 @@ impl Read<'_, '_> {
                 roles.len() - 1
             });
             for inner in entry.value.entries() {
-                if let Some(Key { place: Place::Role(field), shape, .. }) = ROLE.key(&inner.key) {
+                if let Some(Key { place: FieldAccess::Role(field), shape, .. }) = ROLE.key(&inner.key) {
                     let _ = field(&mut roles[at]).read(&inner.value, shape, self.source);
                 }
             }

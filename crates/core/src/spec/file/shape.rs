@@ -34,14 +34,14 @@ pub struct Key {
     /// Names that other tools use for it, for "did you mean".
     pub synonyms: &'static [&'static str],
     /// What it sets.
-    pub place: Place,
+    pub place: FieldAccess,
     /// The flags that set it.
     pub flags: &'static [Flag],
 }
 
 /// What a key sets.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place {
+pub(crate) enum FieldAccess {
     Job(fn(&mut JobSpec) -> &mut dyn Field),
     /// A field of a role; at the top of the file, of the only worker.
     Role(fn(&mut Role) -> &mut dyn Field),
@@ -178,7 +178,7 @@ pub(crate) const fn key(name: &'static str, shape: Shape, doc: &'static str) -> 
         config: false,
         aliases: &[],
         synonyms: &[],
-        place: Place::Part,
+        place: FieldAccess::Part,
         flags: &[],
     }
 }
@@ -190,10 +190,10 @@ impl Key {
         config() |key| key.config = true;
         alias(names: &'static [&'static str]) |key| key.aliases = names;
         synonyms(names: &'static [&'static str]) |key| key.synonyms = names;
-        at(place: Place) |key| key.place = place;
-        job(field: fn(&mut JobSpec) -> &mut dyn Field) |key| key.place = Place::Job(field);
-        role(field: fn(&mut Role) -> &mut dyn Field) |key| key.place = Place::Role(field);
-        fabric(field: fn(&mut FabricRequest) -> &mut dyn Field) |key| key.place = Place::Fabric(field);
+        at(place: FieldAccess) |key| key.place = place;
+        job(field: fn(&mut JobSpec) -> &mut dyn Field) |key| key.place = FieldAccess::Job(field);
+        role(field: fn(&mut Role) -> &mut dyn Field) |key| key.place = FieldAccess::Role(field);
+        fabric(field: fn(&mut FabricRequest) -> &mut dyn Field) |key| key.place = FieldAccess::Fabric(field);
         flags(flags: &'static [Flag]) |key| key.flags = flags;
     }
 

@@ -4,7 +4,7 @@ use toml_edit::{DocumentMut, Item, Table};
 
 use super::field::Field;
 use super::keys::{FABRIC_TABLE, JOB, ROLE};
-use super::shape::{Key, Place};
+use super::shape::{FieldAccess, Key};
 use crate::request::FabricRequest;
 use crate::spec::{JobSpec, Role, RoleKind};
 
@@ -25,11 +25,17 @@ pub fn to_toml(job: &JobSpec) -> String {
     let one = matches!(job.roles.as_slice(), [role] if role.name == "worker" && fits_the_top(role));
     for key in JOB.keys {
         match key.place {
-            Place::Job(field) => insert(root, key, field(&mut job)),
-            Place::Role(field) if one => job.roles.iter_mut().for_each(|role| insert(root, key, field(role))),
-            Place::Request => fabric(root, key, &mut job.fabric),
-            Place::Roles if !one => roles(root, key, &mut job.roles),
-            Place::Role(_) | Place::Roles | Place::Fabric(_) | Place::Setting { .. } | Place::Part => {}
+            FieldAccess::Job(field) => insert(root, key, field(&mut job)),
+            FieldAccess::Role(field) if one => {
+                job.roles.iter_mut().for_each(|role| insert(root, key, field(role)));
+            }
+            FieldAccess::Request => fabric(root, key, &mut job.fabric),
+            FieldAccess::Roles if !one => roles(root, key, &mut job.roles),
+            FieldAccess::Role(_)
+            | FieldAccess::Roles
+            | FieldAccess::Fabric(_)
+            | FieldAccess::Setting { .. }
+            | FieldAccess::Part => {}
         }
     }
     file.to_string()
@@ -53,7 +59,7 @@ fn roles(root: &mut Table, key: &Key, roles: &mut [Role]) {
         let mut table = Table::new();
         let by_name = role.kind == RoleKind::of_name(&role.name);
         for key in ROLE.keys.iter().filter(|key| key.name != "kind" || !by_name) {
-            if let Place::Role(field) = key.place {
+            if let FieldAccess::Role(field) = key.place {
                 insert(&mut table, key, field(role));
             }
         }
@@ -68,7 +74,7 @@ fn roles(root: &mut Table, key: &Key, roles: &mut [Role]) {
 fn fabric(root: &mut Table, fabric: &Key, request: &mut FabricRequest) {
     let mut table = Table::new();
     for key in FABRIC_TABLE.keys {
-        if let Place::Fabric(field) = key.place {
+        if let FieldAccess::Fabric(field) = key.place {
             insert(&mut table, key, field(request));
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::{Reading, Rest};
-use crate::convert::kubeflow::pod::INSTANCE_LABELS;
+use crate::fabric::evidence::INSTANCE_LABELS;
 use crate::spec::Role;
 
 pub(super) fn read(job: &mut Reading, template: &str, role: &mut Role) {

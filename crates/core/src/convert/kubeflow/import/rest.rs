@@ -2,6 +2,7 @@
 
 use serde_json::Value as Json;
 
+pub(super) use crate::convert::edit::step;
 use crate::convert::kubeflow::object::{scalar, steps};
 
 /// An object from which values are removed.
@@ -141,11 +142,6 @@ fn is_nothing(value: &Json) -> bool {
         Json::Array(items) => items.iter().all(is_nothing),
         _ => false,
     }
-}
-
-/// Returns a key as a step of a pointer.
-pub(super) fn step(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1")
 }
 
 /// Returns a pointer as people write a path.

@@ -1,6 +1,5 @@
 //! Evaluates the arithmetic of a script: `$((NODES * 8))`.
 
-use super::pieces::matching;
 use super::words::{Value, Variables};
 use crate::shell::is_variable;
 
@@ -20,27 +19,16 @@ impl Variables {
 
     fn sum(&self, rest: &mut &str) -> Option<i64> {
         let mut value = self.product(rest)?;
-        loop {
-            *rest = rest.trim_start();
-            if let Some(after) = rest.strip_prefix('+') {
-                *rest = after;
-                value = value.checked_add(self.product(rest)?)?;
-            } else if let Some(after) = rest.strip_prefix('-') {
-                *rest = after;
-                value = value.checked_sub(self.product(rest)?)?;
-            } else {
-                return Some(value);
-            }
+        while let Some(operator) = operator(rest, "+-") {
+            let right = self.product(rest)?;
+            value = if operator == '+' { value.checked_add(right) } else { value.checked_sub(right) }?;
         }
+        Some(value)
     }
 
     fn product(&self, rest: &mut &str) -> Option<i64> {
         let mut value = self.atom(rest)?;
-        loop {
-            *rest = rest.trim_start();
-            let operator = rest.chars().next().filter(|c| "*/%".contains(*c));
-            let Some(operator) = operator else { return Some(value) };
-            *rest = rest.get(1..)?;
+        while let Some(operator) = operator(rest, "*/%") {
             let right = self.atom(rest)?;
             value = match operator {
                 '*' => value.checked_mul(right)?,
@@ -48,15 +36,16 @@ impl Variables {
                 _ => value.checked_rem(right)?,
             };
         }
+        Some(value)
     }
 
     fn atom(&self, rest: &mut &str) -> Option<i64> {
         *rest = rest.trim_start();
-        if rest.starts_with('(') {
-            let end = matching(rest)?;
-            let inside = self.arithmetic(rest.get(1..end)?)?;
-            *rest = rest.get(end + 1..)?;
-            return Some(inside);
+        if let Some(inside) = rest.strip_prefix('(') {
+            *rest = inside;
+            let value = self.sum(rest)?;
+            *rest = rest.trim_start().strip_prefix(')')?;
+            return Some(value);
         }
         let braced = rest.starts_with("${");
         let start = if braced { 2 } else { usize::from(rest.starts_with('$')) };
@@ -72,4 +61,12 @@ impl Variables {
         }
         (!name.starts_with('0') || name == "0").then(|| name.parse().ok()).flatten()
     }
+}
+
+/// Takes the next character if it is one of these operators.
+fn operator(rest: &mut &str, operators: &str) -> Option<char> {
+    *rest = rest.trim_start();
+    let operator = rest.chars().next().filter(|c| operators.contains(*c))?;
+    *rest = rest.get(1..)?;
+    Some(operator)
 }
