@@ -1,7 +1,5 @@
 //! Every key of a config file.
 
-use std::fmt::Write;
-
 use crate::spec::file::keys::JOB;
 use crate::spec::file::shape::{Key, Shape, Table, Word, key, word};
 
@@ -47,68 +45,19 @@ pub(super) const TARGET: [&str; 4] = ["backend", "namespace", "project", "profil
 
 /// Returns the reference page of the configuration, in Markdown.
 pub fn markdown() -> String {
-    let mut page = String::from(
-        "# Configuration\n\n\
-         Later layers win, value by value:\n\n\
-         1. weftrun's own defaults\n\
-         2. the system's file, `/etc/weftrun/config.toml`; what its `lock` names stays as it is\n\
-         3. your file, `~/.config/weftrun/config.toml` (`$XDG_CONFIG_HOME`, `WEFTRUN_CONFIG`, `--config`)\n\
-         4. the project's file, `./.weftrun.toml`\n\
-         5. the `[profile.NAME.job]` table of the profile a job gets\n\
-         6. [`WEFTRUN_*` variables](env.md)\n\
-         7. the job file\n\
-         8. flags\n\n\
-         `weftrun config show --origin` prints every value with the file and line it came from; `weftrun config set PATH \
-         VALUE` changes your file and keeps its comments.\n\n\
-         A project's own file comes with a repository, perhaps another person's. Until you trust it (`weftrun config trust`), nothing in it \
-         counts, and a warning says so. Trust holds for the text as it is: after a change the file is ignored until you \
-         trust it again. A file, or a folder around it, that belongs to another user or that others can write to is \
-         ignored too, and cannot be trusted.\n\n\
-         | key | what it does | example |\n|---|---|---|\n",
-    );
-    for key in CONFIG.keys {
+    let row = |key: &Key| {
         let example =
             if key.example.is_empty() { String::new() } else { format!("`{} = {}`", key.name, key.example) };
-        let _ = writeln!(page, "| `{}` | {} | {example} |", key.name, key.doc);
-    }
-    page.push_str("\n## `[job]`\n\nDefaults of all jobs, with the words of [the job file](spec.md):\n\n");
-    for key in JOB.keys.iter().filter(|key| key.config) {
-        let _ = writeln!(page, "- `{}`: {}", key.name, key.doc);
-    }
-    page.push_str(EXAMPLE);
-    page
+        format!("| `{}` | {} | {example} |\n", key.name, key.doc)
+    };
+    let defaults = JOB.keys.iter().filter(|key| key.config);
+    include_str!("reference.md")
+        .replace("{keys}\n", &CONFIG.keys.iter().map(row).collect::<String>())
+        .replace(
+            "{defaults}\n",
+            &defaults.map(|key| format!("- `{}`: {}\n", key.name, key.doc)).collect::<String>(),
+        )
 }
-
-const EXAMPLE: &str = r#"
-## Example
-
-```toml
-default_target = "prod"
-
-[target.prod]
-backend = "kubeflow"
-context = "prod-cluster"
-namespace = "nlp"
-profile = "dgxc"
-
-[target.hpc]
-backend = "slurm"
-ssh = "login.example.com"
-
-[instances.our-h100]          # a class of our own nodes
-extends = "DGX-H100"
-fabric = "ib"
-fabric_resource = "rdma/hca_shared_devices_a"
-
-[profile.ours]
-extends = "roce"
-
-[job]                         # for every job that says nothing else
-queue = "gpu"
-labels = { team = "nlp" }
-fabric.rules = { "efa.hugepages" = "off" }
-```
-"#;
 
 /// Returns whether a job's key is accepted in `[job]`.
 pub(super) fn is_default(name: &str) -> bool {

@@ -91,7 +91,7 @@ pub struct Filtering {
     pub read: u8,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct LogPane {
     pub store: SharedStore,
     pub projection: Projection,
@@ -117,7 +117,8 @@ pub struct LogPane {
     pub bookmarks: Vec<u64>,
     /// Whether the attempt before is shown.
     pub previous: bool,
-    pub rank_colours: bool,
+    /// Whether ranks have no colours of their own.
+    pub one_colour: bool,
     /// Whether repeated lines are shown once.
     pub folded: bool,
     /// The ranks whose last lines stay in sight, and those lines.
@@ -126,33 +127,12 @@ pub struct LogPane {
     pub height: usize,
 }
 
-impl Default for LogPane {
-    fn default() -> Self {
-        Self {
-            store: SharedStore::default(),
-            projection: Projection::new(Filter::default()),
-            filtering: None,
-            filter: String::new(),
-            ranks: String::new(),
-            level: Level::Debug,
-            times: Times::default(),
-            wrap: false,
-            column: 0,
-            cursor: None,
-            top: None,
-            paused_at: 0,
-            find: None,
-            bookmarks: Vec::new(),
-            previous: false,
-            rank_colours: true,
-            folded: false,
-            pinned: Vec::new(),
-            height: 10,
-        }
-    }
-}
-
 impl LogPane {
+    /// Creates a pane of an empty log that shows all levels.
+    pub fn new() -> Self {
+        Self { level: Level::Debug, height: 10, ..Self::default() }
+    }
+
     pub fn follows(&self) -> bool {
         self.cursor.is_none()
     }

@@ -130,7 +130,7 @@ impl Open {
             plan: None,
             spec: None,
             transport_view: Arc::new(TransportView::default()),
-            logs: LogPane::default(),
+            logs: LogPane::new(),
             events: Vec::new(),
             stuck: Vec::new(),
             ras: None,

@@ -54,7 +54,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         }
         Action::FindNext => find(model, true),
         Action::FindPrevious => find(model, false),
-        Action::RankColours => pane.rank_colours = !pane.rank_colours,
+        Action::RankColours => pane.one_colour = !pane.one_colour,
         Action::Fold => {
             pane.folded = !pane.folded;
             let text =

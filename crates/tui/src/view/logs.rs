@@ -317,7 +317,7 @@ impl Shown<'_> {
         let stream = self.store.streams().get(entry.stream as usize);
         let label = stream.map_or(String::new(), log::LogStream::label);
         let mark = if self.pane.bookmarks.contains(&entry.seq) { "*" } else { " " };
-        let rank = stream.and_then(|stream| stream.rank).filter(|_| self.pane.rank_colours);
+        let rank = stream.and_then(|stream| stream.rank).filter(|_| !self.pane.one_colour);
         let style = rank.map_or(self.paint.style(Meaning::Muted), |rank| self.paint.rank(rank));
         spans.push(Span::styled(format!("{}{mark}", cell(&label, self.label)), style));
         let meaning = match entry.level {
