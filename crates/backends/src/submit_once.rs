@@ -5,11 +5,23 @@
 //! again only when the object is known to be absent. [`Policy`] defines how long an absence must last before
 //! it counts and whether a second request is safe.
 
+use std::any::Any;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::time::{Instant, sleep};
+use weftrun_core::backend::Rendered;
 use weftrun_core::{Error, ErrorKind, Result};
+
+/// Returns what a backend kept of a job when it rendered it, so that it does not read its own documents back.
+///
+/// # Errors
+/// [`ErrorKind::InvalidSpec`] for documents that this backend did not render in this program.
+pub fn prepared<T: Any>(rendered: &Rendered) -> Result<&T> {
+    rendered.prepared.get().ok_or_else(|| {
+        Error::new(ErrorKind::InvalidSpec, "the job was not rendered by this program: plan it again")
+    })
+}
 
 /// The outcome of a create request. A refusal, after which nothing was created, is the `Err` beside it.
 #[derive(Debug)]

@@ -14,10 +14,11 @@ use super::status::{Job, Jobs};
 use super::watch::no_hosts;
 use crate::remote::error::clean;
 use crate::remote::quote;
+use crate::submit_once::prepared;
 
 /// Returns what would prevent the job.
 pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>> {
-    let draft = Draft::of(rendered)?;
+    let draft: &Draft = prepared(rendered)?;
     if client.names().next().is_none() {
         return Err(no_hosts(client));
     }

@@ -32,7 +32,7 @@ use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Finding, Result};
 
-use crate::stream;
+use crate::{stream, submit_once};
 use client::Client;
 
 /// The backend's name.
@@ -92,7 +92,8 @@ impl Backend for Hosts {
         let mut rendered = render::render(&self.client.settings, job)?;
         // Without hosts, `check` reports that the target has none.
         if self.client.names().next().is_some()
-            && let Err(too_few) = fit::candidates(&self.client, render::Draft::of(&rendered)?)
+            && let Err(too_few) =
+                fit::candidates(&self.client, submit_once::prepared::<render::Draft>(&rendered)?)
         {
             rendered.findings.push(fit::finding(&too_few));
         }

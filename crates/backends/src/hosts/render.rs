@@ -45,16 +45,6 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Returns what [`render`] kept of a job.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidSpec`] for documents that this backend did not render in this program.
-    pub fn of(rendered: &Rendered) -> Result<&Self> {
-        rendered.prepared.get().ok_or_else(|| {
-            Error::new(ErrorKind::InvalidSpec, "the job was not rendered by this program: plan it again")
-        })
-    }
-
     /// Returns whether a key for the job's own `mpirun` is made.
     pub fn makes_keys(&self) -> bool {
         self.launch == Launch::Mpi && self.nodes.len() > 1 && self.own.ssh_keys == Some(SshKeys::Job)

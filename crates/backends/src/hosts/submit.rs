@@ -25,7 +25,7 @@ use super::render::Draft;
 use super::status::{Job, Jobs};
 use super::{error, fit};
 use crate::remote::{Answer, quote};
-use crate::submit_once::{Created, Found, Policy, Submission, submit_once};
+use crate::submit_once::{Created, Found, Policy, Submission, prepared, submit_once};
 
 /// Every step may be taken again: a request is sent again without a search.
 const POLICY: Policy = Policy {
@@ -42,7 +42,7 @@ const CHOICES: u32 = 3;
 const WAIT: Duration = Duration::from_secs(5);
 
 pub async fn submit(client: &Client, rendered: &Rendered) -> Result<JobHandle> {
-    let draft = Draft::of(rendered)?;
+    let draft: &Draft = prepared(rendered)?;
     let text = &rendered.documents.first().map(|document| document.text.clone()).unwrap_or_default();
     let sending = Sending { client, rendered, draft, text, place: Mutex::new(None) };
     submit_once(&sending, POLICY).await

@@ -6,14 +6,15 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use weftrun_core::backend::{Document, Inexpressible, Language, PlannedJob, Rendered};
-use weftrun_core::convert::{TrainerVersion, apply_ops, apply_with_own_runtime, to_yaml};
+use weftrun_core::backend::{Inexpressible, PlannedJob, Prepared, Rendered};
+use weftrun_core::convert::{TrainerVersion, apply_ops, apply_with_own_runtime};
 use weftrun_core::fabric::{Change, Op};
 use weftrun_core::spec::{JobSpec, Launch, Rendezvous, RestartPolicy, Role, RoleKind, node_command};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::config::{Gang, JobSettings, Settings};
 use super::kinds::{Kind, trainer_version};
+use super::object::JobObject;
 use super::pod::{FABRIC, SUBMISSION, Template};
 use super::{mpi_job, preflight, pytorch_job, train_job};
 use crate::kubernetes::code::Delivery;
@@ -77,20 +78,20 @@ pub fn render(job: &PlannedJob, target: &Settings, namespace: Option<&str>) -> R
     let plain = object.clone();
     let (mut applied, mut inexpressible) = draft.apply(&mut object);
     let own_runtime = draft.own_runtime(&plain, &mut object, &mut applied, &mut inexpressible);
-    let title = kind.resource().kind.to_owned();
-    let document =
-        |title: String, object: &Value| Document { title, language: Language::Yaml, text: to_yaml(object) };
-    let mut rendered = Rendered::new(&spec.name, job.submission.clone(), document(title, &object));
-    if let Some(map) = draft.delivery.object(&object["metadata"]) {
-        rendered.documents.push(document("ConfigMap".to_owned(), &map));
+    let map = draft.delivery.object(&object["metadata"]);
+    let findings = preflight::findings(&draft, &object);
+    let job_object = JobObject::job(kind, object);
+    let mut rendered = Rendered::new(&spec.name, job.submission.clone(), job_object.document());
+    let mut objects = vec![job_object];
+    for object in map.into_iter().chain(own_runtime).chain(draft.companions(&applied)) {
+        let companion = JobObject::companion(object)?;
+        rendered.documents.push(companion.document());
+        objects.push(companion);
     }
-    for object in own_runtime.into_iter().chain(draft.companions(&applied)) {
-        let title = object["kind"].as_str().unwrap_or_default().to_owned();
-        rendered.documents.push(document(title, &object));
-    }
+    rendered.prepared = Prepared::new(objects);
     rendered.applied = applied;
     rendered.inexpressible = inexpressible;
-    rendered.findings.extend(preflight::findings(&draft, &object));
+    rendered.findings.extend(findings);
     rendered.findings.extend(missing_image(&draft));
     if kind == Kind::TrainJob {
         rendered.findings.extend(train_job::restarts(&draft));

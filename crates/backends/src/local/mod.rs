@@ -39,6 +39,8 @@ pub use document::{Process, ProcessList};
 use store::Store;
 pub use supervisor::supervise;
 
+use crate::submit_once;
+
 weftrun_core::register_backend!("local", "processes on this machine: no cluster, no container", connect);
 
 /// The registered name of this backend.
@@ -102,7 +104,8 @@ impl Backend for Local {
     }
 
     async fn check(&self, rendered: &Rendered) -> Result<Vec<Finding>> {
-        let (list, store) = (ProcessList::of(rendered)?, self.store.clone());
+        let (list, store) =
+            (submit_once::prepared::<Arc<ProcessList>>(rendered)?.clone(), self.store.clone());
         error::blocking(move || store.check(&list)).await
     }
 

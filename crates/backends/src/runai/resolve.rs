@@ -7,6 +7,7 @@ use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::client::ControlPlane;
 use super::config::Settings;
+use super::render::Kind;
 
 /// The known properties of a project.
 #[derive(Clone, Debug)]
@@ -111,10 +112,10 @@ pub async fn priorities(plane: &ControlPlane) -> Result<Vec<String>> {
 }
 
 /// Returns the id of a template; those of distributed workloads have a separate list.
-pub async fn template(plane: &ControlPlane, kind: &str, name: &str) -> Result<String> {
+pub async fn template(plane: &ControlPlane, kind: Kind, name: &str) -> Result<String> {
     const WHAT: &str = "cannot look up the template";
     let path = match kind {
-        "distributed" => "/api/v1/workload-templates/distributed",
+        Kind::Distributed => "/api/v1/workload-templates/distributed",
         _ => "/api/v1/workload-templates",
     };
     let all = plane.pages(WHAT, path, &[], "entries", None).await.map_err(|error| match error.kind() {

@@ -40,19 +40,6 @@ pub struct Script {
 }
 
 impl Script {
-    /// Returns what [`render`] kept of a job.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidSpec`] for documents that this backend did not render in this program.
-    pub fn of(rendered: &Rendered) -> Result<&Self> {
-        rendered.prepared.get().ok_or_else(|| {
-            Error::new(
-                ErrorKind::InvalidSpec,
-                "the script was not rendered by this program: plan the job again",
-            )
-        })
-    }
-
     /// Returns an option of the job, or of its first component.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.components.first()?.value(name)
