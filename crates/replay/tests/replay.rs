@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a test ends with a panic, and says why")]
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::process::Command;
 use std::sync::Arc;
 
