@@ -103,7 +103,7 @@ async fn programs(client: &Client, draft: &Draft, hosts: &[&str]) -> Result<Vec<
     );
     let programs: Vec<_> = hosts.iter().map(|host| ((*host).to_owned(), program.clone())).collect();
     let mut findings = Vec::new();
-    for (answer, host) in client.each(&programs, Silent::Ask).await.into_iter().zip(hosts) {
+    for (host, answer) in client.each(programs, Silent::Ask).await {
         let text = answer.map(|answer| answer.text()).unwrap_or_default();
         for (key, value) in text.lines().filter_map(|line| line.split_once(' ')).take(16) {
             let value = clean(value);
@@ -118,7 +118,7 @@ async fn programs(client: &Client, draft: &Draft, hosts: &[&str]) -> Result<Vec<
                     )),
                 ),
                 ("engine", Some((engine, said))) => {
-                    let (text, fix) = engine::text(host, engine, said);
+                    let (text, fix) = engine::text(&host, engine, said);
                     findings.push(Finding::error(engine::CODE, text).fix(fix));
                 }
                 _ => {}

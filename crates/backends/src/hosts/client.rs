@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use tokio::time::Instant;
 use weftrun_core::backend::{ExecSink, TargetConfig};
@@ -18,8 +17,8 @@ use super::place::{Place, Seat};
 use super::silence::Silence;
 use super::status::{Job, Jobs, Order};
 use super::{BACKEND, error};
-use crate::remote::ssh::Options;
-use crate::remote::transport::{Access, Transport};
+use crate::remote::ssh::{Options, Ssh};
+use crate::remote::transport::Transport;
 use crate::remote::{self, Answer, quote};
 
 /// The functions of a host, which every program begins with.
@@ -99,14 +98,12 @@ impl Client {
             keepalives: 1,
         };
         let preamble = preamble(settings.folder())?;
-        let transport = |name: &String| {
-            Transport::new(Access {
-                ssh: Some((name.clone(), options.clone())),
-                env: target.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
-                preamble: preamble.clone(),
-                timeout: settings.command_timeout(),
-                late: "the host is busy or the link is slow; `command-seconds` of the target is the time allowed",
-            })
+        let transport = |name: &String| Transport {
+            ssh: Some(Ssh::new(name, &options)),
+            env: target.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+            preamble: preamble.clone(),
+            timeout: settings.command_timeout(),
+            late: "the host is busy or the link is slow; `command-seconds` of the target is the time allowed",
         };
         let host = |name: &String| {
             let machine = Machine {
@@ -146,41 +143,25 @@ impl Client {
     }
 
     /// Runs programs on several hosts at once, and returns the answers in the same order.
-    pub async fn each(&self, programs: &[(String, String)], silent: Silent) -> Vec<Result<Answer>> {
-        self.each_until(programs, silent, |_, _| false).await.into_iter().flatten().collect()
+    pub async fn each(
+        &self,
+        programs: Vec<(String, String)>,
+        silent: Silent,
+    ) -> Vec<(String, Result<Answer>)> {
+        let exchanges: Vec<_> = programs
+            .into_iter()
+            .map(|(host, program)| self.exchange(host, program, silent).boxed())
+            .collect();
+        stream::iter(exchanges).buffered(AT_ONCE).collect().await
     }
 
-    /// Runs programs on several hosts at once until `enough` says so of an answer that came, and returns the answers in the same order.
-    async fn each_until(
-        &self,
-        programs: &[(String, String)],
-        silent: Silent,
-        mut enough: impl FnMut(usize, &Result<Answer>) -> bool,
-    ) -> Vec<Option<Result<Answer>>> {
-        let mut exchanges: Vec<BoxFuture<'_, (usize, Result<Answer>)>> = Vec::new();
-        for (at, (host, program)) in programs.iter().enumerate() {
-            let exchange = async move {
-                let answer = match (self.machine(host), silent) {
-                    (Err(error), _) => Err(error),
-                    (Ok(machine), Silent::Ask) => machine.read(program).await,
-                    (Ok(machine), Silent::Skip) => machine.read_or_skip(program).await,
-                };
-                (at, answer)
-            };
-            exchanges.push(exchange.boxed());
-        }
-        let mut answers: Vec<Option<Result<Answer>>> = programs.iter().map(|_| None).collect();
-        let mut coming = stream::iter(exchanges).buffer_unordered(AT_ONCE);
-        while let Some((at, answer)) = coming.next().await {
-            let over = enough(at, &answer);
-            if let Some(place) = answers.get_mut(at) {
-                *place = Some(answer);
-            }
-            if over {
-                break;
-            }
-        }
-        answers
+    async fn exchange(&self, host: String, program: String, silent: Silent) -> (String, Result<Answer>) {
+        let answer = match (self.machine(&host), silent) {
+            (Err(error), _) => Err(error),
+            (Ok(machine), Silent::Ask) => machine.read(&program).await,
+            (Ok(machine), Silent::Skip) => machine.read_or_skip(&program).await,
+        };
+        (host, answer)
     }
 
     /// Asks hosts for their jobs, or for one job; all hosts if none is named.
@@ -205,20 +186,21 @@ impl Client {
         mut enough: impl FnMut(&str, &Looks) -> bool,
     ) -> Looks {
         let named = |name: &&str| hosts.is_empty() || hosts.iter().any(|host| host == name);
-        let programs: Vec<(String, String)> =
-            self.names().filter(named).map(|name| (name.to_owned(), program.to_owned())).collect();
+        let exchange = |name: &str| self.exchange(name.to_owned(), program.to_owned(), silent).boxed();
+        let exchanges: Vec<_> = self.names().filter(named).map(exchange).collect();
+        let mut answers = stream::iter(exchanges).buffer_unordered(AT_ONCE);
         let mut looks = Looks::new();
-        let taken = |at: usize, answer: &Result<Answer>| {
-            let Some((host, _)) = programs.get(at) else { return false };
+        while let Some((host, answer)) = answers.next().await {
             let look = match answer {
                 Ok(answer) if answer.code == 0 => Ok(HostLook::read(&answer.text())),
-                Ok(answer) => Err((&error::failed(host, "its jobs could not be read", answer)).into()),
-                Err(error) => Err(error.into()),
+                Ok(answer) => Err((&error::failed(&host, "its jobs could not be read", &answer)).into()),
+                Err(error) => Err((&error).into()),
             };
             looks.insert(host.clone(), look);
-            enough(host, &looks)
-        };
-        self.each_until(&programs, silent, taken).await;
+            if enough(&host, &looks) {
+                break;
+            }
+        }
         looks
     }
 
@@ -308,17 +290,17 @@ impl Client {
 
     /// Does what a job needs to go on or to come to its end. What fails is done by the next look.
     pub async fn carry_out(&self, job: &Job) {
-        self.send(&programs(job, job.orders())).await;
+        self.send(programs(job, job.orders())).await;
     }
 
     /// Keeps how jobs ended on their hosts, where it is known and not kept yet. What fails is done by the next look.
     pub async fn conclude(&self, jobs: impl IntoIterator<Item = &Job>) {
         let of = |job: &Job| programs(job, job.conclusions());
-        self.send(&jobs.into_iter().flat_map(of).collect::<Vec<_>>()).await;
+        self.send(jobs.into_iter().flat_map(of).collect()).await;
     }
 
-    async fn send(&self, programs: &[(String, String)]) {
-        for (answer, (host, _)) in self.each(programs, Silent::Ask).await.into_iter().zip(programs) {
+    async fn send(&self, programs: Vec<(String, String)>) {
+        for (host, answer) in self.each(programs, Silent::Ask).await {
             match answer {
                 Ok(answer) => tracing::debug!(host, code = answer.code, said = answer.stderr, "carried out"),
                 Err(error) => tracing::debug!(host, %error, "not carried out"),

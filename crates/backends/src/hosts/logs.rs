@@ -159,10 +159,10 @@ impl Reader {
             .filter_map(|at| Some((at, self.place.hosts.get(at)?.host.clone())))
             .map(|(at, host)| Ok((host, self.program(at, &nonce)?)))
             .collect::<Result<_>>()?;
-        let answers = self.client.each(&programs, Silent::Skip).await;
+        let answers = self.client.each(programs, Silent::Skip).await;
         let mut looks: Looks = BTreeMap::new();
         let (mut got, mut more) = (false, false);
-        for (at, ((host, _), answer)) in programs.into_iter().zip(answers).enumerate() {
+        for (at, (host, answer)) in answers.into_iter().enumerate() {
             let answer = match answer {
                 Ok(answer) => answer,
                 Err(error) if error.is_retryable() => {
@@ -342,11 +342,7 @@ impl Reader {
 
 impl LogFile {
     fn cursor(&self) -> Cursor {
-        let mut cursor = Cursor::default();
-        cursor.uid.clone_from(&self.source.uid);
-        cursor.attempt = self.source.attempt;
-        cursor.offset = self.offset;
-        cursor
+        Cursor::at(&self.source, self.offset)
     }
 }
 

@@ -141,17 +141,11 @@ impl Lines {
 
 fn seat(line: &str) -> Option<Seat> {
     let clean = crate::remote::error::clean(line);
-    let mut words = clean.split(' ').map(str::to_owned);
-    let mut next = || words.next();
-    Some(Seat {
-        host: next()?,
-        address: next()?,
-        ssh_port: next()?.parse().ok()?,
-        user: next()?,
-        ranks: next()?.parse().ok().filter(|ranks| *ranks <= MOST_RANKS)?,
-        role: next()?,
-        replica: next()?.parse().ok()?,
-    })
+    let words: Vec<String> = clean.split(' ').take(7).map(str::to_owned).collect();
+    let [host, address, ssh_port, user, ranks, role, replica] = words.try_into().ok()?;
+    let (ssh_port, replica) = (ssh_port.parse().ok()?, replica.parse().ok()?);
+    let ranks = ranks.parse().ok().filter(|ranks| *ranks <= MOST_RANKS)?;
+    Some(Seat { host, address, ssh_port, user, ranks, role, replica })
 }
 
 #[cfg(test)]

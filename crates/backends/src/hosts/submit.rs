@@ -289,11 +289,11 @@ impl Sending<'_> {
         let (first, others) = programs.split_at(1.min(programs.len()));
         let mut failed = None;
         for part in [first, others] {
-            for ((host, _), answer) in part.iter().zip(self.client.each(part, Silent::Ask).await) {
+            for (host, answer) in self.client.each(part.to_vec(), Silent::Ask).await {
                 let outcome = match answer {
                     Ok(answer) if answer.code == 0 => continue,
-                    Ok(answer) if answer.code == error::BUSY => Ok(taken(host, &answer)),
-                    Ok(answer) => Err(error::failed(host, "the job could not be put there", &answer)),
+                    Ok(answer) if answer.code == error::BUSY => Ok(taken(&host, &answer)),
+                    Ok(answer) => Err(error::failed(&host, "the job could not be put there", &answer)),
                     Err(error) => Err(error),
                 };
                 failed.get_or_insert(outcome);
@@ -314,7 +314,7 @@ impl Sending<'_> {
         let id = self.id();
         let program = format!("[ -d \"$weftrun_root/jobs/{id}/go-0\" ] || weftrun_remove {id}\n");
         let programs: Vec<_> = place.hosts.iter().map(|seat| (seat.host.clone(), program.clone())).collect();
-        for answer in self.client.each(&programs, Silent::Ask).await {
+        for (_, answer) in self.client.each(programs, Silent::Ask).await {
             if let Err(error) = answer {
                 tracing::debug!(%error, "a prepared job was not withdrawn; it frees its host after ten minutes");
             }
@@ -369,10 +369,10 @@ impl Sending<'_> {
         let line = quote::word(&format!("restrict,from=\"{}\" {public}", first.address))?;
         let program = format!("weftrun_allow_key {id} {line}\n");
         let programs: Vec<_> = others.iter().map(|seat| (seat.host.clone(), program.clone())).collect();
-        for (answer, (host, _)) in self.client.each(&programs, Silent::Ask).await.into_iter().zip(&programs) {
+        for (host, answer) in self.client.each(programs, Silent::Ask).await {
             let answer = answer?;
             if answer.code != 0 {
-                return Err(error::failed(host, "the job's key could not be added", &answer));
+                return Err(error::failed(&host, "the job's key could not be added", &answer));
             }
         }
         Ok(())
@@ -395,7 +395,7 @@ impl Sending<'_> {
         }
         // From here on the job is there; what does not arrive now is done by the next look.
         let programs: Vec<_> = others.iter().map(|seat| (seat.host.clone(), program.clone())).collect();
-        for (answer, (host, _)) in self.client.each(&programs, Silent::Ask).await.into_iter().zip(&programs) {
+        for (host, answer) in self.client.each(programs, Silent::Ask).await {
             match answer {
                 Ok(answer) if answer.code == 0 => {}
                 Ok(answer) => {

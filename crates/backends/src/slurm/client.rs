@@ -16,8 +16,8 @@ use super::rest::Rest;
 use super::{discover, error, preamble, quote};
 use crate::cache::Cache;
 use crate::remote::Answer;
-use crate::remote::ssh::Options;
-use crate::remote::transport::{self, Transport};
+use crate::remote::ssh::{Options, Ssh};
+use crate::remote::transport::Transport;
 
 /// The rows of one job, and the further details of each.
 type Told = Vec<(Job, Shown)>;
@@ -75,13 +75,13 @@ fn transport(target: &TargetConfig, settings: &Settings) -> Result<Transport> {
         connect: 10,
         keepalives: 3,
     };
-    Ok(Transport::new(transport::Access {
-        ssh: settings.ssh.clone().map(|host| (host, options)),
+    Ok(Transport {
+        ssh: settings.ssh.as_deref().map(|host| Ssh::new(host, &options)),
         env: target.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
         preamble: preamble::preamble(settings)?,
         timeout: settings.command_timeout(),
         late: "slurmctld may be down or busy; `command-seconds` of the target is the time allowed",
-    }))
+    })
 }
 
 /// Returns the cache of the cluster's facts: one file of a target, for the host and the folder that were queried last.
