@@ -219,18 +219,10 @@ pub struct Shown {
     pub step_exit_code: Option<i32>,
     /// Number of requeues.
     pub restarts: u32,
-    /// Whether it is queued again after a node failure.
-    pub requeue: bool,
     /// File of its standard output.
     pub stdout: Option<String>,
     /// File of its standard error, if different.
     pub stderr: Option<String>,
-    /// First node.
-    pub batch_host: Option<String>,
-    /// Array task, if the job is one.
-    pub task: Option<u64>,
-    /// Node list.
-    pub nodes: Option<String>,
     /// Further display rows: key, value.
     pub facts: Vec<(String, String)>,
 }
@@ -264,10 +256,6 @@ fn shown_line(job: &mut Shown, line: &str) {
             "ExitCode" => job.exit_code = super::state::exit_code(value),
             "DerivedExitCode" => job.step_exit_code = super::state::exit_code(value),
             "Restarts" => job.restarts = value.parse().unwrap_or(0),
-            "Requeue" => job.requeue = value == "1",
-            "ArrayTaskId" => job.task = value.parse().ok(),
-            "NodeList" => job.nodes = known(value),
-            "BatchHost" => job.batch_host = known(value),
             "Account" | "QOS" | "TimeLimit" | "Dependency" | "Features" | "Reservation" | "TresPerNode"
             | "Priority" => {
                 if let Some(value) = known(value) {
