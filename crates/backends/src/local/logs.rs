@@ -253,11 +253,7 @@ impl Reader {
 
 impl Source {
     fn cursor(&self) -> Cursor {
-        let mut cursor = Cursor::default();
-        cursor.uid.clone_from(&self.id.uid);
-        cursor.attempt = self.id.attempt;
-        cursor.offset = self.offset;
-        cursor
+        Cursor::at(&self.id, self.offset)
     }
 }
 
