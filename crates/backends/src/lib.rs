@@ -49,7 +49,7 @@ pub mod retry_after;
 mod settings;
 #[cfg(feature = "slurm")]
 pub mod slurm;
-#[cfg(any(feature = "hosts", feature = "kubernetes", feature = "slurm"))]
+#[cfg(any(feature = "hosts", feature = "kubernetes", feature = "local", feature = "slurm"))]
 mod stream;
 #[cfg(any(feature = "hosts", feature = "kubeflow", feature = "local", feature = "runai", feature = "slurm"))]
 pub mod submit_once;

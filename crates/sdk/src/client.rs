@@ -205,10 +205,8 @@ impl Client {
     fn decide(&self, target: TargetConfig, spec: &JobSpec, facts: ClusterFacts) -> Result<Plan> {
         let (catalogue, profiles) = (&self.inner.catalogue, self.profiles());
         spec.refuse_invalid(catalogue)?;
-        let form = match target.backend.as_str() {
-            "slurm" | "hosts" | "local" => Form::Script,
-            _ => Form::Made,
-        };
+        let entry = self.inner.registry.get(&target.backend).ok();
+        let form = entry.map_or(Form::Made, |entry| entry.form);
         let (mut plan, profile) = match spec.profile.as_deref().or(target.profile.as_deref()) {
             Some(name) => {
                 let profile = profiles.get(name)?.named();
@@ -216,9 +214,9 @@ impl Client {
             }
             None => FabricPlan::by_evidence(spec, catalogue, &facts, &profiles, form)?,
         };
-        // In a container the plan's path replaces that of the image; `local` starts no containers.
+        // In a container the plan's path replaces that of the image.
         let has_image = spec.image.is_some() || spec.roles.iter().any(|role| role.image.is_some());
-        if form == Form::Script && (target.backend == "local" || !has_image) {
+        if form == Form::Script && (!has_image || entry.is_some_and(|entry| entry.ignores_images)) {
             plan.keep_library_path();
         }
         plan.findings.extend(self.unknown_tables(&target, spec));

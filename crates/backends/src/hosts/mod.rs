@@ -25,6 +25,7 @@ use futures_util::stream::BoxStream;
 use weftrun_core::backend::{
     Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, Rendered, Scope, TargetConfig,
 };
+use weftrun_core::fabric::evidence::Form;
 use weftrun_core::job::{
     Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId, ordered,
 };
@@ -38,7 +39,7 @@ use client::Client;
 /// The backend's name.
 const BACKEND: &str = "hosts";
 
-weftrun_core::register_backend!(BACKEND, "machines without a scheduler, over ssh", connect);
+weftrun_core::register_backend!(BACKEND, "machines without a scheduler, over ssh", connect, form: Form::Script);
 
 /// The hosts of one target.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use weftrun_core::spec::Launch;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::BACKEND;
-use super::look::{HostLook, Looks, NoAnswer, Node, Verdict};
+use super::look::{AttemptEnd, AttemptPhase, HostLook, Looks, NoAnswer, Node, Supervisor, Verdict};
 use super::place::Place;
 
 /// One host of a job, as it was seen.
@@ -123,20 +123,19 @@ impl Job {
             return Stage::Prepared;
         }
         // The state may still be that of the attempt before.
-        if node.phase.is_empty() || node.attempt < attempt {
-            return if matches!(node.alive.as_str(), "no" | "rebooted") {
-                Stage::Lost
-            } else {
-                Stage::Starting
+        let Some(phase) = node.phase.filter(|_| node.attempt >= attempt) else {
+            return match node.supervisor {
+                Supervisor::Killed | Supervisor::Rebooted => Stage::Lost,
+                Supervisor::Absent | Supervisor::Alive => Stage::Starting,
             };
-        }
-        match node.phase.as_str() {
-            "ended" => Stage::Ended,
-            _ if node.alive != "yes" && node.orphans == 0 => Stage::Lost,
-            "starting" => Stage::Starting,
-            "suspended" => Stage::Suspended,
-            "stopping" => Stage::Stopping,
-            _ => Stage::Running,
+        };
+        match phase {
+            AttemptPhase::Ended => Stage::Ended,
+            _ if node.supervisor != Supervisor::Alive && node.orphans == 0 => Stage::Lost,
+            AttemptPhase::Starting => Stage::Starting,
+            AttemptPhase::Suspended => Stage::Suspended,
+            AttemptPhase::Stopping => Stage::Stopping,
+            AttemptPhase::Running => Stage::Running,
         }
     }
 
@@ -160,24 +159,25 @@ impl Job {
             let host = self.host(at);
             match (stage, self.seen.get(at)) {
                 (Stage::Ended, Some(Seen::Told(node)))
-                    if node.how == "failed" || node.how == "time-limit" =>
+                    if matches!(node.end, Some(AttemptEnd::Failed | AttemptEnd::TimeLimit)) =>
                 {
-                    let why = match (node.how.as_str(), node.rank, node.code) {
-                        ("time-limit", ..) => format!("{TIME_LIMIT_REACHED} ({} s)", self.place.limit),
+                    let why = match (node.end, node.rank, node.code) {
+                        (Some(AttemptEnd::TimeLimit), ..) => {
+                            format!("{TIME_LIMIT_REACHED} ({} s)", self.place.limit)
+                        }
                         (_, Some(rank), Some(code)) => format!("rank {rank} on {host} {}", exited(code)),
                         (_, None, Some(code)) if node.why.is_empty() => {
                             format!("{} {}", self.process_of(at), exited(code))
                         }
                         _ => format!("{host}: {}", node.why),
                     };
-                    return Some((why, node.code, node.how == "failed"));
+                    return Some((why, node.code, node.end == Some(AttemptEnd::Failed)));
                 }
                 (Stage::Lost, Some(Seen::Told(node))) => {
-                    let why = match node.alive.as_str() {
-                        "rebooted" => format!("{host} was started again while the job ran"),
-                        _ => {
-                            format!("the supervisor on {host} was killed; exit codes are lost, logs are not")
-                        }
+                    let why = if node.supervisor == Supervisor::Rebooted {
+                        format!("{host} was started again while the job ran")
+                    } else {
+                        format!("the supervisor on {host} was killed; exit codes are lost, logs are not")
                     };
                     lost.get_or_insert((why, None, false));
                 }
@@ -185,7 +185,7 @@ impl Job {
                     lost.get_or_insert((format!("the job's folder on {host} is gone"), None, false));
                 }
                 // It was told to, since another host failed, which may not answer now.
-                (Stage::Ended, Some(Seen::Told(node))) if node.how == "stopped" => {
+                (Stage::Ended, Some(Seen::Told(node))) if node.end == Some(AttemptEnd::Stopped) => {
                     stopped.get_or_insert((node.why.clone(), None, true));
                 }
                 _ => {}
@@ -205,7 +205,7 @@ impl Job {
 
     /// Returns whether the processes of a host ended by themselves, so that they have written logs.
     pub fn ended_well(&self, at: usize) -> bool {
-        matches!(self.seen.get(at), Some(Seen::Told(node)) if node.how == "done" && !self.is_member(at))
+        matches!(self.seen.get(at), Some(Seen::Told(node)) if node.end == Some(AttemptEnd::Done) && !self.is_member(at))
     }
 
     /// Returns the exit code of a rank, or of what started the ranks of a host, where it is known: a supervisor keeps the code of the
@@ -215,7 +215,7 @@ impl Job {
             return Some(0);
         }
         match self.seen.get(at) {
-            Some(Seen::Told(node)) if node.how == "failed" && node.rank == rank => node.code,
+            Some(Seen::Told(node)) if node.end == Some(AttemptEnd::Failed) && node.rank == rank => node.code,
             Some(Seen::Told(_)) if self.ended_well(at) => Some(0),
             _ => None,
         }
@@ -224,7 +224,7 @@ impl Job {
     fn cancelled(&self) -> bool {
         // Without a supervisor, processes are ended before that is written.
         let ends = |at, node: &Node| node.asked && self.stage(at) == Stage::Lost;
-        self.told().any(|(at, node)| node.how == "cancelled" || ends(at, node))
+        self.told().any(|(at, node)| node.end == Some(AttemptEnd::Cancelled) || ends(at, node))
     }
 
     /// Returns the hosts whose disk was full, with their numbers.
@@ -434,10 +434,10 @@ impl Job {
                 Stage::Running => JobPhase::Running,
                 Stage::Suspended => JobPhase::Suspended,
                 Stage::Stopping => JobPhase::Stopping,
-                Stage::Ended => match node.how.as_str() {
-                    "done" => JobPhase::Succeeded,
-                    "cancelled" | "stopped" => JobPhase::Cancelled,
-                    _ => JobPhase::Failed,
+                Stage::Ended => match node.end {
+                    Some(AttemptEnd::Done) => JobPhase::Succeeded,
+                    Some(AttemptEnd::Cancelled | AttemptEnd::Stopped) => JobPhase::Cancelled,
+                    Some(AttemptEnd::Failed | AttemptEnd::TimeLimit) | None => JobPhase::Failed,
                 },
                 Stage::Lost => JobPhase::Failed,
                 Stage::Absent | Stage::Silent => JobPhase::Unknown,

@@ -27,6 +27,7 @@ use weftrun_core::backend::{
     Backend, Capability, ClusterFacts, ExecRequest, ExecSink, ExecStream, PlannedJob, Rendered, Scope,
     TargetConfig,
 };
+use weftrun_core::fabric::evidence::Form;
 use weftrun_core::job::{
     Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId, ordered,
 };
@@ -41,7 +42,13 @@ pub use supervisor::supervise;
 
 use crate::submit_once;
 
-weftrun_core::register_backend!("local", "processes on this machine: no cluster, no container", connect);
+weftrun_core::register_backend!(
+    NAME,
+    "processes on this machine: no cluster, no container",
+    connect,
+    form: Form::Script,
+    ignores_images: true
+);
 
 /// The registered name of this backend.
 pub const NAME: &str = "local";

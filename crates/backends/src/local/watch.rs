@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use futures_util::stream::{self, BoxStream, StreamExt};
+use futures_util::stream::BoxStream;
 use weftrun_core::Result;
 use weftrun_core::job::{JobEvent, JobFilter, JobHandle};
 
@@ -12,6 +12,7 @@ use super::error;
 use super::store::Store;
 pub(super) use crate::looks::Look;
 use crate::looks::{Told, compare};
+use crate::stream::fed;
 
 /// Time between two polls.
 const LOOK: Duration = Duration::from_millis(150);
@@ -63,27 +64,24 @@ struct Watch {
 
 /// Watches the jobs of a filter; ends when every job that the filter names by handle has ended.
 pub(super) fn watch(store: Store, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
-    let (told, ended) = (BTreeMap::new(), Ended::default());
-    let watch =
-        Watch { store, filter, told, ended, looks: 0, last: Instant::now(), quiet: None, over: false };
-    stream::unfold(watch, |mut watch| async move {
-        if watch.over {
-            return None;
-        }
-        if watch.looks > 0 {
+    fed(move |feed| async move {
+        let (told, ended) = (BTreeMap::new(), Ended::default());
+        let mut watch =
+            Watch { store, filter, told, ended, looks: 0, last: Instant::now(), quiet: None, over: false };
+        loop {
+            let events = watch.look().await?;
+            if !events.is_empty() {
+                watch.last = Instant::now();
+            }
+            for event in events {
+                let _ = feed.send(event).await;
+            }
+            if watch.over {
+                return Ok(());
+            }
             watch.wait().await;
         }
-        let events = watch.look().await.unwrap_or_else(|error| {
-            watch.over = true;
-            vec![Err(error)]
-        });
-        if !events.is_empty() {
-            watch.last = Instant::now();
-        }
-        Some((stream::iter(events), watch))
     })
-    .flatten()
-    .boxed()
 }
 
 impl Watch {

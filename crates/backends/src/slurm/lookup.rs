@@ -128,8 +128,7 @@ fn read_exits(text: &str) -> Vec<Exit> {
             name: name.to_owned(),
             exit_code: Some(code),
             ended: time(&format!("./{file}.exit")),
-            marker: submission
-                .map(|submission| Marker { submission: submission.clone(), fabric: String::new() }),
+            marker: submission.map(|submission| Marker { submission: submission.clone(), fabric: None }),
             ..Job::default()
         };
         Some(Exit { job, short: short.to_owned() })

@@ -126,7 +126,7 @@ async fn tell(
     let alive = matches!(summary.phase, JobPhase::Running | JobPhase::Starting);
     let started = found.rows.iter().filter_map(|job| job.started).min();
     let waits_again = summary.phase == JobPhase::Pending
-        && (told.ran || (told.summary.is_none() && summary.reason.contains("BeginTime")));
+        && (told.ran || (told.summary.is_none() && found.rows.iter().any(|job| job.reason == "BeginTime")));
     let restarted =
         alive && told.ran && told.started.is_some() && told.started != started && found.rows.len() == 1;
     if waits_again || restarted {

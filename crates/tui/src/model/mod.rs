@@ -81,8 +81,17 @@ impl Screen {
 pub struct Notice {
     /// Its text, safe to draw.
     pub text: String,
-    pub bad: bool,
+    pub kind: NoticeKind,
     pub at: Timestamp,
+}
+
+/// What a notice is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoticeKind {
+    Message,
+    /// A text was copied.
+    Copied,
+    Error,
 }
 
 /// Returns the member of a cycle behind the one that is shown.
@@ -196,21 +205,23 @@ impl Model {
 
     /// Shows a notice in the bottom line.
     pub fn say(&mut self, text: impl AsRef<str>) {
-        self.tell(text.as_ref(), false);
+        self.notify(text.as_ref(), NoticeKind::Message);
     }
 
     /// Shows an error in the bottom line.
     pub fn fail(&mut self, text: impl AsRef<str>) {
-        self.tell(text.as_ref(), true);
+        self.notify(text.as_ref(), NoticeKind::Error);
     }
 
-    fn tell(&mut self, text: &str, bad: bool) {
+    pub fn notify(&mut self, text: &str, kind: NoticeKind) {
         let text = weftrun::core::log::clean_text(text).into_owned();
-        self.notice = Some(Notice { text, bad, at: self.now });
+        self.notice = Some(Notice { text, kind, at: self.now });
     }
 
     /// Returns the present notice of the bottom line, if it is recent.
     pub fn said(&self) -> Option<&Notice> {
-        self.notice.as_ref().filter(|notice| notice.bad || self.now.duration_since(notice.at) < SAID_FOR)
+        self.notice.as_ref().filter(|notice| {
+            notice.kind == NoticeKind::Error || self.now.duration_since(notice.at) < SAID_FOR
+        })
     }
 }

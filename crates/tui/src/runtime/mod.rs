@@ -36,7 +36,7 @@ use weftrun::{Client, Error, ErrorKind, Result};
 use crate::keymap::Keymap;
 use crate::model::jobs::{Entry, Health};
 use crate::model::session::Session;
-use crate::model::{Model, SAID_FOR, Screen};
+use crate::model::{Model, NoticeKind, SAID_FOR, Screen};
 use crate::msg::{Effect, Msg};
 use crate::theme::Theme;
 use crate::update::update;
@@ -357,7 +357,7 @@ fn next_tick(model: &Model) -> Option<Duration> {
         .chain(down)
         .map(|then| now.as_second().saturating_sub(then.as_second()))
         .map(|age| Duration::from_secs(if age < 120 { 1 } else { 30 }));
-    let said = model.said().filter(|notice| !notice.bad).map(|notice| {
+    let said = model.said().filter(|notice| notice.kind != NoticeKind::Error).map(|notice| {
         let left = SAID_FOR.saturating_sub(now.duration_since(notice.at));
         left.unsigned_abs() + Duration::from_millis(10)
     });

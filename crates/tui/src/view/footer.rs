@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use super::paint::{Paint, fit, fit_ends, width};
 use crate::action::{Action, Place};
 use crate::model::layer::Layer;
-use crate::model::{Model, Screen};
+use crate::model::{Model, NoticeKind, Screen};
 use crate::theme::Meaning;
 
 const MOST: usize = 9;
@@ -31,7 +31,8 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
         return;
     }
     if let Some(notice) = model.said() {
-        let (sign, meaning) = if notice.bad { (" ! ", Meaning::Bad) } else { (" ", Meaning::Busy) };
+        let is_error = notice.kind == NoticeKind::Error;
+        let (sign, meaning) = if is_error { (" ! ", Meaning::Bad) } else { (" ", Meaning::Busy) };
         let text = fit_ends(&notice.text, columns.saturating_sub(3)).into_owned();
         frame.render_widget(Line::from(vec![paint.span(sign, meaning), paint.span(text, meaning)]), area);
         return;

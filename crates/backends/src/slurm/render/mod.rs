@@ -176,7 +176,7 @@ impl Draft<'_> {
 
     /// Returns the marker that identifies the job.
     fn marker(&self) -> Marker {
-        Marker { submission: self.job.submission.clone(), fabric: self.job.plan.fabric.as_str().to_owned() }
+        Marker { submission: self.job.submission.clone(), fabric: Some(self.job.plan.fabric) }
     }
 
     /// Returns the log folder, absolute if the home directory is known.
