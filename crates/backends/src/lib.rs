@@ -21,6 +21,8 @@
 
 #[cfg(any(feature = "kubeflow", feature = "slurm"))]
 mod cache;
+#[cfg(any(feature = "hosts", feature = "local"))]
+mod changes;
 pub mod files;
 pub mod helper;
 #[cfg(feature = "hosts")]
@@ -31,8 +33,6 @@ pub mod kubeflow;
 pub mod kubernetes;
 #[cfg(feature = "local")]
 pub mod local;
-#[cfg(any(feature = "hosts", feature = "local"))]
-mod looks;
 #[cfg(any(feature = "hosts", feature = "runai", feature = "slurm"))]
 pub mod outage;
 #[cfg(feature = "proxy")]

@@ -11,11 +11,11 @@ use weftrun_core::backend::{ExecSink, TargetConfig};
 use weftrun_core::job::{JobHandle, SubmissionId};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::config::{JobSettings, Settings};
+use super::allocation::{Allocation, Seat};
+use super::config::{HostsTarget, JobSettings};
 use super::look::{HostLook, Looks};
-use super::place::{Place, Seat};
-use super::silence::Silence;
 use super::status::{Job, Jobs, Order};
+use super::unreachable::Unreachable;
 use super::{BACKEND, error};
 use crate::remote::ssh::{Options, Ssh};
 use crate::remote::transport::Transport;
@@ -31,7 +31,7 @@ const AT_ONCE: usize = 64;
 pub struct Client {
     /// The target's name, for handles.
     pub target: String,
-    pub settings: Settings,
+    pub settings: HostsTarget,
     hosts: Vec<(String, Arc<Machine>)>,
 }
 
@@ -39,7 +39,7 @@ pub struct Client {
 #[derive(Debug)]
 struct Machine {
     transport: Transport,
-    silence: Silence,
+    unreachable: Unreachable,
     /// Whether it is asked in the background whether it answers again.
     is_asked: AtomicBool,
 }
@@ -60,9 +60,9 @@ impl Machine {
         let began = Instant::now();
         let answer = self.transport.read(program).await;
         match &answer {
-            Ok(_) => self.silence.forget(),
+            Ok(_) => self.unreachable.forget(),
             Err(error) if matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Timeout) => {
-                self.silence.remember(began.elapsed(), &error.to_string());
+                self.unreachable.remember(began.elapsed(), &error.to_string());
             }
             Err(_) => {}
         }
@@ -71,7 +71,7 @@ impl Machine {
 
     /// Runs a program, or returns why the host did not answer a moment ago.
     async fn read_or_skip(self: &Arc<Self>, program: &str) -> Result<Answer> {
-        let Some(reason) = self.silence.reason() else { return self.read(program).await };
+        let Some(reason) = self.unreachable.reason() else { return self.read(program).await };
         if !self.is_asked.swap(true, Ordering::Relaxed) {
             let machine = Arc::clone(self);
             tokio::spawn(async move {
@@ -86,7 +86,7 @@ impl Machine {
 impl Client {
     /// Makes a client; nothing is run yet.
     pub fn new(target: &TargetConfig) -> Result<Self> {
-        let settings = Settings::of(target)?;
+        let settings = HostsTarget::of(target)?;
         let options = Options {
             config: settings.ssh_config.clone(),
             user: settings.user.clone(),
@@ -108,7 +108,7 @@ impl Client {
         let host = |name: &String| {
             let machine = Machine {
                 transport: transport(name),
-                silence: Silence::of(name, &options),
+                unreachable: Unreachable::of(name, &options),
                 is_asked: AtomicBool::new(false),
             };
             (name.clone(), Arc::new(machine))
@@ -171,7 +171,7 @@ impl Client {
     }
 
     /// Asks all hosts for their jobs and for what a submission must know of them.
-    pub async fn survey(&self, own: &JobSettings, silent: Silent) -> Result<Looks> {
+    pub async fn inventory(&self, own: &JobSettings, silent: Silent) -> Result<Looks> {
         let interface = quote::word(own.interface.as_deref().unwrap_or_default())?;
         let program = format!("weftrun_survey {interface}\nweftrun_look\n");
         Ok(self.ask_until(&[], &program, silent, |_, _| false).await)
@@ -208,9 +208,9 @@ impl Client {
     async fn seek(&self, wanted: &[Wanted<'_>], job: Option<&SubmissionId>) -> Looks {
         let program = format!("weftrun_look {}\n", job.map_or("", SubmissionId::as_str));
         let here: BTreeSet<&str> = self.names().collect();
-        let down = self.hosts.iter().filter(|(_, machine)| machine.silence.reason().is_some());
+        let down = self.hosts.iter().filter(|(_, machine)| machine.unreachable.reason().is_some());
         let down: BTreeSet<&str> = down.map(|(name, _)| name.as_str()).collect();
-        let mut known: BTreeMap<SubmissionId, Place> = BTreeMap::new();
+        let mut known: BTreeMap<SubmissionId, Allocation> = BTreeMap::new();
         let found = |host: &str, looks: &Looks| {
             for (place, ..) in looks.get(host).into_iter().flatten().flat_map(|look| look.jobs.values()) {
                 if wanted.iter().any(|wanted| wanted.may_be(place)) {
@@ -315,7 +315,7 @@ impl Client {
 }
 
 /// Whether a handle may mean a job: by its name, and by its uid if it has one.
-fn is_meant(place: &Place, handle: &JobHandle) -> bool {
+fn is_meant(place: &Allocation, handle: &JobHandle) -> bool {
     place.name == handle.name() && handle.uid().is_none_or(|uid| place.submission.as_str().starts_with(uid))
 }
 
@@ -326,7 +326,7 @@ enum Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    fn may_be(&self, place: &Place) -> bool {
+    fn may_be(&self, place: &Allocation) -> bool {
         match self {
             Self::Handle(handle) => is_meant(place, handle),
             Self::Submission(id) => place.submission == **id,

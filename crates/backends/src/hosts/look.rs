@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weftrun_core::job::{JobPhase, SubmissionId};
 use weftrun_core::{Error, ErrorKind, Finding};
 
-use super::place::{Lines, Place};
+use super::allocation::{Allocation, Lines};
 use crate::remote::error::clean;
 
 /// Largest number of jobs of one answer.
@@ -81,7 +81,7 @@ pub struct HostLook {
     pub user: String,
     /// The public keys of its sshd.
     pub keys: Vec<String>,
-    pub jobs: BTreeMap<SubmissionId, (Place, usize, Node)>,
+    pub jobs: BTreeMap<SubmissionId, (Allocation, usize, Node)>,
     /// The submission that has the host.
     pub busy: Option<String>,
 }
@@ -269,7 +269,7 @@ impl Node {
 mod tests {
     use weftrun_core::spec::Launch;
 
-    use super::super::place::tests::place;
+    use super::super::allocation::tests::place;
     use super::*;
 
     #[test]

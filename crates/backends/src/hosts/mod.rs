@@ -1,6 +1,8 @@
 #![doc = include_str!("docs.md")]
 
 mod act;
+mod allocation;
+mod capacity;
 mod check;
 mod client;
 mod config;
@@ -8,14 +10,12 @@ mod discover;
 mod engine;
 mod error;
 mod exec;
-mod fit;
 mod logs;
 mod look;
-mod place;
 mod render;
-mod silence;
 mod status;
 mod submit;
+mod unreachable;
 mod watch;
 
 use std::sync::Arc;
@@ -94,9 +94,9 @@ impl Backend for Hosts {
         // Without hosts, `check` reports that the target has none.
         if self.client.names().next().is_some()
             && let Err(too_few) =
-                fit::candidates(&self.client, submit_once::prepared::<render::Draft>(&rendered)?)
+                capacity::candidates(&self.client, submit_once::prepared::<render::PreparedJob>(&rendered)?)
         {
-            rendered.findings.push(fit::finding(&too_few));
+            rendered.findings.push(capacity::finding(&too_few));
         }
         Ok(rendered)
     }

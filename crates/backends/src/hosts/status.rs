@@ -11,14 +11,14 @@ use weftrun_core::spec::Launch;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::BACKEND;
+use super::allocation::Allocation;
 use super::look::{AttemptEnd, AttemptPhase, HostLook, Looks, NoAnswer, Node, Supervisor, Verdict};
-use super::place::Place;
 
 /// One host of a job, as it was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// It answered.
-    Told(Node),
+    Answered(Node),
     /// It answered, and has no such job.
     Absent,
     /// It did not answer, and why.
@@ -48,7 +48,7 @@ pub type Jobs = BTreeMap<SubmissionId, Job>;
 #[derive(Clone, Debug)]
 pub struct Job {
     /// Its hosts and numbers.
-    pub place: Place,
+    pub place: Allocation,
     /// What each said, in the order of the place.
     pub seen: Vec<Seen>,
 }
@@ -79,10 +79,10 @@ impl Job {
     }
 
     /// Returns one of the jobs of several hosts.
-    pub fn of(place: &Place, looks: &Looks) -> Self {
-        let seen = |seat: &super::place::Seat| match looks.get(&seat.host) {
+    pub fn of(place: &Allocation, looks: &Looks) -> Self {
+        let seen = |seat: &super::allocation::Seat| match looks.get(&seat.host) {
             Some(Ok(look)) => match look.jobs.get(&place.submission) {
-                Some((_, _, node)) => Seen::Told(node.clone()),
+                Some((_, _, node)) => Seen::Answered(node.clone()),
                 None => Seen::Absent,
             },
             Some(Err(why)) => Seen::Silent(why.clone()),
@@ -94,14 +94,14 @@ impl Job {
     /// Returns whether the job was started: its first host was told to. Until then it is not there.
     pub fn is_committed(&self) -> bool {
         match self.seen.first() {
-            Some(Seen::Told(node)) => !node.gos.is_empty(),
+            Some(Seen::Answered(node)) => !node.gos.is_empty(),
             _ => self.told().any(|(_, node)| !node.gos.is_empty()),
         }
     }
 
     fn told(&self) -> impl Iterator<Item = (usize, &Node)> {
         self.seen.iter().enumerate().filter_map(|(at, seen)| match seen {
-            Seen::Told(node) => Some((at, node)),
+            Seen::Answered(node) => Some((at, node)),
             _ => None,
         })
     }
@@ -116,7 +116,7 @@ impl Job {
         let node = match seen {
             Seen::Absent => return Stage::Absent,
             Seen::Silent(_) => return Stage::Silent,
-            Seen::Told(node) => node,
+            Seen::Answered(node) => node,
         };
         let attempt = self.attempt();
         if !node.gos.contains(&attempt) {
@@ -158,7 +158,7 @@ impl Job {
         for (at, stage) in stages.iter().enumerate() {
             let host = self.host(at);
             match (stage, self.seen.get(at)) {
-                (Stage::Ended, Some(Seen::Told(node)))
+                (Stage::Ended, Some(Seen::Answered(node)))
                     if matches!(node.end, Some(AttemptEnd::Failed | AttemptEnd::TimeLimit)) =>
                 {
                     let why = match (node.end, node.rank, node.code) {
@@ -173,7 +173,7 @@ impl Job {
                     };
                     return Some((why, node.code, node.end == Some(AttemptEnd::Failed)));
                 }
-                (Stage::Lost, Some(Seen::Told(node))) => {
+                (Stage::Lost, Some(Seen::Answered(node))) => {
                     let why = if node.supervisor == Supervisor::Rebooted {
                         format!("{host} was started again while the job ran")
                     } else {
@@ -185,7 +185,7 @@ impl Job {
                     lost.get_or_insert((format!("the job's folder on {host} is gone"), None, false));
                 }
                 // It was told to, since another host failed, which may not answer now.
-                (Stage::Ended, Some(Seen::Told(node))) if node.end == Some(AttemptEnd::Stopped) => {
+                (Stage::Ended, Some(Seen::Answered(node))) if node.end == Some(AttemptEnd::Stopped) => {
                     stopped.get_or_insert((node.why.clone(), None, true));
                 }
                 _ => {}
@@ -205,7 +205,7 @@ impl Job {
 
     /// Returns whether the processes of a host ended by themselves, so that they have written logs.
     pub fn ended_well(&self, at: usize) -> bool {
-        matches!(self.seen.get(at), Some(Seen::Told(node)) if node.end == Some(AttemptEnd::Done) && !self.is_member(at))
+        matches!(self.seen.get(at), Some(Seen::Answered(node)) if node.end == Some(AttemptEnd::Done) && !self.is_member(at))
     }
 
     /// Returns the exit code of a rank, or of what started the ranks of a host, where it is known: a supervisor keeps the code of the
@@ -215,8 +215,10 @@ impl Job {
             return Some(0);
         }
         match self.seen.get(at) {
-            Some(Seen::Told(node)) if node.end == Some(AttemptEnd::Failed) && node.rank == rank => node.code,
-            Some(Seen::Told(_)) if self.ended_well(at) => Some(0),
+            Some(Seen::Answered(node)) if node.end == Some(AttemptEnd::Failed) && node.rank == rank => {
+                node.code
+            }
+            Some(Seen::Answered(_)) if self.ended_well(at) => Some(0),
             _ => None,
         }
     }
@@ -422,9 +424,9 @@ impl Job {
     pub fn replicas(&self) -> Vec<ReplicaStatus> {
         let stages = self.stages();
         let (whole, ..) = self.phase();
-        let one = |(at, seat): (usize, &super::place::Seat)| {
+        let one = |(at, seat): (usize, &super::allocation::Seat)| {
             let node = match self.seen.get(at) {
-                Some(Seen::Told(node)) => node.clone(),
+                Some(Seen::Answered(node)) => node.clone(),
                 _ => Node::default(),
             };
             let phase = match stages.get(at).copied().unwrap_or(Stage::Absent) {

@@ -61,7 +61,7 @@ mod tests {
     use weftrun_core::fabric::{Fabric, FabricPlan, Profiles};
     use weftrun_core::spec::{Code, JobSpec, Launch, Role};
 
-    use super::super::config::Settings;
+    use super::super::config::KubeflowTarget;
     use super::super::render::render;
     use super::*;
 
@@ -102,7 +102,7 @@ mod tests {
             spec.backend.insert("kubeflow".into(), own);
             let mut planned = weftrun_testkit::planned(spec);
             planned.plan = FabricPlan::new(&planned.spec, &Catalogue::builtin(), &planned.facts, &profile);
-            let rendered = render(&planned, &Settings::default(), Some("team")).unwrap();
+            let rendered = render(&planned, &KubeflowTarget::default(), Some("team")).unwrap();
             let objects: &Vec<JobObject> = crate::submit_once::prepared(&rendered).unwrap();
             assert_eq!(rendered.documents.len(), objects.len(), "{kind}");
             for (document, sent) in rendered.documents.iter().zip(objects) {

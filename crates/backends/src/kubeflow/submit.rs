@@ -15,7 +15,7 @@ use super::object::JobObject;
 use super::pod::SUBMISSION;
 use super::status::Job;
 use crate::kubernetes::{Cluster, Resource, Write, is_conflict, is_not_found, is_unsent};
-use crate::submit_once::{Created, Found, Policy, Submission, prepared, submit_once};
+use crate::submit_once::{Created, Policy, SearchResult, Submission, prepared, submit_once};
 
 /// How long the creation of a job with a new runtime is repeated while Trainer refuses it.
 const RUNTIME_SEEN: Duration = Duration::from_secs(5);
@@ -85,17 +85,17 @@ impl Submission for Creating<'_> {
         }
     }
 
-    async fn search(&self) -> Result<Found<Value>> {
+    async fn search(&self) -> Result<SearchResult<Value>> {
         let name = self.object.name();
         match self.cluster.get(&self.object.resource, &name).await {
             Ok(object) if object["metadata"]["labels"][SUBMISSION] == self.submission.as_str() => {
-                Ok(Found::Ours(object))
+                Ok(SearchResult::Ours(object))
             }
-            Ok(_) => Ok(Found::Other(
+            Ok(_) => Ok(SearchResult::Other(
                 Error::new(ErrorKind::AlreadyExists, format!("the name `{name}` is taken"))
                     .hint("choose another name, or `--name-suffix` to make a new one"),
             )),
-            Err(error) if is_not_found(&error) => Ok(Found::Absent),
+            Err(error) if is_not_found(&error) => Ok(SearchResult::Absent),
             Err(error) => Err(error),
         }
     }

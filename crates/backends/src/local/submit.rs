@@ -23,7 +23,7 @@ use super::record::Origin;
 use super::status::Snapshot;
 use super::store::{Job, Store};
 use super::{error, process, supervisor};
-use crate::submit_once::{Created, Found, Policy, Submission, prepared, submit_once};
+use crate::submit_once::{Created, Policy, SearchResult, Submission, prepared, submit_once};
 
 /// How long a live supervisor may take to write its first record. It takes milliseconds, except on an
 /// overloaded machine.
@@ -63,9 +63,9 @@ impl Submission for Claiming<'_> {
     }
 
     /// A job without a record has no supervisor yet.
-    async fn search(&self) -> Result<Found<JobHandle>> {
+    async fn search(&self) -> Result<SearchResult<JobHandle>> {
         let job = self.store.job(self.list.submission.as_str(), &self.list.name);
-        Ok(if job.folder.record().exists() { Found::Ours(job.handle) } else { Found::Absent })
+        Ok(if job.folder.record().exists() { SearchResult::Ours(job.handle) } else { SearchResult::Absent })
     }
 }
 

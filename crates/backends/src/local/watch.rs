@@ -10,8 +10,8 @@ use weftrun_core::job::{JobEvent, JobFilter, JobHandle};
 
 use super::error;
 use super::store::Store;
-pub(super) use crate::looks::Look;
-use crate::looks::{Told, compare};
+pub(super) use crate::changes::Look;
+use crate::changes::{Reported, compare};
 use crate::stream::fed;
 
 /// Time between two polls.
@@ -52,7 +52,7 @@ impl Ended {
 struct Watch {
     store: Store,
     filter: JobFilter,
-    told: BTreeMap<JobHandle, Told>,
+    reported: BTreeMap<JobHandle, Reported>,
     ended: Ended,
     looks: u64,
     /// When something changed last.
@@ -65,9 +65,17 @@ struct Watch {
 /// Watches the jobs of a filter; ends when every job that the filter names by handle has ended.
 pub(super) fn watch(store: Store, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
     fed(move |feed| async move {
-        let (told, ended) = (BTreeMap::new(), Ended::default());
-        let mut watch =
-            Watch { store, filter, told, ended, looks: 0, last: Instant::now(), quiet: None, over: false };
+        let (reported, ended) = (BTreeMap::new(), Ended::default());
+        let mut watch = Watch {
+            store,
+            filter,
+            reported,
+            ended,
+            looks: 0,
+            last: Instant::now(),
+            quiet: None,
+            over: false,
+        };
         loop {
             let events = watch.look().await?;
             if !events.is_empty() {
@@ -109,7 +117,7 @@ impl Watch {
         (self.ended, self.looks) = (ended, self.looks + 1);
         let all_ended = seen.iter().all(|look| look.summary.phase.is_terminal());
         self.quiet = changed.filter(|_| all_ended);
-        let (events, over) = compare(&mut self.told, seen, &self.filter);
+        let (events, over) = compare(&mut self.reported, seen, &self.filter);
         self.over = over;
         Ok(events)
     }

@@ -84,15 +84,15 @@ impl Transport {
     }
 
     /// Runs a program without a time limit, forwards its output to the sink, and returns its exit code. For
-    /// the program's descriptor 3 see [`envelope::Frame::wrap_open`].
+    /// the program's descriptor 3 see [`envelope::Envelope::wrap_open`].
     ///
     /// # Errors
     /// [`ErrorKind::Unreachable`] if the connection ended first, and the error of the sink.
     pub async fn relay(&self, program: &str, sink: &mut ExecSink<'_>) -> Result<i32> {
-        let frame = envelope::Frame::new();
-        let text = frame.wrap_open(&self.preamble, program);
+        let envelope = envelope::Envelope::new();
+        let text = envelope.wrap_open(&self.preamble, program);
         let command = self.shell().await;
-        let (mut out, mut err, mut before) = (frame.reader(), frame.reader(), Vec::new());
+        let (mut out, mut err, mut before) = (envelope.reader(), envelope.reader(), Vec::new());
         crate::relay::relay(command, Some(&text), &mut |stream, bytes| {
             let ready = if stream == ExecStream::Stdout { out.take(bytes) } else { err.take(bytes) };
             if stream == ExecStream::Stderr && !err.has_begun() {
@@ -116,8 +116,8 @@ impl Transport {
 
     async fn exchange(&self, program: &str, at_limit: AtLimit) -> std::result::Result<Answer, Failure> {
         let (timeout, began) = (self.timeout, Instant::now());
-        let frame = envelope::Frame::new();
-        let text = frame.wrap(&self.preamble, program);
+        let envelope = envelope::Envelope::new();
+        let text = envelope.wrap(&self.preamble, program);
         let command = self.shell().await;
         // Over ssh the program runs on the other host, and only the local client is killed.
         let at_limit = if self.ssh.is_none() { at_limit } else { AtLimit::Kill };
@@ -139,7 +139,7 @@ impl Transport {
         };
         let raw = outcome
             .map_err(|cause| Failure { error: self.lost(&[], true).with_source(cause), again: true })?;
-        frame.unwrap(&raw.0, &raw.1).map_err(|started| lost(&raw.1, started))
+        envelope.unwrap(&raw.0, &raw.1).map_err(|started| lost(&raw.1, started))
     }
 
     /// Adds to the error of a host that did not answer how the user checks the connection.
@@ -237,7 +237,7 @@ async fn exchange(
 /// Parses bytes as the output of a framed program.
 #[cfg(fuzzing)]
 pub fn fuzz_frame(bytes: &[u8]) {
-    let _ = envelope::Frame::new().unwrap(bytes, bytes);
+    let _ = envelope::Envelope::new().unwrap(bytes, bytes);
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use weftrun_core::text::{did_you_mean, listed};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::client::ControlPlane;
-use super::config::Settings;
+use super::config::RunaiTarget;
 use super::render::Kind;
 
 /// The known properties of a project.
@@ -25,7 +25,7 @@ pub struct Project {
 /// `usual` is the cluster if neither the project nor the settings name one.
 pub async fn project(
     plane: &ControlPlane,
-    settings: &Settings,
+    settings: &RunaiTarget,
     name: &str,
     usual: Option<String>,
 ) -> Result<Project> {

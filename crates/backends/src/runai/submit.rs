@@ -11,7 +11,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::Shared;
 use super::render::{CreateRequest, Kind, ServerId};
 use super::resolve::{self, text};
-use crate::submit_once::{Created, Found, Policy, Submission, prepared, submit_once};
+use crate::submit_once::{Created, Policy, SearchResult, Submission, prepared, submit_once};
 
 /// The request is sent once more if the workload has not appeared for a few seconds: lists lag behind.
 const POLICY: Policy = Policy {
@@ -69,9 +69,9 @@ impl Submission for Creating<'_> {
         }
     }
 
-    async fn search(&self) -> Result<Found<JobHandle>> {
+    async fn search(&self) -> Result<SearchResult<JobHandle>> {
         let found = self.shared.find_named(Some(&self.rendered.name), &self.rendered.submission).await?;
-        Ok(found.map_or(Found::Absent, Found::Ours))
+        Ok(found.map_or(SearchResult::Absent, SearchResult::Ours))
     }
 }
 

@@ -8,7 +8,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::{Access, Client};
 use super::ids::JobId;
-use super::lookup::{self, Found};
+use super::lookup::{self, JobRows};
 use super::{BACKEND, findings};
 use crate::remote::signal;
 
@@ -103,7 +103,7 @@ fn wrong_phase(id: &JobId, action: Action, phase: JobPhase) -> Error {
 }
 
 /// Waits until the state shows the effect, for up to 10 s: slurmctld acts asynchronously.
-async fn confirm(client: &Client, id: &JobId, action: Action, before: &Found) -> Result<()> {
+async fn confirm(client: &Client, id: &JobId, action: Action, before: &JobRows) -> Result<()> {
     for _ in 0..20 {
         client.forget_snapshot().await;
         let Some(now) = lookup::look(client, id).await? else { return Ok(()) };

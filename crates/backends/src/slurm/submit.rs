@@ -91,10 +91,10 @@ impl<W: Way> Submission for Sending<'_, W> {
         self.way.create(self.client, self.rendered).await
     }
 
-    async fn search(&self) -> Result<submit_once::Found<JobHandle>> {
+    async fn search(&self) -> Result<submit_once::SearchResult<JobHandle>> {
         self.client.forget_snapshot().await;
         let seen = search(self.client, &self.rendered.submission).await?;
-        Ok(seen.job.map_or(submit_once::Found::Absent, submit_once::Found::Ours))
+        Ok(seen.job.map_or(submit_once::SearchResult::Absent, submit_once::SearchResult::Ours))
     }
 
     async fn absence(&self) -> Option<Duration> {

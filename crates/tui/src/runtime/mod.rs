@@ -40,7 +40,7 @@ use crate::model::{Model, NoticeKind, SAID_FOR, Screen};
 use crate::msg::{Effect, Msg};
 use crate::theme::Theme;
 use crate::update::update;
-use crate::view::spots::Spots;
+use crate::view::mouse_targets::MouseTargets;
 use crate::view::{view, view_for_mouse};
 use effects::Runner;
 use terminal::Screenful;
@@ -207,7 +207,7 @@ impl Loop {
                 return Ok(());
             }
         }
-        let spots = Spots::default();
+        let spots = MouseTargets::default();
         let mut dirty = true;
         let mut spacing = self.frame;
         let mut drawn = Instant::now().checked_sub(self.frame).unwrap_or_else(Instant::now);
@@ -364,7 +364,7 @@ fn next_tick(model: &Model) -> Option<Duration> {
     ages.chain(said).min()
 }
 
-fn translate(event: Event, spots: &Spots) -> Option<Msg> {
+fn translate(event: Event, spots: &MouseTargets) -> Option<Msg> {
     match event {
         Event::Key(key) => Some(Msg::Key(key)),
         Event::Paste(text) => Some(Msg::Paste(text)),

@@ -13,7 +13,7 @@ use weftrun_core::fabric::{Fabric, Op};
 use weftrun_core::spec::{Launch, RestartPolicy, Role};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
-use super::config::{Container, JobSettings, RankLogs, Settings};
+use super::config::{Container, JobSettings, RankLogs, SlurmTarget};
 use super::records::Marker;
 use super::task_files::TaskFiles;
 use crate::remote::ops::Translated;
@@ -47,9 +47,9 @@ impl Script {
 }
 
 /// The inputs of all parts of a script.
-struct Draft<'a> {
+struct RenderInput<'a> {
     job: &'a PlannedJob,
-    settings: &'a Settings,
+    settings: &'a SlurmTarget,
     own: JobSettings,
     /// The roles that have ranks: one, or one per component of a heterogeneous job.
     workers: Vec<&'a Role>,
@@ -116,14 +116,14 @@ impl Output {
 }
 
 /// Renders a job. Pure.
-pub fn render(settings: &Settings, job: &PlannedJob) -> Result<Rendered> {
+pub fn render(settings: &SlurmTarget, job: &PlannedJob) -> Result<Rendered> {
     let workers = crate::remote::script::workers(&job.spec)?;
     job.spec.refuse_nul()?;
     job.spec.refuse_entrypoint("slurm")?;
     check_name(&job.spec.name)?;
     let own = settings.job(&job.spec)?;
     let (fabric, applied, inexpressible) = ops::translate(job, &own, &workers);
-    let mut draft = Draft { job, settings, own, workers, fabric, output: Output::default() };
+    let mut draft = RenderInput { job, settings, own, workers, fabric, output: Output::default() };
     draft.output = Output::of(job, &draft.own, &draft.log_name())?;
     let components = directives::of(&draft)?;
     let text = script::write(&draft, &components)?;
@@ -156,7 +156,7 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-impl Draft<'_> {
+impl RenderInput<'_> {
     /// Returns the log file's name without its extension, with Slurm's pattern for the job id.
     fn log_name(&self) -> String {
         self.file_name(if self.own.array.is_some() { "%A_%a" } else { "%j" })
