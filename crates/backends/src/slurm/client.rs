@@ -337,9 +337,14 @@ impl Client {
 
     /// Runs one Slurm command that changes something.
     pub async fn command(&self, name: &'static str, argv: &[String]) -> Result<Answer> {
-        let cluster = self.cluster()?;
-        let answer = self.transport.run(&format!("{name}{cluster} {}", quote::words(argv)?)).await?;
+        let answer = self.answer(name, argv).await?;
         if answer.code == 0 { Ok(answer) } else { Err(error::of_command(name, &answer.stderr, answer.code)) }
+    }
+
+    /// Runs a command of Slurm; an exit code other than 0 is an answer, not an error.
+    pub async fn answer(&self, name: &'static str, argv: &[String]) -> Result<Answer> {
+        let cluster = self.cluster()?;
+        self.transport.run(&format!("{name}{cluster} {}", quote::words(argv)?)).await
     }
 
     /// Returns whether the files of jobs can be read.
