@@ -21,6 +21,8 @@
 
 #[cfg(any(feature = "kubeflow", feature = "slurm"))]
 mod cache;
+#[cfg(any(feature = "hosts", feature = "local"))]
+mod changes;
 pub mod files;
 pub mod helper;
 #[cfg(feature = "hosts")]
@@ -31,8 +33,6 @@ pub mod kubeflow;
 pub mod kubernetes;
 #[cfg(feature = "local")]
 pub mod local;
-#[cfg(any(feature = "hosts", feature = "local"))]
-mod looks;
 #[cfg(any(feature = "hosts", feature = "runai", feature = "slurm"))]
 pub mod outage;
 #[cfg(feature = "proxy")]
@@ -49,7 +49,7 @@ pub mod retry_after;
 mod settings;
 #[cfg(feature = "slurm")]
 pub mod slurm;
-#[cfg(any(feature = "hosts", feature = "kubernetes", feature = "slurm"))]
+#[cfg(any(feature = "hosts", feature = "kubernetes", feature = "local", feature = "slurm"))]
 mod stream;
 #[cfg(any(feature = "hosts", feature = "kubeflow", feature = "local", feature = "runai", feature = "slurm"))]
 pub mod submit_once;

@@ -5,11 +5,23 @@
 //! again only when the object is known to be absent. [`Policy`] defines how long an absence must last before
 //! it counts and whether a second request is safe.
 
+use std::any::Any;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::time::{Instant, sleep};
+use weftrun_core::backend::Rendered;
 use weftrun_core::{Error, ErrorKind, Result};
+
+/// Returns what a backend kept of a job when it rendered it, so that it does not read its own documents back.
+///
+/// # Errors
+/// [`ErrorKind::InvalidSpec`] for documents that this backend did not render in this program.
+pub fn prepared<T: Any>(rendered: &Rendered) -> Result<&T> {
+    rendered.prepared.get().ok_or_else(|| {
+        Error::new(ErrorKind::InvalidSpec, "the job was not rendered by this program: plan it again")
+    })
+}
 
 /// The outcome of a create request. A refusal, after which nothing was created, is the `Err` beside it.
 #[derive(Debug)]
@@ -26,7 +38,7 @@ pub enum Created<T> {
 
 /// The result of a search for the submission.
 #[derive(Debug)]
-pub enum Found<T> {
+pub enum SearchResult<T> {
     /// The object with the submission's marker.
     Ours(T),
     /// No object.
@@ -45,7 +57,7 @@ pub trait Submission: Sync {
     async fn create(&self) -> Result<Created<Self::Made>>;
 
     /// Searches for the object by its marker.
-    async fn search(&self) -> Result<Found<Self::Made>>;
+    async fn search(&self) -> Result<SearchResult<Self::Made>>;
 
     /// Returns how long the object must stay absent before its absence counts, if only the cluster can tell.
     async fn absence(&self) -> Option<Duration> {
@@ -103,10 +115,10 @@ pub async fn submit_once<S: Submission + ?Sized>(submission: &S, policy: Policy)
                 sleep(wait).await;
                 wait *= 2;
                 match submission.search().await {
-                    Ok(Found::Ours(made)) => return Ok(made),
-                    Ok(Found::Other(error)) => return Err(error),
+                    Ok(SearchResult::Ours(made)) => return Ok(made),
+                    Ok(SearchResult::Other(error)) => return Err(error),
                     Err(failed) if !policy.blind => return Err(failed),
-                    Ok(Found::Absent) | Err(_) => continue,
+                    Ok(SearchResult::Absent) | Err(_) => continue,
                 }
             }
             // After a lost answer, an API server that comes back may refuse what it allows a moment later.
@@ -152,9 +164,9 @@ async fn search<S: Submission + ?Sized>(
     let mut absent: Option<Instant> = None;
     loop {
         match submission.search().await {
-            Ok(Found::Ours(made)) => return Search::Found(made),
-            Ok(Found::Other(error)) => return Search::Other(error),
-            Ok(Found::Absent) => {
+            Ok(SearchResult::Ours(made)) => return Search::Found(made),
+            Ok(SearchResult::Other(error)) => return Search::Other(error),
+            Ok(SearchResult::Absent) => {
                 if absent.get_or_insert_with(Instant::now).elapsed() >= absence {
                     if absence.is_zero() {
                         sleep(pause).await;
@@ -227,13 +239,13 @@ mod tests {
             }
         }
 
-        async fn search(&self) -> Result<Found<&'static str>> {
+        async fn search(&self) -> Result<SearchResult<&'static str>> {
             match Self::next(&self.searches) {
-                "absent" => Ok(Found::Absent),
-                "other" => Ok(Found::Other(Error::new(ErrorKind::AlreadyExists, "another job"))),
+                "absent" => Ok(SearchResult::Absent),
+                "other" => Ok(SearchResult::Other(Error::new(ErrorKind::AlreadyExists, "another job"))),
                 "error" => Err(Error::new(ErrorKind::Unreachable, "500").retryable()),
                 "forbidden" => Err(Error::new(ErrorKind::Credentials, "forbidden")),
-                ours => Ok(Found::Ours(ours)),
+                ours => Ok(SearchResult::Ours(ours)),
             }
         }
     }

@@ -319,9 +319,7 @@ impl Play {
         let bytes: Vec<u8> = lines.iter().flat_map(|(_, bytes)| bytes).copied().collect();
         let source = self.backend.tape.sources[at].clone();
         self.offsets[at] += bytes.len() as u64;
-        let mut cursor = Cursor::default();
-        cursor.uid.clone_from(&source.uid);
-        cursor.offset = self.offsets[at];
+        let cursor = Cursor::at(&source, self.offsets[at]);
         let mut batch = LogBatch::new(source, bytes, cursor);
         // A line of the capture ends where a line of the batch does, unless it has no newline.
         let whole = lines.iter().filter(|(_, bytes)| bytes.ends_with(b"\n"));

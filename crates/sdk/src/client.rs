@@ -202,10 +202,8 @@ impl Client {
     fn decide(&self, target: TargetConfig, spec: &JobSpec, facts: ClusterFacts) -> Result<Plan> {
         let (catalogue, profiles) = (&self.inner.catalogue, self.profiles());
         spec.refuse_invalid(catalogue)?;
-        let form = match target.backend.as_str() {
-            "slurm" | "hosts" | "local" => Form::Script,
-            _ => Form::Made,
-        };
+        let entry = self.inner.registry.get(&target.backend).ok();
+        let form = entry.map_or(Form::Made, |entry| entry.form);
         let (mut plan, profile) = match spec.profile.as_deref().or(target.profile.as_deref()) {
             Some(name) => {
                 let profile = profiles.get(name)?.named();
@@ -213,9 +211,9 @@ impl Client {
             }
             None => FabricPlan::by_evidence(spec, catalogue, &facts, &profiles, form)?,
         };
-        // In a container the plan's path replaces that of the image; `local` starts no containers.
+        // In a container the plan's path replaces that of the image.
         let has_image = spec.image.is_some() || spec.roles.iter().any(|role| role.image.is_some());
-        if form == Form::Script && (target.backend == "local" || !has_image) {
+        if form == Form::Script && (!has_image || entry.is_some_and(|entry| entry.ignores_images)) {
             plan.keep_library_path();
         }
         plan.findings.extend(self.unknown_tables(&target, spec));
@@ -323,15 +321,16 @@ impl Client {
 
     /// Resolves the submissions to a target that were begun here and whose outcome is unknown: the answer was
     /// lost, or weftrun was killed. If the cluster has the job, the record becomes that job; if it was
-    /// submitted again since, the record is removed. Submissions that are in flight, or may still arrive, are
-    /// omitted: [`Client::unresolved_on`] includes them.
+    /// submitted again since, the record is removed. A submission that another process is sending is left
+    /// unchanged.
     ///
     /// ```no_run
     /// # async fn example(client: weftrun::Client) -> weftrun::Result<()> {
-    /// for (record, handle) in client.pending_on(&client.target("prod")?).await? {
-    ///     match handle {
-    ///         Some(handle) => println!("{} is {handle}", record.name),
-    ///         None => println!("{} never arrived: submit it again", record.name),
+    /// for (record, outcome) in client.unresolved_on(&client.target("prod")?).await? {
+    ///     match outcome {
+    ///         weftrun::Outcome::Found(handle) => println!("{} is {handle}", record.name),
+    ///         weftrun::Outcome::Absent => println!("{} never arrived: submit it again", record.name),
+    ///         _ => println!("{} may still arrive", record.name),
     ///     }
     /// }
     /// # Ok(())
@@ -341,23 +340,6 @@ impl Client {
     /// # Errors
     /// [`ErrorKind::Unreachable`] and similar, if the cluster cannot be queried; [`ErrorKind::Io`] for the
     /// journal.
-    pub async fn pending_on(&self, target: &TargetConfig) -> Result<Vec<(Record, Option<JobHandle>)>> {
-        let all = self.unresolved_on(target).await?;
-        Ok(all
-            .into_iter()
-            .filter_map(|(record, outcome)| match outcome {
-                Outcome::Found(handle) => Some((record, Some(handle))),
-                Outcome::Absent => Some((record, None)),
-                Outcome::InFlight | Outcome::MayArrive => None,
-            })
-            .collect())
-    }
-
-    /// Resolves the submissions to a target that were begun here and whose outcome is unknown, and returns
-    /// each with its outcome. A submission that another process is sending is left unchanged.
-    ///
-    /// # Errors
-    /// As [`Client::pending_on`].
     pub async fn unresolved_on(&self, target: &TargetConfig) -> Result<Vec<(Record, Outcome)>> {
         self.unresolved(target, |_| true).await
     }

@@ -88,7 +88,7 @@
 //! - **Dropping** a stream or a future at any point loses nothing that a new one would not return. A job
 //!   continues when the program that submitted it ends, if
 //!   [`Capability::detach`](core::backend::Capability::detach) is set.
-//! - **Submitted once**: [`Plan::submit`] writes to the journal before it sends; [`Client::pending_on`]
+//! - **Submitted once**: [`Plan::submit`] writes to the journal before it sends; [`Client::unresolved_on`]
 //!   resolves submissions that lost their answer.
 //! - **Errors** are one type, [`Error`]: a [kind](ErrorKind) to match on, the affected value, hints for
 //!   people, and [`Error::is_retryable`]. Nothing panics because of the contents of a cluster's answer, a

@@ -1,13 +1,13 @@
 //! A missing tokio runtime is an error, where tokio itself would panic.
 
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
-use futures_util::{Stream, StreamExt};
 use tokio::runtime::Handle;
 use weftrun_core::backend::{
     Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, PortConnection, Rendered, Scope,
@@ -41,25 +41,16 @@ pub(crate) async fn on_runtime<T>(future: impl Future<Output = Result<T>>) -> Re
 fn stream_on_runtime<T: Send + 'static>(
     open: impl FnOnce() -> BoxStream<'static, Result<T>> + Send + 'static,
 ) -> BoxStream<'static, Result<T>> {
-    let opened = stream::once(async move { open() }).flatten().boxed();
-    Guarded { stream: Some(opened) }.boxed()
-}
-
-struct Guarded<T> {
-    stream: Option<BoxStream<'static, Result<T>>>,
-}
-
-impl<T> Stream for Guarded<T> {
-    type Item = Result<T>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
+    let mut opened = Some(stream::once(async move { open() }).flatten().boxed());
+    stream::poll_fn(move |cx| {
+        let Some(stream) = &mut opened else { return Poll::Ready(None) };
         if let Err(error) = present() {
-            self.stream = None;
+            opened = None;
             return Poll::Ready(Some(Err(error)));
         }
-        stream.as_mut().poll_next(cx)
-    }
+        stream.poll_next_unpin(cx)
+    })
+    .boxed()
 }
 
 /// A backend whose operations are errors without a runtime. All backends of a client are wrapped in it.

@@ -72,7 +72,6 @@ fn every_future_is_send() {
     is_send(client.list("", filter));
     is_send(client.list_on(target, filter));
     is_send(client.watch("", unimplemented!()));
-    is_send(client.pending_on(target));
     is_send(client.unresolved_on(target));
     is_send(plan.render());
     is_send(plan.check());

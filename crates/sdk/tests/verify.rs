@@ -14,7 +14,7 @@ static CANCELS: LazyLock<Fake> = LazyLock::new(|| Fake::new("cancels"));
 static REFUSES: LazyLock<Fake> = LazyLock::new(|| Fake::new("refuses"));
 
 fn client() -> Client {
-    let entry = |name, connect| BackendEntry { name, summary: "", krate: "here", connect };
+    let entry = |name, connect| BackendEntry::new(name, "", "here", connect);
     let registry = Registry::empty()
         .with(entry("cancels", |_| Box::pin(async { Ok(Arc::new(CANCELS.clone()) as Arc<dyn Backend>) })))
         .with(entry("refuses", |_| Box::pin(async { Ok(Arc::new(REFUSES.clone()) as Arc<dyn Backend>) })));

@@ -4,13 +4,11 @@
 //! |---|---|
 //! | [`conformance`] | the suite every [`Backend`](weftrun_core::backend::Backend) must pass, chosen by its capability |
 //! | [`fake`] | a backend a test moves: phases, bytes, silence, garbage, death |
-//! | [`damage`] | logs as launchers, pipes and terminals leave them |
 //! | [`fabric_matrix`] | a planned job for every row of the catalogue under every profile |
 //! | [`planned`] | a planned job of a spec, without config files, catalogue or cluster |
 //! | [`skipped`] | a line that says why a test did not run |
 
 pub mod conformance;
-pub mod damage;
 pub mod fabric_matrix;
 pub mod fake;
 #[cfg(feature = "fake-runai")]

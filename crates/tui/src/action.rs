@@ -81,7 +81,7 @@ pub enum Action {
 
 /// Where an action makes sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
+pub enum KeyScope {
     Everywhere,
     /// Where there are things to move over.
     Moving,
@@ -98,7 +98,7 @@ pub enum Place {
     Submit,
 }
 
-impl Place {
+impl KeyScope {
     /// The headings in the help, in its order.
     pub const TITLES: [(Self, &'static str); 9] = [
         (Self::Everywhere, "Everywhere"),
@@ -121,7 +121,7 @@ pub struct Row {
     /// Keys it has unless rebound.
     pub keys: &'static [&'static str],
     /// Where it makes sense.
-    pub place: Place,
+    pub place: KeyScope,
     pub help: &'static str,
     /// Word in the footer; none if it is not shown there.
     pub footer: Option<&'static str>,
@@ -131,7 +131,7 @@ const fn row(
     action: Action,
     name: &'static str,
     keys: &'static [&'static str],
-    place: Place,
+    place: KeyScope,
     help: &'static str,
     footer: Option<&'static str>,
 ) -> Row {
@@ -139,7 +139,7 @@ const fn row(
 }
 
 use Action as A;
-use Place as P;
+use KeyScope as P;
 
 /// The table. In the footer the rows of the screen come first, in this order.
 pub const TABLE: &[Row] = &[

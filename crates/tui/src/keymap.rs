@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use weftrun::{Error, ErrorKind, Result};
 
-use crate::action::{Action, Place, Row, TABLE};
+use crate::action::{Action, KeyScope, Row, TABLE};
 
 /// A key with its modifiers, as the table writes it (`ctrl-s`, `G`, `space`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -103,7 +103,7 @@ impl Keymap {
     }
 
     /// What a key does at some places; earlier places win.
-    pub fn lookup(&self, event: KeyEvent, places: &[Place]) -> Option<Action> {
+    pub fn lookup(&self, event: KeyEvent, places: &[KeyScope]) -> Option<Action> {
         let chord = Chord::of(event);
         places.iter().find_map(|place| {
             let mut rows = self.keys.iter().filter(|(row, _)| row.place == *place);
@@ -112,7 +112,7 @@ impl Keymap {
     }
 
     /// The rows of a place, each with its keys as they are now.
-    pub fn rows(&self, place: Place) -> impl Iterator<Item = (Row, String)> {
+    pub fn rows(&self, place: KeyScope) -> impl Iterator<Item = (Row, String)> {
         self.keys.iter().filter(move |(row, _)| row.place == place).map(|(row, keys)| {
             let keys: Vec<&str> = keys.iter().map(|(text, _)| text.as_str()).collect();
             (*row, keys.join(" "))
@@ -133,7 +133,7 @@ pub fn keys_page() -> String {
          `config.toml`, by the action's name:\n\n```toml\n[tui.keys]\nfollow = [\"f\", \"space\"]\n```\n",
     );
     let keymap = Keymap::default();
-    for (place, title) in Place::TITLES {
+    for (place, title) in KeyScope::TITLES {
         page.push_str(&format!("\n## {title}\n\n| keys | action | |\n|---|---|---|\n"));
         for (row, _) in keymap.rows(place) {
             let keys: Vec<String> = row.keys.iter().map(|key| format!("`{key}`")).collect();
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn no_key_does_two_things_at_one_place() {
-        for (place, _) in Place::TITLES {
+        for (place, _) in KeyScope::TITLES {
             let mut keys: Vec<_> = TABLE.iter().filter(|r| r.place == place).flat_map(|r| r.keys).collect();
             let all = keys.len();
             keys.sort_unstable();

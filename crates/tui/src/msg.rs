@@ -19,7 +19,7 @@ use crate::model::draft::Planned;
 use crate::model::logs::SharedStore;
 use crate::model::transport_view::TransportView;
 use crate::model::verify::VerifyView;
-use crate::view::spots::Spot;
+use crate::view::mouse_targets::MouseTarget;
 
 /// Something that happened. Errors are already texts, for display only.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ use crate::view::spots::Spot;
 pub enum Msg {
     Key(KeyEvent),
     Paste(String),
-    Click(Spot),
+    Click(MouseTarget),
     /// The wheel was turned: lines down, or up if negative.
     Wheel(i16),
     /// The terminal has another size: columns, rows.

@@ -4,15 +4,15 @@ mod common;
 
 use common::{press, with_jobs};
 use weftrun_tui::model::Screen;
-use weftrun_tui::model::draft::{Choices, Draft, Field};
+use weftrun_tui::model::draft::{Choices, Field, NewJobForm};
 
 /// A draft of a job, as if it had come from a file.
-fn draft_of(spec: weftrun::core::spec::JobSpec, file: Option<&str>) -> Draft {
+fn draft_of(spec: weftrun::core::spec::JobSpec, file: Option<&str>) -> NewJobForm {
     let choices = Choices { targets: vec!["prod".into()], profiles: Vec::new() };
-    Draft::new(spec, file.map(str::to_owned), choices, "prod")
+    NewJobForm::new(spec, file.map(str::to_owned), choices, "prod")
 }
 
-fn set(draft: &mut Draft, field: Field, text: &str) {
+fn set(draft: &mut NewJobForm, field: Field, text: &str) {
     for (_, input) in draft.inputs.iter_mut().filter(|(known, _)| *known == field) {
         *input = text.into();
     }
@@ -51,15 +51,15 @@ fn every_field_survives_a_file_and_a_restart() {
     set(&mut draft, Field::Command, "python 'a");
     let kept = draft.keep().unwrap();
     let choices = || Choices { targets: vec!["prod".into()], profiles: Vec::new() };
-    let mut again = Draft::restored(&kept, choices());
+    let mut again = NewJobForm::restored(&kept, choices());
     assert_eq!(again.text(Field::Command), "python 'a");
     set(&mut again, Field::Command, "python 'a b' --lr 1e-4");
     assert_eq!(again.spec().unwrap(), wanted);
     // A target that was removed stays selected, so that the job is not submitted to another cluster.
     let others = Choices { targets: vec!["other".into()], profiles: Vec::new() };
-    assert_eq!(Draft::restored(&kept, others).target_name(), "prod");
+    assert_eq!(NewJobForm::restored(&kept, others).target_name(), "prod");
     let none = Choices { targets: Vec::new(), profiles: Vec::new() };
-    assert_eq!(Draft::restored(&kept, none).target_name(), "prod");
+    assert_eq!(NewJobForm::restored(&kept, none).target_name(), "prod");
 }
 
 #[test]

@@ -49,11 +49,11 @@ async fn tell(client: &Client, job: &Job, word: &str) -> Result<()> {
         .map(|seat| Ok((seat.host.clone(), ask(&job.place.submission, word, None)?)))
         .collect::<Result<_>>()?;
     let mut failed = None;
-    for (answer, (host, _)) in client.each(&programs, Silent::Ask).await.into_iter().zip(&programs) {
+    for (host, answer) in client.each(programs, Silent::Ask).await {
         let outcome = match answer {
             Ok(answer) if matches!(answer.code, 0 | error::ENDED | error::NO_JOB) => continue,
             Ok(answer) => {
-                error::failed(host, &format!("the job did not receive the request to {word}"), &answer)
+                error::failed(&host, &format!("the job did not receive the request to {word}"), &answer)
             }
             Err(error) => {
                 let message =
@@ -96,13 +96,13 @@ async fn delete(client: &Client, job: &Job) -> Result<()> {
     let program = format!("weftrun_remove {}\n", job.place.submission);
     let programs: Vec<_> = job.place.hosts.iter().map(|seat| (seat.host.clone(), program.clone())).collect();
     let (mut left, mut failure) = (Vec::new(), None);
-    for (answer, (host, _)) in client.each(&programs, Silent::Ask).await.into_iter().zip(&programs) {
+    for (host, answer) in client.each(programs, Silent::Ask).await {
         let outcome = match answer {
             Ok(answer) if answer.code == 0 => continue,
-            Ok(answer) => error::failed(host, "the job's folder was not removed", &answer),
+            Ok(answer) => error::failed(&host, "the job's folder was not removed", &answer),
             Err(error) => error,
         };
-        left.push(host.as_str());
+        left.push(host);
         failure.get_or_insert(outcome);
     }
     let Some(cause) = failure else { return Ok(()) };

@@ -5,35 +5,36 @@ use weftrun_core::spec::Launch;
 use weftrun_core::text::counted;
 use weftrun_core::{Finding, Result};
 
+use super::capacity;
 use super::client::{Client, Silent};
 use super::engine::{self, ENGINES};
-use super::fit;
 use super::look::{HostLook, Looks, NoAnswer};
-use super::render::Draft;
+use super::render::PreparedJob;
 use super::status::{Job, Jobs};
 use super::watch::no_hosts;
 use crate::remote::error::clean;
 use crate::remote::quote;
+use crate::submit_once::prepared;
 
 /// Returns what would prevent the job.
 pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>> {
-    let draft = Draft::of(rendered)?;
+    let draft: &PreparedJob = prepared(rendered)?;
     if client.names().next().is_none() {
         return Err(no_hosts(client));
     }
-    let hosts = match fit::candidates(client, draft) {
+    let hosts = match capacity::candidates(client, draft) {
         Ok(hosts) => hosts,
-        Err(error) => return Ok(vec![fit::finding(&error)]),
+        Err(error) => return Ok(vec![capacity::finding(&error)]),
     };
     let mut findings = Vec::new();
     let wanted = draft.nodes.len();
-    let mut looks = client.survey(&draft.own, Silent::Skip).await?;
+    let mut looks = client.inventory(&draft.own, Silent::Skip).await?;
     let mut jobs = Job::gather(&looks);
     // One that is needed may answer by now.
     if looks.values().any(std::result::Result::is_err)
         && hosts.iter().filter(|host| is_free(looks.get(*host), &jobs)).count() < wanted
     {
-        looks = client.survey(&draft.own, Silent::Ask).await?;
+        looks = client.inventory(&draft.own, Silent::Ask).await?;
         jobs = Job::gather(&looks);
     }
     let taken = jobs.values().find(|job| {
@@ -88,7 +89,7 @@ fn is_free(look: Option<&std::result::Result<HostLook, NoAnswer>>, jobs: &Jobs) 
 }
 
 /// Checks that the hosts have the programs that the job needs, and that its container engine works.
-async fn programs(client: &Client, draft: &Draft, hosts: &[&str]) -> Result<Vec<Finding>> {
+async fn programs(client: &Client, draft: &PreparedJob, hosts: &[&str]) -> Result<Vec<Finding>> {
     if draft.programs.is_empty() {
         return Ok(Vec::new());
     }
@@ -102,7 +103,7 @@ async fn programs(client: &Client, draft: &Draft, hosts: &[&str]) -> Result<Vec<
     );
     let programs: Vec<_> = hosts.iter().map(|host| ((*host).to_owned(), program.clone())).collect();
     let mut findings = Vec::new();
-    for (answer, host) in client.each(&programs, Silent::Ask).await.into_iter().zip(hosts) {
+    for (host, answer) in client.each(programs, Silent::Ask).await {
         let text = answer.map(|answer| answer.text()).unwrap_or_default();
         for (key, value) in text.lines().filter_map(|line| line.split_once(' ')).take(16) {
             let value = clean(value);
@@ -117,7 +118,7 @@ async fn programs(client: &Client, draft: &Draft, hosts: &[&str]) -> Result<Vec<
                     )),
                 ),
                 ("engine", Some((engine, said))) => {
-                    let (text, fix) = engine::text(host, engine, said);
+                    let (text, fix) = engine::text(&host, engine, said);
                     findings.push(Finding::error(engine::CODE, text).fix(fix));
                 }
                 _ => {}

@@ -5,21 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use tokio::time::Instant;
 use weftrun_core::backend::{ExecSink, TargetConfig};
 use weftrun_core::job::{JobHandle, SubmissionId};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::config::{JobSettings, Settings};
+use super::allocation::{Allocation, Seat};
+use super::config::{HostsTarget, JobSettings};
 use super::look::{HostLook, Looks};
-use super::place::{Place, Seat};
-use super::silence::Silence;
 use super::status::{Job, Jobs, Order};
+use super::unreachable::Unreachable;
 use super::{BACKEND, error};
-use crate::remote::ssh::Options;
-use crate::remote::transport::{Access, Transport};
+use crate::remote::ssh::{Options, Ssh};
+use crate::remote::transport::Transport;
 use crate::remote::{self, Answer, quote};
 
 /// The functions of a host, which every program begins with.
@@ -32,7 +31,7 @@ const AT_ONCE: usize = 64;
 pub struct Client {
     /// The target's name, for handles.
     pub target: String,
-    pub settings: Settings,
+    pub settings: HostsTarget,
     hosts: Vec<(String, Arc<Machine>)>,
 }
 
@@ -40,7 +39,7 @@ pub struct Client {
 #[derive(Debug)]
 struct Machine {
     transport: Transport,
-    silence: Silence,
+    unreachable: Unreachable,
     /// Whether it is asked in the background whether it answers again.
     is_asked: AtomicBool,
 }
@@ -61,9 +60,9 @@ impl Machine {
         let began = Instant::now();
         let answer = self.transport.read(program).await;
         match &answer {
-            Ok(_) => self.silence.forget(),
+            Ok(_) => self.unreachable.forget(),
             Err(error) if matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Timeout) => {
-                self.silence.remember(began.elapsed(), &error.to_string());
+                self.unreachable.remember(began.elapsed(), &error.to_string());
             }
             Err(_) => {}
         }
@@ -72,7 +71,7 @@ impl Machine {
 
     /// Runs a program, or returns why the host did not answer a moment ago.
     async fn read_or_skip(self: &Arc<Self>, program: &str) -> Result<Answer> {
-        let Some(reason) = self.silence.reason() else { return self.read(program).await };
+        let Some(reason) = self.unreachable.reason() else { return self.read(program).await };
         if !self.is_asked.swap(true, Ordering::Relaxed) {
             let machine = Arc::clone(self);
             tokio::spawn(async move {
@@ -87,7 +86,7 @@ impl Machine {
 impl Client {
     /// Makes a client; nothing is run yet.
     pub fn new(target: &TargetConfig) -> Result<Self> {
-        let settings = Settings::of(target)?;
+        let settings = HostsTarget::of(target)?;
         let options = Options {
             config: settings.ssh_config.clone(),
             user: settings.user.clone(),
@@ -99,19 +98,17 @@ impl Client {
             keepalives: 1,
         };
         let preamble = preamble(settings.folder())?;
-        let transport = |name: &String| {
-            Transport::new(Access {
-                ssh: Some((name.clone(), options.clone())),
-                env: target.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
-                preamble: preamble.clone(),
-                timeout: settings.command_timeout(),
-                late: "the host is busy or the link is slow; `command-seconds` of the target is the time allowed",
-            })
+        let transport = |name: &String| Transport {
+            ssh: Some(Ssh::new(name, &options)),
+            env: target.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+            preamble: preamble.clone(),
+            timeout: settings.command_timeout(),
+            late: "the host is busy or the link is slow; `command-seconds` of the target is the time allowed",
         };
         let host = |name: &String| {
             let machine = Machine {
                 transport: transport(name),
-                silence: Silence::of(name, &options),
+                unreachable: Unreachable::of(name, &options),
                 is_asked: AtomicBool::new(false),
             };
             (name.clone(), Arc::new(machine))
@@ -146,41 +143,25 @@ impl Client {
     }
 
     /// Runs programs on several hosts at once, and returns the answers in the same order.
-    pub async fn each(&self, programs: &[(String, String)], silent: Silent) -> Vec<Result<Answer>> {
-        self.each_until(programs, silent, |_, _| false).await.into_iter().flatten().collect()
+    pub async fn each(
+        &self,
+        programs: Vec<(String, String)>,
+        silent: Silent,
+    ) -> Vec<(String, Result<Answer>)> {
+        let exchanges: Vec<_> = programs
+            .into_iter()
+            .map(|(host, program)| self.exchange(host, program, silent).boxed())
+            .collect();
+        stream::iter(exchanges).buffered(AT_ONCE).collect().await
     }
 
-    /// Runs programs on several hosts at once until `enough` says so of an answer that came, and returns the answers in the same order.
-    async fn each_until(
-        &self,
-        programs: &[(String, String)],
-        silent: Silent,
-        mut enough: impl FnMut(usize, &Result<Answer>) -> bool,
-    ) -> Vec<Option<Result<Answer>>> {
-        let mut exchanges: Vec<BoxFuture<'_, (usize, Result<Answer>)>> = Vec::new();
-        for (at, (host, program)) in programs.iter().enumerate() {
-            let exchange = async move {
-                let answer = match (self.machine(host), silent) {
-                    (Err(error), _) => Err(error),
-                    (Ok(machine), Silent::Ask) => machine.read(program).await,
-                    (Ok(machine), Silent::Skip) => machine.read_or_skip(program).await,
-                };
-                (at, answer)
-            };
-            exchanges.push(exchange.boxed());
-        }
-        let mut answers: Vec<Option<Result<Answer>>> = programs.iter().map(|_| None).collect();
-        let mut coming = stream::iter(exchanges).buffer_unordered(AT_ONCE);
-        while let Some((at, answer)) = coming.next().await {
-            let over = enough(at, &answer);
-            if let Some(place) = answers.get_mut(at) {
-                *place = Some(answer);
-            }
-            if over {
-                break;
-            }
-        }
-        answers
+    async fn exchange(&self, host: String, program: String, silent: Silent) -> (String, Result<Answer>) {
+        let answer = match (self.machine(&host), silent) {
+            (Err(error), _) => Err(error),
+            (Ok(machine), Silent::Ask) => machine.read(&program).await,
+            (Ok(machine), Silent::Skip) => machine.read_or_skip(&program).await,
+        };
+        (host, answer)
     }
 
     /// Asks hosts for their jobs, or for one job; all hosts if none is named.
@@ -190,7 +171,7 @@ impl Client {
     }
 
     /// Asks all hosts for their jobs and for what a submission must know of them.
-    pub async fn survey(&self, own: &JobSettings, silent: Silent) -> Result<Looks> {
+    pub async fn inventory(&self, own: &JobSettings, silent: Silent) -> Result<Looks> {
         let interface = quote::word(own.interface.as_deref().unwrap_or_default())?;
         let program = format!("weftrun_survey {interface}\nweftrun_look\n");
         Ok(self.ask_until(&[], &program, silent, |_, _| false).await)
@@ -205,20 +186,21 @@ impl Client {
         mut enough: impl FnMut(&str, &Looks) -> bool,
     ) -> Looks {
         let named = |name: &&str| hosts.is_empty() || hosts.iter().any(|host| host == name);
-        let programs: Vec<(String, String)> =
-            self.names().filter(named).map(|name| (name.to_owned(), program.to_owned())).collect();
+        let exchange = |name: &str| self.exchange(name.to_owned(), program.to_owned(), silent).boxed();
+        let exchanges: Vec<_> = self.names().filter(named).map(exchange).collect();
+        let mut answers = stream::iter(exchanges).buffer_unordered(AT_ONCE);
         let mut looks = Looks::new();
-        let taken = |at: usize, answer: &Result<Answer>| {
-            let Some((host, _)) = programs.get(at) else { return false };
+        while let Some((host, answer)) = answers.next().await {
             let look = match answer {
                 Ok(answer) if answer.code == 0 => Ok(HostLook::read(&answer.text())),
-                Ok(answer) => Err((&error::failed(host, "its jobs could not be read", answer)).into()),
-                Err(error) => Err(error.into()),
+                Ok(answer) => Err((&error::failed(&host, "its jobs could not be read", &answer)).into()),
+                Err(error) => Err((&error).into()),
             };
             looks.insert(host.clone(), look);
-            enough(host, &looks)
-        };
-        self.each_until(&programs, silent, taken).await;
+            if enough(&host, &looks) {
+                break;
+            }
+        }
         looks
     }
 
@@ -226,9 +208,9 @@ impl Client {
     async fn seek(&self, wanted: &[Wanted<'_>], job: Option<&SubmissionId>) -> Looks {
         let program = format!("weftrun_look {}\n", job.map_or("", SubmissionId::as_str));
         let here: BTreeSet<&str> = self.names().collect();
-        let down = self.hosts.iter().filter(|(_, machine)| machine.silence.reason().is_some());
+        let down = self.hosts.iter().filter(|(_, machine)| machine.unreachable.reason().is_some());
         let down: BTreeSet<&str> = down.map(|(name, _)| name.as_str()).collect();
-        let mut known: BTreeMap<SubmissionId, Place> = BTreeMap::new();
+        let mut known: BTreeMap<SubmissionId, Allocation> = BTreeMap::new();
         let found = |host: &str, looks: &Looks| {
             for (place, ..) in looks.get(host).into_iter().flatten().flat_map(|look| look.jobs.values()) {
                 if wanted.iter().any(|wanted| wanted.may_be(place)) {
@@ -308,17 +290,17 @@ impl Client {
 
     /// Does what a job needs to go on or to come to its end. What fails is done by the next look.
     pub async fn carry_out(&self, job: &Job) {
-        self.send(&programs(job, job.orders())).await;
+        self.send(programs(job, job.orders())).await;
     }
 
     /// Keeps how jobs ended on their hosts, where it is known and not kept yet. What fails is done by the next look.
     pub async fn conclude(&self, jobs: impl IntoIterator<Item = &Job>) {
         let of = |job: &Job| programs(job, job.conclusions());
-        self.send(&jobs.into_iter().flat_map(of).collect::<Vec<_>>()).await;
+        self.send(jobs.into_iter().flat_map(of).collect()).await;
     }
 
-    async fn send(&self, programs: &[(String, String)]) {
-        for (answer, (host, _)) in self.each(programs, Silent::Ask).await.into_iter().zip(programs) {
+    async fn send(&self, programs: Vec<(String, String)>) {
+        for (host, answer) in self.each(programs, Silent::Ask).await {
             match answer {
                 Ok(answer) => tracing::debug!(host, code = answer.code, said = answer.stderr, "carried out"),
                 Err(error) => tracing::debug!(host, %error, "not carried out"),
@@ -333,7 +315,7 @@ impl Client {
 }
 
 /// Whether a handle may mean a job: by its name, and by its uid if it has one.
-fn is_meant(place: &Place, handle: &JobHandle) -> bool {
+fn is_meant(place: &Allocation, handle: &JobHandle) -> bool {
     place.name == handle.name() && handle.uid().is_none_or(|uid| place.submission.as_str().starts_with(uid))
 }
 
@@ -344,7 +326,7 @@ enum Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    fn may_be(&self, place: &Place) -> bool {
+    fn may_be(&self, place: &Allocation) -> bool {
         match self {
             Self::Handle(handle) => is_meant(place, handle),
             Self::Submission(id) => place.submission == **id,

@@ -22,7 +22,7 @@ const MOST_HOSTFILE: u64 = 1 << 20;
 /// Settings of a target of plain hosts. Every key may be written with `-` or `_`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
-pub struct Settings {
+pub struct HostsTarget {
     /// The hosts, as `ssh` names them: `["a", "b"]`, or lists such as `"gpu-[1-4]"`.
     pub hosts: Vec<String>,
     /// A hostfile on this machine, one host a line, as Open MPI reads it (`gpu-1 slots=8`).
@@ -102,7 +102,7 @@ pub enum SshKeys {
     Job,
 }
 
-impl Settings {
+impl HostsTarget {
     /// Reads and checks the settings of a target, and its hostfile.
     ///
     /// # Errors
@@ -306,9 +306,9 @@ mod tests {
 
     use super::*;
 
-    fn settings(further: &[(&str, Value)]) -> Result<Settings> {
+    fn settings(further: &[(&str, Value)]) -> Result<HostsTarget> {
         let target = TargetConfig::new("rack", BACKEND, "/state");
-        Settings::of(&further.iter().fold(target, |target, (key, value)| target.with(*key, value.clone())))
+        HostsTarget::of(&further.iter().fold(target, |target, (key, value)| target.with(*key, value.clone())))
     }
 
     #[test]

@@ -55,21 +55,20 @@ struct Port {
 
 /// Returns the facts of all hosts.
 pub async fn discover(client: &Client, scope: &Scope) -> Result<ClusterFacts> {
-    let names: Vec<String> = client.names().map(str::to_owned).collect();
-    if names.is_empty() {
+    if client.names().next().is_none() {
         return Err(no_hosts(client));
     }
     let engines = if scope.thorough { engine::programs(&ENGINES) } else { String::new() };
     let program = format!("{PROBE}\n{engines}weftrun_survey ''\nweftrun_look\n");
-    let programs: Vec<_> = names.iter().map(|host| (host.clone(), program.clone())).collect();
-    let answers = client.each(&programs, if scope.thorough { Silent::Ask } else { Silent::Skip }).await;
+    let programs = client.names().map(|host| (host.to_owned(), program.clone())).collect();
+    let answers = client.each(programs, if scope.thorough { Silent::Ask } else { Silent::Skip }).await;
     let mut facts = ClusterFacts::default();
     facts.online = true;
     facts.efa_webhook = Some(false);
     let mut hosts: BTreeMap<String, Host> = BTreeMap::new();
     let mut looks = BTreeMap::new();
     let mut errors = Vec::new();
-    for (host, answer) in names.iter().zip(answers) {
+    for (host, answer) in answers {
         match answer {
             Ok(answer) => {
                 let text = answer.text();
@@ -244,20 +243,10 @@ impl Host {
 impl Port {
     /// Reads `CLASS|DEVICE:PORT|DRIVER|NODE TYPE|LINK LAYER|STATE|RATE|NUMA|ATS|GID`.
     fn read(line: &str) -> Option<Self> {
-        let mut parts = line.split('|').map(|part| part.trim().to_owned());
-        let mut next = || parts.next();
-        Some(Self {
-            class: next()?,
-            device: next()?,
-            driver: next()?,
-            node_type: next()?,
-            link_layer: next()?,
-            state: next()?,
-            rate: next()?,
-            numa: next()?,
-            ats: next()?,
-            gid: next()?,
-        })
+        let parts: Vec<String> = line.split('|').take(10).map(|part| part.trim().to_owned()).collect();
+        let [class, device, driver, node_type, link_layer, state, rate, numa, ats, gid] =
+            parts.try_into().ok()?;
+        Some(Self { class, device, driver, node_type, link_layer, state, rate, numa, ats, gid })
     }
 
     fn kind(&self) -> DeviceKind {

@@ -13,9 +13,9 @@ use weftrun_core::spec::Launch;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::BACKEND;
+use super::allocation::Allocation;
 use super::client::{Client, Silent};
 use super::look::{HostLook, Looks};
-use super::place::Place;
 use super::status::Job;
 use crate::remote::error::no_rank;
 use crate::remote::piece::{self, Piece};
@@ -87,7 +87,7 @@ struct Owner {
 
 struct Reader {
     client: Arc<Client>,
-    place: Place,
+    place: Allocation,
     options: LogOptions,
     attempt: u32,
     /// By host and file name.
@@ -159,10 +159,10 @@ impl Reader {
             .filter_map(|at| Some((at, self.place.hosts.get(at)?.host.clone())))
             .map(|(at, host)| Ok((host, self.program(at, &nonce)?)))
             .collect::<Result<_>>()?;
-        let answers = self.client.each(&programs, Silent::Skip).await;
+        let answers = self.client.each(programs, Silent::Skip).await;
         let mut looks: Looks = BTreeMap::new();
         let (mut got, mut more) = (false, false);
-        for (at, ((host, _), answer)) in programs.into_iter().zip(answers).enumerate() {
+        for (at, (host, answer)) in answers.into_iter().enumerate() {
             let answer = match answer {
                 Ok(answer) => answer,
                 Err(error) if error.is_retryable() => {
@@ -342,11 +342,7 @@ impl Reader {
 
 impl LogFile {
     fn cursor(&self) -> Cursor {
-        let mut cursor = Cursor::default();
-        cursor.uid.clone_from(&self.source.uid);
-        cursor.attempt = self.source.attempt;
-        cursor.offset = self.offset;
-        cursor
+        Cursor::at(&self.source, self.offset)
     }
 }
 
@@ -364,7 +360,7 @@ fn file_of(uid: &str, at: usize) -> Option<String> {
     }
 }
 
-fn owner_of(file: &str, at: usize, place: &Place) -> Option<Owner> {
+fn owner_of(file: &str, at: usize, place: &Allocation) -> Option<Owner> {
     let name = file.strip_suffix(".log")?;
     let first = *place.first_ranks().get(at)?;
     let seat = place.hosts.get(at)?;
@@ -390,7 +386,7 @@ fn owner_of(file: &str, at: usize, place: &Place) -> Option<Owner> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::place::tests::place;
+    use super::super::allocation::tests::place;
     use super::*;
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weftrun_core::job::{JobPhase, SubmissionId};
 use weftrun_core::{Error, ErrorKind, Finding};
 
-use super::place::{Lines, Place};
+use super::allocation::{Allocation, Lines};
 use crate::remote::error::clean;
 
 /// Largest number of jobs of one answer.
@@ -81,9 +81,79 @@ pub struct HostLook {
     pub user: String,
     /// The public keys of its sshd.
     pub keys: Vec<String>,
-    pub jobs: BTreeMap<SubmissionId, (Place, usize, Node)>,
+    pub jobs: BTreeMap<SubmissionId, (Allocation, usize, Node)>,
     /// The submission that has the host.
     pub busy: Option<String>,
+}
+
+/// The phase of an attempt on one host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptPhase {
+    Starting,
+    Running,
+    Suspended,
+    Stopping,
+    Ended,
+}
+
+impl AttemptPhase {
+    fn read(value: &str) -> Option<Self> {
+        match value {
+            "" => None,
+            "starting" => Some(Self::Starting),
+            "suspended" => Some(Self::Suspended),
+            "stopping" => Some(Self::Stopping),
+            "ended" => Some(Self::Ended),
+            _ => Some(Self::Running),
+        }
+    }
+}
+
+/// How an attempt ended on one host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptEnd {
+    Done,
+    Failed,
+    Cancelled,
+    TimeLimit,
+    /// It was told to stop, since another host failed.
+    Stopped,
+}
+
+impl AttemptEnd {
+    fn read(value: &str) -> Option<Self> {
+        match value {
+            "done" => Some(Self::Done),
+            "failed" => Some(Self::Failed),
+            "cancelled" => Some(Self::Cancelled),
+            "time-limit" => Some(Self::TimeLimit),
+            "stopped" => Some(Self::Stopped),
+            _ => None,
+        }
+    }
+}
+
+/// The supervisor of a job on one host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Supervisor {
+    /// It has not begun yet.
+    #[default]
+    Absent,
+    Alive,
+    Killed,
+    /// The host was started again while the job ran.
+    Rebooted,
+}
+
+impl Supervisor {
+    fn read(value: &str) -> Self {
+        match value {
+            "yes" => Self::Alive,
+            "no" => Self::Killed,
+            "rebooted" => Self::Rebooted,
+            _ => Self::Absent,
+        }
+    }
 }
 
 /// The state of a job on one host.
@@ -91,16 +161,15 @@ pub struct HostLook {
 pub struct Node {
     /// Attempts that were started.
     pub gos: BTreeSet<u32>,
-    /// The supervisor's word.
-    pub phase: String,
-    /// The attempt it speaks of.
+    /// The phase that the supervisor wrote last.
+    pub phase: Option<AttemptPhase>,
+    /// The attempt of that phase.
     pub attempt: u32,
-    /// Whether the supervisor lives: `yes`, `no`, `rebooted`, `none`.
-    pub alive: String,
+    pub supervisor: Supervisor,
     /// Processes that run without a supervisor.
     pub orphans: u32,
-    /// How the attempt ended: `done`, `failed`, `cancelled`, `time-limit`, `stopped`.
-    pub how: String,
+    /// How the attempt ended.
+    pub end: Option<AttemptEnd>,
     /// The exit code that ended it.
     pub code: Option<i32>,
     /// The rank whose code it is.
@@ -179,11 +248,11 @@ impl Node {
     pub(super) fn take(&mut self, key: &str, value: &str) {
         match key {
             "go" => self.gos.extend(value.parse::<u32>().ok()),
-            "phase" => self.phase = word(value),
+            "phase" => self.phase = AttemptPhase::read(&word(value)),
             "attempt" => self.attempt = value.parse().unwrap_or(0),
-            "alive" => self.alive = word(value),
+            "alive" => self.supervisor = Supervisor::read(&word(value)),
             "orphans" => self.orphans = value.trim().parse().unwrap_or(0),
-            "how" => self.how = word(value),
+            "how" => self.end = AttemptEnd::read(&word(value)),
             "code" => self.code = value.parse().ok(),
             "rank" => self.rank = value.parse().ok(),
             "why" => self.why = clean(value),
@@ -200,7 +269,7 @@ impl Node {
 mod tests {
     use weftrun_core::spec::Launch;
 
-    use super::super::place::tests::place;
+    use super::super::allocation::tests::place;
     use super::*;
 
     #[test]

@@ -1,6 +1,8 @@
 #![doc = include_str!("docs.md")]
 
 mod act;
+mod allocation;
+mod capacity;
 mod check;
 mod client;
 mod config;
@@ -8,14 +10,12 @@ mod discover;
 mod engine;
 mod error;
 mod exec;
-mod fit;
 mod logs;
 mod look;
-mod place;
 mod render;
-mod silence;
 mod status;
 mod submit;
+mod unreachable;
 mod watch;
 
 use std::sync::Arc;
@@ -25,6 +25,7 @@ use futures_util::stream::BoxStream;
 use weftrun_core::backend::{
     Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, Rendered, Scope, TargetConfig,
 };
+use weftrun_core::fabric::evidence::Form;
 use weftrun_core::job::{
     Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId, ordered,
 };
@@ -32,13 +33,13 @@ use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Finding, Result};
 
-use crate::stream;
+use crate::{stream, submit_once};
 use client::Client;
 
 /// The backend's name.
 const BACKEND: &str = "hosts";
 
-weftrun_core::register_backend!(BACKEND, "machines without a scheduler, over ssh", connect);
+weftrun_core::register_backend!(BACKEND, "machines without a scheduler, over ssh", connect, form: Form::Script);
 
 /// The hosts of one target.
 #[derive(Clone, Debug)]
@@ -92,9 +93,10 @@ impl Backend for Hosts {
         let mut rendered = render::render(&self.client.settings, job)?;
         // Without hosts, `check` reports that the target has none.
         if self.client.names().next().is_some()
-            && let Err(too_few) = fit::candidates(&self.client, render::Draft::of(&rendered)?)
+            && let Err(too_few) =
+                capacity::candidates(&self.client, submit_once::prepared::<render::PreparedJob>(&rendered)?)
         {
-            rendered.findings.push(fit::finding(&too_few));
+            rendered.findings.push(capacity::finding(&too_few));
         }
         Ok(rendered)
     }

@@ -11,14 +11,14 @@ use weftrun_core::spec::Launch;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::BACKEND;
-use super::look::{HostLook, Looks, NoAnswer, Node, Verdict};
-use super::place::Place;
+use super::allocation::Allocation;
+use super::look::{AttemptEnd, AttemptPhase, HostLook, Looks, NoAnswer, Node, Supervisor, Verdict};
 
 /// One host of a job, as it was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// It answered.
-    Told(Node),
+    Answered(Node),
     /// It answered, and has no such job.
     Absent,
     /// It did not answer, and why.
@@ -48,7 +48,7 @@ pub type Jobs = BTreeMap<SubmissionId, Job>;
 #[derive(Clone, Debug)]
 pub struct Job {
     /// Its hosts and numbers.
-    pub place: Place,
+    pub place: Allocation,
     /// What each said, in the order of the place.
     pub seen: Vec<Seen>,
 }
@@ -79,10 +79,10 @@ impl Job {
     }
 
     /// Returns one of the jobs of several hosts.
-    pub fn of(place: &Place, looks: &Looks) -> Self {
-        let seen = |seat: &super::place::Seat| match looks.get(&seat.host) {
+    pub fn of(place: &Allocation, looks: &Looks) -> Self {
+        let seen = |seat: &super::allocation::Seat| match looks.get(&seat.host) {
             Some(Ok(look)) => match look.jobs.get(&place.submission) {
-                Some((_, _, node)) => Seen::Told(node.clone()),
+                Some((_, _, node)) => Seen::Answered(node.clone()),
                 None => Seen::Absent,
             },
             Some(Err(why)) => Seen::Silent(why.clone()),
@@ -94,14 +94,14 @@ impl Job {
     /// Returns whether the job was started: its first host was told to. Until then it is not there.
     pub fn is_committed(&self) -> bool {
         match self.seen.first() {
-            Some(Seen::Told(node)) => !node.gos.is_empty(),
+            Some(Seen::Answered(node)) => !node.gos.is_empty(),
             _ => self.told().any(|(_, node)| !node.gos.is_empty()),
         }
     }
 
     fn told(&self) -> impl Iterator<Item = (usize, &Node)> {
         self.seen.iter().enumerate().filter_map(|(at, seen)| match seen {
-            Seen::Told(node) => Some((at, node)),
+            Seen::Answered(node) => Some((at, node)),
             _ => None,
         })
     }
@@ -116,27 +116,26 @@ impl Job {
         let node = match seen {
             Seen::Absent => return Stage::Absent,
             Seen::Silent(_) => return Stage::Silent,
-            Seen::Told(node) => node,
+            Seen::Answered(node) => node,
         };
         let attempt = self.attempt();
         if !node.gos.contains(&attempt) {
             return Stage::Prepared;
         }
         // The state may still be that of the attempt before.
-        if node.phase.is_empty() || node.attempt < attempt {
-            return if matches!(node.alive.as_str(), "no" | "rebooted") {
-                Stage::Lost
-            } else {
-                Stage::Starting
+        let Some(phase) = node.phase.filter(|_| node.attempt >= attempt) else {
+            return match node.supervisor {
+                Supervisor::Killed | Supervisor::Rebooted => Stage::Lost,
+                Supervisor::Absent | Supervisor::Alive => Stage::Starting,
             };
-        }
-        match node.phase.as_str() {
-            "ended" => Stage::Ended,
-            _ if node.alive != "yes" && node.orphans == 0 => Stage::Lost,
-            "starting" => Stage::Starting,
-            "suspended" => Stage::Suspended,
-            "stopping" => Stage::Stopping,
-            _ => Stage::Running,
+        };
+        match phase {
+            AttemptPhase::Ended => Stage::Ended,
+            _ if node.supervisor != Supervisor::Alive && node.orphans == 0 => Stage::Lost,
+            AttemptPhase::Starting => Stage::Starting,
+            AttemptPhase::Suspended => Stage::Suspended,
+            AttemptPhase::Stopping => Stage::Stopping,
+            AttemptPhase::Running => Stage::Running,
         }
     }
 
@@ -159,25 +158,26 @@ impl Job {
         for (at, stage) in stages.iter().enumerate() {
             let host = self.host(at);
             match (stage, self.seen.get(at)) {
-                (Stage::Ended, Some(Seen::Told(node)))
-                    if node.how == "failed" || node.how == "time-limit" =>
+                (Stage::Ended, Some(Seen::Answered(node)))
+                    if matches!(node.end, Some(AttemptEnd::Failed | AttemptEnd::TimeLimit)) =>
                 {
-                    let why = match (node.how.as_str(), node.rank, node.code) {
-                        ("time-limit", ..) => format!("{TIME_LIMIT_REACHED} ({} s)", self.place.limit),
+                    let why = match (node.end, node.rank, node.code) {
+                        (Some(AttemptEnd::TimeLimit), ..) => {
+                            format!("{TIME_LIMIT_REACHED} ({} s)", self.place.limit)
+                        }
                         (_, Some(rank), Some(code)) => format!("rank {rank} on {host} {}", exited(code)),
                         (_, None, Some(code)) if node.why.is_empty() => {
                             format!("{} {}", self.process_of(at), exited(code))
                         }
                         _ => format!("{host}: {}", node.why),
                     };
-                    return Some((why, node.code, node.how == "failed"));
+                    return Some((why, node.code, node.end == Some(AttemptEnd::Failed)));
                 }
-                (Stage::Lost, Some(Seen::Told(node))) => {
-                    let why = match node.alive.as_str() {
-                        "rebooted" => format!("{host} was started again while the job ran"),
-                        _ => {
-                            format!("the supervisor on {host} was killed; exit codes are lost, logs are not")
-                        }
+                (Stage::Lost, Some(Seen::Answered(node))) => {
+                    let why = if node.supervisor == Supervisor::Rebooted {
+                        format!("{host} was started again while the job ran")
+                    } else {
+                        format!("the supervisor on {host} was killed; exit codes are lost, logs are not")
                     };
                     lost.get_or_insert((why, None, false));
                 }
@@ -185,7 +185,7 @@ impl Job {
                     lost.get_or_insert((format!("the job's folder on {host} is gone"), None, false));
                 }
                 // It was told to, since another host failed, which may not answer now.
-                (Stage::Ended, Some(Seen::Told(node))) if node.how == "stopped" => {
+                (Stage::Ended, Some(Seen::Answered(node))) if node.end == Some(AttemptEnd::Stopped) => {
                     stopped.get_or_insert((node.why.clone(), None, true));
                 }
                 _ => {}
@@ -205,7 +205,7 @@ impl Job {
 
     /// Returns whether the processes of a host ended by themselves, so that they have written logs.
     pub fn ended_well(&self, at: usize) -> bool {
-        matches!(self.seen.get(at), Some(Seen::Told(node)) if node.how == "done" && !self.is_member(at))
+        matches!(self.seen.get(at), Some(Seen::Answered(node)) if node.end == Some(AttemptEnd::Done) && !self.is_member(at))
     }
 
     /// Returns the exit code of a rank, or of what started the ranks of a host, where it is known: a supervisor keeps the code of the
@@ -215,8 +215,10 @@ impl Job {
             return Some(0);
         }
         match self.seen.get(at) {
-            Some(Seen::Told(node)) if node.how == "failed" && node.rank == rank => node.code,
-            Some(Seen::Told(_)) if self.ended_well(at) => Some(0),
+            Some(Seen::Answered(node)) if node.end == Some(AttemptEnd::Failed) && node.rank == rank => {
+                node.code
+            }
+            Some(Seen::Answered(_)) if self.ended_well(at) => Some(0),
             _ => None,
         }
     }
@@ -224,7 +226,7 @@ impl Job {
     fn cancelled(&self) -> bool {
         // Without a supervisor, processes are ended before that is written.
         let ends = |at, node: &Node| node.asked && self.stage(at) == Stage::Lost;
-        self.told().any(|(at, node)| node.how == "cancelled" || ends(at, node))
+        self.told().any(|(at, node)| node.end == Some(AttemptEnd::Cancelled) || ends(at, node))
     }
 
     /// Returns the hosts whose disk was full, with their numbers.
@@ -422,9 +424,9 @@ impl Job {
     pub fn replicas(&self) -> Vec<ReplicaStatus> {
         let stages = self.stages();
         let (whole, ..) = self.phase();
-        let one = |(at, seat): (usize, &super::place::Seat)| {
+        let one = |(at, seat): (usize, &super::allocation::Seat)| {
             let node = match self.seen.get(at) {
-                Some(Seen::Told(node)) => node.clone(),
+                Some(Seen::Answered(node)) => node.clone(),
                 _ => Node::default(),
             };
             let phase = match stages.get(at).copied().unwrap_or(Stage::Absent) {
@@ -434,10 +436,10 @@ impl Job {
                 Stage::Running => JobPhase::Running,
                 Stage::Suspended => JobPhase::Suspended,
                 Stage::Stopping => JobPhase::Stopping,
-                Stage::Ended => match node.how.as_str() {
-                    "done" => JobPhase::Succeeded,
-                    "cancelled" | "stopped" => JobPhase::Cancelled,
-                    _ => JobPhase::Failed,
+                Stage::Ended => match node.end {
+                    Some(AttemptEnd::Done) => JobPhase::Succeeded,
+                    Some(AttemptEnd::Cancelled | AttemptEnd::Stopped) => JobPhase::Cancelled,
+                    Some(AttemptEnd::Failed | AttemptEnd::TimeLimit) | None => JobPhase::Failed,
                 },
                 Stage::Lost => JobPhase::Failed,
                 Stage::Absent | Stage::Silent => JobPhase::Unknown,

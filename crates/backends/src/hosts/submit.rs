@@ -18,14 +18,14 @@ use weftrun_core::job::{JobHandle, SubmissionId};
 use weftrun_core::text::counted;
 use weftrun_core::{Error, ErrorKind, Result};
 
+use super::allocation::{Allocation, Seat};
 use super::client::{Client, LIBRARY, Silent};
 use super::look::Looks;
-use super::place::{Place, Seat};
-use super::render::Draft;
+use super::render::PreparedJob;
 use super::status::{Job, Jobs};
-use super::{error, fit};
+use super::{capacity, error};
 use crate::remote::{Answer, quote};
-use crate::submit_once::{Created, Found, Policy, Submission, submit_once};
+use crate::submit_once::{Created, Policy, SearchResult, Submission, prepared, submit_once};
 
 /// Every step may be taken again: a request is sent again without a search.
 const POLICY: Policy = Policy {
@@ -42,7 +42,7 @@ const CHOICES: u32 = 3;
 const WAIT: Duration = Duration::from_secs(5);
 
 pub async fn submit(client: &Client, rendered: &Rendered) -> Result<JobHandle> {
-    let draft = Draft::of(rendered)?;
+    let draft: &PreparedJob = prepared(rendered)?;
     let text = &rendered.documents.first().map(|document| document.text.clone()).unwrap_or_default();
     let sending = Sending { client, rendered, draft, text, place: Mutex::new(None) };
     submit_once(&sending, POLICY).await
@@ -55,10 +55,10 @@ pub async fn find(client: &Client, id: &SubmissionId) -> Result<Option<JobHandle
 struct Sending<'a> {
     client: &'a Client,
     rendered: &'a Rendered,
-    draft: &'a Draft,
+    draft: &'a PreparedJob,
     text: &'a str,
     /// The hosts that were chosen: a second try uses the same.
-    place: Mutex<Option<Place>>,
+    place: Mutex<Option<Allocation>>,
 }
 
 #[async_trait]
@@ -73,18 +73,18 @@ impl Submission for Sending<'_> {
         }
     }
 
-    async fn search(&self) -> Result<Found<JobHandle>> {
+    async fn search(&self) -> Result<SearchResult<JobHandle>> {
         let found = find(self.client, &self.rendered.submission).await?;
-        Ok(found.map_or(Found::Absent, Found::Ours))
+        Ok(found.map_or(SearchResult::Absent, SearchResult::Ours))
     }
 }
 
 impl Sending<'_> {
-    fn chosen(&self) -> Option<Place> {
+    fn chosen(&self) -> Option<Allocation> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn choose(&self, place: Option<Place>) {
+    fn choose(&self, place: Option<Allocation>) {
         *self.place.lock().unwrap_or_else(PoisonError::into_inner) = place;
     }
 
@@ -95,11 +95,11 @@ impl Sending<'_> {
     async fn attempt(&self) -> Result<JobHandle> {
         let wait = self.draft.own.wait().map_err(|what| Error::new(ErrorKind::InvalidSpec, what))?;
         // What could never run is refused at once.
-        let candidates = fit::candidates(self.client, self.draft)?;
+        let candidates = capacity::candidates(self.client, self.draft)?;
         let (began, mut tries) = (Instant::now(), 0);
         let mut told = String::new();
         loop {
-            let looks = self.client.survey(&self.draft.own, Silent::Ask).await?;
+            let looks = self.client.inventory(&self.draft.own, Silent::Ask).await?;
             let jobs = Job::gather(&looks);
             for job in jobs.values().filter(|job| job.is_committed()) {
                 self.client.carry_out(job).await;
@@ -218,7 +218,7 @@ impl Sending<'_> {
             Some(Err(why)) => return Some(format!("{host} does not answer ({why})")),
             None => return Some(format!("{host} was not asked")),
         };
-        if let Some(slots) = fit::slots(self.client, host).filter(|slots| *slots < ranks) {
+        if let Some(slots) = capacity::slots(self.client, host).filter(|slots| *slots < ranks) {
             return Some(format!("{host} has {slots} slots, and the job needs {ranks}"));
         }
         if let Some(other) = self.submission_of(host, looks, jobs) {
@@ -240,7 +240,7 @@ impl Sending<'_> {
             .then(|| format!("{host} is the same machine as another host of the target"))
     }
 
-    async fn place_of(&self, hosts: &[String], looks: &Looks) -> Result<Place> {
+    async fn place_of(&self, hosts: &[String], looks: &Looks) -> Result<Allocation> {
         let seats = hosts.iter().zip(&self.draft.nodes).filter_map(|(host, (ranks, role, replica))| {
             let look = looks.get(host)?.as_ref().ok()?;
             Some(Seat {
@@ -265,7 +265,7 @@ impl Sending<'_> {
         let answer = self.client.read(first, &format!("weftrun_free_port {from}\n")).await?;
         let port = answer.text().lines().find_map(|line| line.strip_prefix("port ")?.parse().ok());
         let port = port.ok_or_else(|| error::failed(first, "no free port was found", &answer))?;
-        Ok(Place {
+        Ok(Allocation {
             submission: self.id().clone(),
             name: self.rendered.name.clone(),
             fabric: Some(self.draft.fabric),
@@ -281,7 +281,7 @@ impl Sending<'_> {
 
     /// Prepares the job on every host, the first one before the others: two jobs that want the same hosts meet there.
     /// Returns why, if another job has one of them.
-    async fn prepare(&self, place: &Place, looks: &Looks) -> Result<Option<Error>> {
+    async fn prepare(&self, place: &Allocation, looks: &Looks) -> Result<Option<Error>> {
         let programs: Vec<(String, String)> = (0..place.hosts.len())
             .filter_map(|at| Some((at, place.hosts.get(at)?.host.clone())))
             .map(|(at, host)| Ok((host, self.program(place, at, looks)?)))
@@ -289,11 +289,11 @@ impl Sending<'_> {
         let (first, others) = programs.split_at(1.min(programs.len()));
         let mut failed = None;
         for part in [first, others] {
-            for ((host, _), answer) in part.iter().zip(self.client.each(part, Silent::Ask).await) {
+            for (host, answer) in self.client.each(part.to_vec(), Silent::Ask).await {
                 let outcome = match answer {
                     Ok(answer) if answer.code == 0 => continue,
-                    Ok(answer) if answer.code == error::BUSY => Ok(taken(host, &answer)),
-                    Ok(answer) => Err(error::failed(host, "the job could not be put there", &answer)),
+                    Ok(answer) if answer.code == error::BUSY => Ok(taken(&host, &answer)),
+                    Ok(answer) => Err(error::failed(&host, "the job could not be put there", &answer)),
                     Err(error) => Err(error),
                 };
                 failed.get_or_insert(outcome);
@@ -310,18 +310,18 @@ impl Sending<'_> {
     }
 
     /// Takes back what was prepared and not started.
-    async fn withdraw(&self, place: &Place) {
+    async fn withdraw(&self, place: &Allocation) {
         let id = self.id();
         let program = format!("[ -d \"$weftrun_root/jobs/{id}/go-0\" ] || weftrun_remove {id}\n");
         let programs: Vec<_> = place.hosts.iter().map(|seat| (seat.host.clone(), program.clone())).collect();
-        for answer in self.client.each(&programs, Silent::Ask).await {
+        for (_, answer) in self.client.each(programs, Silent::Ask).await {
             if let Err(error) = answer {
                 tracing::debug!(%error, "a prepared job was not withdrawn; it frees its host after ten minutes");
             }
         }
     }
 
-    fn program(&self, place: &Place, at: usize, looks: &Looks) -> Result<String> {
+    fn program(&self, place: &Allocation, at: usize, looks: &Looks) -> Result<String> {
         let script = |own: &str| format!("{LIBRARY}\n{own}");
         let mut files = vec![
             ("place", place.text(at)),
@@ -354,7 +354,7 @@ impl Sending<'_> {
     }
 
     /// Makes a key on the first host that the others accept while the job is there.
-    async fn make_keys(&self, place: &Place) -> Result<()> {
+    async fn make_keys(&self, place: &Allocation) -> Result<()> {
         let Some((first, others)) = place.hosts.split_first() else { return Ok(()) };
         let id = self.id();
         let program = format!(
@@ -369,17 +369,17 @@ impl Sending<'_> {
         let line = quote::word(&format!("restrict,from=\"{}\" {public}", first.address))?;
         let program = format!("weftrun_allow_key {id} {line}\n");
         let programs: Vec<_> = others.iter().map(|seat| (seat.host.clone(), program.clone())).collect();
-        for (answer, (host, _)) in self.client.each(&programs, Silent::Ask).await.into_iter().zip(&programs) {
+        for (host, answer) in self.client.each(programs, Silent::Ask).await {
             let answer = answer?;
             if answer.code != 0 {
-                return Err(error::failed(host, "the job's key could not be added", &answer));
+                return Err(error::failed(&host, "the job's key could not be added", &answer));
             }
         }
         Ok(())
     }
 
     /// Starts the prepared job, the first host before the others. Returns why, if another job has the first one by now.
-    async fn start(&self, place: &Place) -> Result<std::result::Result<JobHandle, Error>> {
+    async fn start(&self, place: &Allocation) -> Result<std::result::Result<JobHandle, Error>> {
         let Some((first, others)) = place.hosts.split_first() else {
             return Err(Error::new(ErrorKind::InvalidSpec, "the job has no hosts"));
         };
@@ -395,7 +395,7 @@ impl Sending<'_> {
         }
         // From here on the job is there; what does not arrive now is done by the next look.
         let programs: Vec<_> = others.iter().map(|seat| (seat.host.clone(), program.clone())).collect();
-        for (answer, (host, _)) in self.client.each(&programs, Silent::Ask).await.into_iter().zip(&programs) {
+        for (host, answer) in self.client.each(programs, Silent::Ask).await {
             match answer {
                 Ok(answer) if answer.code == 0 => {}
                 Ok(answer) => {

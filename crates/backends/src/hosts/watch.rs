@@ -10,16 +10,16 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::client::{Client, Silent, silent};
 use super::look::Looks;
 use super::status::{Job, Jobs};
-use crate::looks::{Look, Told, compare};
+use crate::changes::{Look, Reported, compare};
 use crate::outage::Link;
 use crate::stream::{Feed, put};
 
 /// Feeds the events of all jobs of a filter; ends when every job that the filter names by handle has ended.
 pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>) -> Result<()> {
-    let mut told: BTreeMap<JobHandle, Told> = BTreeMap::new();
+    let mut reported: BTreeMap<JobHandle, Reported> = BTreeMap::new();
     let mut known: BTreeMap<JobHandle, (Look, Vec<String>)> = BTreeMap::new();
     let (mut last, mut link, mut first) = (Instant::now(), Link::default(), true);
-    let (mut hosts, mut reported) = (Vec::new(), BTreeSet::new());
+    let (mut hosts, mut troubles) = (Vec::new(), BTreeSet::new());
     loop {
         let looks = match first && !filter.handles.is_empty() {
             true => client.look_for(&filter.handles).await?,
@@ -51,12 +51,12 @@ pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>)
                     let hosts = job.place.hosts.iter().map(|seat| seat.host.clone()).collect();
                     known.insert(handle.clone(), (look.clone(), hosts));
                     for finding in job.troubles() {
-                        if reported.insert((handle.clone(), finding.message.clone())) {
+                        if troubles.insert((handle.clone(), finding.message.clone())) {
                             put(&feed, JobEvent::Stuck { job: handle.clone(), finding }).await;
                         }
                     }
                 }
-                let (events, over) = compare(&mut told, seen, &filter);
+                let (events, over) = compare(&mut reported, seen, &filter);
                 if !events.is_empty() {
                     last = Instant::now();
                 }

@@ -5,9 +5,11 @@ use weftrun_core::{ErrorKind, Finding, Result};
 
 use super::client::Client;
 use super::error;
+use super::object::JobObject;
 use super::pod::SUBMISSION;
 use super::render::COPIED_FROM;
 use crate::kubernetes::{Cluster, Resource, Write, is_conflict, is_unauthenticated, is_unsent};
+use crate::submit_once::prepared;
 
 impl Client {
     /// Sends the objects of a job as a dry run. A refusal may be due to cached facts that no longer hold.
@@ -25,21 +27,20 @@ impl Client {
             rendered.findings.iter().filter(|finding| finding.is_error()).cloned().collect();
         // A ConfigMap is only rendered if the right to create one is known, and nothing else can be wrong
         // with it.
-        let documents = error::documents(rendered)?;
-        let runtime = documents.iter().find(|one| one.resource == Resource::TRAINING_RUNTIMES).cloned();
-        let sent = documents
-            .into_iter()
-            .filter(|one| one.kind.is_some() || one.resource == Resource::TRAINING_RUNTIMES);
-        for mut document in sent {
-            if let Some(runtime) = runtime.as_ref().filter(|_| document.kind.is_some()) {
-                with_original_runtime(&mut document, runtime);
+        let objects: &Vec<JobObject> = prepared(rendered)?;
+        let runtime = objects.iter().find(|one| one.resource == Resource::TRAINING_RUNTIMES);
+        let sent =
+            objects.iter().filter(|one| one.kind.is_some() || one.resource == Resource::TRAINING_RUNTIMES);
+        for one in sent {
+            let mut one = one.clone();
+            if let Some(runtime) = runtime.filter(|_| one.kind.is_some()) {
+                with_original_runtime(&mut one, runtime);
             }
-            let resource = document.resource;
-            let cluster = document.in_namespace(cluster);
-            match cluster.create(&resource, &document.object, Write::DryRun).await {
+            let cluster = one.in_namespace(cluster);
+            match cluster.create(&one.resource, &one.object, Write::DryRun).await {
                 Ok(_) => {}
                 Err(error) if is_unsent(&error) || is_unauthenticated(&error) => return Err(error),
-                Err(error) if is_conflict(&error) && self.is_ours(&cluster, &document, rendered).await => {}
+                Err(error) if is_conflict(&error) && self.is_ours(&cluster, &one, rendered).await => {}
                 Err(error)
                     if error.kind() == ErrorKind::Unsupported
                         || is_conflict(&error)
@@ -54,15 +55,15 @@ impl Client {
     }
 
     /// Returns whether the object with this name belongs to this submission.
-    async fn is_ours(&self, cluster: &Cluster, document: &error::Sent, rendered: &Rendered) -> bool {
-        let Ok(there) = cluster.get(&document.resource, &document.name()).await else { return false };
+    async fn is_ours(&self, cluster: &Cluster, object: &JobObject, rendered: &Rendered) -> bool {
+        let Ok(there) = cluster.get(&object.resource, &object.name()).await else { return false };
         there["metadata"]["labels"][SUBMISSION] == rendered.submission.as_str()
     }
 }
 
 /// Makes a TrainJob refer to the runtime that its own runtime was copied from. The copy does not exist before the
 /// submission, and Trainer refuses a job whose runtime does not exist.
-fn with_original_runtime(job: &mut error::Sent, own: &error::Sent) {
+fn with_original_runtime(job: &mut JobObject, own: &JobObject) {
     let copied = own.object["metadata"]["annotations"][COPIED_FROM].as_str();
     if let Some((kind, name)) = copied.and_then(|copied| copied.split_once('/')) {
         job.object["spec"]["runtimeRef"]["kind"] = kind.into();

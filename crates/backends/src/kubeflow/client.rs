@@ -12,7 +12,7 @@ use weftrun_core::text::fnv1a;
 use weftrun_core::{Error, ErrorKind, Result, Severity};
 
 use super::companions::adopt_left;
-use super::config::Settings;
+use super::config::KubeflowTarget;
 use super::error;
 use super::kinds::Kind;
 use super::pod::SUBMISSION;
@@ -36,7 +36,7 @@ const MOST_REMEMBERED: usize = 4096;
 #[derive(Debug)]
 pub struct Client {
     pub target: String,
-    pub settings: Settings,
+    pub settings: KubeflowTarget,
     pub config: ClusterConfig,
     state: PathBuf,
     cluster: OnceCell<Cluster>,
@@ -58,7 +58,7 @@ pub struct Named {
 impl Client {
     /// Creates a client; reads and sends nothing yet.
     pub fn new(target: &TargetConfig) -> Result<Self> {
-        let settings = Settings::of(target)?;
+        let settings = KubeflowTarget::of(target)?;
         let config = settings.cluster(target);
         let (cluster, served) = (OnceCell::new(), OnceCell::new());
         let gone = Mutex::new(VecDeque::new());

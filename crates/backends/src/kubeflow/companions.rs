@@ -11,7 +11,7 @@ use weftrun_core::job::SubmissionId;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::PATIENCE;
-use super::error::Sent;
+use super::object::JobObject;
 use super::pod::SUBMISSION;
 use super::status::Job;
 use super::submit::create_once;
@@ -55,7 +55,12 @@ fn remove_hint(kind: &str, name: &str) -> String {
 ///
 /// The name of a ConfigMap contains its submission; the others are named after the job, since its pods refer
 /// to them.
-pub async fn make(base: &Cluster, companion: &Sent, job: &Sent, rendered: &Rendered) -> Result<bool> {
+pub async fn make(
+    base: &Cluster,
+    companion: &JobObject,
+    job: &JobObject,
+    rendered: &Rendered,
+) -> Result<bool> {
     let (cluster, name, began) = (companion.in_namespace(base), companion.name(), Instant::now());
     loop {
         let error = match create_once(base, companion, rendered).await {

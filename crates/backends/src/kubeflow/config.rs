@@ -18,7 +18,7 @@ use crate::settings::{keys, merged};
 /// The target's settings.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
-pub struct Settings {
+pub struct KubeflowTarget {
     /// The kubeconfig file.
     pub kubeconfig: Option<PathBuf>,
     pub context: Option<String>,
@@ -97,7 +97,7 @@ fn unknown(error: Error, key: &str, all: &[&str]) -> Error {
     }
 }
 
-impl Settings {
+impl KubeflowTarget {
     /// Reads the target's settings.
     pub fn of(target: &TargetConfig) -> Result<Self> {
         let all = [keys::<JobSettings>(), keys::<Self>()].concat();
@@ -157,7 +157,7 @@ mod tests {
             .with("node-names", json!(["a"]))
             .with("node-selector", json!({"zone": "1", "pool": "x"}))
             .with("tolerations", json!([{"key": "one"}]));
-        let settings = Settings::of(&target).unwrap();
+        let settings = KubeflowTarget::of(&target).unwrap();
         let job = |own: Value| {
             let mut spec = JobSpec::builder("a").role(Role::worker().command(["true"])).build().unwrap();
             spec.backend.insert("kubeflow".to_owned(), own);

@@ -3,7 +3,7 @@
 use weftrun_core::convert::TrainerVersion;
 use weftrun_core::{Error, ErrorKind, Result};
 
-use crate::kubernetes::logs::Place;
+use crate::kubernetes::logs::RankPosition;
 use crate::kubernetes::{Pod, Resource};
 
 /// A kind of job that weftrun creates and reads.
@@ -94,7 +94,7 @@ impl Kind {
     }
 
     /// Returns the role and number of a pod in a job of this kind.
-    pub fn place(self, pod: &Pod) -> Place {
+    pub fn place(self, pod: &Pod) -> RankPosition {
         let label = |key: &str| pod.labels.get(key).map(String::as_str);
         let number = |key: &str| label(key).and_then(|text| text.parse().ok());
         let role = label("training.kubeflow.org/replica-type")
@@ -110,7 +110,7 @@ impl Kind {
             pod.containers.iter().find(|container| !container.init).map(|container| container.name.clone())
         };
         let main = if named { Some(self.container().to_owned()) } else { first() };
-        Place { role, replica, rank: None, main }
+        RankPosition { role, replica, rank: None, main }
     }
 
     /// Returns the operator that must be installed for a cluster to serve it.

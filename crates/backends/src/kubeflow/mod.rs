@@ -11,6 +11,7 @@ mod exec;
 mod kinds;
 mod logs;
 mod mpi_job;
+mod object;
 mod pod;
 mod preflight;
 mod pytorch_job;

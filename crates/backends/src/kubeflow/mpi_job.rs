@@ -5,12 +5,12 @@ use weftrun_core::Result;
 use weftrun_core::spec::{Launch, Rendezvous, Role};
 
 use super::kinds::Kind;
-use super::render::Draft;
+use super::render::RenderInput;
 use crate::kubernetes::escape::literal;
 use crate::kubernetes::mpirun;
 
 /// Returns the spec: a launcher that runs `mpirun`, and all nodes as workers, which wait for it.
-pub fn spec(draft: &Draft<'_>) -> Result<Value> {
+pub fn spec(draft: &RenderInput<'_>) -> Result<Value> {
     let worker = draft.worker()?;
     let launcher = mpirun::launcher(draft.spec, worker);
     let template = draft.template();
@@ -70,7 +70,7 @@ while [ "$i" -lt "$n" ]; do
 done"#;
 
 /// Makes the launcher wait until its workers' names resolve.
-fn wait_for_names(draft: &Draft<'_>, worker: &Role, pod: &mut Value) {
+fn wait_for_names(draft: &RenderInput<'_>, worker: &Role, pod: &mut Value) {
     let main = &pod["containers"][0];
     let words = ["/bin/sh", "-c", WAIT, "weftrun-wait"].map(literal);
     let values = [worker.nodes.to_string(), draft.spec.name.clone(), "$(WEFTRUN_NAMESPACE)".to_owned()];
@@ -93,7 +93,7 @@ fn wait_for_names(draft: &Draft<'_>, worker: &Role, pod: &mut Value) {
 const SSH_ARGS: &str = "plm_rsh_args";
 
 /// Returns the launcher's command.
-fn command(draft: &Draft<'_>, worker: &Role, launcher: &Role) -> Vec<String> {
+fn command(draft: &RenderInput<'_>, worker: &Role, launcher: &Role) -> Vec<String> {
     let spec = draft.spec;
     if spec.launch != Launch::Mpi {
         let at = Rendezvous { node_rank: "0", master_addr: "127.0.0.1", master_port: "29500" };

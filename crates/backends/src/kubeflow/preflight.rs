@@ -10,10 +10,10 @@ use weftrun_core::spec::Quantity;
 use weftrun_core::text::{listed, suggestion};
 
 use super::config::Gang;
-use super::render::Draft;
+use super::render::RenderInput;
 
 /// Compares a rendered job with the facts.
-pub fn findings(draft: &Draft<'_>, object: &Value) -> Vec<Finding> {
+pub fn findings(draft: &RenderInput<'_>, object: &Value) -> Vec<Finding> {
     let facts = &draft.job.facts;
     let priority = draft.spec.priority.as_deref().and_then(|name| priority(name, facts));
     let queue = draft.spec.queue.as_deref().and_then(|name| queue(name, draft.settings.gang, facts));

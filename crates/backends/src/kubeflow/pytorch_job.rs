@@ -5,7 +5,7 @@ use weftrun_core::Result;
 use weftrun_core::spec::{Launch, Rendezvous, Role};
 
 use super::kinds::Kind;
-use super::render::Draft;
+use super::render::RenderInput;
 
 /// The operator's own port, which its Services use.
 const PORT: &str = "23456";
@@ -15,7 +15,7 @@ const INDEX: &str = "metadata.labels['training.kubeflow.org/replica-index']";
 /// Returns the spec. With torchrun, whose agents end together: a master, which is the first of the nodes, and
 /// the others as workers. Otherwise only workers, since a master that ends would end the job, and with it
 /// nodes that still run or have not even started; then the job ends when all of them have.
-pub fn spec(draft: &Draft<'_>) -> Result<Value> {
+pub fn spec(draft: &RenderInput<'_>) -> Result<Value> {
     let role = draft.worker()?;
     let mut specs = json!({});
     if draft.spec.launch == Launch::Torchrun {
@@ -42,7 +42,7 @@ pub fn spec(draft: &Draft<'_>) -> Result<Value> {
     }))
 }
 
-fn template(draft: &Draft<'_>, role: &Role, at: &Rendezvous<'_>) -> Value {
+fn template(draft: &RenderInput<'_>, role: &Role, at: &Rendezvous<'_>) -> Value {
     let mut template = draft.template().of(role, Kind::PyTorchJob.container(), &draft.command(role, at));
     if let Some(limit) = draft.spec.time_limit {
         // The operator checks the job's own limit only when something happens to the job (seen with 1.9.3: a
@@ -52,7 +52,7 @@ fn template(draft: &Draft<'_>, role: &Role, at: &Rendezvous<'_>) -> Value {
     template
 }
 
-fn replicas(draft: &Draft<'_>, count: u32, template: &Value) -> Value {
+fn replicas(draft: &RenderInput<'_>, count: u32, template: &Value) -> Value {
     json!({"replicas": count, "restartPolicy": draft.restart_policy(), "template": template})
 }
 

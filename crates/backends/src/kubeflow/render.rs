@@ -6,14 +6,15 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
-use weftrun_core::backend::{Document, Inexpressible, Language, PlannedJob, Rendered};
-use weftrun_core::convert::{TrainerVersion, apply_ops, apply_with_own_runtime, to_yaml};
+use weftrun_core::backend::{Inexpressible, PlannedJob, Prepared, Rendered};
+use weftrun_core::convert::{TrainerVersion, apply_ops, apply_with_own_runtime};
 use weftrun_core::fabric::{Change, Op};
 use weftrun_core::spec::{JobSpec, Launch, Rendezvous, RestartPolicy, Role, RoleKind, node_command};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
-use super::config::{Gang, JobSettings, Settings};
+use super::config::{Gang, JobSettings, KubeflowTarget};
 use super::kinds::{Kind, trainer_version};
+use super::object::JobObject;
 use super::pod::{FABRIC, SUBMISSION, Template};
 use super::{mpi_job, preflight, pytorch_job, train_job};
 use crate::kubernetes::code::Delivery;
@@ -27,7 +28,7 @@ const DNS_LABEL: usize = 63;
 pub const COPIED_FROM: &str = "weftrun.dev/copied-from";
 
 /// A job that is being rendered.
-pub struct Draft<'a> {
+pub struct RenderInput<'a> {
     pub job: &'a PlannedJob,
     pub spec: &'a JobSpec,
     pub settings: JobSettings,
@@ -39,7 +40,7 @@ pub struct Draft<'a> {
     pub runtimes: Vec<Value>,
 }
 
-pub fn render(job: &PlannedJob, target: &Settings, namespace: Option<&str>) -> Result<Rendered> {
+pub fn render(job: &PlannedJob, target: &KubeflowTarget, namespace: Option<&str>) -> Result<Rendered> {
     let spec = &job.spec;
     spec.refuse_nul()?;
     spec.refuse_once("kubeflow")?;
@@ -62,7 +63,7 @@ pub fn render(job: &PlannedJob, target: &Settings, namespace: Option<&str>) -> R
     let runtimes = settings.runtimes.iter().chain(told.into_iter().flatten()).cloned().collect();
     let mut labels = spec.labels.clone();
     labels.insert(SUBMISSION.into(), job.submission.to_string());
-    let draft = Draft { job, spec, settings, kind, delivery, labels, trainer, runtimes };
+    let draft = RenderInput { job, spec, settings, kind, delivery, labels, trainer, runtimes };
     check_name(&draft)?;
 
     let mut object = json!({
@@ -77,20 +78,20 @@ pub fn render(job: &PlannedJob, target: &Settings, namespace: Option<&str>) -> R
     let plain = object.clone();
     let (mut applied, mut inexpressible) = draft.apply(&mut object);
     let own_runtime = draft.own_runtime(&plain, &mut object, &mut applied, &mut inexpressible);
-    let title = kind.resource().kind.to_owned();
-    let document =
-        |title: String, object: &Value| Document { title, language: Language::Yaml, text: to_yaml(object) };
-    let mut rendered = Rendered::new(&spec.name, job.submission.clone(), document(title, &object));
-    if let Some(map) = draft.delivery.object(&object["metadata"]) {
-        rendered.documents.push(document("ConfigMap".to_owned(), &map));
+    let map = draft.delivery.object(&object["metadata"]);
+    let findings = preflight::findings(&draft, &object);
+    let job_object = JobObject::job(kind, object);
+    let mut rendered = Rendered::new(&spec.name, job.submission.clone(), job_object.document());
+    let mut objects = vec![job_object];
+    for object in map.into_iter().chain(own_runtime).chain(draft.companions(&applied)) {
+        let companion = JobObject::companion(object)?;
+        rendered.documents.push(companion.document());
+        objects.push(companion);
     }
-    for object in own_runtime.into_iter().chain(draft.companions(&applied)) {
-        let title = object["kind"].as_str().unwrap_or_default().to_owned();
-        rendered.documents.push(document(title, &object));
-    }
+    rendered.prepared = Prepared::new(objects);
     rendered.applied = applied;
     rendered.inexpressible = inexpressible;
-    rendered.findings.extend(preflight::findings(&draft, &object));
+    rendered.findings.extend(findings);
     rendered.findings.extend(missing_image(&draft));
     if kind == Kind::TrainJob {
         rendered.findings.extend(train_job::restarts(&draft));
@@ -147,7 +148,7 @@ fn choose(job: &PlannedJob, settings: &JobSettings) -> Result<Kind> {
 
 /// Reports a job in which no part names an image: the API server accepts it, and the operator creates no pod
 /// of it. The image of a TrainJob may come from its runtime.
-fn missing_image(draft: &Draft<'_>) -> Option<Finding> {
+fn missing_image(draft: &RenderInput<'_>) -> Option<Finding> {
     let spec = draft.spec;
     let role = spec.workers().find(|role| role.image.is_none() && spec.image.is_none())?;
     let message = format!("role `{}` names no container image, so no pod can be created", role.name);
@@ -156,7 +157,7 @@ fn missing_image(draft: &Draft<'_>) -> Option<Finding> {
 }
 
 /// Checks the name: pods and services are named after the job, and each name must be a DNS label.
-fn check_name(draft: &Draft<'_>) -> Result<()> {
+fn check_name(draft: &RenderInput<'_>) -> Result<()> {
     let name = &draft.spec.name;
     let nodes = draft.spec.nodes().max(1);
     let longest = match draft.kind {
@@ -184,7 +185,7 @@ fn check_name(draft: &Draft<'_>) -> Result<()> {
     Err(Error::from_findings(ErrorKind::InvalidSpec, finding.message.clone(), vec![finding.at("name")]))
 }
 
-impl Draft<'_> {
+impl RenderInput<'_> {
     fn metadata(&self, namespace: Option<&str>) -> Value {
         let mut metadata = Map::new();
         metadata.insert("name".into(), json!(self.spec.name));

@@ -14,7 +14,7 @@ use weftrun_core::{Finding, Severity};
 
 use super::kinds::Kind;
 use super::pod::{FABRIC, SUBMISSION};
-use crate::kubernetes::logs::Place;
+use crate::kubernetes::logs::RankPosition;
 use crate::kubernetes::{
     ContainerState, NODE_LOST, Pod, PodEvent, State, job_event_finding, one_line, pod_finding,
 };
@@ -374,7 +374,7 @@ impl Job {
 
     /// Returns the role and number of a pod, with its rank if each pod runs one process: the operators number
     /// the pods by it.
-    pub fn place(&self, pod: &Pod) -> Place {
+    pub fn place(&self, pod: &Pod) -> RankPosition {
         let mut place = self.kind.place(pod);
         let single = match self.kind {
             Kind::PyTorchJob => &self.object["spec"]["nprocPerNode"],

@@ -10,11 +10,12 @@ use weftrun_core::job::{JobHandle, SubmissionId};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::{Client, PATIENCE};
+use super::companions;
+use super::object::JobObject;
 use super::pod::SUBMISSION;
 use super::status::Job;
-use super::{companions, error};
 use crate::kubernetes::{Cluster, Resource, Write, is_conflict, is_not_found, is_unsent};
-use crate::submit_once::{Created, Found, Policy, Submission, submit_once};
+use crate::submit_once::{Created, Policy, SearchResult, Submission, prepared, submit_once};
 
 /// How long the creation of a job with a new runtime is repeated while Trainer refuses it.
 const RUNTIME_SEEN: Duration = Duration::from_secs(5);
@@ -27,16 +28,16 @@ impl Client {
     /// an interruption in between leaves no job whose pods wait forever.
     pub async fn submit(&self, rendered: &Rendered) -> Result<JobHandle> {
         let base = self.cluster().await?;
-        let documents = error::documents(rendered)?;
-        let (jobs, beside): (Vec<_>, Vec<_>) = documents.iter().partition(|document| document.kind.is_some());
-        let [document] = jobs.as_slice() else {
+        let objects: &Vec<JobObject> = prepared(rendered)?;
+        let (jobs, beside): (Vec<_>, Vec<_>) = objects.iter().partition(|object| object.kind.is_some());
+        let [job_object] = jobs.as_slice() else {
             return Err(Error::new(ErrorKind::Unexpected, "a submission has exactly one job"));
         };
-        let kind = document.kind.ok_or_else(|| Error::new(ErrorKind::Unexpected, "there is no job"))?;
-        let cluster = document.in_namespace(base);
+        let kind = job_object.kind.ok_or_else(|| Error::new(ErrorKind::Unexpected, "there is no job"))?;
+        let cluster = job_object.in_namespace(base);
         let mut made = Vec::new();
         for companion in &beside {
-            match companions::make(base, companion, document, rendered).await {
+            match companions::make(base, companion, job_object, rendered).await {
                 Ok(true) => made.push((companion.resource, companion.name())),
                 Ok(false) => {}
                 Err(error) => {
@@ -46,7 +47,7 @@ impl Client {
             }
         }
         let new_runtime = made.iter().any(|(resource, _)| *resource == Resource::TRAINING_RUNTIMES);
-        let object = match create_job(base, document, rendered, new_runtime).await {
+        let object = match create_job(base, job_object, rendered, new_runtime).await {
             Ok(object) => object,
             Err(error) => {
                 self.cache().await?.forget().await;
@@ -67,7 +68,7 @@ impl Client {
 /// never create a second object.
 struct Creating<'a> {
     cluster: Cluster,
-    document: &'a error::Sent,
+    object: &'a JobObject,
     submission: &'a SubmissionId,
 }
 
@@ -76,7 +77,7 @@ impl Submission for Creating<'_> {
     type Made = Value;
 
     async fn create(&self) -> Result<Created<Value>> {
-        match self.cluster.create(&self.document.resource, &self.document.object, Write::Real).await {
+        match self.cluster.create(&self.object.resource, &self.object.object, Write::Real).await {
             Ok(made) => Ok(Created::Made(made)),
             Err(error) if is_conflict(&error) => Ok(Created::Taken(error)),
             Err(error) if is_unsent(&error) => Ok(Created::Unknown(error)),
@@ -84,17 +85,17 @@ impl Submission for Creating<'_> {
         }
     }
 
-    async fn search(&self) -> Result<Found<Value>> {
-        let name = self.document.name();
-        match self.cluster.get(&self.document.resource, &name).await {
+    async fn search(&self) -> Result<SearchResult<Value>> {
+        let name = self.object.name();
+        match self.cluster.get(&self.object.resource, &name).await {
             Ok(object) if object["metadata"]["labels"][SUBMISSION] == self.submission.as_str() => {
-                Ok(Found::Ours(object))
+                Ok(SearchResult::Ours(object))
             }
-            Ok(_) => Ok(Found::Other(
+            Ok(_) => Ok(SearchResult::Other(
                 Error::new(ErrorKind::AlreadyExists, format!("the name `{name}` is taken"))
                     .hint("choose another name, or `--name-suffix` to make a new one"),
             )),
-            Err(error) if is_not_found(&error) => Ok(Found::Absent),
+            Err(error) if is_not_found(&error) => Ok(SearchResult::Absent),
             Err(error) => Err(error),
         }
     }
@@ -104,13 +105,13 @@ impl Submission for Creating<'_> {
 /// after its creation, so the request is repeated for a short time.
 async fn create_job(
     base: &Cluster,
-    document: &error::Sent,
+    object: &JobObject,
     rendered: &Rendered,
     new_runtime: bool,
 ) -> Result<Value> {
     let began = Instant::now();
     loop {
-        let made = create_once(base, document, rendered).await;
+        let made = create_once(base, object, rendered).await;
         let refused = made
             .as_ref()
             .is_err_and(|error| matches!(error.kind(), ErrorKind::Refused | ErrorKind::InvalidSpec));
@@ -122,12 +123,8 @@ async fn create_job(
 }
 
 /// Creates an object of a submission once.
-pub(super) async fn create_once(
-    base: &Cluster,
-    document: &error::Sent,
-    rendered: &Rendered,
-) -> Result<Value> {
-    let cluster = document.in_namespace(base);
+pub(super) async fn create_once(base: &Cluster, object: &JobObject, rendered: &Rendered) -> Result<Value> {
+    let cluster = object.in_namespace(base);
     let policy = Policy {
         absence: Duration::ZERO,
         requests: u32::MAX,
@@ -136,5 +133,5 @@ pub(super) async fn create_once(
         patience: PATIENCE,
         pause: Duration::from_millis(200),
     };
-    submit_once(&Creating { cluster, document, submission: &rendered.submission }, policy).await
+    submit_once(&Creating { cluster, object, submission: &rendered.submission }, policy).await
 }

@@ -7,13 +7,13 @@ use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::kinds::Kind;
 use super::pod::resources;
-use super::render::Draft;
+use super::render::RenderInput;
 
 /// The manager name of weftrun's patches of the runtime.
 const MANAGER: &str = "weftrun.dev/job";
 
 /// Returns the spec: the runtime defines how the job runs, the trainer what it runs.
-pub fn spec(draft: &Draft<'_>) -> Result<Value> {
+pub fn spec(draft: &RenderInput<'_>) -> Result<Value> {
     let role = draft.worker()?;
     let spec = draft.spec;
     if spec.launch == Launch::Mpi && draft.settings.runtime.is_none() {
@@ -77,7 +77,7 @@ const JOB_TRIES: u64 = 6;
 
 /// Returns a finding if the runtime's number of restarts is not that of the job file: a TrainJob has no field
 /// for restarts, and none of the overrides reaches the Job's.
-pub fn restarts(draft: &Draft<'_>) -> Option<Finding> {
+pub fn restarts(draft: &RenderInput<'_>) -> Option<Finding> {
     let asked = match draft.spec.restart {
         RestartPolicy::Never => 0,
         RestartPolicy::OnFailure { max } => u64::from(max),
@@ -110,12 +110,12 @@ fn tries(runtime: &Value) -> u64 {
     job.saturating_add(all.saturating_mul(job.saturating_add(1)))
 }
 
-fn runtime<'a>(draft: &'a Draft<'_>) -> &'a str {
+fn runtime<'a>(draft: &'a RenderInput<'_>) -> &'a str {
     draft.settings.runtime.as_deref().unwrap_or("torch-distributed")
 }
 
 /// Adds settings without a trainer field through the overrides of this version.
-fn overrides(draft: &Draft<'_>, out: &mut Value) -> Result<()> {
+fn overrides(draft: &RenderInput<'_>, out: &mut Value) -> Result<()> {
     let role = draft.worker()?;
     let template = draft.template();
     let mut pod = Value::Object(template.pod_spec(role));

@@ -112,7 +112,7 @@ pub(super) struct Watcher {
     ghosts: BTreeMap<String, Pod>,
     events: BTreeMap<String, PodEvent>,
     /// What was reported of each job.
-    told: BTreeMap<String, Told>,
+    reported: BTreeMap<String, Reported>,
     /// Failed jobs whose pods do not show the cause yet, and the deadline for that.
     unexplained: BTreeMap<String, Instant>,
     ready: VecDeque<JobEvent>,
@@ -127,7 +127,7 @@ pub(super) struct Watcher {
 }
 
 #[derive(Default)]
-struct Told {
+struct Reported {
     summary: Option<JobSummary>,
     replicas: BTreeMap<String, ReplicaStatus>,
     findings: BTreeSet<String>,
@@ -209,7 +209,7 @@ impl Watcher {
             pods: BTreeMap::new(),
             ghosts: BTreeMap::new(),
             events: BTreeMap::new(),
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
             unexplained: BTreeMap::new(),
             ready: VecDeque::new(),
             dirty: BTreeSet::new(),
@@ -372,7 +372,7 @@ impl Watcher {
             }
             Seen::Job(job) => {
                 let uid = job.uid().to_owned();
-                if self.by_handle && !self.wanted.contains(&uid) && !self.told.contains_key(&uid) {
+                if self.by_handle && !self.wanted.contains(&uid) && !self.reported.contains_key(&uid) {
                     return;
                 }
                 if !self.filter.foreign && job.submission().is_none() {
@@ -401,12 +401,12 @@ impl Watcher {
             Of::Events => {}
             Of::Jobs(_) => {
                 if let Some(job) = self.jobs.remove(uid) {
-                    let told = self.told.remove(uid).unwrap_or_default();
+                    let reported = self.reported.remove(uid).unwrap_or_default();
                     self.unexplained.remove(uid);
                     let pods = self.pods.values().chain(self.ghosts.values());
                     let pods: Vec<&Pod> = pods.filter(|pod| pod_of(pod, &job)).collect();
                     let end = job.summary(&self.target, &pods);
-                    let known = told.summary.is_some_and(|told| told.phase.is_terminal());
+                    let known = reported.summary.is_some_and(|reported| reported.phase.is_terminal());
                     if end.phase.is_terminal() && !known {
                         self.ready.push_back(JobEvent::Status { job: end });
                     }
@@ -450,7 +450,7 @@ impl Watcher {
         let pods: Vec<&Pod> = self.pods.values().filter(|pod| pod_of(pod, job)).collect();
         let uids: HashSet<&str> = pods.iter().map(|pod| pod.uid.as_str()).collect();
         let events: Vec<&PodEvent> = self.events.values().filter(|event| about(job, &uids, event)).collect();
-        let told = self.told.entry(uid.to_owned()).or_default();
+        let reported = self.reported.entry(uid.to_owned()).or_default();
         let handle = job.handle(&self.target);
         let mut summary = job.summary(&self.target, &pods);
         if summary.phase == JobPhase::Failed {
@@ -458,7 +458,7 @@ impl Watcher {
             let all: Vec<&Pod> = pods.iter().copied().chain(ghosts).collect();
             let whole = job.summary(&self.target, &all);
             (summary.exit_code, summary.reason) = (whole.exit_code, whole.reason);
-            let new = told.summary.as_ref().is_none_or(|told| !told.phase.is_terminal());
+            let new = reported.summary.as_ref().is_none_or(|reported| !reported.phase.is_terminal());
             if new && summary.exit_code.is_none() && pods.iter().any(|pod| !pod.ended()) {
                 let now = Instant::now();
                 let until = *self.unexplained.entry(uid.to_owned()).or_insert(now + PODS_BEHIND);
@@ -468,30 +468,30 @@ impl Watcher {
             }
         }
         self.unexplained.remove(uid);
-        if !self.filter.ended && summary.phase.is_terminal() && told.summary.is_none() {
+        if !self.filter.ended && summary.phase.is_terminal() && reported.summary.is_none() {
             return;
         }
         for event in &events {
             // Operators repeat that a job runs; only warnings are repeated, and less and less often.
             let what = (event.about.2.clone(), event.reason.clone(), event.message.clone());
-            let before = told.events.get(&what).copied();
+            let before = reported.events.get(&what).copied();
             if before.is_none_or(|count| event.warning && count.saturating_mul(2) <= event.count) {
-                told.events.insert(what, event.count);
+                reported.events.insert(what, event.count);
                 self.ready.push_back(message(&handle, event));
             }
         }
         for (pod, now) in pods.iter().zip(job.replicas(&pods)) {
-            if told.replicas.get(&pod.uid) != Some(&now) {
-                told.replicas.insert(pod.uid.clone(), now.clone());
+            if reported.replicas.get(&pod.uid) != Some(&now) {
+                reported.replicas.insert(pod.uid.clone(), now.clone());
                 self.ready.push_back(JobEvent::Replica { job: handle.clone(), replica: now });
             }
         }
         if matches!(summary.phase, JobPhase::Suspended | JobPhase::Cancelled) {
-            told.tries.forget();
+            reported.tries.forget();
         }
-        let attempt = told.tries.attempt(job, &pods);
-        if attempt > told.attempt {
-            told.attempt = attempt;
+        let attempt = reported.tries.attempt(job, &pods);
+        if attempt > reported.attempt {
+            reported.attempt = attempt;
             self.ready.push_back(JobEvent::Attempt {
                 job: handle.clone(),
                 attempt,
@@ -499,7 +499,7 @@ impl Watcher {
             });
         }
         for finding in job.findings(&pods, &events) {
-            if told.findings.insert(finding.code.clone()) && !summary.phase.is_terminal() {
+            if reported.findings.insert(finding.code.clone()) && !summary.phase.is_terminal() {
                 self.ready.push_back(JobEvent::Stuck { job: handle.clone(), finding });
             }
         }
@@ -507,8 +507,8 @@ impl Watcher {
             // Nothing may happen until then, so the job is processed again at that time.
             self.unexplained.insert(uid.to_owned(), Instant::now() + left + Duration::from_secs(1));
         }
-        if told.summary.as_ref() != Some(&summary) {
-            told.summary = Some(summary.clone());
+        if reported.summary.as_ref() != Some(&summary) {
+            reported.summary = Some(summary.clone());
             let over = summary.phase.is_terminal();
             self.ready.push_back(JobEvent::Status { job: summary });
             if over {

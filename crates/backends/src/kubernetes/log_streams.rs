@@ -5,7 +5,7 @@
 //! containers. Further streams share HTTP/2 connections, if the API server offers HTTP/2 and no proxy is
 //! configured.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ClientBuilder, ConfigExt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 use tracing::Instrument;
@@ -51,7 +52,7 @@ pub(super) fn client(config: kube::Config) -> Result<kube::Client> {
     let namespace = config.default_namespace.clone();
     let shared = Shared::new(&config).map(Arc::new);
     let plain = ClientBuilder::try_from(config).map_err(|error| from_kube(error, "connect"))?.build();
-    let router = Router { plain, own: Arc::default(), shared };
+    let router = Router { plain, own: Arc::new(Semaphore::new(OWN)), shared };
     Ok(kube::Client::new(service_fn(move |request| router.clone().send(request)), namespace))
 }
 
@@ -59,37 +60,19 @@ pub(super) fn client(config: kube::Config) -> Result<kube::Client> {
 #[derive(Clone)]
 struct Router {
     plain: kube::Client,
-    /// Number of log streams that have their own connection.
-    own: Arc<AtomicUsize>,
+    /// Permits of log streams that have their own connection.
+    own: Arc<Semaphore>,
     shared: Option<Arc<Shared>>,
 }
 
 /// The shared connections.
 struct Shared {
     config: kube::Config,
-    connections: Mutex<Vec<(Arc<AtomicUsize>, Connection)>>,
+    connections: Mutex<Vec<(Arc<Semaphore>, Connection)>>,
     /// Whether a shared connection has ever answered a request.
     worked: AtomicBool,
     /// Whether the server has refused HTTP/2.
     refused: AtomicBool,
-}
-
-/// A counted stream.
-struct Open(Arc<AtomicUsize>);
-
-impl Open {
-    /// Counts a stream; none if `most` streams are open already.
-    fn count(streams: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
-        let next = |count| (count < most).then_some(count + 1);
-        streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
-        Some(Self(Arc::clone(streams)))
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl Router {
@@ -97,13 +80,13 @@ impl Router {
         let Some(shared) = self.shared.as_ref().filter(|_| follows_log(request.uri())) else {
             return Ok(answer(self.plain.send(request).await?, None));
         };
-        if let Some(open) = Open::count(&self.own, OWN) {
-            return Ok(answer(self.plain.send(request).await?, Some(open)));
+        if let Ok(permit) = Arc::clone(&self.own).try_acquire_owned() {
+            return Ok(answer(self.plain.send(request).await?, Some(permit)));
         }
         // A request for a log has no body.
         let (parts, _) = request.into_parts();
         let request = || Request::from_parts(parts.clone(), Body::empty());
-        if let Some((open, connection)) = shared.next() {
+        if let Some((permit, connection)) = shared.next() {
             let span = tracing::debug_span!(
                 "HTTP", http.method = %parts.method, http.url = %shared.url(&parts.uri), http.status_code = Empty
             );
@@ -112,7 +95,7 @@ impl Router {
                 Ok(response) => {
                     span.record("http.status_code", response.status().as_u16());
                     shared.worked.store(true, Ordering::Relaxed);
-                    return Ok(answer(response, Some(open)));
+                    return Ok(answer(response, Some(permit)));
                 }
                 // A server that is unreachable, or that has answered over HTTP/2 before, has not refused HTTP/2.
                 Err(error) if shared.worked.load(Ordering::Relaxed) || is_unreachable(&error) => {
@@ -143,20 +126,20 @@ impl Shared {
     }
 
     /// Returns a connection that has a free stream; none if the server has refused HTTP/2.
-    fn next(&self) -> Option<(Open, Connection)> {
+    fn next(&self) -> Option<(OwnedSemaphorePermit, Connection)> {
         if self.refused.load(Ordering::Relaxed) {
             return None;
         }
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         for (streams, connection) in connections.iter() {
-            if let Some(open) = Open::count(streams, SHARED) {
-                return Some((open, connection.clone()));
+            if let Ok(permit) = Arc::clone(streams).try_acquire_owned() {
+                return Some((permit, connection.clone()));
             }
         }
-        let (streams, connection) = (Arc::default(), self.connect()?);
-        let open = Open::count(&streams, SHARED)?;
+        let (streams, connection) = (Arc::new(Semaphore::new(SHARED)), self.connect()?);
+        let permit = Arc::clone(&streams).try_acquire_owned().ok()?;
         connections.push((streams, connection.clone()));
-        Some((open, connection))
+        Some((permit, connection))
     }
 
     /// Returns the whole URL of a request.
@@ -195,8 +178,8 @@ impl Shared {
     }
 }
 
-/// Returns the answer, whose stream counts as open until its body is dropped.
-fn answer<B>(response: Response<B>, open: Option<Open>) -> Answer
+/// Returns the answer, which keeps the permit of its stream until its body is dropped.
+fn answer<B>(response: Response<B>, permit: Option<OwnedSemaphorePermit>) -> Answer
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
@@ -206,7 +189,7 @@ where
     response.map(|body| {
         Limited::new(body, most)
             .map_frame(move |frame| {
-                let _ = &open;
+                let _ = &permit;
                 frame
             })
             .boxed_unsync()
@@ -230,6 +213,7 @@ fn follows_log(uri: &Uri) -> bool {
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
+    use std::sync::atomic::AtomicUsize;
 
     use futures_util::{AsyncBufReadExt, StreamExt};
     use k8s_openapi::api::core::v1::Pod;

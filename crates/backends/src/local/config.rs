@@ -10,7 +10,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 /// The keys of a local target in the config file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-struct Settings {
+struct LocalTarget {
     /// Seconds between TERM and KILL.
     grace: f64,
     /// The program started for `launch = "torchrun"`; if empty, one process per rank is started instead.
@@ -21,7 +21,7 @@ struct Settings {
     python: String,
 }
 
-impl Default for Settings {
+impl Default for LocalTarget {
     fn default() -> Self {
         Self { grace: 10.0, torchrun: "torchrun".into(), mpirun: "mpirun".into(), python: "python3".into() }
     }
@@ -45,7 +45,7 @@ pub(super) struct Config {
 impl Config {
     /// Reads the settings, and searches the `PATH` of the target's environment for the launchers.
     pub fn of(target: &TargetConfig) -> Result<Self> {
-        let settings: Settings = target.settings()?;
+        let settings: LocalTarget = target.settings()?;
         let grace = Duration::try_from_secs_f64(settings.grace).map_err(|error| {
             Error::new(ErrorKind::InvalidConfig, format!("target `{}`: grace: {error}", target.name))
                 .with("grace", settings.grace)

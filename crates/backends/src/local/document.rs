@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
-use weftrun_core::backend::Rendered;
 use weftrun_core::fabric::Fabric;
 use weftrun_core::job::SubmissionId;
 use weftrun_core::spec::{Code, Launch};
@@ -94,15 +93,6 @@ impl std::fmt::Debug for Process {
 }
 
 impl ProcessList {
-    /// Parses the list from the rendered document.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidSpec`] if it is not one.
-    pub fn of(rendered: &Rendered) -> Result<Self> {
-        let text = rendered.documents.first().map_or("", |document| document.text.as_str());
-        Self::parse(text)
-    }
-
     /// Parses a list.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::stream::{self, BoxStream, StreamExt};
+use futures_util::stream::{self, BoxStream, StreamExt as _};
 use weftrun_core::job::JobHandle;
 use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark, SourceId};
 use weftrun_core::{Error, ErrorKind, Result};
@@ -19,6 +19,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::document::{Process, ProcessList};
 use super::store::{Job, Store};
 use super::{NAME, error};
+use crate::stream::{fed, put};
 
 /// Largest number of bytes of a batch.
 const CHUNK: usize = 256 << 10;
@@ -42,44 +43,30 @@ pub(super) fn logs(
             .hint("processes write their own files here, without times: use `tail`");
         return stream::iter([Err(error)]).boxed();
     }
-    let open = async move {
-        let reader = error::blocking(move || Reader::open(&store, &handle, options)).await;
-        match reader {
-            Ok(reader) => looks(reader).boxed(),
-            Err(error) => stream::iter([Err(error)]).boxed(),
-        }
-    };
-    stream::once(open).flatten().boxed()
-}
-
-fn looks(reader: Reader) -> impl futures_util::Stream<Item = Result<LogBatch>> {
-    stream::unfold(Some(reader), |reader| async move {
-        let mut reader = reader?;
-        let looked = error::blocking(move || {
-            let batches = reader.look();
-            Ok((reader, batches))
-        });
-        match looked.await {
-            Ok((mut reader, Ok(batches))) => {
-                if reader.over {
-                    return Some((items(batches), None));
-                }
-                if batches.is_empty() {
-                    let pause = (reader.last.elapsed() / QUIET).clamp(PAUSE, LONG_PAUSE);
-                    tokio::time::sleep(pause).await;
-                } else {
-                    reader.last = Instant::now();
-                }
-                Some((items(batches), Some(reader)))
+    fed(move |feed| async move {
+        let mut reader = error::blocking(move || Reader::open(&store, &handle, options)).await?;
+        loop {
+            let (looked, batches) = error::blocking(move || {
+                let batches = reader.look()?;
+                Ok((reader, batches))
+            })
+            .await?;
+            reader = looked;
+            let is_quiet = batches.is_empty();
+            for batch in batches {
+                put(&feed, batch).await;
             }
-            Ok((_, Err(error))) | Err(error) => Some((stream::iter(vec![Err(error)]), None)),
+            if reader.over {
+                return Ok(());
+            }
+            if is_quiet {
+                let pause = (reader.last.elapsed() / QUIET).clamp(PAUSE, LONG_PAUSE);
+                tokio::time::sleep(pause).await;
+            } else {
+                reader.last = Instant::now();
+            }
         }
     })
-    .flatten()
-}
-
-fn items(batches: Vec<LogBatch>) -> stream::Iter<std::vec::IntoIter<Result<LogBatch>>> {
-    stream::iter(batches.into_iter().map(Ok).collect::<Vec<_>>())
 }
 
 /// The log file of a process in one attempt.
@@ -253,11 +240,7 @@ impl Reader {
 
 impl Source {
     fn cursor(&self) -> Cursor {
-        let mut cursor = Cursor::default();
-        cursor.uid.clone_from(&self.id.uid);
-        cursor.attempt = self.id.attempt;
-        cursor.offset = self.offset;
-        cursor
+        Cursor::at(&self.id, self.offset)
     }
 }
 

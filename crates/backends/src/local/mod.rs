@@ -27,6 +27,7 @@ use weftrun_core::backend::{
     Backend, Capability, ClusterFacts, ExecRequest, ExecSink, ExecStream, PlannedJob, Rendered, Scope,
     TargetConfig,
 };
+use weftrun_core::fabric::evidence::Form;
 use weftrun_core::job::{
     Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId, ordered,
 };
@@ -39,7 +40,15 @@ pub use document::{Process, ProcessList};
 use store::Store;
 pub use supervisor::supervise;
 
-weftrun_core::register_backend!("local", "processes on this machine: no cluster, no container", connect);
+use crate::submit_once;
+
+weftrun_core::register_backend!(
+    NAME,
+    "processes on this machine: no cluster, no container",
+    connect,
+    form: Form::Script,
+    ignores_images: true
+);
 
 /// The registered name of this backend.
 pub const NAME: &str = "local";
@@ -102,7 +111,8 @@ impl Backend for Local {
     }
 
     async fn check(&self, rendered: &Rendered) -> Result<Vec<Finding>> {
-        let (list, store) = (ProcessList::of(rendered)?, self.store.clone());
+        let (list, store) =
+            (submit_once::prepared::<Arc<ProcessList>>(rendered)?.clone(), self.store.clone());
         error::blocking(move || store.check(&list)).await
     }
 

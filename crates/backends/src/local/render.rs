@@ -2,8 +2,9 @@
 //! was connected.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use weftrun_core::backend::{Document, Inexpressible, Language, Placeholder, PlannedJob, Rendered};
+use weftrun_core::backend::{Document, Inexpressible, Language, Placeholder, PlannedJob, Prepared, Rendered};
 use weftrun_core::fabric::{Change, Op};
 use weftrun_core::spec::{Code, JobSpec, Launch, Rendezvous, RestartPolicy, Role, RoleKind, node_command};
 use weftrun_core::{Error, ErrorKind, Result};
@@ -20,6 +21,7 @@ pub(super) fn render(job: &PlannedJob, config: &Config) -> Result<Rendered> {
     let document =
         Document { title: "process list".to_owned(), language: Language::Toml, text: list.to_toml()? };
     let mut rendered = Rendered::new(&job.spec.name, job.submission.clone(), document);
+    rendered.prepared = Prepared::new(Arc::new(list));
     rendered.applied = env_ops;
     rendered.inexpressible = inexpressible;
     rendered.placeholders.push(Placeholder {

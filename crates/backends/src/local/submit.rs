@@ -23,7 +23,7 @@ use super::record::Origin;
 use super::status::Snapshot;
 use super::store::{Job, Store};
 use super::{error, process, supervisor};
-use crate::submit_once::{Created, Found, Policy, Submission, submit_once};
+use crate::submit_once::{Created, Policy, SearchResult, Submission, prepared, submit_once};
 
 /// How long a live supervisor may take to write its first record. It takes milliseconds, except on an
 /// overloaded machine.
@@ -40,14 +40,13 @@ const POLICY: Policy = Policy {
 };
 
 pub(super) async fn submit(store: &Store, rendered: &Rendered) -> Result<JobHandle> {
-    let list = Arc::new(ProcessList::of(rendered)?);
-    submit_once(&Claiming { store, rendered, list }, POLICY).await
+    let list = prepared::<Arc<ProcessList>>(rendered)?;
+    submit_once(&Claiming { store, list }, POLICY).await
 }
 
 struct Claiming<'a> {
     store: &'a Store,
-    rendered: &'a Rendered,
-    list: Arc<ProcessList>,
+    list: &'a Arc<ProcessList>,
 }
 
 #[async_trait]
@@ -55,9 +54,8 @@ impl Submission for Claiming<'_> {
     type Made = JobHandle;
 
     async fn create(&self) -> Result<Created<JobHandle>> {
-        let (store, list, text) =
-            (self.store.clone(), self.list.clone(), self.rendered.documents[0].text.clone());
-        match error::blocking(move || store.claim_and_start(&list, &text)).await {
+        let (store, list) = (self.store.clone(), Arc::clone(self.list));
+        match error::blocking(move || store.claim_and_start(&list)).await {
             Ok(handle) => Ok(Created::Made(handle)),
             Err(error) if error.is_retryable() => Ok(Created::Unsent(error)),
             Err(error) => Err(error),
@@ -65,17 +63,17 @@ impl Submission for Claiming<'_> {
     }
 
     /// A job without a record has no supervisor yet.
-    async fn search(&self) -> Result<Found<JobHandle>> {
+    async fn search(&self) -> Result<SearchResult<JobHandle>> {
         let job = self.store.job(self.list.submission.as_str(), &self.list.name);
-        Ok(if job.folder.record().exists() { Found::Ours(job.handle) } else { Found::Absent })
+        Ok(if job.folder.record().exists() { SearchResult::Ours(job.handle) } else { SearchResult::Absent })
     }
 }
 
 impl Store {
-    fn claim_and_start(&self, list: &ProcessList, text: &str) -> Result<JobHandle> {
+    fn claim_and_start(&self, list: &ProcessList) -> Result<JobHandle> {
         let job = self.job(list.submission.as_str(), &list.name);
         if !job.folder.path().is_dir() {
-            self.claim(list, text, &job)?;
+            self.claim(list, &job)?;
         }
         if !job.folder.record().exists() {
             self.start(&job)?;
@@ -83,7 +81,7 @@ impl Store {
         Ok(job.handle)
     }
 
-    fn claim(&self, list: &ProcessList, text: &str, job: &Job) -> Result<()> {
+    fn claim(&self, list: &ProcessList, job: &Job) -> Result<()> {
         folder::make(&self.jobs())?;
         folder::has_room(&self.jobs())?;
         let lock = self.root.join("lock");
@@ -103,7 +101,7 @@ impl Store {
         let draft = Folder::new(new.path());
         let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         let origin = Origin::of(list, folder, !self.detaches());
-        folder::write_new(&draft.job(), text.as_bytes())?;
+        folder::write_new(&draft.job(), list.to_toml()?.as_bytes())?;
         let origin = serde_json::to_vec(&origin)
             .map_err(|e| Error::new(ErrorKind::Unexpected, "the origin cannot be written").with_source(e))?;
         folder::write_new(&draft.origin(), &origin)?;

@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use futures_util::stream::{self, BoxStream, StreamExt};
+use futures_util::stream::BoxStream;
 use weftrun_core::Result;
 use weftrun_core::job::{JobEvent, JobFilter, JobHandle};
 
 use super::error;
 use super::store::Store;
-pub(super) use crate::looks::Look;
-use crate::looks::{Told, compare};
+pub(super) use crate::changes::Look;
+use crate::changes::{Reported, compare};
+use crate::stream::fed;
 
 /// Time between two polls.
 const LOOK: Duration = Duration::from_millis(150);
@@ -51,7 +52,7 @@ impl Ended {
 struct Watch {
     store: Store,
     filter: JobFilter,
-    told: BTreeMap<JobHandle, Told>,
+    reported: BTreeMap<JobHandle, Reported>,
     ended: Ended,
     looks: u64,
     /// When something changed last.
@@ -63,27 +64,32 @@ struct Watch {
 
 /// Watches the jobs of a filter; ends when every job that the filter names by handle has ended.
 pub(super) fn watch(store: Store, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
-    let (told, ended) = (BTreeMap::new(), Ended::default());
-    let watch =
-        Watch { store, filter, told, ended, looks: 0, last: Instant::now(), quiet: None, over: false };
-    stream::unfold(watch, |mut watch| async move {
-        if watch.over {
-            return None;
-        }
-        if watch.looks > 0 {
+    fed(move |feed| async move {
+        let (reported, ended) = (BTreeMap::new(), Ended::default());
+        let mut watch = Watch {
+            store,
+            filter,
+            reported,
+            ended,
+            looks: 0,
+            last: Instant::now(),
+            quiet: None,
+            over: false,
+        };
+        loop {
+            let events = watch.look().await?;
+            if !events.is_empty() {
+                watch.last = Instant::now();
+            }
+            for event in events {
+                let _ = feed.send(event).await;
+            }
+            if watch.over {
+                return Ok(());
+            }
             watch.wait().await;
         }
-        let events = watch.look().await.unwrap_or_else(|error| {
-            watch.over = true;
-            vec![Err(error)]
-        });
-        if !events.is_empty() {
-            watch.last = Instant::now();
-        }
-        Some((stream::iter(events), watch))
     })
-    .flatten()
-    .boxed()
 }
 
 impl Watch {
@@ -111,7 +117,7 @@ impl Watch {
         (self.ended, self.looks) = (ended, self.looks + 1);
         let all_ended = seen.iter().all(|look| look.summary.phase.is_terminal());
         self.quiet = changed.filter(|_| all_ended);
-        let (events, over) = compare(&mut self.told, seen, &self.filter);
+        let (events, over) = compare(&mut self.reported, seen, &self.filter);
         self.over = over;
         Ok(events)
     }

@@ -4,12 +4,12 @@ use super::Answer;
 
 /// The two marker lines of one call.
 #[derive(Debug)]
-pub struct Frame {
+pub struct Envelope {
     nonce: String,
 }
 
-impl Frame {
-    /// Creates a frame with random markers, which no output contains by chance.
+impl Envelope {
+    /// Creates an envelope with random markers, which no output contains by chance.
     #[allow(clippy::new_without_default, reason = "no two are equal")]
     pub fn new() -> Self {
         Self { nonce: format!("{:032x}", fastrand::u128(..)) }
@@ -35,8 +35,8 @@ impl Frame {
     }
 
     /// Returns a reader of one output of a program.
-    pub fn reader(&self) -> FrameReader {
-        FrameReader {
+    pub fn reader(&self) -> EnvelopeReader {
+        EnvelopeReader {
             begin: format!("{}<\n", self.nonce).into_bytes(),
             end: format!("{}>", self.nonce).into_bytes(),
             held: Vec::new(),
@@ -58,7 +58,7 @@ impl Frame {
 
 /// Extracts one output of a program piece by piece.
 #[derive(Debug)]
-pub struct FrameReader {
+pub struct EnvelopeReader {
     begin: Vec<u8>,
     end: Vec<u8>,
     held: Vec<u8>,
@@ -66,7 +66,7 @@ pub struct FrameReader {
     ended: bool,
 }
 
-impl FrameReader {
+impl EnvelopeReader {
     /// Accepts a piece, and returns what is certainly the program's: bytes that may begin the last marker are
     /// held back.
     pub fn take(&mut self, piece: &[u8]) -> Vec<u8> {
@@ -125,31 +125,31 @@ mod tests {
 
     #[test]
     fn output_in_pieces_is_the_same_and_waits_for_nothing_but_a_marker() {
-        let frame = Frame::new();
-        let (out, _) = sh(&frame.wrap_open("", "printf 'one\\ntwo'; exit 5"));
+        let envelope = Envelope::new();
+        let (out, _) = sh(&envelope.wrap_open("", "printf 'one\\ntwo'; exit 5"));
         let out = [b"banner\n".as_slice(), &out].concat();
         for size in 1..=out.len() {
-            let mut reader = frame.reader();
+            let mut reader = envelope.reader();
             let got: Vec<u8> = out.chunks(size).flat_map(|piece| reader.take(piece)).collect();
             assert_eq!((got.as_slice(), reader.code()), (b"one\ntwo".as_slice(), Some(5)), "{size}");
         }
-        let mut reader = frame.reader();
-        assert_eq!(reader.take(format!("{}<\nprompt? ", frame.nonce).as_bytes()), b"prompt? ");
-        assert_eq!(reader.take(&frame.nonce.as_bytes()[..5]), b"", "the marker may have begun");
-        assert_eq!(reader.take(b"!"), [&frame.nonce.as_bytes()[..5], b"!"].concat());
+        let mut reader = envelope.reader();
+        assert_eq!(reader.take(format!("{}<\nprompt? ", envelope.nonce).as_bytes()), b"prompt? ");
+        assert_eq!(reader.take(&envelope.nonce.as_bytes()[..5]), b"", "the marker may have begun");
+        assert_eq!(reader.take(b"!"), [&envelope.nonce.as_bytes()[..5], b"!"].concat());
         assert_eq!((reader.has_begun(), reader.code()), (true, None), "cut in the middle");
     }
 
     #[test]
     fn a_program_sees_that_its_caller_is_gone() {
-        let frame = Frame::new();
+        let envelope = Envelope::new();
         let dir = tempfile::tempdir().expect("a folder");
         let (up, gone) = (dir.path().join("up"), dir.path().join("gone"));
         let program = format!("touch '{}'; cat <&3 > /dev/null; touch '{}'\n", up.display(), gone.display());
         let mut child =
             Command::new("/bin/sh").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("sh");
         let mut stdin = child.stdin.take().expect("stdin");
-        stdin.write_all(frame.wrap_open("", &program).as_bytes()).expect("written");
+        stdin.write_all(envelope.wrap_open("", &program).as_bytes()).expect("written");
         while !up.exists() {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
@@ -161,34 +161,34 @@ mod tests {
 
     #[test]
     fn banners_are_dropped_and_exit_codes_kept() {
-        let frame = Frame::new();
-        let text = frame.wrap("echo noise > /dev/null\n", "echo out; echo err >&2; exit 255");
+        let envelope = Envelope::new();
+        let text = envelope.wrap("echo noise > /dev/null\n", "echo out; echo err >&2; exit 255");
         let (mut out, err) = sh(&text);
         out.splice(0..0, b"*** Welcome to cluster X ***\n".iter().copied());
-        let answer = frame.unwrap(&out, &err).expect("an answer");
+        let answer = envelope.unwrap(&out, &err).expect("an answer");
         assert_eq!((answer.text().as_str(), answer.stderr.as_str(), answer.code), ("out\n", "err\n", 255));
     }
 
     #[test]
     fn a_program_reads_nothing_of_the_text_behind_it() {
-        let frame = Frame::new();
-        let (out, err) = sh(&frame.wrap("", "cat; cat <<'X'\n$HOME 'data'\nX\n"));
-        assert_eq!(frame.unwrap(&out, &err).expect("an answer").text(), "$HOME 'data'\n");
+        let envelope = Envelope::new();
+        let (out, err) = sh(&envelope.wrap("", "cat; cat <<'X'\n$HOME 'data'\nX\n"));
+        assert_eq!(envelope.unwrap(&out, &err).expect("an answer").text(), "$HOME 'data'\n");
     }
 
     #[test]
     fn half_a_program_does_not_run() {
         let dir = tempfile::tempdir().expect("a folder");
         let mark = dir.path().join("ran");
-        let frame = Frame::new();
-        let text = frame.wrap("", &format!("touch {}; cat <<'X'\nline\nX\n", mark.display()));
+        let envelope = Envelope::new();
+        let text = envelope.wrap("", &format!("touch {}; cat <<'X'\nline\nX\n", mark.display()));
         for cut in (0..text.len() - "weftrun_main\n".len()).step_by(7) {
             let _ = sh(&text[..cut]);
             assert!(!mark.exists(), "ran when cut at {cut}");
         }
-        assert_eq!(frame.unwrap(b"", b""), Err(false), "no answer at all");
+        assert_eq!(envelope.unwrap(b"", b""), Err(false), "no answer at all");
         assert_eq!(
-            frame.unwrap(format!("{}<\npart", frame.nonce).as_bytes(), b""),
+            envelope.unwrap(format!("{}<\npart", envelope.nonce).as_bytes(), b""),
             Err(true),
             "cut in the middle"
         );

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use weftrun_core::backend::{ExecSink, ExecStream};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::ssh::{self, Ssh};
+use super::ssh::Ssh;
 use super::{Answer, envelope, error};
 use crate::helper::{GroupGuard, drain};
 
@@ -27,18 +27,8 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// The host where programs run.
 pub struct Transport {
-    place: Place,
-    env: Vec<(String, String)>,
-    preamble: String,
-    timeout: Duration,
-    late: &'static str,
-}
-
-/// What a transport needs.
-#[derive(Clone)]
-pub struct Access {
-    /// The host and how `ssh` reaches it; none for this host.
-    pub ssh: Option<(String, ssh::Options)>,
+    /// The host that `ssh` reaches; none for this host.
+    pub ssh: Option<Ssh>,
     /// Environment of the shell here, or of `ssh`.
     pub env: Vec<(String, String)>,
     /// Shell code before every program.
@@ -50,42 +40,16 @@ pub struct Access {
 }
 
 /// Written by hand, since the environment contains secrets.
-impl std::fmt::Debug for Access {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Access")
-            .field("ssh", &self.ssh)
-            .field("timeout", &self.timeout)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Written by hand, since the environment contains secrets.
 impl std::fmt::Debug for Transport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Transport").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("Transport").field("ssh", &self.ssh).finish_non_exhaustive()
     }
-}
-
-#[derive(Debug)]
-enum Place {
-    Here,
-    Ssh(Ssh),
 }
 
 impl Transport {
-    /// Creates a transport; does not connect.
-    pub fn new(access: Access) -> Self {
-        let Access { ssh, env, preamble, timeout, late } = access;
-        let place = ssh.map_or(Place::Here, |(host, options)| Place::Ssh(Ssh::new(&host, &options)));
-        Self { place, env, preamble, timeout, late }
-    }
-
     /// Returns the host, for messages.
     pub fn host(&self) -> &str {
-        match &self.place {
-            Place::Here => "this host",
-            Place::Ssh(ssh) => ssh.host(),
-        }
+        self.ssh.as_ref().map_or("this host", Ssh::host)
     }
 
     /// Runs a program. An exit code other than 0 is an answer, not an error.
@@ -120,15 +84,15 @@ impl Transport {
     }
 
     /// Runs a program without a time limit, forwards its output to the sink, and returns its exit code. For
-    /// the program's descriptor 3 see [`envelope::Frame::wrap_open`].
+    /// the program's descriptor 3 see [`envelope::Envelope::wrap_open`].
     ///
     /// # Errors
     /// [`ErrorKind::Unreachable`] if the connection ended first, and the error of the sink.
     pub async fn relay(&self, program: &str, sink: &mut ExecSink<'_>) -> Result<i32> {
-        let frame = envelope::Frame::new();
-        let text = frame.wrap_open(&self.preamble, program);
+        let envelope = envelope::Envelope::new();
+        let text = envelope.wrap_open(&self.preamble, program);
         let command = self.shell().await;
-        let (mut out, mut err, mut before) = (frame.reader(), frame.reader(), Vec::new());
+        let (mut out, mut err, mut before) = (envelope.reader(), envelope.reader(), Vec::new());
         crate::relay::relay(command, Some(&text), &mut |stream, bytes| {
             let ready = if stream == ExecStream::Stdout { out.take(bytes) } else { err.take(bytes) };
             if stream == ExecStream::Stderr && !err.has_begun() {
@@ -142,9 +106,9 @@ impl Transport {
 
     /// Returns a shell on the host, with the environment.
     async fn shell(&self) -> Command {
-        let mut command = match &self.place {
-            Place::Here => here(),
-            Place::Ssh(ssh) => ssh.command().await,
+        let mut command = match &self.ssh {
+            None => here(),
+            Some(ssh) => ssh.command().await,
         };
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command
@@ -152,11 +116,11 @@ impl Transport {
 
     async fn exchange(&self, program: &str, at_limit: AtLimit) -> std::result::Result<Answer, Failure> {
         let (timeout, began) = (self.timeout, Instant::now());
-        let frame = envelope::Frame::new();
-        let text = frame.wrap(&self.preamble, program);
+        let envelope = envelope::Envelope::new();
+        let text = envelope.wrap(&self.preamble, program);
         let command = self.shell().await;
         // Over ssh the program runs on the other host, and only the local client is killed.
-        let at_limit = if matches!(self.place, Place::Here) { at_limit } else { AtLimit::Kill };
+        let at_limit = if self.ssh.is_none() { at_limit } else { AtLimit::Kill };
         let once = |error| Failure { error, again: false };
         let (child, guard) = start(command, at_limit).map_err(|cause| once(self.could_not_start(cause)))?;
         let Ok(outcome) = tokio::time::timeout(timeout, exchange(child, guard, text)).await else {
@@ -175,13 +139,13 @@ impl Transport {
         };
         let raw = outcome
             .map_err(|cause| Failure { error: self.lost(&[], true).with_source(cause), again: true })?;
-        frame.unwrap(&raw.0, &raw.1).map_err(|started| lost(&raw.1, started))
+        envelope.unwrap(&raw.0, &raw.1).map_err(|started| lost(&raw.1, started))
     }
 
     /// Adds to the error of a host that did not answer how the user checks the connection.
     pub fn with_check(&self, error: Error) -> Error {
-        match &self.place {
-            Place::Ssh(ssh) if matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Timeout) => {
+        match &self.ssh {
+            Some(ssh) if matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Timeout) => {
                 error.hint(ssh.check())
             }
             _ => error,
@@ -189,25 +153,23 @@ impl Transport {
     }
 
     fn could_not_start(&self, cause: std::io::Error) -> Error {
-        let program = if matches!(self.place, Place::Here) { "/bin/sh" } else { "ssh" };
+        let program = if self.ssh.is_none() { "/bin/sh" } else { "ssh" };
         Error::new(ErrorKind::Io, format!("`{program}` could not be started")).with_source(cause)
     }
 
     fn lost(&self, stderr: &[u8], started: bool) -> Error {
         let stderr = String::from_utf8_lossy(stderr);
-        match &self.place {
-            Place::Ssh(ssh) => {
+        match &self.ssh {
+            Some(ssh) => {
                 let error = error::of_ssh(ssh.host(), &stderr, started);
                 match error.kind() {
                     ErrorKind::Credentials => error.hint(ssh.by_hand()),
                     _ => self.with_check(error),
                 }
             }
-            Place::Here => {
-                Error::new(ErrorKind::Unreachable, "a shell on this host ended before it answered")
-                    .with("it said", error::last_line(&stderr))
-                    .retryable()
-            }
+            None => Error::new(ErrorKind::Unreachable, "a shell on this host ended before it answered")
+                .with("it said", error::last_line(&stderr))
+                .retryable(),
         }
     }
 }
@@ -275,7 +237,7 @@ async fn exchange(
 /// Parses bytes as the output of a framed program.
 #[cfg(fuzzing)]
 pub fn fuzz_frame(bytes: &[u8]) {
-    let _ = envelope::Frame::new().unwrap(bytes, bytes);
+    let _ = envelope::Envelope::new().unwrap(bytes, bytes);
 }
 
 #[cfg(test)]
@@ -283,13 +245,13 @@ mod tests {
     use super::*;
 
     fn here(seconds: u64) -> Transport {
-        Transport::new(Access {
+        Transport {
             ssh: None,
             env: Vec::new(),
             preamble: String::new(),
             timeout: Duration::from_secs(seconds),
             late: "wait",
-        })
+        }
     }
 
     #[tokio::test]

@@ -7,8 +7,10 @@ use weftrun_core::backend::Rendered;
 use weftrun_core::text::did_you_mean;
 use weftrun_core::{ErrorKind, Finding, Result};
 
+use super::Shared;
+use super::render::{CreateRequest, ServerId};
 use super::resolve::{self, Asset, text, unknown};
-use super::{Shared, render};
+use crate::submit_once::prepared;
 
 /// Longest name: pods are named `NAME-worker-NNNN`, and a DNS label has at most 63 characters.
 pub const LONGEST_NAME: usize = 50;
@@ -28,16 +30,13 @@ pub async fn check(shared: &Shared, rendered: &Rendered) -> Result<Vec<Finding>>
         findings
             .push(Finding::error("RUNAI-NAME-TAKEN", message).fix("choose another name, or `--name-suffix`"));
     }
-    let body: Value = rendered
-        .documents
-        .first()
-        .and_then(|document| serde_json::from_str(&document.text).ok())
-        .unwrap_or_default();
+    let request: &CreateRequest = prepared(rendered)?;
+    let body = &request.body;
     for found in [
-        node_pools(shared, &body).await,
-        priority(shared, &body).await,
-        template(shared, rendered, &body).await,
-        assets(shared, &body).await,
+        node_pools(shared, body).await,
+        priority(shared, body).await,
+        template(shared, request).await,
+        assets(shared, body).await,
     ] {
         match found {
             Ok(found) => findings.extend(found),
@@ -70,9 +69,13 @@ async fn priority(shared: &Shared, body: &Value) -> Result<Vec<Finding>> {
     Ok(unknown("RUNAI-PRIORITY", "priority", name, &known).into_iter().collect())
 }
 
-async fn template(shared: &Shared, rendered: &Rendered, body: &Value) -> Result<Vec<Finding>> {
-    let Some(name) = render::template_of(body) else { return Ok(Vec::new()) };
-    match resolve::template(shared.plane().await?, render::kind_of(rendered), name).await {
+async fn template(shared: &Shared, request: &CreateRequest) -> Result<Vec<Finding>> {
+    let name = request.unknown_ids.iter().find_map(|id| match id {
+        ServerId::Template(name) => Some(name),
+        _ => None,
+    });
+    let Some(name) = name else { return Ok(Vec::new()) };
+    match resolve::template(shared.plane().await?, request.kind, name).await {
         Ok(_) => Ok(Vec::new()),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let finding = Finding::error("RUNAI-TEMPLATE", error.message());

@@ -11,7 +11,7 @@ use weftrun_core::backend::TargetConfig;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::auth::Auth;
-use super::config::Settings;
+use super::config::RunaiTarget;
 use super::{error, trust_anchor};
 use crate::files;
 use crate::proxy::proxy_for;
@@ -44,7 +44,7 @@ enum Repeat {
 
 impl ControlPlane {
     /// Creates the client of a target; sends nothing.
-    pub fn new(target: &TargetConfig, settings: &Settings) -> Result<Self> {
+    pub fn new(target: &TargetConfig, settings: &RunaiTarget) -> Result<Self> {
         let base = settings.base(target)?;
         let auth = Auth::new(base.clone(), settings.credentials(target)?);
         let patience = settings.retry_seconds.map_or(PATIENCE, Duration::from_secs);
@@ -242,7 +242,7 @@ fn parse<T: DeserializeOwned>(what: &str, body: &str) -> Result<T> {
 }
 
 /// Returns an HTTP client builder with a target's settings.
-pub(super) fn builder(target: &TargetConfig, settings: &Settings) -> Result<reqwest::ClientBuilder> {
+pub(super) fn builder(target: &TargetConfig, settings: &RunaiTarget) -> Result<reqwest::ClientBuilder> {
     crate::tls::provide();
     let bad = |what: &str, path: &std::path::Path, error: &dyn std::fmt::Display| {
         Error::new(ErrorKind::InvalidConfig, format!("{what} {}: {error}", path.display()))
@@ -282,7 +282,7 @@ pub(super) fn builder(target: &TargetConfig, settings: &Settings) -> Result<reqw
 
 /// Returns the target's proxy for all hosts, else that of the caller's environment, unless NO_PROXY contains
 /// the host.
-fn proxy(target: &TargetConfig, settings: &Settings) -> Result<reqwest::Proxy> {
+fn proxy(target: &TargetConfig, settings: &RunaiTarget) -> Result<reqwest::Proxy> {
     if let Some(own) = &settings.proxy {
         return reqwest::Proxy::all(own).map_err(|error| {
             Error::new(ErrorKind::InvalidConfig, format!("`proxy` is not a URL: {error}"))

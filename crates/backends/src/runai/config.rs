@@ -12,7 +12,7 @@ use super::cli_login::Official;
 /// The target's table in the config file, without the keys of every target.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Settings {
+pub struct RunaiTarget {
     /// Base URL of the control plane (`https://tenant.run.ai`); by default that of the official command line.
     pub url: Option<String>,
     /// Id of the project, for users without the right to list projects.
@@ -58,9 +58,9 @@ pub struct Settings {
 }
 
 /// The address of a proxy may hold a password.
-impl std::fmt::Debug for Settings {
+impl std::fmt::Debug for RunaiTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Settings")
+        f.debug_struct("RunaiTarget")
             .field("url", &self.url)
             .field("insecure", &self.insecure)
             .finish_non_exhaustive()
@@ -82,7 +82,7 @@ pub enum Credentials {
     Command(Vec<String>),
 }
 
-impl Settings {
+impl RunaiTarget {
     /// Reads the settings of a target.
     pub fn of(target: &TargetConfig) -> Result<Self> {
         target.settings()
@@ -167,11 +167,11 @@ pub fn read_secret(file: &std::path::Path) -> Result<Secret> {
 
 #[cfg(test)]
 mod tests {
-    use super::Settings;
+    use super::RunaiTarget;
 
     #[test]
     fn tokens_leave_this_machine_encrypted_or_not_at_all() {
-        let careful = Settings::default();
+        let careful = RunaiTarget::default();
         for url in ["https://tenant.run.ai", "http://127.0.0.1:8080/x", "http://localhost", "http://[::1]:1"]
         {
             careful.refuse_clear(url).unwrap();
@@ -180,6 +180,6 @@ mod tests {
             let url = format!("http://{host}/");
             assert!(careful.refuse_clear(&url).is_err(), "{url}");
         }
-        Settings { insecure: true, ..Settings::default() }.refuse_clear("http://10.0.0.1").unwrap();
+        RunaiTarget { insecure: true, ..RunaiTarget::default() }.refuse_clear("http://10.0.0.1").unwrap();
     }
 }

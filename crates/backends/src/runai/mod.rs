@@ -44,14 +44,14 @@ use weftrun_core::{Error, ErrorKind, Finding, Result, register_backend};
 
 use cli_login::Official;
 use client::ControlPlane;
-use config::Settings;
+use config::RunaiTarget;
 use resolve::{Project, text};
 use version::Version;
 
 register_backend!("runai", "NVIDIA Run:ai, control planes 2.18 to 2.24, over REST", connect);
 
 async fn connect(target: TargetConfig) -> Result<Arc<dyn Backend>> {
-    let settings = Settings::of(&target)?;
+    let settings = RunaiTarget::of(&target)?;
     Ok(Arc::new(RunAi {
         shared: Arc::new(Shared { target, settings, plane: OnceCell::new(), project: OnceCell::new() }),
     }))
@@ -65,7 +65,7 @@ pub struct RunAi {
 
 pub(crate) struct Shared {
     target: TargetConfig,
-    settings: Settings,
+    settings: RunaiTarget,
     plane: OnceCell<ControlPlane>,
     project: OnceCell<Project>,
 }

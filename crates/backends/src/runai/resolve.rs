@@ -6,7 +6,8 @@ use weftrun_core::text::{listed, suggestion};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::client::ControlPlane;
-use super::config::Settings;
+use super::config::RunaiTarget;
+use super::render::Kind;
 
 /// The known properties of a project.
 #[derive(Clone, Debug)]
@@ -24,7 +25,7 @@ pub struct Project {
 /// `usual` is the cluster if neither the project nor the settings name one.
 pub async fn project(
     plane: &ControlPlane,
-    settings: &Settings,
+    settings: &RunaiTarget,
     name: &str,
     usual: Option<String>,
 ) -> Result<Project> {
@@ -111,10 +112,10 @@ pub async fn priorities(plane: &ControlPlane) -> Result<Vec<String>> {
 }
 
 /// Returns the id of a template; those of distributed workloads have a separate list.
-pub async fn template(plane: &ControlPlane, kind: &str, name: &str) -> Result<String> {
+pub async fn template(plane: &ControlPlane, kind: Kind, name: &str) -> Result<String> {
     const WHAT: &str = "cannot look up the template";
     let path = match kind {
-        "distributed" => "/api/v1/workload-templates/distributed",
+        Kind::Distributed => "/api/v1/workload-templates/distributed",
         _ => "/api/v1/workload-templates",
     };
     let all = plane.pages(WHAT, path, &[], "entries", None).await.map_err(|error| match error.kind() {

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde_json::Value;
+use serde_json::{Value, json};
 use weftrun_core::backend::Rendered;
 use weftrun_core::job::JobHandle;
 use weftrun_core::{Error, ErrorKind, Result};
 
+use super::Shared;
+use super::render::{CreateRequest, Kind, ServerId};
 use super::resolve::{self, text};
-use super::{Shared, render};
-use crate::submit_once::{Created, Found, Policy, Submission, submit_once};
+use crate::submit_once::{Created, Policy, SearchResult, Submission, prepared, submit_once};
 
 /// The request is sent once more if the workload has not appeared for a few seconds: lists lag behind.
 const POLICY: Policy = Policy {
@@ -26,19 +27,14 @@ const POLICY: Policy = Policy {
 struct Creating<'a> {
     shared: &'a Shared,
     rendered: &'a Rendered,
+    kind: Kind,
     body: String,
 }
 
 pub async fn submit(shared: &Shared, rendered: &Rendered) -> Result<JobHandle> {
-    let document = rendered
-        .documents
-        .first()
-        .ok_or_else(|| Error::new(ErrorKind::Unexpected, "nothing was rendered"))?;
-    let mut body: Value = serde_json::from_str(&document.text).map_err(|error| {
-        Error::new(ErrorKind::InvalidSpec, "the rendered body is not JSON").with_source(error)
-    })?;
-    fill_placeholders(shared, render::kind_of(rendered), &mut body).await?;
-    let handle = submit_once(&Creating { shared, rendered, body: body.to_string() }, POLICY).await?;
+    let request: &CreateRequest = prepared(rendered)?;
+    let body = with_ids(shared, request).await?.to_string();
+    let handle = submit_once(&Creating { shared, rendered, kind: request.kind, body }, POLICY).await?;
     shared.note_created(&handle);
     Ok(handle)
 }
@@ -48,7 +44,7 @@ impl Submission for Creating<'_> {
     type Made = JobHandle;
 
     async fn create(&self) -> Result<Created<JobHandle>> {
-        let kind = render::kind_of(self.rendered);
+        let kind = self.kind.path();
         let path = format!("/api/v1/workloads/{kind}");
         let plane = self.shared.plane().await?;
         match plane.create("cannot create the workload", &path, &self.body).await {
@@ -73,22 +69,24 @@ impl Submission for Creating<'_> {
         }
     }
 
-    async fn search(&self) -> Result<Found<JobHandle>> {
+    async fn search(&self) -> Result<SearchResult<JobHandle>> {
         let found = self.shared.find_named(Some(&self.rendered.name), &self.rendered.submission).await?;
-        Ok(found.map_or(Found::Absent, Found::Ours))
+        Ok(found.map_or(SearchResult::Absent, SearchResult::Ours))
     }
 }
 
-/// Inserts the ids for the names in a body.
-async fn fill_placeholders(shared: &Shared, kind: &str, body: &mut Value) -> Result<()> {
+/// Returns the body with the ids in place of the placeholders.
+async fn with_ids(shared: &Shared, request: &CreateRequest) -> Result<Value> {
+    let mut body = request.body.clone();
     let project = shared.project().await?;
-    for (key, id) in [("projectId", &project.id), ("clusterId", &project.cluster)] {
-        if text(body, key).is_some_and(|value| value.starts_with('<')) {
-            body[key] = Value::String(id.clone());
-        }
+    for id in &request.unknown_ids {
+        body[id.field()] = match id {
+            ServerId::Project => json!(project.id),
+            ServerId::Cluster => json!(project.cluster),
+            ServerId::Template(name) => {
+                json!(resolve::template(shared.plane().await?, request.kind, name).await?)
+            }
+        };
     }
-    if let Some(name) = render::template_of(body) {
-        body["templateId"] = Value::String(resolve::template(shared.plane().await?, kind, name).await?);
-    }
-    Ok(())
+    Ok(body)
 }

@@ -85,63 +85,42 @@ pub fn fields(kind: &str, folder: &str) -> Vec<&'static str> {
 pub fn unknown(kind: &str, body: &Value) -> Vec<String> {
     let mut found = BTreeSet::new();
     if let Some(known) = KNOWN.get(kind) {
-        look(body, "", known, &mut found);
+        retain(&mut body.clone(), "", &mut |field| {
+            let is_known = field == "masterSpec" || known.contains(as_worker(field).as_str());
+            if !is_known {
+                found.insert(field.to_owned());
+            }
+            is_known
+        });
     }
     found.into_iter().collect()
 }
 
-fn look(value: &Value, path: &str, known: &BTreeSet<&str>, found: &mut BTreeSet<String>) {
-    match value {
-        Value::Array(items) => items.iter().for_each(|item| look(item, path, known, found)),
-        Value::Object(fields) => {
-            for (key, value) in fields {
-                let here = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                if here == "masterSpec" || known.contains(as_worker(&here).as_str()) {
-                    look(value, &here, known, found);
-                } else {
-                    found.insert(here);
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
 /// Removes from a body the fields that a version does not have; returns each with the version that has it.
 pub fn strip(kind: &str, version: Version, body: &mut Value) -> Vec<(String, Version)> {
-    let mut lost = Vec::new();
+    let mut lost = BTreeSet::new();
     if let Some(since) = SINCE.get(kind) {
-        walk(body, "", since, version, &mut lost);
+        retain(body, "", &mut |field| {
+            let first = since.get(as_worker(field).as_str()).filter(|first| **first > version);
+            lost.extend(first.map(|first| (field.to_owned(), *first)));
+            first.is_none()
+        });
     }
-    lost.sort();
-    lost.dedup();
-    lost
+    lost.into_iter().collect()
 }
 
-fn walk(
-    value: &mut Value,
-    path: &str,
-    since: &BTreeMap<&str, Version>,
-    version: Version,
-    lost: &mut Vec<(String, Version)>,
-) {
+/// Removes the fields whose path `keep` rejects (`spec.compute.cpu`), with everything in them.
+fn retain(value: &mut Value, path: &str, keep: &mut impl FnMut(&str) -> bool) {
     match value {
-        Value::Array(items) => {
-            for item in items.iter_mut() {
-                walk(item, path, since, version, lost);
+        Value::Array(items) => items.iter_mut().for_each(|item| retain(item, path, keep)),
+        Value::Object(fields) => fields.retain(|key, value| {
+            let field = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+            let kept = keep(&field);
+            if kept {
+                retain(value, &field, keep);
             }
-        }
-        Value::Object(fields) => {
-            fields.retain(|key, value| {
-                let here = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                if let Some(first) = since.get(as_worker(&here).as_str()).filter(|first| **first > version) {
-                    lost.push((here, *first));
-                    return false;
-                }
-                walk(value, &here, since, version, lost);
-                true
-            });
-        }
+            kept
+        }),
         _ => {}
     }
 }

@@ -8,8 +8,8 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::{Access, Client};
 use super::ids::JobId;
-use super::lookup::{self, Found};
-use super::{BACKEND, findings};
+use super::lookup::{self, JobRows};
+use super::{BACKEND, error, findings};
 use crate::remote::signal;
 
 pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<()> {
@@ -69,15 +69,14 @@ pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<
         }
         return confirm(client, &id, action, &found).await;
     }
-    match client.command(name, &argv).await {
+    let answer = client.answer(name, &argv).await?;
+    if action == Action::Requeue && answer.code != 0 && answer.stderr.contains("presently disabled") {
         // The job forbids a requeue by Slurm itself; its owner may still request one.
-        Err(error) if action == Action::Requeue && error.message().contains("presently disabled") => {
-            client
-                .command("scontrol", &["update".to_owned(), format!("JobId={id}"), "Requeue=1".to_owned()])
-                .await?;
-            client.command(name, &argv).await?;
-        }
-        outcome => drop(outcome?),
+        let allow = ["update".to_owned(), format!("JobId={id}"), "Requeue=1".to_owned()];
+        client.command("scontrol", &allow).await?;
+        client.command(name, &argv).await?;
+    } else if answer.code != 0 {
+        return Err(error::of_command(name, &answer.stderr, answer.code));
     }
     confirm(client, &id, action, &found).await
 }
@@ -103,7 +102,7 @@ fn wrong_phase(id: &JobId, action: Action, phase: JobPhase) -> Error {
 }
 
 /// Waits until the state shows the effect, for up to 10 s: slurmctld acts asynchronously.
-async fn confirm(client: &Client, id: &JobId, action: Action, before: &Found) -> Result<()> {
+async fn confirm(client: &Client, id: &JobId, action: Action, before: &JobRows) -> Result<()> {
     for _ in 0..20 {
         client.forget_snapshot().await;
         let Some(now) = lookup::look(client, id).await? else { return Ok(()) };

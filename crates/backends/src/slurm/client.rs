@@ -9,18 +9,18 @@ use weftrun_core::backend::TargetConfig;
 use weftrun_core::{Error, Finding, Result};
 
 use super::cluster::Cluster;
-use super::config::Settings;
+use super::config::SlurmTarget;
 use super::ids::JobId;
 use super::records::{self, Job, Shown};
 use super::rest::Rest;
 use super::{discover, error, preamble, quote};
 use crate::cache::Cache;
 use crate::remote::Answer;
-use crate::remote::ssh::Options;
-use crate::remote::transport::{self, Transport};
+use crate::remote::ssh::{Options, Ssh};
+use crate::remote::transport::Transport;
 
 /// The rows of one job, and the further details of each.
-type Told = Vec<(Job, Shown)>;
+type JobDetails = Vec<(Job, Shown)>;
 
 /// How slurmctld is reached.
 #[allow(clippy::large_enum_variant, reason = "a target has one")]
@@ -44,7 +44,7 @@ impl Access {
 pub struct Client {
     /// The target's name, for handles.
     pub target: String,
-    pub settings: Settings,
+    pub settings: SlurmTarget,
     /// How slurmctld is reached.
     #[allow(clippy::large_enum_variant, reason = "a target has one")]
     pub access: Access,
@@ -54,7 +54,7 @@ pub struct Client {
     pub transport: Transport,
     snapshot: Mutex<Option<(Instant, Arc<Vec<Job>>)>>,
     /// Jobs that were fetched one by one over slurmrestd, whose list contains the jobs of all users.
-    single: Mutex<BTreeMap<u64, (Instant, Told)>>,
+    single: Mutex<BTreeMap<u64, (Instant, JobDetails)>>,
     foreign: std::sync::Mutex<BTreeSet<JobId>>,
     described: Mutex<Option<(Instant, Arc<Cluster>)>>,
     cache: Cache,
@@ -65,7 +65,7 @@ pub struct Client {
 }
 
 /// Returns how the host of Slurm's commands is reached.
-fn transport(target: &TargetConfig, settings: &Settings) -> Result<Transport> {
+fn transport(target: &TargetConfig, settings: &SlurmTarget) -> Result<Transport> {
     let options = Options {
         config: settings.ssh_config.clone(),
         user: None,
@@ -75,18 +75,18 @@ fn transport(target: &TargetConfig, settings: &Settings) -> Result<Transport> {
         connect: 10,
         keepalives: 3,
     };
-    Ok(Transport::new(transport::Access {
-        ssh: settings.ssh.clone().map(|host| (host, options)),
+    Ok(Transport {
+        ssh: settings.ssh.as_deref().map(|host| Ssh::new(host, &options)),
         env: target.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
         preamble: preamble::preamble(settings)?,
         timeout: settings.command_timeout(),
         late: "slurmctld may be down or busy; `command-seconds` of the target is the time allowed",
-    }))
+    })
 }
 
 /// Returns the cache of the cluster's facts: one file of a target, for the host and the folder that were queried last.
-fn cache(target: &TargetConfig, settings: &Settings, folder: Option<&str>) -> Cache {
-    let Settings { ssh, ssh_config, ssh_args, bin_dir, cluster, .. } = settings;
+fn cache(target: &TargetConfig, settings: &SlurmTarget, folder: Option<&str>) -> Cache {
+    let SlurmTarget { ssh, ssh_config, ssh_args, bin_dir, cluster, .. } = settings;
     let of = format!("{ssh:?} {ssh_config:?} {ssh_args:?} {bin_dir:?} {cluster:?} {folder:?}");
     Cache::new(target.state_dir.join("cluster.json"), &of)
 }
@@ -94,7 +94,7 @@ fn cache(target: &TargetConfig, settings: &Settings, folder: Option<&str>) -> Ca
 impl Client {
     /// Makes a client; nothing is run yet.
     pub fn new(target: &TargetConfig) -> Result<Self> {
-        let settings = Settings::of(target)?;
+        let settings = SlurmTarget::of(target)?;
         let folder = folder(target);
         Ok(Self {
             cache: cache(target, &settings, folder.as_deref()),
@@ -160,7 +160,7 @@ impl Client {
     }
 
     /// Returns one job over slurmrestd, at most one poll interval old.
-    async fn single(&self, rest: &Rest, id: &JobId) -> Result<Told> {
+    async fn single(&self, rest: &Rest, id: &JobId) -> Result<JobDetails> {
         let mut kept = self.single.lock().await;
         let of_id =
             |rows: &[(Job, Shown)]| rows.iter().filter(|(row, _)| row.belongs_to(id)).cloned().collect();
@@ -337,9 +337,14 @@ impl Client {
 
     /// Runs one Slurm command that changes something.
     pub async fn command(&self, name: &'static str, argv: &[String]) -> Result<Answer> {
-        let cluster = self.cluster()?;
-        let answer = self.transport.run(&format!("{name}{cluster} {}", quote::words(argv)?)).await?;
+        let answer = self.answer(name, argv).await?;
         if answer.code == 0 { Ok(answer) } else { Err(error::of_command(name, &answer.stderr, answer.code)) }
+    }
+
+    /// Runs a command of Slurm; an exit code other than 0 is an answer, not an error.
+    pub async fn answer(&self, name: &'static str, argv: &[String]) -> Result<Answer> {
+        let cluster = self.cluster()?;
+        self.transport.run(&format!("{name}{cluster} {}", quote::words(argv)?)).await
     }
 
     /// Returns whether the files of jobs can be read.

@@ -17,7 +17,7 @@ use crate::settings::{merged, of_job, seconds, split};
 /// Settings of a Slurm target. Every key may be written with `-` or `_`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
-pub struct Settings {
+pub struct SlurmTarget {
     /// Host for `ssh`, as in `~/.ssh/config`; without it the commands run on this host.
     pub ssh: Option<String>,
     /// Another ssh configuration file than the user's (`ssh -F`).
@@ -152,7 +152,7 @@ pub enum Container {
     None,
 }
 
-impl Settings {
+impl SlurmTarget {
     /// Reads and checks the settings of a target.
     ///
     /// # Errors
@@ -317,11 +317,11 @@ mod tests {
 
     use super::*;
 
-    fn rest(further: &[(&str, Value)]) -> Result<Settings> {
+    fn rest(further: &[(&str, Value)]) -> Result<SlurmTarget> {
         let target = TargetConfig::new("t", "slurm", "/state")
             .with("rest", "http://localhost:6820")
             .with("log-dir", "/fsx/team/logs");
-        Settings::of(&further.iter().fold(target, |target, (key, value)| target.with(*key, value.clone())))
+        SlurmTarget::of(&further.iter().fold(target, |target, (key, value)| target.with(*key, value.clone())))
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub async fn describe(client: &Client, handle: &JobHandle) -> Result<JobDetail> 
     if found.shown.is_none() {
         found.shown = client.shown(&id).await?.into_iter().next();
     }
-    let (lives, down) = client.accounted_if_up(Some(&id), 0).await?;
+    let (runs, down) = client.accounted_if_up(Some(&id), 0).await?;
     client.note(down);
     let attempts = attempts(client, &id).await?;
     let mut detail = JobDetail::new(found.summary(handle.clone()));
@@ -27,7 +27,7 @@ pub async fn describe(client: &Client, handle: &JobHandle) -> Result<JobDetail> 
     }
     detail.findings = findings::at_end(client, &found).await?;
     detail.findings.extend(client.take_notes());
-    detail.history = history(handle, &lives);
+    detail.history = history(handle, &runs);
     detail.facts = facts(client, &id, &found);
     Ok(detail)
 }
@@ -47,27 +47,24 @@ async fn attempts(client: &Client, id: &JobId) -> Result<u32> {
 }
 
 /// Returns the earlier runs of a requeued job as events.
-fn history(handle: &JobHandle, lives: &[Job]) -> Vec<JobEvent> {
+fn history(handle: &JobHandle, runs: &[Job]) -> Vec<JobEvent> {
     let mut events = Vec::new();
-    let earlier = lives.len().saturating_sub(1);
-    for (number, life) in lives.iter().take(earlier).enumerate() {
-        if lives.get(number + 1).is_none_or(|next| next.printed != life.printed) {
+    let earlier = runs.len().saturating_sub(1);
+    for (number, run) in runs.iter().take(earlier).enumerate() {
+        if runs.get(number + 1).is_none_or(|next| next.printed != run.printed) {
             continue;
         }
-        let nodes = if life.nodes.is_empty() { String::new() } else { format!(" on {}", life.nodes) };
+        let nodes = if run.nodes.is_empty() { String::new() } else { format!(" on {}", run.nodes) };
         events.push(JobEvent::Attempt {
             job: handle.clone(),
             attempt: u32::try_from(number + 1).unwrap_or(u32::MAX),
-            reason: format!(
-                "{}{nodes}: the job was queued again",
-                state::sentence(&life.state, &life.reason)
-            ),
+            reason: format!("{}{nodes}: the job was queued again", state::sentence(&run.state, &run.reason)),
         });
     }
     events
 }
 
-fn facts(client: &Client, id: &JobId, found: &lookup::Found) -> Vec<(String, String)> {
+fn facts(client: &Client, id: &JobId, found: &lookup::JobRows) -> Vec<(String, String)> {
     let mut facts =
         vec![("job id".to_owned(), id.to_string()), ("host".to_owned(), client.host().to_owned())];
     if let Some(job) = found.rows.first() {

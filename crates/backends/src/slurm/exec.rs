@@ -41,7 +41,10 @@ pub async fn exec(
             .hint(format!("name one of them: `{handle}_{}`", first.task.unwrap_or_default())));
     }
     let place = match request.rank {
-        None => Place { component: first.component, node: nodelist::expand(&first.nodes).into_iter().next() },
+        None => TaskLocation {
+            component: first.component,
+            node: nodelist::expand(&first.nodes).into_iter().next(),
+        },
         Some(rank) => {
             let header = header(client, &id).await?.ok_or_else(|| {
                 Error::new(ErrorKind::Usage, format!("where the ranks of job {id} run is not known"))
@@ -58,7 +61,7 @@ pub async fn exec(
 
 /// Where a command runs.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct TaskLocation {
     component: Option<u32>,
     node: Option<String>,
 }
@@ -76,7 +79,7 @@ async fn header(client: &Client, id: &JobId) -> Result<Option<Header>> {
 
 /// Returns the node of a rank: Slurm fills the nodes of a component in order, each with the same number of
 /// tasks.
-fn place_of(rank: u32, header: &Header, components: &[&Job]) -> Result<Place> {
+fn place_of(rank: u32, header: &Header, components: &[&Job]) -> Result<TaskLocation> {
     let nodes: Vec<Vec<String>> = components.iter().map(|job| nodelist::expand(&job.nodes)).collect();
     let count = |nodes: &[String]| u32::try_from(nodes.len()).unwrap_or(u32::MAX);
     let counts: Vec<u32> = nodes.iter().map(|nodes| count(nodes)).collect();
@@ -92,7 +95,7 @@ fn place_of(rank: u32, header: &Header, components: &[&Job]) -> Result<Place> {
         let each = ranks.checked_div(count(&nodes)).filter(|each| *each > 0).unwrap_or(1);
         if rank.saturating_sub(first) < ranks {
             let index = usize::try_from(rank.saturating_sub(first) / each).unwrap_or(usize::MAX);
-            return Ok(Place { component: job.component, node: nodes.into_iter().nth(index) });
+            return Ok(TaskLocation { component: job.component, node: nodes.into_iter().nth(index) });
         }
         first = first.saturating_add(ranks);
     }
@@ -100,7 +103,7 @@ fn place_of(rank: u32, header: &Header, components: &[&Job]) -> Result<Place> {
 }
 
 /// Returns the program that runs the step. The step ends when the caller is gone, which closes descriptor 3.
-fn program(client: &Client, id: &JobId, place: &Place, command: &[String]) -> Result<String> {
+fn program(client: &Client, id: &JobId, place: &TaskLocation, command: &[String]) -> Result<String> {
     let mut options = format!("srun{} --jobid={id} --overlap --mpi=none -N1 -n1", client.cluster()?);
     if let Some(component) = place.component {
         options.push_str(&format!(" --het-group={component}"));

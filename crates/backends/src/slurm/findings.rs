@@ -4,12 +4,12 @@ use weftrun_core::job::JobPhase;
 use weftrun_core::{Finding, Result};
 
 use super::client::Client;
-use super::lookup::Found;
+use super::lookup::JobRows;
 use super::records::{Job, Shown};
 use super::state;
 
 /// Returns the findings of a job that has ended, from its rows and from whether its log could be written.
-pub async fn at_end(client: &Client, found: &Found) -> Result<Vec<Finding>> {
+pub async fn at_end(client: &Client, found: &JobRows) -> Result<Vec<Finding>> {
     let mut findings = of_failure(&found.rows, found.shown.as_ref());
     let failed = found.rows.iter().any(|job| job.phase() == JobPhase::Failed);
     if failed && found.rows.iter().any(|job| job.marker.is_some()) && disk_is_full(client).await? {

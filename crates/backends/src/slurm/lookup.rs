@@ -13,14 +13,14 @@ use super::{quote, state, status, submit};
 
 /// The state of one job.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct JobRows {
     /// Its rows: one, or one for each task or component.
     pub rows: Vec<Job>,
     /// Output of `scontrol show job`; fetched only for jobs that failed.
     pub shown: Option<Shown>,
 }
 
-impl Found {
+impl JobRows {
     /// Returns the job's summary.
     pub fn summary(&self, handle: JobHandle) -> JobSummary {
         status::summary(handle, &self.rows.iter().collect::<Vec<_>>(), self.shown.as_ref())
@@ -33,7 +33,7 @@ impl Found {
 }
 
 /// Looks for a job; none if it is unknown everywhere.
-pub async fn look(client: &Client, id: &JobId) -> Result<Option<Found>> {
+pub async fn look(client: &Client, id: &JobId) -> Result<Option<JobRows>> {
     let rows = client.rows(id).await?;
     if !rows.is_empty() {
         let failed = rows.iter().any(|job| job.phase() == JobPhase::Failed);
@@ -42,20 +42,20 @@ pub async fn look(client: &Client, id: &JobId) -> Result<Option<Found>> {
             .into_iter()
             .filter(|shown| state::phase(&shown.state, "") == JobPhase::Failed)
             .max_by_key(|shown| shown.exit_code);
-        return Ok(Some(Found { rows, shown }));
+        return Ok(Some(JobRows { rows, shown }));
     }
     gone(client, id).await
 }
 
 /// Looks for a job that slurmctld has forgotten.
-async fn gone(client: &Client, id: &JobId) -> Result<Option<Found>> {
+async fn gone(client: &Client, id: &JobId) -> Result<Option<JobRows>> {
     let own = exit_file(client, id).await?;
-    let (lives, down) = client.accounted_if_up(Some(id), 0).await?;
+    let (runs, down) = client.accounted_if_up(Some(id), 0).await?;
     let mut rows: Vec<Job> = Vec::new();
-    for life in lives.into_iter().filter(|job| job.belongs_to(id)) {
+    for run in runs.into_iter().filter(|job| job.belongs_to(id)) {
         // The last run of each task counts.
-        rows.retain(|job| job.printed != life.printed);
-        rows.push(life);
+        rows.retain(|job| job.printed != run.printed);
+        rows.push(run);
     }
     match (own, rows.as_mut_slice()) {
         (Some(own), []) => rows.push(own),
@@ -67,7 +67,7 @@ async fn gone(client: &Client, id: &JobId) -> Result<Option<Found>> {
         Some(error) if rows.is_empty() => Err(error),
         down => {
             client.note(down);
-            Ok((!rows.is_empty()).then_some(Found { rows, shown: None }))
+            Ok((!rows.is_empty()).then_some(JobRows { rows, shown: None }))
         }
     }
 }
@@ -128,8 +128,7 @@ fn read_exits(text: &str) -> Vec<Exit> {
             name: name.to_owned(),
             exit_code: Some(code),
             ended: time(&format!("./{file}.exit")),
-            marker: submission
-                .map(|submission| Marker { submission: submission.clone(), fabric: String::new() }),
+            marker: submission.map(|submission| Marker { submission: submission.clone(), fabric: None }),
             ..Job::default()
         };
         Some(Exit { job, short: short.to_owned() })
@@ -140,7 +139,7 @@ fn read_exits(text: &str) -> Vec<Exit> {
 }
 
 /// Looks for a job that must exist.
-pub async fn must_find(client: &Client, handle: &JobHandle) -> Result<(JobId, Found)> {
+pub async fn must_find(client: &Client, handle: &JobHandle) -> Result<(JobId, JobRows)> {
     let id = JobId::of(handle)?;
     match look(client, &id).await? {
         Some(found) => Ok((id, found)),

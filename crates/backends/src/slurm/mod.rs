@@ -33,6 +33,7 @@ use futures_util::stream::BoxStream;
 use weftrun_core::backend::{
     Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, Rendered, Scope, TargetConfig,
 };
+use weftrun_core::fabric::evidence::Form;
 use weftrun_core::job::{
     Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId, ordered,
 };
@@ -49,7 +50,12 @@ pub use weftrun_core::convert::NoCounterpart;
 /// The backend's name.
 const BACKEND: &str = "slurm";
 
-weftrun_core::register_backend!(BACKEND, "Slurm clusters, by their commands here or over ssh", connect);
+weftrun_core::register_backend!(
+    BACKEND,
+    "Slurm clusters, by their commands here or over ssh",
+    connect,
+    form: Form::Script
+);
 
 /// One Slurm cluster.
 #[derive(Clone, Debug)]

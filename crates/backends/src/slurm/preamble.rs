@@ -2,7 +2,7 @@
 
 use weftrun_core::Result;
 
-use super::config::Settings;
+use super::config::SlurmTarget;
 use super::quote;
 
 /// Folders of Slurm's commands that the PATH of a non-login shell often lacks: ParallelCluster, plain
@@ -12,7 +12,7 @@ const USUAL: &str = "/opt/slurm/bin:/usr/local/slurm/bin:/cm/shared/apps/slurm/c
 /// Returns the beginning of every program: it adds the commands to the PATH, and unsets the caller's
 /// variables that would change their behavior (`SBATCH_PARTITION` would override the script's own line,
 /// `SQUEUE_FORMAT` the requested format).
-pub fn preamble(settings: &Settings) -> Result<String> {
+pub fn preamble(settings: &SlurmTarget) -> Result<String> {
     let path = match &settings.bin_dir {
         Some(dir) => format!("PATH={}:$PATH\n", quote::word(dir)?),
         None => format!("PATH=$PATH:{USUAL}\n"),
@@ -40,7 +40,7 @@ mod tests {
     fn variables_that_change_slurms_commands_are_cleared() {
         let text = format!(
             "export SBATCH_PARTITION=x SQUEUE_FORMAT=%i SLURM_CONF=/c\n{}echo ${{SBATCH_PARTITION-unset}} ${{SQUEUE_FORMAT-unset}} ${{SLURM_CONF-unset}}",
-            preamble(&Settings::default()).unwrap()
+            preamble(&SlurmTarget::default()).unwrap()
         );
         let output = std::process::Command::new("/bin/sh").args(["-c", &text]).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout), "unset unset /c\n");

@@ -2,6 +2,7 @@
 //! from 22.05 to 26.05: separators that no name can contain, epoch seconds, free text last.
 
 use jiff::Timestamp;
+use weftrun_core::fabric::Fabric;
 use weftrun_core::job::{JobPhase, SubmissionId};
 use weftrun_core::log::clean_text;
 use weftrun_core::{Error, ErrorKind, Result};
@@ -72,14 +73,14 @@ pub struct Job {
 pub struct Marker {
     /// The submission that made it.
     pub submission: SubmissionId,
-    /// The fabric it was planned for.
-    pub fabric: String,
+    /// The fabric it was planned for, if that is known.
+    pub fabric: Option<Fabric>,
 }
 
 impl Marker {
     /// Returns the comment.
     pub fn text(&self) -> String {
-        format!("weftrun:{}:{}", self.submission, self.fabric)
+        format!("weftrun:{}:{}", self.submission, self.fabric.map_or("", Fabric::as_str))
     }
 
     /// Finds the marker in a comment or a command line.
@@ -87,7 +88,8 @@ impl Marker {
         let rest = text.split_once("weftrun:")?.1;
         let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != ':').unwrap_or(rest.len());
         let (submission, fabric) = rest.get(..end)?.split_once(':')?;
-        Some(Self { submission: SubmissionId::parse(submission)?, fabric: fabric.to_owned() })
+        let fabric = serde_json::from_value(fabric.into()).ok();
+        Some(Self { submission: SubmissionId::parse(submission)?, fabric })
     }
 }
 
@@ -219,18 +221,10 @@ pub struct Shown {
     pub step_exit_code: Option<i32>,
     /// Number of requeues.
     pub restarts: u32,
-    /// Whether it is queued again after a node failure.
-    pub requeue: bool,
     /// File of its standard output.
     pub stdout: Option<String>,
     /// File of its standard error, if different.
     pub stderr: Option<String>,
-    /// First node.
-    pub batch_host: Option<String>,
-    /// Array task, if the job is one.
-    pub task: Option<u64>,
-    /// Node list.
-    pub nodes: Option<String>,
     /// Further display rows: key, value.
     pub facts: Vec<(String, String)>,
 }
@@ -264,10 +258,6 @@ fn shown_line(job: &mut Shown, line: &str) {
             "ExitCode" => job.exit_code = super::state::exit_code(value),
             "DerivedExitCode" => job.step_exit_code = super::state::exit_code(value),
             "Restarts" => job.restarts = value.parse().unwrap_or(0),
-            "Requeue" => job.requeue = value == "1",
-            "ArrayTaskId" => job.task = value.parse().ok(),
-            "NodeList" => job.nodes = known(value),
-            "BatchHost" => job.batch_host = known(value),
             "Account" | "QOS" | "TimeLimit" | "Dependency" | "Features" | "Reservation" | "TresPerNode"
             | "Priority" => {
                 if let Some(value) = known(value) {

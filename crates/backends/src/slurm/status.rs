@@ -1,6 +1,5 @@
 //! Converts Slurm's rows to a job's summary.
 
-use weftrun_core::fabric::Fabric;
 use weftrun_core::job::{JobHandle, JobPhase, JobSummary, ReplicaStatus};
 
 use super::records::{Job, Shown};
@@ -23,7 +22,7 @@ pub fn summary(handle: JobHandle, rows: &[&Job], shown: Option<&Shown>) -> JobSu
     summary.queue = (!first.partition.is_empty()).then(|| first.partition.clone());
     if let Some(marker) = rows.iter().find_map(|job| job.marker.as_ref()) {
         summary.submission = Some(marker.submission.clone());
-        summary.fabric = fabric(&marker.fabric);
+        summary.fabric = marker.fabric;
     }
     if rows.len() > 1 {
         summary.reason = counted(rows, &summary.reason);
@@ -79,11 +78,6 @@ fn counted(rows: &[&Job], reason: &str) -> String {
     let parts: Vec<String> =
         counts.iter().map(|(word, count)| format!("{count} {}", word.to_lowercase())).collect();
     if reason.is_empty() { parts.join(", ") } else { format!("{}; {reason}", parts.join(", ")) }
-}
-
-/// Parses the fabric of a marker.
-pub fn fabric(word: &str) -> Option<Fabric> {
-    serde_json::from_value(serde_json::Value::String(word.to_owned())).ok()
 }
 
 /// Returns the nodes of a job, or the tasks of an array.

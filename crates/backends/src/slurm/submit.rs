@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use weftrun_core::backend::Rendered;
+use weftrun_core::fabric::Fabric;
 use weftrun_core::job::{JobHandle, SubmissionId};
 use weftrun_core::{Error, ErrorKind, Result};
 
@@ -90,10 +91,10 @@ impl<W: Way> Submission for Sending<'_, W> {
         self.way.create(self.client, self.rendered).await
     }
 
-    async fn search(&self) -> Result<submit_once::Found<JobHandle>> {
+    async fn search(&self) -> Result<submit_once::SearchResult<JobHandle>> {
         self.client.forget_snapshot().await;
         let seen = search(self.client, &self.rendered.submission).await?;
-        Ok(seen.job.map_or(submit_once::Found::Absent, submit_once::Found::Ours))
+        Ok(seen.job.map_or(submit_once::SearchResult::Absent, submit_once::SearchResult::Ours))
     }
 
     async fn absence(&self) -> Option<Duration> {
@@ -347,7 +348,7 @@ pub fn script_of(rendered: &Rendered) -> Result<&str> {
 fn program(client: &Client, rendered: &Rendered) -> Result<String> {
     let script = script_of(rendered)?;
     let prepared = rendered.prepared.get::<Script>();
-    let marker = Marker { submission: rendered.submission.clone(), fabric: "off".to_owned() };
+    let marker = Marker { submission: rendered.submission.clone(), fabric: Some(Fabric::Off) };
     let comment =
         prepared.and_then(|script| script.value("comment")).map_or_else(|| marker.text(), str::to_owned);
     let (submission, cluster, enter) = (&rendered.submission, client.cluster()?, client.enter_log_dir()?);

@@ -9,14 +9,14 @@ use weftrun_core::{Finding, Result};
 
 use super::client::Client;
 use super::ids::JobId;
-use super::lookup::{self, Found};
+use super::lookup::{self, JobRows};
 use super::{findings, status};
 use crate::outage::Link;
 use crate::stream::{Feed, put};
 
 /// The last reported state of a job.
 #[derive(Debug, Default)]
-struct Told {
+struct Reported {
     summary: Option<JobSummary>,
     replicas: BTreeMap<String, JobPhase>,
     started: Option<Timestamp>,
@@ -34,13 +34,13 @@ pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>)
         .iter()
         .map(|handle| Ok((handle.clone(), JobId::of(handle)?)))
         .collect::<Result<_>>()?;
-    let mut told: BTreeMap<JobHandle, Told> = BTreeMap::new();
+    let mut reported: BTreeMap<JobHandle, Reported> = BTreeMap::new();
     let mut link = Link::default();
     loop {
         let round = if ids.is_empty() {
-            all(&client, &filter, &mut told, &feed).await
+            all(&client, &filter, &mut reported, &feed).await
         } else {
-            some(&client, &ids, &mut told, &feed).await
+            some(&client, &ids, &mut reported, &feed).await
         };
         match round {
             Ok(false) => return Ok(()),
@@ -55,24 +55,24 @@ pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>)
 async fn some(
     client: &Client,
     ids: &[(JobHandle, JobId)],
-    told: &mut BTreeMap<JobHandle, Told>,
+    reported: &mut BTreeMap<JobHandle, Reported>,
     feed: &Feed<JobEvent>,
 ) -> Result<bool> {
     let mut open = false;
     for (handle, id) in ids {
-        let told = told.entry(handle.clone()).or_default();
-        if told.ended {
+        let reported = reported.entry(handle.clone()).or_default();
+        if reported.ended {
             continue;
         }
         match lookup::look(client, id).await? {
-            Some(found) => tell(client, handle, &found, told, feed).await?,
-            None if told.summary.is_none() => return Err(lookup::not_found(client, id)),
+            Some(found) => tell(client, handle, &found, reported, feed).await?,
+            None if reported.summary.is_none() => return Err(lookup::not_found(client, id)),
             None => {
                 put(feed, JobEvent::Gone { job: handle.clone() }).await;
-                told.ended = true;
+                reported.ended = true;
             }
         }
-        open |= !told.ended;
+        open |= !reported.ended;
     }
     Ok(open && !feed.is_closed())
 }
@@ -80,7 +80,7 @@ async fn some(
 async fn all(
     client: &Client,
     filter: &JobFilter,
-    told: &mut BTreeMap<JobHandle, Told>,
+    reported: &mut BTreeMap<JobHandle, Reported>,
     feed: &Feed<JobEvent>,
 ) -> Result<bool> {
     let snapshot = client.snapshot().await?;
@@ -93,8 +93,8 @@ async fn all(
             continue;
         }
         let handle = super::submit::handle(client, &JobId::whole(*number));
-        let entry = told.entry(handle.clone()).or_default();
-        let found = Found { rows: rows.clone(), shown: None };
+        let entry = reported.entry(handle.clone()).or_default();
+        let found = JobRows { rows: rows.clone(), shown: None };
         if entry.ended || (entry.summary.is_none() && !filter.ended && found.phase().is_terminal()) {
             continue;
         }
@@ -106,9 +106,9 @@ async fn all(
         tell(client, &handle, &found, entry, feed).await?;
     }
     let is_gone = |handle: &&JobHandle| JobId::of(handle).is_ok_and(|id| !groups.contains_key(&id.number));
-    let gone: Vec<JobHandle> = told.keys().filter(is_gone).cloned().collect();
+    let gone: Vec<JobHandle> = reported.keys().filter(is_gone).cloned().collect();
     for job in gone {
-        told.remove(&job);
+        reported.remove(&job);
         put(feed, JobEvent::Gone { job }).await;
     }
     Ok(!feed.is_closed())
@@ -118,36 +118,40 @@ async fn all(
 async fn tell(
     client: &Client,
     handle: &JobHandle,
-    found: &Found,
-    told: &mut Told,
+    found: &JobRows,
+    reported: &mut Reported,
     feed: &Feed<JobEvent>,
 ) -> Result<()> {
     let summary = found.summary(handle.clone());
     let alive = matches!(summary.phase, JobPhase::Running | JobPhase::Starting);
     let started = found.rows.iter().filter_map(|job| job.started).min();
     let waits_again = summary.phase == JobPhase::Pending
-        && (told.ran || (told.summary.is_none() && summary.reason.contains("BeginTime")));
-    let restarted =
-        alive && told.ran && told.started.is_some() && told.started != started && found.rows.len() == 1;
+        && (reported.ran
+            || (reported.summary.is_none() && found.rows.iter().any(|job| job.reason == "BeginTime")));
+    let restarted = alive
+        && reported.ran
+        && reported.started.is_some()
+        && reported.started != started
+        && found.rows.len() == 1;
     if waits_again || restarted {
-        tell_requeue(client, handle, told, feed).await?;
+        tell_requeue(client, handle, reported, feed).await?;
     }
-    if told.summary.as_ref() != Some(&summary) {
+    if reported.summary.as_ref() != Some(&summary) {
         put(feed, JobEvent::Status { job: summary.clone() }).await;
     }
     for replica in status::replicas(&found.rows.iter().collect::<Vec<_>>()) {
-        tell_replica(handle, replica, told, feed).await;
+        tell_replica(handle, replica, reported, feed).await;
     }
     if let Some(finding) = findings::stuck(&found.rows)
-        && told.stuck.as_deref() != Some(finding.message.as_str())
+        && reported.stuck.as_deref() != Some(finding.message.as_str())
     {
-        told.stuck = Some(finding.message.clone());
+        reported.stuck = Some(finding.message.clone());
         put(feed, JobEvent::Stuck { job: handle.clone(), finding }).await;
     }
     if alive {
-        told.ran = true;
-        told.started = started;
-        told.nodes = found
+        reported.ran = true;
+        reported.started = started;
+        reported.nodes = found
             .rows
             .iter()
             .map(|job| job.nodes.as_str())
@@ -155,13 +159,13 @@ async fn tell(
             .collect::<Vec<_>>()
             .join(",");
     }
-    told.ended = summary.phase.is_terminal();
-    if told.ended {
+    reported.ended = summary.phase.is_terminal();
+    if reported.ended {
         for finding in findings::at_end(client, found).await? {
             put(feed, message(handle, finding)).await;
         }
     }
-    told.summary = Some(summary);
+    reported.summary = Some(summary);
     Ok(())
 }
 
@@ -180,18 +184,18 @@ fn message(handle: &JobHandle, finding: Finding) -> JobEvent {
 async fn tell_requeue(
     client: &Client,
     handle: &JobHandle,
-    told: &mut Told,
+    reported: &mut Reported,
     feed: &Feed<JobEvent>,
 ) -> Result<()> {
     let restarts =
         client.shown(&JobId::of(handle)?).await?.iter().map(|shown| shown.restarts).max().unwrap_or(0);
-    if restarts <= told.attempt {
+    if restarts <= reported.attempt {
         return Ok(());
     }
-    told.attempt = restarts;
-    told.ran = false;
-    told.replicas.clear();
-    let sick = lookup::sick_nodes(client, &told.nodes).await.unwrap_or_default();
+    reported.attempt = restarts;
+    reported.ran = false;
+    reported.replicas.clear();
+    let sick = lookup::sick_nodes(client, &reported.nodes).await.unwrap_or_default();
     let reason = if sick.is_empty() {
         "the job was queued again".to_owned()
     } else {
@@ -201,9 +205,14 @@ async fn tell_requeue(
     Ok(())
 }
 
-async fn tell_replica(handle: &JobHandle, replica: ReplicaStatus, told: &mut Told, feed: &Feed<JobEvent>) {
-    if told.replicas.get(&replica.name) != Some(&replica.phase) {
-        told.replicas.insert(replica.name.clone(), replica.phase);
+async fn tell_replica(
+    handle: &JobHandle,
+    replica: ReplicaStatus,
+    reported: &mut Reported,
+    feed: &Feed<JobEvent>,
+) {
+    if reported.replicas.get(&replica.name) != Some(&replica.phase) {
+        reported.replicas.insert(replica.name.clone(), replica.phase);
         put(feed, JobEvent::Replica { job: handle.clone(), replica }).await;
     }
 }

@@ -40,10 +40,10 @@ pub fn main() -> ExitCode {
             }
         };
     }
-    if let [verb, state, rendered] = arguments.as_slice()
+    if let [verb, state, planned] = arguments.as_slice()
         && verb == "submit"
     {
-        return crashes::submit_and_end(state, rendered);
+        return crashes::submit_and_end(state, planned);
     }
     let wanted: Vec<_> = arguments.into_iter().filter(|word| !word.starts_with('-')).collect();
     let failed = tests!(

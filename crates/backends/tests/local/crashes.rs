@@ -183,15 +183,15 @@ pub fn a_damaged_record_is_listed() {
     });
 }
 
-/// Submits what a file holds to the target of a folder: what is killed in the test below.
-pub fn submit_and_end(state: &str, rendered: &str) -> ExitCode {
-    let rendered = serde_json::from_slice(&std::fs::read(rendered).unwrap()).unwrap();
+/// Submits the planned job of a file to the target of a folder: what is killed in the test below.
+pub fn submit_and_end(state: &str, planned: &str) -> ExitCode {
+    let planned = serde_json::from_slice(&std::fs::read(planned).unwrap()).unwrap();
     block_on(async {
-        let mut target = weftrun_core::backend::TargetConfig::new("test", "local", state);
+        let mut target = weftrun_core::backend::TargetConfig::new("test", "local", state).with("grace", 1.0);
         target.env = std::env::vars().collect();
         target.binary = Some(std::env::current_exe().unwrap());
         let backend = weftrun_backends::local::connect(target).await.unwrap();
-        backend.submit(&rendered).await.unwrap();
+        backend.submit(&backend.render(&planned).unwrap()).await.unwrap();
     });
     ExitCode::SUCCESS
 }
@@ -202,9 +202,10 @@ pub fn killed_at_any_moment_of_a_submit() {
         for step in 0..24_u64 {
             let local = Local::new();
             let backend = local.connect().await.unwrap();
-            let rendered = backend.render(&local.plan(local.job("killed", 1, 1, "echo ran"))).unwrap();
-            let file = local.state.path().join("rendered.json");
-            std::fs::write(&file, serde_json::to_vec(&rendered).unwrap()).unwrap();
+            let planned = local.plan(local.job("killed", 1, 1, "echo ran"));
+            let rendered = backend.render(&planned).unwrap();
+            let file = local.state.path().join("planned.json");
+            std::fs::write(&file, serde_json::to_vec(&planned).unwrap()).unwrap();
             let mut submitter = Command::new(std::env::current_exe().unwrap());
             submitter.arg("submit").arg(local.state.path()).arg(&file);
             let mut submitter = submitter.spawn().unwrap();

@@ -35,7 +35,7 @@ async fn refuse(_: TargetConfig) -> Result<Arc<dyn Backend>> {
 }
 
 fn entry(krate: &'static str) -> BackendEntry {
-    BackendEntry { name: "flyte", summary: "", krate, connect: |target| Box::pin(refuse(target)) }
+    BackendEntry::new("flyte", "", krate, |target| Box::pin(refuse(target)))
 }
 
 #[test]

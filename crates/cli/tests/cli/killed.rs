@@ -96,12 +96,8 @@ fn submit_with_barriers() {
     if std::env::var_os("WEFTRUN_TEST_BARRIERS").is_none() {
         return;
     }
-    let entry = BackendEntry {
-        name: "local",
-        summary: "",
-        krate: "cli-tests",
-        connect: |target| Box::pin(connect(target)),
-    };
+    let mut entry = BackendEntry::new("local", "", "cli-tests", |target| Box::pin(connect(target)));
+    (entry.form, entry.ignores_images) = (weftrun::core::fabric::evidence::Form::Script, true);
     let code = weftrun_cli::run(Registry::empty().with(entry), ["weftrun", "submit", "job.toml"]);
     std::process::exit(i32::from(code));
 }

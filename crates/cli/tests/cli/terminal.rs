@@ -200,12 +200,8 @@ async fn connect(_: TargetConfig) -> Result<Arc<dyn Backend>> {
 #[ignore = "the process that the tests below run in a terminal"]
 fn weftrun_with_a_hostile_cluster() {
     let Ok(line) = std::env::var("WEFTRUN_TEST_LINE") else { return };
-    let entry = BackendEntry {
-        name: "hostile",
-        summary: "hostile \u{1b}]52;c;QUJD\u{7}summary",
-        krate: "cli-tests",
-        connect: |target| Box::pin(connect(target)),
-    };
+    let summary = "hostile \u{1b}]52;c;QUJD\u{7}summary";
+    let entry = BackendEntry::new("hostile", summary, "cli-tests", |target| Box::pin(connect(target)));
     let words: Vec<String> = serde_json::from_str(&line).unwrap();
     let code = weftrun_cli::run(Registry::linked().with(entry), words);
     std::process::exit(i32::from(code));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::{Backend, TargetConfig};
 use crate::Result;
+use crate::fabric::evidence::Form;
 
 /// The future of a connection.
 pub type ConnectFuture = Pin<Box<dyn Future<Output = Result<Arc<dyn Backend>>> + Send>>;
@@ -21,6 +22,22 @@ pub struct BackendEntry {
     /// Makes a backend of a target. Reads files and environment, but does not talk to the cluster yet: `render`
     /// must work offline.
     pub connect: fn(TargetConfig) -> ConnectFuture,
+    /// The form in which jobs are given to the cluster.
+    pub form: Form,
+    /// Whether the image of a job is ignored, since its processes run without a container.
+    pub ignores_images: bool,
+}
+
+impl BackendEntry {
+    /// Makes the entry of a backend that makes Kubernetes objects, or none.
+    pub const fn new(
+        name: &'static str,
+        summary: &'static str,
+        krate: &'static str,
+        connect: fn(TargetConfig) -> ConnectFuture,
+    ) -> Self {
+        Self { name, summary, krate, connect, form: Form::Made, ignores_images: false }
+    }
 }
 
 inventory::collect!(BackendEntry);
@@ -28,16 +45,18 @@ inventory::collect!(BackendEntry);
 /// Registers a backend: `register_backend!("flyte", "Flyte tasks", connect)`, with
 /// `async fn connect(target: TargetConfig) -> Result<Arc<dyn Backend>>`.
 ///
+/// Other fields of [`BackendEntry`] follow: `register_backend!("pbs", "PBS", connect, form: Form::Script)`.
+///
 /// Naming the crate in source (`use acme_flyte as _;`) is what makes the linker keep it.
 #[macro_export]
 macro_rules! register_backend {
-    ($name:expr, $summary:expr, $connect:path) => {
+    ($name:expr, $summary:expr, $connect:path $(, $field:ident: $value:expr)*) => {
         $crate::__inventory::submit! {
             $crate::backend::BackendEntry {
-                name: $name,
-                summary: $summary,
-                krate: env!("CARGO_PKG_NAME"),
-                connect: |target| Box::pin($connect(target)),
+                $($field: $value,)*
+                ..$crate::backend::BackendEntry::new($name, $summary, env!("CARGO_PKG_NAME"), |target| {
+                    Box::pin($connect(target))
+                })
             }
         }
     };

@@ -95,6 +95,13 @@ pub struct Cursor {
     pub anchor: Option<Anchor>,
 }
 
+impl Cursor {
+    /// Makes the cursor of a file that was read up to an offset.
+    pub fn at(source: &SourceId, offset: u64) -> Self {
+        Self { uid: source.uid.clone(), attempt: source.attempt, offset, ..Self::default() }
+    }
+}
+
 /// A second from which a log can be requested again, and what was read since it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Anchor {

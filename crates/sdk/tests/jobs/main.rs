@@ -179,7 +179,7 @@ async fn a_dropped_submit_is_found_again() {
         let _ = tokio::time::timeout(Duration::from_micros(step * step * 200), plan.submit()).await;
     }
     let listed = client.list("local", &JobFilter::all()).await.unwrap();
-    client.pending_on(&target).await.unwrap();
+    client.unresolved_on(&target).await.unwrap();
     let known: Vec<_> =
         client.journal().records().unwrap().into_iter().filter_map(|record| record.handle).collect();
     for job in &listed {

@@ -10,12 +10,12 @@ use weftrun::core::spec::{JobSpec, Launch, Role, Volume};
 use super::compare;
 use super::words::{quote, words};
 
-mod kept;
 mod planned;
+mod saved;
 mod unknown;
 
-pub use kept::KeptDraft;
 pub use planned::{Basis, Planned};
+pub use saved::SavedForm;
 
 /// The fields of the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -121,7 +121,7 @@ pub struct Choices {
 
 /// A new job.
 #[derive(Debug)]
-pub struct Draft {
+pub struct NewJobForm {
     /// The job of a file or another job; the form changes a copy.
     pub base: JobSpec,
     /// Its source, for the title and the equivalent command.
@@ -156,7 +156,7 @@ pub struct Draft {
     pub sending: bool,
 }
 
-impl Draft {
+impl NewJobForm {
     /// Creates a draft from a job; an empty form is a job of one node.
     pub fn new(base: JobSpec, file: Option<String>, choices: Choices, target: &str) -> Self {
         let targets = choices.targets;

@@ -15,10 +15,10 @@ pub mod words;
 use jiff::Timestamp;
 use weftrun::core::job::JobHandle;
 
-use crate::action::{Action, Place};
+use crate::action::{Action, KeyScope};
 use crate::keymap::Keymap;
 use crate::theme::Theme;
-use draft::{Choices, Draft};
+use draft::{Choices, NewJobForm};
 use jobs::Jobs;
 use layer::{Layer, Prompt};
 use logs::LogPane;
@@ -41,14 +41,14 @@ impl Screen {
         [Self::Jobs, Self::Overview, Self::Fabric, Self::Logs, Self::Diagnosis, Self::Submit];
 
     /// Where its keys are looked up, the nearest first.
-    pub fn places(self) -> &'static [Place] {
+    pub fn places(self) -> &'static [KeyScope] {
         match self {
-            Self::Jobs => &[Place::Jobs, Place::Job, Place::Moving, Place::Everywhere],
-            Self::Overview => &[Place::Overview, Place::Job, Place::Moving, Place::Everywhere],
-            Self::Fabric => &[Place::Fabric, Place::Job, Place::Moving, Place::Everywhere],
-            Self::Logs => &[Place::Logs, Place::Moving, Place::Job, Place::Everywhere],
-            Self::Diagnosis => &[Place::Diagnosis, Place::Moving, Place::Job, Place::Everywhere],
-            Self::Submit => &[Place::Submit, Place::Moving, Place::Everywhere],
+            Self::Jobs => &[KeyScope::Jobs, KeyScope::Job, KeyScope::Moving, KeyScope::Everywhere],
+            Self::Overview => &[KeyScope::Overview, KeyScope::Job, KeyScope::Moving, KeyScope::Everywhere],
+            Self::Fabric => &[KeyScope::Fabric, KeyScope::Job, KeyScope::Moving, KeyScope::Everywhere],
+            Self::Logs => &[KeyScope::Logs, KeyScope::Moving, KeyScope::Job, KeyScope::Everywhere],
+            Self::Diagnosis => &[KeyScope::Diagnosis, KeyScope::Moving, KeyScope::Job, KeyScope::Everywhere],
+            Self::Submit => &[KeyScope::Submit, KeyScope::Moving, KeyScope::Everywhere],
         }
     }
 
@@ -81,8 +81,17 @@ impl Screen {
 pub struct Notice {
     /// Its text, safe to draw.
     pub text: String,
-    pub bad: bool,
+    pub kind: NoticeKind,
     pub at: Timestamp,
+}
+
+/// What a notice is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoticeKind {
+    Message,
+    /// A text was copied.
+    Copied,
+    Error,
 }
 
 /// Returns the member of a cycle behind the one that is shown.
@@ -122,7 +131,7 @@ pub struct Model {
     pub layers: Vec<Layer>,
     pub jobs: Jobs,
     pub open: Option<Open>,
-    pub draft: Option<Draft>,
+    pub draft: Option<NewJobForm>,
     /// The last notice of the bottom line.
     pub notice: Option<Notice>,
     pub keymap: Keymap,
@@ -196,21 +205,23 @@ impl Model {
 
     /// Shows a notice in the bottom line.
     pub fn say(&mut self, text: impl AsRef<str>) {
-        self.tell(text.as_ref(), false);
+        self.notify(text.as_ref(), NoticeKind::Message);
     }
 
     /// Shows an error in the bottom line.
     pub fn fail(&mut self, text: impl AsRef<str>) {
-        self.tell(text.as_ref(), true);
+        self.notify(text.as_ref(), NoticeKind::Error);
     }
 
-    fn tell(&mut self, text: &str, bad: bool) {
+    pub fn notify(&mut self, text: &str, kind: NoticeKind) {
         let text = weftrun::core::log::clean_text(text).into_owned();
-        self.notice = Some(Notice { text, bad, at: self.now });
+        self.notice = Some(Notice { text, kind, at: self.now });
     }
 
     /// Returns the present notice of the bottom line, if it is recent.
     pub fn said(&self) -> Option<&Notice> {
-        self.notice.as_ref().filter(|notice| notice.bad || self.now.duration_since(notice.at) < SAID_FOR)
+        self.notice.as_ref().filter(|notice| {
+            notice.kind == NoticeKind::Error || self.now.duration_since(notice.at) < SAID_FOR
+        })
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use weftrun::core::job::JobHandle;
 use weftrun::core::log::Level;
 
-use super::draft::{Draft, KeptDraft};
+use super::draft::{NewJobForm, SavedForm};
 use super::jobs::Order;
 use super::logs::Times;
 use super::{Model, Screen};
@@ -26,7 +26,7 @@ pub struct Session {
     pub rail: i32,
     pub log: LogView,
     /// The draft of a new job that was not submitted.
-    pub draft: Option<KeptDraft>,
+    pub draft: Option<SavedForm>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ impl Session {
                 .then(|| model.theme.name().to_owned()),
             rail: i32::from(model.rail.columns) * if model.rail.hidden { -1 } else { 1 },
             log: open.map_or_else(LogView::default, |open| LogView::of(&open.logs)),
-            draft: model.draft.as_ref().and_then(Draft::keep),
+            draft: model.draft.as_ref().and_then(NewJobForm::keep),
         }
     }
 
@@ -84,7 +84,7 @@ impl Session {
             model.theme = theme;
         }
         if let Some(kept) = &self.draft {
-            model.draft = Some(Draft::restored(kept, model.choices()));
+            model.draft = Some(NewJobForm::restored(kept, model.choices()));
         }
     }
 

@@ -36,11 +36,11 @@ use weftrun::{Client, Error, ErrorKind, Result};
 use crate::keymap::Keymap;
 use crate::model::jobs::{Entry, Health};
 use crate::model::session::Session;
-use crate::model::{Model, SAID_FOR, Screen};
+use crate::model::{Model, NoticeKind, SAID_FOR, Screen};
 use crate::msg::{Effect, Msg};
 use crate::theme::Theme;
 use crate::update::update;
-use crate::view::spots::Spots;
+use crate::view::mouse_targets::MouseTargets;
 use crate::view::{view, view_for_mouse};
 use effects::Runner;
 use terminal::Screenful;
@@ -207,7 +207,7 @@ impl Loop {
                 return Ok(());
             }
         }
-        let spots = Spots::default();
+        let spots = MouseTargets::default();
         let mut dirty = true;
         let mut spacing = self.frame;
         let mut drawn = Instant::now().checked_sub(self.frame).unwrap_or_else(Instant::now);
@@ -357,14 +357,14 @@ fn next_tick(model: &Model) -> Option<Duration> {
         .chain(down)
         .map(|then| now.as_second().saturating_sub(then.as_second()))
         .map(|age| Duration::from_secs(if age < 120 { 1 } else { 30 }));
-    let said = model.said().filter(|notice| !notice.bad).map(|notice| {
+    let said = model.said().filter(|notice| notice.kind != NoticeKind::Error).map(|notice| {
         let left = SAID_FOR.saturating_sub(now.duration_since(notice.at));
         left.unsigned_abs() + Duration::from_millis(10)
     });
     ages.chain(said).min()
 }
 
-fn translate(event: Event, spots: &Spots) -> Option<Msg> {
+fn translate(event: Event, spots: &MouseTargets) -> Option<Msg> {
     match event {
         Event::Key(key) => Some(Msg::Key(key)),
         Event::Paste(text) => Some(Msg::Paste(text)),

@@ -110,7 +110,7 @@ mod tests {
     static DIES: LazyLock<Fake> = LazyLock::new(|| Fake::new("dies"));
 
     fn client() -> Client {
-        let entry = |name, connect| BackendEntry { name, summary: "", krate: "here", connect };
+        let entry = |name, connect| BackendEntry::new(name, "", "here", connect);
         let registry = Registry::empty()
             .with(entry("fine", |_| Box::pin(async { Ok(Arc::new(FINE.clone()) as Arc<dyn Backend>) })))
             .with(entry("hangs", |_| Box::pin(async { Ok(Arc::new(HANGS.clone()) as Arc<dyn Backend>) })))

@@ -9,7 +9,7 @@ use crate::model::jobs::{Health, Target};
 use crate::model::layer::Layer;
 use crate::model::logs::{Find, LogPane};
 use crate::model::open::Ras;
-use crate::model::{Model, Screen};
+use crate::model::{Model, NoticeKind, Screen};
 use crate::msg::{Effect, Msg};
 use crate::safe;
 
@@ -183,9 +183,9 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             model.layers.push(Layer::Prompt { prompt, input, error });
         }
         Msg::Kept(Ok(path)) => {
-            if let Some(notice) = model.notice.as_mut().filter(|notice| notice.text.starts_with("copied")) {
+            if let Some(notice) = model.notice.as_mut().filter(|notice| notice.kind == NoticeKind::Copied) {
                 notice.text =
-                    format!("copied (also in {}){}", path.display(), &notice.text["copied".len()..]);
+                    notice.text.replacen("copied", &format!("copied (also in {})", path.display()), 1);
             }
         }
         Msg::Kept(Err(error)) => model.fail(format!("copied, but not kept in a file: {error}")),

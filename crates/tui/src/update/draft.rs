@@ -10,7 +10,7 @@ use weftrun::core::spec::{JobFile, JobSpec, Role, patched, to_toml};
 
 use super::screens::{copy, distance, prompt};
 use crate::action::Action;
-use crate::model::draft::{Draft, Field, LAUNCHES, Shown};
+use crate::model::draft::{Field, LAUNCHES, NewJobForm, Shown};
 use crate::model::layer::{Layer, Prompt, Question};
 use crate::model::{Model, Screen};
 use crate::msg::{Effect, Msg};
@@ -43,7 +43,7 @@ pub(super) fn blank(model: &mut Model) -> Vec<Effect> {
 fn take(model: &mut Model, spec: JobSpec, file: Option<String>) -> Vec<Effect> {
     let choices = model.choices();
     let target = model.draft.as_ref().map_or(model.default_target.clone(), |d| d.target_name().to_owned());
-    model.draft = Some(Draft::new(spec, file, choices, &target));
+    model.draft = Some(NewJobForm::new(spec, file, choices, &target));
     model.screen = Screen::Submit;
     changed(model)
 }

@@ -6,7 +6,7 @@ use tui_input::backend::crossterm::EventHandler;
 use weftrun::core::log::Pattern;
 
 use super::{draft, logs, perform};
-use crate::action::{Place, Row};
+use crate::action::{KeyScope, Row};
 use crate::model::layer::{Layer, Prompt, Question, picked};
 use crate::model::logs::Find;
 use crate::model::{Model, Screen};
@@ -18,7 +18,7 @@ pub(super) fn press(model: &mut Model, key: KeyEvent) -> Option<Vec<Effect>> {
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
     if control && matches!(key.code, KeyCode::Char('c' | 'z' | 'l')) {
         // Quitting, sleeping and redrawing work everywhere.
-        return model.keymap.lookup(key, &[Place::Everywhere]).map(|action| perform(model, action));
+        return model.keymap.lookup(key, &[KeyScope::Everywhere]).map(|action| perform(model, action));
     }
     if key.code == KeyCode::Esc {
         let filters = matches!(layer, Layer::Prompt { prompt: Prompt::LogFilter | Prompt::Ranks, .. });
@@ -139,8 +139,9 @@ pub(crate) fn palette_rows(model: &Model, typed: &str) -> Vec<(Row, String)> {
     for place in model.screen.places() {
         for (row, keys) in model.keymap.rows(*place) {
             let rank = rank(&row, word);
-            let known =
-                rows.iter().any(|(_, other, _)| other.action == row.action && other.place != Place::Moving);
+            let known = rows
+                .iter()
+                .any(|(_, other, _)| other.action == row.action && other.place != KeyScope::Moving);
             if let (Some(rank), false) = (rank, known) {
                 rows.push((rank, row, keys));
             }

@@ -20,7 +20,7 @@ use crate::action::Action;
 use crate::model::layer::{Layer, Prompt};
 use crate::model::{Model, Screen};
 use crate::msg::{Effect, Msg};
-use crate::view::spots::Spot;
+use crate::view::mouse_targets::MouseTarget;
 use weftrun::core::job::JobHandle;
 
 /// Changes the model; returns the effects to run outside of it.
@@ -65,26 +65,28 @@ fn press(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
 }
 
 /// Puts the cursor where the mouse is; a click on what is under the cursor opens it.
-fn click(model: &mut Model, spot: Spot) -> Vec<Effect> {
+fn click(model: &mut Model, spot: MouseTarget) -> Vec<Effect> {
     model.notice = None;
     model.resume = None;
     let (own, same) = match (spot, &mut model.open) {
-        (Spot::Bar(bar, at, last), _) => {
+        (MouseTarget::Bar(bar, at, last), _) => {
             scroll::to(model, bar, (at, last));
             return Vec::new();
         }
-        (Spot::Screen(screen), _) => return perform(model, screen.action()),
-        (Spot::Job(handle), _) => return click_job(model, &handle),
+        (MouseTarget::Screen(screen), _) => return perform(model, screen.action()),
+        (MouseTarget::Job(handle), _) => return click_job(model, &handle),
         (_, None) => return Vec::new(),
-        (Spot::Row(row), Some(open)) => (Screen::Overview, std::mem::replace(&mut open.row, row) == row),
-        (Spot::Cell(row, column), Some(open)) => {
+        (MouseTarget::Row(row), Some(open)) => {
+            (Screen::Overview, std::mem::replace(&mut open.row, row) == row)
+        }
+        (MouseTarget::Cell(row, column), Some(open)) => {
             let cell = (row, column);
             (Screen::Fabric, std::mem::replace(&mut open.cell, cell) == cell)
         }
-        (Spot::Finding(at), Some(open)) => {
+        (MouseTarget::Finding(at), Some(open)) => {
             (Screen::Diagnosis, std::mem::replace(&mut open.finding, at) == at)
         }
-        (Spot::Line(seq), Some(open)) => {
+        (MouseTarget::Line(seq), Some(open)) => {
             let same = open.logs.cursor.replace(seq) == Some(seq);
             open.logs.go(open.logs.projection.index_of(seq));
             (Screen::Logs, same)

@@ -7,7 +7,7 @@ use weftrun::core::log::Pattern;
 use crate::action::Action;
 use crate::model::layer::{Layer, Prompt, Question};
 use crate::model::open::{Open, RankOrder, Ras};
-use crate::model::{Model, Screen, jobs::Order, next};
+use crate::model::{Model, NoticeKind, Screen, jobs::Order, next};
 use crate::msg::Effect;
 
 /// Shows a screen of the job under the cursor, opening the job if another one is open.
@@ -195,7 +195,7 @@ pub(super) fn copy(model: &mut Model, text: String) -> Vec<Effect> {
     if shown.len() < text.len() {
         shown.push('…');
     }
-    model.say(format!("copied: {shown}"));
+    model.notify(&format!("copied: {shown}"), NoticeKind::Copied);
     vec![Effect::Copy(text)]
 }
 

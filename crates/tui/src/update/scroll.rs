@@ -3,7 +3,7 @@
 use crate::model::Model;
 use crate::model::draft::{Field, Shown};
 use crate::model::layer::{Layer, picked};
-use crate::view::spots::Bar;
+use crate::view::mouse_targets::Bar;
 
 /// Moves a list to a row of its scroll bar, of which the last row is given too.
 pub(super) fn to(model: &mut Model, bar: Bar, row: (usize, usize)) {

@@ -9,8 +9,8 @@ use weftrun::core::finding::{Confidence, Evidence};
 use weftrun::core::job::JobPhase;
 use weftrun::{Finding, Severity};
 
+use super::mouse_targets::{Bar, MouseTarget};
 use super::paint::{Paint, fit, ranges, wrap};
-use super::spots::{Bar, Spot};
 use crate::model::open::Open;
 use crate::theme::Meaning;
 
@@ -47,7 +47,7 @@ pub(super) fn draw(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     let mut row = 0;
     for (at, block) in blocks.iter().enumerate().skip(first) {
         for _ in block {
-            paint.spot(inside, row, || Spot::Finding(at));
+            paint.spot(inside, row, || MouseTarget::Finding(at));
             row += 1;
         }
     }

@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span};
 use super::paint::{Paint, cell, fit};
 use super::submit::change_text;
 use crate::model::compare::{self, Row};
-use crate::model::draft::{Draft, Planned};
+use crate::model::draft::{NewJobForm, Planned};
 use crate::theme::Meaning;
 
 /// The lines that are seen, which of all they are, and how many there are.
@@ -17,7 +17,7 @@ const RULE: usize = 22;
 
 /// The document as a diff: the lines that change, a little around them, and what is switched off.
 pub(super) fn diff<'a>(
-    draft: &Draft,
+    draft: &NewJobForm,
     planned: &Planned,
     paint: Paint,
     columns: usize,
@@ -61,7 +61,7 @@ pub(super) fn diff<'a>(
 
 /// The document without the changes on the left, as it is sent on the right.
 pub(super) fn beside<'a>(
-    draft: &Draft,
+    draft: &NewJobForm,
     planned: &Planned,
     paint: Paint,
     columns: usize,
@@ -98,7 +98,7 @@ pub(super) fn beside<'a>(
 }
 
 /// The lines that are seen: from where it was scrolled to, else around the change under the cursor.
-fn window(draft: &Draft, count: usize, rows: usize) -> std::ops::Range<usize> {
+fn window(draft: &NewJobForm, count: usize, rows: usize) -> std::ops::Range<usize> {
     let last = count.saturating_sub(rows);
     let first = draft.scroll.unwrap_or_else(|| draft.line().saturating_sub(rows / 3)).min(last);
     first..(first + rows).min(count)

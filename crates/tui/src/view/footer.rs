@@ -5,9 +5,9 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use super::paint::{Paint, fit, fit_ends, width};
-use crate::action::{Action, Place};
+use crate::action::{Action, KeyScope};
 use crate::model::layer::Layer;
-use crate::model::{Model, Screen};
+use crate::model::{Model, NoticeKind, Screen};
 use crate::theme::Meaning;
 
 const MOST: usize = 9;
@@ -31,7 +31,8 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
         return;
     }
     if let Some(notice) = model.said() {
-        let (sign, meaning) = if notice.bad { (" ! ", Meaning::Bad) } else { (" ", Meaning::Busy) };
+        let is_error = notice.kind == NoticeKind::Error;
+        let (sign, meaning) = if is_error { (" ! ", Meaning::Bad) } else { (" ", Meaning::Busy) };
         let text = fit_ends(&notice.text, columns.saturating_sub(3)).into_owned();
         frame.render_widget(Line::from(vec![paint.span(sign, meaning), paint.span(text, meaning)]), area);
         return;
@@ -46,7 +47,8 @@ fn keys(model: &Model, paint: Paint, columns: usize) -> Line<'static> {
     let typed = model.screen == Screen::Submit && model.draft.as_ref().is_some_and(|d| d.field.is_text());
     let pressed =
         |keys: &str| keys.split(' ').find(|key| key.chars().count() > usize::from(typed)).map(str::to_owned);
-    let help = model.keymap.rows(Place::Everywhere).into_iter().find(|(row, _)| row.action == Action::Help);
+    let help =
+        model.keymap.rows(KeyScope::Everywhere).into_iter().find(|(row, _)| row.action == Action::Help);
     let help = help.and_then(|(_, keys)| pressed(&keys)).unwrap_or_default();
     let space = columns.saturating_sub(width(&help) + width(" help") + 1);
     let mut seen = Vec::new();

@@ -5,8 +5,8 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 use weftrun::core::fabric::Fabric;
 
+use super::mouse_targets::{Bar, MouseTarget};
 use super::paint::{Paint, age, cell, fit, width, wrap};
-use super::spots::{Bar, Spot};
 use crate::model::jobs::{Entry, Health, Order};
 use crate::model::{Model, Screen};
 use crate::theme::Meaning;
@@ -32,7 +32,7 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     let first = selected.unwrap_or(0).saturating_sub(rows.saturating_sub(1));
     let mut lines = vec![Line::from(paint.span(heading(columns, model.jobs.order), Meaning::Muted))];
     for (index, entry) in shown.iter().enumerate().skip(first).take(rows) {
-        paint.spot(inside, lines.len(), || Spot::Job(entry.summary.handle.clone()));
+        paint.spot(inside, lines.len(), || MouseTarget::Job(entry.summary.handle.clone()));
         lines.push(row(model, paint, entry, columns, Some(index) == selected));
     }
     lines.resize(rows + 1, Line::default());
@@ -201,7 +201,7 @@ pub(super) fn rail(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     let at = shown.iter().position(|entry| Some(&entry.summary.handle) == open);
     let first = at.unwrap_or(0).saturating_sub(rows.saturating_sub(1));
     for entry in shown.iter().skip(first).take(rows) {
-        paint.spot(inside, lines.len(), || Spot::Job(entry.summary.handle.clone()));
+        paint.spot(inside, lines.len(), || MouseTarget::Job(entry.summary.handle.clone()));
         let here = Some(&entry.summary.handle) == open;
         let (meaning, word) = Paint::phase(entry.summary.phase);
         let alarm = if entry.alarm { "!" } else { " " };

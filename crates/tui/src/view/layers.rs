@@ -8,11 +8,11 @@ use tui_input::Input;
 use weftrun::core::job::JobPhase;
 use weftrun::core::log::clean_text;
 
+use super::mouse_targets::Bar;
 use super::paint::{Paint, cell, fit, wrap};
-use super::spots::Bar;
-use crate::action::{Place, Row};
+use crate::action::{KeyScope, Row};
 use crate::model::Model;
-use crate::model::draft::{Draft, Field};
+use crate::model::draft::{Field, NewJobForm};
 use crate::model::layer::{Layer, Question, picked};
 use crate::model::transport_view::{Path, Step};
 use crate::theme::Meaning;
@@ -126,7 +126,7 @@ fn help_lines<'a>(model: &Model, paint: Paint, filter: &str, columns: usize) -> 
     let needle = filter.to_lowercase();
     // Those of the screen first.
     let own = model.screen.places();
-    let mut places = Place::TITLES;
+    let mut places = KeyScope::TITLES;
     places.sort_by_key(|(place, _)| own.iter().position(|known| known == place).unwrap_or(own.len()));
     if !filter.is_empty() {
         lines.push(Line::from(format!(" with `{filter}`")));
@@ -268,7 +268,7 @@ fn list(
 }
 
 /// Describes the cluster's verdict on the draft.
-fn checked(draft: &crate::model::draft::Draft) -> String {
+fn checked(draft: &crate::model::draft::NewJobForm) -> String {
     match &draft.checked {
         Some((revision, Ok(findings))) if *revision == draft.revision => match findings.first() {
             Some(finding) => format!("{}: {}", Paint::severity(finding.severity).1, finding.message),
@@ -280,7 +280,7 @@ fn checked(draft: &crate::model::draft::Draft) -> String {
 }
 
 /// Returns the command that a draft is equal to, or its mistake.
-fn same_as(draft: &Draft) -> String {
+fn same_as(draft: &NewJobForm) -> String {
     draft
         .command()
         .map_or_else(|mistake| format!("mistake {mistake}"), |command| format!("same as {command}"))

@@ -11,8 +11,8 @@ use unicode_width::UnicodeWidthChar;
 use weftrun::core::log::{self, CleanLine, Entry, Level, LogStore, Projection};
 use weftrun::core::text::counted;
 
+use super::mouse_targets::{Bar, MouseTarget};
 use super::paint::{Paint, cell, fit, ranges, width};
-use super::spots::{Bar, Spot};
 use crate::model::Model;
 use crate::model::layer::{Layer, Prompt};
 use crate::model::logs::{LogPane, Times};
@@ -226,7 +226,7 @@ fn visible<'a>(pane: &LogPane, store: &LogStore, paint: Paint, area: Rect) -> Ve
     }
     for (row, seq) in numbers.into_iter().enumerate() {
         if let Some(seq) = seq {
-            paint.spot(area, row, || Spot::Line(seq));
+            paint.spot(area, row, || MouseTarget::Line(seq));
         }
     }
     lines

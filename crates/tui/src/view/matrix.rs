@@ -10,8 +10,8 @@ use ratatui::widgets::Paragraph;
 use weftrun::core::text::counted;
 
 use super::heat;
+use super::mouse_targets::Bar;
 use super::paint::{Paint, cell, fit, width};
-use super::spots::Bar;
 use crate::model::open::{MatrixForm, Open, Suspects};
 use crate::model::transport_view::{Cell, Gdr, Node, Path, TransportView};
 use crate::theme::Meaning;

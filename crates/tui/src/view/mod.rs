@@ -10,13 +10,13 @@ mod jobs;
 pub(crate) mod layers;
 mod logs;
 pub mod matrix;
+pub mod mouse_targets;
 mod overview;
 pub mod paint;
 pub mod pair;
-mod settle;
-pub mod spots;
 pub mod submit;
 mod verify;
+mod wide_characters;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -26,8 +26,8 @@ use crate::model::jobs::{Health, Target};
 use crate::model::logs::LogPane;
 use crate::model::{Model, Screen};
 use crate::theme::Meaning;
+use mouse_targets::{MouseTarget, MouseTargets};
 use paint::{Paint, age};
-use spots::{Spot, Spots};
 
 /// The smallest terminal the screens are made for.
 pub const SMALLEST: (u16, u16) = (60, 15);
@@ -41,7 +41,7 @@ pub fn view(model: &Model, frame: &mut Frame) {
 }
 
 /// Draws the model, and notes what can be clicked.
-pub fn view_for_mouse(model: &Model, frame: &mut Frame, spots: &Spots) {
+pub fn view_for_mouse(model: &Model, frame: &mut Frame, spots: &MouseTargets) {
     spots.clear();
     draw(model, frame, Paint::new(model.theme).noting(spots));
 }
@@ -65,7 +65,7 @@ fn draw(model: &Model, frame: &mut Frame, paint: Paint) {
         spots.clear();
     }
     layers::draw(model, frame, paint, body);
-    settle::settle(frame.buffer_mut());
+    wide_characters::replace(frame.buffer_mut());
 }
 
 fn screen(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
@@ -112,7 +112,7 @@ fn note_tabs(header: &Line, paint: Paint, area: Rect) {
     let mut x = area.x;
     for (screen, span) in Screen::ALL.into_iter().zip(&header.spans) {
         let width = u16::try_from(span.width()).unwrap_or(0);
-        spots.add(Rect { x, width, ..area }, Spot::Screen(screen));
+        spots.add(Rect { x, width, ..area }, MouseTarget::Screen(screen));
         x = x.saturating_add(width);
     }
 }

@@ -9,8 +9,8 @@ use weftrun::core::diagnose::cause::CAUSE_CODE;
 use weftrun::core::diagnose::health::HealthState;
 use weftrun::core::fabric::Fabric;
 
+use super::mouse_targets::{Bar, MouseTarget};
 use super::paint::{Paint, age, cell, fit, timeline, width};
-use super::spots::{Bar, Spot};
 use super::{LARGE, diagnosis, event, logs, matrix};
 use crate::model::Model;
 use crate::model::open::{Open, Ras, Suspects};
@@ -361,7 +361,7 @@ fn rank_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area:
     lines.push(Line::from(paint.span(head, Meaning::Muted)));
     let suspects = open.suspects();
     for (number, node) in open.transport_view.nodes.iter().enumerate().skip(first).take(rows) {
-        paint.spot(inside, lines.len(), || Spot::Row(number));
+        paint.spot(inside, lines.len(), || MouseTarget::Row(number));
         lines.push(node_line(open, &suspects, paint, number, node, widths));
     }
     frame.render_widget(Paragraph::new(lines), inside);
@@ -487,7 +487,7 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
     let mut lines = vec![Line::from(paint.span(fit(&head, columns).into_owned(), Meaning::Muted))];
     let suspects = open.suspects();
     for (index, at) in order.iter().enumerate().skip(first).take(rows) {
-        paint.spot(inside, lines.len(), || Spot::Row(index));
+        paint.spot(inside, lines.len(), || MouseTarget::Row(index));
         let rank = &open.transport_view.ranks[*at];
         let streams =
             store.streams().iter().filter(|stream| stream.rank.is_some() && stream.rank == rank.rank);

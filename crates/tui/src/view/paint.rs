@@ -13,13 +13,13 @@ use weftrun::Severity;
 use weftrun::core::job::JobPhase;
 use weftrun::core::log::clean_text;
 
-use super::spots::{Bar, Spot, Spots};
+use super::mouse_targets::{Bar, MouseTarget, MouseTargets};
 use crate::theme::{Meaning, Theme};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Paint<'s> {
     theme: Theme,
-    spots: Option<&'s Spots>,
+    spots: Option<&'s MouseTargets>,
 }
 
 impl<'s> Paint<'s> {
@@ -29,17 +29,17 @@ impl<'s> Paint<'s> {
 
     /// Notes what can be clicked.
     #[must_use]
-    pub fn noting(self, spots: &'s Spots) -> Self {
+    pub fn noting(self, spots: &'s MouseTargets) -> Self {
         Self { spots: Some(spots), ..self }
     }
 
     /// Returns where to note what can be clicked, if a mouse is used.
-    pub fn spots(self) -> Option<&'s Spots> {
+    pub fn spots(self) -> Option<&'s MouseTargets> {
         self.spots
     }
 
     /// Notes that a row of an area can be clicked.
-    pub fn spot(self, area: Rect, row: usize, spot: impl FnOnce() -> Spot) {
+    pub fn spot(self, area: Rect, row: usize, spot: impl FnOnce() -> MouseTarget) {
         let Some(spots) = self.spots else { return };
         let y = area.y.saturating_add(u16::try_from(row).unwrap_or(u16::MAX));
         if y < area.bottom() {

@@ -8,10 +8,10 @@ use weftrun::Finding;
 use weftrun::core::fabric::{Change, Fabric, Op};
 
 use super::document::{self, Part};
+use super::mouse_targets::Bar;
 use super::paint::{Paint, cell, fit, width, wrap};
-use super::spots::Bar;
 use crate::model::Model;
-use crate::model::draft::{Basis, Draft, Field, LAUNCHES, Planned, Shown};
+use crate::model::draft::{Basis, Field, LAUNCHES, NewJobForm, Planned, Shown};
 use crate::model::words::on_one_line;
 use crate::theme::Meaning;
 
@@ -48,7 +48,7 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
 /// Columns of a field's label.
 const LABEL: usize = 13;
 
-fn form_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
+fn form_panel(draft: &NewJobForm, frame: &mut Frame, paint: Paint, area: Rect) {
     let from = draft.file.as_ref().map_or(String::new(), |file| format!(" ─ from {file}"));
     let inside = paint.frame(frame, area, format!("New job ─ {}{from}", draft.target_name()));
     let rows = usize::from(inside.height);
@@ -81,7 +81,7 @@ fn form_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
 
 /// Draws a field: its label and its value. The terminal's cursor is in the field that is being edited.
 fn form_field<'a>(
-    draft: &Draft,
+    draft: &NewJobForm,
     field: Field,
     frame: &mut Frame,
     paint: Paint,
@@ -124,12 +124,12 @@ fn choice(words: &[String], at: usize, space: usize) -> String {
     if first > 0 { format!("… {text}") } else { text }
 }
 
-fn profiles(draft: &Draft) -> Vec<String> {
+fn profiles(draft: &NewJobForm) -> Vec<String> {
     let word = |name: &String| if name.is_empty() { "the target's own".to_owned() } else { name.clone() };
     draft.profiles.iter().map(word).collect()
 }
 
-fn changes_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
+fn changes_panel(draft: &NewJobForm, frame: &mut Frame, paint: Paint, area: Rect) {
     let here = draft.field == Field::Changes;
     let ops = draft.changes();
     let lost = |at: &usize| match &draft.planned {
@@ -193,7 +193,7 @@ fn changes_panel(draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
     paint.corner(frame, area, &format!(" {basis}ctrl-d "));
 }
 
-fn changes<'a>(draft: &Draft, planned: &Planned, paint: Paint, columns: usize, rows: usize) -> Part<'a> {
+fn changes<'a>(draft: &NewJobForm, planned: &Planned, paint: Paint, columns: usize, rows: usize) -> Part<'a> {
     let mut lines = Vec::new();
     let first = draft.change.saturating_sub(rows.saturating_sub(1));
     let longest = planned.all.iter().map(|op| width(&op.rule)).max().unwrap_or(0);
@@ -246,7 +246,7 @@ pub fn change_text(op: &Op) -> String {
     weftrun::core::log::clean_text(&what).into_owned()
 }
 
-fn check_panel(model: &Model, draft: &Draft, frame: &mut Frame, paint: Paint, area: Rect) {
+fn check_panel(model: &Model, draft: &NewJobForm, frame: &mut Frame, paint: Paint, area: Rect) {
     let inside = paint.frame(frame, area, "Checks and equal command");
     paint.corner(frame, area, " ctrl-r checks with the cluster ─ ctrl-y copies ");
     let columns = usize::from(inside.width);
@@ -280,7 +280,7 @@ fn check_panel(model: &Model, draft: &Draft, frame: &mut Frame, paint: Paint, ar
 }
 
 /// Lists what prevents the job, the plan's warnings and the cluster's verdict; complete if they fit.
-fn told<'a>(model: &Model, draft: &Draft, paint: Paint, columns: usize, tall: bool) -> Vec<Line<'a>> {
+fn told<'a>(model: &Model, draft: &NewJobForm, paint: Paint, columns: usize, tall: bool) -> Vec<Line<'a>> {
     let one = |text: String, meaning| Line::from(paint.span(fit(&text, columns).into_owned(), meaning));
     let finding = |finding: &Finding| {
         let (meaning, word) = Paint::severity(finding.severity);

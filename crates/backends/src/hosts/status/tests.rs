@@ -1,4 +1,4 @@
-use super::super::place::tests::place;
+use super::super::allocation::tests::place;
 use super::*;
 
 fn node(text: &str) -> Seen {
@@ -6,7 +6,7 @@ fn node(text: &str) -> Seen {
     for (key, value) in text.split(", ").filter_map(|line| line.split_once(' ')) {
         node.take(key, value);
     }
-    Seen::Told(node)
+    Seen::Answered(node)
 }
 
 fn job(launch: Launch, restarts: u32, a: &str, b: &str) -> Job {

@@ -38,7 +38,7 @@ const MOST_NAMED: usize = 4;
 
 /// The role and number of a pod in its job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct RankPosition {
     /// Role.
     pub role: String,
     /// Number in the role.
@@ -50,7 +50,7 @@ pub struct Place {
 }
 
 /// Returns the place of a pod in its job; none if the pod does not belong to it.
-pub type Placing = Arc<dyn Fn(&Pod) -> Option<Place> + Send + Sync>;
+pub type Placing = Arc<dyn Fn(&Pod) -> Option<RankPosition> + Send + Sync>;
 
 /// The logs to read.
 pub struct LogJob {

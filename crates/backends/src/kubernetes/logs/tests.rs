@@ -28,7 +28,7 @@ async fn open(
         name: name.to_owned(),
         cluster: config.connect().await.unwrap(),
         selector: String::new(),
-        place: Arc::new(|_| Some(Place::default())),
+        place: Arc::new(|_| Some(RankPosition::default())),
         ended,
         expected: Vec::new(),
         options,

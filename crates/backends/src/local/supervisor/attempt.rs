@@ -15,7 +15,7 @@ use weftrun_core::job::JobPhase;
 use weftrun_core::text::counted;
 use weftrun_core::{Result, Severity};
 
-use super::requests::Told;
+use super::requests::Requests;
 use super::{Request, Stop, Supervisor, TICK};
 use crate::local::document::{MASTER_PORT, Process};
 use crate::local::process::{self, Identity};
@@ -46,7 +46,7 @@ struct Attempt {
 
 impl Supervisor {
     /// Starts all processes and waits until all have ended.
-    pub(super) async fn attempt(&mut self, told: &mut Told) -> Outcome {
+    pub(super) async fn attempt(&mut self, requests: &mut Requests) -> Outcome {
         let mut attempt = Attempt {
             living: HashMap::new(),
             waiting: FuturesUnordered::new(),
@@ -62,9 +62,9 @@ impl Supervisor {
             tokio::select! {
                 biased;
                 Some((index, status)) = attempt.waiting.next() => self.ended(&mut attempt, index, status),
-                () = told.terminated() => self.stop(&mut attempt, Stop::Cancelled("its supervisor received SIGTERM")),
+                () = requests.terminated() => self.stop(&mut attempt, Stop::Cancelled("its supervisor received SIGTERM")),
                 _ = tick.tick() => {
-                    let taken = told.requests(&self.folder, |_| true);
+                    let taken = requests.requests(&self.folder, |_| true);
                     for request in &taken.requests {
                         self.obey(&mut attempt, *request);
                     }

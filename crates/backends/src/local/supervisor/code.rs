@@ -6,7 +6,7 @@ use tokio::process::Command;
 use weftrun_core::spec::Code;
 use weftrun_core::{Error, ErrorKind};
 
-use super::requests::Told;
+use super::requests::Requests;
 use super::{Stop, Supervisor};
 use crate::helper::{Helper, NoOutput};
 use crate::local::{error, folder, process};
@@ -30,7 +30,7 @@ impl From<Error> for Failed {
 
 /// Writes or clones the job's code into its folder. A clone from a server that does not answer ends with the
 /// job: by a cancel, by its time limit, and when the supervisor is terminated.
-pub(super) async fn bring(supervisor: &mut Supervisor, told: &mut Told) -> Result<(), Failed> {
+pub(super) async fn bring(supervisor: &mut Supervisor, requests: &mut Requests) -> Result<(), Failed> {
     let Some(code) = supervisor.list.code.clone() else { return Ok(()) };
     let target = supervisor.folder.code();
     match &code {
@@ -40,14 +40,14 @@ pub(super) async fn bring(supervisor: &mut Supervisor, told: &mut Told) -> Resul
         }
         Code::Git { url, rev } => {
             let target = target.display().to_string();
-            git(supervisor, told, &["clone", "--quiet", "--", url, &target]).await?;
+            git(supervisor, requests, &["clone", "--quiet", "--", url, &target]).await?;
             match rev {
                 Some(rev) if rev.starts_with('-') => {
                     let message = "a Git revision cannot start with `-`";
                     Err(Error::new(ErrorKind::InvalidSpec, message).with("rev", rev).into())
                 }
                 Some(rev) => {
-                    git(supervisor, told, &["-C", &target, "checkout", "--quiet", "--detach", rev, "--"])
+                    git(supervisor, requests, &["-C", &target, "checkout", "--quiet", "--detach", rev, "--"])
                         .await
                 }
                 None => Ok(()),
@@ -62,14 +62,14 @@ pub(super) async fn bring(supervisor: &mut Supervisor, told: &mut Told) -> Resul
 
 /// Runs git in its own process group, which also contains its transport helpers. The whole group is ended if
 /// the job is ended first.
-async fn git(supervisor: &mut Supervisor, told: &mut Told, arguments: &[&str]) -> Result<(), Failed> {
+async fn git(supervisor: &mut Supervisor, requests: &mut Requests, arguments: &[&str]) -> Result<(), Failed> {
     let mut command = Command::new("git");
     command.args(arguments).env("GIT_TERMINAL_PROMPT", "0");
     command.env(process::MARK, supervisor.list.submission.as_str());
     let grace = Duration::from_millis(supervisor.list.grace_ms).min(LONGEST_GRACE);
     let helper = Helper { end_children: true, grace, ..Helper::default() };
     let folder = supervisor.folder.path().to_owned();
-    let output = helper.run(command, supervisor.stopped(told)).await.map_err(|error| match error {
+    let output = helper.run(command, supervisor.stopped(requests)).await.map_err(|error| match error {
         NoOutput::Stopped(stop) => Failed::Stopped(stop),
         NoOutput::Failed(error) => error::file("run git", &folder, error).into(),
     })?;

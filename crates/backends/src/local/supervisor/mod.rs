@@ -120,9 +120,9 @@ impl Supervisor {
     }
 
     async fn run(&mut self, detached: bool) -> Result<()> {
-        let mut told = requests::Told::new(detached);
-        match code::bring(self, &mut told).await {
-            Ok(()) => self.attempts(&mut told).await,
+        let mut requests = requests::Requests::new(detached);
+        match code::bring(self, &mut requests).await {
+            Ok(()) => self.attempts(&mut requests).await,
             Err(code::Failed::Error(error)) => self.record.end(JobPhase::Failed, error.to_string(), None),
             Err(code::Failed::Stopped(stop)) => {
                 self.sweep().await;
@@ -132,9 +132,9 @@ impl Supervisor {
         self.last_word().await
     }
 
-    async fn attempts(&mut self, told: &mut requests::Told) {
+    async fn attempts(&mut self, requests: &mut requests::Requests) {
         loop {
-            let outcome = self.attempt(told).await;
+            let outcome = self.attempt(requests).await;
             self.sweep().await;
             let attempt = self.record.attempt;
             match outcome {
@@ -173,15 +173,15 @@ impl Supervisor {
 
     /// Waits until a job without processes is stopped: by a cancel, its time limit, or a signal to this
     /// process. Other requests are for processes: they wait until there are some, or are withdrawn.
-    async fn stopped(&mut self, told: &mut requests::Told) -> Stop {
+    async fn stopped(&mut self, requests: &mut requests::Requests) -> Stop {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
-                () = told.terminated() => return Stop::Cancelled("its supervisor received SIGTERM"),
+                () = requests.terminated() => return Stop::Cancelled("its supervisor received SIGTERM"),
                 _ = tick.tick() => {
-                    let taken = told.requests(&self.folder, |request| request == Request::Cancel);
+                    let taken = requests.requests(&self.folder, |request| request == Request::Cancel);
                     if !taken.requests.is_empty() {
                         self.record.phase = JobPhase::Stopping;
                         self.unwritten = true;

@@ -79,11 +79,11 @@ pub(crate) fn ask(folder: &Folder, request: Request, supervisor: &Identity) -> R
 }
 
 /// The sources of requests to a supervisor.
-pub(super) struct Told {
+pub(super) struct Requests {
     signals: Vec<Signal>,
 }
 
-impl Told {
+impl Requests {
     /// Starts to listen; a supervisor that is a thread of another program does not handle that program's
     /// signals.
     pub fn new(detached: bool) -> Self {
@@ -107,7 +107,7 @@ impl Told {
     }
 
     /// Takes the selected pending requests, oldest first.
-    #[allow(clippy::unused_self, reason = "both ways of being told belong together")]
+    #[allow(clippy::unused_self, reason = "both sources of requests belong together")]
     pub fn requests(&self, folder: &Folder, wanted: impl Fn(Request) -> bool) -> Taken {
         let mut taken = Taken { requests: Vec::new(), files: Vec::new() };
         let Ok(entries) = fs::read_dir(folder.requests()) else { return taken };
@@ -147,20 +147,20 @@ impl Drop for Taken {
 mod tests {
     use super::*;
 
-    fn job() -> (tempfile::TempDir, Folder, Told) {
+    fn job() -> (tempfile::TempDir, Folder, Requests) {
         let place = tempfile::tempdir().unwrap();
         let folder = Folder::new(place.path());
         folder::make(&folder.requests()).unwrap();
-        (place, folder, Told { signals: Vec::new() })
+        (place, folder, Requests { signals: Vec::new() })
     }
 
     fn this() -> Identity {
         Identity::of(std::process::id().cast_signed())
     }
 
-    fn taken(told: &Told, folder: &Folder) -> Taken {
+    fn taken(requests: &Requests, folder: &Folder) -> Taken {
         loop {
-            let taken = told.requests(folder, |_| true);
+            let taken = requests.requests(folder, |_| true);
             if !taken.requests.is_empty() {
                 return taken;
             }
@@ -170,15 +170,15 @@ mod tests {
 
     #[test]
     fn a_request_is_answered_after_it_was_acted_on() {
-        let (_place, folder, told) = job();
+        let (_place, folder, requests) = job();
         for request in [Request::Suspend, Request::Resume, Request::Signal(10), Request::Cancel] {
             let asked = folder.clone();
             let asking = std::thread::spawn(move || ask(&asked, request, &this()).unwrap());
-            let taken = taken(&told, &folder);
+            let taken = taken(&requests, &folder);
             assert_eq!(taken.requests, [request]);
             std::thread::sleep(Duration::from_millis(200));
             assert!(!asking.is_finished(), "{request:?} was answered before it was acted on");
-            assert!(told.requests(&folder, |_| true).requests.is_empty(), "{request:?} was taken twice");
+            assert!(requests.requests(&folder, |_| true).requests.is_empty(), "{request:?} was taken twice");
             drop(taken);
             assert!(asking.join().unwrap());
         }
@@ -186,12 +186,12 @@ mod tests {
 
     #[test]
     fn a_request_that_was_taken_by_a_supervisor_that_was_killed_was_not_acted_on() {
-        let (_place, folder, told) = job();
+        let (_place, folder, requests) = job();
         let mut supervisor = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let identity = Identity::of(supervisor.id().cast_signed());
         let asked = folder.clone();
         let asking = std::thread::spawn(move || ask(&asked, Request::Cancel, &identity).unwrap());
-        std::mem::forget(taken(&told, &folder));
+        std::mem::forget(taken(&requests, &folder));
         supervisor.kill().unwrap();
         supervisor.wait().unwrap();
         assert!(!asking.join().unwrap());
@@ -200,11 +200,14 @@ mod tests {
 
     #[test]
     fn requests_for_processes_wait_until_there_are_some() {
-        let (_place, folder, told) = job();
+        let (_place, folder, requests) = job();
         for word in ["0-1-suspend", "1-1-cancel"] {
             fs::write(folder.requests().join(word), "").unwrap();
         }
-        assert_eq!(told.requests(&folder, |request| request == Request::Cancel).requests, [Request::Cancel]);
-        assert_eq!(told.requests(&folder, |_| true).requests, [Request::Suspend]);
+        assert_eq!(
+            requests.requests(&folder, |request| request == Request::Cancel).requests,
+            [Request::Cancel]
+        );
+        assert_eq!(requests.requests(&folder, |_| true).requests, [Request::Suspend]);
     }
 }

@@ -12,7 +12,7 @@ use weftrun_core::Result;
 
 use super::Reader;
 use crate::kubernetes::Pod;
-use crate::kubernetes::logs::{LogJob, Place, QUIET, logs};
+use crate::kubernetes::logs::{LogJob, QUIET, RankPosition, logs};
 use crate::runai::resolve::text;
 use crate::runai::status::{self, Roles};
 use crate::runai::watch;
@@ -90,11 +90,11 @@ fn place(
     names: &HashSet<String>,
     roles: &Roles,
     wanted: &[String],
-) -> Option<Place> {
+) -> Option<RankPosition> {
     let labelled = LABELS.iter().any(|label| pod.labels.get(*label).is_some_and(|name| name == workload));
     let ours = labelled || names.contains(&pod.name);
     (ours && roles.is_wanted(&pod.name, wanted)).then(|| {
         let (role, number) = roles.of_pod(&pod.name);
-        Place { role, replica: number.unwrap_or(0), ..Place::default() }
+        RankPosition { role, replica: number.unwrap_or(0), ..RankPosition::default() }
     })
 }

@@ -5,7 +5,7 @@ mod own;
 mod pod;
 
 use serde_json::{Map, Value, json};
-use weftrun_core::backend::{Document, Inexpressible, Language, Placeholder, PlannedJob, Rendered};
+use weftrun_core::backend::{Document, Inexpressible, Language, Placeholder, PlannedJob, Prepared, Rendered};
 use weftrun_core::fabric::{Change, Op};
 use weftrun_core::spec::{JobSpec, Launch, RestartPolicy, Role};
 use weftrun_core::text::duration;
@@ -50,7 +50,12 @@ pub fn render(job: &PlannedJob, project: &str, version: Option<Version>) -> Resu
     let kind = kind(job, &settings)?;
     require_image(&job.spec, &settings)?;
     let mut inexpressible = Vec::new();
-    let mut body = body(job, project, kind, &settings, &mut inexpressible)?;
+    let mut body = body(job, kind, &settings, &mut inexpressible)?;
+    let unknown_ids = ServerId::of(job, &settings);
+    let placeholders: Vec<_> = unknown_ids.iter().map(|id| id.placeholder(project)).collect();
+    for (id, placeholder) in unknown_ids.iter().zip(&placeholders) {
+        body[id.field()] = json!(format!("<{}>", placeholder.name));
+    }
     let unknown = version::unknown(kind.path(), &body);
     if !unknown.is_empty() {
         return Err(own::no_such_field(kind, &unknown));
@@ -87,8 +92,9 @@ pub fn render(job: &PlannedJob, project: &str, version: Option<Version>) -> Resu
     let mut rendered = Rendered::new(&job.spec.name, job.submission.clone(), document);
     rendered.applied = applied;
     rendered.inexpressible = inexpressible;
-    rendered.placeholders = placeholders(&body);
+    rendered.placeholders = placeholders;
     rendered.findings = findings;
+    rendered.prepared = Prepared::new(CreateRequest { kind, body, unknown_ids });
     Ok(rendered)
 }
 
@@ -195,45 +201,74 @@ fn field_of(change: &Change) -> Option<&'static str> {
     }
 }
 
-/// Places in a body that only the server's answers can fill.
-pub const PLACEHOLDERS: [(&str, &str); 3] = [
-    ("projectId", "the project's id, looked up by name when the job is submitted"),
-    ("clusterId", "the id of the project's cluster, looked up when the job is submitted"),
-    ("templateId", "the id of the template, looked up by name when the job is submitted"),
-];
-
-/// Returns the kind of the rendered workload, as its path names it.
-pub fn kind_of(rendered: &Rendered) -> &str {
-    rendered.documents.first().and_then(|first| first.title.rsplit('/').next()).unwrap_or("distributed")
+/// An id that only the server knows. A rendered body has a placeholder for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerId {
+    Project,
+    Cluster,
+    /// The template with this name.
+    Template(String),
 }
 
-/// Returns the name of the template in a body, while it is not resolved.
-pub fn template_of(body: &Value) -> Option<&str> {
-    body.get("templateId")?.as_str()?.strip_prefix("<template-id:")?.strip_suffix('>')
+impl ServerId {
+    /// Returns the ids that are looked up when the job is submitted.
+    fn of(job: &PlannedJob, settings: &JobSettings) -> Vec<Self> {
+        let unknown = |name: &str| !job.facts.ids.contains_key(name);
+        let project = unknown("project-id").then_some(Self::Project);
+        let cluster = unknown("cluster-id").then_some(Self::Cluster);
+        let template = settings.template.clone().map(Self::Template);
+        project.into_iter().chain(cluster).chain(template).collect()
+    }
+
+    /// Returns the body's field.
+    pub fn field(&self) -> &'static str {
+        match self {
+            Self::Project => "projectId",
+            Self::Cluster => "clusterId",
+            Self::Template(_) => "templateId",
+        }
+    }
+
+    fn placeholder(&self, project: &str) -> Placeholder {
+        let (name, what) = match self {
+            Self::Project => (
+                format!("project-id:{project}"),
+                "the project's id, looked up by name when the job is submitted",
+            ),
+            Self::Cluster => (
+                format!("cluster-id:{project}"),
+                "the id of the project's cluster, looked up when the job is submitted",
+            ),
+            Self::Template(template) => (
+                format!("template-id:{template}"),
+                "the id of the template, looked up by name when the job is submitted",
+            ),
+        };
+        Placeholder { name, what: what.to_owned() }
+    }
 }
 
-fn placeholders(body: &Value) -> Vec<Placeholder> {
-    let placeholder = |(key, what): &(&str, &str)| {
-        let name = body.get(key)?.as_str()?.strip_prefix('<')?.strip_suffix('>')?;
-        Some(Placeholder { name: name.to_owned(), what: (*what).to_owned() })
-    };
-    PLACEHOLDERS.iter().filter_map(placeholder).collect()
+/// The request that creates a workload.
+pub struct CreateRequest {
+    pub kind: Kind,
+    /// The body as it is shown, with placeholders for the ids that only the server knows.
+    pub body: Value,
+    /// These ids.
+    pub unknown_ids: Vec<ServerId>,
 }
 
 fn body(
     job: &PlannedJob,
-    project: &str,
     kind: Kind,
     settings: &JobSettings,
     lost: &mut Vec<Inexpressible>,
 ) -> Result<Value> {
-    let id = |name: &str| job.facts.ids.get(name).cloned().unwrap_or_else(|| format!("<{name}:{project}>"));
     let mut body = Map::new();
     body.insert("name".into(), json!(job.spec.name));
-    body.insert("projectId".into(), json!(id("project-id")));
-    body.insert("clusterId".into(), json!(id("cluster-id")));
-    if let Some(template) = &settings.template {
-        body.insert("templateId".into(), json!(format!("<template-id:{template}>")));
+    body.insert("projectId".into(), json!(job.facts.ids.get("project-id")));
+    body.insert("clusterId".into(), json!(job.facts.ids.get("cluster-id")));
+    if settings.template.is_some() {
+        body.insert("templateId".into(), Value::Null);
     }
     let (master, worker) = split(job)?;
     let mpi = job.spec.launch == Launch::Mpi;

@@ -4,13 +4,14 @@
 use weftrun_core::Finding;
 use weftrun_core::backend::{ClusterFacts, NodeGroup, Queue};
 use weftrun_core::convert::{Directives, slurm_duration};
+use weftrun_core::fabric::Fabric;
 
 use crate::slurm::error;
 use crate::slurm::render::Script;
 
 /// Returns one finding for each request that can never be satisfied. Pure.
 pub fn findings(script: &Script, facts: &ClusterFacts) -> Vec<Finding> {
-    let wants_efa = script.marker.as_ref().is_some_and(|marker| marker.fabric == "efa");
+    let wants_efa = script.marker.as_ref().is_some_and(|marker| marker.fabric == Some(Fabric::Efa));
     let mut findings: Vec<Finding> = plugins(script, facts);
     if let Some(qos) = script.value("qos") {
         findings.extend(no_qos(qos, facts));

@@ -8,6 +8,7 @@ use weftrun_core::{ErrorKind, Finding, Result};
 use super::client::Client;
 use super::render::Script;
 use super::{discover, error, quote};
+use crate::submit_once;
 
 pub use limits::lacks_efa;
 
@@ -19,7 +20,7 @@ const NOT_NOW: [&str; 2] =
 /// Checks a rendered job.
 pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>> {
     let script = rendered.documents.first().map_or("", |document| document.text.as_str());
-    let prepared = Script::of(rendered)?;
+    let prepared: &Script = submit_once::prepared(rendered)?;
     let mut findings = limits::findings(prepared, &discover::discover(client, &Scope::default()).await?);
     if findings.iter().any(Finding::is_error) {
         // A job is refused only because of fresh facts.

@@ -238,10 +238,8 @@ impl LogFile {
     }
 
     fn cursor(&self, source: &SourceId, offset: u64) -> Cursor {
-        let mut cursor = Cursor::default();
-        cursor.uid.clone_from(&source.uid);
+        let mut cursor = Cursor::at(source, offset);
         cursor.attempt = self.attempt;
-        cursor.offset = offset;
         cursor
     }
 

@@ -15,7 +15,7 @@ use weftrun_core::{Error, Result};
 
 use super::client::Client;
 use super::ids::JobId;
-use super::lookup::{self, Found};
+use super::lookup::{self, JobRows};
 use super::task_files::{Owner, TaskFiles};
 use super::{BACKEND, quote};
 use crate::remote::piece::{self, Piece};
@@ -92,7 +92,7 @@ pub async fn read(
 }
 
 /// Returns the files of a job that weftrun did not submit: its output and error, as Slurm names them.
-async fn foreign_paths(client: &Client, id: &JobId, found: &Found) -> Result<Vec<String>> {
+async fn foreign_paths(client: &Client, id: &JobId, found: &JobRows) -> Result<Vec<String>> {
     if found.rows.iter().any(|job| job.marker.is_some()) {
         return Ok(Vec::new());
     }
@@ -108,7 +108,7 @@ async fn foreign_paths(client: &Client, id: &JobId, found: &Found) -> Result<Vec
 }
 
 /// Expands the patterns that `scontrol` leaves in a path, which differ between releases.
-fn expand(path: &str, id: &JobId, found: &Found) -> String {
+fn expand(path: &str, id: &JobId, found: &JobRows) -> String {
     let first = found.rows.first();
     let name = first.map_or("", |job| job.name.as_str());
     let node =
@@ -156,7 +156,7 @@ impl Reader {
         }
     }
 
-    fn state_of(&self, found: Option<&Found>) -> (bool, bool, Option<i32>) {
+    fn state_of(&self, found: Option<&JobRows>) -> (bool, bool, Option<i32>) {
         let Some(found) = found else { return (true, false, None) };
         let summary = found.summary(super::submit::handle(&self.client, &self.id));
         let by_itself = found.rows.iter().all(|job| matches!(job.state.as_str(), "COMPLETED" | "FAILED"));

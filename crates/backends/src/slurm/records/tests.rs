@@ -81,7 +81,8 @@ fn told(jobs: &[Job]) -> String {
     let one = |job: &Job| {
         let phase = job.phase();
         let code = job.exit_code.map_or_else(|| "-".to_owned(), |code| code.to_string());
-        let marker = job.marker.as_ref().map_or("-", |marker| marker.fabric.as_str());
+        let marker =
+            job.marker.as_ref().map_or("-", |marker| marker.fabric.map_or("", |fabric| fabric.as_str()));
         let said = crate::slurm::state::sentence(&job.state, &job.reason);
         format!("{:<4} {phase} exit {code} {marker} {:?} on {:?}: {said}", job.printed, job.name, job.nodes)
     };

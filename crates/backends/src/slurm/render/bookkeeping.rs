@@ -6,7 +6,7 @@
 use weftrun_core::Result;
 use weftrun_core::spec::{Launch, RestartPolicy};
 
-use super::{Draft, launch, script};
+use super::{RenderInput, launch, script};
 
 /// Exit code of a job whose submission was claimed by another job.
 const IS_A_COPY: i32 = 75;
@@ -93,7 +93,7 @@ weftrun_job
 "#;
 
 /// Writes the block.
-pub fn write(draft: &Draft<'_>) -> Result<String> {
+pub fn write(draft: &RenderInput<'_>) -> Result<String> {
     let dir = script::log_dir(draft)?;
     let labels = match draft.job.spec.launch {
         Launch::Once => "none",
@@ -134,7 +134,7 @@ pub fn write(draft: &Draft<'_>) -> Result<String> {
 }
 
 /// Returns the lines that create the folders of the job's output files. Slurm before 25.05 does not create them.
-fn files(draft: &Draft<'_>, dir: &str) -> String {
+fn files(draft: &RenderInput<'_>, dir: &str) -> String {
     let mut text = String::new();
     if let Some(link) = &draft.output.link {
         text.push_str(&link.folders("\"$PWD\"", 1, 1));
@@ -156,7 +156,7 @@ fn files(draft: &Draft<'_>, dir: &str) -> String {
 /// Requeues the job if a node was lost while srun launched. Slurm's own requeue comes only once slurmctld
 /// misses the node (SlurmdTimeout, minutes on most sites); srun gives up within seconds, and when the script
 /// then ends, the job has failed (seen on 22.05.8: FAILED with 233, Restarts=0).
-fn requeue(draft: &Draft<'_>) -> String {
+fn requeue(draft: &RenderInput<'_>) -> String {
     let most = match draft.job.spec.restart {
         RestartPolicy::OnFailure { max } => max,
         RestartPolicy::Never => LAUNCHES,

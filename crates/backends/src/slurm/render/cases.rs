@@ -10,7 +10,7 @@ use weftrun_core::job::SubmissionId;
 use weftrun_core::spec::JobFile;
 
 use super::render;
-use crate::slurm::config::Settings;
+use crate::slurm::config::SlurmTarget;
 use crate::slurm::discover::tests_of_other_modules::recorded;
 
 fn folder() -> PathBuf {
@@ -41,7 +41,7 @@ fn script(case: &Path) -> String {
     let plan = FabricPlan::new(&file.spec, &catalogue, &facts, &profile);
     let submission = SubmissionId::from_random(0x0a1b_2c3d << 96);
     let job = PlannedJob::new(file.spec, plan, profile, facts, submission);
-    let rendered = render(&Settings::of(&target).expect("good settings"), &job)
+    let rendered = render(&SlurmTarget::of(&target).expect("good settings"), &job)
         .unwrap_or_else(|error| panic!("{}: {error}", case.display()));
     rendered.documents[0].text.clone()
 }

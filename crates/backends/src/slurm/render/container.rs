@@ -3,7 +3,7 @@
 use weftrun_core::spec::{Role, Volume, VolumeSource};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::Draft;
+use super::RenderInput;
 use crate::remote::ops::Mount;
 use crate::remote::script;
 use crate::slurm::config::Container;
@@ -19,7 +19,12 @@ const TASK: [&str; 4] = ["SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM
 const SOURCE: &str = "\"$weftrun_source\"";
 
 /// Returns srun's options for the container, and the program as it is started in it.
-pub fn wrap(draft: &Draft<'_>, index: usize, role: &Role, program: &str) -> Result<(Vec<String>, String)> {
+pub fn wrap(
+    draft: &RenderInput<'_>,
+    index: usize,
+    role: &Role,
+    program: &str,
+) -> Result<(Vec<String>, String)> {
     let Some(kind) = draft.container_of(role) else {
         script::refuse_mounts(&draft.job.spec, "nodes", no_claims)?;
         return Ok((workdir_of_srun(draft)?, program.to_owned()));
@@ -38,12 +43,12 @@ pub fn wrap(draft: &Draft<'_>, index: usize, role: &Role, program: &str) -> Resu
     Ok((Vec::new(), format!("{around} {program}")))
 }
 
-fn workdir_of_srun(draft: &Draft<'_>) -> Result<Vec<String>> {
+fn workdir_of_srun(draft: &RenderInput<'_>) -> Result<Vec<String>> {
     Ok(workdir(draft)?.map(|dir| format!("--chdir={dir}")).into_iter().collect())
 }
 
 /// Returns the working directory in the container, as a word of the script; none if the image decides.
-fn workdir(draft: &Draft<'_>) -> Result<Option<String>> {
+fn workdir(draft: &RenderInput<'_>) -> Result<Option<String>> {
     match &draft.job.spec.workdir {
         // Without a container, it is the working directory of the whole job.
         Some(_) if draft.chdir().is_some() => Ok(None),
@@ -52,19 +57,19 @@ fn workdir(draft: &Draft<'_>) -> Result<Option<String>> {
     }
 }
 
-fn task_variables(draft: &Draft<'_>) -> Vec<String> {
+fn task_variables(draft: &RenderInput<'_>) -> Vec<String> {
     let array = draft.own.array.is_some().then_some("SLURM_ARRAY_TASK_ID");
     TASK.into_iter().chain(array).map(str::to_owned).collect()
 }
 
 /// Returns a `cd`, since enroot has no option for the working directory.
-fn change_dir(draft: &Draft<'_>) -> Result<String> {
+fn change_dir(draft: &RenderInput<'_>) -> Result<String> {
     let change = |dir: String| format!(" sh -c 'cd \"$1\" && shift && exec \"$@\"' cd {dir}");
     Ok(workdir(draft)?.map(change).unwrap_or_default())
 }
 
 /// Returns every variable the script sets.
-fn variables(draft: &Draft<'_>, index: usize, role: &Role) -> Result<Vec<String>> {
+fn variables(draft: &RenderInput<'_>, index: usize, role: &Role) -> Result<Vec<String>> {
     script::variables(&draft.job.spec, role, draft.fabric.get(index), &OWN)
 }
 
@@ -84,7 +89,13 @@ fn bind((from, to, read_only): &Mount) -> Result<String> {
     quote::word(&format!("{from}:{to}{}", if *read_only { ":ro" } else { "" }))
 }
 
-fn pyxis(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[Mount]) -> Result<Vec<String>> {
+fn pyxis(
+    draft: &RenderInput<'_>,
+    index: usize,
+    role: &Role,
+    image: &str,
+    mounts: &[Mount],
+) -> Result<Vec<String>> {
     let mut words = vec![format!("--container-image={}", quote::word(&enroot_image(image))?)];
     let mut list = mounts.iter().map(bind).collect::<Result<Vec<String>>>()?;
     if draft.job.spec.code.is_some() {
@@ -123,7 +134,13 @@ fn enroot_image(image: &str) -> String {
     }
 }
 
-fn enroot(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[Mount]) -> Result<String> {
+fn enroot(
+    draft: &RenderInput<'_>,
+    index: usize,
+    role: &Role,
+    image: &str,
+    mounts: &[Mount],
+) -> Result<String> {
     if !is_path(image) {
         return Err(Error::new(
             ErrorKind::InvalidSpec,
@@ -154,7 +171,13 @@ fn enroot(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[M
     Ok(words.join(" "))
 }
 
-fn docker(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[Mount]) -> Result<String> {
+fn docker(
+    draft: &RenderInput<'_>,
+    index: usize,
+    role: &Role,
+    image: &str,
+    mounts: &[Mount],
+) -> Result<String> {
     let mut words = vec![
         "docker run --rm --gpus all --network host --ipc host --ulimit memlock=-1 --ulimit stack=67108864"
             .to_owned(),
@@ -177,7 +200,7 @@ fn docker(draft: &Draft<'_>, index: usize, role: &Role, image: &str, mounts: &[M
     Ok(words.join(" "))
 }
 
-fn apptainer(program: &str, draft: &Draft<'_>, image: &str, mounts: &[Mount]) -> Result<String> {
+fn apptainer(program: &str, draft: &RenderInput<'_>, image: &str, mounts: &[Mount]) -> Result<String> {
     let mut words = vec![format!("{program} exec --nv")];
     for mount in mounts {
         words.push(format!("--bind {}", bind(mount)?));

@@ -8,7 +8,7 @@ use weftrun_core::spec::{RestartPolicy, Role};
 use weftrun_core::text::Quantity;
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::Draft;
+use super::RenderInput;
 
 /// Options that are repeated in each component of a heterogeneous job; sbatch copies the others from the
 /// first (slurm.schedmd.com/heterogeneous_jobs.html, of those that weftrun writes).
@@ -62,7 +62,7 @@ fn replaced_by(option: &Directive) -> &'static [&'static str] {
 }
 
 /// Returns the options of the job, separately for each component of a heterogeneous job.
-pub fn of(draft: &Draft<'_>) -> Result<Vec<Directives>> {
+pub fn of(draft: &RenderInput<'_>) -> Result<Vec<Directives>> {
     let mut components: Vec<Directives> =
         (0..draft.workers.len()).map(|index| of_role(draft, index)).collect::<Result<_>>()?;
     let mut first = of_job(draft);
@@ -75,7 +75,7 @@ pub fn of(draft: &Draft<'_>) -> Result<Vec<Directives>> {
 }
 
 /// Adds the user's own options, which take precedence, or refuses them with the reason.
-fn users_own(draft: &Draft<'_>, components: &mut [Directives]) -> Result<()> {
+fn users_own(draft: &RenderInput<'_>, components: &mut [Directives]) -> Result<()> {
     draft.own.srun.iter().try_for_each(|text| of_srun(text))?;
     for text in &draft.own.sbatch {
         let option = further(text)?;
@@ -141,7 +141,7 @@ fn numbers(dependency: &str) -> String {
     text + rest
 }
 
-fn of_job(draft: &Draft<'_>) -> Directives {
+fn of_job(draft: &RenderInput<'_>) -> Directives {
     let (spec, own) = (&draft.job.spec, &draft.own);
     let mut options = Directives::default();
     options.add("job-name", &spec.name);
@@ -185,7 +185,7 @@ fn of_job(draft: &Draft<'_>) -> Directives {
     options
 }
 
-fn of_role(draft: &Draft<'_>, index: usize) -> Result<Directives> {
+fn of_role(draft: &RenderInput<'_>, index: usize) -> Result<Directives> {
     let mut options = Directives::default();
     let (Some(role), Some(fabric)) = (draft.workers.get(index), draft.fabric.get(index)) else {
         return Ok(options);
@@ -237,7 +237,7 @@ fn of_role(draft: &Draft<'_>, index: usize) -> Result<Directives> {
 }
 
 /// Returns the first partition that has the instance type, if the default one lacks it.
-fn partition_of(draft: &Draft<'_>, role: &Role) -> Option<String> {
+fn partition_of(draft: &RenderInput<'_>, role: &Role) -> Option<String> {
     let facts = &draft.job.facts;
     let wanted = role.instance_type.as_deref()?;
     let with = facts.nodes.iter().filter(|group| group.instance_type.as_deref() == Some(wanted));
@@ -250,7 +250,7 @@ fn partition_of(draft: &Draft<'_>, role: &Role) -> Option<String> {
 }
 
 /// Returns the nodes a role may run on, as far as the cluster was queried: of its type, in its partition.
-fn nodes_of<'f>(draft: &'f Draft<'_>, role: &Role) -> Vec<&'f NodeGroup> {
+fn nodes_of<'f>(draft: &'f RenderInput<'_>, role: &Role) -> Vec<&'f NodeGroup> {
     let facts = &draft.job.facts;
     let queue = draft.job.spec.queue.as_ref().or(draft.own.partition.as_ref());
     let fits = |group: &&NodeGroup| {
@@ -264,7 +264,7 @@ fn nodes_of<'f>(draft: &'f Draft<'_>, role: &Role) -> Vec<&'f NodeGroup> {
 }
 
 /// Returns why a role gets whole nodes; none if it shares them.
-pub fn whole_nodes(draft: &Draft<'_>, index: usize) -> Option<&'static str> {
+pub fn whole_nodes(draft: &RenderInput<'_>, index: usize) -> Option<&'static str> {
     let (Some(role), Some(fabric)) = (draft.workers.get(index), draft.fabric.get(index)) else {
         return None;
     };
@@ -296,7 +296,7 @@ fn has_gpu_gres(role: &Role) -> bool {
 /// Returns the CPUs of a task. Without `cpus`, the one task of a whole node gets all of them; several tasks
 /// share them, since an equal part for each would bind them away from their GPUs on nodes with several
 /// sockets.
-fn cpus_per_task(draft: &Draft<'_>, role: &Role, tasks: u32, exclusive: bool) -> Result<Option<u64>> {
+fn cpus_per_task(draft: &RenderInput<'_>, role: &Role, tasks: u32, exclusive: bool) -> Result<Option<u64>> {
     if let Some(cpus) = &role.cpus {
         let cpus = Quantity::parse(cpus).ok_or_else(|| bad_quantity("cpus", cpus))?.whole();
         return Ok(Some((cpus / u64::from(tasks.max(1))).max(1)));

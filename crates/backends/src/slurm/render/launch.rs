@@ -4,13 +4,13 @@ use weftrun_core::convert::Directives;
 use weftrun_core::spec::{Code, Launch, Role};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::{Draft, container};
+use super::{RenderInput, container};
 use crate::remote::script;
 use crate::slurm::quote;
 use crate::slurm::task_files::TaskFiles;
 
 /// Returns the number of tasks that srun starts on a node.
-pub fn tasks_per_node(draft: &Draft<'_>, role: &Role) -> u32 {
+pub fn tasks_per_node(draft: &RenderInput<'_>, role: &Role) -> u32 {
     match draft.job.spec.launch {
         Launch::Torchrun | Launch::PerNode => 1,
         // The default of the script's own srun.
@@ -20,7 +20,7 @@ pub fn tasks_per_node(draft: &Draft<'_>, role: &Role) -> u32 {
 }
 
 /// Returns the number of tasks that srun starts on all nodes of a role.
-pub fn tasks(draft: &Draft<'_>, role: &Role) -> u32 {
+pub fn tasks(draft: &RenderInput<'_>, role: &Role) -> u32 {
     role.nodes.saturating_mul(tasks_per_node(draft, role))
 }
 
@@ -30,12 +30,12 @@ pub fn are_ranks(launch: Launch) -> bool {
 }
 
 /// Returns whether each task writes its own file, so that no line needs the label of its task.
-fn is_unlabelled(draft: &Draft<'_>) -> bool {
+fn is_unlabelled(draft: &RenderInput<'_>) -> bool {
     draft.output.tasks.as_ref().is_some_and(TaskFiles::one_for_each_task)
 }
 
 /// Returns the comment before `srun`, for options of one letter.
-pub fn explanation(draft: &Draft<'_>) -> &'static str {
+pub fn explanation(draft: &RenderInput<'_>) -> &'static str {
     match draft.job.spec.launch {
         Launch::Once => "",
         _ if is_unlabelled(draft) => "# -K1: a task that fails ends the others.\n",
@@ -44,7 +44,7 @@ pub fn explanation(draft: &Draft<'_>) -> &'static str {
 }
 
 /// Returns the `srun` command, one part for each component of a heterogeneous job.
-pub fn write(draft: &Draft<'_>, options: &[Directives]) -> Result<String> {
+pub fn write(draft: &RenderInput<'_>, options: &[Directives]) -> Result<String> {
     if draft.job.spec.launch == Launch::Once {
         return once(draft);
     }
@@ -54,7 +54,7 @@ pub fn write(draft: &Draft<'_>, options: &[Directives]) -> Result<String> {
 }
 
 /// Returns the command itself, run on the first node: it starts the ranks with its own `srun`.
-fn once(draft: &Draft<'_>) -> Result<String> {
+fn once(draft: &RenderInput<'_>) -> Result<String> {
     let [role] = draft.workers[..] else {
         return Err(Error::new(ErrorKind::InvalidSpec, "`launch = \"once\"` is for jobs of one role"));
     };
@@ -79,7 +79,7 @@ fn once(draft: &Draft<'_>) -> Result<String> {
     Ok(format!("{}\n", words.join(" ")))
 }
 
-fn component(draft: &Draft<'_>, options: &[Directives], index: usize) -> Result<String> {
+fn component(draft: &RenderInput<'_>, options: &[Directives], index: usize) -> Result<String> {
     let (Some(role), Some(fabric)) = (draft.workers.get(index), draft.fabric.get(index)) else {
         return Ok(String::new());
     };
@@ -127,7 +127,7 @@ fn is_output(option: &str) -> bool {
 
 /// Returns the MPI plugin through which the ranks find each other: the configured one, else pmix unless this
 /// cluster has only pmi2.
-pub fn mpi<'a>(draft: &'a Draft<'_>) -> &'a str {
+pub fn mpi<'a>(draft: &'a RenderInput<'_>) -> &'a str {
     let serves = |name: &str| draft.job.facts.serves.iter().any(|known| known == name);
     let usual = if serves("mpi/pmi2") && !serves("mpi/pmix") { "pmi2" } else { "pmix" };
     draft.own.mpi.as_deref().unwrap_or(usual)
@@ -135,7 +135,7 @@ pub fn mpi<'a>(draft: &'a Draft<'_>) -> &'a str {
 
 /// Returns the program with the settings that identify each task. `$SLURM_PROCID` and similar variables are
 /// set only where the task runs.
-fn program(draft: &Draft<'_>, index: usize, role: &Role) -> Result<String> {
+fn program(draft: &RenderInput<'_>, index: usize, role: &Role) -> Result<String> {
     let given = quote::words(&command(draft, index, role)?)?;
     let own_env = if draft.workers.len() > 1 { role_env(draft, index, role)? } else { String::new() };
     let procs = role.procs_per_node();
@@ -162,7 +162,7 @@ fn program(draft: &Draft<'_>, index: usize, role: &Role) -> Result<String> {
 
 /// Returns the user's command: the rewritten one if a rule rewrote it, the launcher's if the workers have
 /// none.
-fn command(draft: &Draft<'_>, index: usize, role: &Role) -> Result<Vec<String>> {
+fn command(draft: &RenderInput<'_>, index: usize, role: &Role) -> Result<Vec<String>> {
     let mpi = draft.job.spec.launch == Launch::Mpi;
     let rewritten = draft.fabric.get(index).and_then(|fabric| fabric.command.as_ref()).filter(|_| !mpi);
     let command = script::command(&draft.job.spec, role, false, rewritten)?;
@@ -175,7 +175,7 @@ fn command(draft: &Draft<'_>, index: usize, role: &Role) -> Result<Vec<String>> 
 }
 
 /// Returns `env A=b …` for a component, if components differ.
-fn role_env(draft: &Draft<'_>, index: usize, role: &Role) -> Result<String> {
+fn role_env(draft: &RenderInput<'_>, index: usize, role: &Role) -> Result<String> {
     let own = role.env.iter().map(|var| (&var.name, &var.value));
     let fabric = draft.fabric.get(index).into_iter().flat_map(|fabric| {
         fabric.env.iter().filter(|entry| !draft.all_set(entry)).map(|(name, value, _)| (name, value))

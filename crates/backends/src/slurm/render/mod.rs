@@ -14,7 +14,7 @@ use weftrun_core::request::FabricRule;
 use weftrun_core::spec::{Launch, RestartPolicy, Role};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
-use super::config::{Container, JobSettings, RankLogs, Settings};
+use super::config::{Container, JobSettings, RankLogs, SlurmTarget};
 use super::records::Marker;
 use super::task_files::TaskFiles;
 use crate::remote::ops::Translated;
@@ -41,19 +41,6 @@ pub struct Script {
 }
 
 impl Script {
-    /// Returns what [`render`] kept of a job.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidSpec`] for documents that this backend did not render in this program.
-    pub fn of(rendered: &Rendered) -> Result<&Self> {
-        rendered.prepared.get().ok_or_else(|| {
-            Error::new(
-                ErrorKind::InvalidSpec,
-                "the script was not rendered by this program: plan the job again",
-            )
-        })
-    }
-
     /// Returns an option of the job, or of its first component.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.components.first()?.value(name)
@@ -61,9 +48,9 @@ impl Script {
 }
 
 /// The inputs of all parts of a script.
-struct Draft<'a> {
+struct RenderInput<'a> {
     job: &'a PlannedJob,
-    settings: &'a Settings,
+    settings: &'a SlurmTarget,
     own: JobSettings,
     /// The roles that have ranks: one, or one per component of a heterogeneous job.
     workers: Vec<&'a Role>,
@@ -130,14 +117,14 @@ impl Output {
 }
 
 /// Renders a job. Pure.
-pub fn render(settings: &Settings, job: &PlannedJob) -> Result<Rendered> {
+pub fn render(settings: &SlurmTarget, job: &PlannedJob) -> Result<Rendered> {
     let workers = crate::remote::script::workers(&job.spec)?;
     job.spec.refuse_nul()?;
     job.spec.refuse_entrypoint("slurm")?;
     check_name(&job.spec.name)?;
     let own = settings.job(&job.spec)?;
     let (fabric, applied, inexpressible) = ops::translate(job, &own, &workers);
-    let mut draft = Draft { job, settings, own, workers, fabric, output: Output::default() };
+    let mut draft = RenderInput { job, settings, own, workers, fabric, output: Output::default() };
     draft.output = Output::of(job, &draft.own, &draft.log_name())?;
     let components = directives::of(&draft)?;
     let text = script::write(&draft, &components)?;
@@ -170,7 +157,7 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-impl Draft<'_> {
+impl RenderInput<'_> {
     /// Returns the log file's name without its extension, with Slurm's pattern for the job id.
     fn log_name(&self) -> String {
         self.file_name(if self.own.array.is_some() { "%A_%a" } else { "%j" })
@@ -190,7 +177,7 @@ impl Draft<'_> {
 
     /// Returns the marker that identifies the job.
     fn marker(&self) -> Marker {
-        Marker { submission: self.job.submission.clone(), fabric: self.job.plan.fabric.as_str().to_owned() }
+        Marker { submission: self.job.submission.clone(), fabric: Some(self.job.plan.fabric) }
     }
 
     /// Returns the log folder, absolute if the home directory is known.

@@ -6,12 +6,12 @@ use weftrun_core::shell::variable;
 use weftrun_core::spec::{Launch, RestartPolicy};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::{Draft, bookkeeping, directives, launch};
+use super::{RenderInput, bookkeeping, directives, launch};
 use crate::remote::script;
 use crate::slurm::{BACKEND, quote};
 
 /// Writes the script.
-pub fn write(draft: &Draft<'_>, components: &[Directives]) -> Result<String> {
+pub fn write(draft: &RenderInput<'_>, components: &[Directives]) -> Result<String> {
     let dir = draft.log_dir();
     let from_home = if dir.starts_with('/') { "" } else { ", in the home directory" };
     let mut text = format!(
@@ -46,7 +46,7 @@ fn changes_syntax(line: &str) -> bool {
 }
 
 /// The shell of the script: bash, or as the job says with options (`/bin/bash -l` is a login shell).
-fn shell<'a>(draft: &'a Draft<'_>) -> Result<&'a str> {
+fn shell<'a>(draft: &'a RenderInput<'_>) -> Result<&'a str> {
     let shell = draft.own.shell.as_deref().unwrap_or("/bin/bash");
     let mut words = shell.split(' ');
     let is_bash = words.next().is_some_and(|program| program.starts_with('/') && program.ends_with("/bash"));
@@ -64,7 +64,7 @@ fn shell<'a>(draft: &'a Draft<'_>) -> Result<&'a str> {
 /// Returns the command, repeated after a failure if the job may restart. In the same allocation: a requeue
 /// would wait two minutes and queue again. The whole step restarts, with torchrun too: -K1 has ended the rest
 /// of it.
-fn restarted(draft: &Draft<'_>, command: &str) -> String {
+fn restarted(draft: &RenderInput<'_>, command: &str) -> String {
     match draft.job.spec.restart {
         RestartPolicy::OnFailure { max } if max > 0 => format!(
             "# After a failure all ranks start again on the same nodes, up to {max} times.\n\
@@ -76,7 +76,7 @@ fn restarted(draft: &Draft<'_>, command: &str) -> String {
 }
 
 /// Returns the path of the log folder as a word of the script's shell.
-pub fn log_dir(draft: &Draft<'_>) -> Result<String> {
+pub fn log_dir(draft: &RenderInput<'_>) -> Result<String> {
     let dir = draft.log_dir();
     let root = if dir.starts_with('/') { "" } else { "\"$HOME/\"" };
     Ok(format!("{root}{}", quote::word(&dir)?))
@@ -88,7 +88,7 @@ pub fn safe(name: &str) -> String {
 }
 
 /// Writes the job's own variables. Values are literal.
-fn environment(draft: &Draft<'_>) -> Result<String> {
+fn environment(draft: &RenderInput<'_>) -> Result<String> {
     let spec = &draft.job.spec;
     let mut text = String::new();
     if !spec.env.iter().any(|var| var.name == "PYTHONUNBUFFERED") {
@@ -113,7 +113,7 @@ fn environment(draft: &Draft<'_>) -> Result<String> {
 }
 
 /// Writes the block of the fabric, with the reason for each line.
-fn fabric(draft: &Draft<'_>) -> Result<String> {
+fn fabric(draft: &RenderInput<'_>) -> Result<String> {
     let Some(first) = draft.fabric.first() else { return Ok(String::new()) };
     let mut lines = Vec::new();
     let why = |rule: &str, why: &str| format!("# {rule}: {}", why.replace(char::is_control, " "));
@@ -137,14 +137,14 @@ fn fabric(draft: &Draft<'_>) -> Result<String> {
     Ok(format!("{BLOCK_BEGIN}\n{}\n{BLOCK_END}\n\n", lines.join("\n")))
 }
 
-fn spec_sets(draft: &Draft<'_>, name: &str) -> bool {
+fn spec_sets(draft: &RenderInput<'_>, name: &str) -> bool {
     let roles = draft.workers.iter().flat_map(|role| &role.env);
     draft.job.spec.env.iter().chain(roles).any(|var| var.name == name)
 }
 
 /// Returns the rendezvous of the ranks: the first node of the list, and a port that differs between two jobs
 /// on one node.
-fn rendezvous(draft: &Draft<'_>) -> String {
+fn rendezvous(draft: &RenderInput<'_>) -> String {
     let nodes: u32 = draft.workers.iter().map(|role| role.nodes).sum();
     format!(
         "# Where the ranks meet.\nMASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\n\
@@ -153,7 +153,7 @@ fn rendezvous(draft: &Draft<'_>) -> String {
     )
 }
 
-fn code(draft: &Draft<'_>) -> Result<String> {
+fn code(draft: &RenderInput<'_>) -> Result<String> {
     let Some(code) = &draft.job.spec.code else { return Ok(String::new()) };
     let fetch = script::code(BACKEND, code, "\"$weftrun_source\"", "")?;
     Ok(format!(

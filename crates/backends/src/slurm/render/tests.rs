@@ -20,7 +20,7 @@ fn planned(spec: JobSpec, ops: Vec<Op>) -> PlannedJob {
 }
 
 pub(super) fn text(spec: JobSpec, ops: Vec<Op>) -> String {
-    render(&Settings::default(), &planned(spec, ops)).expect("renders").documents[0].text.clone()
+    render(&SlurmTarget::default(), &planned(spec, ops)).expect("renders").documents[0].text.clone()
 }
 
 fn efa() -> Vec<Op> {
@@ -103,7 +103,7 @@ fn components_of_a_heterogeneous_job() {
 #[test]
 fn what_slurm_cannot_express_is_said_with_a_reason() {
     let rendered = render(
-        &Settings::default(),
+        &SlurmTarget::default(),
         &planned(llama().launch(Launch::Torchrun).build().expect("valid"), efa()),
     )
     .expect("renders");
@@ -122,7 +122,7 @@ fn what_slurm_cannot_express_is_said_with_a_reason() {
 fn with_own(own: serde_json::Value) -> weftrun_core::Result<String> {
     let mut spec = llama().launch(Launch::PerRank).build().expect("valid");
     spec.backend.insert("slurm".to_owned(), own);
-    render(&Settings::default(), &planned(spec, efa())).map(|rendered| rendered.documents[0].text.clone())
+    render(&SlurmTarget::default(), &planned(spec, efa())).map(|rendered| rendered.documents[0].text.clone())
 }
 
 /// Point 7 of issue 16.
@@ -213,7 +213,7 @@ fn cpus_follow_the_job_file_or_slurms_default_and_the_plan_explains_them() {
             .build()
             .expect("valid");
         spec.backend.insert("slurm".to_owned(), own);
-        let rendered = render(&Settings::default(), &planned(spec, Vec::new())).expect("renders");
+        let rendered = render(&SlurmTarget::default(), &planned(spec, Vec::new())).expect("renders");
         let finding = rendered.findings.iter().find(|finding| finding.code == "SLURM-CPUS");
         (
             rendered.documents[0].text.clone(),
@@ -305,7 +305,7 @@ fn the_site_decides_about_a_requeue_unless_the_job_does() {
         if let Some(value) = value {
             job.facts.extra.insert("JobRequeue".to_owned(), value.into());
         }
-        let findings = render(&Settings::default(), &job).expect("renders").findings;
+        let findings = render(&SlurmTarget::default(), &job).expect("renders").findings;
         findings.into_iter().find(|finding| finding.code == "SLURM-REQUEUE").expect("is said").message
     };
     assert!(said(Some("1")).contains("queued again (JobRequeue=1"), "{}", said(Some("1")));
@@ -316,7 +316,7 @@ fn the_site_decides_about_a_requeue_unless_the_job_does() {
 #[test]
 fn labels_and_annotations_are_named_as_unused() {
     let unused = |spec: JobSpec| {
-        let findings = render(&Settings::default(), &planned(spec, Vec::new())).expect("renders").findings;
+        let findings = render(&SlurmTarget::default(), &planned(spec, Vec::new())).expect("renders").findings;
         let unused = findings.into_iter().filter(|finding| finding.code == "SLURM-UNUSED");
         unused.filter_map(|finding| finding.subject).collect::<Vec<_>>()
     };
@@ -343,14 +343,14 @@ fn a_command_that_starts_the_ranks_itself_runs_once() {
     assert!(text.contains("#SBATCH --ntasks-per-node=4\n") && !text.contains("MASTER_ADDR"), "{text}");
     let image =
         JobSpec::builder("x").launch(Launch::Once).image("a/b:1").role(Role::worker().command(["bash", "x"]));
-    assert!(render(&Settings::default(), &planned(image.build().expect("valid"), Vec::new())).is_err());
+    assert!(render(&SlurmTarget::default(), &planned(image.build().expect("valid"), Vec::new())).is_err());
 }
 
 #[test]
 fn what_cannot_be_rendered_is_refused() {
     let refused = |spec: weftrun_core::spec::JobSpecBuilder| {
         let spec = spec.build().expect("valid for other backends");
-        render(&Settings::default(), &planned(spec, Vec::new())).expect_err("refused").to_string()
+        render(&SlurmTarget::default(), &planned(spec, Vec::new())).expect_err("refused").to_string()
     };
     let claim = Volume {
         name: "d".into(),

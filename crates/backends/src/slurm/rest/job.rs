@@ -68,12 +68,8 @@ pub fn shown(job: &Value) -> Shown {
         exit_code: exit_code(&job["exit_code"]),
         step_exit_code: exit_code(&job["derived_exit_code"]),
         restarts: count(&job["restart_cnt"]),
-        requeue: job["requeue"].as_bool().unwrap_or(false),
         stdout: some("stdout_expanded").or_else(|| some("standard_output")),
         stderr: some("stderr_expanded").or_else(|| some("standard_error")),
-        batch_host: some("batch_host"),
-        task: number(&job["array_task_id"]),
-        nodes: some("nodes"),
         facts: facts.iter().filter_map(|(name, key)| Some(((*name).to_owned(), some(key)?))).collect(),
     }
 }

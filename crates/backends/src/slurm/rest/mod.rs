@@ -20,7 +20,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::DATABASE_LIMIT;
 use super::cluster::Cluster;
-use super::config::Settings;
+use super::config::SlurmTarget;
 use super::error;
 use super::ids::JobId;
 use super::records::{Job, Shown};
@@ -70,7 +70,7 @@ impl Rest {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] naming the setting.
-    pub fn new(target: &TargetConfig, settings: &Settings, base: &str) -> Result<Self> {
+    pub fn new(target: &TargetConfig, settings: &SlurmTarget, base: &str) -> Result<Self> {
         crate::tls::provide();
         let mut builder = Http::builder()
             .timeout(settings.command_timeout())
@@ -270,15 +270,15 @@ impl Rest {
         let text = requests::text(response, LONGEST).await.map_err(|cause| self.unreachable(cause))?;
         let text = token.secret.hidden_in(&text);
         let answer: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
-        match told(&answer) {
-            Some(said) if !status.is_success() || said.is_error => {
-                Err(Failed { error: of_answer(status, &said, token), sent: fate(status, &said) })
+        match message_of(&answer) {
+            Some(message) if !status.is_success() || message.is_error => {
+                Err(Failed { error: of_answer(status, &message, token), sent: fate(status, &message) })
             }
             _ if status.is_success() && answer.is_object() => Ok(answer),
             _ => {
-                let said = Told { text: error::clean(&text), ..Told::default() };
-                let sent = if status.is_success() { Sent::Unknown } else { fate(status, &said) };
-                Err(Failed { error: of_answer(status, &said, token), sent })
+                let message = RestMessage { text: error::clean(&text), ..RestMessage::default() };
+                let sent = if status.is_success() { Sent::Unknown } else { fate(status, &message) };
+                Err(Failed { error: of_answer(status, &message, token), sent })
             }
         }
     }
@@ -300,9 +300,9 @@ impl Rest {
 /// accounting 7000 to 7999, slurmrestd's parsers from 9000) and HTTP client errors are refusals; errors of
 /// the connection (1000 to 1999, 5000 to 5999) or of a proxy, and unspecified ones, leave open whether the
 /// job is queued.
-fn fate(status: StatusCode, said: &Told) -> Sent {
+fn fate(status: StatusCode, message: &RestMessage) -> Sent {
     const HTTP_OPEN: [u16; 3] = [408, 425, 429];
-    match (status.as_u16(), said.number) {
+    match (status.as_u16(), message.number) {
         (401 | 403 | 511, _) | (_, 1007) => Sent::Unauthorized,
         (_, 2000..=2999 | 7000..=7999 | 9000..) => Sent::Refused,
         (code @ 400..=499, number) if number <= 0 && !HTTP_OPEN.contains(&code) => Sent::Refused,
@@ -313,13 +313,13 @@ fn fate(status: StatusCode, said: &Told) -> Sent {
 /// The error number for a slurmrestd without a connection to slurmdbd (`ESLURM_DB_CONNECTION` of slurm_errno.h).
 const NO_DATABASE: i64 = 7000;
 
-fn lacks_database(status: StatusCode, said: &Told) -> bool {
-    said.number == NO_DATABASE || status.is_server_error() && error::is_no_database(&said.text)
+fn lacks_database(status: StatusCode, message: &RestMessage) -> bool {
+    message.number == NO_DATABASE || status.is_server_error() && error::is_no_database(&message.text)
 }
 
 /// An entry of an answer's `errors`.
 #[derive(Debug, Default)]
-struct Told {
+struct RestMessage {
     number: i64,
     text: String,
     is_error: bool,
@@ -327,31 +327,31 @@ struct Told {
 
 /// Returns the first error of an answer. A job that is queued in a held state is also listed as an error, and
 /// is not one.
-fn told(answer: &Value) -> Option<Told> {
+fn message_of(answer: &Value) -> Option<RestMessage> {
     let errors = answer.get("errors")?.as_array()?;
     let read = |error: &Value| {
         let number = ["error_number", "error_code"].iter().find_map(|key| error.get(key)?.as_i64());
         let texts = ["error", "description"].iter().filter_map(|key| error.get(key)?.as_str());
         let text = texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join(": ");
         let number = number.unwrap_or(-1);
-        Told { number, is_error: number != 2042 && !(number <= 0 && text.is_empty()), text }
+        RestMessage { number, is_error: number != 2042 && !(number <= 0 && text.is_empty()), text }
     };
-    let mut all: Vec<Told> = errors.iter().map(read).collect();
+    let mut all: Vec<RestMessage> = errors.iter().map(read).collect();
     // v0.0.38 lists the reason first, then that parsing failed.
-    let first = all.iter().position(|told| told.is_error)?;
+    let first = all.iter().position(|message_of| message_of.is_error)?;
     Some(all.swap_remove(first))
 }
 
 /// Returns the error of an answer. The numbers are slurm_errno.h's; 22.05 reports a bad token as an
 /// unspecified error with status 500.
-fn of_answer(status: StatusCode, said: &Told, token: &token::Token) -> Error {
+fn of_answer(status: StatusCode, message: &RestMessage, token: &token::Token) -> Error {
     let credentials =
         "create a new token (`scontrol token lifespan=28800`), and check `rest-user` of the target";
-    let text = error::clean(&said.text);
+    let text = error::clean(&message.text);
     let refused = matches!(status.as_u16(), 401 | 403 | 511)
-        || said.number == 1007
+        || message.number == 1007
         || (status == StatusCode::INTERNAL_SERVER_ERROR
-            && said.number == -1
+            && message.number == -1
             && text.contains("Unspecified error"));
     if refused {
         let message = if token.has_ended() {
@@ -361,10 +361,10 @@ fn of_answer(status: StatusCode, said: &Told, token: &token::Token) -> Error {
         };
         return Error::new(ErrorKind::Credentials, message).with("status", status.as_u16()).hint(credentials);
     }
-    if lacks_database(status, said) {
+    if lacks_database(status, message) {
         return error::no_database(&text);
     }
-    if said.number == 2017 || said.number == 2021 {
+    if message.number == 2017 || message.number == 2021 {
         return Error::new(ErrorKind::NotFound, format!("slurmrestd: {text}"));
     }
     let error = error::of_command("slurmrestd", &text, i32::from(status.as_u16()));
@@ -399,16 +399,16 @@ mod tests {
             (500, 2017, "Invalid job id specified", false),
             (401, -1, "Authentication failure", false),
         ] {
-            let said = Told { number, text: text.to_owned(), is_error: true };
-            assert_eq!(lacks_database(StatusCode::from_u16(status).unwrap(), &said), lacks, "{text}");
+            let message = RestMessage { number, text: text.to_owned(), is_error: true };
+            assert_eq!(lacks_database(StatusCode::from_u16(status).unwrap(), &message), lacks, "{text}");
         }
     }
 
     #[test]
     fn only_a_clear_refusal_of_slurmrestd_is_one() {
         let fate = |status: u16, number: i64| {
-            let said = Told { number, text: "x".to_owned(), is_error: true };
-            super::fate(StatusCode::from_u16(status).unwrap(), &said)
+            let message = RestMessage { number, text: "x".to_owned(), is_error: true };
+            super::fate(StatusCode::from_u16(status).unwrap(), &message)
         };
         for (status, number) in [(500, 2000), (200, 2062), (500, 9200), (400, -1), (404, 0)] {
             assert_eq!(fate(status, number), Sent::Refused, "{status} {number}");

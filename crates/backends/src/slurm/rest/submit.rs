@@ -15,7 +15,7 @@ use crate::slurm::client::Client;
 use crate::slurm::ids::JobId;
 use crate::slurm::render::{OF_COMPONENT, Script};
 use crate::slurm::submit::{POLICY, Sending, Way, handle, make_log_dir, script_of, search};
-use crate::submit_once::{Created, submit_once};
+use crate::submit_once::{Created, prepared, submit_once};
 
 /// The PATH of a job before its script sets anything; sbatch would pass the caller's.
 const PATH: &str = "/opt/slurm/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -25,7 +25,7 @@ const PATH: &str = "/opt/slurm/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr
 /// the job.
 pub async fn submit(client: &Client, rest: &Rest, rendered: &Rendered) -> Result<JobHandle> {
     let script = script_of(rendered)?;
-    let components = &Script::of(rendered)?.components;
+    let components = &prepared::<Script>(rendered)?.components;
     let version = rest.version().await?;
     let body = description(version, script, components)?;
     if let Some(found) = search(client, &rendered.submission).await?.job {

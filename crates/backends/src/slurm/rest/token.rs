@@ -8,7 +8,7 @@ use weftrun_core::backend::TargetConfig;
 use weftrun_core::secret::Secret;
 use weftrun_core::{Error, ErrorKind, Result};
 
-use crate::slurm::config::Settings;
+use crate::slurm::config::SlurmTarget;
 
 /// The variable that Slurm's own commands read a token from.
 const VARIABLE: &str = "SLURM_JWT";
@@ -53,7 +53,7 @@ pub struct Tokens {
 
 impl Tokens {
     /// Creates the tokens of a target; runs no command yet.
-    pub fn new(target: &TargetConfig, settings: &Settings) -> Result<Self> {
+    pub fn new(target: &TargetConfig, settings: &SlurmTarget) -> Result<Self> {
         let from = if !settings.token_command.is_empty() {
             From::Command(settings.token_command.clone())
         } else if let Some(file) = &settings.token_file {
@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    fn tokens(settings: &Settings, env: &[(&str, &str)]) -> Result<Tokens> {
+    fn tokens(settings: &SlurmTarget, env: &[(&str, &str)]) -> Result<Tokens> {
         let mut target = TargetConfig::new("t", "slurm", "/state");
         target.env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         Tokens::new(&target, settings)
@@ -153,22 +153,22 @@ mod tests {
     #[tokio::test]
     async fn a_token_says_whose_it_is_and_when_it_ends() {
         let jwt = jwt(r#"{"exp":1,"iat":0,"sun":"researcher"}"#);
-        let token = tokens(&Settings::default(), &[("SLURM_JWT", &jwt)]).unwrap().current().await.unwrap();
+        let token = tokens(&SlurmTarget::default(), &[("SLURM_JWT", &jwt)]).unwrap().current().await.unwrap();
         assert_eq!((token.user.as_str(), token.has_ended()), ("researcher", true));
         assert!(!format!("{token:?}").contains("c2ln"), "it is not printed");
-        let opaque = tokens(&Settings::default(), &[("SLURM_JWT", "opaque")]).unwrap();
+        let opaque = tokens(&SlurmTarget::default(), &[("SLURM_JWT", "opaque")]).unwrap();
         assert_eq!(opaque.current().await.unwrap_err().kind(), ErrorKind::InvalidConfig);
     }
 
     #[tokio::test]
     async fn a_command_may_print_what_scontrol_prints() {
-        let settings = Settings {
+        let settings = SlurmTarget {
             token_command: ["sh", "-c", "echo Welcome; echo SLURM_JWT=a.b.c"].map(str::to_owned).into(),
             rest_user: Some("me".to_owned()),
-            ..Settings::default()
+            ..SlurmTarget::default()
         };
         let token = tokens(&settings, &[]).unwrap().current().await.unwrap();
         assert_eq!((token.secret.expose(), token.user.as_str()), ("a.b.c", "me"));
-        assert_eq!(tokens(&Settings::default(), &[]).unwrap_err().kind(), ErrorKind::Credentials);
+        assert_eq!(tokens(&SlurmTarget::default(), &[]).unwrap_err().kind(), ErrorKind::Credentials);
     }
 }

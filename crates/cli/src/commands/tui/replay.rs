@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use weftrun::core::backend::{Backend, BackendEntry, TargetConfig};
+use weftrun::core::backend::{Backend, BackendEntry, ConnectFuture, TargetConfig};
 use weftrun::core::job::JobHandle;
 use weftrun::{Client, Config, Error, ErrorKind, Registry, Result};
 use weftrun_replay::{Capture, NAME, ReplayBackend, SHIPPED, Shape};
@@ -19,12 +19,8 @@ pub(super) fn client(config: &Config, args: &TuiArgs, what: &[String]) -> Result
     let stage = stage(args, what)?;
     let handle = stage.handle().clone();
     *PLAYED.lock().unwrap_or_else(PoisonError::into_inner) = Some(stage);
-    let entry = BackendEntry {
-        name: NAME,
-        summary: "a captured run, played again",
-        krate: env!("CARGO_PKG_NAME"),
-        connect: |_: TargetConfig| Box::pin(async { connect() }),
-    };
+    let connect = |_: TargetConfig| -> ConnectFuture { Box::pin(async { connect() }) };
+    let entry = BackendEntry::new(NAME, "a captured run, played again", env!("CARGO_PKG_NAME"), connect);
     let mut alone = Config::empty(&config.state_dir);
     alone.resolved = config.resolved.clone();
     let client = Client::builder().registry(Registry::empty().with(entry)).config(alone).build()?;

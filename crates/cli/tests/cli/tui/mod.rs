@@ -1,10 +1,10 @@
 //! The terminal UI as a user has it: the real binary in a real terminal.
 
+mod contents;
 mod journeys;
 mod logs;
 mod manners;
 mod targets;
 pub mod tmux;
-mod truth;
 mod ways;
 mod wide;

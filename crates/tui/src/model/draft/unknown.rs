@@ -2,9 +2,9 @@
 
 use weftrun::core::text::did_you_mean;
 
-use super::{Draft, Field};
+use super::{Field, NewJobForm};
 
-impl Draft {
+impl NewJobForm {
     /// Returns what is wrong with names that were typed and are in no list, each with the nearest one. An empty list is
     /// one that is not known.
     pub fn unknown_names(&self, instances: &[(String, String)]) -> Vec<String> {

@@ -16,12 +16,12 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// What is remembered of one host.
 #[derive(Clone, Debug)]
-pub struct Silence {
+pub struct Unreachable {
     /// The file with the reason; its time is that of the failure. None where no such file can be.
     file: Option<PathBuf>,
 }
 
-impl Silence {
+impl Unreachable {
     /// Returns what is remembered of a host that is reached in one way.
     pub fn of(host: &str, options: &ssh::Options) -> Self {
         let mut way = std::hash::DefaultHasher::new();
@@ -72,20 +72,20 @@ mod tests {
     fn a_host_is_taken_for_down_for_some_seconds_only() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("down-1");
-        let silence = Silence { file: Some(file.clone()) };
-        silence.remember(Duration::from_millis(10), "it refused at once");
-        assert_eq!(silence.reason(), None);
-        silence.remember(Duration::from_secs(5), "no route\u{1b}[2J");
-        assert_eq!(silence.reason().as_deref(), Some("no route[2J"));
-        silence.forget();
-        assert_eq!(silence.reason(), None);
+        let unreachable = Unreachable { file: Some(file.clone()) };
+        unreachable.remember(Duration::from_millis(10), "it refused at once");
+        assert_eq!(unreachable.reason(), None);
+        unreachable.remember(Duration::from_secs(5), "no route\u{1b}[2J");
+        assert_eq!(unreachable.reason().as_deref(), Some("no route[2J"));
+        unreachable.forget();
+        assert_eq!(unreachable.reason(), None);
         for time in [std::time::SystemTime::now() - FOR, std::time::SystemTime::now() + 2 * FOR] {
-            silence.remember(Duration::from_secs(5), "no route");
+            unreachable.remember(Duration::from_secs(5), "no route");
             std::fs::File::options().write(true).open(&file).unwrap().set_modified(time).unwrap();
-            assert_eq!(silence.reason(), None);
+            assert_eq!(unreachable.reason(), None);
             assert!(!file.exists(), "it is removed");
         }
         std::fs::create_dir(&file).unwrap();
-        assert_eq!(silence.reason(), None);
+        assert_eq!(unreachable.reason(), None);
     }
 }

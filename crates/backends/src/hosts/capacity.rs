@@ -4,13 +4,13 @@ use weftrun_core::text::counted;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::client::Client;
-use super::render::Draft;
+use super::render::PreparedJob;
 
 /// Returns the hosts that a job may use: those that it names, or all.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidSpec`] or [`ErrorKind::Refused`] if the job could not run even if all of them were free.
-pub fn candidates(client: &Client, draft: &Draft) -> Result<Vec<String>> {
+pub fn candidates(client: &Client, draft: &PreparedJob) -> Result<Vec<String>> {
     let known = client.settings.hosts();
     let hosts: Vec<String> = if draft.pinned.is_empty() {
         known.iter().map(|(name, _)| name.clone()).collect()
@@ -80,7 +80,7 @@ mod tests {
         )
         .unwrap();
         let answer = |pinned: &[&str], ranks: &[u32]| {
-            let draft = Draft {
+            let draft = PreparedJob {
                 wanted: ranks.len(),
                 nodes: ranks.iter().map(|ranks| (*ranks, "worker".to_owned(), 0)).collect(),
                 pinned: pinned.iter().map(|host| (*host).to_owned()).collect(),

@@ -14,7 +14,7 @@ pub const MOST_RANKS: u32 = 65_536;
 
 /// A job's hosts and numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Allocation {
     pub submission: SubmissionId,
     /// The job's name.
     pub name: String,
@@ -53,7 +53,7 @@ pub struct Seat {
     pub replica: u32,
 }
 
-impl Place {
+impl Allocation {
     /// Returns the text for the host of a number.
     pub fn text(&self, node: usize) -> String {
         let mut text = String::new();
@@ -115,12 +115,12 @@ impl Lines {
     }
 
     /// Returns the place and the number of the host in it.
-    pub fn whole(self) -> Option<(Place, usize)> {
+    pub fn whole(self) -> Option<(Allocation, usize)> {
         let text = |key: &str| self.values.get(key).map_or("", String::as_str);
         let number = |key: &str| text(key).parse::<u64>().unwrap_or(0);
         let small = |key: &str| u32::try_from(number(key)).unwrap_or(u32::MAX);
         let node = text("node").parse().ok().filter(|node| *node < self.hosts.len())?;
-        let place = Place {
+        let place = Allocation {
             submission: SubmissionId::parse(text("submission"))?,
             name: crate::remote::error::clean(text("name")),
             fabric: serde_json::from_value(text("fabric").into()).ok(),
@@ -141,17 +141,11 @@ impl Lines {
 
 fn seat(line: &str) -> Option<Seat> {
     let clean = crate::remote::error::clean(line);
-    let mut words = clean.split(' ').map(str::to_owned);
-    let mut next = || words.next();
-    Some(Seat {
-        host: next()?,
-        address: next()?,
-        ssh_port: next()?.parse().ok()?,
-        user: next()?,
-        ranks: next()?.parse().ok().filter(|ranks| *ranks <= MOST_RANKS)?,
-        role: next()?,
-        replica: next()?.parse().ok()?,
-    })
+    let words: Vec<String> = clean.split(' ').take(7).map(str::to_owned).collect();
+    let [host, address, ssh_port, user, ranks, role, replica] = words.try_into().ok()?;
+    let (ssh_port, replica) = (ssh_port.parse().ok()?, replica.parse().ok()?);
+    let ranks = ranks.parse().ok().filter(|ranks| *ranks <= MOST_RANKS)?;
+    Some(Seat { host, address, ssh_port, user, ranks, role, replica })
 }
 
 #[cfg(test)]
@@ -159,7 +153,7 @@ pub mod tests {
     use super::*;
 
     /// A job of four ranks on two hosts.
-    pub fn place(launch: Launch, restarts: u32) -> Place {
+    pub fn place(launch: Launch, restarts: u32) -> Allocation {
         let seat = |host: &str, address: &str, replica| Seat {
             host: host.to_owned(),
             address: address.to_owned(),
@@ -169,7 +163,7 @@ pub mod tests {
             role: "worker".to_owned(),
             replica,
         };
-        Place {
+        Allocation {
             submission: SubmissionId::from_random(7),
             name: "resnet".to_owned(),
             fabric: Some(Fabric::Roce),

@@ -23,7 +23,7 @@ pub enum Bar {
 
 /// Something that can be clicked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Spot {
+pub enum MouseTarget {
     Screen(Screen),
     Job(JobHandle),
     /// A rank or node of the overview, by its row.
@@ -41,7 +41,7 @@ pub enum Spot {
 /// An area of the screen.
 #[derive(Clone, Debug)]
 enum Clickable {
-    One(Spot),
+    One(MouseTarget),
     Bar(Bar),
     /// Cells of the matrix: those of the first column and row, the columns of a cell, the pairs of a cell.
     Cells {
@@ -53,29 +53,29 @@ enum Clickable {
 
 /// The areas of a frame; later ones lie on earlier ones.
 #[derive(Debug, Default)]
-pub struct Spots {
+pub struct MouseTargets {
     areas: RefCell<Vec<(Rect, Clickable)>>,
     /// The scroll bar on which the mouse button was pressed.
     held: Cell<Option<Bar>>,
 }
 
-impl Spots {
+impl MouseTargets {
     pub fn clear(&self) {
         self.areas.borrow_mut().clear();
     }
 
     /// Returns what is at a position where the mouse button was pressed.
-    pub fn press(&self, column: u16, row: u16) -> Option<Spot> {
+    pub fn press(&self, column: u16, row: u16) -> Option<MouseTarget> {
         let spot = self.at(column, row);
         self.held.set(match spot {
-            Some(Spot::Bar(bar, ..)) => Some(bar),
+            Some(MouseTarget::Bar(bar, ..)) => Some(bar),
             _ => None,
         });
         spot
     }
 
     /// Returns where a scroll bar is dragged to: beside the bar too, until the button is released.
-    pub fn drag(&self, row: u16) -> Option<Spot> {
+    pub fn drag(&self, row: u16) -> Option<MouseTarget> {
         let held = self.held.get()?;
         let areas = self.areas.borrow();
         let area = areas.iter().rev().find_map(|(area, clickable)| match clickable {
@@ -89,21 +89,21 @@ impl Spots {
         self.held.set(None);
     }
 
-    pub fn at(&self, column: u16, row: u16) -> Option<Spot> {
+    pub fn at(&self, column: u16, row: u16) -> Option<MouseTarget> {
         let areas = self.areas.borrow();
         let (area, clickable) =
             areas.iter().rev().find(|(area, _)| area.contains(Position::new(column, row)))?;
         Some(match clickable {
             Clickable::One(spot) => spot.clone(),
             Clickable::Bar(bar) => on_bar(*bar, *area, row),
-            Clickable::Cells { first, wide, pairs } => Spot::Cell(
+            Clickable::Cells { first, wide, pairs } => MouseTarget::Cell(
                 first.0 + usize::from(row - area.y) * pairs,
                 first.1 + usize::from(column - area.x) / wide * pairs,
             ),
         })
     }
 
-    pub(super) fn add(&self, area: Rect, spot: Spot) {
+    pub(super) fn add(&self, area: Rect, spot: MouseTarget) {
         self.areas.borrow_mut().push((area, Clickable::One(spot)));
     }
 
@@ -120,7 +120,7 @@ impl Spots {
 }
 
 /// Returns the place on a scroll bar that is at a row, or nearest to it.
-fn on_bar(bar: Bar, area: Rect, row: u16) -> Spot {
+fn on_bar(bar: Bar, area: Rect, row: u16) -> MouseTarget {
     let last = area.height.saturating_sub(1);
-    Spot::Bar(bar, usize::from(row.saturating_sub(area.y).min(last)), usize::from(last))
+    MouseTarget::Bar(bar, usize::from(row.saturating_sub(area.y).min(last)), usize::from(last))
 }

@@ -13,8 +13,8 @@ use weftrun_core::spec::{JobSpec, Launch, Rendezvous, RestartPolicy, Role, node_
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::BACKEND;
-use super::config::{Container, JobSettings, Settings, SshKeys};
-use super::place::MOST_RANKS;
+use super::allocation::MOST_RANKS;
+use super::config::{Container, HostsTarget, JobSettings, SshKeys};
 use crate::remote::ops::{self, Translated};
 use crate::remote::{nodelist, quote, script};
 
@@ -23,7 +23,7 @@ const INTERFACE: [&str; 3] = ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SO
 
 /// What the submission needs of a rendered job.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Draft {
+pub struct PreparedJob {
     /// The number of nodes.
     pub wanted: usize,
     /// The nodes in order: ranks, role, number in the role; no more than one beyond the hosts of the target.
@@ -44,17 +44,7 @@ pub struct Draft {
     pub programs: Vec<String>,
 }
 
-impl Draft {
-    /// Returns what [`render`] kept of a job.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidSpec`] for documents that this backend did not render in this program.
-    pub fn of(rendered: &Rendered) -> Result<&Self> {
-        rendered.prepared.get().ok_or_else(|| {
-            Error::new(ErrorKind::InvalidSpec, "the job was not rendered by this program: plan it again")
-        })
-    }
-
+impl PreparedJob {
     /// Returns whether a key for the job's own `mpirun` is made.
     pub fn makes_keys(&self) -> bool {
         self.launch == Launch::Mpi && self.nodes.len() > 1 && self.own.ssh_keys == Some(SshKeys::Job)
@@ -64,13 +54,13 @@ impl Draft {
 /// The inputs of all parts of the document.
 struct Renderer<'a> {
     job: &'a PlannedJob,
-    settings: &'a Settings,
+    settings: &'a HostsTarget,
     own: JobSettings,
     workers: Vec<&'a Role>,
     fabric: Vec<Translated>,
 }
 
-pub fn render(settings: &Settings, job: &PlannedJob) -> Result<Rendered> {
+pub fn render(settings: &HostsTarget, job: &PlannedJob) -> Result<Rendered> {
     let spec = &job.spec;
     spec.refuse_nul()?;
     spec.refuse_once(BACKEND)?;
@@ -158,7 +148,7 @@ impl Renderer<'_> {
         self.workers.iter().fold(0, |sum, role| sum.saturating_add(role.nodes))
     }
 
-    fn draft(&self) -> Result<Draft> {
+    fn draft(&self) -> Result<PreparedJob> {
         let spec = self.spec();
         let nodes = self.workers.iter().flat_map(|role| {
             (0..role.nodes).map(|replica| (role.procs_per_node(), role.name.clone(), replica))
@@ -172,7 +162,7 @@ impl Renderer<'_> {
                 format!("`nodelist` names {} hosts, and the job has {wanted} nodes", pinned.len()),
             ));
         }
-        Ok(Draft {
+        Ok(PreparedJob {
             wanted: wanted as usize,
             nodes,
             pinned,

@@ -5,7 +5,7 @@
 use ratatui::buffer::{Buffer, CellWidth};
 
 /// Replaces such characters everywhere on a screen: a flag by its two letters, others by their first character.
-pub(super) fn settle(buffer: &mut Buffer) {
+pub(super) fn replace(buffer: &mut Buffer) {
     let columns = usize::from(buffer.area.width).max(1);
     let mut at = 0;
     while at < buffer.content.len() {
@@ -85,7 +85,7 @@ mod tests {
     fn drawn(text: &str) -> String {
         let mut buffer = Buffer::empty(Rect::new(0, 0, 30, 1));
         buffer.set_string(0, 0, text, Style::new().fg(Color::Red));
-        settle(&mut buffer);
+        replace(&mut buffer);
         let mut shown = String::new();
         let mut at = 0;
         while at < 30 {
@@ -121,7 +121,7 @@ mod tests {
         let mut buffer = Buffer::empty(Rect::new(0, 0, 3, 2));
         buffer[(2, 0)].set_symbol("🇩🇪");
         buffer[(0, 1)].set_symbol("x");
-        settle(&mut buffer);
+        replace(&mut buffer);
         assert_eq!((buffer[(2, 0)].symbol(), buffer[(0, 1)].symbol()), ("D", "x"));
     }
 }

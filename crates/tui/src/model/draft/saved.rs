@@ -7,11 +7,11 @@ use tui_input::Input;
 use weftrun::core::fabric::Fabric;
 use weftrun::core::spec::JobSpec;
 
-use super::{Choices, Draft, Field, LAUNCHES};
+use super::{Choices, Field, LAUNCHES, NewJobForm};
 
 /// The input of the new-job form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct KeptDraft {
+pub struct SavedForm {
     /// The job with which the form was opened.
     base: JobSpec,
     file: Option<String>,
@@ -25,11 +25,11 @@ pub struct KeptDraft {
     off: BTreeSet<String>,
 }
 
-impl Draft {
+impl NewJobForm {
     /// Returns the input to save for the next start; none if nothing was changed.
-    pub fn keep(&self) -> Option<KeptDraft> {
+    pub fn keep(&self) -> Option<SavedForm> {
         let option = |names: &[String], at: usize| names.get(at).cloned().unwrap_or_default();
-        (self.revision > 1 && !self.sending).then(|| KeptDraft {
+        (self.revision > 1 && !self.sending).then(|| SavedForm {
             base: self.base.clone(),
             file: self.file.clone(),
             target: option(&self.targets, self.target),
@@ -47,7 +47,7 @@ impl Draft {
 
     /// Restores the draft of an earlier start. A target that is no longer configured stays selected, so that the job is
     /// not submitted to another cluster; the submission reports that the target is unknown.
-    pub fn restored(kept: &KeptDraft, mut choices: Choices) -> Self {
+    pub fn restored(kept: &SavedForm, mut choices: Choices) -> Self {
         if !kept.target.is_empty() && !choices.targets.contains(&kept.target) {
             choices.targets.push(kept.target.clone());
         }

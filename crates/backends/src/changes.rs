@@ -7,7 +7,7 @@ use weftrun_core::job::{JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, Re
 
 /// The last reported state of a job.
 #[derive(Default)]
-pub struct Told {
+pub struct Reported {
     summary: Option<JobSummary>,
     replicas: Vec<ReplicaStatus>,
     attempt: u32,
@@ -24,40 +24,41 @@ pub struct Look {
 
 /// Returns what changed since the last poll, and whether everything requested has ended.
 pub fn compare(
-    told: &mut BTreeMap<JobHandle, Told>,
+    reported: &mut BTreeMap<JobHandle, Reported>,
     seen: Vec<Look>,
     filter: &JobFilter,
 ) -> (Vec<Result<JobEvent>>, bool) {
     let mut events = Vec::new();
     let gone: Vec<_> =
-        told.keys().filter(|h| !seen.iter().any(|l| l.summary.handle == **h)).cloned().collect();
+        reported.keys().filter(|h| !seen.iter().any(|l| l.summary.handle == **h)).cloned().collect();
     for handle in gone {
-        told.remove(&handle);
+        reported.remove(&handle);
         events.push(Ok(JobEvent::Gone { job: handle }));
     }
     let ended = seen.iter().all(|look| look.summary.phase.is_terminal());
     for look in seen {
-        tell(told.entry(look.summary.handle.clone()).or_default(), look, &mut events);
+        tell(reported.entry(look.summary.handle.clone()).or_default(), look, &mut events);
     }
     (events, ended && !filter.handles.is_empty())
 }
 
-fn tell(told: &mut Told, look: Look, events: &mut Vec<Result<JobEvent>>) {
+fn tell(reported: &mut Reported, look: Look, events: &mut Vec<Result<JobEvent>>) {
     let job = look.summary.handle.clone();
-    if look.attempt > told.attempt {
-        told.attempt = look.attempt;
+    if look.attempt > reported.attempt {
+        reported.attempt = look.attempt;
         // The reason of a job that has ended is that of its end.
         let reason =
             if look.summary.phase.is_terminal() { String::new() } else { look.summary.reason.clone() };
         events.push(Ok(JobEvent::Attempt { job: job.clone(), attempt: look.attempt, reason }));
     }
-    let changed = look.replicas.iter().enumerate().filter(|(i, now)| told.replicas.get(*i) != Some(now));
+    let changed = look.replicas.iter().enumerate().filter(|(i, now)| reported.replicas.get(*i) != Some(now));
     // A replica that was never reported gets an event once it leaves the pending phase.
-    let news = changed.filter(|(i, now)| told.replicas.get(*i).is_some() || now.phase != JobPhase::Submitted);
+    let news =
+        changed.filter(|(i, now)| reported.replicas.get(*i).is_some() || now.phase != JobPhase::Submitted);
     events.extend(news.map(|(_, now)| Ok(JobEvent::Replica { job: job.clone(), replica: now.clone() })));
-    told.replicas = look.replicas;
-    if told.summary.as_ref() != Some(&look.summary) {
+    reported.replicas = look.replicas;
+    if reported.summary.as_ref() != Some(&look.summary) {
         events.push(Ok(JobEvent::Status { job: look.summary.clone() }));
-        told.summary = Some(look.summary);
+        reported.summary = Some(look.summary);
     }
 }
