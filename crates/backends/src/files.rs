@@ -142,7 +142,7 @@ pub fn private_file(path: &Path) -> io::Result<File> {
     open_private(path)
 }
 
-/// As [`private_file`], in a folder that must exist and is not changed.
+/// Opens a file like [`private_file`], in a folder that must exist and is not changed.
 ///
 /// # Errors
 /// Errors of the system.

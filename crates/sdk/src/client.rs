@@ -174,7 +174,7 @@ impl Client {
         self.plan_for(self.target(target)?, spec).await
     }
 
-    /// Like [`Client::plan`], for a target that was modified after it was looked up.
+    /// Plans a job like [`Client::plan`], for a target that was modified after it was looked up.
     pub async fn plan_for(&self, target: TargetConfig, spec: &JobSpec) -> Result<Plan> {
         spec.refuse_invalid(&self.inner.catalogue)?;
         let mut scope = Scope::default();
@@ -194,7 +194,7 @@ impl Client {
         self.decide(self.target(target)?, spec, ClusterFacts::default())
     }
 
-    /// Like [`Client::plan_offline`], for a target that was modified after it was looked up.
+    /// Plans a job like [`Client::plan_offline`], for a target that was modified after it was looked up.
     pub fn plan_offline_for(&self, target: TargetConfig, spec: &JobSpec) -> Result<Plan> {
         self.decide(target, spec, ClusterFacts::default())
     }

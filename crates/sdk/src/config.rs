@@ -84,7 +84,7 @@ impl Config {
         Self::load_with(None)
     }
 
-    /// Like [`Config::load`], with a given file instead of the user's.
+    /// Loads the configuration like [`Config::load`], with a given file instead of the user's.
     ///
     /// # Errors
     /// As [`Config::load`]; [`ErrorKind::NotFound`] if that file does not exist.

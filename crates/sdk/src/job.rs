@@ -108,7 +108,7 @@ impl Job {
         Ok(self.why_with(&detail).await)
     }
 
-    /// Like [`Job::why`], for a job whose description is known.
+    /// Diagnoses a job like [`Job::why`], from a description that is known.
     pub async fn why_with(&self, detail: &JobDetail) -> Why {
         let (map, unread) = self.read_logs(LogOptions::default()).await;
         let mut why = why_of_job(&map, detail);

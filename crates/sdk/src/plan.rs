@@ -93,7 +93,7 @@ impl Plan {
         self.check_rendered(&self.render().await?).await
     }
 
-    /// Like [`Plan::check`], for the result of [`Plan::render`].
+    /// Checks a job like [`Plan::check`], from the result of [`Plan::render`].
     ///
     /// # Errors
     /// [`ErrorKind::Unreachable`] without an answer.

@@ -16,7 +16,7 @@ pub struct Chord {
 }
 
 impl Chord {
-    /// The chord of a key event. Shift is part of the character, and of `shift-tab`.
+    /// Returns the chord of a key event. Shift is part of the character, and of `shift-tab`.
     pub fn of(event: KeyEvent) -> Self {
         Self {
             code: event.code,
@@ -102,7 +102,7 @@ impl Keymap {
         Ok(self)
     }
 
-    /// What a key does at some places; earlier places win.
+    /// Returns what a key does in some modes; earlier modes take precedence.
     pub fn lookup(&self, event: KeyEvent, places: &[KeyScope]) -> Option<Action> {
         let chord = Chord::of(event);
         places.iter().find_map(|place| {
@@ -111,7 +111,7 @@ impl Keymap {
         })
     }
 
-    /// The rows of a place, each with its keys as they are now.
+    /// Returns the rows of a mode, each with its current keys.
     pub fn rows(&self, place: KeyScope) -> impl Iterator<Item = (Row, String)> {
         self.keys.iter().filter(move |(row, _)| row.place == place).map(|(row, keys)| {
             let keys: Vec<&str> = keys.iter().map(|(text, _)| text.as_str()).collect();
@@ -119,14 +119,14 @@ impl Keymap {
         })
     }
 
-    /// The first key of a row.
+    /// Returns the first key of a row.
     pub fn first_key(&self, name: &str) -> &str {
         let found = self.keys.iter().find(|(row, _)| row.name == name);
         found.and_then(|(_, keys)| keys.first()).map_or("", |(text, _)| text.as_str())
     }
 }
 
-/// The page `docs/reference/keys.md`, from the table.
+/// Returns the page `docs/reference/keys.md`, from the table.
 pub fn keys_page() -> String {
     let mut page = String::from(
         "# Keys of the terminal UI\n\nMade from the table of actions (`crates/tui/src/action.rs`). Change a key in \

@@ -74,7 +74,7 @@ impl Theme {
         Self::NAMES.into_iter().find(|(_, known)| *known == name).map(|(theme, _)| theme)
     }
 
-    /// The theme behind this one.
+    /// Returns the next theme.
     #[must_use]
     pub fn next(self) -> Self {
         crate::model::next(&Self::NAMES, |(theme, _)| *theme == self).0

@@ -314,7 +314,7 @@ impl Client {
     }
 }
 
-/// Whether a handle may mean a job: by its name, and by its uid if it has one.
+/// Returns whether a handle may mean a job: by its name, and by its uid if it has one.
 fn is_meant(place: &Allocation, handle: &JobHandle) -> bool {
     place.name == handle.name() && handle.uid().is_none_or(|uid| place.submission.as_str().starts_with(uid))
 }

@@ -234,7 +234,7 @@ impl Job {
         self.told().filter(|(_, node)| node.full).map(|(at, _)| (at, self.host(at))).collect()
     }
 
-    /// Whether a host answered that has nothing of the job.
+    /// Returns whether a host answered that has nothing of the job.
     pub fn is_partly_gone(&self) -> bool {
         self.seen.contains(&Seen::Absent)
     }
@@ -247,7 +247,7 @@ impl Job {
         })
     }
 
-    /// Whether the job has been started and has not ended.
+    /// Returns whether the job has been started and has not ended.
     pub fn is_active(&self) -> bool {
         self.is_committed() && !self.phase().0.is_terminal()
     }

@@ -49,7 +49,7 @@ impl Job {
         self.text("/metadata/uid")
     }
 
-    /// When it was made.
+    /// Returns when it was created.
     pub fn created(&self) -> Option<Timestamp> {
         self.text("/metadata/creationTimestamp").parse().ok()
     }
@@ -59,7 +59,7 @@ impl Job {
         JobHandle::new("kubeflow", target, parts).with_uid(self.uid())
     }
 
-    /// The submission that made it.
+    /// Returns the submission that created it.
     pub fn submission(&self) -> Option<SubmissionId> {
         self.object["metadata"]["labels"][SUBMISSION].as_str().and_then(SubmissionId::parse)
     }

@@ -76,7 +76,7 @@ pub fn own(handle: &JobHandle, backend: &str, target: &str) -> Result<()> {
         .with("target", format!("{backend}://{target}")))
 }
 
-/// Whether `ssh` says that it could not connect to the host (or to one before it).
+/// Returns whether `ssh` reported that it could not connect to the host (or to one before it).
 pub fn is_no_connection(stderr: &str) -> bool {
     stderr.contains("ssh: connect to host") || stderr.contains("stdio forwarding failed")
 }

@@ -89,7 +89,7 @@ impl<'a> RuleInput<'a> {
             })
     }
 
-    /// Whether a signature was found.
+    /// Returns whether a signature was found.
     pub fn has(&self, signature: Signature) -> bool {
         self.map.signatures().has(signature)
     }

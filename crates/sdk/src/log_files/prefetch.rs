@@ -27,7 +27,7 @@ const MOST_RANKS: usize = 1 << 18;
 /// Longest line of a recording; the rest of a longer one is dropped, and it is then not a valid chunk.
 const LONGEST_LINE: u64 = 64 << 20;
 
-/// The lines of a recording, of bounded length.
+/// Returns the lines of a recording, of bounded length.
 fn bounded_lines(mut from: impl BufRead) -> impl Iterator<Item = io::Result<String>> {
     std::iter::from_fn(move || {
         let mut line = Vec::new();

@@ -15,7 +15,7 @@ use super::{CLUSTER_ID, PROJECT_ID, Shared, State, lock};
 /// Id of the only template.
 pub const TEMPLATE_ID: &str = "550e8400-e29b-41d4-a716-446655440000";
 
-/// The operations.
+/// Returns the operations.
 pub fn router() -> Router<Shared> {
     Router::new()
         .route("/api/v1/node-pools", get(node_pools))

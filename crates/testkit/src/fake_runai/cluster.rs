@@ -13,12 +13,12 @@ use jiff::Timestamp;
 
 use super::{Shared, lock};
 
-/// The operations of the cluster that need a token.
+/// Returns the operations of the cluster that need a token.
 pub fn router() -> Router<Shared> {
     Router::new().route("/cluster-api/api/v1/{project}/workloads/{kind}/{framework}/{name}/logs", get(logs))
 }
 
-/// The operations of the cluster that anyone may do.
+/// Returns the operations of the cluster that need no token.
 pub fn open_router() -> Router<Shared> {
     Router::new().route("/cluster-api/status", get(status))
 }

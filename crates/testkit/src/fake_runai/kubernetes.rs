@@ -27,7 +27,7 @@ pub const TOKEN: &str = "of-the-kubeconfig";
 
 type Params = Query<HashMap<String, String>>;
 
-/// The operations.
+/// Returns the operations.
 pub fn router() -> Router<Shared> {
     let base = format!("{ROOT}/api/v1/namespaces/{{namespace}}/pods");
     Router::new()

@@ -13,7 +13,7 @@ use super::{CLUSTER_ID, PROJECT, PROJECT_ID, Shared, State, Workload, lock};
 
 type Params = Query<HashMap<String, String>>;
 
-/// The operations of the control plane.
+/// Returns the operations of the control plane.
 pub fn router() -> Router<Shared> {
     Router::new()
         .route("/api/v1/org-unit/projects", get(projects))

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::routes::{answer, refuse};
 use super::{CLIENT_ID, CLIENT_SECRET, Shared, State, lock};
 
-/// The operations that return tokens.
+/// Returns the operations that issue tokens.
 pub fn router() -> Router<Shared> {
     Router::new().route("/api/v2/token", post(v2)).route("/api/v1/token", post(v1))
 }

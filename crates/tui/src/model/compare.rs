@@ -68,7 +68,7 @@ impl Line<'_> {
 /// Lines around a change that are shown though they are the same.
 const CONTEXT: usize = 2;
 
-/// The comparison as a diff: what changes with a little around it, then what is switched off. A change that is repeated
+/// Returns the comparison as a diff: the changes with some context, then what is switched off. A change that is repeated
 /// (the processes of a job often get the same) is shown once, with the number of its repeats.
 pub fn diff(rows: &[Row], off: impl Iterator<Item = usize>) -> Vec<Line<'_>> {
     let mut lines = Vec::new();
@@ -151,7 +151,7 @@ pub fn compare(bare: Option<&Rendered>, sent: &Rendered, changes: &[Op]) -> Vec<
     rows
 }
 
-/// The changes in the order they come in the document; those it does not show are last.
+/// Returns the changes in the order of the document; those it does not show are last.
 pub fn order(rows: &[Row], changes: usize) -> Vec<usize> {
     let mut seen = BTreeSet::new();
     let shown = rows.iter().filter_map(Row::change).filter(|change| seen.insert(*change)).collect::<Vec<_>>();
@@ -226,7 +226,7 @@ fn is_border(c: char) -> bool {
     c.is_whitespace() || matches!(c, '"' | '\'' | ',' | '=' | '{' | '}' | '[' | ']' | '(' | ')' | ';')
 }
 
-/// The words by which a change is found in a document: its names, and its values.
+/// Returns the words by which a change is found in a document: its names and its values.
 fn words(op: &Op) -> (Vec<String>, Vec<String>) {
     match &op.change {
         Change::Env { name, value } => (vec![name.clone()], vec![value.clone()]),

@@ -84,12 +84,12 @@ impl Field {
         Self::LABELS.iter().find(|(field, _)| *field == self).map_or("", |(_, label)| label)
     }
 
-    /// Whether the text of the field is split into words as in a shell.
+    /// Returns whether the text of the field is split into words as in a shell.
     pub fn is_words(self) -> bool {
         matches!(self, Self::Command | Self::Storage | Self::Env)
     }
 
-    /// Whether it takes letters (the others are chosen with left and right).
+    /// Returns whether text is typed into it (other fields are chosen with left and right).
     pub fn is_text(self) -> bool {
         !matches!(self, Self::Target | Self::Launch | Self::Fabric | Self::Profile | Self::Changes)
     }

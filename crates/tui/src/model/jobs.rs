@@ -66,7 +66,7 @@ pub struct Jobs {
 const MAX_JOBS: usize = 5_000;
 
 impl Jobs {
-    /// The jobs shown, in order.
+    /// Returns the jobs shown, in order.
     pub fn shown(&self) -> Vec<&Entry> {
         let needle = self.filter.to_lowercase();
         let fits = |e: &&Entry| {

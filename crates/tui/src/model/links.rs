@@ -257,7 +257,7 @@ impl LinkMap {
     }
 }
 
-/// Whether links between different nodes use GPUDirect RDMA, for each of their ends.
+/// Returns whether links between different nodes use GPUDirect RDMA, for each of their ends.
 fn gdr(links: &BTreeMap<(u32, u32), Link>, apart: impl Fn(u32, u32) -> bool) -> BTreeMap<u32, Gdr> {
     let mut ends = BTreeMap::new();
     for ((from, to), link) in links.iter().filter(|((from, to), _)| apart(*from, *to)) {

@@ -174,7 +174,7 @@ impl LogPane {
         if self.follows() { 0 } else { self.projection.since(self.paused_at) }
     }
 
-    /// Index of the first line drawn.
+    /// Returns the index of the first line drawn.
     pub fn first(&self, height: usize) -> usize {
         let last = self.projection.len().saturating_sub(height);
         match self.top {
@@ -190,7 +190,7 @@ impl LogPane {
         self.cursor.map_or(last, |seq| self.projection.index_of(seq).min(last))
     }
 
-    /// The rank that wrote the line under the cursor.
+    /// Returns the rank that wrote the line under the cursor.
     pub fn cursor_rank(&self) -> Option<u32> {
         let store = self.store.read();
         let entry = store.get(self.projection.seq(self.cursor_index())?)?;

@@ -40,7 +40,7 @@ impl Screen {
     pub const ALL: [Self; 6] =
         [Self::Jobs, Self::Overview, Self::Fabric, Self::Logs, Self::Diagnosis, Self::Submit];
 
-    /// Where its keys are looked up, the nearest first.
+    /// Returns the modes in which its keys are looked up, the nearest first.
     pub fn places(self) -> &'static [KeyScope] {
         match self {
             Self::Jobs => &[KeyScope::Jobs, KeyScope::Job, KeyScope::Moving, KeyScope::Everywhere],
@@ -64,7 +64,7 @@ impl Screen {
         }
     }
 
-    /// Its word in the tabs.
+    /// Returns its name in the tabs.
     pub fn word(self) -> &'static str {
         match self {
             Self::Jobs => "jobs",
@@ -195,7 +195,7 @@ impl Model {
         self.open.as_mut().map(|open| &mut open.logs)
     }
 
-    /// The job that keys act on: the open one, or the one under the cursor of the list.
+    /// Returns the job that keys act on: the open one, or the one under the cursor of the list.
     pub fn current(&self) -> Option<JobHandle> {
         match (self.screen, &self.open) {
             (Screen::Jobs, _) | (_, None) => self.jobs.current().map(|entry| entry.summary.handle.clone()),

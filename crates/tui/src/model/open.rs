@@ -221,7 +221,7 @@ impl Open {
         if self.lists_nodes() { self.transport_view.nodes.len() } else { self.transport_view.ranks.len() }
     }
 
-    /// The ranks under the cursor of the overview: one, or those of a node.
+    /// Returns the ranks under the cursor of the overview: one, or those of a node.
     pub fn chosen_ranks(&self) -> Vec<u32> {
         let ranks = &self.transport_view.ranks;
         let indices = if self.lists_nodes() {

@@ -55,7 +55,7 @@ fn number<T: PartialEq>(all: &[T], one: &T) -> usize {
 }
 
 impl Session {
-    /// The session of a model.
+    /// Returns the session of a model.
     pub fn of(model: &Model) -> Self {
         let open = model.open.as_ref();
         Self {
@@ -88,7 +88,7 @@ impl Session {
         }
     }
 
-    /// The screen of the open job.
+    /// Returns the screen of the open job.
     pub fn screen(&self) -> Screen {
         match Screen::ALL.get(self.screen) {
             Some(Screen::Jobs | Screen::Submit) | None => Screen::Overview,

@@ -53,7 +53,7 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Searches, and sends what was found, unless it is stopped.
+    /// Searches and sends the results, unless it is stopped.
     pub fn run(&self, outbox: &mpsc::Sender<Msg>) {
         let (parts, ends) = self.parts();
         let next = AtomicUsize::new(0);

@@ -123,7 +123,7 @@ impl ViewBuilder {
     }
 }
 
-/// The pairs of all communicators together, and, if there are several, those of each; and those of an unknown one.
+/// Returns the pairs of all communicators together and, if there are several, those of each; and those of an unknown one.
 fn maps(map: &Snapshot<'_>, communicators: &[Communicator]) -> (Vec<LinkMap>, LinkMap) {
     let numbers: BTreeMap<&str, usize> =
         communicators.iter().enumerate().map(|(at, c)| (c.id.as_str(), at + 1)).collect();

@@ -123,7 +123,7 @@ fn apply(model: &mut Model, filter: Filter) -> Vec<Effect> {
     vec![Effect::Filter(model.counts, pane.store.clone(), Box::new(projection))]
 }
 
-/// The filter that a pane's settings mean together.
+/// Returns the filter that results from a pane's settings.
 pub(crate) fn filter_of(pane: &LogPane, now: jiff::Timestamp) -> Result<Filter, String> {
     let mut text = pane.filter.clone();
     if !pane.ranks.is_empty() {
@@ -340,7 +340,7 @@ fn next_bookmark(model: &mut Model) {
     }
 }
 
-/// Title and text of the line under the cursor.
+/// Returns the title and text of the line under the cursor.
 fn current(pane: &LogPane) -> Option<(String, String)> {
     let seq = pane.projection.seq(pane.cursor_index())?;
     let store = pane.store.read();

@@ -133,7 +133,7 @@ const RANK_ORDERS: [(RankOrder, &str); 3] = [
     (RankOrder::Errors, "most errors first"),
 ];
 
-/// How far an action moves, in a list with this many rows on a page.
+/// Returns how far an action moves, in a list with this many rows on a page.
 pub(super) fn distance(action: Action, page: usize) -> Option<isize> {
     let page = isize::try_from(page.max(2) - 1).unwrap_or(1);
     Some(match action {
@@ -244,7 +244,7 @@ const PROOFS: usize = 12;
 /// Parts of the log that are searched for them, of 8 MB each: a log begins with NCCL's lines.
 const PARTS: usize = 8;
 
-/// Title and text of the pair under the cursor, with the lines of NCCL that prove it.
+/// Returns the title and text of the pair under the cursor, with the lines of NCCL that prove it.
 fn pair_text(open: &Open) -> (String, Vec<String>) {
     let (title, mut lines) = crate::view::pair::cell_text(open);
     let pattern = crate::view::pair::proof(open).and_then(|text| Pattern::regex(&text).ok());

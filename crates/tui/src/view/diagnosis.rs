@@ -58,7 +58,7 @@ pub(super) fn draw(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     paint.scroll_bar(frame, area, Bar::Findings, above..(above + rows).min(all), all);
 }
 
-/// How many findings there are, and how bad.
+/// Returns the title: the number of findings of each severity.
 fn title(findings: &[&Finding]) -> String {
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let kinds = [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Info, "info")];
@@ -131,7 +131,7 @@ fn place(evidence: &Evidence) -> String {
     }
 }
 
-/// All of a finding, for reading and copying.
+/// Returns the whole text of a finding, for reading and copying.
 pub fn finding_lines(finding: &Finding) -> Vec<String> {
     let (_, word) = Paint::severity(finding.severity);
     let mut lines = vec![format!("{word}{} {}", confidence(finding), finding.code), finding.message.clone()];

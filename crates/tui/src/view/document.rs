@@ -15,7 +15,7 @@ pub(super) type Part<'a> = (Vec<Line<'a>>, std::ops::Range<usize>, usize);
 /// Columns of the rule behind a line.
 const RULE: usize = 22;
 
-/// The document as a diff: the lines that change, a little around them, and what is switched off.
+/// Draws the document as a diff: the lines that change, some context, and what is switched off.
 pub(super) fn diff<'a>(
     draft: &NewJobForm,
     planned: &Planned,
@@ -59,7 +59,7 @@ pub(super) fn diff<'a>(
     (lines.get(seen.clone()).unwrap_or_default().iter().map(draw).collect(), seen, lines.len())
 }
 
-/// The document without the changes on the left, as it is sent on the right.
+/// Draws the document without the changes on the left, as it is sent on the right.
 pub(super) fn beside<'a>(
     draft: &NewJobForm,
     planned: &Planned,
@@ -97,7 +97,7 @@ pub(super) fn beside<'a>(
     (all.get(seen.clone()).unwrap_or_default().iter().map(draw).collect(), seen, all.len())
 }
 
-/// The lines that are seen: from where it was scrolled to, else around the change under the cursor.
+/// Returns the visible lines: from the scroll position, else around the change under the cursor.
 fn window(draft: &NewJobForm, count: usize, rows: usize) -> std::ops::Range<usize> {
     let last = count.saturating_sub(rows);
     let first = draft.scroll.unwrap_or_else(|| draft.line().saturating_sub(rows / 3)).min(last);

@@ -7,7 +7,7 @@ use weftrun::core::job::JobEvent;
 use super::paint::{Paint, fit};
 use crate::theme::Meaning;
 
-/// An event as one line, with the time of day in UTC where it is known.
+/// Returns an event as one line, with the time of day in UTC where it is known.
 pub fn line<'a>(paint: Paint, at: Option<Timestamp>, event: &JobEvent, columns: usize) -> Line<'a> {
     let (meaning, word, text) = match event {
         JobEvent::Status { job } => {

@@ -49,7 +49,7 @@ pub(super) fn draw(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     }
 }
 
-/// Why targets are down, a line each, below the jobs that are known of them.
+/// Returns why targets do not answer, one line each, below their known jobs.
 fn why_down<'a>(model: &Model, paint: Paint, columns: usize, most: usize) -> Vec<Line<'a>> {
     let down = model.jobs.targets.iter().filter_map(|target| match &target.health {
         Health::Down(since, why) => {
@@ -86,7 +86,7 @@ fn heading(columns: usize, order: Order) -> String {
     )
 }
 
-/// What is known of a job's fabric: what its logs proved, else what was planned.
+/// Returns a job's fabric: the one that its logs prove, else the planned one.
 fn fabric(entry: &Entry) -> (String, Meaning) {
     let planned = entry.summary.fabric.map(Fabric::as_str);
     match &entry.verdict {
@@ -158,7 +158,7 @@ fn peek_lines<'a>(model: &Model, entry: &Entry, columns: usize) -> Vec<Line<'a>>
         .collect()
 }
 
-/// What a first start shows.
+/// Draws the screen of a first start.
 fn welcome<'a>(model: &Model, paint: Paint, columns: u16) -> Vec<Line<'a>> {
     let key = |key: &str| paint.span(format!("  {key}  "), Meaning::Key);
     let mut lines = vec![Line::from(""), Line::from(" No jobs yet."), Line::from("")];
@@ -190,7 +190,7 @@ fn welcome<'a>(model: &Model, paint: Paint, columns: u16) -> Vec<Line<'a>> {
     lines
 }
 
-/// The jobs beside an open one.
+/// Draws the list of jobs beside the open one.
 pub(super) fn rail(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
     let inside = paint.frame(frame, area, "Jobs");
     let columns = usize::from(inside.width);

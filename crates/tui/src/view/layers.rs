@@ -18,12 +18,12 @@ use crate::model::transport_view::{Path, Step};
 use crate::theme::Meaning;
 use crate::update::layers_verb;
 
-/// Size of the help and of texts, on a screen's body of this size.
+/// Returns the size of the help and of texts, on a screen's body of this size.
 fn popup_size(columns: u16, rows: u16) -> (u16, u16) {
     (columns.saturating_sub(4).min(130), rows.saturating_sub(1))
 }
 
-/// How far what lies on top can be scrolled on a terminal of this size.
+/// Returns how far the topmost layer can be scrolled on a terminal of this size.
 pub(crate) fn last_line(model: &Model) -> usize {
     let (columns, rows) = (model.size.0, model.size.1.saturating_sub(2));
     let (columns, rows) = popup_size(columns, rows);

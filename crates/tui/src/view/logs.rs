@@ -160,7 +160,7 @@ fn pinned_rows(pane: &LogPane, rows: usize) -> usize {
     if pane.pinned.is_empty() || rows < 12 { 0 } else { (rows / 3).clamp(4, 5 + 4 * pane.pinned.len()) }
 }
 
-/// The last lines of the pinned rank.
+/// Draws the last lines of the pinned rank.
 fn pinned_panel(pane: &LogPane, store: &LogStore, frame: &mut Frame, paint: Paint, area: Rect) {
     let ranks: Vec<u32> = pane.pinned.iter().map(|(rank, _)| *rank).collect();
     let title = format!("r{} pinned ─ last lines ─ K to unpin", ranges(&ranks));
@@ -284,7 +284,7 @@ impl Shown<'_> {
         lines
     }
 
-    /// The part of a line that is seen; what is cut off on a side is marked there.
+    /// Returns the visible part of a line, marked on each side where it is cut.
     fn cut<'a>(&self, pieces: &[(String, Style)], space: usize) -> Vec<Span<'a>> {
         let from = self.pane.column;
         let all: usize = pieces.iter().map(|(text, _)| width(text)).sum();
@@ -355,7 +355,7 @@ impl Shown<'_> {
     }
 }
 
-/// What was left out of a line, for its end.
+/// Returns what was left out of a line, for its end.
 fn note(clean: &CleanLine, more: u32) -> String {
     let note = match (clean.updates, clean.cut) {
         (0, 0) => String::new(),
@@ -387,7 +387,7 @@ fn terminal_style(style: log::Style) -> Style {
     out
 }
 
-/// The part of a line that is seen, from a column on.
+/// Returns the visible part of a line, from a column on.
 fn cut<'a>(pieces: &[(String, Style)], from: usize, columns: usize) -> Vec<Span<'a>> {
     let (mut at, mut used) = (0, 0);
     let mut spans = Vec::new();
@@ -414,7 +414,7 @@ fn cut<'a>(pieces: &[(String, Style)], from: usize, columns: usize) -> Vec<Span<
     spans
 }
 
-/// A line broken into rows. Bounded: a 64 KiB line is as many rows as a screen has, not as it needs.
+/// Breaks a line into rows, at most as many as a screen has: a 64 KiB line would need more.
 fn split<'a>(pieces: &[(String, Style)], columns: usize) -> Vec<Vec<Span<'a>>> {
     const MOST_ROWS: usize = 200;
     let columns = columns.max(8);
@@ -444,7 +444,7 @@ fn split<'a>(pieces: &[(String, Style)], columns: usize) -> Vec<Vec<Span<'a>>> {
     rows
 }
 
-/// One sign a rank: `E` where it wrote errors, `W` warnings, `.` nothing of the kind; then what the store holds.
+/// Draws one sign per rank: `E` where it wrote errors, `W` warnings, `.` neither; then what the store holds.
 fn stream_strip<'a>(store: &LogStore, paint: Paint, columns: usize) -> Vec<Line<'a>> {
     let mut ranks: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
     for stream in store.streams() {

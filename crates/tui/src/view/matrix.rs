@@ -142,12 +142,12 @@ impl Tail {
     }
 }
 
-/// The networks the ranks of a node announced.
+/// Returns the networks that the ranks of a node announced.
 fn networks(node: &Node) -> String {
     node.announced.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join("+")
 }
 
-/// Where a window of some size begins, so that the cursor is inside.
+/// Returns where a window of some size begins, so that the cursor is inside.
 fn window(cursor: usize, space: usize, size: usize) -> usize {
     if size <= space { 0 } else { cursor.saturating_sub(space / 2).min(size - space) }
 }
@@ -292,7 +292,7 @@ impl<'o> Matrix<'o> {
     }
 }
 
-/// How far the ranks of a row are.
+/// Returns the phase that the ranks of a row have reached.
 fn phase_word(open: &Open, index: usize) -> String {
     let view = &open.transport_view;
     if open.by_rank {
@@ -301,7 +301,7 @@ fn phase_word(open: &Open, index: usize) -> String {
     view.nodes.get(index).map_or(String::new(), |node| node.reached_word().0)
 }
 
-/// Whether a node announced another network than most.
+/// Returns whether a node announced another network than most.
 pub fn odd_node(transport_view: &TransportView, at: usize) -> bool {
     let all = transport_view.announced();
     let Some(most) = all.iter().max_by_key(|(_, count)| **count).map(|(name, _)| *name) else { return false };
@@ -312,7 +312,7 @@ pub fn odd_node(transport_view: &TransportView, at: usize) -> bool {
             .is_some_and(|node| node.announced.iter().any(|(name, _)| name != most))
 }
 
-/// The letters that are seen and what they mean, on as many lines as that takes.
+/// Returns the letters in view and their meaning, on as many lines as needed.
 fn legend<'a>(open: &Open, paint: Paint, columns: usize) -> Vec<Line<'a>> {
     let Some(map) = open.map() else { return Vec::new() };
     let seen: BTreeSet<Path> = map.links(open.by_rank).values().map(|link| link.path).collect();

@@ -160,7 +160,7 @@ fn header(model: &Model, paint: Paint, width: usize) -> Line<'static> {
     Line::from(tabs)
 }
 
-/// Whether a target answers: the word, its name, and how bad that is.
+/// Returns whether a target answers: the word, its name and its severity.
 fn badge<'m>(model: &Model, target: &'m Target) -> (String, &'m str, Meaning) {
     let (word, meaning) = match &target.health {
         Health::Asking => ("…".to_owned(), Meaning::Busy),

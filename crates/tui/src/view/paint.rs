@@ -51,12 +51,12 @@ impl<'s> Paint<'s> {
         self.theme.style(meaning)
     }
 
-    /// How the name of a rank looks in its own colour.
+    /// Returns the style of a rank's name in its own colour.
     pub fn rank(self, rank: u32) -> Style {
         self.theme.rank(rank)
     }
 
-    /// Whether ranks' own colours may be shown.
+    /// Returns whether ranks may have their own colours.
     pub fn colours(self) -> bool {
         self.theme != Theme::Mono
     }
@@ -79,7 +79,7 @@ impl<'s> Paint<'s> {
         Line::from(spans)
     }
 
-    /// A frame with a title; gives what is inside.
+    /// Draws a frame with a title, and returns the area inside.
     pub fn frame(self, frame: &mut Frame, area: Rect, title: impl Into<String>) -> Rect {
         let title = title.into();
         let title = fit(&clean_text(&title), usize::from(area.width).saturating_sub(4)).into_owned();
@@ -139,7 +139,7 @@ impl<'s> Paint<'s> {
         frame.render_widget(Paragraph::new(lines), inside);
     }
 
-    /// A frame on top of everything, in the middle; gives what is inside.
+    /// Draws a frame over everything, in the middle, and returns the area inside.
     pub fn popup(self, frame: &mut Frame, area: Rect, size: (u16, u16), title: impl Into<String>) -> Rect {
         let (width, height) = (size.0.min(area.width), size.1.min(area.height));
         let popup = Rect {
@@ -152,7 +152,7 @@ impl<'s> Paint<'s> {
         self.frame(frame, popup, title)
     }
 
-    /// The meaning of a phase, and its short word.
+    /// Returns the meaning of a phase, and its short word.
     pub fn phase(phase: JobPhase) -> (Meaning, &'static str) {
         match phase {
             JobPhase::Submitted => (Meaning::Busy, "SUBM"),
@@ -169,7 +169,7 @@ impl<'s> Paint<'s> {
         }
     }
 
-    /// The meaning of a severity, and its word.
+    /// Returns the meaning of a severity, and its word.
     pub fn severity(severity: Severity) -> (Meaning, &'static str) {
         match severity {
             Severity::Error => (Meaning::Bad, "ERROR"),
@@ -183,7 +183,7 @@ pub fn width(text: &str) -> usize {
     UnicodeWidthStr::width(text)
 }
 
-/// A text cut to some columns, the cut marked with `…`.
+/// Cuts a text to some columns, and marks the cut with `…`.
 pub fn fit(text: &str, columns: usize) -> Cow<'_, str> {
     if width(text) <= columns {
         return Cow::Borrowed(text);
@@ -203,7 +203,7 @@ pub fn fit(text: &str, columns: usize) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A text cut in its middle to some columns: a message names what failed first, and the reason last.
+/// Cuts a text in its middle to some columns: a message names what failed first, and the reason last.
 pub fn fit_ends(text: &str, columns: usize) -> Cow<'_, str> {
     if width(text) <= columns {
         return Cow::Borrowed(text);
@@ -220,14 +220,14 @@ pub fn fit_ends(text: &str, columns: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}{tail}", fit(&text[..end], columns.saturating_sub(width(tail)))))
 }
 
-/// A text cut or filled to exactly some columns.
+/// Cuts or fills a text to exactly some columns.
 pub fn cell(text: &str, columns: usize) -> String {
     let text = fit(text, columns);
     let blanks = columns.saturating_sub(width(&text));
     format!("{text}{}", " ".repeat(blanks))
 }
 
-/// How long ago; `-` where it is not known.
+/// Returns how long ago it was; `-` where it is not known.
 pub fn age(now: Timestamp, then: Option<Timestamp>) -> String {
     then.map_or("-".to_owned(), |then| weftrun::core::job::age(now, then))
 }
@@ -249,7 +249,7 @@ pub fn ranges(ranks: &[u32]) -> String {
     text.join(",")
 }
 
-/// A text broken into lines of at most some columns, at blanks where there are any.
+/// Breaks a text into lines of at most some columns, at blanks where there are any.
 pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(8);
     let mut lines = vec![String::new()];

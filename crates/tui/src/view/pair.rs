@@ -7,7 +7,7 @@ use weftrun::core::text::counted;
 use crate::model::open::Open;
 use crate::model::transport_view::{Cell, Link};
 
-/// Title and text of the cell under the cursor: its links in both directions, who is at its ends, and what was
+/// Returns the title and text of the cell under the cursor: its links in both directions, its ranks, and what was
 /// expected of it.
 pub fn cell_text(open: &Open) -> (String, Vec<String>) {
     let (row, column) = open.cell;
@@ -80,7 +80,7 @@ fn link_lines(link: &Link, wrong: bool) -> Vec<String> {
     lines
 }
 
-/// All pairs of ranks of every communicator as lines of a table.
+/// Returns all pairs of ranks of every communicator as lines of a table.
 pub fn table(open: &Open) -> Vec<Vec<u8>> {
     let mut lines = vec![b"comm\tfrom\tto\tkind\ttransport\tchannels\tgdr".to_vec()];
     let view = &open.transport_view;

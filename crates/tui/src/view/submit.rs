@@ -226,7 +226,7 @@ fn changes<'a>(draft: &NewJobForm, planned: &Planned, paint: Paint, columns: usi
     (lines, first..(first + rows).min(all), all)
 }
 
-/// A change in one line.
+/// Returns a change as one line.
 pub fn change_text(op: &Op) -> String {
     let what = match &op.change {
         Change::Env { name, value } => format!("env {name}={value}"),

@@ -136,7 +136,7 @@ impl Readers<'_> {
         }
     }
 
-    /// Whether a container has a log.
+    /// Returns whether a container has a log.
     fn has_log(&self) -> bool {
         self.views.values().any(|view| view.borrow().container.has_log())
     }

@@ -38,14 +38,14 @@ pub fn write(draft: &RenderInput<'_>, components: &[Directives]) -> Result<Strin
     Ok(text)
 }
 
-/// Whether a line of `setup` changes how bash reads the lines behind it.
+/// Returns whether a line of `setup` changes how bash reads the lines after it.
 fn changes_syntax(line: &str) -> bool {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let plain = |word: &&str| word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
     matches!(words.as_slice(), ["shopt", rest @ ..] if !rest.is_empty() && rest.iter().all(plain))
 }
 
-/// The shell of the script: bash, or as the job says with options (`/bin/bash -l` is a login shell).
+/// Returns the shell of the script: bash, or the job's own with options (`/bin/bash -l` is a login shell).
 fn shell<'a>(draft: &'a RenderInput<'_>) -> Result<&'a str> {
     let shell = draft.own.shell.as_deref().unwrap_or("/bin/bash");
     let mut words = shell.split(' ');

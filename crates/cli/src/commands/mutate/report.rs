@@ -69,7 +69,7 @@ impl<'c> Told<'c> {
         self.report.iter_mut().flatten().try_for_each(|report| report.finding(finding))
     }
 
-    /// Finishes: writes the whole as one value, if requested, and the report's file.
+    /// Writes the whole as one value, if requested, and the report's file.
     pub fn end(&mut self, report: Option<&Path>) -> Result<()> {
         let [file, value] = std::mem::take(&mut self.report);
         if let Some(value) = value {

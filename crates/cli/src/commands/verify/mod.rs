@@ -105,7 +105,7 @@ fn bytes(text: &str) -> std::result::Result<u64, String> {
         .ok_or_else(|| format!("`{text}` is not a size such as 8GiB"))
 }
 
-/// Measures, or reads what was measured, and prints the verdict.
+/// Runs a benchmark, or reads a finished one, and prints the verdict.
 pub fn run(context: &Context, args: &VerifyArgs) -> Result<u8> {
     if args.history {
         return history(context);

@@ -151,18 +151,18 @@ pub(super) fn setup(chunks: &[Chunk], variables: &mut Variables) -> (Vec<(String
 const INDIFFERENT: &str = "set ulimit cd echo printf mkdir module export declare typeset readonly unset : scontrol \
     hostname head date cat ls nvidia-smi sleep true chmod rm";
 
-/// Whether a chunk loads modules or queries Slurm.
+/// Returns whether a chunk loads modules or queries Slurm.
 fn looks_up(chunk: &Chunk) -> bool {
     chunk.commands.iter().any(|command| matches!(base(command, 0), "module" | "scontrol"))
 }
 
-/// Whether modules or Slurm's commands read a variable.
+/// Returns whether modules or Slurm's commands read a variable.
 fn is_of_lookups(name: &str) -> bool {
     ["MODULE", "LMOD", "SLURM", "TCL"].iter().any(|family| name.starts_with(family))
         || matches!(name, "PATH" | "LD_LIBRARY_PATH" | "LOADEDMODULES" | "HOME")
 }
 
-/// Whether a chunk runs a program that may read its environment.
+/// Returns whether a chunk runs a program that may read its environment.
 fn runs_program(chunk: &Chunk) -> bool {
     chunk.commands.iter().any(|command| !INDIFFERENT.split(' ').any(|name| name == base(command, 0)))
 }
