@@ -53,6 +53,9 @@ word_enum! {
         SetByUser = "set-by-user",
         /// The file is a template that was not filled in.
         Template = "template",
+        /// A reason that another release of weftrun recorded.
+        #[serde(other)]
+        Unknown = "unknown",
     }
 }
 
@@ -78,5 +81,17 @@ impl Skipped {
     /// Returns whether all of a fabric was skipped, and not a single rule, whose id has a dot.
     pub fn is_whole(&self) -> bool {
         !self.rule.contains('.')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_of_another_release_is_read() {
+        let stored = r#"{"rule": "efa.stack", "reason": "no-profile", "why": "no profile"}"#;
+        let skipped: Skipped = serde_json::from_str(stored).unwrap();
+        assert_eq!((skipped.reason, skipped.why.as_str()), (SkipReason::Unknown, "no profile"));
     }
 }
