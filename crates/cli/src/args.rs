@@ -122,15 +122,15 @@ pub enum Command {
     Why(commands::why::WhyArgs),
     /// Write a job's whole report as one page: verdict, transports, bring-up, findings, the job as sent
     Report(commands::report::ReportArgs),
-    /// Measure collectives on some nodes and judge the bandwidth
+    /// Benchmark collectives on a number of nodes and judge the bandwidth
     Verify(commands::verify::VerifyArgs),
-    /// Report what some nodes have, and where they differ
+    /// Report the hardware and settings of nodes, and where they differ
     Probe(commands::probe::ProbeArgs),
     /// Query a running job's NCCL: which ranks are missing, behind or failed
     Health(commands::health::HealthArgs),
     /// Print the logs of a job, all ranks merged
     Logs(commands::logs::LogsArgs),
-    /// Run a command beside a rank of a running job
+    /// Run a command on the node of a rank, in the rank's environment
     Exec(commands::exec::ExecArgs),
     /// Print the events of a job until it ends
     Watch(commands::watch::WatchArgs),
@@ -167,7 +167,7 @@ pub enum Command {
     Init(commands::init::InitArgs),
     /// List instance types: GPUs, fabric, EFA interfaces
     Instances(commands::instances::InstancesArgs),
-    /// List the profiles: what each site's fabric needs, and where that is written down
+    /// List the profiles: what each site's fabric needs, and its sources
     Profiles(commands::profiles::ProfilesArgs),
     /// List the configured targets
     Targets,

@@ -24,7 +24,7 @@ use crate::progress::Progress;
 /// The end of a followed job.
 #[derive(Debug)]
 pub struct Followed {
-    /// The last that the cluster said of it and of its replicas.
+    /// The last status of it and of its replicas from the cluster.
     pub detail: Option<JobDetail>,
     pub map: TransportMap,
 }

@@ -165,6 +165,7 @@ pub fn verdict(diagnosis: &Diagnosis) -> String {
         None if planned == Fabric::Efa && seen.fabric == FabricSeen::Network(Network::LibfabricOther) => {
             format!("{0}its provider was not printed, so efa is not proved{0:#}", style::WARNING)
         }
+        None if diagnosis.planned.is_none() => "no inter-node fabric was requested".to_owned(),
         None => format!("no inter-node fabric was requested (planned: {planned_word})"),
     };
     format!("transport: {0}{1}{0:#}, {said}", style::BOLD, seen.fabric.label())

@@ -46,7 +46,7 @@ impl Progress {
         self.replicas.clear();
     }
 
-    /// Returns the last that was said of the job and of its replicas.
+    /// Returns the last status of the job and of its replicas.
     pub fn into_detail(self) -> Option<JobDetail> {
         let mut detail = JobDetail::new(self.job?);
         detail.replicas = self.replicas.into_values().collect();

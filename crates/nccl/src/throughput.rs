@@ -174,7 +174,7 @@ impl Throughput {
     }
 
     /// Returns whether a rank printed a training step. `alone` states that the source has no other rank, to which
-    /// values without a rank belong then. If there are more series than are kept, the last ranks cannot be told apart.
+    /// values without a rank belong then. If there are more series than are kept, the last ranks cannot be distinguished.
     pub fn steps_of(&self, rank: Option<u32>, alone: bool) -> bool {
         let full = self.series.len() >= SERIES;
         self.steps

@@ -139,7 +139,7 @@ impl Logs {
             };
             match limit {
                 None => fill.await?,
-                // Nothing is lost: the stream goes on where it was.
+                // Nothing is lost: the stream continues where it was.
                 Some(limit) => tokio::time::timeout(limit, fill).await.unwrap_or(Ok(()))?,
             }
             Ok(state.lines.ready.pop_front())

@@ -30,7 +30,7 @@ impl Threads {
         Ok(Self(Arc::new(runtime)))
     }
 
-    /// Runs a future to its end. Other Python threads go on meanwhile; an exception of a signal handler
+    /// Runs a future to its end. Other Python threads continue meanwhile; an exception of a signal handler
     /// (`KeyboardInterrupt`) drops the future.
     pub fn run<T: Send>(
         &self,

@@ -134,7 +134,7 @@ impl Job {
         let mut why = why_of_job(&map, detail);
         let cause =
             why.cause.as_ref().filter(|_| matches!(why.state, WhyState::Failed | WhyState::Hanging))?;
-        // A program that goes on training has coped with it, for example with a smaller batch.
+        // A program that continues training has coped with it, for example with a smaller batch.
         let snapshot = map.snapshot();
         let goes_on = cause.evidence.iter().any(|evidence| {
             let mut series = snapshot.throughput();
@@ -184,7 +184,7 @@ impl Job {
 
     /// Waits until it has ended; [`JobSummary::phase`] contains the result. There is no time limit: use your
     /// runtime's. A job that disappears before its end was seen is [`JobPhase::Cancelled`], and
-    /// [`JobSummary::reason`] says so.
+    /// [`JobSummary::reason`] reports it.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if the cluster does not have it.

@@ -142,7 +142,8 @@ impl Client {
         self.machine(host)?.read(program).await
     }
 
-    /// Runs programs on several hosts at once, and returns the answers in the same order.
+    /// Runs programs on several hosts at once, and returns the answers in the same order. A host that does not
+    /// answer delays no other.
     pub async fn each(
         &self,
         programs: Vec<(String, String)>,
@@ -150,9 +151,14 @@ impl Client {
     ) -> Vec<(String, Result<Answer>)> {
         let exchanges: Vec<_> = programs
             .into_iter()
-            .map(|(host, program)| self.exchange(host, program, silent).boxed())
+            .enumerate()
+            .map(|(at, (host, program))| {
+                async move { (at, self.exchange(host, program, silent).await) }.boxed()
+            })
             .collect();
-        stream::iter(exchanges).buffered(AT_ONCE).collect().await
+        let mut answers: Vec<_> = stream::iter(exchanges).buffer_unordered(AT_ONCE).collect().await;
+        answers.sort_by_key(|(at, _)| *at);
+        answers.into_iter().map(|(_, answer)| answer).collect()
     }
 
     async fn exchange(&self, host: String, program: String, silent: Silent) -> (String, Result<Answer>) {
@@ -177,7 +183,7 @@ impl Client {
         Ok(self.ask_until(&[], &program, silent, |_, _| false).await)
     }
 
-    /// Asks hosts until `enough` says so of what they said.
+    /// Queries hosts until `enough` accepts their answers.
     async fn ask_until(
         &self,
         hosts: &[String],
@@ -237,7 +243,7 @@ impl Client {
         self.pick(handle, &looks, &Job::gather(&looks))
     }
 
-    /// Asks hosts until the jobs of handles are known.
+    /// Queries hosts until the jobs of handles are known.
     pub async fn look_for(&self, handles: &[JobHandle]) -> Result<Looks> {
         handles.iter().try_for_each(|handle| self.own(handle))?;
         let wanted: Vec<Wanted<'_>> = handles.iter().map(Wanted::Handle).collect();
@@ -264,7 +270,7 @@ impl Client {
         remote::error::own(handle, BACKEND, &self.target)
     }
 
-    /// Returns the job of a handle among what the hosts said.
+    /// Returns the job of a handle among what the hosts answered.
     ///
     /// # Errors
     /// As [`Client::job`].
@@ -288,7 +294,7 @@ impl Client {
         }
     }
 
-    /// Does what a job needs to go on or to come to its end. What fails is done by the next look.
+    /// Does what a job needs to continue or to come to its end. What fails is done by the next look.
     pub async fn carry_out(&self, job: &Job) {
         self.send(programs(job, job.orders())).await;
     }
@@ -319,7 +325,7 @@ fn is_meant(place: &Allocation, handle: &JobHandle) -> bool {
     place.name == handle.name() && handle.uid().is_none_or(|uid| place.submission.as_str().starts_with(uid))
 }
 
-/// A job that is looked for.
+/// A job to find.
 enum Wanted<'a> {
     Handle(&'a JobHandle),
     Submission(&'a SubmissionId),

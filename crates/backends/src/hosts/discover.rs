@@ -157,7 +157,7 @@ fn group(hosts: &BTreeMap<String, Host>, facts: &mut ClusterFacts) {
     facts.serves = serves.unwrap_or_default().into_iter().collect();
 }
 
-/// Reports engines that do not work and findings of the checklist; what is the same on several hosts is said once.
+/// Reports engines that do not work and findings of the checklist; what is the same on several hosts is reported once.
 fn checklist(hosts: &BTreeMap<String, Host>, notes: &mut Vec<Finding>) {
     let (mut engines, mut others) = (Said::new(), Said::new());
     for (name, host) in hosts {

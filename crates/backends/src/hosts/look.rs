@@ -65,10 +65,10 @@ impl NoAnswer {
     }
 }
 
-/// What the hosts said, by name.
+/// What the hosts answered, by name.
 pub type Looks = BTreeMap<String, Result<HostLook, NoAnswer>>;
 
-/// What one host said.
+/// What one host answered.
 #[derive(Clone, Debug, Default)]
 pub struct HostLook {
     /// The host's own name and boot, by which two names of one machine are noticed.

@@ -41,7 +41,7 @@ enum Stage {
     Silent,
 }
 
-/// The jobs among what the hosts said.
+/// The jobs among what the hosts answered.
 pub type Jobs = BTreeMap<SubmissionId, Job>;
 
 /// A job as its hosts describe it.
@@ -49,7 +49,7 @@ pub type Jobs = BTreeMap<SubmissionId, Job>;
 pub struct Job {
     /// Its hosts and numbers.
     pub place: Allocation,
-    /// What each said, in the order of the place.
+    /// What each answered, in the order of the place.
     pub seen: Vec<Seen>,
 }
 
@@ -65,7 +65,7 @@ pub enum Order {
 }
 
 impl Job {
-    /// Returns the jobs of several hosts: each host's name, and what it said or why not.
+    /// Returns the jobs of several hosts: each host's name, and what it answered or why not.
     pub fn gather(looks: &Looks) -> Jobs {
         let mut jobs = Jobs::new();
         for (place, ..) in looks.values().flatten().flat_map(|look| look.jobs.values()) {
@@ -339,7 +339,7 @@ impl Job {
         })
     }
 
-    /// Returns what is to be done so that the job goes on or comes to its end. There is no scheduler that would do it: each
+    /// Returns what is to be done so that the job continues or comes to its end. There is no scheduler that would do it: each
     /// weftrun that looks at the job does.
     pub fn orders(&self) -> Vec<(usize, Order)> {
         if !self.is_committed() {

@@ -11,7 +11,7 @@ use crate::remote::ssh;
 
 /// How long a host is taken for down.
 const FOR: Duration = Duration::from_secs(15);
-/// An answer that fails sooner delays nobody.
+/// An answer that fails sooner delays nothing.
 const SOON: Duration = Duration::from_secs(1);
 
 /// What is remembered of one host.

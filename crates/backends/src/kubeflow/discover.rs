@@ -151,7 +151,7 @@ fn note_right(facts: &mut ClusterFacts, right: &Right, allowed: Option<bool>, se
     };
     facts.notes.push(
         Finding::warning("K8S-NO-RIGHT", format!("you may not {} {what} in this namespace", right.verb))
-            .fix("ask for a Role in this namespace that allows it"),
+            .fix("ask your cluster administrator for a Role in this namespace that allows it"),
     );
 }
 
@@ -170,7 +170,7 @@ fn note_companion(facts: &mut ClusterFacts, right: &Right, allowed: Option<bool>
             "you may not {} {plural} in this namespace; a job that needs its own {kind} cannot be submitted",
             right.verb
         );
-        let fix = "ask for a Role in this namespace that allows it (docs/backends/rbac.yaml has one)";
+        let fix = "ask your cluster administrator for a Role in this namespace that allows it (docs/backends/rbac.yaml has one)";
         facts.notes.push(Finding::info("K8S-NO-RIGHT", text).fix(fix));
     }
 }
@@ -194,7 +194,7 @@ pub fn no_job(namespace: &str, served: &[Kind], answers: &[(&Right, Option<bool>
     }
     let kinds: Vec<_> = served.iter().map(|kind| kind.resource().plural).collect();
     let text = format!("you may create no job in the namespace `{namespace}`: no {}", kinds.join(", no "));
-    let fix = "ask for a Role in this namespace that allows it (docs/backends/rbac.yaml has one), or name another with -n";
+    let fix = "ask your cluster administrator for a Role in this namespace that allows it (docs/backends/rbac.yaml has one), or name another with -n";
     Some(Finding::error("K8S-NO-RIGHT", text).fix(fix))
 }
 

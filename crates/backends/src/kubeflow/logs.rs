@@ -82,7 +82,7 @@ async fn may_read(named: &Named) -> Result<()> {
             let message = "you may not read the logs of pods in this namespace";
             return Err(Error::new(ErrorKind::Credentials, message)
                 .with("handle", &named.handle)
-                .hint("ask for a Role with the verb `get` on `pods/log`; `weftrun wait` waits for the job's end without its logs"));
+                .hint("ask your cluster administrator for a Role with the verb `get` on `pods/log`; `weftrun wait` waits for the job's end without its logs"));
         }
         sleep(Duration::from_secs(1)).await;
     }

@@ -36,7 +36,7 @@ fn queue(name: &str, gang: Option<Gang>, facts: &ClusterFacts) -> Option<Finding
     match facts.extra.get(word)? {
         Value::Bool(false) => Some(
             finding(format!("the cluster has no {who}: no controller serves the queue `{name}`, and the pods do not wait in it"))
-                .fix("leave `queue` out, or say with `gang` under [backend.kubeflow] who keeps the queues (kueue, volcano)"),
+                .fix("leave `queue` out, or set `gang` under [backend.kubeflow] to the queue controller (kueue, volcano)"),
         ),
         Value::Array(known) if !known.iter().any(|known| known == name) => {
             let known = known.iter().filter_map(Value::as_str);
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(
             queue("tema", Some(Gang::Volcano), &facts("kueue", json!([]))),
             None,
-            "not requested from Volcano"
+            "Volcano was not queried"
         );
     }
 

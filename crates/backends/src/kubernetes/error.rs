@@ -73,7 +73,7 @@ fn from_status(status: &Status, what: &str) -> Error {
             .hint("the namespace's Pod Security level forbids it: use a profile without hostPath, or another namespace"),
         403 if message.starts_with("admission webhook") => admission(status, &message, what),
         403 => error(ErrorKind::Credentials, message)
-            .hint("ask for a Role in this namespace; `weftrun doctor` lists what is missing"),
+            .hint("ask your cluster administrator for a Role in this namespace; `weftrun doctor` lists what is missing"),
         404 if message.contains("could not find the requested resource") || status.details.is_none() => {
             error(ErrorKind::Unsupported, "the cluster does not serve this kind".into())
                 .hint("the operator (or this version of it) is not installed")

@@ -144,8 +144,11 @@ pub(super) fn refused(error: kube::Error, what: &str, right: &str) -> Error {
     match status {
         401 => made(ErrorKind::Credentials, "the API server rejected your credentials (401)")
             .hint("the token or certificate has expired or is wrong: log in again"),
-        403 => made(ErrorKind::Credentials, &format!("you may not use `{right}` in this namespace"))
-            .hint(format!("ask for a Role with the verbs `get` and `create` on `{right}`")),
+        403 => made(ErrorKind::Credentials, &format!("you may not use `{right}` in this namespace")).hint(
+            format!(
+                "ask your cluster administrator for a Role with the verbs `get` and `create` on `{right}`"
+            ),
+        ),
         404 => made(ErrorKind::NotFound, "the pod or its container is gone"),
         400..=499 => made(ErrorKind::Refused, "the API server refuses the connection"),
         _ => from_kube(error, what),

@@ -108,7 +108,7 @@ impl Reader {
             None if options.previous => match now.checked_sub(1) {
                 Some(before) => before,
                 None => {
-                    let text = format!("`{}` has no attempt before the present one", handle.name());
+                    let text = format!("`{}` has no earlier attempt", handle.name());
                     return Err(Error::new(ErrorKind::NotFound, text));
                 }
             },

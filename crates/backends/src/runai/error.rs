@@ -53,7 +53,7 @@ pub fn of_answer(what: &str, status: StatusCode, body: &str) -> Error {
     }
     match status.as_u16() {
         401 => error.hint("the token was refused twice; check the application's id and secret, or log in again"),
-        403 => error.hint("the token may not do this; ask for the role, or put `project-id` and `cluster-id` in the target's table"),
+        403 => error.hint("the token may not do this; ask your Run:ai administrator for the role, or put `project-id` and `cluster-id` in the target's table"),
         429 | 500 | 502..=504 => error.retryable(),
         _ => error,
     }

@@ -71,7 +71,7 @@ pub struct Job {
 /// The comment of a job that weftrun submitted: `weftrun:SUBMISSION:FABRIC`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marker {
-    /// Returns the submission that created it.
+    /// The submission that created it.
     pub submission: SubmissionId,
     /// The fabric it was planned for, if that is known.
     pub fabric: Option<Fabric>,

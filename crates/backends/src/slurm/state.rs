@@ -109,13 +109,13 @@ pub fn never(reason: &str) -> Option<&'static str> {
         "AccountNotAllowed" => "the partition does not take this account",
         "QOSNotAllowed" => "the partition does not take this QOS",
         "AssocMaxNodePerJobLimit" | "QOSMaxNodePerJobLimit" => {
-            "it requests more nodes than your account may use"
+            "it requests more nodes than one of your jobs may have"
         }
         "AssocMaxWallDurationPerJobLimit" | "QOSMaxWallDurationPerJobLimit" => {
             "its time limit is above what your association or QOS allows"
         }
         "AssocMaxCpuPerJobLimit" | "QOSMaxCpuPerJobLimit" | "QOSMaxGRESPerJob" | "AssocMaxGRESPerJob" => {
-            "it requests more than your account may use"
+            "it requests more than one of your jobs may have"
         }
         _ => return None,
     })

@@ -51,7 +51,7 @@ pub enum ConfigAction {
         #[arg(value_name = "PATH")]
         path: String,
     },
-    /// Open your configuration file in $VISUAL or $EDITOR; it is saved if it is right
+    /// Open your configuration file in $VISUAL or $EDITOR; it is saved if it is valid
     Edit,
     /// Set a value in your configuration file and keep its comments
     Set {

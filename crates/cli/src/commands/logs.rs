@@ -49,7 +49,7 @@ pub struct LogsArgs {
     /// Do not print the rank before each line
     #[arg(long)]
     pub no_prefix: bool,
-    /// Maximum number of sources to read at once
+    /// Maximum number of sources to read at once; 0 for the backend's own limit
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub max_streams: usize,
 }

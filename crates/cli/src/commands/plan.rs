@@ -3,6 +3,7 @@
 use clap::Args;
 use weftrun::core::convert::decision_text;
 use weftrun::core::exit_codes;
+use weftrun::core::fabric::FABRIC_UNMET;
 use weftrun::core::log::clean_text;
 use weftrun::core::report::PlanReport;
 use weftrun::core::request::Fabric;
@@ -101,10 +102,12 @@ pub fn without(found: &[Finding], known: &[Finding]) -> Vec<Finding> {
 pub fn text(plan: &Plan) -> String {
     let (bold, dim, note) = (style::BOLD, style::DIM, style::NOTE);
     let spec = &plan.planned().spec;
+    let refused = plan.fabric().findings.iter().any(|finding| finding.code == FABRIC_UNMET);
     let fabric = match (plan.fabric().fabric, spec.fabric.kind) {
-        (Fabric::Auto, asked @ (Fabric::Efa | Fabric::Roce | Fabric::InfiniBand)) => {
-            format!("no fabric (requested: {asked})")
+        (Fabric::Auto, requested @ (Fabric::Efa | Fabric::Roce | Fabric::InfiniBand)) => {
+            format!("no fabric (requested: {requested})")
         }
+        (_, requested) if refused => format!("no fabric (requested: {requested})"),
         (fabric, _) => format!("fabric {fabric}"),
     };
     let number = |count: u32, noun: &str| counted(usize::try_from(count).unwrap_or(usize::MAX), noun);

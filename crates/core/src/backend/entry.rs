@@ -19,7 +19,7 @@ pub struct BackendEntry {
     pub summary: &'static str,
     /// The crate it is defined in, for the error about two backends with one name.
     pub krate: &'static str,
-    /// Makes a backend of a target. Reads files and environment, but does not talk to the cluster yet: `render`
+    /// Makes a backend of a target. Reads files and environment, but does not contact the cluster yet: `render`
     /// must work offline.
     pub connect: fn(TargetConfig) -> ConnectFuture,
     /// The form in which jobs are given to the cluster.

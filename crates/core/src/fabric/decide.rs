@@ -14,6 +14,9 @@ use crate::request::{Fabric, FabricRequest, Origin};
 pub(super) const HOW_TO_SAY: &str =
     "name it with --profile NAME or --instance-type TYPE, or as `profile` of the target in a config file";
 
+/// The code of a requested fabric that cannot be applied.
+pub const FABRIC_UNMET: &str = "E-FABRIC-UNMET";
+
 /// Decides what a job gets. Pure: the result depends only on the arguments.
 ///
 /// `fabric = "auto"` uses the profile's, and skips with a reason where the job cannot have it; an explicit
@@ -127,7 +130,7 @@ fn apply_fabric(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> b
     {
         let text = format!("fabric {} was requested but cannot be applied: {}", ctx.fabric, skip.why);
         let fix = "set `fabric = \"auto\"` to run without it where it is not available, or change what is named above";
-        plan.report(Finding::error("E-FABRIC-UNMET", text).fix(fix));
+        plan.report(Finding::error(FABRIC_UNMET, text).fix(fix));
     }
     applies
 }

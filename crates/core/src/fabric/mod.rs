@@ -21,7 +21,7 @@ mod skip;
 pub mod view;
 
 pub use crate::request::{Fabric, FabricRequest, Gid, Inject, Origin, RuleSetting, Stack, Webhook};
-pub use decide::{decide, too_many_roles};
+pub use decide::{FABRIC_UNMET, decide, too_many_roles};
 pub use device::DeviceKind;
 pub use facts::{ClusterFacts, NetworkApi, NodeGroup, PodNetwork, Queue, Scope};
 pub use op::{Change, Op, PodList, Removed};

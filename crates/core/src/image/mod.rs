@@ -6,7 +6,7 @@
 //! | `tar` | the files of a layer, one after another, from chunks of any size |
 //! | `scan` | the relevant files, and their versions: [`LayerScan`] → [`ImageLayer`] |
 //! | `layers` | stacked layers: what a container sees |
-//! | `judge` | the image compared with the plan |
+//! | `compat` | the image compared with the plan |
 //! | `nccl` | the NCCL version that an image's name shows, and variables it does not read |
 
 mod compat;

@@ -16,7 +16,7 @@ pub enum Action {
     Cancel,
     /// Stop it and remove its record.
     Delete,
-    /// Give its nodes back, to go on later.
+    /// Give its nodes back, to continue later.
     Suspend,
     /// Go on after a suspend.
     Resume,

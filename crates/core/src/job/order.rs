@@ -17,7 +17,7 @@ const UNSEEN_END: &str = "no longer in the cluster: it was deleted, or its end w
 
 /// Puts the events of a watch into the order that [`Backend::watch`](crate::backend::Backend::watch) requires:
 /// the first event of a job is its status, and a terminal status comes before [`JobEvent::Gone`]. A job whose
-/// end was not seen is reported as [`JobPhase::Cancelled`] then, and the reason says so.
+/// end was not seen is reported as [`JobPhase::Cancelled`] then, and the reason names it.
 ///
 /// ```
 /// use weftrun_core::job::{EventOrder, JobEvent, JobHandle, JobPhase};

@@ -183,19 +183,20 @@ fn outdated(name: &str, value: &str, setting: Setting) -> Option<Finding> {
             info("L-SHM-TRANSFER", "FI_EFA_ENABLE_SHM_TRANSFER has no effect here: it is the default, and off with CUDA", name, EFA_VARS)
         }
         ("FI_EFA_USE_HUGE_PAGE", "0") => {
-            info("L-HUGE-PAGE-OFF", "FI_EFA_USE_HUGE_PAGE=0 avoids `Cannot allocate memory` in fork(); the requested huge pages are then unused", "efa.hugepages", FI_EFA)
+            info("L-HUGE-PAGE-OFF", "FI_EFA_USE_HUGE_PAGE=0 avoids `Cannot allocate memory` in fork(); the requested huge pages are then unused", name, FI_EFA)
+                .fix("pass --no-fabric-rule efa.hugepages, or remove FI_EFA_USE_HUGE_PAGE")
         }
         ("FI_EFA_SET_CUDA_SYNC_MEMOPS", "0") => {
             info("L-SYNC-MEMOPS", "FI_EFA_SET_CUDA_SYNC_MEMOPS=0 is only for EFA installers before 1.29.1 with NCCL 2.19 and later", name, EFA_VARS)
         }
         ("FI_EFA_TX_MIN_CREDITS" | "FI_LOG_LEVEL", _) if efa => {
-            info("L-EFA-TUNING", &format!("{name} is best left out"), name, EFA_VARS)
+            info("L-EFA-TUNING", &format!("the plugin sets {name} itself where it is not set"), name, EFA_VARS)
         }
         ("NCCL_SOCKET_NTHREADS" | "NCCL_NSOCKS_PERTHREAD", _) if efa => {
             info("L-SOCKET-TUNING", &format!("sockets are not used over EFA, so {name} has no effect there"), name, EFA_VARS)
         }
         (name, _) if efa && SET_BY_THE_PLUGIN.contains(&name) => {
-            warn("L-EFA-TUNING", &format!("aws-ofi-nccl sets {name} for each platform; a value of yours takes its place"), name, PLATFORM)
+            warn("L-EFA-TUNING", &format!("aws-ofi-nccl sets {name} for each platform; your value replaces it"), name, PLATFORM)
         }
         ("NCCL_TUNER_PLUGIN", path) if efa && path.contains('/') => {
             warn("L-TUNER-PATH", "NCCL 2.27 requires the plugin's base name here; with a path it uses the default tuner", name, PLATFORM)

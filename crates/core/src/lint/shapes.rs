@@ -121,7 +121,7 @@ fn processors(
     };
     let Some(row) = row else { return };
     let (name, has) = (&row.name, row.vcpus.unwrap_or(0));
-    let message = format!("{asked} CPUs are requested; {name} has {has}, and pods can use a few less");
+    let message = format!("{asked} CPUs are requested; {name} has {has}, and pods can use a few fewer");
     let finding =
         Finding::warning("L-CPU-ALL", message).fix(format!("request {} or fewer", has.saturating_sub(4)));
     say(finding, &role.container.at);

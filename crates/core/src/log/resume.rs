@@ -86,7 +86,7 @@ impl Fed {
 }
 
 /// The stream does not start where the last one ended: it belongs to another container, or the file was
-/// rotated. Find out which; then either call [`Resume::rotated`] and feed an empty slice to go on, or drop
+/// rotated. Find out which; then either call [`Resume::rotated`] and feed an empty slice to continue, or drop
 /// the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved;

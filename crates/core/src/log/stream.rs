@@ -40,7 +40,7 @@ pub struct LogStream {
     pub(super) bytes: usize,
     /// Number of its source in the store.
     pub(super) number: usize,
-    /// Whether its last line belongs to a traceback that goes on.
+    /// Whether its last line belongs to a traceback that continues.
     traceback: bool,
 }
 

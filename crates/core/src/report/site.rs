@@ -66,7 +66,7 @@ shapes! {
     pub struct BackendShape<'a> {
         /// Its name, for `-b`.
         pub name: &'a str,
-        /// What it talks to.
+        /// What it connects to.
         pub summary: &'a str,
         /// The crate it is from.
         #[serde(rename = "crate")]

@@ -41,7 +41,7 @@ impl Fabric {
         let is = |network: Network| Some(seen == FabricSeen::Network(network));
         match (self, seen) {
             (Self::Auto | Self::Off, _) | (_, FabricSeen::Unknown | FabricSeen::IntraNode) => None,
-            // Its provider may be efa: the line that says so may be another rank's, or cut off.
+            // Its provider may be efa: the line that names it may be another rank's, or cut off.
             (Self::Efa, FabricSeen::Network(Network::LibfabricOther)) => None,
             (Self::Roce | Self::InfiniBand, FabricSeen::Network(Network::Verbs | Network::Sharp)) => {
                 Some(true)

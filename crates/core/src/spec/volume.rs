@@ -7,7 +7,7 @@ use super::{Volume, VolumeSource};
 
 /// The syntax of a volume, for error messages.
 pub(super) const FORM: &str = "write NAME:/MOUNT=claim:CLAIM, NAME:/MOUNT=host:/PATH or NAME:/MOUNT=memory:64Gi, \
-                               with `,ro` behind it for reading only";
+                               followed by `,ro` for read-only";
 
 /// Writes `NAME:/MOUNT=claim:CLAIM`, `…=host:/PATH`, `…=memory` or `…=memory:SIZE`, followed by `,ro` for
 /// read-only.

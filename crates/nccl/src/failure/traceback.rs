@@ -146,7 +146,7 @@ struct Open {
     last: u64,
     chain: Option<Chain>,
     local: Option<u32>,
-    /// Whether the program only reports it and goes on.
+    /// Whether the program only reports it and continues.
     survived: bool,
 }
 
@@ -312,7 +312,7 @@ impl Tracebacks {
     }
 }
 
-/// Returns whether a traceback behind this prefix, below this line, is one after which the program goes on: Python prints exceptions in
+/// Returns whether a traceback behind this prefix, below this line, is one after which the program continues: Python prints exceptions in
 /// `__del__` and in logging so, and libraries log those that they handle.
 fn is_survived(before: &[u8], above: &[u8]) -> bool {
     let says = |text: &[u8], words: &str| memchr::memmem::find(text, words.as_bytes()).is_some();

@@ -20,7 +20,7 @@ pub struct Snapshot<'a> {
     pub(super) seen: &'a Observed,
     /// The communicator that spans the job, where one does.
     pub(super) world: Option<CommId>,
-    /// Whether what a launcher or a backend said of ranks can be true: no two processes were given one.
+    /// Whether what a launcher or a backend reported of ranks can be true: no two processes were given one.
     pub(super) told: bool,
     /// Processes replaced by later ones (a restart).
     pub(super) past: HashSet<ProcessId>,

@@ -81,7 +81,7 @@ struct Dumps {
 
 impl Job {
     /// Finds out why a running job hangs, as [`Job::why`] does, and collects what is requested inside the job. Its processes
-    /// go on; `py-spy` stops one for a moment.
+    /// continue; `py-spy` stops one for a moment.
     ///
     /// ```no_run
     /// # async fn example(job: weftrun::Job) -> weftrun::Result<()> {
@@ -279,7 +279,7 @@ impl Job {
     }
 }
 
-/// Returns the ranks beside which to go on: of the members without a dump, those that are likely the first of their node, since
+/// Returns the ranks beside which to continue: of the members without a dump, those that are likely the first of their node, since
 /// launchers place ranks in order, or else one after another.
 fn further(members: BTreeSet<u32>, covered: &BTreeSet<u32>, tried: &BTreeSet<u32>) -> Vec<u32> {
     let node = covered.len().max(1);

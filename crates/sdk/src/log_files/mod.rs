@@ -1,4 +1,4 @@
-//! Logs of any job in files, whoever submitted it: folders, patterns, gzip and zstd, one file for each rank or
+//! Logs of any job in files, whichever program submitted it: folders, patterns, gzip and zstd, one file for each rank or
 //! for each node, and recordings of weftrun.
 
 mod inputs;

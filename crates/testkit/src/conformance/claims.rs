@@ -280,7 +280,7 @@ pub(super) async fn labels_are_listed_if_claimed(bench: Bench<'_>) -> Checked {
     job.done().await
 }
 
-/// `signal` with a number that does not exist is refused, and the job goes on.
+/// `signal` with a number that does not exist is refused, and the job continues.
 pub(super) async fn an_impossible_signal_is_refused(bench: Bench<'_>) -> Checked {
     let job = bench.submit("echo weft-up; sleep 600").await?;
     if !job.backend.capability().signal {

@@ -68,7 +68,7 @@ impl Runner {
         }
     }
 
-    /// Cancels what would otherwise go on without anyone who waits for it, and waits until the clusters have answered,
+    /// Cancels what would otherwise continue without anyone who waits for it, and waits until the clusters have answered,
     /// or a signal asks to end at once. The terminal is the shell's again.
     pub(super) async fn finish(&mut self) {
         let mut benchmarks = std::mem::take(&mut self.verifying);

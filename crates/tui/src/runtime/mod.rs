@@ -83,7 +83,7 @@ pub struct Options {
     pub instances: Vec<(String, String)>,
     /// Whether the terminal is at the other end of a network: fewer frames are drawn.
     pub remote: bool,
-    /// Where the last session ended, to go on from there.
+    /// Where the last session ended, to continue from there.
     pub session: Option<Session>,
     /// Where copied text is saved too, for terminals that do not take it.
     pub copies: Option<PathBuf>,

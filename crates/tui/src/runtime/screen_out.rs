@@ -100,7 +100,7 @@ impl Backend for ScreenOut {
         let blank = Cell::new(" ");
         let emoji = cells.iter().filter(|(.., cell)| is_doubtful(cell) && cell.cell_width() == 2);
         self.0.draw(emoji.flat_map(|(x, y, _)| [(*x, *y, &blank), (x.saturating_add(1), *y, &blank)]))?;
-        // The cursor is placed anew after such a character, however wide the terminal has drawn it.
+        // The cursor is placed again after such a character, however wide the terminal has drawn it.
         cells
             .chunk_by(|(.., left), _| !is_doubtful(left))
             .try_for_each(|run| self.0.draw(run.iter().copied()))

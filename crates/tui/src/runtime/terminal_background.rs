@@ -1,4 +1,4 @@
-//! Whether the terminal's background is dark or light, where the terminal says so.
+//! Whether the terminal's background is dark or light, where the terminal reports it.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -76,7 +76,7 @@ fn pieces(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Returns the keys among the answers. Sequences other than those of arrows are answers, or keys that nobody presses
+/// Returns the keys among the answers. Sequences other than those of arrows are answers, or keys that are never pressed
 /// within [`PATIENCE`].
 fn typed(bytes: &[u8]) -> Vec<KeyEvent> {
     let key = |code| KeyEvent::new(code, KeyModifiers::NONE);

@@ -195,7 +195,7 @@ fn search(pane: &LogPane, pattern: &Pattern, at: usize, forward: bool) -> Option
     before.or_else(|| pane.projection.find_before(&store, pattern, pane.projection.len()))
 }
 
-/// Counts the lines with the text that is looked for, beside the screen: a large log takes a while. Of a log that has
+/// Counts the lines with the text of the search, beside the screen: a large log takes a while. Of a log that has
 /// grown since the last count, only the new lines.
 pub(super) fn count(model: &mut Model) -> Vec<Effect> {
     let Some(pane) = model.open.as_mut().map(|open| &mut open.logs) else { return Vec::new() };

@@ -119,7 +119,7 @@ fn title(model: &Model, open: &Open, store: &LogStore) -> String {
     parts.join(" ─ ")
 }
 
-/// Returns what is being typed into a prompt; a filter that cannot be read yet is said to be none.
+/// Returns what is being typed into a prompt; a filter that cannot be read yet counts as none.
 fn typed(model: &Model, wanted: Prompt) -> Option<String> {
     match model.layers.last() {
         Some(Layer::Prompt { prompt, input, error }) if *prompt == wanted => {

@@ -34,7 +34,7 @@ const NUMBERS: &[&str] = &[
     "PYTHONUNBUFFERED",
 ];
 
-/// What a rank needs to speak with the Open MPI that started it: its variables, its processes, its folder
+/// What a rank needs to connect to the Open MPI that started it: its variables, its processes, its folder
 /// (<https://podman.io/blogs/2019/09/26/podman-in-hpc.html>).
 const MPI: &str = " --pid host -v /tmp:/tmp $(env | sed -n 's/^\\(OMPI_[A-Za-z0-9_]*\\)=.*/-e \\1/p; s/^\\(PMIX_[A-Za-z0-9_]*\\)=.*/-e \\1/p')";
 

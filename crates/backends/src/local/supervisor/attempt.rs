@@ -62,7 +62,7 @@ impl Supervisor {
             tokio::select! {
                 biased;
                 Some((index, status)) = attempt.waiting.next() => self.ended(&mut attempt, index, status),
-                () = requests.terminated() => self.stop(&mut attempt, Stop::Cancelled("its supervisor received SIGTERM")),
+                () = requests.terminated() => self.stop(&mut attempt, Stop::Cancelled("a signal ended its supervisor")),
                 _ = tick.tick() => {
                     let taken = requests.requests(&self.folder, |_| true);
                     for request in &taken.requests {

@@ -179,7 +179,7 @@ impl Supervisor {
         loop {
             tokio::select! {
                 biased;
-                () = requests.terminated() => return Stop::Cancelled("its supervisor received SIGTERM"),
+                () = requests.terminated() => return Stop::Cancelled("a signal ended its supervisor"),
                 _ = tick.tick() => {
                     let taken = requests.requests(&self.folder, |request| request == Request::Cancel);
                     if !taken.requests.is_empty() {

@@ -91,7 +91,7 @@ pub fn edit(
             return done.map(|(_, edited)| edited).find(is_right).ok_or(blocked);
         }
     };
-    // A change inside a multi-line scalar may parse differently; then that scalar is written anew.
+    // A change inside a multi-line scalar may parse differently; then that scalar is rewritten.
     if inside && !is_right(&edited) {
         (_, edited) = result(false, Shared::Refused)?;
     }

@@ -8,7 +8,7 @@ use crate::span::Style;
 const MOST_WORDS: usize = 4000;
 
 /// Returns the replacements, in the scalar's source, that give it the wanted value; none if they cannot be
-/// found, and the scalar must be written anew.
+/// found, and the scalar must be rewritten.
 pub(super) fn changes(
     source: &str,
     style: Style,

@@ -44,10 +44,7 @@ fn kind<'n>(node: &'n SpanTree<'_>) -> &'n str {
 
 fn duplicates(document: &SpanDocument<'_>, text: &str, start: Start<'_>, findings: &mut Vec<Finding>) {
     for duplicate in &document.duplicates {
-        let message = format!(
-            "the key `{}` is set twice in one map; this one is overruled by the later",
-            duplicate.key
-        );
+        let message = format!("the key `{}` is set twice in one map; the later one is used", duplicate.key);
         let finding = Finding::warning("L-DUP-KEY", message).at(duplicate.key.clone());
         findings.push(finding.fix("merge the two").span(start.span(text, &duplicate.span)));
     }

@@ -118,7 +118,7 @@ impl Splitter {
     }
 
     /// Returns the end of a JSON value. Text that begins with a bracket and is no JSON (`{a: 1}`, a
-    /// template's `{{`) is YAML; the text after a value is judged anew.
+    /// template's `{{`) is YAML; the text after a value is judged again.
     fn json_document(&mut self) -> Option<usize> {
         let end = self.json_end();
         let is_json = |end: usize| {

@@ -110,6 +110,10 @@ pub enum CauseDetail {
     Killed,
     /// The shell could not start the program.
     NotStarted,
+    /// SIGBUS ended the process.
+    BusError,
+    /// The driver reported an error of the GPU.
+    Xid,
 }
 
 impl CauseDetail {
@@ -175,11 +179,17 @@ impl Cause {
             CauseClass::CudaOutOfMemory => {
                 "use a smaller batch or shard the model, and check that no other process uses the GPU (nvidia-smi)".to_owned()
             }
+            CauseClass::CudaError if self.detail == CauseDetail::Xid => {
+                "drain the node and check its GPUs (dmesg, nvidia-smi -q, dcgmi diag)".to_owned()
+            }
             CauseClass::CudaError => {
                 "run once with CUDA_LAUNCH_BLOCKING=1 to find the call; if the GPU has Xid errors, drain its node".to_owned()
             }
             CauseClass::Signal if self.detail == CauseDetail::Killed => {
                 "check the node for out-of-memory kills (dmesg) and raise the memory request of the job".to_owned()
+            }
+            CauseClass::Signal if self.detail == CauseDetail::BusError => {
+                "give the job more shared memory (`shm` of the role), or use fewer data loader workers".to_owned()
             }
             CauseClass::Signal => "run the rank with python -X faulthandler to see where it crashes".to_owned(),
             CauseClass::ExitCode if self.ranks.is_empty() => {
@@ -318,14 +328,14 @@ impl Why {
     }
 }
 
-/// Says of ranks that their logs were not read; `of` is said of how many, or is empty.
+/// Reports that the logs of some ranks were not read; `of` is the number of all ranks, or is empty.
 pub(super) fn not_read(ranks: &[u32], of: &str) -> String {
     let (logs, verb) = if ranks.len() == 1 { ("log", "was") } else { ("logs", "were") };
     format!("the {logs} of {}{of} {verb} not read", named(ranks))
 }
 
 /// Returns `rank 3`, or `ranks 0-3, 7`.
-pub(super) fn named(ranks: &[u32]) -> String {
+pub(in crate::diagnose) fn named(ranks: &[u32]) -> String {
     format!("{} {}", if ranks.len() == 1 { "rank" } else { "ranks" }, rank_list(ranks))
 }
 

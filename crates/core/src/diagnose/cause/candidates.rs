@@ -305,6 +305,8 @@ fn detail(fact: &Fact) -> CauseDetail {
         Fact::Exception(exception) => CauseDetail::of_exception(&root(exception).message),
         Fact::Exit { code, .. } => CauseDetail::of_exit(*code),
         Fact::Signal(9) => CauseDetail::Killed,
+        Fact::Signal(7) => CauseDetail::BusError,
+        Fact::Xid(_) => CauseDetail::Xid,
         _ => CauseDetail::None,
     }
 }

@@ -12,6 +12,7 @@ mod scene;
 
 use std::collections::BTreeSet;
 
+pub(super) use answer::named;
 pub use answer::{CAUSE_CODE, Cause, CauseClass, CauseDetail, Stack, Why, WhyState, rank_list};
 pub(super) use candidates::signal_text;
 

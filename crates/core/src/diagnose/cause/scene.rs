@@ -11,7 +11,7 @@ use crate::finding::Evidence;
 /// The sources of the latest attempts.
 type Sources<'a> = BTreeMap<SourceIndex, &'a SourceRanks>;
 
-/// Training steps behind an exception that show that the program goes on: other ranks may print one or two before they
+/// Training steps behind an exception that show that the program continues: other ranks may print one or two before they
 /// wait for the one that failed.
 const SURVIVED: u64 = 3;
 

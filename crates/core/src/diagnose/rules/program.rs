@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use weftrun_nccl::Signature;
 
 use super::{HIGH, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, ofi_issue, rule};
-use crate::diagnose::cause::rank_list;
+use crate::diagnose::cause::named;
 use crate::diagnose::rule_input::RuleInput;
 
 /// The rule about ranks that call different collectives.
@@ -93,5 +93,5 @@ fn first_warning(seen: &RuleInput<'_>) -> Option<String> {
 fn reporting_ranks(seen: &RuleInput<'_>) -> Option<String> {
     let ranks = &seen.map.signatures().get(Signature::WatchdogTimeout)?.told_ranks;
     let ranks: Vec<u32> = ranks.iter().copied().collect();
-    (!ranks.is_empty()).then(|| format!(" (reported by rank {})", rank_list(&ranks)))
+    (!ranks.is_empty()).then(|| format!(" (reported by {})", named(&ranks)))
 }

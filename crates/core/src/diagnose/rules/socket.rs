@@ -102,15 +102,16 @@ fn sockets_inside_nodes(seen: &RuleInput<'_>) -> bool {
 }
 
 fn forced_transports(seen: &RuleInput<'_>) -> Option<String> {
-    let forced: String = [
-        (Signature::IbDisabled, ": InfiniBand is disabled"),
-        (Signature::SocketsRequested, ": sockets are requested"),
-        (Signature::P2pDisabled, ": P2P is disabled, so that ranks of one node use SHM"),
-        (Signature::ShmDisabled, ": SHM is disabled"),
-    ]
-    .into_iter()
-    .filter(|(signature, _)| seen.has(*signature))
-    .map(|(_, text)| text)
-    .collect();
-    Some(forced)
+    let without_shm = seen.has(Signature::ShmDisabled);
+    let p2p =
+        if without_shm { "P2P is disabled" } else { "P2P is disabled, so that ranks of one node use SHM" };
+    let forced = [
+        (Signature::IbDisabled, "InfiniBand is disabled"),
+        (Signature::SocketsRequested, "sockets are requested"),
+        (Signature::P2pDisabled, p2p),
+        (Signature::ShmDisabled, "SHM is disabled"),
+    ];
+    let forced: Vec<&str> =
+        forced.into_iter().filter(|(signature, _)| seen.has(*signature)).map(|(_, text)| text).collect();
+    Some(if forced.is_empty() { String::new() } else { format!(": {}", forced.join("; ")) })
 }

@@ -318,7 +318,7 @@ pub static JOB: Table = Table {
     name: "",
     doc: "A distributed job, described once for every backend.",
     keys: &[
-        key("name", Shape::Text, "Name of the job; a DNS label, since clusters make host names of it")
+        key("name", Shape::Text, "Name of the job; a DNS label, since clusters derive host names from it")
             .job(|job| &mut job.name)
             .flags(&[Flag::new("--name", "NAME").help("Name of the job")])
             .example("\"llama-8b\"")

@@ -38,7 +38,7 @@ fn job_name(job: &JobSpec, out: &mut Findings) {
         return out.error("SPEC-NAME", "name", "the job has no name").fix("set `name = \"…\"`, or `--name`");
     }
     if !is_label(name) {
-        let message = format!("`{}` cannot be a job's name: clusters make host names of it", shown(name));
+        let message = format!("`{}` cannot be a job's name: clusters derive host names from it", shown(name));
         let last = out.error("SPEC-NAME", "name", message);
         return match label_of(name) {
             Some(near) => {

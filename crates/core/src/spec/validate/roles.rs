@@ -21,8 +21,10 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
     for role in &job.roles {
         let path = join("roles", &role.name);
         if !is_label(&role.name) {
-            let message =
-                format!("`{}` cannot be a role's name: clusters make host names of it", shown(&role.name));
+            let message = format!(
+                "`{}` cannot be a role's name: clusters derive host names from it",
+                shown(&role.name)
+            );
             out.error("SPEC-ROLE-NAME", &path, message)
                 .fix("use lower-case letters, digits and `-`, a letter first");
         }

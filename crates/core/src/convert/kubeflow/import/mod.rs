@@ -156,8 +156,8 @@ fn one(object: &Json, kind: JobKind) -> Result<Imported, Finding> {
     common_image(&mut job.spec);
     common_env(&mut job.spec);
     for pointer in job.rest.left() {
-        let fix = "check whether the job needs it; profiles and `[backend.kubeflow]` may say it for the site";
-        job.lost(format!("a job file has no word for {}", rest::shown(&pointer)), &pointer, fix);
+        let fix = "check whether the job needs it; profiles and `[backend.kubeflow]` may set it for the site";
+        job.lost(format!("a job file has no key for {}", rest::shown(&pointer)), &pointer, fix);
     }
     if !job.own.is_empty() {
         job.spec.backend.insert("kubeflow".to_owned(), Json::Object(job.own));

@@ -163,5 +163,5 @@ spec:
 ";
     let job = read(text);
     assert_eq!(job.spec.restart, RestartPolicy::OnFailure { max: 3 });
-    assert_eq!(lost(&job), ["a job file has no word for `spec.startupPolicy`"]);
+    assert_eq!(lost(&job), ["a job file has no key for `spec.startupPolicy`"]);
 }

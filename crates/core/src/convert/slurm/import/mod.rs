@@ -82,7 +82,7 @@ impl Import {
         let mut findings = Vec::new();
         if spec.name != name {
             let message =
-                format!("the name `{name}` is written `{}`: clusters make host names of it", spec.name);
+                format!("the name `{name}` is written `{}`: clusters derive host names from it", spec.name);
             findings.push(Finding::warning("W-IMPORT-LOST", message));
         }
         let (tasks, cpus_per_task) = (options.tasks_per_node(), options.number("cpus-per-task"));
@@ -259,7 +259,7 @@ impl Import {
     }
 
     /// Adds lines that run before the ranks. The rendered script ends at the first failure; the original
-    /// goes on unless it sets that itself.
+    /// continues unless it sets that itself.
     fn setup(&mut self, lines: &[String], stops_at_errors: bool) {
         if lines.is_empty() {
             return;
@@ -325,7 +325,7 @@ impl Import {
 }
 
 fn lost(what: &str) -> Finding {
-    Finding::warning("W-IMPORT-LOST", format!("{what}: a job file has no word for it"))
+    Finding::warning("W-IMPORT-LOST", format!("{what}: a job file has no key for it"))
 }
 
 /// Returns whether an output path differs between jobs, so that weftrun can keep it.
