@@ -10,7 +10,7 @@ fn what_can_never_run_is_refused_before_it_is_submitted() {
         ("nodes", "nodes = 9\ninstance_type = \"p4de.24xlarge\"", "9 nodes"),
         ("type", "nodes = 2\ninstance_type = \"p5en.48xlarge\"", "no partition has p5en.48xlarge"),
         ("elsewhere", "queue = \"inference-gpu\"\ninstance_type = \"p5.48xlarge\"", "has no p5.48xlarge"),
-        ("limit", "queue = \"inference-gpu\"\ntime_limit = \"24h\"", "24 h are asked"),
+        ("limit", "queue = \"inference-gpu\"\ntime_limit = \"24h\"", "requested 24 h"),
         ("partition", "queue = \"nope\"", "no partition `nope`"),
     ];
     for way in WAYS {

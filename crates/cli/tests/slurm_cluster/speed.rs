@@ -38,12 +38,12 @@ fn a_submission_to_a_known_cluster_calls_three_commands_at_most() {
     user.file("large.toml", "name = \"large\"\nnodes = 1000\ncommand = [\"true\"]\n");
     let output = user.weftrun(&["submit", "large.toml"]);
     let text = said(&output);
-    assert!(output.status.code() == Some(4) && text.contains("1000 nodes are asked"), "{text}");
+    assert!(output.status.code() == Some(4) && text.contains("requested 1000 nodes"), "{text}");
     let planned = user.weftrun(&["plan", "--online", "large.toml"]);
     let dry = user.weftrun(&["submit", "--dry-run=server", "large.toml"]);
     for output in [planned, dry] {
         let text = said(&output);
-        assert!(output.status.code() == Some(3) && text.contains("1000 nodes are asked"), "{text}");
+        assert!(output.status.code() == Some(3) && text.contains("requested 1000 nodes"), "{text}");
     }
     user.file("qos.toml", "name = \"qos\"\npriority = \"nope\"\ncommand = [\"true\"]\n");
     let text = said(&user.weftrun(&["plan", "--online", "qos.toml"]));
