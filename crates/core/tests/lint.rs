@@ -246,7 +246,9 @@ fn settings_on_command_lines_are_seen_and_comments_are_not() {
     assert_eq!(codes(role.clone()), ["L-NAME-MISSPELT"]);
     let script = "# NCCL_BUFFERSIZE=1\nexport RDMAV_FORM_SAFE=1; mpirun -x NCCL_INFO app";
     role.container.command = ["bash", "-c", script].map(str::to_owned).to_vec();
-    assert_eq!(codes(role), ["L-NAME-MISSPELT", "L-NAME-UNKNOWN", "L-RDMAV"]);
+    assert_eq!(codes(role), ["L-NAME-UNKNOWN", "L-RDMAV"], "a name that is to be removed is not renamed");
+    let over_rdma = self::role(&[("RDMAV_FORM_SAFE", "1")], RDMA);
+    assert_eq!(codes(over_rdma), ["L-NAME-MISSPELT"]);
 }
 
 #[test]

@@ -23,7 +23,7 @@ spec:
             - name: NCCL_BUFFERSIZE # why
               value: '8388608'
             - {name: NCCL_INFO, value: DEBUG}
-            - name: RDMAV_FORM_SAFE
+            - name: FI_HMEM_CUDA_USE_BMABUF
               value: '1'
             resources:
               limits: {nvidia.com/gpu: 8, vpc.amazonaws.com/efa: 32, memory: 1Ti}
@@ -62,7 +62,7 @@ fn what_has_one_right_form_is_corrected_in_place() {
     let ran = place.run("lint --fix job.yaml");
     let fixed = read(&place, "job.yaml");
     assert!(
-        fixed.contains("- name: NCCL_BUFFSIZE # why") && fixed.contains("- name: RDMAV_FORK_SAFE"),
+        fixed.contains("- name: NCCL_BUFFSIZE # why") && fixed.contains("- name: FI_HMEM_CUDA_USE_DMABUF"),
         "{fixed}"
     );
     assert!(

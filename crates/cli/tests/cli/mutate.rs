@@ -263,6 +263,19 @@ fn a_krm_function_is_called_as_kustomize_does() {
     assert!(out["results"].as_array().unwrap().iter().all(|one| one["severity"] != "error"));
     let wrong = place.feed("mutate --krm", list(json!({"spec": {"fabrik": "efa"}})).to_string().as_bytes());
     assert!(wrong.code == 2 && wrong.out.is_empty(), "{}", wrong.err);
+    let wrong = json!({"spec": {"no-fabric-rule": ["efa.none"]}});
+    let wrong = place.feed("mutate --krm", list(wrong).to_string().as_bytes());
+    assert!(wrong.code == 3 && wrong.out.is_empty(), "{}", wrong.err);
+    for part in ["a key of `functionConfig`", "error functionConfig: no-fabric-rule: "] {
+        assert!(wrong.err.contains(part), "{part} in\n{}", wrong.err);
+    }
+    assert!(!wrong.err.contains("--no-fabric-rule"), "{}", wrong.err);
+    // Its networks replace those of the command line.
+    let config = json!({"spec": {"network": ["b"], "profile": "roce"}});
+    let ran = place.feed("mutate --krm --network a", list(config).to_string().as_bytes());
+    let template = &data(&ran.out)[0]["items"][1]["spec"]["pytorchReplicaSpecs"]["Worker"]["template"];
+    let networks = &template["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"];
+    assert_eq!((ran.code, networks), (0, &json!("b")), "{}", ran.err);
     assert_eq!(place.feed("mutate --krm", b"kind: Pod\n").code, 3);
 }
 

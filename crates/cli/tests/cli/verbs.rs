@@ -9,6 +9,7 @@ fn plan_reports_what_render_refuses() {
     for (job, refused) in [
         ("launch = \"once\"\nimage = \"a/b:1\"\ncommand = [\"bash\", \"x\"]\n", "outside of any container"),
         ("command = [\"x\"]\nbackend.slurm.sbatch = [\"--nodes=3\"]\n", "weftrun sets `--nodes` itself"),
+        ("command = [\"x\"]\nbackend.slurm.sbatch = [\"--wait\"]\n", "`--wait` cannot be used here"),
         ("command = [\"x\"]\nbackend.slurm.array = \"1-x\"\n", "is not a list of tasks"),
     ] {
         place.write("refused.toml", format!("name = \"x\"\nnodes = 2\n{job}"));

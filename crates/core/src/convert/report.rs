@@ -131,7 +131,7 @@ impl MutatedJob {
             "MPIJob" => "kubeflow.org/v1 and kubeflow.org/v2beta1",
             _ => "trainer.kubeflow.org/v1alpha1",
         };
-        let why = format!("{kind} of {version} is not known; {known} is");
+        let why = format!("{kind} of {version} is not known; weftrun supports {known}");
         Self {
             name: text("/metadata/name"),
             namespace: Some(text("/metadata/namespace")).filter(|namespace| !namespace.is_empty()),

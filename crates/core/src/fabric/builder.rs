@@ -226,9 +226,14 @@ impl<'a> PlanBuilder<'a> {
         for id in unmet {
             let skipped = self.skipped.iter().find(|skipped| skipped.rule == id).or(self.skip.as_ref());
             let why = skipped.map_or("nothing in this job calls for it", |skipped| &skipped.why);
+            let instead = match (skipped, FabricRule::fabric_of(id)) {
+                (Some(_), _) => ", or remove the cause",
+                (None, Fabric::Auto) => "",
+                (None, _) => ", or choose a fabric that uses it",
+            };
             self.report(
                 Finding::error("E-RULE-UNMET", format!("rule `{id}` is on but cannot be met: {why}"))
-                    .fix(format!("set `{id}` to auto, or remove the cause")),
+                    .fix(format!("set `{id}` to auto{instead}")),
             );
         }
     }

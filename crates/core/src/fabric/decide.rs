@@ -129,7 +129,16 @@ fn apply_fabric(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> b
         && skip.reason != SkipReason::OptOut
     {
         let text = format!("fabric {} was requested but cannot be applied: {}", ctx.fabric, skip.why);
-        let fix = "set `fabric = \"auto\"` to run without it where it is not available, or change what is named above";
+        let change = match skip.reason {
+            SkipReason::NotDistributed => "set `nodes` to at least 2",
+            SkipReason::NoGpu => "request the accelerators of the nodes",
+            SkipReason::PartialNode => "request all accelerators of each node",
+            SkipReason::NoEfaOnInstanceType => "choose an instance type with EFA",
+            SkipReason::Template => "fill the template in",
+            SkipReason::ResourceClaims => "request the devices without resource claims",
+            _ => "remove the cause",
+        };
+        let fix = format!("set `fabric = \"auto\"` to run without it where it is not available, or {change}");
         plan.report(Finding::error(FABRIC_UNMET, text).fix(fix));
     }
     applies

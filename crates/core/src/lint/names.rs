@@ -4,6 +4,9 @@ use crate::Finding;
 use crate::env_names::{find, is_known, nearest, newest_nccl};
 use crate::image::NcclVersion;
 
+/// A name that is similar to a known one.
+pub(super) const MISSPELT: &str = "L-NAME-MISSPELT";
+
 /// Known misspellings that are not similar by their letters.
 const SLIPS: [(&str, &str, &str); 3] = [
     ("NCCL_INFO", "NCCL_DEBUG=INFO", "NCCL has no variable NCCL_INFO, so nothing is logged"),
@@ -46,8 +49,7 @@ pub(super) fn check(name: &str, value: &str, image: Option<&str>) -> Option<Find
 fn unknown(name: &str) -> Option<Finding> {
     if let Some(meant) = nearest(name) {
         return Some(
-            Finding::warning("L-NAME-MISSPELT", format!("`{name}` is not known; `{meant}` is"))
-                .rename(name, meant),
+            Finding::warning(MISSPELT, format!("`{name}` is not known; `{meant}` is")).rename(name, meant),
         );
     }
     is_unread(name).then(|| {

@@ -20,6 +20,9 @@ pub(super) const IB_DISABLED: &str = "L-IB-DISABLED";
 /// NCCL is to use sockets.
 pub(super) const ON_SOCKETS: &str = "L-ON-SOCKETS";
 
+/// Variables of rdma-core, which are not for EFA.
+const RDMAV: &str = "L-RDMAV";
+
 /// Known properties of the place of a setting.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Setting {
@@ -91,7 +94,12 @@ pub(super) fn environment(
 
 /// Returns the findings about a variable: its name, and its value in this place.
 pub(super) fn of_variable(name: &str, value: &str, image: Option<&str>, setting: Setting) -> Vec<Finding> {
-    names::check(name, value, image).into_iter().chain(outdated(name, value, setting)).collect()
+    let outdated = outdated(name, value, setting);
+    // A name that is to be removed need not be renamed first.
+    let removed = outdated.as_ref().is_some_and(|finding| finding.code == RDMAV);
+    let of_name =
+        names::check(name, value, image).filter(|finding| !removed || finding.code != names::MISSPELT);
+    of_name.into_iter().chain(outdated).collect()
 }
 
 fn add(findings: Vec<Finding>, role: &RoleView, at: &str, lints: &mut Vec<Lint>) {
@@ -177,7 +185,7 @@ fn outdated(name: &str, value: &str, setting: Setting) -> Option<Finding> {
             info("L-FORK-SAFE", "the plugin sets FI_EFA_FORK_SAFE where it is needed; on old kernels it turns huge pages off", name, EFA_VARS)
         }
         (name, _) if efa && name.starts_with("RDMAV_") => {
-            warn("L-RDMAV", "RDMAV_* variables can break newer kernels and are not for EFA", name, EFA_VARS)
+            warn(RDMAV, "RDMAV_* variables can break newer kernels and are not for EFA", name, EFA_VARS)
         }
         ("FI_EFA_ENABLE_SHM_TRANSFER", _) => {
             info("L-SHM-TRANSFER", "FI_EFA_ENABLE_SHM_TRANSFER has no effect here: it is the default, and off with CUDA", name, EFA_VARS)
@@ -200,6 +208,7 @@ fn outdated(name: &str, value: &str, setting: Setting) -> Option<Finding> {
         }
         ("NCCL_TUNER_PLUGIN", path) if efa && path.contains('/') => {
             warn("L-TUNER-PATH", "NCCL 2.27 requires the plugin's base name here; with a path it uses the default tuner", name, PLATFORM)
+                .fix("write the base name (`ofi`), or remove it")
         }
         ("NCCL_NET_PLUGIN", "none") if efa => Finding::error(
             PLUGIN_NONE,

@@ -137,7 +137,7 @@ fn sockets_product(container: &ContainerView, say: &mut impl FnMut(Finding, &str
     if product > 64 {
         let message =
             format!("NCCL_SOCKET_NTHREADS × NCCL_NSOCKS_PERTHREAD is {product}, and NCCL allows 64");
-        let finding = Finding::error("L-SOCKET-PRODUCT", message).fix("4 and 8 are usual");
+        let finding = Finding::error("L-SOCKET-PRODUCT", message).fix("set them to 4 and 8");
         say(finding, &container.at);
     }
 }

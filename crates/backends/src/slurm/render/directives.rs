@@ -79,11 +79,16 @@ fn users_own(draft: &RenderInput<'_>, components: &mut [Directives]) -> Result<(
     draft.own.srun.iter().try_for_each(|text| of_srun(text))?;
     for text in &draft.own.sbatch {
         let option = further(text)?;
-        if let Some((_, instead)) =
-            REFUSED.iter().chain(&OF_SUBMISSION).find(|(name, _)| *name == option.name)
-        {
-            let message = format!("`sbatch = [\"{text}\"]`: weftrun sets `--{}` itself", option.name);
-            return Err(Error::new(ErrorKind::InvalidSpec, message).hint(*instead));
+        let of = |refused: &[(&str, &'static str)]| {
+            refused.iter().find(|(name, _)| *name == option.name).map(|(_, instead)| *instead)
+        };
+        let name = &option.name;
+        let own = of(&REFUSED).map(|instead| (format!("weftrun sets `--{name}` itself"), instead));
+        let of_submission =
+            || of(&OF_SUBMISSION).map(|instead| (format!("`--{name}` cannot be used here"), instead));
+        if let Some((why, instead)) = own.or_else(of_submission) {
+            let message = format!("`sbatch = [\"{text}\"]`: {why}");
+            return Err(Error::new(ErrorKind::InvalidSpec, message).hint(instead));
         }
         if option.name == "output" && !draft.output.own {
             // The script creates the folder, and a link to the log or a file for each task.

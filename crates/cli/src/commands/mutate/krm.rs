@@ -69,9 +69,9 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
 }
 
 /// Reads the options of a `functionConfig`: the names of the flags under `spec` or, in a ConfigMap, `data`.
-/// They are added to the flags of the command line.
+/// They are added to the flags of the command line; its networks are replaced.
 fn configure(config: &Json, flags: &FabricFlags, given: &mut Given) -> Result<()> {
-    let mut flags = flags.given.clone();
+    let (mut flags, mut networks) = (flags.given.clone(), None);
     let words = [&config["spec"], &config["data"]].into_iter().filter_map(Json::as_object).flatten();
     for (key, value) in words {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -90,21 +90,32 @@ fn configure(config: &Json, flags: &FabricFlags, given: &mut Given) -> Result<()
                 if flag.words().is_some_and(|words| !words.iter().any(|word| word.is(&text))) {
                     return Err(wrong(key, &text));
                 }
-                match value.as_array() {
-                    Some(items) => {
-                        items.iter().filter_map(Json::as_str).for_each(|one| flags.set(flag.name(), one));
-                    }
-                    None if flag.is_list() => {
-                        let items = text.split([',', ' ']).filter(|one| !one.is_empty());
-                        items.for_each(|one| flags.set(flag.name(), one));
-                    }
-                    None => flags.set(flag.name(), text),
+                let items: Vec<&str> = match value.as_array() {
+                    Some(items) => items.iter().filter_map(Json::as_str).collect(),
+                    None if flag.is_list() => text.split([',', ' ']).filter(|one| !one.is_empty()).collect(),
+                    None => vec![&text],
+                };
+                items.iter().for_each(|one| flags.set(flag.name(), *one));
+                if flag.name() == "--network" {
+                    networks = Some(items.into_iter().map(str::to_owned).collect());
                 }
             }
         }
     }
-    given.with_options(flags.fabric_request()?);
+    // The flags of the command line were read before, so the mistakes are those of the `functionConfig`.
+    let mut options = flags.fabric_request().map_err(|error| of_config(&error))?;
+    options.networks = networks.unwrap_or(options.networks);
+    given.with_options(options);
     Ok(())
+}
+
+/// Returns an error about flags as one about the keys of the same names.
+fn of_config(error: &Error) -> Error {
+    let mut findings = error.findings().to_vec();
+    for subject in findings.iter_mut().filter_map(|finding| finding.subject.as_mut()) {
+        *subject = format!("functionConfig: {}", subject.trim_start_matches('-'));
+    }
+    Error::from_findings(error.kind(), "a key of `functionConfig` has a value that cannot be read", findings)
 }
 
 fn wrong(key: &str, text: &str) -> Error {

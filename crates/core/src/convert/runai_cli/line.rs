@@ -179,7 +179,7 @@ fn with_default(text: &str) -> Option<(&str, &str, &str)> {
 /// Returns the length of a substitution at the beginning of a text; 1 if there is none.
 fn substitution(text: &str) -> usize {
     let begins = ["`", "$(", "${"].iter().any(|begin| text.starts_with(begin));
-    if begins { piece_length(text).unwrap_or(1) } else { 1 }
+    if begins { piece_length(text, false).unwrap_or(1) } else { 1 }
 }
 
 #[cfg(test)]

@@ -145,6 +145,10 @@ fn why_none(weighed: &Weighed) -> Skipped {
         (Some(site), _) => {
             let shown = weighed.evidence.iter().filter(|one| one.fabric == site.name).take(3);
             let shown: Vec<String> = shown.map(ToString::to_string).collect();
+            let shown = match shown.as_slice() {
+                [before @ .., last] if !before.is_empty() => format!("{} and {last} show", before.join(", ")),
+                _ => format!("{} shows", shown.concat()),
+            };
             let how = match site.to_be_named() {
                 Some(profile) => {
                     format!("--profile {profile} applies its profile, which never ran on the real cloud")
@@ -152,8 +156,7 @@ fn why_none(weighed: &Weighed) -> Skipped {
                 None => HOW_TO_SAY.to_owned(),
             };
             let why = format!(
-                "{} shows {}, for which no rules apply by themselves here, so nothing is changed; {how}",
-                shown.join(", "),
+                "{shown} {}; weftrun has no rules for it here, so nothing is changed; {how}",
                 site.name
             );
             Skipped::fabric(site.fabric, SkipReason::OtherFabric, why)

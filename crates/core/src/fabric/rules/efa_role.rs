@@ -127,10 +127,12 @@ fn library_path(ctx: &Context, plan: &mut PlanBuilder, stack: &StackProfile, rol
     const NAME: &str = "LD_LIBRARY_PATH";
     match role.container.env(NAME).map(|var| var.value.as_deref()) {
         None => {
+            // The backend of a job file may not be Kubernetes.
+            let why = if ctx.is_job_file() { "" } else { ": Kubernetes cannot refer to it" };
             plan.warn(
                 role,
                 "W-LDPATH-SHADOW",
-                "setting LD_LIBRARY_PATH hides the one of the image, if it has one: Kubernetes cannot refer to it",
+                format!("setting LD_LIBRARY_PATH hides the one of the image, if it has one{why}"),
                 "name the image's own folders in LD_LIBRARY_PATH yourself; ours are put before them",
             );
             let value = merge::library_path(&stack.library_dirs, &stack.library_tail, None);

@@ -68,10 +68,10 @@ pub(super) fn read(text: &str, part: Range<usize>) -> Read<Contents> {
 }
 
 /// Returns the length of the quoted text, expansion or substitution at the start of a text, and of anything else one
-/// character; none if it is incomplete.
-pub(crate) fn piece_length(text: &str) -> Option<usize> {
+/// character; none if it is incomplete. `quoted` text is inside double quotes, where `'` and `$'` are themselves.
+pub(crate) fn piece_length(text: &str, quoted: bool) -> Option<usize> {
     let mut reader = Reader::new(text, 0..text.len());
-    reader.piece(false).ok()?;
+    reader.piece(quoted).ok()?;
     (reader.at..=text.len()).find(|at| text.is_char_boundary(*at))
 }
 

@@ -22,7 +22,7 @@ const LOST: [&str; 3] = ["error", "input", "container-name"];
 pub(super) fn read(import: &mut Import, script: &Script<'_>) -> Result<(), Finding> {
     let body = script.body();
     let Some(chunks) = body::chunks(&body, script.body_line()) else {
-        import.carry_whole(&body, "its shell cannot be read");
+        import.carry_whole(&body, "the script's shell cannot be read");
         return Ok(());
     };
     let Some(last) = chunks.iter().rposition(|chunk| !chunk.is_farewell()) else {
@@ -37,20 +37,20 @@ pub(super) fn read(import: &mut Import, script: &Script<'_>) -> Result<(), Findi
         wrapper.iter().all(|word| matches!(word.as_str(), "exec" | "time" | "command"))
     });
     let why = match (sruns, &single) {
-        (2.., _) => format!("it has {sruns} `srun` commands"),
-        (1, _) if !starts(chunk) => "a command follows its `srun`".to_owned(),
-        (1, None) => "its `srun` is part of a larger command".to_owned(),
+        (2.., _) => format!("the script has {sruns} `srun` commands"),
+        (1, _) if !starts(chunk) => "a command follows the script's `srun`".to_owned(),
+        (1, None) => "the script's `srun` is part of a larger command".to_owned(),
         (0, _) if import.role.nodes > 1 => {
-            format!("it has no `srun`, and requests {} nodes", import.role.nodes)
+            format!("the script has no `srun` and requests {} nodes", import.role.nodes)
         }
         (0, Some((_, command))) if is_mpirun(base(command, command.program)) => {
-            "its `mpirun` starts the ranks".to_owned()
+            "the script's `mpirun` starts the ranks".to_owned()
         }
-        (0, None) => "it has no `srun`".to_owned(),
+        (0, None) => "the script has no `srun`".to_owned(),
         _ => String::new(),
     };
     let Some((assigned, command)) = single.filter(|_| why.is_empty() && !import.whole) else {
-        import.carry_whole(&body, if why.is_empty() { "as asked" } else { &why });
+        import.carry_whole(&body, if why.is_empty() { "`--whole` is given" } else { &why });
         return Ok(());
     };
     let mut variables = known_variables(import);
@@ -99,12 +99,9 @@ fn resolved(text: &str, variables: &Variables) -> Result<String, Finding> {
         None => Ok(text.to_owned()),
         Some(Reason { line, text, why }) => {
             let line = line.unwrap_or(variables.line);
-            Err(Finding::error(
-            "E-IMPORT-JOB",
-            format!("line {line}: `{text}` cannot be resolved: {why}"),
-        )
-        .at(format!("line {line}"))
-        .fix("write the value into the script, or keep the script as it is with `import sbatch --whole` (it runs once, on the first node)"))
+            let message = format!("`{text}` cannot be resolved: {why}");
+            let fix = "write the value into the script, or keep the script as it is with `import sbatch --whole` (it runs once, on the first node)";
+            Err(Finding::error("E-IMPORT-JOB", message).at(format!("line {line}")).fix(fix))
         }
     }
 }
@@ -140,7 +137,7 @@ fn srun(
     variables: &Variables,
 ) -> Result<Option<String>, Finding> {
     if options.has("het-group") || options.has("multi-prog") {
-        return Ok(Some("its `srun` starts different programs".to_owned()));
+        return Ok(Some("the script's `srun` starts different programs".to_owned()));
     }
     let nodes = import.role.nodes;
     let number = |options: &Directives, name: &str| -> Result<Option<u32>, Finding> {
@@ -152,7 +149,7 @@ fn srun(
     let part = on.is_some_and(|on| on != nodes) || options.has("nodelist") || options.has("relative");
     let uneven = tasks.is_some_and(|all| all % nodes != 0);
     if part || uneven {
-        return Ok(Some("its `srun` uses a part of the allocation".to_owned()));
+        return Ok(Some("the script's `srun` uses a part of the allocation".to_owned()));
     }
     if let Some(each) = each.or_else(|| tasks.map(|all| all / nodes)) {
         import.tasks = Some(each);

@@ -100,7 +100,7 @@ impl Import {
         };
         let program = words.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
         if !matches!(program, "bash" | "sh" | "dash") {
-            let message = format!("line 1: a script for `{line}` cannot be imported");
+            let message = format!("a script for `{line}` cannot be imported");
             let finding = Finding::error("E-IMPORT-JOB", message).at("line 1");
             return Err(finding.fix("only scripts for bash and sh are read"));
         }

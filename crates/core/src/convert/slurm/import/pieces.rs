@@ -18,15 +18,24 @@ pub(super) fn located(piece: &str) -> Option<&str> {
 }
 
 /// Returns the length of the quoted text, expansion or substitution at the start; of anything else one
-/// character.
-pub(super) fn end_of_piece(text: &str) -> usize {
+/// character. `quoted` text is inside double quotes.
+pub(super) fn end_of_piece(text: &str, quoted: bool) -> usize {
     match (text.as_bytes().first(), text.as_bytes().get(1)) {
         (Some(b'$'), Some(b'@' | b'*' | b'#' | b'?' | b'$' | b'!' | b'-' | b'0'..=b'9')) => 2,
         (Some(b'$'), Some(b'a'..=b'z' | b'A'..=b'Z' | b'_')) => {
             let name = text.get(1..).unwrap_or_default();
             1 + name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len())
         }
-        _ => piece_length(text).unwrap_or(text.len()),
+        _ => piece_length(text, quoted).unwrap_or(text.len()),
+    }
+}
+
+/// Returns a text with at most as many characters as a message quotes of a script.
+pub(super) fn shortened(text: &str) -> String {
+    const MOST: usize = 60;
+    match text.char_indices().nth(MOST) {
+        Some((cut, _)) => format!("{}…", text.get(..cut).unwrap_or_default()),
+        None => text.to_owned(),
     }
 }
 

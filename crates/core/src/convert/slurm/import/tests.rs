@@ -33,7 +33,7 @@ fn public_scripts_are_imported_or_refused_with_their_line() {
                 let said = findings.iter().map(|finding| format!("{} {}", finding.code, finding.message));
                 format!("{}\n{}", to_toml(&spec), said.collect::<Vec<_>>().join("\n"))
             }
-            Err(refused) => format!("refused: {}", refused.message),
+            Err(refused) => format!("refused: {}: {}", refused.subject.unwrap_or_default(), refused.message),
         };
         insta::assert_snapshot!(format!("public_{name}"), shown);
         // A refused script can still be kept whole.
@@ -129,6 +129,26 @@ srun -l "${ARGS[@]}" $(which torchrun) "${TORCHRUN_ARGS[@]}" train.py "${TRAIN[@
     assert!(said.iter().any(|text| text.contains("`/fsx/apps` is used")), "{said:?}");
 }
 
+/// Inside double quotes `$'` is a dollar sign and a quote.
+#[test]
+fn a_dollar_sign_before_a_quote_is_itself_in_double_quotes() {
+    for (body, wanted) in [
+        ("srun bash -c \"grep -E '^a$|b$' f\"", ["bash", "-c", "grep -E '^a$|b$' f"].as_slice()),
+        ("CMD=\"python t.py --re '^x$'\"\nsrun $CMD", &["python", "t.py", "--re", "'^x$'"]),
+        ("srun ./train --pattern \"'^a$'\"", &["./train", "--pattern", "'^a$'"]),
+    ] {
+        let (spec, said) = imported(&format!("{HEAD}{body}\n"));
+        assert_eq!(spec.roles[0].command, wanted, "{said:?}");
+    }
+}
+
+#[test]
+fn a_long_text_is_cut_where_a_message_quotes_it() {
+    let long = "x".repeat(80 << 10);
+    let finding = import_sbatch(&format!("{HEAD}srun ./train $(cat {long})\n"), false).unwrap_err();
+    assert!(finding.message.len() < 200, "{} bytes", finding.message.len());
+}
+
 #[test]
 fn what_cannot_be_resolved_is_an_error_with_its_line() {
     for (body, line, part) in [
@@ -138,10 +158,11 @@ fn what_cannot_be_resolved_is_an_error_with_its_line() {
         ("for i in a b; do LAST=$i; done\nsrun ./train $LAST", 4, "the `for` in line 3"),
         ("srun torchrun --nproc_per_node=8 train.py ~/data", 3, "home directory"),
         ("srun ./train $1", 3, "takes arguments"),
+        ("srun ./train $'a\\nb'", 3, "a text in `$'…'` is not read"),
     ] {
         let finding = import_sbatch(&format!("{HEAD}{body}\n"), false).unwrap_err();
-        let reported = finding.message.starts_with(&format!("line {line}: "));
-        assert!(reported && finding.message.contains(part), "{body}: {}", finding.message);
+        assert_eq!(finding.subject, Some(format!("line {line}")), "{body}");
+        assert!(finding.message.contains(part), "{body}: {}", finding.message);
         let (spec, _) = import_sbatch(&format!("{HEAD}{body}\n"), true).unwrap();
         assert_eq!(spec.launch, Launch::Once, "--whole keeps it");
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::shell::is_variable;
 
-use super::pieces::{end_of_piece, is_list_of_all, located, raw_words};
+use super::pieces::{end_of_piece, is_list_of_all, located, raw_words, shortened};
 
 /// First of the private-use characters that mark, in a text, what could not be expanded. The offset from it
 /// is the number of the reason.
@@ -26,7 +26,7 @@ pub(super) enum Value {
 pub(super) struct Reason {
     /// Line of the script, from 1, if it is not the line being read.
     pub line: Option<usize>,
-    /// The text, as written there.
+    /// The text, as written there, shortened.
     pub text: String,
     pub why: String,
 }
@@ -117,7 +117,7 @@ impl Variables {
     fn bounded(&mut self, raw: &str, mut fields: Fields) -> Vec<String> {
         fields.finish();
         if fields.bytes > LONGEST {
-            return vec![self.unknown(raw.get(..60).unwrap_or("a word"), "it is too long")];
+            return vec![self.unknown(&shortened(raw), "it is too long")];
         }
         fields.done
     }
@@ -132,7 +132,7 @@ impl Variables {
     /// Returns a text that represents an unknown value.
     fn unknown(&mut self, raw: &str, why: &str) -> String {
         let index = u32::try_from(self.reasons.len()).unwrap_or(MOST).min(MOST - 1);
-        self.reasons.push(Reason { line: Some(self.line), text: raw.to_owned(), why: why.to_owned() });
+        self.reasons.push(Reason { line: Some(self.line), text: shortened(raw), why: why.to_owned() });
         format!("{}{raw}", char::from_u32(MARK + index).unwrap_or('\u{fffd}'))
     }
 
@@ -161,13 +161,13 @@ impl Variables {
                     after
                 }
                 '"' => {
-                    let inner = rest.get(..end_of_piece(rest)).unwrap_or(rest);
+                    let inner = rest.get(..end_of_piece(rest, false)).unwrap_or(rest);
                     let text = inner.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
                     self.double(text.unwrap_or_default(), fields);
                     rest.get(inner.len()..).unwrap_or_default()
                 }
                 '$' | '`' => {
-                    let piece = rest.get(..end_of_piece(rest)).unwrap_or(rest);
+                    let piece = rest.get(..end_of_piece(rest, false)).unwrap_or(rest);
                     self.dollar(piece, fields, splits);
                     rest.get(piece.len().max(1)..).unwrap_or_default()
                 }
@@ -216,7 +216,7 @@ impl Variables {
                     }
                 },
                 '$' | '`' => {
-                    let piece = rest.get(..end_of_piece(rest)).unwrap_or(rest);
+                    let piece = rest.get(..end_of_piece(rest, true)).unwrap_or(rest);
                     self.dollar(piece, fields, false);
                     rest.get(piece.len().max(1)..).unwrap_or_default()
                 }
@@ -242,6 +242,11 @@ impl Variables {
         }
         if let Some(program) = located(piece) {
             fields.text(program);
+            return;
+        }
+        if piece.starts_with("$'") {
+            let text = self.unknown(piece, "a text in `$'…'` is not read");
+            fields.text(&text);
             return;
         }
         let inner = piece.strip_prefix("${").and_then(|inner| inner.strip_suffix('}'));
@@ -325,7 +330,7 @@ impl Variables {
     }
 
     fn not_set(&mut self, piece: &str, fields: &mut Fields) {
-        let why = "the script does not set it: its value is known only where the script runs";
+        let why = "the script does not set it, so its value is known only where the script runs";
         let text = self.unknown(piece, why);
         fields.text(&text);
     }
