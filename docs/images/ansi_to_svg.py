@@ -66,7 +66,7 @@ def main():
     ]
     out += [f'<circle cx="{20 + 18 * n}" cy="18" r="5.5" fill="{c}"/>' for n, c in enumerate(["#e5736f", "#e0b864", "#8cc77e"])]
     out.append(f'<text x="{wide / 2:g}" y="22" text-anchor="middle" font-family="sans-serif" font-size="12" fill="{DIM}">{escape(title)}</text>')
-    out.append('<g font-family="ui-monospace, Menlo, Consolas, \'DejaVu Sans Mono\', monospace" font-size="13" xml:space="preserve">')
+    out.append('<style>text { white-space: pre }</style><g font-family="ui-monospace, Menlo, Consolas, \'DejaVu Sans Mono\', monospace" font-size="13">')
     for number, runs in enumerate(rows):
         y = BAR + PAD + number * CELL_H + 8
         for column, cells, text, style in runs:
