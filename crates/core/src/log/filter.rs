@@ -9,6 +9,7 @@ use regex::bytes::{Regex, RegexBuilder};
 
 use super::store::Entry;
 use super::stream::LogStream;
+use super::substring::Literal;
 use super::{Level, LogStore};
 use crate::{Error, ErrorKind, Result};
 
@@ -32,7 +33,10 @@ enum Term {
 
 /// A text to search for in lines.
 #[derive(Clone, Debug)]
-pub struct Pattern(Regex);
+pub struct Pattern {
+    regex: Regex,
+    literal: Option<Literal>,
+}
 
 impl Pattern {
     /// Takes a text literally.
@@ -40,7 +44,9 @@ impl Pattern {
     /// # Errors
     /// [`ErrorKind::Usage`] if it is too long.
     pub fn literal(text: &str) -> Result<Self> {
-        Self::regex(&regex::escape(text))
+        let exact = text.chars().any(char::is_uppercase) || !text.chars().any(char::is_alphabetic);
+        let literal = if exact { Some(Literal::exact(text)) } else { Literal::any_case(text) };
+        Ok(Self { literal, ..Self::regex(&regex::escape(text))? })
     }
 
     /// Takes a regular expression.
@@ -48,15 +54,13 @@ impl Pattern {
     /// # Errors
     /// [`ErrorKind::Usage`] if it is not one.
     pub fn regex(text: &str) -> Result<Self> {
-        // Without letters both searches find the same, and the one that regards case is faster.
-        let exact = text.chars().any(char::is_uppercase) || !text.chars().any(char::is_alphabetic);
         RegexBuilder::new(text)
-            .case_insensitive(!exact)
+            .case_insensitive(!text.chars().any(char::is_uppercase))
             // A search runs over many lines at once.
             .multi_line(true)
             .size_limit(1 << 22)
             .build()
-            .map(Self)
+            .map(|regex| Self { regex, literal: None })
             .map_err(|error| {
                 let reason = error.to_string();
                 let reason =
@@ -68,12 +72,18 @@ impl Pattern {
 
     /// Returns the first match, in bytes.
     pub fn find(&self, text: &[u8]) -> Option<std::ops::Range<usize>> {
-        self.0.find(text).map(|found| found.range())
+        match &self.literal {
+            Some(literal) => literal.find(text),
+            None => self.regex.find(text).map(|found| found.range()),
+        }
     }
 
     /// Returns whether bytes of any number of lines contain it.
     pub(super) fn is_in(&self, lines: &[u8]) -> bool {
-        self.0.is_match(lines)
+        match &self.literal {
+            Some(literal) => literal.find(lines).is_some(),
+            None => self.regex.is_match(lines),
+        }
     }
 
     /// Returns whether an entry contains it, as it is drawn.

@@ -22,6 +22,7 @@ mod stamp;
 mod store;
 mod stream;
 mod style;
+mod substring;
 
 pub use batch::{Anchor, Cursor, LineEnd, LogBatch, LogOptions, Mark};
 pub use filter::{Filter, Pattern, parse_ranks};

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use granit_parser::{Event, Parser, ScalarStyle, Span, StructureStyle, Tag};
 
+use super::everyday::everyday;
 use super::scalar::{key_text, resolve_plain};
 use super::tree::{
     Duplicate, Entry, NodeOrigin, SpanDocument, SpanTree, Style, SyntaxError, Value, note_duplicates,
@@ -27,6 +28,17 @@ pub fn yaml(text: &str) -> Result<SpanDocument<'_>, SyntaxError> {
 
 /// Reads all documents of a text.
 pub fn yaml_documents(text: &str) -> Result<Vec<SpanDocument<'_>>, SyntaxError> {
+    let Some(document) = everyday(text) else { return full(text) };
+    debug_assert_eq!(
+        full(text).as_deref(),
+        Ok(std::slice::from_ref(&document)),
+        "both parsers read the same"
+    );
+    Ok(vec![document])
+}
+
+/// Reads all documents with the full parser.
+fn full(text: &str) -> Result<Vec<SpanDocument<'_>>, SyntaxError> {
     let mut options = granit_parser::Options::default();
     options.set_emit_comments(false);
     let mut parser = Parser::new_from_str_with_options(text, options);
