@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weftrun_core::image::{Layer, LayerScan, over};
+use weftrun_core::image::{ImageLayer, LayerScan, over};
 
 fuzz_target!(|bytes: &[u8]| {
     let (size, tar) = bytes.split_first().map_or((1, bytes), |(size, tar)| (usize::from(*size).max(1), tar));
@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-fn scan(tar: &[u8], size: usize) -> Option<Layer> {
+fn scan(tar: &[u8], size: usize) -> Option<ImageLayer> {
     let mut scan = LayerScan::default();
     for piece in tar.chunks(size.min(tar.len().max(1))) {
         scan.feed(piece).ok()?;
