@@ -73,7 +73,7 @@ impl Network {
         self.words().0
     }
 
-    /// Returns the letter for a cell of a matrix that has room for one only.
+    /// Returns the letter for a matrix cell that is one column wide.
     pub fn sign(self) -> char {
         self.words().1
     }

@@ -1,6 +1,5 @@
 //! Jobs in containers of real engines: podman without root, and a docker daemon of each host.
 
-use std::io::Write as _;
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
@@ -26,7 +25,7 @@ fn prepared(cluster: &TestCluster, engine: &str) -> Option<Arc<dyn Backend>> {
             .ctl(&format!("as {host} sh -c '{engine} info > /dev/null 2>&1 && echo runs'"))
             .contains("runs")
         {
-            let _ = writeln!(std::io::stderr(), "skipped: {engine} does not run here: {said}");
+            weftrun_testkit::skipped(format_args!("{engine} does not run here: {said}"));
             return None;
         }
         let there =
