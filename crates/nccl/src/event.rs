@@ -31,6 +31,8 @@ pub enum NcclEvent<'a> {
         network: &'a str,
         /// The list, as printed.
         devices: &'a str,
+        /// The interface for other traffic, as printed (`bond0:10.1.1.1<0>`), where the line names one.
+        out_of_band: Option<&'a str>,
     },
     /// The provider libfabric selected.
     Provider {

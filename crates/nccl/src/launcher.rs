@@ -7,6 +7,7 @@
 //! | PyTorch's own messages | `[rank3]:` | global rank |
 //! | `mpirun --tag-output` | `[1,3]<stdout>:` | job and global rank |
 //! | `srun --label` | `3: ` | task |
+//! | Ray | `(train pid=954, ip=10.0.0.2) ` | actor, its process, the address of its node (left out on the head) |
 //! | NCCL | `host:pid:tid [gpu] NCCL ` | process ([`writer`](crate::writer) reads it) |
 
 use crate::Writer;
@@ -87,6 +88,15 @@ pub(crate) fn torch_rank_and_tag(line: &[u8], prefix: &Prefix<'_>) -> (Option<u3
         tag = tag.or_else(|| open_mpi(rest).map(|(tag, _)| tag));
     }
     (torch_rank(&line[prefix.len..]), tag)
+}
+
+/// Returns the address of the node that Ray wrote before a line: `(RayTrainWorker pid=954, ip=10.0.0.2) `.
+pub(crate) fn ray_node(line: &[u8]) -> Option<&str> {
+    let near = &line[..line.len().min(200)];
+    let at = memchr::memmem::find(near, b" pid=")?;
+    let rest = &near[at..memchr::memchr(b')', &near[at..])? + at];
+    let address = &rest[memchr::memmem::find(rest, b", ip=")? + 5..];
+    std::str::from_utf8(address).ok().filter(|address| !address.is_empty())
 }
 
 /// Reads `[default3]:` and `[1,3]<stdout>:`; returns the length.
@@ -206,6 +216,14 @@ mod tests {
         // NCCL 2.29 begins a message with the rank of the communicator.
         assert_eq!(told_rank(b"h:1:1 [0] NCCL INFO [Rank 1] ncclCommInitRankConfig comm"), None);
         assert_eq!(told_rank(b"[default3]:h:1:1 [0] NCCL INFO x"), None);
+    }
+
+    #[test]
+    fn ray_names_the_node_of_an_actor() {
+        assert_eq!(ray_node(b"(train_fn pid=954, ip=10.0.0.2) box:954:31 [0] "), Some("10.0.0.2"));
+        for other in [&b"(train_fn pid=954) box:954:31 [0] "[..], b"pid=1, ip=", b"(a pid=1, ip=", b""] {
+            assert_eq!(ray_node(other), None);
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub const LINE_CAP: usize = 64 * 1024;
 /// The needles at every eighth place share a bucket of the search, which distinguishes them only by the
 /// halves of their first four bytes: this order makes false hits rare, and prefixes of words in training
 /// logs are left out (`batch`, `step `).
-const NEEDLES: &[&str; 27] = &[
+const NEEDLES: &[&str; 32] = &[
     "P2P/",
     " truncated",
     "ibfabric",
@@ -43,6 +43,11 @@ const NEEDLES: &[&str; 27] = &[
     "HCCL",
     "(publickey",
     "Docker daemon",
+    "gloo/",
+    "not yet ini",
+    "now abort",
+    "EFA prov",
+    "UDA fail",
 ];
 
 /// Words of throughput values. A line that contains one of these and none of [`NEEDLES`] has no other

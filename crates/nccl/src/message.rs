@@ -133,8 +133,10 @@ fn is_name(name: &str) -> bool {
 }
 
 fn listed<'a>(network: &'a str, rest: &'a [u8]) -> Option<NcclEvent<'a>> {
-    let end = memchr::memmem::find(rest, b"OOB ").unwrap_or(rest.len());
-    Some(NcclEvent::Listed { network, devices: text(&rest[..end]) })
+    const OUT_OF_BAND: &[u8] = b"OOB ";
+    let found = memchr::memmem::find(rest, OUT_OF_BAND);
+    let out_of_band = found.map(|at| text(&rest[at + OUT_OF_BAND.len()..]));
+    Some(NcclEvent::Listed { network, devices: text(&rest[..found.unwrap_or(rest.len())]), out_of_band })
 }
 
 fn version(rest: &[u8]) -> Option<NcclEvent<'_>> {

@@ -25,6 +25,8 @@ pub struct Entry<'a> {
     pub text: &'a [u8],
     /// Global rank in a launcher's prefix of the line.
     pub launcher_rank: Option<u32>,
+    /// Address of the node in a launcher's prefix of the line.
+    pub launcher_node: Option<&'a str>,
     /// The meaning of the message.
     pub event: NcclEvent<'a>,
 }
@@ -32,7 +34,17 @@ pub struct Entry<'a> {
 impl<'a> Entry<'a> {
     /// Returns the entry of a line that has no NCCL prefix.
     fn without_prefix(line: u64, text: &'a [u8], launcher_rank: Option<u32>, event: NcclEvent<'a>) -> Self {
-        Self { line, writer: None, device: None, level: None, location: b"", text, launcher_rank, event }
+        Self {
+            line,
+            writer: None,
+            device: None,
+            level: None,
+            location: b"",
+            text,
+            launcher_rank,
+            launcher_node: None,
+            event,
+        }
     }
 }
 
@@ -129,7 +141,7 @@ fn contents(line: Line<'_>, sink: &mut impl FnMut(Content<'_>)) {
 fn entries(line: Line<'_>, sink: &mut impl FnMut(Entry<'_>)) {
     let number = line.number;
     if let Some(record) = prefix::plain(line.bytes) {
-        return sink(of_record(number, record, None));
+        return sink(of_record(number, record, None, None));
     }
     if let Some(plain) = unwrap::unwrap(line.bytes) {
         for piece in plain.split(|byte| matches!(byte, b'\n' | b'\r')) {
@@ -149,20 +161,26 @@ fn piece_entries(line: u64, piece: &[u8], sink: &mut impl FnMut(Entry<'_>)) {
     if piece.is_empty() {
         return;
     }
-    let mut launcher_rank = None;
+    let (mut launcher_rank, mut launcher_node) = (None, None);
     prefix::split(piece, |part| match part {
         Part::Text(text) => {
             launcher_rank = crate::launcher::told_rank(text);
+            launcher_node = crate::launcher::ray_node(text);
             if !text.is_empty() && text.len() == piece.trim_ascii().len() {
                 let text = without_tag(text);
                 sink(Entry::without_prefix(line, text, launcher_rank, message::parse(text)));
             }
         }
-        Part::Record(record) => sink(of_record(line, record, launcher_rank)),
+        Part::Record(record) => sink(of_record(line, record, launcher_rank, launcher_node)),
     });
 }
 
-fn of_record(line: u64, record: Record<'_>, launcher_rank: Option<u32>) -> Entry<'_> {
+fn of_record<'a>(
+    line: u64,
+    record: Record<'a>,
+    launcher_rank: Option<u32>,
+    launcher_node: Option<&'a str>,
+) -> Entry<'a> {
     Entry {
         line,
         writer: record.writer,
@@ -171,6 +189,7 @@ fn of_record(line: u64, record: Record<'_>, launcher_rank: Option<u32>) -> Entry
         location: record.location,
         text: record.message,
         launcher_rank,
+        launcher_node,
         event: message::parse(without_place(record.message)),
     }
 }

@@ -47,6 +47,8 @@ pub fn explain(why: &mut Why, disagreements: &[Disagreement]) {
             ranks: finding.ranks.clone(),
             nodes: Vec::new(),
             what: finding.message.clone(),
+            code: None,
+            advice: None,
             detail: CauseDetail::None,
             frame: None,
             evidence: vec![Evidence { source: "flight recorder".to_owned(), line: 0, text }],

@@ -125,6 +125,8 @@ fn said_by_cluster(map: &TransportMap, job: &JobDetail, by_logs: Option<&Cause>)
         ranks,
         nodes: node.into_iter().collect(),
         what,
+        code: None,
+        advice: None,
         detail: code.map_or_else(CauseDetail::default, CauseDetail::of_exit),
         frame: None,
         evidence: vec![Evidence { source: name.to_owned(), line: 0, text }],

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 pub use job::why_of_job;
 pub use judge::Judge;
-pub use rules::{Rule, rules};
+pub use rules::{Blame, Rule, rules};
 
 use crate::catalogue::{self, Expected};
 use crate::fabric::FabricPlan;
@@ -88,6 +88,7 @@ pub fn diagnose(plan: Option<&FabricPlan>, map: &TransportMap) -> Diagnosis {
     let seen = RuleInput::new(planned, map);
     let mut findings: Vec<Finding> =
         rules().filter(|rule| rule.applies(&seen)).map(|rule| finding(rule, &seen)).collect();
+    explain_consequences(&mut findings);
     findings.extend(not_as_planned(&seen, &findings));
     findings.extend(silent(plan, &seen).map(|finding| with(Confidence::High, finding)));
     findings.extend(anomalies::findings(&seen));
@@ -99,6 +100,22 @@ pub fn diagnose(plan: Option<&FabricPlan>, map: &TransportMap) -> Diagnosis {
         catalogue::expected(instance, nodes, "all_reduce")
     });
     Diagnosis { verdict: seen.verdict, ok, planned, findings, expected }
+}
+
+/// Makes notes of the findings that others explain, without a fix of their own: the fix of the cause is the one to make.
+fn explain_consequences(findings: &mut [Finding]) {
+    let applied: Vec<&Rule> = rules()
+        .filter(|rule| findings.iter().any(|finding| finding.rule.as_deref() == Some(rule.id)))
+        .collect();
+    for finding in findings {
+        let explains =
+            |rule: &&&Rule| rule.code != finding.code && rule.explains.contains(&finding.code.as_str());
+        if let Some(cause) = applied.iter().find(explains) {
+            finding.severity = Severity::Info;
+            finding.fix = None;
+            finding.message = format!("{} (a consequence of {})", finding.message, cause.code);
+        }
+    }
 }
 
 /// Returns notes on versions in the log that are known to be bad. Only notes: the log need not show the
@@ -144,7 +161,7 @@ fn finding(rule: &Rule, seen: &RuleInput<'_>) -> Finding {
     finding.confidence = Some(rule.confidence);
     finding.source = Some(rule.source.to_owned());
     let patch = rule.patch.iter().map(|(path, value)| edit(path, *value)).collect();
-    finding.fix = Some(Fix { text: rule.fix.to_owned(), patch });
+    finding.fix = Some(Fix { text: rule.fix_for(seen), patch });
     for signature in rule.signatures {
         if let Some(found) = seen.map.signatures().get(*signature) {
             add_evidence(&mut finding, found, seen);

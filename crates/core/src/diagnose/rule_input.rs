@@ -69,9 +69,19 @@ impl<'a> RuleInput<'a> {
         if !told.is_empty() && told.len() == self.comms().len() {
             return Some(false);
         }
-        let hosts: BTreeSet<_> =
-            self.ranks().iter().filter(|rank| rank.pid.is_some()).map(|rank| &*rank.host).collect();
-        (hosts.len() > 1).then_some(true)
+        if self.hosts() > 1 {
+            return Some(true);
+        }
+        // Every rank of the job was seen, on one host.
+        let whole =
+            self.comms().iter().any(|comm| comm.world && comm.seen_ranks.len() == comm.nranks as usize);
+        (whole && self.hosts() == 1).then_some(false)
+    }
+
+    /// Returns the number of hosts that printed something; ones of a name with different `NCCL_HOSTID` are different.
+    pub fn hosts(&self) -> usize {
+        let named = self.ranks().iter().filter(|rank| rank.pid.is_some());
+        named.map(|rank| (&*rank.host, rank.node)).collect::<BTreeSet<_>>().len()
     }
 
     /// Whether the socket connections are proved to join ranks of one node: both ends of each are known, on one node.

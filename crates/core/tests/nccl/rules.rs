@@ -180,7 +180,7 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
         ]),
         ("R36", vec![
             warn("bootstrap.cc:45", "Bootstrap : no socket interface found"),
-            warn("misc/socket.cc:484", "ncclSocketInit: connecting to address  with family 59936 is neither AF_INET(2) nor AF_INET6(10)"),
+            warn("bootstrap.cc:89", "Bootstrap : Could not find any usable interface"),
         ]),
         ("R37", vec![
             info("Bootstrap : Using docker0:172.17.0.1<0>"),
@@ -237,6 +237,28 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
         )]),
         ("R51", vec![warn("reg_mr_ofi:1002", "NET/OFI Unable to register memory (type = 2) for device 0. RC: -22, Error: Invalid argument")]),
         ("R52", vec![info("NET/OFI Could not disable CUDA API usage for HMEM, disabling GDR")]),
+        ("R29b", vec![
+            warn("misc/shmutils.cc:132", "Error while attaching to shared memory segment /dev/shm/nccl- (size 0), error: No such file or directory (2)"),
+            warn("misc/shmutils.cc:129", "Error while attaching to shared memory segment /dev/shm/nccl-glnlGK (size 14156128), error: No such file or directory (2)"),
+        ]),
+        ("R32b", vec![warn("transport/nvls.cc:333", "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 2 'out of memory'.")]),
+        ("R36b", vec![warn("misc/socket.cc:717", "ncclSocketInit: connecting to address  with family 33022 is neither AF_INET(2) nor AF_INET6(10)")]),
+        ("R37b", vec![
+            warn("misc/socket.cc:484", "socketStartConnect: Connect to 169.254.3.1<43369> failed : Software caused connection abort"),
+            warn("misc/socket.cc:484", "socketStartConnect: Connect to fe80::b6:1%eno1<43369> failed : No route to host"),
+        ]),
+        ("R58", vec![format!(
+            "{}{}",
+            info("NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>"),
+            info("NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.2<0>").replace("gpu-1", "gpu-2"),
+        )]),
+        ("R59", vec![warn("process_err_completion:1562", "NET/OFI Request 0x7f00 completed with error. RC: 5. Error: Invalid receiver queue pair number (QPN) Peer host id: i-0b. Completed length: 0")]),
+        ("R59b", vec![
+            "Libfabric EFA provider has encountered an internal error:\n\nLibfabric error: (-12) Cannot allocate memory\n".to_owned(),
+            "Your application will now abort().\n".to_owned(),
+        ]),
+        ("R60", vec!["[rank0]: RuntimeError: [enforce fail at gloo/transport/tcp/device.cc:84] ifa != nullptr. Unable to find address for: ^lo\n".to_owned()]),
+        ("R61", vec!["hostg: Test CUDA failure common.cu:1030 'system not yet initialized'\n".to_owned()]),
         ("R53", vec![warn("transport/net_ib.cc:334", "NET/IB : Unable to open device mlx5_2")]),
     ]
 }
@@ -295,6 +317,18 @@ fn what_only_looks_like_a_fault_is_none() {
         // The plugin's own libraries have a rule of their own, and a build log names versions too.
         ("R03b", info("NET/Plugin : Plugin load (libnccl-net.so) returned 2 : /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found (required by /opt/ofi/lib/libnccl-net.so)")),
         ("R03b", "conda: package with version GLIBC 2.34 'x' not found in the channel\n".to_owned()),
+        // RCCL names its plugin `librccl-net.so`; that none is installed is no missing library.
+        ("R04", info("NET/Plugin : dlerror=librccl-net.so: cannot open shared object file: No such file or directory No plugin found (librccl-net.so), using internal implementation")),
+        // A probe for one provider fails before another is selected.
+        ("R05", info("NET/OFI No eligible providers were found") + &info("NET/OFI Selected provider is cxi, fabric is cxi (found 4 nics)")),
+        // Old NCCL and RCCL print no number of nodes: on one host nothing passes between nodes.
+        ("R01", info("Using network Socket")),
+        // Memory of NVLink SHARP is not broken multicast, and an empty address is no missing interface.
+        ("R32", warn("transport/nvls.cc:333", "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 2 'out of memory'.")),
+        ("R36", warn("misc/socket.cc:537", "ncclSocketInit: connecting to address  with family 1 is neither AF_INET(2) nor AF_INET6(10)")),
+        ("R37b", warn("misc/socket.cc:484", "socketStartConnect: Connect to 10.0.0.7<43369> failed : Software caused connection abort")),
+        ("R58", info("NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.1<0>") + &info("NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.2<0>").replace("gpu-1", "gpu-2")),
+        ("R29b", warn("misc/shmutils.cc:112", "Error while creating shared memory segment /dev/shm/nccl-KWfVyt (size 5967872)")),
         // 21: a probe for older symbols.
         ("R04b", info("NET/Plugin: Failed to find ncclNetPlugin_v9 symbol.")),
         // 2: Slingshot's provider is correct under the same name.

@@ -1,6 +1,6 @@
 //! Extracts facts from one line.
 
-use super::traceback::stream;
+use super::traceback::{exception, stream};
 use super::{ClusterReason, Fact, Order, Work, Writer};
 use crate::launcher;
 use crate::map::printable;
@@ -37,9 +37,13 @@ pub(super) struct Tables {
 #[derive(Clone, Debug, Default)]
 struct Table {
     rank: Option<(u32, u32)>,
+    host: Vec<u8>,
     /// Whether the next row is that of the first failure.
     root: bool,
 }
+
+/// The row of a table that names a worker's host.
+const HOST_ROW: &str = "host      : ";
 
 /// Most tables that are read at the same time.
 const TABLES: usize = 1024;
@@ -75,13 +79,8 @@ fn behind(prefix: &launcher::Prefix<'_>, line: &[u8]) -> Writer {
     }
 }
 
-/// Reads one line; `above` is the line above it.
-pub(super) fn of_line<'a>(
-    line: &'a [u8],
-    above: &'a [u8],
-    tables: &mut Tables,
-    mut say: impl FnMut(Writer, Said<'a>),
-) {
+/// Reads one line.
+pub(super) fn of_line(line: &[u8], tables: &mut Tables, mut say: impl FnMut(Writer, Said<'_>)) {
     let text = Text(line);
     if text.has("NCCL ") && nccl(line, &mut say) {
         return;
@@ -99,9 +98,11 @@ pub(super) fn of_line<'a>(
         }
         return;
     }
-    if text.has("local_rank") || text.has("exitcode") || text.has("Root Cause (") || text.has("worker group")
+    if ["local_rank", "exitcode", "Root Cause (", "worker group", HOST_ROW]
+        .iter()
+        .any(|words| text.has(words))
     {
-        return torchrun(text, Text(above), tables, &mut say);
+        return torchrun(text, tables, &mut say);
     }
     if text.has("atchdog")
         || text.has("enqueued")
@@ -125,14 +126,67 @@ pub(super) fn of_line<'a>(
         say(who(), Said::Fact(Fact::Signal(11)));
     } else if text.has("Bus error") && !text.is_quoted("Bus error") {
         say(who(), Said::Fact(Fact::Signal(7)));
-    } else if text.has("CUDA error") && !text.begins_like_source() {
+    } else if text.has("CUDA error") && !text.has("NVLS") && !text.begins_like_source() {
         let what = text.from("CUDA error").unwrap_or(text);
         say(who(), Said::Fact(Fact::Cuda(printable(what.0, 300))));
+    } else if let Some(fatal) = error(line) {
+        let text = printable(body(line), 300);
+        say(who(), Said::Fact(Fact::Error { text, fatal }));
     }
 }
 
+/// Returns a line without the prefixes of launchers and of PyTorch.
+fn body(line: &[u8]) -> &[u8] {
+    let rest = line.get(launcher::prefix(line).len..).unwrap_or_default();
+    let end = if rest.starts_with(b"[rank") { memchr::memchr(b']', rest) } else { None };
+    let Some(end) = end else { return rest };
+    let rest = rest.get(end + 1..).unwrap_or_default();
+    let rest = rest.strip_prefix(b":").unwrap_or(rest);
+    rest.strip_prefix(b" ").unwrap_or(rest)
+}
+
+/// Returns whether a line reports an error, and then whether the program ends with it. Words in the source lines of a
+/// traceback, in the names of variables and in counts (`0 ERRORS`) are none.
+fn error(line: &[u8]) -> Option<bool> {
+    let (own, whole) = (body(line), Text(line));
+    if own.first().is_none_or(|first| matches!(first, b' ' | b'\t' | b'#' | b'+'))
+        || own.starts_with(b"raise ")
+    {
+        return None;
+    }
+    // nccl-tests' common.h, NCCL's examples, Gloo's `GLOO_ENFORCE`, libfabric's efa provider; read 2026-11-25.
+    let ends = [
+        "Test NCCL failure",
+        "Test CUDA failure",
+        "NCCL error",
+        "NCCL failure",
+        "now abort",
+        "[enforce fail at ",
+    ];
+    if ends.iter().any(|words| whole.has(words) && !whole.is_quoted(words)) {
+        return Some(true);
+    }
+    if let Some((name, _)) = exception(own, false)
+        && !["Warning", "ChildFailedError", "SignalException", "SystemExit", "StopIteration"]
+            .iter()
+            .any(|other| name.ends_with(other.as_bytes()))
+    {
+        return Some(whole.has("[rank"));
+    }
+    let named = |words: &str| {
+        let Some(before) = whole.before(words) else { return false };
+        let behind = line.get(before.len() + words.len()..).unwrap_or_default();
+        let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+        let begins = words
+            .starts_with(|first: char| first.is_ascii_lowercase() || first == 'E' && words.len() > 5)
+            || !before.last().is_some_and(is_name);
+        begins && (words.ends_with(' ') || !behind.first().is_some_and(is_name)) && !whole.is_quoted(words)
+    };
+    ["ERROR", "FATAL", "Error: ", "error: "].iter().any(|words| named(words)).then_some(false)
+}
+
 /// Reads NCCL's own lines. Returns whether the line needs no further search.
-fn nccl<'a>(line: &'a [u8], say: &mut impl FnMut(Writer, Said<'a>)) -> bool {
+fn nccl(line: &[u8], say: &mut impl FnMut(Writer, Said<'_>)) -> bool {
     let prefix = launcher::prefix(line);
     let Some(process) = prefix.process else { return false };
     // The same reader finds a writer after a time, a pod's name or another writer's torn line.
@@ -163,12 +217,7 @@ fn nccl<'a>(line: &'a [u8], say: &mut impl FnMut(Writer, Said<'a>)) -> bool {
 
 /// Reads torchrun's agent: `failed (exitcode: -9) local_rank: 1 (pid: 835) of binary`, and its table of
 /// failures.
-fn torchrun<'a>(
-    text: Text<'a>,
-    above: Text<'a>,
-    tables: &mut Tables,
-    say: &mut impl FnMut(Writer, Said<'a>),
-) {
+fn torchrun(text: Text<'_>, tables: &mut Tables, say: &mut impl FnMut(Writer, Said<'_>)) {
     if text.has("worker group") {
         if text.has("estart") {
             say(Writer::default(), Said::Restarts);
@@ -176,7 +225,7 @@ fn torchrun<'a>(
         return;
     }
     if let Some(before) = text.before("Root Cause (") {
-        *tables.of(before) = Table { rank: None, root: true };
+        *tables.of(before) = Table { root: true, ..Table::default() };
         return;
     }
     let task = || writer(text.0).task;
@@ -197,12 +246,12 @@ fn torchrun<'a>(
         let rank = rest.after(": ").and_then(Text::small);
         let local = rest.after("(local_rank: ").and_then(Text::small);
         table.rank = rank.zip(local);
-        let (before_host, host) = above.columns();
-        if let Some(host) = Text(host).strip("host ").and_then(|rest| rest.after(": "))
-            && stream(before.trim_ascii()) == stream(before_host.trim_ascii())
-        {
-            say(Writer { rank, ..Writer::default() }, Said::On(host.name()));
+        let host = std::mem::take(&mut table.host);
+        if !host.is_empty() {
+            say(Writer { rank, ..Writer::default() }, Said::On(&host));
         }
+    } else if let Some(rest) = trimmed.strip("host ") {
+        table.host = rest.after(": ").map(|rest| rest.name().to_vec()).unwrap_or_default();
     } else if let Some(rest) = trimmed.strip("exitcode ")
         && let Some((rank, local)) = table.rank.take()
     {
@@ -218,7 +267,7 @@ fn torchrun<'a>(
 }
 
 /// Reads PyTorch's watchdogs.
-fn watchdog<'a>(text: Text<'a>, say: &mut impl FnMut(Writer, Said<'a>)) {
+fn watchdog(text: Text<'_>, say: &mut impl FnMut(Writer, Said<'_>)) {
     let mut who = writer(text.0);
     let group = group(text);
     if who.rank.is_none() && group.as_deref().is_none_or(|group| group.contains("default_pg")) {
@@ -289,7 +338,7 @@ pub fn absent(message: &str) -> Vec<u32> {
 }
 
 /// Reads messages of Slurm and of the kernel.
-fn slurm<'a>(text: Text<'a>, say: &mut impl FnMut(Writer, Said<'a>)) {
+fn slurm(text: Text<'_>, say: &mut impl FnMut(Writer, Said<'_>)) {
     const REASONS: [(ClusterReason, &[&str]); 4] = [
         (
             ClusterReason::OutOfMemory,
@@ -331,7 +380,7 @@ fn slurm<'a>(text: Text<'a>, say: &mut impl FnMut(Writer, Said<'a>)) {
 }
 
 /// Reads MPI's launchers.
-fn mpi<'a>(text: Text<'a>, mpi_rank: &mut Option<u32>, say: &mut impl FnMut(Writer, Said<'a>)) {
+fn mpi(text: Text<'_>, mpi_rank: &mut Option<u32>, say: &mut impl FnMut(Writer, Said<'_>)) {
     if let Some(rest) = text.after("MPI_ABORT was invoked on rank ").or_else(|| text.after("MPI_Abort(")) {
         *mpi_rank =
             if text.has("MPI_ABORT") { rest.small() } else { text.after("process ").and_then(Text::small) };
@@ -474,7 +523,7 @@ mod tests {
     fn facts(lines: &[&str]) -> Vec<(Writer, Fact)> {
         let (mut table, mut found) = (Tables::default(), Vec::new());
         for line in lines {
-            of_line(line.as_bytes(), b"", &mut table, |who, said| {
+            of_line(line.as_bytes(), &mut table, |who, said| {
                 if let Said::Fact(fact) = said {
                     found.push((who, fact));
                 }
@@ -504,19 +553,19 @@ mod tests {
             "mpirun noticed that process rank 4 with PID 77 on node n2.cluster exited on signal 9 (Killed).",
             "0:   host      : n3",
             "0:   rank      : 5 (local_rank: 1)",
+            "0:   host      : n4",
             "1:   host      : n9",
             "0:   rank      : 6 (local_rank: 2)",
         ];
-        let (mut tables, mut above, mut found) = (Tables::default(), "", Vec::new());
+        let (mut tables, mut found) = (Tables::default(), Vec::new());
         for line in lines {
-            of_line(line.as_bytes(), above.as_bytes(), &mut tables, |who, said| {
+            of_line(line.as_bytes(), &mut tables, |who, said| {
                 if let Said::On(host) = said {
                     found.push((who.rank.or(who.task), String::from_utf8_lossy(host).into_owned()));
                 }
             });
-            above = line;
         }
-        let expected = [(2, "n1"), (3, "n1"), (4, "n2.cluster"), (5, "n3")];
+        let expected = [(2, "n1"), (3, "n1"), (4, "n2.cluster"), (5, "n3"), (6, "n4")];
         assert_eq!(found, expected.map(|(rank, host)| (Some(rank), host.to_owned())));
     }
 

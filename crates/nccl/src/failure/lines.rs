@@ -6,8 +6,8 @@ use aho_corasick::packed;
 
 use crate::lines::{LINE_CAP, Needles, newlines};
 
-/// A line of interest contains one of these. At most 32, and none shorter than 4 bytes: the search stays vectorised.
-const NEEDLES: &[&str; 32] = &[
+/// A line of interest contains one of these. At most 64, and none shorter than 4 bytes: the search stays vectorised.
+const NEEDLES: &[&str] = &[
     "Traceback (",
     "atchdog",
     "enqueued",
@@ -40,6 +40,15 @@ const NEEDLES: &[&str; 32] = &[
     "ncclRemoteError",
     "died with",
     "return code = ",
+    "Last error:",
+    "Error: ",
+    "ERROR",
+    "FATAL",
+    "error: ",
+    "NCCL error",
+    " failure ",
+    "now abort",
+    "host      : ",
 ];
 
 static INTEREST: Needles = Needles(LazyLock::new(|| packed::Searcher::new(NEEDLES)));

@@ -19,7 +19,7 @@ use typed_index_collections::TiVec;
 
 use crate::map::{SourceIndex, printable};
 use lines::Cutter;
-use traceback::Tracebacks;
+use traceback::{Taken, Tracebacks, stream};
 
 /// Most facts kept of one rank and kind in one source; the first ones count, since later ones are consequences.
 const SAME: u32 = 8;
@@ -102,6 +102,15 @@ pub enum Fact {
     Cluster(ClusterReason),
     /// The process ends itself after an error.
     Died,
+    /// NCCL's own words on its failure (`Last error:`), where no exception is above them.
+    LastError(String),
+    /// A line that reports an error in words that no other fact has.
+    Error {
+        /// The line without its prefix.
+        text: String,
+        /// Whether its program ends with it, as far as the wording shows it.
+        fatal: bool,
+    },
     /// The world's communicator was destroyed in order.
     Finished,
 }
@@ -221,7 +230,20 @@ struct Reading {
     told_rank: Option<u32>,
     /// Where the last exception of each writer is kept.
     last_exception: HashMap<Writer, usize>,
+    /// The header of a `Last error:` block whose text is in the next lines.
+    last_error: Option<LastError>,
 }
+
+/// The header of a `Last error:` block.
+#[derive(Clone, Debug)]
+struct LastError {
+    /// What stands before it, as before the lines of its text.
+    prefix: Vec<u8>,
+    line: u64,
+}
+
+/// Most lines between the header of a `Last error:` block and its text: another rank may write between them.
+const LAST_ERROR_REACH: u64 = 12;
 
 /// Facts of failures, collected from any number of sources.
 #[derive(Clone, Debug, Default)]
@@ -315,12 +337,61 @@ impl Reading {
             self.piece(piece, number, before, sink);
             before = piece;
         }
-        self.tracebacks.are_open()
+        self.tracebacks.are_open() || self.last_error.is_some()
+    }
+
+    /// Takes a line of a `Last error:` block; returns whether it was one.
+    fn last_error(&mut self, piece: &[u8], number: u64, sink: &mut Sink<'_>) -> bool {
+        const HEADER: &[u8] = b"Last error:";
+        if let Some(at) = memchr::memmem::find(piece, HEADER) {
+            let (prefix, text) = piece.split_at(at);
+            let text = text.get(HEADER.len()..).unwrap_or_default().trim_ascii();
+            if !text.is_empty() {
+                self.keep_last_error(piece, text, number, sink);
+            } else if prefix.len() <= 200 {
+                self.last_error = Some(LastError { prefix: prefix.to_vec(), line: number });
+            }
+            return true;
+        }
+        let Some(header) = self.last_error.take() else { return false };
+        if number.saturating_sub(header.line) > LAST_ERROR_REACH {
+            return false;
+        }
+        let same = piece
+            .get(..header.prefix.len())
+            .is_some_and(|head| head == header.prefix || stream(head) == stream(&header.prefix));
+        let text = piece.get(header.prefix.len()..).unwrap_or_default().trim_ascii();
+        // Text of another stream, a blank line and NCCL's own lines, which another thread writes between them.
+        if !same || text.is_empty() || memchr::memmem::find(text, b" NCCL ").is_some() {
+            self.last_error = Some(header);
+            return false;
+        }
+        self.keep_last_error(piece, text, number, sink);
+        true
+    }
+
+    fn keep_last_error(&mut self, piece: &[u8], text: &[u8], number: u64, sink: &mut Sink<'_>) {
+        let writer = facts::writer(piece);
+        let text = printable(text, TEXT);
+        let last = self.last_exception.get(&writer).and_then(|at| sink.reports.get_mut(*at));
+        match last.map(|report| &mut report.fact) {
+            Some(Fact::Exception(exception)) if exception.last_error.is_none() => {
+                exception.last_error = Some(text);
+            }
+            _ => self.keep(writer, number, piece, Fact::LastError(text), sink),
+        }
     }
 
     fn piece(&mut self, piece: &[u8], number: u64, before: &[u8], sink: &mut Sink<'_>) {
+        if self.last_error(piece, number, sink) {
+            return;
+        }
         // The end of a launcher's process by a signal is a fact of its own.
-        let done = self.tracebacks.line(piece, number, before);
+        let done = match self.tracebacks.line(piece, number, before) {
+            Taken::Survived => return,
+            Taken::Ended(done) => Some(*done),
+            Taken::No => None,
+        };
         if let Some(done) = done.filter(|done| !done.exception.is_signal_of_child()) {
             let mut writer = facts::writer(done.prefix.as_slice());
             writer.local = writer.local.or(done.local);
@@ -347,7 +418,7 @@ impl Reading {
             return;
         }
         let mut tables = std::mem::take(&mut self.tables);
-        facts::of_line(piece, before, &mut tables, |writer, fact| match fact {
+        facts::of_line(piece, &mut tables, |writer, fact| match fact {
             facts::Said::Fact(fact) => self.keep(writer, number, piece, fact, sink),
             facts::Said::Joined { rank, world, host } => self.joined(&writer, rank, world, host, number),
             facts::Said::Host(name, id) => self.host(&writer, name, id),

@@ -42,6 +42,8 @@ pub struct Exception {
     /// Whether `cause` is the direct cause (`raise … from …`, or a worker's original exception), not merely
     /// an earlier one.
     pub direct: bool,
+    /// NCCL's own words on its failure, which PyTorch prints below the exception (`Last error:`).
+    pub last_error: Option<String>,
 }
 
 impl Exception {
@@ -159,6 +161,16 @@ struct Last {
     chain: Option<Chain>,
 }
 
+/// What a line is to the tracebacks of its source.
+pub(super) enum Taken {
+    /// No line of a traceback, or one that says nothing more.
+    No,
+    /// The end of a traceback after which the program continued.
+    Survived,
+    /// The end of a traceback.
+    Ended(Box<Done>),
+}
+
 /// A finished traceback.
 pub(super) struct Done {
     pub prefix: Vec<u8>,
@@ -190,9 +202,12 @@ impl Tracebacks {
         self.last.clear();
     }
 
-    /// Takes a line; returns the traceback that it ends.
-    /// `above` is the line above, of which only the end may be left.
-    pub fn line(&mut self, line: &[u8], number: u64, above: &[u8]) -> Option<Done> {
+    /// Takes a line; `above` is the line above, of which only the end may be left.
+    pub fn line(&mut self, line: &[u8], number: u64, above: &[u8]) -> Taken {
+        self.take(line, number, above).unwrap_or(Taken::No)
+    }
+
+    fn take(&mut self, line: &[u8], number: u64, above: &[u8]) -> Option<Taken> {
         if let Some(at) = memchr::memmem::find(line, HEADER) {
             self.begin(line.get(..at).unwrap_or_default(), number, above);
             return None;
@@ -224,9 +239,9 @@ impl Tracebacks {
         };
         let open = self.open.remove(at);
         if open.survived {
-            return None;
+            return Some(Taken::Survived);
         }
-        Some(self.close(open, &name, message, line, number))
+        Some(Taken::Ended(Box::new(self.close(open, &name, message, line, number))))
     }
 
     fn begin(&mut self, before: &[u8], number: u64, above: &[u8]) {
@@ -291,6 +306,7 @@ impl Tracebacks {
             innermost: open.innermost,
             cause: None,
             direct: false,
+            last_error: None,
         };
         let place = self.last.iter().position(|last| last.key == open.key);
         let before = place.map(|at| self.last.remove(at));
@@ -359,7 +375,7 @@ fn frame(body: &[u8]) -> Option<Frame> {
 }
 
 /// Reads `ValueError: text`. A name that is unusual for an exception counts only where `sure`.
-fn exception(body: &[u8], sure: bool) -> Option<(Vec<u8>, &[u8])> {
+pub(super) fn exception(body: &[u8], sure: bool) -> Option<(Vec<u8>, &[u8])> {
     const ENDS: &str = "Error Exception Interrupt Exit Failure Timeout Warning Iteration Group NotFound Fault \
         Abort Closed Expired";
     let length = body
@@ -389,8 +405,10 @@ mod tests {
         let mut tracebacks = Tracebacks::default();
         (1..)
             .zip(text.lines())
-            .filter_map(|(number, line)| tracebacks.line(line.as_bytes(), number, b""))
-            .map(|done| done.exception)
+            .filter_map(|(number, line)| match tracebacks.line(line.as_bytes(), number, b"") {
+                Taken::Ended(done) => Some(done.exception),
+                Taken::No | Taken::Survived => None,
+            })
             .collect()
     }
 

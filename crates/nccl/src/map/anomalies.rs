@@ -47,6 +47,7 @@ impl Doubts {
                 super::printable(seen.name_of(link.key.transport).as_bytes(), 96)
             );
             self.traces.push(Trace {
+                told: None,
                 source: process.source,
                 process: Some(at),
                 line: link.first_line,

@@ -67,10 +67,19 @@ impl TransportMap {
             {
                 self.seen.plugins.push(PluginSeen::new(cut(name)));
             }
-            NcclEvent::Listed { network, devices } => {
+            NcclEvent::Listed { network, devices, out_of_band } => {
+                if let Some(interface) = out_of_band
+                    && self.seen.out_of_band.len() < 64
+                {
+                    self.seen.out_of_band.insert(cut(interface).into());
+                }
                 let lists = self.seen.listed.entry(network.into()).or_default();
-                if lists.len() < 64 {
-                    lists.insert(cut_at(devices, LIST).into());
+                let devices = cut_at(devices, LIST);
+                if lists.len() < 64 || lists.contains_key(devices) {
+                    let processes = lists.entry(devices.into()).or_default();
+                    if processes.len() < 4096 {
+                        processes.extend(process);
+                    }
                 }
             }
             NcclEvent::Env { name, value } => self.environment(process, name, value),

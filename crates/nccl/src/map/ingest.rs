@@ -185,7 +185,9 @@ impl TransportMap {
             None => {
                 let at = match self.torn_twin(source, host, pid) {
                     Some(at) => at,
-                    None => self.new_process(source, host, pid, entry.line),
+                    None => {
+                        self.new_process(source, host, entry.launcher_node.unwrap_or(""), pid, entry.line)
+                    }
                 };
                 self.index.process.insert(key, at);
                 at
@@ -198,10 +200,17 @@ impl TransportMap {
     }
 
     /// Adds a process that was not seen before.
-    fn new_process(&mut self, source: SourceIndex, host: &str, pid: Option<u64>, line: u64) -> ProcessId {
+    fn new_process(
+        &mut self,
+        source: SourceIndex,
+        host: &str,
+        node: &str,
+        pid: Option<u64>,
+        line: u64,
+    ) -> ProcessId {
         let mut process = Process::new(source, host, pid, line);
         process.told_rank = self.seen.sources[source].id.rank.map(GlobalRank);
-        process.host_number = self.host(host, "");
+        process.host_number = self.host(host, node);
         let at = self.seen.processes.push_and_get_key(process);
         if let Some(pid) = pid {
             let same = self.index.pids.entry((source, pid)).or_default();

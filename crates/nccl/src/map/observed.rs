@@ -43,8 +43,10 @@ pub(super) struct Observed {
     pub failures: Failures,
     pub versions: BTreeMap<Box<str>, BTreeSet<ProcessId>>,
     pub plugins: Vec<PluginSeen>,
-    /// Lists of devices, by network.
-    pub listed: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
+    /// Lists of devices, by network, with the processes that printed them.
+    pub listed: BTreeMap<Box<str>, BTreeMap<Box<str>, BTreeSet<ProcessId>>>,
+    /// Interfaces for other traffic than the devices', as printed.
+    pub out_of_band: BTreeSet<Box<str>>,
     pub env: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
     /// Port of the RAS service, the last one announced.
     pub ras_port: Option<u16>,

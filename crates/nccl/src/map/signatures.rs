@@ -11,6 +11,8 @@ pub struct Trace {
     pub(crate) source: SourceIndex,
     /// Process that printed it, where known.
     pub(crate) process: Option<ProcessId>,
+    /// Global rank that a launcher or a watchdog names in it.
+    pub(crate) told: Option<u32>,
     /// Line number, from 1.
     pub line: u64,
     /// The line's message, printable, truncated.
@@ -62,7 +64,7 @@ impl Signatures {
         let seen =
             found.traces.iter().filter(|trace| trace.source == source && trace.process == process).count();
         if found.traces.len() < Self::KEPT && seen < 2 {
-            found.traces.push(Trace { source, process, line, text: printable(text, Self::TEXT) });
+            found.traces.push(Trace { source, process, told: rank, line, text: printable(text, Self::TEXT) });
         }
     }
 

@@ -1,7 +1,7 @@
 //! A map at one moment; it answers all questions about a map.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use typed_index_collections::TiVec;
 
@@ -9,9 +9,11 @@ use super::ids::{CommId, ProcessId, SourceIndex};
 use super::observed::Observed;
 use super::process::Process;
 use super::usage::Usage;
+use super::verdict::{device_names, interfaces};
 use super::{PluginSeen, SignatureHits, Signatures, Trace};
 use crate::SourceId;
 use crate::failure::Failures;
+use crate::signature::Signature;
 use crate::throughput::Series;
 
 /// The state of a [`TransportMap`](super::TransportMap) at one moment.
@@ -146,6 +148,62 @@ impl<'a> Snapshot<'a> {
     /// Returns the name of the source a trace is from.
     pub fn source_name(&self, trace: &Trace) -> &'a str {
         self.seen.sources.get(trace.source).map_or("", |source| &source.id.name)
+    }
+
+    /// Returns the source of a trace.
+    pub fn source_of(&self, trace: &Trace) -> SourceIndex {
+        trace.source
+    }
+
+    /// Returns the rank of the job that printed a line, where proved.
+    pub fn rank_of(&self, trace: &Trace) -> Option<u32> {
+        let proved = trace.process.and_then(|process| self.sole_rank(process));
+        proved.map(u32::from).or(trace.told)
+    }
+
+    /// Returns the host that printed a line, as its own prefix names it.
+    pub fn host_of(&self, trace: &Trace) -> Option<&'a str> {
+        let process = self.seen.processes.get(trace.process?)?;
+        Some(&*process.host).filter(|host| !host.is_empty())
+    }
+
+    /// Returns whether the process of a line belongs to an earlier attempt, or made connections after the line: then what
+    /// the line reports did not end it.
+    pub fn went_on(&self, trace: &Trace) -> bool {
+        let Some(at) = trace.process else { return false };
+        let later = |process: &Process| process.bursts.iter().any(|burst| burst.first_line > trace.line);
+        !self.is_alive(at) || self.seen.processes.get(at).is_some_and(later)
+    }
+
+    /// Returns whether some process printed one signature and never the other.
+    pub fn without(&self, signature: Signature, other: Signature) -> bool {
+        let Some(found) = self.signatures().get(signature) else { return false };
+        let others = self.signatures().get(other).map(|found| &found.processes);
+        let alive = found.processes.iter().filter(|process| self.is_alive(**process));
+        alive.clone().any(|process| others.is_none_or(|others| !others.contains(process)))
+            || found.processes.is_empty() && others.is_none()
+    }
+
+    /// Returns the names of the verbs devices that each host listed, where all its processes listed the same.
+    pub fn nics_of_hosts(&self) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
+        let mut found: BTreeMap<&str, Option<BTreeSet<&str>>> = BTreeMap::new();
+        for (list, processes) in self.seen.listed.get("IB").into_iter().flatten() {
+            let names: BTreeSet<&str> = device_names(list).collect();
+            for process in processes.iter().filter(|process| self.is_alive(**process)) {
+                let Some(process) = self.seen.processes.get(*process) else { continue };
+                let known = found.entry(&process.host).or_insert_with(|| Some(names.clone()));
+                if known.as_ref().is_some_and(|known| *known != names) {
+                    *known = None;
+                }
+            }
+        }
+        found.into_iter().filter_map(|(host, names)| Some((host, names?))).collect()
+    }
+
+    /// Returns the interfaces with their addresses that NCCL listed: `bond0`, `10.1.1.1`.
+    pub fn interfaces(&self) -> BTreeSet<(&'a str, &'a str)> {
+        let lists = self.seen.listed.values().flat_map(|lists| lists.keys()).chain(&self.seen.out_of_band);
+        lists.flat_map(|list| interfaces(list)).collect()
     }
 
     /// Returns whether any INFO line was seen: without one, silence proves nothing.

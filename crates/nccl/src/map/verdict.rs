@@ -209,7 +209,7 @@ impl Snapshot<'_> {
 
     /// Returns the lists of devices, by network.
     fn listed(&self, network: &str) -> impl Iterator<Item = &str> {
-        self.seen.listed.get(network).into_iter().flatten().map(|list| &**list)
+        self.seen.listed.get(network).into_iter().flatten().map(|(list, _)| &**list)
     }
 
     fn gdr_of(&self, usage: &Usage) -> GdrSeen {
@@ -329,6 +329,24 @@ pub struct Port {
     pub device: u32,
     /// RoCE, InfiniBand or Omni-Path.
     pub network: Network,
+}
+
+/// Returns the names of the devices of a list: `mlx5_0`, `mlx5_1`.
+pub(super) fn device_names(list: &str) -> impl Iterator<Item = &str> {
+    let devices = list.split(';').next().unwrap_or_default();
+    devices.split(['[', ']', ' ', ',', '{', '}', '=']).filter_map(|word| {
+        let (name, port) = word.split_once(':')?;
+        (!name.is_empty() && port.contains('/')).then_some(name)
+    })
+}
+
+/// Returns the interfaces of a list and their addresses: `[0]eth0:10.0.0.1<0>`, `OOB bond0:10.1.1.1<0>`.
+pub(super) fn interfaces(list: &str) -> impl Iterator<Item = (&str, &str)> {
+    list.split([' ', ']', ';', ',']).filter_map(|word| {
+        let (name, rest) = word.split_once(':')?;
+        let (address, _) = rest.split_once('<')?;
+        (!name.is_empty() && !address.is_empty()).then_some((name, address))
+    })
 }
 
 /// Reads `[0]mlx5_0:1/IB [1]mlx5_1:1/RoCE/SHARP` and `[0]={[0] mlx5_2:1/RoCE, [1] mlx5_3:1/RoCE}`.

@@ -28,13 +28,14 @@ pub(super) fn missing_library(message: &[u8]) -> Option<Signature> {
         message[..end].iter().rposition(|byte| matches!(byte, b' ' | b':' | b'=' | b'(' | b'\'' | b'"'));
     let object = &message[start.map_or(0, |at| at + 1)..end];
     let file = object.rsplit(|byte| *byte == b'/').next().unwrap_or(object);
-    if contains(file, "nccl-net") {
+    // RCCL names its plugin `librccl-net.so`.
+    if contains(file, "ccl-net") {
         return Some(Signature::PluginNotFound);
     }
     let always = [&b"libhwloc"[..], b"libcudart", b"libfabric", b"libefa"];
     let needed = always.iter().any(|name| file.starts_with(name))
         || (contains(message, "NET/Plugin") && file.starts_with(b"lib"))
-        || (contains(message, "nccl-net") && file.starts_with(b"lib"));
+        || (contains(message, "ccl-net") && file.starts_with(b"lib"));
     if needed {
         Some(Signature::PluginDependency)
     } else if contains(message, "NET/Plugin") {
@@ -44,13 +45,14 @@ pub(super) fn missing_library(message: &[u8]) -> Option<Signature> {
     }
 }
 
-/// Finds a provider other than those that are correct on their own fabrics: cxi (Slingshot), psm2/psm3, opx
+/// Tells the providers that are correct on their own fabrics from others: efa, cxi (Slingshot), psm2/psm3, opx
 /// (Omni-Path), gni.
 pub(super) fn provider(message: &[u8]) -> Option<Signature> {
     let rest = behind(message, "rovider is ")?;
     let right = [&b"efa"[..], b"cxi", b"psm", b"opx", b"gni", b"ucx", b"lnx"];
-    let cut = rest.is_empty();
-    (!cut && !right.iter().any(|name| rest.starts_with(name))).then_some(Signature::OfiOtherProvider)
+    let is_right = right.iter().any(|name| rest.starts_with(name));
+    let found = if is_right { Signature::OfiProvider } else { Signature::OfiOtherProvider };
+    (!rest.is_empty()).then_some(found)
 }
 
 /// Returns whether a code is one of EFA's completion codes: `RC: 20` (plugin 1.3 to 1.20), `err: 20` (1.21)

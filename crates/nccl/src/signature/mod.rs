@@ -118,6 +118,24 @@ signatures! {
         NvlinkP2pBroken: FAILS,
         /// NVLink SHARP could not be set up.
         NvlsFailed: FAILS,
+        /// NVLink SHARP has no multicast object left for a communicator.
+        NvlsSlots: FAILS,
+        /// A shared memory segment that a peer named does not exist.
+        ShmAttach: FAILS,
+        /// The address of a peer is empty.
+        AddressEmpty: FAILS,
+        /// A connection to a link-local address failed.
+        LinkLocal: FAILS,
+        /// EFA: the peer's queue pair no longer exists.
+        EfaPeerGone: FAILS,
+        /// libfabric's efa provider ended the process.
+        EfaAbort: FAILS,
+        /// libfabric selected a provider that fits its fabric.
+        OfiProvider: CONTINUES,
+        /// Gloo finds no interface of the name that it was given.
+        GlooInterface: FAILS,
+        /// CUDA is not initialised (802): the fabric manager does not run.
+        CudaNotReady: FAILS,
         /// NVLink SHARP multicast is not available.
         NvlsUnavailable: CONTINUES,
         /// CollNet (SHARP) is not used.
@@ -221,6 +239,15 @@ impl Signature {
     }
 }
 
+impl Signature {
+    /// Returns the signatures of a warning's text, such as the one that PyTorch prints below `Last error:`.
+    pub fn of_warning(text: &str) -> Vec<Self> {
+        let mut found = Vec::new();
+        find(Some(Level::Warn), b"", text.as_bytes(), |id| found.push(id));
+        found
+    }
+}
+
 static AUTOMATON: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     AhoCorasick::builder().match_kind(MatchKind::Standard).build(TABLE.iter().map(|row| row.needle)).ok()
 });
@@ -260,7 +287,9 @@ pub fn find(level: Option<Level>, location: &[u8], message: &[u8], mut sink: imp
 
 /// Finds the signatures of a warning by its file, whatever its message.
 fn in_location(location: &[u8], message: &[u8], mut sink: impl FnMut(Signature)) {
-    if contains(location, "transport/nvls.cc:") && !contains(message, "MNNVL") {
+    if contains(location, "transport/nvls.cc:")
+        && !["MNNVL", "out of memory"].iter().any(|other| contains(message, other))
+    {
         sink(Signature::NvlsFailed);
     }
     for (file, id) in [

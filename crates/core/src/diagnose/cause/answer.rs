@@ -49,6 +49,10 @@ word_enum! {
         CollectiveTimeout = "collective-timeout",
         /// Ranks joined a collective operation with different sizes or kinds.
         CollectiveMismatch = "collective-mismatch",
+        /// NCCL or its network failed.
+        Nccl = "nccl-error",
+        /// A line reports an error that no rule explains; it is quoted.
+        Unexplained = "unexplained",
         /// The processes did not find each other.
         Rendezvous = "rendezvous",
         /// Kubernetes: a container exceeded its memory limit.
@@ -150,6 +154,11 @@ pub struct Cause {
     pub nodes: Vec<String>,
     /// What happened, in one line.
     pub what: String,
+    /// The code of the rule that found it (`weftrun explain CODE`), where one did.
+    pub code: Option<String>,
+    /// The fix of that rule.
+    #[serde(skip)]
+    pub advice: Option<String>,
     /// What the fix depends on.
     #[serde(skip)]
     pub detail: CauseDetail,
@@ -164,6 +173,9 @@ pub struct Cause {
 impl Cause {
     /// Returns the fix, in one sentence.
     pub fn fix(&self) -> String {
+        if let Some(advice) = &self.advice {
+            return advice.clone();
+        }
         let place = self.frame.as_ref().map(|frame| format!("{}:{}", frame.file, frame.line));
         match self.class {
             CauseClass::Exception if self.detail == CauseDetail::NoSpace => {
@@ -192,8 +204,14 @@ impl Cause {
                 "give the job more shared memory (`shm` of the role), or use fewer data loader workers".to_owned()
             }
             CauseClass::Signal => "run the rank with python -X faulthandler to see where it crashes".to_owned(),
-            CauseClass::ExitCode if self.ranks.is_empty() => {
+            CauseClass::Nccl | CauseClass::Unexplained => {
+                "read the lines around the quoted one: no rule explains it".to_owned()
+            }
+            CauseClass::ExitCode if self.ranks.is_empty() && self.what.contains("not read") => {
                 "add the logs of the missing ranks and run `weftrun why` again".to_owned()
+            }
+            CauseClass::ExitCode if self.ranks.is_empty() => {
+                "read the last lines of every rank, and the kernel log of their nodes (dmesg)".to_owned()
             }
             CauseClass::ExitCode if self.detail == CauseDetail::NotStarted => {
                 "correct the command or the working folder of the job: the program could not be started".to_owned()
@@ -289,14 +307,20 @@ impl Why {
         Some(finding)
     }
 
+    fn quotes(&self) -> bool {
+        self.findings.iter().any(|finding| finding.code == super::UNEXPLAINED)
+    }
+
     /// Returns the answer in at most ten lines.
     pub fn lines(&self) -> Vec<String> {
         let Some(cause) = &self.cause else {
             let head = match self.state {
                 WhyState::Failed => "failed: the logs do not show the cause",
                 WhyState::Hanging => "hanging: the logs do not show the cause",
+                WhyState::Running if self.quotes() => "running: no failure is proved",
                 WhyState::Running => "running: no failure in the logs",
                 WhyState::Succeeded => "succeeded: no failure in the logs",
+                WhyState::Unknown if self.quotes() => "unknown: no rule explains the errors in the logs",
                 // A finding says what the cluster reports.
                 WhyState::Unknown if !self.findings.is_empty() => "unknown: no failure in the logs",
                 WhyState::Unknown => "unknown: no failure in the logs, and no end of the job",

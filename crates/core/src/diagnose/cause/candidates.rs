@@ -3,11 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weftrun_nccl::failure::{ClusterReason, Exception, Fact, Frame, Order, SIGNALS};
+use weftrun_nccl::{Signature, SourceIndex, Trace};
 
 use super::EVIDENCE;
 use super::answer::{Cause, CauseClass, CauseDetail, not_read};
 use super::scene::Scene;
 use crate::Confidence;
+use crate::diagnose::rule_input::RuleInput;
+use crate::diagnose::rules::{Blame, Rule, UNKNOWN_WARNING, rules};
 use crate::finding::Evidence;
 
 /// How much a fact explains: smaller is closer to the start of the chain of events.
@@ -21,12 +24,22 @@ pub(super) enum Grade {
     Own,
     /// The cluster ended a job that ran.
     Ended,
+    /// NCCL or its network failed on a rank, as a rule says.
+    Nccl,
     /// Native code crashed, which also happens to victims while they end.
     Crashed,
+    /// A link between two ranks failed, as a rule says.
+    Link,
+    /// An exception after a failure of NCCL on the same rank.
+    Followed,
     /// A process ended with an exit code.
     Exited,
     /// Ranks disagree about a collective, or one did not join.
     Collective,
+    /// NCCL warned of something that no rule explains.
+    Warned,
+    /// The program reports an error in its own words.
+    Reported,
     /// Aborted, as watchdogs do with the ranks that wait for another.
     Aborted,
     /// Killed, as a launcher also does with the others.
@@ -43,12 +56,19 @@ pub(super) enum Grade {
     Remote,
     /// Ranks wait for one that is not named.
     Waiting,
+    /// A line speaks of an error, which need not have ended anything.
+    Quoted,
 }
 
 impl Grade {
     /// Returns whether the cluster ended the job as a whole.
     pub fn ends_job(self) -> bool {
         matches!(self, Self::Ended | Self::TimeLimit)
+    }
+
+    /// Returns whether it only quotes a line: what that led to is not known.
+    pub fn is_quote(self) -> bool {
+        matches!(self, Self::Warned | Self::Quoted)
     }
 }
 
@@ -60,15 +80,22 @@ pub(super) struct Candidate {
     frame: Option<Frame>,
     /// Equal for the same failure on several ranks.
     key: String,
-    rank: Option<u32>,
+    ranks: BTreeSet<u32>,
+    /// The host that its line names, where its rank is not known.
+    host: Option<String>,
     first: bool,
-    report: usize,
+    source: SourceIndex,
+    line: u64,
+    evidence: Evidence,
+    detail: CauseDetail,
+    /// The code and the fix of its rule.
+    rule: Option<(&'static str, String)>,
 }
 
 impl Candidate {
     /// Returns whether neither the line nor a launcher says which rank it was.
     pub fn is_nobodys(&self) -> bool {
-        self.rank.is_none() && !self.first
+        self.ranks.is_empty() && !self.first
     }
 }
 
@@ -85,6 +112,14 @@ pub(super) fn root(exception: &Exception) -> &Exception {
     }
 }
 
+/// Returns whether NCCL's result was raised: what went wrong is in NCCL's own words.
+fn is_nccl(exception: &Exception) -> bool {
+    exception.short_name() == "DistBackendError"
+        || ["NCCL error", "NCCL Error", "ncclRemoteError"]
+            .iter()
+            .any(|words| exception.message.contains(words))
+}
+
 /// Returns how much an exception explains, and its class.
 pub(super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
     let (name, message) = (exception.short_name(), exception.message.as_str());
@@ -93,7 +128,7 @@ pub(super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
     if name == "OutOfMemoryError" || says(&full) {
         return (Grade::Own, CauseClass::CudaOutOfMemory);
     }
-    if name == "DistBackendError" || says(&["NCCL error", "ncclRemoteError"]) {
+    if is_nccl(exception) {
         if says(&["invalid usage", "invalid argument", "ncclInvalid"]) {
             return (Grade::Own, CauseClass::Exception);
         }
@@ -172,19 +207,148 @@ fn what(class: CauseClass, exception: &Exception) -> String {
     what
 }
 
-/// Returns every fact that may be the cause.
-pub(super) fn candidates(scene: &Scene<'_>) -> Vec<Candidate> {
+/// What a rule says of a failure: its grade, its class, its sentence, and its code and fix.
+struct Ruling {
+    grade: Grade,
+    class: CauseClass,
+    what: String,
+    rule: Option<(&'static str, String)>,
+}
+
+impl Ruling {
+    fn new(rule: &'static Rule, blame: Blame, seen: &RuleInput<'_>) -> Self {
+        let (grade, class) = match blame {
+            Blame::Rank(class) => (Grade::Nccl, class),
+            Blame::Link => (Grade::Link, CauseClass::Nccl),
+            Blame::Peer => (Grade::Remote, CauseClass::Nccl),
+        };
+        Self { grade, class, what: rule.sentence(seen), rule: Some((rule.code, rule.fix_for(seen))) }
+    }
+
+    fn quote(text: &str) -> Self {
+        Self { grade: Grade::Warned, class: CauseClass::Nccl, what: text.to_owned(), rule: None }
+    }
+
+    /// Returns what NCCL's own words below an exception say; none where they only tell of a peer that ended.
+    fn of_last_error(text: &str, seen: &RuleInput<'_>) -> Option<Self> {
+        let signatures = Signature::of_warning(text);
+        let fits = |rule: &&Rule| {
+            rule.signatures.iter().any(|signature| signatures.contains(signature)) && rule.applies(seen)
+        };
+        let ruled = rules().filter(fits).find_map(|rule| Some(Self::new(rule, rule.blame?, seen)));
+        let echo =
+            || signatures.iter().any(|one| matches!(one, Signature::PeerClosed | Signature::IbFlushed));
+        ruled.or_else(|| (!text.is_empty() && !echo()).then(|| Self::quote(text)))
+    }
+}
+
+/// Returns the failures that the rules find in NCCL's lines of the last attempt.
+fn of_rules(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Vec<Candidate> {
     let mut found = Vec::new();
+    let ended = |trace: &Trace, rank: Option<u32>| {
+        let source = seen.map.source_of(trace);
+        scene.is_current(source, trace.line)
+            && !seen.map.went_on(trace)
+            && !(scene.running && scene.goes_on(seen, source, trace.line, rank))
+    };
+    let mut add = |signature: Signature, of: &dyn Fn(&Trace) -> Ruling| {
+        let Some(hits) = seen.map.signatures().get(signature) else { return };
+        let traces: Vec<_> = hits.traces.iter().map(|trace| (trace, seen.map.rank_of(trace))).collect();
+        let mut left = seen.map.ranks_of(hits);
+        let all = traces.iter().all(|(trace, rank)| ended(trace, *rank));
+        traces.iter().for_each(|(_, rank)| left.retain(|one| Some(*one) != *rank));
+        for (trace, rank) in traces.into_iter().filter(|(trace, rank)| ended(trace, *rank)) {
+            let Ruling { grade, class, what, rule } = of(trace);
+            // Ranks whose lines are not kept are named with the first that is.
+            let mut ranks: BTreeSet<u32> = if all { std::mem::take(&mut left) } else { BTreeSet::new() };
+            ranks.extend(rank);
+            if class == CauseClass::CollectiveMismatch && scene.world == 2 {
+                ranks = BTreeSet::from([0, 1]);
+            }
+            let key = rule.as_ref().map_or_else(|| key(class, &what), |(code, _)| (*code).to_owned());
+            let host = seen.map.host_of(trace).map(str::to_owned);
+            let source = seen.map.source_of(trace);
+            let evidence = Evidence {
+                source: seen.map.source_name(trace).to_owned(),
+                line: trace.line,
+                text: trace.text.clone(),
+            };
+            found.push(Candidate {
+                grade,
+                class,
+                what,
+                frame: None,
+                key,
+                ranks,
+                host,
+                first: false,
+                source,
+                line: trace.line,
+                evidence,
+                detail: CauseDetail::None,
+                rule,
+            });
+        }
+    };
+    for rule in rules().filter(|rule| rule.applies(seen)) {
+        let Some(blame) = rule.blame else { continue };
+        for signature in rule.signatures {
+            add(*signature, &|_| Ruling::new(rule, blame, seen));
+        }
+    }
+    add(UNKNOWN_WARNING, &|trace| Ruling::quote(&trace.text));
+    found
+}
+
+/// Returns what is equal for one failure on several ranks: its numbers may differ.
+fn key(class: CauseClass, what: &str) -> String {
+    format!("{class:?} {}", what.replace(|digit: char| digit.is_ascii_digit(), "0"))
+}
+
+/// Returns every fact that may be the cause.
+pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Vec<Candidate> {
+    let mut found = of_rules(scene, seen);
+    let told: BTreeSet<u32> = found.iter().flat_map(|one| one.ranks.iter().copied()).collect();
+    let ruled: BTreeSet<u32> =
+        found.iter().filter(|one| !one.grade.is_quote()).flat_map(|one| one.ranks.iter().copied()).collect();
+    let ruled_sources: BTreeSet<SourceIndex> =
+        found.iter().filter(|one| !one.grade.is_quote()).map(|one| one.source).collect();
     let explains = |fact: &Fact| {
-        matches!(fact, Fact::Exception(_) | Fact::TimedOut { .. } | Fact::RemoteExit | Fact::Died)
+        matches!(
+            fact,
+            Fact::Exception(_)
+                | Fact::TimedOut { .. }
+                | Fact::RemoteExit
+                | Fact::Died
+                | Fact::LastError(_)
+                | Fact::Error { fatal: true, .. }
+        )
     };
     // Ranks whose exit the log explains.
     let explained = scene.reports.iter().filter(|known| explains(&known.report.fact));
-    let explained: BTreeSet<u32> = explained.filter_map(|known| known.rank).collect();
-    for (at, known) in scene.reports.iter().enumerate() {
+    let explained: BTreeSet<u32> = explained.filter_map(|known| known.rank).chain(told).collect();
+    for known in &scene.reports {
+        let mut push = |ruling: Ruling, frame: Option<Frame>, first| {
+            let Ruling { grade, class, what, rule } = ruling;
+            let code = rule.as_ref().map(|(code, _)| (*code).to_owned());
+            found.push(Candidate {
+                key: code.unwrap_or_else(|| key(class, &what)),
+                grade,
+                class,
+                what,
+                frame,
+                ranks: known.rank.into_iter().collect(),
+                host: None,
+                first,
+                source: known.report.source,
+                line: known.report.line,
+                evidence: scene.evidence(known.report),
+                detail: detail(&known.report.fact),
+                rule,
+            });
+        };
         let mut add = |grade, class, what: String, frame: Option<Frame>, first| {
-            let key = format!("{class:?} {}", what.replace(|digit: char| digit.is_ascii_digit(), "0"));
-            found.push(Candidate { grade, class, what, frame, key, rank: known.rank, first, report: at });
+            push(Ruling { grade, class, what, rule: None }, frame, first);
         };
         match &known.report.fact {
             Fact::Exception(exception) if exception.is_launcher() => {}
@@ -194,6 +358,22 @@ pub(super) fn candidates(scene: &Scene<'_>) -> Vec<Candidate> {
                     || !weftrun_nccl::failure::absent(&root.message).is_empty()
                 {
                     continue;
+                }
+                let last_error = root.last_error.as_deref().or(exception.last_error.as_deref());
+                if is_nccl(root) {
+                    let by_rule = match known.rank {
+                        Some(rank) => ruled.contains(&rank),
+                        None => ruled_sources.contains(&known.report.source),
+                    };
+                    let ruling = last_error.and_then(|text| Ruling::of_last_error(text, seen));
+                    if let Some(ruling) = ruling {
+                        push(ruling, None, false);
+                        continue;
+                    }
+                    // A rule says more of the same failure.
+                    if by_rule {
+                        continue;
+                    }
                 }
                 let (grade, class) = judge(root);
                 let frame = root.frame.as_ref().or(exception.frame.as_ref()).cloned();
@@ -232,16 +412,43 @@ pub(super) fn candidates(scene: &Scene<'_>) -> Vec<Candidate> {
                 add(grade, class, what.to_owned(), None, false);
             }
             Fact::RemoteExit => add(Grade::Remote, CauseClass::ExitCode, remote(scene), None, false),
+            Fact::LastError(text) => match Ruling::of_last_error(text, seen) {
+                Some(ruling) => push(ruling, None, false),
+                None => add(Grade::Remote, CauseClass::ExitCode, remote(scene), None, false),
+            },
+            Fact::Error { text, fatal } => {
+                let grade = if *fatal { Grade::Reported } else { Grade::Quoted };
+                add(grade, CauseClass::Unexplained, text.clone(), None, false);
+            }
             Fact::TimedOut { .. } | Fact::Progress { .. } | Fact::Died | Fact::Finished => {}
         }
     }
+    follow(&mut found);
     found
+}
+
+/// Marks the exceptions that came after a failure of NCCL on the same rank, as a library raises them in its parent process.
+fn follow(found: &mut [Candidate]) {
+    let failed: Vec<(SourceIndex, u64, BTreeSet<u32>)> = found
+        .iter()
+        .filter(|one| matches!(one.grade, Grade::Nccl | Grade::Link))
+        .map(|one| (one.source, one.line, one.ranks.clone()))
+        .collect();
+    for one in found.iter_mut().filter(|one| one.grade == Grade::Own) {
+        let same = |ranks: &BTreeSet<u32>| {
+            ranks.is_empty() || one.ranks.is_empty() || !ranks.is_disjoint(&one.ranks)
+        };
+        if failed.iter().any(|(source, line, ranks)| *source == one.source && *line < one.line && same(ranks))
+        {
+            one.grade = Grade::Followed;
+        }
+    }
 }
 
 fn remote(scene: &Scene<'_>) -> String {
     let unseen = scene.unseen();
     if unseen.is_empty() {
-        return "a process of another rank exited; its log does not say why".to_owned();
+        return "a process of another rank ended; no log says which rank was the first".to_owned();
     }
     format!("a process of another rank exited; {}", not_read(&unseen, ""))
 }
@@ -326,27 +533,36 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
         groups.entry(&candidate.key).or_default().push(candidate);
     }
     let weight = |group: &Vec<&Candidate>| {
-        let launcher =
-            group.iter().any(|one| one.first || one.rank.is_some_and(|rank| first_ranks.contains(&rank)));
-        let ranks = group.iter().map(|one| one.rank).collect::<BTreeSet<_>>().len();
-        let line =
-            group.iter().filter_map(|one| scene.reports.get(one.report)).map(|known| known.report.line).min();
+        let launcher = group.iter().any(|one| one.first || !one.ranks.is_disjoint(&first_ranks));
+        let ranks = group.iter().flat_map(|one| &one.ranks).collect::<BTreeSet<_>>().len();
+        let line = group.iter().map(|one| one.line).min();
+        // What NCCL wrote first led to the rest.
+        let ranks = if matches!(grade, Grade::Nccl | Grade::Warned | Grade::Reported | Grade::Quoted) {
+            0
+        } else {
+            ranks
+        };
         (!launcher, ranks, line)
     };
     let group = groups.values().min_by_key(|group| weight(group))?;
     let head = group.first()?;
-    let mut ranks: BTreeSet<u32> = group.iter().filter_map(|one| one.rank).collect();
+    let mut ranks: BTreeSet<u32> = group.iter().flat_map(|one| one.ranks.iter().copied()).collect();
     let mut confidence = if groups.len() > 1 { Confidence::Medium } else { Confidence::High };
     match grade {
-        Grade::Remote | Grade::Broken => {
-            ranks.clear();
+        Grade::Remote | Grade::Broken | Grade::Quoted | Grade::Warned | Grade::Reported => {
+            if matches!(grade, Grade::Remote | Grade::Broken) {
+                ranks.clear();
+            }
             confidence = Confidence::Low;
         }
         Grade::Rendezvous | Grade::Later => ranks.clear(),
         Grade::Cluster if ranks.is_empty() => {
             // The launcher may report which rank the kernel killed.
             ranks.extend(
-                candidates.iter().filter(|one| one.grade == Grade::Killed).filter_map(|one| one.rank),
+                candidates
+                    .iter()
+                    .filter(|one| one.grade == Grade::Killed)
+                    .flat_map(|one| one.ranks.iter().copied()),
             );
         }
         _ => {}
@@ -361,9 +577,8 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
         matches!(known.report.fact, Fact::Exit { order: Order::First, .. })
             && known.rank.is_some_and(|rank| ranks.contains(&rank))
     });
-    let cited = group.iter().filter_map(|one| scene.reports.get(one.report)).chain(exits);
-    for known in cited {
-        let line = scene.evidence(known.report);
+    let exits = exits.map(|known| scene.evidence(known.report));
+    for line in group.iter().map(|one| one.evidence.clone()).chain(exits) {
         if evidence.len() < EVIDENCE && !evidence.contains(&line) {
             evidence.push(line);
         }
@@ -371,12 +586,11 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
     Some(Cause {
         class: head.class,
         ranks: ranks.into_iter().collect(),
-        nodes: Vec::new(),
+        nodes: group.iter().filter_map(|one| one.host.clone()).collect::<BTreeSet<_>>().into_iter().collect(),
+        code: head.rule.as_ref().map(|(code, _)| (*code).to_owned()),
+        advice: head.rule.as_ref().map(|(_, fix)| fix.clone()),
         what: head.what.clone(),
-        detail: scene
-            .reports
-            .get(head.report)
-            .map_or_else(CauseDetail::default, |known| detail(&known.report.fact)),
+        detail: head.detail,
         frame: head.frame.clone(),
         evidence,
         confidence,

@@ -12,6 +12,7 @@ mod scene;
 
 use std::collections::BTreeSet;
 
+use crate::diagnose::rule_input::RuleInput;
 pub(super) use answer::named;
 pub use answer::{CAUSE_CODE, Cause, CauseClass, CauseDetail, Stack, Why, WhyState, rank_list};
 pub(super) use candidates::signal_text;
@@ -23,22 +24,27 @@ use scene::Scene;
 use weftrun_nccl::TransportMap;
 use weftrun_nccl::failure::Fact;
 
+/// The code of the finding that quotes an error line which no rule explains.
+const UNEXPLAINED: &str = "WHY-UNEXPLAINED";
+
 /// Most lines cited for a cause.
 const EVIDENCE: usize = 6;
 
 /// Returns the first cause that the sources of a map show. `known` is the job's state from the cluster,
 /// where it was queried.
 pub fn why(map: &TransportMap, known: Option<WhyState>) -> Why {
-    let map = map.snapshot();
-    let mut scene = Scene::new(&map, None);
+    let seen = RuleInput::new(None, map);
+    let map = &seen.map;
+    let mut scene = Scene::new(map, None);
     // The cluster returned all existing logs: a rank without one wrote nothing.
     scene.complete = known.is_some();
-    if known == Some(WhyState::Running) {
-        scene.forget_survived(&map);
+    scene.running = known == Some(WhyState::Running);
+    if scene.running {
+        scene.forget_survived(map);
     }
-    let mut why = of_scene(&scene);
+    let mut why = of_scene(&scene, &seen);
     if scene.restarts > 0 && why.cause.is_none() {
-        let earlier = of_scene(&Scene::new(&map, Some(scene.restarts - 1)));
+        let earlier = of_scene(&Scene::new(map, Some(scene.restarts - 1)), &seen);
         if let Some(cause) = earlier.cause {
             let message =
                 format!("an earlier attempt in the same logs failed: {}: {}", cause.who(), cause.what);
@@ -59,8 +65,8 @@ pub fn why(map: &TransportMap, known: Option<WhyState>) -> Why {
     why
 }
 
-fn of_scene(scene: &Scene<'_>) -> Why {
-    let mut candidates = candidates(scene);
+fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
+    let mut candidates = candidates(scene, seen);
     let collective = collective::find(scene);
     candidates.sort_by_key(|candidate| candidate.grade);
     let mut best = candidates.first().map(|candidate| candidate.grade);
@@ -79,12 +85,15 @@ fn of_scene(scene: &Scene<'_>) -> Why {
         (None, Some(_)) => true,
         (_, None) => false,
     };
+    let quoted = !by_collective && best.is_some_and(Grade::is_quote);
     let mut cause = match collective.filter(|_| by_collective) {
         Some(found) => Some(Cause {
             class: found.class,
             ranks: found.ranks,
             nodes: Vec::new(),
             what: found.what,
+            code: None,
+            advice: None,
             detail: CauseDetail::None,
             frame: None,
             evidence: found.reports.iter().take(EVIDENCE).map(|report| scene.evidence(report)).collect(),
@@ -92,11 +101,22 @@ fn of_scene(scene: &Scene<'_>) -> Why {
         }),
         None => best.and_then(|grade| choose(scene, &candidates, grade)),
     };
-    let state = state(scene, cause.is_some());
+    // A rule knows that what it found ends a job, whatever the log shows of the end.
+    let ruled = cause.as_ref().is_some_and(|cause| cause.code.is_some());
+    let state = if ruled { WhyState::Failed } else { state(scene, cause.is_some()) };
     let mut findings = Vec::new();
+    if quoted
+        && !matches!(state, WhyState::Failed | WhyState::Hanging)
+        && let Some(cause) = cause.take()
+    {
+        findings.push(unexplained(cause));
+    }
     let unseen = if scene.complete { Vec::new() } else { scene.unseen() };
     if let Some(cause) = &mut cause {
-        cause.nodes = nodes(scene, &cause.ranks);
+        let nodes = nodes(scene, &cause.ranks);
+        if !nodes.is_empty() {
+            cause.nodes = nodes;
+        }
         if !unseen.is_empty() && cause.confidence == Confidence::High {
             cause.confidence = Confidence::Medium;
         }
@@ -114,17 +134,27 @@ fn of_scene(scene: &Scene<'_>) -> Why {
         finding.ranks = unseen;
         findings.push(finding);
     }
-    if findings.is_empty()
-        && cause.as_ref().is_some_and(|cause| cause.ranks.is_empty() && cause.confidence == Confidence::Low)
-    {
-        let message = "no log that was read shows the first failure; the log of a rank is missing";
-        findings.push(Finding::info("WHY-LOGS-MISSING", message));
-    }
     let victims = match &cause {
         Some(cause) => scene.seen.iter().copied().filter(|rank| !cause.ranks.contains(rank)).collect(),
         None => Vec::new(),
     };
     Why { state, cause, victims, findings, stacks: Vec::new() }
+}
+
+/// Returns the finding that quotes the earliest error line that no rule explains.
+fn unexplained(cause: Cause) -> Finding {
+    let who = if cause.ranks.is_empty() && cause.nodes.is_empty() {
+        String::new()
+    } else {
+        format!("{}: ", cause.who())
+    };
+    let mut finding = Finding::info(
+        UNEXPLAINED,
+        format!("the first error line, which no rule explains: {who}{}", cause.what),
+    );
+    finding.ranks = cause.ranks;
+    finding.evidence = cause.evidence;
+    finding
 }
 
 fn nodes(scene: &Scene<'_>, ranks: &[u32]) -> Vec<String> {
@@ -139,6 +169,7 @@ fn state(scene: &Scene<'_>, caused: bool) -> WhyState {
             Fact::TimedOut { .. } => waits = true,
             Fact::Exit { code: 0, .. } | Fact::Progress { .. } | Fact::Finished => {}
             Fact::Cuda(_) | Fact::Xid(_) if !caused => {}
+            Fact::Error { fatal: false, .. } => {}
             _ => return WhyState::Failed,
         }
     }

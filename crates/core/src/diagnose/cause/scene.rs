@@ -6,6 +6,7 @@ use weftrun_nccl::failure::{Fact, Order, Report, SourceRanks, Writer};
 use weftrun_nccl::{Snapshot, SourceIndex};
 
 use super::candidates::{Grade, judge, root};
+use crate::diagnose::rule_input::RuleInput;
 use crate::finding::Evidence;
 
 /// The sources of the latest attempts.
@@ -39,6 +40,10 @@ pub(super) struct Scene<'a> {
     pub complete: bool,
     /// Whether a node's ranks were inferred from those of the others.
     pub inferred: bool,
+    /// Whether the job still runs.
+    pub running: bool,
+    /// The lines at which the attempts of a source begin, and the attempt that is read.
+    attempts: BTreeMap<SourceIndex, (Vec<u64>, usize)>,
     names: BTreeMap<SourceIndex, String>,
     pub node_of: BTreeMap<u32, String>,
     pub finished: BTreeSet<u32>,
@@ -82,6 +87,9 @@ impl<'a> Scene<'a> {
             if source.cut {
                 scene.cut.insert(*at);
             }
+            let latest = source.restarts.len();
+            let wanted = attempt.map_or(latest, |attempt| attempt.min(latest));
+            scene.attempts.insert(*at, (source.restarts.clone(), wanted));
         }
         let bases = inferred_bases(&mut scene, &sources);
         let tasks = !sources
@@ -96,9 +104,7 @@ impl<'a> Scene<'a> {
             .collect();
         for report in failures.reports() {
             let Some(source) = sources.get(&report.source) else { continue };
-            let latest = source.restarts.len();
-            let wanted = attempt.map_or(latest, |attempt| attempt.min(latest));
-            if source.attempt(report.line) != wanted {
+            if !scene.is_current(report.source, report.line) {
                 continue;
             }
             let task = || report.writer.task.filter(|_| tasks);
@@ -123,12 +129,26 @@ impl<'a> Scene<'a> {
 }
 
 impl Scene<'_> {
+    /// Returns whether a line is of the attempt that is read.
+    pub fn is_current(&self, source: SourceIndex, line: u64) -> bool {
+        self.attempts.get(&source).is_some_and(|(restarts, wanted)| {
+            restarts.iter().filter(|start| **start <= line).count() == *wanted
+        })
+    }
+
+    /// Returns whether a rank printed training steps after a line.
+    pub fn goes_on(&self, seen: &RuleInput<'_>, source: SourceIndex, line: u64, rank: Option<u32>) -> bool {
+        seen.map.steps_after(source, line, rank) >= SURVIVED
+    }
+
     /// Removes the exceptions after which the same log has training steps, in a job that still runs. In one that has
     /// ended, steps behind an exception prove nothing: Python writes buffered output when it exits.
     pub fn forget_survived(&mut self, map: &Snapshot<'_>) {
         self.reports.retain(|KnownReport { report, rank }| {
-            !matches!(report.fact, Fact::Exception(_) | Fact::Cuda(_))
-                || map.steps_after(report.source, report.line, *rank) < SURVIVED
+            !matches!(
+                report.fact,
+                Fact::Exception(_) | Fact::Cuda(_) | Fact::LastError(_) | Fact::Error { .. }
+            ) || map.steps_after(report.source, report.line, *rank) < SURVIVED
         });
     }
 }
@@ -166,8 +186,7 @@ fn inferred_bases(scene: &mut Scene<'_>, sources: &Sources<'_>) -> BTreeMap<Sour
     BTreeMap::from([(**at, *first)])
 }
 
-/// Names each rank's node: its `NCCL_HOSTID`, its host where hosts distinguish the sources, else its
-/// source.
+/// Names each rank's node: its `NCCL_HOSTID`, or its host where hosts distinguish the sources.
 fn name_nodes(scene: &mut Scene<'_>, sources: &Sources<'_>, tasks: bool) {
     let mut uses: BTreeMap<&str, BTreeSet<SourceIndex>> = BTreeMap::new();
     for (at, source) in sources {
@@ -188,18 +207,13 @@ fn name_nodes(scene: &mut Scene<'_>, sources: &Sources<'_>, tasks: bool) {
             source.host_of_rank.get(rank).or(of_task).filter(tells)
         };
         let host = || source.hosts.first().filter(|_| source.hosts.len() == 1).filter(tells);
-        let stem = || {
+        // What a backend names `NODE/rankN`. The name of a file is no host.
+        let of_backend = || {
             let name = scene.names.get(at).map_or("", String::as_str);
-            if let Some((node, _)) = name.split_once("/rank").filter(|(node, _)| !node.contains('/')) {
-                return node.to_owned();
-            }
-            let file = name.rsplit('/').next().unwrap_or(name);
-            let plain = file.trim_end_matches(".gz").trim_end_matches(".zst");
-            let stem = [".log", ".out", ".err"].iter().find_map(|end| plain.strip_suffix(end));
-            stem.unwrap_or(plain).to_owned()
+            name.split_once("/rank").filter(|(node, _)| !node.contains('/')).map(|(node, _)| node.to_owned())
         };
-        let name = id.or_else(|| own().cloned()).or_else(|| host().cloned()).unwrap_or_else(stem);
-        if name != "-" && !name.is_empty() {
+        let name = id.or_else(|| own().cloned()).or_else(|| host().cloned()).or_else(of_backend);
+        if let Some(name) = name.filter(|name| !name.is_empty()) {
             scene.node_of.insert(*rank, name);
         }
     }

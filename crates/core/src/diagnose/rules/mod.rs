@@ -12,13 +12,25 @@ mod verbs;
 use std::sync::LazyLock;
 
 pub(super) use libfabric::WRONG_PROVIDER;
-pub(super) use program::COLLECTIVES_DIFFER;
+pub(super) use program::{COLLECTIVES_DIFFER, UNKNOWN_WARNING};
 pub(super) use socket::{SOCKETS_BETWEEN_NODES, SOCKETS_INSIDE_NODE};
 
 use weftrun_nccl::Signature;
 
+use super::cause::CauseClass;
 use super::rule_input::RuleInput;
 use crate::{Confidence, Severity};
+
+/// Whom a rule blames for the end of a job, where its evidence ends one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blame {
+    /// The rank that printed it, or its node.
+    Rank(CauseClass),
+    /// The link between the rank that printed it and a peer: either end, or the network.
+    Link,
+    /// The peer, which ended before.
+    Peer,
+}
 
 /// One rule.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +53,12 @@ pub struct Rule {
     pub patch: &'static [(&'static str, Option<&'static str>)],
     /// What counts as its evidence.
     pub signatures: &'static [Signature],
+    /// Whom it blames for the end of a job; none where a job continues in spite of it.
+    pub blame: Option<Blame>,
+    /// The codes of findings that are its consequences.
+    pub explains: &'static [&'static str],
     when: Option<fn(&RuleInput<'_>) -> bool>,
+    advice: Option<fn(&RuleInput<'_>) -> Option<String>>,
     detail: Option<fn(&RuleInput<'_>) -> Option<String>>,
 }
 
@@ -53,6 +70,27 @@ impl Rule {
 
     const fn signatures(mut self, signatures: &'static [Signature]) -> Self {
         self.signatures = signatures;
+        self
+    }
+
+    const fn blame(mut self, blame: Blame) -> Self {
+        self.blame = Some(blame);
+        self
+    }
+
+    /// The rank that printed the evidence failed by itself.
+    const fn fails(self) -> Self {
+        self.blame(Blame::Rank(CauseClass::Nccl))
+    }
+
+    const fn explains(mut self, codes: &'static [&'static str]) -> Self {
+        self.explains = codes;
+        self
+    }
+
+    /// Replaces the fix by one with the names that stand in the log.
+    const fn advice(mut self, advice: fn(&RuleInput<'_>) -> Option<String>) -> Self {
+        self.advice = Some(advice);
         self
     }
 
@@ -72,6 +110,11 @@ impl Rule {
             Some(condition) => condition(seen),
             None => self.signatures.iter().any(|signature| seen.has(*signature)),
         }
+    }
+
+    /// Returns what to do in this case.
+    pub(super) fn fix_for(&self, seen: &RuleInput<'_>) -> String {
+        self.advice.and_then(|advice| advice(seen)).unwrap_or_else(|| self.fix.to_owned())
     }
 
     /// Returns the rule's sentence, with the known details of this case.
@@ -99,7 +142,10 @@ const fn rule(
         source,
         patch: &[],
         signatures: &[],
+        blame: None,
+        explains: &[],
         when: None,
+        advice: None,
         detail: None,
     }
 }

@@ -2,7 +2,7 @@
 
 use weftrun_nccl::{FabricSeen, Kind, Signature};
 
-use super::{HIGH, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, rule};
+use super::{ENV, HIGH, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, rule};
 use crate::diagnose::rule_input::RuleInput;
 
 pub(super) const RULES: &[Rule] = &[
@@ -10,7 +10,16 @@ pub(super) const RULES: &[Rule] = &[
         "/dev/shm is too small",
         "make it larger: an emptyDir of medium Memory in Kubernetes, --shm-size=1g in Docker",
         nccl_issue!("290")).patch(&[("shm", Some("8Gi"))])
-        .signatures(&[Signature::ShmTooSmall]),
+        .signatures(&[Signature::ShmTooSmall])
+        .fails(),
+    rule("R29b", "SHM-ATTACH", HIGH,
+        "a rank found no shared memory segment of the name that its peer sent: the ranks of a node do not share /dev/shm, or disagree on NCCL_CUMEM_HOST_ENABLE",
+        "give all ranks of the node one /dev/shm and one value of NCCL_CUMEM_HOST_ENABLE (0 as a test)",
+        "https://github.com/NVIDIA/nccl/pull/2059")
+        .signatures(&[Signature::ShmAttach])
+        .fails()
+        .detail(segment_without_name)
+        .advice(one_host_memory),
     rule("R30", "P2P-DISABLED", NOTE,
         "the GPUs cannot reach each other's memory over PCIe: shared memory is used",
         "expected on GeForce; else switch ACS and IOMMU off",
@@ -20,12 +29,20 @@ pub(super) const RULES: &[Rule] = &[
         "GPUs joined by NVLink cannot reach each other's memory: hardware or fabric manager",
         "have the node serviced; do not hide it with NCCL_IGNORE_DISABLED_P2P",
         nccl_issue!("2329"))
-        .signatures(&[Signature::NvlinkP2pBroken]),
+        .signatures(&[Signature::NvlinkP2pBroken])
+        .fails(),
     rule("R32", "NVLS-FAILED", HIGH,
         "NVLink SHARP could not be set up: NVSwitch multicast is broken",
         "restart the fabric manager with a GPU reset; NCCL_NVLS_ENABLE=0 as a test",
         nccl_issue!("1488")).patch(&[("env.NCCL_NVLS_ENABLE", Some("0"))])
-        .signatures(&[Signature::NvlsFailed]),
+        .signatures(&[Signature::NvlsFailed])
+        .fails(),
+    rule("R32b", "NVLS-SLOTS", HIGH,
+        "NVLink SHARP has no multicast memory left: each communicator takes some, and many communicators or another job on the node use it up. The memory of the model is another one",
+        "set NCCL_NVLS_ENABLE=0, or make fewer communicators",
+        ENV).patch(&[("env.NCCL_NVLS_ENABLE", Some("0"))])
+        .signatures(&[Signature::NvlsSlots])
+        .fails(),
     rule("R33", "NVLS-NOT-USED", NOTE,
         "NVLink SHARP is not available",
         "needs Hopper or later with NVSwitch, CUDA 12.1 and a running fabric manager",
@@ -42,7 +59,8 @@ pub(super) const RULES: &[Rule] = &[
         "multi-node NVLink is there and does not work: the IMEX channel is not in the container",
         "give the container /dev/nvidia-caps-imex-channels/channel0 (ComputeDomain); NCCL_MNNVL_ENABLE=0 goes without",
         nccl_issue!("1925")).patch(&[("env.NCCL_MNNVL_ENABLE", Some("0"))])
-        .signatures(&[Signature::MnnvlBroken]),
+        .signatures(&[Signature::MnnvlBroken])
+        .fails(),
     rule("R47", "CUMEM-HOST-FALLBACK", NOTE,
         "memory of the host is not allocated with cuMem",
         "--cap-add SYS_NICE, or NCCL_CUMEM_HOST_ENABLE=0",
@@ -55,6 +73,24 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::MnnvlConnection])
         .when(network_not_needed),
 ];
+
+/// Returns whether the name of the missing segment is empty: the descriptor of cuMem was read as a name.
+fn is_without_name(seen: &RuleInput<'_>) -> bool {
+    let found = seen.map.signatures().get(Signature::ShmAttach);
+    found.is_some_and(|found| found.traces.iter().any(|trace| trace.text.contains("(size 0)")))
+}
+
+fn segment_without_name(seen: &RuleInput<'_>) -> Option<String> {
+    is_without_name(seen).then(|| {
+        " (the segment has no name and no size, so the size of /dev/shm is not the cause)".to_owned()
+    })
+}
+
+fn one_host_memory(seen: &RuleInput<'_>) -> Option<String> {
+    is_without_name(seen).then(|| {
+        "set NCCL_CUMEM_HOST_ENABLE=0 for all ranks; a NUMA node without memory makes some ranks turn it off by themselves".to_owned()
+    })
+}
 
 /// Returns whether NVLink SHARP could be used; otherwise the note is useless.
 fn nvls_possible(seen: &RuleInput<'_>) -> bool {

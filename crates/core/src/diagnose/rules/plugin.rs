@@ -19,7 +19,8 @@ pub(super) const RULES: &[Rule] = &[
         "a program or library needs a newer C library than the image has: the loader refused to start it",
         "take a base image at least as new as the mounted or copied software (glibc 2.34 is in Ubuntu 22.04), start the image's own mpirun, or build the EFA stack into the image and keep the mounted one out of it",
         "https://docs.nvidia.com/dgx-cloud/")
-        .signatures(&[Signature::LibcTooOld]),
+        .signatures(&[Signature::LibcTooOld])
+        .fails(),
     rule("R04", "NCCL-PLUGIN-DEPENDENCY", HIGH,
         "the network plugin could not be loaded: a library that it needs is missing",
         "install the library, or add its directory to LD_LIBRARY_PATH",
@@ -34,5 +35,7 @@ pub(super) const RULES: &[Rule] = &[
         "the requested network is not available, and NCCL does not fall back",
         "set NCCL_NET to the plugin's own name (AWS Libfabric, IB, Socket) or unset it; check why the plugin was not loaded",
         ENV).patch(&[("env.NCCL_NET", None)])
-        .signatures(&[Signature::NetworkNotFound]),
+        .explains(&["NCCL-PLUGIN-NOT-FOUND", "NCCL-WARNING"])
+        .signatures(&[Signature::NetworkNotFound])
+        .fails(),
 ];

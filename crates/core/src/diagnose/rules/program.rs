@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 
 use weftrun_nccl::Signature;
 
-use super::{HIGH, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, ofi_issue, rule};
-use crate::diagnose::cause::named;
+use super::{Blame, HIGH, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, ofi_issue, rule};
+use crate::diagnose::cause::{CauseClass, named};
 use crate::diagnose::rule_input::RuleInput;
 
 /// The rule about ranks that call different collectives.
 pub const COLLECTIVES_DIFFER: &str = "R41";
+/// The signature of a warning that no rule explains.
+pub const UNKNOWN_WARNING: Signature = Signature::UnknownWarning;
 
 pub(super) const RULES: &[Rule] = &[
     rule("R40", "NCCL-VERSION-MISMATCH", HIGH,
@@ -18,17 +20,20 @@ pub(super) const RULES: &[Rule] = &[
         "https://github.com/NVIDIA/nccl-tests/issues/185")
         .signatures(&[Signature::VersionMismatch, Signature::VersionPrinted])
         .when(versions_differ)
-        .detail(both_versions),
+        .detail(both_versions)
+        .fails(),
     rule(COLLECTIVES_DIFFER, "COLLECTIVE-MISMATCH", HIGH,
         "ranks disagree on a collective or its size",
         "fix the program (TORCH_DISTRIBUTED_DEBUG=DETAIL shows where); give all ranks the same environment",
         nccl_issue!("969")).patch(&[("env.TORCH_DISTRIBUTED_DEBUG", Some("DETAIL"))])
-        .signatures(&[Signature::CollectiveMismatch]),
+        .signatures(&[Signature::CollectiveMismatch])
+        .blame(Blame::Rank(CauseClass::CollectiveMismatch)),
     rule("R42", "DUPLICATE-GPU", HIGH,
         "two ranks use one GPU",
         "set the device from the local rank: torch.cuda.set_device(local_rank)",
         "https://github.com/horovod/horovod/issues/3929")
-        .signatures(&[Signature::DuplicateGpu]),
+        .signatures(&[Signature::DuplicateGpu])
+        .fails(),
     rule("R43", "WATCHDOG-TIMEOUT", HIGH,
         "a collective timed out; the ranks that report it are its victims, the suspect is a rank that did not join",
         "compare the last enqueued work of every rank, or read the flight recorder (TORCH_FR_BUFFER_SIZE)",
@@ -44,23 +49,32 @@ pub(super) const RULES: &[Rule] = &[
         "the topology file does not fit the GPUs and NICs that are visible",
         "use all GPUs of the node, unset NCCL_TOPO_FILE, or update the plugin",
         ofi_issue!("476")).patch(&[("env.NCCL_TOPO_FILE", None)])
-        .signatures(&[Signature::TopologyXml]),
+        .signatures(&[Signature::TopologyXml])
+        .fails(),
     rule("R56", "SSH-REFUSED", HIGH,
         "an ssh login was refused: the other side accepts none of the keys",
         "add the public key of the host that logs in (for mpirun the first one) to `~/.ssh/authorized_keys` of the others; on plain hosts `ssh-keys = \"job\"` in `[backend.hosts]` makes one for the job",
         "https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html")
-        .signatures(&[Signature::SshRefused]),
+        .signatures(&[Signature::SshRefused])
+        .blame(Blame::Rank(CauseClass::Rendezvous)),
     rule("R57", "CONTAINER-DAEMON", HIGH,
         "docker's daemon does not run on the host, or this user may not use it",
         "run `systemctl start docker` there, or add the user to the group `docker`; on plain hosts `container = \"podman\"` in `[backend.hosts]` needs no daemon",
         "https://docs.docker.com/engine/daemon/troubleshoot/")
-        .signatures(&[Signature::ContainerDaemon]),
+        .signatures(&[Signature::ContainerDaemon])
+        .fails(),
     rule("R55", "NCCL-WARNING", MEDIUM,
         "NCCL warned of something that no rule explains",
         "read the cited lines: the first of them is the earliest",
         TROUBLESHOOTING)
         .signatures(&[Signature::UnknownWarning])
         .detail(first_warning),
+    rule("R61", "CUDA-NOT-READY", HIGH,
+        "CUDA is not initialised (error 802): the fabric manager of the NVSwitches does not run, or has another version than the driver",
+        "have your cluster administrator start nvidia-fabricmanager in the version of the driver (`systemctl status nvidia-fabricmanager`)",
+        "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/")
+        .signatures(&[Signature::CudaNotReady])
+        .fails(),
     rule("R46", "CUDA-FAILURE", HIGH,
         "CUDA failed inside NCCL",
         "go by the CUDA error; `named symbol not found` and `invalid device function` mean an NCCL built without this GPU's architecture",

@@ -1,8 +1,10 @@
 //! Rules about TCP sockets and interfaces.
 
+use std::collections::BTreeSet;
+
 use weftrun_nccl::{Kind, Network, Signature};
 
-use super::{ENV, HIGH, MEDIUM, Rule, nccl_issue, rule};
+use super::{Blame, ENV, HIGH, MEDIUM, Rule, nccl_issue, rule};
 use crate::diagnose::rule_input::RuleInput;
 use crate::text::counted;
 
@@ -37,7 +39,28 @@ pub(super) const RULES: &[Rule] = &[
         "no network interface fits NCCL_SOCKET_IFNAME",
         "fix NCCL_SOCKET_IFNAME: a prefix, `=` for an exact name, `^` to exclude",
         nccl_issue!("1837")).patch(&[("env.NCCL_SOCKET_IFNAME", None)])
-        .signatures(&[Signature::NoInterface]),
+        .signatures(&[Signature::NoInterface])
+        .fails(),
+    rule("R36b", "SOCKET-ADDRESS-EMPTY", HIGH,
+        "the address of a peer was not filled in: the peer did not post its part (sends and receives in another order), or runs another build of NCCL, or P2P and SHM are off between ranks of one node",
+        "check that sends and receives are posted in the same order inside one group on both ranks, and that all ranks run the same build of NCCL",
+        nccl_issue!("2057"))
+        .signatures(&[Signature::AddressEmpty])
+        .fails(),
+    rule("R37b", "SOCKET-LINK-LOCAL", HIGH,
+        "a rank gave its peers a link-local address (169.254.x or fe80::), which other hosts cannot reach",
+        "set NCCL_SOCKET_IFNAME to the interface that has an address in the network of the nodes",
+        nccl_issue!("975"))
+        .signatures(&[Signature::LinkLocal])
+        .explains(&["SOCKET-SUSPICIOUS-INTERFACE", "TCP-CONNECT-FAILED"])
+        .advice(reachable_interface)
+        .fails(),
+    rule("R60", "GLOO-INTERFACE", HIGH,
+        "Gloo found no interface of the name in GLOO_SOCKET_IFNAME: it names one interface, or several with commas, and knows no `^`",
+        "unset GLOO_SOCKET_IFNAME, or set it to an interface with an address on every host",
+        "https://github.com/pytorch/gloo/blob/main/gloo/transport/tcp/device.cc").patch(&[("env.GLOO_SOCKET_IFNAME", None)])
+        .signatures(&[Signature::GlooInterface])
+        .fails(),
     rule("R37", "SOCKET-SUSPICIOUS-INTERFACE", MEDIUM,
         "an interface that other hosts may not reach was chosen",
         "set NCCL_SOCKET_IFNAME=^lo,docker,veth,virbr or the right name",
@@ -48,7 +71,8 @@ pub(super) const RULES: &[Rule] = &[
         "a TCP connection between ranks failed: firewall, wrong interface, or a dead peer",
         "check the address in the message, the security group, and NCCL_SOCKET_IFNAME",
         "https://github.com/NVIDIA/nccl-tests/issues/166")
-        .signatures(&[Signature::ConnectFailed]),
+        .signatures(&[Signature::ConnectFailed])
+        .blame(Blame::Link),
     rule("R39", "TCP-STRAY-CONNECTION", MEDIUM,
         "something else connected to a port of NCCL: a port scanner, or ranks of another job",
         "give every node its own host name or NCCL_HOSTID; keep scanners off the ports",
@@ -67,11 +91,36 @@ fn sockets_between_nodes(seen: &RuleInput<'_>) -> bool {
     let alone = seen.several_nodes() == Some(false);
     let connected_otherwise = seen.connects_by(Kind::Net);
     let sockets = seen.uses(Network::Socket, true) && !seen.uses(Network::Socket, false);
+    // NCCL before 2.19 and RCCL print no number of nodes: several hosts must be in the log.
+    let one_host =
+        seen.several_nodes() != Some(true) && !seen.has(Signature::ErrorInSocket) && seen.hosts() == 1;
     let chosen = seen.has(Signature::SocketChosen)
         || (seen.networks.len() == 1 && sockets && !seen.has(Signature::ErrorInSocket));
     // In a log with only P2P and SHM, the announced network may be unused.
     let local_only = !seen.transports.is_empty() && seen.several_nodes() != Some(true);
-    chosen && !alone && !connected_otherwise && !local_only && sockets
+    chosen && !alone && !one_host && !connected_otherwise && !local_only && sockets
+}
+
+/// Names the interfaces in the log whose addresses other hosts may reach.
+fn reachable_interface(seen: &RuleInput<'_>) -> Option<String> {
+    let unreachable = |name: &str, address: &str| {
+        ["169.254.", "127.", "fe80:", "::1"].iter().any(|start| address.starts_with(start))
+            || ["lo", "docker", "veth", "virbr", "cni", "br-"].iter().any(|start| name.starts_with(start))
+    };
+    let names: BTreeSet<&str> = seen
+        .map
+        .interfaces()
+        .into_iter()
+        .filter(|(name, address)| !unreachable(name, address))
+        .map(|(name, _)| name)
+        .collect();
+    let first = names.first()?;
+    let of = if names.len() > 1 {
+        format!(" (the log lists {})", names.iter().copied().collect::<Vec<_>>().join(", "))
+    } else {
+        String::new()
+    };
+    Some(format!("set NCCL_SOCKET_IFNAME={first} for all ranks{of}"))
 }
 
 /// Returns whether the environment forces sockets. A plugin for verbs, such as HPC-X's, ignores

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weftrun_nccl::{Devices, FabricSeen, GdrSeen, Kind, Network, Signature};
 
-use super::{HIGH, LOW, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, rule};
+use super::{Blame, HIGH, LOW, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, rule};
 use crate::diagnose::rule_input::RuleInput;
+use crate::text::counted;
 
 pub(super) const RULES: &[Rule] = &[
     rule("R15", "IB-NO-DEVICE", MEDIUM,
@@ -18,7 +19,8 @@ pub(super) const RULES: &[Rule] = &[
         "packets to a peer are lost (transport retries exceeded, status 12): cable, port, GID, MTU or flow control",
         "run ib_write_bw between that pair with the same GID and traffic class; NCCL_IB_TIMEOUT only hides it",
         nccl_issue!("426"))
-        .signatures(&[Signature::IbRetryExceeded]),
+        .signatures(&[Signature::IbRetryExceeded])
+        .blame(Blame::Link),
     rule("R18", "IB-FLUSHED", NOTE,
         "work requests were flushed (status 5): an echo of an earlier error",
         "find the first completion error with another status",
@@ -28,32 +30,38 @@ pub(super) const RULES: &[Rule] = &[
         "a NIC was denied access to memory (status 4): ACS, IOMMU or a missing peer memory module blocks GPUDirect",
         "disable ACS, boot with iommu=pt; NCCL_NET_GDR_LEVEL=LOC confirms it",
         nccl_issue!("707"))
-        .signatures(&[Signature::IbLocalProtection]),
+        .signatures(&[Signature::IbLocalProtection])
+        .fails(),
     rule("R20", "IB-REMOTE-REFUSED", HIGH,
         "the peer refused an RDMA request (status 9, 10 or 11)",
         "look at the peer's log of the same moment",
         nccl_issue!("1710"))
-        .signatures(&[Signature::IbRemoteRefused]),
+        .signatures(&[Signature::IbRemoteRefused])
+        .blame(Blame::Link),
     rule("R21", "IB-QP-TRANSITION", HIGH,
         "a queue pair could not be connected: wrong GID index, or no route between the GIDs",
         "leave NCCL_IB_GID_INDEX unset with NCCL 2.21 or later, else set the index of the RoCE v2 GID; check VLAN and routes",
         TROUBLESHOOTING).patch(&[("env.NCCL_IB_GID_INDEX", None)])
-        .signatures(&[Signature::QpTransition]),
+        .signatures(&[Signature::QpTransition])
+        .fails(),
     rule("R22", "IB-CROSS-RAIL", HIGH,
         "connecting a queue pair timed out: on a rail-only fabric a NIC reaches only NICs of its own rail",
         "set NCCL_CROSS_NIC=0",
         nccl_issue!("2013")).patch(&[("env.NCCL_CROSS_NIC", Some("0"))])
-        .signatures(&[Signature::QpTimeout]),
+        .signatures(&[Signature::QpTimeout])
+        .blame(Blame::Link),
     rule("R23", "IB-ASYNC-EVENT", HIGH,
         "an HCA reported an asynchronous event: a port went down, a queue pair failed, or the HCA is dead",
         "look at dmesg and the link counters of that HCA on that host; replace it if it comes back",
         nccl_issue!("1919"))
-        .signatures(&[Signature::IbAsyncEvent]),
+        .signatures(&[Signature::IbAsyncEvent])
+        .fails(),
     rule("R24", "IB-MEMLOCK", HIGH,
         "memory could not be registered or a queue made: the limit of locked memory is too small",
         "set memlock unlimited: IPC_LOCK in Kubernetes, --ulimit memlock=-1 in Docker, PropagateResourceLimitsExcept=MEMLOCK in Slurm",
         TROUBLESHOOTING)
-        .signatures(&[Signature::MemoryRegistration]),
+        .signatures(&[Signature::MemoryRegistration])
+        .fails(),
     rule("R25", "IB-WITHOUT-GDR", MEDIUM,
         "the InfiniBand or RoCE connections run without GPUDirect RDMA",
         "load nvidia_peermem, or use the open driver with DMA-BUF on kernel 5.12 or later; consumer GPUs and GB10 have none",
@@ -75,19 +83,63 @@ pub(super) const RULES: &[Rule] = &[
         "ranks of one node see different numbers of NICs",
         "set the same NCCL_IB_HCA everywhere and give every container the same devices",
         nccl_issue!("2428"))
-        .signatures(&[Signature::DeviceCountsMixed]),
+        .signatures(&[Signature::DeviceCountsMixed])
+        .fails(),
     rule("R50", "NICS-IDLE", LOW,
         "fewer NICs are used than the node has",
         "give the container all EFA devices, a topology file, or a fitting NCCL_IB_HCA",
         nccl_issue!("527"))
         .signatures(&[Signature::OneNicFound, Signature::IbDeviceList])
         .when(nics_idle),
+    rule("R58", "NICS-DIFFER", MEDIUM,
+        "the hosts list different NICs",
+        "give every node the same NICs: check the missing ones (`ibstat`), the devices of the container, and NCCL_IB_HCA",
+        nccl_issue!("2428"))
+        .signatures(&[Signature::IbDeviceList])
+        .when(nics_differ)
+        .detail(odd_hosts),
     rule("R53", "IB-DEVICE-NOT-OPENED", HIGH,
         "an HCA is listed and cannot be opened: the ranks end with different NICs",
         "give the container every uverbs device; set the same NCCL_IB_HCA everywhere",
         nccl_issue!("2428"))
         .signatures(&[Signature::DeviceNotOpened]),
 ];
+
+fn nics_differ(seen: &RuleInput<'_>) -> bool {
+    let hosts = seen.map.nics_of_hosts();
+    hosts.values().collect::<BTreeSet<_>>().len() > 1
+}
+
+/// Says which hosts list other NICs than most do.
+fn odd_hosts(seen: &RuleInput<'_>) -> Option<String> {
+    const MOST: usize = 4;
+    let hosts = seen.map.nics_of_hosts();
+    let mut lists: BTreeMap<&BTreeSet<&str>, Vec<&str>> = BTreeMap::new();
+    for (host, list) in &hosts {
+        lists.entry(list).or_default().push(host);
+    }
+    // Of two lists that as many hosts have, the longer one is taken for the right one.
+    let (usual, others) = lists.iter().max_by_key(|(list, hosts)| (hosts.len(), list.len()))?;
+    let names = |list: Vec<&&str>| list.into_iter().take(8).copied().collect::<Vec<_>>().join(", ");
+    let odd = lists
+        .iter()
+        .filter(|(list, _)| *list != usual)
+        .flat_map(|(list, hosts)| hosts.iter().map(move |host| (host, list)));
+    let told: Vec<String> = odd
+        .take(MOST)
+        .map(|(host, list)| {
+            let (missing, more) =
+                (names(usual.difference(list).collect()), names(list.difference(usual).collect()));
+            match (missing.is_empty(), more.is_empty()) {
+                (false, true) => format!("{host} lacks {missing}"),
+                (true, _) => format!("{host} has {more} besides"),
+                (false, false) => format!("{host} has {more}, not {missing}"),
+            }
+        })
+        .collect();
+    let rest = counted(others.len(), "other host");
+    Some(format!(": {} (as against {rest})", told.join("; ")))
+}
 
 /// Returns whether InfiniBand or RoCE runs without GPUDirect RDMA; Omni-Path prints the same, and has other drivers.
 fn without_gdr(seen: &RuleInput<'_>) -> bool {
