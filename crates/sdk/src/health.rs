@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weftrun_core::backend::{ExecRequest, PortConnection};
+use weftrun_core::diagnose::cause::Why;
 use weftrun_core::diagnose::health::{self, HealthState, INTERVAL, Observer, Policy};
 use weftrun_core::fabric::{Change, FabricPlan};
 use weftrun_core::nccl::TransportMap;
@@ -114,6 +115,28 @@ impl Job {
         }
         let (target, logs) = Target::of(self).await;
         observe(target, &logs, options).await
+    }
+
+    /// Asks the service why a running job makes no progress, where the logs name a version of NCCL that is safe to ask.
+    pub(crate) async fn explain_by_ras(&self, why: &mut Why, logs: &TransportMap) {
+        let safe = {
+            let logs = logs.snapshot();
+            let mut versions = logs.live_versions().map(Policy::of_version).peekable();
+            versions.peek().is_some()
+                && versions.all(|policy| matches!(policy, Policy::Once | Policy::Repeat))
+        };
+        if !safe {
+            return;
+        }
+        // Long enough for a second answer.
+        let options =
+            HealthOptions { observe: INTERVAL + Duration::from_secs(3), timeout: INTERVAL, force: false };
+        let answer = on_runtime(observe(Target::new(self, logs), logs, &options)).await;
+        if let Ok(health) = answer
+            && !matches!(health.state, HealthState::Unreachable | HealthState::Unsupported)
+        {
+            health.explain(why);
+        }
     }
 
     /// Sends one query. If a port cannot be connected to, because the right is missing or the cluster does

@@ -113,6 +113,10 @@ impl Job {
         let (map, unread) = self.read_logs(LogOptions::default()).await;
         let mut why = why_of_job(&map, detail);
         why.findings.extend(unread.map(|message| Finding::warning("WHY-LOGS-UNREAD", message)));
+        let running = matches!(detail.summary.phase, JobPhase::Running | JobPhase::Restarting);
+        if running && why.cause.is_none() {
+            self.explain_by_ras(&mut why, &map).await;
+        }
         why
     }
 

@@ -61,7 +61,15 @@ pub struct Culprit {
     pub why: String,
 }
 
+/// What is wrong with a process that RAS takes for dead.
+const DEAD: &str = "the process is dead";
+
 impl Culprit {
+    /// Returns whether its process no longer exists.
+    pub fn is_dead(&self) -> bool {
+        self.why == DEAD
+    }
+
     /// Returns which rank it is, where, and what is wrong with it.
     pub fn sentence(&self) -> String {
         let rank = match self.global_rank {
@@ -175,13 +183,14 @@ pub fn culprits(report: &Report, logs: &TransportMap) -> Vec<Culprit> {
         logs,
         entries: entries(report),
         pids: pids(logs),
+        largest: largest(report),
         seen: HashSet::new(),
         culprits: Vec::new(),
     };
     let dead = comms.iter().any(|comm| comm.missing.iter().any(|missing| missing.dead));
     for comm in &comms {
         for missing in comm.missing.iter().filter(|missing| missing.dead || !dead) {
-            let why = if missing.dead { "the process is dead" } else { "the process does not answer" };
+            let why = if missing.dead { DEAD } else { "the process does not answer" };
             found.add(&missing.member, why.to_owned());
         }
         for error in &comm.errors {
@@ -202,6 +211,13 @@ pub fn culprits(report: &Report, logs: &TransportMap) -> Vec<Culprit> {
         }
     }
     found.culprits
+}
+
+fn largest(report: &Report) -> Option<u64> {
+    let most = report.communicators.iter().filter_map(|comm| comm.size).max().filter(|most| *most > 1)?;
+    let mut of_size = report.communicators.iter().filter(|comm| comm.size == Some(most));
+    let only = of_size.next().filter(|_| of_size.next().is_none())?;
+    Some(only.hash)
 }
 
 /// Returns the communicators of each process in a report: hash and rank, by host and process id.
@@ -234,6 +250,8 @@ struct CulpritSearch<'a> {
     logs: &'a TransportMap,
     entries: HashMap<(&'a str, u64), Vec<(u64, u32)>>,
     pids: HashMap<u64, Vec<Option<u32>>>,
+    /// The largest communicator, where no other is as large.
+    largest: Option<u64>,
     seen: HashSet<(String, u64)>,
     culprits: Vec<Culprit>,
 }
@@ -257,11 +275,15 @@ impl CulpritSearch<'_> {
     fn global_rank(&self, of: &Member) -> Option<u32> {
         let logs = self.logs.snapshot();
         let entries = self.entries.get(&(of.host.as_str(), of.pid)).into_iter().flatten();
-        let by_comm = entries.take(64).find_map(|(hash, rank)| logs.rank_of_member(*hash, *rank));
-        by_comm.or_else(|| match self.pids.get(&of.pid)?.as_slice() {
+        let by_comm = entries.clone().take(64).find_map(|(hash, rank)| logs.rank_of_member(*hash, *rank));
+        let by_pid = || match self.pids.get(&of.pid)?.as_slice() {
             [only] => *only,
             _ => None,
-        })
+        };
+        // The largest communicator of a job has all its ranks.
+        let by_largest =
+            || entries.clone().find(|(hash, _)| Some(*hash) == self.largest).map(|(_, rank)| *rank);
+        by_comm.or_else(by_pid).or_else(by_largest)
     }
 }
 

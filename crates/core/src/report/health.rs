@@ -1,12 +1,13 @@
 //! The report of `weftrun health -o json`: the answers of NCCL's RAS service for a running job.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use weftrun_nccl::ras::{Communicator, PeerEvent, Report};
 
 use super::SchemaName;
+use crate::diagnose::cause::{Cause, CauseClass, CauseDetail, Why, WhyState};
 use crate::diagnose::health::{Culprit, HealthState, advisories_of};
-use crate::finding::{Confidence, Finding, Severity};
+use crate::finding::{Confidence, Evidence, Finding, Severity};
 use crate::text::counted;
 
 shapes! {
@@ -71,6 +72,51 @@ impl HealthReport {
             culprits,
             ..Self::without_answer(state, reason, asked)
         }
+    }
+
+    /// Adds the answer of the service to what the logs show of a running job that no cause explains: a rank that holds the
+    /// others up is the cause, and ranks that make progress are a note.
+    pub fn explain(&self, why: &mut Why) {
+        if why.cause.is_some() {
+            return;
+        }
+        let said = format!("NCCL's RAS service: {}", self.reason);
+        let Some(first) = self.culprits.first() else {
+            return why.findings.push(Finding::info("WHY-RAS", said));
+        };
+        let gone = self.state == HealthState::Incomplete;
+        // One answer cannot tell a rank that hangs from one that is about to go on.
+        let certain = gone || self.state == HealthState::Stuck || self.asked.answers > 1;
+        if certain {
+            why.state = WhyState::Hanging;
+        }
+        let global: BTreeSet<u32> = self.culprits.iter().filter_map(|culprit| culprit.global_rank).collect();
+        let nodes: BTreeSet<&String> = self.culprits.iter().map(|culprit| &culprit.host).collect();
+        why.victims.retain(|rank| !global.contains(rank));
+        why.cause = Some(Cause {
+            class: if gone { CauseClass::ExitCode } else { CauseClass::CollectiveTimeout },
+            ranks: global.into_iter().collect(),
+            nodes: nodes.into_iter().cloned().collect(),
+            what: format!("{}; {}", first.why, self.reason),
+            code: self.finding().map(|finding| finding.code),
+            advice: Some(if gone {
+                "look at what ended that process: its last lines, the kernel's log of its node (dmesg), the cluster's events".to_owned()
+            } else {
+                format!(
+                    "see what process {} does: `weftrun why JOB --stacks`, or `py-spy dump --pid {}` beside it",
+                    first.pid, first.pid
+                )
+            }),
+            detail: CauseDetail::None,
+            frame: None,
+            evidence: vec![Evidence { source: "RAS".to_owned(), line: 0, text: first.sentence() }],
+            confidence: match self.state {
+                HealthState::Stuck => Confidence::High,
+                HealthState::Incomplete if first.is_dead() => Confidence::High,
+                _ if certain => Confidence::Medium,
+                _ => Confidence::Low,
+            },
+        });
     }
 
     /// Returns what blocks the job as a finding, for lists of findings; none where the ranks make progress

@@ -258,6 +258,7 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
             "Your application will now abort().\n".to_owned(),
         ]),
         ("R60", vec!["[rank0]: RuntimeError: [enforce fail at gloo/transport/tcp/device.cc:84] ifa != nullptr. Unable to find address for: ^lo\n".to_owned()]),
+        ("R62", vec![warn("transport/rma_socket.cc:32 (ncclRmaSocketProxyInit)", "RMA/Socket : rma_socket requires GDRCopy; and GDR Copy is not available")]),
         ("R61", vec!["hostg: Test CUDA failure common.cu:1030 'system not yet initialized'\n".to_owned()]),
         ("R53", vec![warn("transport/net_ib.cc:334", "NET/IB : Unable to open device mlx5_2")]),
     ]

@@ -188,10 +188,17 @@ fn error(line: &[u8]) -> Option<bool> {
 /// Reads NCCL's own lines. Returns whether the line needs no further search.
 fn nccl(line: &[u8], say: &mut impl FnMut(Writer, Said<'_>)) -> bool {
     let prefix = launcher::prefix(line);
-    let Some(process) = prefix.process else { return false };
     // The same reader finds a writer after a time, a pod's name or another writer's torn line.
     let who = behind(&prefix, line);
     let text = Text(line);
+    if let Some(what) = text.from("Cuda failure") {
+        // NVLink SHARP has memory of its own, and rules of its own.
+        if !text.has("NVLS") && !text.has("nvls.cc") {
+            say(who, Said::Fact(Fact::Cuda(printable(what.0, 300))));
+        }
+        return true;
+    }
+    let Some(process) = prefix.process else { return false };
     if let Some(rest) = text.after("NCCL_HOSTID set by environment to ") {
         let id = std::str::from_utf8(rest.0).ok().and_then(|id| id.split_whitespace().next());
         say(who, Said::Host(process.host, id.map(|id| id.trim_end_matches('.'))));
@@ -207,8 +214,6 @@ fn nccl(line: &[u8], say: &mut impl FnMut(Writer, Said<'_>)) -> bool {
                 say(who, Said::Fact(Fact::Finished));
             }
         }
-    } else if let Some(what) = text.from("Cuda failure") {
-        say(who, Said::Fact(Fact::Cuda(printable(what.0, 300))));
     } else {
         return false;
     }
@@ -306,7 +311,9 @@ fn group(text: Text<'_>) -> Option<String> {
 /// Reads `SeqNum=11, OpType=ALLREDUCE, NumelIn=65792, …`.
 fn work(text: Text<'_>) -> Option<Work> {
     let seq = text.after("SeqNum=").or_else(|| text.after("SequenceNumber="))?.long()?;
-    let op = text.after("OpType=").map(Text::word)?;
+    let op = text.after("OpType=")?;
+    // A line that ends in the name is torn.
+    let op = (op.name().len() < op.0.len()).then(|| op.word())?;
     let size = text
         .after("NumelIn=")
         .map(|rest| ("NumelIn", rest.word()))

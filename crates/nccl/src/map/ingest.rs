@@ -228,10 +228,10 @@ impl TransportMap {
         let pid = pid.filter(|pid| *pid != 0)?;
         let glued = |long: &str, short: &str| {
             !short.is_empty()
-                && long
-                    .strip_suffix(short)
-                    .and_then(|glue| glue.chars().next_back())
-                    .is_some_and(char::is_alphanumeric)
+                && long.strip_suffix(short).is_some_and(|glue| {
+                    // A rank of a tree (`->-1-`) may stand before it too; no host's name begins with a hyphen.
+                    glue.ends_with(char::is_alphanumeric) || glue.starts_with('-')
+                })
                 && short.starts_with(char::is_alphanumeric)
         };
         let twins = self.index.pids.get(&(source, pid))?;

@@ -7,7 +7,7 @@ use typed_index_collections::TiVec;
 
 use super::ids::{CommId, ProcessId, SourceIndex};
 use super::observed::Observed;
-use super::process::Process;
+use super::process::{Phase, Process};
 use super::usage::Usage;
 use super::verdict::{device_names, interfaces};
 use super::{PluginSeen, SignatureHits, Signatures, Trace};
@@ -167,11 +167,13 @@ impl<'a> Snapshot<'a> {
         Some(&*process.host).filter(|host| !host.is_empty())
     }
 
-    /// Returns whether the process of a line belongs to an earlier attempt, or made connections after the line: then what
-    /// the line reports did not end it.
+    /// Returns whether the process of a line belongs to an earlier attempt, or made connections after the line without a
+    /// warning that ends it: then what the line reports did not end it.
     pub fn went_on(&self, trace: &Trace) -> bool {
         let Some(at) = trace.process else { return false };
-        let later = |process: &Process| process.bursts.iter().any(|burst| burst.first_line > trace.line);
+        let later = |process: &Process| {
+            process.phase != Phase::Failed && process.bursts.iter().any(|burst| burst.first_line > trace.line)
+        };
         !self.is_alive(at) || self.seen.processes.get(at).is_some_and(later)
     }
 

@@ -134,6 +134,8 @@ signatures! {
         OfiProvider: CONTINUES,
         /// Gloo finds no interface of the name that it was given.
         GlooInterface: FAILS,
+        /// One-sided operations over sockets are not available.
+        RmaUnavailable: CONTINUES,
         /// CUDA is not initialised (802): the fabric manager does not run.
         CudaNotReady: FAILS,
         /// NVLink SHARP multicast is not available.
@@ -323,6 +325,8 @@ fn judged(id: Signature, level: Option<Level>, location: &[u8], message: &[u8]) 
         Signature::IbDisabled | Signature::P2pDisabled | Signature::ShmDisabled => ends_in_one(message),
         Signature::GdrTooFar => contains(message, "(distance ") && contains(message, ">"),
         Signature::SuspiciousInterface => return suspicious_interface(message),
+        // NCCL announces each of its tries as INFO, and warns where it gives up.
+        Signature::ConnectFailed if contains(message, "retrying (") => level != Some(Level::Info),
         Signature::ConnectFailed => level.is_some() || in_rendezvous(message),
         Signature::TopologyXml => level != Some(Level::Info) || !contains(message, "XML Import"),
         Signature::CudaFailure => {

@@ -202,6 +202,8 @@ pub(super) const TABLE: &[SignatureRow] = &[
     // Gloo's gloo/transport/tcp/device.cc; read 2026-11-25.
     with(Signature::GlooInterface, "Unable to find address for: ", &[], &[]),
     with(Signature::GlooInterface, "Unable to find interface for: ", &[], &[]),
+    // NCCL 2.32.3's transport/rma_socket.cc, as recorded.
+    with(Signature::RmaUnavailable, "requires GDRCopy", &["RMA/Socket"], &[]),
     row(Signature::CudaNotReady, "system not yet initialized"),
     row(Signature::Hccl, "] HCCL("),
     row(Signature::Hccl, "ProcessGroupHCCL"),

@@ -71,10 +71,15 @@ impl<'a> Target<'a> {
     /// Returns the service of a job, and what the job's logs prove.
     pub async fn of(job: &'a Job) -> (Self, TransportMap) {
         let (logs, _) = job.read_logs(LogOptions::default()).await;
-        let mut places = places(&logs);
+        (Self::new(job, &logs), logs)
+    }
+
+    /// Returns the service of a job whose logs were read.
+    pub fn new(job: &'a Job, logs: &TransportMap) -> Self {
+        let mut places = places(logs);
         places.truncate(PLACES);
         let way = if job.backend().capability().ports { Way::Port } else { Way::Exec(String::new()) };
-        (Self::Job { job, port: port(&logs, job.plan()), places, at: 0, way }, logs)
+        Self::Job { job, port: port(logs, job.plan()), places, at: 0, way }
     }
 
     /// Sends one query.

@@ -118,6 +118,10 @@ pub enum CauseDetail {
     BusError,
     /// The driver reported an error of the GPU.
     Xid,
+    /// The libraries have no code for this GPU.
+    OtherArchitecture,
+    /// The rank's log ends without a word.
+    Silent,
 }
 
 impl CauseDetail {
@@ -194,6 +198,9 @@ impl Cause {
             CauseClass::CudaError if self.detail == CauseDetail::Xid => {
                 "drain the node and check its GPUs (dmesg, nvidia-smi -q, dcgmi diag)".to_owned()
             }
+            CauseClass::CudaError if self.detail == CauseDetail::OtherArchitecture => {
+                "use builds of NCCL and of the framework that have code for this GPU (`nvidia-smi --query-gpu=compute_cap --format=csv`)".to_owned()
+            }
             CauseClass::CudaError => {
                 "run once with CUDA_LAUNCH_BLOCKING=1 to find the call; if the GPU has Xid errors, drain its node".to_owned()
             }
@@ -215,6 +222,9 @@ impl Cause {
             }
             CauseClass::ExitCode if self.detail == CauseDetail::NotStarted => {
                 "correct the command or the working folder of the job: the program could not be started".to_owned()
+            }
+            CauseClass::ExitCode if self.detail == CauseDetail::Silent => {
+                "look at what ended that process: the kernel's log of its node (dmesg), the cluster's events, or a person".to_owned()
             }
             CauseClass::ExitCode => "read the last lines of that rank: it ended without a traceback".to_owned(),
             CauseClass::CollectiveTimeout if self.ranks.is_empty() => {

@@ -351,6 +351,12 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Vec<Candida
             push(Ruling { grade, class, what, rule: None }, frame, first);
         };
         match &known.report.fact {
+            Fact::Exception(exception) if exception.short_name() == "SignalException" => {
+                let number =
+                    exception.message.rsplit_once("got signal: ").map_or("", |(_, number)| number.trim());
+                let what = format!("the launcher (torchrun) was ended from outside by signal {number}");
+                add(Grade::TimeLimit, CauseClass::Cancelled, what, None, false);
+            }
             Fact::Exception(exception) if exception.is_launcher() => {}
             Fact::Exception(exception) => {
                 let root = root(exception);
@@ -514,6 +520,14 @@ fn detail(fact: &Fact) -> CauseDetail {
         Fact::Signal(9) => CauseDetail::Killed,
         Fact::Signal(7) => CauseDetail::BusError,
         Fact::Xid(_) => CauseDetail::Xid,
+        // docs.nvidia.com/cuda/cuda-runtime-api: errors 98, 209 and 500, read 2026-11-26.
+        Fact::Cuda(text)
+            if ["invalid device function", "named symbol not found", "no kernel image is available"]
+                .iter()
+                .any(|words| text.contains(words)) =>
+        {
+            CauseDetail::OtherArchitecture
+        }
         _ => CauseDetail::None,
     }
 }
@@ -572,6 +586,11 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
     {
         confidence = Confidence::Low;
     }
+    let silent = if matches!(grade, Grade::Remote | Grade::Broken) { scene.silent() } else { None };
+    if let Some(silent) = silent {
+        ranks.insert(silent);
+        confidence = Confidence::Medium;
+    }
     let mut evidence: Vec<Evidence> = Vec::new();
     let exits = scene.reports.iter().filter(|known| {
         matches!(known.report.fact, Fact::Exit { order: Order::First, .. })
@@ -589,8 +608,13 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
         nodes: group.iter().filter_map(|one| one.host.clone()).collect::<BTreeSet<_>>().into_iter().collect(),
         code: head.rule.as_ref().map(|(code, _)| (*code).to_owned()),
         advice: head.rule.as_ref().map(|(_, fix)| fix.clone()),
-        what: head.what.clone(),
-        detail: head.detail,
+        what: match silent {
+            Some(rank) => format!(
+                "the log of rank {rank} ends without an error, and all others report that a process ended"
+            ),
+            None => head.what.clone(),
+        },
+        detail: if silent.is_some() { CauseDetail::Silent } else { head.detail },
         frame: head.frame.clone(),
         evidence,
         confidence,

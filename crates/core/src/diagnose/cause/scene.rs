@@ -129,6 +129,21 @@ impl<'a> Scene<'a> {
 }
 
 impl Scene<'_> {
+    /// Returns the one rank that reports nothing, where the logs of all are there and all others report a failure.
+    pub fn silent(&self) -> Option<u32> {
+        let told: BTreeSet<u32> = self
+            .reports
+            .iter()
+            .filter(|known| {
+                !matches!(known.report.fact, Fact::Progress { .. } | Fact::Error { fatal: false, .. })
+            })
+            .filter_map(|known| known.rank)
+            .collect();
+        let mut silent = self.seen.difference(&told);
+        let only = silent.next().copied().filter(|_| silent.next().is_none())?;
+        (self.world > 2 && self.stated && self.unseen().is_empty()).then_some(only)
+    }
+
     /// Returns whether a line is of the attempt that is read.
     pub fn is_current(&self, source: SourceIndex, line: u64) -> bool {
         self.attempts.get(&source).is_some_and(|(restarts, wanted)| {

@@ -66,6 +66,11 @@ pub(super) const RULES: &[Rule] = &[
         "--cap-add SYS_NICE, or NCCL_CUMEM_HOST_ENABLE=0",
         TROUBLESHOOTING)
         .signatures(&[Signature::CumemHostFallback]),
+    rule("R62", "RMA-NOT-AVAILABLE", NOTE,
+        "NCCL 2.32's one-sided operations over sockets are not available without GDRCopy: nothing else is affected",
+        "nothing to do, unless the program uses ncclPutSignal; then install GDRCopy",
+        ENV)
+        .signatures(&[Signature::RmaUnavailable]),
     rule("R49", "NET-NOT-NEEDED", NOTE,
         "a network was chosen, and all traffic goes over multi-node NVLink: nothing is wrong",
         "nothing to do",
