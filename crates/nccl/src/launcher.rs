@@ -63,6 +63,11 @@ pub(crate) fn told_rank(line: &[u8]) -> Option<u32> {
     if line.starts_with(b"[rank") {
         return torch_rank(line);
     }
+    if line.first() == Some(&b'(')
+        && let Some(rank) = vllm_rank(line)
+    {
+        return Some(rank);
+    }
     let near = &line[..line.len().min(160)];
     memchr::memchr_iter(b'[', near).find_map(|at| {
         let rest = &near[at..];
@@ -87,7 +92,13 @@ pub(crate) fn torch_rank_and_tag(line: &[u8], prefix: &Prefix<'_>) -> (Option<u3
         }
         tag = tag.or_else(|| open_mpi(rest).map(|(tag, _)| tag));
     }
-    (torch_rank(&line[prefix.len..]), tag)
+    (torch_rank(&line[prefix.len..]).or_else(|| vllm_rank(line)), tag)
+}
+
+/// Reads `(VllmWorker rank=3 pid=406) `.
+fn vllm_rank(line: &[u8]) -> Option<u32> {
+    let inside = line.get(..line.len().min(80))?.strip_prefix(b"(VllmWorker rank=")?;
+    number(&inside[..inside.iter().take_while(|byte| byte.is_ascii_digit()).count()])
 }
 
 /// Returns the address of the node that Ray wrote before a line: `(RayTrainWorker pid=954, ip=10.0.0.2) `.
@@ -216,6 +227,14 @@ mod tests {
         // NCCL 2.29 begins a message with the rank of the communicator.
         assert_eq!(told_rank(b"h:1:1 [0] NCCL INFO [Rank 1] ncclCommInitRankConfig comm"), None);
         assert_eq!(told_rank(b"[default3]:h:1:1 [0] NCCL INFO x"), None);
+    }
+
+    #[test]
+    fn vllm_names_the_rank_of_a_worker() {
+        let line =
+            b"(VllmWorker rank=3 pid=406) ERROR 07-23 19:34:51 [multiproc_executor.py:487] RuntimeError: x";
+        assert_eq!(told_rank(line), Some(3));
+        assert_eq!(told_rank(b"(VllmWorkerProcess pid=406) x"), None);
     }
 
     #[test]

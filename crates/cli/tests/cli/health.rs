@@ -44,10 +44,7 @@ fn each_recording_has_its_state_and_its_culprits() {
     let port = Personality::of("v2.28.9/hang").serve();
     let text = place.run(&format!("health --observe 0s --address 127.0.0.1:{port}")).ok().out;
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(
-        lines[1],
-        "  rank 3, process 965 on 192.0.2.2: launched 20 of 116 AllReduce operations"
-    );
+    assert_eq!(lines[1], "  rank 3, process 965 on 192.0.2.2: launched 20 of 116 AllReduce operations");
     let keys: Vec<&String> = report.as_object().unwrap().keys().collect();
     assert_eq!(
         keys,

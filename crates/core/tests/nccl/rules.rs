@@ -99,7 +99,6 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
         ("R10", vec![
             warn("ofi_process_cq:1466", "NET/OFI Request 0x7f2 completed with error. RC: 20. Error: unknown error. Completed length: 0"),
             warn("rdma_process_cq:812", "NET/OFI Request 0x7f2 completed with error: err: 21 (Is a directory), prov_errno 4124"),
-            warn("ofi_process_cq:1466", "NET/OFI Operation with NULL context completed with error"),
         ]),
         ("R11", vec![
             warn("create_endpoint:88", "NET/OFI Couldn't open AV. RC: -12, ERROR: Cannot allocate memory"),
@@ -258,6 +257,10 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
             "Your application will now abort().\n".to_owned(),
         ]),
         ("R60", vec!["[rank0]: RuntimeError: [enforce fail at gloo/transport/tcp/device.cc:84] ifa != nullptr. Unable to find address for: ^lo\n".to_owned()]),
+        ("R23b", vec![warn("transport/net_ib.cc:154", "NET/IB : mlx5_1:1 async fatal event on QP (0x7309dc3bb338): invalid request local work queue error")]),
+        ("R60b", vec!["[rank1]:[E528 08:52:46.164295950 ProcessGroupGloo.cpp:145] Gloo connectFullMesh failed with [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:144] no error\n".to_owned()]),
+        ("R63", vec!["[W socket.cpp:401] [c10d] The server socket has failed to bind to [::]:22 (errno: 98 - Address already in use).\n".to_owned()]),
+        ("R64", vec!["[E socket.cpp:860] [c10d] The client socket has timed out after 60s while trying to connect to (10.0.0.7, 29500).\n".to_owned()]),
         ("R62", vec![warn("transport/rma_socket.cc:32 (ncclRmaSocketProxyInit)", "RMA/Socket : rma_socket requires GDRCopy; and GDR Copy is not available")]),
         ("R61", vec!["hostg: Test CUDA failure common.cu:1030 'system not yet initialized'\n".to_owned()]),
         ("R53", vec![warn("transport/net_ib.cc:334", "NET/IB : Unable to open device mlx5_2")]),
@@ -320,6 +323,14 @@ fn what_only_looks_like_a_fault_is_none() {
         ("R03b", "conda: package with version GLIBC 2.34 'x' not found in the channel\n".to_owned()),
         // RCCL names its plugin `librccl-net.so`; that none is installed is no missing library.
         ("R04", info("NET/Plugin : dlerror=librccl-net.so: cannot open shared object file: No such file or directory No plugin found (librccl-net.so), using internal implementation")),
+        // Of the errors of ibv_reg_mr only ENOMEM speaks of locked memory, and only a reason of its own of /dev/shm.
+        ("R24", warn("misc/ibvwrap.cc:160", "Call to ibv_reg_mr_iova2 failed with error Invalid argument")),
+        ("R29", warn("misc/shmutils.cc:114", "Error while creating shared memory segment /dev/shm/nccl-NzwJ7O (size 9637888)")),
+        // A queue pair's event is no port that went down; NVSHMEM reads none of NCCL's variables.
+        ("R23", warn("transport/net_ib.cc:139", "NET/IB : mlx5_0:1 Got async event : local access violation work queue error")),
+        ("R22", "/src/nvshmem/src/modules/transport/ibrc/ibrc.cpp:418: non-zero status: 110 ibv_modify_qp failed\n".to_owned()),
+        // NCCL announces each of its tries; the last one is a failure.
+        ("R38", info("socketPollConnect: connect to 10.0.0.2<51409> returned Connection refused, retrying (1/34) after sleep for 100 msec")),
         // A probe for one provider fails before another is selected.
         ("R05", info("NET/OFI No eligible providers were found") + &info("NET/OFI Selected provider is cxi, fabric is cxi (found 4 nics)")),
         // Old NCCL and RCCL print no number of nodes: on one host nothing passes between nodes.

@@ -1,6 +1,6 @@
 //! Extracts facts from one line.
 
-use super::traceback::{exception, stream};
+use super::traceback::{Exception, exception, stream};
 use super::{ClusterReason, Fact, Order, Work, Writer};
 use crate::launcher;
 use crate::map::printable;
@@ -31,6 +31,8 @@ pub(super) struct Tables {
     /// Those of torchrun, by the prefix of their lines: several nodes may write into one log at the same time.
     torchrun: Vec<(Vec<u8>, Table)>,
     mpi_rank: Option<u32>,
+    /// Who began a watchdog's line that goes on in the next one.
+    watchdog: Option<Writer>,
 }
 
 /// A table of torchrun, as far as it was read.
@@ -44,6 +46,9 @@ struct Table {
 
 /// The row of a table that names a worker's host.
 const HOST_ROW: &str = "host      : ";
+
+/// The operation of a watchdog's line that does not name it.
+pub(super) const UNNAMED_WORK: &str = "a collective";
 
 /// Most tables that are read at the same time.
 const TABLES: usize = 1024;
@@ -104,7 +109,21 @@ pub(super) fn of_line(line: &[u8], tables: &mut Tables, mut say: impl FnMut(Writ
     {
         return torchrun(text, tables, &mut say);
     }
+    if text.has("WorkNCCL(SeqNum") && !text.has("atchdog") && !text.has("async exception") {
+        // A terminal cut the line of a watchdog in two.
+        if let (Some(who), Some(work)) = (tables.watchdog.take(), text.after("WorkNCCL(").and_then(work)) {
+            say(who, Said::Fact(Fact::TimedOut { group: None, work }));
+        }
+        return;
+    }
+    if text.has("collective operation timeout") && !text.has("WorkNCCL(") {
+        let mut who = writer(line);
+        who.rank = who.rank.or_else(|| text.after("[Rank ").and_then(Text::small));
+        tables.watchdog = Some(who);
+        return;
+    }
     if text.has("atchdog")
+        || text.has("Timeout at NCCL work")
         || text.has("enqueued")
         || text.has("async exception")
         || text.has("ncclRemoteError")
@@ -120,7 +139,9 @@ pub(super) fn of_line(line: &[u8], tables: &mut Tables, mut say: impl FnMut(Writ
         say(who(), Said::Fact(Fact::Died));
     } else if text.has("NVRM: Xid") || text.has("NVRM: fallen off the bus") {
         // The driver that finds a lost GPU when it starts prints no number. 79: docs.nvidia.com/deploy/xid-errors, read 2026-11-23.
-        let number = if text.has("Xid") { text.after("): ").and_then(Text::small) } else { Some(79) };
+        let cause = text.after("caused by previous Xid ").and_then(Text::small);
+        let number = || if text.has("Xid") { text.after("): ").and_then(Text::small) } else { Some(79) };
+        let number = cause.or_else(number);
         say(Writer::default(), Said::Fact(Fact::Xid(number.unwrap_or(0))));
     } else if text.has("Segmentation fault") && !text.is_quoted("Segmentation fault") {
         say(who(), Said::Fact(Fact::Signal(11)));
@@ -129,6 +150,19 @@ pub(super) fn of_line(line: &[u8], tables: &mut Tables, mut say: impl FnMut(Writ
     } else if text.has("CUDA error") && !text.has("NVLS") && !text.begins_like_source() {
         let what = text.from("CUDA error").unwrap_or(text);
         say(who(), Said::Fact(Fact::Cuda(printable(what.0, 300))));
+    } else if text.has("Killed process") && (text.has("ut of memory") || text.has("oom")) {
+        // The kernel: `Memory cgroup out of memory: Killed process 140339 (python3)`.
+        let pid = text.after("Killed process ").and_then(Text::number);
+        say(Writer { pid, ..Writer::default() }, Said::Fact(Fact::Cluster(ClusterReason::OutOfMemory)));
+    } else if text.has("oom-kill:") {
+        say(Writer::default(), Said::Fact(Fact::Cluster(ClusterReason::OutOfMemory)));
+    } else if let Some(before) = text.before("]: segfault at ") {
+        let pid = memchr::memrchr(b'[', before).and_then(|at| Text(before.get(at + 1..)?).number());
+        say(Writer { pid, ..Writer::default() }, Said::Fact(Fact::Signal(11)));
+    } else if let Some(signal) = signal_of_mpi(text) {
+        say(who(), Said::Fact(Fact::Signal(signal)));
+    } else if let Some(exception) = exception_alone(line) {
+        say(who(), Said::Fact(Fact::Exception(exception)));
     } else if let Some(fatal) = error(line) {
         let text = printable(body(line), 300);
         say(who(), Said::Fact(Fact::Error { text, fatal }));
@@ -138,11 +172,60 @@ pub(super) fn of_line(line: &[u8], tables: &mut Tables, mut say: impl FnMut(Writ
 /// Returns a line without the prefixes of launchers and of PyTorch.
 fn body(line: &[u8]) -> &[u8] {
     let rest = line.get(launcher::prefix(line).len..).unwrap_or_default();
-    let end = if rest.starts_with(b"[rank") { memchr::memchr(b']', rest) } else { None };
+    // Also behind a time.
+    let near = rest.get(..rest.len().min(64)).unwrap_or_default();
+    let tag = memchr::memmem::find(near, b"[rank");
+    let end = tag.and_then(|at| Some(at + memchr::memchr(b']', near.get(at..)?)?));
     let Some(end) = end else { return rest };
     let rest = rest.get(end + 1..).unwrap_or_default();
     let rest = rest.strip_prefix(b":").unwrap_or(rest);
     rest.strip_prefix(b" ").unwrap_or(rest)
+}
+
+/// Reads what Open MPI prints before its own stack: `[node:pid] Signal: Aborted (6)`.
+fn signal_of_mpi(text: Text<'_>) -> Option<i32> {
+    let before = text.before("Signal: ")?.trim_ascii();
+    let begins = before.is_empty() || before.ends_with(b"]");
+    text.after("Signal: ")?
+        .after(" (")
+        .and_then(Text::signed)
+        .filter(|signal| begins && (1..65).contains(signal))
+}
+
+/// Reads an exception whose traceback is not in the log, at the start of a line or behind a logger's prefix of an error.
+fn exception_alone(line: &[u8]) -> Option<Exception> {
+    const OTHERS: &[&str] = &[
+        "Warning",
+        "ChildFailedError",
+        "SignalException",
+        "SystemExit",
+        "StopIteration",
+        "CalledProcessError",
+    ];
+    let own = body(line);
+    let is_error = |text: &[u8]| ["ERROR", "CRITICAL", "FATAL"].iter().any(|level| Text(text).has(level));
+    let logged = || {
+        let near = own.get(..own.len().min(240)).unwrap_or_default();
+        memchr::memchr2_iter(b']', b'|', near).find_map(|at| {
+            let (before, rest) = own.split_at(at + 1);
+            exception(rest.strip_prefix(b" ")?, false).filter(|_| is_error(before))
+        })
+    };
+    let (name, message) = exception(own, false).or_else(logged)?;
+    // NCCL's own names of its results are no exceptions: `ncclSystemError: …` stands below one.
+    if OTHERS.iter().any(|other| name.ends_with(other.as_bytes())) || name.starts_with(b"nccl") {
+        return None;
+    }
+    Some(Exception {
+        name: printable(&name, 200),
+        message: printable(message, 1000),
+        frame: None,
+        innermost: None,
+        cause: None,
+        direct: false,
+        alone: true,
+        last_error: None,
+    })
 }
 
 /// Returns whether a line reports an error, and then whether the program ends with it. Words in the source lines of a
@@ -151,11 +234,16 @@ fn error(line: &[u8]) -> Option<bool> {
     let (own, whole) = (body(line), Text(line));
     if own.first().is_none_or(|first| matches!(first, b' ' | b'\t' | b'#' | b'+'))
         || own.starts_with(b"raise ")
+        || whole.has("  File \"")
+        || whole.has("    raise ")
+        // What NCCL's own lines say is for its rules.
+        || launcher::prefix(line).process.is_some()
     {
         return None;
     }
     // nccl-tests' common.h, NCCL's examples, Gloo's `GLOO_ENFORCE`, libfabric's efa provider; read 2026-11-25.
     let ends = [
+        "A worker died or was killed",
         "Test NCCL failure",
         "Test CUDA failure",
         "NCCL error",
@@ -166,13 +254,6 @@ fn error(line: &[u8]) -> Option<bool> {
     if ends.iter().any(|words| whole.has(words) && !whole.is_quoted(words)) {
         return Some(true);
     }
-    if let Some((name, _)) = exception(own, false)
-        && !["Warning", "ChildFailedError", "SignalException", "SystemExit", "StopIteration"]
-            .iter()
-            .any(|other| name.ends_with(other.as_bytes()))
-    {
-        return Some(whole.has("[rank"));
-    }
     let named = |words: &str| {
         let Some(before) = whole.before(words) else { return false };
         let behind = line.get(before.len() + words.len()..).unwrap_or_default();
@@ -182,7 +263,9 @@ fn error(line: &[u8]) -> Option<bool> {
             || !before.last().is_some_and(is_name);
         begins && (words.ends_with(' ') || !behind.first().is_some_and(is_name)) && !whole.is_quoted(words)
     };
-    ["ERROR", "FATAL", "Error: ", "error: "].iter().any(|words| named(words)).then_some(false)
+    // libfabric's own warnings, which tell errors of completions.
+    let libfabric = whole.has("<warn>") && (whole.has("err:") || whole.has("error"));
+    (libfabric || ["ERROR", "FATAL", "Error: ", "error: "].iter().any(|words| named(words))).then_some(false)
 }
 
 /// Reads NCCL's own lines. Returns whether the line needs no further search.
@@ -291,6 +374,12 @@ fn watchdog(text: Text<'_>, say: &mut impl FnMut(Writer, Said<'_>)) {
     {
         say(who, Said::Fact(Fact::TimedOut { group: group.clone(), work }));
     }
+    // Without the line of the operation, its number is known, and the process group.
+    let waits = text.after("Timeout at NCCL work: ").or_else(|| text.after("detected by watchdog at work: "));
+    if let Some(seq) = waits.and_then(Text::long) {
+        let work = Work { seq, op: UNNAMED_WORK.to_owned(), size: None };
+        say(who, Said::Fact(Fact::TimedOut { group: group.clone(), work }));
+    }
     let enqueued = text.after("ast enqueued work: ").or_else(|| text.after("ast enqueued NCCL work: "));
     if let Some(rest) = enqueued {
         let completed =
@@ -312,8 +401,8 @@ fn group(text: Text<'_>) -> Option<String> {
 fn work(text: Text<'_>) -> Option<Work> {
     let seq = text.after("SeqNum=").or_else(|| text.after("SequenceNumber="))?.long()?;
     let op = text.after("OpType=")?;
-    // A line that ends in the name is torn.
-    let op = (op.name().len() < op.0.len()).then(|| op.word())?;
+    // A line that is cut in the name proves no operation.
+    let op = op.0.get(op.name().len()).filter(|next| matches!(next, b',' | b')')).map(|_| op.word())?;
     let size = text
         .after("NumelIn=")
         .map(|rest| ("NumelIn", rest.word()))
@@ -334,6 +423,13 @@ pub fn mismatch(message: &str) -> Vec<(u32, Work)> {
         }
     }
     found
+}
+
+/// Reads the timeout that an exception quotes: `… Original reason for failure was: [Rank 3] Watchdog caught …`.
+pub(super) fn quoted_timeout(message: &str) -> Option<(Option<u32>, Work)> {
+    let text = Text(message.as_bytes());
+    let rest = text.after("Watchdog caught collective operation timeout: WorkNCCL(")?;
+    Some((text.after("[Rank ").and_then(Text::small), work(rest)?))
 }
 
 /// Reads ranks from `Rank 3 failed to pass monitoredBarrier` and `Ranks 2, 3 failed to pass

@@ -49,6 +49,14 @@ const NEEDLES: &[&str] = &[
     " failure ",
     "now abort",
     "host      : ",
+    "WorkNCCL(SeqNum",
+    "NCCL work: ",
+    "Killed process",
+    "oom-kill:",
+    "segfault at",
+    "Signal: ",
+    "worker died",
+    "<warn>",
 ];
 
 static INTEREST: Needles = Needles(LazyLock::new(|| packed::Searcher::new(NEEDLES)));

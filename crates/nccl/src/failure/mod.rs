@@ -192,6 +192,13 @@ pub struct SourceRanks {
     pub nodes_mixed: bool,
 }
 
+impl Work {
+    /// Returns whether its operation is known; some lines of watchdogs give its number alone.
+    pub fn is_named(&self) -> bool {
+        self.op != facts::UNNAMED_WORK
+    }
+}
+
 impl SourceRanks {
     /// Returns the attempt that a line belongs to, from 0.
     pub fn attempt(&self, line: u64) -> usize {
@@ -549,7 +556,15 @@ impl Reading {
             *sink.dropped += 1;
             return;
         }
-        let text = printable(text, TEXT);
-        sink.reports.push(Report { source: sink.source, line, text, writer, fact });
+        let quoted = match &fact {
+            Fact::Exception(exception) => facts::quoted_timeout(&exception.message),
+            _ => None,
+        };
+        let printed = printable(text, TEXT);
+        sink.reports.push(Report { source: sink.source, line, text: printed, writer, fact });
+        if let Some((rank, work)) = quoted {
+            let writer = Writer { rank: writer.rank.or(rank), ..writer };
+            self.keep(writer, line, text, Fact::TimedOut { group: None, work }, sink);
+        }
     }
 }

@@ -42,6 +42,8 @@ pub struct Exception {
     /// Whether `cause` is the direct cause (`raise … from …`, or a worker's original exception), not merely
     /// an earlier one.
     pub direct: bool,
+    /// Whether its line stands alone: the traceback above it is not in the log, or is no Python traceback.
+    pub alone: bool,
     /// NCCL's own words on its failure, which PyTorch prints below the exception (`Last error:`).
     pub last_error: Option<String>,
 }
@@ -214,6 +216,7 @@ impl Tracebacks {
         }
         self.chain(line, number);
         self.open.retain(|open| number.saturating_sub(open.last) <= PATIENCE);
+        self.correct_prefix(line, number);
         // The latest traceback first: two without a prefix nest.
         let at = self.open.iter().rposition(|open| belongs(open, line))?;
         let open = self.open.get_mut(at)?;
@@ -242,6 +245,23 @@ impl Tracebacks {
             return Some(Taken::Survived);
         }
         Some(Taken::Ended(Box::new(self.close(open, &name, message, line, number))))
+    }
+
+    /// Corrects the prefix of a traceback by its first frame: a message may stand before its header
+    /// (`Scheduler hit an exception: Traceback …`), which is not before its other lines.
+    fn correct_prefix(&mut self, line: &[u8], number: u64) {
+        let Some(at) = memchr::memmem::find(line, b"File \"") else { return };
+        let head = line.get(..at).unwrap_or_default();
+        let head = head.strip_suffix(b"  ").unwrap_or(head);
+        for open in &mut self.open {
+            let first = open.frames == 0 && open.last + 1 == number && !head.starts_with(&open.prefix);
+            // The table of torchrun indents a traceback below `traceback :`.
+            let fits = open.key.starts_with(&stream(head)) || head.iter().all(|byte| *byte == b' ');
+            if first && fits && open.prefix.len() > head.len() {
+                open.prefix = head.to_vec();
+                open.key = stream(head);
+            }
+        }
     }
 
     fn begin(&mut self, before: &[u8], number: u64, above: &[u8]) {
@@ -306,6 +326,7 @@ impl Tracebacks {
             innermost: open.innermost,
             cause: None,
             direct: false,
+            alone: false,
             last_error: None,
         };
         let place = self.last.iter().position(|last| last.key == open.key);

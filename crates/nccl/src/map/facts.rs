@@ -22,6 +22,7 @@ impl TransportMap {
             NcclEvent::Announced(network) => {
                 let name = self.name(network);
                 if let (Some(process), Some(name)) = (process, name) {
+                    self.seen.processes[process].announced_line = entry.line;
                     let announced = &mut self.seen.processes[process].announced;
                     if announced.last() != Some(&name) {
                         announced.retain(|other| *other != name);

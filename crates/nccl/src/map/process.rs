@@ -118,6 +118,8 @@ pub(super) struct Process {
     /// Global rank from a launcher or a backend.
     pub told_rank: Option<GlobalRank>,
     pub announced: Vec<NameId>,
+    /// The line of the last network that it chose.
+    pub announced_line: u64,
     pub phase: Phase,
     /// The phase before it failed.
     pub before_failure: Phase,

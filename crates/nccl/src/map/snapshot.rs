@@ -167,12 +167,15 @@ impl<'a> Snapshot<'a> {
         Some(&*process.host).filter(|host| !host.is_empty())
     }
 
-    /// Returns whether the process of a line belongs to an earlier attempt, or made connections after the line without a
-    /// warning that ends it: then what the line reports did not end it.
+    /// Returns whether the process of a line belongs to an earlier attempt, chose its network after the line, or made
+    /// connections after it without a warning that ends it: then what the line reports did not end it.
     pub fn went_on(&self, trace: &Trace) -> bool {
         let Some(at) = trace.process else { return false };
+        // A network is chosen after the plugins that could not be used.
         let later = |process: &Process| {
-            process.phase != Phase::Failed && process.bursts.iter().any(|burst| burst.first_line > trace.line)
+            process.announced_line > trace.line
+                || process.phase != Phase::Failed
+                    && process.bursts.iter().any(|burst| burst.first_line > trace.line)
         };
         !self.is_alive(at) || self.seen.processes.get(at).is_some_and(later)
     }

@@ -55,6 +55,23 @@ pub(super) fn provider(message: &[u8]) -> Option<Signature> {
     (!rest.is_empty()).then_some(found)
 }
 
+/// Returns whether a message counts the last try: `retrying (34/34)`.
+pub(super) fn is_last_try(message: &[u8]) -> bool {
+    behind(message, "retrying (").is_some_and(|rest| {
+        let mut rest = Cursor::new(rest);
+        let (now, most) = (rest.number(), rest.eat(b"/").then(|| rest.number()).flatten());
+        now.is_some() && now == most
+    })
+}
+
+/// Returns whether a message is a place and a result of NCCL other than "in progress" (7): `bootstrap.cc:270 -> 2`.
+pub(super) fn is_error_trace(message: &[u8]) -> bool {
+    let Some(rest) = behind(message, ".cc:") else { return false };
+    let mut rest = Cursor::new(rest);
+    let place = rest.number().is_some();
+    place && rest.eat(b" -> ") && rest.number().is_some_and(|result| (1..7).contains(&result))
+}
+
 /// Returns whether a code is one of EFA's completion codes: `RC: 20` (plugin 1.3 to 1.20), `err: 20` (1.21)
 /// and the like.
 pub(super) fn efa_completion(message: &[u8]) -> bool {

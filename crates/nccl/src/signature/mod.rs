@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 use aho_corasick::{AhoCorasick, MatchKind};
 
 use condition::{
-    completion, efa_completion, ends_in_one, in_rendezvous, missing_library, missing_runtime_version,
-    provider, suspicious_interface, versioned_library,
+    completion, efa_completion, ends_in_one, in_rendezvous, is_error_trace, is_last_try, missing_library,
+    missing_runtime_version, provider, suspicious_interface, versioned_library,
 };
 use table::{TABLE, Target};
 
@@ -100,6 +100,8 @@ signatures! {
         QpTimeout: FAILS,
         /// An HCA reported an asynchronous event.
         IbAsyncEvent: FAILS,
+        /// An HCA reported an error of one queue pair.
+        IbQpEvent: FAILS,
         /// Memory could not be registered, or a queue not made.
         MemoryRegistration: FAILS,
         /// GPUDirect RDMA is off for an HCA.
@@ -132,6 +134,16 @@ signatures! {
         EfaAbort: FAILS,
         /// libfabric selected a provider that fits its fabric.
         OfiProvider: CONTINUES,
+        /// A request to NCCL's own proxy thread failed: a consequence of what the thread met.
+        ProxyFailed: FAILS,
+        /// Gloo could not connect the ranks.
+        GlooMesh: FAILS,
+        /// The port of the rendezvous is in use.
+        RendezvousPort: FAILS,
+        /// The rendezvous was not reached in time.
+        RendezvousTimeout: FAILS,
+        /// NCCL passed an error on (`file.cc:12 -> 3`) whose reason it did not print.
+        ErrorTrace: CONTINUES,
         /// Gloo finds no interface of the name that it was given.
         GlooInterface: FAILS,
         /// One-sided operations over sockets are not available.
@@ -326,7 +338,10 @@ fn judged(id: Signature, level: Option<Level>, location: &[u8], message: &[u8]) 
         Signature::GdrTooFar => contains(message, "(distance ") && contains(message, ">"),
         Signature::SuspiciousInterface => return suspicious_interface(message),
         // NCCL announces each of its tries as INFO, and warns where it gives up.
-        Signature::ConnectFailed if contains(message, "retrying (") => level != Some(Level::Info),
+        Signature::ConnectFailed if contains(message, "retrying (") && level == Some(Level::Info) => {
+            is_last_try(message)
+        }
+        Signature::ErrorTrace => is_error_trace(message),
         Signature::ConnectFailed => level.is_some() || in_rendezvous(message),
         Signature::TopologyXml => level != Some(Level::Info) || !contains(message, "XML Import"),
         Signature::CudaFailure => {

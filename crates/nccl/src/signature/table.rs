@@ -37,6 +37,9 @@ const fn completed(needle: &'static str, all: &'static [&'static str]) -> Signat
 
 const NOT_THE_NET_PLUGIN: &[&str] =
     &["PROFILER/", "TUNER/", "ENV/", "GIN/", "-profiler", "-tuner", "-env.so", "-gin"];
+const OTHER_ERRORS: &[&str] =
+    &["Bad address", "not supported", "Invalid argument", "Operation not permitted", "No such device"];
+const QP_EVENTS: &[&str] = &["work queue"];
 const COMPLETION: &[&str] = &["ibv_modify_qp", "ibv_query_gid"];
 
 /// Sources of the wordings: the tags of NVIDIA/nccl 2.3.5 to 2.30.7 and aws-ofi-nccl 0.9.1 to 1.21.1, libfabric, and
@@ -72,7 +75,6 @@ pub(super) const TABLE: &[SignatureRow] = &[
     with(Signature::EfaUnreachablePeer, "completed with error", &["RC: 2"], &[]),
     with(Signature::EfaUnreachablePeer, "completed with error", &["err: 2"], &["vendor"]),
     row(Signature::EfaUnreachablePeer, "prov_err: Not a directory"),
-    row(Signature::EfaUnreachablePeer, "Operation with NULL context completed with error"),
     row(Signature::EfaUnreachablePeer, "Unreachable remote"),
     with(Signature::ErrorInOfi, "completed with error", &["NET/OFI"], &[]),
     with(Signature::ErrorInOfi, "NET/OFI", &["Failed to process completions"], &[]),
@@ -80,6 +82,7 @@ pub(super) const TABLE: &[SignatureRow] = &[
     row(Signature::EfaUnreachablePeer, "FI_EHOSTUNREACH"),
     row(Signature::EfaUnreachablePeer, "security group"),
     row(Signature::OfiResources, "Couldn't open AV"),
+    row(Signature::OfiResources, "Couldn't open CQ"),
     row(Signature::OfiResources, "Couldn't enable endpoint"),
     row(Signature::OfiResources, "Couldn't open domain"),
     row(Signature::OfiResources, "Couldn't open a domain"),
@@ -90,7 +93,7 @@ pub(super) const TABLE: &[SignatureRow] = &[
     row(Signature::OfiResources, "ALLOC_PD err"),
     row(Signature::OfiResources, "Failure to post internal receive buffers"),
     with(Signature::OfiResources, "Creating new endpoint for domain", &["failed"], &[]),
-    row(Signature::OfiResources, "Unable to write to EQ"),
+    with(Signature::OfiResources, "Unable to write to EQ", &["Cannot allocate memory"], &[]),
     with(Signature::OfiResources, "vni", &["cxi"], &[]),
     with(Signature::OfiResources, "VNI", &["cxi"], &[]),
     row(Signature::EfaFork, "libfabric EFA provider is operating in"),
@@ -114,22 +117,28 @@ pub(super) const TABLE: &[SignatureRow] = &[
     completed("ith error ", &["ompletion"]),
     completed("status=", &["ompletion"]),
     completed("IBV_WC_", &[]),
-    row(Signature::QpTransition, "ibv_modify_qp failed"),
+    // NVSHMEM's ibrc reads none of NCCL's variables.
+    with(Signature::QpTransition, "ibv_modify_qp failed", &[], &["ibrc.cpp"]),
     with(Signature::QpTransition, "ibv_query_gid", &["failed"], &[]),
     with(Signature::QpTimeout, "ibv_modify_qp", &["Connection timed out"], &[]),
-    with(Signature::QpTimeout, "ibv_modify_qp", &[" 110 "], &[]),
-    row(Signature::IbAsyncEvent, "Got async event"),
-    row(Signature::IbAsyncEvent, "async fatal event"),
-    row(Signature::IbAsyncEvent, "non-fatal async event"),
+    with(Signature::QpTimeout, "ibv_modify_qp", &[" 110 "], &["ibrc.cpp"]),
+    // The names are those of ibv_event_type_str(3): of a queue pair, and of a port or a device.
+    row(Signature::IbQpEvent, "access violation work queue error"),
+    row(Signature::IbQpEvent, "invalid request local work queue error"),
+    row(Signature::IbQpEvent, "local work queue catastrophic error"),
+    with(Signature::IbAsyncEvent, "Got async event", &[], QP_EVENTS),
+    with(Signature::IbAsyncEvent, "async fatal event", &[], QP_EVENTS),
+    with(Signature::IbAsyncEvent, "non-fatal async event", &[], QP_EVENTS),
     row(Signature::IbAsyncEvent, "local catastrophic error"),
     row(Signature::IbAsyncEvent, "ibv_get_async_event failed"),
     with(Signature::IbAsyncEvent, "port error", &[], &["support"]),
     row(Signature::IbAsyncEvent, "port_err"),
-    with(Signature::MemoryRegistration, "ibv_reg_mr", &["failed"], &["Bad address", "not supported"]),
+    // Only ENOMEM speaks of the limit of locked memory.
+    with(Signature::MemoryRegistration, "ibv_reg_mr", &["failed"], OTHER_ERRORS),
     with(Signature::MemoryRegistration, "ibv_reg_dmabuf_mr", &["failed", "Cannot allocate memory"], &[]),
-    with(Signature::MemoryRegistration, "ibv_create_qp", &["failed"], &["not supported"]),
-    with(Signature::MemoryRegistration, "ibv_create_cq", &["failed"], &["not supported"]),
-    with(Signature::MemoryRegistration, "ibv_alloc_pd", &["failed"], &["not supported"]),
+    with(Signature::MemoryRegistration, "ibv_create_qp", &["failed"], OTHER_ERRORS),
+    with(Signature::MemoryRegistration, "ibv_create_cq", &["failed"], OTHER_ERRORS),
+    with(Signature::MemoryRegistration, "ibv_alloc_pd", &["failed"], OTHER_ERRORS),
     row(Signature::MemoryRegistration, "Failure to post internal receive buffers"),
     with(Signature::MemoryRegistration, "Unable to write to EQ", &["Cannot allocate memory"], &[]),
     // NCCL prints it for its socket network too, which never supports it.
@@ -139,7 +148,6 @@ pub(super) const TABLE: &[SignatureRow] = &[
     row(Signature::DeviceCountsMixed, "Detected mixed local Net device counts"),
     row(Signature::ShmTooSmall, "failed to extend /dev/shm"),
     with(Signature::ShmTooSmall, "No space left on device", &["shm"], &[]),
-    row(Signature::ShmTooSmall, "Error while creating shared memory segment"),
     with(Signature::ShmAttach, "Error while attaching to shared memory segment", &["No such file"], &[]),
     row(Signature::ShmTooSmall, "posix_fallocate failed"),
     with(Signature::P2pUnavailable, "P2P is disabled between", &[], &["NVLINK"]),
@@ -200,6 +208,14 @@ pub(super) const TABLE: &[SignatureRow] = &[
     row(Signature::EfaAbort, "Your application will now abort"),
     row(Signature::EfaAbort, "EFA provider has encountered an internal error"),
     // Gloo's gloo/transport/tcp/device.cc; read 2026-11-25.
+    row(Signature::GlooMesh, "Gloo connectFullMesh failed"),
+    // c10d's socket.cpp.
+    with(Signature::RendezvousPort, "server socket has failed to bind to", &["errno: 98"], &[]),
+    row(Signature::RendezvousPort, "server socket has failed to listen on any local network address"),
+    with(Signature::RendezvousTimeout, "client socket has timed out after ", &["trying to connect to"], &[]),
+    // UCX's ib_mlx5_log.c.
+    with(Signature::IbRetryExceeded, "ransport retry count exceeded on ", &[], &[]),
+    row(Signature::ErrorTrace, ".cc:"),
     with(Signature::GlooInterface, "Unable to find address for: ", &[], &[]),
     with(Signature::GlooInterface, "Unable to find interface for: ", &[], &[]),
     // NCCL 2.32.3's transport/rma_socket.cc, as recorded.
@@ -212,6 +228,10 @@ pub(super) const TABLE: &[SignatureRow] = &[
     row(Signature::PeerClosed, "Connection closed by remote peer"),
     row(Signature::PeerClosed, "Connection closed by peer"),
     row(Signature::PeerClosed, "Socket recv failed"),
+    row(Signature::ProxyFailed, "Failed to execute operation "),
+    with(Signature::ProxyFailed, "Proxy Call to rank ", &["failed"], &[]),
+    with(Signature::PeerClosed, "Call to recv from ", &["failed"], &[]),
+    with(Signature::PeerClosed, "Call to send to ", &["failed"], &[]),
     row(Signature::PeerClosed, "remote process exited or there was a network error"),
     // OpenSSH's sshconnect2.c, and docker's client/errors.go; read 2026-11-23.
     row(Signature::SshRefused, "Permission denied (publickey"),

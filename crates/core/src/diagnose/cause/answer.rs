@@ -136,7 +136,9 @@ impl CauseDetail {
 
     /// Returns what the message of an exception says.
     pub(in crate::diagnose) fn of_exception(message: &str) -> Self {
-        if message.contains("No space left on device") {
+        if message.contains("uncorrectable ECC") {
+            Self::Xid
+        } else if message.contains("No space left on device") {
             Self::NoSpace
         } else if message.contains("No module named") {
             Self::MissingModule
@@ -210,7 +212,12 @@ impl Cause {
             CauseClass::Signal if self.detail == CauseDetail::BusError => {
                 "give the job more shared memory (`shm` of the role), or use fewer data loader workers".to_owned()
             }
-            CauseClass::Signal => "run the rank with python -X faulthandler to see where it crashes".to_owned(),
+            CauseClass::Signal => {
+                "see where it crashes: keep the core file (`ulimit -c unlimited`), or run a Python program with -X faulthandler".to_owned()
+            }
+            CauseClass::Nccl | CauseClass::Unexplained if self.what.contains("NCCL_DEBUG=INFO") => {
+                "set NCCL_DEBUG=INFO for all ranks and run again: NCCL prints the reason as a warning before the exception".to_owned()
+            }
             CauseClass::Nccl | CauseClass::Unexplained => {
                 "read the lines around the quoted one: no rule explains it".to_owned()
             }
@@ -235,6 +242,9 @@ impl Cause {
             }
             CauseClass::CollectiveMismatch => {
                 "make all ranks call the same collectives with the same shapes; TORCH_DISTRIBUTED_DEBUG=DETAIL names the call".to_owned()
+            }
+            CauseClass::Rendezvous if self.what.contains("ddress already in use") || self.what.contains("EADDRINUSE") => {
+                "use another port for the rendezvous (MASTER_PORT, `--master-port`), or end the process that holds it".to_owned()
             }
             CauseClass::Rendezvous => {
                 "check that MASTER_ADDR resolves on every node, its port is free, and all nodes started".to_owned()

@@ -10,7 +10,7 @@ use super::answer::{Cause, CauseClass, CauseDetail, not_read};
 use super::scene::Scene;
 use crate::Confidence;
 use crate::diagnose::rule_input::RuleInput;
-use crate::diagnose::rules::{Blame, Rule, UNKNOWN_WARNING, rules};
+use crate::diagnose::rules::{Blame, Rule, UNKNOWN_WARNING, closed_peers, rules};
 use crate::finding::Evidence;
 
 /// How much a fact explains: smaller is closer to the start of the chain of events.
@@ -32,6 +32,8 @@ pub(super) enum Grade {
     Link,
     /// An exception after a failure of NCCL on the same rank.
     Followed,
+    /// An exception whose traceback is not in the log, as it is not of one that was handled either.
+    Alone,
     /// A process ended with an exit code.
     Exited,
     /// Ranks disagree about a collective, or one did not join.
@@ -113,7 +115,7 @@ pub(super) fn root(exception: &Exception) -> &Exception {
 }
 
 /// Returns whether NCCL's result was raised: what went wrong is in NCCL's own words.
-fn is_nccl(exception: &Exception) -> bool {
+pub(super) fn is_nccl(exception: &Exception) -> bool {
     exception.short_name() == "DistBackendError"
         || ["NCCL error", "NCCL Error", "ncclRemoteError"]
             .iter()
@@ -135,6 +137,10 @@ pub(super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
         if says(&["unhandled cuda error"]) {
             return (Grade::Own, CauseClass::CudaError);
         }
+        // NCCL failed by itself, and the log does not have its own words.
+        if says(&["unhandled system error", "internal error"]) {
+            return (Grade::Reported, CauseClass::Nccl);
+        }
         return (Grade::Remote, CauseClass::ExitCode);
     }
     if says(&["NCCL communicator was aborted", "Watchdog caught", "NCCL timeout", "remote process exited"]) {
@@ -144,6 +150,10 @@ pub(super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
         || says(&["CUDA error", "cuda runtime error", "CUBLAS_STATUS", "cuDNN error", "CUDNN_STATUS"])
     {
         return (Grade::Own, CauseClass::CudaError);
+    }
+    // The speaker waits for a peer that does not come.
+    if says(&["Timed out waiting"]) && says(&["recv operation", "send operation"]) {
+        return (Grade::Waiting, CauseClass::CollectiveTimeout);
     }
     let broken = &[
         "Connection closed by peer",
@@ -218,6 +228,7 @@ struct Ruling {
 impl Ruling {
     fn new(rule: &'static Rule, blame: Blame, seen: &RuleInput<'_>) -> Self {
         let (grade, class) = match blame {
+            Blame::Rank(CauseClass::Rendezvous) => (Grade::Rendezvous, CauseClass::Rendezvous),
             Blame::Rank(class) => (Grade::Nccl, class),
             Blame::Link => (Grade::Link, CauseClass::Nccl),
             Blame::Peer => (Grade::Remote, CauseClass::Nccl),
@@ -233,7 +244,8 @@ impl Ruling {
     fn of_last_error(text: &str, seen: &RuleInput<'_>) -> Option<Self> {
         let signatures = Signature::of_warning(text);
         let fits = |rule: &&Rule| {
-            rule.signatures.iter().any(|signature| signatures.contains(signature)) && rule.applies(seen)
+            let about = rule.signatures.iter().any(|signature| signatures.contains(signature));
+            about && (!rule.is_conditional() || rule.applies(seen))
         };
         let ruled = rules().filter(fits).find_map(|rule| Some(Self::new(rule, rule.blame?, seen)));
         let echo =
@@ -297,6 +309,24 @@ fn of_rules(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Vec<Candidate> {
         }
     }
     add(UNKNOWN_WARNING, &|trace| Ruling::quote(&trace.text));
+    add(Signature::PeerClosed, &|_| Ruling {
+        grade: Grade::Remote,
+        class: CauseClass::ExitCode,
+        what: remote(scene, seen),
+        rule: None,
+    });
+    add(Signature::ErrorTrace, &|trace| Ruling {
+        grade: Grade::Quoted,
+        class: CauseClass::Unexplained,
+        what: format!("NCCL passed an error on without its reason: {}", trace.text),
+        rule: None,
+    });
+    // A rule that explains another one is nearer to the cause.
+    let explained: BTreeSet<&str> = rules()
+        .filter(|rule| found.iter().any(|one| one.rule.as_ref().is_some_and(|(code, _)| *code == rule.code)))
+        .flat_map(|rule| rule.explains.iter().copied())
+        .collect();
+    found.retain(|one| one.rule.as_ref().is_none_or(|(code, _)| !explained.contains(code)));
     found
 }
 
@@ -305,8 +335,8 @@ fn key(class: CauseClass, what: &str) -> String {
     format!("{class:?} {}", what.replace(|digit: char| digit.is_ascii_digit(), "0"))
 }
 
-/// Returns every fact that may be the cause.
-pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Vec<Candidate> {
+/// Returns every fact that may be the cause. `compared`: what ranks say of a collective was compared already.
+pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool) -> Vec<Candidate> {
     let mut found = of_rules(scene, seen);
     let told: BTreeSet<u32> = found.iter().flat_map(|one| one.ranks.iter().copied()).collect();
     let ruled: BTreeSet<u32> =
@@ -327,6 +357,12 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Vec<Candida
     // Ranks whose exit the log explains.
     let explained = scene.reports.iter().filter(|known| explains(&known.report.fact));
     let explained: BTreeSet<u32> = explained.filter_map(|known| known.rank).chain(told).collect();
+    let timed_out: BTreeSet<SourceIndex> = scene
+        .reports
+        .iter()
+        .filter(|known| matches!(known.report.fact, Fact::TimedOut { .. }))
+        .map(|known| known.report.source)
+        .collect();
     for known in &scene.reports {
         let mut push = |ruling: Ruling, frame: Option<Frame>, first| {
             let Ruling { grade, class, what, rule } = ruling;
@@ -338,7 +374,9 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Vec<Candida
                 what,
                 frame,
                 ranks: known.rank.into_iter().collect(),
-                host: None,
+                host: weftrun_nccl::writer(known.report.text.as_bytes())
+                    .map(|writer| writer.host.to_owned())
+                    .filter(|host| !host.is_empty()),
                 first,
                 source: known.report.source,
                 line: known.report.line,
@@ -360,9 +398,11 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Vec<Candida
             Fact::Exception(exception) if exception.is_launcher() => {}
             Fact::Exception(exception) => {
                 let root = root(exception);
-                if !weftrun_nccl::failure::mismatch(&root.message).is_empty()
-                    || !weftrun_nccl::failure::absent(&root.message).is_empty()
-                {
+                let compares = !weftrun_nccl::failure::mismatch(&root.message).is_empty()
+                    || !weftrun_nccl::failure::absent(&root.message).is_empty();
+                // The ranks that waited are compared by what they waited in.
+                let waited = root.message.contains("Watchdog caught collective operation timeout");
+                if compared && (compares || waited) {
                     continue;
                 }
                 let last_error = root.last_error.as_deref().or(exception.last_error.as_deref());
@@ -383,18 +423,27 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Vec<Candida
                 }
                 let (grade, class) = judge(root);
                 let frame = root.frame.as_ref().or(exception.frame.as_ref()).cloned();
+                let grade = match grade {
+                    Grade::Own if exception.alone && scene.ends(known.report, exception) => Grade::Alone,
+                    Grade::Own if exception.alone => Grade::Quoted,
+                    grade => grade,
+                };
                 match grade {
-                    Grade::Remote => add(grade, class, remote(scene), None, false),
+                    Grade::Quoted => add(grade, CauseClass::Unexplained, what(class, root), None, false),
+                    Grade::Remote => add(grade, class, remote(scene, seen), None, false),
                     Grade::Rendezvous => add(grade, class, what(class, root), None, false),
                     _ => add(grade, class, what(class, root), frame, false),
                 }
             }
+            Fact::Exit { code: -6 | 134, .. } if timed_out.contains(&known.report.source) => {}
             Fact::Exit { code, order } => {
                 let explained = known.rank.is_some_and(|rank| explained.contains(&rank));
                 if let Some((grade, class, what)) = exit(*code, *order, explained) {
                     add(grade, class, what, None, *order == Order::First);
                 }
             }
+            // A watchdog that gave up aborts its own process.
+            Fact::Signal(6) if timed_out.contains(&known.report.source) => {}
             Fact::Signal(signal) => {
                 let grade = match (*signal, known.report.writer.task) {
                     (9, None) => Grade::Killed,
@@ -410,17 +459,22 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Vec<Candida
                 add(Grade::Crashed, class, text.clone(), None, false);
             }
             Fact::Xid(number) => {
-                let what = format!("the driver reports Xid {number}");
+                let lost = *number == 79 && !known.report.text.contains("Xid");
+                let what = if lost {
+                    "a GPU fell off the bus".to_owned()
+                } else {
+                    format!("the driver reports Xid {number}")
+                };
                 add(Grade::Cluster, CauseClass::CudaError, what, None, false);
             }
             Fact::Cluster(reason) => {
                 let (grade, class, what) = cluster(*reason);
                 add(grade, class, what.to_owned(), None, false);
             }
-            Fact::RemoteExit => add(Grade::Remote, CauseClass::ExitCode, remote(scene), None, false),
+            Fact::RemoteExit => add(Grade::Remote, CauseClass::ExitCode, remote(scene, seen), None, false),
             Fact::LastError(text) => match Ruling::of_last_error(text, seen) {
                 Some(ruling) => push(ruling, None, false),
-                None => add(Grade::Remote, CauseClass::ExitCode, remote(scene), None, false),
+                None => add(Grade::Remote, CauseClass::ExitCode, remote(scene, seen), None, false),
             },
             Fact::Error { text, fatal } => {
                 let grade = if *fatal { Grade::Reported } else { Grade::Quoted };
@@ -451,12 +505,14 @@ fn follow(found: &mut [Candidate]) {
     }
 }
 
-fn remote(scene: &Scene<'_>) -> String {
+fn remote(scene: &Scene<'_>, seen: &RuleInput<'_>) -> String {
+    let peers =
+        closed_peers(seen).map_or_else(String::new, |peers| format!(" ({peers} closed the connection)"));
     let unseen = scene.unseen();
     if unseen.is_empty() {
-        return "a process of another rank ended; no log says which rank was the first".to_owned();
+        return format!("a process of another rank ended{peers}; no log says which rank was the first");
     }
-    format!("a process of another rank exited; {}", not_read(&unseen, ""))
+    format!("a process of another rank exited{peers}; {}", not_read(&unseen, ""))
 }
 
 fn exit(code: i32, order: Order, explained: bool) -> Option<(Grade, CauseClass, String)> {
@@ -520,6 +576,7 @@ fn detail(fact: &Fact) -> CauseDetail {
         Fact::Signal(9) => CauseDetail::Killed,
         Fact::Signal(7) => CauseDetail::BusError,
         Fact::Xid(_) => CauseDetail::Xid,
+        Fact::Cuda(text) if text.contains("uncorrectable ECC") => CauseDetail::Xid,
         // docs.nvidia.com/cuda/cuda-runtime-api: errors 98, 209 and 500, read 2026-11-26.
         Fact::Cuda(text)
             if ["invalid device function", "named symbol not found", "no kernel image is available"]
@@ -561,15 +618,19 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
     let group = groups.values().min_by_key(|group| weight(group))?;
     let head = group.first()?;
     let mut ranks: BTreeSet<u32> = group.iter().flat_map(|one| one.ranks.iter().copied()).collect();
+    let victims_report = matches!(grade, Grade::Remote | Grade::Broken | Grade::Waiting);
     let mut confidence = if groups.len() > 1 { Confidence::Medium } else { Confidence::High };
     match grade {
-        Grade::Remote | Grade::Broken | Grade::Quoted | Grade::Warned | Grade::Reported => {
-            if matches!(grade, Grade::Remote | Grade::Broken) {
+        Grade::Remote | Grade::Broken | Grade::Waiting | Grade::Quoted | Grade::Warned | Grade::Reported => {
+            // Who reports it is a victim.
+            if victims_report {
                 ranks.clear();
             }
             confidence = Confidence::Low;
         }
         Grade::Rendezvous | Grade::Later => ranks.clear(),
+        // As watchdogs do with the ranks that wait.
+        Grade::Aborted => confidence = Confidence::Low,
         Grade::Cluster if ranks.is_empty() => {
             // The launcher may report which rank the kernel killed.
             ranks.extend(
@@ -602,10 +663,12 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
             evidence.push(line);
         }
     }
+    let named = |one: &&Candidate| one.host.clone().filter(|host| host != "-" && !victims_report);
+    let hosts: BTreeSet<String> = group.iter().filter_map(named).collect();
     Some(Cause {
         class: head.class,
         ranks: ranks.into_iter().collect(),
-        nodes: group.iter().filter_map(|one| one.host.clone()).collect::<BTreeSet<_>>().into_iter().collect(),
+        nodes: hosts.into_iter().collect(),
         code: head.rule.as_ref().map(|(code, _)| (*code).to_owned()),
         advice: head.rule.as_ref().map(|(_, fix)| fix.clone()),
         what: match silent {

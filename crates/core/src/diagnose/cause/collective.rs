@@ -190,6 +190,8 @@ fn uneven(op: &str) -> bool {
 
 /// Returns the ranks whose operation differs from that of most.
 fn odd<'a>(seq: i64, all: &[(u32, &Work)], reports: Vec<&'a Report>) -> Option<CollectiveCause<'a>> {
+    let named: Vec<(u32, &Work)> = all.iter().filter(|(_, work)| work.is_named()).copied().collect();
+    let all = named.as_slice();
     let point_to_point = |work: &Work| work.op.contains("SEND") || work.op.contains("RECV");
     if all.iter().any(|(_, work)| point_to_point(work)) {
         return None;

@@ -66,8 +66,8 @@ pub fn why(map: &TransportMap, known: Option<WhyState>) -> Why {
 }
 
 fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
-    let mut candidates = candidates(scene, seen);
     let collective = collective::find(scene);
+    let mut candidates = candidates(scene, seen, collective.is_some());
     candidates.sort_by_key(|candidate| candidate.grade);
     let mut best = candidates.first().map(|candidate| candidate.grade);
     // An exception of no known rank may be one that the program survived: what ended the job is sure.
@@ -102,7 +102,8 @@ fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
         None => best.and_then(|grade| choose(scene, &candidates, grade)),
     };
     // A rule knows that what it found ends a job, whatever the log shows of the end.
-    let ruled = cause.as_ref().is_some_and(|cause| cause.code.is_some());
+    let ruled = cause.as_ref().is_some_and(|cause| cause.code.is_some())
+        || !by_collective && best == Some(Grade::Remote);
     let state = if ruled { WhyState::Failed } else { state(scene, cause.is_some()) };
     let mut findings = Vec::new();
     if quoted
@@ -170,6 +171,7 @@ fn state(scene: &Scene<'_>, caused: bool) -> WhyState {
             Fact::Exit { code: 0, .. } | Fact::Progress { .. } | Fact::Finished => {}
             Fact::Cuda(_) | Fact::Xid(_) if !caused => {}
             Fact::Error { fatal: false, .. } => {}
+            Fact::Exception(exception) if exception.alone && !scene.ends(known.report, exception) => {}
             _ => return WhyState::Failed,
         }
     }

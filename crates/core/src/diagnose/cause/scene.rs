@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weftrun_nccl::failure::{Fact, Order, Report, SourceRanks, Writer};
+use weftrun_nccl::failure::{Exception, Fact, Order, Report, SourceRanks, Writer};
 use weftrun_nccl::{Snapshot, SourceIndex};
 
-use super::candidates::{Grade, judge, root};
+use super::answer::CauseClass;
+use super::candidates::{Grade, is_nccl, judge, root};
 use crate::diagnose::rule_input::RuleInput;
 use crate::finding::Evidence;
 
@@ -45,6 +46,7 @@ pub(super) struct Scene<'a> {
     /// The lines at which the attempts of a source begin, and the attempt that is read.
     attempts: BTreeMap<SourceIndex, (Vec<u64>, usize)>,
     names: BTreeMap<SourceIndex, String>,
+    lines: BTreeMap<SourceIndex, u64>,
     pub node_of: BTreeMap<u32, String>,
     pub finished: BTreeSet<u32>,
     pub restarts: usize,
@@ -87,6 +89,7 @@ impl<'a> Scene<'a> {
             if source.cut {
                 scene.cut.insert(*at);
             }
+            scene.lines.insert(*at, source.lines);
             let latest = source.restarts.len();
             let wanted = attempt.map_or(latest, |attempt| attempt.min(latest));
             scene.attempts.insert(*at, (source.restarts.clone(), wanted));
@@ -110,7 +113,8 @@ impl<'a> Scene<'a> {
             let task = || report.writer.task.filter(|_| tasks);
             let base = || Some(bases.get(&report.source)? + report.writer.local?);
             let rank = source.rank(&report.writer).or_else(base).or_else(task);
-            let alone = || alone(source, &report.writer).filter(|_| !waited.contains(&report.source));
+            let unsigned = matches!(report.fact, Fact::Error { .. }) || waited.contains(&report.source);
+            let alone = || alone(source, &report.writer).filter(|_| !unsigned);
             let rank = rank.or_else(alone);
             if let Some(rank) = rank {
                 scene.seen.insert(rank);
@@ -142,6 +146,17 @@ impl Scene<'_> {
         let mut silent = self.seen.difference(&told);
         let only = silent.next().copied().filter(|_| silent.next().is_none())?;
         (self.world > 2 && self.stated && self.unseen().is_empty()).then_some(only)
+    }
+
+    /// Returns whether an exception without its traceback ended its program: by its kind, as PyTorch prints those that
+    /// nothing caught, or since it is among the last lines of a job that has ended. Others may have been handled.
+    pub fn ends(&self, report: &Report, exception: &Exception) -> bool {
+        const LAST: u64 = 40;
+        let lines = self.lines.get(&report.source).copied().unwrap_or(u64::MAX);
+        report.text.contains("[rank")
+            || judge(exception).1 != CauseClass::Exception
+            || is_nccl(exception)
+            || !self.running && lines.saturating_sub(report.line) < LAST
     }
 
     /// Returns whether a line is of the attempt that is read.

@@ -51,6 +51,7 @@ pub(super) const RULES: &[Rule] = &[
         "set memlock unlimited, give all EFA devices to the container, update the EFA driver or the AMI",
         ofi_issue!("44"))
         .signatures(&[Signature::OfiResources])
+        .advice(of_slingshot)
         .fails(),
     rule("R12", "EFA-FORK", HIGH,
         "a process forked while it held EFA memory",
@@ -99,6 +100,16 @@ pub(super) const RULES: &[Rule] = &[
 /// Returns whether some process found no provider, and no other either: a probe for one may fail before another is selected.
 fn no_provider(seen: &RuleInput<'_>) -> bool {
     seen.map.without(Signature::OfiNoProvider, Signature::OfiProvider)
+}
+
+/// Returns what to do on Slingshot, whose provider the lines name.
+fn of_slingshot(seen: &RuleInput<'_>) -> Option<String> {
+    let traces = &seen.map.signatures().get(Signature::OfiResources)?.traces;
+    let is_cxi = traces.iter().any(|trace| trace.text.contains("cxi")) || seen.provider_is("cxi");
+    is_cxi.then(|| {
+        "start the ranks with srun, which gives a job its VNI, or ask your cluster administrator for one"
+            .to_owned()
+    })
 }
 
 /// Names the hosts of the peers that are gone, as the messages have them.

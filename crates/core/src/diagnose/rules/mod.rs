@@ -12,7 +12,7 @@ mod verbs;
 use std::sync::LazyLock;
 
 pub(super) use libfabric::WRONG_PROVIDER;
-pub(super) use program::{COLLECTIVES_DIFFER, UNKNOWN_WARNING};
+pub(super) use program::{COLLECTIVES_DIFFER, UNKNOWN_WARNING, closed_peers};
 pub(super) use socket::{SOCKETS_BETWEEN_NODES, SOCKETS_INSIDE_NODE};
 
 use weftrun_nccl::Signature;
@@ -110,6 +110,11 @@ impl Rule {
             Some(condition) => condition(seen),
             None => self.signatures.iter().any(|signature| seen.has(*signature)),
         }
+    }
+
+    /// Returns whether it needs more than one of its signatures.
+    pub(super) fn is_conditional(&self) -> bool {
+        self.when.is_some()
     }
 
     /// Returns what to do in this case.

@@ -10,6 +10,7 @@ pub(super) const RULES: &[Rule] = &[
         "/dev/shm is too small",
         "make it larger: an emptyDir of medium Memory in Kubernetes, --shm-size=1g in Docker",
         nccl_issue!("290")).patch(&[("shm", Some("8Gi"))])
+        .explains(&["CUDA-FAILURE"])
         .signatures(&[Signature::ShmTooSmall])
         .fails(),
     rule("R29b", "SHM-ATTACH", HIGH,
@@ -29,18 +30,21 @@ pub(super) const RULES: &[Rule] = &[
         "GPUs joined by NVLink cannot reach each other's memory: hardware or fabric manager",
         "have the node serviced; do not hide it with NCCL_IGNORE_DISABLED_P2P",
         nccl_issue!("2329"))
+        .explains(&["CUDA-FAILURE"])
         .signatures(&[Signature::NvlinkP2pBroken])
         .fails(),
     rule("R32", "NVLS-FAILED", HIGH,
         "NVLink SHARP could not be set up: NVSwitch multicast is broken",
         "restart the fabric manager with a GPU reset; NCCL_NVLS_ENABLE=0 as a test",
         nccl_issue!("1488")).patch(&[("env.NCCL_NVLS_ENABLE", Some("0"))])
+        .explains(&["CUDA-FAILURE"])
         .signatures(&[Signature::NvlsFailed])
         .fails(),
     rule("R32b", "NVLS-SLOTS", HIGH,
         "NVLink SHARP has no multicast memory left: each communicator takes some, and many communicators or another job on the node use it up. The memory of the model is another one",
         "set NCCL_NVLS_ENABLE=0, or make fewer communicators",
         ENV).patch(&[("env.NCCL_NVLS_ENABLE", Some("0"))])
+        .explains(&["CUDA-FAILURE"])
         .signatures(&[Signature::NvlsSlots])
         .fails(),
     rule("R33", "NVLS-NOT-USED", NOTE,
@@ -59,6 +63,7 @@ pub(super) const RULES: &[Rule] = &[
         "multi-node NVLink is there and does not work: the IMEX channel is not in the container",
         "give the container /dev/nvidia-caps-imex-channels/channel0 (ComputeDomain); NCCL_MNNVL_ENABLE=0 goes without",
         nccl_issue!("1925")).patch(&[("env.NCCL_MNNVL_ENABLE", Some("0"))])
+        .explains(&["CUDA-FAILURE"])
         .signatures(&[Signature::MnnvlBroken])
         .fails(),
     rule("R47", "CUMEM-HOST-FALLBACK", NOTE,

@@ -33,6 +33,7 @@ pub(super) const RULES: &[Rule] = &[
         "set the device from the local rank: torch.cuda.set_device(local_rank)",
         "https://github.com/horovod/horovod/issues/3929")
         .signatures(&[Signature::DuplicateGpu])
+        .detail(sharing_ranks)
         .fails(),
     rule("R43", "WATCHDOG-TIMEOUT", HIGH,
         "a collective timed out; the ranks that report it are its victims, the suspect is a rank that did not join",
@@ -44,7 +45,8 @@ pub(super) const RULES: &[Rule] = &[
         "a peer closed its connection: it failed first",
         "find the first error in the peer's log",
         "https://github.com/NVIDIA/nccl-tests/issues/166")
-        .signatures(&[Signature::PeerClosed]),
+        .signatures(&[Signature::PeerClosed])
+        .detail(closing_peers),
     rule("R45", "TOPOLOGY-XML", HIGH,
         "the topology file does not fit the GPUs and NICs that are visible",
         "use all GPUs of the node, unset NCCL_TOPO_FILE, or update the plugin",
@@ -81,6 +83,36 @@ pub(super) const RULES: &[Rule] = &[
         nccl_issue!("444"))
         .signatures(&[Signature::CudaFailure]),
 ];
+
+/// Names the peers that closed their connections, as the lines name them: `10.0.0.2`.
+pub fn closed_peers(seen: &RuleInput<'_>) -> Option<String> {
+    const MOST: usize = 4;
+    let peer = |text: &str| {
+        let rest =
+            ["remote peer ", "recv from ", "send to "].iter().find_map(|words| text.split_once(words))?.1;
+        let name = rest.split(['<', ' ', ',']).next().unwrap_or_default();
+        (!name.is_empty()).then(|| name.to_owned())
+    };
+    let traces = &seen.map.signatures().get(Signature::PeerClosed)?.traces;
+    let peers: BTreeSet<String> = traces.iter().filter_map(|trace| peer(&trace.text)).collect();
+    (!peers.is_empty()).then(|| peers.into_iter().take(MOST).collect::<Vec<_>>().join(", "))
+}
+
+/// Names the two ranks of a line about one GPU: `rank 3 and rank 0`.
+fn sharing_ranks(seen: &RuleInput<'_>) -> Option<String> {
+    let traces = &seen.map.signatures().get(Signature::DuplicateGpu)?.traces;
+    let pair = |text: &str| {
+        let (one, rest) = text.split_once("rank ")?.1.split_once(" and rank ")?;
+        let other = rest.split(' ').next()?;
+        let both = [one, other];
+        both.iter().all(|rank| rank.parse::<u32>().is_ok()).then(|| format!(": rank {one} and rank {other}"))
+    };
+    traces.iter().find_map(|trace| pair(&trace.text))
+}
+
+fn closing_peers(seen: &RuleInput<'_>) -> Option<String> {
+    closed_peers(seen).map(|peers| format!(" ({peers})"))
+}
 
 fn versions_differ(seen: &RuleInput<'_>) -> bool {
     seen.has(Signature::VersionMismatch) || versions(seen).is_some()

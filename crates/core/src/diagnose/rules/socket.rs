@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use weftrun_nccl::{Kind, Network, Signature};
 
 use super::{Blame, ENV, HIGH, MEDIUM, Rule, nccl_issue, rule};
+use crate::diagnose::cause::CauseClass;
 use crate::diagnose::rule_input::RuleInput;
 use crate::text::counted;
 
@@ -42,10 +43,11 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::NoInterface])
         .fails(),
     rule("R36b", "SOCKET-ADDRESS-EMPTY", HIGH,
-        "the address of a peer was not filled in: the peer did not post its part (sends and receives in another order), or runs another build of NCCL, or P2P and SHM are off between ranks of one node",
+        "the address of a peer was not filled in: no interface fits on its host, or it did not post its part (sends and receives in another order), or runs another build of NCCL, or P2P and SHM are off between ranks of one node",
         "check that sends and receives are posted in the same order inside one group on both ranks, and that all ranks run the same build of NCCL",
         nccl_issue!("2057"))
         .signatures(&[Signature::AddressEmpty])
+        .advice(told_interface)
         .fails(),
     rule("R37b", "SOCKET-LINK-LOCAL", HIGH,
         "a rank gave its peers a link-local address (169.254.x or fe80::), which other hosts cannot reach",
@@ -55,6 +57,26 @@ pub(super) const RULES: &[Rule] = &[
         .explains(&["SOCKET-SUSPICIOUS-INTERFACE", "TCP-CONNECT-FAILED"])
         .advice(reachable_interface)
         .fails(),
+    rule("R60b", "GLOO-MESH", HIGH,
+        "Gloo could not connect all ranks over the interface that it chose",
+        "set GLOO_SOCKET_IFNAME on every host to the interface that joins the nodes, and check the firewall between them",
+        "https://github.com/pytorch/gloo/blob/main/gloo/transport/tcp/pair.cc")
+        .signatures(&[Signature::GlooMesh])
+        .fails(),
+    rule("R63", "RENDEZVOUS-PORT", HIGH,
+        "the port of the rendezvous is in use on its host",
+        "use another port (MASTER_PORT, `--master-port`, the port of `--rdzv-endpoint`), or end the process that holds it",
+        "https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/socket.cpp")
+        .signatures(&[Signature::RendezvousPort])
+        .blame(Blame::Rank(CauseClass::Rendezvous))
+        .detail(rendezvous_port),
+    rule("R64", "RENDEZVOUS-TIMEOUT", HIGH,
+        "a rank could not reach the rendezvous in time",
+        "check that the address resolves and is reachable from every node, that its port is open, and that the node of rank 0 started",
+        "https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/socket.cpp")
+        .signatures(&[Signature::RendezvousTimeout])
+        .blame(Blame::Rank(CauseClass::Rendezvous))
+        .detail(rendezvous_address),
     rule("R60", "GLOO-INTERFACE", HIGH,
         "Gloo found no interface of the name in GLOO_SOCKET_IFNAME: it names one interface, or several with commas, and knows no `^`",
         "unset GLOO_SOCKET_IFNAME, or set it to an interface with an address on every host",
@@ -99,6 +121,32 @@ fn sockets_between_nodes(seen: &RuleInput<'_>) -> bool {
     // In a log with only P2P and SHM, the announced network may be unused.
     let local_only = !seen.transports.is_empty() && seen.several_nodes() != Some(true);
     chosen && !alone && !one_host && !connected_otherwise && !local_only && sockets
+}
+
+/// Names the address behind some words of a signature's first line.
+fn address_behind(seen: &RuleInput<'_>, signature: Signature, words: &str) -> Option<String> {
+    let traces = &seen.map.signatures().get(signature)?.traces;
+    let address = traces.iter().find_map(|trace| {
+        let rest = trace.text.split_once(words)?.1.trim_start_matches(['(', ' ']);
+        rest.split([' ', ',', '(', ')']).next().filter(|address| !address.is_empty())
+    })?;
+    Some(format!(": {}", address.trim_end_matches('.')))
+}
+
+fn rendezvous_port(seen: &RuleInput<'_>) -> Option<String> {
+    address_behind(seen, Signature::RendezvousPort, "failed to bind to ")
+}
+
+fn rendezvous_address(seen: &RuleInput<'_>) -> Option<String> {
+    address_behind(seen, Signature::RendezvousTimeout, "trying to connect to ")
+}
+
+/// Says which interface the ranks were told to use, where the log shows it.
+fn told_interface(seen: &RuleInput<'_>) -> Option<String> {
+    let name = seen.map.env("SOCKET_IFNAME").next()?;
+    Some(format!(
+        "check that an interface fits NCCL_SOCKET_IFNAME={name} on every host; else that both ranks post their sends and receives in one order and run one build of NCCL"
+    ))
 }
 
 /// Names the interfaces in the log whose addresses other hosts may reach.

@@ -30,12 +30,14 @@ pub(super) const RULES: &[Rule] = &[
         "a NIC was denied access to memory (status 4): ACS, IOMMU or a missing peer memory module blocks GPUDirect",
         "disable ACS, boot with iommu=pt; NCCL_NET_GDR_LEVEL=LOC confirms it",
         nccl_issue!("707"))
+        .explains(&["IB-QP-EVENT"])
         .signatures(&[Signature::IbLocalProtection])
         .fails(),
     rule("R20", "IB-REMOTE-REFUSED", HIGH,
         "the peer refused an RDMA request (status 9, 10 or 11)",
         "look at the peer's log of the same moment",
         nccl_issue!("1710"))
+        .explains(&["IB-QP-EVENT"])
         .signatures(&[Signature::IbRemoteRefused])
         .blame(Blame::Link),
     rule("R21", "IB-QP-TRANSITION", HIGH,
@@ -48,6 +50,7 @@ pub(super) const RULES: &[Rule] = &[
         "connecting a queue pair timed out: on a rail-only fabric a NIC reaches only NICs of its own rail",
         "set NCCL_CROSS_NIC=0",
         nccl_issue!("2013")).patch(&[("env.NCCL_CROSS_NIC", Some("0"))])
+        .explains(&["IB-QP-TRANSITION"])
         .signatures(&[Signature::QpTimeout])
         .blame(Blame::Link),
     rule("R23", "IB-ASYNC-EVENT", HIGH,
@@ -55,6 +58,12 @@ pub(super) const RULES: &[Rule] = &[
         "look at dmesg and the link counters of that HCA on that host; replace it if it comes back",
         nccl_issue!("1919"))
         .signatures(&[Signature::IbAsyncEvent])
+        .fails(),
+    rule("R23b", "IB-QP-EVENT", HIGH,
+        "an HCA reported an error of one queue pair: the end of a request that failed, on this side or on the peer's",
+        "look for the first completion error (`status=`) of this host and of the peer; with an access violation also for ACS, IOMMU and the GPUDirect module (nvidia_peermem)",
+        "https://www.man7.org/linux/man-pages/man3/ibv_get_async_event.3.html")
+        .signatures(&[Signature::IbQpEvent])
         .fails(),
     rule("R24", "IB-MEMLOCK", HIGH,
         "memory could not be registered or a queue made: the limit of locked memory is too small",
