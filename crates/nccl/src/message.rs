@@ -76,6 +76,12 @@ fn other(message: &[u8]) -> NcclEvent<'_> {
         ("NET/OFI ", ofi),
         ("NET/IB : Using ", |rest| listed("IB", rest)),
         ("NET/IB: Using ", |rest| listed("IB", rest)),
+        // Plugins for verbs print the same list under their own names.
+        ("NET/SPCX : Using ", |rest| listed("IB", rest)),
+        ("NET/IBext", |rest| {
+            let at = memchr::memmem::find(rest.get(..16.min(rest.len()))?, b" : Using ")?;
+            listed("IB", &rest[at + 9..])
+        }),
         ("NET/Socket : Using ", |rest| listed("Socket", rest)),
         ("NET/FastSocket : Using ", |rest| listed("FastSocket", rest)),
         ("NCCL version ", version),

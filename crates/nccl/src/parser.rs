@@ -168,7 +168,11 @@ fn piece_entries(line: u64, piece: &[u8], sink: &mut impl FnMut(Entry<'_>)) {
             launcher_node = crate::launcher::ray_node(text);
             if !text.is_empty() && text.len() == piece.trim_ascii().len() {
                 let text = without_tag(text);
-                sink(Entry::without_prefix(line, text, launcher_rank, message::parse(text)));
+                let short = shortened(text);
+                let (host, device, text) =
+                    short.map_or((None, None, text), |(host, device, text)| (Some(host), Some(device), text));
+                let entry = Entry::without_prefix(line, text, launcher_rank, message::parse(text));
+                sink(Entry { launcher_node: host, device, ..entry });
             }
         }
         Part::Record(record) => sink(of_record(line, record, launcher_rank, launcher_node)),
@@ -213,6 +217,18 @@ fn without_place(message: &[u8]) -> &[u8] {
         Some(behind) => behind.trim_ascii_start(),
         None => message,
     }
+}
+
+/// Reads a connection whose prefix was shortened by hand: `worker-0 [1] Channel 00/0 : 0[0] -> 1[1] via P2P/IPC`; returns
+/// the host, the device and the message.
+fn shortened(text: &[u8]) -> Option<(&str, i32, &[u8])> {
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    let length = text.iter().take(256).take_while(|byte| is_name(byte)).count();
+    let (host, rest) = text.split_at(length);
+    let rest = rest.strip_prefix(b" [").filter(|_| length > 0)?;
+    let (device, rest) = rest.split_at(memchr::memchr(b']', rest.get(..rest.len().min(5))?)?);
+    let message = rest.strip_prefix(b"] ").filter(|rest| rest.starts_with(b"Channel "))?;
+    Some((crate::text::text(host), crate::text::text(device).parse().ok()?, message))
 }
 
 /// Removes a launcher's prefix from a line whose NCCL prefix was stripped: `[1,0]<stdout>:NCCL version …`,

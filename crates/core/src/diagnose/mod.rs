@@ -250,7 +250,11 @@ fn is_before_2_3(version: &str) -> bool {
 /// Returns a finding where NCCL_DEBUG=INFO is missing, since silence proves nothing. A job without GPUs
 /// needs no NCCL lines.
 fn silent(plan: Option<&FabricPlan>, seen: &RuleInput<'_>) -> Option<Finding> {
-    let anything = seen.map.has_info() || !seen.transports.is_empty() || !seen.networks.is_empty();
+    let anything = seen.map.has_info()
+        || !seen.transports.is_empty()
+        || !seen.networks.is_empty()
+        || !seen.map.plugins().is_empty()
+        || !seen.map.ports().is_empty();
     if seen.map.lines() == 0 || anything || plan.is_some_and(|plan| !plan.runs_nccl()) {
         return None;
     }

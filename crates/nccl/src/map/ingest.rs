@@ -153,7 +153,9 @@ impl TransportMap {
     fn process(&mut self, source: SourceIndex, entry: &Entry<'_>) -> Option<ProcessId> {
         let (host, pid) = match entry.writer {
             Some(writer) => (writer.host, Some(writer.pid)),
-            None if entry.level.is_some() || matches!(entry.event, NcclEvent::Connection(_)) => ("", None),
+            None if entry.level.is_some() || matches!(entry.event, NcclEvent::Connection(_)) => {
+                (entry.launcher_node.unwrap_or_default(), None)
+            }
             None => return None,
         };
         let last = self.index.readers[source].last_process;

@@ -115,7 +115,7 @@ fn sockets_between_nodes(seen: &RuleInput<'_>) -> bool {
     let sockets = seen.uses(Network::Socket, true) && !seen.uses(Network::Socket, false);
     // NCCL before 2.19 and RCCL print no number of nodes: several hosts must be in the log.
     let one_host =
-        seen.several_nodes() != Some(true) && !seen.has(Signature::ErrorInSocket) && seen.hosts() == 1;
+        seen.several_nodes() != Some(true) && !seen.has(Signature::ErrorInSocket) && seen.hosts() <= 1;
     let chosen = seen.has(Signature::SocketChosen)
         || (seen.networks.len() == 1 && sockets && !seen.has(Signature::ErrorInSocket));
     // In a log with only P2P and SHM, the announced network may be unused.
