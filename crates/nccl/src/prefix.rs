@@ -201,7 +201,10 @@ fn writer_before(left: &[u8], device: Option<i32>) -> Option<(Writer<'_>, usize)
     let mut begins = host
         .iter()
         .rposition(|byte| {
-            byte.is_ascii_whitespace() || *byte == b':' || matches!(byte, b'|' | b'[' | b']') || *byte < b' '
+            byte.is_ascii_whitespace()
+                || *byte == b':'
+                || matches!(byte, b'|' | b'[' | b']' | b'`' | b'"')
+                || *byte < b' '
         })
         .map_or(0, |at| at + 1);
     begins += glued_time(&left[..begins], &host[begins..]);

@@ -63,6 +63,14 @@ impl Restarts {
     }
 }
 
+/// Processes of later attempts that did not come up.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Retries {
+    pub hidden: HashSet<ProcessId>,
+    /// The latest of them, by the process whose place it took.
+    pub latest: HashMap<ProcessId, ProcessId>,
+}
+
 fn attempt_key(id: &SourceId) -> (String, String, String, u32) {
     (id.name.clone(), id.container.clone(), id.role.clone(), id.replica)
 }
@@ -117,6 +125,26 @@ impl Observed {
             let together = earlier.locals.iter().any(|local| comms.contains(&local.comm));
             earlier.last_line < later.first_line && !together
         }));
+    }
+
+    /// Returns the processes of later attempts that did not come up. The map of the attempt that came up last is shown, and
+    /// its ranks are as far as their latest attempts.
+    pub(super) fn retries(&self, past: &HashSet<ProcessId>) -> Retries {
+        let mut retries = Retries::default();
+        for slot in &self.restarts.shared {
+            let holders = self.restarts.holders.get(slot).into_iter().flatten().copied();
+            let mut holders: Vec<ProcessId> = holders.filter(|at| !past.contains(at)).collect();
+            holders.sort_by_key(|at| self.processes[*at].first_line);
+            let Some(last) = holders.iter().copied().rfind(|at| self.processes[*at].came_up()) else {
+                continue;
+            };
+            let end = self.processes[last].last_line;
+            for later in holders.into_iter().filter(|at| self.processes[*at].first_line > end) {
+                retries.hidden.insert(later);
+                retries.latest.insert(last, later);
+            }
+        }
+        retries
     }
 
     /// Adds the other members of ended communicators, since a restart ends a whole communicator: a process

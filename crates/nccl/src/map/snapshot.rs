@@ -8,6 +8,7 @@ use typed_index_collections::TiVec;
 use super::ids::{CommId, ProcessId, SourceIndex};
 use super::observed::Observed;
 use super::process::{Phase, Process};
+use super::restarts::Retries;
 use super::usage::Usage;
 use super::verdict::{device_names, interfaces};
 use super::{PluginSeen, SignatureHits, Signatures, Trace};
@@ -26,6 +27,7 @@ pub struct Snapshot<'a> {
     pub(super) told: bool,
     /// Processes replaced by later ones (a restart).
     pub(super) past: HashSet<ProcessId>,
+    pub(super) retries: Retries,
     /// Usage of the connections of live processes after a restart, counted on first use.
     pub(super) live_usage: OnceCell<Usage>,
     /// Processes of each source, counted on first use.
@@ -37,7 +39,8 @@ impl<'a> Snapshot<'a> {
         let past = seen.past();
         let told = seen.told_ranks_differ(&past);
         let world = seen.world(&past, told);
-        Self { world, told, past, seen, live_usage: OnceCell::new(), writers: OnceCell::new() }
+        let retries = seen.retries(&past);
+        Self { world, told, past, retries, seen, live_usage: OnceCell::new(), writers: OnceCell::new() }
     }
 
     /// Returns whether a process was not replaced by a later one.
@@ -48,6 +51,16 @@ impl<'a> Snapshot<'a> {
     /// Returns the processes that were not replaced by later ones.
     pub(super) fn alive(&self) -> impl Iterator<Item = (ProcessId, &'a Process)> {
         self.seen.processes.iter_enumerated().filter(|(at, _)| self.is_alive(*at))
+    }
+
+    /// Returns the processes that are shown: one for each rank, whatever attempts it made.
+    pub(super) fn shown(&self) -> impl Iterator<Item = (ProcessId, &'a Process)> {
+        self.alive().filter(|(at, process)| !process.is_nobody() && !self.retries.hidden.contains(at))
+    }
+
+    /// Returns the process of the latest attempt in the place of another.
+    pub(super) fn latest(&self, at: ProcessId) -> Option<&'a Process> {
+        self.seen.processes.get(*self.retries.latest.get(&at)?)
     }
 
     /// Returns the failures found in the lines.

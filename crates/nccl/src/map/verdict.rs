@@ -172,7 +172,9 @@ impl Snapshot<'_> {
             .usage()
             .iter()
             .any(|(name, _, used)| used.with_gdr && Network::is_aws_plugin(self.seen.name_of(name)));
-        if with_gdr { Network::Efa } else { Network::LibfabricOther }
+        // The address of an endpoint names its provider too.
+        let efa = with_gdr || self.signatures().has(Signature::EfaAddress);
+        if efa { Network::Efa } else { Network::LibfabricOther }
     }
 
     /// Returns the networks that reported an error of a connection at run time.

@@ -298,11 +298,16 @@ impl Snapshot<'_> {
     /// Returns every live process that NCCL's prefix named, and every rank of those that hold several.
     pub fn ranks(&self) -> Vec<RankView> {
         let mut ranks = Vec::new();
-        for (at, process) in self.alive().filter(|(_, process)| !process.is_nobody()) {
+        for (at, process) in self.shown() {
             let before = ranks.len();
             ranks.extend(self.held(at).map(|(local, rank)| self.rank(process, Some(rank), Some(local))));
             if ranks.len() == before {
                 ranks.push(self.rank(process, None, None));
+            }
+            if let Some(latest) = self.latest(at) {
+                for (view, _) in ranks.iter_mut().skip(before) {
+                    (view.pid, view.phase) = (latest.pid, latest.phase);
+                }
             }
         }
         with_nodes(ranks)

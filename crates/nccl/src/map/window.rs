@@ -52,9 +52,12 @@ impl Snapshot<'_> {
     pub fn summary(&self) -> Summary {
         let mut summary = Summary { verdict: self.verdict(), ..Summary::default() };
         let mut hosts: HashSet<HostId> = HashSet::new();
-        for (at, process) in self.alive().filter(|(_, process)| !process.is_nobody()) {
+        for (at, process) in self.shown() {
             summary.processes += 1;
-            *summary.phases.entry(self.phase(process, self.sole_rank(at))).or_default() += 1;
+            let phase = self
+                .latest(at)
+                .map_or_else(|| self.phase(process, self.sole_rank(at)), |latest| latest.phase);
+            *summary.phases.entry(phase).or_default() += 1;
             hosts.insert(process.host_number);
         }
         summary.hosts = hosts.len();

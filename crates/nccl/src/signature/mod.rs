@@ -204,6 +204,8 @@ signatures! {
         OnAws: CONTINUES,
         /// A message names EFA.
         EfaNamed: CONTINUES,
+        /// A message has the address of an EFA endpoint.
+        EfaAddress: CONTINUES,
         /// The instance type has GPUDirect RDMA over EFA.
         GdrInstance: CONTINUES,
         /// The instance type has no GPUDirect RDMA over EFA.
@@ -248,7 +250,12 @@ impl Signature {
     pub(crate) fn is_place(self) -> bool {
         matches!(
             self,
-            Self::ErrorInSocket | Self::ErrorInIb | Self::ErrorInIbExternal | Self::EfaNamed | Self::OnAws
+            Self::ErrorInSocket
+                | Self::ErrorInIb
+                | Self::ErrorInIbExternal
+                | Self::EfaNamed
+                | Self::EfaAddress
+                | Self::OnAws
         )
     }
 }

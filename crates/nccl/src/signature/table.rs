@@ -264,6 +264,8 @@ pub(super) const TABLE: &[SignatureRow] = &[
     row(Signature::EfaNamed, "efa_nv_peermem"),
     row(Signature::EfaNamed, "[::]efa:"),
     row(Signature::EfaNamed, ":efa:"),
+    row(Signature::EfaAddress, "fi_addr_efa://"),
+    row(Signature::EfaAddress, "::efa:"),
     with(Signature::GdrInstance, "p4d", &["NET/OFI"], &[]),
     with(Signature::GdrInstance, "P4d", &["NET/OFI"], &[]),
     with(Signature::GdrInstance, "p5", &["NET/OFI"], &[]),
