@@ -115,6 +115,10 @@ impl Entry {
         self.body.raw(self.index)
     }
 
+    fn meta(&self) -> Meta {
+        self.body.lines[self.index]
+    }
+
     fn text(&self) -> &[u8] {
         let raw = self.raw();
         &raw[self.prefix.min(raw.len())..]
@@ -302,13 +306,32 @@ impl LogStore {
     /// Adds a batch.
     pub fn ingest(&mut self, batch: &LogBatch) {
         self.take(batch, Era::Live);
+        self.evict();
+    }
+
+    /// Adds a batch and passes the store to `seen` before anything is evicted, so that `seen` finds every line of the batch
+    /// whatever the budget is.
+    pub fn ingest_seen<T>(&mut self, batch: &LogBatch, seen: impl FnOnce(&mut Self) -> T) -> T {
+        self.take(batch, Era::Live);
+        let answer = seen(self);
+        self.evict();
+        answer
+    }
+
+    /// Adds a copy of a line of another store, and returns its number here. Its stream is one of the other store.
+    pub fn keep_copy(&mut self, entry: &Entry) -> u64 {
+        self.generation += 1;
+        let seq = self.next.1;
+        self.push(entry.meta(), entry.raw(), entry.note, Era::Live);
+        self.evict();
+        seq
     }
 
     /// Adds a batch that arrived as it was written, at this time, which shows the silence of a writer where the
     /// cluster reports no times.
     pub fn ingest_at(&mut self, batch: &LogBatch, arrived: Timestamp) {
         self.arrived = Some(arrived);
-        self.take(batch, Era::Live);
+        self.ingest(batch);
         self.arrived = None;
     }
 
@@ -325,6 +348,7 @@ impl LogStore {
     /// Adds a batch of lines that precede the first ingested ones.
     pub fn ingest_history(&mut self, batch: &LogBatch) {
         self.take(batch, Era::History);
+        self.evict();
     }
 
     fn take(&mut self, batch: &LogBatch, era: Era) {
@@ -360,7 +384,6 @@ impl LogStore {
         }
         feed.keep(&batch.bytes[start..]);
         self.feeds.insert(source.clone(), known);
-        self.evict();
     }
 
     /// Adds a notice from weftrun itself between the lines.
@@ -432,9 +455,6 @@ impl LogStore {
         *next += 1;
         if note != Note::default() {
             self.notes.insert(seq, note);
-            if self.notes.len() > MOST_NOTES {
-                self.notes.pop_first();
-            }
             meta.bits |= NOTED;
         }
         // Indices of the era's newest segment, and of one after it.
@@ -458,6 +478,9 @@ impl LogStore {
     /// spill they are dropped, except for lines of streams below their fair share: one verbose rank does
     /// not evict the few lines of seven others.
     fn evict(&mut self) {
+        while self.notes.len() > MOST_NOTES {
+            self.notes.pop_first();
+        }
         while self.size > self.budget {
             if !self.put_away() && !self.drop_oldest() {
                 return;
@@ -500,14 +523,16 @@ impl LogStore {
         for (index, meta) in body.lines.iter().enumerate() {
             let seq = old.first + u64::from(meta.delta);
             let bytes = body.raw(index);
-            let stream = &mut self.streams.all[meta.stream as usize];
-            if let Some(at) = keep_at
-                && stream.bytes <= fair
-            {
-                self.keep(at, seq, *meta, bytes);
-                continue;
+            // A copied line has its stream in another store.
+            if let Some(stream) = self.streams.all.get_mut(meta.stream as usize) {
+                if let Some(at) = keep_at
+                    && stream.bytes <= fair
+                {
+                    self.keep(at, seq, *meta, bytes);
+                    continue;
+                }
+                stream.bytes = stream.bytes.saturating_sub(bytes.len());
             }
-            stream.bytes = stream.bytes.saturating_sub(bytes.len());
             self.dropped += 1;
             if meta.bits & NOTED != 0 {
                 self.notes.remove(&seq);
