@@ -58,7 +58,11 @@ impl Threads {
         let interrupted = AtomicBool::new(false);
         py.detach(|| {
             self.0.block_on(async {
-                let mut sent = std::pin::pin!(plan.submit_unless(|| interrupted.load(Ordering::Relaxed)));
+                let sending = async {
+                    plan.refuse_earlier().await?;
+                    plan.submit_unless(|| interrupted.load(Ordering::Relaxed)).await
+                };
+                let mut sent = std::pin::pin!(sending);
                 let job = loop {
                     tokio::select! {
                         done = &mut sent => break done,

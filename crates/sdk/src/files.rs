@@ -96,6 +96,13 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
     }
 }
 
+/// Returns the error of a state folder that is not the user's.
+pub(crate) fn refused(error: std::io::Error) -> Error {
+    Error::new(ErrorKind::InvalidConfig, format!("the state folder cannot be used: {error}"))
+        .with_source(error)
+        .hint(format!("set {STATE_DIR} to a folder of yours"))
+}
+
 /// Returns the error of a failed operation on a file of the state.
 pub(crate) fn io_error(what: &str, path: &Path, error: std::io::Error) -> Error {
     failed(STATE_DIR, what, path, error)

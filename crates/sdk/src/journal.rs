@@ -109,6 +109,9 @@ pub struct Record {
     /// The job itself, for submitting a similar one; none in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<JobSpec>,
+    /// Whether nobody may have seen its handle yet: the process may have ended between the cluster's answer and the output.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub undelivered: bool,
 }
 
 /// The part of a record that decides whether to read the rest.
@@ -120,9 +123,16 @@ pub(crate) struct Head {
     pub state: RecordState,
     pub handle: Option<JobHandle>,
     pub created: Timestamp,
+    #[serde(default)]
+    pub undelivered: bool,
 }
 
 impl Head {
+    /// Returns whether something is left to do for it: its outcome is unknown, or its handle was not seen.
+    fn is_open(&self) -> bool {
+        self.state.is_unresolved() || self.undelivered
+    }
+
     /// Returns whether this submission repeats an older one that was interrupted.
     pub fn makes_up_for(&self, older: &Record) -> bool {
         self.state == RecordState::Submitted
@@ -158,7 +168,7 @@ const MAX_ENDED: usize = 200;
 /// How long a record of another machine counts as being sent if locks are not conclusive. Longer than any
 /// backend takes.
 const OTHER_MACHINE: Duration = Duration::from_mins(15);
-/// Age at which a partially written file of a killed process is removed.
+/// Age at which the lock of a killed process is removed.
 const LEFT_OVER: Duration = Duration::from_hours(24);
 
 /// A record that is being sent. Other processes see that as long as this is held.
@@ -255,7 +265,7 @@ impl Journal {
     }
 
     /// Returns all records, newest first: reads every file, including those of `ended`. An unreadable file is
-    /// skipped: it was not written by this version.
+    /// skipped; [`Client::take_notes`](crate::Client::take_notes) reports it after a list or a submission.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if the folder itself cannot be read.
@@ -270,11 +280,39 @@ impl Journal {
     /// Returns the unresolved and the newest records, newest first, without their plans. Archives surplus
     /// records.
     pub(crate) fn recent(&self) -> Result<Vec<Head>> {
-        let mut heads: Vec<Head> =
-            files::json_files(&self.dir)?.iter().filter_map(|path| parsed::<Head>(path)).collect();
+        Ok(self.recent_and_damaged()?.0)
+    }
+
+    /// Returns the records of [`Journal::recent`], and the files that are not readable as records, each with the reason.
+    pub(crate) fn recent_and_damaged(&self) -> Result<(Vec<Head>, Vec<(PathBuf, String)>)> {
+        let (mut heads, mut damaged) = (Vec::new(), Vec::new());
+        for path in files::json_files(&self.dir)? {
+            match read_record::<Head>(&path) {
+                Ok(head) => heads.extend(head),
+                Err(reason) => damaged.push((path, reason)),
+            }
+        }
         heads.sort_by_key(|head| std::cmp::Reverse(head.created));
         self.archive(&heads);
-        Ok(heads)
+        Ok((heads, damaged))
+    }
+
+    /// Returns the newest record with an undelivered handle that `wanted` selects.
+    pub(crate) fn undelivered(&self, wanted: impl Fn(&Record) -> bool) -> Result<Option<Record>> {
+        for head in self.recent()?.iter().filter(|head| head.undelivered && head.handle.is_some()) {
+            if let Some(record) = self.read(&head.submission)?.filter(&wanted) {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Records that the handle of a job was seen.
+    pub(crate) fn deliver(&self, handle: &JobHandle) -> Result<()> {
+        match self.find(handle)?.filter(|record| record.undelivered) {
+            Some(record) => self.write(&Record { undelivered: false, ..record }),
+            None => Ok(()),
+        }
     }
 
     /// Returns the handles of the newest submissions, the newest first. Plans are not read, so it takes milliseconds.
@@ -313,7 +351,7 @@ impl Journal {
     /// Moves all but the newest resolved records to `ended`, and removes the oldest there. This is only
     /// cleanup: another process may do it at the same time, and what cannot be moved stays.
     fn archive(&self, heads: &[Head]) {
-        let resolved = || heads.iter().filter(|head| !head.state.is_unresolved());
+        let resolved = || heads.iter().filter(|head| !head.is_open());
         if resolved().count() <= MAX_RECENT {
             return;
         }
@@ -351,7 +389,7 @@ impl Journal {
         self.sweep();
     }
 
-    /// Removes what killed processes left: partially written files, and locks without a record.
+    /// Removes the locks without a record that killed processes left.
     fn sweep(&self) {
         let old = |path: &Path| {
             let modified = fs::symlink_metadata(path).and_then(|found| found.modified());
@@ -359,11 +397,9 @@ impl Journal {
         };
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             let path = entry.path();
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let half = name.starts_with(".tmp");
             let lock = path.extension().is_some_and(|end| end == "lock");
             let lone = lock && !path.with_extension("json").exists();
-            if (half || lone) && old(&path) {
+            if lone && old(&path) {
                 let _ = fs::remove_file(path);
             }
         }
@@ -395,7 +431,16 @@ fn json_files(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 }
 
 fn parsed<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    serde_json::from_str(&files::read_text(path, MAX_RECORD).ok()??).ok()
+    read_record(path).ok().flatten()
+}
+
+/// Reads the file of a record; none if it was removed meanwhile. An error is the reason why it is not readable.
+fn read_record<T: DeserializeOwned>(path: &Path) -> std::result::Result<Option<T>, String> {
+    match files::read_text(path, MAX_RECORD) {
+        Ok(Some(text)) => serde_json::from_str(&text).map(Some).map_err(|error| error.to_string()),
+        Ok(None) => Ok(None),
+        Err(error) => Err(error.message().to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -416,7 +461,40 @@ mod tests {
             owner: Some(Owner::this()),
             plan: serde_json::from_value(plan).unwrap(),
             spec: None,
+            undelivered: false,
         }
+    }
+
+    #[test]
+    fn an_undelivered_record_stays_until_its_handle_was_seen() {
+        let state = tempfile::tempdir().unwrap();
+        let journal = Journal::new(state.path());
+        let lost = Record { undelivered: true, ..record(0, RecordState::Submitted) };
+        journal.write(&lost).unwrap();
+        for number in 1..=200 {
+            journal.write(&record(number, RecordState::Submitted)).unwrap();
+        }
+        journal.recent().unwrap();
+        assert_eq!(journal.undelivered(|_| true).unwrap().as_ref(), Some(&lost));
+        assert_eq!(journal.undelivered(|record| record.name == "other").unwrap(), None);
+        journal.deliver(lost.handle.as_ref().unwrap()).unwrap();
+        assert_eq!(journal.undelivered(|_| true).unwrap(), None);
+        assert!(!fs::read_to_string(journal.path(&lost.submission)).unwrap().contains("undelivered"));
+    }
+
+    #[test]
+    fn a_damaged_record_is_reported_with_its_reason() {
+        let state = tempfile::tempdir().unwrap();
+        let journal = Journal::new(state.path());
+        journal.write(&record(1, RecordState::Submitted)).unwrap();
+        let contents: [&[u8]; 5] = [b"", b"{\"half\":", b"\xff\xfe", b"null", b"{\"state\": \"newer\"}"];
+        for (number, bytes) in contents.iter().enumerate() {
+            fs::write(journal.dir.join(format!("{number}.json")), bytes).unwrap();
+        }
+        std::os::unix::fs::symlink("/dev/zero", journal.dir.join("device.json")).unwrap();
+        let (heads, damaged) = journal.recent_and_damaged().unwrap();
+        assert_eq!((heads.len(), damaged.len()), (1, contents.len() + 1), "{damaged:?}");
+        assert!(damaged.iter().all(|(_, reason)| !reason.is_empty()), "{damaged:?}");
     }
 
     #[test]

@@ -17,6 +17,9 @@ pub(super) fn file(did: &str, path: &Path, source: io::Error) -> Error {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             error.hint("set `state_dir` of the target to a folder you may write to")
         }
+        _ if source.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) => {
+            error.hint("raise the limit of open files: `ulimit -n 4096`")
+        }
         _ => error,
     };
     error.with_source(source)

@@ -75,8 +75,12 @@ impl Store {
         if !job.folder.path().is_dir() {
             self.claim(list, &job)?;
         }
-        if !job.folder.record().exists() {
-            self.start(&job)?;
+        if !job.folder.record().exists()
+            && let Err(error) = self.start(&job)
+        {
+            // The claim of a job that does not run would be found again as one that does.
+            let begun = !self.withdraw(&job)? && job.folder.record().exists();
+            return if begun { Ok(job.handle) } else { Err(error) };
         }
         Ok(job.handle)
     }
@@ -91,6 +95,7 @@ impl Store {
             .open(&lock)
             .and_then(|file| file.lock().map(|()| file))
             .map_err(|e| error::file("lock the target's jobs", &lock, e))?;
+        self.tidy()?;
         self.refuse_taken_name(list)?;
         self.sweep_cut_off_claims();
         let new = tempfile::Builder::new()
@@ -133,7 +138,8 @@ impl Store {
             if job.handle.name() != list.name || job.submission == list.submission.as_str() {
                 continue;
             }
-            if Snapshot::read(&job.folder, &job.submission)?.is_some_and(|now| !now.phase.is_terminal()) {
+            let now = Snapshot::read(&job.folder, &job.submission)?;
+            if now.is_some_and(|now| !now.phase.is_terminal() && !now.is_abandoned()) {
                 return Err(Error::new(
                     ErrorKind::AlreadyExists,
                     format!("a job named `{}` still runs", list.name),
@@ -163,7 +169,7 @@ impl Store {
                     .unwrap_or_default();
                 return Err(Error::new(
                     ErrorKind::Io,
-                    "the job was taken, but its supervisor does not start",
+                    "the job's supervisor does not start; nothing of the job runs",
                 )
                 .with("handle", &job.handle)
                 .with("it said", said.lines().last().unwrap_or("nothing"))
@@ -191,7 +197,7 @@ impl Store {
         let child = command.wrap(ProcessSession).spawn();
         let mut child = child.map_err(|e| {
             error::file("start the supervisor", binary, e)
-                .hint("the job was taken and nothing of it runs; submit it again, or `weftrun delete` it")
+                .hint("nothing of the job runs; submit it again")
         })?;
         let ended = Arc::new(AtomicBool::new(false));
         let over = ended.clone();
@@ -199,9 +205,12 @@ impl Store {
             let _ = child.wait();
             over.store(true, Ordering::Release);
         };
-        let thread =
-            std::thread::Builder::new().name("weftrun-reap".to_owned()).stack_size(64 << 10).spawn(reap);
-        thread.map(|_| ended).map_err(|e| error::file("start a thread", binary, e))
+        // Without a thread, an end of the supervisor is noticed only by the time limit.
+        let thread = std::thread::Builder::new().name("weftrun-reap".to_owned()).stack_size(64 << 10);
+        if let Err(error) = thread.spawn(reap) {
+            tracing::debug!(%error, "the supervisor is not waited for");
+        }
+        Ok(ended)
     }
 
     fn start_attached(&self, job: &Job) -> Result<Arc<AtomicBool>> {
