@@ -171,7 +171,7 @@ fn folder_of(path: &Path) -> &Path {
 /// [`io::ErrorKind::PermissionDenied`] for an existing folder of another user, and errors of the system.
 pub fn make_private_dir(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    close(folder)
+    close_folder(folder)
 }
 
 /// Opens a file of a state folder for writing with mode 0600, and creates it if necessary. Existing contents
@@ -205,7 +205,7 @@ pub fn open_private(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`] for a folder, or a link, of another user.
-fn close(folder: &Path) -> io::Result<()> {
+pub fn close_folder(folder: &Path) -> io::Result<()> {
     let user = rustix::process::geteuid().as_raw();
     let refuse = |owner: u32| {
         let message = format!("{} belongs to the user with the id {owner}, and not to you", folder.display());
@@ -241,12 +241,12 @@ fn close(folder: &Path) -> io::Result<()> {
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`] if one of these folders belongs to another user: what it contains could be that user's.
 pub fn tighten_state(state: &Path, subfolders: &[&str]) -> io::Result<()> {
-    close(state)?;
+    close_folder(state)?;
     for name in subfolders {
         let Ok(folder) = fs::canonicalize(state.join(name)) else { continue };
         // It may be open until it is read: `tighten` decides by its mode what to read.
         tighten(&folder, 2);
-        close(&state.join(name))?;
+        close_folder(&state.join(name))?;
     }
     for entry in fs::read_dir(state).into_iter().flatten().flatten() {
         sweep_entry(&entry);
@@ -273,7 +273,7 @@ fn tighten(folder: &Path, look_into: u32) {
         return;
     }
     let open = found.mode() & 0o077 != 0;
-    let _ = close(folder);
+    let _ = close_folder(folder);
     if !open && look_into == 0 {
         return;
     }

@@ -118,8 +118,7 @@ impl Plan {
 
     /// Submits the job exactly once; a second call returns the same job.
     fn submit(&self, py: Python<'_>) -> PyResult<Job> {
-        let job = self.threads.submit(py, &self.plan)?;
-        self.client.delivered(job.handle()).map_err(raised)?;
+        let job = self.threads.submit(py, &self.client, &self.plan)?;
         Ok(Job::new(job, self.threads.clone()))
     }
 }

@@ -228,7 +228,7 @@ impl Journal {
             return false;
         }
         let alive = record.owner.as_ref().and_then(Owner::is_alive);
-        let young = Timestamp::now().duration_since(record.created).unsigned_abs() < OTHER_MACHINE;
+        let young = is_young(record);
         let path = self.lock_path(&record.submission);
         // Not `open_private`: a missing lock file must not be created.
         match weftrun_backends::files::open(&path).map(|file| file.try_lock_shared()) {
@@ -288,7 +288,12 @@ impl Journal {
         let (mut heads, mut damaged) = (Vec::new(), Vec::new());
         for path in files::json_files(&self.dir)? {
             match read_record::<Head>(&path) {
-                Ok(head) => heads.extend(head),
+                Ok(head) => {
+                    // The rest of a record is needed only where something is left to do.
+                    let rest = head.as_ref().filter(|head| head.is_open()).map(|_| read_record::<Record>(&path));
+                    damaged.extend(rest.and_then(std::result::Result::err).map(|reason| (path, reason)));
+                    heads.extend(head);
+                }
                 Err(reason) => damaged.push((path, reason)),
             }
         }
@@ -297,10 +302,14 @@ impl Journal {
         Ok((heads, damaged))
     }
 
-    /// Returns the newest record with an undelivered handle that `wanted` selects.
+    /// Returns the newest record that `wanted` selects with an undelivered handle, which its process will not deliver any more.
     pub(crate) fn undelivered(&self, wanted: impl Fn(&Record) -> bool) -> Result<Option<Record>> {
         for head in self.recent()?.iter().filter(|head| head.undelivered && head.handle.is_some()) {
-            if let Some(record) = self.read(&head.submission)?.filter(&wanted) {
+            let record = self.read(&head.submission)?.filter(|record| record.undelivered && wanted(record));
+            if let Some(record) = record.filter(|record| {
+                let alive = record.owner.as_ref().and_then(Owner::is_alive);
+                !alive.unwrap_or_else(|| record.owner.is_some() && is_young(record))
+            }) {
                 return Ok(Some(record));
             }
         }
@@ -426,6 +435,11 @@ impl Journal {
     }
 }
 
+/// Returns whether the process of another machine may still send a submission, or print its handle.
+fn is_young(record: &Record) -> bool {
+    Timestamp::now().duration_since(record.created).unsigned_abs() < OTHER_MACHINE
+}
+
 fn json_files(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     files::json_files(folder).into_iter().flatten()
 }
@@ -471,6 +485,9 @@ mod tests {
         let journal = Journal::new(state.path());
         let lost = Record { undelivered: true, ..record(0, RecordState::Submitted) };
         journal.write(&lost).unwrap();
+        assert_eq!(journal.undelivered(|_| true).unwrap(), None, "its process may still print it");
+        let lost = Record { owner: Some(Owner { started: 1, ..Owner::this() }), ..lost };
+        journal.write(&lost).unwrap();
         for number in 1..=200 {
             journal.write(&record(number, RecordState::Submitted)).unwrap();
         }
@@ -492,8 +509,12 @@ mod tests {
             fs::write(journal.dir.join(format!("{number}.json")), bytes).unwrap();
         }
         std::os::unix::fs::symlink("/dev/zero", journal.dir.join("device.json")).unwrap();
+        // Its head is readable, and its plan is not.
+        journal.write(&record(2, RecordState::Unknown)).unwrap();
+        let path = journal.path(&record(2, RecordState::Unknown).submission);
+        fs::write(&path, fs::read_to_string(&path).unwrap().replace("\"decisions\": []", "\"decisions\": 5")).unwrap();
         let (heads, damaged) = journal.recent_and_damaged().unwrap();
-        assert_eq!((heads.len(), damaged.len()), (1, contents.len() + 1), "{damaged:?}");
+        assert_eq!((heads.len(), damaged.len()), (2, contents.len() + 2), "{damaged:?}");
         assert!(damaged.iter().all(|(_, reason)| !reason.is_empty()), "{damaged:?}");
     }
 

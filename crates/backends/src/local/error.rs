@@ -8,8 +8,12 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 /// Returns the error of a failed file operation: the operation, the path, and hints for the usual reasons.
 pub(super) fn file(did: &str, path: &Path, source: io::Error) -> Error {
-    let error =
-        Error::new(ErrorKind::Io, format!("cannot {did}: {}", plain(&source))).with("path", path.display());
+    of_kind(ErrorKind::Io, did, path, source)
+}
+
+/// Returns the same error of another kind.
+pub(super) fn of_kind(kind: ErrorKind, did: &str, path: &Path, source: io::Error) -> Error {
+    let error = Error::new(kind, format!("cannot {did}: {}", plain(&source))).with("path", path.display());
     let error = match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             error.hint("free some space, or set WEFTRUN_STATE_DIR to another disk").retryable()

@@ -26,6 +26,8 @@ pub(super) struct Snapshot {
     pub reason: String,
     /// Processes that run without a supervisor.
     pub orphans: Vec<i32>,
+    /// Whether it was claimed, has no supervisor, and will get none unless the same submission is sent again.
+    pub is_void: bool,
 }
 
 /// The observed state of a job besides its record.
@@ -47,16 +49,18 @@ impl Snapshot {
             Some(record) if !(supervised || over) => process::left(submission, &record.adopted),
             _ => Vec::new(),
         };
+        let is_void = record.is_none() && (folder.given_up().exists() || origin.is_abandoned());
         let witness = Witness {
             supervised,
             rebooted: record.as_ref().is_some_and(|record| record.supervisor.is_of_another_boot()),
             orphans: orphans.len(),
-            abandoned: origin.is_abandoned() && Timestamp::now().duration_since(origin.created) > STARTS,
+            abandoned: is_void && Timestamp::now().duration_since(origin.created) > STARTS,
         };
         // A supervisor that ended between the two reads wrote its last record in between.
         let record = if supervised || over { record } else { folder::read::<Record>(&folder.record())? };
         let (phase, reason) = judge(record.as_ref(), witness);
-        Ok(Some(Self { origin, record, phase, reason, orphans }))
+        let is_void = is_void && record.is_none();
+        Ok(Some(Self { origin, record, phase, reason, orphans, is_void }))
     }
 
     /// Returns its summary for a list.
@@ -77,11 +81,6 @@ impl Snapshot {
             job.exit_code = record.exit_code;
         }
         job
-    }
-
-    /// Returns whether it has no supervisor, and will get none.
-    pub fn is_abandoned(&self) -> bool {
-        self.record.is_none() && self.origin.is_abandoned()
     }
 
     /// Returns its present attempt.

@@ -77,24 +77,17 @@ impl Store {
         let job = self.job(id.as_str(), "");
         let Some(origin) = folder::read::<Origin>(&job.folder.origin())? else { return Ok(None) };
         // A claim that was never started is no job: its submitter has told nobody of it.
-        if Self::is_abandoned(&job, &origin) && self.withdraw(&job)? {
+        if !job.folder.record().exists() && origin.is_abandoned() && self.withdraw(&job)? {
             return Ok(None);
         }
         Ok(Some(self.job(id.as_str(), &origin.name).handle))
-    }
-
-    /// Returns whether a claimed job has no supervisor, and will get none.
-    fn is_abandoned(job: &Job, origin: &Origin) -> bool {
-        !job.folder.record().exists() && origin.is_abandoned()
     }
 
     /// Removes what killed processes left: claims without a supervisor, and partially written files.
     pub(super) fn tidy(&self) -> Result<()> {
         for job in self.all()? {
             crate::files::sweep(job.folder.path());
-            if let Ok(Some(origin)) = folder::read::<Origin>(&job.folder.origin())
-                && Self::is_abandoned(&job, &origin)
-            {
+            if Self::snapshot(&job).is_ok_and(|now| now.is_void) {
                 self.withdraw(&job)?;
             }
         }
@@ -103,7 +96,7 @@ impl Store {
 
     /// Removes a claimed job; returns false if a supervisor has begun. One that begins meanwhile waits for the lock, and then
     /// finds no folder.
-    pub(super) fn withdraw(&self, job: &Job) -> Result<bool> {
+    fn withdraw(&self, job: &Job) -> Result<bool> {
         // Others hold the lock for a moment.
         for _ in 0..20 {
             let lock = match job.folder.try_lock() {

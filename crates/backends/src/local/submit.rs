@@ -75,12 +75,13 @@ impl Store {
         if !job.folder.path().is_dir() {
             self.claim(list, &job)?;
         }
-        if !job.folder.record().exists()
-            && let Err(error) = self.start(&job)
-        {
-            // The claim of a job that does not run would be found again as one that does.
-            let begun = !self.withdraw(&job)? && job.folder.record().exists();
-            return if begun { Ok(job.handle) } else { Err(error) };
+        if !job.folder.record().exists() {
+            let given_up = job.folder.given_up();
+            let _ = fs::remove_file(&given_up);
+            self.start(&job).inspect_err(|_| {
+                // Its name is free again, and the same submission may still start it.
+                let _ = folder::write_new(&given_up, b"");
+            })?;
         }
         Ok(job.handle)
     }
@@ -139,7 +140,7 @@ impl Store {
                 continue;
             }
             let now = Snapshot::read(&job.folder, &job.submission)?;
-            if now.is_some_and(|now| !now.phase.is_terminal() && !now.is_abandoned()) {
+            if now.is_some_and(|now| !now.phase.is_terminal() && !now.is_void) {
                 return Err(Error::new(
                     ErrorKind::AlreadyExists,
                     format!("a job named `{}` still runs", list.name),
@@ -160,15 +161,18 @@ impl Store {
         let began = Instant::now();
         loop {
             // In this order: an ended supervisor may have written its record just before.
-            let over = ended.load(Ordering::Acquire) || began.elapsed() > START;
+            let ended = ended.load(Ordering::Acquire);
+            let over = ended || began.elapsed() > START;
             if job.folder.record().exists() {
                 return Ok(());
             }
             if over {
+                // One that is only slow may still begin.
+                let kind = if ended { ErrorKind::Refused } else { ErrorKind::Io };
                 let said = crate::files::read_text(&job.folder.supervisor_log(), crate::files::MAX_STATE)
                     .unwrap_or_default();
                 return Err(Error::new(
-                    ErrorKind::Io,
+                    kind,
                     "the job's supervisor does not start; nothing of the job runs",
                 )
                 .with("handle", &job.handle)
@@ -196,7 +200,7 @@ impl Store {
         let mut command = CommandWrap::from(command);
         let child = command.wrap(ProcessSession).spawn();
         let mut child = child.map_err(|e| {
-            error::file("start the supervisor", binary, e)
+            error::of_kind(ErrorKind::Refused, "start the supervisor", binary, e)
                 .hint("nothing of the job runs; submit it again")
         })?;
         let ended = Arc::new(AtomicBool::new(false));
