@@ -99,6 +99,7 @@ pub fn bounded(file: File, limit: u64) -> io::Result<Vec<u8>> {
 pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = folder_of(path);
     make_private_dir(folder)?;
+    sweep(folder);
     replace(path, bytes)?;
     // Without it, a file that was just created may be missing after a power failure.
     File::open(folder)?.sync_all()
@@ -171,7 +172,7 @@ fn folder_of(path: &Path) -> &Path {
 /// [`io::ErrorKind::PermissionDenied`] for an existing folder of another user, and errors of the system.
 pub fn make_private_dir(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    close_folder(folder)
+    close(folder)
 }
 
 /// Opens a file of a state folder for writing with mode 0600, and creates it if necessary. Existing contents
@@ -199,30 +200,42 @@ pub fn open_private(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Restricts a folder to mode 0700, also one behind links of the user. A folder that all may write to (sticky, as `/tmp`) and
-/// the home folder are not changed: they are shared with other programs, even if one of them was configured
-/// as a state folder. A missing folder is no error.
+/// Refuses a folder of another user. One that all may write to (sticky, as `/tmp`) and a missing one are no error.
 ///
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`] for a folder, or a link, of another user.
-pub fn close_folder(folder: &Path) -> io::Result<()> {
+pub fn refuse_foreign(folder: &Path) -> io::Result<()> {
+    owned(folder).map(drop)
+}
+
+/// Returns the folder behind a path, if there is one that is not sticky; refuses one of another user.
+fn owned(folder: &Path) -> io::Result<Option<fs::Metadata>> {
     let user = rustix::process::geteuid().as_raw();
     let refuse = |owner: u32| {
         let message = format!("{} belongs to the user with the id {owner}, and not to you", folder.display());
         Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
     };
-    let Ok(link) = fs::symlink_metadata(folder) else { return Ok(()) };
+    let Ok(link) = fs::symlink_metadata(folder) else { return Ok(None) };
     // Root's links are part of the system, as `/home` on many machines.
     if link.is_symlink() && link.uid() != user && link.uid() != 0 {
         return refuse(link.uid());
     }
-    let Ok(found) = fs::metadata(folder) else { return Ok(()) };
-    if !found.is_dir() || found.mode() & 0o1000 != 0 {
-        return Ok(());
+    let Ok(found) = fs::metadata(folder) else { return Ok(None) };
+    match found.uid() {
+        _ if !found.is_dir() || found.mode() & 0o1000 != 0 => Ok(None),
+        owner if owner != user => refuse(owner),
+        _ => Ok(Some(found)),
     }
-    if found.uid() != user {
-        return refuse(found.uid());
-    }
+}
+
+/// Restricts a folder to mode 0700, also one behind links of the user. A folder that all may write to (sticky, as `/tmp`) and
+/// the home folder are not changed: they are shared with other programs, even if one of them was configured
+/// as a state folder.
+///
+/// # Errors
+/// As [`refuse_foreign`].
+fn close(folder: &Path) -> io::Result<()> {
+    let Some(found) = owned(folder)? else { return Ok(()) };
     let is_home = || {
         let home = std::env::home_dir().and_then(|home| fs::metadata(home).ok());
         home.is_some_and(|home| (home.dev(), home.ino()) == (found.dev(), found.ino()))
@@ -241,12 +254,12 @@ pub fn close_folder(folder: &Path) -> io::Result<()> {
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`] if one of these folders belongs to another user: what it contains could be that user's.
 pub fn tighten_state(state: &Path, subfolders: &[&str]) -> io::Result<()> {
-    close_folder(state)?;
+    close(state)?;
     for name in subfolders {
         let Ok(folder) = fs::canonicalize(state.join(name)) else { continue };
         // It may be open until it is read: `tighten` decides by its mode what to read.
         tighten(&folder, 2);
-        close_folder(&state.join(name))?;
+        close(&state.join(name))?;
     }
     for entry in fs::read_dir(state).into_iter().flatten().flatten() {
         sweep_entry(&entry);
@@ -273,7 +286,7 @@ fn tighten(folder: &Path, look_into: u32) {
         return;
     }
     let open = found.mode() & 0o077 != 0;
-    let _ = close_folder(folder);
+    let _ = close(folder);
     if !open && look_into == 0 {
         return;
     }
@@ -395,7 +408,8 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let journal = state.path().join("journal");
         fs::create_dir(&journal).unwrap();
-        let (dead, live, other) = (journal.join(".tmp-dead"), journal.join(".tmp-live"), journal.join("tmp-x"));
+        let (dead, live, other) =
+            (journal.join(".tmp-dead"), journal.join(".tmp-live"), journal.join("tmp-x"));
         for path in [&dead, &live, &other, &state.path().join(".tmp-above")] {
             fs::write(path, "half").unwrap();
         }
@@ -405,7 +419,7 @@ mod tests {
         assert!(!dead.exists() && live.exists() && other.exists());
         assert!(!state.path().join(".tmp-above").exists());
         drop(writer);
-        sweep(&journal);
+        write_private(&journal.join("record"), b"x").unwrap();
         assert!(!live.exists());
     }
 

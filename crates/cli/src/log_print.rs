@@ -278,7 +278,8 @@ impl Lines {
         for (id, lines) in lost {
             let Some(stream) = store.streams().get(id as usize) else { continue };
             let lines = counted(lines, "line");
-            let message = format!("{lines} from before the rank was known are missing: the temporary file is full");
+            let message =
+                format!("{lines} from before the rank was known are missing: the temporary file is full");
             self.add(out, (id, stream), (None, true, &message), text)?;
         }
         Ok(())
@@ -287,7 +288,8 @@ impl Lines {
     /// Formats a line for printing.
     fn write(&mut self, out: &Output, stream: &LogStream, entry: &Entry, text: &mut String) -> Result<()> {
         let clean = entry.clean();
-        let line = if clean.cut > 0 && !out.is_data() { clean.text + &cut_text(clean.cut) } else { clean.text };
+        let line =
+            if clean.cut > 0 && !out.is_data() { clean.text + &cut_text(clean.cut) } else { clean.text };
         self.add(out, (entry.stream, stream), (entry.time, entry.mark, &line), text)
     }
 

@@ -16,7 +16,7 @@ use weftrun_core::spec::JobSpec;
 use weftrun_core::text::{did_you_mean, suggestion};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
-use crate::journal::{Journal, Record, RecordState};
+use crate::journal::{Damaged, Journal, Record, RecordState};
 use crate::runtime::{OnRuntime, on_runtime};
 use crate::{Config, Job, Plan, files};
 
@@ -46,12 +46,12 @@ struct Inner {
     catalogue: Catalogue,
     journal: Journal,
     connected: Mutex<HashMap<String, Arc<dyn Backend>>>,
-    damaged: Mutex<Damaged>,
+    damaged: Mutex<DamagedNotes>,
 }
 
-/// Records of the journal that are not readable.
+/// The notes about records of the journal that are not readable.
 #[derive(Debug, Default)]
-struct Damaged {
+struct DamagedNotes {
     /// Those that were reported; each is reported once.
     reported: HashSet<PathBuf>,
     notes: Vec<Finding>,
@@ -100,7 +100,8 @@ impl ClientBuilder {
             None => Config::empty(files::own_temporary_folder()?),
         };
         // Earlier versions left some of it readable by other users.
-        weftrun_backends::files::tighten_state(&config.state_dir, &files::SUBFOLDERS).map_err(files::refused)?;
+        weftrun_backends::files::tighten_state(&config.state_dir, &files::SUBFOLDERS)
+            .map_err(files::refused)?;
         let journal = Journal::new(&config.state_dir);
         let catalogue = config.resolved.catalogue()?;
         let (connected, damaged) = (Mutex::default(), Mutex::default());
@@ -282,9 +283,9 @@ impl Client {
     }
 
     /// Adds a note for each damaged record that was not reported yet.
-    fn note_damaged(&self, found: Vec<(PathBuf, String)>) {
+    fn note_damaged(&self, found: Vec<Damaged>) {
         let mut damaged = self.inner.damaged.lock().unwrap_or_else(PoisonError::into_inner);
-        for (path, reason) in found {
+        for Damaged { path, reason } in found {
             let message = format!(
                 "the record of a submission cannot be read, and its job is not searched for: {}: {reason}",
                 path.display()

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 pub use weftrun_backends::files::{
-    absolute, close_folder, make_private_dir, private_file, read, read_named, read_named_text,
+    absolute, make_private_dir, private_file, read, read_named, read_named_text, refuse_foreign,
 };
 use weftrun_core::env_names::{CONFIG_DIR, STATE_DIR};
 use weftrun_core::{Error, ErrorKind, Result};

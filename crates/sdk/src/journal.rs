@@ -142,6 +142,13 @@ impl Head {
     }
 }
 
+/// A file of the journal that is not readable as a record.
+#[derive(Debug)]
+pub(crate) struct Damaged {
+    pub path: PathBuf,
+    pub reason: String,
+}
+
 /// The records of one user, a file each: JSON, mode 0600, replaced atomically. Several processes may use one
 /// journal.
 ///
@@ -284,17 +291,20 @@ impl Journal {
     }
 
     /// Returns the records of [`Journal::recent`], and the files that are not readable as records, each with the reason.
-    pub(crate) fn recent_and_damaged(&self) -> Result<(Vec<Head>, Vec<(PathBuf, String)>)> {
+    pub(crate) fn recent_and_damaged(&self) -> Result<(Vec<Head>, Vec<Damaged>)> {
         let (mut heads, mut damaged) = (Vec::new(), Vec::new());
         for path in files::json_files(&self.dir)? {
             match read_record::<Head>(&path) {
                 Ok(head) => {
                     // The rest of a record is needed only where something is left to do.
-                    let rest = head.as_ref().filter(|head| head.is_open()).map(|_| read_record::<Record>(&path));
-                    damaged.extend(rest.and_then(std::result::Result::err).map(|reason| (path, reason)));
+                    let rest =
+                        head.as_ref().filter(|head| head.is_open()).map(|_| read_record::<Record>(&path));
+                    damaged.extend(
+                        rest.and_then(std::result::Result::err).map(|reason| Damaged { path, reason }),
+                    );
                     heads.extend(head);
                 }
-                Err(reason) => damaged.push((path, reason)),
+                Err(reason) => damaged.push(Damaged { path, reason }),
             }
         }
         heads.sort_by_key(|head| std::cmp::Reverse(head.created));
@@ -512,10 +522,11 @@ mod tests {
         // Its head is readable, and its plan is not.
         journal.write(&record(2, RecordState::Unknown)).unwrap();
         let path = journal.path(&record(2, RecordState::Unknown).submission);
-        fs::write(&path, fs::read_to_string(&path).unwrap().replace("\"decisions\": []", "\"decisions\": 5")).unwrap();
+        fs::write(&path, fs::read_to_string(&path).unwrap().replace("\"decisions\": []", "\"decisions\": 5"))
+            .unwrap();
         let (heads, damaged) = journal.recent_and_damaged().unwrap();
         assert_eq!((heads.len(), damaged.len()), (2, contents.len() + 2), "{damaged:?}");
-        assert!(damaged.iter().all(|(_, reason)| !reason.is_empty()), "{damaged:?}");
+        assert!(damaged.iter().all(|file| !file.reason.is_empty()), "{damaged:?}");
     }
 
     #[test]

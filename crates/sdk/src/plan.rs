@@ -162,7 +162,8 @@ impl Plan {
         if open.is_some() {
             return Ok(open);
         }
-        let record = self.client.journal().undelivered(|record| record.target == self.target.name && same(record))?;
+        let record =
+            self.client.journal().undelivered(|record| record.target == self.target.name && same(record))?;
         Ok(record.and_then(|record| Some((record.clone(), Outcome::Found(record.handle?)))))
     }
 
@@ -182,7 +183,9 @@ impl Plan {
                 .hint("submit again later: it is known then whether the cluster has the job")
                 .retryable());
         };
-        let message = format!("a submission of `{name}` that was interrupted had reached the cluster: its job is {handle}");
+        let message = format!(
+            "a submission of `{name}` that was interrupted had reached the cluster: its job is {handle}"
+        );
         self.client.delivered(&handle)?;
         Err(Error::new(ErrorKind::AlreadyExists, message)
             .with("handle", &handle)

@@ -23,7 +23,7 @@ impl Trust {
     /// Returns whether a file is trusted with this text. A state folder of another user trusts nothing.
     pub fn holds(&self, file: &Path, text: &str) -> Result<bool> {
         let mut folders = self.folder.ancestors().take(2);
-        if !folders.all(|folder| files::close_folder(folder).is_ok()) {
+        if !folders.all(|folder| files::refuse_foreign(folder).is_ok()) {
             return Ok(false);
         }
         Ok(files::read_text(&self.copy(file)?, MAX)?.is_some_and(|copy| copy == text))

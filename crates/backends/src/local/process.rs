@@ -234,7 +234,8 @@ pub(super) fn adopted(known: &[i32]) -> Vec<Identity> {
             match stat(pid) {
                 _ if known.contains(&pid) => {}
                 Some(stat) if stat.ended => {
-                    let _ = rustix::process::waitpid(Pid::from_raw(pid), rustix::process::WaitOptions::NOHANG);
+                    let _ =
+                        rustix::process::waitpid(Pid::from_raw(pid), rustix::process::WaitOptions::NOHANG);
                 }
                 Some(_) => found.push(Identity::of(pid)),
                 None => {}

@@ -207,8 +207,7 @@ fn judge(record: Option<&Record>, seen: Witness) -> (JobPhase, String) {
 mod tests {
     use super::*;
 
-    const SEEN: Witness =
-        Witness { supervised: true, rebooted: false, orphans: 0, abandoned: false };
+    const SEEN: Witness = Witness { supervised: true, rebooted: false, orphans: 0, abandoned: false };
 
     fn running() -> Record {
         let mut record = Record::starting(2);

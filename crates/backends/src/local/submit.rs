@@ -87,6 +87,7 @@ impl Store {
     }
 
     fn claim(&self, list: &ProcessList, job: &Job) -> Result<()> {
+        folder::make(&self.root)?;
         folder::make(&self.jobs())?;
         folder::has_room(&self.jobs())?;
         let lock = self.root.join("lock");
@@ -171,13 +172,10 @@ impl Store {
                 let kind = if ended { ErrorKind::Refused } else { ErrorKind::Io };
                 let said = crate::files::read_text(&job.folder.supervisor_log(), crate::files::MAX_STATE)
                     .unwrap_or_default();
-                return Err(Error::new(
-                    kind,
-                    "the job's supervisor does not start; nothing of the job runs",
-                )
-                .with("handle", &job.handle)
-                .with("it said", said.lines().last().unwrap_or("nothing"))
-                .retryable());
+                return Err(Error::new(kind, "the job's supervisor does not start; nothing of the job runs")
+                    .with("handle", &job.handle)
+                    .with("it said", said.lines().last().unwrap_or("nothing"))
+                    .retryable());
             }
             std::thread::sleep(Duration::from_millis(5));
         }

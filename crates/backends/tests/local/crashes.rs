@@ -250,7 +250,11 @@ pub fn a_claim_of_a_killed_submit_is_no_job() {
         let file = local.state.path().join("planned.json");
         std::fs::write(&file, serde_json::to_vec(&planned).unwrap()).unwrap();
         let mut submitter = Command::new(std::env::current_exe().unwrap());
-        submitter.arg("submit").arg(local.state.path()).arg(&file).env("WEFTRUN_TEST_SUPERVISOR", "/bin/false");
+        submitter
+            .arg("submit")
+            .arg(local.state.path())
+            .arg(&file)
+            .env("WEFTRUN_TEST_SUPERVISOR", "/bin/false");
         submitter.spawn().unwrap().wait().unwrap();
         assert_eq!(backend.list(&JobFilter::all()).await.unwrap().len(), 1, "the claim is there");
         let findings = backend.check(&rendered).await.unwrap();
@@ -340,7 +344,9 @@ fn escaped(local: &Local, how: &str) -> (String, String) {
 
 pub fn a_process_without_the_jobs_environment_ends_with_the_job() {
     block_on(async {
-        for how in ["env -i setsid", "setsid env -i", "env -i setsid -f", "env -i setsid setsid -f", "env -i nohup"] {
+        for how in
+            ["env -i setsid", "setsid env -i", "env -i setsid -f", "env -i setsid setsid -f", "env -i nohup"]
+        {
             let local = Local::new();
             let (script, line) = escaped(&local, how);
             let job = Bench::new(&local).submit_spec(local.job("escaped", 1, 1, &script)).await.unwrap();

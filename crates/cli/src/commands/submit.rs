@@ -170,7 +170,9 @@ async fn earlier(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result
             let job = client.attach(&handle).await?;
             let state = match job.describe().await {
                 Ok(detail) => Ok(detail.summary.phase),
-                Err(error) if error.kind() == ErrorKind::NotFound => Err("no longer known to the cluster".to_owned()),
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    Err("no longer known to the cluster".to_owned())
+                }
                 Err(error) => return Err(error),
             };
             let phase = match state {
