@@ -75,11 +75,14 @@ weftrun_marked() {
 }
 
 # Prints, as PID:START, the living descendants of processes $@ and of those in $tree, and what still runs of $tree: processes that cleared
-# their environment or began a session of their own are found while one that started them lives.
+# their environment or began a session of their own are found while one that started them lives. A job that one of them submitted is another's.
 weftrun_tree() {
-  cat /proc/[0-9]*/stat 2> /dev/null | sed 's/^\([0-9]*\) (.*) /\1 /' | awk -v roots="$*" -v known="${tree-}" '
+  others=$(grep -lzxF -e supervise -e ./supervise /proc/[0-9]*/cmdline 2> /dev/null | sed 's/[^0-9]//g' | tr '\n' ' ')
+  cat /proc/[0-9]*/stat 2> /dev/null | sed 's/^\([0-9]*\) (.*) /\1 /' | awk -v roots="$*" -v known="${tree-}" -v others="$others" '
     $2 != "Z" && $2 != "X" { parent[$1] = $3; start[$1] = $21 }
     END {
+      count = split(others, other, " ")
+      for (i = 1; i <= count; i++) delete parent[other[i]]
       count = split(roots, root, " ")
       for (i = 1; i <= count; i++) below[root[i]] = 1
       count = split(known, one, " ")

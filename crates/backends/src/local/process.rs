@@ -1,11 +1,17 @@
 //! Processes of this machine: identified across restarts, and signalled.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
+
+use super::folder::{self, Folder};
+use super::record::Record;
 
 /// The variable in the environment of every process of a job and its descendants, by which they are found
 /// even after a fork or a change of their group or session.
@@ -199,7 +205,8 @@ pub(super) fn descendants() -> Vec<i32> {
     found
 }
 
-/// Returns processes and their living descendants, also those that changed their group, session or environment.
+/// Returns processes and their living descendants, also those that changed their group, session or environment. Those of
+/// another job that one of them submitted are not among them.
 fn tree(roots: Vec<i32>) -> Vec<i32> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -210,10 +217,24 @@ fn tree(roots: Vec<i32>) -> Vec<i32> {
     }
     let (mut found, mut next) = (Vec::new(), roots);
     while let Some(pid) = next.pop() {
-        next.extend(children.remove(&pid).unwrap_or_default());
+        next.extend(children.remove(&pid).unwrap_or_default().into_iter().filter(|pid| !is_supervisor(*pid)));
         found.push(pid);
     }
     found
+}
+
+/// Returns whether a process is the supervisor of a job (`weftrun supervise DIR`).
+fn is_supervisor(pid: i32) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let mut arguments = line.split(|byte| *byte == 0).skip(1);
+    let (Some(b"supervise"), Some(folder)) = (arguments.next(), arguments.next()) else { return false };
+    let folder = Folder::new(Path::new(OsStr::from_bytes(folder)));
+    // Any process may have such arguments: a record names its supervisor.
+    folder.origin().exists()
+        && match folder::read::<Record>(&folder.record()) {
+            Ok(Some(record)) => record.supervisor.pid == pid,
+            _ => true,
+        }
 }
 
 /// Makes this process the parent of descendants whose own parent ends, so that [`descendants`] finds them. Returns false where
@@ -237,8 +258,8 @@ pub(super) fn adopted(known: &[i32]) -> Vec<Identity> {
                     let _ =
                         rustix::process::waitpid(Pid::from_raw(pid), rustix::process::WaitOptions::NOHANG);
                 }
-                Some(_) => found.push(Identity::of(pid)),
-                None => {}
+                Some(_) if !is_supervisor(pid) => found.push(Identity::of(pid)),
+                _ => {}
             }
         }
     }

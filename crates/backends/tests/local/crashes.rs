@@ -378,3 +378,32 @@ pub fn a_process_without_the_jobs_environment_is_an_orphan_of_a_killed_superviso
         assert!(!runs(&line), "it outlived the job");
     });
 }
+
+pub fn a_job_that_a_job_submits_outlives_it() {
+    block_on(async {
+        for signal in [None, Some("-KILL")] {
+            let local = Local::new();
+            let planned = local.plan(local.job("inner", 1, 1, "echo up; sleep 300"));
+            let file = local.state.path().join("planned.json");
+            std::fs::write(&file, serde_json::to_vec(&planned).unwrap()).unwrap();
+            let (own, state) = (std::env::current_exe().unwrap(), local.state.path());
+            let script = format!(
+                "'{}' submit '{}' '{}'; sleep 1.5; echo up; sleep 300",
+                own.display(),
+                state.display(),
+                file.display()
+            );
+            let outer = Bench::new(&local).submit_spec(local.job("outer", 1, 1, &script)).await.unwrap();
+            outer.until_written("up", 1).await.unwrap();
+            if let Some(signal) = signal {
+                kill(&local, &outer, signal);
+            }
+            outer.backend.act(&outer.handle, Action::Cancel).await.unwrap();
+            until(&outer, "cancelled", |job| job.phase.is_terminal()).await;
+            let jobs = outer.backend.list(&JobFilter::all()).await.unwrap();
+            let inner = jobs.iter().find(|job| job.name == "inner").unwrap();
+            assert_eq!((inner.phase, inner.reason.as_str()), (JobPhase::Running, ""));
+            outer.backend.act(&inner.handle, Action::Cancel).await.unwrap();
+        }
+    });
+}
