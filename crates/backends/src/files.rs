@@ -9,6 +9,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 
@@ -98,6 +99,7 @@ pub fn bounded(file: File, limit: u64) -> io::Result<Vec<u8>> {
 pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = folder_of(path);
     make_private_dir(folder)?;
+    sweep(folder);
     replace(path, bytes)?;
     // Without it, a file that was just created may be missing after a power failure.
     File::open(folder)?.sync_all()
@@ -110,11 +112,53 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Errors of the system.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = folder_of(path);
-    // tempfile creates it with mode 0600 under any umask.
-    let mut file = tempfile::Builder::new().prefix(".tmp-").tempfile_in(folder)?;
-    file.write_all(bytes)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map(drop).map_err(|error| error.error)
+    let mut tries = 0;
+    loop {
+        // tempfile creates it with mode 0600 under any umask.
+        let mut file = tempfile::Builder::new().prefix(TEMPORARY).tempfile_in(folder)?;
+        // The lock shows `sweep` that the file has a writer. A sweep between the two calls removes it all the same.
+        let _ = file.as_file().try_lock();
+        file.write_all(bytes)?;
+        file.as_file().sync_all()?;
+        match file.persist(path) {
+            Ok(_) => return Ok(()),
+            Err(failed) if failed.error.kind() == io::ErrorKind::NotFound && tries < 3 => tries += 1,
+            Err(failed) => return Err(failed.error),
+        }
+    }
+}
+
+/// Prefix of the files that [`replace`] writes.
+const TEMPORARY: &str = ".tmp-";
+/// Age at which such a file is removed on a file system without locks.
+const LEFT_OVER: Duration = Duration::from_hours(24);
+
+/// Removes the partially written files that killed processes left in a folder.
+pub fn sweep(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        sweep_entry(&entry);
+    }
+}
+
+fn sweep_entry(entry: &fs::DirEntry) {
+    if !entry.file_name().to_string_lossy().starts_with(TEMPORARY)
+        || !entry.file_type().is_ok_and(|kind| kind.is_file())
+    {
+        return;
+    }
+    let path = entry.path();
+    let old = |file: &File| {
+        let modified = file.metadata().and_then(|found| found.modified());
+        modified.is_ok_and(|then| then.elapsed().is_ok_and(|age| age > LEFT_OVER))
+    };
+    let left = open(&path).is_ok_and(|file| match file.try_lock() {
+        Ok(()) => true,
+        Err(fs::TryLockError::WouldBlock) => false,
+        Err(fs::TryLockError::Error(_)) => old(&file),
+    });
+    if left {
+        let _ = fs::remove_file(path);
+    }
 }
 
 fn folder_of(path: &Path) -> &Path {
@@ -125,11 +169,10 @@ fn folder_of(path: &Path) -> &Path {
 /// that the user owns.
 ///
 /// # Errors
-/// Errors of the system.
+/// [`io::ErrorKind::PermissionDenied`] for an existing folder of another user, and errors of the system.
 pub fn make_private_dir(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    close(folder);
-    Ok(())
+    close(folder)
 }
 
 /// Opens a file of a state folder for writing with mode 0600, and creates it if necessary. Existing contents
@@ -157,32 +200,75 @@ pub fn open_private(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Restricts a folder that the user owns to mode 0700. A folder that all may write to (sticky, as `/tmp`) and
+/// Refuses a folder of another user. One that all may write to (sticky, as `/tmp`) and a missing one are no error.
+///
+/// # Errors
+/// [`io::ErrorKind::PermissionDenied`] for a folder, or a link, of another user.
+pub fn refuse_foreign(folder: &Path) -> io::Result<()> {
+    owned(folder).map(drop)
+}
+
+/// Returns the folder behind a path, if there is one that is not sticky; refuses one of another user.
+fn owned(folder: &Path) -> io::Result<Option<fs::Metadata>> {
+    let user = rustix::process::geteuid().as_raw();
+    let refuse = |owner: u32| {
+        let message = format!("{} belongs to the user with the id {owner}, and not to you", folder.display());
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
+    };
+    let Ok(link) = fs::symlink_metadata(folder) else { return Ok(None) };
+    // Root's links are part of the system, as `/home` on many machines.
+    if link.is_symlink() && link.uid() != user && link.uid() != 0 {
+        return refuse(link.uid());
+    }
+    let Ok(found) = fs::metadata(folder) else { return Ok(None) };
+    match found.uid() {
+        _ if !found.is_dir() || found.mode() & 0o1000 != 0 => Ok(None),
+        owner if owner != user => refuse(owner),
+        _ => Ok(Some(found)),
+    }
+}
+
+/// Restricts a folder to mode 0700, also one behind links of the user. A folder that all may write to (sticky, as `/tmp`) and
 /// the home folder are not changed: they are shared with other programs, even if one of them was configured
 /// as a state folder.
-fn close(folder: &Path) {
-    let Ok(found) = fs::symlink_metadata(folder) else { return };
-    let own = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
-    let open = found.mode() & 0o077 != 0 && found.mode() & 0o1000 == 0;
-    if own && open && std::env::home_dir().is_none_or(|home| home != folder) {
+///
+/// # Errors
+/// As [`refuse_foreign`].
+fn close(folder: &Path) -> io::Result<()> {
+    let Some(found) = owned(folder)? else { return Ok(()) };
+    let is_home = || {
+        let home = std::env::home_dir().and_then(|home| fs::metadata(home).ok());
+        home.is_some_and(|home| (home.dev(), home.ino()) == (found.dev(), found.ino()))
+    };
+    if found.mode() & 0o077 != 0 && !is_home() {
         let _ = fs::set_permissions(folder, Permissions::from_mode(0o700));
     }
+    Ok(())
 }
 
 /// Restricts access to state that an earlier version, or a permissive umask, left open to others: the folder,
 /// and below the named subfolders everything that the user owns (folders 0700, files without rights of
-/// others). Links are not followed. If nothing is open, only the folders of the first two levels are read.
-pub fn tighten_state(state: &Path, subfolders: &[&str]) {
-    close(state);
+/// others). The state folder and the named subfolders may be links; other links are not followed. If nothing is open, only
+/// the folders of the first two levels are read. Removes the partially written files of killed processes there.
+///
+/// # Errors
+/// [`io::ErrorKind::PermissionDenied`] if one of these folders belongs to another user: what it contains could be that user's.
+pub fn tighten_state(state: &Path, subfolders: &[&str]) -> io::Result<()> {
+    close(state)?;
     for name in subfolders {
-        tighten(&state.join(name), 2);
+        let Ok(folder) = fs::canonicalize(state.join(name)) else { continue };
+        // It may be open until it is read: `tighten` decides by its mode what to read.
+        tighten(&folder, 2);
+        close(&state.join(name))?;
     }
     for entry in fs::read_dir(state).into_iter().flatten().flatten() {
+        sweep_entry(&entry);
         let name = entry.file_name();
         if ["tui.json", "copied.txt"].iter().any(|own| name == *own) {
             close_file(&entry);
         }
     }
+    Ok(())
 }
 
 fn close_file(entry: &fs::DirEntry) {
@@ -200,11 +286,12 @@ fn tighten(folder: &Path, look_into: u32) {
         return;
     }
     let open = found.mode() & 0o077 != 0;
-    close(folder);
+    let _ = close(folder);
     if !open && look_into == 0 {
         return;
     }
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        sweep_entry(&entry);
         match entry.file_type() {
             Ok(kind) if kind.is_dir() => tighten(&entry.path(), look_into.saturating_sub(1)),
             Ok(kind) if kind.is_file() && open => close_file(&entry),
@@ -261,11 +348,79 @@ mod tests {
         fs::set_permissions(&inner, Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(state.join("elsewhere")).unwrap();
         fs::set_permissions(state.join("elsewhere"), Permissions::from_mode(0o755)).unwrap();
-        tighten_state(&state, &["targets"]);
+        tighten_state(&state, &["targets"]).unwrap();
         for folder in [&state, &state.join("targets"), &inner, &inner.join("old")] {
             assert_eq!(mode(folder), 0o700, "{}", folder.display());
         }
         assert_eq!(mode(&state.join("elsewhere")), 0o755, "what weftrun did not make stays as it is");
+    }
+
+    #[test]
+    fn a_folder_behind_a_link_is_closed_and_the_home_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        let (disk, state) = (root.path().join("disk"), root.path().join("state"));
+        for folder in [&disk.join("state"), &disk.join("journal")] {
+            fs::create_dir_all(folder).unwrap();
+            fs::set_permissions(folder, Permissions::from_mode(0o755)).unwrap();
+        }
+        std::os::unix::fs::symlink(disk.join("state"), &state).unwrap();
+        std::os::unix::fs::symlink(disk.join("journal"), state.join("journal")).unwrap();
+        fs::write(disk.join("journal/open"), "x").unwrap();
+        tighten_state(&state, &["journal", "targets"]).unwrap();
+        assert_eq!((mode(&disk.join("state")), mode(&disk.join("journal"))), (0o700, 0o700));
+        assert_eq!(mode(&disk.join("journal/open")) & 0o077, 0);
+        fs::set_permissions(disk.join("journal"), Permissions::from_mode(0o750)).unwrap();
+        write_private(&state.join("journal/new"), b"x").unwrap();
+        assert_eq!(mode(&disk.join("journal")), 0o700);
+    }
+
+    /// Only root can make a folder of another user.
+    #[test]
+    fn a_folder_of_another_user_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("state");
+        fs::create_dir(&folder).unwrap();
+        if std::os::unix::fs::chown(&folder, Some(12345), None).is_err() {
+            return;
+        }
+        let link = root.path().join("link");
+        std::os::unix::fs::symlink(&folder, &link).unwrap();
+        for path in [&folder, &link] {
+            let refused = [
+                make_private_dir(path),
+                write_private(&path.join("file"), b"x"),
+                tighten_state(path, &[]),
+                tighten_state(root.path(), &["state"]),
+            ];
+            for result in refused {
+                let error = result.unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+                assert!(error.to_string().contains("12345"), "{error}");
+            }
+        }
+        // As `/tmp`.
+        fs::set_permissions(&folder, Permissions::from_mode(0o1777)).unwrap();
+        tighten_state(&folder, &[]).unwrap();
+    }
+
+    #[test]
+    fn files_of_killed_writers_are_removed_and_those_of_live_ones_stay() {
+        let state = tempfile::tempdir().unwrap();
+        let journal = state.path().join("journal");
+        fs::create_dir(&journal).unwrap();
+        let (dead, live, other) =
+            (journal.join(".tmp-dead"), journal.join(".tmp-live"), journal.join("tmp-x"));
+        for path in [&dead, &live, &other, &state.path().join(".tmp-above")] {
+            fs::write(path, "half").unwrap();
+        }
+        let writer = File::open(&live).unwrap();
+        writer.lock().unwrap();
+        tighten_state(state.path(), &["journal"]).unwrap();
+        assert!(!dead.exists() && live.exists() && other.exists());
+        assert!(!state.path().join(".tmp-above").exists());
+        drop(writer);
+        write_private(&journal.join("record"), b"x").unwrap();
+        assert!(!live.exists());
     }
 
     #[test]

@@ -3,24 +3,32 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use weftrun::core::log::{Entry, LogBatch, LogStore, LogStream, Pattern, StreamId, clean_text, cut_text};
 use weftrun::core::nccl::TransportMap;
 use weftrun::core::report::{EventLine, LogLine, OwnEvent};
+use weftrun::core::text::counted;
 use weftrun::{Error, ErrorKind, Result};
+use weftrun_tui::TempFile;
 
 use crate::output::{Output, style};
 
-/// Bytes of log kept while printing: only incomplete lines must wait.
-const BUDGET: usize = 8 << 20;
-/// Bytes of log kept while ranks are unknown: lines wait until a later one proves their rank.
-const RANKS_BUDGET: usize = 64 << 20;
+/// Bytes in memory of lines that wait until a later one proves their rank. The rest of them waits in a temporary file.
+const HELD: usize = 64 << 20;
 /// Largest number of ranks named in one message.
 const MOST_NAMED: usize = 8;
 
 /// Prints merged logs, line by line.
 #[derive(Debug)]
 pub struct LogPrinter {
+    /// Splits batches into lines. Each line is printed while its batch is added, so that none has to be stored.
     store: LogStore,
+    lines: Lines,
+}
+
+/// The printed form of lines.
+#[derive(Debug)]
+struct Lines {
     next: u64,
     /// The prefix of each stream's lines, and the rank it was made for: a stream's rank is proved while its
     /// lines arrive.
@@ -31,7 +39,7 @@ pub struct LogPrinter {
 }
 
 /// The requested ranks, and the state of assigning lines to them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Ranks {
     /// Ranges, inclusive.
     wanted: Vec<(u32, u32)>,
@@ -40,11 +48,23 @@ struct Ranks {
     known: u64,
     /// The last such time, and how long to wait until the next.
     last: Option<(Instant, Duration)>,
-    /// Lines of streams with an unknown rank, by stream: printed once it is known.
+    /// Copies of the lines of streams with an unknown rank, and their numbers by stream: printed once it is known.
+    held: LogStore,
     waiting: BTreeMap<StreamId, Vec<u64>>,
 }
 
 impl Ranks {
+    fn new(wanted: &[(u32, u32)], held: usize) -> Self {
+        Self {
+            wanted: wanted.to_vec(),
+            map: TransportMap::new(),
+            known: 0,
+            last: None,
+            held: LogStore::new(held).with_attic(Box::new(TempFile::default())),
+            waiting: BTreeMap::new(),
+        }
+    }
+
     fn wants(&self, rank: u32) -> bool {
         self.wanted.iter().any(|(from, to)| (*from..=*to).contains(&rank))
     }
@@ -65,8 +85,8 @@ impl Ranks {
         self.last = Some((Instant::now(), begun.elapsed() * 10));
     }
 
-    /// Returns the lines of streams whose rank has become known, in order of arrival.
-    fn proved(&mut self, store: &LogStore) -> Vec<u64> {
+    /// Returns the held lines of streams whose rank has become known, in order of arrival.
+    fn proved(&mut self, store: &LogStore) -> Vec<(u64, StreamId)> {
         let streams = store.streams();
         let rank = |stream: StreamId| streams.get(stream as usize).and_then(|stream| stream.rank);
         let known: Vec<StreamId> =
@@ -75,7 +95,7 @@ impl Ranks {
         for stream in known {
             let waited = self.waiting.remove(&stream).unwrap_or_default();
             if rank(stream).is_some_and(|rank| self.wants(rank)) {
-                lines.extend(waited);
+                lines.extend(waited.into_iter().map(|number| (number, stream)));
             }
         }
         lines.sort_unstable();
@@ -144,34 +164,38 @@ pub struct PrintOptions {
 
 impl LogPrinter {
     pub fn new(options: PrintOptions) -> Self {
-        Self {
-            store: LogStore::new(BUDGET),
-            next: 0,
-            prefixes: Vec::new(),
-            options,
-            ranks: None,
-            pattern: None,
-        }
+        Self::with_budget(options, 0)
+    }
+
+    /// Creates a printer whose store keeps so many bytes of printed lines.
+    fn with_budget(options: PrintOptions, budget: usize) -> Self {
+        let lines = Lines { next: 0, prefixes: Vec::new(), options, ranks: None, pattern: None };
+        Self { store: LogStore::new(budget), lines }
     }
 
     /// Prints only lines of these ranks that match this regular expression.
     pub fn only(mut self, ranks: &[(u32, u32)], grep: Option<&str>) -> Result<Self> {
-        if !ranks.is_empty() {
-            self.store = LogStore::new(RANKS_BUDGET);
-            self.ranks = Some(Ranks { wanted: ranks.to_vec(), ..Ranks::default() });
-        }
-        self.pattern = grep.map(Pattern::regex).transpose()?;
+        self.lines.ranks = (!ranks.is_empty()).then(|| Ranks::new(ranks, HELD));
+        self.lines.pattern = grep.map(Pattern::regex).transpose()?;
         Ok(self)
     }
 
     /// Prints the lines a batch completes.
     pub fn print(&mut self, out: &Output, batch: &LogBatch) -> Result<()> {
-        self.store.ingest(batch);
-        if let Some(ranks) = &mut self.ranks {
-            batch.read_into(&mut ranks.map);
-            ranks.learn(&mut self.store, false);
-        }
-        self.flush(out)
+        let text = self.text(out, batch)?;
+        self.lines.give(out, &text)
+    }
+
+    /// Returns the lines that a batch completes, as they are printed.
+    fn text(&mut self, out: &Output, batch: &LogBatch) -> Result<String> {
+        let lines = &mut self.lines;
+        self.store.ingest_seen(batch, |store| {
+            if let Some(ranks) = &mut lines.ranks {
+                batch.read_into(&mut ranks.map);
+                ranks.learn(store, false);
+            }
+            lines.new_lines(out, store)
+        })
     }
 
     /// Prints the remaining lines.
@@ -179,96 +203,130 @@ impl LogPrinter {
     /// # Errors
     /// [`ErrorKind::NotFound`] if none of the output of a requested rank was found.
     pub fn finish(&mut self, out: &Output) -> Result<()> {
-        if let Some(ranks) = &mut self.ranks {
-            ranks.learn(&mut self.store, true);
-        }
-        self.flush(out)?;
-        let Some(ranks) = &mut self.ranks else { return Ok(()) };
-        let Some(missing) = ranks.missing(&self.store) else { return Ok(()) };
-        // Marks of sources with unknown ranks may be the reason: a lost log.
-        let waiting = std::mem::take(&mut ranks.waiting);
-        let mut text = String::new();
-        let mut lines: Vec<u64> = waiting.into_values().flatten().collect();
-        lines.sort_unstable();
-        for seq in lines {
-            if let Some(entry) = self.entry(seq).filter(|entry| entry.mark) {
-                self.write(out, &entry, &mut text)?;
-            }
-        }
-        self.give(out, &text)?;
-        Err(missing)
+        let text = self.rest(out)?;
+        self.lines.give(out, &text)?;
+        let missing = self.lines.ranks.as_ref().and_then(|ranks| ranks.missing(&self.store));
+        missing.map_or(Ok(()), Err)
     }
 
-    fn flush(&mut self, out: &Output) -> Result<()> {
+    /// Returns the lines whose rank is known by now. Where the output of a rank is missing, it returns the marks of all other
+    /// lines too: a lost log may be the reason.
+    fn rest(&mut self, out: &Output) -> Result<String> {
+        let (lines, store) = (&mut self.lines, &mut self.store);
+        if let Some(ranks) = &mut lines.ranks {
+            ranks.learn(store, true);
+        }
+        let mut text = lines.new_lines(out, store)?;
+        if let Some(ranks) = &mut lines.ranks
+            && ranks.missing(store).is_some()
+        {
+            let waiting = std::mem::take(&mut ranks.waiting).into_iter();
+            let mut all: Vec<(u64, StreamId)> = waiting
+                .flat_map(|(stream, numbers)| numbers.into_iter().map(move |number| (number, stream)))
+                .collect();
+            all.sort_unstable();
+            lines.held(out, store, &all, true, &mut text)?;
+        }
+        Ok(text)
+    }
+}
+
+impl Lines {
+    /// Returns the lines that are new in a store, after those whose rank has become known.
+    fn new_lines(&mut self, out: &Output, store: &LogStore) -> Result<String> {
         let mut text = String::new();
         if let Some(ranks) = &mut self.ranks {
-            let lines = ranks.proved(&self.store);
-            for seq in lines {
-                if let Some(entry) = self.entry(seq) {
-                    self.write(out, &entry, &mut text)?;
-                }
-            }
+            let proved = ranks.proved(store);
+            self.held(out, store, &proved, false, &mut text)?;
         }
-        let entries: Vec<Entry> = self.store.from(self.next).collect();
-        for entry in entries {
+        for entry in store.from(self.next) {
             self.next = entry.seq + 1;
-            if let Some(ranks) = &mut self.ranks {
-                match self.store.streams().get(entry.stream as usize).and_then(|stream| stream.rank) {
-                    Some(rank) if ranks.wants(rank) => {}
-                    Some(_) => continue,
-                    None => {
-                        ranks.waiting.entry(entry.stream).or_default().push(entry.seq);
-                        continue;
-                    }
-                }
+            if self.pattern.as_ref().is_some_and(|pattern| !entry.mark && !pattern.matches(&entry)) {
+                continue;
             }
-            self.write(out, &entry, &mut text)?;
+            let Some(stream) = store.streams().get(entry.stream as usize) else { continue };
+            match (&mut self.ranks, stream.rank) {
+                (Some(ranks), Some(rank)) if !ranks.wants(rank) => {}
+                (Some(ranks), None) => {
+                    let number = ranks.held.keep_copy(&entry);
+                    ranks.waiting.entry(entry.stream).or_default().push(number);
+                }
+                _ => self.write(out, stream, &entry, &mut text)?,
+            }
         }
-        self.give(out, &text)
+        Ok(text)
     }
 
-    /// Returns a line by its number, if it is still stored.
-    fn entry(&self, seq: u64) -> Option<Entry> {
-        let found = self.store.from(seq).next();
-        found.filter(|entry| entry.seq == seq)
+    /// Adds held lines, or only the marks among them. Lines for which the temporary file had no space are counted in a mark.
+    fn held(
+        &mut self,
+        out: &Output,
+        store: &LogStore,
+        numbers: &[(u64, StreamId)],
+        only_marks: bool,
+        text: &mut String,
+    ) -> Result<()> {
+        let mut lost: BTreeMap<StreamId, usize> = BTreeMap::new();
+        for (number, id) in numbers {
+            let Some(stream) = store.streams().get(*id as usize) else { continue };
+            match self.ranks.as_ref().and_then(|ranks| ranks.held.get(*number)) {
+                Some(entry) if entry.mark || !only_marks => self.write(out, stream, &entry, text)?,
+                Some(_) => {}
+                None => *lost.entry(*id).or_default() += 1,
+            }
+        }
+        for (id, lines) in lost {
+            let Some(stream) = store.streams().get(id as usize) else { continue };
+            let lines = counted(lines, "line");
+            let message =
+                format!("{lines} from before the rank was known are missing: the temporary file is full");
+            self.add(out, (id, stream), (None, true, &message), text)?;
+        }
+        Ok(())
     }
 
-    /// Formats a line for printing, if it matches.
-    fn write(&mut self, out: &Output, entry: &Entry, text: &mut String) -> Result<()> {
-        if self.pattern.as_ref().is_some_and(|pattern| !entry.mark && !pattern.matches(entry)) {
-            return Ok(());
-        }
-        let styled = out.is_styled(self.options.to_stdout);
-        let Some(stream) = self.store.streams().get(entry.stream as usize) else { return Ok(()) };
+    /// Formats a line for printing.
+    fn write(&mut self, out: &Output, stream: &LogStream, entry: &Entry, text: &mut String) -> Result<()> {
         let clean = entry.clean();
+        let line =
+            if clean.cut > 0 && !out.is_data() { clean.text + &cut_text(clean.cut) } else { clean.text };
+        self.add(out, (entry.stream, stream), (entry.time, entry.mark, &line), text)
+    }
+
+    fn add(
+        &mut self,
+        out: &Output,
+        (id, stream): (StreamId, &LogStream),
+        (time, mark, line): (Option<Timestamp>, bool, &str),
+        text: &mut String,
+    ) -> Result<()> {
         if out.is_data() {
             let name = clean_text(&stream.source.name);
-            let line = LogLine::new(&name, stream.source.attempt, stream.rank, entry.time, &clean.text);
-            let event = if entry.mark { OwnEvent::Mark(line) } else { OwnEvent::Log(line) };
+            let line = LogLine::new(&name, stream.source.attempt, stream.rank, time, line);
+            let event = if mark { OwnEvent::Mark(line) } else { OwnEvent::Log(line) };
             text.push_str(&out.item_text(&EventLine::from(event))?);
             return Ok(());
         }
         if !self.options.bare {
-            let at = entry.stream as usize;
+            let at = id as usize;
             if self.prefixes.len() <= at {
                 self.prefixes.resize(at + 1, (None, String::new()));
             }
             let known = &mut self.prefixes[at];
             if known.1.is_empty() || known.0 != stream.rank {
-                *known = (stream.rank, prefix(stream, styled));
+                *known = (stream.rank, prefix(stream, out.is_styled(self.options.to_stdout)));
             }
             text.push_str(&known.1);
         }
-        if let Some(time) = entry.time.filter(|_| self.options.timestamps) {
+        if let Some(time) = time.filter(|_| self.options.timestamps) {
             text.push_str(&format!("{time} "));
         }
-        if entry.mark {
+        if mark {
             let note = style::WARNING;
-            text.push_str(&format!("{note}-- {} --{note:#}", clean.text));
+            text.push_str(&format!("{note}-- {line} --{note:#}"));
         } else {
-            text.push_str(&clean.text);
+            text.push_str(line);
         }
-        text.push_str(&cut_text(clean.cut));
         text.push('\n');
         Ok(())
     }
@@ -291,4 +349,92 @@ impl LogPrinter {
 fn prefix(stream: &LogStream, styled: bool) -> String {
     let dim = if styled { style::DIM } else { anstyle::Style::new() };
     format!("{dim}{}|{dim:#} ", clean_text(&stream.label()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+    use weftrun::core::log::{Cursor, SourceId};
+
+    use super::*;
+
+    fn printer(budget: usize) -> LogPrinter {
+        LogPrinter::with_budget(PrintOptions { to_stdout: true, ..PrintOptions::default() }, budget)
+    }
+
+    fn batch(source: &Arc<SourceId>, bytes: &[u8]) -> LogBatch {
+        LogBatch::new(source.clone(), bytes.to_vec(), Cursor::default())
+    }
+
+    /// Batches of several sources: how many lines each has, and how long they are.
+    fn batches() -> impl Strategy<Value = Vec<(usize, usize, usize)>> {
+        let lines = prop_oneof![4 => 0usize..50, 1 => 0usize..40_000];
+        prop::collection::vec((0usize..3, lines, prop_oneof![0usize..8, 0usize..300]), 1..6)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(12))]
+
+        #[test]
+        fn every_line_is_printed_whatever_the_batches_and_the_budget(
+            batches in batches(),
+            budget in prop_oneof![Just(0usize), 0usize..1 << 20, 0usize..16 << 20],
+            held in prop_oneof![Just(0usize), 0usize..1 << 20],
+        ) {
+            let out = Output::plain();
+            let source = |rank: usize| {
+                let mut source = SourceId::new(format!("rank{rank}"));
+                source.rank = u32::try_from(rank).ok();
+                Arc::new(source)
+            };
+            let sources = [source(0), source(1), Arc::new(SourceId::new("batch"))];
+            let mut all = printer(budget);
+            let mut one = printer(budget);
+            one.lines.ranks = Some(Ranks::new(&[(1, 1)], held));
+            let mut grep = printer(budget).only(&[], Some("7 x")).unwrap();
+            let (mut printed, mut of_one, mut matched) = (String::new(), String::new(), String::new());
+            let (mut wanted, mut number) = (Vec::new(), 0);
+            for (at, lines, length) in &batches {
+                let mut bytes = Vec::new();
+                for _ in 0..*lines {
+                    let line = format!("{number} {}", "x".repeat(*length));
+                    bytes.extend_from_slice(format!("{line}\n").as_bytes());
+                    wanted.push((*at, line));
+                    number += 1;
+                }
+                let batch = batch(&sources[*at], &bytes);
+                printed.push_str(&all.text(&out, &batch).unwrap());
+                of_one.push_str(&one.text(&out, &batch).unwrap());
+                matched.push_str(&grep.text(&out, &batch).unwrap());
+            }
+            let form = |at: usize, line: &str| format!("{}| {line}\n", ["r0", "r1", "batch"][at]);
+            let text = |chosen: &dyn Fn(usize, &str) -> bool| -> String {
+                wanted.iter().filter(|(at, line)| chosen(*at, line)).map(|(at, line)| form(*at, line)).collect()
+            };
+            prop_assert!(printed == text(&|_, _| true), "lines are missing");
+            prop_assert!(of_one == text(&|at, _| at == 1), "lines of one rank are missing");
+            prop_assert!(matched == text(&|_, line| line.contains("7 x")), "matches are missing");
+        }
+
+        /// The store of lines whose rank is not known is as small as it can be: they wait in the temporary file.
+        #[test]
+        fn lines_wait_for_their_rank_outside_memory(lines in 0usize..40_000, held in 0usize..1 << 20) {
+            let (out, source) = (Output::plain(), Arc::new(SourceId::new("pod")));
+            let mut printer = printer(0);
+            printer.lines.ranks = Some(Ranks::new(&[(3, 3)], held));
+            let bytes: String = (0..lines).map(|line| format!("3: line {line}\n")).collect();
+            let mut text = printer.text(&out, &batch(&source, bytes.as_bytes())).unwrap();
+            prop_assert_eq!(&text, "");
+            text.push_str(&printer.text(&out, &batch(&source, b"3: h0:7:9 [0] NCCL INFO x\n")).unwrap());
+            prop_assert_eq!(&text, "");
+            // NCCL's line above named the process of the stream; this is what the map would prove.
+            printer.store.learn(&[(("h0".to_owned(), 7), 3)].into());
+            text.push_str(&printer.rest(&out).unwrap());
+            let wanted: String = (0..lines).map(|line| format!("r3| line {line}\n")).collect();
+            prop_assert!(text.starts_with(&wanted), "lines are missing");
+            prop_assert_eq!(text.lines().count(), lines + 1);
+        }
+    }
 }

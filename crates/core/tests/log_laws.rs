@@ -85,6 +85,26 @@ fn lines(store: &LogStore) -> Vec<(String, u64, u32)> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn every_line_is_seen_before_it_is_evicted(
+        lines in prop::collection::vec(0usize..30_000, 1..5),
+        budget in prop_oneof![Just(0usize), 0usize..1 << 22],
+    ) {
+        let mut store = LogStore::new(budget);
+        let source = Arc::new(SourceId::new("pod"));
+        let mut next = 0;
+        for count in lines {
+            let bytes = b"line\r\n".repeat(count);
+            let seen = store.ingest_seen(&batch(&source, &bytes), |store| store.from(next).count());
+            prop_assert_eq!(seen, count);
+            next = store.end();
+        }
+    }
+}
+
+proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]

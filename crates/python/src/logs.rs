@@ -42,6 +42,12 @@ impl Lines {
             self.ready.push_back(line);
         }
         let key = (batch.source.uid.clone(), batch.source.attempt);
+        if batch.mark == Some(Mark::Truncated)
+            && let Some((source, bytes)) = self.unfinished.remove(&key)
+        {
+            // What follows is the beginning of another file.
+            self.ready.push_back(Line { source, bytes, time: None, is_notice: false });
+        }
         let mut begun = self.unfinished.remove(&key).map(|(_, bytes)| bytes).unwrap_or_default();
         let mut start = 0;
         for line in &batch.lines {

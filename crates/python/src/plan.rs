@@ -60,7 +60,7 @@ impl Client {
             target.profile = profile.or(target.profile);
             if online { client.plan_for(target, &spec).await } else { client.plan_offline_for(target, &spec) }
         })?;
-        Ok(Plan { plan, threads: self.threads.clone() })
+        Ok(Plan { client: client.clone(), plan, threads: self.threads.clone() })
     }
 
     /// Binds a job by its handle.
@@ -92,6 +92,7 @@ impl Client {
 /// A planned job; nothing was sent yet.
 #[pyclass(module = "weftrun._native", frozen)]
 pub struct Plan {
+    client: weftrun::Client,
     plan: weftrun::Plan,
     threads: Threads,
 }
@@ -117,7 +118,7 @@ impl Plan {
 
     /// Submits the job exactly once; a second call returns the same job.
     fn submit(&self, py: Python<'_>) -> PyResult<Job> {
-        let job = self.threads.submit(py, &self.plan)?;
+        let job = self.threads.submit(py, &self.client, &self.plan)?;
         Ok(Job::new(job, self.threads.clone()))
     }
 }

@@ -54,11 +54,20 @@ impl Threads {
 impl Threads {
     /// Submits a plan. After Ctrl-C nothing is sent if nothing was; else the answer of the cluster is awaited, so that
     /// the exception names the job.
-    pub fn submit(&self, py: Python<'_>, plan: &weftrun::Plan) -> PyResult<weftrun::Job> {
+    pub fn submit(
+        &self,
+        py: Python<'_>,
+        client: &weftrun::Client,
+        plan: &weftrun::Plan,
+    ) -> PyResult<weftrun::Job> {
         let interrupted = AtomicBool::new(false);
         py.detach(|| {
             self.0.block_on(async {
-                let mut sent = std::pin::pin!(plan.submit_unless(|| interrupted.load(Ordering::Relaxed)));
+                let sending = async {
+                    plan.refuse_earlier().await?;
+                    plan.submit_unless(|| interrupted.load(Ordering::Relaxed)).await
+                };
+                let mut sent = std::pin::pin!(sending);
                 let job = loop {
                     tokio::select! {
                         done = &mut sent => break done,
@@ -71,6 +80,10 @@ impl Threads {
                         }
                     }
                 };
+                if let Ok(job) = &job {
+                    // Without it, the next submission of the same job is told of this one again.
+                    drop(client.delivered(job.handle()));
+                }
                 match job {
                     Ok(job) if interrupted.load(Ordering::Relaxed) => {
                         Err(PyKeyboardInterrupt::new_err(format!("the job was submitted: {}", job.handle())))

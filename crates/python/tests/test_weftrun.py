@@ -1,6 +1,7 @@
 """The installed package: jobs on this machine, files, errors."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -84,6 +85,24 @@ def test_a_plan_changes_nothing_and_is_submitted_once(home: Path) -> None:
     assert first.handle == second.handle
     first.wait(timeout=60)
     assert (home / "ran").read_text() == "x\n"
+
+
+def test_a_handle_that_was_not_seen_is_told_first(home: Path) -> None:
+    spec = job("once", "echo x >> ran")
+    made = weftrun.submit(spec, backend="local")
+    made.wait()
+    # As it is after a kill between the answer and the output.
+    (record,) = home.rglob("journal/*.json")
+    data = json.loads(record.read_text())
+    data["undelivered"] = True
+    data["owner"]["started"] = 1
+    record.write_text(json.dumps(data))
+    with pytest.raises(weftrun.errors.AlreadyExistsError) as told:
+        weftrun.submit(spec, backend="local")
+    assert made.handle in str(told.value)
+    assert (home / "ran").read_text() == "x\n"
+    weftrun.submit(spec, backend="local").wait()
+    assert (home / "ran").read_text() == "x\nx\n"
 
 
 def test_a_job_file_is_read_by_its_path(home: Path) -> None:

@@ -1,6 +1,7 @@
 //! The client: a registry of backends, a configuration and a journal.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use weftrun_core::spec::JobSpec;
 use weftrun_core::text::{did_you_mean, suggestion};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
-use crate::journal::{Journal, Record, RecordState};
+use crate::journal::{Damaged, Journal, Record, RecordState};
 use crate::runtime::{OnRuntime, on_runtime};
 use crate::{Config, Job, Plan, files};
 
@@ -45,6 +46,15 @@ struct Inner {
     catalogue: Catalogue,
     journal: Journal,
     connected: Mutex<HashMap<String, Arc<dyn Backend>>>,
+    damaged: Mutex<DamagedNotes>,
+}
+
+/// The notes about records of the journal that are not readable.
+#[derive(Debug, Default)]
+struct DamagedNotes {
+    /// Those that were reported; each is reported once.
+    reported: HashSet<PathBuf>,
+    notes: Vec<Finding>,
 }
 
 /// Builds a [`Client`], for programs that link their own backend, or use none of the linked ones:
@@ -80,8 +90,7 @@ impl ClientBuilder {
     /// Builds the client.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidConfig`] if two backends have the same name, or if no configuration was given and
-    /// the temporary folder of this user is owned by another user.
+    /// [`ErrorKind::InvalidConfig`] if two backends have the same name, or if the state folder is owned by another user.
     pub fn build(self) -> Result<Client> {
         crate::link();
         let registry = self.registry.unwrap_or_else(Registry::linked);
@@ -91,11 +100,12 @@ impl ClientBuilder {
             None => Config::empty(files::own_temporary_folder()?),
         };
         // Earlier versions left some of it readable by other users.
-        weftrun_backends::files::tighten_state(&config.state_dir, &files::SUBFOLDERS);
+        weftrun_backends::files::tighten_state(&config.state_dir, &files::SUBFOLDERS)
+            .map_err(files::refused)?;
         let journal = Journal::new(&config.state_dir);
         let catalogue = config.resolved.catalogue()?;
-        let connected = Mutex::new(HashMap::new());
-        Ok(Client { inner: Arc::new(Inner { registry, config, catalogue, journal, connected }) })
+        let (connected, damaged) = (Mutex::default(), Mutex::default());
+        Ok(Client { inner: Arc::new(Inner { registry, config, catalogue, journal, connected, damaged }) })
     }
 }
 
@@ -262,10 +272,40 @@ impl Client {
         Ok(Job::new(backend, handle.clone(), record))
     }
 
-    /// Takes the notes of the backends about incomplete results, such as a daemon that did not answer.
+    /// Takes the notes about incomplete results: of the backends, such as a daemon that did not answer, and about records of
+    /// the journal that are not readable.
     pub fn take_notes(&self) -> Vec<Finding> {
+        let mut damaged = self.inner.damaged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notes = std::mem::take(&mut damaged.notes);
         let connected = self.inner.connected.lock().unwrap_or_else(PoisonError::into_inner);
-        connected.values().flat_map(|backend| backend.take_notes()).collect()
+        notes.extend(connected.values().flat_map(|backend| backend.take_notes()));
+        notes
+    }
+
+    /// Adds a note for each damaged record that was not reported yet.
+    fn note_damaged(&self, found: Vec<Damaged>) {
+        let mut damaged = self.inner.damaged.lock().unwrap_or_else(PoisonError::into_inner);
+        for Damaged { path, reason } in found {
+            let message = format!(
+                "the record of a submission cannot be read, and its job is not searched for: {}: {reason}",
+                path.display()
+            );
+            if damaged.reported.insert(path) {
+                damaged.notes.push(
+                    Finding::warning("JOURNAL-DAMAGED", message)
+                        .fix("check `weftrun list --all` for the job, then remove the file"),
+                );
+            }
+        }
+    }
+
+    /// Records that the user, or the program, has seen the handle of a submitted job. Until then the next submission of the
+    /// same job is told of it ([`Plan::earlier`]).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] naming the file.
+    pub fn delivered(&self, handle: &JobHandle) -> Result<()> {
+        self.inner.journal.deliver(handle)
     }
 
     /// Lists the jobs of a target, newest first if the cluster reports when they were created.
@@ -353,7 +393,8 @@ impl Client {
     ) -> Result<Vec<(Record, Outcome)>> {
         let journal = &self.inner.journal;
         let mut found = Vec::new();
-        let heads = journal.recent()?;
+        let (heads, damaged) = journal.recent_and_damaged()?;
+        self.note_damaged(damaged);
         for head in heads.iter().filter(|head| head.state.is_unresolved() && head.target == target.name) {
             let Some(record) = journal.read(&head.submission)?.filter(&wanted) else { continue };
             if journal.is_being_sent(&record) {
@@ -378,6 +419,7 @@ impl Client {
                 Some(handle) => {
                     record.state = RecordState::Submitted;
                     record.handle = Some(handle.clone());
+                    record.undelivered = true;
                     // This only updates the journal: on a full disk the list is still correct without it.
                     let _ = journal.write(&record);
                     Outcome::Found(handle)

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 pub use weftrun_backends::files::{
-    absolute, make_private_dir, private_file, read, read_named, read_named_text,
+    absolute, make_private_dir, private_file, read, read_named, read_named_text, refuse_foreign,
 };
 use weftrun_core::env_names::{CONFIG_DIR, STATE_DIR};
 use weftrun_core::{Error, ErrorKind, Result};
@@ -94,6 +94,13 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Returns the error of a state folder that is not the user's.
+pub(crate) fn refused(error: std::io::Error) -> Error {
+    Error::new(ErrorKind::InvalidConfig, format!("the state folder cannot be used: {error}"))
+        .with_source(error)
+        .hint(format!("set {STATE_DIR} to a folder of yours"))
 }
 
 /// Returns the error of a failed operation on a file of the state.

@@ -109,6 +109,9 @@ pub struct Record {
     /// The job itself, for submitting a similar one; none in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<JobSpec>,
+    /// Whether nobody may have seen its handle yet: the process may have ended between the cluster's answer and the output.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub undelivered: bool,
 }
 
 /// The part of a record that decides whether to read the rest.
@@ -120,9 +123,16 @@ pub(crate) struct Head {
     pub state: RecordState,
     pub handle: Option<JobHandle>,
     pub created: Timestamp,
+    #[serde(default)]
+    pub undelivered: bool,
 }
 
 impl Head {
+    /// Returns whether something is left to do for it: its outcome is unknown, or its handle was not seen.
+    fn is_open(&self) -> bool {
+        self.state.is_unresolved() || self.undelivered
+    }
+
     /// Returns whether this submission repeats an older one that was interrupted.
     pub fn makes_up_for(&self, older: &Record) -> bool {
         self.state == RecordState::Submitted
@@ -130,6 +140,13 @@ impl Head {
             && self.name == older.name
             && self.created > older.created
     }
+}
+
+/// A file of the journal that is not readable as a record.
+#[derive(Debug)]
+pub(crate) struct Damaged {
+    pub path: PathBuf,
+    pub reason: String,
 }
 
 /// The records of one user, a file each: JSON, mode 0600, replaced atomically. Several processes may use one
@@ -158,7 +175,7 @@ const MAX_ENDED: usize = 200;
 /// How long a record of another machine counts as being sent if locks are not conclusive. Longer than any
 /// backend takes.
 const OTHER_MACHINE: Duration = Duration::from_mins(15);
-/// Age at which a partially written file of a killed process is removed.
+/// Age at which the lock of a killed process is removed.
 const LEFT_OVER: Duration = Duration::from_hours(24);
 
 /// A record that is being sent. Other processes see that as long as this is held.
@@ -218,7 +235,7 @@ impl Journal {
             return false;
         }
         let alive = record.owner.as_ref().and_then(Owner::is_alive);
-        let young = Timestamp::now().duration_since(record.created).unsigned_abs() < OTHER_MACHINE;
+        let young = is_young(record);
         let path = self.lock_path(&record.submission);
         // Not `open_private`: a missing lock file must not be created.
         match weftrun_backends::files::open(&path).map(|file| file.try_lock_shared()) {
@@ -255,7 +272,7 @@ impl Journal {
     }
 
     /// Returns all records, newest first: reads every file, including those of `ended`. An unreadable file is
-    /// skipped: it was not written by this version.
+    /// skipped; [`Client::take_notes`](crate::Client::take_notes) reports it after a list or a submission.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if the folder itself cannot be read.
@@ -270,11 +287,51 @@ impl Journal {
     /// Returns the unresolved and the newest records, newest first, without their plans. Archives surplus
     /// records.
     pub(crate) fn recent(&self) -> Result<Vec<Head>> {
-        let mut heads: Vec<Head> =
-            files::json_files(&self.dir)?.iter().filter_map(|path| parsed::<Head>(path)).collect();
+        Ok(self.recent_and_damaged()?.0)
+    }
+
+    /// Returns the records of [`Journal::recent`], and the files that are not readable as records, each with the reason.
+    pub(crate) fn recent_and_damaged(&self) -> Result<(Vec<Head>, Vec<Damaged>)> {
+        let (mut heads, mut damaged) = (Vec::new(), Vec::new());
+        for path in files::json_files(&self.dir)? {
+            match read_record::<Head>(&path) {
+                Ok(head) => {
+                    // The rest of a record is needed only where something is left to do.
+                    let rest =
+                        head.as_ref().filter(|head| head.is_open()).map(|_| read_record::<Record>(&path));
+                    damaged.extend(
+                        rest.and_then(std::result::Result::err).map(|reason| Damaged { path, reason }),
+                    );
+                    heads.extend(head);
+                }
+                Err(reason) => damaged.push(Damaged { path, reason }),
+            }
+        }
         heads.sort_by_key(|head| std::cmp::Reverse(head.created));
         self.archive(&heads);
-        Ok(heads)
+        Ok((heads, damaged))
+    }
+
+    /// Returns the newest record that `wanted` selects with an undelivered handle, which its process will not deliver any more.
+    pub(crate) fn undelivered(&self, wanted: impl Fn(&Record) -> bool) -> Result<Option<Record>> {
+        for head in self.recent()?.iter().filter(|head| head.undelivered && head.handle.is_some()) {
+            let record = self.read(&head.submission)?.filter(|record| record.undelivered && wanted(record));
+            if let Some(record) = record.filter(|record| {
+                let alive = record.owner.as_ref().and_then(Owner::is_alive);
+                !alive.unwrap_or_else(|| record.owner.is_some() && is_young(record))
+            }) {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Records that the handle of a job was seen.
+    pub(crate) fn deliver(&self, handle: &JobHandle) -> Result<()> {
+        match self.find(handle)?.filter(|record| record.undelivered) {
+            Some(record) => self.write(&Record { undelivered: false, ..record }),
+            None => Ok(()),
+        }
     }
 
     /// Returns the handles of the newest submissions, the newest first. Plans are not read, so it takes milliseconds.
@@ -313,7 +370,7 @@ impl Journal {
     /// Moves all but the newest resolved records to `ended`, and removes the oldest there. This is only
     /// cleanup: another process may do it at the same time, and what cannot be moved stays.
     fn archive(&self, heads: &[Head]) {
-        let resolved = || heads.iter().filter(|head| !head.state.is_unresolved());
+        let resolved = || heads.iter().filter(|head| !head.is_open());
         if resolved().count() <= MAX_RECENT {
             return;
         }
@@ -351,7 +408,7 @@ impl Journal {
         self.sweep();
     }
 
-    /// Removes what killed processes left: partially written files, and locks without a record.
+    /// Removes the locks without a record that killed processes left.
     fn sweep(&self) {
         let old = |path: &Path| {
             let modified = fs::symlink_metadata(path).and_then(|found| found.modified());
@@ -359,11 +416,9 @@ impl Journal {
         };
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             let path = entry.path();
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let half = name.starts_with(".tmp");
             let lock = path.extension().is_some_and(|end| end == "lock");
             let lone = lock && !path.with_extension("json").exists();
-            if (half || lone) && old(&path) {
+            if lone && old(&path) {
                 let _ = fs::remove_file(path);
             }
         }
@@ -390,110 +445,27 @@ impl Journal {
     }
 }
 
+/// Returns whether the process of another machine may still send a submission, or print its handle.
+fn is_young(record: &Record) -> bool {
+    Timestamp::now().duration_since(record.created).unsigned_abs() < OTHER_MACHINE
+}
+
 fn json_files(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     files::json_files(folder).into_iter().flatten()
 }
 
 fn parsed<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    serde_json::from_str(&files::read_text(path, MAX_RECORD).ok()??).ok()
+    read_record(path).ok().flatten()
+}
+
+/// Reads the file of a record; none if it was removed meanwhile. An error is the reason why it is not readable.
+fn read_record<T: DeserializeOwned>(path: &Path) -> std::result::Result<Option<T>, String> {
+    match files::read_text(path, MAX_RECORD) {
+        Ok(Some(text)) => serde_json::from_str(&text).map(Some).map_err(|error| error.to_string()),
+        Ok(None) => Ok(None),
+        Err(error) => Err(error.message().to_owned()),
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn record(number: u32, state: RecordState) -> Record {
-        let plan =
-            serde_json::json!({"fabric": "off", "decisions": [], "skipped": [], "findings": [], "ops": []});
-        Record {
-            submission: SubmissionId::from_random(u128::from(number)),
-            target: "local".to_owned(),
-            name: format!("job{}", number % 7),
-            state,
-            handle: (state == RecordState::Submitted)
-                .then(|| format!("local://local/job#{number:08x}").parse().unwrap()),
-            created: Timestamp::from_second(1_700_000_000 + i64::from(number)).unwrap(),
-            owner: Some(Owner::this()),
-            plan: serde_json::from_value(plan).unwrap(),
-            spec: None,
-        }
-    }
-
-    #[test]
-    fn a_handle_without_a_uid_names_the_newest_job_of_its_name() {
-        let dir = tempfile::tempdir().unwrap();
-        let journal = Journal::new(dir.path());
-        for number in [1, 2, 3] {
-            journal.write(&record(number, RecordState::Submitted)).unwrap();
-        }
-        let found =
-            |handle: &str| journal.find(&handle.parse().unwrap()).unwrap().map(|record| record.submission);
-        let of = |number: u32| Some(record(number, RecordState::Submitted).submission);
-        assert_eq!(found("local://local/job"), of(3));
-        assert_eq!(found("local://local/job#00000002"), of(2));
-        assert_eq!(found("local://local/other"), None);
-        assert_eq!(found("local://elsewhere/job"), None);
-    }
-
-    #[test]
-    fn ended_records_are_archived_and_still_found() {
-        let state = tempfile::tempdir().unwrap();
-        let journal = Journal::new(state.path());
-        let all: Vec<Record> = (0..300).map(|number| record(number, RecordState::Submitted)).collect();
-        for record in &all {
-            journal.write(record).unwrap();
-        }
-        let open = Record { name: "alone".to_owned(), ..record(1000, RecordState::Unknown) };
-        journal.write(&open).unwrap();
-        assert_eq!(journal.recent().unwrap().len(), 301, "the first look sees all of them");
-        let recent = journal.recent().unwrap();
-        assert!(recent.len() <= MAX_RECENT + 1, "{}", recent.len());
-        assert_eq!(recent[0].submission, open.submission, "what is unresolved stays");
-        for record in &all {
-            assert_eq!(journal.find(record.handle.as_ref().unwrap()).unwrap().as_ref(), Some(record));
-            assert_eq!(journal.read(&record.submission).unwrap().as_ref(), Some(record));
-        }
-        assert_eq!(journal.records().unwrap().len(), 301);
-        assert_eq!(journal.find(&"local://local/job#ffffffff".parse().unwrap()).unwrap(), None);
-    }
-
-    #[test]
-    fn the_archive_is_bounded() {
-        let state = tempfile::tempdir().unwrap();
-        let journal = Journal::new(state.path());
-        // Refused records in one handle's shard: the names of files decide, so that few are needed.
-        let (shard, _) = journal.ended_place("local://local/job#00000000");
-        files::make_private_dir(&shard).unwrap();
-        for number in 0..MAX_ENDED + 50 {
-            fs::write(shard.join(format!("{number:016x}-x.json")), "{}").unwrap();
-        }
-        for number in 0..=u32::try_from(MAX_RECENT).unwrap() {
-            journal.write(&record(number, RecordState::Submitted)).unwrap();
-        }
-        journal.recent().unwrap();
-        assert!(json_files(&shard).count() <= MAX_ENDED, "{}", json_files(&shard).count());
-    }
-
-    #[test]
-    fn a_record_is_being_sent_as_long_as_its_process_holds_the_lock() {
-        let state = tempfile::tempdir().unwrap();
-        let journal = Journal::new(state.path());
-        let mut one = record(1, RecordState::Intended);
-        one.created = Timestamp::now();
-        assert!(!journal.is_being_sent(&one), "no lock was taken");
-        let sending = journal.begin(&one.submission).unwrap();
-        assert!(journal.is_being_sent(&one));
-        assert!(!journal.is_being_sent(&Record { state: RecordState::Unknown, ..one.clone() }));
-        drop(sending);
-        assert!(!journal.is_being_sent(&one));
-        // A killed process leaves the file, but not the lock.
-        fs::write(journal.lock_path(&one.submission), "").unwrap();
-        assert!(!journal.is_being_sent(&one));
-        // The process id of another machine is meaningless here, and its lock may not be visible: age
-        // decides.
-        one.owner = Some(Owner { host: "another-machine".to_owned(), ..Owner::this() });
-        assert!(journal.is_being_sent(&one));
-        one.created = Timestamp::now() - Duration::from_hours(1);
-        assert!(!journal.is_being_sent(&one));
-    }
-}
+mod tests;

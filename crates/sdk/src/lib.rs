@@ -89,7 +89,8 @@
 //!   continues when the program that submitted it ends, if
 //!   [`Capability::detach`](core::backend::Capability::detach) is set.
 //! - **Submitted once**: [`Plan::submit`] writes to the journal before it sends; [`Client::unresolved_on`]
-//!   resolves submissions that lost their answer.
+//!   resolves submissions that lost their answer, and a job whose handle nobody has seen is named before an equal one is
+//!   submitted ([`Plan::refuse_earlier`]).
 //! - **Errors** are one type, [`Error`]: a [kind](ErrorKind) to match on, the affected value, hints for
 //!   people, and [`Error::is_retryable`]. Nothing panics because of the contents of a cluster's answer, a
 //!   file or a log.

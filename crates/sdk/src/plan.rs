@@ -135,10 +135,10 @@ impl Plan {
         Ok(read)
     }
 
-    /// Returns an earlier submission of the same job to the same target whose outcome was unknown, because
-    /// the answer was lost or the process was killed, with its outcome. The cluster is queried only if the
-    /// journal has such a record. Submissions that the cluster does not have are omitted, and so are those
-    /// that a process of this machine is sending now.
+    /// Returns an earlier submission of the same job to the same target that was interrupted, because the answer was
+    /// lost or the process was killed, with its outcome. [`Outcome::Found`] also means a job whose handle nobody has seen
+    /// ([`Client::delivered`]). The cluster is queried only if the journal has a record without an outcome. Submissions that
+    /// the cluster does not have are omitted, and so are those that a process of this machine is sending now.
     ///
     /// # Errors
     /// As [`Client::unresolved_on`].
@@ -154,11 +154,43 @@ impl Plan {
         let here = Owner::this().host;
         let elsewhere = |record: &Record| record.owner.as_ref().is_some_and(|owner| owner.host != here);
         let found = self.client.unresolved(&self.target, same).await?;
-        Ok(found.into_iter().find(|(record, outcome)| match outcome {
+        let open = found.into_iter().find(|(record, outcome)| match outcome {
             Outcome::Found(_) | Outcome::MayArrive => true,
             Outcome::InFlight => elsewhere(record),
             Outcome::Absent => false,
-        }))
+        });
+        if open.is_some() {
+            return Ok(open);
+        }
+        let record =
+            self.client.journal().undelivered(|record| record.target == self.target.name && same(record))?;
+        Ok(record.and_then(|record| Some((record.clone(), Outcome::Found(record.handle?)))))
+    }
+
+    /// Returns an error if an earlier submission of the same job was interrupted and its job may run ([`Plan::earlier`]). The
+    /// error names that job, once: the next call succeeds.
+    ///
+    /// # Errors
+    /// [`ErrorKind::AlreadyExists`] with the handle of the job; [`ErrorKind::Timeout`] while the job may still reach the
+    /// cluster; those of [`Plan::earlier`].
+    pub async fn refuse_earlier(&self) -> Result<()> {
+        let Some((record, outcome)) = self.earlier().await? else { return Ok(()) };
+        let name = &record.name;
+        let Outcome::Found(handle) = outcome else {
+            let message = format!("an interrupted submission of `{name}` may still reach the cluster");
+            return Err(Error::new(ErrorKind::Timeout, message)
+                .with("submission", &record.submission)
+                .hint("submit again later: it is known then whether the cluster has the job")
+                .retryable());
+        };
+        let message = format!(
+            "a submission of `{name}` that was interrupted had reached the cluster: its job is {handle}"
+        );
+        self.client.delivered(&handle)?;
+        Err(Error::new(ErrorKind::AlreadyExists, message)
+            .with("handle", &handle)
+            .hint(format!("attach to the job to continue with it, or `weftrun cancel '{handle}'` ends it"))
+            .hint("submit again to run another one"))
     }
 
     /// Submits the job, exactly once.
@@ -166,16 +198,29 @@ impl Plan {
     /// # Errors
     /// [`ErrorKind::InvalidSpec`] for errors of the plan; [`ErrorKind::Refused`] if the cluster refuses it.
     /// After [`ErrorKind::Unreachable`] the job may exist: [`Client::unresolved_on`] finds it by its
-    /// submission id.
+    /// submission id. Those of [`Plan::refuse_earlier`].
     pub async fn submit(&self) -> Result<Job> {
-        self.submit_unless(|| false).await
+        self.refuse_earlier().await?;
+        let job = self.submit_unless(|| false).await?;
+        self.delivered(&job);
+        Ok(job)
+    }
+
+    /// Records that the caller has the handle of a job.
+    pub(crate) fn delivered(&self, job: &Job) {
+        // Without it, the next submission of the same job is told of this one again.
+        if let Err(error) = self.client.delivered(job.handle()) {
+            tracing::debug!(%error, "the delivery of a handle was not recorded");
+        }
     }
 
     /// Submits it like [`Plan::submit`], unless `stop` returns true after all checks and before anything is
-    /// sent.
+    /// sent. Does not look for an earlier submission of the same job; [`Client::delivered`] must follow once the handle was
+    /// shown.
     ///
     /// # Errors
-    /// Those of [`Plan::submit`], and [`ErrorKind::Interrupted`] if it was stopped: then nothing was sent.
+    /// Those of [`Plan::submit`] but [`Plan::refuse_earlier`], and [`ErrorKind::Interrupted`] if it was stopped: then nothing
+    /// was sent.
     pub async fn submit_unless(&self, stop: impl Fn() -> bool + Send) -> Result<Job> {
         self.refuse_errors(
             &self.planned.plan.findings,
@@ -204,6 +249,7 @@ impl Plan {
             owner: Some(Owner::this()),
             plan: self.planned.plan.clone(),
             spec: Some(self.planned.spec.clone()),
+            undelivered: false,
         };
         let journal = self.client.journal();
         // Held until the outcome is written, so that no other process treats the record as interrupted.
@@ -213,6 +259,7 @@ impl Plan {
             Ok(handle) => {
                 record.state = RecordState::Submitted;
                 record.handle = Some(handle.clone());
+                record.undelivered = true;
                 // The cluster has the job even if this write fails; then `unresolved_on` finds the job again.
                 let _ = journal.write(&record);
                 Ok(Job::new(backend, handle, Some(record)))

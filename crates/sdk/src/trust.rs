@@ -20,8 +20,12 @@ impl Trust {
         Self { folder: state_dir.join("trusted") }
     }
 
-    /// Returns whether a file is trusted with this text.
+    /// Returns whether a file is trusted with this text. A state folder of another user trusts nothing.
     pub fn holds(&self, file: &Path, text: &str) -> Result<bool> {
+        let mut folders = self.folder.ancestors().take(2);
+        if !folders.all(|folder| files::refuse_foreign(folder).is_ok()) {
+            return Ok(false);
+        }
         Ok(files::read_text(&self.copy(file)?, MAX)?.is_some_and(|copy| copy == text))
     }
 
@@ -74,6 +78,24 @@ mod tests {
         trust.take(&file).unwrap();
         assert!(!trust.holds(&file, "a").unwrap());
         trust.take(&file).unwrap();
+    }
+
+    /// Only root can make a folder of another user.
+    #[test]
+    fn a_state_folder_of_another_user_trusts_nothing() {
+        let state = tempfile::tempdir().unwrap();
+        let file = state.path().join("x.toml");
+        std::fs::write(&file, "a").unwrap();
+        let trust = Trust::new(state.path());
+        trust.give(&file, "a").unwrap();
+        for folder in [state.path(), &trust.folder] {
+            if std::os::unix::fs::chown(folder, Some(12345), None).is_err() {
+                return;
+            }
+            assert!(!trust.holds(&file, "a").unwrap(), "{}", folder.display());
+            std::os::unix::fs::chown(folder, Some(rustix::process::geteuid().as_raw()), None).unwrap();
+        }
+        assert!(trust.holds(&file, "a").unwrap());
     }
 
     #[test]

@@ -27,5 +27,6 @@ pub mod view;
 
 pub use keymap::keys_page;
 pub use model::session::Session;
+pub use runtime::spill::TempFile;
 pub use runtime::view_builder::ViewBuilder;
 pub use runtime::{Options, run};

@@ -213,7 +213,7 @@ impl Reader {
             // The size is read first: a line that is written meanwhile is behind the tail.
             Some(lines) => format!(
                 "*) s=$(stat -L -c %s -- \"$f\") && o=$((s - $(head -c \"$s\" -- \"$f\" | tail -n {} | wc -c)));;\n",
-                lines.min(1_000_000)
+                lines.min(i32::MAX.unsigned_abs().into())
             ),
             None => String::new(),
         };

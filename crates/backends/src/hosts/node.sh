@@ -74,6 +74,35 @@ weftrun_marked() {
   done
 }
 
+# Prints, as PID:START, the living descendants of processes $@ and of those in $tree, and what still runs of $tree: processes that cleared
+# their environment or began a session of their own are found while one that started them lives. A job that one of them submitted is another's.
+weftrun_tree() {
+  others=$(grep -lzxF -e supervise -e ./supervise /proc/[0-9]*/cmdline 2> /dev/null | sed 's/[^0-9]//g' | tr '\n' ' ')
+  cat /proc/[0-9]*/stat 2> /dev/null | sed 's/^\([0-9]*\) (.*) /\1 /' | awk -v roots="$*" -v known="${tree-}" -v others="$others" '
+    $2 != "Z" && $2 != "X" { parent[$1] = $3; start[$1] = $21 }
+    END {
+      count = split(others, other, " ")
+      for (i = 1; i <= count; i++) delete parent[other[i]]
+      count = split(roots, root, " ")
+      for (i = 1; i <= count; i++) below[root[i]] = 1
+      count = split(known, one, " ")
+      for (i = 1; i <= count; i++) { split(one[i], part, ":"); if (start[part[1]] == part[2]) { below[part[1]] = 1; found[part[1]] = 1 } }
+      do {
+        more = 0
+        for (pid in parent) if (!(pid in below) && (parent[pid] in below)) { below[pid] = 1; found[pid] = 1; more = 1 }
+      } while (more)
+      for (pid in found) printf "%s:%s ", pid, start[pid]
+    }'
+}
+
+# Prints the processes of $tree that still run.
+weftrun_still() {
+  for known in ${tree-}; do
+    weftrun_start "${known%:*}"
+    [ -z "$start" ] || [ "$start" != "${known#*:}" ] || printf '%s ' "${known%:*}"
+  done
+}
+
 # Prints what runs of submission $1 in folder $job: its processes, and its containers, whose processes may be another user's.
 weftrun_running() {
   weftrun_marked "$1"
@@ -106,6 +135,10 @@ weftrun_look() {
     if [ "$phase" != ended ]; then
       weftrun_alive "$job"
       printf 'alive %s\n' "$alive"
+      # The program that started the attempt was cut off before its supervisor began.
+      if [ "$alive" = none ] && [ "$last" -ge 0 ] && [ ! -e "$job/cancelled" ] && weftrun_is_older "$job/go-$last/at" 10; then
+        weftrun_begin "${job##*/}" "$last"
+      fi
       # A supervisor that ended since then has written its last state before.
       # Once its end is known, nothing of it runs.
       case $alive in no | rebooted) [ -e "$job/verdict" ] || printf 'orphans %s\n' "$(weftrun_running "${job##*/}" | wc -w)" ;; esac
@@ -235,6 +268,11 @@ weftrun_remove() {
   [ ! -d "$weftrun_root/jobs/$1" ] || { echo "$weftrun_root/jobs/$1 cannot be removed" >&2; return 91; }
 }
 
+# Starts a supervisor for attempt $2 of submission $1. Of several, the first one stays.
+weftrun_begin() {
+  ( cd "$weftrun_root/jobs/$1" && exec setsid /bin/sh ./supervise "$2" ) < /dev/null >> "$weftrun_root/jobs/$1/supervisor.log" 2>&1 3<&- &
+}
+
 # Starts attempt $2 of submission $1, once however often it is called.
 weftrun_go() {
   while [ ! -d "$weftrun_root/jobs/$1/go-$2" ]; do
@@ -245,11 +283,13 @@ weftrun_go() {
     weftrun_write_time "$job/ready-$token/at" 2> /dev/null || :   # a supervisor that does not begin is waited for from now on
     # It fails where another program was faster, or the claim has expired.
     mv "$job/ready-$token" "$job/go-$2" 2> /dev/null || continue
-    ( cd "$job" && exec setsid /bin/sh ./supervise "$2" ) < /dev/null >> "$job/supervisor.log" 2>&1 3<&- &
+    weftrun_begin "$1" "$2"
   done
   job=$weftrun_root/jobs/$1 tries=0
   while weftrun_phase "$job"; [ "${said:--1}" -lt "$2" ]; do
     tries=$((tries + 1))
+    # The program that made the folder may have been cut off before it started the supervisor.
+    [ "$tries" != 20 ] || [ -e "$job/go-$2/supervisor" ] || weftrun_begin "$1" "$2"
     if [ "$tries" -gt 100 ]; then
       printf '%s/supervisor.log: %s\n' "$job" "$(tail -n 1 "$job/supervisor.log" 2> /dev/null)" >&2
       return 94
@@ -296,10 +336,11 @@ weftrun_ask() {
   case $2 in
   cancel* | stop*)
     weftrun_read_job
-    weftrun_end "$1" 10
+    why='ended after its supervisor was gone'
+    weftrun_end "$1" 10 || why="$why; could not be ended and may still run: processes $unended"
     how=cancelled; case $2 in stop*) how=stopped ;; esac
     weftrun_last "$job"; [ "$last" -ge 0 ] || last=0
-    printf 'phase ended\nattempt %s\nhow %s\nwhy ended after its supervisor was gone\n' "$last" "$how" > "$job/state.new" \
+    printf 'phase ended\nattempt %s\nhow %s\nwhy %s\n' "$last" "$how" "$why" > "$job/state.new" \
       && mv "$job/state.new" "$job/state" || return 91
     weftrun_forget_key "$1" ;;
   suspend) weftrun_read_job && weftrun_signal "$1" STOP ;;
@@ -324,26 +365,31 @@ weftrun_conclude() {
 }
 
 weftrun_signal() {
-  signalled=$(weftrun_marked "$1")
+  signalled="$(weftrun_marked "$1")$(weftrun_still)"
   [ -z "$signalled" ] || kill "-$2" $signalled 2> /dev/null || :
   command -v weftrun_pause_containers > /dev/null || return 0
   case $2 in STOP) weftrun_pause_containers running pause ;; CONT) weftrun_pause_containers paused unpause ;; esac || :
 }
 
-# Ends every process of submission $1: TERM, and KILL after $2 seconds.
+# Ends every process of submission $1, and all that they and process $supervisor started: TERM, and KILL after $2 seconds. Fails where some do
+# not end (another user's, or one that waits for a device), and sets $unended to them.
 weftrun_end() {
+  tree=$(weftrun_tree ${supervisor-} $(weftrun_marked "$1"))
   weftrun_signal "$1" TERM; weftrun_signal "$1" CONT
-  weftrun_up; until=$((up + $2))
+  weftrun_up; until=$((up + $2)) unended=
   # A process that is just becoming another program has no environment for a moment: what is gone is looked for twice.
-  while [ -n "$(weftrun_marked "$1")" ] || { sleep 0.1; [ -n "$(weftrun_marked "$1")" ]; }; do
+  while [ -n "$(weftrun_marked "$1")$(weftrun_still)" ] || { sleep 0.1; [ -n "$(weftrun_marked "$1")$(weftrun_still)" ]; }; do
     weftrun_up
+    if [ "$up" -ge $((until + 5)) ]; then unended="$(weftrun_marked "$1")$(weftrun_still)"; break; fi
     if [ "$up" -ge "$until" ]; then
       weftrun_end_containers
+      tree=$(weftrun_tree $(weftrun_marked "$1"))
       weftrun_signal "$1" KILL
     fi
     sleep 0.1
   done
   weftrun_end_containers
+  [ -z "$unended" ]
 }
 
 # Ends the containers of the job whose document was read: their processes are children of an engine, not of the program that started them,

@@ -1,7 +1,7 @@
 # The supervisor of one attempt on one host: starts the processes, waits for them, ends them, and writes what happened.
 # Its working folder is the job's; $1 is the attempt. What it is asked is in requests/.
 set -u
-attempt=$1
+attempt=$1 supervisor=$$
 weftrun_root=$(cd ../.. && pwd)
 weftrun_boot; weftrun_start $$; weftrun_last .
 # It fails where nobody waits for it any more.
@@ -70,7 +70,7 @@ wait_for() {
     if [ "$limit" != 0 ]; then weftrun_up; if [ $((up - began)) -ge "$limit" ]; then how=time-limit; return; fi; fi
     [ -n "$left" ] || return 0
     ticks=$((ticks + 1))
-    [ $((ticks % 50)) != 0 ] || look_at_disk
+    [ $((ticks % 50)) != 0 ] || { look_at_disk; tree=$(weftrun_tree "$supervisor"); }
     if [ "$ticks" -lt 300 ]; then sleep 0.2; else sleep 1; fi
   done
 }
@@ -151,7 +151,7 @@ while :; do
   run_attempt
   look_at_disk
   [ "$how" = done ] || say stopping
-  weftrun_end "$submission" "$grace"
+  weftrun_end "$submission" "$grace" || why="${why:+$why; }could not be ended and may still run: processes $unended"
   rm -rf "run-$attempt"
   if [ "$how" = failed ] && [ -e cancelled ]; then how=cancelled; fi
   tell_members

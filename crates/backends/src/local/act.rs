@@ -1,6 +1,5 @@
 //! Cancel, delete, suspend, resume and signal.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
 use weftrun_core::job::{Action, JobHandle, JobPhase};
@@ -8,7 +7,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use super::record::Record;
 use super::store::{Job, Store};
-use super::supervisor::{self, Request};
+use super::supervisor::{self, Answer, Request};
 use super::{NAME, error, folder, process};
 
 impl Store {
@@ -37,31 +36,53 @@ impl Store {
         self.request(job, Request::Cancel)
     }
 
-    /// Passes a request to the supervisor, or executes it itself if the supervisor is gone.
+    /// Passes a request to the supervisor, or executes it itself if the supervisor is gone. A supervisor that starts has the
+    /// lock before it has a record: it is waited for.
     fn request(&self, job: &Job, request: Request) -> Result<()> {
-        let now = Self::snapshot(job)?;
-        error::refuse_ended(&job.handle, now.phase)?;
-        if let Some(record) = &now.record
-            && supervisor::ask(&job.folder, request, &record.supervisor)?
-        {
-            return Ok(());
+        error::refuse_ended(&job.handle, Self::snapshot(job)?.phase)?;
+        let began = Instant::now();
+        loop {
+            let now = Self::snapshot(job)?;
+            if now.phase.is_terminal() && request == Request::Cancel {
+                return Ok(());
+            }
+            if let Some(record) = &now.record {
+                match supervisor::ask(&job.folder, request, &record.supervisor)? {
+                    Answer::Done => return Ok(()),
+                    Answer::Silent => return Err(silent(job, request)),
+                    Answer::Gone => {}
+                }
+            }
+            if let Some(_lock) = job.folder.try_lock()? {
+                let now = Self::snapshot(job)?;
+                if now.phase.is_terminal() && request == Request::Cancel {
+                    return Ok(());
+                }
+                match (request, now.record) {
+                    (Request::Cancel, record) => return self.end_orphans(job, record),
+                    (request, Some(record)) => return Self::signal_orphans(job, &record, request),
+                    // Its submitter is about to start it.
+                    (_, None) => {}
+                }
+            }
+            if began.elapsed() > supervisor::PATIENCE {
+                if request == Request::Cancel {
+                    supervisor::leave(&job.folder, request)?;
+                }
+                return Err(silent(job, request));
+            }
+            std::thread::sleep(Duration::from_millis(20));
         }
-        let now = Self::snapshot(job)?;
-        if now.phase.is_terminal() && request == Request::Cancel {
-            return Ok(());
-        }
-        let Some(_lock) = job.folder.try_lock()? else {
-            return Err(Error::new(ErrorKind::Timeout, "the job's supervisor does not answer")
-                .with("handle", &job.handle)
-                .retryable());
-        };
+    }
+
+    fn signal_orphans(job: &Job, record: &Record, request: Request) -> Result<()> {
         let number = match request {
-            Request::Cancel => return self.end_orphans(job, now.record),
+            Request::Cancel => 15,
             Request::Suspend => 19,
             Request::Resume => 18,
             Request::Signal(number) => number,
         };
-        for pid in process::marked(&job.submission) {
+        for pid in process::left(&job.submission, &record.adopted) {
             process::signal(pid, number);
         }
         Ok(())
@@ -69,11 +90,20 @@ impl Store {
 
     /// Ends processes whose supervisor is gone; the caller holds the lock, so it may write the record.
     fn end_orphans(&self, job: &Job, record: Option<Record>) -> Result<()> {
+        let mut record = record.unwrap_or_else(|| Record::starting(0));
         let began = Instant::now();
-        while process::end(&job.submission, if began.elapsed() < self.grace { 15 } else { 9 }) {
+        loop {
+            let left = process::left(&job.submission, &record.adopted);
+            if left.is_empty() {
+                break;
+            }
+            let Some(number) = process::next_signal(began.elapsed(), self.grace) else {
+                let message = format!("processes of the job could not be ended: {}", process::names(&left));
+                return Err(Error::new(ErrorKind::Timeout, message).with("handle", &job.handle));
+            };
+            process::end(&left, number);
             std::thread::sleep(Duration::from_millis(50));
         }
-        let mut record = record.unwrap_or_else(|| Record::starting(0));
         record.end(JobPhase::Cancelled, "cancelled; its supervisor had ended before", None);
         folder::replace(&job.folder.record(), &record)
     }
@@ -93,9 +123,17 @@ impl Store {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
-        // The job disappears at once, even if the removal is interrupted.
-        let trash = self.jobs().join(format!(".new-deleted-{}", job.submission));
-        let moved = fs::rename(job.folder.path(), &trash).and_then(|()| fs::remove_dir_all(&trash));
-        moved.map_err(|e| error::file("remove the job's folder", job.folder.path(), e))
+        self.remove(job)
+    }
+}
+
+/// Returns the error of a supervisor that runs and does not answer.
+fn silent(job: &Job, request: Request) -> Error {
+    let seconds = supervisor::PATIENCE.as_secs();
+    let message = format!("the job's supervisor has not answered for {seconds} s");
+    let error = Error::new(ErrorKind::Timeout, message).with("handle", &job.handle).retryable();
+    match request {
+        Request::Cancel => error.hint("the request is recorded: the job ends once its supervisor reads it"),
+        _ => error,
     }
 }

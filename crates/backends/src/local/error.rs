@@ -8,14 +8,21 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 /// Returns the error of a failed file operation: the operation, the path, and hints for the usual reasons.
 pub(super) fn file(did: &str, path: &Path, source: io::Error) -> Error {
-    let error =
-        Error::new(ErrorKind::Io, format!("cannot {did}: {}", plain(&source))).with("path", path.display());
+    of_kind(ErrorKind::Io, did, path, source)
+}
+
+/// Returns the same error of another kind.
+pub(super) fn of_kind(kind: ErrorKind, did: &str, path: &Path, source: io::Error) -> Error {
+    let error = Error::new(kind, format!("cannot {did}: {}", plain(&source))).with("path", path.display());
     let error = match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             error.hint("free some space, or set WEFTRUN_STATE_DIR to another disk").retryable()
         }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             error.hint("set `state_dir` of the target to a folder you may write to")
+        }
+        _ if source.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) => {
+            error.hint("raise the limit of open files: `ulimit -n 4096`")
         }
         _ => error,
     };

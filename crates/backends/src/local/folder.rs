@@ -7,6 +7,7 @@
 //!     job.toml  origin.json   what was submitted, from where; never changed
 //!     lock                    held by the supervisor as long as it lives
 //!     state.json              the supervisor's record, replaced whole
+//!     given-up                its submitter could not start a supervisor
 //!     requests/               what others ask of the supervisor
 //!     logs/ATTEMPT/NAME.log   what each process wrote, by its own hand
 //!     code/                   code brought along
@@ -55,6 +56,11 @@ impl Folder {
     /// Returns the file of the supervisor's record.
     pub fn record(&self) -> PathBuf {
         self.0.join("state.json")
+    }
+
+    /// Returns the file that a submitter writes when it could not start a supervisor.
+    pub fn given_up(&self) -> PathBuf {
+        self.0.join("given-up")
     }
 
     /// Returns the folder of requests to the supervisor.

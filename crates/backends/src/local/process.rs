@@ -1,10 +1,17 @@
 //! Processes of this machine: identified across restarts, and signalled.
 
+use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
+
+use super::folder::{self, Folder};
+use super::record::Record;
 
 /// The variable in the environment of every process of a job and its descendants, by which they are found
 /// even after a fork or a change of their group or session.
@@ -53,6 +60,7 @@ impl Identity {
 }
 
 struct Stat {
+    parent: i32,
     start: u64,
     ended: bool,
     /// Whether the process is inside `execve`: it has memory, but no environment yet. Kernel threads and ended
@@ -72,6 +80,7 @@ impl Stat {
         let field = |number: usize| fields.get(number - 3).copied();
         let number = |at: usize| field(at).and_then(|text| text.parse::<u64>().ok());
         Some(Self {
+            parent: field(4)?.parse().ok()?,
             start: number(22)?,
             ended: matches!(field(3)?, "Z" | "X"),
             // Field 23 is vsize, and 51 env_end.
@@ -144,14 +153,117 @@ pub(super) fn signal(pid: i32, number: i32) {
     }
 }
 
-/// Signals all processes of a submission, stopped ones too, and returns whether there are any.
-pub(super) fn end(submission: &str, number: i32) -> bool {
-    let left = marked(submission);
-    for pid in &left {
+/// Signals processes, stopped ones too.
+pub(super) fn end(processes: &[i32], number: i32) {
+    for pid in processes {
         signal(*pid, number);
         signal(*pid, 18);
     }
-    !left.is_empty()
+}
+
+/// How long a process may need to end after KILL. One that waits for a device or runs as another user does not end.
+const STUBBORN: Duration = Duration::from_secs(5);
+
+/// Returns the signal for processes that were to end so long ago; none if nothing helps.
+pub(super) fn next_signal(elapsed: Duration, grace: Duration) -> Option<i32> {
+    match elapsed {
+        elapsed if elapsed < grace => Some(15),
+        elapsed if elapsed < grace.saturating_add(STUBBORN) => Some(9),
+        _ => None,
+    }
+}
+
+/// Returns processes with their names, for a message.
+pub(super) fn names(processes: &[i32]) -> String {
+    let name = |pid: &i32| {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        format!("{pid} ({})", weftrun_core::log::clean_text(name.trim()))
+    };
+    let shown: Vec<String> = processes.iter().take(8).map(name).collect();
+    let more = if processes.len() > shown.len() { ", …" } else { "" };
+    format!("{}{more}", shown.join(", "))
+}
+
+/// Returns the processes of a submission whose supervisor is gone: those with its mark, and what lives of those that the
+/// supervisor had adopted.
+pub(super) fn left(submission: &str, adopted: &[Identity]) -> Vec<i32> {
+    let mut found = marked(submission);
+    let roots: Vec<i32> = adopted.iter().filter(|one| one.is_alive()).map(|one| one.pid).collect();
+    if !roots.is_empty() {
+        found.extend(tree(roots));
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Returns the living descendants of this process.
+pub(super) fn descendants() -> Vec<i32> {
+    let me = Identity::me().pid;
+    let mut found = tree(vec![me]);
+    found.retain(|pid| *pid != me);
+    found
+}
+
+/// Returns processes and their living descendants, also those that changed their group, session or environment. Those of
+/// another job that one of them submitted are not among them.
+fn tree(roots: Vec<i32>) -> Vec<i32> {
+    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        if let Some(stat) = stat(pid).filter(|stat| !stat.ended) {
+            children.entry(stat.parent).or_default().push(pid);
+        }
+    }
+    let (mut found, mut next) = (Vec::new(), roots);
+    while let Some(pid) = next.pop() {
+        next.extend(children.remove(&pid).unwrap_or_default().into_iter().filter(|pid| !is_supervisor(*pid)));
+        found.push(pid);
+    }
+    found
+}
+
+/// Returns whether a process is the supervisor of a job (`weftrun supervise DIR`).
+fn is_supervisor(pid: i32) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let mut arguments = line.split(|byte| *byte == 0).skip(1);
+    let (Some(b"supervise"), Some(folder)) = (arguments.next(), arguments.next()) else { return false };
+    let folder = Folder::new(Path::new(OsStr::from_bytes(folder)));
+    // Any process may have such arguments: a record names its supervisor.
+    folder.origin().exists()
+        && match folder::read::<Record>(&folder.record()) {
+            Ok(Some(record)) => record.supervisor.pid == pid,
+            _ => true,
+        }
+}
+
+/// Makes this process the parent of descendants whose own parent ends, so that [`descendants`] finds them. Returns false where
+/// the system cannot do it.
+pub(super) fn adopt_orphans() -> bool {
+    #[cfg(target_os = "linux")]
+    return rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_ok();
+    #[cfg(not(target_os = "linux"))]
+    return false;
+}
+
+/// Returns the living children of this process other than the known ones, and reaps those that have ended.
+pub(super) fn adopted(known: &[i32]) -> Vec<Identity> {
+    let mut found = Vec::new();
+    for task in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+        let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        for pid in children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()) {
+            match stat(pid) {
+                _ if known.contains(&pid) => {}
+                Some(stat) if stat.ended => {
+                    let _ =
+                        rustix::process::waitpid(Pid::from_raw(pid), rustix::process::WaitOptions::NOHANG);
+                }
+                Some(_) if !is_supervisor(pid) => found.push(Identity::of(pid)),
+                _ => {}
+            }
+        }
+    }
+    found
 }
 
 /// Signals a process group by its leader, which must be a child of this process and not yet reaped.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use weftrun_core::Severity;
 use weftrun_core::fabric::Fabric;
@@ -30,6 +30,9 @@ pub(super) struct Origin {
     pub labels: BTreeMap<String, String>,
     /// Whether the supervisor is a thread of the submitter.
     pub attached: bool,
+    /// The process that submits it; none in jobs of older versions.
+    #[serde(default)]
+    pub submitter: Option<Identity>,
 }
 
 /// The supervisor's record. Replaced atomically.
@@ -51,6 +54,9 @@ pub(super) struct Record {
     pub processes: Vec<ProcessRecord>,
     /// Events, oldest first.
     pub history: Vec<Happening>,
+    /// Processes that outlived the one that started them, and that the supervisor became the parent of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub adopted: Vec<Identity>,
 }
 
 /// One process of the present attempt.
@@ -87,9 +93,24 @@ impl Origin {
             fabric: list.fabric,
             labels: list.labels.clone(),
             attached,
+            submitter: Some(Identity::me()),
+        }
+    }
+
+    /// Returns whether the submitter ended, or gave up, before it started a supervisor. For a job without a record.
+    pub fn is_abandoned(&self) -> bool {
+        let age = Timestamp::now().duration_since(self.created);
+        match &self.submitter {
+            Some(submitter) if !submitter.is_of_another_boot() => !submitter.is_alive() || age > GIVES_UP,
+            _ => age > START_PATIENCE,
         }
     }
 }
+
+/// A claimed job without a supervisor counts as abandoned after this time if its submitter is not known.
+const START_PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+/// A live submitter withdraws the claim before this time.
+const GIVES_UP: SignedDuration = SignedDuration::from_mins(3);
 
 /// Largest number of events: the first ones show the cause, the last ones the present state.
 const MOST_HAPPENINGS: usize = 200;
@@ -106,6 +127,7 @@ impl Record {
             ended: None,
             processes: vec![ProcessRecord::waiting(); processes],
             history: Vec::new(),
+            adopted: Vec::new(),
         }
     }
 

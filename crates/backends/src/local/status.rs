@@ -10,8 +10,8 @@ use super::folder::{self, Folder};
 use super::process;
 use super::record::{Origin, Record};
 
-/// A claimed job without a supervisor counts as abandoned by its submitter after this time.
-const START_PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+/// How long a supervisor that its submitter has just started may take to take the lock.
+const STARTS: SignedDuration = SignedDuration::from_secs(3);
 
 /// The contents of a job's folder at one time.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub(super) struct Snapshot {
     pub reason: String,
     /// Processes that run without a supervisor.
     pub orphans: Vec<i32>,
+    /// Whether it was claimed, has no supervisor, and will get none unless the same submission is sent again.
+    pub is_void: bool,
 }
 
 /// The observed state of a job besides its record.
@@ -34,7 +36,7 @@ struct Witness {
     supervised: bool,
     rebooted: bool,
     orphans: usize,
-    age: SignedDuration,
+    abandoned: bool,
 }
 
 impl Snapshot {
@@ -43,18 +45,22 @@ impl Snapshot {
         let record = folder::read::<Record>(&folder.record())?;
         let supervised = record.as_ref().is_some_and(|record| record.supervisor.is_alive());
         let over = record.as_ref().is_some_and(|record| record.phase.is_terminal());
-        let orphans =
-            if supervised || over || record.is_none() { Vec::new() } else { process::marked(submission) };
+        let orphans = match &record {
+            Some(record) if !(supervised || over) => process::left(submission, &record.adopted),
+            _ => Vec::new(),
+        };
+        let is_void = record.is_none() && (folder.given_up().exists() || origin.is_abandoned());
         let witness = Witness {
             supervised,
             rebooted: record.as_ref().is_some_and(|record| record.supervisor.is_of_another_boot()),
             orphans: orphans.len(),
-            age: Timestamp::now().duration_since(origin.created),
+            abandoned: is_void && Timestamp::now().duration_since(origin.created) > STARTS,
         };
         // A supervisor that ended between the two reads wrote its last record in between.
         let record = if supervised || over { record } else { folder::read::<Record>(&folder.record())? };
         let (phase, reason) = judge(record.as_ref(), witness);
-        Ok(Some(Self { origin, record, phase, reason, orphans }))
+        let is_void = is_void && record.is_none();
+        Ok(Some(Self { origin, record, phase, reason, orphans, is_void }))
     }
 
     /// Returns its summary for a list.
@@ -169,12 +175,12 @@ fn code(what: &str) -> &'static str {
 /// Derives the phase of a job from its supervisor's record and from its present state.
 fn judge(record: Option<&Record>, seen: Witness) -> (JobPhase, String) {
     let Some(record) = record else {
-        return if seen.age < START_PATIENCE {
-            (JobPhase::Submitted, "its supervisor has not started yet".to_owned())
-        } else {
+        return if seen.abandoned {
             let text =
                 "it was never started: weftrun ended between taking the job and starting it; nothing ran";
             (JobPhase::Failed, text.to_owned())
+        } else {
+            (JobPhase::Submitted, "its supervisor has not started yet".to_owned())
         };
     };
     if record.phase.is_terminal() || seen.supervised {
@@ -201,8 +207,7 @@ fn judge(record: Option<&Record>, seen: Witness) -> (JobPhase, String) {
 mod tests {
     use super::*;
 
-    const SEEN: Witness =
-        Witness { supervised: true, rebooted: false, orphans: 0, age: SignedDuration::from_secs(1) };
+    const SEEN: Witness = Witness { supervised: true, rebooted: false, orphans: 0, abandoned: false };
 
     fn running() -> Record {
         let mut record = Record::starting(2);
@@ -237,7 +242,7 @@ mod tests {
     #[test]
     fn a_claim_without_supervisor_is_submitted_first_and_failed_later() {
         assert_eq!(judge(None, SEEN).0, JobPhase::Submitted);
-        let late = Witness { age: SignedDuration::from_secs(31), ..SEEN };
+        let late = Witness { abandoned: true, ..SEEN };
         assert_eq!(judge(None, late).0, JobPhase::Failed);
     }
 

@@ -75,8 +75,51 @@ impl Store {
 
     pub fn find(&self, id: &SubmissionId) -> Result<Option<JobHandle>> {
         let job = self.job(id.as_str(), "");
-        let origin = folder::read::<Origin>(&job.folder.origin())?;
-        Ok(origin.map(|origin| self.job(id.as_str(), &origin.name).handle))
+        let Some(origin) = folder::read::<Origin>(&job.folder.origin())? else { return Ok(None) };
+        // A claim that was never started is no job: its submitter has told nobody of it.
+        if !job.folder.record().exists() && origin.is_abandoned() && self.withdraw(&job)? {
+            return Ok(None);
+        }
+        Ok(Some(self.job(id.as_str(), &origin.name).handle))
+    }
+
+    /// Removes what killed processes left: claims without a supervisor, and partially written files.
+    pub(super) fn tidy(&self) -> Result<()> {
+        for job in self.all()? {
+            crate::files::sweep(job.folder.path());
+            if Self::snapshot(&job).is_ok_and(|now| now.is_void) {
+                self.withdraw(&job)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a claimed job; returns false if a supervisor has begun. One that begins meanwhile waits for the lock, and then
+    /// finds no folder.
+    fn withdraw(&self, job: &Job) -> Result<bool> {
+        // Others hold the lock for a moment.
+        for _ in 0..20 {
+            let lock = match job.folder.try_lock() {
+                Err(_) if !job.folder.path().exists() => return Ok(true),
+                lock => lock?,
+            };
+            if job.folder.record().exists() {
+                return Ok(false);
+            }
+            if lock.is_some() {
+                self.remove(job)?;
+                return Ok(true);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(false)
+    }
+
+    /// Removes a job's folder. The job disappears at once, even if the removal is interrupted.
+    pub(super) fn remove(&self, job: &Job) -> Result<()> {
+        let trash = self.jobs().join(format!(".new-deleted-{}", job.submission));
+        let moved = fs::rename(job.folder.path(), &trash).and_then(|()| fs::remove_dir_all(&trash));
+        moved.map_err(|e| error::file("remove the job's folder", job.folder.path(), e))
     }
 
     /// Returns all jobs, newest first. A folder with an unreadable origin is listed under its submission's

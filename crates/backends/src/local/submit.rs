@@ -76,12 +76,18 @@ impl Store {
             self.claim(list, &job)?;
         }
         if !job.folder.record().exists() {
-            self.start(&job)?;
+            let given_up = job.folder.given_up();
+            let _ = fs::remove_file(&given_up);
+            self.start(&job).inspect_err(|_| {
+                // Its name is free again, and the same submission may still start it.
+                let _ = folder::write_new(&given_up, b"");
+            })?;
         }
         Ok(job.handle)
     }
 
     fn claim(&self, list: &ProcessList, job: &Job) -> Result<()> {
+        folder::make(&self.root)?;
         folder::make(&self.jobs())?;
         folder::has_room(&self.jobs())?;
         let lock = self.root.join("lock");
@@ -91,6 +97,7 @@ impl Store {
             .open(&lock)
             .and_then(|file| file.lock().map(|()| file))
             .map_err(|e| error::file("lock the target's jobs", &lock, e))?;
+        self.tidy()?;
         self.refuse_taken_name(list)?;
         self.sweep_cut_off_claims();
         let new = tempfile::Builder::new()
@@ -133,7 +140,8 @@ impl Store {
             if job.handle.name() != list.name || job.submission == list.submission.as_str() {
                 continue;
             }
-            if Snapshot::read(&job.folder, &job.submission)?.is_some_and(|now| !now.phase.is_terminal()) {
+            let now = Snapshot::read(&job.folder, &job.submission)?;
+            if now.is_some_and(|now| !now.phase.is_terminal() && !now.is_void) {
                 return Err(Error::new(
                     ErrorKind::AlreadyExists,
                     format!("a job named `{}` still runs", list.name),
@@ -154,20 +162,20 @@ impl Store {
         let began = Instant::now();
         loop {
             // In this order: an ended supervisor may have written its record just before.
-            let over = ended.load(Ordering::Acquire) || began.elapsed() > START;
+            let ended = ended.load(Ordering::Acquire);
+            let over = ended || began.elapsed() > START;
             if job.folder.record().exists() {
                 return Ok(());
             }
             if over {
+                // One that is only slow may still begin.
+                let kind = if ended { ErrorKind::Refused } else { ErrorKind::Io };
                 let said = crate::files::read_text(&job.folder.supervisor_log(), crate::files::MAX_STATE)
                     .unwrap_or_default();
-                return Err(Error::new(
-                    ErrorKind::Io,
-                    "the job was taken, but its supervisor does not start",
-                )
-                .with("handle", &job.handle)
-                .with("it said", said.lines().last().unwrap_or("nothing"))
-                .retryable());
+                return Err(Error::new(kind, "the job's supervisor does not start; nothing of the job runs")
+                    .with("handle", &job.handle)
+                    .with("it said", said.lines().last().unwrap_or("nothing"))
+                    .retryable());
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -190,8 +198,8 @@ impl Store {
         let mut command = CommandWrap::from(command);
         let child = command.wrap(ProcessSession).spawn();
         let mut child = child.map_err(|e| {
-            error::file("start the supervisor", binary, e)
-                .hint("the job was taken and nothing of it runs; submit it again, or `weftrun delete` it")
+            error::of_kind(ErrorKind::Refused, "start the supervisor", binary, e)
+                .hint("nothing of the job runs; submit it again")
         })?;
         let ended = Arc::new(AtomicBool::new(false));
         let over = ended.clone();
@@ -199,9 +207,12 @@ impl Store {
             let _ = child.wait();
             over.store(true, Ordering::Release);
         };
-        let thread =
-            std::thread::Builder::new().name("weftrun-reap".to_owned()).stack_size(64 << 10).spawn(reap);
-        thread.map(|_| ended).map_err(|e| error::file("start a thread", binary, e))
+        // Without a thread, an end of the supervisor is noticed only by the time limit.
+        let thread = std::thread::Builder::new().name("weftrun-reap".to_owned()).stack_size(64 << 10);
+        if let Err(error) = thread.spawn(reap) {
+            tracing::debug!(%error, "the supervisor is not waited for");
+        }
+        Ok(ended)
     }
 
     fn start_attached(&self, job: &Job) -> Result<Arc<AtomicBool>> {

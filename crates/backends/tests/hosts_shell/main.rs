@@ -243,3 +243,42 @@ weftrun_clean 30; ls "$weftrun_root/jobs"
 "#;
     each_prints(script, "busy A\n90\nA\n0\nB\n");
 }
+
+/// The program that started an attempt may be cut off before it started the supervisor.
+#[test]
+fn an_attempt_without_a_supervisor_is_started_by_the_next_look_or_start() {
+    let script = r#"
+cut_off() {
+  prepare $1 'echo ran; exit 0'; weftrun_take $1 0
+  weftrun_write_time "$weftrun_root/jobs/$1/ready-$token/at"
+  mv "$weftrun_root/jobs/$1/ready-$token" "$weftrun_root/jobs/$1/go-0"
+}
+later() { read -r was of < "$1"; printf '%s %s\n' "$((was - 20))" "$of" > "$1"; }
+cut_off $A
+weftrun_look $A | grep alive
+later "$weftrun_root/jobs/$A/go-0/at"
+weftrun_look $A > /dev/null; weftrun_look $A > /dev/null
+wait_for $A 'phase ended'; cat "$weftrun_root/jobs/$A/logs/0/rank0.log"
+cut_off $B
+weftrun_go $B 0; echo "B is started: $?"
+wait_for $B 'phase ended'; cat "$weftrun_root/jobs/$B/logs/0/rank0.log"
+"#;
+    each_prints(script, "alive none\nran\nB is started: 0\nran\n");
+}
+
+/// `cancel` finds the processes that the supervisor, or a marked process, started.
+#[test]
+fn a_process_without_the_jobs_environment_ends_with_the_job() {
+    let script = r#"
+for how in 'env -i setsid' 'setsid env -i' 'env -i nohup'; do
+  prepare $A "$how sh -c 'sleep 600; : ${HOME##*/}' & sleep 600"
+  weftrun_go $A 0; wait_for $A 'phase running'
+  tries=0; until pgrep -f "^sh -c sleep 600; : ${HOME##*/}" > /dev/null || [ $tries -gt 100 ]; do sleep 0.1; tries=$((tries + 1)); done
+  weftrun_ask $A cancel 1; wait_for $A 'phase ended'
+  pgrep -f "^sh -c sleep 600; : ${HOME##*/}"
+  grep -c how "$weftrun_root/jobs/$A/state"
+  weftrun_remove $A
+done
+"#;
+    each_prints(script, "1\n1\n1\n");
+}

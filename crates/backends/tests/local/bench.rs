@@ -72,6 +72,12 @@ pub fn main() -> ExitCode {
             crashes::a_terminated_supervisor_ends_its_job,
             crashes::a_damaged_record_is_listed,
             crashes::killed_at_any_moment_of_a_submit,
+            crashes::a_claim_of_a_killed_submit_is_no_job,
+            crashes::a_cancel_waits_for_a_supervisor_that_starts,
+            crashes::a_cancel_before_the_supervisor_is_a_job_that_never_runs,
+            crashes::a_process_without_the_jobs_environment_ends_with_the_job,
+            crashes::a_job_that_a_job_submits_outlives_it,
+            crashes::a_process_without_the_jobs_environment_is_an_orphan_of_a_killed_supervisor,
         ]
     );
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -189,9 +189,13 @@ pub fn submit_and_end(state: &str, planned: &str) -> ExitCode {
     block_on(async {
         let mut target = weftrun_core::backend::TargetConfig::new("test", "local", state).with("grace", 1.0);
         target.env = std::env::vars().collect();
-        target.binary = Some(std::env::current_exe().unwrap());
+        let supervisor = std::env::var_os("WEFTRUN_TEST_SUPERVISOR").map(PathBuf::from);
+        target.binary = Some(supervisor.unwrap_or_else(|| std::env::current_exe().unwrap()));
         let backend = weftrun_backends::local::connect(target).await.unwrap();
-        backend.submit(&backend.render(&planned).unwrap()).await.unwrap();
+        let submitted = backend.submit(&backend.render(&planned).unwrap()).await;
+        if std::env::var_os("WEFTRUN_TEST_SUPERVISOR").is_none() {
+            submitted.unwrap();
+        }
     });
     ExitCode::SUCCESS
 }
@@ -231,5 +235,175 @@ pub fn killed_at_any_moment_of_a_submit() {
             assert_eq!(job.follow().await.unwrap().lines_with("ran").len(), 1, "it ran more than once");
         }
         println!("  killed submits left: {phases:?}");
+    });
+}
+
+/// A submit that is killed between the claim and the start of its supervisor leaves no job, and its name is free.
+pub fn a_claim_of_a_killed_submit_is_no_job() {
+    block_on(async {
+        let local = Local::new();
+        let backend = local.connect().await.unwrap();
+        let rendered = backend.render(&local.plan(local.job("claimed", 1, 1, "echo ran"))).unwrap();
+        // A supervisor that never comes as far as its record, and a submitter that has ended.
+        let planned = local.plan(local.job("claimed", 1, 1, "echo ran"));
+        let lost = backend.render(&planned).unwrap();
+        let file = local.state.path().join("planned.json");
+        std::fs::write(&file, serde_json::to_vec(&planned).unwrap()).unwrap();
+        let mut submitter = Command::new(std::env::current_exe().unwrap());
+        submitter
+            .arg("submit")
+            .arg(local.state.path())
+            .arg(&file)
+            .env("WEFTRUN_TEST_SUPERVISOR", "/bin/false");
+        submitter.spawn().unwrap().wait().unwrap();
+        assert_eq!(backend.list(&JobFilter::all()).await.unwrap().len(), 1, "the claim is there");
+        let findings = backend.check(&rendered).await.unwrap();
+        assert!(!findings.iter().any(weftrun_core::Finding::is_error), "the name is free: {findings:?}");
+        assert_eq!(backend.find(&lost.submission).await.unwrap(), None);
+        assert!(backend.list(&JobFilter::all()).await.unwrap().is_empty(), "the claim is withdrawn");
+        let handle = backend.submit(&rendered).await.unwrap();
+        let job = Submitted { backend, rendered, handle };
+        assert_eq!(job.wait().await.unwrap().phase, JobPhase::Succeeded);
+        assert_eq!(job.follow().await.unwrap().lines_with("ran").len(), 1);
+    });
+}
+
+/// Submits with a supervisor that a script starts, which gets the job's folder as `$dir`; returns the job while it starts.
+async fn starting(local: &Local, before: &str, script: &str) -> tokio::task::JoinHandle<Submitted> {
+    let binary = local.state.path().join("slow");
+    let own = std::env::current_exe().unwrap();
+    let text = format!("#!/bin/sh\ndir=$2\n{before}\nexec '{}' \"$@\"\n", own.display());
+    std::fs::write(&binary, text).unwrap();
+    std::fs::set_permissions(&binary, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let mut target = weftrun_core::backend::TargetConfig::new("test", "local", local.state.path());
+    target.env = std::env::vars().collect();
+    target.binary = Some(binary);
+    let backend = weftrun_backends::local::connect(target).await.unwrap();
+    let rendered = backend.render(&local.plan(local.job("slow", 1, 1, script))).unwrap();
+    let folder = local.state.path().join("jobs").join(rendered.submission.as_str());
+    let submit = tokio::spawn(async move {
+        let handle = backend.submit(&rendered).await.unwrap();
+        Submitted { backend, rendered, handle }
+    });
+    while !folder.join("supervisor.log").exists() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    submit
+}
+
+async fn only(local: &Local) -> (std::sync::Arc<dyn weftrun_core::backend::Backend>, JobSummary) {
+    let backend = local.connect().await.unwrap();
+    let job = backend.list(&JobFilter::all()).await.unwrap().remove(0);
+    (backend, job)
+}
+
+pub fn a_cancel_waits_for_a_supervisor_that_starts() {
+    block_on(async {
+        let local = Local::new();
+        // A supervisor has the lock before it has a record.
+        let locked = "(flock 9; touch \"$dir/locked\"; sleep 2) 9>> \"$dir/lock\"";
+        let submit = starting(&local, locked, "echo up; sleep 300").await;
+        let (backend, job) = only(&local).await;
+        let folder = local.state.path().join("jobs").join(job.submission.as_ref().unwrap().as_str());
+        while !folder.join("locked").exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        backend.act(&job.handle, Action::Cancel).await.unwrap();
+        let job = submit.await.unwrap();
+        assert_eq!(until(&job, "cancelled", |job| job.phase.is_terminal()).await.phase, JobPhase::Cancelled);
+    });
+}
+
+pub fn a_cancel_before_the_supervisor_is_a_job_that_never_runs() {
+    block_on(async {
+        let local = Local::new();
+        let submit = starting(&local, "sleep 2", "echo ran").await;
+        let (backend, job) = only(&local).await;
+        backend.act(&job.handle, Action::Cancel).await.unwrap();
+        let job = submit.await.unwrap();
+        assert_eq!(summary(&job).await.phase, JobPhase::Cancelled);
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(summary(&job).await.phase, JobPhase::Cancelled);
+        assert!(job.follow().await.unwrap().lines_with("ran").is_empty());
+    });
+}
+
+/// Returns whether a process with these arguments runs.
+fn runs(arguments: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " ")).any(|line| line.trim() == arguments)
+}
+
+/// A command in a session of its own, without the mark of the job, and its command line.
+fn escaped(local: &Local, how: &str) -> (String, String) {
+    let unique = local.state.path().file_name().unwrap().to_string_lossy().into_owned();
+    let line = format!("sh -c sleep 600; : {unique}");
+    (format!("{how} sh -c 'sleep 600; : {unique}' & sleep 0.5; echo up; sleep 300"), line)
+}
+
+pub fn a_process_without_the_jobs_environment_ends_with_the_job() {
+    block_on(async {
+        for how in
+            ["env -i setsid", "setsid env -i", "env -i setsid -f", "env -i setsid setsid -f", "env -i nohup"]
+        {
+            let local = Local::new();
+            let (script, line) = escaped(&local, how);
+            let job = Bench::new(&local).submit_spec(local.job("escaped", 1, 1, &script)).await.unwrap();
+            job.until_written("up", 1).await.unwrap();
+            assert!(runs(&line), "{how}");
+            job.backend.act(&job.handle, Action::Cancel).await.unwrap();
+            until(&job, "cancelled", |job| job.phase.is_terminal()).await;
+            assert!(!runs(&line), "{how}: it outlived the job");
+            let detail = job.backend.describe(&job.handle).await.unwrap();
+            let told = detail.findings.iter().any(|finding| finding.code == "LOCAL-LEFT-BEHIND");
+            assert!(told || how.ends_with("nohup"), "{how}: {:?}", detail.findings);
+        }
+    });
+}
+
+pub fn a_process_without_the_jobs_environment_is_an_orphan_of_a_killed_supervisor() {
+    block_on(async {
+        let local = Local::new();
+        let (script, line) = escaped(&local, "env -i setsid -f");
+        let job = Bench::new(&local).submit_spec(local.job("escaped", 1, 1, &script)).await.unwrap();
+        job.until_written("up", 1).await.unwrap();
+        while record(&local, &job)["adopted"].as_array().is_none_or(Vec::is_empty) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        kill(&local, &job, "-KILL");
+        until(&job, "told of orphans", |job| job.reason.contains("was killed")).await;
+        job.backend.act(&job.handle, Action::Cancel).await.unwrap();
+        assert_eq!(summary(&job).await.phase, JobPhase::Cancelled);
+        assert!(!runs(&line), "it outlived the job");
+    });
+}
+
+pub fn a_job_that_a_job_submits_outlives_it() {
+    block_on(async {
+        for signal in [None, Some("-KILL")] {
+            let local = Local::new();
+            let planned = local.plan(local.job("inner", 1, 1, "echo up; sleep 300"));
+            let file = local.state.path().join("planned.json");
+            std::fs::write(&file, serde_json::to_vec(&planned).unwrap()).unwrap();
+            let (own, state) = (std::env::current_exe().unwrap(), local.state.path());
+            let script = format!(
+                "'{}' submit '{}' '{}'; sleep 1.5; echo up; sleep 300",
+                own.display(),
+                state.display(),
+                file.display()
+            );
+            let outer = Bench::new(&local).submit_spec(local.job("outer", 1, 1, &script)).await.unwrap();
+            outer.until_written("up", 1).await.unwrap();
+            if let Some(signal) = signal {
+                kill(&local, &outer, signal);
+            }
+            outer.backend.act(&outer.handle, Action::Cancel).await.unwrap();
+            until(&outer, "cancelled", |job| job.phase.is_terminal()).await;
+            let jobs = outer.backend.list(&JobFilter::all()).await.unwrap();
+            let inner = jobs.iter().find(|job| job.name == "inner").unwrap();
+            assert_eq!((inner.phase, inner.reason.as_str()), (JobPhase::Running, ""));
+            outer.backend.act(&inner.handle, Action::Cancel).await.unwrap();
+        }
     });
 }

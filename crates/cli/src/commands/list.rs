@@ -103,8 +103,11 @@ async fn of_target(
 ) -> Result<Vec<JobSummary>> {
     for (record, outcome) in client.unresolved_on(target).await? {
         context.out.stderr(&clean_text(&note(&record, &outcome)));
-        if matches!(outcome, Outcome::Absent) {
-            client.forget(&record.submission)?;
+        match outcome {
+            Outcome::Absent => client.forget(&record.submission)?,
+            // On a full disk, the next submission of the job tells its handle once more.
+            Outcome::Found(handle) => drop(client.delivered(&handle)),
+            _ => {}
         }
     }
     client.list_on(target, filter).await

@@ -162,15 +162,28 @@ async fn earlier(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result
                 "the submission of `{}` that was interrupted {since} ago had reached the cluster: its job is {handle}",
                 record.name
             ));
+            let client = context.client()?;
             if another_is_wanted(context, args) {
+                client.delivered(&handle)?;
                 return Ok(None);
             }
-            let job = context.client()?.attach(&handle).await?;
-            let phase = job.describe().await?.summary.phase;
-            if phase.is_terminal() && phase != JobPhase::Succeeded {
-                context.out.say(format!("that job is {phase}; submitting another one"));
-                return Ok(None);
-            }
+            let job = client.attach(&handle).await?;
+            let state = match job.describe().await {
+                Ok(detail) => Ok(detail.summary.phase),
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    Err("no longer known to the cluster".to_owned())
+                }
+                Err(error) => return Err(error),
+            };
+            let phase = match state {
+                Ok(phase) if !phase.is_terminal() || phase == JobPhase::Succeeded => phase,
+                state => {
+                    let state = state.map_or_else(|gone| gone, |phase| phase.to_string());
+                    context.out.say(format!("that job is {state}; submitting another one"));
+                    client.delivered(&handle)?;
+                    return Ok(None);
+                }
+            };
             context.out.say(format!(
                 "continuing with this job, which is {phase}; `weftrun submit --again` submits another one"
             ));
@@ -225,18 +238,24 @@ fn ended(context: &Context, summary: &JobSummary) -> u8 {
     follow::exit_code_of(summary)
 }
 
-/// Prints the handle: the only output on stdout, or the first JSON event.
+/// Prints the handle: the only output on stdout, or the first JSON event. Then records that it was printed: the same command
+/// after a kill before that moment continues with the job.
 pub fn announce(context: &Context, job: &Job, planned: &Plan) -> Result<()> {
-    if !context.out.is_data() {
-        return context.out.document(&format!("{}\n", job.handle()));
+    if context.out.is_data() {
+        let findings = planned.findings();
+        context.out.item(&EventLine::from(OwnEvent::Submitted {
+            handle: job.handle(),
+            backend: job.handle().backend(),
+            name: &planned.planned().spec.name,
+            phase: JobPhase::Submitted,
+            roles: &planned.planned().spec.roles,
+            plan: PlanShape::new(&planned.fabric().decisions, &findings),
+        }))?;
+    } else {
+        context.out.document(&format!("{}\n", job.handle()))?;
     }
-    let findings = planned.findings();
-    context.out.item(&EventLine::from(OwnEvent::Submitted {
-        handle: job.handle(),
-        backend: job.handle().backend(),
-        name: &planned.planned().spec.name,
-        phase: JobPhase::Submitted,
-        roles: &planned.planned().spec.roles,
-        plan: PlanShape::new(&planned.fabric().decisions, &findings),
-    }))
+    if let Err(error) = context.client()?.delivered(job.handle()) {
+        context.out.say(format!("the next submission of this job will continue with it: {error}"));
+    }
+    Ok(())
 }

@@ -265,6 +265,74 @@ fn killed_before_the_handle_was_printed_the_job_is_listed() {
     assert_eq!(runs(&place), 1);
 }
 
+#[test]
+fn killed_before_the_handle_was_printed_the_same_submit_names_the_job() {
+    for with_list in [false, true] {
+        let place = place();
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut child = full(&writer, place.command(["submit", "job.toml"]));
+        wait_for("the journal", || records(&place).iter().any(|record| record["state"] == "submitted"));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        drop((reader, writer));
+        let handle = records(&place)[0]["handle"].as_str().unwrap().to_owned();
+        if with_list {
+            list(&place);
+        }
+        let again = place.run("submit --wait job.toml").ok();
+        assert_eq!((again.out.trim(), runs(&place)), (handle.as_str(), 1), "{}", again.err);
+        assert!(again.err.contains("was interrupted") && again.err.contains("--again"), "{}", again.err);
+        // The handle was printed, so that the same command is a new submission.
+        submit_again(&place);
+    }
+}
+
+/// Without file descriptors the supervisor cannot be started, or ends at once.
+#[test]
+fn without_file_descriptors_a_submit_fails_and_the_next_one_runs_the_job() {
+    for limit in 8..24 {
+        for between in [None, Some("list")] {
+            let place = place();
+            let like = place.command(["submit", "job.toml"]);
+            let mut command = Command::new("sh");
+            command.arg("-c").arg(format!("ulimit -n {limit}; exec \"$0\" \"$@\""));
+            command.arg(like.get_program()).args(like.get_args());
+            command.env_clear().envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            let output = command.current_dir(like.get_current_dir().unwrap()).output().unwrap();
+            if output.status.success() {
+                continue;
+            }
+            if let Some(verb) = between {
+                place.run(verb).ok();
+            }
+            let again = place.run("submit --wait job.toml").ok();
+            assert_eq!(runs(&place), 1, "{limit} {between:?}: {}", again.err);
+        }
+    }
+}
+
+#[test]
+fn killed_before_the_supervisor_began_the_next_submit_runs_the_job() {
+    if !strace() {
+        weftrun_testkit::skipped("strace is not installed, or may not trace");
+        return;
+    }
+    for between in [None, Some("list"), Some("list -a")] {
+        let place = place();
+        if !kill_at_call(&place, "clone", 1) {
+            weftrun_testkit::skipped("this system starts processes by another system call than clone");
+            return;
+        }
+        assert_eq!(runs(&place), 0);
+        if let Some(verb) = between {
+            let said = place.run(verb).ok().err;
+            assert!(said.contains("never reached local") && said.contains("submit it again"), "{said}");
+        }
+        submit_again(&place);
+        submit_again(&place);
+    }
+}
+
 /// Starts a command whose stdout can take no more.
 fn full(writer: &std::io::PipeWriter, mut command: Command) -> Child {
     use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};

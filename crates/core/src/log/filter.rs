@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use regex::bytes::{Regex, RegexBuilder};
 
-use super::store::Entry;
+use super::entry::Entry;
 use super::stream::LogStream;
 use super::substring::Literal;
 use super::{Level, LogStore};

@@ -5,6 +5,7 @@
 //! level; a [`Projection`] selects the lines to show; and only [`CleanLine`]s are drawn.
 
 mod batch;
+mod entry;
 mod escape;
 mod filter;
 mod folder;
@@ -25,6 +26,7 @@ mod style;
 mod substring;
 
 pub use batch::{Anchor, Cursor, LineEnd, LogBatch, LogOptions, Mark};
+pub use entry::Entry;
 pub use filter::{Filter, Pattern, parse_ranks};
 pub use folder::logs_or_texts;
 pub use mark::{Note, cut_text, mark_text};
@@ -34,7 +36,7 @@ pub use resume::{Fed, Moved, Resume};
 pub use sanitise::{CleanLine, LINE_CAP, clean_line, clean_message, clean_text, escape_controls, is_plain};
 pub use severity::{Level, level};
 pub use spill::Spill;
-pub use store::{DEFAULT_BUDGET, Entry, LogStore};
+pub use store::{DEFAULT_BUDGET, LogStore};
 pub use stream::{LogStream, StreamId};
 pub use style::{Colour, Style};
 pub use weftrun_nccl::SourceId;

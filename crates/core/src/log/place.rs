@@ -1,7 +1,7 @@
 //! Which lines a store still holds, and where they are among the others.
 
 use super::LogStore;
-use super::store::Entry;
+use super::entry::Entry;
 
 /// By what lines are sorted: microseconds, and the number of the line.
 pub type LogPosition = (i64, u64);

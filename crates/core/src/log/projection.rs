@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 
-use super::store::Entry;
+use super::entry::Entry;
 use super::{Filter, LogPosition, LogStore, Pattern};
 
 /// Most lines listed one by one: with more, the oldest are left out and counted.

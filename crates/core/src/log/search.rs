@@ -1,7 +1,7 @@
 //! Searches a store: over the bytes of whole segments, at memory speed, then over the lines that hit.
 
+use super::entry::Entry;
 use super::segment::{Body, MARK, PLAIN, Segment};
-use super::store::Entry;
 use super::{LogStore, Pattern};
 
 impl LogStore {

@@ -14,13 +14,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 
+use super::entry::Entry;
 use super::line_assembler::{Feed, Whole};
 use super::mark::{Note, mark_text, name};
-use super::sanitise::{CleanLine, clean_line, clean_text, is_plain};
+use super::sanitise::{clean_text, is_plain};
 use super::segment::{Body, MARK, Meta, NO_TIME, NOTED, PLAIN, STAMPED, Segment};
-use super::severity::{level, nccl};
+use super::severity::level;
 use super::stamp::stamp;
-use super::stream::{LogStream, StreamId, Streams};
+use super::stream::{LogStream, Streams};
 use super::{Level, LogBatch, Mark, SourceId, Spill};
 use weftrun_nccl::launcher::pieces;
 
@@ -82,66 +83,6 @@ struct Source {
 enum Era {
     History,
     Live,
-}
-
-/// One entry of a store: a line, or a mark between lines.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Entry {
-    /// Its number: lines are numbered as they come, from 0.
-    pub seq: u64,
-    /// Its stream.
-    pub stream: StreamId,
-    /// When it was written, where the cluster reports it.
-    pub time: Option<Timestamp>,
-    /// How bad it is.
-    pub level: Level,
-    /// Microseconds by which it is ordered: its time, else a stamp in its text.
-    pub(super) order: Option<i64>,
-    /// Whether it is not a line but a notice for the reader (a gap, a resume).
-    pub mark: bool,
-    /// What was left out of it.
-    pub note: Note,
-    body: Arc<Body>,
-    index: usize,
-    prefix: usize,
-    plain: bool,
-}
-
-impl Entry {
-    /// Returns the original bytes, including the launcher's prefix. For export and search; never for a
-    /// terminal.
-    pub fn raw(&self) -> &[u8] {
-        self.body.raw(self.index)
-    }
-
-    fn text(&self) -> &[u8] {
-        let raw = self.raw();
-        &raw[self.prefix.min(raw.len())..]
-    }
-
-    /// Returns the line without its launcher's prefix, safe to draw.
-    pub fn clean(&self) -> CleanLine {
-        CleanLine { cut: self.note.cut, updates: self.note.updates, ..clean_line(self.text()) }
-    }
-
-    /// Returns the message without its writer: equal for all ranks that log the same text.
-    pub fn message(&self) -> &[u8] {
-        let text = self.text();
-        let near = &text[..text.len().min(160)];
-        if let Some(at) = nccl(near) {
-            return &text[at..];
-        }
-        match text.strip_prefix(b"[rank").and_then(|rest| Some((rest, memchr::memchr(b']', rest)?))) {
-            Some((rest, end)) if rest[..end].iter().all(u8::is_ascii_digit) => &rest[end..],
-            _ => text,
-        }
-    }
-
-    /// Returns whether its bytes are printable ASCII, so that searching the bytes is searching the text.
-    pub fn is_plain(&self) -> bool {
-        self.plain
-    }
 }
 
 impl Default for LogStore {
@@ -302,13 +243,32 @@ impl LogStore {
     /// Adds a batch.
     pub fn ingest(&mut self, batch: &LogBatch) {
         self.take(batch, Era::Live);
+        self.evict();
+    }
+
+    /// Adds a batch and passes the store to `seen` before anything is evicted, so that `seen` finds every line of the batch
+    /// whatever the budget is.
+    pub fn ingest_seen<T>(&mut self, batch: &LogBatch, seen: impl FnOnce(&mut Self) -> T) -> T {
+        self.take(batch, Era::Live);
+        let answer = seen(self);
+        self.evict();
+        answer
+    }
+
+    /// Adds a copy of a line of another store, and returns its number here. Its stream is one of the other store.
+    pub fn keep_copy(&mut self, entry: &Entry) -> u64 {
+        self.generation += 1;
+        let seq = self.next.1;
+        self.push(entry.meta(), entry.raw(), entry.note, Era::Live);
+        self.evict();
+        seq
     }
 
     /// Adds a batch that arrived as it was written, at this time, which shows the silence of a writer where the
     /// cluster reports no times.
     pub fn ingest_at(&mut self, batch: &LogBatch, arrived: Timestamp) {
         self.arrived = Some(arrived);
-        self.take(batch, Era::Live);
+        self.ingest(batch);
         self.arrived = None;
     }
 
@@ -325,6 +285,7 @@ impl LogStore {
     /// Adds a batch of lines that precede the first ingested ones.
     pub fn ingest_history(&mut self, batch: &LogBatch) {
         self.take(batch, Era::History);
+        self.evict();
     }
 
     fn take(&mut self, batch: &LogBatch, era: Era) {
@@ -360,7 +321,6 @@ impl LogStore {
         }
         feed.keep(&batch.bytes[start..]);
         self.feeds.insert(source.clone(), known);
-        self.evict();
     }
 
     /// Adds a notice from weftrun itself between the lines.
@@ -432,9 +392,6 @@ impl LogStore {
         *next += 1;
         if note != Note::default() {
             self.notes.insert(seq, note);
-            if self.notes.len() > MOST_NOTES {
-                self.notes.pop_first();
-            }
             meta.bits |= NOTED;
         }
         // Indices of the era's newest segment, and of one after it.
@@ -458,6 +415,9 @@ impl LogStore {
     /// spill they are dropped, except for lines of streams below their fair share: one verbose rank does
     /// not evict the few lines of seven others.
     fn evict(&mut self) {
+        while self.notes.len() > MOST_NOTES {
+            self.notes.pop_first();
+        }
         while self.size > self.budget {
             if !self.put_away() && !self.drop_oldest() {
                 return;
@@ -500,14 +460,16 @@ impl LogStore {
         for (index, meta) in body.lines.iter().enumerate() {
             let seq = old.first + u64::from(meta.delta);
             let bytes = body.raw(index);
-            let stream = &mut self.streams.all[meta.stream as usize];
-            if let Some(at) = keep_at
-                && stream.bytes <= fair
-            {
-                self.keep(at, seq, *meta, bytes);
-                continue;
+            // A copied line has its stream in another store.
+            if let Some(stream) = self.streams.all.get_mut(meta.stream as usize) {
+                if let Some(at) = keep_at
+                    && stream.bytes <= fair
+                {
+                    self.keep(at, seq, *meta, bytes);
+                    continue;
+                }
+                stream.bytes = stream.bytes.saturating_sub(bytes.len());
             }
-            stream.bytes = stream.bytes.saturating_sub(bytes.len());
             self.dropped += 1;
             if meta.bits & NOTED != 0 {
                 self.notes.remove(&seq);

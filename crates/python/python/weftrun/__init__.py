@@ -385,6 +385,9 @@ class Plan(_Report):
     def submit(self) -> Job:
         """Submits the job exactly once: a second call returns the same job.
 
+        :class:`errors.AlreadyExistsError` names the job of an earlier submission of the same job that was interrupted before
+        its handle was seen: attach to it, or submit again to run another one.
+
         Ctrl-C before the job is sent sends nothing; later, ``KeyboardInterrupt`` names the job once the cluster has answered.
         """
         return Job(self._native.submit())

@@ -85,7 +85,7 @@ class NotFoundError(Error, LookupError):
 
 
 class AlreadyExistsError(Error):
-    """The name is taken."""
+    """The name is taken; or an earlier submission of the same job was interrupted, and the error names its job, once."""
 
     code = "already-exists"
 

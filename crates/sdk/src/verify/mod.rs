@@ -308,13 +308,16 @@ async fn submit(plan: &Plan, mut stop: Stop<'_>) -> Result<Job> {
     let stopped = AtomicBool::new(false);
     let mut sending = std::pin::pin!(plan.submit_unless(|| stopped.load(Ordering::Relaxed)).fuse());
     futures_util::select_biased! {
-        done = sending => return done,
+        done = sending => return done.inspect(|job| plan.delivered(job)),
         () = stop => {}
     }
     stopped.store(true, Ordering::Relaxed);
     let interrupted = Error::new(ErrorKind::Interrupted, "interrupted");
     match tokio::time::timeout(AFTER_STOP, sending).await {
-        Ok(Ok(job)) => Err(cancelled(&job, interrupted).await),
+        Ok(Ok(job)) => {
+            plan.delivered(&job);
+            Err(cancelled(&job, interrupted).await)
+        }
         Ok(Err(error)) => Err(error),
         Err(_) => Err(interrupted
             .with("submission", &plan.planned().submission)

@@ -188,6 +188,29 @@ async fn a_dropped_submit_is_found_again() {
     }
 }
 
+/// A process that was killed between the answer and its output leaves a handle that nobody has seen.
+#[tokio::test]
+async fn a_handle_that_was_not_seen_is_told_before_the_job_runs_again() {
+    let state = tempfile::tempdir().unwrap();
+    let client = client(state.path());
+    let twice = || async { client.plan("local", &spec("twice", 1, "true")).await.unwrap().submit().await };
+    let first = twice().await.unwrap();
+    first.wait().await.unwrap();
+    let mut record = client.journal().find(first.handle()).unwrap().unwrap();
+    assert!(!record.undelivered, "the caller has it");
+    record.undelivered = true;
+    record.owner.as_mut().unwrap().started = 1;
+    client.journal().write(&record).unwrap();
+    // Another job is another job.
+    client.plan("local", &spec("other", 1, "true")).await.unwrap().submit().await.unwrap();
+    let error = twice().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+    assert!(error.message().contains(&first.handle().to_string()), "{error}");
+    let second = twice().await.unwrap();
+    assert_ne!(second.handle(), first.handle(), "it is told once");
+    second.wait().await.unwrap();
+}
+
 #[tokio::test]
 async fn what_cannot_be_is_said_with_its_kind() {
     let state = tempfile::tempdir().unwrap();

@@ -11,7 +11,7 @@ mod panic_hook;
 mod plan;
 mod screen_out;
 mod search;
-mod spill;
+pub(crate) mod spill;
 mod step_lines;
 mod targets;
 mod terminal;

@@ -12,7 +12,7 @@ const MOST: u64 = 16 << 30;
 
 /// The file, made when it is first needed.
 #[derive(Debug, Default)]
-pub(super) struct TempFile {
+pub struct TempFile {
     file: Option<File>,
     end: u64,
     full: bool,

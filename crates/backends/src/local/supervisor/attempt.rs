@@ -72,6 +72,8 @@ impl Supervisor {
                     if disk_looked.elapsed() > Duration::from_secs(1) {
                         disk_looked = Instant::now();
                         self.look_at_the_disk();
+                        let known: Vec<i32> = attempt.living.values().copied().collect();
+                        self.adopt(&known);
                     }
                     self.write();
                     // The requesters are notified once the record shows the effect.

@@ -16,7 +16,7 @@ use weftrun_core::job::{JobPhase, TIME_LIMIT_REACHED};
 use weftrun_core::text::counted;
 use weftrun_core::{Error, ErrorKind, Result, Severity};
 
-pub(super) use requests::{Request, ask};
+pub(super) use requests::{Answer, PATIENCE, Request, ask, leave};
 
 use super::document::ProcessList;
 use super::folder::{self, Folder, RESERVE};
@@ -88,11 +88,19 @@ struct Supervisor {
     unwritten: bool,
     reserve: Option<std::path::PathBuf>,
     disk_full: bool,
+    /// Whether this process becomes the parent of the processes that outlive theirs.
+    adopts: bool,
+    /// Processes that could not be ended.
+    unended: Option<String>,
     _lock: File,
 }
 
+/// Largest number of adopted processes in the record.
+const MOST_ADOPTED: usize = 256;
+
 impl Supervisor {
     fn open(folder: Folder, lock: File, environment: Option<BTreeMap<String, String>>) -> Result<Self> {
+        let detached = environment.is_none();
         let path = folder.job();
         let text = crate::files::read_text(&path, crate::files::MAX_STATE)
             .map_err(|e| error::file("read the process list", &path, e))?;
@@ -115,6 +123,9 @@ impl Supervisor {
             unwritten: false,
             reserve: Some(reserve),
             disk_full: false,
+            // In a thread of another program, its other children would be taken for the job's.
+            adopts: detached && process::adopt_orphans(),
+            unended: None,
             _lock: lock,
         })
     }
@@ -196,20 +207,52 @@ impl Supervisor {
         }
     }
 
-    /// Ends remaining descendants of the processes, even if they moved to another group or session.
+    /// Ends remaining descendants of the processes, even if they moved to another group or session, or cleared their
+    /// environment. Reports those that cannot be ended.
     async fn sweep(&mut self) {
-        let submission = self.list.submission.as_str().to_owned();
-        let left = process::marked(&submission);
+        let mut left = self.remaining();
         if left.is_empty() {
             return;
         }
         let text = format!("weftrun ended {} that outlived the ranks", counted(left.len(), "process"));
-        self.record.note(Severity::Warning, "left-behind", text);
         let grace = Duration::from_millis(self.list.grace_ms);
-        let (began, mut number) = (Instant::now(), 15);
-        while process::end(&submission, number) {
+        let began = Instant::now();
+        while !left.is_empty() {
+            let Some(number) = process::next_signal(began.elapsed(), grace) else { break };
+            process::end(&left, number);
             tokio::time::sleep(TICK).await;
-            number = if began.elapsed() > grace { 9 } else { 15 };
+            self.adopt(&[]);
+            left = self.remaining();
+        }
+        self.unended = (!left.is_empty()).then(|| {
+            let count = counted(left.len(), "process");
+            format!("{count} could not be ended and may still run: {}", process::names(&left))
+        });
+        let text = self.unended.clone().unwrap_or(text);
+        self.record.note(Severity::Warning, "left-behind", text);
+    }
+
+    /// Returns the living processes of the job.
+    fn remaining(&self) -> Vec<i32> {
+        let mut left = process::marked(self.list.submission.as_str());
+        if self.adopts {
+            left.extend(process::descendants());
+            left.sort_unstable();
+            left.dedup();
+        }
+        left
+    }
+
+    /// Records which processes this one adopted, so that they are found if it is killed. `known` are those that it started.
+    fn adopt(&mut self, known: &[i32]) {
+        if !self.adopts {
+            return;
+        }
+        let mut adopted = process::adopted(known);
+        adopted.truncate(MOST_ADOPTED);
+        if self.record.adopted != adopted {
+            self.record.adopted = adopted;
+            self.unwritten = true;
         }
     }
 
@@ -246,6 +289,10 @@ impl Supervisor {
     /// Writes the last record, for up to a minute if the disk is full.
     async fn last_word(&mut self) -> Result<()> {
         self.look_at_the_disk();
+        if let Some(unended) = self.unended.take() {
+            let reason = &mut self.record.reason;
+            *reason = if reason.is_empty() { unended } else { format!("{reason}; {unended}") };
+        }
         self.unwritten = true;
         for _ in 0..1200 {
             self.write();

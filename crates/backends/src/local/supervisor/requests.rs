@@ -5,12 +5,14 @@
 //! withdrawn.
 
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use weftrun_core::Result;
 
+use crate::local::error;
 use crate::local::folder::{self, Folder};
 use crate::local::process::Identity;
 
@@ -50,32 +52,63 @@ impl Request {
 /// Prefix of the name of a request after it was taken.
 const TAKEN: &str = ".taken-";
 
-/// Sends a request, and waits until the supervisor has executed it. Returns false if the supervisor does not
-/// take it, or ends first.
-pub(crate) fn ask(folder: &Folder, request: Request, supervisor: &Identity) -> Result<bool> {
-    folder::make(&folder.requests())?;
+/// How long to wait for a supervisor, which answers within milliseconds on a machine that is not overloaded.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The answer to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// It was executed.
+    Done,
+    /// The supervisor ended first. It was not executed, and will not be.
+    Gone,
+    /// The supervisor runs and does not answer. A cancel stays for it, any other request was withdrawn.
+    Silent,
+}
+
+/// Writes a request for the supervisor; returns its name.
+pub(crate) fn leave(folder: &Folder, request: Request) -> Result<String> {
+    let requests = folder.requests();
+    match fs::DirBuilder::new().mode(0o700).create(&requests) {
+        // The job's folder itself is not created: it may have been removed.
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+            return Err(error::file("make a folder", &requests, e));
+        }
+        _ => {}
+    }
     let now = jiff::Timestamp::now().as_nanosecond();
     let name = format!("{now:020}-{}-{}", std::process::id(), request.word());
+    folder::write_new(&requests.join(&name), b"")?;
+    Ok(name)
+}
+
+/// Sends a request, and waits until the supervisor has executed it.
+pub(crate) fn ask(folder: &Folder, request: Request, supervisor: &Identity) -> Result<Answer> {
+    let name = leave(folder, request)?;
     let file = folder.requests().join(&name);
     let taken = folder.requests().join(format!("{TAKEN}{name}"));
-    folder::write_new(&file, b"")?;
-    for _ in 0..250 {
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE {
         // In this order: it is renamed from the first to the second.
         if !file.exists() && !taken.exists() {
-            return Ok(true);
+            return Ok(Answer::Done);
         }
         if !supervisor.is_alive() {
             break;
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+    if request == Request::Cancel && supervisor.is_alive() {
+        return Ok(Answer::Silent);
+    }
     // After a successful withdrawal it is certain that the request is not executed later.
     if fs::remove_file(&file).is_ok() {
-        return Ok(false);
+        return Ok(if supervisor.is_alive() { Answer::Silent } else { Answer::Gone });
     }
     // A supervisor that was killed before it executed the request leaves the file; a slow one still executes
     // it.
-    Ok(supervisor.is_alive() || fs::remove_file(&taken).is_err())
+    let done = supervisor.is_alive() || fs::remove_file(&taken).is_err();
+    Ok(if done { Answer::Done } else { Answer::Gone })
 }
 
 /// The sources of requests to a supervisor.
@@ -180,7 +213,7 @@ mod tests {
             assert!(!asking.is_finished(), "{request:?} was answered before it was acted on");
             assert!(requests.requests(&folder, |_| true).requests.is_empty(), "{request:?} was taken twice");
             drop(taken);
-            assert!(asking.join().unwrap());
+            assert_eq!(asking.join().unwrap(), Answer::Done);
         }
     }
 
@@ -194,7 +227,7 @@ mod tests {
         std::mem::forget(taken(&requests, &folder));
         supervisor.kill().unwrap();
         supervisor.wait().unwrap();
-        assert!(!asking.join().unwrap());
+        assert_eq!(asking.join().unwrap(), Answer::Gone);
         assert_eq!(fs::read_dir(folder.requests()).unwrap().count(), 0);
     }
 

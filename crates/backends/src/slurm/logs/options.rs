@@ -9,9 +9,6 @@ use super::streams::Header;
 use crate::remote::error::no_rank;
 use crate::stream::Feed;
 
-/// Largest number of lines kept of one source for `tail`.
-const MOST_TAIL: u64 = 100_000;
-
 /// Largest number of bytes held back, over all sources.
 const MOST_HELD: usize = 256 << 20;
 
@@ -51,7 +48,7 @@ impl Selection {
         }
         let held = match options.tail {
             _ if options.previous => Held::Attempts { kept: Kept::new(None), last: 0 },
-            Some(most) => Held::Tail(Kept::new(usize::try_from(most.min(MOST_TAIL)).ok())),
+            Some(most) => Held::Tail(Kept::new(Some(usize::try_from(most).unwrap_or(usize::MAX)))),
             None => Held::Nothing,
         };
         Self {
@@ -259,6 +256,15 @@ mod tests {
         let mut none = Kept::new(Some(0));
         none.keep_lines(batch("a", b"1\n"));
         assert_eq!(text(none), "");
+    }
+
+    #[test]
+    fn a_tail_of_any_number_of_lines_is_whole_or_marked() {
+        let mut kept = Kept::new(Some(150_000));
+        let lines: String = (0..200_000).map(|line| format!("{line}\n")).collect();
+        kept.keep_lines(batch("a", lines.as_bytes()));
+        let wanted: String = (50_000..200_000).map(|line| format!("{line}\n")).collect();
+        assert!(text(kept) == wanted, "lines of the tail are missing");
     }
 
     #[test]
