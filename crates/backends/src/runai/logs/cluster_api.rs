@@ -73,7 +73,6 @@ pub async fn base(shared: &Shared) -> Result<String> {
     let answer = answer.map_err(|e| error::of_network(WHAT, e))?;
     let status = answer.status();
     let body = requests::text(answer, LONGEST_ANSWER).await.map_err(|e| error::of_network(WHAT, e))?;
-    let body = token.hidden_in(&body);
     if status.is_success() && body.contains("OK") {
         Ok(base)
     } else {
@@ -174,7 +173,6 @@ async fn attempt(plane: &ControlPlane, url: &str, token: &Secret) -> Result<LogS
     let status = answer.status();
     if status != StatusCode::SWITCHING_PROTOCOLS {
         let body = requests::text(answer, LONGEST_ANSWER).await.map_err(|e| error::of_network(WHAT, e))?;
-        let body = token.hidden_in(&body);
         let error = error::of_answer(WHAT, status, &body);
         // "workload is not ready to stream" comes with several status codes while images are pulled.
         return Err(if body.contains("not ready") { error.retryable() } else { error });
