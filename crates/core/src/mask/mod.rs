@@ -34,7 +34,9 @@ static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
         ),
         (format!(r"(?-u)\b({})", TOKENS.join("|")), is_mixed),
         (r#"(?i)\b[a-z][a-z0-9+.-]*://[^\s/@:"'<>]*:([^\s@"'<>/]+)@"#.to_owned(), is_value),
-        (r#"(?i)\bhttps?://([^\s/@:"'<>]+)(?::[^\s@"'<>/]*)?@"#.to_owned(), |user| !is_user(user)),
+        (r#"(?i)\bhttps?://([^\s/@:"'<>]+)(?::[^\s@"'<>/]*)?@"#.to_owned(), |user| {
+            is_value(user) && !is_user(user)
+        }),
         (r"(?i)\b(?:bearer|basic)\s+([a-z0-9._~+/=-]{8,})".to_owned(), is_mixed),
         // `--token=x`, and the words `--token x` of a list or a line.
         (format!(r#"(?i)(?:^|[^\w-])--?[\w.-]*{NAMES}(?:=|["']\s*,\s*){value}"#), is_value),
@@ -88,11 +90,14 @@ pub fn spans(text: &str) -> Vec<Range<usize>> {
         while let Some(found) = rule.text.captures_at(text, from) {
             let whole = found.get(0).map_or(text.len(), |whole| whole.end());
             let (Some(value), true) = (secret(&found), whole > from) else { break };
-            from = if (rule.holds)(value.as_str()) { whole } else { value.start().max(from + 1) };
+            // `secrets.HF_TOKEN = "name/key"` names a secret of the cluster.
+            let names = found.get(0).is_some_and(|all| all.as_str().trim_start().starts_with("secrets."));
+            let holds = !names && (rule.holds)(value.as_str());
+            from = if holds { whole } else { value.start().max(from + 1) };
             while !text.is_char_boundary(from) {
                 from += 1;
             }
-            if (rule.holds)(value.as_str()) {
+            if holds {
                 all.push(value.range());
             }
         }

@@ -100,6 +100,8 @@ fn hashes_names_and_prose_are_left() {
         "secretKeyRef:\n  name: hf\n  key: token",
         "imagePullSecrets: [registry]",
         "password: ask your administrator",
+        "set `secrets.GH_PAT = \"name/key\"`",
+        "https://****************@host/x --token=*******",
         "GOOGLE_APPLICATION_CREDENTIALS=/etc/gcp.json",
         "error: no user has the token …",
     ] {
