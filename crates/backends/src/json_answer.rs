@@ -311,6 +311,14 @@ mod tests {
 
     use super::*;
 
+    #[derive(Clone, Copy)]
+    struct Top;
+    impl Place for Top {
+        fn under(self, key: &str) -> Option<Self> {
+            (key != "unused").then_some(self)
+        }
+    }
+
     #[test]
     fn what_is_built_is_bounded_and_not_what_is_read() {
         for (name, text) in [
@@ -341,13 +349,6 @@ mod tests {
         );
         assert!(entries(&text, "jobs").is_err());
         // What is not used is not built.
-        #[derive(Clone, Copy)]
-        struct Top;
-        impl Place for Top {
-            fn under(self, key: &str) -> Option<Self> {
-                (key != "unused").then_some(self)
-            }
-        }
         let text = format!(r#"{{"items": [{{"unused": [{}0], "a": 1}}]}}"#, "0,".repeat(4 << 20));
         let mut deserializer = serde_json::Deserializer::from_str(&text);
         let listed = list(&mut deserializer, "items", Top, Keep::Entries, |entry| entry).unwrap();

@@ -225,6 +225,8 @@ mod tests {
 
     use super::*;
 
+    static PIECE: [u8; 64 << 10] = [b'x'; 64 << 10];
+
     /// A body whose pieces come at intervals.
     struct Slow(std::collections::VecDeque<&'static [u8]>, Pin<Box<Sleep>>, Duration);
 
@@ -273,10 +275,9 @@ mod tests {
         }
         assert!(began.elapsed() < Duration::from_secs(60));
         // A followed log has no deadline, and one that is read has more time the more has arrived.
-        let piece = &[b'x'; 64 << 10];
         for expected in [Expected::FollowedLog, Expected::Log] {
-            let answer = slow(30, piece, Duration::from_millis(10));
-            assert_eq!(read(expected, Duration::from_millis(100), answer).await, Ok(30 * piece.len()));
+            let answer = slow(30, &PIECE, Duration::from_millis(10));
+            assert_eq!(read(expected, Duration::from_millis(100), answer).await, Ok(30 * PIECE.len()));
         }
     }
 
@@ -311,8 +312,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_error_without_end_is_cut() {
-        let piece = &[b'x'; 64 << 10];
-        let mut answer = slow(10_000, piece, Duration::ZERO);
+        let mut answer = slow(10_000, &PIECE, Duration::ZERO);
         *answer.status_mut() = StatusCode::BAD_GATEWAY;
         assert_eq!(read(Expected::Object, CALL, answer).await, Ok(LARGEST_ERROR));
     }

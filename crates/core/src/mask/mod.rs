@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::LazyLock;
 
+use aho_corasick::AhoCorasick;
 use regex::{Captures, Regex};
 use serde_json::Value;
 
@@ -16,42 +17,110 @@ use forms::{NAMES, TOKENS};
 /// What stands for a secret.
 const HIDDEN: &str = "…";
 
+/// Returns whether what was found at a place is a secret.
+type Holds = fn(&str) -> bool;
+
 /// A place where a secret may be.
 struct Rule {
+    hint: Hint,
     text: Regex,
-    /// Whether what was found is a secret.
-    holds: fn(&str) -> bool,
+    holds: Holds,
+}
+
+/// What a text has in which a rule can find something; most texts have none of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hint {
+    /// A word as long as a token.
+    LongWord,
+    /// A part of the name of a secret.
+    Name,
+    Url,
+    Header,
+    Key,
+}
+
+/// The words of each hint, in any case.
+const HINTS: [(Hint, &[&str]); 4] = [
+    (
+        Hint::Name,
+        &[
+            "token",
+            "secret",
+            "passw",
+            "passphrase",
+            "pwd",
+            "key",
+            "credential",
+            "_cred",
+            "-cred",
+            "_pat",
+            "-pat",
+            "_jwt",
+            "-jwt",
+        ],
+    ),
+    (Hint::Url, &["://"]),
+    (Hint::Header, &["bearer", "basic"]),
+    (Hint::Key, &["-----begin"]),
+];
+/// The length of the shortest token with a known form.
+const SHORTEST: usize = 16;
+
+static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+    let words = HINTS.iter().flat_map(|(_, words)| *words);
+    AhoCorasick::builder().ascii_case_insensitive(true).build(words).ok()
+});
+
+/// Returns the hints of a text.
+fn hints(text: &str) -> Vec<Hint> {
+    let of = HINTS.iter().flat_map(|(hint, words)| words.iter().map(|_| *hint)).collect::<Vec<_>>();
+    let mut hints = Vec::new();
+    let found = WORDS.iter().flat_map(|words| words.find_iter(text));
+    for hint in found.filter_map(|word| of.get(word.pattern().as_usize()).copied()) {
+        if !hints.contains(&hint) {
+            hints.push(hint);
+        }
+    }
+    let in_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.~+=".contains(byte);
+    if text.as_bytes().split(|byte| !in_word(byte)).any(|word| word.len() >= SHORTEST) {
+        hints.push(Hint::LongWord);
+    }
+    hints
 }
 
 static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     // A value in quotes, or up to the end of the word.
     let value = r#"(?:"([^"\n]+)"|'([^'\n]+)'|([^\s"'`,;&|)\]}]+))"#;
-    let rules: [(String, fn(&str) -> bool); 9] = [
+    let rules: [(Hint, String, Holds); 9] = [
         (
+            Hint::Key,
             r"(-----BEGIN[ A-Z0-9]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END[ A-Z0-9]*-----|\z))"
                 .to_owned(),
             |_| true,
         ),
-        (format!(r"(?-u)\b({})", TOKENS.join("|")), is_mixed),
-        (r#"(?i)\b[a-z][a-z0-9+.-]*://[^\s/@:"'<>]*:([^\s@"'<>/]+)@"#.to_owned(), is_value),
-        (r#"(?i)\bhttps?://([^\s/@:"'<>]+)(?::[^\s@"'<>/]*)?@"#.to_owned(), |user| {
+        (Hint::LongWord, format!(r"(?-u)\b({})", TOKENS.join("|")), is_mixed),
+        (Hint::Url, r#"(?i)\b[a-z][a-z0-9+.-]*://[^\s/@:"'<>]*:([^\s@"'<>/]+)@"#.to_owned(), is_value),
+        (Hint::Url, r#"(?i)\bhttps?://([^\s/@:"'<>]+)(?::[^\s@"'<>/]*)?@"#.to_owned(), |user| {
             is_value(user) && !is_user(user)
         }),
-        (r"(?i)\b(?:bearer|basic)\s+([a-z0-9._~+/=-]{8,})".to_owned(), is_mixed),
+        (Hint::Header, r"(?i)\b(?:bearer|basic)\s+([a-z0-9._~+/=-]{8,})".to_owned(), is_mixed),
         // `--token=x`, and the words `--token x` of a list or a line.
-        (format!(r#"(?i)(?:^|[^\w-])--?[\w.-]*{NAMES}(?:=|["']\s*,\s*){value}"#), is_value),
-        (format!(r#"(?i)(?:^|[^\w-])--?[\w.-]*{NAMES}[ \t]+{value}"#), is_likely),
+        (Hint::Name, format!(r#"(?i)(?:^|[^\w-])--?[\w.-]*{NAMES}(?:=|["']\s*,\s*){value}"#), is_value),
+        (Hint::Name, format!(r"(?i)(?:^|[^\w-])--?[\w.-]*{NAMES}[ \t]+{value}"), is_likely),
         // `NAME=x`, `"name": "x"`, and the two lines of a variable in a manifest.
         (
+            Hint::Name,
             format!(
                 r#"(?i)[\w.-]*{NAMES}(?:["']?[ \t]*=[ \t]*|["'][ \t]*:[ \t]*|["']?\s*,?\s*["']?value["']?[ \t]*:[ \t]*){value}"#
             ),
             is_value,
         ),
-        (format!(r#"(?i)[\w.-]*{NAMES}:[ \t]+{value}"#), is_likely),
+        (Hint::Name, format!(r"(?i)[\w.-]*{NAMES}:[ \t]+{value}"), is_likely),
     ];
-    let rule =
-        |(text, holds): (String, fn(&str) -> bool)| Some(Rule { text: Regex::new(&text).ok()?, holds });
+    let rule = |(hint, text, holds): (Hint, String, Holds)| {
+        let text = Regex::new(&text).ok()?;
+        Some(Rule { hint, text, holds })
+    };
     rules.into_iter().filter_map(rule).collect()
 });
 
@@ -84,7 +153,11 @@ pub fn mask(text: &str) -> Cow<'_, str> {
 /// Returns where the secrets of a text are, in order and apart.
 pub fn spans(text: &str) -> Vec<Range<usize>> {
     let mut all: Vec<Range<usize>> = Vec::new();
-    for rule in RULES.iter() {
+    let hints = hints(text);
+    if hints.is_empty() {
+        return all;
+    }
+    for rule in RULES.iter().filter(|rule| hints.contains(&rule.hint)) {
         let mut from = 0;
         // After a value, so that the value of one name may be the name of the next (`--password --token=x`).
         while let Some(found) = rule.text.captures_at(text, from) {

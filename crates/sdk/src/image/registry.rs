@@ -6,6 +6,7 @@ use reqwest::{Client, Response, StatusCode};
 use serde_json::Value;
 use tokio::sync::Mutex;
 use weftrun_backends::deadline::{CALL, Deadline};
+use weftrun_backends::json_answer::whole;
 use weftrun_backends::sent;
 use weftrun_core::log::clean_text;
 use weftrun_core::secret::Secret;
@@ -121,8 +122,8 @@ impl Registry {
     }
 
     fn parsed(&self, bytes: &[u8]) -> Result<Value> {
-        serde_json::from_slice(bytes).map_err(|error| {
-            Error::new(ErrorKind::Protocol, "the registry's answer is not JSON")
+        whole(&String::from_utf8_lossy(bytes)).map_err(|error| {
+            Error::new(ErrorKind::Protocol, "the registry's answer cannot be read as JSON")
                 .with("image", self.image())
                 .with_source(error)
         })
