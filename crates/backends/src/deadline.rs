@@ -56,3 +56,19 @@ impl Deadline {
             .retryable()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_does_not_end_in_time_is_given_up() {
+        let deadline = Deadline::after(Duration::from_millis(20));
+        assert!(!deadline.is_over() && deadline.left() <= Duration::from_millis(20));
+        let error = deadline.run("it", std::future::pending::<Result<()>>()).await.unwrap_err();
+        assert!(error.kind() == ErrorKind::Unreachable && error.is_retryable(), "{error}");
+        assert!(deadline.is_over() && deadline.left() > Duration::ZERO, "a client takes zero for no limit");
+        assert_eq!(deadline.at(u64::from(u32::MAX)) - deadline.at(0), Duration::from_secs(131_071));
+        assert!(!Deadline::after(Duration::MAX).is_over());
+    }
+}

@@ -28,9 +28,8 @@ pub(super) async fn read(
     let (mut got, mut lost) = (0u64, None);
     let deadline = Deadline::after(CALL);
     loop {
-        let piece = match tokio::time::timeout_at(deadline.at(got), answer.chunk()).await {
-            Ok(piece) => piece,
-            Err(_) => return Err(deadline.error("the registry is too slow").with("layer", digest)),
+        let Ok(piece) = tokio::time::timeout_at(deadline.at(got), answer.chunk()).await else {
+            return Err(deadline.error("the registry is too slow").with("layer", digest));
         };
         match piece {
             Ok(Some(piece)) => {

@@ -115,7 +115,7 @@ impl Registry {
 
     /// Runs a request that must end in the time of a call.
     async fn within<T>(&self, request: impl Future<Output = Result<T>>) -> Result<T> {
-        let answer = Deadline::after(CALL).run("the registry does not answer", request).await;
+        let answer = Deadline::after(CALL).run("the registry does not answer", Box::pin(request)).await;
         answer.map_err(
             |error| if error.context().is_empty() { error.with("image", self.image()) } else { error },
         )
