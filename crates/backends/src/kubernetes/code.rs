@@ -211,6 +211,7 @@ mod tests {
         assert_eq!(refused.kind(), ErrorKind::InvalidSpec);
     }
 
+    #[cfg(any(feature = "hosts", feature = "slurm"))]
     #[test]
     fn git_is_told_which_transports_it_may_use_and_ends() {
         // What the scripts of every backend run, with a program in the place of git.
