@@ -19,14 +19,19 @@
 //! [`Registry::linked`](weftrun_core::backend::Registry::linked); without a reference in source code the
 //! linker drops them.
 
+pub mod address;
 #[cfg(any(feature = "kubeflow", feature = "slurm"))]
 mod cache;
 #[cfg(any(feature = "hosts", feature = "local"))]
 mod changes;
+#[cfg(any(feature = "kubernetes", feature = "requests"))]
+pub mod deadline;
 pub mod files;
 pub mod helper;
 #[cfg(feature = "hosts")]
 pub mod hosts;
+#[cfg(any(feature = "kubernetes", feature = "requests"))]
+pub mod json_answer;
 #[cfg(feature = "kubeflow")]
 pub mod kubeflow;
 #[cfg(feature = "kubernetes")]
@@ -45,6 +50,8 @@ pub mod remote;
 pub mod requests;
 #[cfg(any(feature = "kubernetes", feature = "requests"))]
 pub mod retry_after;
+#[cfg(any(feature = "kubernetes", feature = "requests"))]
+pub mod sent;
 #[cfg(any(feature = "hosts", feature = "kubeflow", feature = "slurm"))]
 mod settings;
 #[cfg(feature = "slurm")]
@@ -61,3 +68,20 @@ pub mod runai;
 
 /// Does nothing. A call keeps this crate, and with it the registrations of its backends, in the program.
 pub fn link() {}
+
+/// Returns why requests to a target can be read or changed on their way, which is to be said at every use of it; none if
+/// they cannot. Sends nothing.
+pub fn insecurity(target: &weftrun_core::backend::TargetConfig) -> Option<String> {
+    if target.is_insecure() {
+        return Some(format!("target `{}` has `insecure = true`", target.name));
+    }
+    #[cfg(feature = "kubernetes")]
+    if let Some(context) = kubernetes::ClusterConfig::of(target).and_then(|config| config.unchecked_context())
+    {
+        return Some(format!(
+            "target `{}`: the kubeconfig's context `{context}` has `insecure-skip-tls-verify: true`",
+            target.name
+        ));
+    }
+    None
+}

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use hyper_util::client::proxy::matcher::Matcher;
 
+use crate::address;
+
 /// Returns the proxy for a URL from `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY` (upper case first), unless
 /// `NO_PROXY` contains the host: by name, suffix, address, CIDR block or `*`, each with or without a port.
 /// This machine itself is never reached through a proxy.
@@ -13,19 +15,14 @@ pub fn proxy_for(url: &str, env: &BTreeMap<String, String>) -> Option<String> {
         let lower = upper.to_lowercase();
         [upper, &lower].into_iter().find_map(|key| env.get(key).filter(|value| !value.trim().is_empty()))
     };
-    let (scheme, rest) = url.split_once("://")?;
-    let authority = rest.split(['/', '?', '#']).next()?;
-    let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    let (host, port) = split_port(authority);
-    // A name may end with the dot of the root.
-    let host = host.trim_end_matches('.');
+    let (scheme, _, host, port) = address::parts(url)?;
     let (secure, wanted) = match scheme {
         "https" | "wss" => (true, "HTTPS_PROXY"),
         "http" | "ws" => (false, "HTTP_PROXY"),
         _ => return None,
     };
     let port = port.unwrap_or(if secure { 443 } else { 80 });
-    if is_this_machine(host) {
+    if address::is_this_machine(host) {
         return None;
     }
     let proxy = get(wanted).or_else(|| get("ALL_PROXY"))?;
@@ -33,27 +30,9 @@ pub fn proxy_for(url: &str, env: &BTreeMap<String, String>) -> Option<String> {
     // The matcher only decides the exemptions, so it gets a placeholder proxy: the real one may have a form
     // that it does not parse, and the client that uses it reports that.
     let matcher = Matcher::builder().all("http://proxy.invalid").no(exempt).build();
-    let shown =
-        if host.contains(':') { format!("[{}]", host.trim_matches(['[', ']'])) } else { host.to_owned() };
+    let shown = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     let target = format!("{}://{shown}/", if secure { "https" } else { "http" });
     matcher.intercept(&target.parse().ok()?).map(|_| proxy.trim().to_owned())
-}
-
-fn is_this_machine(host: &str) -> bool {
-    let bare = host.trim_matches(['[', ']']);
-    bare.eq_ignore_ascii_case("localhost")
-        || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-/// Splits `host:port` or `[v6]:port`, where the port may be missing.
-fn split_port(text: &str) -> (&str, Option<u16>) {
-    match text.rsplit_once(':') {
-        Some((host, port)) if host.ends_with(']') || !host.contains(':') => match port.parse() {
-            Ok(port) => (host, Some(port)),
-            Err(_) => (text, None),
-        },
-        _ => (text, None),
-    }
 }
 
 /// Returns the entries of NO_PROXY that apply to a port, in the matcher's syntax, which has no ports,
@@ -61,7 +40,7 @@ fn split_port(text: &str) -> (&str, Option<u16>) {
 fn exempt_on_port(list: &str, port: u16) -> String {
     let entries = list.split([',', ' ', '\t', '\n']).map(str::trim).filter(|entry| !entry.is_empty());
     let entries = entries.filter_map(|entry| {
-        let (host, only) = split_port(entry);
+        let (host, only) = address::split_port(entry);
         let host = host.trim_matches(['[', ']']).trim_end_matches('.');
         let host = host.strip_prefix('*').filter(|rest| rest.starts_with('.')).unwrap_or(host);
         (only.is_none_or(|only| only == port) && !host.is_empty()).then_some(host)

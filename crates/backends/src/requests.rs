@@ -1,11 +1,14 @@
 //! HTTP requests, sent in one place, so that each is logged (`-vv`).
 
+use std::borrow::Cow;
 use std::time::Instant;
 
 use base64::Engine as _;
 use reqwest::{RequestBuilder, Response, Url};
 use serde_json::Value;
 use weftrun_core::{Error, ErrorKind};
+
+use crate::sent;
 
 /// Sends a request. Its method, URL without query, status and duration are logged; headers and bodies, which
 /// contain secrets, are not.
@@ -15,6 +18,9 @@ use weftrun_core::{Error, ErrorKind};
 pub async fn send(request: RequestBuilder) -> reqwest::Result<Response> {
     let (client, request) = request.build_split();
     let request = request?;
+    for (name, value) in request.headers() {
+        sent::remember_header(name.as_str(), value.as_bytes());
+    }
     let method = request.method().clone();
     let mut url = request.url().clone();
     let _ = (url.set_password(None), url.set_username(""));
@@ -32,7 +38,8 @@ pub async fn send(request: RequestBuilder) -> reqwest::Result<Response> {
     answer
 }
 
-/// Returns the text of an answer. One that is longer than this many bytes is cut, and then fails to parse.
+/// Returns the text of an answer, without the secrets that were sent. One that is longer than this many bytes is cut, and
+/// then fails to parse.
 ///
 /// # Errors
 /// As [`Response::chunk`].
@@ -44,7 +51,12 @@ pub async fn text(mut response: Response, longest: usize) -> reqwest::Result<Str
             break;
         }
     }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let text = String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+    Ok(match sent::hide(&text) {
+        Cow::Owned(shown) => shown,
+        Cow::Borrowed(_) => text,
+    })
 }
 
 /// Returns the claims of a JSON Web Token, none of which is verified; null if it cannot be read.
@@ -69,9 +81,8 @@ pub fn no_client(cause: reqwest::Error) -> Error {
 
 /// Returns whether a token that is sent to an address is unencrypted on its way to another machine.
 pub fn is_clear(address: &str) -> bool {
-    let Ok(url) = Url::parse(address) else { return address.starts_with("http://") };
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    let is_here =
-        host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
-    url.scheme() == "http" && !is_here
+    match Url::parse(address) {
+        Ok(url) => crate::address::is_clear(url.scheme(), url.host_str().unwrap_or_default()),
+        Err(_) => !address.starts_with("https://"),
+    }
 }

@@ -126,11 +126,8 @@ impl Context {
 
     /// Warns that requests to a target are not encrypted, at every use of it.
     pub fn warn_if_insecure(&self, target: &TargetConfig) {
-        if target.is_insecure() {
-            self.warn(&format!(
-                "target `{}` has `insecure = true`: who is in between can read and change what is sent, tokens included",
-                target.name
-            ));
+        if let Some(why) = weftrun::insecurity(target) {
+            self.warn(&format!("{why}: who is in between can read and change what is sent, tokens included"));
         }
     }
 

@@ -6,11 +6,32 @@ use std::sync::{Mutex, PoisonError};
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use weftrun::core::finding::Span;
+use weftrun::core::mask;
 use weftrun::{Finding, Severity};
 
 /// Texts of the files that were read, so that a line can be shown without reading the file again: it may be
 /// stdin, or have changed. The process reads only a few small files.
-static TEXTS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+static TEXTS: Mutex<BTreeMap<String, Text>> = Mutex::new(BTreeMap::new());
+
+/// The text of a file.
+struct Text {
+    text: String,
+    /// Whether its secrets are hidden, which is done when a line of it is first shown.
+    hidden: bool,
+}
+
+impl Text {
+    /// Returns the text with its secrets hidden; every byte stays where it was.
+    fn shown(&mut self) -> &str {
+        if !std::mem::replace(&mut self.hidden, true) {
+            for span in mask::spans(&self.text) {
+                let stars = "*".repeat(span.len());
+                self.text.replace_range(span, &stars);
+            }
+        }
+        &self.text
+    }
+}
 
 /// Lines longer than this are not shown.
 const MAX_LINE: usize = 400;
@@ -19,19 +40,19 @@ const MAX_LINE: usize = 400;
 pub fn remember(file: &str, bytes: &[u8]) {
     let bytes = bytes.strip_prefix(&[0xef, 0xbb, 0xbf]).unwrap_or(bytes);
     if let Ok(text) = std::str::from_utf8(bytes) {
-        texts().insert(file.to_owned(), text.to_owned());
+        texts().insert(file.to_owned(), Text { text: text.to_owned(), hidden: false });
     }
 }
 
-fn texts() -> std::sync::MutexGuard<'static, BTreeMap<String, String>> {
+fn texts() -> std::sync::MutexGuard<'static, BTreeMap<String, Text>> {
     TEXTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the finding with its line and a caret; none if its file was not read, or the line cannot be shown.
 pub fn shown(finding: &Finding) -> Option<String> {
     let span = finding.span.as_ref()?;
-    let texts = texts();
-    let (line, at) = line_of(texts.get(&span.file)?, span)?;
+    let mut texts = texts();
+    let (line, at) = line_of(texts.get_mut(&span.file)?.shown(), span)?;
     let level = match finding.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,

@@ -337,9 +337,11 @@ impl Lines {
         } else if out.is_data() {
             out.document(text)
         } else if self.options.to_stdout {
-            out.text(text)
+            out.log_text(text)
         } else {
-            out.say(text.trim_end_matches('\n'));
+            if !out.is_quiet() {
+                out.log_stderr(text.trim_end_matches('\n'));
+            }
             Ok(())
         }
     }

@@ -16,6 +16,7 @@ use anstream::stream::RawStream;
 use anstream::{AutoStream, ColorChoice};
 use serde::Serialize;
 use weftrun::core::log::{clean_message, clean_text, escape_controls};
+use weftrun::core::mask::{mask, mask_value};
 use weftrun::core::text::counted;
 use weftrun::{Error, ErrorKind, Finding, Result, Severity};
 
@@ -71,11 +72,19 @@ impl Output {
         std::io::stderr().is_terminal()
     }
 
-    /// Writes text to stdout: cleaned, with styles only where they are shown.
+    /// Writes text to stdout: cleaned, without secrets, with styles only where they are shown.
     ///
     /// # Errors
     /// That of [`is_closed_stdout`] if the reader is gone, which ends the program quietly.
     pub fn text(&self, text: &str) -> Result<()> {
+        self.log_text(&mask(text))
+    }
+
+    /// Writes text of a job's log to stdout in the same way, with everything that the job printed.
+    ///
+    /// # Errors
+    /// As [`Output::text`].
+    pub fn log_text(&self, text: &str) -> Result<()> {
         let mut stream = io::stdout().lock();
         let clean = clean_message(text);
         let shown = self.styled(&stream, &clean);
@@ -163,15 +172,30 @@ impl Output {
         self.text(&format!("{}\n", text.as_ref()))
     }
 
-    /// Writes the only value of a verb: JSON on one line, or YAML.
+    /// Writes the only value of a verb without secrets: JSON on one line, or YAML.
     pub fn value(&self, value: &impl Serialize) -> Result<()> {
+        let text = self.masked(value)?;
+        self.document(text.strip_prefix("---\n").unwrap_or(&text))
+    }
+
+    /// Writes a value that holds a document which is used as it is: a manifest, a job file.
+    pub fn exact_value(&self, value: &impl Serialize) -> Result<()> {
         let text = self.item_text(value)?;
         self.document(text.strip_prefix("---\n").unwrap_or(&text))
     }
 
-    /// Writes one of several values: JSON on a line, or a YAML document.
+    /// Writes one of several values without secrets: JSON on a line, or a YAML document.
     pub fn item(&self, value: &impl Serialize) -> Result<()> {
-        self.document(&self.item_text(value)?)
+        self.document(&self.masked(value)?)
+    }
+
+    /// Returns a value as text, without secrets.
+    fn masked(&self, value: &impl Serialize) -> Result<String> {
+        let text = self.item_text(value)?;
+        let Ok(plain) = serde_json::to_value(value) else { return Ok(text) };
+        let mut shown = plain.clone();
+        mask_value(&mut shown);
+        if shown == plain { Ok(text) } else { self.item_text(&shown) }
     }
 
     pub fn item_text(&self, value: &impl Serialize) -> Result<String> {
@@ -208,8 +232,13 @@ impl Output {
         }
     }
 
-    /// Prints a message on stderr regardless of flags.
+    /// Prints a message on stderr regardless of flags, without secrets.
     pub fn stderr(&self, text: &str) {
+        self.log_stderr(&mask(text));
+    }
+
+    /// Prints text of a job's log on stderr, with everything that the job printed.
+    pub fn log_stderr(&self, text: &str) {
         let mut stream = io::stderr().lock();
         let line = format!("{text}\n");
         let clean = clean_message(&line);

@@ -1,5 +1,6 @@
 //! The one error type: what failed, on which value from where, whether trying again can help, and what to try.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// The result of every fallible function of weftrun.
@@ -72,7 +73,7 @@ impl Error {
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner {
             kind,
-            message: message.into(),
+            message: hidden(message.into()),
             retryable: false,
             context: Vec::new(),
             hints: Vec::new(),
@@ -102,9 +103,9 @@ impl Error {
     setters! {
         /// Adds a value that the failure is about, and where it came from.
         with(key: &'static str, value: impl fmt::Display)
-            |error| error.0.context.push((key, value.to_string()));
+            |error| error.0.context.push((key, hidden(value.to_string())));
         /// Adds something the user can try.
-        hint(hint: impl Into<String>) |error| error.0.hints.push(hint.into());
+        hint(hint: impl Into<String>) |error| error.0.hints.push(hidden(hint.into()));
         /// Marks that the same call may succeed later.
         retryable() |error| error.0.retryable = true;
         /// Keeps the error underneath.
@@ -147,10 +148,18 @@ impl Error {
         let mut causes = Vec::new();
         let mut next = std::error::Error::source(self);
         while let Some(error) = next {
-            causes.push(error.to_string());
+            causes.push(hidden(error.to_string()));
             next = error.source();
         }
         causes
+    }
+}
+
+/// Returns a text without secrets: an error repeats what a job, a file or a server holds, and is sent to others.
+pub(crate) fn hidden(text: String) -> String {
+    match crate::mask::mask(&text) {
+        Cow::Owned(shown) => shown,
+        Cow::Borrowed(_) => text,
     }
 }
 

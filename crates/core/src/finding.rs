@@ -134,7 +134,7 @@ impl Finding {
             confidence: None,
             subject: None,
             ranks: Vec::new(),
-            message: message.into(),
+            message: crate::error::hidden(message.into()),
             fix: None,
             evidence: Vec::new(),
             span: None,

@@ -52,6 +52,7 @@ pub mod image;
 pub mod job;
 pub mod lint;
 pub mod log;
+pub mod mask;
 pub mod report;
 pub mod request;
 pub mod secret;

@@ -22,16 +22,6 @@ impl Secret {
     pub fn expose(&self) -> &str {
         &self.0
     }
-
-    /// Returns a text without the secret: servers repeat request data in their errors.
-    ///
-    /// ```
-    /// let token = weftrun_core::secret::Secret::new("s3cr3t");
-    /// assert_eq!(token.hidden_in("no user has the token s3cr3t"), "no user has the token …");
-    /// ```
-    pub fn hidden_in(&self, text: &str) -> String {
-        if self.0.is_empty() { text.to_owned() } else { text.replace(&self.0, "…") }
-    }
 }
 
 impl fmt::Debug for Secret {

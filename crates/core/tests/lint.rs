@@ -143,7 +143,7 @@ fn settings_that_are_out_of_date_are_judged_by_the_fabric() {
         ("NCCL_SOCKET_IFNAME", "eth0", EFA),
         ("NCCL_DEBUG", "INFO", EFA),
         ("PATH", "$(BASE)/bin:/bin", EFA),
-        ("PASSWORD", "a$b", EFA),
+        ("SUFFIX", "a$b", EFA),
         ("NCCL_NET", "AWS Libfabric", EFA),
         ("NCCL_NET", "IB", RDMA),
         // Wrong on EFA only.

@@ -167,7 +167,7 @@ impl Job {
     async fn query_port(&self, port: u16, rank: Option<u32>) -> Result<Report> {
         let mut connection = self.open_port(rank, port).await?;
         let answer = converse(connection.as_mut()).await?;
-        Report::read(&answer).map_err(|error| Error::new(ErrorKind::Protocol, error.to_string()))
+        parsed(answer).await.0.map_err(|error| Error::new(ErrorKind::Protocol, error))
     }
 
     /// Sends one query from inside the job: through bash, Python or netcat.
@@ -192,14 +192,14 @@ impl Job {
             Ok(done) if done.code == NO_CONNECTION => {
                 Err(NoReport::Next(format!("nothing listens on port {port} of localhost inside the job")))
             }
-            Ok(done) => Report::read(&done.out).map_err(|error| {
+            Ok(mut done) => {
+                let (report, out) = parsed(std::mem::take(&mut done.out)).await;
                 let complaint = done.complaint();
-                NoReport::Next(if done.out.is_empty() && !complaint.is_empty() {
-                    format!("{error}: {complaint}")
-                } else {
-                    error.to_string()
+                report.map_err(|error| {
+                    let silent = out.is_empty() && !complaint.is_empty();
+                    NoReport::Next(if silent { format!("{error}: {complaint}") } else { error })
                 })
-            }),
+            }
         }
     }
 }
@@ -249,7 +249,19 @@ async fn query_address(address: &str) -> std::result::Result<Report, String> {
         TcpStream::connect(address).await.map_err(|error| format!("cannot connect to {address}: {error}"))?;
     let answer = converse(&mut Tcp(stream)).await;
     let answer = answer.map_err(|error| format!("the connection to {address} broke: {error}"))?;
-    Report::read(&answer).map_err(|error| error.to_string())
+    parsed(answer).await.0
+}
+
+/// Parses an answer beside the caller, whose time limit would otherwise wait for the end of a hostile one. Returns the
+/// answer too.
+async fn parsed(answer: Vec<u8>) -> (std::result::Result<Report, String>, Vec<u8>) {
+    let (to, from) = tokio::sync::oneshot::channel();
+    // Not a blocking task of the runtime: its end would be waited for when the runtime is dropped.
+    std::thread::spawn(move || {
+        let report = Report::read(&answer).map_err(|error| error.to_string());
+        let _ = to.send((report, answer));
+    });
+    from.await.unwrap_or_else(|_| (Err("the answer could not be parsed".to_owned()), Vec::new()))
 }
 
 /// A connection from this machine.

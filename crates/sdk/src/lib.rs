@@ -166,6 +166,8 @@ pub fn link() {
     weftrun_backends::link();
 }
 
+pub use weftrun_backends::insecurity;
+
 /// Runs the supervisor of a job of the `local` backend, as the hidden `weftrun supervise DIR` does.
 #[cfg(feature = "local")]
 #[doc(hidden)]

@@ -13,10 +13,11 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use super::allocation::{Allocation, Seat};
 use super::config::{HostsTarget, JobSettings};
-use super::look::{HostLook, Looks};
+use super::look::{HostLook, Looks, NoAnswer};
 use super::status::{Job, Jobs, Order};
 use super::unreachable::Unreachable;
 use super::{BACKEND, error};
+use crate::remote::error::clean;
 use crate::remote::ssh::{Options, Ssh};
 use crate::remote::transport::Transport;
 use crate::remote::{self, Answer, quote};
@@ -198,7 +199,7 @@ impl Client {
         let mut looks = Looks::new();
         while let Some((host, answer)) = answers.next().await {
             let look = match answer {
-                Ok(answer) if answer.code == 0 => Ok(HostLook::read(&answer.text())),
+                Ok(answer) if answer.code == 0 => look_of(&host, &answer.text()),
                 Ok(answer) => Err((&error::failed(&host, "its jobs could not be read", &answer)).into()),
                 Err(error) => Err((&error).into()),
             };
@@ -348,6 +349,17 @@ impl Wanted<'_> {
         };
         self.may_be(&job.place) && job.is_committed() && is_the_only
     }
+}
+
+/// Returns what a host says of itself. Output without the line that `weftrun_look` begins with is not its output, and
+/// proves of no job that it is not there.
+fn look_of(host: &str, text: &str) -> Result<HostLook, NoAnswer> {
+    if text.lines().any(|line| line.starts_with("up ")) {
+        return Ok(HostLook::read(text));
+    }
+    let begins: String = clean(text).chars().take(80).collect();
+    let error = Error::new(ErrorKind::Protocol, "unexpected output of the shell there");
+    Err((&error.with("host", host).with("it begins with", begins)).into())
 }
 
 /// Returns the error of the first host that did not answer.

@@ -113,16 +113,26 @@ impl Client {
     /// Returns the jobs of a label selector in the namespace.
     pub async fn jobs(&self, selector: &str) -> Result<Vec<Job>> {
         let cluster = self.cluster().await?;
-        let mut jobs = Vec::new();
+        let (mut jobs, mut listed, mut forbidden) = (Vec::new(), false, None);
         for kind in self.served().await? {
             match cluster.list(&kind.resource(), selector).await {
-                Ok(objects) => jobs.extend(objects.into_iter().map(|object| Job { kind: *kind, object })),
+                Ok(objects) => {
+                    listed = true;
+                    jobs.extend(objects.into_iter().map(|object| Job { kind: *kind, object }));
+                }
                 // The user may have rights to one kind and not to another.
-                Err(error) if is_forbidden(&error) => {}
+                Err(error) if is_forbidden(&error) => forbidden = Some(error),
                 Err(error) => return Err(error),
             }
         }
-        Ok(jobs)
+        match forbidden {
+            Some(error) if !listed => Err(error),
+            Some(error) => {
+                tracing::warn!("jobs may be missing from the list: {}", error.message());
+                Ok(jobs)
+            }
+            None => Ok(jobs),
+        }
     }
 
     /// Returns jobs, newest first.
@@ -199,11 +209,11 @@ impl Client {
         let named = self.named(handle).await?;
         let job = self.job(&named).await?;
         let selector = named.kind.selector(&named.name);
-        let (pods, mut events) = tokio::join!(
+        let (pods, events) = tokio::join!(
             named.cluster.list_as(&Resource::PODS, &selector, "", |object| Pod::of_json(&object)),
             events_of(&named.cluster, &job)
         );
-        let mut pods = pods?;
+        let (mut pods, mut events) = (pods?, events?);
         pods.retain(|pod| pod_of(pod, &job));
         let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for pod in gone.into_iter().rev().filter(|pod| pod_of(pod, &job)) {
@@ -235,7 +245,7 @@ impl Client {
 /// them.
 ///
 /// The API server cannot select events by a job's pods, and each pod that starts has four: of a large job only warnings are read.
-async fn events_of(cluster: &Cluster, job: &Job) -> Vec<PodEvent> {
+async fn events_of(cluster: &Cluster, job: &Job) -> Result<Vec<PodEvent>> {
     let read = |object| PodEvent::of_json(&object);
     let fields: &[&str] = if job.nodes() <= MANY {
         &[""]
@@ -244,9 +254,13 @@ async fn events_of(cluster: &Cluster, job: &Job) -> Vec<PodEvent> {
     };
     let mut events = Vec::new();
     for fields in fields {
-        events.extend(cluster.list_as(&Resource::EVENTS, "", fields, read).await.unwrap_or_default());
+        match cluster.list_as(&Resource::EVENTS, "", fields, read).await {
+            Ok(found) => events.extend(found),
+            Err(error) if is_forbidden(&error) => {}
+            Err(error) => return Err(error),
+        }
     }
-    events
+    Ok(events)
 }
 
 /// Adds to the reason of an ended job that some of its pods still run.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 use weftrun_core::backend::{ClusterFacts, Scope};
-use weftrun_core::{ErrorKind, Finding, Result, Severity};
+use weftrun_core::{Error, ErrorKind, Finding, Result, Severity};
 
 use super::client::Client;
 use super::kinds::Kind;
@@ -28,12 +28,11 @@ impl Client {
                     }
                     Err(error) => return Err(error),
                 };
-                let names: Vec<_> = list["resources"]
-                    .as_array()
-                    .into_iter()
-                    .flatten()
-                    .filter_map(|r| r["name"].as_str())
-                    .collect();
+                let Some(resources) = list["resources"].as_array() else {
+                    let message = "unexpected answer of the API server: it names no resources";
+                    return Err(Error::new(ErrorKind::Protocol, message).with("of", api_version));
+                };
+                let names: Vec<_> = resources.iter().filter_map(|r| r["name"].as_str()).collect();
                 served.extend(Kind::ALL.into_iter().filter(|kind| {
                     kind.resource().api_version() == api_version && names.contains(&kind.resource().plural)
                 }));

@@ -123,6 +123,8 @@ pub(super) struct Watcher {
     /// Watches that sent their first list.
     listed: Vec<Of>,
     watches: usize,
+    /// Kinds of jobs whose watches were refused.
+    refused_kinds: usize,
     lost: bool,
 }
 
@@ -216,6 +218,7 @@ impl Watcher {
             dirty_since: None,
             listed: Vec::new(),
             watches,
+            refused_kinds: 0,
             lost: false,
         }
     }
@@ -264,7 +267,14 @@ impl Watcher {
         let others = self.watches > 3 || !self.by_handle;
         match of {
             Of::Events if hidden => {}
-            Of::Jobs(_) if others && (hidden || error.kind() == ErrorKind::Unsupported) => {}
+            // Without the right to any kind there is nothing to watch.
+            Of::Jobs(_)
+                if others
+                    && (hidden || error.kind() == ErrorKind::Unsupported)
+                    && self.refused_kinds + 3 < self.watches =>
+            {
+                self.refused_kinds += 1;
+            }
             _ => return Err(error),
         }
         self.listed.push(of);

@@ -37,7 +37,7 @@ const LARGEST_MAP: usize = 900 * 1024;
 /// user's own and no link, since a temporary folder may be a volume that other users write to.
 const INLINE: &str = r#"f=$1 d=${1%/*} t=$1.$$ b=$2; shift 2; mkdir -m 755 "$d" 2>/dev/null; [ -d "$d" ] && [ ! -L "$d" ] && [ -O "$d" ] || { echo "weftrun: $d cannot be created, or belongs to another user" >&2; exit 1; }; printf %s "$b" | base64 -d >"$t" && mv "$t" "$f" && exec "$@""#;
 /// Clones once and runs the command in the clone.
-const GIT: &str = r#"d=$1 u=$2 r=$3; shift 3; mkdir -m 755 "$d" 2>/dev/null; [ -d "$d" ] && [ ! -L "$d" ] && [ -O "$d" ] || { echo "weftrun: $d cannot be created, or belongs to another user" >&2; exit 1; }; [ -d "$d/.git" ] || git clone --quiet -- "$u" "$d" || exit; cd "$d" || exit; [ -z "$r" ] || git checkout --quiet "$r" -- || exit; exec "$@""#;
+const GIT: &str = r#"d=$1 u=$2 r=$3; shift 3; mkdir -m 755 "$d" 2>/dev/null; [ -d "$d" ] && [ ! -L "$d" ] && [ -O "$d" ] || { echo "weftrun: $d cannot be created, or belongs to another user" >&2; exit 1; }; p=https:ssh:file; case $u in http:*) p=$p:http ;; esac; [ -d "$d/.git" ] || GIT_ALLOW_PROTOCOL=$p GIT_TERMINAL_PROMPT=0 $(command -v timeout >/dev/null && echo timeout 1800) git clone --quiet -- "$u" "$d" || exit; cd "$d" || exit; [ -z "$r" ] || GIT_ALLOW_PROTOCOL=$p git checkout --quiet "$r" -- || exit; exec "$@""#;
 
 /// How the code of a job is delivered to its pods.
 #[derive(Clone, Debug, PartialEq)]
@@ -209,5 +209,50 @@ mod tests {
             Some(Code::Git { url: "https://host/repository".into(), rev: Some("--upload-pack=x".into()) });
         let refused = Delivery::of(&spec, Scripts::Auto, None).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::InvalidSpec);
+    }
+
+    #[cfg(any(feature = "hosts", feature = "slurm"))]
+    #[test]
+    fn git_is_told_which_transports_it_may_use_and_ends() {
+        // What the scripts of every backend run, with a program in the place of git.
+        let script = |url: &str, folder: &std::path::Path| {
+            let code = Code::Git { url: url.into(), rev: Some("main".into()) };
+            crate::remote::script::code("slurm", &code, &folder.display().to_string(), " || exit 1").unwrap()
+        };
+        for shell in ["dash", "bash"] {
+            for (url, protocols) in [
+                ("https://host/x", "https:ssh:file"),
+                ("git@host:x", "https:ssh:file"),
+                ("http://127.0.0.1/x", "https:ssh:file:http"),
+            ] {
+                let dir = tempfile::tempdir().unwrap();
+                let (git, folder) = (dir.path().join("git"), dir.path().join("code"));
+                let said = "#!/bin/sh\necho \"$GIT_ALLOW_PROTOCOL $*\" >> \"${0%/*}/said\"\n";
+                std::fs::write(&git, said).unwrap();
+                std::fs::set_permissions(&git, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+                let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap_or_default());
+                let run = |script: &str, words: &[&str]| {
+                    let mut command = Command::new(shell);
+                    command.args(["-c", script, "weftrun-code"]).args(words).env("PATH", &path);
+                    let done = command.output().unwrap();
+                    assert!(
+                        done.status.success(),
+                        "{shell} {url}: {}",
+                        String::from_utf8_lossy(&done.stderr)
+                    );
+                };
+                run(GIT, &[&folder.display().to_string(), url, "main", "true"]);
+                run(&script(url, &folder), &[]);
+                let said = std::fs::read_to_string(dir.path().join("said")).unwrap();
+                let lines: Vec<&str> = said.lines().collect();
+                assert_eq!(lines.len(), 4, "{shell} {url}: {said}");
+                assert!(
+                    lines.iter().all(|line| line.split(' ').next() == Some(protocols)),
+                    "{shell} {url}: {said}"
+                );
+                assert!(said.contains("clone --quiet --"), "{said}");
+            }
+        }
+        assert!(GIT.contains(&format!("timeout {}", weftrun_core::spec::git::CLONE_LIMIT)));
     }
 }

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use weftrun_core::backend::TargetConfig;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::{exec_plugin, log_streams, retry};
-use crate::files;
 use crate::proxy::proxy_for;
+use crate::{address, files};
 
 /// The settings that select a cluster, and the caller's environment.
 #[derive(Clone, Default)]
@@ -58,6 +59,16 @@ impl std::fmt::Debug for Cluster {
 }
 
 impl ClusterConfig {
+    /// Returns the settings of a target that has a cluster; a target of Run:ai needs one for a few operations only, and
+    /// names it.
+    pub fn of(target: &TargetConfig) -> Option<Self> {
+        let text = |key: &str| target.settings.get(key).and_then(|value| value.as_str()).map(str::to_owned);
+        let (kubeconfig, context) = (text("kubeconfig").map(PathBuf::from), text("context"));
+        let named = kubeconfig.is_some() || context.is_some();
+        let has_cluster = target.backend == "kubeflow" || (target.backend == "runai" && named);
+        has_cluster.then(|| Self { kubeconfig, context, env: target.env.clone(), ..Self::default() })
+    }
+
     /// Returns the kubeconfig files, in order of precedence.
     fn paths(&self) -> Vec<PathBuf> {
         if let Some(path) = &self.kubeconfig {
@@ -123,6 +134,15 @@ impl ClusterConfig {
         config.contexts.into_iter().find(|context| context.name == name)?.context?.namespace
     }
 
+    /// Returns the context, if its certificates are not checked (`insecure-skip-tls-verify`); sends nothing.
+    pub fn unchecked_context(&self) -> Option<String> {
+        let config = self.read().ok()?;
+        let name = self.context.clone().or(config.current_context)?;
+        let cluster = config.contexts.into_iter().find(|context| context.name == name)?.context?.cluster;
+        let cluster = config.clusters.into_iter().find(|known| known.name == cluster)?.cluster?;
+        (cluster.insecure_skip_tls_verify == Some(true)).then_some(name)
+    }
+
     /// Returns the contexts of the kubeconfig, the current one first.
     pub fn contexts(&self) -> Result<Vec<String>> {
         let config = self.read()?;
@@ -163,11 +183,14 @@ impl ClusterConfig {
                 .with_source(error)
         };
         let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(bad)?;
+        let server = &config.cluster_url;
+        let (scheme, host) = (server.scheme_str().unwrap_or_default(), server.host().unwrap_or_default());
+        refuse_clear(&context, scheme, host, own_proxy.as_deref())?;
         // kube 5.0 compares NO_PROXY with the proxy's own host, so it is evaluated here.
         let server = config.cluster_url.to_string();
         config.proxy_url = match own_proxy.or_else(|| proxy_for(&server, &self.env)) {
             None => None,
-            Some(url) => Some(url.parse().map_err(|error| {
+            Some(url) => Some(url.parse().inspect(|_| address::warn_of_proxy(&url)).map_err(|error| {
                 Error::new(ErrorKind::InvalidConfig, format!("the proxy is not a URL: {error}"))
                     .with("proxy", url.rsplit_once('@').map_or(url.as_str(), |(_, rest)| rest))
             })?),
@@ -187,6 +210,23 @@ impl ClusterConfig {
         let client = retry::retrying(client, self.patience.unwrap_or(retry::PATIENCE));
         Ok(Cluster { client, namespace, context, server })
     }
+}
+
+/// Refuses a server to which credentials, jobs and their secrets would be sent unencrypted. kubectl sends such a server
+/// no token and runs no plugin for it, so nothing is lost that would work.
+fn refuse_clear(context: &str, scheme: &str, host: &str, proxy: Option<&str>) -> Result<()> {
+    let why = if address::is_clear(scheme, host) {
+        format!("the API server {host} is reached without TLS: credentials would be sent to it unencrypted")
+    } else if address::is_clear_through(scheme, proxy) {
+        "the API server is reached without TLS, through a proxy on another machine: credentials would be sent to it \
+         unencrypted"
+            .to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(ErrorKind::InvalidConfig, why).with("context", context).hint(
+        "use the server's `https://` address in the kubeconfig; `kubectl proxy` on this machine may be `http://127.0.0.1`",
+    ))
 }
 
 /// Refuses a device, a FIFO or a very large file, which kube would read completely. A missing file is
@@ -346,5 +386,180 @@ mod tests {
                 assert!(error.message().contains("a file of the kubeconfig"), "{key}: {error}");
             }
         }
+    }
+
+    /// Starts an API server that gives one answer to every request. Returns its address.
+    fn answering(status: &'static str, body: &'static str) -> String {
+        use std::io::{Read, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    if stream.read(&mut byte).unwrap_or(0) == 0 {
+                        break;
+                    }
+                    head.push(byte[0]);
+                }
+                let head = String::from_utf8_lossy(&head).replace('\r', "").replace('\n', " ");
+                // An answer before the body was read would be lost with the connection.
+                let length = head
+                    .to_lowercase()
+                    .split("content-length: ")
+                    .nth(1)
+                    .and_then(|rest| rest.split(' ').next()?.parse().ok());
+                let _ = stream.read_exact(&mut vec![0; length.unwrap_or(0)]);
+                let body = body.replace("REPEATED", head.trim());
+                let length = body.len();
+                let _ = write!(
+                    stream,
+                    "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+                );
+            }
+        });
+        address
+    }
+
+    const TOKEN: &str = "kubeconfig-token-4Wm8";
+
+    /// Returns the errors and values of each operation with a server that gives one answer.
+    async fn each(
+        status: &'static str,
+        body: &'static str,
+        user: &serde_json::Value,
+    ) -> Vec<(&'static str, Result<String>)> {
+        let folder = tempfile::tempdir().unwrap();
+        let server = answering(status, body);
+        let cluster =
+            written(folder.path(), &serde_json::json!({"server": server}), user).connect().await.unwrap();
+        let pods = super::super::Resource::PODS;
+        let write = super::super::Write::Real;
+        let object = serde_json::json!({"metadata": {"name": "a"}});
+        let text = |value: serde_json::Value| value.to_string();
+        vec![
+            ("list", cluster.list(&pods, "").await.map(|list| text(list.into()))),
+            ("get", cluster.get(&pods, "a").await.map(text)),
+            ("create", cluster.create(&pods, &object, write).await.map(text)),
+            ("raw", cluster.raw("/apis/x").await.map(text)),
+        ]
+    }
+
+    #[tokio::test]
+    async fn a_server_that_repeats_a_credential_gets_it_into_no_error_and_no_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        std::fs::write(&file, TOKEN).unwrap();
+        let plugin = serde_json::json!({
+            "apiVersion": "client.authentication.k8s.io/v1", "command": "printf", "interactiveMode": "Never",
+            "args": [format!(r#"{{"status":{{"token":"{TOKEN}"}}}}"#)],
+        });
+        let basic = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, format!("me:{TOKEN}"));
+        for user in [
+            serde_json::json!({"token": TOKEN}),
+            serde_json::json!({"tokenFile": file}),
+            serde_json::json!({"username": "me", "password": TOKEN}),
+            serde_json::json!({"exec": plugin}),
+        ] {
+            for (status, body) in [
+                ("403 Forbidden", r#"{"kind": "Status", "message": "REPEATED", "reason": "REPEATED"}"#),
+                (
+                    "422 Unprocessable Entity",
+                    r#"{"message": "x", "details": {"causes": [{"field": "REPEATED", "message": "REPEATED"}]}}"#,
+                ),
+                ("400 Bad Request", "<html>REPEATED"),
+                ("200 OK", r#"{"metadata": {"name": "REPEATED"}, "items": [{"message": "REPEATED"}]}"#),
+                ("200 OK", r#""REPEATED""#),
+            ] {
+                for (verb, answer) in each(status, body, &user).await {
+                    let shown = format!("{answer:?}");
+                    assert!(
+                        !shown.contains(TOKEN) && !shown.contains(&basic),
+                        "{verb} {user} {status}: {shown}"
+                    );
+                    assert!(shown.contains('…') || body.starts_with('"'), "{verb} {user} {status}: {shown}");
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_nonsense_is_an_error_of_the_server() {
+        let user = serde_json::json!({"token": TOKEN});
+        for body in [
+            "null",
+            "\"x\"",
+            "{}",
+            "[]",
+            "5",
+            "",
+            r#"{"items": 5}"#,
+            r#"{"items": {}}"#,
+            r#"{"items": [5]}"#,
+            r#"{"items": [null]}"#,
+        ] {
+            for (verb, answer) in each("200 OK", body, &user).await {
+                if verb == "raw" && body.starts_with('{') {
+                    continue;
+                }
+                let error = answer.err().unwrap_or_else(|| panic!("{verb}: {body}"));
+                assert!(error.message().contains("unexpected answer"), "{verb} {body}: {error}");
+                // Whether a create was done is not known.
+                let kinds = [ErrorKind::Protocol, ErrorKind::Unreachable];
+                assert!(kinds.contains(&error.kind()), "{verb} {body}: {error:?}");
+            }
+        }
+        for body in ["{}", "null", "", r#"{"message": "", "code": 200}"#] {
+            for (verb, answer) in each("403 Forbidden", body, &user).await {
+                let error = answer.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Credentials, "{verb} {body}: {error}");
+                assert!(
+                    error.message().contains("you may not") || !body.starts_with('{'),
+                    "{verb} {body}: {error}"
+                );
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_token_goes_over_tls_or_to_this_machine_only_and_no_plugin_runs_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let ran = folder.path().join("ran");
+        let plugin = serde_json::json!({
+            "apiVersion": "client.authentication.k8s.io/v1", "command": "touch", "interactiveMode": "Never", "args": [ran],
+        });
+        for server in [
+            "http://10.255.0.1:1",
+            "http://api.example",
+            "HTTP://127.0.0.1.example:80",
+            "http://user@10.0.0.1",
+        ] {
+            for user in [
+                serde_json::json!({"token": TOKEN}),
+                serde_json::json!({"exec": plugin}),
+                serde_json::json!({}),
+            ] {
+                let config = written(folder.path(), &serde_json::json!({"server": server}), &user);
+                let error = config.connect().await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::InvalidConfig, "{server}: {error}");
+                assert!(error.message().contains("without TLS"), "{server}: {error}");
+            }
+        }
+        assert!(!ran.exists(), "the plugin was run");
+        let proxied =
+            serde_json::json!({"server": "http://127.0.0.1:1", "proxy-url": "http://10.0.0.1:3128"});
+        let user = serde_json::json!({"token": TOKEN});
+        let error = written(folder.path(), &proxied, &user).connect().await.unwrap_err();
+        assert!(error.message().contains("through a proxy"), "{error}");
+        for server in
+            ["https://10.255.0.1:1", "http://127.0.0.1:1", "http://localhost:8001", "http://[::1]:1"]
+        {
+            written(folder.path(), &serde_json::json!({"server": server}), &user).connect().await.unwrap();
+        }
+        let skips = serde_json::json!({"server": "https://127.0.0.1:1", "insecure-skip-tls-verify": true});
+        assert_eq!(written(folder.path(), &skips, &user).unchecked_context().as_deref(), Some("x"));
+        let checks = serde_json::json!({"server": "https://127.0.0.1:1"});
+        assert_eq!(written(folder.path(), &checks, &user).unchecked_context(), None);
     }
 }

@@ -12,7 +12,9 @@ pub fn from_kube(error: kube::Error, what: &str) -> Error {
             .hint("log in again with your cloud's or cluster's CLI (an exec plugin or token of the kubeconfig failed)")
             .with_source(error),
         kube::Error::SerdeError(error) => {
-            Error::new(ErrorKind::Protocol, "the API server's answer is not JSON").with("while", what).with_source(error)
+            Error::new(ErrorKind::Protocol, format!("unexpected answer of the API server: {}", one_line(&error.to_string())))
+                .with("while", what)
+                .hint("check the server's address in the kubeconfig: something else may answer there")
         }
         kube::Error::InferConfig(_) | kube::Error::InferKubeconfig(_) | kube::Error::TlsRequired => {
             Error::new(ErrorKind::InvalidConfig, "the kubeconfig cannot be used").with("while", what).with_source(error)
@@ -42,6 +44,7 @@ pub(super) fn chain<'e>(
 fn unreachable(error: kube::Error, what: &str) -> Error {
     if let Some(own) = own(&error) {
         let made = Error::new(own.kind(), own.message().to_owned()).with("while", what);
+        let made = if own.is_retryable() { made.retryable() } else { made };
         return own.hints().iter().fold(made, |made, hint| made.hint(hint.clone())).with_source(error);
     }
     let text = chain(&error).map(ToString::to_string).collect::<Vec<_>>().join(": ");
@@ -72,6 +75,8 @@ fn from_status(status: &Status, what: &str) -> Error {
         403 if message.contains("violates PodSecurity") => error(ErrorKind::Refused, message)
             .hint("the namespace's Pod Security level forbids it: use a profile without hostPath, or another namespace"),
         403 if message.starts_with("admission webhook") => admission(status, &message, what),
+        403 if message.is_empty() => error(ErrorKind::Credentials, format!("you may not {what} (403)"))
+            .hint("ask your cluster administrator for a Role in this namespace; `weftrun doctor` lists what is missing"),
         403 => error(ErrorKind::Credentials, message)
             .hint("ask your cluster administrator for a Role in this namespace; `weftrun doctor` lists what is missing"),
         404 if message.contains("could not find the requested resource") || status.details.is_none() => {
@@ -163,6 +168,7 @@ fn fix_for(field: &str, text: &str) -> Option<&'static str> {
 
 /// Returns a text of the cluster on one line without control characters.
 pub fn one_line(text: &str) -> String {
+    let text = crate::sent::hide(text);
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(4000).collect();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

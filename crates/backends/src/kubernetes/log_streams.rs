@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response, Uri};
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ClientBuilder, ConfigExt};
+use kube::config::AuthInfo;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
@@ -25,6 +25,7 @@ use tracing::Instrument;
 use tracing::field::Empty;
 use weftrun_core::Result;
 
+use super::guard::{Answer, Guard};
 use super::{error, from_kube};
 
 /// Number of streams that each have their own connection.
@@ -40,20 +41,25 @@ const CONNECTION_WINDOW: u32 = WINDOW * 64;
 /// Interval of the pings on an idle connection; `PONG` is the time limit for an answer.
 const PING: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(20);
-/// Largest error body of an API server that is read; a `Status` is far smaller.
-const LARGEST_ERROR: usize = 4 << 20;
-
-type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
 type Connection = BoxCloneSyncService<Request<Body>, Answer, BoxError>;
 
 /// Creates a client of a configuration that sends the requests of followed logs over shared connections, and
-/// limits the size of error bodies.
+/// bounds each answer.
 pub(super) fn client(config: kube::Config) -> Result<kube::Client> {
     let namespace = config.default_namespace.clone();
+    let failed = |error| from_kube(error, "connect");
+    let authorization = config.auth_layer().map_err(failed)?;
+    let mut config = config;
+    // The layer above adds the credentials, so that the router sees what is sent. Certificates are the connection's.
+    let AuthInfo { username, password, token, token_file, auth_provider, .. } = &mut config.auth_info;
+    (*username, *password, *token, *token_file, *auth_provider) = (None, None, None, None, None);
     let shared = Shared::new(&config).map(Arc::new);
-    let plain = ClientBuilder::try_from(config).map_err(|error| from_kube(error, "connect"))?.build();
+    let plain = ClientBuilder::try_from(config).map_err(failed)?.build();
     let router = Router { plain, own: Arc::new(Semaphore::new(OWN)), shared };
-    Ok(kube::Client::new(service_fn(move |request| router.clone().send(request)), namespace))
+    let send =
+        service_fn(move |request: Request<Body>| Guard::of(&request).run(router.clone().send(request)));
+    let service = ServiceBuilder::new().option_layer(authorization).map_err(BoxError::from).service(send);
+    Ok(kube::Client::new(service, namespace))
 }
 
 /// A client that selects the connection of each request.
@@ -76,12 +82,15 @@ struct Shared {
 }
 
 impl Router {
-    async fn send(self, request: Request<Body>) -> std::result::Result<Answer, BoxError> {
+    async fn send(
+        self,
+        request: Request<Body>,
+    ) -> std::result::Result<(Answer, Option<OwnedSemaphorePermit>), BoxError> {
         let Some(shared) = self.shared.as_ref().filter(|_| follows_log(request.uri())) else {
-            return Ok(answer(self.plain.send(request).await?, None));
+            return Ok((boxed(self.plain.send(request).await?), None));
         };
         if let Ok(permit) = Arc::clone(&self.own).try_acquire_owned() {
-            return Ok(answer(self.plain.send(request).await?, Some(permit)));
+            return Ok((boxed(self.plain.send(request).await?), Some(permit)));
         }
         // A request for a log has no body.
         let (parts, _) = request.into_parts();
@@ -95,7 +104,7 @@ impl Router {
                 Ok(response) => {
                     span.record("http.status_code", response.status().as_u16());
                     shared.worked.store(true, Ordering::Relaxed);
-                    return Ok(answer(response, Some(permit)));
+                    return Ok((response, Some(permit)));
                 }
                 // A server that is unreachable, or that has answered over HTTP/2 before, has not refused HTTP/2.
                 Err(error) if shared.worked.load(Ordering::Relaxed) || is_unreachable(&error) => {
@@ -107,17 +116,16 @@ impl Router {
                 }
             }
         }
-        Ok(answer(self.plain.send(request()).await?, None))
+        Ok((boxed(self.plain.send(request()).await?), None))
     }
 }
 
 impl Shared {
-    /// Returns the shared connections; none without TLS, where HTTP/2 cannot be negotiated, or where a proxy or
-    /// a credential provider is configured.
+    /// Returns the shared connections; none without TLS, where HTTP/2 cannot be negotiated, or where a proxy is
+    /// configured.
     fn new(config: &kube::Config) -> Option<Self> {
         let direct = config.proxy_url.is_none() && config.cluster_url.scheme_str() == Some("https");
-        // A credential provider would run its command for each connection.
-        (direct && config.auth_info.auth_provider.is_none()).then(|| Self {
+        direct.then(|| Self {
             config: config.clone(),
             connections: Mutex::default(),
             worked: AtomicBool::new(false),
@@ -169,31 +177,20 @@ impl Shared {
             .build(tls.enable_http2().wrap_connector(tcp));
         let service = ServiceBuilder::new()
             .layer(config.base_uri_layer())
-            .option_layer(config.auth_layer().ok()?)
             .layer(config.extra_headers_layer().ok()?)
             .map_err(BoxError::from)
             .service(client)
-            .map_response(|response| response.map(|body| body.map_err(BoxError::from).boxed_unsync()));
+            .map_response(boxed);
         Some(BoxCloneSyncService::new(service))
     }
 }
 
-/// Returns the answer, which keeps the permit of its stream until its body is dropped.
-fn answer<B>(response: Response<B>, permit: Option<OwnedSemaphorePermit>) -> Answer
+fn boxed<B>(response: Response<B>) -> Answer
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    let failed = response.status().is_client_error() || response.status().is_server_error();
-    let most = if failed { LARGEST_ERROR } else { usize::MAX };
-    response.map(|body| {
-        Limited::new(body, most)
-            .map_frame(move |frame| {
-                let _ = &permit;
-                frame
-            })
-            .boxed_unsync()
-    })
+    response.map(|body| body.map_err(Into::into).boxed_unsync())
 }
 
 /// Returns whether a connection could not be opened or was interrupted, which does not mean that the server refuses

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `connect` | kubeconfig, context, namespace, proxies, credentials → [`Cluster`] |
 //! | `error` | the API server's refusals become [`weftrun_core::Error`], with field and fix |
+//! | `guard` | the time and size of an answer, and the credentials that it repeats |
 //! | `request` | get, list, create, patch, delete of plain JSON objects |
 //! | `slim` | a page of a list, without what is not used of its objects |
 //! | `exec` | a command in a container |
@@ -26,6 +27,7 @@ pub mod escape;
 mod exec;
 mod exec_plugin;
 mod facts;
+mod guard;
 mod log_streams;
 pub mod logs;
 pub mod mpirun;

@@ -6,7 +6,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::slim::Page;
+use super::slim::{Page, Whole};
 use super::{Cluster, from_kube};
 
 /// A kind of object, as the API names it.
@@ -27,6 +27,8 @@ pub struct Resource {
 /// Objects per page, as many as kubectl's: on the wire a pod has some 8 to 20 KiB and an event 2.
 const PAGE: u32 = 500;
 const EVENTS_PAGE: u32 = 1000;
+/// Pages of one list: more than a million objects are no list of a namespace.
+const PAGES: u32 = 2000;
 
 /// Whether a write is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +134,7 @@ impl Cluster {
     pub async fn get(&self, resource: &Resource, name: &str) -> Result<Value> {
         let what = format!("get {}/{name}", resource.plural);
         let request = built(self.request_for(resource).get(name, &GetParams::default()), &what)?;
-        self.answer(self.client.request(request).await, &what)
+        self.object(request, &what).await
     }
 
     /// Returns all objects of a label selector (all if empty), page by page.
@@ -158,12 +160,14 @@ impl Cluster {
         if !fields.is_empty() {
             params = params.fields(fields);
         }
-        let mut items = Vec::new();
+        let (mut items, mut pages) = (Vec::new(), 0);
         loop {
             let request = built(self.request_for(resource).list(&params), &what)?;
             let page: Page = self.answer(self.client.request(request).await, &what)?;
-            items.extend(page.items.into_iter().map(|item| read(item.0)));
-            match page.metadata.token.filter(|token| !token.is_empty()) {
+            items.extend(page.items.into_iter().map(&read));
+            pages += 1;
+            match page.token.filter(|token| !token.is_empty()) {
+                Some(_) if pages == PAGES => return Err(endless(&what)),
                 Some(token) => params = params.continue_token(&token),
                 None => return Ok(items),
             }
@@ -182,7 +186,7 @@ impl Cluster {
             Error::new(ErrorKind::InvalidSpec, "the namespace or kind makes no valid address")
                 .with("address", &strict)
         })?;
-        self.answer(self.client.request(request).await, &what)
+        self.object(request, &what).await
     }
 
     /// Merges a patch into an object.
@@ -190,7 +194,7 @@ impl Cluster {
         let what = format!("patch {}/{name}", resource.plural);
         let params = PatchParams { field_manager: Some("weftrun".into()), ..PatchParams::default() };
         let request = built(self.request_for(resource).patch(name, &params, &Patch::Merge(patch)), &what)?;
-        self.answer(self.client.request(request).await, &what)
+        self.object(request, &what).await
     }
 
     /// Deletes an object, and in the background the objects it owns; only if it still has this uid.
@@ -221,19 +225,41 @@ impl Cluster {
             });
         }
         let request = built(self.request_for(resource).delete(name, &params), &what)?;
-        self.answer::<Value>(self.client.request(request).await, &what).map(drop)
+        self.answer::<Whole>(self.client.request(request).await, &what).map(drop)
     }
 
     /// Returns the JSON of any path.
     pub async fn raw(&self, path: &str) -> Result<Value> {
         let what = format!("get {path}");
         let request = built(Request::new(path).list(&ListParams::default()), &what)?;
-        self.answer(self.client.request(request).await, &what)
+        self.answer::<Whole>(self.client.request(request).await, &what).map(|answer| answer.0)
+    }
+
+    /// Sends a request whose answer is an object.
+    async fn object(&self, request: http::Request<Vec<u8>>, what: &str) -> Result<Value> {
+        let writes = request.method() != http::Method::GET;
+        let answer: Whole = self.answer(self.client.request(request).await, what)?;
+        if answer.0.pointer("/metadata/name").is_some_and(Value::is_string)
+            || answer.0.get("status").is_some()
+        {
+            return Ok(answer.0);
+        }
+        // Whether a write was done is then not known.
+        let kind = if writes { ErrorKind::Unreachable } else { ErrorKind::Protocol };
+        Err(Error::new(kind, "unexpected answer of the API server: it is not an object of Kubernetes")
+            .with("while", what)
+            .with("server", &self.server))
     }
 
     fn answer<T>(&self, answer: kube::Result<T>, what: &str) -> Result<T> {
         answer.map_err(|error| from_kube(error, what).with("server", &self.server))
     }
+}
+
+/// Returns the error of a list that does not end.
+fn endless(what: &str) -> Error {
+    let message = format!("unexpected answer of the API server: the list has more than {PAGES} pages");
+    Error::new(ErrorKind::Protocol, message).with("while", what)
 }
 
 fn built<T>(request: Result<T, kube::core::request::Error>, what: &str) -> Result<T> {

@@ -1,11 +1,11 @@
 //! Parses only the used fields of a page of a list: the field managers are up to half of a stored object, and
 //! the environment and mounts of its containers are most of the rest of a pod.
 
-use std::fmt;
-
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
+use serde::de::{Deserializer, Error};
+use serde_json::Value;
+
+use crate::json_answer::{self, Keep, Place};
 
 /// Unused fields of a pod's spec, or of one of its containers.
 const UNUSED: [&str; 9] = [
@@ -24,33 +24,30 @@ const MANAGED_FIELDS: &str = "managedFields";
 const CONTAINERS: [&str; 2] = ["containers", "initContainers"];
 
 /// A page of a list.
-#[derive(Deserialize)]
 pub(super) struct Page {
-    #[serde(default)]
-    pub metadata: PageMetadata,
-    #[serde(default, deserialize_with = "items")]
-    pub items: Vec<Slim>,
-}
-
-#[derive(Default, Deserialize)]
-pub(super) struct PageMetadata {
     /// The token of the next page.
-    #[serde(default, rename = "continue")]
     pub token: Option<String>,
+    /// The objects, without their unused fields.
+    pub items: Vec<Value>,
 }
 
-/// An object without its unused fields.
-pub(super) struct Slim(pub Value);
-
-impl<'de> Deserialize<'de> for Slim {
+impl<'de> Deserialize<'de> for Page {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Part(At::Object).deserialize(deserializer).map(Self)
+        let page = json_answer::list(deserializer, "items", At::Object, Keep::Entries, |item| item)?;
+        let items = page.rows.ok_or_else(|| D::Error::missing_field("items"))?;
+        let token = page.rest.get("metadata").and_then(|metadata| metadata.get("continue"));
+        Ok(Self { token: token.and_then(Value::as_str).map(str::to_owned), items })
     }
 }
 
-/// A list without items is `null` in Go.
-fn items<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Slim>, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+/// An object, all of it.
+pub(super) struct Whole(pub Value);
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = json_answer::value(deserializer)?;
+        if value.is_object() { Ok(Self(value)) } else { Err(D::Error::custom("it is not an object")) }
+    }
 }
 
 /// The position of a value in an object. The spec of a job has its pods deeper, where they are kept whole.
@@ -63,89 +60,16 @@ enum At {
     Elsewhere,
 }
 
-/// A value of which only the used fields are parsed.
-#[derive(Clone, Copy)]
-struct Part(At);
-
-impl Part {
-    /// Returns the part under a key; none if it is omitted.
+impl Place for At {
     fn under(self, key: &str) -> Option<Self> {
-        let at = match self.0 {
-            At::Object if key == "metadata" => At::Metadata,
-            At::Object if key == "spec" => At::Spec,
-            At::Metadata if key == MANAGED_FIELDS => return None,
-            At::Spec if CONTAINERS.contains(&key) => At::Containers,
-            At::Spec | At::Containers if UNUSED.contains(&key) => return None,
-            _ => At::Elsewhere,
-        };
-        Some(Self(at))
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Part {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Part {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
-        Ok(Value::String(value))
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
-        let mut values = Vec::new();
-        while let Some(value) = list.next_element_seed(self)? {
-            values.push(value);
-        }
-        Ok(Value::Array(values))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let mut values = Map::new();
-        while let Some(key) = map.next_key::<String>()? {
-            match self.under(&key) {
-                Some(part) => {
-                    values.insert(key, map.next_value_seed(part)?);
-                }
-                None => {
-                    map.next_value::<IgnoredAny>()?;
-                }
-            }
-        }
-        Ok(Value::Object(values))
+        Some(match self {
+            Self::Object if key == "metadata" => Self::Metadata,
+            Self::Object if key == "spec" => Self::Spec,
+            Self::Metadata if key == MANAGED_FIELDS => return None,
+            Self::Spec if CONTAINERS.contains(&key) => Self::Containers,
+            Self::Spec | Self::Containers if UNUSED.contains(&key) => return None,
+            _ => Self::Elsewhere,
+        })
     }
 }
 
@@ -168,15 +92,15 @@ mod tests {
         let job = json!({"metadata": stored, "spec": {"pytorchReplicaSpecs": specs}});
         let page = json!({"metadata": {"continue": "next"}, "items": [pod, job]});
         let page: Page = serde_json::from_value(page).unwrap();
-        assert_eq!(page.metadata.token.as_deref(), Some("next"));
+        assert_eq!(page.token.as_deref(), Some("next"));
         let slim = json!({"name": "pytorch", "image": "x", "resources": {"limits": {"nvidia.com/gpu": "8"}}});
         assert_eq!(
-            page.items[0].0,
+            page.items[0],
             json!({"metadata": metadata, "spec": {"containers": [slim]}, "status": pod["status"]})
         );
-        assert_eq!(page.items[1].0, json!({"metadata": metadata, "spec": job["spec"]}));
+        assert_eq!(page.items[1], json!({"metadata": metadata, "spec": job["spec"]}));
         let empty: Page =
             serde_json::from_str(r#"{"kind": "PodList", "metadata": {}, "items": null}"#).unwrap();
-        assert!(empty.items.is_empty() && empty.metadata.token.is_none());
+        assert!(empty.items.is_empty() && empty.token.is_none());
     }
 }

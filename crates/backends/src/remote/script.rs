@@ -1,7 +1,7 @@
 //! The parts of a job that every script on another host has alike.
 
 use weftrun_core::shell::variable;
-use weftrun_core::spec::{Code, EnvVar, JobSpec, Role, RoleKind, SecretRef, Volume, VolumeSource};
+use weftrun_core::spec::{Code, EnvVar, JobSpec, Role, RoleKind, SecretRef, Volume, VolumeSource, git};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::ops::{Mount, Translated};
@@ -25,18 +25,26 @@ pub fn code(backend: &str, code: &Code, folder: &str, failed: &str) -> Result<St
             quote::feed(&format!("cat > {folder}/{}", quote::word(name)?), text)
         }
         Code::Git { url, rev } => {
+            let protocols = git::protocols(url);
             let checkout = match rev {
                 Some(rev) if rev.starts_with('-') => {
                     return Err(Error::new(ErrorKind::InvalidSpec, "not a Git revision")
                         .with("rev", rev.escape_debug()));
                 }
                 Some(rev) => {
-                    format!("git -C {folder} checkout --quiet {} --{failed}\n", quote::word(rev)?)
+                    format!(
+                        "GIT_ALLOW_PROTOCOL={protocols} git -C {folder} checkout --quiet {} --{failed}\n",
+                        quote::word(rev)?
+                    )
                 }
                 None => String::new(),
             };
             let url = quote::word(url)?;
-            Ok(format!("[ -d {folder}/.git ] || git clone --quiet -- {url} {folder}{failed}\n{checkout}"))
+            Ok(format!(
+                "[ -d {folder}/.git ] || GIT_ALLOW_PROTOCOL={protocols} GIT_TERMINAL_PROMPT=0 \
+                 $(command -v timeout > /dev/null && echo timeout {}) git clone --quiet -- {url} {folder}{failed}\n{checkout}",
+                git::CLONE_LIMIT
+            ))
         }
         _ => Err(Error::unsupported(backend, "code of this kind")),
     }

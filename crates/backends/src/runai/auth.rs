@@ -12,7 +12,8 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::client::{LONGEST_ANSWER, TRIES, backoff};
 use super::config::{Credentials, read_secret};
 use super::error;
-use crate::{helper, requests};
+use crate::deadline::{CALL, Deadline};
+use crate::{helper, requests, sent};
 
 /// How long before its expiry a token is renewed.
 const MARGIN: Duration = Duration::from_secs(60);
@@ -89,6 +90,8 @@ impl Auth {
     /// grant.
     async fn application(&self, http: &Client, id: &str, secret: &Secret) -> Result<Token> {
         const WHAT: &str = "cannot get a token";
+        // It is in the body, where the sender of a request does not look.
+        sent::remember(secret.expose());
         let form = format!(
             "grant_type=client_credentials&client_id={}&client_secret={}",
             encode(id),
@@ -105,7 +108,7 @@ impl Auth {
                 return Ok(Token::new(token.access_token, token.expires_in));
             }
         } else if status != StatusCode::NOT_FOUND && status != StatusCode::METHOD_NOT_ALLOWED {
-            return Err(error::of_answer(WHAT, status, &hidden(secret, &body)));
+            return Err(error::of_answer(WHAT, status, &body));
         }
         let v1 = format!("{}/api/v1/token", self.base);
         let body = serde_json::json!({"grantType": "client_credentials", "clientID": id, "clientSecret": secret.expose()});
@@ -116,7 +119,7 @@ impl Auth {
             (status, answer) = send(&http.post(&v1).json(&body)).await?;
         }
         if !status.is_success() {
-            return Err(error::of_answer(WHAT, status, &hidden(secret, &answer)));
+            return Err(error::of_answer(WHAT, status, &answer));
         }
         let token: V1 = serde_json::from_str(&answer).map_err(|e| error::of_shape(WHAT, "", &e))?;
         Ok(Token::new(token.access_token, token.expires_in))
@@ -143,6 +146,7 @@ fn life_of(token: &str) -> Option<Duration> {
 /// Sends a request that may be repeated: fetching a token changes nothing.
 async fn send(request: &reqwest::RequestBuilder) -> Result<(StatusCode, String)> {
     const WHAT: &str = "cannot get a token";
+    let silent = Deadline::after(CALL);
     let mut tries = 0;
     loop {
         tries += 1;
@@ -159,17 +163,11 @@ async fn send(request: &reqwest::RequestBuilder) -> Result<(StatusCode, String)>
             // A certificate that is refused once is always refused.
             Err(error) => error.is_timeout() || !error.is_connect(),
         };
-        if !again || tries >= TRIES {
+        if !again || tries >= TRIES || silent.is_over() {
             return answer.map_err(|error| error::of_network(WHAT, error));
         }
         tokio::time::sleep(backoff(tries)).await;
     }
-}
-
-/// Returns an answer without the secret that was sent, both verbatim and form-encoded.
-fn hidden(secret: &Secret, answer: &str) -> String {
-    let answer = secret.hidden_in(answer);
-    Secret::new(encode(secret.expose())).hidden_in(&answer)
 }
 
 async fn run(argv: &[String]) -> Result<Token> {

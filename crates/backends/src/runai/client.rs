@@ -5,7 +5,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use reqwest::header::RETRY_AFTER;
 use reqwest::{Client, Method, StatusCode};
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use weftrun_core::backend::TargetConfig;
 use weftrun_core::{Error, ErrorKind, Result};
@@ -13,9 +12,11 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::auth::Auth;
 use super::config::RunaiTarget;
 use super::{error, trust_anchor};
-use crate::files;
+use crate::deadline::{CALL, Deadline};
+use crate::json_answer::{self, Listed};
 use crate::proxy::proxy_for;
 use crate::requests;
+use crate::{address, files};
 
 /// Number of tries of a request that may be repeated, if the control plane sends no `Retry-After`.
 pub(super) const TRIES: u32 = 4;
@@ -23,6 +24,8 @@ pub(super) const TRIES: u32 = 4;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Entries per page: the largest number that every version accepts.
 const PAGE: usize = 500;
+/// Most entries of a list.
+const LONGEST_LIST: usize = 100_000;
 /// Largest answer that is read; a page of workloads is far smaller.
 pub const LONGEST_ANSWER: usize = 64 << 20;
 
@@ -32,6 +35,8 @@ pub struct ControlPlane {
     base: String,
     auth: Auth,
     patience: Duration,
+    /// Time of one try.
+    limit: Duration,
 }
 
 /// Whether a request may be sent again after its answer was lost.
@@ -53,6 +58,7 @@ impl ControlPlane {
             base,
             auth,
             patience,
+            limit: limit(settings),
         })
     }
 
@@ -80,14 +86,21 @@ impl ControlPlane {
     }
 
     /// Reads one resource.
-    pub async fn get<T: DeserializeOwned>(
+    pub async fn get(&self, what: &str, path: &str, query: &[(&str, String)]) -> Result<Value> {
+        let body = self.send(what, Method::GET, path, query, None, Repeat::Safe).await?;
+        parse(what, &body)
+    }
+
+    /// Reads a list that has no pages.
+    pub async fn entries(
         &self,
         what: &str,
         path: &str,
         query: &[(&str, String)],
-    ) -> Result<T> {
+        key: &str,
+    ) -> Result<Vec<Value>> {
         let body = self.send(what, Method::GET, path, query, None, Repeat::Safe).await?;
-        parse(what, &body)
+        self::entries(what, &body, key)?.rows.ok_or_else(|| error::without(what, &body, key))
     }
 
     /// Reads all pages of a list: `next` is the next offset, and absent on the last page.
@@ -100,19 +113,29 @@ impl ControlPlane {
         limit: Option<usize>,
     ) -> Result<Vec<Value>> {
         let mut all: Vec<Value> = Vec::new();
-        let mut offset = 0;
+        let (mut offset, mut pages) = (0, 0);
         loop {
             let mut asked = query.to_vec();
             let page = limit.map_or(PAGE, |limit| PAGE.min(limit - all.len()));
             asked.extend([("limit", page.to_string()), ("offset", offset.to_string())]);
-            let mut answer: Value = self.get(what, path, &asked).await?;
-            if let Some(Value::Array(entries)) = answer.get_mut(key).map(Value::take) {
-                all.extend(entries);
+            let body = self.send(what, Method::GET, path, &asked, None, Repeat::Safe).await?;
+            let answer = self::entries(what, &body, key)?;
+            let Some(entries) = answer.rows else { return Err(error::without(what, &body, key)) };
+            all.extend(entries);
+            if all.len() > LONGEST_LIST {
+                let message = format!("{what}: the list has more than {LONGEST_LIST} entries");
+                return Err(Error::new(ErrorKind::Protocol, message));
             }
+            pages += 1;
             // The list of templates uses another field.
-            let next = answer.get("next").or_else(|| answer.pointer("/pagination/nextOffset"));
+            let paged = answer.rest.get("pagination").and_then(|pagination| pagination.get("nextOffset"));
+            let next = answer.rest.get("next").or(paged);
             let next = next.and_then(number).filter(|next| *next > offset);
             match next {
+                Some(_) if pages == LONGEST_LIST / PAGE => {
+                    let message = format!("{what}: the list has more than {pages} pages");
+                    return Err(Error::new(ErrorKind::Protocol, message));
+                }
                 Some(next) if limit.is_none_or(|limit| all.len() < limit) => offset = next,
                 _ => return Ok(all),
             }
@@ -140,6 +163,8 @@ impl ControlPlane {
         repeat: Repeat,
     ) -> Result<String> {
         let began = Instant::now();
+        // Tries without an answer share one deadline.
+        let mut silent = Deadline::after(CALL.max(self.limit));
         let mut tries = 0;
         let mut renewed = false;
         let mut token = self.auth.token(&self.http).await?;
@@ -149,6 +174,7 @@ impl ControlPlane {
                 .http
                 .request(method.clone(), format!("{}{path}", self.base))
                 .query(query)
+                .timeout(self.limit.min(silent.left()))
                 .bearer_auth(token.expose());
             if let Some(body) = body {
                 request = request.header("content-type", "application/json").body(body.to_owned());
@@ -171,7 +197,7 @@ impl ControlPlane {
                     let text = match requests::text(response, LONGEST_ANSWER).await {
                         Ok(text) => text,
                         // The answer broke off: for a create, this is the same as a lost answer.
-                        Err(error) if repeat == Repeat::Safe && tries < TRIES => {
+                        Err(error) if repeat == Repeat::Safe && tries < TRIES && !silent.is_over() => {
                             tracing::debug!(%error, what, "the answer broke off");
                             tokio::time::sleep(backoff(tries)).await;
                             continue;
@@ -187,7 +213,7 @@ impl ControlPlane {
                         token = self.auth.renewed(&self.http, &token).await?;
                         continue;
                     }
-                    let error = error::of_answer(what, status, &token.hidden_in(&text));
+                    let error = error::of_answer(what, status, &text);
                     // 429 means that nothing was done; a gateway's 502, 503 or 504 proves nothing about a
                     // create.
                     let again = status == StatusCode::TOO_MANY_REQUESTS
@@ -200,7 +226,7 @@ impl ControlPlane {
             };
             let (error, asked) = failed;
             let Some(pause) = asked else {
-                if tries >= TRIES {
+                if tries >= TRIES || silent.is_over() {
                     return Err(error);
                 }
                 tokio::time::sleep(backoff(tries)).await;
@@ -217,8 +243,13 @@ impl ControlPlane {
                 )));
             }
             tokio::time::sleep(pause).await;
+            silent = Deadline::after(CALL.max(self.limit));
         }
     }
+}
+
+fn limit(settings: &RunaiTarget) -> Duration {
+    Duration::from_secs(settings.timeout_seconds.unwrap_or(30))
 }
 
 /// Returns half a second, doubled with each try, with a third of jitter.
@@ -236,9 +267,13 @@ fn number(value: &Value) -> Option<usize> {
     value.as_u64().and_then(|n| usize::try_from(n).ok()).or_else(|| value.as_str()?.parse().ok())
 }
 
-fn parse<T: DeserializeOwned>(what: &str, body: &str) -> Result<T> {
+fn entries(what: &str, body: &str, key: &str) -> Result<Listed<Value>> {
+    json_answer::entries(body, key).map_err(|error| error::of_shape(what, body, &error))
+}
+
+fn parse(what: &str, body: &str) -> Result<Value> {
     let text = if body.trim().is_empty() { "null" } else { body };
-    serde_json::from_str(text).map_err(|error| error::of_shape(what, body, &error))
+    json_answer::whole(text).map_err(|error| error::of_shape(what, body, &error))
 }
 
 /// Returns an HTTP client builder with a target's settings.
@@ -248,7 +283,7 @@ pub(super) fn builder(target: &TargetConfig, settings: &RunaiTarget) -> Result<r
         Error::new(ErrorKind::InvalidConfig, format!("{what} {}: {error}", path.display()))
     };
     let mut builder = Client::builder()
-        .timeout(Duration::from_secs(settings.timeout_seconds.unwrap_or(30)))
+        .timeout(limit(settings))
         .connect_timeout(Duration::from_secs(10))
         .redirect(reqwest::redirect::Policy::none())
         .proxy(proxy(target, settings)?)
@@ -284,6 +319,7 @@ pub(super) fn builder(target: &TargetConfig, settings: &RunaiTarget) -> Result<r
 /// the host.
 fn proxy(target: &TargetConfig, settings: &RunaiTarget) -> Result<reqwest::Proxy> {
     if let Some(own) = &settings.proxy {
+        address::warn_of_proxy(own);
         return reqwest::Proxy::all(own).map_err(|error| {
             Error::new(ErrorKind::InvalidConfig, format!("`proxy` is not a URL: {error}"))
                 .with("proxy", own.rsplit_once('@').map_or(own.as_str(), |(_, rest)| rest))

@@ -8,6 +8,7 @@ use weftrun_core::secret::Secret;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::cli_login::Official;
+use crate::address;
 
 /// The target's table in the config file, without the keys of every target.
 #[derive(Clone, Default, Deserialize)]
@@ -108,7 +109,9 @@ impl RunaiTarget {
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] for `http` to another machine without `insecure`.
     pub fn refuse_clear(&self, url: &str) -> Result<()> {
-        if self.insecure || !crate::requests::is_clear(url) {
+        let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+        let through = address::is_clear_through(scheme, self.proxy.as_deref());
+        if self.insecure || !(crate::requests::is_clear(url) || through) {
             return Ok(());
         }
         let host = url.trim_start_matches("http://").split('/').next().unwrap_or_default();
@@ -180,6 +183,10 @@ mod tests {
             let url = format!("http://{host}/");
             assert!(careful.refuse_clear(&url).is_err(), "{url}");
         }
+        let proxied =
+            RunaiTarget { proxy: Some("http://10.0.0.1:3128".to_owned()), ..RunaiTarget::default() };
+        assert!(proxied.refuse_clear("http://127.0.0.1:8080").is_err());
+        proxied.refuse_clear("https://tenant.run.ai").unwrap();
         RunaiTarget { insecure: true, ..RunaiTarget::default() }.refuse_clear("http://10.0.0.1").unwrap();
     }
 }

@@ -123,6 +123,12 @@ pub fn of_shape(what: &str, body: &str, error: &serde_json::Error) -> Error {
         .with("parse", error)
 }
 
+/// Returns the error of an answer without a field that every version has.
+pub fn without(what: &str, body: &str, key: &str) -> Error {
+    let message = format!("{what}: the answer is not what was expected: {}", quote(body));
+    Error::new(ErrorKind::Protocol, message).with("missing", key)
+}
+
 /// Returns the beginning of a text, safe to print.
 pub fn quote(text: &str) -> String {
     clean(&text.chars().take(QUOTED).collect::<String>())

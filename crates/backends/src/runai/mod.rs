@@ -166,8 +166,12 @@ impl Shared {
 
     /// Reads a workload once, without waiting.
     async fn typed_now(&self, handle: &JobHandle) -> Result<Value> {
-        let path = typed_path(handle)?;
-        self.plane().await?.get("cannot read the workload", &path, &[]).await
+        const WHAT: &str = "cannot read the workload";
+        let workload = self.plane().await?.get(WHAT, &typed_path(handle)?, &[]).await?;
+        if text(&workload, "actualPhase").is_none() && text(&workload, "name").is_none() {
+            return Err(error::without(WHAT, &workload.to_string(), "actualPhase"));
+        }
+        Ok(workload)
     }
 
     /// Returns the file that marks a workload as created by weftrun and not read since.

@@ -65,9 +65,9 @@ async fn no_project(plane: &ControlPlane, name: &str) -> Error {
 /// Returns the cluster of an id, with its domain and version.
 pub async fn cluster(plane: &ControlPlane, id: &str) -> Result<Value> {
     const WHAT: &str = "cannot look up the cluster";
-    let all: Value = plane.get(WHAT, "/api/v1/clusters", &[("verbosity", "metadata".to_owned())]).await?;
+    let all = plane.get(WHAT, "/api/v1/clusters", &[("verbosity", "metadata".to_owned())]).await?;
     // The document specifies a bare array; a client of the vendor's reads `clusters`.
-    let list = all.get("clusters").unwrap_or(&all).as_array().cloned().unwrap_or_default();
+    let list = all.get("clusters").unwrap_or(&all).as_array().cloned().ok_or_else(|| shape(WHAT))?;
     let found =
         list.iter().find(|cluster| text(cluster, "uuid") == Some(id) || text(cluster, "name") == Some(id));
     found.cloned().ok_or_else(|| {
@@ -86,12 +86,9 @@ pub async fn node_pools(plane: &ControlPlane, cluster: &str) -> Result<Vec<Strin
 
 /// Returns the names of the priorities; those of every version if the list is not served (before 2.22).
 pub async fn priorities(plane: &ControlPlane) -> Result<Vec<String>> {
-    let list = plane.get::<Value>("cannot list priorities", "/api/v1/workload-priorities", &[]).await;
-    match list {
-        Ok(list) => Ok(names(
-            list.get("priorities").and_then(Value::as_array).map_or(&[][..], Vec::as_slice),
-            "/name",
-        )),
+    const WHAT: &str = "cannot list priorities";
+    match plane.entries(WHAT, "/api/v1/workload-priorities", &[], "priorities").await {
+        Ok(list) => Ok(names(&list, "/name")),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let known = [
                 "build",
@@ -149,10 +146,9 @@ pub async fn assets(plane: &ControlPlane, project: &str, asset: Asset) -> Result
         Asset::Credentials => ("/api/v1/asset/credentials", "/spec/genericSecret/existingSecretName"),
     };
     let query = [("projectId", project.to_owned())];
-    let all: Value = plane.get("cannot look up an asset", path, &query).await?;
-    let entries = all.get("entries").and_then(Value::as_array).into_iter().flatten();
+    let all = plane.entries("cannot look up an asset", path, &query, "entries").await?;
     let text = |entry: &Value, pointer: &str| Some(entry.pointer(pointer)?.as_str()?.to_owned());
-    Ok(entries.filter_map(|entry| Some((text(entry, "/meta/name")?, text(entry, field)?))).collect())
+    Ok(all.iter().filter_map(|entry| Some((text(entry, "/meta/name")?, text(entry, field)?))).collect())
 }
 
 /// Returns the finding of a name that is not on the server; none if it is.

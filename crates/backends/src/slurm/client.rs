@@ -306,7 +306,7 @@ impl Client {
         );
         let answer = self.transport.read(&program).await?;
         if answer.code == 0 {
-            return Ok(Some(records::accounting(&answer.text())));
+            return records::accounting(&answer.text()).map(Some);
         }
         let said = format!("{}{}", answer.text(), answer.stderr);
         let none =
@@ -329,7 +329,7 @@ impl Client {
         let answer =
             self.transport.read(&format!("SLURM_TIME_FORMAT=%s scontrol{cluster} show job -d {id}")).await?;
         match answer.code {
-            0 => Ok(records::shown(&answer.text())),
+            0 => records::shown(&answer.text()),
             _ if answer.stderr.contains("Invalid job id") => Ok(Vec::new()),
             code => Err(error::of_command("scontrol", &answer.stderr, code)),
         }

@@ -11,8 +11,7 @@ pub fn answers(bytes: &[u8]) {
     crate::remote::transport::fuzz_frame(bytes);
     let text = String::from_utf8_lossy(bytes);
     let _ = records::queue(&text);
-    records::accounting(&text);
-    records::shown(&text);
+    let _ = (records::accounting(&text), records::shown(&text));
     records::Marker::find(&text);
     nodelist::expand(&text);
     let said = error::of_command("sbatch", &text, 1).to_string();

@@ -130,18 +130,26 @@ pub fn accounting_format() -> String {
 pub fn queue(text: &str) -> Result<Vec<Job>> {
     let rows: Vec<Job> =
         text.split(ROW).filter_map(|text| row(&QUEUE, text.trim_start_matches('\n'))).collect();
-    if rows.is_empty() && !text.trim().is_empty() {
-        let begins: String = text.trim().chars().take(80).collect();
-        return Err(Error::new(ErrorKind::Protocol, "unexpected squeue output")
-            .with("it begins with", clean_text(&begins))
-            .hint("run `squeue --me` on that host: another program replaces it, or weftrun does not support its release"));
+    known_output("squeue", "squeue --me", text, rows)
+}
+
+/// Returns what was read of the output of a command, unless nothing was: text without a single job is not its output.
+fn known_output<T>(program: &str, try_it: &str, text: &str, read: Vec<T>) -> Result<Vec<T>> {
+    if !read.is_empty() || text.trim().is_empty() {
+        return Ok(read);
     }
-    Ok(rows)
+    let begins: String = text.trim().chars().take(80).collect();
+    Err(Error::new(ErrorKind::Protocol, format!("unexpected {program} output"))
+        .with("it begins with", clean_text(&begins))
+        .hint(format!("run `{try_it}` on that host: another program replaces it, or weftrun does not support its release")))
 }
 
 /// Parses sacct's rows, oldest run first. A name or the submit line may contain newlines, which continue
 /// their row.
-pub fn accounting(text: &str) -> Vec<Job> {
+///
+/// # Errors
+/// As [`queue`].
+pub fn accounting(text: &str) -> Result<Vec<Job>> {
     let begins = |line: &str| {
         let mut fields = line.split(FIELD);
         let id = fields.next().and_then(JobId::parse);
@@ -160,7 +168,7 @@ pub fn accounting(text: &str) -> Vec<Job> {
         open.push_str(line);
     }
     rows.extend(row(&ACCOUNTING, &open));
-    rows
+    known_output("sacct", "sacct", text, rows)
 }
 
 /// Parses a row of squeue or sacct by its columns.
@@ -231,7 +239,10 @@ pub struct Shown {
 
 /// Parses `scontrol show job -d ID`, also with `-o`. Without `-o` each path is on a line of its own and may
 /// contain blanks.
-pub fn shown(text: &str) -> Vec<Shown> {
+///
+/// # Errors
+/// As [`queue`].
+pub fn shown(text: &str) -> Result<Vec<Shown>> {
     let mut jobs = Vec::new();
     for line in text.lines() {
         if line.starts_with("JobId=") {
@@ -241,7 +252,7 @@ pub fn shown(text: &str) -> Vec<Shown> {
             shown_line(job, line);
         }
     }
-    jobs
+    known_output("scontrol", "scontrol show job", text, jobs)
 }
 
 fn shown_line(job: &mut Shown, line: &str) {

@@ -89,10 +89,10 @@ pub fn a_clone_that_fails_says_why() {
     block_on(async {
         let local = Local::new();
         let mut spec = local.job("clone", 1, 1, "true");
-        // Of this protocol git's message ends with an empty line. Nothing listens on port 1.
-        spec.code = Some(Code::Git { url: "git://127.0.0.1:1/repository".to_owned(), rev: None });
+        // Nothing listens on port 1.
+        spec.code = Some(Code::Git { url: "http://127.0.0.1:1/repository".to_owned(), rev: None });
         let job = Bench::new(&local).submit_spec(spec).await.unwrap();
-        ends(&job, JobPhase::Failed, "git clone: 127.0.0.1").await;
+        ends(&job, JobPhase::Failed, "git clone: fatal: unable to access").await;
     });
 }
 

@@ -9,6 +9,7 @@ use weftrun::core::config::{self, Setting};
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::Origin;
 use weftrun::core::log::clean_text;
+use weftrun::core::mask::mask_value;
 use weftrun::core::report::{ConfigReport, SettingShape};
 use weftrun::core::text::suggestion;
 use weftrun::{Config, Error, ErrorKind, Result};
@@ -253,5 +254,10 @@ fn hidden(path: &[String], value: &Value) -> Value {
     let last = path.last().map(|key| key.to_lowercase().replace('-', "_")).unwrap_or_default();
     let secret =
         WORDS.iter().any(|word| last.contains(word)) && !NAMES_ONLY.iter().any(|end| last.ends_with(end));
-    if secret && !in_job { Value::from("(hidden)") } else { value.clone() }
+    if secret && !in_job {
+        return Value::from("(hidden)");
+    }
+    let mut value = value.clone();
+    mask_value(&mut value);
+    value
 }

@@ -63,7 +63,7 @@ fn without_errors(findings: Vec<Finding>, message: &str) -> Result<Vec<Finding>>
 /// Prints the documents to stdout, and their unresolved values to stderr.
 pub fn print(context: &Context, rendered: &Rendered, findings: &[Finding]) -> Result<()> {
     if context.out.format != Format::Table {
-        return context.out.value(&RenderReport::new(rendered, findings));
+        return context.out.exact_value(&RenderReport::new(rendered, findings));
     }
     let mut text = String::new();
     for (index, document) in rendered.documents.iter().enumerate() {

@@ -142,8 +142,30 @@ fn no_secret_is_told_even_by_a_server_that_repeats_it() {
             }
         }
     }
+    // The other clients, with a secret in a header.
+    place.write("kubeconfig", kubeconfig(&address, ""));
+    place.configure(&format!(
+        "[target.kube]\nbackend = \"kubeflow\"\nkubeconfig = \"{}\"\n[target.head]\nbackend = \"slurm\"\nrest = \"http://{address}\"\n\
+         rest-user = \"me\"\nlog-dir = \"/logs\"\n",
+        place.path("kubeconfig").display()
+    ));
+    for target in ["kube", "head"] {
+        for verb in ["list -a", "doctor", "submit job.toml", "plan job.toml --online"] {
+            for format in ["", " -o json"] {
+                let line = format!("{verb} -b {target} -vv{format}");
+                let mut command = place.command(line.split_whitespace());
+                command.env("SLURM_JWT", SECRET);
+                let done = Done::of(command);
+                assert!(!done.out.contains(SECRET) && !done.err.contains(SECRET), "{line}: {done:?}");
+            }
+        }
+    }
     let heard = heard.lock().unwrap();
     assert!(heard.iter().any(|request| request.contains(SECRET)), "the server was never asked");
+    for header in ["authorization: bearer", "x-slurm-user-token"] {
+        let sent = |request: &String| request.to_lowercase().contains(header) && request.contains(SECRET);
+        assert!(heard.iter().any(sent), "{header} was never sent");
+    }
     for request in heard.iter() {
         let line = request.lines().next().unwrap_or_default();
         assert!(!line.contains(SECRET), "in a URL: {line}");
@@ -152,6 +174,128 @@ fn no_secret_is_told_even_by_a_server_that_repeats_it() {
     each_file(&place.state(), &mut |path| {
         assert!(!String::from_utf8_lossy(&fs::read(path).unwrap()).contains(SECRET), "{}", path.display());
     });
+}
+
+/// Returns a kubeconfig whose token is the secret.
+fn kubeconfig(address: &str, more: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: x\nclusters: [{{name: c, cluster: {{server: 'http://{address}'{more}}}}}]\n\
+         users: [{{name: u, user: {{token: {SECRET}}}}}]\ncontexts: [{{name: x, context: {{cluster: c, user: u, namespace: n}}}}]\n"
+    )
+}
+
+/// An API server that serves jobs and gives one answer to all that is asked about them.
+fn api_server(status: &'static str, body: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let request = read_request(stream.try_clone().unwrap());
+            let path = request.split(' ').nth(1).unwrap_or_default();
+            let (status, body) = match path.split('?').next().unwrap_or_default() {
+                "/apis/kubeflow.org/v1" => ("200 OK", r#"{"resources": [{"name": "pytorchjobs"}]}"#),
+                "/apis/kubeflow.org/v2beta1" => ("200 OK", r#"{"resources": [{"name": "mpijobs"}]}"#),
+                "/apis/trainer.kubeflow.org/v1alpha1" => ("200 OK", r#"{"resources": []}"#),
+                _ => (status, body),
+            };
+            let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}", body.len());
+            let _ = write!(stream, "{head}\r\n\r\n{body}");
+        }
+    });
+    address
+}
+
+#[test]
+fn a_list_without_the_right_and_a_list_of_nonsense_are_no_empty_lists() {
+    let forbidden = r#"{"kind": "Status", "message": "pytorchjobs.kubeflow.org is forbidden: User \"me\" cannot list resource \"pytorchjobs\"", "code": 403}"#;
+    for (status, body, told) in [
+        ("403 Forbidden", forbidden, "cannot list resource \"pytorchjobs\""),
+        ("403 Forbidden", "{}", "you may not"),
+        ("200 OK", "null", "unexpected answer"),
+        ("200 OK", "\"x\"", "unexpected answer"),
+        ("200 OK", "{}", "unexpected answer"),
+        ("200 OK", r#"{"items": 5}"#, "unexpected answer"),
+    ] {
+        let place = Place::new();
+        place.write("kubeconfig", kubeconfig(&api_server(status, body), ""));
+        place.configure(&format!(
+            "[target.kube]\nbackend = \"kubeflow\"\nkubeconfig = \"{}\"\n",
+            place.path("kubeconfig").display()
+        ));
+        for line in [
+            "list -b kube",
+            "list -a -b kube -o json",
+            "describe a -b kube",
+            "describe kubeflow://kube/n/pytorchjob/a",
+            "cancel a -b kube",
+        ] {
+            let done = Done::of(place.command(line.split_whitespace()));
+            assert_eq!(done.code, 4, "{line} {status} {body}: {done:?}");
+            assert!(done.err.replace("\\\"", "\"").contains(told), "{line} {status} {body}: {done:?}");
+        }
+    }
+}
+
+#[test]
+fn a_report_and_the_messages_about_a_job_hold_no_secret_of_its_own() {
+    let place = Place::new();
+    let secrets = ["flag-secret-1", "pat-secret-2", "sk-abcdefghijklmnop0123", "url-secret-4"];
+    place.write(
+        "job.toml",
+        format!(
+            "name = \"leaky\"\nimage = \"x:1\"\nlaunch = \"per-rank\"\nnodes = 1\ngpus_per_node = 0\n\
+             command = [\"sh\", \"-c\", \"exit 3 # --token={} https://me:{}@host/x\", \"--api-key\", \"{}\"]\n[env]\nGH_PAT = \"{}\"\nMODEL = \"{}\"\n",
+            secrets[0], secrets[3], secrets[0], secrets[1], secrets[2]
+        ),
+    );
+    let hidden = |line: &str| {
+        let done = Done::of(place.command(line.split_whitespace()));
+        for secret in secrets {
+            assert!(!done.out.contains(secret) && !done.err.contains(secret), "{line}: {done:?}");
+        }
+        done
+    };
+    let lint = hidden("lint -f job.toml").ok();
+    assert_eq!(lint.out.matches("SPEC-SECRET").count(), 3, "{lint:?}");
+    hidden("plan job.toml").ok();
+    hidden("plan job.toml -o json").ok();
+    hidden("submit --wait job.toml");
+    for line in [
+        "report leaky -o json",
+        "report leaky -o yaml",
+        "report leaky -o html",
+        "describe leaky -o json",
+        "describe leaky",
+        "why leaky -o json",
+    ] {
+        hidden(line);
+    }
+    let report = hidden("report leaky -o json").ok().json();
+    assert!(report["spec"].as_str().unwrap().contains("--token=…"), "{report}");
+    // What is sent is what was written.
+    let rendered = place.run("render job.toml -o json").ok();
+    assert!(secrets.iter().all(|secret| rendered.out.contains(secret)), "{rendered:?}");
+    for address in [
+        "https://Ab12Cd34Ef56@host/x",
+        "https://me:pw@host/x",
+        "fd::17/foo",
+        "ext::sh -c x",
+        "git://host/x",
+        "http://host/x",
+    ] {
+        place.write(
+            "git.toml",
+            SMALL_JOB.replace("launch", &format!("code = {{ git = \"{address}\" }}\nlaunch")),
+        );
+        for backend in ["local", "kubeflow", "slurm", "runai", "hosts"] {
+            let done = Done::of(place.command(["render", "git.toml", "-b", backend]));
+            assert_eq!(done.code, 3, "{address} {backend}: {done:?}");
+            assert!(
+                done.out.is_empty() && !done.err.contains("Ab12Cd34Ef56") && !done.err.contains(":pw@"),
+                "{done:?}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -537,6 +537,20 @@ fn an_insecure_target_says_so_at_every_use() {
         }
     }
     assert_eq!(warned("describe runai://open/p/distributed/x#1"), 1);
+    // A kubeconfig that says so warns too.
+    let kubeconfig = "{apiVersion: v1, kind: Config, current-context: x, users: [{name: u, user: {token: t}}], \
+        contexts: [{name: x, context: {cluster: c, user: u}}], \
+        clusters: [{name: c, cluster: {server: 'https://127.0.0.1:9', insecure-skip-tls-verify: true}}]}";
+    place.write("kubeconfig", kubeconfig);
+    place.configure(&format!(
+        "[target.kube]\nbackend = \"kubeflow\"\nkubeconfig = \"{}\"\n",
+        place.path("kubeconfig").display()
+    ));
+    for line in ["plan job.toml", "plan job.toml -o json", "list", "list -q", "list -o json"] {
+        let done = Done::of(place.command(format!("{line} -b kube").split_whitespace()));
+        assert_eq!(count(&done.err, "insecure-skip-tls-verify"), 1, "{line}: {done:?}");
+    }
+    place.configure("[target.open]\nbackend = \"runai\"\nurl = \"http://127.0.0.1:9\"\nproject = \"p\"\ninsecure = true\ntoken-env = \"TOKEN\"\n[target.safe]\nbackend = \"runai\"\nurl = \"http://127.0.0.1:9\"\nproject = \"p\"\ntimeout-seconds = 2\n");
     for line in ["plan job.toml -b safe", "list -b safe", "targets"] {
         assert_eq!(warned(line), 0, "{line}");
     }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::Finding;
+use crate::mask;
 use crate::shell;
 
 /// Checks the text of a batch script. Bytes in `skip` are not the user's.
@@ -48,6 +49,9 @@ fn directives(text: &str, skip: &[Range<usize>], found: &mut Vec<(Finding, Range
             continue;
         }
         let place = start..start + body.len();
+        if mask::holds_secret(body) {
+            found.push((super::settings::secret_in("the script"), place.clone()));
+        }
         match (body.strip_prefix("#SBATCH"), first_command) {
             (Some(_), Some(command)) => {
                 let message =

@@ -5,6 +5,7 @@ use crate::Finding;
 use crate::catalogue::{Catalogue, InstanceType, NodeFabric};
 use crate::fabric::Profile;
 use crate::fabric::view::{JobView, RoleView};
+use crate::mask;
 use crate::request::Fabric;
 use crate::shell::unexpanded;
 
@@ -83,13 +84,33 @@ pub(super) fn environment(
             let value = var.value.as_deref().unwrap_or_default();
             let mut findings = of_variable(&var.name, value, image, setting);
             findings.extend(dollar(&var.name, value));
+            findings.extend(secret(&var.name, value));
             let at = if var.at.is_empty() { String::new() } else { format!("{}/name", var.at) };
             add(findings, role, &at, lints);
         }
         for found in commands::settings(container) {
             add(of_variable(found.name, found.value, image, setting), role, &found.at, lints);
         }
+        for (list, words) in [("command", &container.command), ("args", &container.args)] {
+            if mask::words_hold_secret(words) {
+                let found = secret_in("the command");
+                add(vec![found], role, &format!("{}/{list}", container.at), lints);
+            }
+        }
     }
+}
+
+fn secret(name: &str, value: &str) -> Option<Finding> {
+    let text = format!("{name}={value}");
+    mask::holds_secret(&text).then(|| secret_in(&format!("`{name}`")))
+}
+
+/// Returns the finding of a secret that stands in a manifest or script.
+pub(super) fn secret_in(what: &str) -> Finding {
+    let message = format!("{what} holds a secret, which is readable by everyone who may read this");
+    Finding::warning("SPEC-SECRET", message).fix(
+        "name a secret of the cluster instead (`valueFrom.secretKeyRef`, or a file that only you can read)",
+    )
 }
 
 /// Returns the findings about a variable: its name, and its value in this place.

@@ -2,6 +2,7 @@
 
 mod builder;
 pub mod file;
+pub mod git;
 mod launch;
 mod origins;
 mod role;
@@ -107,14 +108,9 @@ pub struct EnvVar {
 }
 
 impl EnvVar {
-    /// Returns whether the name conventionally holds credentials (`HF_TOKEN`, `WANDB_API_KEY`,
-    /// `AWS_SECRET_ACCESS_KEY`).
+    /// Returns whether the name conventionally holds credentials (`HF_TOKEN`, `WANDB_API_KEY`, `GH_PAT`).
     pub fn looks_secret(&self) -> bool {
-        const ENDINGS: [&str; 6] =
-            ["_TOKEN", "_API_KEY", "_SECRET", "_PASSWORD", "_ACCESS_KEY", "_PRIVATE_KEY"];
-        let upper = self.name.to_ascii_uppercase();
-        ENDINGS.iter().any(|ending| upper.ends_with(ending))
-            || matches!(upper.as_str(), "PASSWORD" | "TOKEN" | "SECRET")
+        crate::mask::is_secret_name(&self.name)
     }
 }
 

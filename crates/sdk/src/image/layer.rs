@@ -5,6 +5,7 @@ use std::io::{BufReader, Read};
 use reqwest::Response;
 use ring::digest::{Context, SHA256};
 use tokio::sync::mpsc;
+use weftrun_backends::deadline::{CALL, Deadline};
 use weftrun_core::image::{ImageLayer, LayerScan};
 use weftrun_core::{Error, ErrorKind, Result};
 
@@ -25,8 +26,12 @@ pub(super) async fn read(
     let (sender, receiver) = mpsc::channel(WAITING);
     let scan = tokio::task::spawn_blocking(move || scan(Pieces::new(receiver)));
     let (mut got, mut lost) = (0u64, None);
+    let deadline = Deadline::after(CALL);
     loop {
-        match answer.chunk().await {
+        let Ok(piece) = tokio::time::timeout_at(deadline.at(got), answer.chunk()).await else {
+            return Err(deadline.error("the registry is too slow").with("layer", digest));
+        };
+        match piece {
             Ok(Some(piece)) => {
                 got += piece.len() as u64;
                 // A longer layer is not the one that the manifest names.

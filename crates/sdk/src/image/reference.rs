@@ -1,5 +1,6 @@
 //! The name of an image (`nvcr.io/nvidia/pytorch:25.09-py3`).
 
+use weftrun_backends::address;
 use weftrun_core::{Error, ErrorKind, Result};
 
 /// The location of an image.
@@ -75,8 +76,7 @@ impl Reference {
 
 /// Returns whether a host, with its port, is this machine.
 pub(super) fn is_loopback(host: &str) -> bool {
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    name == "localhost" || name.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+    address::is_this_machine(address::split_port(host).0)
 }
 
 #[cfg(test)]

@@ -5,6 +5,9 @@ use std::time::Duration;
 use reqwest::{Client, Response, StatusCode};
 use serde_json::Value;
 use tokio::sync::Mutex;
+use weftrun_backends::deadline::{CALL, Deadline};
+use weftrun_backends::json_answer::whole;
+use weftrun_backends::sent;
 use weftrun_core::log::clean_text;
 use weftrun_core::secret::Secret;
 use weftrun_core::{Error, ErrorKind, Result};
@@ -107,12 +110,20 @@ impl Registry {
 
     /// Returns a blob as a stream.
     pub async fn blob(&self, digest: &str) -> Result<Response> {
-        self.get(&format!("blobs/{digest}"), None).await
+        self.within(self.get(&format!("blobs/{digest}"), None)).await
+    }
+
+    /// Runs a request that must end in the time of a call.
+    async fn within<T>(&self, request: impl Future<Output = Result<T>>) -> Result<T> {
+        let answer = Deadline::after(CALL).run("the registry does not answer", Box::pin(request)).await;
+        answer.map_err(
+            |error| if error.context().is_empty() { error.with("image", self.image()) } else { error },
+        )
     }
 
     fn parsed(&self, bytes: &[u8]) -> Result<Value> {
-        serde_json::from_slice(bytes).map_err(|error| {
-            Error::new(ErrorKind::Protocol, "the registry's answer is not JSON")
+        whole(&String::from_utf8_lossy(bytes)).map_err(|error| {
+            Error::new(ErrorKind::Protocol, "the registry's answer cannot be read as JSON")
                 .with("image", self.image())
                 .with_source(error)
         })
@@ -130,6 +141,10 @@ impl Registry {
     }
 
     async fn small(&self, path: &str, accept: Option<&str>) -> Result<Vec<u8>> {
+        self.within(self.small_now(path, accept)).await
+    }
+
+    async fn small_now(&self, path: &str, accept: Option<&str>) -> Result<Vec<u8>> {
         let mut answer = self.get(path, accept).await?;
         let mut bytes = Vec::new();
         while let Some(chunk) = answer.chunk().await.map_err(|error| self.lost(error))? {
@@ -202,7 +217,7 @@ impl Registry {
             .get("www-authenticate")
             .and_then(|value| value.to_str().ok())
             .unwrap_or_default();
-        let challenge = Challenge::parse(header);
+        let challenge = Challenge::parse(&sent::hide(header));
         let scope = format!("repository:{}:pull", self.at.repository);
         *pass = challenge.answer(&self.http, &self.login, &scope, is_loopback(&self.at.registry)).await?;
         Ok(())
@@ -227,7 +242,8 @@ impl Registry {
             .and_then(|body| body.pointer("/errors/0/message"))
             .and_then(Value::as_str)
             .unwrap_or_default();
-        let said = if said.is_empty() { String::new() } else { format!(": {}", clean_text(said)) };
+        let said =
+            if said.is_empty() { String::new() } else { format!(": {}", clean_text(&sent::hide(said))) };
         let error = |kind, text: &str| {
             Error::new(kind, format!("{text} ({status}{said})")).with("image", self.image())
         };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::process::Command;
-use weftrun_core::spec::Code;
+use weftrun_core::spec::{Code, git};
 use weftrun_core::{Error, ErrorKind};
 
 use super::requests::Requests;
@@ -40,15 +40,21 @@ pub(super) async fn bring(supervisor: &mut Supervisor, requests: &mut Requests) 
         }
         Code::Git { url, rev } => {
             let target = target.display().to_string();
-            git(supervisor, requests, &["clone", "--quiet", "--", url, &target]).await?;
+            if let Some(why) = git::refusal(url) {
+                let message = format!("the code cannot be cloned: {why}");
+                return Err(Error::new(ErrorKind::InvalidSpec, message).with("git", url).into());
+            }
+            let protocols = git::protocols(url);
+            let clone = ["clone", "--quiet", "--", url, &target];
+            run(supervisor, requests, protocols, &clone).await?;
             match rev {
                 Some(rev) if rev.starts_with('-') => {
                     let message = "a Git revision cannot start with `-`";
                     Err(Error::new(ErrorKind::InvalidSpec, message).with("rev", rev).into())
                 }
                 Some(rev) => {
-                    git(supervisor, requests, &["-C", &target, "checkout", "--quiet", "--detach", rev, "--"])
-                        .await
+                    let checkout = ["-C", &target, "checkout", "--quiet", "--detach", rev, "--"];
+                    run(supervisor, requests, protocols, &checkout).await
                 }
                 None => Ok(()),
             }
@@ -62,15 +68,25 @@ pub(super) async fn bring(supervisor: &mut Supervisor, requests: &mut Requests) 
 
 /// Runs git in its own process group, which also contains its transport helpers. The whole group is ended if
 /// the job is ended first.
-async fn git(supervisor: &mut Supervisor, requests: &mut Requests, arguments: &[&str]) -> Result<(), Failed> {
+async fn run(
+    supervisor: &mut Supervisor,
+    requests: &mut Requests,
+    protocols: &str,
+    arguments: &[&str],
+) -> Result<(), Failed> {
     let mut command = Command::new("git");
-    command.args(arguments).env("GIT_TERMINAL_PROMPT", "0");
+    command.args(arguments).env("GIT_TERMINAL_PROMPT", "0").env("GIT_ALLOW_PROTOCOL", protocols);
     command.env(process::MARK, supervisor.list.submission.as_str());
     let grace = Duration::from_millis(supervisor.list.grace_ms).min(LONGEST_GRACE);
     let helper = Helper { end_children: true, grace, ..Helper::default() };
     let folder = supervisor.folder.path().to_owned();
-    let output = helper.run(command, supervisor.stopped(requests)).await.map_err(|error| match error {
-        NoOutput::Stopped(stop) => Failed::Stopped(stop),
+    let stopped = tokio::time::timeout(Duration::from_secs(git::CLONE_LIMIT), supervisor.stopped(requests));
+    let output = helper.run(command, stopped).await.map_err(|error| match error {
+        NoOutput::Stopped(Ok(stop)) => Failed::Stopped(stop),
+        NoOutput::Stopped(Err(_)) => {
+            let message = format!("git {} did not end within {} s", arguments[0], git::CLONE_LIMIT);
+            Error::new(ErrorKind::Timeout, message).into()
+        }
         NoOutput::Failed(error) => error::file("run git", &folder, error).into(),
     })?;
     if output.status.success() {

@@ -17,6 +17,7 @@ use weftrun_core::secret::Secret;
 use weftrun_core::text::percent::encode;
 use weftrun_core::{Error, ErrorKind, Result};
 
+use crate::deadline::{CALL, Deadline};
 use crate::requests;
 use crate::runai::client::ControlPlane;
 use crate::runai::client::LONGEST_ANSWER;
@@ -73,7 +74,6 @@ pub async fn base(shared: &Shared) -> Result<String> {
     let answer = answer.map_err(|e| error::of_network(WHAT, e))?;
     let status = answer.status();
     let body = requests::text(answer, LONGEST_ANSWER).await.map_err(|e| error::of_network(WHAT, e))?;
-    let body = token.hidden_in(&body);
     if status.is_success() && body.contains("OK") {
         Ok(base)
     } else {
@@ -170,11 +170,15 @@ async fn attempt(plane: &ControlPlane, url: &str, token: &Secret) -> Result<LogS
         .header("upgrade", "websocket")
         .header("sec-websocket-version", "13")
         .header("sec-websocket-key", &key);
-    let answer = requests::send(request).await.map_err(|e| error::of_network(WHAT, e))?;
+    // The stream may last for hours, and its beginning may not.
+    let begins = Deadline::after(CALL);
+    let sent = async { requests::send(request).await.map_err(|e| error::of_network(WHAT, e)) };
+    let answer = begins.run(WHAT, sent).await?;
     let status = answer.status();
     if status != StatusCode::SWITCHING_PROTOCOLS {
-        let body = requests::text(answer, LONGEST_ANSWER).await.map_err(|e| error::of_network(WHAT, e))?;
-        let body = token.hidden_in(&body);
+        let text =
+            async { requests::text(answer, LONGEST_ANSWER).await.map_err(|e| error::of_network(WHAT, e)) };
+        let body = begins.run(WHAT, text).await?;
         let error = error::of_answer(WHAT, status, &body);
         // "workload is not ready to stream" comes with several status codes while images are pulled.
         return Err(if body.contains("not ready") { error.retryable() } else { error });

@@ -39,7 +39,7 @@ fn lives_of_a_requeued_job() {
             .replace('|', "\u{1f}")
     };
     let text = format!("{}\n{}\n", row("NODE_FAIL", "0:0", "two\nlines"), row("RUNNING", "0:0", "x"));
-    let lives = accounting(&text);
+    let lives = accounting(&text).unwrap();
     assert_eq!(lives.iter().map(|life| life.state.as_str()).collect::<Vec<_>>(), ["NODE_FAIL", "RUNNING"]);
     assert_eq!(lives[0].name, "two\nlines");
     assert_eq!(lives[1].marker.as_ref().map(Marker::text).as_deref(), Some("weftrun:0a1b:efa"));
@@ -52,7 +52,7 @@ fn scontrol_of_every_release() {
     for release in ["22.05", "24.11", "26.05"] {
         let text = std::fs::read_to_string(format!("{cases}/{release}/show-job.txt"))
             .expect("the case is in the tree");
-        let jobs = shown(&text);
+        let jobs = shown(&text).unwrap();
         let read: Vec<_> = jobs
             .iter()
             .map(|job| (job.state.as_str(), job.exit_code, job.step_exit_code, job.restarts))
@@ -97,7 +97,7 @@ fn rows_of_every_release() {
         let file = |name: &str| {
             std::fs::read_to_string(format!("{cases}/{release}/{name}.txt")).expect("the case is in the tree")
         };
-        let (queue, accounting) = (queue(&file("queue")).unwrap(), accounting(&file("accounting")));
+        let (queue, accounting) = (queue(&file("queue")).unwrap(), accounting(&file("accounting")).unwrap());
         insta::assert_snapshot!(format!("queue_{release}"), told(&queue));
         insta::assert_snapshot!(format!("accounting_{release}"), told(&accounting));
         // Epoch seconds everywhere: no row depends on the head node's time zone.

@@ -13,7 +13,7 @@ mod token;
 use std::time::Duration;
 
 use reqwest::{Client as Http, Method, StatusCode};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
 use weftrun_core::backend::TargetConfig;
 use weftrun_core::{Error, ErrorKind, Result};
@@ -24,6 +24,7 @@ use super::config::SlurmTarget;
 use super::error;
 use super::ids::JobId;
 use super::records::{Job, Shown};
+use crate::json_answer::{self, Listed};
 use crate::requests;
 use token::Tokens;
 
@@ -100,8 +101,7 @@ impl Rest {
 
     /// Returns all jobs in slurmctld, since no release filters by user.
     pub async fn jobs(&self) -> Result<Vec<Job>> {
-        let answer = self.get(&self.path("jobs/").await?).await?;
-        Ok(json::list(&answer["jobs"]).iter().filter_map(job::queued).collect())
+        jobs(self.get(&self.path("jobs/").await?, job::queued).await?)
     }
 
     /// Returns the user whose jobs are the caller's own.
@@ -111,12 +111,13 @@ impl Rest {
 
     /// Returns the rows of one job, and the further details of each; none if slurmctld has forgotten it.
     pub async fn job(&self, id: &JobId) -> Result<Vec<(Job, Shown)>> {
-        match self.get(&self.path(&format!("job/{}", id.number)).await?).await {
-            Ok(answer) => Ok(json::list(&answer["jobs"])
-                .iter()
-                .filter_map(|one| Some((job::queued(one)?, job::shown(one))))
-                .filter(|(row, _)| row.belongs_to(id))
-                .collect()),
+        let read = |one: &Value| Some((job::queued(one)?, job::shown(one)));
+        match self.get(&self.path(&format!("job/{}", id.number)).await?, read).await {
+            Ok(answer) => {
+                let mut rows = jobs(answer)?;
+                rows.retain(|(row, _)| row.belongs_to(id));
+                Ok(rows)
+            }
             Err(unknown) if unknown.kind() == ErrorKind::NotFound => Ok(Vec::new()),
             Err(failed) => Err(failed),
         }
@@ -133,15 +134,19 @@ impl Rest {
             let user = weftrun_core::text::percent::encode(&self.user().await?);
             format!("/slurmdb/v0.0.{version}/jobs/?start_time={since}&users={user}")
         };
-        match self.get_accounting(&path).await {
+        match self.get_accounting(&path, job::accounted).await {
             Ok(answer) => {
                 let user = self.user().await?;
-                let mut rows: Vec<Job> =
-                    json::list(&answer["jobs"]).iter().filter_map(job::accounted).collect();
+                let mut rows = jobs(answer)?;
                 rows.retain(|row| id.is_some_and(|id| row.belongs_to(id)) || row.user == user);
                 Ok(Some(rows))
             }
-            Err(failed) if failed.is_retryable() || failed.kind() == ErrorKind::Credentials => Err(failed),
+            Err(failed)
+                if failed.is_retryable()
+                    || matches!(failed.kind(), ErrorKind::Credentials | ErrorKind::Protocol) =>
+            {
+                Err(failed)
+            }
             Err(none) => {
                 tracing::debug!(error = %none, "slurmrestd gives no accounting");
                 Ok(None)
@@ -153,20 +158,28 @@ impl Rest {
     pub async fn cancel(&self, id: &JobId, signal: Option<i32>) -> Result<()> {
         let query = signal.map_or_else(String::new, |number| format!("?signal={number}"));
         let path = self.path(&format!("job/{id}{query}")).await?;
-        self.send(Method::DELETE, &path, None).await.map(drop)
+        self.send(Method::DELETE, &path, None, drop_row).await.map(drop)
     }
 
     /// Holds a pending job, or releases it.
     pub async fn hold(&self, id: &JobId, hold: bool) -> Result<()> {
         let change = serde_json::json!({ "hold": hold });
-        self.send(Method::POST, &self.path(&format!("job/{id}")).await?, Some(&change)).await.map(drop)
+        self.send(Method::POST, &self.path(&format!("job/{id}")).await?, Some(&change), drop_row)
+            .await
+            .map(drop)
     }
 
     /// Returns the cluster facts.
     pub async fn described(&self) -> Result<Cluster> {
-        let partitions = self.get(&self.path("partitions/").await?).await?;
-        let nodes = self.get(&self.path("nodes/").await?).await?;
-        Ok(cluster::read(&partitions, &nodes))
+        let partitions = self.get(&self.path("partitions/").await?, drop_row).await?;
+        let nodes = self.get(&self.path("nodes/").await?, drop_row).await?;
+        let listed = [(&partitions, "partitions"), (&nodes, "nodes")];
+        if let Some((answer, key)) =
+            listed.into_iter().find(|(answer, key)| !answer.rest.get(*key).is_some_and(Value::is_array))
+        {
+            return Err(missing(key, &answer.rest));
+        }
+        Ok(cluster::read(&partitions.rest.into(), &nodes.rest.into()))
     }
 
     /// Returns a path below slurmctld's interface of the newest version that both sides support.
@@ -180,13 +193,15 @@ impl Rest {
     }
 
     async fn find_version(&self) -> Result<u32> {
-        let offered = self.get("/openapi/v3").await?;
-        let paths = offered.get("paths").and_then(Value::as_object).into_iter().flatten();
+        let offered = self.get("/openapi/v3", drop_row).await?;
+        let Some(paths) = offered.rest.get("paths").and_then(Value::as_object) else {
+            return Err(missing("paths", &offered.rest));
+        };
         let found = |path: &String| {
             let number = path.strip_prefix("/slurm/v0.0.")?.strip_suffix("/job/submit")?;
             number.parse::<u32>().ok()
         };
-        let mut versions: Vec<u32> = paths.filter_map(|(path, _)| found(path)).collect();
+        let mut versions: Vec<u32> = paths.keys().filter_map(found).collect();
         versions.sort_unstable();
         versions.iter().rfind(|version| VERSIONS.contains(version)).copied().ok_or_else(|| {
             let all: Vec<String> = versions.iter().map(|version| format!("v0.0.{version}")).collect();
@@ -199,12 +214,16 @@ impl Rest {
         })
     }
 
-    async fn get(&self, path: &str) -> Result<Value> {
-        match self.send(Method::GET, path, None).await {
+    async fn get<T>(&self, path: &str, read: impl Fn(&Value) -> T + Copy) -> Result<Listed<T>> {
+        match self.send(Method::GET, path, None, read).await {
             // A request that changes nothing may be repeated after a lost connection.
-            Err(lost) if lost.is_retryable() && !error::is_down_database(&lost) => {
+            Err(lost)
+                if lost.is_retryable()
+                    && lost.kind() != ErrorKind::Timeout
+                    && !error::is_down_database(&lost) =>
+            {
                 tokio::time::sleep(Duration::from_millis(300)).await;
-                self.send(Method::GET, path, None).await
+                self.send(Method::GET, path, None, read).await
             }
             answer => answer,
         }
@@ -212,32 +231,39 @@ impl Rest {
 
     /// Sends a query that slurmrestd forwards to slurmdbd. slurmrestd waits 45 s if slurmdbd accepts the connection
     /// but does not answer (observed with 22.05).
-    async fn get_accounting(&self, path: &str) -> Result<Value> {
+    async fn get_accounting<T>(&self, path: &str, read: impl Fn(&Value) -> T + Copy) -> Result<Listed<T>> {
         let limit = Duration::from_secs(DATABASE_LIMIT);
-        tokio::time::timeout(limit, self.get(path)).await.unwrap_or_else(|_| {
+        tokio::time::timeout(limit, self.get(path, read)).await.unwrap_or_else(|_| {
             Err(error::no_database(&format!("slurmrestd had no answer from it for {DATABASE_LIMIT} s")))
         })
     }
 
-    async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value> {
-        self.send_once(method, path, body).await.map_err(|failed| failed.error)
-    }
-
-    /// Sends a request that may be sent twice; repeats it with another token if the first was refused and
-    /// another is available. Requests that create a job go through [`Rest::post_once`].
-    async fn send_once(
+    async fn send<T>(
         &self,
         method: Method,
         path: &str,
         body: Option<&Value>,
-    ) -> std::result::Result<Value, Failed> {
+        read: impl Fn(&Value) -> T + Copy,
+    ) -> Result<Listed<T>> {
+        self.send_once(method, path, body, read).await.map_err(|failed| failed.error)
+    }
+
+    /// Sends a request that may be sent twice; repeats it with another token if the first was refused and
+    /// another is available. Requests that create a job go through [`Rest::post_once`].
+    async fn send_once<T>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        read: impl Fn(&Value) -> T + Copy,
+    ) -> std::result::Result<Listed<T>, Failed> {
         let unsent = |error| Failed { error, sent: Sent::Refused };
         let token = self.tokens.current().await.map_err(unsent)?;
-        match self.exchange(method.clone(), path, body, &token).await {
+        match self.exchange(method.clone(), path, body, &token, read).await {
             Err(refused) if refused.error.kind() == ErrorKind::Credentials && self.tokens.renews() => {
                 self.tokens.forget().await;
                 let token = self.tokens.current().await.map_err(unsent)?;
-                self.exchange(method, path, body, &token).await
+                self.exchange(method, path, body, &token, read).await
             }
             answer => answer,
         }
@@ -246,16 +272,19 @@ impl Rest {
     /// Posts a body exactly once, regardless of the answer.
     async fn post_once(&self, path: &str, body: &Value) -> std::result::Result<Value, Failed> {
         let token = self.tokens.current().await.map_err(|error| Failed { error, sent: Sent::Refused })?;
-        self.exchange(Method::POST, path, Some(body), &token).await
+        let answer = self.exchange(Method::POST, path, Some(body), &token, drop_row).await?;
+        Ok(answer.rest.into())
     }
 
-    async fn exchange(
+    /// Sends a request; `read` keeps what is needed of each job in the answer.
+    async fn exchange<T>(
         &self,
         method: Method,
         path: &str,
         body: Option<&Value>,
         token: &token::Token,
-    ) -> std::result::Result<Value, Failed> {
+        read: impl Fn(&Value) -> T,
+    ) -> std::result::Result<Listed<T>, Failed> {
         let mut request = self
             .http
             .request(method, format!("{}{path}", self.base))
@@ -268,17 +297,19 @@ impl Rest {
         let response = requests::send(request).await.map_err(|cause| self.unreachable(cause))?;
         let status = response.status();
         let text = requests::text(response, LONGEST).await.map_err(|cause| self.unreachable(cause))?;
-        let text = token.secret.hidden_in(&text);
-        let answer: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
-        match message_of(&answer) {
-            Some(message) if !status.is_success() || message.is_error => {
+        let answer = json_answer::rows(&text, "jobs", |one| read(&one));
+        match (answer.as_ref().ok().and_then(|answer| message_of(&answer.rest)), answer) {
+            (Some(message), _) if !status.is_success() || message.is_error => {
                 Err(Failed { error: of_answer(status, &message, token), sent: fate(status, &message) })
             }
-            _ if status.is_success() && answer.is_object() => Ok(answer),
+            (_, Ok(answer)) if status.is_success() => Ok(answer),
+            (_, Err(cause)) if status.is_success() => Err(Failed {
+                error: unexpected(&format!("{cause}: {}", beginning(&text))),
+                sent: Sent::Unknown,
+            }),
             _ => {
                 let message = RestMessage { text: error::clean(&text), ..RestMessage::default() };
-                let sent = if status.is_success() { Sent::Unknown } else { fate(status, &message) };
-                Err(Failed { error: of_answer(status, &message, token), sent })
+                Err(Failed { error: of_answer(status, &message, token), sent: fate(status, &message) })
             }
         }
     }
@@ -294,6 +325,32 @@ impl Rest {
             .hint("check `rest` of the target: address, port, and whether slurmrestd runs");
         Failed { error: error.with_source(cause.without_url()).retryable(), sent }
     }
+}
+
+/// Reads nothing of a job.
+fn drop_row(_: &Value) {}
+
+/// Returns the jobs of an answer about jobs.
+fn jobs<T>(answer: Listed<Option<T>>) -> Result<Vec<T>> {
+    let Some(rows) = answer.rows else { return Err(missing("jobs", &answer.rest)) };
+    let some = !rows.is_empty();
+    let read: Vec<T> = rows.into_iter().flatten().collect();
+    if some && read.is_empty() { Err(unexpected("no job in it has an id")) } else { Ok(read) }
+}
+
+/// Returns the error of an answer that is none of slurmrestd's.
+fn unexpected(why: &str) -> Error {
+    Error::new(ErrorKind::Protocol, format!("unexpected answer of slurmrestd: {}", error::clean(why)))
+        .hint("check `rest` of the target: something else may answer there")
+}
+
+fn missing(key: &str, answer: &Map<String, Value>) -> Error {
+    unexpected(&format!("it has no `{key}`: {}", beginning(&Value::from(answer.clone()).to_string())))
+}
+
+/// Returns the beginning of a text.
+fn beginning(text: &str) -> String {
+    text.chars().take(200).collect()
 }
 
 /// Returns what an answer means for a submission. Only slurmctld's own refusals (slurm_errno.h: 2000 to 2999,
@@ -327,7 +384,7 @@ struct RestMessage {
 
 /// Returns the first error of an answer. A job that is queued in a held state is also listed as an error, and
 /// is not one.
-fn message_of(answer: &Value) -> Option<RestMessage> {
+fn message_of(answer: &Map<String, Value>) -> Option<RestMessage> {
     let errors = answer.get("errors")?.as_array()?;
     let read = |error: &Value| {
         let number = ["error_number", "error_code"].iter().find_map(|key| error.get(key)?.as_i64());

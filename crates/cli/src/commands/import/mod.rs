@@ -77,7 +77,7 @@ fn print(context: &Context, imported: &Imported) -> Result<u8> {
         context.out.document(&text)?;
         context.out.findings(&findings);
     } else {
-        context.out.value(&ImportReport::new(&imported.spec, &text, &findings))?;
+        context.out.exact_value(&ImportReport::new(&imported.spec, &text, &findings))?;
     }
     Ok(exit_codes::OK)
 }

@@ -12,6 +12,7 @@ use weftrun::core::diagnose::{Judge, why_of_job};
 use weftrun::core::exit_codes;
 use weftrun::core::job::JobDetail;
 use weftrun::core::log::LogOptions;
+use weftrun::core::mask::{mask, mask_job};
 use weftrun::core::report::{DescribeReport, JobReport, TransportReport, WhyReport};
 use weftrun::core::spec::{JobSpec, to_toml};
 use weftrun::{Error, ErrorKind, Job, Result};
@@ -82,7 +83,7 @@ pub fn run(context: &Context, args: &ReportArgs) -> Result<u8> {
         }
     };
     if context.out.format == Format::Html {
-        context.out.document(&html::page(&known)?)?;
+        context.out.document(&mask(&html::page(&known)?))?;
         return Ok(exit_codes::OK);
     }
     let mut report = JobReport::new(&known.transport, WhyReport::from(known.why.clone()));
@@ -111,15 +112,6 @@ async fn known(job: Job, detail: Option<JobDetail>) -> Result<Known> {
         None => weftrun::core::diagnose::cause::why(map, None),
     };
     let transport = TransportReport::of(diagnosis, map);
-    let spec = job.spec().cloned().map(without_secrets);
+    let spec = job.spec().cloned().map(mask_job);
     Ok(Known { job, spec, detail, view, transport, judge, why })
-}
-
-/// Hides the values of variables that are named like secrets: the report is sent to others.
-fn without_secrets(mut spec: JobSpec) -> JobSpec {
-    let roles = spec.roles.iter_mut().flat_map(|role| &mut role.env);
-    for variable in spec.env.iter_mut().chain(roles).filter(|variable| variable.looks_secret()) {
-        "…".clone_into(&mut variable.value);
-    }
-    spec
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::names::is_subdomain;
 use super::{Findings, shown};
 use crate::env_names;
+use crate::mask;
 use crate::shell;
 use crate::spec::file::join;
 use crate::spec::{EnvVar, JobSpec};
@@ -45,7 +46,7 @@ fn list(path: &str, vars: &[EnvVar], names: &mut BTreeMap<String, &'static str>,
             let message =
                 format!("`{}` is set by whatever starts the ranks, and differs between them", var.name);
             out.warning("SPEC-ENV", &path, message).fix("leave it out");
-        } else if var.looks_secret() && !var.value.is_empty() {
+        } else if !var.value.is_empty() && (var.looks_secret() || mask::holds_secret(&var.value)) {
             let message = format!("`{}` looks like a secret and is readable by everyone here", var.name);
             out.warning("SPEC-SECRET", &path, message).fix(format!(
                 "set `secrets.{} = \"name/key\"`: a secret of the cluster, or the file ~/.config/weftrun/secrets/name/key on Slurm and plain hosts",

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::names::{is_label, is_subdomain};
 use super::{Findings, shown};
+use crate::mask;
 use crate::spec::file::{MAX_SCRIPT, join};
-use crate::spec::{Code, JobSpec, RestartPolicy, VolumeSource};
+use crate::spec::{Code, JobSpec, RestartPolicy, VolumeSource, git};
 
 const MAX_RESTARTS: u32 = 1000;
 
@@ -18,6 +19,11 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
     }
     if let Some(code) = &job.code {
         self::code(code, out);
+    }
+    for role in job.roles.iter().filter(|role| mask::words_hold_secret(&role.command)) {
+        let message = "the command holds a secret, which is readable by everyone who sees the job";
+        out.warning("SPEC-SECRET", &join(&join("roles", &role.name), "command"), message)
+            .fix("put it into `secrets`, and read its variable in the program");
     }
     if let Some(dir) = &job.workdir
         && !dir.starts_with('/')
@@ -68,13 +74,15 @@ fn code(code: &Code, out: &mut Findings) {
                     || text.starts_with('-')
                     || text.contains(|c: char| c.is_whitespace() || c.is_control())
             };
-            if bad(url) {
-                let message = format!("`{}` is not the URL of a repository", shown(url));
-                out.error("SPEC-CODE", "code.git", message);
-            } else if has_password(url) {
-                let message = "the address holds a password, which everybody who sees the job can read";
+            if git::holds_secret(url) {
+                let message =
+                    "the address holds a password or token, which everybody who sees the job can read";
                 out.error("SPEC-SECRET", "code.git", message)
                     .fix("leave it out, and let the cluster give the credentials to git");
+            } else if let Some(why) = git::refusal(url) {
+                let message = format!("`{}` cannot be cloned: {why}", shown(url));
+                out.error("SPEC-CODE", "code.git", message)
+                    .fix("use `https://`, `ssh://`, `git@host:path`, `file:///path` or an absolute path");
             }
             if let Some(rev) = rev
                 && bad(rev)
@@ -84,12 +92,6 @@ fn code(code: &Code, out: &mut Findings) {
             }
         }
     }
-}
-
-fn has_password(url: &str) -> bool {
-    let Some((_, rest)) = url.split_once("://") else { return false };
-    let authority = rest.split('/').next().unwrap_or("");
-    authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
 }
 
 fn volumes(job: &JobSpec, out: &mut Findings) {

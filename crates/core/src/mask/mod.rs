@@ -1,0 +1,314 @@
+//! Hides secrets in text that leaves this machine: reports, errors, messages, JSON. What a secret is, is said by its form
+//! (`hf_…`), by the name of the setting that holds it (`GH_PAT=…`, `--token=…`), or by its place in a URL.
+
+mod forms;
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
+use regex::{Captures, Regex};
+use serde_json::Value;
+
+use crate::spec::JobSpec;
+use forms::{NAMES, TOKENS};
+
+/// What stands for a secret.
+const HIDDEN: &str = "…";
+
+/// Returns whether what was found at a place is a secret.
+type Holds = fn(&str) -> bool;
+
+/// A place where a secret may be.
+struct Rule {
+    hint: Hint,
+    text: Regex,
+    holds: Holds,
+}
+
+/// What a text has in which a rule can find something; most texts have none of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hint {
+    /// A word as long as a token.
+    LongWord,
+    /// A part of the name of a secret.
+    Name,
+    Url,
+    Header,
+    Key,
+}
+
+/// The words of each hint, in any case.
+const HINTS: [(Hint, &[&str]); 4] = [
+    (
+        Hint::Name,
+        &[
+            "token",
+            "secret",
+            "passw",
+            "passphrase",
+            "pwd",
+            "key",
+            "credential",
+            "_cred",
+            "-cred",
+            "_pat",
+            "-pat",
+            "_jwt",
+            "-jwt",
+        ],
+    ),
+    (Hint::Url, &["://"]),
+    (Hint::Header, &["bearer", "basic"]),
+    (Hint::Key, &["-----begin"]),
+];
+/// The length of the shortest token with a known form.
+const SHORTEST: usize = 16;
+
+static WORDS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+    let words = HINTS.iter().flat_map(|(_, words)| *words);
+    AhoCorasick::builder().ascii_case_insensitive(true).build(words).ok()
+});
+
+/// Returns the hints of a text.
+fn hints(text: &str) -> Vec<Hint> {
+    let of = HINTS.iter().flat_map(|(hint, words)| words.iter().map(|_| *hint)).collect::<Vec<_>>();
+    let mut hints = Vec::new();
+    let found = WORDS.iter().flat_map(|words| words.find_iter(text));
+    for hint in found.filter_map(|word| of.get(word.pattern().as_usize()).copied()) {
+        if !hints.contains(&hint) {
+            hints.push(hint);
+        }
+    }
+    let in_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.~+=".contains(byte);
+    if text.as_bytes().split(|byte| !in_word(byte)).any(|word| word.len() >= SHORTEST) {
+        hints.push(Hint::LongWord);
+    }
+    hints
+}
+
+static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
+    // A value in quotes, or up to the end of the word.
+    let value = r#"(?:"([^"\n]+)"|'([^'\n]+)'|([^\s"'`,;&|)\]}]+))"#;
+    let rules: [(Hint, String, Holds); 9] = [
+        (
+            Hint::Key,
+            r"(-----BEGIN[ A-Z0-9]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END[ A-Z0-9]*-----|\z))"
+                .to_owned(),
+            |_| true,
+        ),
+        (Hint::LongWord, format!(r"(?-u)\b({})", TOKENS.join("|")), is_mixed),
+        (Hint::Url, r#"(?i)\b[a-z][a-z0-9+.-]*://[^\s/@:"'<>]*:([^\s@"'<>/]+)@"#.to_owned(), is_value),
+        (Hint::Url, r#"(?i)\bhttps?://([^\s/@:"'<>]+)(?::[^\s@"'<>/]*)?@"#.to_owned(), |user| {
+            is_value(user) && !is_user(user)
+        }),
+        (Hint::Header, r"(?i)\b(?:bearer|basic)\s+([a-z0-9._~+/=-]{8,})".to_owned(), is_mixed),
+        // `--token=x`, and the words `--token x` of a list or a line.
+        (Hint::Name, format!(r#"(?i)(?:^|[^\w-])--?[\w.-]*{NAMES}(?:=|["']\s*,\s*){value}"#), is_value),
+        (Hint::Name, format!(r"(?i)(?:^|[^\w-])--?[\w.-]*{NAMES}[ \t]+{value}"), is_likely),
+        // `NAME=x`, `"name": "x"`, and the two lines of a variable in a manifest.
+        (
+            Hint::Name,
+            format!(
+                r#"(?i)[\w.-]*{NAMES}(?:["']?[ \t]*=[ \t]*|["'][ \t]*:[ \t]*|["']?\s*,?\s*["']?value["']?[ \t]*:[ \t]*){value}"#
+            ),
+            is_value,
+        ),
+        (Hint::Name, format!(r"(?i)[\w.-]*{NAMES}:[ \t]+{value}"), is_likely),
+    ];
+    let rule = |(hint, text, holds): (Hint, String, Holds)| {
+        let text = Regex::new(&text).ok()?;
+        Some(Rule { hint, text, holds })
+    };
+    rules.into_iter().filter_map(rule).collect()
+});
+
+static NAME: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(&format!("(?i)(?:^|[_.-]|[a-z]){NAMES}$|^(?:pat|jwt)$")).ok());
+
+/// Returns a text with `…` in the place of each secret.
+///
+/// ```
+/// use weftrun_core::mask::mask;
+/// assert_eq!(mask("train --token=abc123 https://me:pw@host/x"), "train --token=… https://me:…@host/x");
+/// let digest = "image@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+/// assert_eq!(mask(digest), digest);
+/// ```
+pub fn mask(text: &str) -> Cow<'_, str> {
+    let spans = spans(text);
+    if spans.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let (mut shown, mut from) = (String::with_capacity(text.len()), 0);
+    for span in spans {
+        shown.push_str(text.get(from..span.start).unwrap_or_default());
+        shown.push_str(HIDDEN);
+        from = span.end;
+    }
+    shown.push_str(text.get(from..).unwrap_or_default());
+    Cow::Owned(shown)
+}
+
+/// Returns where the secrets of a text are, in order and apart.
+pub fn spans(text: &str) -> Vec<Range<usize>> {
+    let mut all: Vec<Range<usize>> = Vec::new();
+    let hints = hints(text);
+    if hints.is_empty() {
+        return all;
+    }
+    for rule in RULES.iter().filter(|rule| hints.contains(&rule.hint)) {
+        let mut from = 0;
+        // After a value, so that the value of one name may be the name of the next (`--password --token=x`).
+        while let Some(found) = rule.text.captures_at(text, from) {
+            let whole = found.get(0).map_or(text.len(), |whole| whole.end());
+            let (Some(value), true) = (secret(&found), whole > from) else { break };
+            // `secrets.HF_TOKEN = "name/key"` names a secret of the cluster.
+            let names = found.get(0).is_some_and(|all| all.as_str().trim_start().starts_with("secrets."));
+            let holds = !names && (rule.holds)(value.as_str());
+            from = if holds { whole } else { value.start().max(from + 1) };
+            while !text.is_char_boundary(from) {
+                from += 1;
+            }
+            if holds {
+                all.push(value.range());
+            }
+        }
+    }
+    all.sort_by_key(|span| (span.start, std::cmp::Reverse(span.end)));
+    all.dedup_by(|next, kept| {
+        let overlaps = next.start < kept.end;
+        kept.end = if overlaps { kept.end.max(next.end) } else { kept.end };
+        overlaps
+    });
+    all
+}
+
+/// Returns the group of a match that holds the value.
+fn secret<'t>(found: &Captures<'t>) -> Option<regex::Match<'t>> {
+    found.iter().skip(1).flatten().next()
+}
+
+/// Returns whether a text holds a secret.
+pub fn holds_secret(text: &str) -> bool {
+    !spans(text).is_empty()
+}
+
+/// Returns whether the value of a setting of this name is a secret by convention (`HF_TOKEN`, `GH_PAT`, `--api-key`).
+pub fn is_secret_name(name: &str) -> bool {
+    NAME.as_ref().is_some_and(|names| names.is_match(name))
+}
+
+/// Returns whether the user in the URL of a repository is a name and no token.
+pub fn is_user(user: &str) -> bool {
+    let plain = user.len() <= 20
+        && user.bytes().all(|byte| byte.is_ascii_lowercase() || b"0123456789._-".contains(&byte));
+    plain && user.bytes().filter(u8::is_ascii_digit).count() <= 3 && !holds_secret(user)
+}
+
+/// Hides the secrets in every text of a value, and the texts under the name of a secret.
+pub fn mask_value(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let Cow::Owned(shown) = mask(text) {
+                *text = shown;
+            }
+        }
+        Value::Array(list) => {
+            hide_after_flags(list.iter_mut().filter_map(|value| match value {
+                Value::String(word) => Some(word),
+                _ => None,
+            }));
+            list.iter_mut().for_each(mask_value);
+        }
+        Value::Object(fields) => {
+            let named = |fields: &serde_json::Map<String, Value>| {
+                let name = fields.get("name").or_else(|| fields.get("target")).and_then(Value::as_str);
+                name.is_some_and(is_secret_name)
+            };
+            let is_variable = named(fields);
+            for (key, value) in fields.iter_mut() {
+                match value {
+                    // The names of secrets in a store.
+                    Value::Object(names) if key == "secrets" => names.values_mut().for_each(mask_value),
+                    Value::String(text)
+                        if is_secret_name(key) && key != "secret" || is_variable && key == "value" =>
+                    {
+                        if is_value(text) {
+                            HIDDEN.clone_into(text);
+                        }
+                    }
+                    value => mask_value(value),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Hides the secrets of a job: in its variables, commands, addresses and scripts.
+pub fn mask_job(mut job: JobSpec) -> JobSpec {
+    let mut texts: Vec<&mut String> = Vec::new();
+    for variable in job.env.iter_mut().chain(job.roles.iter_mut().flat_map(|role| &mut role.env)) {
+        if is_secret_name(&variable.name) && is_value(&variable.value) {
+            HIDDEN.clone_into(&mut variable.value);
+        }
+        texts.push(&mut variable.value);
+    }
+    match &mut job.code {
+        Some(crate::spec::Code::Git { url, .. }) => texts.push(url),
+        Some(crate::spec::Code::Script { text, .. }) => texts.push(text),
+        _ => {}
+    }
+    for text in texts {
+        *text = mask(text).into_owned();
+    }
+    for role in &mut job.roles {
+        hide_after_flags(role.command.iter_mut());
+        role.command.iter_mut().for_each(|word| *word = mask(word).into_owned());
+    }
+    job.backend.values_mut().for_each(mask_value);
+    job
+}
+
+/// Returns whether the words of a command hold a secret.
+pub fn words_hold_secret(words: &[String]) -> bool {
+    let mut shown = words.to_vec();
+    hide_after_flags(shown.iter_mut());
+    shown != words || words.iter().any(|word| holds_secret(word))
+}
+
+/// Hides each word of a command line that follows an option for a secret (`--token`, `x`).
+fn hide_after_flags<'w>(words: impl Iterator<Item = &'w mut String>) {
+    let mut follows = false;
+    for word in words {
+        if follows && is_value(word) && !word.starts_with('-') {
+            HIDDEN.clone_into(word);
+        }
+        follows = word.starts_with('-') && !word.contains(['=', ' ']) && is_secret_name(word);
+    }
+}
+
+/// Returns whether the value under the name of a secret is one, and no reference, path, number or word of a program.
+fn is_value(value: &str) -> bool {
+    const WORDS: [&str; 8] = ["true", "false", "null", "none", "yes", "no", "auto", "(hidden)"];
+    let refers = value.starts_with(['-', '$', '<', '{', '[', '(', '/', '~', '%', '@', '*', '.'])
+        || value.contains(['(', '<', '…']);
+    let number = value.len() < 6 && value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    value.len() >= 2 && !refers && !number && !WORDS.iter().any(|word| value.eq_ignore_ascii_case(word))
+}
+
+/// Returns whether a value is likely a secret where its name may be a word of a sentence.
+fn is_likely(value: &str) -> bool {
+    is_value(value) && value.len() >= 6 && is_mixed(value)
+}
+
+/// Returns whether a text has digits, or letters of both cases, as no ordinary word has.
+fn is_mixed(text: &str) -> bool {
+    let has = |is: fn(&u8) -> bool| text.bytes().any(|byte| is(&byte));
+    let cases = text.len() >= 16 && has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
+    has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic) || cases
+}
+
+#[cfg(test)]
+mod tests;
