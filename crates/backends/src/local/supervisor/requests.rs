@@ -88,26 +88,26 @@ pub(crate) fn ask(folder: &Folder, request: Request, supervisor: &Identity) -> R
     let file = folder.requests().join(&name);
     let taken = folder.requests().join(format!("{TAKEN}{name}"));
     let began = Instant::now();
-    while began.elapsed() < PATIENCE {
+    let mut over = false;
+    while !over && began.elapsed() < PATIENCE {
         // In this order: it is renamed from the first to the second.
         if !file.exists() && !taken.exists() {
             return Ok(Answer::Done);
         }
-        if !supervisor.is_alive() {
-            break;
-        }
         std::thread::sleep(Duration::from_millis(20));
+        // One that is a thread of another program ends before its process.
+        over = !supervisor.is_alive() || matches!(folder.try_lock(), Ok(Some(_)));
     }
-    if request == Request::Cancel && supervisor.is_alive() {
+    if request == Request::Cancel && !over {
         return Ok(Answer::Silent);
     }
     // After a successful withdrawal it is certain that the request is not executed later.
     if fs::remove_file(&file).is_ok() {
-        return Ok(if supervisor.is_alive() { Answer::Silent } else { Answer::Gone });
+        return Ok(if over { Answer::Gone } else { Answer::Silent });
     }
     // A supervisor that was killed before it executed the request leaves the file; a slow one still executes
     // it.
-    let done = supervisor.is_alive() || fs::remove_file(&taken).is_err();
+    let done = !over || fs::remove_file(&taken).is_err();
     Ok(if done { Answer::Done } else { Answer::Gone })
 }
 
@@ -180,11 +180,12 @@ impl Drop for Taken {
 mod tests {
     use super::*;
 
-    fn job() -> (tempfile::TempDir, Folder, Requests) {
+    fn job() -> ((tempfile::TempDir, fs::File), Folder, Requests) {
         let place = tempfile::tempdir().unwrap();
         let folder = Folder::new(place.path());
         folder::make(&folder.requests()).unwrap();
-        (place, folder, Requests { signals: Vec::new() })
+        let lock = folder.try_lock().unwrap().unwrap();
+        ((place, lock), folder, Requests { signals: Vec::new() })
     }
 
     fn this() -> Identity {
@@ -228,6 +229,14 @@ mod tests {
         supervisor.kill().unwrap();
         supervisor.wait().unwrap();
         assert_eq!(asking.join().unwrap(), Answer::Gone);
+        assert_eq!(fs::read_dir(folder.requests()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_supervisor_that_ended_in_a_process_that_lives_on_is_gone() {
+        let ((_place, lock), folder, _requests) = job();
+        drop(lock);
+        assert_eq!(ask(&folder, Request::Cancel, &this()).unwrap(), Answer::Gone);
         assert_eq!(fs::read_dir(folder.requests()).unwrap().count(), 0);
     }
 
