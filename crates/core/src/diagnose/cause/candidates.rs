@@ -1,5 +1,6 @@
 //! Possible causes of a failure, graded by how likely they are causes and not consequences.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use weftrun_nccl::failure::{ClusterReason, Exception, Fact, Frame, Order, SIGNALS};
@@ -175,6 +176,7 @@ fn what(class: CauseClass, exception: &Exception) -> String {
 /// Returns every fact that may be the cause.
 pub(super) fn candidates(scene: &Scene<'_>) -> Vec<Candidate> {
     let mut found = Vec::new();
+    let remote = LazyCell::new(|| remote(scene));
     let explains = |fact: &Fact| {
         matches!(fact, Fact::Exception(_) | Fact::TimedOut { .. } | Fact::RemoteExit | Fact::Died)
     };
@@ -198,7 +200,7 @@ pub(super) fn candidates(scene: &Scene<'_>) -> Vec<Candidate> {
                 let (grade, class) = judge(root);
                 let frame = root.frame.as_ref().or(exception.frame.as_ref()).cloned();
                 match grade {
-                    Grade::Remote => add(grade, class, remote(scene), None, false),
+                    Grade::Remote => add(grade, class, remote.clone(), None, false),
                     Grade::Rendezvous => add(grade, class, what(class, root), None, false),
                     _ => add(grade, class, what(class, root), frame, false),
                 }
@@ -231,7 +233,7 @@ pub(super) fn candidates(scene: &Scene<'_>) -> Vec<Candidate> {
                 let (grade, class, what) = cluster(*reason);
                 add(grade, class, what.to_owned(), None, false);
             }
-            Fact::RemoteExit => add(Grade::Remote, CauseClass::ExitCode, remote(scene), None, false),
+            Fact::RemoteExit => add(Grade::Remote, CauseClass::ExitCode, remote.clone(), None, false),
             Fact::TimedOut { .. } | Fact::Progress { .. } | Fact::Died | Fact::Finished => {}
         }
     }

@@ -178,10 +178,16 @@ fn name_nodes(scene: &mut Scene<'_>, sources: &Sources<'_>, tasks: bool) {
         }
     }
     let count = sources.len();
+    let mut pids: BTreeMap<(SourceIndex, u32), u64> = BTreeMap::new();
+    for (at, source) in sources {
+        for (pid, rank) in &source.by_pid {
+            pids.entry((*at, *rank)).or_insert(*pid);
+        }
+    }
     for (rank, at) in &scene.source_of {
         let Some(source) = sources.get(at) else { continue };
-        let pid = source.by_pid.iter().find(|(_, of)| *of == rank).map(|(pid, _)| *pid);
-        let id = pid.and_then(|pid| source.host_of_pid.get(&pid).cloned());
+        let pid = pids.get(&(*at, *rank));
+        let id = pid.and_then(|pid| source.host_of_pid.get(pid).cloned());
         let tells = |host: &&String| count == 1 || uses.get(host.as_str()).is_some_and(|of| of.len() == 1);
         let own = || {
             let of_task = source.host_of_task.get(rank).filter(|_| tasks);
