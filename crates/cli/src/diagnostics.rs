@@ -73,9 +73,18 @@ pub fn shown(finding: &Finding) -> Option<String> {
 
 /// Returns the line in which a span begins, and its part of that line.
 fn line_of<'t>(text: &'t str, span: &Span) -> Option<(&'t str, std::ops::Range<usize>)> {
-    let before = text.get(..span.start)?;
-    let from = before.rfind('\n').map_or(0, |at| at + 1);
-    let line = text[from..].lines().next().unwrap_or("");
+    // A long line is not searched for its ends, which would take long for each of many findings in it.
+    let before = text.get(..span.start)?.as_bytes();
+    let near = before.len().saturating_sub(MAX_LINE + 1);
+    let from = match memchr::memrchr(b'\n', &before[near..]) {
+        Some(at) => near + at + 1,
+        None if near == 0 => 0,
+        None => return None,
+    };
+    let rest = &text.as_bytes()[from..];
+    let end = memchr::memchr(b'\n', &rest[..rest.len().min(MAX_LINE + 2)]);
+    let line = text.get(from..from + end.unwrap_or(rest.len()))?;
+    let line = line.strip_suffix('\r').filter(|_| end.is_some()).unwrap_or(line);
     if line.len() > MAX_LINE {
         return None;
     }

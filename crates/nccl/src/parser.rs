@@ -63,6 +63,10 @@ pub(crate) struct Rate<'a> {
 }
 
 /// What a line contains.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "it is handed over once and never kept; a box would cost an allocation a line"
+)]
 pub(crate) enum Content<'a> {
     Rate(Rate<'a>),
     Entry(Entry<'a>),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 use futures_util::StreamExt;
-use jiff::{Timestamp, ToSpan};
+use jiff::{SignedDuration, Timestamp};
 use weftrun::core::exit_codes;
 use weftrun::core::job::JobDetail;
 use weftrun::core::log::{LogOptions, parse_ranks};
@@ -66,8 +66,11 @@ pub fn run(context: &Context, args: LogsArgs) -> Result<u8> {
     let mut options = LogOptions::default();
     options.follow = args.follow;
     options.tail = args.tail;
-    options.since =
-        args.since.map(|ago| Timestamp::now() - (ago.as_secs().try_into().unwrap_or(i64::MAX)).seconds());
+    // Longer ago than a timestamp can be is from the beginning.
+    options.since = args.since.map(|ago| {
+        let ago = SignedDuration::try_from(ago).unwrap_or(SignedDuration::MAX);
+        Timestamp::now().checked_sub(ago).unwrap_or(Timestamp::MIN)
+    });
     options.previous = args.previous;
     options.init = args.init;
     options.roles = args.role;

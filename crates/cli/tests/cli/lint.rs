@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::cases::read;
-use crate::place::Place;
+use crate::place::{Done, Place};
 
 const JOB: &str = "\
 apiVersion: kubeflow.org/v1
@@ -115,6 +115,21 @@ fn sarif_shape() -> Value {
                 }}},
         },
     })
+}
+
+#[test]
+fn sarif_names_a_file_by_an_encoded_address() {
+    let place = Place::new();
+    for (name, expected) in [
+        ("a b/job #1%.yaml", "a%20b/job%20%231%25.yaml"),
+        ("ü:x?.yaml", "%C3%BC%3Ax%3F.yaml"),
+        ("back\\slash.yaml", "back%5Cslash.yaml"),
+    ] {
+        place.write(name, JOB);
+        let done = Done::of(place.command(["lint", "-o", "sarif", "-f", name]));
+        let found = &done.json()["runs"][0]["results"][0]["locations"][0]["physicalLocation"];
+        assert_eq!(found["artifactLocation"]["uri"], expected);
+    }
 }
 
 #[test]

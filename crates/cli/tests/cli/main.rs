@@ -22,7 +22,6 @@ mod crashes;
 mod demo;
 mod exit_codes;
 mod explain;
-mod growth;
 mod habits;
 mod health;
 mod hostile;

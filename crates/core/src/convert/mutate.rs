@@ -12,7 +12,7 @@ use crate::fabric::evidence::{Form, Signs, Weighed, choose};
 use crate::fabric::{ClusterFacts, Profile};
 use crate::finding::Span;
 use crate::request::FabricRequest;
-use crate::span::position;
+use crate::span::Lines;
 
 /// How documents and scripts are mutated.
 #[derive(Clone, Copy, Debug)]
@@ -92,15 +92,29 @@ impl<'a> Start<'a> {
         Self { file, offset: 0, line: 0 }
     }
 
+    /// Returns the document's text, in which places are looked up.
+    pub(super) fn of_text(self, text: &'a str) -> SourceText<'a> {
+        SourceText { text, start: self, lines: Lines::new(text) }
+    }
+}
+
+/// The text of a document and its place in a file.
+#[derive(Debug)]
+pub(super) struct SourceText<'a> {
+    pub text: &'a str,
+    pub start: Start<'a>,
+    lines: Lines<'a>,
+}
+
+impl SourceText<'_> {
     /// Returns the place of bytes of the document.
-    pub(super) fn span(&self, text: &str, range: &std::ops::Range<usize>) -> Span {
-        let (line, column) = position(text, range.start);
+    pub fn span(&self, range: &std::ops::Range<usize>) -> Span {
+        let span = self.lines.span(self.start.file, range);
         Span {
-            file: self.file.to_owned(),
-            start: self.offset + range.start,
-            end: self.offset + range.end,
-            line: self.line + line,
-            column,
+            start: self.start.offset + span.start,
+            end: self.start.offset + span.end,
+            line: self.start.line + span.line,
+            ..span
         }
     }
 }

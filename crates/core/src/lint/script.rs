@@ -37,15 +37,21 @@ fn line_range(text: &str, number: usize) -> Range<usize> {
     start..start + length
 }
 
+/// Returns whether one of some ranges, which are in order and apart, holds a place.
+pub(crate) fn holds(ranges: &[Range<usize>], place: usize) -> bool {
+    let before = ranges.partition_point(|range| range.start <= place);
+    before.checked_sub(1).and_then(|at| ranges.get(at)).is_some_and(|range| range.contains(&place))
+}
+
 /// Reports `#SBATCH` lines that Slurm does not read, and variables in those that it reads.
 fn directives(text: &str, skip: &[Range<usize>], found: &mut Vec<(Finding, Range<usize>)>) {
-    let documents = shell::documents(text);
+    let mut documents = shell::documents(text);
+    documents.sort_by_key(|document| document.start);
     let (mut at, mut first_command) = (0, None);
     for (number, line) in text.split_inclusive('\n').enumerate() {
         let (start, body) = (at, line.trim_end());
         at += line.len();
-        let is_ours = |range: &Range<usize>| range.contains(&start);
-        if skip.iter().any(is_ours) || documents.iter().any(is_ours) {
+        if holds(skip, start) || holds(&documents, start) {
             continue;
         }
         let place = start..start + body.len();

@@ -37,6 +37,23 @@ pub fn commands(text: &str) -> Result<Vec<ScriptCommand>, String> {
     Ok(of_the_script.filter_map(|command| script_command(text, &command)).collect())
 }
 
+/// Returns the lines of a script's outermost commands, each with the lines that continue it, and their simple
+/// commands, with places in those lines. None if the script cannot be parsed.
+pub(crate) fn command_lines(text: &str) -> Option<Vec<(Range<usize>, Vec<ScriptCommand>)>> {
+    let moved = |start: usize, mut command: ScriptCommand| {
+        (command.start, command.end) = (command.start - start, command.end - start);
+        command.spans.iter_mut().for_each(|span| *span = (span.0 - start, span.1 - start));
+        command
+    };
+    let commands = |(line, contents): (Range<usize>, Contents)| {
+        let of_the_script = contents.commands.iter().filter(|command| command.place == Construct::Script);
+        let read = of_the_script.filter_map(|command| script_command(text, command));
+        let read = read.map(|command| moved(line.start, command)).collect();
+        (line, read)
+    };
+    Some(reader::read_lines(text)?.into_iter().map(commands).collect())
+}
+
 /// Returns the bytes of a script's here-documents; none if it cannot be parsed.
 pub(crate) fn documents(text: &str) -> Vec<Range<usize>> {
     reader::read(text, 0..text.len()).map(|contents| contents.documents).unwrap_or_default()

@@ -126,20 +126,21 @@ impl std::error::Error for SyntaxError {}
 /// assert_eq!(weftrun_core::span::position("a: 1\nä: 2\n", 8), (2, 3));
 /// ```
 pub fn position(text: &str, offset: usize) -> (usize, usize) {
-    let before = text.get(..offset.min(text.len())).unwrap_or_else(|| floor(text, offset));
+    let before = floor(text, offset.min(text.len()));
     let line = memchr::memchr_iter(b'\n', before.as_bytes()).count() + 1;
     let start = before.rfind('\n').map_or(0, |at| at + 1);
     (line, before[start..].chars().count() + 1)
 }
 
-fn floor(text: &str, mut offset: usize) -> &str {
+pub(super) fn floor(text: &str, mut offset: usize) -> &str {
     while !text.is_char_boundary(offset) {
         offset -= 1;
     }
     &text[..offset]
 }
 
-/// Returns the place of bytes of a file as findings carry it.
+/// Returns the place of bytes of a file as findings carry it. For many places of one text there is
+/// [`Lines`](super::Lines).
 pub(crate) fn finding_span(file: &str, text: &str, range: &Range<usize>) -> Span {
     let (line, column) = position(text, range.start);
     Span { file: file.to_owned(), start: range.start, end: range.end, line, column }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use granit_parser::{Event, Parser, ScalarStyle, Span, StructureStyle, Tag};
+use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput, StructureStyle, Tag};
 
 use super::everyday::everyday;
 use super::scalar::{key_text, resolve_plain};
@@ -37,20 +37,50 @@ pub fn yaml_documents(text: &str) -> Result<Vec<SpanDocument<'_>>, SyntaxError> 
     Ok(vec![document])
 }
 
-/// Reads all documents with the full parser.
-fn full(text: &str) -> Result<Vec<SpanDocument<'_>>, SyntaxError> {
+/// Returns the text of each document. Together they are the whole text, byte for byte.
+pub(crate) fn yaml_texts(text: &str) -> Result<Vec<&str>, SyntaxError> {
+    let mut parser = parser(text);
+    let (mut texts, mut from) = (Vec::new(), 0);
+    while let Some(event) = parser.next_event() {
+        let (event, span) = event.map_err(|error| syntax_error(text, &error))?;
+        if matches!(event, Event::DocumentEnd) {
+            let end = span.byte_range().map_or(from, |range| range.end);
+            // The line of a `...` belongs to the document that it ends.
+            let is_line_start = text.get(..end).is_none_or(|before| before.ends_with('\n'));
+            let rest = text.get(end..).unwrap_or_default();
+            let line_end = memchr::memchr(b'\n', rest.as_bytes()).map_or(text.len(), |at| end + at + 1);
+            let end = if is_line_start { end } else { line_end };
+            texts.extend(text.get(from..end));
+            from = end;
+        }
+    }
+    match (texts.last_mut(), text.get(from..)) {
+        (Some(last), Some(rest)) if !rest.is_empty() => *last = &text[from - last.len()..],
+        _ => {}
+    }
+    Ok(texts)
+}
+
+fn parser(text: &str) -> Parser<'_, StrInput<'_>> {
     let mut options = granit_parser::Options::default();
     options.set_emit_comments(false);
-    let mut parser = Parser::new_from_str_with_options(text, options);
+    Parser::new_from_str_with_options(text, options)
+}
+
+fn syntax_error(text: &str, error: &ScanError) -> SyntaxError {
+    let at = error.marker().byte_offset().unwrap_or(text.len()).min(text.len());
+    let mut message = error.info().clone();
+    message.get_mut(..1).into_iter().for_each(str::make_ascii_lowercase);
+    SyntaxError::new(message, at..at)
+}
+
+/// Reads all documents with the full parser.
+fn full(text: &str) -> Result<Vec<SpanDocument<'_>>, SyntaxError> {
+    let mut parser = parser(text);
     let mut documents = Vec::new();
     let mut builder = Builder::new(text);
     while let Some(event) = parser.next_event() {
-        let (event, span) = event.map_err(|error| {
-            let at = error.marker().byte_offset().unwrap_or(text.len()).min(text.len());
-            let mut message = error.info().clone();
-            message.get_mut(..1).into_iter().for_each(str::make_ascii_lowercase);
-            SyntaxError::new(message, at..at)
-        })?;
+        let (event, span) = event.map_err(|error| syntax_error(text, &error))?;
         if let Some(document) = builder.event(event, &span)? {
             documents.push(document);
         }
@@ -68,8 +98,14 @@ struct Open<'a> {
     anchor: usize,
     /// The key of a map whose value comes next.
     key: Option<Key<'a>>,
-    /// Whether the map had a merge key.
-    merged: bool,
+    /// The keys of the map's merge key, and which of them are written too, if it has a merge key.
+    merged: Option<Merged<'a>>,
+}
+
+#[derive(Default)]
+struct Merged<'a> {
+    keys: HashSet<Cow<'a, str>>,
+    overridden: HashSet<Cow<'a, str>>,
 }
 
 struct Key<'a> {
@@ -172,12 +208,17 @@ impl<'a> Builder<'a> {
 
     fn start(&mut self, value: Value<'a>, style: StructureStyle, anchor: usize, range: Range<usize>) {
         let style = if style == StructureStyle::Flow { Style::Flow } else { Style::Block };
-        self.open.push(Open { node: SpanTree::new(value, range, style), anchor, key: None, merged: false });
+        self.open.push(Open { node: SpanTree::new(value, range, style), anchor, key: None, merged: None });
     }
 
     fn end(&mut self, range: &Range<usize>) -> Result<(), SyntaxError> {
-        let Some(Open { mut node, anchor, .. }) = self.open.pop() else { return Ok(()) };
+        let Some(Open { mut node, anchor, merged, .. }) = self.open.pop() else { return Ok(()) };
         if let Value::Map(entries) = &mut node.value {
+            let overridden = merged.map(|merged| merged.overridden).filter(|keys| !keys.is_empty());
+            if let Some(keys) = overridden {
+                let is_merged = |entry: &Entry<'_>| entry.value.origin == NodeOrigin::Merged;
+                entries.retain(|entry| !(is_merged(entry) && keys.contains(&entry.key)));
+            }
             note_duplicates(entries, &mut self.duplicates);
         }
         if node.style == Style::Block
@@ -229,14 +270,17 @@ impl<'a> Builder<'a> {
                     parent.key = Some(Key { text, span, merge });
                 }
                 Some(key) if key.merge => {
-                    if std::mem::replace(&mut parent.merged, true) {
+                    if parent.merged.is_some() {
                         return Err(SyntaxError::new("a second merge key in one map", key.span));
                     }
-                    merge_into(entries, node, &key.span)?;
+                    let keys = merge_into(entries, node, &key.span)?;
+                    parent.merged = Some(Merged { keys, ..Merged::default() });
                 }
                 Some(key) => {
-                    if parent.merged {
-                        drop_merged(entries, &key.text);
+                    if let Some(merged) = &mut parent.merged
+                        && let Some(text) = merged.keys.take(&key.text)
+                    {
+                        merged.overridden.insert(text);
                     }
                     entries.push(Entry { key: key.text, key_span: key.span, value: node });
                 }
@@ -247,31 +291,27 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Removes the entry of a merge key that a written key overrides.
-fn drop_merged(entries: &mut Vec<Entry<'_>>, key: &str) {
-    if let Some(at) = entries.iter().position(|e| e.value.origin == NodeOrigin::Merged && e.key == key) {
-        entries.remove(at);
-    }
-}
-
 /// Adds the entries of a merge key's map or maps where no written key exists; earlier maps win.
+/// Returns the keys of those entries.
 fn merge_into<'a>(
     entries: &mut Vec<Entry<'a>>,
     node: SpanTree<'a>,
     at: &Range<usize>,
-) -> Result<(), SyntaxError> {
+) -> Result<HashSet<Cow<'a, str>>, SyntaxError> {
     let maps = match node.value {
         Value::Map(_) => vec![node],
         Value::Seq(items) => items,
         _ => return Err(SyntaxError::new("a merge key needs a map", at.clone())),
     };
     let mut have: HashSet<Cow<'a, str>> = entries.iter().map(|entry| entry.key.clone()).collect();
+    let mut added = HashSet::new();
     for map in maps {
         let Value::Map(shown) = map.value else {
             return Err(SyntaxError::new("a merge key needs a map", at.clone()));
         };
         for mut entry in shown {
             if have.insert(entry.key.clone()) {
+                added.insert(entry.key.clone());
                 entry.value.mark(NodeOrigin::Merged);
                 entry.key_span = at.clone();
                 entry.value.span = at.clone();
@@ -279,7 +319,7 @@ fn merge_into<'a>(
             }
         }
     }
-    Ok(())
+    Ok(added)
 }
 
 /// Returns the end of a block map's own text; entries of a merge key end where the key does.
@@ -451,6 +491,25 @@ mod tests {
         assert!(yaml("a: \0").is_err());
         assert!(yaml("a: &a [*a]").is_err());
         assert!(yaml("a: .inf").is_err());
+    }
+
+    #[test]
+    fn each_document_has_a_text_of_its_own() {
+        for text in [
+            "a: 1\n...\nb: 2\n",
+            "a: 1\n---\n# nothing\n---\nb: 2\n...\n---\nc: 3",
+            "%YAML 1.2\n---\na: 1\n...\n# c\n%YAML 1.2\n---\nb: 1\n",
+            "a: |\n  x\n...\n# before\n\nb: ü\n# end\n",
+            "--- a\n--- b\n",
+            "a: 1\r\n... # c\r\nb: 2\r\n...\r\n",
+            "- x\n...\n\n- y\n...\n\n",
+        ] {
+            let texts = yaml_texts(text).unwrap();
+            assert_eq!(texts.concat(), text);
+            let own: Vec<_> = texts.iter().map(|text| yaml(text).unwrap().root.to_json()).collect();
+            let all: Vec<_> = yaml_documents(text).unwrap().iter().map(|one| one.root.to_json()).collect();
+            assert_eq!(own, all, "{text:?} {texts:?}");
+        }
     }
 
     #[test]

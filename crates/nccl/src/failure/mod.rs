@@ -202,7 +202,7 @@ impl Work {
 impl SourceRanks {
     /// Returns the attempt that a line belongs to, from 0.
     pub fn attempt(&self, line: u64) -> usize {
-        self.restarts.iter().filter(|start| **start <= line).count()
+        self.restarts.partition_point(|start| *start <= line)
     }
 
     /// Returns the global rank of a writer, as far as this source proves it.
@@ -229,6 +229,8 @@ struct Reading {
     tables: facts::Tables,
     kept: HashMap<(Writer, Discriminant<Fact>), u32>,
     ranks: SourceRanks,
+    /// How many process ids each rank has.
+    pids_of_rank: HashMap<u32, u32>,
     /// Whether a failure was seen since the last attempt began.
     failed: bool,
     /// Line of the launcher's report of a failed worker in this attempt.
@@ -481,25 +483,34 @@ impl Reading {
             return;
         }
         if world > known {
-            self.ranks.by_pid.clear();
+            self.forget_pids();
             self.ranks.host_of_rank.clear();
             self.ranks.world = Some(world);
         }
         let Some(pid) = writer.pid else { return };
         let fresh = !self.ranks.by_pid.contains_key(&pid);
-        let replaced = fresh && self.failed && self.ranks.by_pid.values().any(|other| *other == rank);
+        let replaced = fresh && self.failed && self.pids_of_rank.get(&rank).is_some_and(|pids| *pids > 0);
         if replaced {
             self.begin_attempt(self.worker_failed.map_or(number, |line| line + 1));
-            self.ranks.by_pid.clear();
+            self.forget_pids();
         }
         if self.ranks.by_pid.len() < RANKS {
-            self.ranks.by_pid.insert(pid, rank);
+            let before = self.ranks.by_pid.insert(pid, rank);
+            if let Some(pids) = before.and_then(|before| self.pids_of_rank.get_mut(&before)) {
+                *pids -= 1;
+            }
+            *self.pids_of_rank.entry(rank).or_default() += 1;
             self.ranks.seen.insert(rank);
             self.on(&Writer { rank: Some(rank), ..*writer }, host);
             if let Some(local) = writer.local {
                 self.place(local, rank);
             }
         }
+    }
+
+    fn forget_pids(&mut self) {
+        self.ranks.by_pid.clear();
+        self.pids_of_rank.clear();
     }
 
     fn host(&mut self, writer: &Writer, name: &str, id: Option<&str>) {

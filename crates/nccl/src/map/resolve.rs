@@ -113,22 +113,15 @@ impl Observed {
         if !burst.collective {
             return None;
         }
-        let mut common: Option<Vec<LocalId>> = None;
-        for link in &burst.links {
-            let link = &process.links[*link];
-            common = Some(match common {
-                None => self.candidates(process, link).collect(),
-                Some(mut common) => {
-                    common.retain(|at| self.fits(process, &process.locals[*at], link));
-                    common
-                }
-            });
-            if common.as_ref().is_some_and(Vec::is_empty) {
-                return None;
-            }
+        if burst.links.is_empty() {
+            return None;
         }
-        match common.as_deref() {
-            Some([only]) => Some(*only),
+        // Communicator by communicator: of many that fit, two are enough for an answer.
+        let holds_all =
+            |local: &Local| burst.links.iter().all(|link| self.fits(process, local, &process.links[*link]));
+        let mut common = process.locals.iter_enumerated().filter(|(_, local)| holds_all(local));
+        match (common.next(), common.next()) {
+            (Some((only, _)), None) => Some(only),
             _ => None,
         }
     }

@@ -1,5 +1,7 @@
 //! The report in text (NCCL 2.24 and later). It details only ranks that differ from the others.
 
+use std::collections::HashMap;
+
 use super::json::hash;
 use super::{Communicator, MAX_ENTRIES, Member, Missing, RankError, Report, Unreadable, behind};
 
@@ -34,6 +36,7 @@ impl Block {
 
 pub(super) fn read(text: &str) -> Result<Report, Unreadable> {
     let mut report = Report::default();
+    let mut known = Known::default();
     let mut block = Block::Other;
     // The communicator of the indented lines.
     let mut current: Option<usize> = None;
@@ -48,14 +51,14 @@ pub(super) fn read(text: &str) -> Result<Report, Unreadable> {
         if let Some((hash, word)) = heading(trimmed) {
             counts.end(&mut report, current);
             block = Block::of(word);
-            current = Some(entry(&mut report, hash));
+            current = Some(known.communicator(&mut report, hash));
         } else if !line.starts_with([' ', '\t']) && Block::of(trimmed) != Block::Other {
             counts.end(&mut report, current);
             (block, current) = (Block::of(trimmed), None);
         } else if trimmed.is_empty() {
             counts.end(&mut report, current);
         } else if block != Block::Other {
-            detail(&mut report, block, current, trimmed, &mut counts);
+            detail(&mut report, &mut known, block, current, trimmed, &mut counts);
         }
     }
     counts.end(&mut report, current);
@@ -73,17 +76,38 @@ fn heading(line: &str) -> Option<(u64, &str)> {
     Some((hash(hex)?, word.trim()))
 }
 
-fn entry(report: &mut Report, hash: u64) -> usize {
-    if let Some(at) = report.communicators.iter().position(|comm| comm.hash == hash) {
-        return at;
-    }
-    if report.communicators.len() < MAX_ENTRIES {
-        report.communicators.push(Communicator { hash, ..Communicator::default() });
-    }
-    report.communicators.len() - 1
+/// Where the entries of a report are.
+#[derive(Debug, Default)]
+struct Known {
+    /// The communicator of a hash.
+    communicators: HashMap<u64, usize>,
+    /// The missing rank of a communicator.
+    missing: HashMap<(usize, u32), usize>,
 }
 
-fn detail(report: &mut Report, block: Block, current: Option<usize>, line: &str, counts: &mut Counts) {
+impl Known {
+    /// Returns the communicator of a hash, which is added if it is new.
+    fn communicator(&mut self, report: &mut Report, hash: u64) -> usize {
+        let all = &mut report.communicators;
+        if let Some(at) = self.communicators.get(&hash) {
+            return *at;
+        }
+        if all.len() < MAX_ENTRIES {
+            self.communicators.insert(hash, all.len());
+            all.push(Communicator { hash, ..Communicator::default() });
+        }
+        all.len() - 1
+    }
+}
+
+fn detail(
+    report: &mut Report,
+    known: &mut Known,
+    block: Block,
+    current: Option<usize>,
+    line: &str,
+    counts: &mut Counts,
+) {
     if let Some(operation) = line.strip_prefix("Communicator ranks have different ") {
         counts.end(report, current);
         // 2.26 and later count each kind of operation; before, all of them together.
@@ -98,8 +122,10 @@ fn detail(report: &mut Report, block: Block, current: Option<usize>, line: &str,
     match (member(line), comm, block) {
         (Some(member), Some(comm), Block::Missing | Block::Dead) if comm.missing.len() < MAX_ENTRIES => {
             let dead = block == Block::Dead;
-            match comm.missing.iter_mut().find(|known| known.member.rank == member.rank) {
-                Some(known) => known.dead |= dead,
+            let new = comm.missing.len();
+            let at = *known.missing.entry((current.unwrap_or(0), member.rank)).or_insert(new);
+            match comm.missing.get_mut(at) {
+                Some(missing) => missing.dead |= dead,
                 None => comm.missing.push(Missing { member, dead }),
             }
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value as Json, json};
 use weftrun::core::explain;
 use weftrun::core::explain::Page;
+use weftrun::core::text::percent;
 use weftrun::{Finding, Severity};
 
 pub fn document(findings: &[Finding]) -> Json {
@@ -37,6 +38,11 @@ fn rule(id: &str) -> Json {
     }
 }
 
+/// Returns a path as a relative reference (RFC 3986, section 4.2), which SARIF 2.1.0 requires in section 3.4.3.
+fn uri(path: &str) -> String {
+    path.split('/').map(percent::encode).collect::<Vec<_>>().join("/")
+}
+
 fn result(finding: &Finding, ids: &BTreeSet<&str>) -> Json {
     let level = match finding.severity {
         Severity::Error => "error",
@@ -52,7 +58,7 @@ fn result(finding: &Finding, ids: &BTreeSet<&str>) -> Json {
     });
     if let Some(span) = &finding.span {
         result["locations"] = json!([{ "physicalLocation": {
-            "artifactLocation": { "uri": span.file.replace('\\', "/") },
+            "artifactLocation": { "uri": uri(&span.file) },
             "region": {
                 "startLine": span.line, "startColumn": span.column,
                 "byteOffset": span.start, "byteLength": span.end - span.start,

@@ -1,5 +1,7 @@
 //! `--diff`: a unified diff in which every hunk has its reasons.
 
+use std::collections::BTreeSet;
+
 use anstyle::Style;
 use weftrun::core::convert::{Mutated, Start};
 use weftrun::core::fabric::{Change, Op};
@@ -34,12 +36,25 @@ pub fn write(
     text.push_str(&marked(out, style::BOLD, "--- a/", &file));
     text.push_str(&marked(out, style::BOLD, "+++ b/", &file));
     let diff = LineDiff::new(old, done.text.as_ref(), None);
-    let ops: Vec<&Op> = done.jobs.iter().flat_map(|job| &job.plan.ops).collect();
-    let mut told = vec![false; ops.len()];
+    let mut untold: Vec<Untold<'_>> = done
+        .jobs
+        .iter()
+        .map(|job| Untold {
+            line: job.line.saturating_sub(start.line + 1),
+            ops: job.plan.ops.iter().collect(),
+        })
+        .collect();
     for group in diff.groups(AROUND) {
-        hunk(&mut text, out, &diff, &group, start, &ops, &mut told);
+        hunk(&mut text, out, &diff, &group, start, &mut untold);
     }
     buffer.write(text.as_bytes())
+}
+
+/// The ops of a job that no hunk has explained yet.
+struct Untold<'o> {
+    /// The job's first line in the old text, from 0.
+    line: usize,
+    ops: Vec<&'o Op>,
 }
 
 /// Formats one line of the diff: styled and with control characters escaped for a terminal, exact otherwise.
@@ -54,8 +69,7 @@ fn hunk(
     diff: &LineDiff<'_>,
     group: &[Run],
     start: Start<'_>,
-    ops: &[&Op],
-    told: &mut [bool],
+    untold: &mut [Untold<'_>],
 ) {
     let (Some(first), Some(last)) = (group.first(), group.last()) else { return };
     let range = |from: usize, to: usize| {
@@ -87,7 +101,10 @@ fn hunk(
         added.extend(right.iter().copied());
     }
     text.push_str(&marked(out, style::NOTE, "@@ ", &format!("-{old} +{new} @@")));
-    for why in reasons(&added, ops, told) {
+    // The jobs of these lines: each begins at a line of its own, in the order of the text.
+    let begin = untold.partition_point(|job| job.line <= first.old.start).saturating_sub(1);
+    let end = untold.partition_point(|job| job.line <= last.old.end).max(begin + 1).min(untold.len());
+    for why in reasons(&added, untold.get_mut(begin..end).unwrap_or_default()) {
         text.push_str(&marked(out, style::DIM, "# ", &clean_text(&why)));
     }
     text.push_str(&body);
@@ -95,16 +112,19 @@ fn hunk(
 
 /// Returns the reasons of the ops that show in added lines, each op once: the same rule on another role is
 /// explained in its own hunk.
-fn reasons(added: &str, ops: &[&Op], told: &mut [bool]) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
-    for (op, told) in ops.iter().zip(told) {
-        let why = format!("{}: {}", op.rule, op.why);
-        if !*told && !found.contains(&why) && shows(&op.change, added) {
-            *told = true;
-            found.push(why);
-        }
+fn reasons(added: &str, untold: &mut [Untold<'_>]) -> Vec<String> {
+    let (mut found, mut texts) = (BTreeSet::new(), Vec::new());
+    for job in untold {
+        job.ops.retain(|op| {
+            let is_new = !found.contains(&(&op.rule, &op.why)) && shows(&op.change, added);
+            if is_new {
+                found.insert((&op.rule, &op.why));
+                texts.push(format!("{}: {}", op.rule, op.why));
+            }
+            !is_new
+        });
     }
-    found
+    texts
 }
 
 /// Returns whether added lines were made by a change.

@@ -10,6 +10,7 @@ mod remove;
 
 pub use emit::to_yaml;
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use serde_json::{Map, Value as Json};
@@ -120,11 +121,24 @@ pub fn same(node: &SpanTree<'_>, wanted: &Json) -> bool {
             if in_order {
                 return entries.iter().zip(map.values()).all(|(entry, value)| same(&entry.value, value));
             }
+            let last = last_of_each(entries);
             entries.iter().all(|entry| map.contains_key(entry.key.as_ref()))
-                && map.iter().all(|(key, value)| node.get(key).is_some_and(|node| same(node, value)))
+                && map
+                    .iter()
+                    .all(|(key, value)| last.get(key.as_str()).is_some_and(|node| same(node.0, value)))
         }
         _ => false,
     }
+}
+
+/// Returns the last value of each key, which is the one that counts, and how many the key has.
+fn last_of_each<'e, 'a>(entries: &'e [Entry<'a>]) -> HashMap<&'e str, (&'e SpanTree<'a>, usize)> {
+    let mut found = HashMap::with_capacity(entries.len());
+    for entry in entries {
+        let (last, count) = found.entry(entry.key.as_ref()).or_insert((&entry.value, 0));
+        (*last, *count) = (&entry.value, *count + 1);
+    }
+    found
 }
 
 /// The place of a value among its neighbours.
@@ -167,6 +181,8 @@ pub(in crate::convert) fn step(key: &str) -> String {
 
 struct Editor<'t> {
     text: &'t str,
+    /// The place of each line break.
+    breaks: Vec<usize>,
     layout: Layout,
     splices: Vec<(Range<usize>, String)>,
     /// Whether scalars of several lines are changed inside where that is possible.
@@ -186,6 +202,7 @@ impl<'t> Editor<'t> {
         let list_indent = list_indent(text, root).unwrap_or(0);
         Self {
             text,
+            breaks: memchr::memchr_iter(b'\n', text.as_bytes()).collect(),
             layout: Layout { newline, list_indent, json },
             splices: Vec::new(),
             keep_lines: true,
@@ -248,10 +265,11 @@ impl<'t> Editor<'t> {
         // Mostly new keys follow the existing ones, and then no lookup is needed.
         let in_order = entries.len() <= wanted.len()
             && entries.iter().zip(wanted.keys()).all(|(entry, key)| entry.key.as_ref() == key);
+        let last = if in_order { HashMap::new() } else { last_of_each(entries) };
         let mut new: Vec<(&String, &Json)> = if in_order {
             wanted.iter().skip(entries.len()).collect()
         } else {
-            wanted.iter().filter(|(key, _)| node.get(key).is_none()).collect()
+            wanted.iter().filter(|(key, _)| !last.contains_key(key.as_str())).collect()
         };
         if self.shared.writes_out() {
             // A key of the map's own wins over the one that a merge key shows.
@@ -292,12 +310,12 @@ impl<'t> Editor<'t> {
                 }
                 continue;
             };
-            let twice = !in_order && entries.iter().filter(|other| other.key == entry.key).count() > 1;
-            if twice && node.get(&entry.key).is_some_and(|last| !same(last, value)) {
+            let twice = last.get(entry.key.as_ref()).filter(|(_, count)| *count > 1);
+            if twice.is_some_and(|(last, _)| !same(last, value)) {
                 let why = format!("the key `{}` is set twice in one map", entry.key);
                 return Err(Blocked::new(place.below(&entry.key), &entry.key_span, why));
             }
-            if !twice {
+            if twice.is_none() {
                 let key = Some((self.column(entry.key_span.start), self.behind_colon(entry)));
                 let above = Some((place, Step::Key(&entry.key)));
                 self.node(&entry.value, value, &EditTarget { above, key, in_flow: place.in_flow || flow })?;
@@ -547,13 +565,15 @@ impl<'t> Editor<'t> {
         self.text[end..].find(':').map_or(end, |at| end + at + 1)
     }
 
+    /// Returns the column in bytes; the text before it is blanks, dashes and the like.
     fn column(&self, at: usize) -> usize {
-        column(self.text, at)
+        let before = self.breaks.partition_point(|place| *place < at);
+        at - before.checked_sub(1).and_then(|last| self.breaks.get(last)).map_or(0, |place| place + 1)
     }
 
     fn line_end(&self, at: usize) -> usize {
-        let end =
-            memchr::memchr(b'\n', &self.text.as_bytes()[at..]).map_or(self.text.len(), |found| at + found);
+        let next = self.breaks.partition_point(|place| *place < at);
+        let end = self.breaks.get(next).copied().unwrap_or(self.text.len());
         if self.text[at..end].ends_with('\r') { end - 1 } else { end }
     }
 }

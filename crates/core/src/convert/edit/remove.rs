@@ -1,5 +1,6 @@
 //! Removes lines, members between brackets, and entries from a text.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use serde_json::Value as Json;
@@ -72,17 +73,18 @@ impl Editor<'_> {
 /// Returns which items have a name that no wanted item has; an item with another new name in its place is
 /// renamed. The path of a mount is its name, since a volume may be mounted several times.
 pub(super) fn gone(items: &[SpanTree<'_>], wanted: &[Json]) -> Vec<bool> {
-    let name = |item: &SpanTree<'_>| {
-        ["mountPath", "name"].into_iter().find_map(|key| Some((key, item.get(key)?.as_str()?.to_owned())))
-    };
+    const KEYS: [&str; 2] = ["mountPath", "name"];
+    fn named(value: &Json) -> impl Iterator<Item = (&'static str, &str)> {
+        KEYS.into_iter().filter_map(|key| Some((key, value[key].as_str()?)))
+    }
+    let name = |item| KEYS.into_iter().find_map(|key| Some((key, SpanTree::get(item, key)?.as_str()?)));
     let names: Vec<_> = items.iter().map(name).collect();
-    let is = |(key, name): &(&str, String), other: &Json| other[*key] == name.as_str();
+    let old: HashSet<_> = names.iter().flatten().copied().collect();
+    let new: HashSet<_> = wanted.iter().flat_map(named).collect();
     let mut removed = 0;
-    let of = |(index, own): (usize, &Option<(&'static str, String)>)| {
-        let Some(own) = own.as_ref().filter(|own| !wanted.iter().any(|other| is(own, other))) else {
-            return false;
-        };
-        let known = |other: &Json| names.iter().flatten().any(|name| name != own && is(name, other));
+    let of = |(index, own): (usize, &Option<(&'static str, &str)>)| {
+        let Some(own) = own.filter(|own| !new.contains(own)) else { return false };
+        let known = |other: &Json| named(other).any(|name| name != own && old.contains(&name));
         let gone = wanted.get(index - removed).is_none_or(known);
         removed += usize::from(gone);
         gone

@@ -1,6 +1,8 @@
 //! Reads, decides and changes one document.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::HashMap;
 
 use serde_json::Value as Json;
 
@@ -8,12 +10,12 @@ use super::object::{ObjectKind, kind_of_json, kind_of_tree, steps};
 use super::trainjob::{self, Runtime, TrainerVersion};
 use super::{apply, job, own_runtime, workload};
 use crate::convert::edit::{Blocked, edit, emit, same};
-use crate::convert::mutate::{MutateOptions, Mutated, Start};
+use crate::convert::mutate::{MutateOptions, Mutated, SourceText, Start};
 use crate::convert::report::MutatedJob;
 use crate::fabric::decide;
 use crate::fabric::evidence::{Form, choose};
 use crate::fabric::view::{JobKind, JobView};
-use crate::span::{SpanDocument, SpanTree, SyntaxError, json, yaml_documents};
+use crate::span::{SpanDocument, SpanTree, SyntaxError, Value, json, yaml_documents, yaml_texts};
 use crate::{Error, ErrorKind, Finding, explain, lint};
 
 /// Mutates a text that holds one document, or several that are not separated by `---`.
@@ -34,21 +36,26 @@ pub fn mutate<'t>(
         |error: SyntaxError| Error::from_finding(ErrorKind::InvalidSpec, unreadable(&error, text, start));
     let documents = syntax.read(text).map_err(refused)?;
     if let [document] = documents.as_slice() {
-        if let Some(new) = one(text, document, 0, syntax, start, settings, &mut out.jobs) {
+        if let Some(new) = one(&start.of_text(text), document, syntax, settings, &mut out.jobs) {
             out.text = Cow::Owned(new);
         }
         return Ok(out);
     }
-    // Each change moves the following text, so the text is parsed again for each document.
-    for index in 0..documents.len() {
-        let current = out.text.into_owned();
-        let documents = syntax.read(&current).map_err(refused)?;
-        let new = documents
-            .get(index)
-            .and_then(|document| one(&current, document, index, syntax, start, settings, &mut out.jobs));
-        drop(documents);
-        let same = new.is_none() && current == text;
-        out.text = if same { Cow::Borrowed(text) } else { Cow::Owned(new.unwrap_or(current)) };
+    // Each document is changed in a text of its own: in the whole, each change would move what follows.
+    let (mut whole, mut changed, mut start) = (String::with_capacity(text.len()), false, start);
+    for own in yaml_texts(text).map_err(refused)? {
+        let documents = syntax.read(own).map_err(refused)?;
+        let new = match documents.as_slice() {
+            [document] => one(&start.of_text(own), document, syntax, settings, &mut out.jobs),
+            _ => None,
+        };
+        changed |= new.is_some();
+        whole.push_str(new.as_deref().unwrap_or(own));
+        start.offset += own.len();
+        start.line += memchr::memchr_iter(b'\n', own.as_bytes()).count();
+    }
+    if changed {
+        out.text = Cow::Owned(whole);
     }
     Ok(out)
 }
@@ -89,17 +96,15 @@ pub(super) fn unreadable(error: &SyntaxError, text: &str, start: Start<'_>) -> F
         () => "correct the YAML; `kubectl apply --dry-run=client -f FILE` reads it the same way",
     };
     Finding::error("E-YAML-SYNTAX", format!("the manifest cannot be read: {}", error.message))
-        .span(start.span(text, &error.span))
+        .span(start.of_text(text).span(&error.span))
         .fix(fix)
 }
 
-/// Mutates one document of a text; returns the new text if it changed.
+/// Mutates the one document of a text; returns the new text if it changed.
 fn one(
-    text: &str,
+    text: &SourceText<'_>,
     document: &SpanDocument<'_>,
-    index: usize,
     syntax: Syntax,
-    start: Start<'_>,
     settings: &MutateOptions<'_>,
     reports: &mut Vec<MutatedJob>,
 ) -> Option<String> {
@@ -113,33 +118,33 @@ fn one(
         let items = document.root.get("items");
         for (index, item) in wanted["items"].as_array_mut().into_iter().flatten().enumerate() {
             let node = items.and_then(|items| items.items().get(index)).unwrap_or(&document.root);
-            reports.extend(object(item, node, text, start, settings, &mut extra));
+            reports.extend(object(item, node, text, settings, &mut extra));
         }
         // A runtime must be created before the job that names it.
         if let Some(items) = wanted["items"].as_array_mut() {
             items.splice(0..0, extra.drain(..));
         }
     } else {
-        reports.extend(object(&mut wanted, &document.root, text, start, settings, &mut extra));
+        reports.extend(object(&mut wanted, &document.root, text, settings, &mut extra));
     }
     let reports = &mut reports[first..];
     if reports.iter().any(|report| report.error().is_some()) || !reports.iter().any(|report| report.changed) {
         return None;
     }
     let says = |text: &str, wanted: &Json| {
-        Ok(syntax.read(text)?.get(index).is_some_and(|document| same(&document.root, wanted)))
+        Ok(syntax.read(text)?.first().is_some_and(|document| same(&document.root, wanted)))
     };
-    match edit(text, document, &wanted, says) {
+    match edit(text.text, document, &wanted, says) {
         Ok(edited) => {
-            say_written_out(&edited.written_out, text, document, start, reports);
+            say_written_out(&edited.written_out, text, document, reports);
             Some(with_extra(edited.text, document, &extra, syntax))
         }
         Err(blocked) if settings.reformat => {
-            let new = reformatted(text, document, &wanted, &blocked, start, reports);
+            let new = reformatted(text, document, &wanted, &blocked, reports);
             Some(with_extra(new, document, &extra, syntax))
         }
         Err(blocked) => {
-            let error = structure(&blocked, text, start);
+            let error = structure(&blocked, text);
             reports.iter_mut().filter(|report| report.changed).for_each(|report| report.fail(error.clone()));
             None
         }
@@ -149,14 +154,13 @@ fn one(
 /// Reports values of an alias that are written out now, since the places differ.
 fn say_written_out(
     paths: &[String],
-    text: &str,
+    text: &SourceText<'_>,
     document: &SpanDocument<'_>,
-    start: Start<'_>,
     reports: &mut [MutatedJob],
 ) {
     let Some(report) = reports.iter_mut().find(|report| report.changed) else { return };
     for path in paths {
-        let span = at_pointer(&document.root, path).map(|node| start.span(text, &node.span));
+        let span = at_pointer(&document.root, path).map(|node| text.span(&node.span));
         let message = format!("{path} was an alias; it is written out, since it now differs from its anchor");
         let finding = Finding::info("I-ALIAS-WRITTEN-OUT", message)
             .at(path.clone())
@@ -169,13 +173,12 @@ fn say_written_out(
 fn object(
     data: &mut Json,
     node: &SpanTree<'_>,
-    text: &str,
-    start: Start<'_>,
+    text: &SourceText<'_>,
     settings: &MutateOptions<'_>,
     extra: &mut Vec<Json>,
 ) -> Option<MutatedJob> {
     if kind_of_json(data) == ObjectKind::OtherVersion {
-        return Some(MutatedJob::of_other_version(data, start.file, start.span(text, &node.span).line));
+        return Some(MutatedJob::of_other_version(data, text.start.file, text.span(&node.span).line));
     }
     let (job, version, runtime) = view(data, settings)?;
     if matches!(job.kind, JobKind::Workload(_))
@@ -193,8 +196,8 @@ fn object(
         None => decide(&job, profile, options, catalogue, facts),
     };
     let mut report = MutatedJob::new(&job, plan, version.override_field());
-    let span = start.span(text, &node.span);
-    start.file.clone_into(&mut report.file);
+    let span = text.span(&node.span);
+    text.start.file.clone_into(&mut report.file);
     report.line = span.line;
     if job.kind == JobKind::TrainJob {
         let trainer = settings.trainer.is_none() && TrainerVersion::of(data).is_none();
@@ -252,16 +255,18 @@ fn object(
         }
         extra.extend(apply::companions(&report.plan.ops).cloned());
     }
+    let pointers = Pointers::default();
     if report.changed {
         for found in lint::against(&job, report.plan.fabric, catalogue) {
-            let at = at_pointer(node, &found.at).unwrap_or(node);
-            report.plan.findings.push(explain::with_source(found.finding).span(start.span(text, &at.span)));
+            let at = pointers.at(node, &found.at).unwrap_or(node);
+            report.plan.findings.push(explain::with_source(found.finding).span(text.span(&at.span)));
         }
     }
     for finding in &mut report.plan.findings {
         if finding.span.is_none() {
-            finding.span =
-                Some(place_of(finding, &job, node).map_or_else(|| span.clone(), |at| start.span(text, &at)));
+            finding.span = Some(
+                place_of(finding, &job, node, &pointers).map_or_else(|| span.clone(), |at| text.span(&at)),
+            );
         }
     }
     Some(report)
@@ -295,11 +300,16 @@ fn runtime_assumed(data: &Json) -> Finding {
 }
 
 /// Returns the container of the role that a finding names.
-fn place_of(finding: &Finding, job: &JobView, node: &SpanTree<'_>) -> Option<std::ops::Range<usize>> {
+fn place_of<'n, 'a>(
+    finding: &Finding,
+    job: &JobView,
+    node: &'n SpanTree<'a>,
+    pointers: &Pointers<'n, 'a>,
+) -> Option<std::ops::Range<usize>> {
     let subject = finding.subject.as_deref()?;
     let name = subject.split(':').next().unwrap_or(subject);
     let role = job.roles.iter().find(|role| role.name == name)?;
-    at_pointer(node, &role.container.at).map(|node| node.span.clone())
+    pointers.at(node, &role.container.at).map(|node| node.span.clone())
 }
 
 /// Returns the value at a JSON pointer.
@@ -307,12 +317,36 @@ pub fn at_pointer<'n, 'a>(node: &'n SpanTree<'a>, pointer: &str) -> Option<&'n S
     steps(pointer).try_fold(node, |node, step| node.at([step.as_ref()]))
 }
 
-fn structure(blocked: &Blocked, text: &str, start: Start<'_>) -> Finding {
+/// The values at many JSON pointers: a map of many keys is indexed at the first look-up, since each finding
+/// about one of its keys would search all of them.
+#[derive(Default)]
+pub(super) struct Pointers<'n, 'a> {
+    maps: RefCell<HashMap<usize, HashMap<&'n str, &'n SpanTree<'a>>>>,
+}
+
+impl<'n, 'a> Pointers<'n, 'a> {
+    /// Returns the value at a JSON pointer, as [`at_pointer`] does.
+    pub fn at(&self, node: &'n SpanTree<'a>, pointer: &str) -> Option<&'n SpanTree<'a>> {
+        steps(pointer).try_fold(node, |node, step| match &node.value {
+            Value::Map(entries) if entries.len() > Self::FEW => {
+                let mut maps = self.maps.borrow_mut();
+                let map = maps.entry(std::ptr::from_ref(node).addr());
+                let by_key = || entries.iter().map(|entry| (entry.key.as_ref(), &entry.value)).collect();
+                map.or_insert_with(by_key).get(step.as_ref()).copied()
+            }
+            _ => node.at([step.as_ref()]),
+        })
+    }
+
+    const FEW: usize = 24;
+}
+
+fn structure(blocked: &Blocked, text: &SourceText<'_>) -> Finding {
     let at = if blocked.path.is_empty() { "the document" } else { blocked.path.as_str() };
     Finding::error("E-YAML-STRUCTURE", format!("{at} cannot be changed in place: {}", blocked.why))
         .at(at)
         .fix("write the value out where it is meant, or use --reformat, which loses comments")
-        .span(start.span(text, &blocked.span))
+        .span(text.span(&blocked.span))
 }
 
 /// Puts new documents before the one that needs them.
@@ -331,20 +365,19 @@ fn with_extra(text: String, document: &SpanDocument<'_>, extra: &[Json], syntax:
 
 /// Rewrites the whole document.
 fn reformatted(
-    text: &str,
+    text: &SourceText<'_>,
     document: &SpanDocument<'_>,
     wanted: &Json,
     blocked: &Blocked,
-    start: Start<'_>,
     reports: &mut [MutatedJob],
 ) -> String {
     for report in reports.iter_mut().filter(|report| report.changed) {
         let message = format!("the document was rewritten without its comments: {}", blocked.why);
         let finding = Finding::warning("W-COMMENTS-LOST", message).at(blocked.path.clone());
-        report.plan.findings.push(finding.span(start.span(text, &blocked.span)));
+        report.plan.findings.push(finding.span(text.span(&blocked.span)));
     }
     // The text before the document's first byte (`---`, a directive) stays; comments inside are lost.
-    let head = text[..document.root.span.start]
+    let head = text.text[..document.root.span.start]
         .lines()
         .take_while(|line| line.starts_with("---") || line.starts_with('%'));
     let head: String = head.map(|line| format!("{line}\n")).collect();

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::document::{Syntax, at_pointer, unreadable};
+use super::document::{Pointers, Syntax, unreadable};
 use super::{job, workload};
 use crate::Finding;
-use crate::convert::mutate::{MutateOptions, Start};
+use crate::convert::mutate::{MutateOptions, SourceText, Start};
 use crate::fabric::Profile;
 use crate::fabric::evidence::Form;
 use crate::fabric::view::{JobKind, JobView};
@@ -19,13 +19,14 @@ pub fn lint_document(text: &str, start: Start<'_>, settings: &MutateOptions<'_>)
         Err(error) => return vec![unreadable(&error, text, start)],
     };
     let mut findings = Vec::new();
+    let text = &start.of_text(text);
     for document in &documents {
-        duplicates(document, text, start, &mut findings);
+        duplicates(document, text, &mut findings);
         match document.root.get("items").filter(|_| kind(&document.root).ends_with("List")) {
             Some(items) => {
-                items.items().iter().for_each(|item| object(item, text, start, settings, &mut findings));
+                items.items().iter().for_each(|item| object(item, text, settings, &mut findings));
             }
-            None => object(&document.root, text, start, settings, &mut findings),
+            None => object(&document.root, text, settings, &mut findings),
         }
     }
     findings.sort_by_key(|finding| finding.span.as_ref().map_or(0, |span| span.start));
@@ -42,24 +43,22 @@ fn kind<'n>(node: &'n SpanTree<'_>) -> &'n str {
     node.get("kind").and_then(SpanTree::as_str).unwrap_or_default()
 }
 
-fn duplicates(document: &SpanDocument<'_>, text: &str, start: Start<'_>, findings: &mut Vec<Finding>) {
+fn duplicates(document: &SpanDocument<'_>, text: &SourceText<'_>, findings: &mut Vec<Finding>) {
     for duplicate in &document.duplicates {
         let message = format!("the key `{}` is set twice in one map; the later one is used", duplicate.key);
         let finding = Finding::warning("L-DUP-KEY", message).at(duplicate.key.clone());
-        findings.push(finding.fix("merge the two").span(start.span(text, &duplicate.span)));
+        findings.push(finding.fix("merge the two").span(text.span(&duplicate.span)));
     }
 }
 
 fn object(
     node: &SpanTree<'_>,
-    text: &str,
-    start: Start<'_>,
+    text: &SourceText<'_>,
     settings: &MutateOptions<'_>,
     findings: &mut Vec<Finding>,
 ) {
-    labels(node, text, start, findings);
-    let mut say =
-        |finding: Finding, at: &SpanTree<'_>| findings.push(finding.span(start.span(text, &at.span)));
+    labels(node, text, findings);
+    let mut say = |finding: Finding, at: &SpanTree<'_>| findings.push(finding.span(text.span(&at.span)));
     versions(node, &mut say);
     fields(node, &mut say);
     let data = node.to_json();
@@ -69,8 +68,9 @@ fn object(
     }
     let (settings, _) = settings.chosen(Form::Manifest, |signs| signs.object(&data));
     ranks_per_node(node, &view, settings.profile, &mut say);
+    let pointers = Pointers::default();
     for found in lint::job(&view, settings.options.kind, settings.profile, settings.catalogue) {
-        say(found.finding, at_pointer(node, &found.at).unwrap_or(node));
+        say(found.finding, pointers.at(node, &found.at).unwrap_or(node));
     }
 }
 
@@ -99,13 +99,13 @@ fn versions(node: &SpanTree<'_>, say: &mut impl FnMut(Finding, &SpanTree<'_>)) {
     }
 }
 
-fn labels(node: &SpanTree<'_>, text: &str, start: Start<'_>, findings: &mut Vec<Finding>) {
+fn labels(node: &SpanTree<'_>, text: &SourceText<'_>, findings: &mut Vec<Finding>) {
     const OLD: &str = "beta.kubernetes.io/instance-type";
     node.walk(&mut |below| {
         if let Some(entry) = below.entry(OLD) {
             let finding = Finding::warning("L-API-VERSION", format!("the label {OLD} is deprecated"))
                 .rename(OLD, "node.kubernetes.io/instance-type");
-            findings.push(finding.span(start.span(text, &entry.key_span)));
+            findings.push(finding.span(text.span(&entry.key_span)));
         }
     });
 }

@@ -1,6 +1,6 @@
 //! A pod template as the rules see it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::Value as Json;
 
@@ -121,7 +121,7 @@ pub(super) fn instance_types(spec: &Json) -> Vec<String> {
     }
     let required = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
     let terms = pointer(spec, required).and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
-    let mut found: Vec<String> = Vec::new();
+    let (mut found, mut seen) = (Vec::new(), HashSet::new());
     for term in terms {
         let said = list(term, "matchExpressions").iter().find(|expression| {
             let key = expression.get("key").and_then(Json::as_str);
@@ -131,7 +131,7 @@ pub(super) fn instance_types(spec: &Json) -> Vec<String> {
         // A term without the type allows every type.
         let Some(said) = said else { return Vec::new() };
         for name in list(said, "values").iter().filter_map(Json::as_str) {
-            if !found.iter().any(|have| have == name) {
+            if seen.insert(name) {
                 found.push(name.to_owned());
             }
         }

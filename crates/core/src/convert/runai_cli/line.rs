@@ -170,9 +170,11 @@ fn variable(text: &str) -> Option<(&str, &str)> {
 /// Returns the `${NAME:-default}` at the beginning of a text, if the default needs no shell.
 fn with_default(text: &str) -> Option<(&str, &str, &str)> {
     let inner = text.strip_prefix("${")?;
-    let (inner, _) = inner.split_once('}')?;
+    // Not the next `}` wherever it is: the text may have many beginnings and no end.
+    let end = inner.find(['}', '$', '`', '"', '\'', '\\'])?;
+    let (inner, closed) = (inner.get(..end)?, inner.get(end..)?.starts_with('}'));
     let (name, default) = inner.split_once(":-").or_else(|| inner.split_once('-'))?;
-    let plain = is_variable(name) && !default.contains(['$', '`', '"', '\'', '\\']);
+    let plain = closed && is_variable(name);
     plain.then(|| text.get(..inner.len() + 3)).flatten().map(|shown| (shown, name, default))
 }
 

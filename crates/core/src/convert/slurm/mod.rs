@@ -82,16 +82,17 @@ pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &MutateOptio
 /// Checks the variables that a script exports.
 pub fn lint_sbatch(text: &str, start: Start<'_>, settings: &MutateOptions<'_>) -> Vec<Finding> {
     let script = Script::read(text);
+    let source = start.of_text(text);
     let (settings, _) = settings.chosen(Form::Script, |signs| signs.script(text));
     let fabric = settings.options.kind.named().unwrap_or(settings.profile.fabric);
     let mut findings: Vec<Finding> = lint::script::check(text, &script.blocks)
         .into_iter()
-        .map(|(finding, range)| explain::with_source(finding).span(start.span(text, &range)))
+        .map(|(finding, range)| explain::with_source(finding).span(source.span(&range)))
         .collect();
     let image = script.option("container-image");
     for Assignment { name, value, place, .. } in &script.exports {
         for finding in lint::variable(name, value, fabric, script.nodes() > 1, image) {
-            findings.push(finding.at(format!("export {name}")).span(start.span(text, place)));
+            findings.push(finding.at(format!("export {name}")).span(source.span(place)));
         }
     }
     findings.sort_by_key(|finding| finding.span.as_ref().map_or(0, |span| span.start));

@@ -8,6 +8,7 @@ use super::{BLOCK_BEGIN, BLOCK_END};
 use crate::Finding;
 use crate::convert::mutate::MutateOptions;
 use crate::fabric::view::{ContainerView, EnvView, JobKind, JobView, Mpi, RoleView};
+use crate::lint::script::holds;
 use crate::request::FabricRequest;
 use crate::shell::sbatch::{Directives, is_gpu};
 use crate::shell::{ScriptCommand, commands, is_mpirun};
@@ -49,7 +50,7 @@ impl<'t> Script<'t> {
             if end <= continued {
                 continue;
             }
-            if script.blocks.iter().any(|block| block.contains(&start)) {
+            if holds(&script.blocks, start) {
                 continue;
             }
             match line.trim_end() {
@@ -217,11 +218,12 @@ impl<'t> Script<'t> {
 
     /// Returns the script without weftrun's blocks.
     pub(super) fn bare(&self) -> String {
-        let mut bare = self.text.to_owned();
-        for block in self.blocks.iter().rev() {
-            bare.replace_range(block.clone(), "");
+        let (mut bare, mut at) = (String::with_capacity(self.text.len()), 0);
+        for block in &self.blocks {
+            bare.push_str(self.text.get(at..block.start).unwrap_or_default());
+            at = block.end;
         }
-        bare
+        bare + self.text.get(at..).unwrap_or_default()
     }
 }
 

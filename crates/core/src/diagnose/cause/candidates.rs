@@ -1,5 +1,6 @@
 //! Possible causes of a failure, graded by how likely they are causes and not consequences.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use weftrun_nccl::failure::{ClusterReason, Exception, Fact, Frame, Order, SIGNALS};
@@ -343,6 +344,7 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
         found.iter().filter(|one| !one.grade.is_quote()).flat_map(|one| one.ranks.iter().copied()).collect();
     let ruled_sources: BTreeSet<SourceIndex> =
         found.iter().filter(|one| !one.grade.is_quote()).map(|one| one.source).collect();
+    let remote = LazyCell::new(|| remote(scene, seen));
     let explains = |fact: &Fact| {
         matches!(
             fact,
@@ -430,7 +432,7 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 };
                 match grade {
                     Grade::Quoted => add(grade, CauseClass::Unexplained, what(class, root), None, false),
-                    Grade::Remote => add(grade, class, remote(scene, seen), None, false),
+                    Grade::Remote => add(grade, class, remote.clone(), None, false),
                     Grade::Rendezvous => add(grade, class, what(class, root), None, false),
                     _ => add(grade, class, what(class, root), frame, false),
                 }
@@ -471,10 +473,10 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 let (grade, class, what) = cluster(*reason);
                 add(grade, class, what.to_owned(), None, false);
             }
-            Fact::RemoteExit => add(Grade::Remote, CauseClass::ExitCode, remote(scene, seen), None, false),
+            Fact::RemoteExit => add(Grade::Remote, CauseClass::ExitCode, remote.clone(), None, false),
             Fact::LastError(text) => match Ruling::of_last_error(text, seen) {
                 Some(ruling) => push(ruling, None, false),
-                None => add(Grade::Remote, CauseClass::ExitCode, remote(scene, seen), None, false),
+                None => add(Grade::Remote, CauseClass::ExitCode, remote.clone(), None, false),
             },
             Fact::Error { text, fatal } => {
                 let grade = if *fatal { Grade::Reported } else { Grade::Quoted };

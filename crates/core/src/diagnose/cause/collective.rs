@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::answer::{CauseClass, named, not_read};
 use super::scene::Scene;
 use crate::Confidence;
+use weftrun_nccl::SourceIndex;
 use weftrun_nccl::failure::{Fact, Report, Work, absent, mismatch};
 
 /// What the watchdogs of all ranks prove together.
@@ -52,19 +53,50 @@ pub(super) fn find<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
     }
     let groups = standings(scene);
     let waits = waits(scene, &groups);
-    let waiting: BTreeSet<u32> = waits.values().flatten().map(|(rank, _)| *rank).collect();
+    let apart = Apart::new(scene, &waits);
     let mut unnamed = None;
     for ((group, seq), ranks) in &waits {
         if let Some(found) = differ(*seq, ranks) {
             return Some(found);
         }
-        let found = absentees(scene, group, *seq, ranks, groups.get(group), &waiting);
-        if !found.ranks.is_empty() {
+        let wait = GroupWait { group, seq: *seq, ranks };
+        if let Some(found) = wait.behind(groups.get(group), &apart).or_else(|| wait.silent(scene, &apart)) {
             return Some(found);
         }
-        unnamed = unnamed.or(Some(found));
+        unnamed = unnamed.or_else(|| Some(wait.unnamed(scene, &apart)));
     }
     diverged(&waits).or(unnamed)
+}
+
+/// What is the same for all groups.
+struct Apart {
+    /// Ranks that wait in any group.
+    waiting: BTreeSet<u32>,
+    /// Ranks of the job without any output.
+    unseen: Vec<u32>,
+    /// Ranks that neither wait nor report a failure of their own, where all have output.
+    silent: Vec<u32>,
+    /// The sources of the silent ranks; none if one of them is unknown, or was cut off.
+    sources: Option<BTreeSet<SourceIndex>>,
+    /// Whether NCCL reports that another process ended.
+    broken: bool,
+}
+
+impl Apart {
+    fn new(scene: &Scene<'_>, waits: &Waits<'_>) -> Self {
+        let waiting: BTreeSet<u32> = waits.values().flatten().map(|(rank, _)| *rank).collect();
+        let unseen = scene.unseen();
+        // Ranks that report a failure of their own did not simply stay away.
+        let reports = scene.reports.iter().filter(|known| known.report.fact != Fact::Finished);
+        let harmed: BTreeSet<u32> = reports.filter_map(|known| known.rank).collect();
+        let spoke = |rank: &u32| waiting.contains(rank) || harmed.contains(rank);
+        let all_seen = if unseen.is_empty() { scene.world } else { 0 };
+        let silent: Vec<u32> = (0..all_seen).filter(|rank| !spoke(rank)).collect();
+        let source = |rank| scene.source_of.get(rank).copied().filter(|source| !scene.cut.contains(source));
+        let sources = silent.iter().map(source).collect();
+        let broken = scene.reports.iter().any(|known| known.report.fact == Fact::RemoteExit);
+        Self { waiting, unseen, silent, sources, broken }
+    }
 }
 
 /// The operations that ranks of one group wait for.
@@ -147,6 +179,14 @@ type Waits<'a> = BTreeMap<(String, i64), Vec<(u32, Wait<'a>)>>;
 fn waits<'a>(scene: &Scene<'a>, groups: &BTreeMap<String, BTreeMap<u32, Standing<'a>>>) -> Waits<'a> {
     let mut found: Waits<'a> = BTreeMap::new();
     let mut done: BTreeSet<u32> = BTreeSet::new();
+    // The groups of each rank, in order.
+    let mut groups_of: BTreeMap<u32, Vec<(&String, i64)>> = BTreeMap::new();
+    for (group, of) in groups {
+        for (rank, own) in of {
+            groups_of.entry(*rank).or_default().push((group, own.enqueued));
+        }
+    }
+    let default = default_of(groups);
     for known in &scene.reports {
         let (Fact::TimedOut { group, work }, Some(rank)) = (&known.report.fact, known.rank) else { continue };
         if !done.insert(rank) {
@@ -154,28 +194,25 @@ fn waits<'a>(scene: &Scene<'a>, groups: &BTreeMap<String, BTreeMap<u32, Standing
         }
         // The line that names the operation has no group; the rank's next one has.
         let reported = || {
-            let fits =
-                |of: &BTreeMap<u32, Standing<'_>>| of.get(&rank).is_some_and(|own| own.enqueued >= work.seq);
-            groups.iter().find(|(_, of)| fits(of)).map(|(group, _)| group.clone())
+            let mut own = groups_of.get(&rank).into_iter().flatten();
+            own.find(|(_, enqueued)| *enqueued >= work.seq).map(|(group, _)| *group)
         };
-        let group = group
-            .clone()
-            .or_else(reported)
-            .or_else(|| default_of(groups))
-            .unwrap_or_else(|| DEFAULT.to_owned());
+        let group = group.as_ref().or_else(reported).or(default);
+        let group = group.map_or_else(|| DEFAULT.to_owned(), String::clone);
         found.entry((group, work.seq)).or_default().push((rank, Wait { work, report: known.report }));
     }
     found
 }
 
-fn default_of(groups: &BTreeMap<String, BTreeMap<u32, Standing<'_>>>) -> Option<String> {
-    groups.keys().find(|group| group.contains(DEFAULT)).cloned()
+fn default_of<'g>(groups: &'g BTreeMap<String, BTreeMap<u32, Standing<'_>>>) -> Option<&'g String> {
+    groups.keys().find(|group| group.contains(DEFAULT))
 }
 
 fn differ<'a>(seq: i64, ranks: &[(u32, Wait<'a>)]) -> Option<CollectiveCause<'a>> {
     let all: Vec<(u32, &Work)> = ranks.iter().map(|(rank, wait)| (*rank, wait.work)).collect();
     let mut found = odd(seq, &all, Vec::new())?;
-    let (mut odd, others): (Vec<_>, Vec<_>) = ranks.iter().partition(|(rank, _)| found.ranks.contains(rank));
+    let named: BTreeSet<u32> = found.ranks.iter().copied().collect();
+    let (mut odd, others): (Vec<_>, Vec<_>) = ranks.iter().partition(|(rank, _)| named.contains(rank));
     odd.extend(others);
     found.reports = odd.into_iter().map(|(_, wait)| wait.report).collect();
     Some(found)
@@ -254,84 +291,86 @@ fn has(ranks: &[u32]) -> String {
     format!("{} {verb}", named(&sorted))
 }
 
-/// Returns the ranks that did not join an operation: those whose own report shows that they had not reached
-/// it; else those without a report, where all others have one.
-fn absentees<'a>(
-    scene: &Scene<'a>,
-    group: &str,
+/// The ranks of one group that wait in one operation.
+struct GroupWait<'w, 'a> {
+    group: &'w str,
     seq: i64,
-    ranks: &[(u32, Wait<'a>)],
-    standings: Option<&BTreeMap<u32, Standing<'a>>>,
-    waiting: &BTreeSet<u32>,
-) -> CollectiveCause<'a> {
-    let operation = ranks.first().map_or(String::new(), |(_, wait)| format!("{} SeqNum {seq}", wait.work.op));
-    let joined: BTreeSet<u32> = ranks.iter().map(|(rank, _)| *rank).collect();
-    let mut waiters: Vec<u32> = joined.iter().copied().collect();
-    waiters.sort_unstable();
-    let mut reports: Vec<&Report> = ranks.iter().map(|(_, wait)| wait.report).collect();
-    let behind: BTreeMap<u32, &Standing<'a>> = standings
-        .into_iter()
-        .flatten()
-        .filter(|(rank, own)| own.enqueued < seq && !joined.contains(rank) && !waiting.contains(rank))
-        .map(|(rank, own)| (*rank, own))
-        .collect();
-    if !behind.is_empty() {
-        let absent: Vec<u32> = behind.keys().copied().collect();
-        let last: BTreeSet<i64> = behind.values().map(|own| own.enqueued).collect();
+    ranks: &'w [(u32, Wait<'a>)],
+}
+
+impl<'a> GroupWait<'_, 'a> {
+    fn operation(&self) -> String {
+        self.ranks.first().map_or(String::new(), |(_, wait)| format!("{} SeqNum {}", wait.work.op, self.seq))
+    }
+
+    fn reports(&self) -> Vec<&'a Report> {
+        self.ranks.iter().map(|(_, wait)| wait.report).collect()
+    }
+
+    /// Returns the ranks whose own report shows that they had not reached the operation.
+    fn behind(
+        &self,
+        standings: Option<&BTreeMap<u32, Standing<'a>>>,
+        apart: &Apart,
+    ) -> Option<CollectiveCause<'a>> {
+        let behind =
+            |(rank, own): &(&u32, &Standing<'a>)| own.enqueued < self.seq && !apart.waiting.contains(rank);
+        let behind: Vec<(&u32, &Standing<'a>)> = standings.into_iter().flatten().filter(behind).collect();
+        if behind.is_empty() {
+            return None;
+        }
+        let absent: Vec<u32> = behind.iter().map(|(rank, _)| **rank).collect();
+        let last: BTreeSet<i64> = behind.iter().map(|(_, own)| own.enqueued).collect();
         let last: Vec<String> = last.iter().map(ToString::to_string).collect();
         let whose = if absent.len() == 1 { "its" } else { "their" };
         let what = format!(
-            "{} did not take part in {operation}; {whose} last enqueued work is {}",
+            "{} did not take part in {}; {whose} last enqueued work is {}",
             named(&absent),
+            self.operation(),
             last.join(" or ")
         );
-        reports.splice(0..0, behind.values().map(|own| own.report));
-        return CollectiveCause::timeout(absent, what, reports, Confidence::High, true);
+        let reports = behind.iter().map(|(_, own)| own.report).chain(self.reports()).collect();
+        Some(CollectiveCause::timeout(absent, what, reports, Confidence::High, true))
     }
-    let default = group.contains(DEFAULT);
-    let unseen = scene.unseen();
-    if default && !unseen.is_empty() {
-        let what = format!("{} in {operation}; {}", wait(&waiters), not_read(&unseen, ""));
-        return CollectiveCause::timeout(Vec::new(), what, reports, Confidence::Low, false);
-    }
-    // Ranks that report a failure of their own did not simply stay away.
-    let harmed: BTreeSet<u32> = scene
-        .reports
-        .iter()
-        .filter(|known| known.report.fact != Fact::Finished)
-        .filter_map(|known| known.rank)
-        .collect();
-    let spoke = |rank: &u32| waiting.contains(rank) || harmed.contains(rank);
-    let silent: Vec<u32> = (0..scene.world).filter(|rank| default && !spoke(rank)).collect();
-    let broken = scene.reports.iter().any(|known| known.report.fact == Fact::RemoteExit);
-    if silent.is_empty() && !scene.stated {
-        let what = format!(
-            "{} in {operation}; it is not known how many ranks there are: one whose log was not read may be missing",
-            wait(&waiters)
-        );
-        return CollectiveCause::timeout(Vec::new(), what, reports, Confidence::Low, false);
-    }
-    if silent.is_empty() {
-        let what = format!(
-            "{} in {operation}, and it does not complete: suspect the network or a GPU",
-            wait(&waiters)
-        );
-        return CollectiveCause::timeout(Vec::new(), what, reports, Confidence::Medium, default && !broken);
-    }
-    // A rank whose source continues after its last line is silent itself; the log did not just end there.
-    let sources: BTreeSet<_> = waiters.iter().filter_map(|rank| scene.source_of.get(rank).copied()).collect();
-    let proved = silent.iter().all(|rank| {
-        scene
-            .source_of
-            .get(rank)
-            .is_some_and(|source| sources.contains(source) && !scene.cut.contains(source))
-    });
-    let report = if silent.len() == 1 { "reports" } else { "report" };
-    if proved {
+
+    /// Returns the ranks without a report, where all others have one. A rank whose source continues after its
+    /// last line is silent itself; the log did not just end there.
+    fn silent(&self, scene: &Scene<'_>, apart: &Apart) -> Option<CollectiveCause<'a>> {
+        let silent = &apart.silent;
+        let sources = apart.sources.as_ref()?;
+        if silent.is_empty() || !self.group.contains(DEFAULT) || sources.len() > self.ranks.len() {
+            return None;
+        }
+        let own = self.ranks.iter().filter_map(|(rank, _)| scene.source_of.get(rank).copied());
+        if !sources.is_subset(&own.collect()) {
+            return None;
+        }
+        let report = if silent.len() == 1 { "reports" } else { "report" };
+        let operation = self.operation();
         let what =
-            format!("{} did not take part in {operation} and {report} nothing about it", named(&silent));
-        return CollectiveCause::timeout(silent, what, reports, Confidence::Medium, true);
+            format!("{} did not take part in {operation} and {report} nothing about it", named(silent));
+        Some(CollectiveCause::timeout(silent.clone(), what, self.reports(), Confidence::Medium, true))
     }
-    let what = format!("{} in {operation}; {} {report} nothing about it", wait(&waiters), named(&silent));
-    CollectiveCause::timeout(Vec::new(), what, reports, Confidence::Low, false)
+
+    /// Returns that ranks wait for one that is not known.
+    fn unnamed(&self, scene: &Scene<'_>, apart: &Apart) -> CollectiveCause<'a> {
+        let mut waiters: Vec<u32> = self.ranks.iter().map(|(rank, _)| *rank).collect();
+        waiters.sort_unstable();
+        let who = format!("{} in {}", wait(&waiters), self.operation());
+        let default = self.group.contains(DEFAULT);
+        let silent: &[u32] = if default { &apart.silent } else { &[] };
+        let (what, confidence, complete) = if default && !apart.unseen.is_empty() {
+            (format!("{who}; {}", not_read(&apart.unseen, "")), Confidence::Low, false)
+        } else if silent.is_empty() && !scene.stated {
+            let why = "it is not known how many ranks there are: one whose log was not read may be missing";
+            (format!("{who}; {why}"), Confidence::Low, false)
+        } else if silent.is_empty() {
+            let what = format!("{who}, and it does not complete: suspect the network or a GPU");
+            (what, Confidence::Medium, default && !apart.broken)
+        } else {
+            let report = if silent.len() == 1 { "reports" } else { "report" };
+            (format!("{who}; {} {report} nothing about it", named(silent)), Confidence::Low, false)
+        };
+        CollectiveCause::timeout(Vec::new(), what, self.reports(), confidence, complete)
+    }
 }

@@ -136,7 +136,10 @@ fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
         findings.push(finding);
     }
     let victims = match &cause {
-        Some(cause) => scene.seen.iter().copied().filter(|rank| !cause.ranks.contains(rank)).collect(),
+        Some(cause) => {
+            let ranks: BTreeSet<u32> = cause.ranks.iter().copied().collect();
+            scene.seen.difference(&ranks).copied().collect()
+        }
         None => Vec::new(),
     };
     Why { state, cause, victims, findings, stacks: Vec::new() }

@@ -161,9 +161,9 @@ impl Scene<'_> {
 
     /// Returns whether a line is of the attempt that is read.
     pub fn is_current(&self, source: SourceIndex, line: u64) -> bool {
-        self.attempts.get(&source).is_some_and(|(restarts, wanted)| {
-            restarts.iter().filter(|start| **start <= line).count() == *wanted
-        })
+        self.attempts
+            .get(&source)
+            .is_some_and(|(restarts, wanted)| restarts.partition_point(|start| *start <= line) == *wanted)
     }
 
     /// Returns whether a rank printed training steps after a line.
@@ -227,10 +227,16 @@ fn name_nodes(scene: &mut Scene<'_>, sources: &Sources<'_>, tasks: bool) {
         }
     }
     let count = sources.len();
+    let mut pids: BTreeMap<(SourceIndex, u32), u64> = BTreeMap::new();
+    for (at, source) in sources {
+        for (pid, rank) in &source.by_pid {
+            pids.entry((*at, *rank)).or_insert(*pid);
+        }
+    }
     for (rank, at) in &scene.source_of {
         let Some(source) = sources.get(at) else { continue };
-        let pid = source.by_pid.iter().find(|(_, of)| *of == rank).map(|(pid, _)| *pid);
-        let id = pid.and_then(|pid| source.host_of_pid.get(&pid).cloned());
+        let pid = pids.get(&(*at, *rank));
+        let id = pid.and_then(|pid| source.host_of_pid.get(pid).cloned());
         let tells = |host: &&String| count == 1 || uses.get(host.as_str()).is_some_and(|of| of.len() == 1);
         let own = || {
             let of_task = source.host_of_task.get(rank).filter(|_| tasks);

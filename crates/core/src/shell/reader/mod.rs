@@ -20,7 +20,22 @@ const MAX_BYTES: usize = 128 * 1024;
 const MAX_DEPTH: usize = 40;
 
 /// The result of parsing a part of the text, or why it cannot be parsed.
-type Read<T = ()> = Result<T, String>;
+type Read<T = ()> = Result<T, Fault>;
+
+/// Why a text cannot be parsed, and the byte that shows it. The line is counted only for a message: a caller
+/// that goes on behind the fault would count all lines before it each time.
+struct Fault {
+    at: Option<usize>,
+    why: String,
+}
+
+impl Fault {
+    fn text(self, bytes: &[u8]) -> String {
+        let Some(at) = self.at else { return self.why };
+        let before = bytes.get(..at).unwrap_or(bytes);
+        format!("line {}: {}", 1 + memchr::memchr_iter(b'\n', before).count(), self.why)
+    }
+}
 
 /// A simple command that has a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +67,7 @@ pub(super) struct Contents {
 }
 
 /// Parses a part of a text; places are those of the whole text.
-pub(super) fn read(text: &str, part: Range<usize>) -> Read<Contents> {
+pub(super) fn read(text: &str, part: Range<usize>) -> Result<Contents, String> {
     if part.len() > MAX_BYTES {
         return Err(format!("it is longer than {} KiB", MAX_BYTES / 1024));
     }
@@ -61,10 +76,27 @@ pub(super) fn read(text: &str, part: Range<usize>) -> Read<Contents> {
         return Err("there is a NUL byte in it".into());
     }
     let mut reader = Reader::new(text, part);
-    reader.list()?;
-    reader.ends_here()?;
-    reader.contents.commands.sort_by_key(|command| command.words[0].start);
-    Ok(reader.contents)
+    let read = reader.list().and_then(|_| reader.ends_here());
+    read.map_err(|fault| fault.text(text.as_bytes()))?;
+    Ok(reader.sorted_contents())
+}
+
+/// Parses a text into the lines of its outermost commands, each with the lines that its commands, its
+/// here-documents and backslashes continue it to. None if a part cannot be parsed.
+pub(super) fn read_lines(text: &str) -> Option<Vec<(Range<usize>, Contents)>> {
+    if text.contains('\0') {
+        return None;
+    }
+    let (mut reader, mut lines) = (Reader::new(text, 0..text.len()), Vec::new());
+    while reader.at < reader.end {
+        let start = reader.at;
+        reader.commands_of_line().ok()?;
+        if reader.at - start > MAX_BYTES {
+            return None;
+        }
+        lines.push((start..reader.at, reader.sorted_contents()));
+    }
+    Some(lines)
 }
 
 /// Returns the length of the quoted text, expansion or substitution at the start of a text, and of anything else one
@@ -153,14 +185,13 @@ impl<'t> Reader<'t> {
     }
 
     fn fail<T>(&self, why: &str) -> Read<T> {
-        let before = &self.bytes[..self.at.min(self.bytes.len())];
-        Err(format!("line {}: {why}", 1 + memchr::memchr_iter(b'\n', before).count()))
+        Err(Fault { at: Some(self.at), why: why.to_owned() })
     }
 
     /// Parses a nested construct.
     fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
         if self.depth >= MAX_DEPTH {
-            return Err("it nests too deeply".into());
+            return Err(Fault { at: None, why: "it nests too deeply".to_owned() });
         }
         self.depth += 1;
         let done = read(self);
@@ -241,6 +272,34 @@ impl<'t> Reader<'t> {
                 _ => return Ok(count),
             }
         }
+    }
+
+    /// Parses the commands of one line, with its end.
+    fn commands_of_line(&mut self) -> Read {
+        loop {
+            self.blanks();
+            match self.peek() {
+                None => return self.ends_here(),
+                Some(b'\n') => return self.newline(),
+                Some(_) => self.and_or()?,
+            }
+            self.blanks();
+            match (self.peek(), self.peek_at(1)) {
+                (Some(b';'), Some(b';' | b'&')) => {
+                    return self.fail("something is closed that was not opened");
+                }
+                (Some(b';' | b'&'), _) => self.at += 1,
+                (None | Some(b'\n'), _) => {}
+                _ => return self.fail("something is closed that was not opened"),
+            }
+        }
+    }
+
+    /// Takes the contents that were read, in order.
+    fn sorted_contents(&mut self) -> Contents {
+        let mut contents = std::mem::take(&mut self.contents);
+        contents.commands.sort_by_key(|command| command.words[0].start);
+        contents
     }
 
     /// Parses a list where the grammar needs at least one command.

@@ -45,21 +45,26 @@ impl Reader<'_> {
                 self.pattern()?;
                 continue;
             }
-            if ends_word(Some(byte), self.peek_at(1)) && !self.joins_lines() {
-                return Ok(());
+            if ends_word(Some(byte), self.peek_at(1)) {
+                let joined = self.joined_lines();
+                if joined == 0 {
+                    return Ok(());
+                }
+                self.skip(joined);
+                continue;
             }
             self.piece(false)?;
         }
         Ok(())
     }
 
-    /// Returns whether a `\` at a line's end is next, after which the word continues.
-    fn joins_lines(&self) -> bool {
+    /// Returns the length of the `\` and line ends that are next, if the word continues after them.
+    fn joined_lines(&self) -> usize {
         let mut ahead = 0;
         while self.peek_at(ahead) == Some(b'\\') && self.peek_at(ahead + 1) == Some(b'\n') {
             ahead += 2;
         }
-        ahead > 0 && !ends_word(self.peek_at(ahead), self.peek_at(ahead + 1))
+        if ends_word(self.peek_at(ahead), self.peek_at(ahead + 1)) { 0 } else { ahead }
     }
 
     /// Parses the next character, or what it quotes or begins.

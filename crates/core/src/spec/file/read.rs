@@ -1,6 +1,8 @@
 //! Moves the values of a tree into a job, key by key. Invalid values were reported by the check and are
 //! skipped here.
 
+use std::collections::HashMap;
+
 use super::check::join;
 use super::field::merge;
 use super::keys::{FABRIC_TABLE, JOB, ROLE};
@@ -77,9 +79,11 @@ impl Read<'_, '_> {
     }
 
     fn roles(&mut self, node: &SpanTree<'_>) {
+        let known = self.job.roles.iter().enumerate().rev();
+        let mut known: HashMap<String, usize> = known.map(|(at, role)| (role.name.clone(), at)).collect();
         for entry in node.entries() {
             let roles = &mut self.job.roles;
-            let at = roles.iter().position(|role| role.name == entry.key).unwrap_or_else(|| {
+            let at = *known.entry(entry.key.to_string()).or_insert_with(|| {
                 roles.push(Role { kind: RoleKind::of_name(&entry.key), ..Role::new(entry.key.as_ref()) });
                 roles.len() - 1
             });

@@ -18,6 +18,10 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
             .fix("set `nodes` and `command`, or add a `[roles.worker]`");
     }
     let mut names = BTreeSet::new();
+    let with_command: Vec<RoleKind> = [RoleKind::Worker, RoleKind::Launcher]
+        .into_iter()
+        .filter(|kind| job.roles.iter().any(|role| role.kind == *kind && !role.command.is_empty()))
+        .collect();
     for role in &job.roles {
         let path = join("roles", &role.name);
         if !is_label(&role.name) {
@@ -32,7 +36,7 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
             out.error("SPEC-DUPLICATE", &path, format!("two roles are named `{}`", shown(&role.name)));
         }
         counts(role, &path, out);
-        command(job, role, &path, out);
+        command(job, role, &with_command, &path, out);
     }
     launcher(job, out);
 }
@@ -77,14 +81,15 @@ fn launcher(job: &JobSpec, out: &mut Findings) {
     }
 }
 
-fn command(job: &JobSpec, role: &Role, path: &str, out: &mut Findings) {
+/// Checks a role's command. `with_command` are the kinds of roles that have one.
+fn command(job: &JobSpec, role: &Role, with_command: &[RoleKind], path: &str, out: &mut Findings) {
     let path = format!("{path}.command");
     if role.command.iter().any(|word| word.contains('\0')) {
         out.error("SPEC-COMMAND", &path, "an argument holds a NUL character, which no program can be given");
     }
     // If a launcher has a command, workers of an MPI job only wait for it; a launcher without one starts
     // the workers' command.
-    let other = job.roles.iter().any(|other| other.kind != role.kind && !other.command.is_empty());
+    let other = with_command.iter().any(|kind| *kind != role.kind);
     let Some(program) = role.command.first() else {
         if job.launch == Launch::Mpi && other {
             return;

@@ -197,7 +197,9 @@ pub(super) fn refers(text: &str, knows: impl Fn(&str) -> bool) -> Option<&str> {
     while let Some(at) = rest.find('$') {
         let after = rest.get(at + 1..)?;
         if let Some(found) = after.strip_prefix('(')
-            && let Some(end) = found.find(')')
+            // No name has a `$`, and a text may have many beginnings and no end.
+            && let Some(end) = found.find([')', '$'])
+            && found.get(end..).is_some_and(|behind| behind.starts_with(')'))
             && let Some(name) = found.get(..end).filter(|name| knows(name))
         {
             return Some(name);

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value as Json, json};
 
-use super::document::{Syntax, at_pointer, unreadable};
+use super::document::{Pointers, Syntax, unreadable};
 use super::object::{ObjectKind, kind_of_json};
 use crate::Finding;
 use crate::convert::Imported;
@@ -44,6 +44,7 @@ use rest::Rest;
 /// `E-ROLES` where it has too many roles.
 pub fn import(text: &str, start: Start<'_>) -> Result<Vec<Imported>, Finding> {
     let documents = Syntax::of(text).read(text).map_err(|error| unreadable(&error, text, start))?;
+    let text = &start.of_text(text);
     let mut jobs = Vec::new();
     for document in &documents {
         let root = &document.root;
@@ -55,18 +56,19 @@ pub fn import(text: &str, start: Start<'_>) -> Result<Vec<Imported>, Finding> {
         };
         for node in items {
             let object = node.to_json();
+            let pointers = Pointers::default();
             let place = |finding: Finding| {
                 let at =
-                    finding.subject.as_deref().and_then(|pointer| at_pointer(node, pointer)).unwrap_or(node);
-                finding.span(start.span(text, &at.span))
+                    finding.subject.as_deref().and_then(|pointer| pointers.at(node, pointer)).unwrap_or(node);
+                finding.span(text.span(&at.span))
             };
             let kind = match kind_of_json(&object) {
                 ObjectKind::Job(kind) => kind,
                 ObjectKind::OtherVersion => return Err(place(other_version(&object))),
                 ObjectKind::List | ObjectKind::Other => continue,
             };
-            if let Some((pointer, text)) = unfilled(&object, "") {
-                let message = format!("`{text}` is where a number is required");
+            if let Some((pointer, word)) = unfilled(&object, "") {
+                let message = format!("`{word}` is where a number is required");
                 let fix = "fill the template in first: envsubst < FILE, helm template, kustomize build";
                 return Err(place(Finding::error("E-IMPORT-JOB", message).at(pointer).fix(fix)));
             }

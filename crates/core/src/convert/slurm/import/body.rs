@@ -1,13 +1,10 @@
 //! The commands of a script: which of them starts the ranks, and which run before it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::pieces::raw_words;
 use super::words::{Value, Variables};
-use crate::shell::{ScriptCommand, commands, is_variable};
-
-/// Most bytes that are read to find where the commands of a script end.
-const MOST: usize = 8 << 20;
+use crate::shell::{ScriptCommand, command_lines, is_variable};
 
 /// A command of the script's outermost level, with all of its lines.
 #[derive(Debug)]
@@ -21,30 +18,18 @@ pub(super) struct Chunk {
 
 /// Cuts a script into its outermost commands; none where it cannot be parsed.
 pub(super) fn chunks(body: &str, first_line: usize) -> Option<Vec<Chunk>> {
-    let (mut chunks, mut text, mut line, mut looked) = (Vec::new(), String::new(), first_line, 0);
-    for (number, part) in body.split_inclusive('\n').enumerate() {
-        if text.is_empty() {
-            line = first_line + number;
-        }
-        text.push_str(part);
-        looked += text.len();
-        if looked > MOST {
-            return None;
-        }
-        let ends = part.trim_end_matches(['\n', '\r']);
-        let goes_on = ends.len() - ends.trim_end_matches('\\').len();
-        if goes_on % 2 == 1 && !ends.trim_start().starts_with('#') {
-            continue;
-        }
-        if let Ok(commands) = commands(&text) {
-            chunks.push(Chunk { text: std::mem::take(&mut text), line, commands });
-        }
-    }
     // A script may end in a continued line, which a shell reads as its last one.
-    let rest = text.trim_end().trim_end_matches('\\').to_owned();
-    if !rest.trim().is_empty() {
-        let commands = commands(&rest).ok()?;
-        chunks.push(Chunk { text: rest, line, commands });
+    let trimmed = body.trim_end();
+    let whole = trimmed.trim_end_matches('\\');
+    let last = trimmed.lines().next_back().unwrap_or_default();
+    let goes_on = (trimmed.len() - whole.len()) % 2 == 1 && !last.trim_start().starts_with('#');
+    let body = if goes_on { whole } else { body };
+    let (mut chunks, mut line) = (Vec::new(), first_line);
+    for (place, commands) in command_lines(body)? {
+        let text = body.get(place)?.to_owned();
+        let lines = memchr::memchr_iter(b'\n', text.as_bytes()).count();
+        chunks.push(Chunk { text, line, commands });
+        line += lines;
     }
     Some(chunks)
 }
@@ -113,18 +98,7 @@ struct Step<'c> {
 pub(super) fn setup(chunks: &[Chunk], variables: &mut Variables) -> (Vec<(String, String)>, Vec<String>) {
     let steps: Vec<Step<'_>> =
         chunks.iter().filter(|chunk| !chunk.is_empty()).map(|chunk| step(chunk, variables)).collect();
-    let mut kept: Vec<bool> = steps.iter().map(|step| !step.literal).collect();
-    // A variable that a shell command reads must be set before it, by the shell.
-    loop {
-        let before = kept.clone();
-        for (step, kept) in steps.iter().zip(&mut kept) {
-            let is_read = |by: &Step<'_>| step.names.iter().any(|name| mentions(&by.chunk.text, name));
-            *kept |= steps.iter().zip(&before).any(|(other, kept)| *kept && is_read(other));
-        }
-        if before == kept {
-            break;
-        }
-    }
+    let kept = kept(&steps);
     let (mut exports, mut lines): (Vec<(String, String)>, Vec<String>) = (Vec::new(), Vec::new());
     let last_program = steps.iter().zip(&kept).rposition(|(step, kept)| *kept && runs_program(step.chunk));
     let last_lookup = steps.iter().zip(&kept).rposition(|(step, kept)| *kept && looks_up(step.chunk));
@@ -139,12 +113,37 @@ pub(super) fn setup(chunks: &[Chunk], variables: &mut Variables) -> (Vec<(String
         if kept {
             continue;
         }
-        for (name, value) in &step.exports {
-            exports.retain(|(known, _)| known != name);
-            exports.push((name.clone(), value.clone()));
+        exports.extend(step.exports.iter().cloned());
+    }
+    // The last value of a name counts.
+    let mut seen = HashSet::new();
+    let last: Vec<bool> = exports.iter().rev().map(|(name, _)| seen.insert(name.clone())).collect();
+    let mut last = last.into_iter().rev();
+    exports.retain(|_| last.next() == Some(true));
+    (exports, lines)
+}
+
+/// Returns which steps stay shell. A variable that a shell command reads must be set before it, by the shell.
+fn kept(steps: &[Step<'_>]) -> Vec<bool> {
+    let mut kept: Vec<bool> = steps.iter().map(|step| !step.literal).collect();
+    let mut setters: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (at, step) in steps.iter().enumerate().filter(|(_, step)| step.literal) {
+        for name in &step.names {
+            setters.entry(name).or_default().push(at);
         }
     }
-    (exports, lines)
+    let mut unread: Vec<&Step<'_>> = steps.iter().filter(|step| !step.literal).collect();
+    while let Some(step) = unread.pop() {
+        for name in step.chunk.text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
+            for at in setters.remove(name).unwrap_or_default() {
+                if let (Some(kept @ false), Some(step)) = (kept.get_mut(at), steps.get(at)) {
+                    *kept = true;
+                    unread.push(step);
+                }
+            }
+        }
+    }
+    kept
 }
 
 /// Commands that behave the same with or without the exported variables of the fabric and the ranks.
@@ -241,8 +240,7 @@ fn assignments<'c>(
                     step.exports.push((name.clone(), text.clone()));
                 }
             }
-            Some(Value::List(items))
-                if !exported && items.iter().all(|item| variables.unresolved(item).is_none()) => {}
+            Some(Value::List(_)) if !exported && variables.knows_list(&name) => {}
             _ => step.literal = false,
         }
         step.names.push(name);
@@ -302,14 +300,4 @@ fn assigned_names(text: &str) -> Vec<String> {
         }
     }
     names.into_iter().collect()
-}
-
-/// Returns whether a text names a variable.
-fn mentions(text: &str, name: &str) -> bool {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    text.match_indices(name).any(|(at, _)| {
-        let before = text.get(..at).and_then(|text| text.chars().next_back());
-        let behind = text.get(at + name.len()..).and_then(|text| text.chars().next());
-        !before.is_some_and(is_part) && !behind.is_some_and(is_part)
-    })
 }

@@ -53,7 +53,7 @@ pub(super) fn read(import: &mut Import, script: &Script<'_>) -> Result<(), Findi
         import.carry_whole(&body, if why.is_empty() { "`--whole` is given" } else { &why });
         return Ok(());
     };
-    let mut variables = known_variables(import);
+    let mut variables = known_variables(import, body.len());
     let (exports, lines) = body::setup(before, &mut variables);
     exports.iter().for_each(|(name, value)| import.variable(name, value));
     import.setup(&lines, body::stops_at_errors(before));
@@ -107,8 +107,9 @@ fn resolved(text: &str, variables: &Variables) -> Result<String, Finding> {
 }
 
 /// Returns the variables that Slurm itself sets, as far as the `#SBATCH` lines determine them.
-fn known_variables(import: &Import) -> Variables {
-    let mut variables = Variables::default();
+/// `bytes` is the length of the script.
+fn known_variables(import: &Import, bytes: usize) -> Variables {
+    let mut variables = Variables::of_script(bytes);
     let role = &import.role;
     let tasks = import.tasks.map(|each| each.saturating_mul(role.nodes));
     let gpus = (role.gpus_per_node > 0).then_some(role.gpus_per_node);

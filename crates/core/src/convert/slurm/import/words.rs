@@ -13,6 +13,9 @@ const MARK: u32 = 0xE000;
 const MOST: u32 = 6400;
 /// Most bytes of one expanded word: otherwise a few lines of `A=$A$A` would fill the memory.
 const LONGEST: usize = 128 * 1024;
+/// Most bytes that all words expand to, and how many more for each byte of the script: otherwise each of many
+/// lines of `A=${A}x` would be as long as all before it.
+const MOST_EXPANDED: (usize, usize) = (1 << 20, 64);
 
 /// A variable of the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,9 +43,19 @@ pub(super) struct Variables {
     pub defaults: BTreeMap<String, String>,
     /// The line that is being read.
     pub line: usize,
+    /// Bytes that words may still expand to.
+    left: usize,
+    /// Bytes of each list, and whether all of it was expanded: many lines may add to one.
+    lists: BTreeMap<String, (usize, bool)>,
 }
 
 impl Variables {
+    /// Starts to read a script of so many bytes.
+    pub fn of_script(bytes: usize) -> Self {
+        let (least, each) = MOST_EXPANDED;
+        Self { left: least.saturating_add(bytes.saturating_mul(each)), ..Self::default() }
+    }
+
     pub fn set(&mut self, name: &str, value: Value) {
         self.values.insert(name.to_owned(), value);
     }
@@ -77,22 +90,32 @@ impl Variables {
             return None;
         }
         let new = if let Some(list) = value.strip_prefix('(').and_then(|list| list.strip_suffix(')')) {
-            let mut all = match self.values.get(name).filter(|_| adds) {
-                Some(Value::List(old)) => old.clone(),
-                Some(Value::Text(old)) => vec![old.clone()],
-                None => Vec::new(),
+            let new: Vec<String> = raw_words(list).into_iter().flat_map(|raw| self.expand(raw)).collect();
+            // Taken, not copied: many lines may add to one list.
+            let (mut all, before) = match self.values.remove(name).filter(|_| adds) {
+                Some(Value::List(old)) => (old, self.lists.get(name).copied().unwrap_or_default()),
+                Some(Value::Text(old)) => {
+                    let state = (old.len() + 1, mark_in(&old).is_none());
+                    (vec![old], state)
+                }
+                None => (Vec::new(), (0, true)),
             };
-            for raw in raw_words(list) {
-                all.extend(self.expand(raw));
-            }
-            if all.iter().map(|item| item.len() + 1).sum::<usize>() > LONGEST {
+            let is_known = before.1 && new.iter().all(|item| mark_in(item).is_none());
+            let bytes = before.0 + new.iter().map(|item| item.len() + 1).sum::<usize>();
+            all.extend(new);
+            if bytes > LONGEST {
                 all = vec![self.unknown(name, "it is too long")];
             }
+            self.lists.insert(name.to_owned(), (bytes, is_known && bytes <= LONGEST));
             Value::List(all)
         } else {
             let text = self.expand_one(value);
             match self.values.get(name).filter(|_| adds) {
-                Some(Value::Text(old)) if old.len() < LONGEST => Value::Text(format!("{old}{text}")),
+                Some(Value::Text(old)) if old.len() < LONGEST => {
+                    let whole = format!("{old}{text}");
+                    let fits = self.take(whole.len());
+                    Value::Text(if fits { whole } else { self.unknown(&shortened(raw), "it is too long") })
+                }
                 _ => Value::Text(text),
             }
         };
@@ -116,17 +139,28 @@ impl Variables {
 
     fn bounded(&mut self, raw: &str, mut fields: Fields) -> Vec<String> {
         fields.finish();
-        if fields.bytes > LONGEST {
+        if !self.take(fields.bytes) || fields.is_full() {
             return vec![self.unknown(&shortened(raw), "it is too long")];
         }
         fields.done
     }
 
+    /// Counts bytes of expanded words; returns whether they are within the limit.
+    fn take(&mut self, bytes: usize) -> bool {
+        let left = self.left.checked_sub(bytes);
+        self.left = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// Returns whether all of a list was expanded.
+    pub fn knows_list(&self, name: &str) -> bool {
+        self.lists.get(name).is_some_and(|(_, is_known)| *is_known)
+    }
+
     /// Returns why a text could not be expanded, if a part of it could not.
     pub fn unresolved(&self, text: &str) -> Option<&Reason> {
-        let index =
-            text.chars().find_map(|c| u32::from(c).checked_sub(MARK).filter(|index| *index < MOST))?;
-        self.reasons.get(usize::try_from(index).ok()?)
+        let mark = text.get(mark_in(text)?..)?.chars().next()?;
+        self.reasons.get(usize::try_from(u32::from(mark) - MARK).ok()?)
     }
 
     /// Returns a text that represents an unknown value.
@@ -143,7 +177,9 @@ impl Variables {
             fields.text(&text);
             return;
         }
-        while let Some(c) = rest.chars().next() {
+        // The text before this end has no list in braces.
+        let mut no_list = rest.len();
+        while let Some(c) = rest.chars().next().filter(|_| !fields.is_full()) {
             let after = rest.get(c.len_utf8()..).unwrap_or_default();
             rest = match c {
                 '\\' => {
@@ -176,12 +212,7 @@ impl Variables {
                     fields.text(&text);
                     return;
                 }
-                '{' if splits
-                    && after
-                        .split('}')
-                        .next()
-                        .is_some_and(|list| list.contains(',') || list.contains("..")) =>
-                {
+                '{' if splits && begins_list(after, &mut no_list) => {
                     let text = self.unknown(raw, "a list in braces is not read");
                     fields.text(&text);
                     return;
@@ -347,15 +378,19 @@ struct Fields {
 impl Fields {
     fn text(&mut self, text: &str) {
         self.bytes = self.bytes.saturating_add(text.len() + 1);
-        if self.bytes <= LONGEST {
+        if !self.is_full() {
             self.current.get_or_insert_default().push_str(text);
         }
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes > LONGEST
     }
 
     /// Adds a value that is split at blanks where it is unquoted.
     fn expanded(&mut self, text: &str, splits: bool) {
         // An unexpanded part stays one piece, so that its reason is found again.
-        if !splits || text.chars().any(is_mark) {
+        if !splits || mark_in(text).is_some() {
             return self.text(text);
         }
         let blank = |c: char| matches!(c, ' ' | '\t' | '\n');
@@ -386,8 +421,26 @@ impl Fields {
     }
 }
 
-fn is_mark(c: char) -> bool {
-    (MARK..MARK + MOST).contains(&u32::from(c))
+/// Returns whether the text after a `{` is a list: `a,b}`, `1..8}`. `no_list` is how much of the word follows the
+/// last text that was looked into in vain: it is not searched again for each brace in it.
+fn begins_list(after: &str, no_list: &mut usize) -> bool {
+    if after.len() > *no_list {
+        return false;
+    }
+    let list = after.split('}').next().unwrap_or(after);
+    let found = list.contains(',') || list.contains("..");
+    if !found {
+        *no_list = after.len() - list.len();
+    }
+    found
+}
+
+/// Returns the place of the first mark in a text. Its first byte is one of two, which are searched for: a text
+/// may be long, and be searched often.
+fn mark_in(text: &str) -> Option<usize> {
+    let is_mark = |c: char| (MARK..MARK + MOST).contains(&u32::from(c));
+    let mut places = memchr::memchr2_iter(0xee, 0xef, text.as_bytes());
+    places.find(|at| text.get(*at..).and_then(|rest| rest.chars().next()).is_some_and(is_mark))
 }
 
 #[cfg(test)]
@@ -397,7 +450,7 @@ mod tests {
     use super::*;
 
     fn variables() -> Variables {
-        let mut variables = Variables::default();
+        let mut variables = Variables::of_script(0);
         for raw in ["A=one", "B='two words'", "E=", "N=8", "L=(a 'b c' \"$A\")", "L+=(d)", "Z=()"] {
             variables.assign(raw).unwrap();
         }
@@ -476,7 +529,7 @@ mod tests {
 
     #[test]
     fn a_script_that_doubles_its_words_is_bounded() {
-        let mut variables = Variables::default();
+        let mut variables = Variables::of_script(0);
         variables.assign("A=0123456789");
         variables.assign("L=(0123456789)");
         for _ in 0..40 {
