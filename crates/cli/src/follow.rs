@@ -162,7 +162,7 @@ pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool)
             job: followed.detail.as_ref().map(|detail| &detail.summary),
             planned,
             transport: &transport,
-            why: why.map(WhyReport::from),
+            why: why.map(WhyReport::from).map(Box::new),
         }))?;
     } else {
         if let Some(why) = &why {

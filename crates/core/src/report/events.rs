@@ -99,7 +99,7 @@ pub enum OwnEvent<'a> {
         transport: &'a TransportReport,
         /// Why it failed; left out where it did not.
         #[serde(skip_serializing_if = "Option::is_none")]
-        why: Option<WhyReport>,
+        why: Option<Box<WhyReport>>,
     },
 }
 

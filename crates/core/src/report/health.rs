@@ -94,7 +94,11 @@ impl HealthReport {
         let nodes: BTreeSet<&String> = self.culprits.iter().map(|culprit| &culprit.host).collect();
         why.victims.retain(|rank| !global.contains(rank));
         why.cause = Some(Cause {
-            class: if gone { CauseClass::ExitCode } else { CauseClass::CollectiveTimeout },
+            class: match (gone, certain) {
+                (true, _) => CauseClass::ExitCode,
+                (false, true) => CauseClass::CollectiveTimeout,
+                (false, false) => CauseClass::Behind,
+            },
             ranks: global.into_iter().collect(),
             nodes: nodes.into_iter().cloned().collect(),
             what: format!("{}; {}", first.why, self.reason),

@@ -47,6 +47,8 @@ word_enum! {
         ExitCode = "exit-code",
         /// A rank did not join a collective operation.
         CollectiveTimeout = "collective-timeout",
+        /// A running job: a rank has launched fewer operations than the others; one answer does not show whether it moves.
+        Behind = "behind",
         /// Ranks joined a collective operation with different sizes or kinds.
         CollectiveMismatch = "collective-mismatch",
         /// NCCL or its network failed.
@@ -237,7 +239,7 @@ impl Cause {
             CauseClass::CollectiveTimeout if self.ranks.is_empty() => {
                 "add the logs of all ranks and run `weftrun why` again, or check the network between the nodes".to_owned()
             }
-            CauseClass::CollectiveTimeout => {
+            CauseClass::CollectiveTimeout | CauseClass::Behind => {
                 "look at what the rank did instead: run py-spy dump on its process while it hangs".to_owned()
             }
             CauseClass::CollectiveMismatch => {
