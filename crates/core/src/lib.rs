@@ -6,6 +6,7 @@
 //!
 //! | module | what is in it |
 //! |---|---|
+//! | [`mask`] | known forms of secrets, hidden in everything that leaves the machine |
 //! | [`error`], [`finding`], [`secret`], [`exit_codes`] | how anything is reported |
 //! | [`text`] | suggestions, durations, quantities, percent-encoding |
 //! | [`span`] | YAML, JSON and TOML as trees in which every value has its place |

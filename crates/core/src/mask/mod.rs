@@ -11,11 +11,10 @@ use aho_corasick::AhoCorasick;
 use regex::{Captures, Regex};
 use serde_json::Value;
 
-use crate::spec::JobSpec;
 use forms::{NAMES, TOKENS};
 
 /// What stands for a secret.
-const HIDDEN: &str = "…";
+pub(crate) const HIDDEN: &str = "…";
 
 /// Returns whether what was found at a place is a secret.
 type Holds = fn(&str) -> bool;
@@ -246,31 +245,6 @@ pub fn mask_value(value: &mut Value) {
     }
 }
 
-/// Hides the secrets of a job: in its variables, commands, addresses and scripts.
-pub fn mask_job(mut job: JobSpec) -> JobSpec {
-    let mut texts: Vec<&mut String> = Vec::new();
-    for variable in job.env.iter_mut().chain(job.roles.iter_mut().flat_map(|role| &mut role.env)) {
-        if is_secret_name(&variable.name) && is_value(&variable.value) {
-            HIDDEN.clone_into(&mut variable.value);
-        }
-        texts.push(&mut variable.value);
-    }
-    match &mut job.code {
-        Some(crate::spec::Code::Git { url, .. }) => texts.push(url),
-        Some(crate::spec::Code::Script { text, .. }) => texts.push(text),
-        _ => {}
-    }
-    for text in texts {
-        *text = mask(text).into_owned();
-    }
-    for role in &mut job.roles {
-        hide_after_flags(role.command.iter_mut());
-        role.command.iter_mut().for_each(|word| *word = mask(word).into_owned());
-    }
-    job.backend.values_mut().for_each(mask_value);
-    job
-}
-
 /// Returns whether the words of a command hold a secret.
 pub fn words_hold_secret(words: &[String]) -> bool {
     let mut shown = words.to_vec();
@@ -279,7 +253,7 @@ pub fn words_hold_secret(words: &[String]) -> bool {
 }
 
 /// Hides each word of a command line that follows an option for a secret (`--token`, `x`).
-fn hide_after_flags<'w>(words: impl Iterator<Item = &'w mut String>) {
+pub(crate) fn hide_after_flags<'w>(words: impl Iterator<Item = &'w mut String>) {
     let mut follows = false;
     for word in words {
         if follows && is_value(word) && !word.starts_with('-') {
@@ -290,7 +264,7 @@ fn hide_after_flags<'w>(words: impl Iterator<Item = &'w mut String>) {
 }
 
 /// Returns whether the value under the name of a secret is one, and no reference, path, number or word of a program.
-fn is_value(value: &str) -> bool {
+pub(crate) fn is_value(value: &str) -> bool {
     const WORDS: [&str; 8] = ["true", "false", "null", "none", "yes", "no", "auto", "(hidden)"];
     let refers = value.starts_with(['-', '$', '<', '{', '[', '(', '/', '~', '%', '@', '*', '.'])
         || value.contains(['(', '<', '…']);

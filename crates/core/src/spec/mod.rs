@@ -4,6 +4,7 @@ mod builder;
 pub mod file;
 pub mod git;
 mod launch;
+mod masked;
 mod origins;
 mod role;
 mod runtime;

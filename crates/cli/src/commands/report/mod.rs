@@ -12,7 +12,7 @@ use weftrun::core::diagnose::{Judge, why_of_job};
 use weftrun::core::exit_codes;
 use weftrun::core::job::JobDetail;
 use weftrun::core::log::LogOptions;
-use weftrun::core::mask::{mask, mask_job};
+use weftrun::core::mask::mask;
 use weftrun::core::report::{DescribeReport, JobReport, TransportReport, WhyReport};
 use weftrun::core::spec::{JobSpec, to_toml};
 use weftrun::{Error, ErrorKind, Job, Result};
@@ -112,6 +112,6 @@ async fn known(job: Job, detail: Option<JobDetail>) -> Result<Known> {
         None => weftrun::core::diagnose::cause::why(map, None),
     };
     let transport = TransportReport::of(diagnosis, map);
-    let spec = job.spec().cloned().map(mask_job);
+    let spec = job.spec().cloned().map(JobSpec::masked);
     Ok(Known { job, spec, detail, view, transport, judge, why })
 }
