@@ -105,10 +105,9 @@ impl Context {
         }
     }
 
-    /// Keeps the findings of a job file that belong to a plan: which of the user's files are read for it.
+    /// Keeps the findings of a job file: they belong to its plan too.
     pub fn note(&self, findings: &[Finding]) {
-        let outside = findings.iter().filter(|finding| finding.code == "SPEC-OUTSIDE");
-        self.noted.borrow_mut().extend(outside.cloned());
+        self.noted.borrow_mut().extend_from_slice(findings);
     }
 
     /// Returns the findings that were kept for a plan.

@@ -95,7 +95,7 @@ impl Guard {
         Bounded {
             body,
             sleep: timed.then(|| Box::pin(tokio::time::sleep_until(self.deadline.at(0)))),
-            hider: json.then(Hider::default),
+            hider: (self.expected != Expected::Socket).then(Hider::default),
             counter: json.then(|| Counter::new(self.expected == Expected::Changes)),
             arrived: 0,
             guard: self,

@@ -64,7 +64,7 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
         context.out.findings(&findings);
     } else {
         // They were printed on stderr when the job file was read.
-        findings.extend(context.noted());
+        findings.extend(without(&context.noted(), &findings));
         context.out.value(&PlanReport::new(&spec.name, fabric, &findings))?;
     }
     checked?;

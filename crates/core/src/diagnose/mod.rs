@@ -113,7 +113,7 @@ fn explain_consequences(findings: &mut [Finding]) {
         if let Some(cause) = applied.iter().find(explains) {
             finding.severity = Severity::Info;
             finding.fix = None;
-            finding.message = format!("{} (a consequence of {})", finding.message, cause.code);
+            finding.message = format!("{} (explained by {})", finding.message, cause.code);
         }
     }
 }

@@ -56,7 +56,7 @@ fn directives(text: &str, skip: &[Range<usize>], found: &mut Vec<(Finding, Range
         }
         let place = start..start + body.len();
         if mask::holds_secret(body) {
-            found.push((super::settings::secret_in("the script"), place.clone()));
+            found.push((super::settings::secret_in("the script", super::settings::OF_SCRIPT), place.clone()));
         }
         match (body.strip_prefix("#SBATCH"), first_command) {
             (Some(_), Some(command)) => {

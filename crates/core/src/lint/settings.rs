@@ -92,8 +92,8 @@ pub(super) fn environment(
             add(of_variable(found.name, found.value, image, setting), role, &found.at, lints);
         }
         for (list, words) in [("command", &container.command), ("args", &container.args)] {
-            if mask::words_hold_secret(words) {
-                let found = secret_in("the command");
+            if let Some(place) = mask::secret_in_words(words) {
+                let found = secret_in(&format!("the command ({place})"), OF_CLUSTER);
                 add(vec![found], role, &format!("{}/{list}", container.at), lints);
             }
         }
@@ -102,15 +102,19 @@ pub(super) fn environment(
 
 fn secret(name: &str, value: &str) -> Option<Finding> {
     let text = format!("{name}={value}");
-    mask::holds_secret(&text).then(|| secret_in(&format!("`{name}`")))
+    mask::holds_secret(&text).then(|| secret_in(&format!("`{name}`"), OF_CLUSTER))
 }
 
+/// What to do about a secret in a manifest.
+const OF_CLUSTER: &str = "name a secret of the cluster instead (`valueFrom.secretKeyRef`)";
+/// What to do about a secret in a script.
+pub(super) const OF_SCRIPT: &str =
+    "read it in the script from a file that only you can read, or export it before `sbatch`";
+
 /// Returns the finding of a secret that stands in a manifest or script.
-pub(super) fn secret_in(what: &str) -> Finding {
-    let message = format!("{what} holds a secret, which is readable by everyone who may read this");
-    Finding::warning("SPEC-SECRET", message).fix(
-        "name a secret of the cluster instead (`valueFrom.secretKeyRef`, or a file that only you can read)",
-    )
+pub(super) fn secret_in(what: &str, fix: &str) -> Finding {
+    let message = format!("{what} holds a secret: everyone who can read the file or the job sees it");
+    Finding::warning("SPEC-SECRET", message).fix(fix)
 }
 
 /// Returns the findings about a variable: its name, and its value in this place.

@@ -5,7 +5,7 @@
 //! There is no rule for a bare run of hexadecimal digits: a hash, a UUID and the digest of an image are no secrets.
 
 /// Tokens that are known by their beginning; each is a regular expression after a word boundary.
-pub(super) const TOKENS: [&str; 45] = [
+pub(super) const TOKENS: [&str; 46] = [
     // GitHub, GitLab, Bitbucket, Atlassian
     r"gh[pousr]_[0-9A-Za-z]{16,}",
     r"github_pat_\w{16,}",
@@ -13,7 +13,8 @@ pub(super) const TOKENS: [&str; 45] = [
     r"GR1348941[\w-]{16,}",
     r"AT[AC]TT3[\w=-]{16,}",
     // Models and training services
-    r"sk-[\w-]{16,}",
+    r"sk-(?:proj|ant|admin|svcacct|or)-[\w-]{16,}",
+    r"sk-[0-9A-Za-z]{20,}",
     r"hf_[0-9A-Za-z]{20,}",
     r"api_org_[0-9A-Za-z]{20,}",
     r"nvapi-[\w-]{16,}",
@@ -60,4 +61,24 @@ pub(super) const TOKENS: [&str; 45] = [
 ];
 
 /// The ends of the names that hold a secret, in any case, with `_`, `-` or nothing between their words.
-pub(super) const NAMES: &str = r"(?:token|secret|passw(?:or)?d|passphrase|pwd|(?:api|access|private|secret|auth|encryption|signing|master|account|license|service|client|session|storage|deploy|shared|ssh)[_-]?key|credentials?|[_-]pat|[_-]jwt|[_-]creds?)";
+pub(super) const NAMES: &str = r"(?:token|secret|passw(?:or)?d|passphrase|pwd|(?:api|access|private|secret|auth|encryption|signing|master|account|license|service|client|session|storage|deploy|shared|ssh|wandb)[_-]?key|credentials?|[_-]pat|[_-]jwt|[_-]creds?)";
+
+/// Words before `token` that make it one of a tokenizer, and no secret: `--pad_token`, `IMAGE_TOKEN`.
+pub(super) const TOKENIZER: &[&str] = &[
+    "eos", "bos", "pad", "unk", "sep", "cls", "mask", "image", "audio", "video", "vision", "special", "stop",
+    "start", "end", "prefix", "suffix", "think", "begin", "forced", "newline",
+];
+
+/// Words before `token:` in the message of a parser.
+pub(super) const PARSERS: &[&str] = &[
+    "unexpected",
+    "invalid",
+    "unknown",
+    "illegal",
+    "bad",
+    "missing",
+    "unrecognized",
+    "next",
+    "last",
+    "special",
+];

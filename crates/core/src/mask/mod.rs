@@ -11,7 +11,7 @@ use aho_corasick::AhoCorasick;
 use regex::{Captures, Regex};
 use serde_json::Value;
 
-use forms::{NAMES, TOKENS};
+use forms::{NAMES, PARSERS, TOKENIZER, TOKENS};
 
 /// What stands for a secret.
 pub(crate) const HIDDEN: &str = "…";
@@ -50,6 +50,7 @@ const HINTS: [(Hint, &[&str]); 4] = [
             "pwd",
             "key",
             "credential",
+            "\"auth",
             "_cred",
             "-cred",
             "_pat",
@@ -88,9 +89,10 @@ fn hints(text: &str) -> Vec<Hint> {
 }
 
 static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
-    // A value in quotes, or up to the end of the word.
-    let value = r#"(?:"([^"\n]+)"|'([^'\n]+)'|([^\s"'`,;&|)\]}]+))"#;
-    let rules: [(Hint, String, Holds); 9] = [
+    // The beginning of a value in quotes, or of a word: a search that fails at one name must not run to the end of the
+    // text at each. What is hidden goes to the end of the value.
+    let value = r#"(?:"([^"\n]{1,256})|'([^'\n]{1,256})|([^\s"'`,;&|)\]}]{1,256}))"#;
+    let rules: [(Hint, String, Holds); 10] = [
         (
             Hint::Key,
             r"(-----BEGIN[ A-Z0-9]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END[ A-Z0-9]*-----|\z))"
@@ -102,7 +104,14 @@ static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
         (Hint::Url, r#"(?i)\bhttps?://([^\s/@:"'<>]+)(?::[^\s@"'<>/]*)?@"#.to_owned(), |user| {
             is_value(user) && !is_user(user)
         }),
-        (Hint::Header, r"(?i)\b(?:bearer|basic)\s+([a-z0-9._~+/=-]{8,})".to_owned(), is_mixed),
+        (
+            Hint::Header,
+            r#"(?i)(?:\bbearer|authorization["']?[ \t]*[:=][ \t]*["']?basic)\s+([a-z0-9._~+/=-]{8,})"#
+                .to_owned(),
+            is_mixed,
+        ),
+        // A registry's login in docker's configuration.
+        (Hint::Name, r#"\\?"auth\\?"\s*:\s*\\?"([0-9A-Za-z+/=]{8,})"#.to_owned(), is_value),
         // `--token=x`, and the words `--token x` of a list or a line.
         (Hint::Name, format!(r#"(?i)(?:^|[^\w-])--?[\w.-]*{NAMES}(?:=|["']\s*,\s*){value}"#), is_value),
         (Hint::Name, format!(r"(?i)(?:^|[^\w-])--?[\w.-]*{NAMES}[ \t]+{value}"), is_likely),
@@ -162,15 +171,19 @@ pub fn spans(text: &str) -> Vec<Range<usize>> {
         while let Some(found) = rule.text.captures_at(text, from) {
             let whole = found.get(0).map_or(text.len(), |whole| whole.end());
             let (Some(value), true) = (secret(&found), whole > from) else { break };
-            // `secrets.HF_TOKEN = "name/key"` names a secret of the cluster.
-            let names = found.get(0).is_some_and(|all| all.as_str().trim_start().starts_with("secrets."));
-            let holds = !names && (rule.holds)(value.as_str());
-            from = if holds { whole } else { value.start().max(from + 1) };
+            let start = found.get(0).map_or(value.start(), |all| all.start());
+            let name = text.get(start..value.start()).unwrap_or_default();
+            let named = rule.hint == Hint::Name;
+            let holds = !(named && is_ordinary(text.get(..start).unwrap_or_default(), name))
+                && (rule.holds)(value.as_str());
+            let end = if holds && named { end_of_value(text, &value) } else { value.end() };
+            // Only a name may stand in the value of another.
+            from = if holds || !named { whole.max(end) } else { value.start().max(from + 1) };
             while !text.is_char_boundary(from) {
                 from += 1;
             }
             if holds {
-                all.push(value.range());
+                all.push(value.start()..end);
             }
         }
     }
@@ -181,6 +194,38 @@ pub fn spans(text: &str) -> Vec<Range<usize>> {
         overlaps
     });
     all
+}
+
+/// Returns whether what stands before a value is no name of a secret: a secret of the cluster (`secrets.HF_TOKEN`), a token
+/// of a tokenizer, or the message of a parser (`unexpected token: `).
+fn is_ordinary(before: &str, name: &str) -> bool {
+    let name = name.trim_start();
+    let word = name.trim_end_matches(|end: char| !end.is_ascii_alphanumeric());
+    let parser = || {
+        let last = before.trim_end().rsplit(|of: char| !of.is_ascii_alphabetic()).next().unwrap_or_default();
+        PARSERS.iter().any(|word| last.eq_ignore_ascii_case(word))
+    };
+    name.starts_with("secrets.") || is_of_tokenizer(word) || name.contains(':') && parser()
+}
+
+/// Returns whether a name is that of a tokenizer's token: `--pad_token`, `IMAGE_TOKEN`.
+fn is_of_tokenizer(name: &str) -> bool {
+    let Some(at) = name.len().checked_sub("token".len()) else { return false };
+    let (Some(head), Some(tail)) = (name.get(..at), name.get(at..)) else { return false };
+    let head = head.trim_end_matches(['_', '-']);
+    let word = head.rsplit(|of: char| !of.is_ascii_alphanumeric()).next().unwrap_or_default();
+    tail.eq_ignore_ascii_case("token") && TOKENIZER.iter().any(|of| word.eq_ignore_ascii_case(of))
+}
+
+/// Returns the end of a value, of which only the beginning may have been matched.
+fn end_of_value(text: &str, value: &regex::Match<'_>) -> usize {
+    let quote = text.get(..value.start()).and_then(|before| before.chars().next_back());
+    let rest = text.get(value.end()..).unwrap_or_default();
+    let ends = |of: char| match quote {
+        Some(quote @ ('"' | '\'')) => of == quote || of == '\n',
+        _ => of.is_whitespace() || "\"'`,;&|)]}".contains(of),
+    };
+    value.end() + rest.find(ends).unwrap_or(rest.len())
 }
 
 /// Returns the group of a match that holds the value.
@@ -195,7 +240,7 @@ pub fn holds_secret(text: &str) -> bool {
 
 /// Returns whether the value of a setting of this name is a secret by convention (`HF_TOKEN`, `GH_PAT`, `--api-key`).
 pub fn is_secret_name(name: &str) -> bool {
-    NAME.as_ref().is_some_and(|names| names.is_match(name))
+    NAME.as_ref().is_some_and(|names| names.is_match(name)) && !is_of_tokenizer(name)
 }
 
 /// Returns whether the user in the URL of a repository is a name and no token.
@@ -245,11 +290,18 @@ pub fn mask_value(value: &mut Value) {
     }
 }
 
-/// Returns whether the words of a command hold a secret.
-pub fn words_hold_secret(words: &[String]) -> bool {
+/// Returns where the first secret in the words of a command is: its option, or the number of its word.
+pub fn secret_in_words(words: &[String]) -> Option<String> {
     let mut shown = words.to_vec();
     hide_after_flags(shown.iter_mut());
-    shown != words || words.iter().any(|word| holds_secret(word))
+    let at = words.iter().zip(&shown).position(|(word, shown)| word != shown || holds_secret(word))?;
+    let word = words.get(at)?;
+    let before = at.checked_sub(1).and_then(|before| words.get(before)).filter(|word| is_secret_name(word));
+    Some(match (word.split_once('='), before) {
+        (Some((option, _)), _) if option.starts_with('-') && !holds_secret(option) => format!("`{option}`"),
+        (_, Some(option)) if option.starts_with('-') => format!("`{option}`"),
+        _ => format!("word {}", at + 1),
+    })
 }
 
 /// Hides each word of a command line that follows an option for a secret (`--token`, `x`).

@@ -6,6 +6,10 @@ use weftrun_nccl::failure::Frame;
 use crate::finding::Evidence;
 use crate::{Confidence, Finding};
 
+/// What to do where the memory of a GPU is full.
+pub const CUDA_OUT_OF_MEMORY_FIX: &str =
+    "use a smaller batch or shard the model, and check that no other process uses the GPU (nvidia-smi)";
+
 /// The code of the finding that names the first cause.
 pub const CAUSE_CODE: &str = "WHY-CAUSE";
 
@@ -197,7 +201,7 @@ impl Cause {
                 None => "correct the program where the traceback ends".to_owned(),
             },
             CauseClass::CudaOutOfMemory => {
-                "use a smaller batch or shard the model, and check that no other process uses the GPU (nvidia-smi)".to_owned()
+                CUDA_OUT_OF_MEMORY_FIX.to_owned()
             }
             CauseClass::CudaError if self.detail == CauseDetail::Xid => {
                 "drain the node and check its GPUs (dmesg, nvidia-smi -q, dcgmi diag)".to_owned()
@@ -221,7 +225,7 @@ impl Cause {
                 "set NCCL_DEBUG=INFO for all ranks and run again: NCCL prints the reason as a warning before the exception".to_owned()
             }
             CauseClass::Nccl | CauseClass::Unexplained => {
-                "read the lines around the quoted one: no rule explains it".to_owned()
+                "no rule explains this line: read the lines around it in the log".to_owned()
             }
             CauseClass::ExitCode if self.ranks.is_empty() && self.what.contains("not read") => {
                 "add the logs of the missing ranks and run `weftrun why` again".to_owned()

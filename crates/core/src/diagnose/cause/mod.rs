@@ -13,8 +13,8 @@ mod scene;
 use std::collections::BTreeSet;
 
 use crate::diagnose::rule_input::RuleInput;
-pub(super) use answer::named;
 pub use answer::{CAUSE_CODE, Cause, CauseClass, CauseDetail, Stack, Why, WhyState, rank_list};
+pub(super) use answer::{CUDA_OUT_OF_MEMORY_FIX, named};
 pub(super) use candidates::signal_text;
 
 use crate::{Confidence, Finding};
@@ -43,7 +43,9 @@ pub fn why(map: &TransportMap, known: Option<WhyState>) -> Why {
         scene.forget_survived(map);
     }
     let mut why = of_scene(&scene, &seen);
-    if scene.restarts > 0 && why.cause.is_none() {
+    // A job that was ended from outside may have been restarted for a failure of its own.
+    let ended = |cause: &Cause| matches!(cause.class, CauseClass::Cancelled | CauseClass::TimeLimit);
+    if scene.restarts > 0 && why.cause.as_ref().is_none_or(ended) {
         let earlier = of_scene(&Scene::new(map, Some(scene.restarts - 1)), &seen);
         if let Some(cause) = earlier.cause {
             let message =

@@ -67,7 +67,7 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::LibfabricTooOld]),
     rule("R14", "OFI-RAIL-MISMATCH", HIGH,
         "two nodes group their NICs differently",
-        "give every node the same number of EFA devices; set OFI_NCCL_FORCE_NUM_RAILS",
+        "give every node the same number of EFA devices",
         ofi_issue!("1061"))
         .signatures(&[Signature::RailMismatch])
         .fails(),
@@ -86,7 +86,7 @@ pub(super) const RULES: &[Rule] = &[
         .blame(Blame::Peer),
     rule("R59b", "EFA-ABORT", HIGH,
         "libfabric's efa provider ended the process after an internal error",
-        "go by the error that the lines below it name (`Libfabric error`, `EFA internal error`)",
+        "look up the codes that the provider prints as `Libfabric error` and `EFA internal error`",
         "https://github.com/ofiwg/libfabric/blob/main/prov/efa/src/efa_base_ep.c")
         .signatures(&[Signature::EfaAbort])
         .fails(),

@@ -14,7 +14,7 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::ShmTooSmall])
         .fails(),
     rule("R29b", "SHM-ATTACH", HIGH,
-        "a rank found no shared memory segment of the name that its peer sent: the ranks of a node do not share /dev/shm, or disagree on NCCL_CUMEM_HOST_ENABLE",
+        "a rank found no shared memory segment under the name that its peer sent: the ranks of a node do not share /dev/shm, or disagree on NCCL_CUMEM_HOST_ENABLE",
         "give all ranks of the node one /dev/shm and one value of NCCL_CUMEM_HOST_ENABLE (0 as a test)",
         "https://github.com/NVIDIA/nccl/pull/2059")
         .signatures(&[Signature::ShmAttach])
@@ -41,7 +41,7 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::NvlsFailed])
         .fails(),
     rule("R32b", "NVLS-SLOTS", HIGH,
-        "NVLink SHARP has no multicast memory left: each communicator takes some, and many communicators or another job on the node use it up. The memory of the model is another one",
+        "NVLink SHARP has no multicast memory left: each communicator takes some, and many communicators or another job on the node use it up. This is not the GPU memory that the model uses",
         "set NCCL_NVLS_ENABLE=0, or make fewer communicators",
         ENV).patch(&[("env.NCCL_NVLS_ENABLE", Some("0"))])
         .explains(&["CUDA-FAILURE"])
@@ -91,15 +91,12 @@ fn is_without_name(seen: &RuleInput<'_>) -> bool {
 }
 
 fn segment_without_name(seen: &RuleInput<'_>) -> Option<String> {
-    is_without_name(seen).then(|| {
-        " (the segment has no name and no size, so the size of /dev/shm is not the cause)".to_owned()
-    })
+    is_without_name(seen)
+        .then(|| " (the name is empty and the size 0, so the size of /dev/shm is not the cause)".to_owned())
 }
 
 fn one_host_memory(seen: &RuleInput<'_>) -> Option<String> {
-    is_without_name(seen).then(|| {
-        "set NCCL_CUMEM_HOST_ENABLE=0 for all ranks; a NUMA node without memory makes some ranks turn it off by themselves".to_owned()
-    })
+    is_without_name(seen).then(|| "set NCCL_CUMEM_HOST_ENABLE=0 for all ranks".to_owned())
 }
 
 /// Returns whether NVLink SHARP could be used; otherwise the note is useless.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use weftrun_nccl::Signature;
 
 use super::{Blame, HIGH, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, ofi_issue, rule};
-use crate::diagnose::cause::{CauseClass, named};
+use crate::diagnose::cause::{CUDA_OUT_OF_MEMORY_FIX, CauseClass, named};
 use crate::diagnose::rule_input::RuleInput;
 
 /// The rule about ranks that call different collectives.
@@ -81,7 +81,8 @@ pub(super) const RULES: &[Rule] = &[
         "CUDA failed inside NCCL",
         "go by the CUDA error; `named symbol not found` and `invalid device function` mean an NCCL built without this GPU's architecture",
         nccl_issue!("444"))
-        .signatures(&[Signature::CudaFailure]),
+        .signatures(&[Signature::CudaFailure])
+        .advice(full_memory),
 ];
 
 /// Names the peers that closed their connections, as the lines name them: `10.0.0.2`.
@@ -112,6 +113,13 @@ fn sharing_ranks(seen: &RuleInput<'_>) -> Option<String> {
 
 fn closing_peers(seen: &RuleInput<'_>) -> Option<String> {
     closed_peers(seen).map(|peers| format!(" ({peers})"))
+}
+
+/// Returns what to do where the failure is that the memory of a GPU is full.
+fn full_memory(seen: &RuleInput<'_>) -> Option<String> {
+    let traces = &seen.map.signatures().get(Signature::CudaFailure)?.traces;
+    let full = traces.iter().any(|trace| trace.text.contains("out of memory"));
+    full.then(|| CUDA_OUT_OF_MEMORY_FIX.to_owned())
 }
 
 fn versions_differ(seen: &RuleInput<'_>) -> bool {

@@ -146,8 +146,11 @@ fn odd_hosts(seen: &RuleInput<'_>) -> Option<String> {
             }
         })
         .collect();
-    let rest = counted(others.len(), "other host");
-    Some(format!(": {} (as against {rest})", told.join("; ")))
+    let rest = match others.as_slice() {
+        [only] => (*only).to_owned(),
+        more => counted(more.len(), "other host"),
+    };
+    Some(format!(": {}, compared with {rest}", told.join("; ")))
 }
 
 /// Returns whether InfiniBand or RoCE runs without GPUDirect RDMA; Omni-Path prints the same, and has other drivers.

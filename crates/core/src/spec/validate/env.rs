@@ -47,7 +47,10 @@ fn list(path: &str, vars: &[EnvVar], names: &mut BTreeMap<String, &'static str>,
                 format!("`{}` is set by whatever starts the ranks, and differs between them", var.name);
             out.warning("SPEC-ENV", &path, message).fix("leave it out");
         } else if !var.value.is_empty() && (var.looks_secret() || mask::holds_secret(&var.value)) {
-            let message = format!("`{}` looks like a secret and is readable by everyone here", var.name);
+            let message = format!(
+                "`{}` looks like a secret: everyone who can read the file or the job sees it",
+                var.name
+            );
             out.warning("SPEC-SECRET", &path, message).fix(format!(
                 "set `secrets.{} = \"name/key\"`: a secret of the cluster, or the file ~/.config/weftrun/secrets/name/key on Slurm and plain hosts",
                 var.name

@@ -20,8 +20,11 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
     if let Some(code) = &job.code {
         self::code(code, out);
     }
-    for role in job.roles.iter().filter(|role| mask::words_hold_secret(&role.command)) {
-        let message = "the command holds a secret, which is readable by everyone who sees the job";
+    for role in &job.roles {
+        let Some(place) = mask::secret_in_words(&role.command) else { continue };
+        let message = format!(
+            "the command ({place}) holds a secret: everyone who can read the file or the job sees it"
+        );
         out.warning("SPEC-SECRET", &join(&join("roles", &role.name), "command"), message)
             .fix("put it into `secrets`, and read its variable in the program");
     }
