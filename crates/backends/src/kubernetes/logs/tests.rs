@@ -1,7 +1,6 @@
 use std::collections::BTreeMap;
 
 use futures_util::StreamExt;
-use jiff::Timestamp;
 use weftrun_testkit::fake_runai::FakeRunAi;
 
 use super::*;
