@@ -36,13 +36,13 @@ impl Cache {
     /// Returns the facts and their age, while they are fresh.
     pub fn read<T: DeserializeOwned>(&self) -> Option<(T, Duration)> {
         let kept: Kept<T> = serde_json::from_slice(&files::read(&self.path, files::MAX_STATE).ok()?).ok()?;
-        let age = Duration::try_from(Timestamp::now().duration_since(kept.at)).ok()?;
+        let age = Duration::try_from(crate::clock::now().duration_since(kept.at)).ok()?;
         (kept.of == self.of && age < FRESH).then_some((kept.facts, age))
     }
 
     /// Keeps facts. A file that cannot be written is ignored.
     pub async fn write(&self, facts: &impl Serialize) {
-        let kept = Kept { of: self.of.clone(), at: Timestamp::now(), facts };
+        let kept = Kept { of: self.of.clone(), at: crate::clock::now(), facts };
         let Ok(text) = serde_json::to_vec(&kept) else { return };
         let path = self.path.clone();
         let written = tokio::task::spawn_blocking(move || files::write_private(&path, &text)).await;
@@ -72,7 +72,7 @@ mod tests {
         cache("a").write(&"one\n\u{1d}two\n").await;
         assert_eq!((read("a").as_deref(), read("b")), (Some("one\n\u{1d}two\n"), None));
         let mut kept: Kept<String> = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-        kept.at = Timestamp::now() - Duration::from_secs(601);
+        kept.at = crate::clock::now() - Duration::from_secs(601);
         std::fs::write(&file, serde_json::to_vec(&kept).unwrap()).unwrap();
         assert_eq!(read("a"), None);
         #[cfg(feature = "kubeflow")]

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::OFlags;
+use weftrun_core::{Error, ErrorKind};
 
 /// Largest certificate, token or key file that is read.
 pub const MAX_CREDENTIAL: u64 = 4 << 20;
@@ -161,7 +162,7 @@ fn sweep_entry(entry: &fs::DirEntry) {
     }
 }
 
-fn folder_of(path: &Path) -> &Path {
+pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
@@ -298,6 +299,25 @@ fn tighten(folder: &Path, look_into: u32) {
             _ => {}
         }
     }
+}
+
+/// File descriptors that an async runtime opens when it starts: tokio's poller, its waker and its pair of sockets
+/// for signals, with a copy of two of them, and some to work with.
+const OF_RUNTIME: usize = 10;
+
+/// Refuses to start an async runtime that would panic for want of file descriptors.
+///
+/// # Errors
+/// [`ErrorKind::Io`] with the limit.
+pub fn spare_descriptors() -> weftrun_core::Result<()> {
+    let opened: io::Result<Vec<File>> = (0..OF_RUNTIME).map(|_| File::open("/dev/null")).collect();
+    let Err(error) = opened else { return Ok(()) };
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let limit = limit.map_or_else(String::new, |limit| format!("; the limit is {limit} (`ulimit -n`)"));
+    let message = format!("cannot open the files that every job needs: {error}{limit}");
+    Err(Error::new(ErrorKind::Io, message)
+        .with_source(error)
+        .hint("raise the limit of open files: `ulimit -n 4096`"))
 }
 
 /// Returns the path in an environment variable, if it is absolute. The XDG base directory specification

@@ -24,6 +24,7 @@ pub mod address;
 mod cache;
 #[cfg(any(feature = "hosts", feature = "local"))]
 mod changes;
+pub mod clock;
 #[cfg(any(feature = "kubernetes", feature = "requests"))]
 pub mod deadline;
 pub mod files;
@@ -38,6 +39,7 @@ pub mod kubeflow;
 pub mod kubernetes;
 #[cfg(feature = "local")]
 pub mod local;
+pub mod named_file;
 #[cfg(any(feature = "hosts", feature = "runai", feature = "slurm"))]
 pub mod outage;
 #[cfg(feature = "proxy")]

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, Read};
 
 use clap::ValueEnum;
-use jiff::Timestamp;
 use tokio::runtime::Runtime;
 use weftrun::core::backend::TargetConfig;
 use weftrun::core::job::{Action, JobFilter, JobHandle, JobSummary, age};
@@ -192,7 +191,7 @@ impl Context {
             let message = format!("{} jobs are named `{text}`", jobs.len());
             let error = Error::new(ErrorKind::Usage, message).hint("name one by its handle");
             let line = |job: &JobSummary| {
-                let since = job.created.map(|then| format!(", {} old", age(Timestamp::now(), then)));
+                let since = job.created.map(|then| format!(", {} old", age(weftrun::clock::now(), then)));
                 format!("{} ({}{})", job.handle, job.phase, since.unwrap_or_default())
             };
             Err(jobs.iter().take(20).fold(error, |error, job| error.with("job", line(job))))
@@ -236,6 +235,7 @@ impl Context {
     /// Runs a future to its end on a runtime of its own.
     pub fn block_on<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
         if self.runtime.get().is_none() {
+            weftrun::files::spare_descriptors()?;
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(
                     |error| Error::new(ErrorKind::Io, "cannot start the async runtime").with_source(error),

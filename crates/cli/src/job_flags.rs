@@ -149,7 +149,7 @@ pub fn require_backend(target: &TargetConfig, backend: &str, hint: &str) -> Resu
 
 /// Returns a unique name: with the time in base 36 as a suffix, within the 63 characters of a DNS label.
 fn suffixed(name: &str) -> String {
-    let mut number = jiff::Timestamp::now().as_microsecond().unsigned_abs() % 36u64.pow(5);
+    let mut number = weftrun::clock::now().as_microsecond().unsigned_abs() % 36u64.pow(5);
     let mut suffix = String::new();
     for _ in 0..5 {
         suffix.extend(char::from_digit(u32::try_from(number % 36).unwrap_or(0), 36));

@@ -120,7 +120,13 @@ impl ReplayBackend {
     fn new(name: &str, tape: Tape, speed: f64) -> Self {
         let speed = if speed.is_finite() { speed.max(0.0) } else { 1.0 };
         let handle = JobHandle::new(NAME, NAME, [name]);
-        Self { tape: Arc::new(tape), handle, begun: Timestamp::now(), speed, over: watch::Sender::new(None) }
+        Self {
+            tape: Arc::new(tape),
+            handle,
+            begun: weftrun_backends::clock::now(),
+            speed,
+            over: watch::Sender::new(None),
+        }
     }
 
     /// Returns the replayed job.
@@ -291,7 +297,7 @@ impl Play {
                 self.print(at, &lines);
             }
         }
-        let at = self.backend.recorded_end().unwrap_or_else(Timestamp::now);
+        let at = self.backend.recorded_end().unwrap_or_else(weftrun_backends::clock::now);
         let backend = self.backend.clone();
         let phase = tokio::task::spawn_blocking(move || backend.tape.outcome()).await;
         self.backend.over.send_replace(Some(Over { at, phase: phase.unwrap_or(JobPhase::Unknown) }));

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::BoxStream;
-use jiff::Timestamp;
 use weftrun_core::backend::{Backend, ClusterFacts, PlannedJob, Registry, Scope, TargetConfig};
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::evidence::Form;
@@ -461,5 +460,5 @@ pub enum Outcome {
 
 /// Returns the age of a submission; zero if its clock was ahead of this machine's.
 fn age(record: &Record) -> Duration {
-    Duration::try_from(Timestamp::now().duration_since(record.created)).unwrap_or_default()
+    Duration::try_from(weftrun_backends::clock::now().duration_since(record.created)).unwrap_or_default()
 }

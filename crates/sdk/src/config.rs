@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use etcetera::base_strategy::{BaseStrategy, Xdg};
+use weftrun_backends::named_file::{NamedFile, behind_links};
 use weftrun_core::backend::TargetConfig;
 use weftrun_core::config::{self, Input, Layer, Source};
 use weftrun_core::env_names::{CONFIG, CONFIG_DIR, STATE_DIR};
@@ -178,9 +179,10 @@ impl Config {
     /// to is changed.
     ///
     /// # Errors
-    /// The error of the change, or [`ErrorKind::Io`].
+    /// The error of the change, that of [`NamedFile::check`], or [`ErrorKind::Io`].
     pub fn edit_user_file(&self, change: impl FnOnce(&str) -> Result<String>) -> Result<()> {
-        let file = linked_file(&self.user_file);
+        NamedFile::check(&self.user_file)?;
+        let file = behind_links(&self.user_file);
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let failed = |error| files::config_error("cannot write", &file, error);
         // The folder of an explicitly named file contains other files too, and keeps its mode.
@@ -281,16 +283,6 @@ fn named_text(path: &Path) -> Result<Option<String>> {
         }
         Err(error) => Err(files::config_error("cannot read", path, error)),
     }
-}
-
-/// Returns the file that a path refers to, with links resolved; the last link may point to a file that does
-/// not exist yet.
-fn linked_file(path: &Path) -> PathBuf {
-    if let Ok(whole) = std::fs::canonicalize(path) {
-        return whole;
-    }
-    let target = std::fs::read_link(path).ok().map(|target| path.parent().unwrap_or(path).join(target));
-    target.unwrap_or_else(|| path.to_owned())
 }
 
 /// Returns the `weftrun` in `PATH`, if there is one.

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 
 pub use weftrun_backends::files::{
     absolute, make_private_dir, private_file, read, read_named, read_named_text, refuse_foreign,
+    spare_descriptors,
 };
+pub use weftrun_backends::named_file::{NamedFile, Staged};
 use weftrun_core::env_names::{CONFIG_DIR, STATE_DIR};
 use weftrun_core::{Error, ErrorKind, Result};
 

@@ -447,7 +447,7 @@ impl Journal {
 
 /// Returns whether the process of another machine may still send a submission, or print its handle.
 fn is_young(record: &Record) -> bool {
-    Timestamp::now().duration_since(record.created).unsigned_abs() < OTHER_MACHINE
+    weftrun_backends::clock::now().duration_since(record.created).unsigned_abs() < OTHER_MACHINE
 }
 
 fn json_files(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {

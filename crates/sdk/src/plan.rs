@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use jiff::Timestamp;
 use weftrun_core::backend::{PlannedJob, Rendered, TargetConfig};
 use weftrun_core::fabric::FabricPlan;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
@@ -245,7 +244,7 @@ impl Plan {
             name: self.planned.spec.name.clone(),
             state: RecordState::Intended,
             handle: None,
-            created: Timestamp::now(),
+            created: weftrun_backends::clock::now(),
             owner: Some(Owner::this()),
             plan: self.planned.plan.clone(),
             spec: Some(self.planned.spec.clone()),

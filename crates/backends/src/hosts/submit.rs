@@ -11,7 +11,6 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 use weftrun_core::backend::Rendered;
 use weftrun_core::job::{JobHandle, SubmissionId};
@@ -270,7 +269,7 @@ impl Sending<'_> {
             name: self.rendered.name.clone(),
             fabric: Some(self.draft.fabric),
             launch: self.draft.launch,
-            created: Timestamp::now().as_second(),
+            created: crate::clock::now().as_second(),
             restarts: self.draft.restarts,
             grace: self.client.settings.grace(),
             limit: self.draft.limit,

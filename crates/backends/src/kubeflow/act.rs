@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use weftrun_core::job::{Action, JobHandle};
@@ -40,7 +39,7 @@ impl Client {
                     return named.cluster.delete(&resource, &named.name, Some(job.uid())).await;
                 }
                 let mut patch = suspend(true);
-                patch["metadata"] = json!({"annotations": {CANCELLED: Timestamp::now().to_string()}});
+                patch["metadata"] = json!({"annotations": {CANCELLED: crate::clock::now().to_string()}});
                 patch
             }
             Action::Suspend => suspend(true),

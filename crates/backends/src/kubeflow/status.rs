@@ -203,7 +203,7 @@ impl Job {
         if !pods.is_empty() || !empty(self.object.get("status")) || self.suspended() || elsewhere || deleted {
             return None;
         }
-        let age = Timestamp::now().duration_since(self.created()?);
+        let age = crate::clock::now().duration_since(self.created()?);
         let age = Duration::try_from(age).unwrap_or_default();
         Some((age, UNTAKEN.saturating_sub(age)))
     }
@@ -410,6 +410,7 @@ impl Job {
                     .flat_map(|(role, spec)| {
                         numbered(&role.to_lowercase(), spec["replicas"].as_u64().unwrap_or(1))
                     })
+                    .take(MOST_PLACES as usize)
                     .collect()
             }
             // The launcher's log has the output of the ranks; the workers run sshd.

@@ -167,7 +167,7 @@ async fn said(changes: Vec<(Of, Change<Seen>)>, patience: Duration) -> Vec<JobEv
 
 /// A job without a status, created so many seconds ago.
 fn new_job(age: i64, suspended: bool) -> DynamicObject {
-    let created = jiff::Timestamp::now() - jiff::SignedDuration::from_secs(age);
+    let created = crate::clock::now() - jiff::SignedDuration::from_secs(age);
     object(&json!({
         "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob",
         "metadata": {"name": "a", "namespace": "nlp", "uid": "job", "creationTimestamp": created.to_string(),
@@ -200,7 +200,7 @@ async fn repeated_warnings_are_folded() {
             "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "uid": "e"}, "type": "Warning",
             "reason": "FailedCreatePod", "message": "exceeded quota", "count": count,
             "involvedObject": {"kind": "PyTorchJob", "name": "a", "uid": "job"},
-            "lastTimestamp": jiff::Timestamp::now().to_string(),
+            "lastTimestamp": crate::clock::now().to_string(),
         }))
     };
     let mut changes = lists(Vec::new(), Vec::new(), new_job(0, false));

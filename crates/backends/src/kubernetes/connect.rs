@@ -156,7 +156,7 @@ impl ClusterConfig {
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] for a bad kubeconfig or an unknown context.
     pub async fn connect(&self) -> Result<Cluster> {
-        crate::tls::provide();
+        crate::tls::provide()?;
         let kubeconfig = self.read()?;
         let known: Vec<String> = kubeconfig.contexts.iter().map(|context| context.name.clone()).collect();
         let context = self.context.clone().or_else(|| kubeconfig.current_context.clone()).unwrap_or_default();

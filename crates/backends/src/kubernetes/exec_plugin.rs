@@ -120,7 +120,7 @@ impl Renewing {
     /// plugin returned it. `refused` is the run whose credential the API server has just refused.
     async fn credential(&self, refused: Option<u64>) -> Result<(kube::Client, Option<HeaderValue>, u64)> {
         let mut current = self.shared.lock().await;
-        let ends = current.ends.is_some_and(|ends| Timestamp::now() + MARGIN >= ends);
+        let ends = current.ends.is_some_and(|ends| crate::clock::now() + MARGIN >= ends);
         let refused = refused == Some(current.runs)
             && current.refused.is_none_or(|before| before.elapsed() >= REFUSED_AGAIN);
         if ends || refused {
@@ -355,7 +355,7 @@ mod tests {
                 runs.display()
             )
         };
-        crate::tls::provide();
+        crate::tls::provide().unwrap();
         for (ends, count) in [("2020-01-01T00:00:00Z", 2), ("2120-01-01T00:00:00Z", 1)] {
             let _ = std::fs::remove_file(&runs);
             let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
@@ -370,7 +370,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let runs = folder.path().join("runs");
         let script = format!("echo x >> {}; printf '{{\"status\":{{\"token\":\"t\"}}}}'", runs.display());
-        crate::tls::provide();
+        crate::tls::provide().unwrap();
         let config = || kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let first = Renewing::start(plugin(&script, TIME), config()).await.unwrap();
         let second = Renewing::start(plugin(&script, TIME), config()).await.unwrap();
@@ -391,7 +391,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let runs = folder.path().join("runs");
         let script = format!("echo x >> {}; printf '{{\"status\":{{\"token\":\"t\"}}}}'", runs.display());
-        crate::tls::provide();
+        crate::tls::provide().unwrap();
         let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let service = Renewing::start(plugin(&script, TIME), config).await.unwrap();
         assert_eq!(service.credential(Some(1)).await.unwrap().2, 2, "refused");

@@ -241,7 +241,7 @@ mod tests {
             let certificate = vec![CertificateDer::from_pem_file(pem("server.pem")).unwrap()];
             let key = PrivateKeyDer::from_pem_file(pem("server.key.pem")).unwrap();
             let provider = Arc::new(rustls::crypto::ring::default_provider());
-            crate::tls::provide();
+            crate::tls::provide().unwrap();
             let mut tls = rustls::ServerConfig::builder_with_provider(provider)
                 .with_safe_default_protocol_versions()
                 .unwrap()

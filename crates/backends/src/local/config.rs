@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::process::{Resource, getrlimit};
 use serde::Deserialize;
 use weftrun_core::backend::TargetConfig;
 use weftrun_core::{Error, ErrorKind, Result};
@@ -40,6 +41,8 @@ pub(super) struct Config {
     pub python: String,
     /// `LD_LIBRARY_PATH` of the target's environment.
     pub library_path: Option<String>,
+    /// Processes that the system allows this user (`ulimit -u`), if it limits them.
+    pub user_processes: Option<u64>,
 }
 
 impl Config {
@@ -57,6 +60,7 @@ impl Config {
             mpirun: find_program(&settings.mpirun, path),
             python: settings.python,
             library_path: target.env.get("LD_LIBRARY_PATH").filter(|path| !path.is_empty()).cloned(),
+            user_processes: getrlimit(Resource::Nproc).current,
         })
     }
 }

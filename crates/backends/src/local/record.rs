@@ -86,7 +86,7 @@ impl Origin {
     /// Returns the origin of a list that is submitted now.
     pub fn of(list: &ProcessList, folder: PathBuf, attached: bool) -> Self {
         Self {
-            created: Timestamp::now(),
+            created: crate::clock::now(),
             folder,
             name: list.name.clone(),
             nodes: list.nodes,
@@ -99,7 +99,7 @@ impl Origin {
 
     /// Returns whether the submitter ended, or gave up, before it started a supervisor. For a job without a record.
     pub fn is_abandoned(&self) -> bool {
-        let age = Timestamp::now().duration_since(self.created);
+        let age = crate::clock::now().duration_since(self.created);
         match &self.submitter {
             Some(submitter) if !submitter.is_of_another_boot() => !submitter.is_alive() || age > GIVES_UP,
             _ => age > START_PATIENCE,
@@ -137,7 +137,7 @@ impl Record {
             self.history.remove(MOST_HAPPENINGS / 2);
         }
         self.history.push(Happening {
-            time: Timestamp::now(),
+            time: crate::clock::now(),
             severity,
             what: what.to_owned(),
             text: text.into(),
@@ -148,7 +148,7 @@ impl Record {
         self.phase = phase;
         self.reason = reason.into();
         self.exit_code = exit_code;
-        self.ended = Some(Timestamp::now());
+        self.ended = Some(crate::clock::now());
         let severity = if phase == JobPhase::Failed { Severity::Error } else { Severity::Info };
         let text = if self.reason.is_empty() { phase.to_string() } else { self.reason.clone() };
         self.note(severity, "ended", text);

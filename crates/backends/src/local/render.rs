@@ -54,6 +54,12 @@ fn split_ops(ops: &[Op]) -> (Vec<Op>, Vec<Inexpressible>) {
     (applied, not)
 }
 
+/// Most processes of a job. At about 2 KB each, the record of a job stays below [`crate::files::MAX_STATE`], above
+/// which it could not be read again.
+const MOST_PROCESSES: u64 = 10_000;
+/// Most bytes of commands in the record of a job.
+const MOST_COMMANDS: u64 = crate::files::MAX_STATE / 2;
+
 /// A node of the job with its position among all nodes.
 #[derive(Clone, Copy)]
 struct Node<'a> {
@@ -87,7 +93,42 @@ impl<'a> Renderer<'a> {
         &self.job.spec
     }
 
+    /// Refuses a job that one machine cannot start, before anything is built for each of its processes.
+    fn refuse_too_many(&self) -> Result<()> {
+        let spec = self.spec();
+        let of_role = |role: &Role| match spec.launch {
+            Launch::PerNode | Launch::Once => u64::from(role.nodes),
+            _ => u64::from(role.nodes) * u64::from(role.procs_per_node()),
+        };
+        let count = spec.workers().map(of_role).fold(0, u64::saturating_add);
+        let own = self.config.user_processes.filter(|own| *own < MOST_PROCESSES);
+        let (most, source) = match own {
+            Some(own) => (own, "your limit of processes (`ulimit -u`)"),
+            None => (MOST_PROCESSES, "the limit of the local backend, which runs all ranks on this machine"),
+        };
+        let refused = |what: String| {
+            Err(Error::new(ErrorKind::InvalidSpec, what)
+                .hint("reduce `nodes`, `gpus_per_node` or `ranks_per_node`")
+                .hint("submit it to a cluster: `-b TARGET`; `weftrun backends` lists the kinds"))
+        };
+        if count > most {
+            return refused(format!(
+                "the job starts {count} processes on this machine, but at most {most} are allowed: {source}"
+            ));
+        }
+        let bytes = |role: &Role| role.command.iter().map(|word| word.len() as u64 + 4).sum::<u64>();
+        let commands =
+            spec.workers().map(|role| of_role(role).saturating_mul(bytes(role))).fold(0, u64::saturating_add);
+        if commands > MOST_COMMANDS {
+            return refused(format!(
+                "the commands of the job's {count} processes have {commands} bytes, but at most {MOST_COMMANDS} fit the record of a local job, which holds each of them"
+            ));
+        }
+        Ok(())
+    }
+
     fn list(mut self) -> Result<ProcessList> {
+        self.refuse_too_many()?;
         let nodes = nodes(self.spec());
         let processes = self.processes(&nodes)?;
         self.note_what_has_no_place_here();

@@ -1,7 +1,7 @@
 //! Converts a job's folder to a phase, a summary and a detail. The record is valid as long as its writer
 //! lives; after that the processes themselves are inspected.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use weftrun_core::job::{JobDetail, JobEvent, JobHandle, JobPhase, JobSummary, ReplicaStatus};
 use weftrun_core::{Finding, Result, Severity};
 
@@ -54,7 +54,7 @@ impl Snapshot {
             supervised,
             rebooted: record.as_ref().is_some_and(|record| record.supervisor.is_of_another_boot()),
             orphans: orphans.len(),
-            abandoned: is_void && Timestamp::now().duration_since(origin.created) > STARTS,
+            abandoned: is_void && crate::clock::now().duration_since(origin.created) > STARTS,
         };
         // A supervisor that ended between the two reads wrote its last record in between.
         let record = if supervised || over { record } else { folder::read::<Record>(&folder.record())? };

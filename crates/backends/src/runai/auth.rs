@@ -139,7 +139,7 @@ impl Token {
 /// Returns the remaining lifetime of a JWT, by its `exp`.
 fn life_of(token: &str) -> Option<Duration> {
     let claims = requests::claims(token);
-    let left = claims.get("exp")?.as_i64()?.saturating_sub(jiff::Timestamp::now().as_second());
+    let left = claims.get("exp")?.as_i64()?.saturating_sub(crate::clock::now().as_second());
     u64::try_from(left).ok().map(Duration::from_secs)
 }
 

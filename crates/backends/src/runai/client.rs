@@ -278,7 +278,7 @@ fn parse(what: &str, body: &str) -> Result<Value> {
 
 /// Returns an HTTP client builder with a target's settings.
 pub(super) fn builder(target: &TargetConfig, settings: &RunaiTarget) -> Result<reqwest::ClientBuilder> {
-    crate::tls::provide();
+    crate::tls::provide()?;
     let bad = |what: &str, path: &std::path::Path, error: &dyn std::fmt::Display| {
         Error::new(ErrorKind::InvalidConfig, format!("{what} {}: {error}", path.display()))
     };

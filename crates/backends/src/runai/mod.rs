@@ -208,7 +208,7 @@ impl Shared {
         let entry = self.listed_entry(handle).await;
         entry.as_ref().is_some_and(|workload| {
             let created = status::time(workload, "createdAt");
-            let age = created.map(|then| jiff::Timestamp::now().duration_since(then).unsigned_abs());
+            let age = created.map(|then| crate::clock::now().duration_since(then).unsigned_abs());
             text(workload, "deletedAt").is_none_or(str::is_empty) && age.is_some_and(|age| age < GRACE)
         })
     }

@@ -12,6 +12,7 @@ use weftrun::core::log::clean_text;
 use weftrun::core::mask::mask_value;
 use weftrun::core::report::{ConfigReport, SettingShape};
 use weftrun::core::text::suggestion;
+use weftrun::files::NamedFile;
 use weftrun::{Config, Error, ErrorKind, Result};
 
 use crate::args::Format;
@@ -81,6 +82,10 @@ pub enum ConfigAction {
 
 /// Shows or changes the configuration.
 pub fn run(context: &Context, args: &ConfigArgs) -> Result<u8> {
+    if let ConfigAction::Set { .. } | ConfigAction::Unset { .. } | ConfigAction::Edit = &args.action {
+        // Before an editor is opened.
+        NamedFile::check(&context.located_config()?.user_file)?;
+    }
     match &args.action {
         ConfigAction::Show { origin } => {
             let config = context.config()?;

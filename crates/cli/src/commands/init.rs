@@ -1,12 +1,13 @@
 //! `init`: a commented job file to start from.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
 
 use clap::Args;
 use weftrun::core::exit_codes;
 use weftrun::core::spec::file::template;
 use weftrun::core::spec::{Overrides, PartialJob};
+use weftrun::files::NamedFile;
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::context::Context;
@@ -46,6 +47,7 @@ pub fn run(context: &Context, args: &InitArgs) -> Result<u8> {
         return Err(Error::new(ErrorKind::AlreadyExists, format!("{} is there already", path.display()))
             .hint("--force writes over it"));
     }
+    let target = file.map(|path| NamedFile::check(path)).transpose()?;
     let client = context.client()?;
     let mut answers = args.clone();
     let asks = !args.yes && std::io::stdin().is_terminal() && context.out.is_terminal();
@@ -58,10 +60,10 @@ pub fn run(context: &Context, args: &InitArgs) -> Result<u8> {
     let job = draft.finish(client.catalogue())?;
     context.out.findings(&job.findings);
     let text = template(&job.spec);
-    match file {
+    match file.zip(target) {
         None => context.out.document(&text)?,
-        Some(path) => {
-            write(path, &text, args.force)?;
+        Some((path, target)) => {
+            target.write(text.as_bytes())?;
             context.out.say(format!("wrote {0}; `weftrun plan {0}` explains it", path.display()));
         }
     }
@@ -136,14 +138,4 @@ fn answer(out: &Output, question: &str, default: &str) -> Result<String> {
     }
     let line = line.trim();
     Ok(if line.is_empty() { default } else { line }.to_owned())
-}
-
-/// Writes a file that must not exist yet, unless it may be replaced.
-fn write(path: &std::path::Path, text: &str, replace: bool) -> Result<()> {
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(!replace).create(replace).truncate(replace);
-    let written = options.open(path).and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| {
-        Error::new(ErrorKind::Io, format!("cannot write {}: {error}", path.display())).with_source(error)
-    })
 }

@@ -43,12 +43,13 @@ pub struct LintArgs {
 pub fn run(context: &Context, args: &LintArgs) -> Result<u8> {
     let given = Given::read(context, &args.fabric, false)?;
     let mut findings = Vec::new();
-    for source in Source::all(&args.input)? {
-        if args.fix && !source.is_stdin() {
-            fix::file(context, &source, &given)?;
-        }
-        each_document(&source, |text, start| {
-            findings.extend(found(&source, text, start, &given));
+    let sources = Source::all(&args.input)?;
+    if args.fix {
+        fix::files(context, &sources, &given)?;
+    }
+    for source in &sources {
+        each_document(source, |text, start| {
+            findings.extend(found(source, text, start, &given));
             Ok(())
         })?;
     }

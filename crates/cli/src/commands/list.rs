@@ -200,7 +200,7 @@ fn note(record: &Record, outcome: &Outcome) -> String {
                 .owner
                 .as_ref()
                 .map_or_else(String::new, |owner| format!(" by process {} on {}", owner.pid, owner.host));
-            let since = age(Timestamp::now(), *created);
+            let since = age(weftrun::clock::now(), *created);
             format!("note: the submission of `{name}` is being sent to {target}{by}, begun {since} ago")
         }
         Outcome::MayArrive => format!(
@@ -223,7 +223,7 @@ const COLUMNS: [Column; 13] = [
     ("PHASE", false, |job| job.phase.to_string()),
     ("READY", false, |job| format!("{}/{}", job.ready.0, job.ready.1)),
     ("FABRIC", false, |job| or_dash(job.fabric.map(|fabric| fabric.to_string()))),
-    ("AGE", false, |job| or_dash(job.created.map(|then| age(Timestamp::now(), then)))),
+    ("AGE", false, |job| or_dash(job.created.map(|then| age(weftrun::clock::now(), then)))),
     ("KIND", true, |job| text(&job.kind)),
     ("QUEUE", true, |job| text(job.queue.as_deref().unwrap_or_default())),
     ("SUBMITTED", true, |job| time(job.created)),

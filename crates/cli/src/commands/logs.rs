@@ -1,13 +1,15 @@
 //! `logs`: the output of the ranks.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use clap::Args;
-use futures_util::StreamExt;
+use futures_util::{Stream, StreamExt};
 use jiff::{SignedDuration, Timestamp};
 use weftrun::core::exit_codes;
 use weftrun::core::job::JobDetail;
 use weftrun::core::log::{LogOptions, parse_ranks};
+use weftrun::core::text::counted;
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::context::Context;
@@ -69,7 +71,7 @@ pub fn run(context: &Context, args: LogsArgs) -> Result<u8> {
     // Longer ago than a timestamp can be is from the beginning.
     options.since = args.since.map(|ago| {
         let ago = SignedDuration::try_from(ago).unwrap_or(SignedDuration::MAX);
-        Timestamp::now().checked_sub(ago).unwrap_or(Timestamp::MIN)
+        weftrun::clock::now().checked_sub(ago).unwrap_or(Timestamp::MIN)
     });
     options.previous = args.previous;
     options.init = args.init;
@@ -84,8 +86,20 @@ pub fn run(context: &Context, args: LogsArgs) -> Result<u8> {
             refuse_unknown(&options.roles, &job.describe().await?)?;
         }
         let read = async {
-            let mut batches = job.logs(options);
-            while let Some(batch) = batches.next().await {
+            let (follows, mut batches) = (options.follow, job.logs(options));
+            let waits = || {
+                let ranks = job.spec().map_or_else(
+                    || "the job".to_owned(),
+                    |spec| counted(spec.world_size() as usize, "rank"),
+                );
+                if follows {
+                    context.out.say(format!(
+                        "no line for {} s: still waiting for the logs of {ranks} (Ctrl-C stops waiting, and the job goes on)",
+                        QUIET.as_secs()
+                    ));
+                }
+            };
+            while let Some(batch) = next_batch(&mut batches, QUIET, waits).await {
                 printer.print(&context.out, &batch?)?;
             }
             printer.finish(&context.out)
@@ -93,6 +107,22 @@ pub fn run(context: &Context, args: LogsArgs) -> Result<u8> {
         with_limits(read, None, job.handle()).await?;
         Ok(exit_codes::OK)
     })
+}
+
+/// Time without a line after which a followed log says that it waits.
+const QUIET: Duration = Duration::from_mins(1);
+
+/// Returns the next item of a stream. If none comes for a while, says so, once until the next one.
+async fn next_batch<T>(
+    batches: &mut (impl Stream<Item = T> + Unpin),
+    quiet: Duration,
+    waits: impl FnOnce(),
+) -> Option<T> {
+    if let Ok(batch) = tokio::time::timeout(quiet, batches.next()).await {
+        return batch;
+    }
+    waits();
+    batches.next().await
 }
 
 /// Returns an error for a role that the job does not have.
@@ -104,4 +134,25 @@ fn refuse_unknown(roles: &[String], job: &JobDetail) -> Result<()> {
     }
     let error = Error::new(ErrorKind::NotFound, format!("the job has no role `{role}`"));
     Err(error.with("roles", known.into_iter().collect::<Vec<_>>().join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_followed_log_says_once_that_it_waits_and_loses_no_batch() {
+        let pause = Duration::from_millis(40);
+        let mut batches = Box::pin(futures_util::stream::unfold(0, |number| async move {
+            if number % 2 == 1 {
+                tokio::time::sleep(Duration::from_millis(400)).await;
+            }
+            (number < 4).then_some((number, number + 1))
+        }));
+        let (mut seen, mut said) = (Vec::new(), 0);
+        while let Some(batch) = next_batch(&mut batches, pause, || said += 1).await {
+            seen.push(batch);
+        }
+        assert_eq!((seen, said), (vec![0, 1, 2, 3], 2));
+    }
 }

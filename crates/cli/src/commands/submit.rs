@@ -4,7 +4,6 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use jiff::Timestamp;
 use weftrun::core::exit_codes;
 use weftrun::core::job::{JobPhase, JobSummary, age};
 use weftrun::core::log::clean_text;
@@ -156,7 +155,7 @@ async fn earlier(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result
     let mut said = false;
     loop {
         let Some((record, outcome)) = planned.earlier().await? else { return Ok(None) };
-        let since = age(Timestamp::now(), record.created);
+        let since = age(weftrun::clock::now(), record.created);
         if let Outcome::Found(handle) = outcome {
             context.out.say(format!(
                 "the submission of `{}` that was interrupted {since} ago had reached the cluster: its job is {handle}",

@@ -56,7 +56,7 @@ pub(super) fn hex(digest: &[u8]) -> String {
 impl Registry {
     /// Creates the client; sends nothing.
     pub fn new(at: &Reference, config: &Config) -> Result<Self> {
-        weftrun_backends::tls::provide();
+        weftrun_backends::tls::provide()?;
         let env = config.env.clone();
         let http = Client::builder()
             .proxy(reqwest::Proxy::custom(move |url| weftrun_backends::proxy::proxy_for(url.as_str(), &env)))

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::PathBuf;
 
-use jiff::Timestamp;
 use weftrun_core::backend::TargetConfig;
 use weftrun_core::verify::{KeptRun, Verdict, regressions};
 use weftrun_core::{Error, ErrorKind, Result};
@@ -118,7 +117,7 @@ impl Verified {
 
     fn kept(&self) -> KeptRun {
         let runs: Vec<_> = self.runs.iter().map(|(run, _)| run.clone()).collect();
-        let mut kept = KeptRun::new(Timestamp::now(), self.nodes, self.probes.hosts(), &runs);
+        let mut kept = KeptRun::new(weftrun_backends::clock::now(), self.nodes, self.probes.hosts(), &runs);
         kept.job = self.job.as_ref().map(ToString::to_string);
         kept
     }

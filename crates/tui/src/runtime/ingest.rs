@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use tokio::sync::{Notify, mpsc};
 use weftrun::core::fabric::FabricPlan;
 use weftrun::core::job::{JobDetail, JobHandle};
@@ -98,7 +98,7 @@ async fn follow(
 async fn is_younger(job: &Job, age: SignedDuration) -> bool {
     let running = describe(job).await.filter(|detail| !detail.summary.phase.is_terminal());
     let created = running.and_then(|detail| detail.summary.created);
-    created.is_some_and(|then| Timestamp::now().duration_since(then).abs() < age)
+    created.is_some_and(|then| weftrun::clock::now().duration_since(then).abs() < age)
 }
 
 /// Returns what the cluster reports of a job, if it answers soon.
@@ -118,7 +118,7 @@ async fn one(
 ) -> Result<()> {
     let live = transport_views.live;
     if live {
-        store.write(|store| store.watch(Timestamp::now()));
+        store.write(|store| store.watch(weftrun::clock::now()));
     }
     loop {
         tokio::select! {
@@ -128,7 +128,7 @@ async fn one(
                 let batch = batch?;
                 // Before the store: what it drops has been looked at.
                 transport_views.observe(&batch, live).await;
-                store.write(|store| if live { store.ingest_at(&batch, Timestamp::now()) } else { store.ingest(&batch) });
+                store.write(|store| if live { store.ingest_at(&batch, weftrun::clock::now()) } else { store.ingest(&batch) });
                 grew.notify_one();
             }
             () = sleep_until(transport_views.due()) => transport_views.send().await,
@@ -151,7 +151,7 @@ async fn both(
     let live = transport_views.live;
     let untimed = !job.backend().capability().log_times;
     let patience = if live { Duration::ZERO } else { BACKLOG };
-    store.write(|store| store.watch(Timestamp::now() + patience));
+    store.write(|store| store.watch(weftrun::clock::now() + patience));
     let (mut end_over, mut whole_over, mut noted) = (false, false, false);
     while !(end_over && whole_over) {
         let read_on = end_over || !backfill.waits();
@@ -168,7 +168,7 @@ async fn both(
                     waited.iter().for_each(|batch| store.ingest_history(batch));
                     // The first lines were written before they were asked for.
                     if begun.elapsed() >= patience {
-                        store.ingest_at(&batch, Timestamp::now());
+                        store.ingest_at(&batch, weftrun::clock::now());
                     } else {
                         store.ingest(&batch);
                     }
@@ -228,7 +228,7 @@ struct TransportViews {
 impl TransportViews {
     /// Adds a batch; `comes` if its lines come as they are written.
     async fn observe(&mut self, batch: &LogBatch, comes: bool) {
-        self.builder.observe(batch, comes.then(Timestamp::now));
+        self.builder.observe(batch, comes.then(weftrun::clock::now));
         self.touched = true;
         if self.due().is_some_and(|due| due <= Instant::now()) {
             self.send().await;

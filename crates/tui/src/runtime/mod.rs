@@ -28,7 +28,6 @@ use std::time::{Duration, Instant};
 use crossterm::event::{Event, EventStream, KeyEvent, MouseButton, MouseEventKind};
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
-use jiff::Timestamp;
 use tokio::sync::{Notify, mpsc};
 use weftrun::core::job::JobHandle;
 use weftrun::{Client, Error, ErrorKind, Result};
@@ -133,7 +132,7 @@ pub async fn run(client: Client, options: Options) -> Result<Session> {
 }
 
 fn model(options: &Options) -> Result<Model> {
-    let mut model = Model::new(options.targets.iter().cloned(), Timestamp::now());
+    let mut model = Model::new(options.targets.iter().cloned(), weftrun::clock::now());
     model.keymap = Keymap::default().rebind(&options.keys)?;
     // Loaded before the session, since its draft needs the options.
     model.profiles.clone_from(&options.profiles);
@@ -214,7 +213,7 @@ impl Loop {
         loop {
             let wake =
                 self.wait(&mut input, &mut signals, dirty.then(|| drawn + spacing), next_tick(model)).await;
-            model.now = Timestamp::now();
+            model.now = weftrun::clock::now();
             let mut effects = Vec::new();
             match wake {
                 Wake::Quit | Wake::Input(None) => return Ok(()),

@@ -95,7 +95,7 @@ async fn run(
         return Err(Error::new(ErrorKind::NotFound, message).hint("`weftrun verify` takes a job file"));
     };
     let mut spec = spec.clone();
-    spec.name = format!("verify-{:x}", jiff::Timestamp::now().as_millisecond());
+    spec.name = format!("verify-{:x}", weftrun::clock::now().as_millisecond());
     let target = client.target(handle.target())?;
     let pins = client.connect(&target).await?.pin(&mut spec.clone(), &[]).is_ok();
     let bisect = if pins { Bisection::Degraded } else { Bisection::Never };

@@ -1,7 +1,6 @@
 use std::collections::BTreeMap;
 
 use futures_util::StreamExt;
-use jiff::Timestamp;
 use weftrun_testkit::fake_runai::FakeRunAi;
 
 use super::*;
@@ -69,7 +68,7 @@ async fn a_stream_that_stalls_while_another_talks_is_opened_again() {
         state.workloads.values().flat_map(|workload| &workload.pods).map(|pod| pod.output.clone()).collect()
     };
     let write = |pod: usize, line: String| {
-        outputs[pod].lock().unwrap().lines.push((Timestamp::now(), line.into_bytes()));
+        outputs[pod].lock().unwrap().lines.push((crate::clock::now(), line.into_bytes()));
     };
     (3..10).for_each(|i| write(1, format!("stall-worker-1 line {i}")));
     let expected: String = (0..10).map(|i| format!("stall-worker-1 line {i}\n")).collect();

@@ -49,6 +49,8 @@ pub(super) fn run(folder: &Folder, environment: Option<BTreeMap<String, String>>
     if folder.record().exists() {
         return Ok(());
     }
+    // tokio would panic.
+    crate::files::spare_descriptors()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| error::file("start a runtime for the job", folder.path(), e))?;
     let mut supervisor = Supervisor::open(folder.clone(), lock, environment)?;

@@ -76,7 +76,7 @@ pub(crate) fn leave(folder: &Folder, request: Request) -> Result<String> {
         }
         _ => {}
     }
-    let now = jiff::Timestamp::now().as_nanosecond();
+    let now = crate::clock::now().as_nanosecond();
     let name = format!("{now:020}-{}-{}", std::process::id(), request.word());
     folder::write_new(&requests.join(&name), b"")?;
     Ok(name)

@@ -72,7 +72,7 @@ impl Rest {
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] naming the setting.
     pub fn new(target: &TargetConfig, settings: &SlurmTarget, base: &str) -> Result<Self> {
-        crate::tls::provide();
+        crate::tls::provide()?;
         let mut builder = Http::builder()
             .timeout(settings.command_timeout())
             .connect_timeout(Duration::from_secs(10))
@@ -130,7 +130,7 @@ impl Rest {
         let path = if let Some(id) = id {
             format!("/slurmdb/v0.0.{version}/job/{}", id.number)
         } else {
-            let since = jiff::Timestamp::now().as_second() - i64::from(days) * 86_400;
+            let since = crate::clock::now().as_second() - i64::from(days) * 86_400;
             let user = weftrun_core::text::percent::encode(&self.user().await?);
             format!("/slurmdb/v0.0.{version}/jobs/?start_time={since}&users={user}")
         };

@@ -30,7 +30,7 @@ pub struct Token {
 impl Token {
     /// Returns whether it has expired.
     pub fn has_ended(&self) -> bool {
-        self.ends.is_some_and(|ends| ends <= jiff::Timestamp::now().as_second())
+        self.ends.is_some_and(|ends| ends <= crate::clock::now().as_second())
     }
 }
 
@@ -84,7 +84,7 @@ impl Tokens {
     /// Returns a valid token.
     pub async fn current(&self) -> Result<Token> {
         let mut kept = self.kept.lock().await;
-        let soon = jiff::Timestamp::now().as_second() + MARGIN;
+        let soon = crate::clock::now().as_second() + MARGIN;
         if let Some(token) = kept.as_ref().filter(|token| token.ends.is_none_or(|ends| ends > soon)) {
             return Ok(token.clone());
         }

@@ -36,7 +36,7 @@ pub(super) fn choose(args: &DemoArgs, facts: &ClusterFacts) -> Result<Demo> {
 
 /// Returns a unique name, so that demos can run in parallel.
 fn name() -> String {
-    let now = jiff::Timestamp::now().as_millisecond();
+    let now = weftrun::clock::now().as_millisecond();
     format!("demo-{:05x}", now & 0xf_ffff)
 }
 

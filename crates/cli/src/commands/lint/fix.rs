@@ -1,24 +1,33 @@
 //! `lint --fix`: corrects names that have exactly one valid spelling. No other fix is safe enough.
 
+use weftrun::files::Staged;
 use weftrun::{Finding, Result};
 
 use crate::commands::mutate::{Buffer, Given, Source, each_document};
 use crate::context::Context;
 
-/// Corrects one file in place.
-pub fn file(context: &Context, source: &Source, given: &Given) -> Result<()> {
-    let mut buffer = Buffer::default();
-    let mut fixed = 0;
-    each_document(source, |text, start| {
-        let findings = super::found(source, text, start, given);
-        let (text, renamed) = corrected(text, start.offset, &findings);
-        for (wrong, right) in &renamed {
-            context.out.say(format!("fixed: {wrong} is now {right}"));
+/// Corrects files in place: all, or none if one cannot be written.
+pub fn files(context: &Context, sources: &[Source], given: &Given) -> Result<()> {
+    let sources: Vec<Source> = sources.iter().filter(|source| !source.is_stdin()).cloned().collect();
+    let (mut staged, mut fixed) = (Vec::new(), Vec::new());
+    for (source, file) in sources.iter().zip(Source::files(&sources)?) {
+        let mut buffer = Buffer::default();
+        let before = fixed.len();
+        each_document(source, |text, start| {
+            let findings = super::found(source, text, start, given);
+            let (text, renamed) = corrected(text, start.offset, &findings);
+            fixed.extend(renamed);
+            buffer.write(text.as_bytes())
+        })?;
+        if fixed.len() > before {
+            staged.push(buffer.stage(file)?);
         }
-        fixed += renamed.len();
-        buffer.write(text.as_bytes())
-    })?;
-    if fixed > 0 { buffer.replace(source.path()) } else { Ok(()) }
+    }
+    staged.into_iter().try_for_each(Staged::commit)?;
+    for (wrong, right) in &fixed {
+        context.out.say(format!("fixed: {wrong} is now {right}"));
+    }
+    Ok(())
 }
 
 /// Returns the text with every name corrected that a finding renames, and those names.

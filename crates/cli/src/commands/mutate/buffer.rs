@@ -2,9 +2,9 @@
 //! beyond.
 
 use std::io::{Seek, SeekFrom, Write};
-use std::path::Path;
 
-use tempfile::{NamedTempFile, SpooledTempFile};
+use tempfile::SpooledTempFile;
+use weftrun::files::{NamedFile, Staged};
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::output::{DocumentWriter, unwritten};
@@ -38,23 +38,12 @@ impl Buffer {
     /// Copies all of it to a writer.
     pub fn copy_to(mut self, out: &mut dyn Write) -> Result<()> {
         self.rewind()?;
-        std::io::copy(&mut self.file, out).map(drop).map_err(|error| io("cannot write the report", error))
+        std::io::copy(&mut self.file, out).map(drop).map_err(|error| io("cannot write the output", error))
     }
 
-    /// Replaces a file atomically: writes a new file beside it, with the same mode, then renames it.
-    pub fn replace(mut self, path: &Path) -> Result<()> {
-        self.rewind()?;
-        let fail = |error| io("cannot write the file", error).with("file", path.display());
-        // A link is kept: the file it points to is written.
-        let path = path.canonicalize().map_err(fail)?;
-        let folder = path.parent().unwrap_or(Path::new("."));
-        let mut new = NamedTempFile::new_in(folder).map_err(fail)?;
-        std::io::copy(&mut self.file, &mut new).map_err(fail)?;
-        let rights = std::fs::metadata(&path).map_err(fail)?.permissions();
-        new.as_file().set_permissions(rights).map_err(fail)?;
-        new.as_file().sync_all().map_err(fail)?;
-        new.persist(&path).map_err(|error| fail(error.error))?;
-        Ok(())
+    /// Writes all of it beside a file.
+    pub fn stage(self, file: NamedFile) -> Result<Staged> {
+        file.stage(|new| self.copy_to(new))
     }
 
     fn rewind(&mut self) -> Result<()> {

@@ -12,6 +12,7 @@ use weftrun::core::convert;
 use weftrun::core::convert::{MutateOptions, Mutated, Splitter, Start};
 use weftrun::core::fabric::{FabricRequest, Profile, Profiles};
 use weftrun::core::span::yaml_documents;
+use weftrun::files::NamedFile;
 use weftrun::{Error, ErrorKind, Finding, Result};
 
 use super::InputArgs;
@@ -44,6 +45,11 @@ impl Source {
             return Err(Error::new(ErrorKind::Usage, "stdin can be read only once"));
         }
         Ok(sources)
+    }
+
+    /// Checks that all of the files can be written in place.
+    pub fn files(sources: &[Self]) -> Result<Vec<NamedFile>> {
+        sources.iter().map(|source| NamedFile::check(&source.path)).collect()
     }
 
     pub fn is_stdin(&self) -> bool {

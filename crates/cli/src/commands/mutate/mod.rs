@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use weftrun::core::exit_codes;
+use weftrun::files::{NamedFile, Staged};
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::context::Context;
@@ -77,6 +78,12 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
         return Err(Error::new(ErrorKind::Usage, "--write needs files; stdin cannot be written in place")
             .hint("weftrun mutate --write -f job.yaml"));
     }
+    // What cannot be written is said before anything is read: a FIFO would wait for a writer.
+    let files = if args.write { Source::files(&sources)? } else { Vec::new() };
+    let report = args.report.as_deref().map(NamedFile::check).transpose()?;
+    if let Some(report) = &report {
+        report_is_no_input(report, &sources)?;
+    }
     let mut given = Given::read(context, &args.fabric, args.reformat)?;
     let mut told = report::Told::new(context, args.report.as_deref());
     let mut buffers = Vec::new();
@@ -98,20 +105,32 @@ pub fn run(context: &Context, args: &MutateArgs) -> Result<u8> {
         })?;
         buffers.push(buffer);
     }
-    told.end(args.report.as_deref())?;
-    if told.failed {
-        return Ok(exit_codes::INVALID_SPEC);
-    }
-    if args.write {
-        for (source, buffer) in sources.iter().zip(buffers) {
+    let mut staged = Vec::new();
+    staged.extend(told.end(report)?);
+    if args.write && !told.failed {
+        for ((source, buffer), file) in sources.iter().zip(std::mem::take(&mut buffers)).zip(files) {
             if told.changed.contains(&source.name()) {
-                buffer.replace(source.path())?;
+                staged.push(buffer.stage(file)?);
             }
         }
-        return Ok(exit_codes::OK);
+    }
+    staged.into_iter().try_for_each(Staged::commit)?;
+    if told.failed {
+        return Ok(exit_codes::INVALID_SPEC);
     }
     for buffer in buffers {
         buffer.onto(if args.diff { context.out.diff_writer() } else { context.out.document_writer() })?;
     }
     Ok(exit_codes::OK)
+}
+
+/// Refuses a report that would be written over a file that is read.
+fn report_is_no_input(report: &NamedFile, sources: &[Source]) -> Result<()> {
+    match sources.iter().find(|source| !source.is_stdin() && report.is_at(source.path())) {
+        Some(source) => {
+            let message = format!("--report would be written over {}, which is read", source.name());
+            Err(Error::new(ErrorKind::Usage, message).hint("name another file for the report"))
+        }
+        None => Ok(()),
+    }
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use weftrun::core::convert::MutatedJob;
 use weftrun::core::log::clean_text;
 use weftrun::core::text::counted;
+use weftrun::files::{NamedFile, Staged};
 use weftrun::{Error, ErrorKind, Finding, Result};
 
 use super::report_writer::{ReportWriter, Syntax};
@@ -69,8 +70,8 @@ impl<'c> Told<'c> {
         self.report.iter_mut().flatten().try_for_each(|report| report.finding(finding))
     }
 
-    /// Writes the whole as one value, if requested, and the report's file.
-    pub fn end(&mut self, report: Option<&Path>) -> Result<()> {
+    /// Writes the whole as one value, if requested, and the report beside its file.
+    pub fn end(&mut self, report: Option<NamedFile>) -> Result<Option<Staged>> {
         let [file, value] = std::mem::take(&mut self.report);
         if let Some(value) = value {
             let mut stderr = self.context.out.stderr_document_writer();
@@ -82,8 +83,8 @@ impl<'c> Told<'c> {
             );
         }
         match (file, report) {
-            (Some(file), Some(path)) => to_file(file, path),
-            _ => Ok(()),
+            (Some(report), Some(file)) => file.stage(|new| to_file(report, new)).map(Some),
+            _ => Ok(None),
         }
     }
 }
@@ -135,11 +136,10 @@ fn summary(job: &MutatedJob) -> String {
     }
 }
 
-fn to_file(report: ReportWriter, path: &Path) -> Result<()> {
-    let fail = |error: std::io::Error| {
-        Error::new(ErrorKind::Io, format!("cannot write the report: {error}")).with("file", path.display())
-    };
-    let mut file = BufWriter::new(File::create(path).map_err(fail)?);
-    report.write(&mut file).map_err(|error| error.with("file", path.display()))?;
-    file.flush().map_err(fail)
+fn to_file(report: ReportWriter, file: &mut File) -> Result<()> {
+    let mut file = BufWriter::new(file);
+    report.write(&mut file)?;
+    file.flush().map_err(|error| {
+        Error::new(ErrorKind::Io, format!("cannot write the report: {error}")).with_source(error)
+    })
 }

@@ -118,6 +118,7 @@ fn is_another(path: &Path, open: &File) -> io::Result<bool> {
 fn interrupted() -> Result<Arc<std::sync::atomic::AtomicBool>> {
     let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let flag = Arc::clone(&stop);
+    weftrun::files::spare_descriptors()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

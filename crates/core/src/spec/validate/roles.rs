@@ -7,7 +7,7 @@ use super::{Findings, shown};
 use crate::spec::file::join;
 use crate::spec::{Code, JobSpec, Launch, Role, RoleKind};
 
-/// More nodes than any cluster has; keeps sums of them from overflowing.
+/// More nodes than any cluster has, in all roles together; keeps sums of them from overflowing.
 const MAX_NODES: u32 = 100_000;
 /// More ranks than a node can start.
 const MAX_RANKS: u32 = 1024;
@@ -38,6 +38,11 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
         counts(role, &path, out);
         command(job, role, &with_command, &path, out);
     }
+    let nodes = job.roles.iter().map(|role| u64::from(role.nodes)).sum::<u64>();
+    if nodes > u64::from(MAX_NODES) && job.roles.iter().all(|role| role.nodes <= MAX_NODES) {
+        let message = format!("the roles have {nodes} nodes together, and at most {MAX_NODES} are planned");
+        out.error("SPEC-VALUE", "roles", message).fix("reduce `nodes` of the roles");
+    }
     launcher(job, out);
 }
 
@@ -45,13 +50,16 @@ fn counts(role: &Role, path: &str, out: &mut Findings) {
     if role.nodes == 0 {
         out.error("SPEC-VALUE", &format!("{path}.nodes"), format!("role `{}` has no nodes", role.name));
     } else if role.nodes > MAX_NODES {
-        let message = format!("{} nodes are more than any cluster has", role.nodes);
-        out.error("SPEC-VALUE", &format!("{path}.nodes"), message);
+        let message = format!(
+            "{} nodes, and at most {MAX_NODES} are planned, which is more than any cluster has",
+            role.nodes
+        );
+        out.error("SPEC-VALUE", &format!("{path}.nodes"), message).fix("reduce `nodes`");
     }
     let ranks = role.procs_per_node();
     if ranks == 0 || ranks > MAX_RANKS {
         let key = if role.ranks_per_node.is_some() { "ranks_per_node" } else { "gpus_per_node" };
-        let message = format!("{ranks} ranks on a node cannot be started");
+        let message = format!("{ranks} ranks on a node cannot be started; it can be 1 to {MAX_RANKS}");
         out.error("SPEC-VALUE", &format!("{path}.{key}"), message);
     } else if role.gpus_per_node > 0 && ranks > role.gpus_per_node {
         let message = format!(
