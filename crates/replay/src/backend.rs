@@ -120,13 +120,7 @@ impl ReplayBackend {
     fn new(name: &str, tape: Tape, speed: f64) -> Self {
         let speed = if speed.is_finite() { speed.max(0.0) } else { 1.0 };
         let handle = JobHandle::new(NAME, NAME, [name]);
-        Self {
-            tape: Arc::new(tape),
-            handle,
-            begun: weftrun_backends::clock::now(),
-            speed,
-            over: watch::Sender::new(None),
-        }
+        Self { tape: Arc::new(tape), handle, begun: now(), speed, over: watch::Sender::new(None) }
     }
 
     /// Returns the replayed job.
@@ -297,7 +291,7 @@ impl Play {
                 self.print(at, &lines);
             }
         }
-        let at = self.backend.recorded_end().unwrap_or_else(weftrun_backends::clock::now);
+        let at = self.backend.recorded_end().unwrap_or_else(now);
         let backend = self.backend.clone();
         let phase = tokio::task::spawn_blocking(move || backend.tape.outcome()).await;
         self.backend.over.send_replace(Some(Over { at, phase: phase.unwrap_or(JobPhase::Unknown) }));
@@ -404,6 +398,13 @@ impl Backend for ReplayBackend {
         let play = async move { Play::new(backend, &options) };
         stream::once(play).flat_map(|play| stream::unfold(play, Play::next)).boxed()
     }
+}
+
+/// Returns the current time; 1970 where the clock is outside of what can be calculated with.
+fn now() -> Timestamp {
+    let time = Timestamp::try_from(std::time::SystemTime::now()).ok();
+    let year = jiff::SignedDuration::from_hours(366 * 24);
+    time.filter(|time| time.checked_add(year).is_ok()).unwrap_or_default()
 }
 
 #[cfg(test)]
