@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, OFlags};
 use weftrun_core::{Error, ErrorKind};
 
 /// Largest certificate, token or key file that is read.
@@ -212,20 +212,44 @@ pub fn refuse_foreign(folder: &Path) -> io::Result<()> {
 /// Returns the folder behind a path, if there is one that is not sticky; refuses one of another user.
 fn owned(folder: &Path) -> io::Result<Option<fs::Metadata>> {
     let user = rustix::process::geteuid().as_raw();
-    let refuse = |owner: u32| {
-        let message = format!("{} belongs to the user with the id {owner}, and not to you", folder.display());
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
-    };
     let Ok(link) = fs::symlink_metadata(folder) else { return Ok(None) };
-    // Root's links are part of the system, as `/home` on many machines.
-    if link.is_symlink() && link.uid() != user && link.uid() != 0 {
-        return refuse(link.uid());
+    let found = fs::metadata(folder).ok();
+    let of = |file: &fs::Metadata| (file.mode(), file.uid());
+    match owner(user, of(&link), found.as_ref().map(of)) {
+        Owner::You => Ok(found),
+        Owner::All => Ok(None),
+        Owner::Other(id) => {
+            let message =
+                format!("{} belongs to the user with the id {id}, and not to you", folder.display());
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
+        }
     }
-    let Ok(found) = fs::metadata(folder) else { return Ok(None) };
-    match found.uid() {
-        _ if !found.is_dir() || found.mode() & 0o1000 != 0 => Ok(None),
-        owner if owner != user => refuse(owner),
-        _ => Ok(Some(found)),
+}
+
+/// The owner of a state folder.
+#[derive(Debug, PartialEq, Eq)]
+enum Owner {
+    You,
+    /// It is sticky, or no folder.
+    All,
+    /// The user with this id.
+    Other(u32),
+}
+
+/// Returns the owner of a path for a user. The path and what is behind it, if it exists, are given by mode and user id.
+fn owner(user: u32, path: (u32, u32), behind: Option<(u32, u32)>) -> Owner {
+    let is = |mode: u32, kind: FileType| FileType::from_raw_mode(mode) == kind;
+    match (path, behind) {
+        // Root's links are part of the system, as `/home` on many machines.
+        ((mode, id), _) if is(mode, FileType::Symlink) && id != user && id != 0 => Owner::Other(id),
+        (_, Some((mode, id))) if is(mode, FileType::Directory) && mode & 0o1000 == 0 => {
+            if id == user {
+                Owner::You
+            } else {
+                Owner::Other(id)
+            }
+        }
+        _ => Owner::All,
     }
 }
 
@@ -394,13 +418,42 @@ mod tests {
         assert_eq!(mode(&disk.join("journal")), 0o700);
     }
 
-    /// Only root can make a folder of another user.
+    #[test]
+    fn a_folder_is_yours_or_anothers_by_its_owner_and_that_of_a_link_to_it() {
+        const DIR: u32 = 0o040_755;
+        const STICKY: u32 = 0o041_777;
+        const FILE: u32 = 0o100_644;
+        const LINK: u32 = 0o120_777;
+        let (you, other, root) = (1000, 12345, 0);
+        for (path, behind, wanted) in [
+            ((DIR, you), Some((DIR, you)), Owner::You),
+            ((DIR, other), Some((DIR, other)), Owner::Other(other)),
+            ((DIR, root), Some((DIR, root)), Owner::Other(root)),
+            ((STICKY, root), Some((STICKY, root)), Owner::All),
+            ((STICKY, other), Some((STICKY, other)), Owner::All),
+            ((FILE, other), Some((FILE, other)), Owner::All),
+            ((LINK, you), Some((DIR, you)), Owner::You),
+            ((LINK, you), Some((DIR, other)), Owner::Other(other)),
+            ((LINK, you), None, Owner::All),
+            ((LINK, root), Some((DIR, you)), Owner::You),
+            ((LINK, root), Some((DIR, other)), Owner::Other(other)),
+            ((LINK, other), Some((DIR, you)), Owner::Other(other)),
+            ((LINK, other), Some((STICKY, root)), Owner::Other(other)),
+            ((LINK, other), None, Owner::Other(other)),
+        ] {
+            assert_eq!(owner(you, path, behind), wanted, "{path:?} {behind:?}");
+        }
+        assert_eq!(owner(root, (DIR, you), Some((DIR, you))), Owner::Other(you), "root's state is root's");
+    }
+
+    /// Only root can make a folder of another user; the decision is tested above by any user.
     #[test]
     fn a_folder_of_another_user_is_refused() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("state");
         fs::create_dir(&folder).unwrap();
         if std::os::unix::fs::chown(&folder, Some(12345), None).is_err() {
+            weftrun_testkit::skipped("only root can make a folder of another user");
             return;
         }
         let link = root.path().join("link");

@@ -74,10 +74,25 @@ weftrun_marked() {
   done
 }
 
+# Prints the supervisors of jobs: `[setsid] /bin/sh ./supervise N` in a job's folder, also their subshells, and `weftrun supervise DIR` of
+# the local backend. Any process may have such arguments: the job's files prove it.
+weftrun_supervisors() {
+  for supervisor_ in $(grep -lzxF -e supervise -e ./supervise /proc/[0-9]*/cmdline 2> /dev/null | sed 's/[^0-9]//g'); do
+    { tr '\n\0' ' \n' < "/proc/$supervisor_/cmdline"; } 2> /dev/null | {
+      read -r _; read -r verb_; read -r of_
+      case "$verb_ $of_" in
+      './supervise '* | '/bin/sh ./supervise') [ -f "/proc/$supervisor_/cwd/place" ] ;;
+      'supervise '*) [ -f "$of_/origin.json" ] && { [ ! -f "$of_/state.json" ] || grep -q "\"supervisor\":{\"pid\":$supervisor_," "$of_/state.json"; } ;;
+      *) false ;;
+      esac
+    } && printf '%s ' "$supervisor_"
+  done
+}
+
 # Prints, as PID:START, the living descendants of processes $@ and of those in $tree, and what still runs of $tree: processes that cleared
 # their environment or began a session of their own are found while one that started them lives. A job that one of them submitted is another's.
 weftrun_tree() {
-  others=$(grep -lzxF -e supervise -e ./supervise /proc/[0-9]*/cmdline 2> /dev/null | sed 's/[^0-9]//g' | tr '\n' ' ')
+  others=$(weftrun_supervisors)
   cat /proc/[0-9]*/stat 2> /dev/null | sed 's/^\([0-9]*\) (.*) /\1 /' | awk -v roots="$*" -v known="${tree-}" -v others="$others" '
     $2 != "Z" && $2 != "X" { parent[$1] = $3; start[$1] = $21 }
     END {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use weftrun_core::job::{Action, JobHandle, JobPhase};
 use weftrun_core::{Error, ErrorKind, Result};
 
+use super::process::Identity;
 use super::record::Record;
 use super::store::{Job, Store};
 use super::supervisor::{self, Answer, Request};
@@ -82,7 +83,7 @@ impl Store {
             Request::Resume => 18,
             Request::Signal(number) => number,
         };
-        for pid in process::left(&job.submission, &record.adopted) {
+        for pid in process::left(&job.submission, record) {
             process::signal(pid, number);
         }
         Ok(())
@@ -93,9 +94,16 @@ impl Store {
         let mut record = record.unwrap_or_else(|| Record::starting(0));
         let began = Instant::now();
         loop {
-            let left = process::left(&job.submission, &record.adopted);
+            let left = process::left(&job.submission, &record);
             if left.is_empty() {
                 break;
+            }
+            // A process without the mark is not found by its parent once that has ended. On disk, the next cancel finds it too;
+            // a full disk must not prevent this one.
+            let known: Vec<_> = left.iter().map(|pid| Identity::of(*pid)).collect();
+            if record.adopted != known {
+                record.adopted = known;
+                let _ = folder::replace(&job.folder.record(), &record);
             }
             let Some(number) = process::next_signal(began.elapsed(), self.grace) else {
                 let message = format!("processes of the job could not be ended: {}", process::names(&left));
@@ -104,6 +112,7 @@ impl Store {
             process::end(&left, number);
             std::thread::sleep(Duration::from_millis(50));
         }
+        record.adopted.clear();
         record.end(JobPhase::Cancelled, "cancelled; its supervisor had ended before", None);
         folder::replace(&job.folder.record(), &record)
     }

@@ -184,14 +184,19 @@ pub(super) fn names(processes: &[i32]) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
-/// Returns the processes of a submission whose supervisor is gone: those with its mark, and what lives of those that the
-/// supervisor had adopted.
-pub(super) fn left(submission: &str, adopted: &[Identity]) -> Vec<i32> {
-    let mut found = marked(submission);
-    let roots: Vec<i32> = adopted.iter().filter(|one| one.is_alive()).map(|one| one.pid).collect();
-    if !roots.is_empty() {
-        found.extend(tree(roots));
+/// Returns the processes of a submission whose supervisor is gone, except this one: those with its mark, those that the
+/// supervisor started or adopted, which may have cleared their environment, and the descendants of both.
+pub(super) fn left(submission: &str, record: &Record) -> Vec<i32> {
+    let started = record.processes.iter().filter_map(|process| process.identity.as_ref());
+    // Without a start time, a later process with the same pid cannot be distinguished.
+    let known = started.chain(&record.adopted).filter(|one| one.start > 0 && one.is_alive());
+    let mut roots = marked(submission);
+    roots.extend(known.map(|one| one.pid));
+    if roots.is_empty() {
+        return roots;
     }
+    let (mut found, me) = (tree(roots), Identity::me().pid);
+    found.retain(|pid| *pid != me);
     found.sort_unstable();
     found.dedup();
     found

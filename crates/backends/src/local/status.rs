@@ -46,7 +46,7 @@ impl Snapshot {
         let supervised = record.as_ref().is_some_and(|record| record.supervisor.is_alive());
         let over = record.as_ref().is_some_and(|record| record.phase.is_terminal());
         let orphans = match &record {
-            Some(record) if !(supervised || over) => process::left(submission, &record.adopted),
+            Some(record) if !(supervised || over) => process::left(submission, record),
             _ => Vec::new(),
         };
         let is_void = record.is_none() && (folder.given_up().exists() || origin.is_abandoned());

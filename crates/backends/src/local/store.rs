@@ -83,12 +83,15 @@ impl Store {
         Ok(Some(self.job(id.as_str(), &origin.name).handle))
     }
 
-    /// Removes what killed processes left: claims without a supervisor, and partially written files.
+    /// Removes what killed processes left: claims without a supervisor, and partially written files. A claim that cannot be
+    /// removed is reported and skipped: it must not block other submissions.
     pub(super) fn tidy(&self) -> Result<()> {
         for job in self.all()? {
             crate::files::sweep(job.folder.path());
-            if Self::snapshot(&job).is_ok_and(|now| now.is_void) {
-                self.withdraw(&job)?;
+            if Self::snapshot(&job).is_ok_and(|now| now.is_void)
+                && let Err(error) = self.withdraw(&job)
+            {
+                tracing::warn!("a job that was never started is not removed: {error}");
             }
         }
         Ok(())

@@ -270,8 +270,10 @@ wait_for $B 'phase ended'; cat "$weftrun_root/jobs/$B/logs/0/rank0.log"
 #[test]
 fn a_process_without_the_jobs_environment_ends_with_the_job() {
     let script = r#"
-for how in 'env -i setsid' 'setsid env -i' 'env -i nohup'; do
-  prepare $A "$how sh -c 'sleep 600; : ${HOME##*/}' & sleep 600"
+for how in 'env -i setsid' 'setsid env -i' 'env -i nohup' supervise; do
+  # Arguments alone make no supervisor.
+  case $how in supervise) before='env -i' after=$how ;; *) before=$how after= ;; esac
+  prepare $A "$before sh -c 'sleep 600; : ${HOME##*/}' $after & sleep 600"
   weftrun_go $A 0; wait_for $A 'phase running'
   tries=0; until pgrep -f "^sh -c sleep 600; : ${HOME##*/}" > /dev/null || [ $tries -gt 100 ]; do sleep 0.1; tries=$((tries + 1)); done
   weftrun_ask $A cancel 1; wait_for $A 'phase ended'
@@ -280,5 +282,35 @@ for how in 'env -i setsid' 'setsid env -i' 'env -i nohup'; do
   weftrun_remove $A
 done
 "#;
-    each_prints(script, "1\n1\n1\n");
+    each_prints(script, "1\n1\n1\n1\n");
+}
+
+/// A job that a process of another job submitted is left alone; a process that only has a supervisor's arguments is not.
+#[test]
+fn the_supervisor_of_another_job_is_known_by_the_files_of_that_job() {
+    let script = r#"
+prepare $B; weftrun_go $B 0; wait_for $B 'phase running'
+read -r hosts rest < "$weftrun_root/jobs/$B/go-0/supervisor"
+mkdir "$HOME/local" "$HOME/none" "$HOME/cwd"; : > "$HOME/local/origin.json"
+printf 'sleep 600; :\n' > "$HOME/cwd/supervise"
+start() { (cd "$HOME/cwd" && exec sh "$@") & started=$!; until tr '\0' ' ' < /proc/$started/cmdline | grep -q supervise; do sleep 0.1; done; }
+start supervise "$HOME/local"; local=$started
+start supervise "$HOME/none"; none=$started
+start ./supervise 0; elsewhere=$started
+start -c 'sleep 600; :' supervise "$HOME/local"; later=$started
+is() { case " $(weftrun_supervisors)" in *" $2 "*) echo "$1" ;; *) echo "not $1" ;; esac; }
+is hosts $hosts; is local $local; is none $none; is elsewhere $elsewhere; is later $later
+printf '{"supervisor":{"pid":%s,"start":1}}' $local > "$HOME/local/state.json"; is 'local by its record' $local
+printf '{"supervisor":{"pid":1%s,"start":1}}' $local > "$HOME/local/state.json"; is 'local by its record' $local
+tree=; found=" $(weftrun_tree $$)"
+case $found in *" $hosts:"*) echo "B is ours" ;; *) echo "B is left alone" ;; esac
+case $found in *" $none:"*) echo "the process is ours" ;; *) echo "the process is lost" ;; esac
+tree=$(weftrun_tree $local $none $elsewhere $later); kill $local $none $elsewhere $later $(weftrun_still)
+weftrun_ask $B cancel 1; wait_for $B 'phase ended'
+"#;
+    each_prints(
+        script,
+        "hosts\nlocal\nnot none\nnot elsewhere\nnot later\nlocal by its record\nnot local by its record\n\
+         B is left alone\nthe process is ours\n",
+    );
 }

@@ -78,6 +78,8 @@ pub fn main() -> ExitCode {
             crashes::a_process_without_the_jobs_environment_ends_with_the_job,
             crashes::a_job_that_a_job_submits_outlives_it,
             crashes::a_process_without_the_jobs_environment_is_an_orphan_of_a_killed_supervisor,
+            crashes::a_process_without_the_jobs_environment_is_found_after_its_supervisor_by_its_identity_or_its_parent,
+            crashes::a_claim_that_cannot_be_removed_blocks_no_submit,
         ]
     );
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -379,6 +379,55 @@ pub fn a_process_without_the_jobs_environment_is_an_orphan_of_a_killed_superviso
     });
 }
 
+/// Not yet adopted: the process that the supervisor started, or one whose parent lives. The last one survives its parent, which
+/// ends at TERM.
+pub fn a_process_without_the_jobs_environment_is_found_after_its_supervisor_by_its_identity_or_its_parent() {
+    block_on(async {
+        for script in [
+            "echo up; exec env -i sh -c 'CODE'",
+            "env -i sh -c 'CODE' & echo up; exec sleep 300",
+            "(env -i sh -c 'CODE' & exec sleep 300) & echo up; exec env -i sleep 300",
+            "env -i sh -c 'CODE' & echo up; exec sleep 300; : trap",
+        ] {
+            let local = Local::new();
+            let trap = if script.ends_with("trap") { "trap \"\" TERM; " } else { "" };
+            let unique = local.state.path().file_name().unwrap().to_string_lossy().into_owned();
+            let code = format!("{trap}sleep 600; : {unique}");
+            let line = format!("sh -c {code}");
+            let script = script.replace("CODE", &code);
+            let job = Bench::new(&local).submit_spec(local.job("escaped", 1, 1, &script)).await.unwrap();
+            job.until_written("up", 1).await.unwrap();
+            while !runs(&line) || record(&local, &job)["processes"][0]["identity"].is_null() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            kill(&local, &job, "-KILL");
+            let now = until(&job, "told of orphans", |job| job.reason.contains("was killed")).await;
+            assert_eq!(now.phase, JobPhase::Running, "{script}: {}", now.reason);
+            job.backend.act(&job.handle, Action::Cancel).await.unwrap();
+            assert_eq!(summary(&job).await.phase, JobPhase::Cancelled, "{script}");
+            assert!(!runs(&line), "{script}: it outlived the job");
+        }
+    });
+}
+
+pub fn a_claim_that_cannot_be_removed_blocks_no_submit() {
+    block_on(async {
+        let local = Local::new();
+        let mut target = weftrun_core::backend::TargetConfig::new("test", "local", local.state.path());
+        target.binary = Some("/no/such/weftrun".into());
+        let broken = weftrun_backends::local::connect(target).await.unwrap();
+        let claimed = broken.render(&local.plan(local.job("claimed", 1, 1, "echo ran"))).unwrap();
+        broken.submit(&claimed).await.unwrap_err();
+        // A folder in place of the lock: the claim cannot be removed, by root neither.
+        let folder = local.state.path().join("jobs").join(claimed.submission.as_str());
+        let _ = std::fs::remove_file(folder.join("lock"));
+        std::fs::create_dir(folder.join("lock")).unwrap();
+        let job = Bench::new(&local).submit("exit 0").await.unwrap();
+        assert_eq!(job.wait().await.unwrap().phase, JobPhase::Succeeded);
+        assert!(folder.exists());
+    });
+}
+
 pub fn a_job_that_a_job_submits_outlives_it() {
     block_on(async {
         for signal in [None, Some("-KILL")] {

@@ -148,6 +148,26 @@ const ARRIVAL: Duration = Duration::from_secs(65);
 /// How long to wait for a submission by another process.
 const OTHER: Duration = Duration::from_secs(5);
 
+/// For how long the same command counts as a repetition of the interrupted one. Later it is a new run: a scheduled command
+/// that was killed once must not skip its next run.
+const REPEATED: Duration = Duration::from_mins(10);
+
+/// Returns whether the same command continues with a job whose submission was interrupted, recently or not, instead of
+/// submitting another one.
+fn continues(phase: JobPhase, recent: bool) -> bool {
+    !phase.is_terminal() || (phase == JobPhase::Succeeded && recent)
+}
+
+/// Returns the state of a job as a verb phrase; of one that the cluster no longer knows if there is no phase.
+fn state(phase: Option<JobPhase>) -> String {
+    match phase {
+        Some(phase @ (JobPhase::Succeeded | JobPhase::Failed)) => format!("has {phase}"),
+        Some(JobPhase::Cancelled) => "was cancelled".to_owned(),
+        Some(phase) => format!("is {phase}"),
+        None => "is no longer known to the cluster".to_owned(),
+    }
+}
+
 /// Returns the job of an earlier submission of the same job file that was interrupted before its handle was
 /// known, if the cluster has it and the user does not want another one.
 async fn earlier(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result<Option<Job>> {
@@ -155,38 +175,32 @@ async fn earlier(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result
     let mut said = false;
     loop {
         let Some((record, outcome)) = planned.earlier().await? else { return Ok(None) };
-        let since = age(weftrun::clock::now(), record.created);
+        let now = weftrun::clock::now();
+        let since = age(now, record.created);
         if let Outcome::Found(handle) = outcome {
             context.out.say(format!(
                 "the submission of `{}` that was interrupted {since} ago had reached the cluster: its job is {handle}",
                 record.name
             ));
             let client = context.client()?;
-            if another_is_wanted(context, args) {
-                client.delivered(&handle)?;
-                return Ok(None);
-            }
             let job = client.attach(&handle).await?;
-            let state = match job.describe().await {
-                Ok(detail) => Ok(detail.summary.phase),
-                Err(error) if error.kind() == ErrorKind::NotFound => {
-                    Err("no longer known to the cluster".to_owned())
-                }
+            let phase = match job.describe().await {
+                Ok(detail) => Some(detail.summary.phase),
+                Err(error) if error.kind() == ErrorKind::NotFound => None,
                 Err(error) => return Err(error),
             };
-            let phase = match state {
-                Ok(phase) if !phase.is_terminal() || phase == JobPhase::Succeeded => phase,
-                state => {
-                    let state = state.map_or_else(|gone| gone, |phase| phase.to_string());
-                    context.out.say(format!("that job is {state}; submitting another one"));
-                    client.delivered(&handle)?;
-                    return Ok(None);
-                }
-            };
-            context.out.say(format!(
-                "continuing with this job, which is {phase}; `weftrun submit --again` submits another one"
-            ));
-            return Ok(Some(job));
+            let state = state(phase);
+            let recent = now.duration_since(record.created).unsigned_abs() < REPEATED;
+            if !phase.is_some_and(|phase| continues(phase, recent)) {
+                context.out.say(format!("that job {state}; submitting another one"));
+            } else if !another_is_wanted(context, args) {
+                context.out.say(format!(
+                    "continuing with this job, which {state}; `weftrun submit --again` submits another one"
+                ));
+                return Ok(Some(job));
+            }
+            client.delivered(&handle)?;
+            return Ok(None);
         }
         if began.elapsed() < if outcome == Outcome::InFlight { OTHER } else { ARRIVAL } {
             if !std::mem::replace(&mut said, true) {

@@ -287,6 +287,39 @@ fn killed_before_the_handle_was_printed_the_same_submit_names_the_job() {
     }
 }
 
+/// A scheduled command that was killed once runs the job again the next time.
+#[test]
+fn the_same_submit_long_after_the_job_ended_names_it_once_and_runs_the_job() {
+    for (end, outcome) in [("exit 0", "has succeeded"), ("exit 3", "has failed")] {
+        let place = place();
+        let job = fs::read_to_string(place.path("job.toml")).unwrap();
+        place.write("job.toml", job.replace("\"]", &format!("; {end}\"]")));
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut child = full(&writer, place.command(["submit", "job.toml"]));
+        wait_for("the journal", || records(&place).iter().any(|record| record["state"] == "submitted"));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        drop((reader, writer));
+        let mut record = records(&place).remove(0);
+        let handle = record["handle"].as_str().unwrap().to_owned();
+        place.run(&format!("wait {handle}"));
+        // As if it had been submitted the day before.
+        record["created"] =
+            Value::from((jiff::Timestamp::now() - jiff::SignedDuration::from_hours(24)).to_string());
+        let file = format!("journal/{}.json", record["submission"].as_str().unwrap());
+        fs::write(place.state().join(file), record.to_string()).unwrap();
+        for told in [true, false] {
+            let before = runs(&place);
+            let again = place.run("submit --wait job.toml");
+            assert_eq!(runs(&place), before + 1, "{}", again.err);
+            assert_ne!(again.out.trim(), handle);
+            assert_eq!(again.err.contains(&handle), told, "{}", again.err);
+            let said = format!("that job {outcome}; submitting another one");
+            assert_eq!(again.err.contains(&said), told, "{}", again.err);
+        }
+    }
+}
+
 /// Without file descriptors the supervisor cannot be started, or ends at once.
 #[test]
 fn without_file_descriptors_a_submit_fails_and_the_next_one_runs_the_job() {
