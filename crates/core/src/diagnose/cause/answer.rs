@@ -126,6 +126,8 @@ pub enum CauseDetail {
     Xid,
     /// The libraries have no code for this GPU.
     OtherArchitecture,
+    /// The port of the rendezvous is in use.
+    PortInUse,
     /// The rank's log ends without a word.
     Silent,
 }
@@ -144,6 +146,8 @@ impl CauseDetail {
     pub(in crate::diagnose) fn of_exception(message: &str) -> Self {
         if message.contains("uncorrectable ECC") {
             Self::Xid
+        } else if message.contains("ddress already in use") || message.contains("EADDRINUSE") {
+            Self::PortInUse
         } else if message.contains("No space left on device") {
             Self::NoSpace
         } else if message.contains("No module named") {
@@ -249,7 +253,7 @@ impl Cause {
             CauseClass::CollectiveMismatch => {
                 "make all ranks call the same collectives with the same shapes; TORCH_DISTRIBUTED_DEBUG=DETAIL names the call".to_owned()
             }
-            CauseClass::Rendezvous if self.what.contains("ddress already in use") || self.what.contains("EADDRINUSE") => {
+            CauseClass::Rendezvous if self.detail == CauseDetail::PortInUse => {
                 "use another port for the rendezvous (MASTER_PORT, `--master-port`), or end the process that holds it".to_owned()
             }
             CauseClass::Rendezvous => {

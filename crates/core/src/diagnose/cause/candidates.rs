@@ -1,18 +1,21 @@
 //! Possible causes of a failure, graded by how likely they are causes and not consequences.
 
+mod rulings;
+
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use weftrun_nccl::SourceIndex;
 use weftrun_nccl::failure::{ClusterReason, Exception, Fact, Frame, Order, SIGNALS};
-use weftrun_nccl::{Signature, SourceIndex, Trace};
 
 use super::EVIDENCE;
 use super::answer::{Cause, CauseClass, CauseDetail, not_read};
 use super::scene::Scene;
 use crate::Confidence;
 use crate::diagnose::rule_input::RuleInput;
-use crate::diagnose::rules::{Blame, Rule, UNKNOWN_WARNING, closed_peers, rules};
+use crate::diagnose::rules::closed_peers;
 use crate::finding::Evidence;
+use rulings::{Ruling, of_rules};
 
 /// How much a fact explains: smaller is closer to the start of the chain of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -218,119 +221,6 @@ fn what(class: CauseClass, exception: &Exception) -> String {
     what
 }
 
-/// What a rule says of a failure: its grade, its class, its sentence, and its code and fix.
-struct Ruling {
-    grade: Grade,
-    class: CauseClass,
-    what: String,
-    rule: Option<(&'static str, String)>,
-}
-
-impl Ruling {
-    fn new(rule: &'static Rule, blame: Blame, seen: &RuleInput<'_>) -> Self {
-        let (grade, class) = match blame {
-            Blame::Rank(CauseClass::Rendezvous) => (Grade::Rendezvous, CauseClass::Rendezvous),
-            Blame::Rank(class) => (Grade::Nccl, class),
-            Blame::Link => (Grade::Link, CauseClass::Nccl),
-            Blame::Peer => (Grade::Remote, CauseClass::Nccl),
-        };
-        Self { grade, class, what: rule.sentence(seen), rule: Some((rule.code, rule.fix_for(seen))) }
-    }
-
-    fn quote(text: &str) -> Self {
-        Self { grade: Grade::Warned, class: CauseClass::Nccl, what: text.to_owned(), rule: None }
-    }
-
-    /// Returns what NCCL's own words below an exception say; none where they only tell of a peer that ended.
-    fn of_last_error(text: &str, seen: &RuleInput<'_>) -> Option<Self> {
-        let signatures = Signature::of_warning(text);
-        let fits = |rule: &&Rule| {
-            let about = rule.signatures.iter().any(|signature| signatures.contains(signature));
-            about && (!rule.is_conditional() || rule.applies(seen))
-        };
-        let ruled = rules().filter(fits).find_map(|rule| Some(Self::new(rule, rule.blame?, seen)));
-        let echo =
-            || signatures.iter().any(|one| matches!(one, Signature::PeerClosed | Signature::IbFlushed));
-        ruled.or_else(|| (!text.is_empty() && !echo()).then(|| Self::quote(text)))
-    }
-}
-
-/// Returns the failures that the rules find in NCCL's lines of the last attempt.
-fn of_rules(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Vec<Candidate> {
-    let mut found = Vec::new();
-    let ended = |trace: &Trace, rank: Option<u32>| {
-        let source = seen.map.source_of(trace);
-        scene.is_current(source, trace.line)
-            && !seen.map.went_on(trace)
-            && !(scene.running && scene.goes_on(seen, source, trace.line, rank))
-    };
-    let mut add = |signature: Signature, of: &dyn Fn(&Trace) -> Ruling| {
-        let Some(hits) = seen.map.signatures().get(signature) else { return };
-        let traces: Vec<_> = hits.traces.iter().map(|trace| (trace, seen.map.rank_of(trace))).collect();
-        let mut left = seen.map.ranks_of(hits);
-        let all = traces.iter().all(|(trace, rank)| ended(trace, *rank));
-        traces.iter().for_each(|(_, rank)| left.retain(|one| Some(*one) != *rank));
-        for (trace, rank) in traces.into_iter().filter(|(trace, rank)| ended(trace, *rank)) {
-            let Ruling { grade, class, what, rule } = of(trace);
-            // Ranks whose lines are not kept are named with the first that is.
-            let mut ranks: BTreeSet<u32> = if all { std::mem::take(&mut left) } else { BTreeSet::new() };
-            ranks.extend(rank);
-            if class == CauseClass::CollectiveMismatch && scene.world == 2 {
-                ranks = BTreeSet::from([0, 1]);
-            }
-            let key = rule.as_ref().map_or_else(|| key(class, &what), |(code, _)| (*code).to_owned());
-            let host = seen.map.host_of(trace).map(str::to_owned);
-            let source = seen.map.source_of(trace);
-            let evidence = Evidence {
-                source: seen.map.source_name(trace).to_owned(),
-                line: trace.line,
-                text: trace.text.clone(),
-            };
-            found.push(Candidate {
-                grade,
-                class,
-                what,
-                frame: None,
-                key,
-                ranks,
-                host,
-                first: false,
-                source,
-                line: trace.line,
-                evidence,
-                detail: CauseDetail::None,
-                rule,
-            });
-        }
-    };
-    for rule in rules().filter(|rule| rule.applies(seen)) {
-        let Some(blame) = rule.blame else { continue };
-        for signature in rule.signatures {
-            add(*signature, &|_| Ruling::new(rule, blame, seen));
-        }
-    }
-    add(UNKNOWN_WARNING, &|trace| Ruling::quote(&trace.text));
-    add(Signature::PeerClosed, &|_| Ruling {
-        grade: Grade::Remote,
-        class: CauseClass::ExitCode,
-        what: remote(scene, seen),
-        rule: None,
-    });
-    add(Signature::ErrorTrace, &|trace| Ruling {
-        grade: Grade::Quoted,
-        class: CauseClass::Unexplained,
-        what: format!("NCCL passed an error on without its reason: {}", trace.text),
-        rule: None,
-    });
-    // A rule that explains another one is nearer to the cause.
-    let explained: BTreeSet<&str> = rules()
-        .filter(|rule| found.iter().any(|one| one.rule.as_ref().is_some_and(|(code, _)| *code == rule.code)))
-        .flat_map(|rule| rule.explains.iter().copied())
-        .collect();
-    found.retain(|one| one.rule.as_ref().is_none_or(|(code, _)| !explained.contains(code)));
-    found
-}
-
 /// Returns what is equal for one failure on several ranks: its numbers may differ.
 fn key(class: CauseClass, what: &str) -> String {
     format!("{class:?} {}", what.replace(|digit: char| digit.is_ascii_digit(), "0"))
@@ -367,24 +257,15 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
         .collect();
     for known in &scene.reports {
         let mut push = |ruling: Ruling, frame: Option<Frame>, first| {
-            let Ruling { grade, class, what, rule } = ruling;
-            let code = rule.as_ref().map(|(code, _)| (*code).to_owned());
+            let writer = weftrun_nccl::writer(known.report.text.as_bytes());
             found.push(Candidate {
-                key: code.unwrap_or_else(|| key(class, &what)),
-                grade,
-                class,
-                what,
                 frame,
                 ranks: known.rank.into_iter().collect(),
-                host: weftrun_nccl::writer(known.report.text.as_bytes())
-                    .map(|writer| writer.host.to_owned())
-                    .filter(|host| !host.is_empty()),
+                host: writer.map(|writer| writer.host.to_owned()).filter(|host| !host.is_empty()),
                 first,
                 source: known.report.source,
-                line: known.report.line,
-                evidence: scene.evidence(known.report),
                 detail: detail(&known.report.fact),
-                rule,
+                ..ruling.candidate(scene.evidence(known.report))
             });
         };
         let mut add = |grade, class, what: String, frame: Option<Frame>, first| {
