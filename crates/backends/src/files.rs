@@ -334,7 +334,9 @@ const OF_RUNTIME: usize = 10;
 /// # Errors
 /// [`ErrorKind::Io`] with the limit.
 pub fn spare_descriptors() -> weftrun_core::Result<()> {
-    let opened: io::Result<Vec<File>> = (0..OF_RUNTIME).map(|_| File::open("/dev/null")).collect();
+    // Sockets, since a machine without `/dev/null` (an empty root) has those.
+    let opened: io::Result<Vec<_>> =
+        (0..OF_RUNTIME).map(|_| std::os::unix::net::UnixDatagram::unbound()).collect();
     let Err(error) = opened else { return Ok(()) };
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let limit = limit.map_or_else(String::new, |limit| format!("; the limit is {limit} (`ulimit -n`)"));
