@@ -40,7 +40,7 @@ dist:
 
 # Score the log reader and the diagnosis on a folder of excerpts
 corpus FOLDER *ARGS:
-    cargo run -q -p weftrun-core --example corpus -- {{FOLDER}} {{ARGS}}
+    cargo run -q -p weftrun-diagnose --example corpus -- {{FOLDER}} {{ARGS}}
 
 # The speed of the terminal UI in a real terminal, beside lnav where it is installed
 bench-tui *ARGS:
@@ -56,7 +56,7 @@ bench-transport *ARGS:
 
 # What a screen asks of the map of a large job
 bench-nccl *ARGS:
-    cargo bench -p weftrun-core --bench nccl -- {{ARGS}}
+    cargo bench -p weftrun-diagnose --bench nccl -- {{ARGS}}
 
 # What each stage of reading a log costs, beside ripgrep
 bench-read *ARGS:

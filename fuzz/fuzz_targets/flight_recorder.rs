@@ -11,7 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
     for (rank, dump) in [(0, bytes), (1, first), (2, second)] {
         let _ = recorder.add(rank, dump);
     }
-    for finding in weftrun_core::diagnose::flight_recorder::findings(&recorder) {
+    for finding in weftrun_diagnose::flight_recorder::findings(&recorder) {
         assert!(finding.message.len() < 8192, "{}", finding.message);
     }
 });

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use libfuzzer_sys::fuzz_target;
 use weftrun_core::log::SourceId;
 use weftrun_core::nccl::{Parser, TransportMap};
-use weftrun_core::report::TransportReport;
+use weftrun::report::TransportReport;
 
 fuzz_target!(|bytes: &[u8]| {
     let (seed, log) = bytes.split_first().map_or((1, bytes), |(seed, log)| (usize::from(*seed).max(1), log));

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use weftrun_core::diagnose::health::{Observer, culprits};
+use weftrun_diagnose::health::{Observer, culprits};
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::nccl::ras::Report;
 

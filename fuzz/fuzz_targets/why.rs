@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use weftrun_core::diagnose::cause::{Why, why};
+use weftrun_diagnose::cause::{Why, why};
 use weftrun_core::log::SourceId;
 use weftrun_core::nccl::TransportMap;
 

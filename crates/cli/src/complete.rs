@@ -12,8 +12,8 @@ use clap_complete::CompletionCandidate;
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter, PathCompleter, ValueCompleter};
 use clap_complete::env::{self, CompleteEnv, EnvCompleter, Shells};
 use weftrun::core::config::path_text;
-use weftrun::core::explain;
 use weftrun::core::job::JobHandle;
+use weftrun::diagnose::explain;
 use weftrun::{Client, Config, Registry};
 
 /// The variable in which the shell's script names the shell.

@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::{FutureExt, StreamExt, stream};
-use weftrun::core::diagnose::cause::{WhyState, why};
-use weftrun::core::diagnose::why_of_job;
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::{Fabric, FabricPlan};
 use weftrun::core::job::{JobDetail, JobEvent, JobHandle, JobPhase, JobSummary, ReplicaStatus};
 use weftrun::core::log::{LogBatch, LogOptions, clean_text};
 use weftrun::core::nccl::{FabricSeen, TransportMap};
-use weftrun::core::report::{EventLine, OwnEvent, TransportReport, WhyReport};
+use weftrun::diagnose::cause::{WhyState, why};
+use weftrun::diagnose::why_of_job;
+use weftrun::report::{EventLine, OwnEvent, TransportReport, WhyReport};
 use weftrun::{Error, ErrorKind, Job, Plan, Result};
 
 use crate::context::Context;

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use weftrun::Result;
-use weftrun::core::diagnose::Judge;
-use weftrun::core::diagnose::cause::{Cause, Why, WhyState, why};
 use weftrun::core::fabric::Fabric;
 use weftrun::core::log::LogBatch;
 use weftrun::core::nccl::{Event, TransportMap};
-use weftrun::core::report::{EventLine, OwnEvent};
+use weftrun::diagnose::Judge;
+use weftrun::diagnose::cause::{Cause, Why, WhyState, why};
+use weftrun::report::{EventLine, OwnEvent};
 
 use crate::map_view;
 use crate::output::{Output, style};

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use weftrun::core::log::{Entry, LogBatch, LogStore, LogStream, Pattern, StreamId, clean_text, cut_text};
 use weftrun::core::nccl::TransportMap;
-use weftrun::core::report::{EventLine, LogLine, OwnEvent};
 use weftrun::core::text::counted;
+use weftrun::report::{EventLine, LogLine, OwnEvent};
 use weftrun::{Error, ErrorKind, Result};
 use weftrun_tui::TempFile;
 

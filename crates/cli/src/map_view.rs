@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use weftrun::core::diagnose::{Diagnosis, Judge};
 use weftrun::core::fabric::Fabric;
 use weftrun::core::log::clean_text;
 use weftrun::core::nccl::{FabricSeen, Kind, Network, PairView, RankView, TransportMap};
 use weftrun::core::text::counted;
+use weftrun::diagnose::{Diagnosis, Judge};
 
 use crate::output::style;
 

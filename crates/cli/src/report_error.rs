@@ -4,7 +4,7 @@ use std::io::Write;
 
 use weftrun::Error;
 use weftrun::core::exit_codes;
-use weftrun::core::report::ErrorReport;
+use weftrun::report::ErrorReport;
 
 use crate::output::{Output, finding_text, is_closed_stdout, plain_lines, style};
 

@@ -24,11 +24,10 @@
 //! | [`config`] | configuration files, flags and environment, merged by layer |
 //! | [`image`] | the fabric's libraries in a container image, and whether they fit the plan |
 //! | [`verify`] | benchmarks of collectives: tables, verdicts, the search for slow nodes |
-//! | [`diagnose`] | plan and map become findings, with evidence and a fix |
-//! | [`explain`] | a page for every code and rule |
+//! | [`explain`] | a page for every code |
 //! | [`lint`] | findings about a job that is not changed |
 //! | [`convert`] | Kubernetes objects, sbatch scripts and command lines, mutated in place or read into a job |
-//! | [`report`] | the JSON shapes that other programs read |
+//! | [`shape`] | the name of the JSON contract |
 
 #[macro_use]
 mod setters;
@@ -42,7 +41,6 @@ pub mod backend;
 pub mod catalogue;
 pub mod config;
 pub mod convert;
-pub mod diagnose;
 pub mod env_names;
 pub mod error;
 pub mod exit_codes;
@@ -54,9 +52,9 @@ pub mod job;
 pub mod lint;
 pub mod log;
 pub mod mask;
-pub mod report;
 pub mod request;
 pub mod secret;
+pub mod shape;
 pub mod shell;
 pub mod span;
 pub mod spec;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use pyo3::prelude::*;
-use weftrun::core::diagnose::cause::why;
 use weftrun::core::job::{Action, JobPhase};
 use weftrun::core::log::LogOptions;
 use weftrun::core::nccl::TransportMap;
-use weftrun::core::report::{DescribeReport, TransportReport, WaitReport, WhyReport};
+use weftrun::diagnose::cause::why;
+use weftrun::report::{DescribeReport, TransportReport, WaitReport, WhyReport};
 use weftrun::{Error, ErrorKind};
 
 use crate::logs::Logs;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use weftrun::core::job::{JobFilter, JobHandle};
-use weftrun::core::report::{ListReport, PlanReport};
 use weftrun::core::spec::Overrides;
+use weftrun::report::{ListReport, PlanReport};
 use weftrun::{Config, JobSource};
 
 use crate::job::Job;

@@ -9,7 +9,7 @@ use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use serde::Serialize;
 use tokio::runtime::{Builder, Runtime};
-use weftrun::core::report::ErrorReport;
+use weftrun::report::ErrorReport;
 use weftrun::{Error, ErrorKind};
 
 /// Time between two checks for signals.

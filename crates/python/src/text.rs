@@ -3,10 +3,10 @@
 use pyo3::prelude::*;
 use weftrun::core::catalogue::Catalogue;
 use weftrun::core::convert::{MutateOptions, Splitter, Start, mutate as mutate_document, mutate_sbatch};
-use weftrun::core::diagnose::diagnose;
 use weftrun::core::fabric::{Fabric, FabricPlan, FabricRequest, Profile, Profiles};
-use weftrun::core::report::{MutateReport, TransportReport, WhyReport};
 use weftrun::core::text::did_you_mean;
+use weftrun::diagnose::diagnose;
+use weftrun::report::{MutateReport, TransportReport, WhyReport};
 use weftrun::{Error, ErrorKind, Result, open_logs};
 
 use crate::run::{plain, raised};
@@ -76,7 +76,7 @@ pub fn transport<'py>(
     let map = py.detach(|| open_logs(&paths).and_then(|logs| logs.map())).map_err(raised)?;
     let plan = planned.map(FabricPlan::unchanged);
     let report = TransportReport::of(diagnose(plan.as_ref(), &map), &map);
-    let why = weftrun::core::diagnose::cause::why(&map, None);
+    let why = weftrun::diagnose::cause::why(&map, None);
     Ok((plain(py, &report)?, why.to_string()))
 }
 
@@ -95,7 +95,7 @@ fn fabric_named(name: &str) -> Result<Fabric> {
 #[pyfunction]
 pub fn why(py: Python<'_>, paths: Vec<String>) -> PyResult<(Bound<'_, PyAny>, String)> {
     let map = py.detach(|| open_logs(&paths).and_then(|logs| logs.map())).map_err(raised)?;
-    let why = weftrun::core::diagnose::cause::why(&map, None);
+    let why = weftrun::diagnose::cause::why(&map, None);
     let text = why.to_string();
     Ok((plain(py, &WhyReport::from(why))?, text))
 }

@@ -18,7 +18,7 @@ import weftrun
 
 #: The repository: captures and recorded failures.
 CASES = Path(os.environ["WEFTRUN_CASES"])
-CAPTURE = CASES / "crates/core/tests/cases/nccl/captures/four_nodes"
+CAPTURE = CASES / "crates/diagnose/tests/cases/nccl/captures/four_nodes"
 FAILURE = CASES / "tests/cases/failures/exception"
 
 

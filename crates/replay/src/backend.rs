@@ -9,13 +9,13 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
 use weftrun_core::backend::{Backend, Capability, ClusterFacts, PlannedJob, Rendered, Scope};
-use weftrun_core::diagnose::cause::{WhyState, why};
 use weftrun_core::job::{
     Action, JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId,
 };
 use weftrun_core::log::{Cursor, LogBatch, LogOptions, SourceId, logs_or_texts};
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
+use weftrun_diagnose::cause::{WhyState, why};
 
 use crate::Replay;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use weftrun_core::ErrorKind;
 use weftrun_core::log::SourceId;
 use weftrun_core::nccl::TransportMap;
-use weftrun_core::report::TransportReport;
+use weftrun_diagnose::report::TransportReport;
 use weftrun_replay::{Capture, Pair, Replay, SHIPPED, Shape};
 
 fn log(replay: &Replay, rank: u32) -> String {
@@ -173,8 +173,8 @@ fn what_cannot_be_widened_says_why() {
     assert!(one_node.scale(Shape::new(1, 8)).is_ok());
     assert_eq!(one_node.scale(Shape::new(0, 4)).unwrap_err().kind(), ErrorKind::Usage);
     assert_eq!(Capture::shipped("nothing").unwrap_err().kind(), ErrorKind::NotFound);
-    let split =
-        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/tests/cases/nccl/captures/groups_2x2");
+    let split = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../diagnose/tests/cases/nccl/captures/groups_2x2");
     let error = Capture::read(&split).unwrap().scale(Shape::new(2, 2)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 }

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use weftrun::core::diagnose::diagnose;
 use weftrun::core::log::SourceId;
 use weftrun::core::nccl::TransportMap;
+use weftrun::diagnose::diagnose;
 use weftrun::{Error, ErrorKind};
 
 fn main() -> weftrun::Result<()> {

@@ -2,17 +2,17 @@
 
 use std::time::{Duration, Instant};
 
+use crate::report::{Asked, HealthReport};
 use async_trait::async_trait;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weftrun_core::backend::{ExecRequest, PortConnection};
-use weftrun_core::diagnose::cause::Why;
-use weftrun_core::diagnose::health::{self, HealthState, INTERVAL, Observer, Policy};
 use weftrun_core::fabric::{Change, FabricPlan};
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::nccl::ras::{self, Report};
-use weftrun_core::report::{Asked, HealthReport};
 use weftrun_core::{Error, ErrorKind, Result};
+use weftrun_diagnose::cause::Why;
+use weftrun_diagnose::health::{self, HealthState, INTERVAL, Observer, Policy};
 
 use crate::Job;
 use crate::inspect::NO_TOOL;

@@ -6,14 +6,14 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use weftrun_core::backend::{Backend, ExecRequest, ExecSink, PortConnection};
-use weftrun_core::diagnose::cause::{Why, WhyState};
-use weftrun_core::diagnose::{Diagnosis, diagnose, why_of_job};
 use weftrun_core::fabric::FabricPlan;
 use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary};
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
+use weftrun_diagnose::cause::{Why, WhyState};
+use weftrun_diagnose::{Diagnosis, diagnose, why_of_job};
 
 use crate::journal::Record;
 use crate::runtime::on_runtime;

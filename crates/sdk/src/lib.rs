@@ -113,7 +113,7 @@
 //! 1.91, which CI checks. Raising it is a minor release.
 //!
 //! # What may grow
-//! Structs and enums that will grow are `#[non_exhaustive]`, the shapes of [`core::report`] among them. Those
+//! Structs and enums that will grow are `#[non_exhaustive]`, the shapes of [`report`] among them. Those
 //! that are written as literals are not: end
 //! them with `..Default::default()`, as [`Capability`], [`FabricRequest`](core::fabric::FabricRequest) and
 //! [`Overrides`](core::spec::Overrides). Neither is [`Launch`](core::spec::Launch): every backend must handle
@@ -139,6 +139,7 @@ mod lock;
 pub mod log_files;
 mod plan;
 mod project;
+pub mod report;
 mod runtime;
 mod trust;
 pub mod verify;
@@ -159,6 +160,7 @@ pub use watch::WatchEvent;
 pub use weftrun_core as core;
 pub use weftrun_core::backend::{Backend, Capability, Registry};
 pub use weftrun_core::{Error, ErrorKind, Finding, Result, Severity};
+pub use weftrun_diagnose as diagnose;
 
 /// Makes the linker keep weftrun's own backends. [`ClientBuilder::build`] calls it; only a program that uses
 /// [`Registry::linked`] before it builds a client needs it.

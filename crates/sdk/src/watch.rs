@@ -2,10 +2,10 @@
 
 use futures_util::stream::{self, BoxStream, StreamExt};
 use weftrun_core::Result;
-use weftrun_core::diagnose::Diagnosis;
 use weftrun_core::job::JobEvent;
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::nccl::{Event, TransportMap};
+use weftrun_diagnose::Diagnosis;
 
 use crate::Job;
 

@@ -11,8 +11,8 @@ use weftrun::core::fabric::FabricPlan;
 use weftrun::core::finding::Evidence;
 use weftrun::core::job::{Action as JobAction, JobDetail, JobEvent, JobHandle, JobSummary};
 use weftrun::core::log::{Filter, LogPosition, Pattern, Projection};
-use weftrun::core::report::HealthReport;
 use weftrun::core::spec::JobSpec;
+use weftrun::report::HealthReport;
 
 use crate::action::Action;
 use crate::model::draft::Planned;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use weftrun::Finding;
 use weftrun::core::job::{JobDetail, JobEvent, JobSummary, ReplicaStatus};
 use weftrun::core::log::clean_text;
-use weftrun::core::report::HealthReport;
+use weftrun::report::HealthReport;
 
 use crate::model::transport_view::TransportView;
 

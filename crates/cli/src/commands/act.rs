@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use clap::Args;
 use weftrun::core::exit_codes;
 use weftrun::core::job::{Action, JobPhase};
-use weftrun::core::report::ActReport;
+use weftrun::report::ActReport;
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::args::Format;

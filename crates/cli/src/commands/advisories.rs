@@ -4,7 +4,7 @@ use clap::Args;
 use weftrun::Result;
 use weftrun::core::advisories::{self, Advisory};
 use weftrun::core::exit_codes;
-use weftrun::core::report::AdvisoriesReport;
+use weftrun::report::AdvisoriesReport;
 
 use crate::args::Format;
 use crate::context::Context;

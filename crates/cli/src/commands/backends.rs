@@ -3,7 +3,7 @@
 use serde_json::Value;
 use weftrun::core::backend::BackendEntry;
 use weftrun::core::exit_codes;
-use weftrun::core::report::{BackendShape, BackendsReport};
+use weftrun::report::{BackendShape, BackendsReport};
 use weftrun::{Capability, Result};
 
 use crate::args::Format;

@@ -10,9 +10,9 @@ use weftrun::core::exit_codes;
 use weftrun::core::fabric::Origin;
 use weftrun::core::log::clean_text;
 use weftrun::core::mask::mask_value;
-use weftrun::core::report::{ConfigReport, SettingShape};
 use weftrun::core::text::suggestion;
 use weftrun::files::NamedFile;
+use weftrun::report::{ConfigReport, SettingShape};
 use weftrun::{Config, Error, ErrorKind, Result};
 
 use crate::args::Format;

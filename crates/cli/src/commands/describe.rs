@@ -6,7 +6,7 @@ use weftrun::core::convert::decision_text;
 use weftrun::core::exit_codes;
 use weftrun::core::job::{JobDetail, JobPhase};
 use weftrun::core::log::clean_text as printable;
-use weftrun::core::report::{DescribeReport, WhyReport};
+use weftrun::report::{DescribeReport, WhyReport};
 
 use crate::args::Format;
 use crate::context::Context;

@@ -4,7 +4,7 @@ use serde_json::Value;
 use weftrun::core::backend::{ClusterFacts, Scope};
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
-use weftrun::core::report::DoctorReport;
+use weftrun::report::DoctorReport;
 use weftrun::{Finding, Result};
 
 use crate::args::Format;

@@ -1,9 +1,10 @@
 //! `explain`: the page of a code or of a rule.
 
 use clap::Args;
-use weftrun::core::report::{CodesReport, ExplainReport};
+use weftrun::core::exit_codes;
 use weftrun::core::text::suggestion;
-use weftrun::core::{exit_codes, explain};
+use weftrun::diagnose::explain;
+use weftrun::report::{CodesReport, ExplainReport};
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::args::Format;

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use clap::Args;
-use weftrun::core::diagnose::health::HealthState;
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
 use weftrun::core::nccl::ras::{Communicator, PeerEvent};
-use weftrun::core::report::HealthReport;
+use weftrun::diagnose::health::HealthState;
+use weftrun::report::HealthReport;
 use weftrun::{Error, ErrorKind, HealthOptions, Result, health_at, watch_health_at};
 
 use crate::args::Format;

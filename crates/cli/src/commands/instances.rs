@@ -3,7 +3,7 @@
 use clap::Args;
 use weftrun::core::catalogue::{Catalogue, InstanceType, NodeFabric, bandwidths};
 use weftrun::core::exit_codes;
-use weftrun::core::report::InstancesReport;
+use weftrun::report::InstancesReport;
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::args::Format;

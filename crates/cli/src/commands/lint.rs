@@ -9,9 +9,9 @@ use weftrun::core::convert::Start;
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::evidence::Form;
 use weftrun::core::fabric::{ClusterFacts, Fabric, FabricPlan, Profiles};
-use weftrun::core::report::LintReport;
 use weftrun::core::spec::{JobFile, JobSpec};
 use weftrun::core::text::counted;
+use weftrun::report::LintReport;
 use weftrun::{Finding, Result, Severity};
 
 use super::mutate::{Given, InputArgs, Source, each_document};

@@ -10,8 +10,8 @@ use weftrun::core::backend::TargetConfig;
 use weftrun::core::exit_codes;
 use weftrun::core::job::{JobEvent, JobFilter, JobPhase, JobSummary, age};
 use weftrun::core::log::clean_text;
-use weftrun::core::report::{EventLine, ListReport};
 use weftrun::core::text::suggestion;
+use weftrun::report::{EventLine, ListReport};
 use weftrun::{Client, Outcome, Record, Result};
 
 use crate::args::Format;

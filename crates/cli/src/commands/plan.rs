@@ -5,9 +5,9 @@ use weftrun::core::convert::decision_text;
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::FABRIC_UNMET;
 use weftrun::core::log::clean_text;
-use weftrun::core::report::PlanReport;
 use weftrun::core::request::Fabric;
 use weftrun::core::text::counted;
+use weftrun::report::PlanReport;
 use weftrun::{ErrorKind, Finding, Plan, Result};
 
 use crate::args::Format;

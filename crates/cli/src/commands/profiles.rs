@@ -5,7 +5,7 @@ use weftrun::Result;
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::Profile;
 use weftrun::core::log::clean_text;
-use weftrun::core::report::{ProfileShape, ProfilesReport};
+use weftrun::report::{ProfileShape, ProfilesReport};
 
 use crate::args::Format;
 use crate::context::Context;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use clap::Args;
 use weftrun::core::backend::{Inexpressible, Rendered};
 use weftrun::core::exit_codes;
-use weftrun::core::report::RenderReport;
+use weftrun::report::RenderReport;
 use weftrun::{Error, ErrorKind, Finding, Result};
 
 use crate::args::Format;

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use weftrun::core::exit_codes;
 use weftrun::core::job::{JobPhase, JobSummary, age};
 use weftrun::core::log::clean_text;
-use weftrun::core::report::{EventLine, OwnEvent, PlanShape};
+use weftrun::report::{EventLine, OwnEvent, PlanShape};
 use weftrun::{Error, ErrorKind, Finding, Job, Outcome, Plan, Result};
 
 use super::{plan, render};

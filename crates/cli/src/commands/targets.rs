@@ -2,7 +2,7 @@
 
 use weftrun::Result;
 use weftrun::core::exit_codes;
-use weftrun::core::report::{TargetShape, TargetsReport};
+use weftrun::report::{TargetShape, TargetsReport};
 
 use crate::args::Format;
 use crate::context::Context;

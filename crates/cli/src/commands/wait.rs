@@ -8,7 +8,7 @@ use futures_util::stream::FuturesUnordered;
 use weftrun::core::exit_codes;
 use weftrun::core::job::{JobPhase, JobSummary};
 use weftrun::core::log::clean_text;
-use weftrun::core::report::{WaitReport, WhyReport};
+use weftrun::report::{WaitReport, WhyReport};
 use weftrun::{Job, Result};
 
 use crate::commands::act::HandleArgs;

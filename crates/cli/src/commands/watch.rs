@@ -5,7 +5,7 @@ use futures_util::StreamExt;
 use weftrun::Result;
 use weftrun::core::exit_codes;
 use weftrun::core::job::{JobEvent, JobPhase};
-use weftrun::core::report::EventLine;
+use weftrun::report::EventLine;
 
 use crate::context::Context;
 use crate::follow::{event_text, with_limits};

@@ -41,7 +41,8 @@ struct Page {
 
 /// Writes the pages: of good, bad, failed and hanging runs, with and without times, speeds and the names of ranks.
 fn pages(place: &Place) -> Vec<Page> {
-    let capture = |name: &str| repo("crates/core/tests/cases/nccl/captures").join(name).display().to_string();
+    let capture =
+        |name: &str| repo("crates/diagnose/tests/cases/nccl/captures").join(name).display().to_string();
     let failure = |name: &str| repo("tests/cases/failures").join(name).display().to_string();
     let row = "1073741824 268435456 float sum -1 28000.0 38.34 19.10 0 28000.0 38.34 19.10 0\n";
     place.write("nccl-tests.log", table("20.30", 0) + row);

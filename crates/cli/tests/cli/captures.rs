@@ -9,7 +9,7 @@ use crate::place::{Done, Place, repo};
 
 /// The captures of the tree.
 fn captures() -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(repo("crates/core/tests/cases/nccl/captures")).unwrap();
+    let entries = std::fs::read_dir(repo("crates/diagnose/tests/cases/nccl/captures")).unwrap();
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     found.sort();
     found
@@ -72,7 +72,7 @@ fn every_capture_gives_what_stands_beside_it() {
 #[test]
 fn torchruns_prefixes_change_nothing() {
     let place = Place::new();
-    let folder = repo("crates/core/tests/cases/nccl/captures");
+    let folder = repo("crates/diagnose/tests/cases/nccl/captures");
     let plain = report(&place, &logs(&folder.join("train_2x2")));
     let prefixed = report(&place, &logs(&folder.join("torchrun_train_2x2")));
     assert!(!pairs(&plain).is_empty());
@@ -83,7 +83,7 @@ fn torchruns_prefixes_change_nothing() {
 #[test]
 fn however_the_logs_are_named_the_pairs_are_the_same() {
     let place = Place::new();
-    let folder = repo("crates/core/tests/cases/nccl/captures/socket_2x2");
+    let folder = repo("crates/diagnose/tests/cases/nccl/captures/socket_2x2");
     let files = report(&place, &logs(&folder));
     assert_eq!(pairs(&report(&place, std::slice::from_ref(&folder))), pairs(&files));
     let all: Vec<u8> = logs(&folder).iter().flat_map(|path| std::fs::read(path).unwrap()).collect();

@@ -42,7 +42,7 @@ fn started(shell: &Shell, files: impl Fn(&Path)) -> Option<Tmux> {
 
 #[test]
 fn names_with_blanks_and_quotes_are_completed_as_one_word() {
-    let log = include_bytes!("../../../core/tests/cases/nccl/captures/shm/rank0.log");
+    let log = include_bytes!("../../../diagnose/tests/cases/nccl/captures/shm/rank0.log");
     for shell in &SHELLS {
         let files = |home: &Path| {
             std::fs::create_dir(home.join("my logs")).unwrap();

@@ -98,12 +98,12 @@ fn nobody_there_is_5() {
 #[test]
 fn another_fabric_than_planned_is_7() {
     let place = Place::new();
-    let capture = repo("crates/core/tests/cases/nccl/captures/train_2x2");
+    let capture = repo("crates/diagnose/tests/cases/nccl/captures/train_2x2");
     let line = format!("transport --fabric efa {}", capture.display());
     place.run(&line).code(7);
     place.run(&line.replace("efa", "tcp")).ok();
     // Silence proves nothing: 0, and 7 only with `--strict`.
-    let silent = repo("crates/core/tests/cases/nccl/captures/debug_warn_only");
+    let silent = repo("crates/diagnose/tests/cases/nccl/captures/debug_warn_only");
     let line = format!("transport --fabric efa {}", silent.display());
     place.run(&line).ok();
     place.run(&format!("{line} --strict")).code(7);

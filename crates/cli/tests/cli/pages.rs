@@ -131,7 +131,7 @@ fn place_of(page: &Page) -> Place {
     }
     for rank in 0..4 {
         let name = format!("rank{rank}.log");
-        let captures = root().join("crates/core/tests/cases/nccl/captures/socket_2x2");
+        let captures = root().join("crates/diagnose/tests/cases/nccl/captures/socket_2x2");
         place.write(&format!("logs/{name}"), std::fs::read(captures.join(&name)).unwrap());
     }
     for block in &page.blocks {

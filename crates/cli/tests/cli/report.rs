@@ -50,7 +50,7 @@ fn the_page_of_a_job_says_how_it_ended_and_what_was_sent() {
 #[test]
 fn colours_follow_the_judgement_and_drawings_have_words() {
     let place = Place::new();
-    let capture = |name: &str| repo(&format!("crates/core/tests/cases/nccl/captures/{name}"));
+    let capture = |name: &str| repo(&format!("crates/diagnose/tests/cases/nccl/captures/{name}"));
     let page = place.run(&format!("report {} -o html", capture("ofi_tcp_2x2").display())).ok().out;
     // TCP behind the name of Libfabric is wrong in every drawing.
     assert!(page.contains("class=\"link bad\"") && page.contains("its nodes used libfabric-tcp"), "{page}");

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use weftrun_core::report::schemas;
+use weftrun::report::schemas;
 
 use weftrun_testkit::ras::Personality;
 

@@ -11,9 +11,9 @@ use tempfile::TempDir;
 use crate::place::{Done, Place};
 
 /// A run of four ranks on two simulated nodes over sockets; for its origin see
-/// `core/tests/cases/nccl/captures/README.md`.
+/// `diagnose/tests/cases/nccl/captures/README.md`.
 fn capture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/tests/cases/nccl/captures").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../diagnose/tests/cases/nccl/captures").join(name)
 }
 
 fn weftrun() -> Command {

@@ -231,7 +231,7 @@ fn dumps_and_stacks_of_a_running_job_name_the_rank_that_is_behind() {
     let tool =
         place.write("bin/py-spy", "#!/bin/sh\necho \"stack of $3\"; tr '\\0' ' ' < /proc/$3/cmdline\n");
     std::fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let dumps = repo("crates/core/tests/cases/nccl/captures/fr_hang_2x2");
+    let dumps = repo("crates/diagnose/tests/cases/nccl/captures/fr_hang_2x2");
     let submit = |name: &str, dumps: &std::path::Path, pipe: &str| {
         let prefix = place.path(&format!("fr-{name}-"));
         let (prefix, path) = (prefix.display(), place.path("bin"));

@@ -2,7 +2,7 @@
 //! clusters.
 //!
 //! [`Failures`] takes bytes and keeps bounded evidence for each rank. Which fact is the cause and which ranks are victims
-//! is decided elsewhere (`weftrun_core::diagnose::cause`), since that needs all sources.
+//! is decided elsewhere (`weftrun_diagnose::cause`), since that needs all sources.
 
 mod facts;
 mod lines;

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
+use crate::report::{Asked, HealthReport};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use weftrun_core::Result;
 use weftrun_core::backend::PortConnection;
-use weftrun_core::diagnose::health::INTERVAL;
 use weftrun_core::log::LogOptions;
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::nccl::ras::{EventReader, MONITOR, PeerEvent, Report};
-use weftrun_core::report::{Asked, HealthReport};
+use weftrun_diagnose::health::INTERVAL;
 
 use super::{
     HealthOptions, Judged, Next, NoReport, PLACES, Tcp, Watch, Way, check_address, places, port,

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use weftrun_core::backend::{ExecRequest, ExecStream};
-use weftrun_core::diagnose::cause::{Stack, Why};
-use weftrun_core::diagnose::{flight_recorder, why_of_job};
 use weftrun_core::job::JobPhase;
 use weftrun_core::log::{LogOptions, clean_text};
 use weftrun_core::nccl::flight_recorder::FlightRecorder;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
+use weftrun_diagnose::cause::{Stack, Why};
+use weftrun_diagnose::{flight_recorder, why_of_job};
 
 use crate::Job;
 use crate::health::places;

@@ -7,13 +7,13 @@ mod search;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::report::VerifyGroup;
 use futures_util::future::{BoxFuture, Shared};
 use futures_util::{FutureExt, StreamExt};
 use weftrun_core::backend::TargetConfig;
 use weftrun_core::job::{JobEvent, JobPhase, JobSummary};
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::nccl::TransportMap;
-use weftrun_core::report::VerifyGroup;
 use weftrun_core::spec::JobSpec;
 use weftrun_core::verify::{Collective, KeptRun, Logs, Payload, Verdict};
 use weftrun_core::{Error, ErrorKind, Result};
@@ -161,7 +161,7 @@ impl Verification {
     ///
     /// # Errors
     /// As [`Verification::run`], errors of `progress`, and [`ErrorKind::Interrupted`] if it was stopped. An error of the search
-    /// for slow nodes is its [`reason`](weftrun_core::report::VerifySearch::reason): the result of the benchmark remains.
+    /// for slow nodes is its [`reason`](crate::report::VerifySearch::reason): the result of the benchmark remains.
     pub async fn run_until(
         &self,
         stop: impl Future<Output = ()> + Send,

@@ -1,12 +1,12 @@
 //! The result of a verification.
 
-use weftrun_core::diagnose::{Diagnosis, diagnose};
+use crate::report::{ProbeReport, TransportReport, VerifyReport, VerifyRun, VerifySearch};
 use weftrun_core::fabric::Fabric;
 use weftrun_core::job::JobHandle;
 use weftrun_core::nccl::TransportMap;
-use weftrun_core::report::{ProbeReport, TransportReport, VerifyReport, VerifyRun, VerifySearch};
 use weftrun_core::verify::{Collective, Judgement, Logs, Probes, Run, Verdict, judge};
 use weftrun_core::{Finding, Severity};
+use weftrun_diagnose::{Diagnosis, diagnose};
 
 /// What a benchmark was run on, as far as its log does not say it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! Searches for slow nodes: runs the benchmark on parts of the nodes of a run.
 
+use crate::report::{VerifyGroup, VerifySearch};
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use weftrun_core::job::JobPhase;
-use weftrun_core::report::{VerifyGroup, VerifySearch};
 use weftrun_core::spec::{JobSpec, RoleKind};
 use weftrun_core::verify::{Answer, Bisect, Step};
 use weftrun_core::{Error, ErrorKind, Finding, Result};

@@ -93,7 +93,9 @@ async fn files_are_read_without_a_client() {
     let home = tempfile::tempdir().unwrap();
     let Some(mut transport) = example("transport_of_a_file", home.path()) else { return };
     transport.args(
-        (0..4).map(|rank| file(&format!("crates/core/tests/cases/nccl/captures/socket_2x2/rank{rank}.log"))),
+        (0..4).map(|rank| {
+            file(&format!("crates/diagnose/tests/cases/nccl/captures/socket_2x2/rank{rank}.log"))
+        }),
     );
     let said = output(transport).await;
     assert!(said.contains("over NET/Socket") && said.contains("the fabric is socket"), "{said}");

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weftrun::core::diagnose::Judge;
 use weftrun::core::nccl::Network;
+use weftrun::diagnose::Judge;
 
 use super::transport_view::{Node, Rank, Step};
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use weftrun::Finding;
-use weftrun::core::diagnose::cause::CAUSE_CODE;
 use weftrun::core::fabric::FabricPlan;
 use weftrun::core::job::{JobDetail, JobEvent, JobHandle, ReplicaStatus};
-use weftrun::core::report::HealthReport;
 use weftrun::core::spec::JobSpec;
+use weftrun::diagnose::cause::CAUSE_CODE;
+use weftrun::report::HealthReport;
 
 use super::logs::LogPane;
 use super::transport_view::{Cell, Communicator, LinkMap, TransportView};

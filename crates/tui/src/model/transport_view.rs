@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use weftrun::Finding;
-use weftrun::core::diagnose::Judge;
+use weftrun::diagnose::Judge;
 
 pub use super::links::{Cell, Gdr, Link, LinkMap, Path};
 

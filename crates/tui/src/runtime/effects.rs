@@ -12,7 +12,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use weftrun::core::job::{Action, JobHandle};
 use weftrun::core::log::{Projection, cut_text};
-use weftrun::core::report::HealthReport;
+use weftrun::report::HealthReport;
 use weftrun::{Client, HealthOptions, Result};
 
 use super::terminal::Signals;

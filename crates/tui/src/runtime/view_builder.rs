@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use jiff::Timestamp;
-use weftrun::core::diagnose::cause::{WhyState, why};
-use weftrun::core::diagnose::{diagnose, why_of_job};
 use weftrun::core::fabric::FabricPlan;
 use weftrun::core::job::JobDetail;
 use weftrun::core::log::LogBatch;
 use weftrun::core::nccl::{self, Kind, PairView, Phase, Snapshot, TransportMap};
+use weftrun::diagnose::cause::{WhyState, why};
+use weftrun::diagnose::{diagnose, why_of_job};
 
 use super::milestones::Times;
 use super::step_lines::StepLines;

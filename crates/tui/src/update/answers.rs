@@ -1,8 +1,8 @@
 //! Applies the answers of backends.
 
 use tui_input::Input;
-use weftrun::core::diagnose::cause::CAUSE_CODE;
 use weftrun::core::log::clean_text;
+use weftrun::diagnose::cause::CAUSE_CODE;
 
 use super::{draft, logs, screens};
 use crate::model::jobs::{Health, Target};

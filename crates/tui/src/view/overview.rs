@@ -5,9 +5,9 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
-use weftrun::core::diagnose::cause::CAUSE_CODE;
-use weftrun::core::diagnose::health::HealthState;
 use weftrun::core::fabric::Fabric;
+use weftrun::diagnose::cause::CAUSE_CODE;
+use weftrun::diagnose::health::HealthState;
 
 use super::mouse_targets::{Bar, MouseTarget};
 use super::paint::{Paint, age, cell, fit, timeline, width};

@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(REPOSITORY, "docs"))
 from tmux_screen import BACK, FORE, Terminal, pieces
 
 FONTS = "/usr/share/fonts/truetype/dejavu/DejaVuSansMono"
-CASES = os.path.join(REPOSITORY, "crates/core/tests/cases/nccl/captures")
+CASES = os.path.join(REPOSITORY, "crates/diagnose/tests/cases/nccl/captures")
 FAILURES = os.path.join(REPOSITORY, "tests/cases/failures")
 # Colour and ground of the terminal that a theme is for.
 GROUNDS = {"light": ("1d2026", "fafafa")}

@@ -8,8 +8,8 @@ mod sbatch;
 use clap::{Args, Subcommand};
 use weftrun::core::convert::Imported;
 use weftrun::core::exit_codes;
-use weftrun::core::report::ImportReport;
 use weftrun::core::spec::to_toml;
+use weftrun::report::ImportReport;
 use weftrun::{Error, ErrorKind, Finding, Result};
 
 use crate::args::Format;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value as Json, json};
-use weftrun::core::explain;
-use weftrun::core::explain::Page;
 use weftrun::core::text::percent;
+use weftrun::diagnose::explain;
+use weftrun::diagnose::explain::Page;
 use weftrun::{Finding, Severity};
 
 pub fn document(findings: &[Finding]) -> Json {

@@ -5,7 +5,7 @@ use std::io::Write;
 use serde::Serialize;
 use serde_json::Value as Json;
 use weftrun::core::convert::MutatedJob;
-use weftrun::core::report::MutateReport;
+use weftrun::report::MutateReport;
 use weftrun::{Error, ErrorKind, Finding, Result};
 
 use super::buffer::Buffer;

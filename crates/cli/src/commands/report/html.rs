@@ -3,13 +3,13 @@
 use askama::Template;
 use weftrun::Result;
 use weftrun::core::convert::decision_text;
-use weftrun::core::diagnose::cause::{Why, WhyState};
 use weftrun::core::fabric::Fabric;
 use weftrun::core::job::JobPhase;
 use weftrun::core::log::clean_text;
 use weftrun::core::nccl::FabricSeen;
-use weftrun::core::report::TransportReport;
 use weftrun::core::spec::to_toml;
+use weftrun::diagnose::cause::{Why, WhyState};
+use weftrun::report::TransportReport;
 use weftrun_tui::model::transport_view::TransportView;
 
 use super::Known;

@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use futures_util::StreamExt;
-use weftrun::core::diagnose::cause::Why;
-use weftrun::core::diagnose::{Judge, why_of_job};
 use weftrun::core::exit_codes;
 use weftrun::core::job::JobDetail;
 use weftrun::core::log::LogOptions;
 use weftrun::core::mask::mask;
-use weftrun::core::report::{DescribeReport, JobReport, TransportReport, WhyReport};
 use weftrun::core::spec::{JobSpec, to_toml};
+use weftrun::diagnose::cause::Why;
+use weftrun::diagnose::{Judge, why_of_job};
+use weftrun::report::{DescribeReport, JobReport, TransportReport, WhyReport};
 use weftrun::{Error, ErrorKind, Job, Result};
 use weftrun_tui::ViewBuilder;
 use weftrun_tui::model::transport_view::TransportView;
@@ -109,7 +109,7 @@ async fn known(job: Job, detail: Option<JobDetail>) -> Result<Known> {
     let view = builder.transport_view(job.plan(), asked, &BTreeMap::new(), detail.as_ref());
     let why = match &detail {
         Some(detail) => why_of_job(map, detail),
-        None => weftrun::core::diagnose::cause::why(map, None),
+        None => weftrun::diagnose::cause::why(map, None),
     };
     let transport = TransportReport::of(diagnosis, map);
     let spec = job.spec().cloned().map(JobSpec::masked);

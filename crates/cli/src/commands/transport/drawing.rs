@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::f64::consts::TAU;
 use std::fmt::Write as _;
 
-use weftrun::core::diagnose::Judge;
 use weftrun::core::nccl::{Kind, PairView};
-use weftrun::core::report::TransportReport;
 use weftrun::core::text::counted;
+use weftrun::diagnose::Judge;
+use weftrun::report::TransportReport;
 
 use crate::map_view::placed;
 

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use weftrun::core::diagnose::flight_recorder;
 use weftrun::core::nccl::flight_recorder::{DumpError, FlightRecorder};
+use weftrun::diagnose::flight_recorder;
 use weftrun::{Error, ErrorKind, Finding, Result};
 
 /// Largest dump that is read.

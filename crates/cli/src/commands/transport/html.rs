@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use askama::Template;
-use weftrun::core::diagnose::Judge;
-use weftrun::core::diagnose::cause::{Why, WhyState};
 use weftrun::core::nccl::{GdrSeen, Kind, PairView};
-use weftrun::core::report::TransportReport;
 use weftrun::core::text::counted;
+use weftrun::diagnose::Judge;
+use weftrun::diagnose::cause::{Why, WhyState};
+use weftrun::report::TransportReport;
 use weftrun::{Error, ErrorKind, Finding, Result, Severity};
 
 use super::drawing::{Drawing, graph};

@@ -12,15 +12,15 @@ use std::time::Duration;
 
 use clap::Args;
 use futures_util::StreamExt;
-use weftrun::core::diagnose::cause::why;
-use weftrun::core::diagnose::counters::Counters;
-use weftrun::core::diagnose::{Diagnosis, diagnose};
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::{Fabric, FabricPlan};
 use weftrun::core::log::{LogOptions, clean_text};
 use weftrun::core::nccl::{Event, FabricSeen, TransportMap};
-use weftrun::core::report::{EventLine, OwnEvent, TransportReport};
+use weftrun::diagnose::cause::why;
+use weftrun::diagnose::counters::Counters;
+use weftrun::diagnose::{Diagnosis, diagnose};
 use weftrun::log_files::Input;
+use weftrun::report::{EventLine, OwnEvent, TransportReport};
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::args::Format;

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use weftrun::core::diagnose::Diagnosis;
 use weftrun::core::log::clean_text;
 use weftrun::core::nccl::{GdrSeen, Phase, TransportMap};
-use weftrun::core::report::TransportReport;
 use weftrun::core::text::counted;
+use weftrun::diagnose::Diagnosis;
+use weftrun::report::TransportReport;
 
 use super::html::stack;
 use crate::map_view;

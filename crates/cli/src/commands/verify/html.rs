@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use weftrun::Result;
-use weftrun::core::report::{VerifyReport, VerifyRun};
 use weftrun::core::text::binary_size;
 use weftrun::core::verify::{Collective, Verdict};
+use weftrun::report::{VerifyReport, VerifyRun};
 
 use crate::commands::transport::html::rendered;
 

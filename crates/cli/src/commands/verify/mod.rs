@@ -8,10 +8,10 @@ use std::time::Duration;
 use clap::{Args, ValueEnum, builder::PossibleValuesParser};
 use weftrun::core::exit_codes;
 use weftrun::core::nccl::TransportMap;
-use weftrun::core::report::VerifyHistoryReport;
 use weftrun::core::spec::JobSpec;
 use weftrun::core::text::Quantity;
 use weftrun::core::verify::{Collective, KeptRun, Logs, Verdict};
+use weftrun::report::VerifyHistoryReport;
 use weftrun::verify::{Bisection, History, Progress, Subject, Verification, Verified};
 use weftrun::{Error, ErrorKind, Result};
 

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use weftrun::Result;
 use weftrun::core::Severity;
 use weftrun::core::log::clean_text;
-use weftrun::core::report::{VerifyGroup, VerifyHistoryReport, VerifySearch};
 use weftrun::core::text::{binary_size, counted};
 use weftrun::core::verify::{Collective, Judgement, KeptFigure, Run};
+use weftrun::report::{VerifyGroup, VerifyHistoryReport, VerifySearch};
 use weftrun::verify::Verified;
 
 use crate::context::Context;

@@ -2,8 +2,8 @@
 
 use askama::Template;
 use weftrun::Result;
-use weftrun::core::diagnose::cause::{Cause, Why, WhyState};
 use weftrun::core::log::clean_text;
+use weftrun::diagnose::cause::{Cause, Why, WhyState};
 
 use crate::commands::transport::html::rendered;
 

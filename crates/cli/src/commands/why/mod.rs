@@ -3,12 +3,12 @@
 pub mod html;
 
 use clap::Args;
-use weftrun::core::diagnose::cause::{Stack, Why, why};
 use weftrun::core::exit_codes;
 use weftrun::core::job::{JobDetail, JobPhase, JobSummary};
 use weftrun::core::log::clean_text;
 use weftrun::core::nccl::TransportMap;
-use weftrun::core::report::WhyReport;
+use weftrun::diagnose::cause::{Stack, Why, why};
+use weftrun::report::WhyReport;
 use weftrun::{Error, ErrorKind, Finding, Inspection, Job, Result};
 
 use super::transport::{is_handle, is_job};
@@ -105,7 +105,7 @@ pub async fn why_of(job: &Job) -> Why {
         Ok(why) => why,
         Err(error) => {
             let detail = JobDetail::new(JobSummary::new(job.handle().clone(), JobPhase::Failed));
-            let mut why = weftrun::core::diagnose::why_of_job(&TransportMap::new(), &detail);
+            let mut why = weftrun::diagnose::why_of_job(&TransportMap::new(), &detail);
             let message = format!("the job cannot be described: {error}");
             why.findings.push(Finding::warning("WHY-LOGS-UNREAD", message));
             why

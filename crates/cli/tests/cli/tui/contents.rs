@@ -43,7 +43,7 @@ fn a_job_that_fails_while_it_is_open_shows_its_cause_at_once() {
 }
 
 fn captures() -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(repo("crates/core/tests/cases/nccl/captures")).expect("captures");
+    let entries = std::fs::read_dir(repo("crates/diagnose/tests/cases/nccl/captures")).expect("captures");
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
     found.retain(|path| path.is_dir());
     found.sort();
@@ -208,7 +208,7 @@ fn under_auto_nothing_is_not_as_planned() {
     let screen = t.wait(&["T!", "! wrong"]);
     assert!(!screen.contains("as planned"), "{screen}");
     // The same sign in the report of the command line and in its page.
-    let folder = repo("crates/core/tests/cases/nccl/captures/socket_2x2").display().to_string();
+    let folder = repo("crates/diagnose/tests/cases/nccl/captures/socket_2x2").display().to_string();
     let text = t.weftrun(&["transport", &folder]);
     assert!(text.contains("SOCK!") && text.contains("! wrong") && !text.contains("not as planned"), "{text}");
     let page = t.weftrun(&["transport", "-o", "html", &folder]);

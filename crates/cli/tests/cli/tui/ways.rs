@@ -9,7 +9,7 @@ fn logs_are_opened_from_an_empty_list() {
     t.wait(&["local ok", "starts a demo on this machine", "makes a new job", "opens logs of a run"]);
     for (folder, signs) in [
         ("tests/cases/failures/sigkill", ["rank 3", "SIGKILL"]),
-        ("crates/core/tests/cases/nccl/captures/ofi_tcp_2x2", ["libfabric-tcp", "DONE"]),
+        ("crates/diagnose/tests/cases/nccl/captures/ofi_tcp_2x2", ["libfabric-tcp", "DONE"]),
     ] {
         t.keys(&["o"]);
         t.wait(&["logs (a file or a folder):"]);

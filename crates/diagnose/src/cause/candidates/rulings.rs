@@ -1,0 +1,131 @@
+//! What the rules of NCCL's lines say of the end of a job, as candidates for its cause.
+
+use std::collections::BTreeSet;
+
+use weftrun_nccl::{Signature, SourceIndex, Trace};
+
+use super::super::answer::{CauseClass, CauseDetail};
+use super::super::scene::Scene;
+use super::{Candidate, Grade, key, remote};
+use crate::rule_input::RuleInput;
+use crate::rules::{Blame, Rule, UNKNOWN_WARNING, rules};
+use weftrun_core::finding::Evidence;
+
+/// What a rule says of a failure: its grade, its class, its sentence, and its code and fix.
+pub(super) struct Ruling {
+    pub grade: Grade,
+    pub class: CauseClass,
+    pub what: String,
+    pub rule: Option<(&'static str, String)>,
+}
+
+impl Ruling {
+    fn new(rule: &'static Rule, blame: Blame, seen: &RuleInput<'_>) -> Self {
+        let (grade, class) = match blame {
+            Blame::Rank(CauseClass::Rendezvous) => (Grade::Rendezvous, CauseClass::Rendezvous),
+            Blame::Rank(class) => (Grade::Nccl, class),
+            Blame::Link => (Grade::Link, CauseClass::Nccl),
+            Blame::Peer => (Grade::Remote, CauseClass::Nccl),
+        };
+        Self { grade, class, what: rule.sentence(seen), rule: Some((rule.code, rule.fix_for(seen))) }
+    }
+
+    /// Returns the candidate that a line proves, of no known rank.
+    pub fn candidate(self, evidence: Evidence) -> Candidate {
+        let Self { grade, class, what, rule } = self;
+        let code = rule.as_ref().map(|(code, _)| (*code).to_owned());
+        Candidate {
+            key: code.unwrap_or_else(|| key(class, &what)),
+            grade,
+            class,
+            what,
+            frame: None,
+            ranks: BTreeSet::new(),
+            host: None,
+            first: false,
+            source: SourceIndex::from(0),
+            line: evidence.line,
+            evidence,
+            detail: CauseDetail::None,
+            rule,
+        }
+    }
+
+    fn quote(text: &str) -> Self {
+        Self { grade: Grade::Warned, class: CauseClass::Nccl, what: text.to_owned(), rule: None }
+    }
+
+    /// Returns what NCCL's own words below an exception say; none where they only tell of a peer that ended.
+    pub fn of_last_error(text: &str, seen: &RuleInput<'_>) -> Option<Self> {
+        let signatures = Signature::of_warning(text);
+        let fits = |rule: &&Rule| {
+            let about = rule.signatures.iter().any(|signature| signatures.contains(signature));
+            about && (!rule.is_conditional() || rule.applies(seen))
+        };
+        let ruled = rules().filter(fits).find_map(|rule| Some(Self::new(rule, rule.blame?, seen)));
+        let echo =
+            || signatures.iter().any(|one| matches!(one, Signature::PeerClosed | Signature::IbFlushed));
+        ruled.or_else(|| (!text.is_empty() && !echo()).then(|| Self::quote(text)))
+    }
+}
+
+/// Returns the failures that the rules find in NCCL's lines of the last attempt.
+pub(super) fn of_rules(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Vec<Candidate> {
+    let mut found = Vec::new();
+    let ended = |trace: &Trace, rank: Option<u32>| {
+        let source = seen.map.source_of(trace);
+        scene.is_current(source, trace.line)
+            && !seen.map.went_on(trace)
+            && !(scene.running && scene.goes_on(seen, source, trace.line, rank))
+    };
+    let mut add = |signature: Signature, of: &dyn Fn(&Trace) -> Ruling| {
+        let Some(hits) = seen.map.signatures().get(signature) else { return };
+        let traces: Vec<_> = hits.traces.iter().map(|trace| (trace, seen.map.rank_of(trace))).collect();
+        let mut left = seen.map.ranks_of(hits);
+        let all = traces.iter().all(|(trace, rank)| ended(trace, *rank));
+        traces.iter().for_each(|(_, rank)| left.retain(|one| Some(*one) != *rank));
+        for (trace, rank) in traces.into_iter().filter(|(trace, rank)| ended(trace, *rank)) {
+            let ruling = of(trace);
+            // Ranks whose lines are not kept are named with the first that is.
+            let mut ranks: BTreeSet<u32> = if all { std::mem::take(&mut left) } else { BTreeSet::new() };
+            ranks.extend(rank);
+            if ruling.class == CauseClass::CollectiveMismatch && scene.world == 2 {
+                ranks = BTreeSet::from([0, 1]);
+            }
+            let host = seen.map.host_of(trace).map(str::to_owned);
+            let source = seen.map.source_of(trace);
+            let evidence = Evidence {
+                source: seen.map.source_name(trace).to_owned(),
+                line: trace.line,
+                text: trace.text.clone(),
+            };
+            found.push(Candidate { ranks, host, source, ..ruling.candidate(evidence) });
+        }
+    };
+    for rule in rules().filter(|rule| rule.applies(seen)) {
+        let Some(blame) = rule.blame else { continue };
+        for signature in rule.signatures {
+            add(*signature, &|_| Ruling::new(rule, blame, seen));
+        }
+    }
+    add(UNKNOWN_WARNING, &|trace| Ruling::quote(&trace.text));
+    add(Signature::PeerClosed, &|_| Ruling {
+        grade: Grade::Remote,
+        class: CauseClass::ExitCode,
+        what: remote(scene, seen),
+        rule: None,
+    });
+    add(Signature::ErrorTrace, &|trace| Ruling {
+        grade: Grade::Quoted,
+        class: CauseClass::Unexplained,
+        what: format!("NCCL passed an error on without its reason: {}", trace.text),
+        rule: None,
+    });
+    // A rule that explains another one is nearer to the cause.
+    let explained: BTreeSet<&str> = rules()
+        .filter(|rule| found.iter().any(|one| one.rule.as_ref().is_some_and(|(code, _)| *code == rule.code)))
+        .flat_map(|rule| rule.explains.iter().copied())
+        .collect();
+    found.retain(|one| one.rule.as_ref().is_none_or(|(code, _)| !explained.contains(code)));
+    found
+}

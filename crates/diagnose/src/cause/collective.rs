@@ -1,0 +1,376 @@
+//! Collective operations that wait beyond their time limit: finds the rank that did not join, or that
+//! joined with other arguments.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::answer::{CauseClass, named, not_read};
+use super::scene::Scene;
+use weftrun_core::Confidence;
+use weftrun_nccl::SourceIndex;
+use weftrun_nccl::failure::{Fact, Report, Work, absent, mismatch};
+
+/// What the watchdogs of all ranks prove together.
+pub(super) struct CollectiveCause<'a> {
+    pub class: CauseClass,
+    pub ranks: Vec<u32>,
+    pub what: String,
+    pub reports: Vec<&'a Report>,
+    pub confidence: Confidence,
+    /// Whether all ranks of the job are accounted for.
+    pub complete: bool,
+}
+
+impl<'a> CollectiveCause<'a> {
+    fn timeout(
+        ranks: Vec<u32>,
+        what: String,
+        reports: Vec<&'a Report>,
+        confidence: Confidence,
+        complete: bool,
+    ) -> Self {
+        Self { class: CauseClass::CollectiveTimeout, ranks, what, reports, confidence, complete }
+    }
+}
+
+/// The progress of one rank in one process group, by its first report.
+struct Standing<'a> {
+    enqueued: i64,
+    report: &'a Report,
+}
+
+/// A rank that waits.
+struct Wait<'a> {
+    work: &'a Work,
+    report: &'a Report,
+}
+
+const DEFAULT: &str = "default_pg";
+
+/// Finds the rank that keeps the others waiting.
+pub(super) fn find<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
+    if let Some(found) = told(scene) {
+        return Some(found);
+    }
+    let groups = standings(scene);
+    let waits = waits(scene, &groups);
+    let apart = Apart::new(scene, &waits);
+    let mut unnamed = None;
+    for ((group, seq), ranks) in &waits {
+        if let Some(found) = differ(*seq, ranks) {
+            return Some(found);
+        }
+        let wait = GroupWait { group, seq: *seq, ranks };
+        if let Some(found) = wait.behind(groups.get(group), &apart).or_else(|| wait.silent(scene, &apart)) {
+            return Some(found);
+        }
+        unnamed = unnamed.or_else(|| Some(wait.unnamed(scene, &apart)));
+    }
+    diverged(&waits).or(unnamed)
+}
+
+/// What is the same for all groups.
+struct Apart {
+    /// Ranks that wait in any group.
+    waiting: BTreeSet<u32>,
+    /// Ranks of the job without any output.
+    unseen: Vec<u32>,
+    /// Ranks that neither wait nor report a failure of their own, where all have output.
+    silent: Vec<u32>,
+    /// The sources of the silent ranks; none if one of them is unknown, or was cut off.
+    sources: Option<BTreeSet<SourceIndex>>,
+    /// Whether NCCL reports that another process ended.
+    broken: bool,
+}
+
+impl Apart {
+    fn new(scene: &Scene<'_>, waits: &Waits<'_>) -> Self {
+        let waiting: BTreeSet<u32> = waits.values().flatten().map(|(rank, _)| *rank).collect();
+        let unseen = scene.unseen();
+        // Ranks that report a failure of their own did not simply stay away.
+        let reports = scene.reports.iter().filter(|known| known.report.fact != Fact::Finished);
+        let harmed: BTreeSet<u32> = reports.filter_map(|known| known.rank).collect();
+        let spoke = |rank: &u32| waiting.contains(rank) || harmed.contains(rank);
+        let all_seen = if unseen.is_empty() { scene.world } else { 0 };
+        let silent: Vec<u32> = (0..all_seen).filter(|rank| !spoke(rank)).collect();
+        let source = |rank| scene.source_of.get(rank).copied().filter(|source| !scene.cut.contains(source));
+        let sources = silent.iter().map(source).collect();
+        let broken = scene.reports.iter().any(|known| known.report.fact == Fact::RemoteExit);
+        Self { waiting, unseen, silent, sources, broken }
+    }
+}
+
+/// The operations that ranks of one group wait for.
+type OfGroup<'w, 'a> = Vec<(i64, &'w Vec<(u32, Wait<'a>)>)>;
+
+/// Returns that ranks of one group wait in different operations, of which none can complete.
+fn diverged<'a>(waits: &Waits<'a>) -> Option<CollectiveCause<'a>> {
+    let mut groups: BTreeMap<&str, OfGroup<'_, 'a>> = BTreeMap::new();
+    for ((group, seq), ranks) in waits {
+        groups.entry(group).or_default().push((*seq, ranks));
+    }
+    let apart = |all: &&OfGroup<'_, 'a>| {
+        let ops = all.iter().flat_map(|(_, ranks)| ranks.iter()).map(|(_, wait)| wait.work.op.as_str());
+        all.len() > 1 && ops.collect::<BTreeSet<_>>().len() > 1
+    };
+    let all = groups.values().find(apart)?;
+    let part = |(seq, ranks): &(i64, &Vec<(u32, Wait<'a>)>)| {
+        let mut numbers: Vec<u32> = ranks.iter().map(|(rank, _)| *rank).collect();
+        numbers.sort_unstable();
+        let op = ranks.first().map_or("", |(_, wait)| wait.work.op.as_str());
+        format!("{} in {op} SeqNum {seq}", named(&numbers))
+    };
+    let parts: Vec<String> = all.iter().take(4).map(part).collect();
+    let what = format!("ranks wait in different operations: {}", parts.join(", "));
+    let reports = all.iter().flat_map(|(_, ranks)| ranks.iter()).map(|(_, wait)| wait.report).collect();
+    // Lines that do not name their group may be of several, whose operations are numbered apart.
+    Some(CollectiveCause::timeout(Vec::new(), what, reports, Confidence::Low, true))
+}
+
+/// Returns the findings of PyTorch's own checks: `monitoredBarrier` and TORCH_DISTRIBUTED_DEBUG=DETAIL.
+fn told<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
+    let mut works: BTreeMap<u32, Work> = BTreeMap::new();
+    let mut missing: BTreeSet<u32> = BTreeSet::new();
+    let mut reports = Vec::new();
+    for known in &scene.reports {
+        let Fact::Exception(exception) = &known.report.fact else { continue };
+        let before = (works.len(), missing.len());
+        works.extend(mismatch(&exception.message));
+        missing.extend(absent(&exception.message));
+        if before != (works.len(), missing.len()) {
+            reports.push(known.report);
+        }
+    }
+    if !missing.is_empty() {
+        let ranks: Vec<u32> = missing.into_iter().collect();
+        let what = format!("{} did not come to monitoredBarrier", named(&ranks));
+        return Some(CollectiveCause::timeout(ranks, what, reports, Confidence::High, true));
+    }
+    let seq = works.values().next()?.seq;
+    let all: Vec<(u32, &Work)> = works.iter().map(|(rank, work)| (*rank, work)).collect();
+    odd(seq, &all, reports)
+}
+
+/// Returns the first standing of each rank in each group, as long as its wait had not ended.
+fn standings<'a>(scene: &Scene<'a>) -> BTreeMap<String, BTreeMap<u32, Standing<'a>>> {
+    let mut found: BTreeMap<String, BTreeMap<u32, Standing<'a>>> = BTreeMap::new();
+    let mut broken: BTreeSet<u32> = BTreeSet::new();
+    for known in &scene.reports {
+        let Some(rank) = known.rank else { continue };
+        match &known.report.fact {
+            Fact::RemoteExit => {
+                broken.insert(rank);
+            }
+            Fact::Progress { group, enqueued, .. } if !broken.contains(&rank) => {
+                let group = group.clone().unwrap_or_else(|| DEFAULT.to_owned());
+                let of_group = found.entry(group).or_default();
+                let fresh = Standing { enqueued: *enqueued, report: known.report };
+                let first = of_group.entry(rank).or_insert(fresh);
+                first.enqueued = first.enqueued.min(*enqueued);
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+type Waits<'a> = BTreeMap<(String, i64), Vec<(u32, Wait<'a>)>>;
+
+/// Returns the first operation that each rank waited for, by group and sequence number.
+fn waits<'a>(scene: &Scene<'a>, groups: &BTreeMap<String, BTreeMap<u32, Standing<'a>>>) -> Waits<'a> {
+    let mut found: Waits<'a> = BTreeMap::new();
+    let mut done: BTreeSet<u32> = BTreeSet::new();
+    // The groups of each rank, in order.
+    let mut groups_of: BTreeMap<u32, Vec<(&String, i64)>> = BTreeMap::new();
+    for (group, of) in groups {
+        for (rank, own) in of {
+            groups_of.entry(*rank).or_default().push((group, own.enqueued));
+        }
+    }
+    let default = default_of(groups);
+    for known in &scene.reports {
+        let (Fact::TimedOut { group, work }, Some(rank)) = (&known.report.fact, known.rank) else { continue };
+        if !done.insert(rank) {
+            continue;
+        }
+        // The line that names the operation has no group; the rank's next one has.
+        let reported = || {
+            let mut own = groups_of.get(&rank).into_iter().flatten();
+            own.find(|(_, enqueued)| *enqueued >= work.seq).map(|(group, _)| *group)
+        };
+        let group = group.as_ref().or_else(reported).or(default);
+        let group = group.map_or_else(|| DEFAULT.to_owned(), String::clone);
+        found.entry((group, work.seq)).or_default().push((rank, Wait { work, report: known.report }));
+    }
+    found
+}
+
+fn default_of<'g>(groups: &'g BTreeMap<String, BTreeMap<u32, Standing<'_>>>) -> Option<&'g String> {
+    groups.keys().find(|group| group.contains(DEFAULT))
+}
+
+fn differ<'a>(seq: i64, ranks: &[(u32, Wait<'a>)]) -> Option<CollectiveCause<'a>> {
+    let all: Vec<(u32, &Work)> = ranks.iter().map(|(rank, wait)| (*rank, wait.work)).collect();
+    let mut found = odd(seq, &all, Vec::new())?;
+    let named: BTreeSet<u32> = found.ranks.iter().copied().collect();
+    let (mut odd, others): (Vec<_>, Vec<_>) = ranks.iter().partition(|(rank, _)| named.contains(rank));
+    odd.extend(others);
+    found.reports = odd.into_iter().map(|(_, wait)| wait.report).collect();
+    Some(found)
+}
+
+/// Returns whether ranks may pass different sizes.
+fn uneven(op: &str) -> bool {
+    ["SEND", "RECV", "ALLTOALL", "GATHER", "SCATTER", "COALESCED", "UNKNOWN"]
+        .iter()
+        .any(|word| op.contains(word))
+}
+
+/// Returns the ranks whose operation differs from that of most.
+fn odd<'a>(seq: i64, all: &[(u32, &Work)], reports: Vec<&'a Report>) -> Option<CollectiveCause<'a>> {
+    let named: Vec<(u32, &Work)> = all.iter().filter(|(_, work)| work.is_named()).copied().collect();
+    let all = named.as_slice();
+    let point_to_point = |work: &Work| work.op.contains("SEND") || work.op.contains("RECV");
+    if all.iter().any(|(_, work)| point_to_point(work)) {
+        return None;
+    }
+    let ops: BTreeSet<&str> = all.iter().map(|(_, work)| work.op.as_str()).collect();
+    let by_op = ops.len() > 1;
+    if !by_op && ops.iter().any(|op| uneven(op)) {
+        return None;
+    }
+    let mut kinds: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    for (rank, work) in all {
+        let kind = if by_op { work.op.clone() } else { work.size.as_ref().map(|size| size.1.clone())? };
+        kinds.entry(kind).or_default().push(*rank);
+    }
+    if kinds.len() < 2 {
+        return None;
+    }
+    let label = all.iter().find_map(|(_, work)| work.size.as_ref()).map_or("OpType", |size| size.0);
+    let most = kinds.values().map(Vec::len).max()?;
+    let majority: Vec<&String> =
+        kinds.iter().filter(|(_, ranks)| ranks.len() == most).map(|(kind, _)| kind).collect();
+    let (label, head) = if by_op {
+        ("OpType", format!("SeqNum {seq}"))
+    } else {
+        (label, format!("{} SeqNum {seq}", ops.first().copied().unwrap_or_default()))
+    };
+    let (what, ranks) = match majority.as_slice() {
+        [usual] => {
+            let odd = kinds.iter().filter(|(kind, _)| kind != usual);
+            let said: Vec<String> =
+                odd.clone().map(|(kind, ranks)| format!("{} {label} {kind}", has(ranks))).collect();
+            let ranks: BTreeSet<u32> = odd.flat_map(|(_, ranks)| ranks.iter().copied()).collect();
+            (format!("{head}: {}, the others {usual}", said.join(", ")), ranks.into_iter().collect())
+        }
+        _ => {
+            let said: Vec<String> =
+                kinds.iter().map(|(kind, ranks)| format!("{} {label} {kind}", has(ranks))).collect();
+            (format!("{head}: {}", said.join(", ")), Vec::new())
+        }
+    };
+    let confidence = if ranks.is_empty() { Confidence::Low } else { Confidence::High };
+    Some(CollectiveCause {
+        class: CauseClass::CollectiveMismatch,
+        ranks,
+        what,
+        reports,
+        confidence,
+        complete: true,
+    })
+}
+
+fn wait(ranks: &[u32]) -> String {
+    format!("{} {}", named(ranks), if ranks.len() == 1 { "waits" } else { "wait" })
+}
+
+fn has(ranks: &[u32]) -> String {
+    let mut sorted = ranks.to_vec();
+    sorted.sort_unstable();
+    let verb = if sorted.len() == 1 { "has" } else { "have" };
+    format!("{} {verb}", named(&sorted))
+}
+
+/// The ranks of one group that wait in one operation.
+struct GroupWait<'w, 'a> {
+    group: &'w str,
+    seq: i64,
+    ranks: &'w [(u32, Wait<'a>)],
+}
+
+impl<'a> GroupWait<'_, 'a> {
+    fn operation(&self) -> String {
+        self.ranks.first().map_or(String::new(), |(_, wait)| format!("{} SeqNum {}", wait.work.op, self.seq))
+    }
+
+    fn reports(&self) -> Vec<&'a Report> {
+        self.ranks.iter().map(|(_, wait)| wait.report).collect()
+    }
+
+    /// Returns the ranks whose own report shows that they had not reached the operation.
+    fn behind(
+        &self,
+        standings: Option<&BTreeMap<u32, Standing<'a>>>,
+        apart: &Apart,
+    ) -> Option<CollectiveCause<'a>> {
+        let behind =
+            |(rank, own): &(&u32, &Standing<'a>)| own.enqueued < self.seq && !apart.waiting.contains(rank);
+        let behind: Vec<(&u32, &Standing<'a>)> = standings.into_iter().flatten().filter(behind).collect();
+        if behind.is_empty() {
+            return None;
+        }
+        let absent: Vec<u32> = behind.iter().map(|(rank, _)| **rank).collect();
+        let last: BTreeSet<i64> = behind.iter().map(|(_, own)| own.enqueued).collect();
+        let last: Vec<String> = last.iter().map(ToString::to_string).collect();
+        let whose = if absent.len() == 1 { "its" } else { "their" };
+        let what = format!(
+            "{} did not take part in {}; {whose} last enqueued work is {}",
+            named(&absent),
+            self.operation(),
+            last.join(" or ")
+        );
+        let reports = behind.iter().map(|(_, own)| own.report).chain(self.reports()).collect();
+        Some(CollectiveCause::timeout(absent, what, reports, Confidence::High, true))
+    }
+
+    /// Returns the ranks without a report, where all others have one. A rank whose source continues after its
+    /// last line is silent itself; the log did not just end there.
+    fn silent(&self, scene: &Scene<'_>, apart: &Apart) -> Option<CollectiveCause<'a>> {
+        let silent = &apart.silent;
+        let sources = apart.sources.as_ref()?;
+        if silent.is_empty() || !self.group.contains(DEFAULT) || sources.len() > self.ranks.len() {
+            return None;
+        }
+        let own = self.ranks.iter().filter_map(|(rank, _)| scene.source_of.get(rank).copied());
+        if !sources.is_subset(&own.collect()) {
+            return None;
+        }
+        let report = if silent.len() == 1 { "reports" } else { "report" };
+        let operation = self.operation();
+        let what =
+            format!("{} did not take part in {operation} and {report} nothing about it", named(silent));
+        Some(CollectiveCause::timeout(silent.clone(), what, self.reports(), Confidence::Medium, true))
+    }
+
+    /// Returns that ranks wait for one that is not known.
+    fn unnamed(&self, scene: &Scene<'_>, apart: &Apart) -> CollectiveCause<'a> {
+        let mut waiters: Vec<u32> = self.ranks.iter().map(|(rank, _)| *rank).collect();
+        waiters.sort_unstable();
+        let who = format!("{} in {}", wait(&waiters), self.operation());
+        let default = self.group.contains(DEFAULT);
+        let silent: &[u32] = if default { &apart.silent } else { &[] };
+        let (what, confidence, complete) = if default && !apart.unseen.is_empty() {
+            (format!("{who}; {}", not_read(&apart.unseen, "")), Confidence::Low, false)
+        } else if silent.is_empty() && !scene.stated {
+            let why = "it is not known how many ranks there are: one whose log was not read may be missing";
+            (format!("{who}; {why}"), Confidence::Low, false)
+        } else if silent.is_empty() {
+            let what = format!("{who}, and it does not complete: suspect the network or a GPU");
+            (what, Confidence::Medium, default && !apart.broken)
+        } else {
+            let report = if silent.len() == 1 { "reports" } else { "report" };
+            (format!("{who}; {} {report} nothing about it", named(silent)), Confidence::Low, false)
+        };
+        CollectiveCause::timeout(Vec::new(), what, self.reports(), confidence, complete)
+    }
+}

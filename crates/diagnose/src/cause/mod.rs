@@ -1,0 +1,189 @@
+//! Why a job failed or hangs: the first cause in the output of all ranks.
+//!
+//! Most lines come from victims, often on another node and minutes before or after the culprit's own, and
+//! clocks differ between nodes. So a cause outranks its consequences by kind, and order decides only
+//! between equals. A rank that hangs writes nothing: it is identified by the sequence numbers of the
+//! others.
+
+mod answer;
+mod candidates;
+mod collective;
+mod scene;
+
+use std::collections::BTreeSet;
+
+use crate::rule_input::RuleInput;
+pub use answer::{CAUSE_CODE, Cause, CauseClass, CauseDetail, Stack, Why, WhyState, rank_list};
+pub(super) use answer::{CUDA_OUT_OF_MEMORY_FIX, named};
+pub(super) use candidates::signal_text;
+
+use answer::not_read;
+use candidates::{Grade, candidates, choose};
+use scene::Scene;
+use weftrun_core::{Confidence, Finding};
+use weftrun_nccl::TransportMap;
+use weftrun_nccl::failure::Fact;
+
+/// The code of the finding that quotes an error line which no rule explains.
+const UNEXPLAINED: &str = "WHY-UNEXPLAINED";
+
+/// Most lines cited for a cause.
+const EVIDENCE: usize = 6;
+
+/// Returns the first cause that the sources of a map show. `known` is the job's state from the cluster,
+/// where it was queried.
+pub fn why(map: &TransportMap, known: Option<WhyState>) -> Why {
+    let seen = RuleInput::new(None, map);
+    let map = &seen.map;
+    let mut scene = Scene::new(map, None);
+    // The cluster returned all existing logs: a rank without one wrote nothing.
+    scene.complete = known.is_some();
+    scene.running = known == Some(WhyState::Running);
+    if scene.running {
+        scene.forget_survived(map);
+    }
+    let mut why = of_scene(&scene, &seen);
+    // A job that was ended from outside may have been restarted for a failure of its own.
+    let ended = |cause: &Cause| matches!(cause.class, CauseClass::Cancelled | CauseClass::TimeLimit);
+    if scene.restarts > 0 && why.cause.as_ref().is_none_or(ended) {
+        let earlier = of_scene(&Scene::new(map, Some(scene.restarts - 1)), &seen);
+        if let Some(cause) = earlier.cause {
+            let message =
+                format!("an earlier attempt in the same logs failed: {}: {}", cause.who(), cause.what);
+            let mut finding = Finding::info("WHY-EARLIER-ATTEMPT", message);
+            finding.ranks = cause.ranks;
+            finding.evidence = cause.evidence;
+            why.findings.push(finding);
+        }
+    }
+    match known {
+        Some(WhyState::Running) if why.state == WhyState::Failed || why.state == WhyState::Hanging => {}
+        Some(WhyState::Unknown) | None => {}
+        Some(WhyState::Succeeded) => {
+            why = Why { state: WhyState::Succeeded, findings: why.findings, ..Why::default() }
+        }
+        Some(state) => why.state = state,
+    }
+    why
+}
+
+fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
+    let collective = collective::find(scene);
+    let mut candidates = candidates(scene, seen, collective.is_some());
+    candidates.sort_by_key(|candidate| candidate.grade);
+    let mut best = candidates.first().map(|candidate| candidate.grade);
+    // An exception of no known rank may be one that the program survived: what ended the job is sure.
+    let ended = candidates.iter().map(|candidate| candidate.grade).find(|grade| grade.ends_job());
+    if best == Some(Grade::Own) && candidates.iter().all(|one| one.grade != Grade::Own || one.is_nobodys()) {
+        best = ended.or(best);
+    }
+    let collective_grade = collective.as_ref().map(|found| {
+        let named =
+            !found.ranks.is_empty() || found.class == CauseClass::CollectiveMismatch || found.complete;
+        if named { Grade::Collective } else { Grade::Waiting }
+    });
+    let by_collective = match (best, collective_grade) {
+        (Some(best), Some(grade)) => grade < best,
+        (None, Some(_)) => true,
+        (_, None) => false,
+    };
+    let quoted = !by_collective && best.is_some_and(Grade::is_quote);
+    let mut cause = match collective.filter(|_| by_collective) {
+        Some(found) => Some(Cause {
+            class: found.class,
+            ranks: found.ranks,
+            nodes: Vec::new(),
+            what: found.what,
+            code: None,
+            advice: None,
+            detail: CauseDetail::None,
+            frame: None,
+            evidence: found.reports.iter().take(EVIDENCE).map(|report| scene.evidence(report)).collect(),
+            confidence: found.confidence,
+        }),
+        None => best.and_then(|grade| choose(scene, &candidates, grade)),
+    };
+    // A rule knows that what it found ends a job, whatever the log shows of the end.
+    let ruled = cause.as_ref().is_some_and(|cause| cause.code.is_some())
+        || !by_collective && best == Some(Grade::Remote);
+    let state = if ruled { WhyState::Failed } else { state(scene, cause.is_some()) };
+    let mut findings = Vec::new();
+    if quoted
+        && !matches!(state, WhyState::Failed | WhyState::Hanging)
+        && let Some(cause) = cause.take()
+    {
+        findings.push(unexplained(cause));
+    }
+    let unseen = if scene.complete { Vec::new() } else { scene.unseen() };
+    if let Some(cause) = &mut cause {
+        let nodes = nodes(scene, &cause.ranks);
+        if !nodes.is_empty() {
+            cause.nodes = nodes;
+        }
+        if !unseen.is_empty() && cause.confidence == Confidence::High {
+            cause.confidence = Confidence::Medium;
+        }
+        if scene.inferred && cause.confidence == Confidence::High {
+            cause.confidence = Confidence::Medium;
+        }
+    }
+    if !unseen.is_empty()
+        && (cause.is_some() || state == WhyState::Unknown)
+        && scene.world > 1
+        && !scene.seen.is_empty()
+    {
+        let of = if scene.stated { format!(" of {}", scene.world) } else { String::new() };
+        let mut finding = Finding::info("WHY-LOGS-MISSING", not_read(&unseen, &of));
+        finding.ranks = unseen;
+        findings.push(finding);
+    }
+    let victims = match &cause {
+        Some(cause) => {
+            let ranks: BTreeSet<u32> = cause.ranks.iter().copied().collect();
+            scene.seen.difference(&ranks).copied().collect()
+        }
+        None => Vec::new(),
+    };
+    Why { state, cause, victims, findings, stacks: Vec::new() }
+}
+
+/// Returns the finding that quotes the earliest error line that no rule explains.
+fn unexplained(cause: Cause) -> Finding {
+    let who = if cause.ranks.is_empty() && cause.nodes.is_empty() {
+        String::new()
+    } else {
+        format!("{}: ", cause.who())
+    };
+    let mut finding = Finding::info(
+        UNEXPLAINED,
+        format!("the first error line, which no rule explains: {who}{}", cause.what),
+    );
+    finding.ranks = cause.ranks;
+    finding.evidence = cause.evidence;
+    finding
+}
+
+fn nodes(scene: &Scene<'_>, ranks: &[u32]) -> Vec<String> {
+    let names: BTreeSet<&String> = ranks.iter().filter_map(|rank| scene.node_of.get(rank)).collect();
+    names.into_iter().cloned().collect()
+}
+
+fn state(scene: &Scene<'_>, caused: bool) -> WhyState {
+    let mut waits = false;
+    for known in &scene.reports {
+        match &known.report.fact {
+            Fact::TimedOut { .. } => waits = true,
+            Fact::Exit { code: 0, .. } | Fact::Progress { .. } | Fact::Finished => {}
+            Fact::Cuda(_) | Fact::Xid(_) if !caused => {}
+            Fact::Error { fatal: false, .. } => {}
+            Fact::Exception(exception) if exception.alone && !scene.ends(known.report, exception) => {}
+            _ => return WhyState::Failed,
+        }
+    }
+    if waits {
+        return WhyState::Hanging;
+    }
+    let all =
+        !scene.seen.is_empty() && scene.seen.len() >= scene.world as usize && scene.seen == scene.finished;
+    if all { WhyState::Succeeded } else { WhyState::Unknown }
+}

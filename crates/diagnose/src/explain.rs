@@ -1,0 +1,136 @@
+//! Every code, rule and reason that a report can name, with its page: the source of `weftrun explain CODE` and
+//! docs/reference/codes.md.
+
+use weftrun_core::Severity;
+use weftrun_core::explain::sections;
+pub use weftrun_core::explain::{CodePage, codes};
+use weftrun_core::request::{FabricRule, RULES};
+
+use crate::{Rule, rules};
+
+/// The kind of a page.
+#[derive(Clone, Copy, Debug)]
+pub enum Page {
+    /// Of a code.
+    Code(&'static CodePage),
+    /// Of a rule.
+    Rule(&'static FabricRule),
+    /// Of a diagnosis.
+    Diagnosis(&'static Rule),
+}
+
+/// Returns the page of a code, of a rule id, or of a diagnosis by its code or its number (`R01`), in any
+/// case.
+///
+/// ```
+/// use weftrun_diagnose::explain;
+/// assert!(explain::page("w-ldpath-shadow").is_some());
+/// assert!(explain::page("efa.devices").is_some());
+/// assert!(explain::page("NCCL-NET-SOCKET-FALLBACK").is_some());
+/// assert!(explain::page("nothing").is_none());
+/// ```
+pub fn page(name: &str) -> Option<Page> {
+    let is = |known: &str| known.eq_ignore_ascii_case(name);
+    let code = || codes().find(|code| is(code.code)).map(Page::Code);
+    let rule = || RULES.iter().find(|rule| is(rule.id)).map(Page::Rule);
+    let diagnosis = || rules().find(|rule| is(rule.code) || is(rule.id)).map(Page::Diagnosis);
+    diagnosis().or_else(code).or_else(rule)
+}
+
+/// Returns the names of all pages, each once, for completion and "did you mean".
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let diagnoses = rules().map(|rule| rule.code);
+    let known: Vec<&str> = diagnoses.clone().collect();
+    let own = codes().map(|code| code.code).filter(move |code| !known.contains(code));
+    own.chain(diagnoses).chain(RULES.iter().map(|rule| rule.id))
+}
+
+impl Page {
+    /// Returns the page as text: a heading, the meaning, the fix, the source.
+    pub fn text(self) -> String {
+        match self {
+            Self::Code(code) => code.text(),
+            Self::Rule(rule) => rule_text(rule),
+            Self::Diagnosis(rule) => diagnosis_text(rule),
+        }
+    }
+}
+
+fn rule_text(rule: &FabricRule) -> String {
+    let depends = rule.depends_on.map_or_else(String::new, |base| format!(" It goes where `{base}` goes."));
+    format!(
+        "{}: {}\n\nWhy: {}.{depends}\n\nTo leave it out: --no-fabric-rule {} (or `rules = {{\"{}\" = \"off\"}}` under \
+         [fabric] of the job file).\n\nSource: {}",
+        rule.id, rule.what, rule.why, rule.id, rule.id, rule.source
+    )
+}
+
+fn diagnosis_text(rule: &Rule) -> String {
+    let severity = severity(rule.severity);
+    format!(
+        "{} ({}, {severity}): {}\n\nWhat to do: {}\n\nSource: {}",
+        rule.code, rule.id, rule.message, rule.fix, rule.source
+    )
+}
+
+fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "an error",
+        Severity::Warning => "a warning",
+        Severity::Info => "a note",
+    }
+}
+
+/// Returns the reference page, as Markdown. A test keeps docs/reference/codes.md equal to it.
+pub fn markdown() -> String {
+    let mut page = String::from(
+        "# Codes and rules\n\n`weftrun explain CODE` prints one entry. A code never changes its meaning; new ones are added.\n\nLetters: `E-` an error (nothing is changed, exit \
+         code 3), `W-` a warning, `I-` a note, `L-` a finding of `weftrun lint`, `SPEC-` and \
+         `CONFIG-` a mistake in a job file or a config file; `K8S-`, \
+         `SLURM-`, `RUNAI-`, `HOSTS-` and `LOCAL-` what a cluster says; without a letter, the reason why a fabric \
+         was not applied.\n",
+    );
+    for (heading, codes) in sections() {
+        page.push_str(&format!("\n## {heading}\n"));
+        for code in codes {
+            let (title, source) = (capitalised(code.title), code.source);
+            page.push_str(&format!("\n### {}\n\n{title}.\n\n{}\n", code.code, code.meaning));
+            page.push_str(&format!("\n*What to do:* {}\n", code.fix));
+            if !source.is_empty() {
+                page.push_str(&format!("\n*Source:* {source}\n"));
+            }
+        }
+    }
+    page.push_str(
+        "\n## Diagnoses\n\nWhat `weftrun transport`, `--follow` and the TUI conclude from NCCL's log. The number is the \
+         finding's `ref`; a code may stand for several.\n",
+    );
+    for rule in rules() {
+        page.push_str(&format!(
+            "\n### {} ({})\n\n{}: {}.\n\n*What to do:* {}.\n\n*Source:* {}\n",
+            rule.code,
+            rule.id,
+            capitalised(severity(rule.severity)),
+            rule.message,
+            rule.fix,
+            rule.source
+        ));
+    }
+    page.push_str("\n## Rules\n\nEach is `auto`, `on` or `off`; see [mutation](../concepts/mutation.md).\n");
+    for rule in RULES {
+        let depends = rule.depends_on.map_or_else(String::new, |base| format!(" Depends on `{base}`."));
+        page.push_str(&format!(
+            "\n### {}\n\n{}: {}.{depends}\n\n*Source:* {}\n",
+            rule.id,
+            capitalised(rule.what),
+            rule.why,
+            rule.source
+        ));
+    }
+    page
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}

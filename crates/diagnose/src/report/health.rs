@@ -1,0 +1,205 @@
+//! The report of `weftrun health -o json`: the answers of NCCL's RAS service for a running job.
+
+use std::collections::{BTreeSet, HashSet};
+
+use weftrun_nccl::ras::{Communicator, PeerEvent, Report};
+
+use crate::cause::{Cause, CauseClass, CauseDetail, Why, WhyState};
+use crate::health::{Culprit, HealthState, advisories_of};
+use weftrun_core::finding::{Confidence, Evidence, Finding, Severity};
+use weftrun_core::shape::SchemaName;
+use weftrun_core::text::counted;
+
+weftrun_core::shapes! {
+    /// `weftrun health -o json`: whether the ranks of a running job make progress, and which one does not.
+    pub struct HealthReport {
+        /// `weftrun/v1`.
+        pub schema: SchemaName,
+        /// The state according to the answers.
+        pub state: HealthState,
+        /// The state in a sentence, or why there is no answer.
+        pub reason: String,
+        /// Version of NCCL in the process that answered.
+        pub nccl_version: Option<String>,
+        /// What is known to go wrong with the RAS service of that version.
+        pub notes: Vec<String>,
+        /// The communicators of the last answer.
+        pub communicators: Vec<Communicator>,
+        /// Ranks that hold the others up.
+        pub culprits: Vec<Culprit>,
+        /// How the service was reached.
+        pub asked: Asked,
+        /// With `--watch`: what NCCL noticed since the line before.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub events: Vec<PeerEvent>,
+    }
+
+    /// How the service was reached, and how long that took.
+    #[derive(Default)]
+    pub struct Asked {
+        /// The way to the process that answered.
+        pub via: String,
+        /// Number of answers.
+        pub answers: u32,
+        /// Seconds from the first request to the last answer.
+        pub seconds: f64,
+    }
+}
+
+impl HealthReport {
+    /// Makes a report without an answer.
+    pub fn without_answer(state: HealthState, reason: impl Into<String>, asked: Asked) -> Self {
+        Self {
+            schema: SchemaName,
+            state,
+            reason: reason.into(),
+            nccl_version: None,
+            notes: Vec::new(),
+            communicators: Vec::new(),
+            culprits: Vec::new(),
+            asked,
+            events: Vec::new(),
+        }
+    }
+
+    /// Makes a report of the last answer.
+    pub fn new(state: HealthState, last: &Report, culprits: Vec<Culprit>, asked: Asked) -> Self {
+        let reason = reason(state, last, &culprits, &asked);
+        Self {
+            nccl_version: last.nccl_version.clone(),
+            notes: last.nccl_version.as_deref().map(advisories_of).unwrap_or_default(),
+            communicators: last.communicators.clone(),
+            culprits,
+            ..Self::without_answer(state, reason, asked)
+        }
+    }
+
+    /// Adds the answer of the service to what the logs show of a running job that no cause explains: a rank that holds the
+    /// others up is the cause, and ranks that make progress are a note.
+    pub fn explain(&self, why: &mut Why) {
+        if why.cause.is_some() {
+            return;
+        }
+        let said = format!("NCCL's RAS service: {}", self.reason);
+        let Some(first) = self.culprits.first() else {
+            return why.findings.push(Finding::info("WHY-RAS", said));
+        };
+        let gone = self.state == HealthState::Incomplete;
+        // One answer cannot tell a rank that hangs from one that is about to go on.
+        let certain = gone || self.state == HealthState::Stuck || self.asked.answers > 1;
+        if certain {
+            why.state = WhyState::Hanging;
+        }
+        let global: BTreeSet<u32> = self.culprits.iter().filter_map(|culprit| culprit.global_rank).collect();
+        let nodes: BTreeSet<&String> = self.culprits.iter().map(|culprit| &culprit.host).collect();
+        why.victims.retain(|rank| !global.contains(rank));
+        why.cause = Some(Cause {
+            class: match (gone, certain) {
+                (true, _) => CauseClass::ExitCode,
+                (false, true) => CauseClass::CollectiveTimeout,
+                (false, false) => CauseClass::Behind,
+            },
+            ranks: global.into_iter().collect(),
+            nodes: nodes.into_iter().cloned().collect(),
+            what: format!("{}; {}", first.why, self.reason),
+            code: self.finding().map(|finding| finding.code),
+            advice: Some(if gone {
+                "look at what ended that process: its last lines, the kernel's log of its node (dmesg), the cluster's events".to_owned()
+            } else {
+                format!(
+                    "see what process {} does: `weftrun why JOB --stacks`, or `py-spy dump --pid {}` beside it",
+                    first.pid, first.pid
+                )
+            }),
+            detail: CauseDetail::None,
+            frame: None,
+            evidence: vec![Evidence { source: "RAS".to_owned(), line: 0, text: first.sentence() }],
+            confidence: match self.state {
+                HealthState::Stuck => Confidence::High,
+                HealthState::Incomplete if first.is_dead() => Confidence::High,
+                _ if certain => Confidence::Medium,
+                _ => Confidence::Low,
+            },
+        });
+    }
+
+    /// Returns what blocks the job as a finding, for lists of findings; none where the ranks make progress
+    /// or nothing answered.
+    pub fn finding(&self) -> Option<Finding> {
+        let (code, severity, confidence) = match self.state {
+            HealthState::Stuck => ("HEALTH-STUCK", Severity::Error, Confidence::High),
+            HealthState::Incomplete => ("HEALTH-INCOMPLETE", Severity::Error, Confidence::High),
+            HealthState::Suspect => ("HEALTH-SUSPECT", Severity::Warning, Confidence::Medium),
+            HealthState::Healthy | HealthState::Unreachable | HealthState::Unsupported => return None,
+        };
+        let named: Vec<String> = self.culprits.iter().take(4).map(Culprit::sentence).collect();
+        let more = match self.culprits.len().saturating_sub(named.len()) {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        let separator = if named.is_empty() { "" } else { ": " };
+        let message = format!("NCCL's RAS service: {}{separator}{}{more}", self.reason, named.join("; "));
+        let mut finding = Finding::new(severity, code, message)
+            .fix("see what that process does: `weftrun exec JOB --rank N -- py-spy dump --pid PID`");
+        finding.confidence = Some(confidence);
+        finding.ranks = self.culprits.iter().filter_map(|culprit| culprit.global_rank).collect();
+        finding.ranks.sort_unstable();
+        finding.ranks.dedup();
+        Some(finding)
+    }
+}
+
+fn reason(state: HealthState, last: &Report, culprits: &[Culprit], asked: &Asked) -> String {
+    let comms = last.communicators.len();
+    let answers = match asked.answers {
+        1 => "in one answer".to_owned(),
+        count => format!("in {count} answers over {:.0} s", asked.seconds),
+    };
+    let failed = last.communicators.iter().flat_map(|comm| &comm.errors);
+    let failed: HashSet<_> = failed.map(|error| (&error.member.host, error.member.pid)).collect();
+    match state {
+        HealthState::Healthy if !last.is_complete => {
+            format!("RAS reports no rank that differs from the others {answers}")
+        }
+        HealthState::Healthy if comms == 0 => "RAS reports no communicator yet".to_owned(),
+        HealthState::Healthy if last.is_clean() => {
+            format!("all ranks of {} answer and are at the same operation", counted(comms, "communicator"))
+        }
+        HealthState::Healthy => format!("ranks differ and move {answers}"),
+        HealthState::Suspect if !failed.is_empty() => {
+            format!(
+                "{} {} an error",
+                counted(failed.len(), "rank"),
+                if failed.len() == 1 { "reports" } else { "report" }
+            )
+        }
+        HealthState::Suspect if asked.answers > 1 => {
+            format!("{} behind and did not move {answers}", are(culprits.len()))
+        }
+        HealthState::Suspect => format!(
+            "{} behind {answers}; run the command again to see whether {}",
+            are(culprits.len()),
+            if culprits.len() == 1 { "it moves" } else { "they move" }
+        ),
+        HealthState::Stuck => format!(
+            "{} behind and {} not moved {answers}",
+            are(culprits.len()),
+            if culprits.len() == 1 { "has" } else { "have" }
+        ),
+        HealthState::Incomplete => {
+            let missing = last.communicators.iter().flat_map(|comm| &comm.missing);
+            let missing: HashSet<_> =
+                missing.map(|missing| (&missing.member.host, missing.member.pid)).collect();
+            let (number, noun) = match missing.len() {
+                0 => (last.missing_processes.len(), "process"),
+                known => (known, "rank"),
+            };
+            format!("{} {} not answer", counted(number, noun), if number == 1 { "does" } else { "do" })
+        }
+        HealthState::Unreachable | HealthState::Unsupported => String::new(),
+    }
+}
+
+fn are(ranks: usize) -> String {
+    if ranks == 1 { "1 rank is".to_owned() } else { format!("{ranks} ranks are") }
+}

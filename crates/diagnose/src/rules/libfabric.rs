@@ -1,0 +1,159 @@
+//! Rules about libfabric, EFA and the aws-ofi-nccl plugin.
+
+use std::collections::BTreeSet;
+
+use weftrun_nccl::{FabricSeen, Network, Signature};
+
+use super::{Blame, HIGH, MEDIUM, Rule, ofi_issue, rule};
+use crate::rule_input::RuleInput;
+
+/// The code of the finding that libfabric chose another provider than efa.
+pub const WRONG_PROVIDER: &str = "OFI-WRONG-PROVIDER";
+
+pub(super) const RULES: &[Rule] = &[
+    rule("R05", "OFI-NO-PROVIDER", HIGH,
+        "libfabric sees no EFA device in the container",
+        "give the container the EFA devices (vpc.amazonaws.com/efa, or /dev/infiniband) and check `fi_info -p efa` inside it",
+        ofi_issue!("1020")).patch(&[("fabric", Some("efa"))])
+        .signatures(&[Signature::OfiNoProvider])
+        .when(no_provider),
+    rule("R06", WRONG_PROVIDER, HIGH,
+        "libfabric chose another provider than efa",
+        "set FI_PROVIDER=efa, give the container the EFA devices, and use a plugin built for AWS; off AWS use NCCL's own IB network instead of this plugin",
+        ofi_issue!("803")).patch(&[("env.FI_PROVIDER", Some("efa"))])
+        .signatures(&[Signature::OfiOtherProvider, Signature::OfiOnlyEfa])
+        .detail(other_providers),
+    rule("R07", "OFI-INIT-FAILED", HIGH,
+        "the aws-ofi-nccl plugin failed to initialise; NCCL continues with IB or Socket",
+        "fix what the plugin's previous NCCL WARN line names",
+        ofi_issue!("889"))
+        .signatures(&[Signature::OfiInitFailed]),
+    rule("R08", "OFI-GDR-DISABLED", HIGH,
+        "GPUDirect RDMA is off on an instance that has it: libfabric was built without CUDA (FI_HMEM)",
+        "use the EFA installer's libfabric, and efa_nv_peermem or DMA-BUF; check `fi_info -p efa -c FI_HMEM`",
+        ofi_issue!("889"))
+        .signatures(&[Signature::OfiGdrDisabled, Signature::OfiHmemNeedsRdma])
+        .when(gdr_disabled),
+    rule("R09", "EFA-WITHOUT-GDR", MEDIUM,
+        "EFA works without GPUDirect RDMA: every byte is copied through host memory",
+        "use a newer libfabric and plugin; old ones need FI_EFA_USE_DEVICE_RDMA=1",
+        ofi_issue!("64")).patch(&[("env.FI_EFA_USE_DEVICE_RDMA", Some("1"))])
+        .signatures(&[Signature::OfiConnectionWithoutGdr])
+        .when(efa_without_gdr),
+    rule("R10", "EFA-UNREACHABLE-PEER", HIGH,
+        "EFA packets to a peer are dropped",
+        "the security group must allow all traffic to and from itself; keep the nodes in one subnet",
+        ofi_issue!("156"))
+        .signatures(&[Signature::EfaUnreachablePeer])
+        .blame(Blame::Link),
+    rule("R11", "EFA-RESOURCES", HIGH,
+        "an endpoint, address vector or domain of libfabric could not be made: a resource limit, an old driver, or (Slingshot) no VNI",
+        "set memlock unlimited, give all EFA devices to the container, update the EFA driver or the AMI",
+        ofi_issue!("44"))
+        .signatures(&[Signature::OfiResources])
+        .advice(of_slingshot)
+        .fails(),
+    rule("R12", "EFA-FORK", HIGH,
+        "a process forked while it held EFA memory",
+        "set FI_EFA_USE_HUGE_PAGE=0, on kernels before 5.15 also FI_EFA_FORK_SAFE=1; start data loaders with `spawn`",
+        ofi_issue!("69")).patch(&[("env.FI_EFA_USE_HUGE_PAGE", Some("0")), ("env.FI_EFA_FORK_SAFE", Some("1"))])
+        .signatures(&[Signature::EfaFork, Signature::ForkOutOfMemory])
+        .when(forked)
+        .fails(),
+    rule("R13", "OFI-LIBFABRIC-TOO-OLD", HIGH,
+        "libfabric is older than the plugin needs",
+        "use the same EFA installer in the image and on the host",
+        ofi_issue!("803"))
+        .signatures(&[Signature::LibfabricTooOld]),
+    rule("R14", "OFI-RAIL-MISMATCH", HIGH,
+        "two nodes group their NICs differently",
+        "give every node the same number of EFA devices",
+        ofi_issue!("1061"))
+        .signatures(&[Signature::RailMismatch])
+        .fails(),
+    rule("R51", "EFA-REGISTRATION-22", HIGH,
+        "memory could not be registered (-22): NCCL 2.19 or later with an EFA installer before 1.29",
+        "use EFA installer 1.29 or later, or FI_EFA_SET_CUDA_SYNC_MEMOPS=0",
+        ofi_issue!("584")).patch(&[("env.FI_EFA_SET_CUDA_SYNC_MEMOPS", Some("0"))])
+        .signatures(&[Signature::EfaRegistration])
+        .fails(),
+    rule("R59", "EFA-PEER-GONE", HIGH,
+        "the peer's queue pair no longer exists: the process at the other end ended first, or was restarted",
+        "read the log of the host that the message names as the peer, and find its first error",
+        "https://github.com/ofiwg/libfabric/blob/main/prov/efa/src/efa_errno.h")
+        .signatures(&[Signature::EfaPeerGone])
+        .detail(peer_host)
+        .blame(Blame::Peer),
+    rule("R59b", "EFA-ABORT", HIGH,
+        "libfabric's efa provider ended the process after an internal error",
+        "look up the codes that the provider prints as `Libfabric error` and `EFA internal error`",
+        "https://github.com/ofiwg/libfabric/blob/main/prov/efa/src/efa_base_ep.c")
+        .signatures(&[Signature::EfaAbort])
+        .fails(),
+    rule("R52", "OFI-GDR-OFF-HMEM", MEDIUM,
+        "EFA works without GPUDirect RDMA: libfabric's CUDA calls cannot be switched off",
+        "use the EFA installer's libfabric built with CUDA",
+        "https://github.com/aws/aws-ofi-nccl/blob/master/src/nccl_ofi_ofiutils.cpp")
+        .signatures(&[Signature::HmemWithoutGdr]),
+];
+
+/// Returns whether some process found no provider, and no other either: a probe for one may fail before another is selected.
+fn no_provider(seen: &RuleInput<'_>) -> bool {
+    seen.map.without(Signature::OfiNoProvider, Signature::OfiProvider)
+}
+
+/// Returns what to do on Slingshot, whose provider the lines name.
+fn of_slingshot(seen: &RuleInput<'_>) -> Option<String> {
+    let traces = &seen.map.signatures().get(Signature::OfiResources)?.traces;
+    let is_cxi = traces.iter().any(|trace| trace.text.contains("cxi")) || seen.provider_is("cxi");
+    is_cxi.then(|| {
+        "start the ranks with srun, which gives a job its VNI, or ask your cluster administrator for one"
+            .to_owned()
+    })
+}
+
+/// Names the hosts of the peers that are gone, as the messages have them.
+fn peer_host(seen: &RuleInput<'_>) -> Option<String> {
+    let traces = &seen.map.signatures().get(Signature::EfaPeerGone)?.traces;
+    let name = |text: &str| {
+        let rest = text.split_once("Peer host id: ")?.1;
+        let end = rest.find(|of: char| of.is_whitespace() || of == ',').unwrap_or(rest.len());
+        let name = rest.get(..end)?.trim_end_matches('.');
+        (!name.is_empty()).then(|| name.to_owned())
+    };
+    let names: BTreeSet<String> = traces.iter().filter_map(|trace| name(&trace.text)).collect();
+    (!names.is_empty()).then(|| format!(" (peer {})", names.into_iter().collect::<Vec<_>>().join(", ")))
+}
+
+/// Returns whether EFA lacks GPUDirect where the type has it: p3dn, g4dn, g5 never have it; p4d, p5 and p6
+/// do.
+fn efa_without_gdr(seen: &RuleInput<'_>) -> bool {
+    seen.has(Signature::OfiConnectionWithoutGdr)
+        && seen.has(Signature::GdrInstance)
+        && !seen.has(Signature::InstanceWithoutGdr)
+        && matches!(seen.verdict.fabric, FabricSeen::Network(Network::Efa | Network::LibfabricOther))
+}
+
+fn gdr_disabled(seen: &RuleInput<'_>) -> bool {
+    seen.has(Signature::OfiGdrDisabled)
+        || (seen.has(Signature::OfiHmemNeedsRdma) && !seen.has(Signature::InstanceWithoutGdr))
+}
+
+/// Returns whether a failed fork is EFA's. Memory may be short for many reasons; the rule needs EFA.
+fn forked(seen: &RuleInput<'_>) -> bool {
+    seen.has(Signature::EfaFork)
+        || (seen.has(Signature::ForkOutOfMemory)
+            && (seen.on_aws() || seen.uses(Network::LibfabricOther, false)))
+}
+
+fn other_providers(seen: &RuleInput<'_>) -> Option<String> {
+    let providers: BTreeSet<&str> = seen
+        .map
+        .plugins()
+        .iter()
+        .flat_map(|plugin| &plugin.providers)
+        .map(|name| &**name)
+        .filter(|name| !name.starts_with("efa"))
+        .collect();
+    (!providers.is_empty()).then(|| format!(": {}", providers.into_iter().collect::<Vec<_>>().join(", ")))
+}

@@ -1,0 +1,118 @@
+//! Rules about the links between the GPUs of a node or an NVLink domain.
+
+use weftrun_nccl::{FabricSeen, Kind, Signature};
+
+use super::{ENV, HIGH, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, rule};
+use crate::rule_input::RuleInput;
+
+pub(super) const RULES: &[Rule] = &[
+    rule("R29", "SHM-TOO-SMALL", HIGH,
+        "/dev/shm is too small",
+        "make it larger: an emptyDir of medium Memory in Kubernetes, --shm-size=1g in Docker",
+        nccl_issue!("290")).patch(&[("shm", Some("8Gi"))])
+        .explains(&["CUDA-FAILURE"])
+        .signatures(&[Signature::ShmTooSmall])
+        .fails(),
+    rule("R29b", "SHM-ATTACH", HIGH,
+        "a rank found no shared memory segment under the name that its peer sent: the ranks of a node do not share /dev/shm, or disagree on NCCL_CUMEM_HOST_ENABLE",
+        "give all ranks of the node one /dev/shm and one value of NCCL_CUMEM_HOST_ENABLE (0 as a test)",
+        "https://github.com/NVIDIA/nccl/pull/2059")
+        .signatures(&[Signature::ShmAttach])
+        .fails()
+        .detail(segment_without_name)
+        .advice(one_host_memory),
+    rule("R30", "P2P-DISABLED", NOTE,
+        "the GPUs cannot reach each other's memory over PCIe: shared memory is used",
+        "expected on GeForce; else switch ACS and IOMMU off",
+        "https://github.com/pytorch/pytorch/issues/130113")
+        .signatures(&[Signature::P2pUnavailable]),
+    rule("R31", "P2P-NVLINK-BROKEN", HIGH,
+        "GPUs joined by NVLink cannot reach each other's memory: hardware or fabric manager",
+        "have the node serviced; do not hide it with NCCL_IGNORE_DISABLED_P2P",
+        nccl_issue!("2329"))
+        .explains(&["CUDA-FAILURE"])
+        .signatures(&[Signature::NvlinkP2pBroken])
+        .fails(),
+    rule("R32", "NVLS-FAILED", HIGH,
+        "NVLink SHARP could not be set up: NVSwitch multicast is broken",
+        "restart the fabric manager with a GPU reset; NCCL_NVLS_ENABLE=0 as a test",
+        nccl_issue!("1488")).patch(&[("env.NCCL_NVLS_ENABLE", Some("0"))])
+        .explains(&["CUDA-FAILURE"])
+        .signatures(&[Signature::NvlsFailed])
+        .fails(),
+    rule("R32b", "NVLS-SLOTS", HIGH,
+        "NVLink SHARP has no multicast memory left: each communicator takes some, and many communicators or another job on the node use it up. This is not the GPU memory that the model uses",
+        "set NCCL_NVLS_ENABLE=0, or make fewer communicators",
+        ENV).patch(&[("env.NCCL_NVLS_ENABLE", Some("0"))])
+        .explains(&["CUDA-FAILURE"])
+        .signatures(&[Signature::NvlsSlots])
+        .fails(),
+    rule("R33", "NVLS-NOT-USED", NOTE,
+        "NVLink SHARP is not available",
+        "needs Hopper or later with NVSwitch, CUDA 12.1 and a running fabric manager",
+        nccl_issue!("892"))
+        .signatures(&[Signature::NvlsUnavailable])
+        .when(nvls_possible),
+    rule("R34", "COLLNET-NOT-USED", MEDIUM,
+        "SHARP was requested and is not used; rings and trees are used instead",
+        "free the SHARP quota (sharp_am), use the HPC-X plugin and one process a GPU",
+        "https://github.com/NVIDIA/nccl-tests/issues/311")
+        .signatures(&[Signature::CollnetUnavailable, Signature::CollnetRequested])
+        .when(collnet_missed),
+    rule("R35", "MNNVL-IMEX", HIGH,
+        "multi-node NVLink is there and does not work: the IMEX channel is not in the container",
+        "give the container /dev/nvidia-caps-imex-channels/channel0 (ComputeDomain); NCCL_MNNVL_ENABLE=0 goes without",
+        nccl_issue!("1925")).patch(&[("env.NCCL_MNNVL_ENABLE", Some("0"))])
+        .explains(&["CUDA-FAILURE"])
+        .signatures(&[Signature::MnnvlBroken])
+        .fails(),
+    rule("R47", "CUMEM-HOST-FALLBACK", NOTE,
+        "memory of the host is not allocated with cuMem",
+        "--cap-add SYS_NICE, or NCCL_CUMEM_HOST_ENABLE=0",
+        TROUBLESHOOTING)
+        .signatures(&[Signature::CumemHostFallback]),
+    rule("R62", "RMA-NOT-AVAILABLE", NOTE,
+        "NCCL 2.32's one-sided operations over sockets are not available without GDRCopy: nothing else is affected",
+        "nothing to do, unless the program uses ncclPutSignal; then install GDRCopy",
+        ENV)
+        .signatures(&[Signature::RmaUnavailable]),
+    rule("R49", "NET-NOT-NEEDED", NOTE,
+        "a network was chosen, and all traffic goes over multi-node NVLink: nothing is wrong",
+        "nothing to do",
+        "https://docs.nvidia.com/multi-node-nvlink-systems/")
+        .signatures(&[Signature::MnnvlConnection])
+        .when(network_not_needed),
+];
+
+/// Returns whether the name of the missing segment is empty: the descriptor of cuMem was read as a name.
+fn is_without_name(seen: &RuleInput<'_>) -> bool {
+    let found = seen.map.signatures().get(Signature::ShmAttach);
+    found.is_some_and(|found| found.traces.iter().any(|trace| trace.text.contains("(size 0)")))
+}
+
+fn segment_without_name(seen: &RuleInput<'_>) -> Option<String> {
+    is_without_name(seen)
+        .then(|| " (the name is empty and the size 0, so the size of /dev/shm is not the cause)".to_owned())
+}
+
+fn one_host_memory(seen: &RuleInput<'_>) -> Option<String> {
+    is_without_name(seen).then(|| "set NCCL_CUMEM_HOST_ENABLE=0 for all ranks".to_owned())
+}
+
+/// Returns whether NVLink SHARP could be used; otherwise the note is useless.
+fn nvls_possible(seen: &RuleInput<'_>) -> bool {
+    seen.has(Signature::NvlsUnavailable) && seen.ranks().iter().filter(|rank| rank.node == 0).count() >= 4
+}
+
+fn collnet_missed(seen: &RuleInput<'_>) -> bool {
+    seen.has(Signature::CollnetUnavailable)
+        || (seen.has(Signature::CollnetRequested)
+            && !seen.connects_by(Kind::Collnet)
+            && seen.verdict.fabric != FabricSeen::Unknown)
+}
+
+fn network_not_needed(seen: &RuleInput<'_>) -> bool {
+    seen.has(Signature::MnnvlConnection)
+        && !seen.connects_by(Kind::Net)
+        && seen.ranks().iter().any(|rank| rank.announced.is_some())
+}

@@ -1,0 +1,151 @@
+//! Rules about the program, its versions and its ranks.
+
+use std::collections::BTreeSet;
+
+use weftrun_nccl::Signature;
+
+use super::{Blame, HIGH, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, ofi_issue, rule};
+use crate::cause::{CUDA_OUT_OF_MEMORY_FIX, CauseClass, named};
+use crate::rule_input::RuleInput;
+
+/// The rule about ranks that call different collectives.
+pub const COLLECTIVES_DIFFER: &str = "R41";
+/// The signature of a warning that no rule explains.
+pub const UNKNOWN_WARNING: Signature = Signature::UnknownWarning;
+
+pub(super) const RULES: &[Rule] = &[
+    rule("R40", "NCCL-VERSION-MISMATCH", HIGH,
+        "ranks run different versions of NCCL",
+        "use one image on all nodes, and one NCCL in it",
+        "https://github.com/NVIDIA/nccl-tests/issues/185")
+        .signatures(&[Signature::VersionMismatch, Signature::VersionPrinted])
+        .when(versions_differ)
+        .detail(both_versions)
+        .fails(),
+    rule(COLLECTIVES_DIFFER, "COLLECTIVE-MISMATCH", HIGH,
+        "ranks disagree on a collective or its size",
+        "fix the program (TORCH_DISTRIBUTED_DEBUG=DETAIL shows where); give all ranks the same environment",
+        nccl_issue!("969")).patch(&[("env.TORCH_DISTRIBUTED_DEBUG", Some("DETAIL"))])
+        .signatures(&[Signature::CollectiveMismatch])
+        .blame(Blame::Rank(CauseClass::CollectiveMismatch)),
+    rule("R42", "DUPLICATE-GPU", HIGH,
+        "two ranks use one GPU",
+        "set the device from the local rank: torch.cuda.set_device(local_rank)",
+        "https://github.com/horovod/horovod/issues/3929")
+        .signatures(&[Signature::DuplicateGpu])
+        .detail(sharing_ranks)
+        .fails(),
+    rule("R43", "WATCHDOG-TIMEOUT", HIGH,
+        "a collective timed out; the ranks that report it are its victims, the suspect is a rank that did not join",
+        "compare the last enqueued work of every rank, or read the flight recorder (TORCH_FR_BUFFER_SIZE)",
+        "https://github.com/pytorch/pytorch/issues/118369")
+        .signatures(&[Signature::WatchdogTimeout])
+        .detail(reporting_ranks),
+    rule("R44", "PEER-CLOSED", NOTE,
+        "a peer closed its connection: it failed first",
+        "find the first error in the peer's log",
+        "https://github.com/NVIDIA/nccl-tests/issues/166")
+        .signatures(&[Signature::PeerClosed])
+        .detail(closing_peers),
+    rule("R45", "TOPOLOGY-XML", HIGH,
+        "the topology file does not fit the GPUs and NICs that are visible",
+        "use all GPUs of the node, unset NCCL_TOPO_FILE, or update the plugin",
+        ofi_issue!("476")).patch(&[("env.NCCL_TOPO_FILE", None)])
+        .signatures(&[Signature::TopologyXml])
+        .fails(),
+    rule("R56", "SSH-REFUSED", HIGH,
+        "an ssh login was refused: the other side accepts none of the keys",
+        "add the public key of the host that logs in (for mpirun the first one) to `~/.ssh/authorized_keys` of the others; on plain hosts `ssh-keys = \"job\"` in `[backend.hosts]` makes one for the job",
+        "https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html")
+        .signatures(&[Signature::SshRefused])
+        .blame(Blame::Rank(CauseClass::Rendezvous)),
+    rule("R57", "CONTAINER-DAEMON", HIGH,
+        "docker's daemon does not run on the host, or this user may not use it",
+        "run `systemctl start docker` there, or add the user to the group `docker`; on plain hosts `container = \"podman\"` in `[backend.hosts]` needs no daemon",
+        "https://docs.docker.com/engine/daemon/troubleshoot/")
+        .signatures(&[Signature::ContainerDaemon])
+        .fails(),
+    rule("R55", "NCCL-WARNING", MEDIUM,
+        "NCCL warned of something that no rule explains",
+        "read the cited lines: the first of them is the earliest",
+        TROUBLESHOOTING)
+        .signatures(&[Signature::UnknownWarning])
+        .detail(first_warning),
+    rule("R61", "CUDA-NOT-READY", HIGH,
+        "CUDA is not initialised (error 802): the fabric manager of the NVSwitches does not run, or has another version than the driver",
+        "have your cluster administrator start nvidia-fabricmanager in the version of the driver (`systemctl status nvidia-fabricmanager`)",
+        "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/")
+        .signatures(&[Signature::CudaNotReady])
+        .fails(),
+    rule("R46", "CUDA-FAILURE", HIGH,
+        "CUDA failed inside NCCL",
+        "go by the CUDA error; `named symbol not found` and `invalid device function` mean an NCCL built without this GPU's architecture",
+        nccl_issue!("444"))
+        .signatures(&[Signature::CudaFailure])
+        .advice(full_memory),
+];
+
+/// Names the peers that closed their connections, as the lines name them: `10.0.0.2`.
+pub fn closed_peers(seen: &RuleInput<'_>) -> Option<String> {
+    const MOST: usize = 4;
+    let peer = |text: &str| {
+        let rest =
+            ["remote peer ", "recv from ", "send to "].iter().find_map(|words| text.split_once(words))?.1;
+        let name = rest.split(['<', ' ', ',']).next().unwrap_or_default();
+        (!name.is_empty()).then(|| name.to_owned())
+    };
+    let traces = &seen.map.signatures().get(Signature::PeerClosed)?.traces;
+    let peers: BTreeSet<String> = traces.iter().filter_map(|trace| peer(&trace.text)).collect();
+    (!peers.is_empty()).then(|| peers.into_iter().take(MOST).collect::<Vec<_>>().join(", "))
+}
+
+/// Names the two ranks of a line about one GPU: `rank 3 and rank 0`.
+fn sharing_ranks(seen: &RuleInput<'_>) -> Option<String> {
+    let traces = &seen.map.signatures().get(Signature::DuplicateGpu)?.traces;
+    let pair = |text: &str| {
+        let (one, rest) = text.split_once("rank ")?.1.split_once(" and rank ")?;
+        let other = rest.split(' ').next()?;
+        let both = [one, other];
+        both.iter().all(|rank| rank.parse::<u32>().is_ok()).then(|| format!(": rank {one} and rank {other}"))
+    };
+    traces.iter().find_map(|trace| pair(&trace.text))
+}
+
+fn closing_peers(seen: &RuleInput<'_>) -> Option<String> {
+    closed_peers(seen).map(|peers| format!(" ({peers})"))
+}
+
+/// Returns what to do where the failure is that the memory of a GPU is full.
+fn full_memory(seen: &RuleInput<'_>) -> Option<String> {
+    let traces = &seen.map.signatures().get(Signature::CudaFailure)?.traces;
+    let full = traces.iter().any(|trace| trace.text.contains("out of memory"));
+    full.then(|| CUDA_OUT_OF_MEMORY_FIX.to_owned())
+}
+
+fn versions_differ(seen: &RuleInput<'_>) -> bool {
+    seen.has(Signature::VersionMismatch) || versions(seen).is_some()
+}
+
+/// Returns two different versions of live ranks; exceptions print them without the CUDA part.
+fn versions(seen: &RuleInput<'_>) -> Option<(String, String)> {
+    let bases: BTreeSet<&str> =
+        seen.map.live_versions().map(|version| version.split('+').next().unwrap_or(version)).collect();
+    let mut bases = bases.into_iter();
+    let pair = (bases.next()?, bases.next()?);
+    Some((pair.0.to_owned(), pair.1.to_owned()))
+}
+
+fn both_versions(seen: &RuleInput<'_>) -> Option<String> {
+    versions(seen).map(|(one, other)| format!(": {one} and {other}"))
+}
+
+fn first_warning(seen: &RuleInput<'_>) -> Option<String> {
+    let found = seen.map.signatures().get(Signature::UnknownWarning)?;
+    found.traces.first().map(|trace| format!(": {}", trace.text))
+}
+
+fn reporting_ranks(seen: &RuleInput<'_>) -> Option<String> {
+    let ranks = &seen.map.signatures().get(Signature::WatchdogTimeout)?.told_ranks;
+    let ranks: Vec<u32> = ranks.iter().copied().collect();
+    (!ranks.is_empty()).then(|| format!(" (reported by {})", named(&ranks)))
+}

@@ -1,0 +1,214 @@
+//! Rules about TCP sockets and interfaces.
+
+use std::collections::BTreeSet;
+
+use weftrun_nccl::{Kind, Network, Signature};
+
+use super::{Blame, ENV, HIGH, MEDIUM, Rule, nccl_issue, rule};
+use crate::cause::CauseClass;
+use crate::rule_input::RuleInput;
+use weftrun_core::text::counted;
+
+/// The code of the finding that nodes are connected over sockets.
+pub const SOCKETS_BETWEEN_NODES: &str = "NCCL-NET-SOCKET-FALLBACK";
+/// The code of the finding that ranks of one node are connected over sockets.
+pub const SOCKETS_INSIDE_NODE: &str = "NCCL-NET-INSIDE-NODE";
+
+pub(super) const RULES: &[Rule] = &[
+    rule("R01", SOCKETS_BETWEEN_NODES, HIGH,
+        "traffic between nodes goes over TCP sockets",
+        "give the containers the RDMA or EFA devices and the network plugin, or set fabric = \"tcp\" where TCP is intended",
+        nccl_issue!("952")).patch(&[("fabric", Some("auto"))])
+        .signatures(&[Signature::SocketConnection, Signature::SocketChosen, Signature::PluginNotFound, Signature::IbNoDevice])
+        .when(sockets_between_nodes)
+        .detail(socket_connections),
+    rule("R54", SOCKETS_INSIDE_NODE, HIGH,
+        "ranks of one node are connected over TCP sockets, not over P2P or shared memory",
+        "unset NCCL_P2P_DISABLE and NCCL_SHM_DISABLE, give the containers /dev/shm, and all ranks of a node one host name",
+        ENV)
+        .signatures(&[Signature::SocketConnection, Signature::P2pDisabled, Signature::ShmDisabled])
+        .when(sockets_inside_nodes)
+        .detail(socket_connections),
+    rule("R16", "NCCL-FORCED-BY-ENV", MEDIUM,
+        "the environment forces or disables a transport",
+        "unset the variable, unless that is what you want",
+        ENV)
+        .signatures(&[Signature::IbDisabled, Signature::SocketsRequested, Signature::P2pDisabled, Signature::ShmDisabled])
+        .when(forced_by_environment)
+        .detail(forced_transports),
+    rule("R36", "SOCKET-NO-INTERFACE", HIGH,
+        "no network interface fits NCCL_SOCKET_IFNAME",
+        "fix NCCL_SOCKET_IFNAME: a prefix, `=` for an exact name, `^` to exclude",
+        nccl_issue!("1837")).patch(&[("env.NCCL_SOCKET_IFNAME", None)])
+        .signatures(&[Signature::NoInterface])
+        .fails(),
+    rule("R36b", "SOCKET-ADDRESS-EMPTY", HIGH,
+        "the address of a peer was not filled in: no interface fits on its host, or it did not post its part (sends and receives in another order), or runs another build of NCCL, or P2P and SHM are off between ranks of one node",
+        "check that sends and receives are posted in the same order inside one group on both ranks, and that all ranks run the same build of NCCL",
+        nccl_issue!("2057"))
+        .signatures(&[Signature::AddressEmpty])
+        .advice(told_interface)
+        .fails(),
+    rule("R37b", "SOCKET-LINK-LOCAL", HIGH,
+        "a rank gave its peers a link-local address (169.254.x or fe80::), which other hosts cannot reach",
+        "set NCCL_SOCKET_IFNAME to the interface that has an address in the network of the nodes",
+        nccl_issue!("975"))
+        .signatures(&[Signature::LinkLocal])
+        .explains(&["SOCKET-SUSPICIOUS-INTERFACE", "TCP-CONNECT-FAILED"])
+        .advice(reachable_interface)
+        .fails(),
+    rule("R60b", "GLOO-MESH", HIGH,
+        "Gloo could not connect all ranks over the interface that it chose",
+        "set GLOO_SOCKET_IFNAME on every host to the interface that joins the nodes, and check the firewall between them",
+        "https://github.com/pytorch/gloo/blob/main/gloo/transport/tcp/pair.cc")
+        .signatures(&[Signature::GlooMesh])
+        .fails(),
+    rule("R63", "RENDEZVOUS-PORT", HIGH,
+        "the port of the rendezvous is in use on its host",
+        "use another port (MASTER_PORT, `--master-port`, the port of `--rdzv-endpoint`), or end the process that holds it",
+        "https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/socket.cpp")
+        .signatures(&[Signature::RendezvousPort])
+        .blame(Blame::Rank(CauseClass::Rendezvous))
+        .detail(rendezvous_port),
+    rule("R64", "RENDEZVOUS-TIMEOUT", HIGH,
+        "a rank could not reach the rendezvous in time",
+        "check that the address resolves and is reachable from every node, that its port is open, and that the node of rank 0 started",
+        "https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/socket.cpp")
+        .signatures(&[Signature::RendezvousTimeout])
+        .blame(Blame::Rank(CauseClass::Rendezvous))
+        .detail(rendezvous_address),
+    rule("R60", "GLOO-INTERFACE", HIGH,
+        "Gloo found no interface of the name in GLOO_SOCKET_IFNAME: it names one interface, or several with commas, and knows no `^`",
+        "unset GLOO_SOCKET_IFNAME, or set it to an interface with an address on every host",
+        "https://github.com/pytorch/gloo/blob/main/gloo/transport/tcp/device.cc").patch(&[("env.GLOO_SOCKET_IFNAME", None)])
+        .signatures(&[Signature::GlooInterface])
+        .fails(),
+    rule("R37", "SOCKET-SUSPICIOUS-INTERFACE", MEDIUM,
+        "an interface that other hosts may not reach was chosen",
+        "set NCCL_SOCKET_IFNAME=^lo,docker,veth,virbr or the right name",
+        nccl_issue!("975")).patch(&[("env.NCCL_SOCKET_IFNAME", Some("^lo,docker,veth,virbr"))])
+        .signatures(&[Signature::SuspiciousInterface, Signature::LoopbackInterface])
+        .when(interface_unreachable),
+    rule("R38", "TCP-CONNECT-FAILED", HIGH,
+        "a TCP connection between ranks failed: firewall, wrong interface, or a dead peer",
+        "check the address in the message, the security group, and NCCL_SOCKET_IFNAME",
+        "https://github.com/NVIDIA/nccl-tests/issues/166")
+        .signatures(&[Signature::ConnectFailed])
+        .blame(Blame::Link),
+    rule("R39", "TCP-STRAY-CONNECTION", MEDIUM,
+        "something else connected to a port of NCCL: a port scanner, or ranks of another job",
+        "give every node its own host name or NCCL_HOSTID; keep scanners off the ports",
+        "https://github.com/NVIDIA/nccl-tests/issues/188")
+        .signatures(&[Signature::StrayConnection]),
+];
+
+/// Returns whether sockets are a fallback: only between nodes, and only where they were not requested.
+fn sockets_between_nodes(seen: &RuleInput<'_>) -> bool {
+    if seen.sockets_on_purpose() {
+        return false;
+    }
+    if seen.has(Signature::SocketConnection) {
+        return seen.socket_connections() > 0 && !seen.sockets_are_inside_nodes();
+    }
+    let alone = seen.several_nodes() == Some(false);
+    let connected_otherwise = seen.connects_by(Kind::Net);
+    let sockets = seen.uses(Network::Socket, true) && !seen.uses(Network::Socket, false);
+    // NCCL before 2.19 and RCCL print no number of nodes: several hosts must be in the log.
+    let one_host =
+        seen.several_nodes() != Some(true) && !seen.has(Signature::ErrorInSocket) && seen.hosts() <= 1;
+    let chosen = seen.has(Signature::SocketChosen)
+        || (seen.networks.len() == 1 && sockets && !seen.has(Signature::ErrorInSocket));
+    // In a log with only P2P and SHM, the announced network may be unused.
+    let local_only = !seen.transports.is_empty() && seen.several_nodes() != Some(true);
+    chosen && !alone && !one_host && !connected_otherwise && !local_only && sockets
+}
+
+/// Names the address behind some words of a signature's first line.
+fn address_behind(seen: &RuleInput<'_>, signature: Signature, words: &str) -> Option<String> {
+    let traces = &seen.map.signatures().get(signature)?.traces;
+    let address = traces.iter().find_map(|trace| {
+        let rest = trace.text.split_once(words)?.1.trim_start_matches(['(', ' ']);
+        rest.split([' ', ',', '(', ')']).next().filter(|address| !address.is_empty())
+    })?;
+    Some(format!(": {}", address.trim_end_matches('.')))
+}
+
+fn rendezvous_port(seen: &RuleInput<'_>) -> Option<String> {
+    address_behind(seen, Signature::RendezvousPort, "failed to bind to ")
+}
+
+fn rendezvous_address(seen: &RuleInput<'_>) -> Option<String> {
+    address_behind(seen, Signature::RendezvousTimeout, "trying to connect to ")
+}
+
+/// Says which interface the ranks were told to use, where the log shows it.
+fn told_interface(seen: &RuleInput<'_>) -> Option<String> {
+    let name = seen.map.env("SOCKET_IFNAME").next()?;
+    Some(format!(
+        "check that an interface fits NCCL_SOCKET_IFNAME={name} on every host; else that both ranks post their sends and receives in one order and run one build of NCCL"
+    ))
+}
+
+/// Names the interfaces in the log whose addresses other hosts may reach.
+fn reachable_interface(seen: &RuleInput<'_>) -> Option<String> {
+    let unreachable = |name: &str, address: &str| {
+        ["169.254.", "127.", "fe80:", "::1"].iter().any(|start| address.starts_with(start))
+            || ["lo", "docker", "veth", "virbr", "cni", "br-"].iter().any(|start| name.starts_with(start))
+    };
+    let names: BTreeSet<&str> = seen
+        .map
+        .interfaces()
+        .into_iter()
+        .filter(|(name, address)| !unreachable(name, address))
+        .map(|(name, _)| name)
+        .collect();
+    let first = names.first()?;
+    let of = if names.len() > 1 {
+        format!(" (the log lists {})", names.iter().copied().collect::<Vec<_>>().join(", "))
+    } else {
+        String::new()
+    };
+    Some(format!("set NCCL_SOCKET_IFNAME={first} for all ranks{of}"))
+}
+
+/// Returns whether the environment forces sockets. A plugin for verbs, such as HPC-X's, ignores
+/// NCCL_IB_DISABLE: then it explains nothing.
+fn forced_by_environment(seen: &RuleInput<'_>) -> bool {
+    let heeded = !seen.uses(Network::Verbs, false);
+    (seen.has(Signature::IbDisabled) && heeded)
+        || seen.has(Signature::SocketsRequested)
+        || seen.has(Signature::P2pDisabled)
+        || seen.has(Signature::ShmDisabled)
+}
+
+fn interface_unreachable(seen: &RuleInput<'_>) -> bool {
+    seen.has(Signature::SuspiciousInterface)
+        || (seen.has(Signature::LoopbackInterface) && seen.several_nodes() != Some(false))
+}
+
+fn socket_connections(seen: &RuleInput<'_>) -> Option<String> {
+    match usize::try_from(seen.socket_connections()).unwrap_or(usize::MAX) {
+        0 if seen.has(Signature::SocketConnection) => None,
+        0 => Some(": NCCL chose them, and no line shows the connections".to_owned()),
+        sockets => Some(format!(": {}", counted(sockets, "connection"))),
+    }
+}
+
+fn sockets_inside_nodes(seen: &RuleInput<'_>) -> bool {
+    seen.sockets_are_inside_nodes()
+}
+
+fn forced_transports(seen: &RuleInput<'_>) -> Option<String> {
+    let without_shm = seen.has(Signature::ShmDisabled);
+    let p2p =
+        if without_shm { "P2P is disabled" } else { "P2P is disabled, so that ranks of one node use SHM" };
+    let forced = [
+        (Signature::IbDisabled, "InfiniBand is disabled"),
+        (Signature::SocketsRequested, "sockets are requested"),
+        (Signature::P2pDisabled, p2p),
+        (Signature::ShmDisabled, "SHM is disabled"),
+    ];
+    let forced: Vec<&str> =
+        forced.into_iter().filter(|(signature, _)| seen.has(*signature)).map(|(_, text)| text).collect();
+    Some(if forced.is_empty() { String::new() } else { format!(": {}", forced.join("; ")) })
+}

@@ -1,0 +1,208 @@
+//! Rules about InfiniBand and RoCE.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weftrun_nccl::{Devices, FabricSeen, GdrSeen, Kind, Network, Signature};
+
+use super::{Blame, HIGH, LOW, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, rule};
+use crate::rule_input::RuleInput;
+use weftrun_core::text::counted;
+
+pub(super) const RULES: &[Rule] = &[
+    rule("R15", "IB-NO-DEVICE", MEDIUM,
+        "NCCL's built-in IB network found no device it can use",
+        "install rdma-core in the image and give the container /dev/infiniband (by its RDMA resource)",
+        "https://github.com/NVIDIA/nvidia-container-toolkit/issues/1877")
+        .signatures(&[Signature::IbNoDevice])
+        .when(ib_is_missed),
+    rule("R17", "IB-RETRY-EXCEEDED", HIGH,
+        "packets to a peer are lost (transport retries exceeded, status 12): cable, port, GID, MTU or flow control",
+        "run ib_write_bw between that pair with the same GID and traffic class; NCCL_IB_TIMEOUT only hides it",
+        nccl_issue!("426"))
+        .signatures(&[Signature::IbRetryExceeded])
+        .blame(Blame::Link),
+    rule("R18", "IB-FLUSHED", NOTE,
+        "work requests were flushed (status 5): an echo of an earlier error",
+        "find the first completion error with another status",
+        nccl_issue!("1814"))
+        .signatures(&[Signature::IbFlushed]),
+    rule("R19", "IB-LOCAL-PROTECTION", HIGH,
+        "a NIC was denied access to memory (status 4): ACS, IOMMU or a missing peer memory module blocks GPUDirect",
+        "disable ACS, boot with iommu=pt; NCCL_NET_GDR_LEVEL=LOC confirms it",
+        nccl_issue!("707"))
+        .explains(&["IB-QP-EVENT"])
+        .signatures(&[Signature::IbLocalProtection])
+        .fails(),
+    rule("R20", "IB-REMOTE-REFUSED", HIGH,
+        "the peer refused an RDMA request (status 9, 10 or 11)",
+        "look at the peer's log of the same moment",
+        nccl_issue!("1710"))
+        .explains(&["IB-QP-EVENT"])
+        .signatures(&[Signature::IbRemoteRefused])
+        .blame(Blame::Link),
+    rule("R21", "IB-QP-TRANSITION", HIGH,
+        "a queue pair could not be connected: wrong GID index, or no route between the GIDs",
+        "leave NCCL_IB_GID_INDEX unset with NCCL 2.21 or later, else set the index of the RoCE v2 GID; check VLAN and routes",
+        TROUBLESHOOTING).patch(&[("env.NCCL_IB_GID_INDEX", None)])
+        .signatures(&[Signature::QpTransition])
+        .fails(),
+    rule("R22", "IB-CROSS-RAIL", HIGH,
+        "connecting a queue pair timed out: on a rail-only fabric a NIC reaches only NICs of its own rail",
+        "set NCCL_CROSS_NIC=0",
+        nccl_issue!("2013")).patch(&[("env.NCCL_CROSS_NIC", Some("0"))])
+        .explains(&["IB-QP-TRANSITION"])
+        .signatures(&[Signature::QpTimeout])
+        .blame(Blame::Link),
+    rule("R23", "IB-ASYNC-EVENT", HIGH,
+        "an HCA reported an asynchronous event: a port went down, a queue pair failed, or the HCA is dead",
+        "look at dmesg and the link counters of that HCA on that host; replace it if it comes back",
+        nccl_issue!("1919"))
+        .signatures(&[Signature::IbAsyncEvent])
+        .fails(),
+    rule("R23b", "IB-QP-EVENT", HIGH,
+        "an HCA reported an error of one queue pair: the end of a request that failed, on this side or on the peer's",
+        "look for the first completion error (`status=`) of this host and of the peer; with an access violation also for ACS, IOMMU and the GPUDirect module (nvidia_peermem)",
+        "https://www.man7.org/linux/man-pages/man3/ibv_get_async_event.3.html")
+        .signatures(&[Signature::IbQpEvent])
+        .fails(),
+    rule("R24", "IB-MEMLOCK", HIGH,
+        "memory could not be registered or a queue made: the limit of locked memory is too small",
+        "set memlock unlimited: IPC_LOCK in Kubernetes, --ulimit memlock=-1 in Docker, PropagateResourceLimitsExcept=MEMLOCK in Slurm",
+        TROUBLESHOOTING)
+        .signatures(&[Signature::MemoryRegistration])
+        .fails(),
+    rule("R25", "IB-WITHOUT-GDR", MEDIUM,
+        "the InfiniBand or RoCE connections run without GPUDirect RDMA",
+        "load nvidia_peermem, or use the open driver with DMA-BUF on kernel 5.12 or later; consumer GPUs and GB10 have none",
+        nccl_issue!("1537"))
+        .signatures(&[Signature::IbGdrDisabled, Signature::IbConnectionWithoutGdr])
+        .when(without_gdr),
+    rule("R26", "GDR-TOO-FAR", MEDIUM,
+        "GPUDirect RDMA is off because GPU and NIC are too far apart",
+        "use a near NIC; in a VM set NCCL_NET_GDR_LEVEL=SYS or give NCCL a topology file",
+        "https://github.com/Mellanox/nv_peer_memory/issues/56").patch(&[("env.NCCL_NET_GDR_LEVEL", Some("SYS"))])
+        .signatures(&[Signature::GdrTooFar]),
+    rule("R27", "IB-ROCE-MIXED", MEDIUM,
+        "InfiniBand and Ethernet ports are in one list: a storage or management port was taken for data",
+        "exclude it with NCCL_IB_HCA=^mlx5_bond_0 (its name), or list the data ports",
+        nccl_issue!("302"))
+        .signatures(&[Signature::IncompatibleIbDevices, Signature::IbDeviceList])
+        .when(mixed_ports),
+    rule("R28", "NET-DEVICE-COUNT-MIXED", HIGH,
+        "ranks of one node see different numbers of NICs",
+        "set the same NCCL_IB_HCA everywhere and give every container the same devices",
+        nccl_issue!("2428"))
+        .signatures(&[Signature::DeviceCountsMixed])
+        .fails(),
+    rule("R50", "NICS-IDLE", LOW,
+        "fewer NICs are used than the node has",
+        "give the container all EFA devices, a topology file, or a fitting NCCL_IB_HCA",
+        nccl_issue!("527"))
+        .signatures(&[Signature::OneNicFound, Signature::IbDeviceList])
+        .when(nics_idle),
+    rule("R58", "NICS-DIFFER", MEDIUM,
+        "the hosts list different NICs",
+        "give every node the same NICs: check the missing ones (`ibstat`), the devices of the container, and NCCL_IB_HCA",
+        nccl_issue!("2428"))
+        .signatures(&[Signature::IbDeviceList])
+        .when(nics_differ)
+        .detail(odd_hosts),
+    rule("R53", "IB-DEVICE-NOT-OPENED", HIGH,
+        "an HCA is listed and cannot be opened: the ranks end with different NICs",
+        "give the container every uverbs device; set the same NCCL_IB_HCA everywhere",
+        nccl_issue!("2428"))
+        .signatures(&[Signature::DeviceNotOpened]),
+];
+
+fn nics_differ(seen: &RuleInput<'_>) -> bool {
+    let hosts = seen.map.nics_of_hosts();
+    hosts.values().collect::<BTreeSet<_>>().len() > 1
+}
+
+/// Says which hosts list other NICs than most do.
+fn odd_hosts(seen: &RuleInput<'_>) -> Option<String> {
+    const MOST: usize = 4;
+    let hosts = seen.map.nics_of_hosts();
+    let mut lists: BTreeMap<&BTreeSet<&str>, Vec<&str>> = BTreeMap::new();
+    for (host, list) in &hosts {
+        lists.entry(list).or_default().push(host);
+    }
+    // Of two lists that as many hosts have, the longer one is taken for the right one.
+    let (usual, others) = lists.iter().max_by_key(|(list, hosts)| (hosts.len(), list.len()))?;
+    let names = |list: Vec<&&str>| list.into_iter().take(8).copied().collect::<Vec<_>>().join(", ");
+    let odd = lists
+        .iter()
+        .filter(|(list, _)| *list != usual)
+        .flat_map(|(list, hosts)| hosts.iter().map(move |host| (host, list)));
+    let told: Vec<String> = odd
+        .take(MOST)
+        .map(|(host, list)| {
+            let (missing, more) =
+                (names(usual.difference(list).collect()), names(list.difference(usual).collect()));
+            match (missing.is_empty(), more.is_empty()) {
+                (false, true) => format!("{host} lacks {missing}"),
+                (true, _) => format!("{host} has {more} besides"),
+                (false, false) => format!("{host} has {more}, not {missing}"),
+            }
+        })
+        .collect();
+    let rest = match others.as_slice() {
+        [only] => (*only).to_owned(),
+        more => counted(more.len(), "other host"),
+    };
+    Some(format!(": {}, compared with {rest}", told.join("; ")))
+}
+
+/// Returns whether InfiniBand or RoCE runs without GPUDirect RDMA; Omni-Path prints the same, and has other drivers.
+fn without_gdr(seen: &RuleInput<'_>) -> bool {
+    let said = seen.has(Signature::IbGdrDisabled) || seen.has(Signature::IbConnectionWithoutGdr);
+    said && seen.verdict.fabric != FabricSeen::Network(Network::OmniPath)
+}
+
+/// Returns whether missing InfiniBand matters: not on one node, or where another network is in use.
+fn ib_is_missed(seen: &RuleInput<'_>) -> bool {
+    let other = seen.networks.iter().any(|named| !named.is_built_in);
+    seen.has(Signature::IbNoDevice) && seen.several_nodes() != Some(false) && !other
+}
+
+fn mixed_ports(seen: &RuleInput<'_>) -> bool {
+    seen.has(Signature::IncompatibleIbDevices) || seen.map.lists_mixed_ports()
+}
+
+fn nics_idle(seen: &RuleInput<'_>) -> bool {
+    one_nic_found(seen) || one_nic_of_many(seen)
+}
+
+/// Returns whether one NIC is too few: every AWS instance with GPUDirect over EFA has several, but for a
+/// few sizes.
+fn one_nic_found(seen: &RuleInput<'_>) -> bool {
+    seen.has(Signature::OneNicFound)
+        && (seen.has(Signature::GdrInstance) || matches!(seen.verdict.gdr, GdrSeen::All | GdrSeen::Some))
+        && !seen.has(Signature::InstanceWithoutGdr)
+}
+
+/// Returns whether all ranks use one NIC, where every rank of a node is seen and there are as many NICs as
+/// ranks.
+fn one_nic_of_many(seen: &RuleInput<'_>) -> bool {
+    let devices: BTreeSet<u32> = seen.map.ports().iter().map(|port| port.device).collect();
+    let of_plugin = seen.map.plugins().iter().filter_map(|plugin| plugin.nics).max();
+    let listed = devices.len().max(of_plugin.unwrap_or(0) as usize);
+    let mut used = Devices::default();
+    for transport in seen.transports.iter().filter(|used| used.kind == Kind::Net) {
+        used.union(transport.devices);
+    }
+    let rdma = matches!(
+        seen.verdict.fabric,
+        FabricSeen::Network(Network::Efa | Network::Roce | Network::InfiniBand | Network::Verbs)
+    );
+    if !rdma || listed < 2 || used.count() != 1 {
+        return false;
+    }
+    let mut ranks_on: BTreeMap<u32, usize> = BTreeMap::new();
+    for rank in seen.ranks() {
+        *ranks_on.entry(rank.node).or_default() += 1;
+    }
+    let fewest = ranks_on.values().copied().min().unwrap_or(0);
+    let whole = seen.comms().iter().any(|comm| comm.world && comm.seen_ranks.len() == comm.nranks as usize);
+    whole && fewest >= listed
+}

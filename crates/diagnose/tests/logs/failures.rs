@@ -1,0 +1,522 @@
+//! Tests `why` on recorded failures (`tests/cases/failures`): the expected answer is beside each, and it
+//! must not depend on the order of the files, on a single file, or on their last lines.
+#![allow(clippy::expect_used, clippy::panic, reason = "a test ends with a panic, and says why")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weftrun_core::Confidence;
+use weftrun_core::job::{JobDetail, JobPhase, JobSummary, ReplicaStatus, TIME_LIMIT_REACHED};
+use weftrun_core::nccl::{SourceId, TransportMap};
+use weftrun_diagnose::cause::{Why, WhyState, why};
+use weftrun_diagnose::why_of_job;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/failures")
+}
+
+/// A recording: the output of each node, and the expected answer.
+struct Recording {
+    name: String,
+    nodes: Vec<Vec<u8>>,
+    truth: serde_json::Value,
+}
+
+fn recordings() -> Vec<Recording> {
+    let mut found: Vec<Recording> = fs::read_dir(folder())
+        .expect("the recordings")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.is_dir())
+        .map(|path| Recording {
+            name: path.file_name().expect("a name").to_string_lossy().into_owned(),
+            nodes: ["node0.log", "node1.log"]
+                .iter()
+                .map(|name| fs::read(path.join(name)).expect("a log"))
+                .collect(),
+            truth: serde_json::from_slice(&fs::read(path.join("truth.json")).expect("the truth"))
+                .expect("JSON"),
+        })
+        .collect();
+    found.sort_by(|one, other| one.name.cmp(&other.name));
+    // Two ranks on two nodes that ran on: `a_skipped_collective_of_a_running_job_is_a_mismatch` reads it.
+    found.retain(|recording| recording.name != "skip_running");
+    assert_eq!(found.len(), 10, "all recordings are there");
+    found
+}
+
+fn read(sources: &[(&str, &[u8])], chunk: usize) -> TransportMap {
+    let mut map = TransportMap::new();
+    for (name, bytes) in sources {
+        let source = Arc::new(SourceId::new(*name));
+        for piece in bytes.chunks(chunk) {
+            map.read(&source, piece);
+        }
+        map.end(&source);
+    }
+    map
+}
+
+fn ask(sources: &[(&str, &[u8])]) -> Why {
+    why(&read(sources, 1 << 16), None)
+}
+
+impl Recording {
+    fn first(&self) -> Vec<u32> {
+        serde_json::from_value(self.truth["first"].clone()).expect("ranks")
+    }
+
+    fn class(&self) -> &str {
+        self.truth["class"].as_str().expect("a class")
+    }
+
+    /// Asserts that the answer is exactly the expected one.
+    fn check(&self, why: &Why, variant: &str) {
+        let at = format!("{} ({variant}): {why:#?}", self.name);
+        if self.class() == "none" {
+            assert_eq!(why.cause, None, "{at}");
+            assert!(!matches!(why.state, WhyState::Failed | WhyState::Hanging), "{at}");
+            return;
+        }
+        assert!(matches!(why.state, WhyState::Failed | WhyState::Hanging), "{at}");
+        let cause = why.cause.as_ref().expect(&at);
+        assert_eq!(cause.class.as_str(), self.class(), "{at}");
+        assert_eq!(cause.ranks, self.first(), "{at}");
+        assert_eq!(cause.what, self.truth["what"].as_str().expect("what"), "{at}");
+        let frame = cause.frame.as_ref().map(|frame| {
+            let file = frame.file.rsplit('/').next().unwrap_or_default();
+            format!("{file} in {}", frame.function)
+        });
+        assert_eq!(frame.as_deref(), self.truth["user_frame"].as_str(), "{at}");
+        assert!(!cause.evidence.is_empty(), "{at}");
+        let node = cause.ranks.first().map(|rank| format!("node{}", rank / 2));
+        // The recordings name their simulated nodes by NCCL_HOSTID; the name of a file is no host.
+        let told = |log: &Vec<u8>| memchr::memmem::find(log, b"NCCL_HOSTID set by environment").is_some();
+        let ran = cause.ranks.first().and_then(|rank| self.nodes.get(*rank as usize / 2)).is_some_and(told);
+        assert_eq!(cause.nodes.first(), node.as_ref().filter(|_| ran), "{at}");
+        assert!(why.lines().len() <= 10, "{at}");
+    }
+}
+
+#[test]
+fn every_recorded_failure_is_named_with_rank_cause_and_line() {
+    for recording in recordings() {
+        let [one, two] = [&recording.nodes[0][..], &recording.nodes[1][..]];
+        let why = ask(&[("node0.log", one), ("node1.log", two)]);
+        recording.check(&why, "whole");
+        if let Some(cause) = &why.cause {
+            assert_eq!(cause.confidence, Confidence::High, "{}", recording.name);
+            let victims: Vec<u32> =
+                serde_json::from_value(recording.truth["victims"].clone()).expect("ranks");
+            assert_eq!(why.victims, victims, "{}", recording.name);
+        } else {
+            assert_eq!(why.state, WhyState::Succeeded, "{}", recording.name);
+        }
+    }
+}
+
+/// A host runs several ranks and has one exit code; where the backend knows whose it is, that rank is named.
+#[test]
+fn the_rank_that_a_backend_names_is_the_cause() {
+    let handle = "hosts://rack/train#1".parse().expect("a handle");
+    let mut job = JobDetail::new(JobSummary::new(handle, JobPhase::Failed));
+    for (index, host) in (0..).zip(["a", "b"]) {
+        job.replicas.push(ReplicaStatus::new(host, "worker", index, JobPhase::Failed));
+    }
+    job.replicas[1].exit_code = Some(3);
+    assert_eq!(why_of_job(&TransportMap::new(), &job).cause.expect("a cause").ranks, [0_u32; 0]);
+    job.replicas[1].failed_rank = Some(5);
+    let cause = why_of_job(&TransportMap::new(), &job).cause.expect("a cause");
+    assert_eq!((cause.ranks, cause.what.as_str()), (vec![5], "exit code 3"));
+}
+
+/// No rank is to blame for a time limit, and a job that was cancelled has not failed.
+#[test]
+fn what_ends_a_whole_job_is_said_without_a_rank() {
+    let of = |phase, reason: &str| {
+        let mut job = JobSummary::new("hosts://rack/train#1".parse().expect("a handle"), phase);
+        job.reason = reason.to_owned();
+        why_of_job(&TransportMap::new(), &JobDetail::new(job))
+    };
+    let why = of(JobPhase::Failed, &format!("{TIME_LIMIT_REACHED} (60 s)"));
+    assert_eq!(why.lines()[0], "failed: TIMEOUT: the whole job");
+    for (phase, reason, wanted) in [
+        (JobPhase::Cancelled, "", "the job is cancelled"),
+        (JobPhase::Cancelled, "cancelled", "the job is cancelled"),
+        (JobPhase::Pending, "no host is free", "the job is pending: no host is free"),
+    ] {
+        let why = of(phase, reason);
+        assert_eq!(why.state, WhyState::Unknown);
+        assert_eq!(
+            why.lines(),
+            ["unknown: no failure in the logs".to_owned(), format!("  note      {wanted}")]
+        );
+    }
+}
+
+/// `tests/cases/why/README.md` says what each log is about.
+#[test]
+fn logs_that_are_easy_to_get_wrong_are_right() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/why");
+    let mut logs: Vec<PathBuf> =
+        fs::read_dir(folder).expect("the cases").map(|entry| entry.expect("an entry").path()).collect();
+    logs.retain(|path| path.extension().is_some_and(|end| end == "log"));
+    logs.sort();
+    assert!(logs.len() >= 18, "{logs:?}");
+    for path in logs {
+        let bytes = fs::read(&path).expect("a log");
+        let why = ask(&[("job.log", &bytes)]);
+        let lines: Vec<String> = why.lines().into_iter().take(2).collect();
+        let said = format!("{}\nvictims: {:?}\n", lines.join("\n"), why.victims);
+        let wanted = path.with_extension("txt");
+        if std::env::var_os("WEFTRUN_WRITE_DOCS").is_some() {
+            fs::write(&wanted, &said).expect("written");
+        }
+        assert_eq!(said, fs::read_to_string(&wanted).unwrap_or_default(), "{}", path.display());
+        for chunk in [1, 7, 64] {
+            let again = weftrun_diagnose::cause::why(&read(&[("job.log", &bytes)], chunk), None);
+            assert_eq!(again.lines(), why.lines(), "{} in pieces of {chunk}", path.display());
+        }
+    }
+}
+
+/// Only a warning of NCCL, a minute before the first words of a watchdog, says that the ranks' collectives differ.
+#[test]
+fn a_skipped_collective_of_a_running_job_is_a_mismatch() {
+    let log = |node: u32| fs::read(folder().join(format!("skip_running/node{node}.log"))).expect("a log");
+    let (one, two) = (log(0), log(1));
+    let map = read(&[("node0.log", &one), ("node1.log", &two)], 1 << 16);
+    for known in [None, Some(WhyState::Running), Some(WhyState::Failed)] {
+        let why = why(&map, known);
+        let cause = why.cause.as_ref().expect("a cause");
+        assert_eq!((cause.class.as_str(), cause.ranks.as_slice()), ("collective-mismatch", &[0, 1][..]));
+        assert_eq!(cause.code.as_deref(), Some("COLLECTIVE-MISMATCH"));
+        assert!(cause.evidence[0].text.contains("message truncated"), "{why:#?}");
+    }
+}
+
+#[test]
+fn the_order_of_the_files_does_not_matter() {
+    for recording in recordings() {
+        let why = ask(&[("node1.log", &recording.nodes[1]), ("node0.log", &recording.nodes[0])]);
+        recording.check(&why, "other order");
+    }
+}
+
+#[test]
+fn the_cut_of_the_chunks_does_not_matter() {
+    for recording in recordings() {
+        let sources = [("node0.log", &recording.nodes[0][..]), ("node1.log", &recording.nodes[1][..])];
+        let whole = why(&read(&sources, 1 << 16), None);
+        assert_eq!(why(&read(&sources, 7), None), whole, "{}", recording.name);
+    }
+}
+
+#[test]
+fn a_log_without_its_end_gives_the_same_answer() {
+    for recording in recordings() {
+        for node in 0..2 {
+            let mut nodes = [&recording.nodes[0][..], &recording.nodes[1][..]];
+            nodes[node] = &nodes[node][..nodes[node].len() * 4 / 5];
+            let why = ask(&[("node0.log", nodes[0]), ("node1.log", nodes[1])]);
+            recording.check(&why, &format!("node{node} cut"));
+        }
+    }
+}
+
+#[test]
+fn a_missing_log_lowers_confidence_and_names_nobody_wrongly() {
+    for recording in recordings() {
+        for node in 0..2 {
+            let name = format!("node{node}.log");
+            let why = ask(&[(&name, &recording.nodes[node])]);
+            let at = format!("{} (only {name}): {why:#?}", recording.name);
+            let first = recording.first();
+            let there = first.iter().all(|rank| (rank / 2) as usize == node);
+            if recording.class() == "none" {
+                assert_eq!(why.cause, None, "{at}");
+                continue;
+            }
+            if let Some(cause) = &why.cause {
+                assert!(cause.ranks.iter().all(|rank| first.contains(rank)), "{at}");
+                assert_ne!(cause.confidence, Confidence::High, "{at}");
+                assert!(
+                    !why.findings.is_empty()
+                        || cause.what.contains("not read")
+                        || cause.what.contains("no log says"),
+                    "{at}"
+                );
+            }
+            if there && recording.class() != "collective-mismatch" {
+                // The culprit's own log has everything; two of four ranks alone do not show which of them
+                // differs.
+                recording.check(&why, &name);
+            }
+        }
+    }
+}
+
+#[test]
+fn both_layouts_of_torchrun_give_the_same_answer() {
+    // `--tee 3` prefixes each line of a worker with the local rank. Lines of the agent have none.
+    for recording in recordings().into_iter().filter(|recording| recording.truth["torchrun_tee"] == true) {
+        let plain: Vec<Vec<u8>> = recording
+            .nodes
+            .iter()
+            .map(|log| {
+                let text = String::from_utf8_lossy(log);
+                text.replace("[default0]:", "").replace("[default1]:", "").into_bytes()
+            })
+            .collect();
+        let why = ask(&[("node0.log", &plain[0]), ("node1.log", &plain[1])]);
+        recording.check(&why, "without the tee's prefix");
+    }
+}
+
+#[test]
+fn prefixes_of_shippers_do_not_hide_the_cause() {
+    for recording in recordings() {
+        let shipped: Vec<Vec<u8>> = (0..2)
+            .map(|node| {
+                let text = String::from_utf8_lossy(&recording.nodes[node]);
+                let lines = text.lines().zip(0..).map(|(line, at)| {
+                    format!("2026-11-22T03:{:02}:{:02}.{:09}Z {line}\n", at / 60 % 60, at % 60, at * 7919)
+                });
+                lines.collect::<String>().into_bytes()
+            })
+            .collect();
+        let why = ask(&[("node0.log", &shipped[0]), ("node1.log", &shipped[1])]);
+        recording.check(&why, "with times");
+    }
+}
+
+#[test]
+fn a_restart_in_the_same_log_is_a_second_life() {
+    let all = recordings();
+    let of = |name: &str| all.iter().find(|one| one.name == name).expect("a recording");
+    // One attempt raised, the next one lost a process to SIGKILL, in the same two files.
+    let (before, after) = (of("exception"), of("sigkill"));
+    let nodes: Vec<Vec<u8>> =
+        (0..2).map(|node| [&before.nodes[node][..], b"\n", &after.nodes[node][..]].concat()).collect();
+    after.check(&ask(&[("node0.log", &nodes[0]), ("node1.log", &nodes[1])]), "second life");
+    // One attempt was killed, the next one ran to its end.
+    let (before, after) = (of("sigkill"), of("ok"));
+    let nodes: Vec<Vec<u8>> =
+        (0..2).map(|node| [&before.nodes[node][..], b"\n", &after.nodes[node][..]].concat()).collect();
+    let why = ask(&[("node0.log", &nodes[0]), ("node1.log", &nodes[1])]);
+    assert_eq!((why.state, &why.cause), (WhyState::Succeeded, &None), "{why:#?}");
+    assert!(why.findings.iter().any(|finding| finding.message.contains("SIGKILL")), "{why:#?}");
+}
+
+#[test]
+fn torn_lines_make_no_process_and_no_node() {
+    for recording in recordings() {
+        let map = read(&[("node0.log", &recording.nodes[0]), ("node1.log", &recording.nodes[1])], 1 << 16);
+        let ranks = map.snapshot().ranks();
+        let hosts: std::collections::BTreeSet<_> = ranks.iter().map(|rank| rank.node).collect();
+        let (processes, nodes) = match recording.name.as_str() {
+            // NCCL printed nothing, or only on the node whose ranks got that far.
+            "exception_nodebug" => (0, 0),
+            "import_error" => (2, 1),
+            _ => (4, 2),
+        };
+        assert_eq!((ranks.len(), hosts.len()), (processes, nodes), "{}", recording.name);
+    }
+}
+
+/// Diagnoses one source of a program whose ranks write one after another.
+fn one(text: &str) -> Why {
+    ask(&[("job.log", text.as_bytes())])
+}
+
+#[track_caller]
+fn assert_cause(why: &Why, class: &str, ranks: &[u32], what: &str) {
+    let cause = why.cause.as_ref().unwrap_or_else(|| panic!("a cause: {why:#?}"));
+    assert_eq!((cause.class.as_str(), cause.ranks.as_slice()), (class, ranks), "{why:#?}");
+    assert!(cause.what.contains(what), "{why:#?}");
+}
+
+/// Returns torchrun's report of workers, the first of which failed first.
+fn torchrun(workers: &[(u32, u32, i32)]) -> String {
+    let (_, local, code) = workers[0];
+    let mut text = format!(
+        "E1122 03:12:16.385000 827 torch/distributed/elastic/multiprocessing/api.py:986] failed (exitcode: {code}) local_rank: {local} (pid: {}) of binary: /usr/bin/python3\n\
+         Traceback (most recent call last):\n  File \"/x/lib/python3.12/site-packages/torch/distributed/run.py\", line 990, in main\n    run(args)\n\
+         torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n====\ntrain.py FAILED\n----\nFailures:\n",
+        900 + local
+    );
+    for (at, (rank, local, code)) in workers.iter().enumerate().rev() {
+        if at == 0 {
+            text.push_str("----\nRoot Cause (first observed failure):\n");
+        }
+        text.push_str(&format!(
+            "[{at}]:\n  time      : 2026-11-22_03:12:16\n  host      : n1\n  rank      : {rank} (local_rank: {local})\n  exitcode  : {code} (pid: {})\n  error_file: <N/A>\n",
+            900 + local
+        ));
+    }
+    text
+}
+
+#[test]
+fn an_exit_code_without_a_traceback_is_the_cause() {
+    let why = one(&torchrun(&[(5, 1, 3), (4, 0, -15)]));
+    assert_cause(&why, "exit-code", &[5], "exit code 3");
+    assert_eq!(why.victims, [4]);
+}
+
+#[test]
+fn a_crash_in_native_code_is_a_signal_and_the_launchers_own_kills_are_not() {
+    let why = one(&torchrun(&[(1, 1, -11), (0, 0, -15)]));
+    assert_cause(&why, "signal", &[1], "SIGSEGV");
+    // torchrun sends SIGKILL to processes that do not end after SIGTERM.
+    let text = format!(
+        "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"/job/t.py\", line 3, in f\n[rank1]: KeyError: 'x'\n{}",
+        torchrun(&[(1, 1, 1), (0, 0, -9)])
+    );
+    assert_cause(&one(&text), "exception", &[1], "KeyError: 'x'");
+}
+
+#[test]
+fn a_device_side_assert_is_a_cuda_error() {
+    let text = "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"/job/t.py\", line 3, in step\n\
+                [rank1]: torch.AcceleratorError: CUDA error: device-side assert triggered\n\
+                [rank0]: Traceback (most recent call last):\n[rank0]:   File \"/job/t.py\", line 9, in main\n\
+                [rank0]: torch.distributed.DistBackendError: NCCL communicator was aborted on rank 0.\n";
+    assert_cause(&one(text), "cuda-error", &[1], "device-side assert");
+}
+
+#[test]
+fn a_port_in_use_is_no_ranks_fault() {
+    let text = "Traceback (most recent call last):\n  File \"/v/lib/python3.12/site-packages/torch/distributed/run.py\", line 990, in main\n\
+                torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use\n";
+    let why = one(text);
+    assert_cause(&why, "rendezvous", &[], "EADDRINUSE");
+    assert_eq!(why.state, WhyState::Failed);
+    let text = "[rank0]: Traceback (most recent call last):\n[rank0]:   File \"/job/t.py\", line 3, in main\n\
+                [rank0]:   File \"/v/lib/python3.12/site-packages/torch/distributed/rendezvous.py\", line 9, in x\n\
+                [rank0]: torch.distributed.DistStoreError: Timed out after 61 seconds waiting for clients. 1/2 clients joined.\n";
+    assert_cause(&one(text), "rendezvous", &[], "1/2 clients joined");
+}
+
+/// Returns what rank `rank` writes when its watchdog gives up.
+fn watchdog(rank: u32, group: &str, seq: u64, op: &str, numel: u64) -> String {
+    format!(
+        "[rank{rank}]:[E1 x.cpp:689] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={seq}, OpType={op}, NumelIn={numel}, NumelOut={numel}, Timeout(ms)=12000) ran for 12016 milliseconds before timing out.\n\
+         [rank{rank}]:[E1 x.cpp:2303] [PG ID 0 PG GUID {group} Rank {rank}]  failure detected by watchdog at work sequence id: {seq} PG status: last enqueued work: {seq}, last completed work: {}\n",
+        seq - 1
+    )
+}
+
+#[test]
+fn a_different_operation_names_the_odd_rank() {
+    let ops = ["ALLREDUCE", "ALLREDUCE", "BROADCAST", "ALLREDUCE"];
+    let text: String = (0..4).zip(ops).map(|(rank, op)| watchdog(rank, "0(default_pg)", 7, op, 10)).collect();
+    let why = one(&text);
+    assert_cause(&why, "collective-mismatch", &[2], "rank 2 has OpType BROADCAST, the others ALLREDUCE");
+    assert_eq!(why.state, WhyState::Hanging);
+}
+
+#[test]
+fn a_rank_that_waits_in_another_group_is_a_victim() {
+    // Ranks 0 and 1 wait in the world's group for 2 and 3; 2 waits for 3 in a group of two; 3 computes on.
+    let behind = "[rank3]:[E1 x.cpp:1914] [PG ID 0 PG GUID 0(default_pg) Rank 3] Received a dump signal due to a collective timeout from  rank 1. Last enqueued NCCL work: 6, last completed NCCL work: 6.\n";
+    let also = "[rank2]:[E1 x.cpp:1914] [PG ID 0 PG GUID 0(default_pg) Rank 2] Received a dump signal due to a collective timeout from  rank 1. Last enqueued NCCL work: 6, last completed NCCL work: 6.\n";
+    let text = [
+        watchdog(0, "0(default_pg)", 7, "ALLREDUCE", 10),
+        watchdog(1, "0(default_pg)", 7, "ALLREDUCE", 10),
+        watchdog(2, "3(tp)", 40, "ALLREDUCE", 5),
+        also.to_owned(),
+        behind.to_owned(),
+    ]
+    .concat();
+    assert_cause(&one(&text), "collective-timeout", &[3], "rank 3 did not take part in ALLREDUCE SeqNum 7");
+}
+
+#[test]
+fn pytorchs_own_checks_name_the_rank() {
+    let text = "[rank0]: Traceback (most recent call last):\n[rank0]:   File \"/job/t.py\", line 3, in main\n\
+                [rank0]: RuntimeError: [Rank 0]: Rank 3 failed to pass monitoredBarrier in 5000 ms\n";
+    assert_cause(&one(text), "collective-timeout", &[3], "monitoredBarrier");
+    let each = |rank: u32, shape: u32| {
+        format!(
+            "[rank{rank}]: Traceback (most recent call last):\n[rank{rank}]:   File \"/job/t.py\", line 3, in main\n\
+             [rank{rank}]: RuntimeError: Detected mismatch between collectives on ranks. Rank {rank} is running collective: CollectiveFingerPrint(SequenceNumber=11, OpType=ALLREDUCE, TensorShape=[{shape}], TensorDtypes=Float), but Rank 0 is running collective: CollectiveFingerPrint(SequenceNumber=11, OpType=ALLREDUCE, TensorShape=[8], TensorDtypes=Float).\n"
+        )
+    };
+    let text = [each(1, 7), each(2, 8), each(3, 8)].concat();
+    assert_cause(&one(&text), "collective-mismatch", &[1], "rank 1 has TensorShape [7], the others [8]");
+}
+
+#[test]
+fn slurm_and_mpi_say_who_ended() {
+    let why = one(
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.\n\
+                   srun: error: n2: task 5: Out Of Memory\n",
+    );
+    assert_cause(&why, "OUT_OF_MEMORY", &[5], "memory limit");
+    let why =
+        one("slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***\n");
+    assert_cause(&why, "TIMEOUT", &[], "time limit");
+    let why = one("mpirun noticed that process rank 3 with PID 77 on node n2 exited on signal 9 (Killed).\n");
+    assert_cause(&why, "signal", &[3], "SIGKILL");
+}
+
+#[test]
+fn an_exception_raised_from_another_names_the_first() {
+    let text = "[rank2]: Traceback (most recent call last):\n[rank2]:   File \"/job/data.py\", line 3, in read\n[rank2]: FileNotFoundError: [Errno 2] No such file: 'x'\n\n\
+                [rank2]: The above exception was the direct cause of the following exception:\n\n\
+                [rank2]: Traceback (most recent call last):\n[rank2]:   File \"/job/t.py\", line 9, in main\n[rank2]: RuntimeError: training failed\n";
+    let why = one(text);
+    assert_cause(&why, "exception", &[2], "FileNotFoundError");
+    assert_eq!(why.cause.and_then(|cause| cause.frame).map(|frame| frame.line), Some(3));
+    // An exception that was handled before is no cause.
+    let text = text.replace(
+        "The above exception was the direct cause of the following exception:",
+        "During handling of the above exception, another exception occurred:",
+    );
+    assert_cause(&one(&text), "exception", &[2], "RuntimeError: training failed");
+}
+
+#[test]
+fn text_that_only_looks_like_a_failure_is_none() {
+    let text = "the docs say \"Traceback (most recent call last):\" comes first\nstep 1 loss 0.3\nLoss: 0.2\nstep 2 loss 0.1\n\
+                CUDA_VISIBLE_DEVICES=0\nexitcode of the last run: 1\n";
+    let why = one(text);
+    assert_eq!((why.state, why.cause.as_ref()), (WhyState::Unknown, None), "{why:#?}");
+}
+
+#[test]
+fn facts_are_bounded_however_often_they_are_repeated() {
+    let mut text = String::new();
+    for at in 0..20_000 {
+        text.push_str("[rank1]: Traceback (most recent call last):\n[rank1]:   File \"/job/t.py\", line 3, in f\n[rank1]: ValueError: x\n");
+        text.push_str(&format!("srun: error: n1: task {at}: Killed\n"));
+        text.push_str(&watchdog(at % 100, "0(default_pg)", u64::from(at) + 1, "ALLREDUCE", 1));
+    }
+    let map = read(&[("job.log", text.as_bytes())], 1 << 16);
+    assert!(
+        map.snapshot().failures().reports().len() < 25_000,
+        "{}",
+        map.snapshot().failures().reports().len()
+    );
+    assert!(map.snapshot().failures().dropped() > 50_000);
+    assert_cause(&why(&map, None), "exception", &[1], "ValueError");
+}
+
+/// Steps behind a traceback show that the program survived it, in a job that still runs. In one that has ended they may have
+/// been buffered.
+#[test]
+fn a_running_job_survives_an_exception_that_steps_follow() {
+    let state = |steps: u32, known: Option<WhyState>| {
+        let mut log = "step 1 tokens/s: 900\nTraceback (most recent call last):\n  File \"/opt/train/eval.py\", line 7, in evaluate\n    score = scores[3]\nIndexError: list index out of range\n".to_owned();
+        log.extend((0..steps).map(|step| format!("step {} tokens/s: {}\n", step + 2, 900 + step)));
+        why(&read(&[("node0.log", log.as_bytes())], 1 << 16), known).state
+    };
+    let runs = Some(WhyState::Running);
+    assert_eq!(
+        [0, 2, 3, 5000].map(|steps| state(steps, runs) == WhyState::Failed),
+        [true, true, false, false]
+    );
+    assert_eq!(state(5000, None), WhyState::Failed);
+    assert_eq!(state(5000, Some(WhyState::Failed)), WhyState::Failed);
+}

@@ -1,0 +1,443 @@
+//! Every rule fires on its own line and stays silent on a similar line. The wordings are those of the tags
+//! of NVIDIA/nccl 2.3.5 to 2.30.7, aws-ofi-nccl 0.9.1 to 1.21.1, libfabric and PyTorch, with invented
+//! hosts.
+
+use std::collections::BTreeSet;
+
+use weftrun_core::backend::ClusterFacts;
+use weftrun_core::catalogue::Catalogue;
+use weftrun_core::fabric::{FabricPlan, Profiles};
+use weftrun_core::spec::{JobSpec, Launch, Role};
+use weftrun_diagnose::{diagnose, rules};
+
+use crate::{report, rules_of};
+
+const INFO: &str = "gpu-1:31:77 [0] NCCL INFO ";
+/// Two nodes, so that a network is needed.
+const TWO_NODES: &str =
+    "gpu-1:31:77 [0] NCCL INFO comm 0x7f10 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0\n";
+
+/// Two ranks of one node, connected by the network.
+fn inside_one_node() -> String {
+    let rank = |rank: u32| {
+        let process = format!("gpu-1:{}:{} [{rank}] NCCL INFO", 31 + rank, 31 + rank);
+        let side = if rank == 0 { "send" } else { "receive" };
+        format!(
+            "{process} Using network Socket\n\
+             {process} ncclCommInitRank comm 0x1 rank {rank} nranks 2 cudaDev {rank} nvmlDev {rank} busId {rank}0 commId 0x5 - Init COMPLETE\n\
+             {process} Channel 00/0 : 0[0] -> 1[1] [{side}] via NET/Socket/0\n"
+        )
+    };
+    rank(0) + &rank(1)
+}
+
+fn info(message: &str) -> String {
+    format!("{INFO}{message}\n")
+}
+
+fn warn(place: &str, message: &str) -> String {
+    format!("\ngpu-1:31:77 [0] {place} NCCL WARN {message}\n")
+}
+
+fn channel(from: u32, to: u32, via: &str) -> String {
+    info(&format!("Channel 00/0 : {from}[0] -> {to}[0] [send] via {via}"))
+}
+
+/// Returns each rule, with logs in each of which it must fire.
+fn firing() -> Vec<(&'static str, Vec<String>)> {
+    vec![
+        ("R01", vec![
+            format!("{TWO_NODES}{}", info("Using network Socket")),
+            format!("{TWO_NODES}{}", info("Initialized NET plugin Socket")),
+            channel(0, 8, "NET/Socket/0"),
+        ]),
+        ("R02", vec![
+            info("NET/Plugin : No plugin found (libnccl-net.so), using internal implementation"),
+            info("NET/Plugin: Could not find: libnccl-net.so. Using internal network plugin."),
+            info("NET/Plugin: Plugin load (libnccl-net.so) returned 2 : libnccl-net.so: cannot open shared object file: No such file or directory"),
+            info("No network plugin found."),
+        ]),
+        ("R03", vec![
+            info("NET/Plugin : Plugin load (libnccl-net.so) returned 2 : /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found (required by /opt/ofi/lib/libnccl-net.so)"),
+            info("NET/Plugin: dlerror=/opt/efa/libfabric.so.1: version `FABRIC_1.8' not found (required by libnccl-net.so) No plugin found"),
+        ]),
+        ("R03b", vec![
+            "mpirun: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found (required by /opt/amazon-efa-ofi/openmpi/lib/libopen-rte.so.40)\n".to_owned(),
+            // As on the page of DGX Cloud, with other quotes and on two lines.
+            "mpirun: /lib/x86_64-linux-gnu/libc.so.6: version 'GLIBC_2.34' not found\n(required by /opt/amazon-efa-ofi/openmpi/lib/libopen-rte.so.40)\n".to_owned(),
+            "python: /lib64/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by /opt/app/_C.so)\n".to_owned(),
+        ]),
+        ("R04", vec![
+            info("NET/Plugin: libnccl-net-ofi.so: libhwloc.so.15: cannot open shared object file: No such file or directory"),
+            info("NET/Plugin: dlerror=libcudart.so.12: cannot open shared object file: No such file or directory No plugin found (libnccl-net.so), using internal implementation"),
+        ]),
+        ("R04b", vec![
+            warn("net.cc:120", "NET/Plugin: ncclNetPlugin symbols v4 and lower are not supported."),
+            info("NET/Plugin: Failed to find ncclNetPlugin symbol."),
+        ]),
+        ("R05", vec![
+            info("NET/OFI No eligible providers were found"),
+            warn("nccl_net_ofi_create_plugin:214", "NET/OFI Couldn't find any optimal provider"),
+            warn("find_ofi_provider:1042", "NET/OFI fi_getinfo() call failed: No data available"),
+        ]),
+        ("R06", vec![
+            info("NET/OFI Selected provider is tcp;ofi_rxm, fabric is 10.0.0.0/24 (found 2 nics)"),
+            info("NET/OFI Selected Provider is sockets"),
+            warn("ofi_init:730", "NET/OFI Only EFA provider is supported"),
+        ]),
+        ("R07", vec![
+            warn("nccl_net_ofi_init:99", "NET/OFI aws-ofi-nccl initialization failed"),
+            warn("int nccl_net_ofi_create_plugin(nccl_net_ofi_plugin_t**):317", "NET/OFI Initializing plugin failed"),
+        ]),
+        ("R08", vec![warn("platform_init:512", "NET/OFI GDR disabled on GDR-supported instance type p5.48xlarge")]),
+        ("R09", vec![format!(
+            "{}{}{TWO_NODES}{}",
+            info("NET/OFI Running on p4d.24xlarge platform, Setting NCCL_TOPO_FILE environment variable to /opt/p4d.xml"),
+            info("NET/OFI Selected Provider is efa (found 4 nics)"),
+            channel(0, 8, "NET/AWS Libfabric/0"),
+        )]),
+        ("R10", vec![
+            warn("ofi_process_cq:1466", "NET/OFI Request 0x7f2 completed with error. RC: 20. Error: unknown error. Completed length: 0"),
+            warn("rdma_process_cq:812", "NET/OFI Request 0x7f2 completed with error: err: 21 (Is a directory), prov_errno 4124"),
+        ]),
+        ("R11", vec![
+            warn("create_endpoint:88", "NET/OFI Couldn't open AV. RC: -12, ERROR: Cannot allocate memory"),
+            warn("create_endpoint:97", "NET/OFI Couldn't enable endpoint. RC: -12, ERROR: Cannot allocate memory"),
+        ]),
+        ("R12", vec![
+            "A process has executed an operation involving a call\nlibfabric EFA provider is operating in a condition that could result in memory corruption\n".to_owned(),
+            format!(
+                "{}OSError: [Errno 12] Cannot allocate memory\n",
+                info("NET/OFI Selected Provider is efa (found 4 nics)")
+            ),
+        ]),
+        ("R13", vec![
+            warn("ofi_init:55", "NET/OFI NCCL OFI requires at least libfabric version 1.22.0"),
+            warn("set_options:12", "NET/OFI Couldn't set FI_OPT_EFA_USE_DEVICE_RDMA. RC: -92, ERROR: Protocol not available"),
+        ]),
+        ("R14", vec![warn("rdma_comm:1711", "NET/OFI Unexpected number of remote rails for dev 0. Expected 4 but got 3")]),
+        ("R15", vec![
+            format!("{TWO_NODES}{}", info("NET/IB : No device found.")),
+            format!("{TWO_NODES}{}", warn("misc/ibvwrap.cc:63", "Failed to open libibverbs.so[.1]")),
+        ]),
+        ("R16", vec![
+            info("NCCL_IB_DISABLE set by environment to 1."),
+            info("NCCL_NET set by environment to Socket."),
+            info("NCCL_P2P_DISABLE set by environment to 1"),
+        ]),
+        ("R17", vec![
+            warn("transport/net_ib.cc:74", "NET/IB : Got completion with error 12, opcode 1, len 0, vendor err 129"),
+            warn("transport/net_ib.cc:1295", "NET/IB : Got completion from peer 10.0.0.2<4791> with status=12 opcode=0 len=0 vendor err 129 (Send) localGid fe80::1 remoteGids fe80::2"),
+            warn("transport/net_ib/p2p.cc:318", "NET/IB: Got completion from peer 10.0.0.2<4791> with status=IBV_WC_RETRY_EXC_ERR(12) opcode=IBV_WC_SEND(0) reqSize=0 vendor_err=129 req_type=Send hca mlx5_0"),
+        ]),
+        ("R18", vec![warn("transport/net_ib.cc:1295", "NET/IB : Got completion from peer 10.0.0.2<4791> with status=5 opcode=0 len=0 vendor err 249 (Recv)")]),
+        ("R19", vec![warn("transport/net_ib.cc:1295", "NET/IB : Got completion from peer 10.0.0.2<4791> with status=4 opcode=0 len=0 vendor err 81 (Send)")]),
+        ("R20", vec![warn("transport/net_ib.cc:1295", "NET/IB : Got completion from peer 10.0.0.2<4791> with status=10 opcode=0 len=0 vendor err 136 (Send)")]),
+        ("R21", vec![
+            warn("misc/ibvwrap.cc:262", "Call to ibv_modify_qp failed with error Network is unreachable"),
+            warn("misc/ibvwrap.cc:262", "Call to ibv_modify_qp failed with 22 Invalid argument, on dev mlx5_0:1, curr state INIT"),
+        ]),
+        ("R22", vec![warn("misc/ibvwrap.cc:262", "Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_3:1, curr state INIT, next state RTR")]),
+        ("R23", vec![
+            warn("transport/net_ib.cc:96", "NET/IB : Got async event : port error"),
+            warn("transport/net_ib.cc:131", "NET/IB : mlx5_0:1 async fatal event on QP: local catastrophic error"),
+        ]),
+        ("R24", vec![
+            warn("misc/ibvwrap.cc:184", "Call to ibv_reg_mr failed with error Cannot allocate memory"),
+            warn("misc/ibvwrap.cc:201", "Call to ibv_create_cq failed with error Cannot allocate memory"),
+        ]),
+        ("R25", vec![
+            info("NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0' (no module)"),
+            channel(0, 8, "NET/IB/0"),
+        ]),
+        ("R26", vec![info("NET/IB : GPU Direct RDMA Disabled for GPU 3 / HCA 2 (distance 8 > 5)")]),
+        ("R27", vec![
+            info("NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.0.1<0>"),
+            warn("transport/net_ib.cc:1010", "NET/IB : Trying to connect incompatible IB devices"),
+        ]),
+        ("R28", vec![warn("init.cc:900", "Detected mixed local Net device counts across ranks: 4 and 3")]),
+        ("R29", vec![
+            warn("misc/shmutils.cc:87", "Error: failed to extend /dev/shm/nccl-oAbC12 to 33030532 bytes, error: No space left on device (28)"),
+            warn("include/shm.h:28", "Call to posix_fallocate failed : No space left on device"),
+        ]),
+        ("R30", vec![info("P2P is disabled between connected GPUs 1 and 0. You can repress this message with NCCL_IGNORE_DISABLED_P2P=1.")]),
+        ("R31", vec![warn("graph/paths.cc:303", "P2P is disabled between NVLINK connected GPUs 1 and 0. This should not be the case given their connectivity")]),
+        ("R32", vec![
+            warn("transport/nvls.cc:161", "Cuda failure 1 'invalid argument'"),
+            warn("transport/nvls.cc:300", "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 401 'the operation cannot be performed in the present state'"),
+        ]),
+        ("R33", vec![(0..8)
+            .map(|rank| format!("gpu-1:{0}:{0} [{rank}] NCCL INFO NVLS multicast support is not available on dev {rank}\n", 31 + rank))
+            .collect()]),
+        ("R34", vec![
+            warn("init.cc:512", "Cannot initialize CollNet, using point-to-point network instead"),
+            warn("sharp_plugin.c:305", "NET/IB :SHARP coll init error: Cannot create SHARP job(-11)"),
+        ]),
+        ("R35", vec![
+            warn("mnnvl.cc:74", "MNNVL (cliqueSize 8) is available but not working on this system. Check the IMEX channel configuration (/dev/nvidia-caps-imex-channels)."),
+            warn("transport/nvls.cc:90", "Cuda failure 800 'operation not permitted'"),
+        ]),
+        ("R36", vec![
+            warn("bootstrap.cc:45", "Bootstrap : no socket interface found"),
+            warn("bootstrap.cc:89", "Bootstrap : Could not find any usable interface"),
+        ]),
+        ("R37", vec![
+            info("Bootstrap : Using docker0:172.17.0.1<0>"),
+            info("NET/Socket : Using [0]veth12ab:169.254.3.4<0>"),
+            format!("{TWO_NODES}{}", info("Bootstrap: Using lo:127.0.0.1<0>")),
+        ]),
+        ("R38", vec![
+            warn("misc/socket.cc:426", "socketStartConnect: Connect to 10.0.0.2<41235> failed : Software caused connection abort"),
+            warn("include/socket.h:403", "Connect to 10.0.0.2<41235> failed : Connection refused"),
+        ]),
+        ("R39", vec![warn("misc/socket.cc:301", "socketFinalizeAccept: wrong type 4 != 3")]),
+        ("R40", vec![
+            warn("init.cc:1043", "Mismatched NCCL version detected : rank 1 version 22705 rank 0 version 22703"),
+            "a:1:1 [0] NCCL INFO NCCL version 2.27.5+cuda12.9\nb:1:1 [0] NCCL INFO NCCL version 2.27.3+cuda12.9\n".to_owned(),
+        ]),
+        ("R41", vec![warn("misc/socket.cc:900", "NET/Socket : peer 10.0.0.2<41235> message truncated : receiving 8388608 bytes instead of 4194304")]),
+        ("R42", vec![
+            warn("init.cc:761", "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1c000"),
+            // PyTorch quotes it on a line of its own.
+            "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\nDuplicate GPU detected : rank 1 and rank 0 both on CUDA device 1c000\n".to_owned(),
+        ]),
+        ("R43", vec![
+            "[E ProcessGroupNCCL.cpp:458] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600061 milliseconds before timing out.\n".to_owned(),
+            "[rank0]:[E321 09:12:13.123 ProcessGroupNCCL.cpp:607] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=12, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600061 milliseconds before timing out.\n".to_owned(),
+        ]),
+        ("R44", vec![warn("misc/socket.cc:57", "socketProgress: Connection closed by remote peer gpu-2<41235>")]),
+        ("R45", vec![warn("graph/xml.h:77", "Attribute busid of node gpu not found")]),
+        ("R46", vec![
+            warn("enqueue.cc:51", "Cuda failure 'named symbol not found'"),
+            warn("init.cc:1200", "Cuda failure 98 'invalid device function'"),
+        ]),
+        ("R54", vec![inside_one_node()]),
+        ("R55", vec![warn("misc.cc:7", "something that no rule knows")]),
+        ("R56", vec![
+            "researcher@10.78.7.12: Permission denied (publickey).\n".to_owned(),
+            "ubuntu@gpu-2: Permission denied (publickey,password).\r\n".to_owned(),
+        ]),
+        ("R57", vec![
+            "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?\n".to_owned(),
+            "docker: permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock: Head \"http://x\": dial unix: permission denied\n".to_owned(),
+            "Got permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock\n".to_owned(),
+        ]),
+        ("R47", vec![info("cuMem host alloc is not supported on this system: disabled")]),
+        ("R48", vec![warn("net.cc:560", "Error: network AWS Libfabric not found.")]),
+        ("R49", vec![format!(
+            "{}{}",
+            info("Using network IB"),
+            info("Channel 00/0 : 0[0] -> 1[1] via P2P/MNNVL")
+        )]),
+        ("R50", vec![format!(
+            "{}{}",
+            info("NET/OFI Running on p5.48xlarge platform, topology file /opt/p5.xml"),
+            info("NET/OFI Selected provider is efa, fabric is efa-direct (found 1 nics)"),
+        )]),
+        ("R51", vec![warn("reg_mr_ofi:1002", "NET/OFI Unable to register memory (type = 2) for device 0. RC: -22, Error: Invalid argument")]),
+        ("R52", vec![info("NET/OFI Could not disable CUDA API usage for HMEM, disabling GDR")]),
+        ("R29b", vec![
+            warn("misc/shmutils.cc:132", "Error while attaching to shared memory segment /dev/shm/nccl- (size 0), error: No such file or directory (2)"),
+            warn("misc/shmutils.cc:129", "Error while attaching to shared memory segment /dev/shm/nccl-glnlGK (size 14156128), error: No such file or directory (2)"),
+        ]),
+        ("R32b", vec![warn("transport/nvls.cc:333", "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 2 'out of memory'.")]),
+        ("R36b", vec![warn("misc/socket.cc:717", "ncclSocketInit: connecting to address  with family 33022 is neither AF_INET(2) nor AF_INET6(10)")]),
+        ("R37b", vec![
+            warn("misc/socket.cc:484", "socketStartConnect: Connect to 169.254.3.1<43369> failed : Software caused connection abort"),
+            warn("misc/socket.cc:484", "socketStartConnect: Connect to fe80::b6:1%eno1<43369> failed : No route to host"),
+        ]),
+        ("R58", vec![format!(
+            "{}{}",
+            info("NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>"),
+            info("NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.2<0>").replace("gpu-1", "gpu-2"),
+        )]),
+        ("R59", vec![warn("process_err_completion:1562", "NET/OFI Request 0x7f00 completed with error. RC: 5. Error: Invalid receiver queue pair number (QPN) Peer host id: i-0b. Completed length: 0")]),
+        ("R59b", vec![
+            "Libfabric EFA provider has encountered an internal error:\n\nLibfabric error: (-12) Cannot allocate memory\n".to_owned(),
+            "Your application will now abort().\n".to_owned(),
+        ]),
+        ("R60", vec!["[rank0]: RuntimeError: [enforce fail at gloo/transport/tcp/device.cc:84] ifa != nullptr. Unable to find address for: ^lo\n".to_owned()]),
+        ("R23b", vec![warn("transport/net_ib.cc:154", "NET/IB : mlx5_1:1 async fatal event on QP (0x7309dc3bb338): invalid request local work queue error")]),
+        ("R60b", vec!["[rank1]:[E528 08:52:46.164295950 ProcessGroupGloo.cpp:145] Gloo connectFullMesh failed with [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:144] no error\n".to_owned()]),
+        ("R63", vec!["[W socket.cpp:401] [c10d] The server socket has failed to bind to [::]:22 (errno: 98 - Address already in use).\n".to_owned()]),
+        ("R64", vec!["[E socket.cpp:860] [c10d] The client socket has timed out after 60s while trying to connect to (10.0.0.7, 29500).\n".to_owned()]),
+        ("R62", vec![warn("transport/rma_socket.cc:32 (ncclRmaSocketProxyInit)", "RMA/Socket : rma_socket requires GDRCopy; and GDR Copy is not available")]),
+        ("R61", vec!["hostg: Test CUDA failure common.cu:1030 'system not yet initialized'\n".to_owned()]),
+        ("R53", vec![warn("transport/net_ib.cc:334", "NET/IB : Unable to open device mlx5_2")]),
+    ]
+}
+
+#[test]
+fn every_rule_fires_on_a_line_of_its_own() {
+    let firing = firing();
+    let tested: BTreeSet<&str> = firing.iter().map(|(rule, _)| *rule).collect();
+    let ids: BTreeSet<&str> = rules().map(|rule| rule.id).collect();
+    assert_eq!(tested, ids, "every rule has its line here");
+    assert_eq!(rules().count(), tested.len(), "every rule has an id of its own");
+    let mut missed = Vec::new();
+    for (rule, logs) in &firing {
+        for log in logs {
+            if !rules_of(&report(log)).iter().any(|fired| fired == rule) {
+                missed.push(format!("{rule} did not fire: {log}"));
+            }
+        }
+    }
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
+#[test]
+fn every_finding_cites_its_line_and_says_what_to_do() {
+    for (rule, logs) in firing() {
+        for log in logs {
+            let report = report(&log);
+            let finding = report["findings"].as_array().unwrap().iter().find(|f| f["ref"] == rule);
+            let Some(finding) = finding else { continue };
+            let evidence = finding["evidence"].as_array().unwrap();
+            assert!(!evidence.is_empty(), "{rule} cites nothing: {log}");
+            for cited in evidence {
+                let line = usize::try_from(cited["line"].as_u64().unwrap()).unwrap();
+                let text = cited["text"].as_str().unwrap().trim_end_matches('…');
+                assert!(log.lines().nth(line - 1).unwrap().contains(text), "{rule}: {cited}");
+            }
+            assert!(!finding["fix"]["text"].as_str().unwrap().is_empty(), "{rule}");
+            assert!(!finding["code"].as_str().unwrap().is_empty() && !finding["message"].is_null(), "{rule}");
+        }
+    }
+}
+
+/// Logs on which a rule must stay silent: `formats.md` §4 numbers the traps.
+#[test]
+fn what_only_looks_like_a_fault_is_none() {
+    let cases: &[(&str, String)] = &[
+        // 3, 10: sockets where no network matters, or where they were asked for.
+        ("R01", inside_one_node()),
+        ("R01", info("Using network Socket") + &info("comm 0x7f10 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0")),
+        ("R01", format!("{}{TWO_NODES}{}", info("NCCL_IB_DISABLE set by environment to 1."), info("Using network Socket"))),
+        // 9: the bootstrap's sockets do not show how data is sent.
+        ("R01", info("NET/Socket : Using [0]eth0:10.0.0.1<0>") + &info("NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:10.0.0.1<0>") + &info("Using network IB")),
+        // 23: other plugins than the network's.
+        ("R02", info("PROFILER/Plugin: Could not find: libnccl-profiler.so.")),
+        ("R02", info("TUNER/Plugin: Could not find: libnccl-tuner.so. Using internal tuner plugin.")),
+        // The plugin's own libraries have a rule of their own, and a build log names versions too.
+        ("R03b", info("NET/Plugin : Plugin load (libnccl-net.so) returned 2 : /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found (required by /opt/ofi/lib/libnccl-net.so)")),
+        ("R03b", "conda: package with version GLIBC 2.34 'x' not found in the channel\n".to_owned()),
+        // RCCL names its plugin `librccl-net.so`; that none is installed is no missing library.
+        ("R04", info("NET/Plugin : dlerror=librccl-net.so: cannot open shared object file: No such file or directory No plugin found (librccl-net.so), using internal implementation")),
+        // Of the errors of ibv_reg_mr only ENOMEM speaks of locked memory, and only a reason of its own of /dev/shm.
+        ("R24", warn("misc/ibvwrap.cc:160", "Call to ibv_reg_mr_iova2 failed with error Invalid argument")),
+        ("R29", warn("misc/shmutils.cc:114", "Error while creating shared memory segment /dev/shm/nccl-NzwJ7O (size 9637888)")),
+        // A queue pair's event is no port that went down; NVSHMEM reads none of NCCL's variables.
+        ("R23", warn("transport/net_ib.cc:139", "NET/IB : mlx5_0:1 Got async event : local access violation work queue error")),
+        ("R22", "/src/nvshmem/src/modules/transport/ibrc/ibrc.cpp:418: non-zero status: 110 ibv_modify_qp failed\n".to_owned()),
+        // NCCL announces each of its tries; the last one is a failure.
+        ("R38", info("socketPollConnect: connect to 10.0.0.2<51409> returned Connection refused, retrying (1/34) after sleep for 100 msec")),
+        // A probe for one provider fails before another is selected.
+        ("R05", info("NET/OFI No eligible providers were found") + &info("NET/OFI Selected provider is cxi, fabric is cxi (found 4 nics)")),
+        // Old NCCL and RCCL print no number of nodes: on one host nothing passes between nodes.
+        ("R01", info("Using network Socket")),
+        // Memory of NVLink SHARP is not broken multicast, and an empty address is no missing interface.
+        ("R32", warn("transport/nvls.cc:333", "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 2 'out of memory'.")),
+        ("R36", warn("misc/socket.cc:537", "ncclSocketInit: connecting to address  with family 1 is neither AF_INET(2) nor AF_INET6(10)")),
+        ("R37b", warn("misc/socket.cc:484", "socketStartConnect: Connect to 10.0.0.7<43369> failed : Software caused connection abort")),
+        ("R58", info("NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.1<0>") + &info("NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.2<0>").replace("gpu-1", "gpu-2")),
+        ("R29b", warn("misc/shmutils.cc:112", "Error while creating shared memory segment /dev/shm/nccl-KWfVyt (size 5967872)")),
+        // 21: a probe for older symbols.
+        ("R04b", info("NET/Plugin: Failed to find ncclNetPlugin_v9 symbol.")),
+        // 2: Slingshot's provider is correct under the same name.
+        ("R06", info("NET/OFI Selected Provider is cxi (found 4 nics)")),
+        ("R06", info("NET/OFI Selected provider is efa, fabric is efa-direct (found 32 nics)")),
+        // 22: no memory, without EFA.
+        ("R12", "OSError: [Errno 12] Cannot allocate memory\n".to_owned()),
+        ("R12", info("NET/OFI Setting RDMAV_FORK_SAFE environment variable to 1")),
+        ("R16", info("NCCL_IB_DISABLE set by environment to 0.")),
+        ("R16", info("NCCL_P2P_DISABLE set by environment to 10")),
+        // 11: HPC-X ignores NCCL_IB_DISABLE.
+        ("R16", info("NCCL_IB_DISABLE set by environment to 1.") + &info("Using network IBext_v8")),
+        ("R22", warn("misc/ibvwrap.cc:262", "Call to ibv_modify_qp failed with error Network is unreachable")),
+        // 20: a queue pair is no socket.
+        ("R38", warn("misc/ibvwrap.cc:262", "Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_3:1")),
+        // 26: the text after /GDRDMA.
+        ("R25", channel(0, 8, "NET/IB/0/GDRDMA/flush=None")),
+        ("R25", channel(0, 8, "NET/IB/0/GDRDMA(PCI)")),
+        ("R26", info("GPU Direct RDMA Enabled for GPU 1c000 / HCA 0 (distance 3 <= 4), read 0")),
+        ("R27", info("NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.0.1<0>")),
+        ("R29", info("MMAP allocated shareable host buffer /dev/shm/nccl-abc size 9637888 ptr 0x7f")),
+        ("R30", warn("graph/paths.cc:303", "P2P is disabled between NVLINK connected GPUs 1 and 0.")),
+        // 12, 21: neither a budget nor a datatype is a failure of SHARP.
+        ("R34", info("24 coll channels, 3 collnet channels, 16 nvls channels, 32 p2p channels, 2 p2p channels per peer")),
+        ("R34", warn("sharp_plugin.c:90", "SHARP int8,uint8,bfloat16 Datatypes not supported")),
+        ("R37", info("RAS client listening socket at 127.0.0.1<28028>")),
+        ("R37", info("Bootstrap : Using lo:127.0.0.1<0>") + &info("comm 0x7f10 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0")),
+        ("R40", "a:1:1 [0] NCCL INFO NCCL version 2.27.5+cuda12.9\nb:1:1 [0] NCCL INFO NCCL version 2.27.5+cuda12.8\n".to_owned()),
+        // 14: a fabric that was seen is not necessarily in use.
+        ("R49", info("MNNVL busId 0x1b000 fabric UUID 1.2 cliqueId 0x1 state 3 healthMask 0x0") + &info("Using network IB") + &channel(0, 8, "NET/IB/0/GDRDMA")),
+        ("R50", info("NET/OFI Running on g5.48xlarge platform") + &info("NET/OFI Selected Provider is efa (found 1 nics)")),
+    ];
+    let mut wrong = Vec::new();
+    for (rule, log) in cases {
+        if rules_of(&report(log)).iter().any(|fired| fired == rule) {
+            wrong.push(format!("{rule} fired: {log}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A consequence does not hide its cause: status 5 is a note beside the first error.
+#[test]
+fn the_first_error_is_the_cause() {
+    let log = warn(
+        "transport/net_ib.cc:1295",
+        "NET/IB : Got completion from peer 10.0.0.2<4791> with status=12 opcode=0 len=0 vendor err 129 (Send)",
+    ) + &warn(
+        "transport/net_ib.cc:1295",
+        "NET/IB : Got completion from peer 10.0.0.2<4791> with status=5 opcode=0 len=0 vendor err 249 (Recv)",
+    );
+    let report = report(&log);
+    assert_eq!(report["findings"][0]["ref"], "R17");
+    assert_eq!(report["findings"][0]["severity"], "error");
+    let echo = report["findings"].as_array().unwrap().iter().find(|f| f["ref"] == "R18").unwrap();
+    assert_eq!(echo["severity"], "info");
+}
+
+/// Missing NCCL lines are reported where NCCL should have logged: not for a job that requests no GPU.
+#[test]
+fn a_log_of_another_library_or_an_old_nccl_is_named_as_such() {
+    let hccl =
+        "[ERROR] HCCL(12345,python3):2023-05-01-10:00:01.123.456 [socket.cc:88] [Get][Socket] timeout\n";
+    let old = "NCCL version 2.1.15+cuda9.0\nnode1:12:30 [0] INFO Ring 00 : 0 -> 1 via NET/Socket/0\n";
+    let new = "NCCL version 2.3.7+cuda9.0\n";
+    for (log, code) in [(hccl, "NCCL-LOG-HCCL"), (old, "NCCL-LOG-OLD"), (new, "NCCL-DEBUG-SILENT")] {
+        let mut map = weftrun_core::nccl::TransportMap::new();
+        let source = std::sync::Arc::new(weftrun_core::log::SourceId::new("log"));
+        map.read(&source, log.as_bytes());
+        map.end(&source);
+        let found = diagnose(None, &map);
+        let codes: Vec<&str> = found.findings.iter().map(|finding| finding.code.as_str()).collect();
+        assert!(codes.contains(&code), "{log}: {codes:?}");
+        assert_eq!(found.ok, None, "{log}");
+    }
+}
+
+#[test]
+fn a_job_without_gpus_is_not_told_that_nccl_is_silent() {
+    let silence = |gpus: u32, planned: bool| {
+        let role = Role::worker().nodes(2).ranks_per_node(1).gpus_per_node(gpus).command(["./train"]);
+        let spec = JobSpec::builder("quiet").launch(Launch::PerRank).role(role).build().unwrap();
+        let profile = Profiles::builtin().get("eks-image").unwrap();
+        let plan = FabricPlan::new(&spec, &Catalogue::builtin(), &ClusterFacts::default(), &profile);
+        assert_eq!(plan.runs_nccl(), gpus > 0);
+        let source = std::sync::Arc::new(weftrun_core::log::SourceId::new("log"));
+        let mut map = weftrun_core::nccl::TransportMap::new();
+        map.read(&source, b"epoch 1\n");
+        map.end(&source);
+        let findings = diagnose(planned.then_some(&plan), &map).findings;
+        findings
+            .into_iter()
+            .find(|finding| finding.code == "NCCL-DEBUG-SILENT")
+            .map(|finding| finding.message)
+    };
+    assert_eq!(silence(0, true), None);
+    // There is no advice to set what the plan already sets.
+    assert!(silence(8, true).unwrap().contains("though NCCL_DEBUG=INFO was set"));
+    assert!(silence(8, false).unwrap().contains("; set NCCL_DEBUG=INFO"));
+}
