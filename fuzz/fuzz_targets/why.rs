@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use weftrun_diagnose::cause::{Why, why};
+use weftrun_diagnose::Sources;
+use weftrun_diagnose::cause::Why;
 use weftrun_core::log::SourceId;
 use weftrun_core::nccl::TransportMap;
 
@@ -27,5 +28,5 @@ fn answer(sources: &[&[u8]], chunk: usize) -> Why {
         }
         map.end(&source);
     }
-    why(&map, None)
+    Sources::of_logs(&map).diagnose().why
 }

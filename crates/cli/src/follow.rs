@@ -9,8 +9,7 @@ use weftrun::core::fabric::{Fabric, FabricPlan};
 use weftrun::core::job::{JobDetail, JobEvent, JobHandle, JobPhase, JobSummary, ReplicaStatus};
 use weftrun::core::log::{LogBatch, LogOptions, clean_text};
 use weftrun::core::nccl::{FabricSeen, TransportMap};
-use weftrun::diagnose::cause::{WhyState, why};
-use weftrun::diagnose::why_of_job;
+use weftrun::diagnose::Sources;
 use weftrun::report::{EventLine, OwnEvent, TransportReport, WhyReport};
 use weftrun::{Error, ErrorKind, Job, Plan, Result};
 
@@ -149,12 +148,8 @@ pub async fn follow_with(context: &Context, job: &Job, watching: Watching) -> Re
 pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool) -> Result<u8> {
     let out = &context.out;
     let planned = job.plan().map_or(Fabric::Auto, |plan| plan.fabric);
-    let diagnosis = job.diagnose(&followed.map);
-    let why = match &followed.detail {
-        Some(detail) => why_of_job(&followed.map, detail),
-        None => why(&followed.map, None),
-    };
-    let why = Some(why).filter(|why| matches!(why.state, WhyState::Failed | WhyState::Hanging));
+    let diagnosis = Sources::of_logs(&followed.map).plan(job.plan()).job(followed.detail.as_ref()).diagnose();
+    let why = Some(diagnosis.why.clone()).filter(|why| why.is_failure());
     if out.is_data() {
         let transport = TransportReport::of(diagnosis.clone(), &followed.map);
         out.item(&EventLine::from(OwnEvent::Ended {

@@ -6,8 +6,8 @@ use weftrun::Result;
 use weftrun::core::fabric::Fabric;
 use weftrun::core::log::LogBatch;
 use weftrun::core::nccl::{Event, TransportMap};
-use weftrun::diagnose::Judge;
-use weftrun::diagnose::cause::{Cause, Why, WhyState, why};
+use weftrun::diagnose::cause::{Cause, Why, WhyState};
+use weftrun::diagnose::{Judge, Sources};
 use weftrun::report::{EventLine, OwnEvent};
 
 use crate::map_view;
@@ -93,7 +93,7 @@ impl LiveMap {
                 return None;
             }
         };
-        let mut why = why(&self.map, Some(WhyState::Running));
+        let mut why = Sources::of_logs(&self.map).running().diagnose().why;
         if !matches!(why.state, WhyState::Failed | WhyState::Hanging) || why.cause == alarm.said {
             return None;
         }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use weftrun_core::log::SourceId;
 use weftrun_core::nccl::TransportMap;
-use weftrun_diagnose::diagnose;
+use weftrun_diagnose::Sources;
 
 fn main() {
     let mut arguments = std::env::args().skip(1).filter_map(|argument| argument.parse().ok());
@@ -88,7 +88,7 @@ fn measure(name: &str, path: &Path) {
     };
     let (took, (verdict, ranks, pairs)) = best(screen);
     println!("    a screen: {:?}, {ranks} ranks, {pairs} pairs in {took:.1?}", verdict.fabric);
-    println!("    a diagnosis in {:.1?}", best(|| diagnose(None, &map).findings.len()).0);
+    println!("    a diagnosis in {:.1?}", best(|| Sources::of_logs(&map).diagnose().findings.len()).0);
     let (took, pairs) = best(|| map.snapshot().pairs().len());
     println!("    all {pairs} pairs in {took:.1?}");
     println!("    the slowest of batches of 100 lines in {:.1?}", slowest_batch(path));

@@ -1,6 +1,6 @@
 //! Contradictory lines: torn ones, two jobs in one log, programs that print what looks like NCCL.
 
-use super::add_traces;
+use super::fabric::add_traces;
 use super::rule_input::RuleInput;
 use weftrun_core::{Confidence, Finding, Severity};
 use weftrun_nccl::{Doubts, Signature, Trace};

@@ -61,6 +61,9 @@ pub struct Culprit {
     pub why: String,
 }
 
+/// The source of evidence that is an answer of the service.
+pub const RAS: &str = "RAS";
+
 /// What is wrong with a process that RAS takes for dead.
 const DEAD: &str = "the process is dead";
 

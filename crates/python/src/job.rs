@@ -7,7 +7,6 @@ use pyo3::prelude::*;
 use weftrun::core::job::{Action, JobPhase};
 use weftrun::core::log::LogOptions;
 use weftrun::core::nccl::TransportMap;
-use weftrun::diagnose::cause::why;
 use weftrun::report::{DescribeReport, TransportReport, WaitReport, WhyReport};
 use weftrun::{Error, ErrorKind};
 
@@ -84,8 +83,9 @@ impl Job {
             }
             Ok(map)
         })?;
-        let report = TransportReport::of(self.job.diagnose(&map), &map);
-        Ok((plain(py, &report)?, why(&map, None).to_string()))
+        let diagnosis = self.job.diagnose(&map);
+        let why = diagnosis.why.to_string();
+        Ok((plain(py, &TransportReport::of(diagnosis, &map))?, why))
     }
 
     /// Ends the job; its record stays.

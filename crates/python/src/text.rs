@@ -5,7 +5,7 @@ use weftrun::core::catalogue::Catalogue;
 use weftrun::core::convert::{MutateOptions, Splitter, Start, mutate as mutate_document, mutate_sbatch};
 use weftrun::core::fabric::{Fabric, FabricPlan, FabricRequest, Profile, Profiles};
 use weftrun::core::text::did_you_mean;
-use weftrun::diagnose::diagnose;
+use weftrun::diagnose::Sources;
 use weftrun::report::{MutateReport, TransportReport, WhyReport};
 use weftrun::{Error, ErrorKind, Result, open_logs};
 
@@ -75,9 +75,9 @@ pub fn transport<'py>(
     let planned = fabric.as_deref().map(fabric_named).transpose().map_err(raised)?;
     let map = py.detach(|| open_logs(&paths).and_then(|logs| logs.map())).map_err(raised)?;
     let plan = planned.map(FabricPlan::unchanged);
-    let report = TransportReport::of(diagnose(plan.as_ref(), &map), &map);
-    let why = weftrun::diagnose::cause::why(&map, None);
-    Ok((plain(py, &report)?, why.to_string()))
+    let diagnosis = Sources::of_logs(&map).plan(plan.as_ref()).diagnose();
+    let why = diagnosis.why.to_string();
+    Ok((plain(py, &TransportReport::of(diagnosis, &map))?, why))
 }
 
 fn fabric_named(name: &str) -> Result<Fabric> {
@@ -95,7 +95,7 @@ fn fabric_named(name: &str) -> Result<Fabric> {
 #[pyfunction]
 pub fn why(py: Python<'_>, paths: Vec<String>) -> PyResult<(Bound<'_, PyAny>, String)> {
     let map = py.detach(|| open_logs(&paths).and_then(|logs| logs.map())).map_err(raised)?;
-    let why = weftrun::diagnose::cause::why(&map, None);
+    let why = Sources::of_logs(&map).diagnose().why;
     let text = why.to_string();
     Ok((plain(py, &WhyReport::from(why))?, text))
 }

@@ -15,7 +15,8 @@ use weftrun_core::job::{
 use weftrun_core::log::{Cursor, LogBatch, LogOptions, SourceId, logs_or_texts};
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
-use weftrun_diagnose::cause::{WhyState, why};
+use weftrun_diagnose::Sources;
+use weftrun_diagnose::cause::WhyState;
 
 use crate::Replay;
 
@@ -221,7 +222,7 @@ impl Tape {
             });
             map.end(source);
         }
-        match why(&map, None).state {
+        match Sources::of_logs(&map).diagnose().why.state {
             // Watchdogs ended those that hang.
             WhyState::Failed | WhyState::Hanging if read <= MOST_JUDGED => JobPhase::Failed,
             _ => JobPhase::Succeeded,

@@ -1,4 +1,4 @@
-//! What NCCL's log files prove: pairs, transports, verdict. No client, no backend, no async: core alone.
+//! What NCCL's log files prove: pairs, transports, verdict. No client, no backend, no async: nothing of a cluster.
 //! `cargo run -p weftrun --example transport_of_a_file rank*.log`
 #![allow(clippy::print_stdout, reason = "an example prints its result")]
 
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weftrun::core::log::SourceId;
 use weftrun::core::nccl::TransportMap;
-use weftrun::diagnose::diagnose;
+use weftrun::diagnose::Sources;
 use weftrun::{Error, ErrorKind};
 
 fn main() -> weftrun::Result<()> {
@@ -24,7 +24,7 @@ fn main() -> weftrun::Result<()> {
         println!("{} -> {} over {}", pair.from, pair.to, pair.transport);
     }
     println!("the fabric is {}", seen.verdict().fabric.label());
-    for finding in diagnose(None, &map).findings {
+    for finding in Sources::of_logs(&map).diagnose().findings {
         println!("{}: {}", finding.code, finding.message);
     }
     Ok(())

@@ -17,7 +17,9 @@ use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use crate::journal::{Damaged, Journal, Record, RecordState};
 use crate::runtime::{OnRuntime, on_runtime};
+use crate::sightings::Sightings;
 use crate::{Config, Job, Plan, files};
+use jiff::Timestamp;
 
 /// Plans, submits and finds jobs. Cheap to clone (clones share connections); `Send` and `Sync`; no global state.
 ///
@@ -132,6 +134,16 @@ impl Client {
     /// Returns its journal of submissions.
     pub fn journal(&self) -> &Journal {
         &self.inner.journal
+    }
+
+    /// Returns what was last found to be wrong with a job, in one line, and when; none if nothing was, or nobody asked on this
+    /// machine. Sends no request.
+    pub fn last_seen(&self, handle: &JobHandle) -> Option<(String, Timestamp)> {
+        self.sightings().line(handle)
+    }
+
+    pub(crate) fn sightings(&self) -> Sightings {
+        Sightings::new(&self.inner.config.state_dir)
     }
 
     /// Returns the target of a name: a configured one, else the default target of the backend of that name.
@@ -268,7 +280,7 @@ impl Client {
         }
         let backend = self.connect(&target).await?;
         let record = self.inner.journal.find(handle)?;
-        Ok(Job::new(backend, handle.clone(), record))
+        Ok(Job::new(backend, handle.clone(), record, self.sightings()))
     }
 
     /// Takes the notes about incomplete results: of the backends, such as a daemon that did not answer, and about records of

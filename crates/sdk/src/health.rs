@@ -11,7 +11,8 @@ use weftrun_core::fabric::{Change, FabricPlan};
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::nccl::ras::{self, Report};
 use weftrun_core::{Error, ErrorKind, Result};
-use weftrun_diagnose::cause::Why;
+use weftrun_diagnose::Sources;
+use weftrun_diagnose::cause::{Why, WhyState};
 use weftrun_diagnose::health::{self, HealthState, INTERVAL, Observer, Policy};
 
 use crate::Job;
@@ -114,11 +115,15 @@ impl Job {
             return Ok(HealthReport::without_answer(HealthState::Unreachable, reason, Asked::default()));
         }
         let (target, logs) = Target::of(self).await;
-        observe(target, &logs, options).await
+        let report = observe(target, &logs, options).await?;
+        let why = Why { state: WhyState::Running, cause: report.cause.clone(), ..Why::default() };
+        self.sightings().keep(self.handle(), &why);
+        Ok(report)
     }
 
-    /// Asks the service why a running job makes no progress, where the logs name a version of NCCL that is safe to ask.
-    pub(crate) async fn explain_by_ras(&self, why: &mut Why, logs: &TransportMap) {
+    /// Asks the service why a running job makes no progress, where the logs name a version of NCCL that is safe to ask. The
+    /// last line of the rank that it names is added.
+    pub(crate) async fn explain_by_ras(&self, why: &mut Why, logs: &TransportMap, observed: Duration) {
         let safe = {
             let logs = logs.snapshot();
             let mut versions = logs.live_versions().map(Policy::of_version).peekable();
@@ -128,14 +133,17 @@ impl Job {
         if !safe {
             return;
         }
-        // Long enough for a second answer.
-        let options =
-            HealthOptions { observe: INTERVAL + Duration::from_secs(3), timeout: INTERVAL, force: false };
+        let options = HealthOptions { observe: observed, timeout: INTERVAL, force: false };
         let answer = on_runtime(observe(Target::new(self, logs), logs, &options)).await;
         if let Ok(health) = answer
             && !matches!(health.state, HealthState::Unreachable | HealthState::Unsupported)
         {
             health.explain(why);
+        }
+        if let Some(cause) = &mut why.cause
+            && let [rank] = cause.ranks.as_slice()
+        {
+            cause.evidence.extend(on_runtime(async { Ok(self.last_line(*rank).await) }).await.ok().flatten());
         }
     }
 
@@ -390,7 +398,12 @@ impl<'a> Watch<'a> {
             HealthState::Healthy => Vec::new(),
             _ => health::culprits(&report, self.logs),
         };
-        Ok(Judged { report: HealthReport::new(state, &report, culprits, self.asked.clone()), repeatable })
+        let mut report = HealthReport::new(state, &report, culprits, self.asked.clone());
+        if state != HealthState::Healthy {
+            let known = Sources::of_logs(self.logs).running().health(Some(&report));
+            report.cause = known.diagnose().why.cause;
+        }
+        Ok(Judged { report, repeatable })
     }
 }
 

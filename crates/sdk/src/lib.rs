@@ -125,6 +125,7 @@ mod client;
 #[cfg(feature = "log-files")]
 pub mod compressed;
 mod config;
+mod diagnosis;
 pub mod files;
 mod health;
 #[cfg(feature = "image")]
@@ -141,6 +142,7 @@ mod plan;
 mod project;
 pub mod report;
 mod runtime;
+mod sightings;
 mod trust;
 pub mod verify;
 mod watch;

@@ -261,7 +261,7 @@ impl Plan {
                 record.undelivered = true;
                 // The cluster has the job even if this write fails; then `unresolved_on` finds the job again.
                 let _ = journal.write(&record);
-                Ok(Job::new(backend, handle, Some(record)))
+                Ok(Job::new(backend, handle, Some(record), self.client.sightings()))
             }
             Err(error) => {
                 record.state =

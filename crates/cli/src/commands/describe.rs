@@ -4,7 +4,7 @@ use clap::Args;
 use weftrun::Result;
 use weftrun::core::convert::decision_text;
 use weftrun::core::exit_codes;
-use weftrun::core::job::{JobDetail, JobPhase};
+use weftrun::core::job::JobDetail;
 use weftrun::core::log::clean_text as printable;
 use weftrun::report::{DescribeReport, WhyReport};
 
@@ -25,10 +25,7 @@ pub fn run(context: &Context, args: &DescribeArgs) -> Result<u8> {
     let (job, detail, why) = context.block_on(async {
         let job = context.job(&client, &args.handle).await?;
         let detail = job.describe().await?;
-        let why = match detail.summary.phase {
-            JobPhase::Failed => Some(job.why_with(&detail).await),
-            _ => job.trouble(&detail).await,
-        };
+        let why = job.trouble(&detail).await;
         Ok((job, detail, why))
     })?;
     let decisions = job.plan().map(|plan| plan.decisions.as_slice()).unwrap_or_default();

@@ -6,7 +6,7 @@ use clap::Args;
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
 use weftrun::core::nccl::ras::{Communicator, PeerEvent};
-use weftrun::diagnose::health::HealthState;
+use weftrun::diagnose::health::{HealthState, RAS};
 use weftrun::report::HealthReport;
 use weftrun::{Error, ErrorKind, HealthOptions, Result, health_at, watch_health_at};
 
@@ -146,6 +146,9 @@ fn text(report: &HealthReport) -> String {
             comm.errors.len()
         ));
     }
+    let by_logs =
+        report.cause.as_ref().filter(|cause| cause.evidence.iter().any(|evidence| evidence.source != RAS));
+    lines.extend(by_logs.map(|cause| format!("cause: {}: {}: {}", cause.class, cause.who(), cause.what)));
     lines.extend(report.notes.iter().map(|note| format!("note: {note}")));
     if let Some(version) = &report.nccl_version {
         lines.push(format!("NCCL {version}, through {}", report.asked.via));

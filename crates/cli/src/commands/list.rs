@@ -80,7 +80,7 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
     jobs.truncate(args.limit.unwrap_or(usize::MAX));
     match context.out.format {
         Format::Table | Format::Wide => {
-            context.out.text(&table(&jobs, context.out.format))?;
+            context.out.text(&table(&client, &jobs, context.out.format))?;
             if jobs.is_empty() && failed.is_none() && !args.all && args.phase.is_empty() {
                 let of = if args.label.is_empty() { "no job" } else { "no job with these labels" };
                 context
@@ -151,7 +151,7 @@ async fn watch(
         }
         match context.out.format {
             Format::Table | Format::Wide => {
-                let row = row(&job, context.out.format);
+                let row = row(client, &job, context.out.format);
                 if widths.is_empty() {
                     // The titles stand above the first row.
                     widths = row.iter().map(|cell| cell.chars().count()).collect();
@@ -215,25 +215,30 @@ fn note(record: &Record, outcome: &Outcome) -> String {
 }
 
 /// The columns: the title, whether only `-o wide` has it, and the cell of a job.
-type Column = (&'static str, bool, fn(&JobSummary) -> String);
+type Column = (&'static str, bool, fn(&Client, &JobSummary) -> String);
 
-const COLUMNS: [Column; 13] = [
-    ("HANDLE", false, |job| job.handle.to_string()),
-    ("NAME", false, |job| clean_text(&job.name).into_owned()),
-    ("PHASE", false, |job| job.phase.to_string()),
-    ("READY", false, |job| format!("{}/{}", job.ready.0, job.ready.1)),
-    ("FABRIC", false, |job| or_dash(job.fabric.map(|fabric| fabric.to_string()))),
-    ("AGE", false, |job| or_dash(job.created.map(|then| age(weftrun::clock::now(), then)))),
-    ("KIND", true, |job| text(&job.kind)),
-    ("QUEUE", true, |job| text(job.queue.as_deref().unwrap_or_default())),
-    ("SUBMITTED", true, |job| time(job.created)),
-    ("ENDED", true, |job| time(job.ended)),
-    ("EXIT", true, |job| or_dash(job.exit_code.map(|code| code.to_string()))),
-    ("LABELS", true, |job| {
+const COLUMNS: [Column; 14] = [
+    ("HANDLE", false, |_, job| job.handle.to_string()),
+    ("NAME", false, |_, job| clean_text(&job.name).into_owned()),
+    ("PHASE", false, |_, job| job.phase.to_string()),
+    ("READY", false, |_, job| format!("{}/{}", job.ready.0, job.ready.1)),
+    ("FABRIC", false, |_, job| or_dash(job.fabric.map(|fabric| fabric.to_string()))),
+    ("AGE", false, |_, job| or_dash(job.created.map(|then| age(weftrun::clock::now(), then)))),
+    ("KIND", true, |_, job| text(&job.kind)),
+    ("QUEUE", true, |_, job| text(job.queue.as_deref().unwrap_or_default())),
+    ("SUBMITTED", true, |_, job| time(job.created)),
+    ("ENDED", true, |_, job| time(job.ended)),
+    ("EXIT", true, |_, job| or_dash(job.exit_code.map(|code| code.to_string()))),
+    ("LABELS", true, |_, job| {
         let labels = job.labels.iter().map(|(key, value)| format!("{key}={value}"));
         text(&labels.collect::<Vec<_>>().join(","))
     }),
-    ("REASON", false, |job| clean_text(&job.reason).into_owned()),
+    ("LAST SEEN", true, |client, job| {
+        or_dash(client.last_seen(&job.handle).map(|(seen, at)| {
+            clean_text(&format!("{seen} ({} ago)", age(weftrun::clock::now(), at))).into_owned()
+        }))
+    }),
+    ("REASON", false, |_, job| clean_text(&job.reason).into_owned()),
 ];
 
 fn columns(format: Format) -> impl Iterator<Item = &'static Column> {
@@ -244,8 +249,8 @@ fn titles(format: Format) -> Vec<String> {
     columns(format).map(|(title, ..)| (*title).to_owned()).collect()
 }
 
-fn row(job: &JobSummary, format: Format) -> Vec<String> {
-    columns(format).map(|(.., cell)| cell(job)).collect()
+fn row(client: &Client, job: &JobSummary, format: Format) -> Vec<String> {
+    columns(format).map(|(.., cell)| cell(client, job)).collect()
 }
 
 fn or_dash(cell: Option<String>) -> String {
@@ -260,12 +265,12 @@ fn time(at: Option<Timestamp>) -> String {
     or_dash(at.map(|at| at.strftime("%FT%TZ").to_string()))
 }
 
-fn table(jobs: &[JobSummary], format: Format) -> String {
+fn table(client: &Client, jobs: &[JobSummary], format: Format) -> String {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::NOTHING);
     table.set_header(titles(format));
     for job in jobs {
-        table.add_row(row(job, format));
+        table.add_row(row(client, job, format));
     }
     format!("{}\n", table.trim_fmt())
 }

@@ -1,6 +1,6 @@
 //! The answer to why a job failed: its state, the first cause and the victims, as data and as lines for a person.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use weftrun_nccl::failure::Frame;
 
 use weftrun_core::finding::Evidence;
@@ -27,6 +27,8 @@ word_enum! {
         Running = "running",
         /// It ended in order.
         Succeeded = "succeeded",
+        /// Somebody ended it.
+        Cancelled = "cancelled",
         /// The logs do not show it.
         #[default]
         Unknown = "unknown",
@@ -35,7 +37,7 @@ word_enum! {
 
 word_enum! {
     /// The kind of a first cause.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
     #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     #[serde(rename_all = "kebab-case")]
     pub enum CauseClass {
@@ -159,7 +161,7 @@ impl CauseDetail {
 }
 
 /// The first cause of a failure.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cause {
     /// Kind.
@@ -337,6 +339,15 @@ impl Why {
         Some(finding)
     }
 
+    /// Returns whether the job failed, hangs, or was cancelled for a cause that is known.
+    pub fn is_failure(&self) -> bool {
+        match self.state {
+            WhyState::Failed | WhyState::Hanging => true,
+            WhyState::Cancelled => self.cause.is_some(),
+            _ => false,
+        }
+    }
+
     fn quotes(&self) -> bool {
         self.findings.iter().any(|finding| finding.code == super::UNEXPLAINED)
     }
@@ -350,6 +361,8 @@ impl Why {
                 WhyState::Running if self.quotes() => "running: no failure is proved",
                 WhyState::Running => "running: no failure in the logs",
                 WhyState::Succeeded => "succeeded: no failure in the logs",
+                WhyState::Cancelled if self.quotes() => "cancelled: no failure is proved",
+                WhyState::Cancelled => "cancelled: no failure in the logs",
                 WhyState::Unknown if self.quotes() => "unknown: no rule explains the errors in the logs",
                 // A finding says what the cluster reports.
                 WhyState::Unknown if !self.findings.is_empty() => "unknown: no failure in the logs",

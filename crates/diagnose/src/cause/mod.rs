@@ -21,7 +21,6 @@ use answer::not_read;
 use candidates::{Grade, candidates, choose};
 use scene::Scene;
 use weftrun_core::{Confidence, Finding};
-use weftrun_nccl::TransportMap;
 use weftrun_nccl::failure::Fact;
 
 /// The code of the finding that quotes an error line which no rule explains.
@@ -30,10 +29,8 @@ const UNEXPLAINED: &str = "WHY-UNEXPLAINED";
 /// Most lines cited for a cause.
 const EVIDENCE: usize = 6;
 
-/// Returns the first cause that the sources of a map show. `known` is the job's state from the cluster,
-/// where it was queried.
-pub fn why(map: &TransportMap, known: Option<WhyState>) -> Why {
-    let seen = RuleInput::new(None, map);
+/// Returns the first cause that the logs show. `known` is the job's state from the cluster, where it was queried.
+pub(crate) fn find(seen: &RuleInput<'_>, known: Option<WhyState>) -> Why {
     let map = &seen.map;
     let mut scene = Scene::new(map, None);
     // The cluster returned all existing logs: a rank without one wrote nothing.
@@ -42,11 +39,11 @@ pub fn why(map: &TransportMap, known: Option<WhyState>) -> Why {
     if scene.running {
         scene.forget_survived(map);
     }
-    let mut why = of_scene(&scene, &seen);
+    let mut why = of_scene(&scene, seen);
     // A job that was ended from outside may have been restarted for a failure of its own.
     let ended = |cause: &Cause| matches!(cause.class, CauseClass::Cancelled | CauseClass::TimeLimit);
     if scene.restarts > 0 && why.cause.as_ref().is_none_or(ended) {
-        let earlier = of_scene(&Scene::new(map, Some(scene.restarts - 1)), &seen);
+        let earlier = of_scene(&Scene::new(map, Some(scene.restarts - 1)), seen);
         if let Some(cause) = earlier.cause {
             let message =
                 format!("an earlier attempt in the same logs failed: {}: {}", cause.who(), cause.what);

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use weftrun_nccl::ras::{Communicator, PeerEvent, Report};
 
 use crate::cause::{Cause, CauseClass, CauseDetail, Why, WhyState};
-use crate::health::{Culprit, HealthState, advisories_of};
+use crate::health::{Culprit, HealthState, RAS, advisories_of};
 use weftrun_core::finding::{Confidence, Evidence, Finding, Severity};
 use weftrun_core::shape::SchemaName;
 use weftrun_core::text::counted;
@@ -27,6 +27,9 @@ weftrun_core::shapes! {
         pub communicators: Vec<Communicator>,
         /// Ranks that hold the others up.
         pub culprits: Vec<Culprit>,
+        /// What is wrong with the job, from the answers and its logs, as `weftrun why` names it; null where nothing is, or
+        /// nothing proves it.
+        pub cause: Option<Cause>,
         /// How the service was reached.
         pub asked: Asked,
         /// With `--watch`: what NCCL noticed since the line before.
@@ -57,6 +60,7 @@ impl HealthReport {
             notes: Vec::new(),
             communicators: Vec::new(),
             culprits: Vec::new(),
+            cause: None,
             asked,
             events: Vec::new(),
         }
@@ -113,7 +117,7 @@ impl HealthReport {
             }),
             detail: CauseDetail::None,
             frame: None,
-            evidence: vec![Evidence { source: "RAS".to_owned(), line: 0, text: first.sentence() }],
+            evidence: vec![Evidence { source: RAS.to_owned(), line: 0, text: first.sentence() }],
             confidence: match self.state {
                 HealthState::Stuck => Confidence::High,
                 HealthState::Incomplete if first.is_dead() => Confidence::High,

@@ -1,7 +1,8 @@
 //! The report of `weftrun transport -o json`: the transport of each pair of ranks, and the problems found.
 
+use crate::cause::{Cause, WhyState};
 use crate::counters::Counters;
-use crate::{Diagnosis, diagnose};
+use crate::{Diagnosis, Sources};
 use weftrun_core::Finding;
 use weftrun_core::catalogue::Expected;
 use weftrun_core::fabric::FabricPlan;
@@ -31,6 +32,10 @@ weftrun_core::shapes! {
         pub pairs: Vec<PairView>,
         /// What is wrong, the worst first.
         pub findings: Vec<Finding>,
+        /// The state of the job.
+        pub state: WhyState,
+        /// The first cause of its failure or hang, as `weftrun why` names it; null where nothing failed, or nothing proves one.
+        pub cause: Option<Cause>,
         /// What the job printed of its speed.
         pub throughput: Vec<ThroughputShape>,
         /// Counts over everything read.
@@ -88,7 +93,7 @@ weftrun_core::shapes! {
 impl TransportReport {
     /// Makes the report of a map, diagnosed against a plan where there is one.
     pub fn new(plan: Option<&FabricPlan>, map: &TransportMap) -> Self {
-        Self::of(diagnose(plan, map), map)
+        Self::of(Sources::of_logs(map).plan(plan).diagnose(), map)
     }
 
     /// Makes the report of a diagnosis.
@@ -105,6 +110,8 @@ impl TransportReport {
             communicators: map.communicators(),
             pairs: map.pairs(),
             findings: diagnosis.findings,
+            state: diagnosis.why.state,
+            cause: diagnosis.why.cause,
             throughput: map
                 .throughput()
                 .map(|(source, series)| throughput(source, series, diagnosis.expected.as_ref()))

@@ -9,8 +9,23 @@ use std::sync::Arc;
 use weftrun_core::Confidence;
 use weftrun_core::job::{JobDetail, JobPhase, JobSummary, ReplicaStatus, TIME_LIMIT_REACHED};
 use weftrun_core::nccl::{SourceId, TransportMap};
-use weftrun_diagnose::cause::{Why, WhyState, why};
-use weftrun_diagnose::why_of_job;
+use weftrun_diagnose::Sources;
+use weftrun_diagnose::cause::{Why, WhyState};
+
+fn why(map: &TransportMap) -> Why {
+    Sources::of_logs(map).diagnose().why
+}
+
+/// Returns the answer for a job of which the cluster reports only the phase.
+fn why_in(map: &TransportMap, phase: Option<JobPhase>) -> Why {
+    let handle = "slurm://c/1".parse().expect("a handle");
+    let detail = phase.map(|phase| JobDetail::new(JobSummary::new(handle, phase)));
+    Sources::of_logs(map).job(detail.as_ref()).diagnose().why
+}
+
+fn why_of_job(map: &TransportMap, job: &JobDetail) -> Why {
+    Sources::of_logs(map).job(Some(job)).diagnose().why
+}
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/failures")
@@ -58,7 +73,7 @@ fn read(sources: &[(&str, &[u8])], chunk: usize) -> TransportMap {
 }
 
 fn ask(sources: &[(&str, &[u8])]) -> Why {
-    why(&read(sources, 1 << 16), None)
+    why(&read(sources, 1 << 16))
 }
 
 impl Recording {
@@ -140,18 +155,13 @@ fn what_ends_a_whole_job_is_said_without_a_rank() {
     };
     let why = of(JobPhase::Failed, &format!("{TIME_LIMIT_REACHED} (60 s)"));
     assert_eq!(why.lines()[0], "failed: TIMEOUT: the whole job");
-    for (phase, reason, wanted) in [
-        (JobPhase::Cancelled, "", "the job is cancelled"),
-        (JobPhase::Cancelled, "cancelled", "the job is cancelled"),
-        (JobPhase::Pending, "no host is free", "the job is pending: no host is free"),
-    ] {
-        let why = of(phase, reason);
-        assert_eq!(why.state, WhyState::Unknown);
-        assert_eq!(
-            why.lines(),
-            ["unknown: no failure in the logs".to_owned(), format!("  note      {wanted}")]
-        );
-    }
+    let lines = |phase, reason: &str| of(phase, reason).lines().join("\n");
+    assert_eq!(lines(JobPhase::Cancelled, ""), "cancelled: no failure in the logs");
+    assert_eq!(lines(JobPhase::Cancelled, "cancelled"), "cancelled: no failure in the logs");
+    let by = "cancelled: no failure in the logs\n  note      the job is cancelled: by alice";
+    assert_eq!(lines(JobPhase::Cancelled, "by alice"), by);
+    let waits = "unknown: no failure in the logs\n  note      the job is pending: no host is free";
+    assert_eq!(lines(JobPhase::Pending, "no host is free"), waits);
 }
 
 /// `tests/cases/why/README.md` says what each log is about.
@@ -174,7 +184,7 @@ fn logs_that_are_easy_to_get_wrong_are_right() {
         }
         assert_eq!(said, fs::read_to_string(&wanted).unwrap_or_default(), "{}", path.display());
         for chunk in [1, 7, 64] {
-            let again = weftrun_diagnose::cause::why(&read(&[("job.log", &bytes)], chunk), None);
+            let again = why_in(&read(&[("job.log", &bytes)], chunk), None);
             assert_eq!(again.lines(), why.lines(), "{} in pieces of {chunk}", path.display());
         }
     }
@@ -186,8 +196,8 @@ fn a_skipped_collective_of_a_running_job_is_a_mismatch() {
     let log = |node: u32| fs::read(folder().join(format!("skip_running/node{node}.log"))).expect("a log");
     let (one, two) = (log(0), log(1));
     let map = read(&[("node0.log", &one), ("node1.log", &two)], 1 << 16);
-    for known in [None, Some(WhyState::Running), Some(WhyState::Failed)] {
-        let why = why(&map, known);
+    for phase in [None, Some(JobPhase::Running), Some(JobPhase::Failed)] {
+        let why = why_in(&map, phase);
         let cause = why.cause.as_ref().expect("a cause");
         assert_eq!((cause.class.as_str(), cause.ranks.as_slice()), ("collective-mismatch", &[0, 1][..]));
         assert_eq!(cause.code.as_deref(), Some("COLLECTIVE-MISMATCH"));
@@ -207,8 +217,8 @@ fn the_order_of_the_files_does_not_matter() {
 fn the_cut_of_the_chunks_does_not_matter() {
     for recording in recordings() {
         let sources = [("node0.log", &recording.nodes[0][..]), ("node1.log", &recording.nodes[1][..])];
-        let whole = why(&read(&sources, 1 << 16), None);
-        assert_eq!(why(&read(&sources, 7), None), whole, "{}", recording.name);
+        let whole = why(&read(&sources, 1 << 16));
+        assert_eq!(why(&read(&sources, 7)), whole, "{}", recording.name);
     }
 }
 
@@ -500,23 +510,23 @@ fn facts_are_bounded_however_often_they_are_repeated() {
         map.snapshot().failures().reports().len()
     );
     assert!(map.snapshot().failures().dropped() > 50_000);
-    assert_cause(&why(&map, None), "exception", &[1], "ValueError");
+    assert_cause(&why(&map), "exception", &[1], "ValueError");
 }
 
 /// Steps behind a traceback show that the program survived it, in a job that still runs. In one that has ended they may have
 /// been buffered.
 #[test]
 fn a_running_job_survives_an_exception_that_steps_follow() {
-    let state = |steps: u32, known: Option<WhyState>| {
+    let state = |steps: u32, phase: Option<JobPhase>| {
         let mut log = "step 1 tokens/s: 900\nTraceback (most recent call last):\n  File \"/opt/train/eval.py\", line 7, in evaluate\n    score = scores[3]\nIndexError: list index out of range\n".to_owned();
         log.extend((0..steps).map(|step| format!("step {} tokens/s: {}\n", step + 2, 900 + step)));
-        why(&read(&[("node0.log", log.as_bytes())], 1 << 16), known).state
+        why_in(&read(&[("node0.log", log.as_bytes())], 1 << 16), phase).state
     };
-    let runs = Some(WhyState::Running);
+    let runs = Some(JobPhase::Running);
     assert_eq!(
         [0, 2, 3, 5000].map(|steps| state(steps, runs) == WhyState::Failed),
         [true, true, false, false]
     );
     assert_eq!(state(5000, None), WhyState::Failed);
-    assert_eq!(state(5000, Some(WhyState::Failed)), WhyState::Failed);
+    assert_eq!(state(5000, Some(JobPhase::Failed)), WhyState::Failed);
 }

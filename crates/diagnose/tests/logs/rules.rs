@@ -8,7 +8,7 @@ use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::{FabricPlan, Profiles};
 use weftrun_core::spec::{JobSpec, Launch, Role};
-use weftrun_diagnose::{diagnose, rules};
+use weftrun_diagnose::{Sources, rules};
 
 use crate::{report, rules_of};
 
@@ -411,7 +411,7 @@ fn a_log_of_another_library_or_an_old_nccl_is_named_as_such() {
         let source = std::sync::Arc::new(weftrun_core::log::SourceId::new("log"));
         map.read(&source, log.as_bytes());
         map.end(&source);
-        let found = diagnose(None, &map);
+        let found = Sources::of_logs(&map).diagnose();
         let codes: Vec<&str> = found.findings.iter().map(|finding| finding.code.as_str()).collect();
         assert!(codes.contains(&code), "{log}: {codes:?}");
         assert_eq!(found.ok, None, "{log}");
@@ -430,7 +430,7 @@ fn a_job_without_gpus_is_not_told_that_nccl_is_silent() {
         let mut map = weftrun_core::nccl::TransportMap::new();
         map.read(&source, b"epoch 1\n");
         map.end(&source);
-        let findings = diagnose(planned.then_some(&plan), &map).findings;
+        let findings = Sources::of_logs(&map).plan(planned.then_some(&plan)).diagnose().findings;
         findings
             .into_iter()
             .find(|finding| finding.code == "NCCL-DEBUG-SILENT")

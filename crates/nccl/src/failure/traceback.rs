@@ -1,6 +1,6 @@
 //! Python tracebacks, assembled line by line, also where those of several ranks are interleaved.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Fact, Order};
 use crate::map::printable;
@@ -15,7 +15,7 @@ const TEXT: usize = 1000;
 const HEADER: &[u8] = b"Traceback (most recent call last):";
 
 /// A place in the user's code.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "CauseFrame"))]
 pub struct Frame {
     /// File, as the traceback names it.

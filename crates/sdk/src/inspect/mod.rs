@@ -13,7 +13,7 @@ use weftrun_core::log::{LogOptions, clean_text};
 use weftrun_core::nccl::flight_recorder::FlightRecorder;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 use weftrun_diagnose::cause::{Stack, Why};
-use weftrun_diagnose::{flight_recorder, why_of_job};
+use weftrun_diagnose::{Sources, flight_recorder};
 
 use crate::Job;
 use crate::health::places;
@@ -106,7 +106,7 @@ impl Job {
                 .hint("leave the flag out: `weftrun why JOB` reads the logs alone"));
         }
         let (map, unread) = self.read_logs(LogOptions::default()).await;
-        let mut why = why_of_job(&map, &detail);
+        let mut why = Sources::of_logs(&map).plan(self.plan()).job(Some(&detail)).diagnose().why;
         why.findings.extend(unread.map(|message| Finding::warning("WHY-LOGS-UNREAD", message)));
         if what.dumps {
             self.explain_by_dumps(&mut why, &places(&map)).await?;
@@ -124,6 +124,7 @@ impl Job {
                 why.stacks.push(of_rank(rank, self.stack(rank).await)?);
             }
         }
+        self.sightings().keep(self.handle(), &why);
         Ok(why)
     }
 

@@ -6,7 +6,7 @@ use weftrun_core::job::JobHandle;
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::verify::{Collective, Judgement, Logs, Probes, Run, Verdict, judge};
 use weftrun_core::{Finding, Severity};
-use weftrun_diagnose::{Diagnosis, diagnose};
+use weftrun_diagnose::{Diagnosis, Sources};
 
 /// What a benchmark was run on, as far as its log does not say it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl Verified {
             runs: runs.into_iter().map(judge_one).collect(),
             failed,
             fabric: Fabric::Auto,
-            transport: diagnose(None, &map),
+            transport: Sources::of_logs(&map).diagnose(),
             map,
             probes: logs.probes(),
             regressions: Vec::new(),

@@ -7,8 +7,8 @@ use weftrun::core::fabric::FabricPlan;
 use weftrun::core::job::JobDetail;
 use weftrun::core::log::LogBatch;
 use weftrun::core::nccl::{self, Kind, PairView, Phase, Snapshot, TransportMap};
-use weftrun::diagnose::cause::{WhyState, why};
-use weftrun::diagnose::{diagnose, why_of_job};
+use weftrun::diagnose::Sources;
+use weftrun::diagnose::cause::WhyState;
 
 use super::milestones::Times;
 use super::step_lines::StepLines;
@@ -49,10 +49,9 @@ impl ViewBuilder {
         ended: Option<&JobDetail>,
     ) -> TransportView {
         let map = self.map.snapshot();
-        let mut found = diagnose(plan, &self.map);
-        let judge = found.judge();
-        let runs = || why(&self.map, Some(WhyState::Running));
-        let why = ended.map_or_else(runs, |detail| why_of_job(&self.map, detail));
+        let sources = Sources::of_logs(&self.map).plan(plan).job(ended);
+        let mut found = if ended.is_some() { sources } else { sources.running() }.diagnose();
+        let (judge, why) = (found.judge(), std::mem::take(&mut found.why));
         // The cause first: what else is wrong often follows from it.
         found.findings.splice(0..0, why.finding());
         let mut transport_view = TransportView {

@@ -8,7 +8,7 @@ use weftrun::core::job::JobPhase;
 use weftrun::core::log::clean_text;
 use weftrun::core::nccl::FabricSeen;
 use weftrun::core::spec::to_toml;
-use weftrun::diagnose::cause::{Why, WhyState};
+use weftrun::diagnose::cause::Why;
 use weftrun::report::TransportReport;
 use weftrun_tui::model::transport_view::TransportView;
 
@@ -67,10 +67,11 @@ pub fn page(known: &Known) -> Result<String> {
         name: clean_text(detail.as_ref().map_or(job.handle().name(), |detail| &detail.summary.name))
             .into_owned(),
         sentence: sentence(known),
-        good: match (report.verdict.ok, why.state) {
-            (Some(false), _) | (_, WhyState::Failed | WhyState::Hanging) => "bad",
-            (Some(true), _) => "good",
-            (None, _) => "unknown",
+        good: match report.verdict.ok {
+            _ if why.is_failure() => "bad",
+            Some(false) => "bad",
+            Some(true) => "good",
+            None => "unknown",
         },
         facts: facts(known),
         why_lines: why.lines(),

@@ -13,7 +13,7 @@ use weftrun::core::log::LogOptions;
 use weftrun::core::mask::mask;
 use weftrun::core::spec::{JobSpec, to_toml};
 use weftrun::diagnose::cause::Why;
-use weftrun::diagnose::{Judge, why_of_job};
+use weftrun::diagnose::{Judge, Sources};
 use weftrun::report::{DescribeReport, JobReport, TransportReport, WhyReport};
 use weftrun::{Error, ErrorKind, Job, Result};
 use weftrun_tui::ViewBuilder;
@@ -102,15 +102,12 @@ async fn known(job: Job, detail: Option<JobDetail>) -> Result<Known> {
         builder.observe(&batch?, None);
     }
     let map = builder.map();
-    let mut diagnosis = job.diagnose(map);
+    let mut diagnosis = Sources::of_logs(map).plan(job.plan()).job(detail.as_ref()).diagnose();
     diagnosis.findings.extend(detail.iter().flat_map(|detail| detail.findings.iter().cloned()));
     diagnosis.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let (judge, asked) = (diagnosis.judge(), job.spec().map_or(0, JobSpec::world_size));
     let view = builder.transport_view(job.plan(), asked, &BTreeMap::new(), detail.as_ref());
-    let why = match &detail {
-        Some(detail) => why_of_job(map, detail),
-        None => weftrun::diagnose::cause::why(map, None),
-    };
+    let why = diagnosis.why.clone();
     let transport = TransportReport::of(diagnosis, map);
     let spec = job.spec().cloned().map(JobSpec::masked);
     Ok(Known { job, spec, detail, view, transport, judge, why })

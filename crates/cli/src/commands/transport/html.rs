@@ -6,7 +6,7 @@ use askama::Template;
 use weftrun::core::nccl::{GdrSeen, Kind, PairView};
 use weftrun::core::text::counted;
 use weftrun::diagnose::Judge;
-use weftrun::diagnose::cause::{Why, WhyState};
+use weftrun::diagnose::cause::Why;
 use weftrun::report::TransportReport;
 use weftrun::{Error, ErrorKind, Finding, Result, Severity};
 
@@ -164,11 +164,6 @@ fn add(cell: &mut Cell, pair: &PairView, wrong: bool) {
         }
         cell.title.push_str(&line);
     }
-}
-
-/// Returns whether the cause of a failure is shown.
-pub fn failed(why: &Why) -> bool {
-    matches!(why.state, WhyState::Failed | WhyState::Hanging)
 }
 
 pub fn severity(finding: &Finding) -> &'static str {

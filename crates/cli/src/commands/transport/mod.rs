@@ -16,9 +16,8 @@ use weftrun::core::exit_codes;
 use weftrun::core::fabric::{Fabric, FabricPlan};
 use weftrun::core::log::{LogOptions, clean_text};
 use weftrun::core::nccl::{Event, FabricSeen, TransportMap};
-use weftrun::diagnose::cause::why;
 use weftrun::diagnose::counters::Counters;
-use weftrun::diagnose::{Diagnosis, diagnose};
+use weftrun::diagnose::{Diagnosis, Sources};
 use weftrun::log_files::Input;
 use weftrun::report::{EventLine, OwnEvent, TransportReport};
 use weftrun::{Error, ErrorKind, Result};
@@ -102,7 +101,7 @@ pub fn run(context: &Context, args: &TransportArgs) -> Result<u8> {
         let show = |event: &Event| if args.follow { show(context, event) } else { Ok(()) };
         read::all(&logs, args.follow, &mut map, show)?;
     }
-    let mut diagnosis = diagnose(plan.as_ref(), &map);
+    let mut diagnosis = Sources::of_logs(&map).plan(plan.as_ref()).diagnose();
     diagnosis.findings.splice(0..0, dumps::findings(&args.flight_recorder)?);
     let code = exit_code(&diagnosis, args.strict);
     if let Some(counters) = &counters {
@@ -202,8 +201,8 @@ fn print(
         }
         Format::Mermaid => out.document(&mermaid::graph(map)),
         Format::Html => {
-            let judge = diagnosis.judge();
-            out.document(&html::page(&TransportReport::of(diagnosis, map), judge, &why(map, None))?)
+            let (judge, why) = (diagnosis.judge(), diagnosis.why.clone());
+            out.document(&html::page(&TransportReport::of(diagnosis, map), judge, &why)?)
         }
         _ => {
             let mut report = TransportReport::of(diagnosis, map);

@@ -19,6 +19,11 @@ pub fn report(diagnosis: &Diagnosis, map: &TransportMap) -> String {
     text.push('\n');
     let report = TransportReport::of(diagnosis.clone(), map);
     let _ = writeln!(text, "{}", summary(&report, map));
+    if let Some(cause) = diagnosis.why.cause.as_ref().filter(|_| diagnosis.why.is_failure()) {
+        let said = format!("{}: {}: {}: {}", diagnosis.why.state, cause.class, cause.who(), cause.what);
+        let bad = style::ERROR;
+        let _ = writeln!(text, "{bad}{}{bad:#} (`weftrun why` says more)", clean_text(&said));
+    }
     let drawn = map_view::draw(map, diagnosis.judge());
     if !drawn.is_empty() {
         let _ = write!(text, "\n{drawn}");

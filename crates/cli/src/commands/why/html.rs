@@ -25,9 +25,9 @@ pub fn page(why: &Why) -> Result<String> {
     let page = Page {
         sentence: clean_text(&format!("{}.", ended(why))).into_owned(),
         good: match why.state {
-            WhyState::Failed | WhyState::Hanging => "bad",
+            _ if why.is_failure() => "bad",
             WhyState::Succeeded => "good",
-            WhyState::Running | WhyState::Unknown => "unknown",
+            _ => "unknown",
         },
         why_lines: why.lines(),
         stacks: stacks.collect(),
@@ -45,6 +45,8 @@ pub fn ended(why: &Why) -> String {
         (WhyState::Hanging, None) => "The job hangs, and its logs do not show why".to_owned(),
         (WhyState::Running, _) => "The job runs".to_owned(),
         (WhyState::Succeeded, _) => "The job succeeded".to_owned(),
+        (WhyState::Cancelled, Some(cause)) => format!("The job was cancelled; before, {}", what(cause)),
+        (WhyState::Cancelled, None) => "The job was cancelled".to_owned(),
         (WhyState::Unknown, _) => "The logs do not show how the job ended".to_owned(),
     };
     text.trim_end_matches('.').to_owned()

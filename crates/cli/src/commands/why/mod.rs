@@ -7,7 +7,8 @@ use weftrun::core::exit_codes;
 use weftrun::core::job::{JobDetail, JobPhase, JobSummary};
 use weftrun::core::log::clean_text;
 use weftrun::core::nccl::TransportMap;
-use weftrun::diagnose::cause::{Stack, Why, why};
+use weftrun::diagnose::Sources;
+use weftrun::diagnose::cause::{Stack, Why};
 use weftrun::report::WhyReport;
 use weftrun::{Error, ErrorKind, Finding, Inspection, Job, Result};
 
@@ -89,7 +90,7 @@ fn of_files(named: &[String]) -> Result<Why> {
             Error::new(ErrorKind::Usage, "one job, or files, but not both or several jobs").with("job", job)
         );
     }
-    Ok(why(&weftrun::open_logs(named)?.map()?, None))
+    Ok(Sources::of_logs(&weftrun::open_logs(named)?.map()?).diagnose().why)
 }
 
 /// Prints it on stderr.
@@ -105,7 +106,7 @@ pub async fn why_of(job: &Job) -> Why {
         Ok(why) => why,
         Err(error) => {
             let detail = JobDetail::new(JobSummary::new(job.handle().clone(), JobPhase::Failed));
-            let mut why = weftrun::diagnose::why_of_job(&TransportMap::new(), &detail);
+            let mut why = Sources::of_logs(&TransportMap::new()).job(Some(&detail)).diagnose().why;
             let message = format!("the job cannot be described: {error}");
             why.findings.push(Finding::warning("WHY-LOGS-UNREAD", message));
             why

@@ -1,25 +1,29 @@
-//! Why a job failed: the evidence of its logs combined with its status from the cluster.
+//! What the cluster reports of a job, beside what its logs show.
 
-use super::cause::{Cause, CauseClass, CauseDetail, Why, WhyState, signal_text, why};
+use super::cause::{Cause, CauseClass, CauseDetail, Why, WhyState, signal_text};
+use super::rule_input::RuleInput;
 use weftrun_core::finding::Evidence;
 use weftrun_core::job::{JobDetail, JobPhase, TIME_LIMIT_REACHED};
 use weftrun_core::{Confidence, Finding};
-use weftrun_nccl::TransportMap;
 
-/// Returns the first cause of a job's failure from its logs and its status.
-pub fn why_of_job(map: &TransportMap, job: &JobDetail) -> Why {
-    let phase = job.summary.phase;
-    let known = match phase {
+/// Returns the state that a phase proves.
+pub fn state_of(phase: JobPhase) -> Option<WhyState> {
+    match phase {
         JobPhase::Failed => Some(WhyState::Failed),
         JobPhase::Succeeded => Some(WhyState::Succeeded),
+        JobPhase::Cancelled => Some(WhyState::Cancelled),
         JobPhase::Running | JobPhase::Restarting => Some(WhyState::Running),
         _ => None,
-    };
-    let mut why = why(map, known);
-    if phase == JobPhase::Succeeded {
-        return why;
     }
-    if let Some(said) = said_by_cluster(map, job, why.cause.as_ref()) {
+}
+
+/// Adds what the cluster reports to what the logs show.
+pub fn add_status(why: &mut Why, seen: &RuleInput<'_>, job: &JobDetail) {
+    let phase = job.summary.phase;
+    if phase == JobPhase::Succeeded {
+        return;
+    }
+    if let Some(said) = said_by_cluster(seen, job, why.cause.as_ref()) {
         let vague = why
             .cause
             .as_ref()
@@ -42,12 +46,13 @@ pub fn why_of_job(map: &TransportMap, job: &JobDetail) -> Why {
         let message = format!("the job failed ({reason}), and its logs do not show why");
         why.findings.push(Finding::warning("WHY-NO-CAUSE", message));
     }
-    if known.is_none() && phase != JobPhase::Unknown && why.cause.is_none() {
-        let told = reason.is_empty() || reason == phase.as_str();
-        let reason = if told { String::new() } else { format!(": {reason}") };
+    let says_more = !(reason.is_empty() || reason == phase.as_str());
+    // The state itself says that a job was cancelled.
+    let stated = state_of(phase).is_some() && !(phase == JobPhase::Cancelled && says_more);
+    if !stated && phase != JobPhase::Unknown && why.cause.is_none() {
+        let reason = if says_more { format!(": {reason}") } else { String::new() };
         why.findings.push(Finding::info("WHY-PHASE", format!("the job is {phase}{reason}")));
     }
-    why
 }
 
 /// Returns the class of a cluster's message.
@@ -68,7 +73,7 @@ fn class(text: &str) -> Option<CauseClass> {
 }
 
 /// Returns the cause that the cluster reports, with its replica.
-fn said_by_cluster(map: &TransportMap, job: &JobDetail, by_logs: Option<&Cause>) -> Option<Cause> {
+fn said_by_cluster(seen: &RuleInput<'_>, job: &JobDetail, by_logs: Option<&Cause>) -> Option<Cause> {
     let of_replica = job.replicas.iter().find_map(|replica| Some((class(&replica.reason)?, Some(replica))));
     let of_job = || class(&job.summary.reason).map(|class| (class, None));
     let exited = || {
@@ -83,7 +88,7 @@ fn said_by_cluster(map: &TransportMap, job: &JobDetail, by_logs: Option<&Cause>)
         code.filter(|_| job.summary.phase == JobPhase::Failed).map(|_| (CauseClass::ExitCode, None))
     };
     let (class, replica) = of_replica.or_else(of_job).or_else(exited).or_else(whole)?;
-    let map = map.snapshot();
+    let map = &seen.map;
     let failures = map.failures();
     let mut ranks: Vec<u32> = replica.and_then(|replica| replica.failed_rank).into_iter().collect();
     if let Some(replica) = replica.filter(|replica| replica.failed_rank.is_none()) {

@@ -1,0 +1,238 @@
+//! What the logs prove of the transports, compared with the plan, as findings: the problem, its certainty, the lines that
+//! prove it, the change that fixes it.
+
+use std::collections::BTreeSet;
+
+use weftrun_core::fabric::FabricPlan;
+use weftrun_core::finding::{Evidence, Fix, PatchEdit};
+use weftrun_core::request::Fabric;
+use weftrun_core::text::numbers;
+use weftrun_core::{Confidence, Finding, Severity, advisories};
+use weftrun_nccl::{FabricSeen, Kind, Network, Signature, SignatureHits, Trace};
+
+use crate::anomalies;
+use crate::cause::Why;
+use crate::rule_input::RuleInput;
+use crate::rules::{self, Blame, Rule, rules};
+
+/// Most lines of evidence under one finding.
+const EVIDENCE: usize = 6;
+
+/// Returns what is wrong, the worst first.
+pub fn findings(plan: Option<&FabricPlan>, seen: &RuleInput<'_>) -> Vec<Finding> {
+    let mut findings: Vec<Finding> =
+        rules().filter(|rule| rule.applies(seen)).map(|rule| finding(rule, seen)).collect();
+    explain_consequences(&mut findings);
+    findings.extend(not_as_planned(seen, &findings));
+    findings.extend(silent(plan, seen).map(|finding| with(Confidence::High, finding)));
+    findings.extend(anomalies::findings(seen));
+    findings.extend(known_bad_versions(seen));
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    findings
+}
+
+/// Makes notes of the findings that others explain.
+fn explain_consequences(findings: &mut [Finding]) {
+    let applied: Vec<&Rule> = rules()
+        .filter(|rule| findings.iter().any(|finding| finding.rule.as_deref() == Some(rule.id)))
+        .collect();
+    for finding in findings {
+        let explains =
+            |rule: &&&Rule| rule.code != finding.code && rule.explains.contains(&finding.code.as_str());
+        if let Some(cause) = applied.iter().find(explains) {
+            fold(finding, &format!("explained by {}", cause.code));
+        }
+    }
+}
+
+/// Makes notes of the connections that closed because a rank failed.
+pub fn fold_consequences(findings: &mut [Finding], why: &Why) {
+    let Some(cause) = why.cause.as_ref().filter(|cause| cause.confidence != Confidence::Low) else { return };
+    let of_peers = rules().filter(|rule| rule.blame == Some(Blame::Peer));
+    let codes: Vec<&str> = of_peers.map(|rule| rule.code).collect();
+    for finding in findings.iter_mut() {
+        if codes.contains(&finding.code.as_str()) && cause.code.as_deref() != Some(finding.code.as_str()) {
+            fold(finding, &format!("a consequence: {} failed first", cause.who()));
+        }
+    }
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+}
+
+/// Makes a note of a consequence, without a fix of its own: the fix of the cause is the one to make.
+fn fold(finding: &mut Finding, because: &str) {
+    finding.severity = Severity::Info;
+    finding.fix = None;
+    finding.message = format!("{} ({because})", finding.message);
+}
+
+/// Returns notes on versions in the log that are known to be bad. Only notes: the log need not show the
+/// effect.
+fn known_bad_versions(seen: &RuleInput<'_>) -> Vec<Finding> {
+    let nccl = seen.map.live_versions().map(|version| ("nccl", version));
+    let plugins = seen.map.plugins().iter().filter(|plugin| &*plugin.name == "aws-ofi-nccl");
+    let plugins = plugins.filter_map(|plugin| Some(("aws-ofi-nccl", plugin.version.as_deref()?)));
+    let found: Vec<(&str, &str)> = nccl.chain(plugins).collect();
+    let mut notes = advisories::findings(&found);
+    for finding in &mut notes {
+        finding.severity = Severity::Info;
+        finding.confidence = Some(Confidence::Medium);
+    }
+    notes
+}
+
+fn with(confidence: Confidence, mut finding: Finding) -> Finding {
+    finding.confidence = Some(confidence);
+    finding
+}
+
+/// Returns the edit that sets a path of the job file, or unsets it.
+fn edit(path: &str, value: Option<&str>) -> PatchEdit {
+    let op = if value.is_some() { "set" } else { "unset" };
+    PatchEdit { path: path.to_owned(), op: op.to_owned(), value: value.map(Into::into) }
+}
+
+/// Returns whether all is well: by the plan where there is one, else by the findings.
+pub fn judge(seen: &RuleInput<'_>, findings: &[Finding]) -> Option<bool> {
+    let failed = findings.iter().any(Finding::is_error);
+    // An unexplained warning may be the beginning of a failure.
+    let doubtful = failed || seen.has(Signature::UnknownWarning);
+    if let Some(planned) = seen.planned.and_then(Fabric::named) {
+        return is_met(planned, seen.verdict.fabric, findings).filter(|met| !met || !doubtful);
+    }
+    match seen.verdict.fabric {
+        FabricSeen::Unknown => None,
+        FabricSeen::Network(Network::LibfabricTcp) => Some(false),
+        _ if failed => Some(false),
+        _ => (!doubtful).then_some(true),
+    }
+}
+
+fn finding(rule: &Rule, seen: &RuleInput<'_>) -> Finding {
+    let mut finding = Finding::new(rule.severity, rule.code, rule.sentence(seen));
+    finding.rule = Some(rule.id.to_owned());
+    finding.confidence = Some(rule.confidence);
+    finding.source = Some(rule.source.to_owned());
+    let patch = rule.patch.iter().map(|(path, value)| edit(path, *value)).collect();
+    finding.fix = Some(Fix { text: rule.fix_for(seen), patch });
+    for signature in rule.signatures {
+        if let Some(found) = seen.map.signatures().get(*signature) {
+            add_evidence(&mut finding, found, seen);
+        }
+    }
+    finding
+}
+
+fn add_evidence(finding: &mut Finding, found: &SignatureHits, seen: &RuleInput<'_>) {
+    let mut ranks: BTreeSet<u32> = finding.ranks.iter().copied().collect();
+    add_traces(finding, &found.traces, seen);
+    ranks.extend(seen.map.ranks_of(found));
+    finding.ranks = ranks.into_iter().collect();
+}
+
+/// Cites lines, each once.
+pub fn add_traces(finding: &mut Finding, traces: &[Trace], seen: &RuleInput<'_>) {
+    for trace in traces {
+        let known = finding.evidence.iter().any(|other| other.line == trace.line && other.text == trace.text);
+        if finding.evidence.len() < EVIDENCE && !known {
+            finding.evidence.push(Evidence {
+                source: seen.map.source_name(trace).to_owned(),
+                line: trace.line,
+                text: trace.text.clone(),
+            });
+        }
+    }
+}
+
+/// Returns whether the fabric that a log proves is the planned one. A provider of libfabric that was printed and is not efa proves another.
+pub fn is_met(planned: Fabric, seen: FabricSeen, findings: &[Finding]) -> Option<bool> {
+    let other =
+        || planned == Fabric::Efa && findings.iter().any(|finding| finding.code == rules::WRONG_PROVIDER);
+    match planned.is_met_by(seen) {
+        None if seen == FabricSeen::Network(Network::LibfabricOther) && other() => Some(false),
+        met => met,
+    }
+}
+
+/// Returns the finding for a plan of EFA where the pairs prove another fabric.
+fn not_as_planned(seen: &RuleInput<'_>, findings: &[Finding]) -> Option<Finding> {
+    let planned = seen.planned?;
+    if is_met(planned, seen.verdict.fabric, findings) != Some(false) {
+        return None;
+    }
+    let networks = || seen.transports.iter().filter(|used| used.kind == Kind::Net);
+    let message = format!(
+        "planned was {}, but {} connections between nodes use {}",
+        planned.as_str(),
+        networks().map(|used| used.connections).sum::<u64>(),
+        seen.verdict.fabric.label()
+    );
+    let mut finding = Finding::error("NCCL-FABRIC-NOT-AS-PLANNED", message);
+    finding.confidence = Some(Confidence::High);
+    finding.ranks = network_ranks(seen);
+    for signature in [Signature::SocketConnection, Signature::OfiConnection, Signature::IbConnection] {
+        if let Some(found) = seen.map.signatures().get(signature) {
+            add_evidence(&mut finding, found, seen);
+        }
+    }
+    Some(finding.fix("compare `weftrun plan` with the containers: devices, plugin and LD_LIBRARY_PATH of the planned fabric"))
+}
+
+/// Returns the ranks at an end of a network connection, limited to the first ones: thousands add no
+/// information.
+fn network_ranks(seen: &RuleInput<'_>) -> Vec<u32> {
+    const MOST: u32 = 256;
+    let pairs = seen.map.pairs_of_ranks(0..MOST);
+    pairs
+        .iter()
+        .filter(|pair| pair.kind == Kind::Net)
+        .flat_map(|pair| [pair.global_from, pair.global_to])
+        .flatten()
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .take(MOST as usize)
+        .collect()
+}
+
+/// Returns whether a version as NCCL prints it (`2.1.15+cuda9.0`) is before 2.3.
+fn is_before_2_3(version: &str) -> bool {
+    let numbers = numbers(version);
+    numbers.len() > 1 && numbers < vec![2, 3]
+}
+
+/// Returns a finding where NCCL_DEBUG=INFO is missing, since silence proves nothing. A job without GPUs
+/// needs no NCCL lines.
+fn silent(plan: Option<&FabricPlan>, seen: &RuleInput<'_>) -> Option<Finding> {
+    let anything = seen.map.has_info()
+        || !seen.transports.is_empty()
+        || !seen.networks.is_empty()
+        || !seen.map.plugins().is_empty()
+        || !seen.map.ports().is_empty();
+    if seen.map.lines() == 0 || anything || plan.is_some_and(|plan| !plan.runs_nccl()) {
+        return None;
+    }
+    if let Some(found) = seen.map.signatures().get(Signature::Hccl) {
+        let message =
+            "the log is of Huawei's HCCL, whose lines are not read: nothing is known of its transport";
+        let mut finding =
+            Finding::warning("NCCL-LOG-HCCL", message).fix("give the log of a job that uses NCCL or RCCL");
+        add_evidence(&mut finding, found, seen);
+        return Some(finding);
+    }
+    if let Some(version) = seen.map.versions().find(|version| is_before_2_3(version)) {
+        let message =
+            format!("NCCL {version} prints its lines in a form that is not read; that ended with 2.3");
+        let fix = "use an image with NCCL 2.3 or later to see the transport";
+        return Some(Finding::warning("NCCL-LOG-OLD", message).fix(fix));
+    }
+    if plan.is_some_and(FabricPlan::sets_nccl_debug) {
+        let message = "no NCCL INFO line in the log, though NCCL_DEBUG=INFO was set: no rank initialised NCCL, or NCCL writes to a file";
+        let fix = "read the last lines of each rank, and check the job for NCCL_DEBUG_FILE";
+        return Some(Finding::warning("NCCL-DEBUG-SILENT", message).fix(fix));
+    }
+    let message = "no NCCL INFO line in the log; set NCCL_DEBUG=INFO to see the transport";
+    let mut finding = Finding::warning("NCCL-DEBUG-SILENT", message)
+        .cite("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-debug");
+    let patch = vec![edit("env.NCCL_DEBUG", Some("INFO"))];
+    finding.fix = Some(Fix { text: "set NCCL_DEBUG=INFO for all ranks".to_owned(), patch });
+    Some(finding)
+}

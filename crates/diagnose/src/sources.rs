@@ -1,0 +1,81 @@
+//! Everything that is known of a job, and the diagnosis of it.
+
+use weftrun_core::catalogue;
+use weftrun_core::fabric::FabricPlan;
+use weftrun_core::job::JobDetail;
+use weftrun_nccl::TransportMap;
+
+use crate::cause::{self, WhyState};
+use crate::report::HealthReport;
+use crate::rule_input::RuleInput;
+use crate::{Diagnosis, cluster, fabric};
+
+/// What is known of a job: its logs, and whatever else was asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Sources<'a> {
+    logs: &'a TransportMap,
+    plan: Option<&'a FabricPlan>,
+    job: Option<&'a JobDetail>,
+    runs: bool,
+    health: Option<&'a HealthReport>,
+}
+
+impl<'a> Sources<'a> {
+    /// The logs alone.
+    pub fn of_logs(logs: &'a TransportMap) -> Self {
+        Self { logs, plan: None, job: None, runs: false, health: None }
+    }
+
+    /// Adds what was planned.
+    #[must_use]
+    pub fn plan(self, plan: Option<&'a FabricPlan>) -> Self {
+        Self { plan, ..self }
+    }
+
+    /// Adds what the cluster reports. The logs are then all that the job has written.
+    #[must_use]
+    pub fn job(self, job: Option<&'a JobDetail>) -> Self {
+        Self { job, ..self }
+    }
+
+    /// The job runs, and its logs were read as far as they are.
+    #[must_use]
+    pub fn running(self) -> Self {
+        Self { runs: true, ..self }
+    }
+
+    /// Adds the answer of NCCL's RAS service.
+    #[must_use]
+    pub fn health(self, health: Option<&'a HealthReport>) -> Self {
+        Self { health, ..self }
+    }
+
+    /// Returns what is wrong, and what to change.
+    pub fn diagnose(self) -> Diagnosis {
+        let planned = self.plan.map(|plan| plan.fabric);
+        let seen = RuleInput::new(planned, self.logs);
+        let mut why = cause::find(&seen, self.state());
+        if let Some(job) = self.job {
+            cluster::add_status(&mut why, &seen, job);
+        }
+        if let Some(health) = self.health {
+            health.explain(&mut why);
+        }
+        let mut findings = fabric::findings(self.plan, &seen);
+        fabric::fold_consequences(&mut findings, &why);
+        let ok = fabric::judge(&seen, &findings);
+        let expected = self.plan.and_then(|plan| plan.instance_type.as_deref()).and_then(|instance| {
+            let nodes = seen.ranks().iter().map(|rank| rank.node + 1).max()?;
+            catalogue::expected(instance, nodes, "all_reduce")
+        });
+        Diagnosis { verdict: seen.verdict, ok, planned, findings, expected, why }
+    }
+
+    /// The state that the cluster reports; none where it was not asked, or does not know.
+    fn state(&self) -> Option<WhyState> {
+        if self.runs {
+            return Some(WhyState::Running);
+        }
+        cluster::state_of(self.job?.summary.phase)
+    }
+}

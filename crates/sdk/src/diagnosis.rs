@@ -1,0 +1,201 @@
+//! Finds out what is wrong with a job, from all that its state allows: its logs, the cluster's reports, NCCL's RAS service
+//! while it runs, and what was seen before it ended.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use weftrun_core::finding::Evidence;
+use weftrun_core::job::{JobDetail, JobPhase, JobSummary};
+use weftrun_core::log::{Entry, LogOptions, LogStore};
+use weftrun_core::nccl::TransportMap;
+use weftrun_core::{ErrorKind, Finding, Result};
+use weftrun_diagnose::cause::{Why, WhyState};
+use weftrun_diagnose::health::INTERVAL;
+use weftrun_diagnose::{Diagnosis, Sources};
+
+use crate::Job;
+use crate::runtime::on_runtime;
+
+/// Largest size of the logs that are read.
+const MOST: usize = 1 << 30;
+
+/// How long NCCL's RAS service is observed: long enough for a second answer.
+const RAS_OBSERVED: Duration = INTERVAL.saturating_add(Duration::from_secs(3));
+
+fn runs(job: &JobSummary) -> bool {
+    matches!(job.phase, JobPhase::Running | JobPhase::Restarting)
+}
+
+impl Job {
+    /// Compares the transports that its logs prove with the plan.
+    ///
+    /// ```no_run
+    /// # async fn example(job: weftrun::Job, map: weftrun::core::nccl::TransportMap) -> weftrun::Result<()> {
+    /// job.diagnose(&map).into_result()?; // an error when planned EFA ran on sockets
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn diagnose(&self, map: &TransportMap) -> Diagnosis {
+        Sources::of_logs(map).plan(self.plan()).diagnose()
+    }
+
+    /// Finds out why it failed or hangs: the first cause, from its logs and the cluster's reports.
+    ///
+    /// ```no_run
+    /// # async fn example(job: weftrun::Job) -> weftrun::Result<()> {
+    /// if let Some(cause) = job.why().await?.cause {
+    ///     println!("{}: {}", cause.who(), cause.what);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// At most 1 GiB of logs is read. Of a running job whose logs show nothing, NCCL's RAS service is asked where its
+    /// version is safe to ask; of a job that was cancelled or is gone, what was seen while it ran is the answer.
+    ///
+    /// # Errors
+    /// As [`Job::describe`]. Unreadable logs are not an error: the answer then relies on what was read.
+    pub async fn why(&self) -> Result<Why> {
+        match self.describe().await {
+            Ok(detail) => Ok(self.why_with(&detail).await),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let mut why = Why::default();
+                self.sightings().recall(self.handle(), &mut why);
+                let gone = Finding::warning("WHY-GONE", error.to_string());
+                why.findings.push(gone);
+                if why.cause.is_some() { Ok(why) } else { Err(error) }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Diagnoses a job like [`Job::why`], from a description that is known.
+    pub async fn why_with(&self, detail: &JobDetail) -> Why {
+        let (map, unread) = self.read_logs(LogOptions::default()).await;
+        let mut why = Sources::of_logs(&map).plan(self.plan()).job(Some(detail)).diagnose().why;
+        why.findings.extend(unread.map(|message| Finding::warning("WHY-LOGS-UNREAD", message)));
+        if runs(&detail.summary) {
+            if why.cause.is_none() {
+                self.explain_by_ras(&mut why, &map, RAS_OBSERVED).await;
+            }
+        } else if detail.summary.phase != JobPhase::Succeeded
+            && self.sightings().recall(self.handle(), &mut why)
+        {
+            return why;
+        }
+        self.sightings().keep(self.handle(), &why);
+        why
+    }
+
+    /// What is wrong with a job, for a summary of it. A job that has ended is diagnosed as by [`Job::why`]. Of one that runs,
+    /// its logs and one answer of NCCL's RAS service are read for a few seconds at most: the answer is none if they show
+    /// neither a failure nor a hang, or a rank that goes on training afterwards, and its state stays that of a running job.
+    /// Jobs with more than 64 replicas are left out: [`Job::why_with`] reads any job whole.
+    pub async fn trouble(&self, detail: &JobDetail) -> Option<Why> {
+        const REPLICAS: usize = 64;
+        match detail.summary.phase {
+            JobPhase::Failed | JobPhase::Cancelled => Some(self.why_with(detail).await)
+                .filter(|why| why.state == WhyState::Failed || why.cause.is_some()),
+            _ if !runs(&detail.summary) || detail.replicas.len() > REPLICAS => None,
+            _ => self.trouble_while_running(detail).await,
+        }
+    }
+
+    async fn trouble_while_running(&self, detail: &JobDetail) -> Option<Why> {
+        let map = on_runtime(async { Ok(self.read_logs_soon().await) }).await.ok()??;
+        let mut why = Sources::of_logs(&map).plan(self.plan()).job(Some(detail)).diagnose().why;
+        // A program that continues training has coped with it, for example with a smaller batch.
+        let snapshot = map.snapshot();
+        let goes_on = why.cause.iter().flat_map(|cause| &cause.evidence).any(|evidence| {
+            let mut series = snapshot.throughput();
+            series.any(|(source, series)| source == evidence.source && series.last().line > evidence.line)
+        });
+        if goes_on {
+            why.cause = None;
+        } else if why.cause.is_none() {
+            self.explain_by_ras(&mut why, &map, Duration::ZERO).await;
+        }
+        self.sightings().keep(self.handle(), &why);
+        why.cause.as_ref()?;
+        if why.state == WhyState::Failed {
+            why.state = WhyState::Running;
+        }
+        Some(why)
+    }
+
+    /// Looks at a job that is about to be ended, for [`Job::why`] afterwards.
+    pub(crate) async fn look_before_its_end(&self) {
+        const TIME: Duration = Duration::from_secs(2);
+        let look = async {
+            if let Ok(detail) = self.describe().await {
+                self.trouble(&detail).await;
+            }
+        };
+        let _ = on_runtime(async { Ok(tokio::time::timeout(TIME, look).await) }).await;
+    }
+
+    /// Reads the present logs as far as a few seconds allow: whole, or else their last lines.
+    async fn read_logs_soon(&self) -> Option<TransportMap> {
+        const LINES: u64 = 2000;
+        const WHOLE: Duration = Duration::from_secs(3);
+        const TAIL: Duration = Duration::from_secs(5);
+        let whole = self.read_logs(LogOptions::default());
+        if let Ok((map, None)) = tokio::time::timeout(WHOLE, whole).await {
+            return Some(map);
+        }
+        let mut options = LogOptions::default();
+        options.tail = Some(LINES);
+        tokio::time::timeout(TAIL, self.read_logs(options)).await.ok().map(|(map, _)| map)
+    }
+
+    /// Returns the last line of a rank.
+    pub(crate) async fn last_line(&self, rank: u32) -> Option<Evidence> {
+        const LINES: u64 = 200;
+        const TIME: Duration = Duration::from_secs(5);
+        let mut options = LogOptions::default();
+        (options.tail, options.ranks) = (Some(LINES), vec![rank]);
+        let mut store = LogStore::new(1 << 20);
+        let reading = async {
+            let mut logs = self.logs(options);
+            while let Some(Ok(batch)) = logs.next().await {
+                store.ingest(&batch);
+            }
+        };
+        tokio::time::timeout(TIME, reading).await.ok()?;
+        let of_rank = |entry: &Entry| {
+            let stream = store.streams().get(entry.stream as usize)?;
+            let text = entry.clean().text;
+            let wanted = stream.rank == Some(rank) && !entry.mark && !text.trim().is_empty();
+            wanted.then(|| Evidence {
+                source: stream.source.name.clone(),
+                line: 0,
+                text: text.chars().take(200).collect(),
+            })
+        };
+        store.before(store.end()).find_map(|entry| of_rank(&entry))
+    }
+
+    /// Reads the present logs; returns the map, and why the logs were not read to their end.
+    pub(crate) async fn read_logs(&self, options: LogOptions) -> (TransportMap, Option<String>) {
+        let mut map = TransportMap::new();
+        let (mut read, mut unread) = (0usize, None);
+        let mut logs = self.logs(options);
+        while let Some(batch) = logs.next().await {
+            match batch {
+                Ok(batch) => {
+                    read = read.saturating_add(batch.bytes.len());
+                    batch.read_into(&mut map);
+                }
+                Err(error) => unread = Some(format!("the logs cannot be read to their end: {error}")),
+            }
+            if read > MOST {
+                unread = Some("the logs are longer than 1 GiB; the rest was not read".to_owned());
+            }
+            if unread.is_some() {
+                break;
+            }
+        }
+        map.end_all();
+        (map, unread)
+    }
+}
