@@ -149,7 +149,7 @@ pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool)
     let out = &context.out;
     let planned = job.plan().map_or(Fabric::Auto, |plan| plan.fabric);
     let diagnosis = Sources::of_logs(&followed.map).plan(job.plan()).job(followed.detail.as_ref()).diagnose();
-    let why = Some(diagnosis.why.clone()).filter(|why| why.is_failure());
+    let why = diagnosis.why.is_failure().then(|| diagnosis.why.clone());
     if out.is_data() {
         let transport = TransportReport::of(diagnosis.clone(), &followed.map);
         out.item(&EventLine::from(OwnEvent::Ended {

@@ -90,7 +90,10 @@ impl Job {
 
     /// Ends the job; its record stays.
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
-        self.threads.run(py, self.job.cancel())
+        self.threads.run(py, async {
+            self.job.keep_trouble().await;
+            self.job.cancel().await
+        })
     }
 
     /// Removes the job and its record.

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use jiff::Timestamp;
 use weftrun_core::finding::Evidence;
 use weftrun_core::job::{JobDetail, JobPhase, JobSummary};
-use weftrun_core::log::{Entry, LogOptions, LogStore};
+use weftrun_core::log::{Entry, LogBatch, LogOptions, LogStore, clean_text};
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::{ErrorKind, Finding, Result};
 use weftrun_diagnose::cause::{Why, WhyState};
@@ -21,6 +22,46 @@ const MOST: usize = 1 << 30;
 
 /// How long NCCL's RAS service is observed: long enough for a second answer.
 const RAS_OBSERVED: Duration = INTERVAL.saturating_add(Duration::from_secs(3));
+
+/// What the logs of a job contain.
+pub(crate) struct ReadLogs {
+    pub map: TransportMap,
+    /// Why they were not read to their end.
+    pub unread: Option<String>,
+    last: Option<LastLine>,
+}
+
+/// The newest line of all ranks, where the cluster reports times.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct LastLine {
+    time: Timestamp,
+    source: String,
+    text: String,
+}
+
+impl LastLine {
+    fn of(batch: &LogBatch) -> Option<Self> {
+        let line = batch.lines.last()?;
+        let before = batch.lines.len().checked_sub(2).and_then(|at| batch.lines.get(at));
+        let bytes = batch.bytes.get(before.map_or(0, |before| before.end)..line.end)?;
+        let text = clean_text(&String::from_utf8_lossy(bytes)).trim().chars().take(200).collect();
+        Some(Self { time: line.time?, source: batch.source.name.clone(), text })
+    }
+
+    /// Returns a note where a running job has written nothing for longer than a step takes.
+    fn quiet(self) -> Option<Finding> {
+        const LONG: i64 = 120;
+        let silent = weftrun_backends::clock::now().duration_since(self.time).as_secs();
+        (silent >= LONG).then(|| {
+            let message = format!(
+                "no rank has written a line for {silent} s; the last is of {}: {}",
+                self.source, self.text
+            );
+            Finding::info("WHY-QUIET", message)
+                .fix("see what the ranks do: `weftrun why JOB --stacks`, `weftrun health JOB`")
+        })
+    }
+}
 
 fn runs(job: &JobSummary) -> bool {
     matches!(job.phase, JobPhase::Running | JobPhase::Restarting)
@@ -71,12 +112,15 @@ impl Job {
 
     /// Diagnoses a job like [`Job::why`], from a description that is known.
     pub async fn why_with(&self, detail: &JobDetail) -> Why {
-        let (map, unread) = self.read_logs(LogOptions::default()).await;
+        let ReadLogs { map, unread, last } = self.read_logs(LogOptions::default()).await;
         let mut why = Sources::of_logs(&map).plan(self.plan()).job(Some(detail)).diagnose().why;
         why.findings.extend(unread.map(|message| Finding::warning("WHY-LOGS-UNREAD", message)));
         if runs(&detail.summary) {
             if why.cause.is_none() {
                 self.explain_by_ras(&mut why, &map, RAS_OBSERVED).await;
+            }
+            if why.cause.is_none() {
+                why.findings.extend(last.and_then(LastLine::quiet));
             }
         } else if detail.summary.phase != JobPhase::Succeeded
             && self.sightings().recall(self.handle(), &mut why)
@@ -123,15 +167,17 @@ impl Job {
         Some(why)
     }
 
-    /// Looks at a job that is about to be ended, for [`Job::why`] afterwards.
-    pub(crate) async fn look_before_its_end(&self) {
+    /// Keeps what is wrong with a job that is about to be cancelled or deleted, so that [`Job::why`] can say it afterwards: a
+    /// rank that hangs leaves nothing in its log. Takes two seconds at most.
+    pub async fn keep_trouble(&self) {
         const TIME: Duration = Duration::from_secs(2);
         let look = async {
             if let Ok(detail) = self.describe().await {
                 self.trouble(&detail).await;
             }
         };
-        let _ = on_runtime(async { Ok(tokio::time::timeout(TIME, look).await) }).await;
+        let limited = Box::pin(on_runtime(async { Ok(tokio::time::timeout(TIME, look).await) }));
+        let _ = limited.await;
     }
 
     /// Reads the present logs as far as a few seconds allow: whole, or else their last lines.
@@ -140,12 +186,12 @@ impl Job {
         const WHOLE: Duration = Duration::from_secs(3);
         const TAIL: Duration = Duration::from_secs(5);
         let whole = self.read_logs(LogOptions::default());
-        if let Ok((map, None)) = tokio::time::timeout(WHOLE, whole).await {
+        if let Ok(ReadLogs { map, unread: None, .. }) = tokio::time::timeout(WHOLE, whole).await {
             return Some(map);
         }
         let mut options = LogOptions::default();
         options.tail = Some(LINES);
-        tokio::time::timeout(TAIL, self.read_logs(options)).await.ok().map(|(map, _)| map)
+        tokio::time::timeout(TAIL, self.read_logs(options)).await.ok().map(|read| read.map)
     }
 
     /// Returns the last line of a rank.
@@ -175,15 +221,16 @@ impl Job {
         store.before(store.end()).find_map(|entry| of_rank(&entry))
     }
 
-    /// Reads the present logs; returns the map, and why the logs were not read to their end.
-    pub(crate) async fn read_logs(&self, options: LogOptions) -> (TransportMap, Option<String>) {
+    /// Reads the present logs.
+    pub(crate) async fn read_logs(&self, options: LogOptions) -> ReadLogs {
         let mut map = TransportMap::new();
-        let (mut read, mut unread) = (0usize, None);
+        let (mut read, mut unread, mut last) = (0usize, None, None);
         let mut logs = self.logs(options);
         while let Some(batch) = logs.next().await {
             match batch {
                 Ok(batch) => {
                     read = read.saturating_add(batch.bytes.len());
+                    last = last.max(LastLine::of(&batch));
                     batch.read_into(&mut map);
                 }
                 Err(error) => unread = Some(format!("the logs cannot be read to their end: {error}")),
@@ -196,6 +243,6 @@ impl Job {
             }
         }
         map.end_all();
-        (map, unread)
+        ReadLogs { map, unread, last }
     }
 }

@@ -146,15 +146,11 @@ impl Job {
         self.backend.open_port(&self.handle, rank, port).await
     }
 
-    /// Acts on it. Requesting the present state is not an error. Before a job is ended, what is wrong with it is looked
-    /// at for two seconds at most, so that [`Job::why`] can say it afterwards.
+    /// Acts on it. Requesting the present state is not an error.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] naming the capability that the backend lacks.
     pub async fn act(&self, action: Action) -> Result<()> {
-        if matches!(action, Action::Cancel | Action::Delete) {
-            self.look_before_its_end().await;
-        }
         self.backend.act(&self.handle, action).await
     }
 

@@ -97,6 +97,9 @@ pub fn run(context: &Context, handles: &[String], action: Action) -> Result<u8> 
                 // Cancelling an ended job is not an error, and changes nothing: the user is shown how it had
                 // ended.
                 let ended = if action == Action::Cancel { ended(&job).await } else { None };
+                if ended.is_none() && matches!(action, Action::Cancel | Action::Delete) {
+                    job.keep_trouble().await;
+                }
                 job.act(action).await?;
                 let said = ended
                     .map_or_else(|| word(action).to_owned(), |phase| format!("had ended before: {phase}"));

@@ -48,7 +48,7 @@ fn each_recording_has_its_state_and_its_culprits() {
     let keys: Vec<&String> = report.as_object().unwrap().keys().collect();
     assert_eq!(
         keys,
-        ["schema", "state", "reason", "nccl_version", "notes", "communicators", "culprits", "asked"]
+        ["schema", "state", "reason", "nccl_version", "notes", "communicators", "culprits", "cause", "asked"]
     );
 }
 

@@ -70,7 +70,7 @@ pub(super) enum Target<'a> {
 impl<'a> Target<'a> {
     /// Returns the service of a job, and what the job's logs prove.
     pub async fn of(job: &'a Job) -> (Self, TransportMap) {
-        let (logs, _) = job.read_logs(LogOptions::default()).await;
+        let logs = job.read_logs(LogOptions::default()).await.map;
         (Self::new(job, &logs), logs)
     }
 

@@ -16,6 +16,7 @@ use weftrun_diagnose::cause::{Stack, Why};
 use weftrun_diagnose::{Sources, flight_recorder};
 
 use crate::Job;
+use crate::diagnosis::ReadLogs;
 use crate::health::places;
 
 /// What [`Job::inspect`] collects inside a job.
@@ -105,7 +106,7 @@ impl Job {
                 .with("job", self.handle())
                 .hint("leave the flag out: `weftrun why JOB` reads the logs alone"));
         }
-        let (map, unread) = self.read_logs(LogOptions::default()).await;
+        let ReadLogs { map, unread, .. } = self.read_logs(LogOptions::default()).await;
         let mut why = Sources::of_logs(&map).plan(self.plan()).job(Some(&detail)).diagnose().why;
         why.findings.extend(unread.map(|message| Finding::warning("WHY-LOGS-UNREAD", message)));
         if what.dumps {

@@ -11,12 +11,14 @@ use crate::report::VerifyGroup;
 use futures_util::future::{BoxFuture, Shared};
 use futures_util::{FutureExt, StreamExt};
 use weftrun_core::backend::TargetConfig;
-use weftrun_core::job::{JobEvent, JobPhase, JobSummary};
+use weftrun_core::job::{JobDetail, JobEvent, JobPhase, JobSummary};
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::spec::JobSpec;
 use weftrun_core::verify::{Collective, KeptRun, Logs, Payload, Verdict};
 use weftrun_core::{Error, ErrorKind, Result};
+
+use weftrun_diagnose::Sources;
 
 use crate::{Client, Job, Plan};
 
@@ -219,13 +221,15 @@ impl Measured {
             nodes: role.map(|role| role.nodes),
             collective: None,
         };
+        let detail = self.last.clone().map(JobDetail::new);
+        let transport = Sources::of_logs(&self.map).plan(job.plan()).job(detail.as_ref()).diagnose();
         let failed = self.last.filter(|job| job.phase != JobPhase::Succeeded);
         let failed = failed.map(|job| match job.reason.as_str() {
             "" => format!("the job ended as {}", job.phase),
             reason => format!("the job ended as {}: {reason}", job.phase),
         });
         let mut verified = Verified::judged(&self.logs, self.map, &subject, failed);
-        verified.transport = job.diagnose(&verified.map);
+        verified.transport = transport;
         verified.fabric = plan.fabric().fabric;
         verified.job = Some(job.handle().clone());
         verified

@@ -292,7 +292,14 @@ pub(super) fn said(error: &weftrun::Error) -> String {
 const PATIENCE: Duration = Duration::from_mins(1);
 
 async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<()> {
-    targets::patient(PATIENCE, async { client.attach(handle).await?.act(action).await }).await
+    let acting = async {
+        let job = client.attach(handle).await?;
+        if matches!(action, Action::Cancel | Action::Delete) {
+            job.keep_trouble().await;
+        }
+        job.act(action).await
+    };
+    targets::patient(PATIENCE, acting).await
 }
 
 async fn health(client: &Client, handle: &JobHandle) -> Result<Box<HealthReport>> {

@@ -27,6 +27,9 @@ pub fn print(context: &Context, verified: &Verified) -> Result<()> {
         out.findings(&verified.transport.findings);
         out.say(map_view::verdict(&verified.transport));
     }
+    if verified.transport.why.is_failure() {
+        crate::commands::why::say(out, &verified.transport.why);
+    }
     out.findings(&verified.findings());
     if let Some(search) = &verified.search {
         out.text(&found(search))?;
