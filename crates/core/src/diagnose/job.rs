@@ -129,6 +129,8 @@ fn said_by_cluster(map: &TransportMap, job: &JobDetail, by_logs: Option<&Cause>)
         advice: None,
         detail: code.map_or_else(CauseDetail::default, CauseDetail::of_exit),
         frame: None,
+        places: Vec::new(),
+        gpu: None,
         evidence: vec![Evidence { source: name.to_owned(), line: 0, text }],
         confidence,
     })

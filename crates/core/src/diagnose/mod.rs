@@ -26,6 +26,9 @@ use crate::{Confidence, Error, ErrorKind, Finding, Severity, advisories};
 use rule_input::RuleInput;
 use weftrun_nccl::{FabricSeen, Kind, Network, Signature, SignatureHits, Trace, TransportMap, Verdict};
 
+/// The code of the finding that the log has no INFO lines.
+pub const NO_INFO: &str = "NCCL-DEBUG-SILENT";
+
 /// Most lines of evidence under one finding.
 const EVIDENCE: usize = 6;
 
@@ -89,6 +92,7 @@ pub fn diagnose(plan: Option<&FabricPlan>, map: &TransportMap) -> Diagnosis {
     let mut findings: Vec<Finding> =
         rules().filter(|rule| rule.applies(&seen)).map(|rule| finding(rule, &seen)).collect();
     explain_consequences(&mut findings);
+    mark_past(&mut findings, &seen);
     findings.extend(not_as_planned(&seen, &findings));
     findings.extend(silent(plan, &seen).map(|finding| with(Confidence::High, finding)));
     findings.extend(anomalies::findings(&seen));
@@ -114,6 +118,21 @@ fn explain_consequences(findings: &mut [Finding]) {
             finding.severity = Severity::Info;
             finding.fix = None;
             finding.message = format!("{} (explained by {})", finding.message, cause.code);
+        }
+    }
+}
+
+/// Makes notes of the findings whose lines are all of attempts before the last one.
+fn mark_past(findings: &mut [Finding], seen: &RuleInput<'_>) {
+    for finding in findings.iter_mut().filter(|finding| finding.severity != Severity::Info) {
+        let rule = rules().find(|rule| finding.rule.as_deref() == Some(rule.id));
+        let hits =
+            rule.iter().flat_map(|rule| rule.signatures).filter_map(|one| seen.map.signatures().get(*one));
+        let mut past = hits.map(|hits| seen.map.is_past(hits)).peekable();
+        if past.peek().is_some() && past.all(|past| past) {
+            finding.severity = Severity::Info;
+            finding.fix = None;
+            finding.message = format!("in an earlier attempt: {}", finding.message);
         }
     }
 }
@@ -167,6 +186,8 @@ fn finding(rule: &Rule, seen: &RuleInput<'_>) -> Finding {
             add_evidence(&mut finding, found, seen);
         }
     }
+    let cited: Vec<Trace> = rule.cited(seen).into_iter().cloned().collect();
+    add_traces(&mut finding, &cited, seen);
     finding
 }
 
@@ -275,10 +296,10 @@ fn silent(plan: Option<&FabricPlan>, seen: &RuleInput<'_>) -> Option<Finding> {
     if plan.is_some_and(FabricPlan::sets_nccl_debug) {
         let message = "no NCCL INFO line in the log, though NCCL_DEBUG=INFO was set: no rank initialised NCCL, or NCCL writes to a file";
         let fix = "read the last lines of each rank, and check the job for NCCL_DEBUG_FILE";
-        return Some(Finding::warning("NCCL-DEBUG-SILENT", message).fix(fix));
+        return Some(Finding::warning(NO_INFO, message).fix(fix));
     }
     let message = "no NCCL INFO line in the log; set NCCL_DEBUG=INFO to see the transport";
-    let mut finding = Finding::warning("NCCL-DEBUG-SILENT", message)
+    let mut finding = Finding::warning(NO_INFO, message)
         .cite("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-debug");
     let patch = vec![edit("env.NCCL_DEBUG", Some("INFO"))];
     finding.fix = Some(Fix { text: "set NCCL_DEBUG=INFO for all ranks".to_owned(), patch });

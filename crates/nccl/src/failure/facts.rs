@@ -133,6 +133,15 @@ pub(super) fn of_line(line: &[u8], tables: &mut Tables, mut say: impl FnMut(Writ
     if text.has("srun: error") || text.has("slurmstepd") || text.has("OOMKilled") || text.has("oom_kill") {
         return slurm(text, &mut say);
     }
+    if text.has("A worker died or was killed") {
+        // Ray lists what may have ended the worker, and knows nothing of it.
+        let host = text.after("Worker IP address: ").map(|rest| printable(rest.name(), 255));
+        let pid = text.after("Worker PID: ").and_then(Text::number);
+        return say(Writer::default(), Said::Fact(Fact::WorkerLost { pid, host }));
+    }
+    if text.has("TCPStore server has shut down too early") {
+        return say(writer(line), Said::Fact(Fact::StoreLost));
+    }
     mpi(text, &mut tables.mpi_rank, &mut say);
     let who = || writer(line);
     if text.has("terminate called") {
@@ -142,7 +151,10 @@ pub(super) fn of_line(line: &[u8], tables: &mut Tables, mut say: impl FnMut(Writ
         let cause = text.after("caused by previous Xid ").and_then(Text::small);
         let number = || if text.has("Xid") { text.after("): ").and_then(Text::small) } else { Some(79) };
         let number = cause.or_else(number);
-        say(Writer::default(), Said::Fact(Fact::Xid(number.unwrap_or(0))));
+        // The driver itself says which errors of NVLink end nothing.
+        if !text.has("Nonfatal") {
+            say(Writer::default(), Said::Fact(Fact::Xid(number.unwrap_or(0))));
+        }
     } else if text.has("Segmentation fault") && !text.is_quoted("Segmentation fault") {
         say(who(), Said::Fact(Fact::Signal(11)));
     } else if text.has("Bus error") && !text.is_quoted("Bus error") {
@@ -164,8 +176,14 @@ pub(super) fn of_line(line: &[u8], tables: &mut Tables, mut say: impl FnMut(Writ
     } else if let Some(exception) = exception_alone(line) {
         say(who(), Said::Fact(Fact::Exception(exception)));
     } else if let Some(fatal) = error(line) {
-        let text = printable(body(line), 300);
-        say(who(), Said::Fact(Fact::Error { text, fatal }));
+        let own = body(line);
+        // What a framework prints before NCCL's result says nothing of it.
+        let nccl = ["NCCL error: ", "NCCL operation "].iter().find_map(|words| Text(own).from(words));
+        let nccl = nccl.filter(|_| fatal).map_or(own, |rest| {
+            let end = memchr::memmem::find(rest.0, b", Traceback (").unwrap_or(rest.0.len());
+            rest.0.get(..end).unwrap_or_default()
+        });
+        say(who(), Said::Fact(Fact::Error { text: printable(nccl, 300), fatal }));
     }
 }
 
@@ -211,7 +229,13 @@ fn exception_alone(line: &[u8]) -> Option<Exception> {
             exception(rest.strip_prefix(b" ")?, false).filter(|_| is_error(before))
         })
     };
-    let (name, message) = exception(own, false).or_else(logged)?;
+    // torchelastic's error file, which it also logs: `"message": "RendezvousTimeoutError: …"`.
+    let in_json = || {
+        let quoted = own.trim_ascii_start().strip_prefix(b"\"message\": \"")?;
+        let end = memchr::memrchr(b'"', quoted).unwrap_or(quoted.len());
+        exception(quoted.get(..end)?, false)
+    };
+    let (name, message) = exception(own, false).or_else(logged).or_else(in_json)?;
     // NCCL's own names of its results are no exceptions: `ncclSystemError: …` stands below one.
     if OTHERS.iter().any(|other| name.ends_with(other.as_bytes())) || name.starts_with(b"nccl") {
         return None;
@@ -243,11 +267,11 @@ fn error(line: &[u8]) -> Option<bool> {
     }
     // nccl-tests' common.h, NCCL's examples, Gloo's `GLOO_ENFORCE`, libfabric's efa provider; read 2026-11-25.
     let ends = [
-        "A worker died or was killed",
         "Test NCCL failure",
         "Test CUDA failure",
         "NCCL error",
         "NCCL failure",
+        "NCCL operation ncclCommInitRank",
         "now abort",
         "[enforce fail at ",
     ];
@@ -328,6 +352,15 @@ fn torchrun(text: Text<'_>, tables: &mut Tables, say: &mut impl FnMut(Writer, Sa
         }
         return;
     }
+    // torchelastic before 1.10: `Child process 17057 (local_rank 0) FAILED (exitcode 1)`.
+    if let Some(rest) = text.after("Child process ")
+        && let Some(code) = text.after("FAILED (exitcode ").and_then(Text::signed)
+    {
+        let local = rest.after("(local_rank ").and_then(Text::small);
+        let who = Writer { local, pid: rest.number(), task: task(), rank: None };
+        say(who, Said::Fact(Fact::Exit { code, order: Order::Unknown }));
+        return;
+    }
     let (before, row) = text.columns();
     let (table, trimmed) = (tables.of(before), Text(row));
     if let Some(rest) = trimmed.strip("rank ") {
@@ -376,6 +409,14 @@ fn watchdog(text: Text<'_>, say: &mut impl FnMut(Writer, Said<'_>)) {
     }
     // Without the line of the operation, its number is known, and the process group.
     let waits = text.after("Timeout at NCCL work: ").or_else(|| text.after("detected by watchdog at work: "));
+    // This one is printed after a timeout and after an error of NCCL.
+    if let Some(seq) = text.after("detected by watchdog at work sequence id: ").and_then(Text::long) {
+        say(who, Said::Fact(Fact::WatchdogFailed { seq }));
+    }
+    if let Some(by) = text.after("due to a collective timeout from ") {
+        let by = by.after("rank ").and_then(|rest| rest.0.first()?.is_ascii_digit().then_some(rest)?.small());
+        say(who, Said::Fact(Fact::ToldOfTimeout { by }));
+    }
     if let Some(seq) = waits.and_then(Text::long) {
         let work = Work { seq, op: UNNAMED_WORK.to_owned(), size: None };
         say(who, Said::Fact(Fact::TimedOut { group: group.clone(), work }));
@@ -402,7 +443,8 @@ fn work(text: Text<'_>) -> Option<Work> {
     let seq = text.after("SeqNum=").or_else(|| text.after("SequenceNumber="))?.long()?;
     let op = text.after("OpType=")?;
     // A line that is cut in the name proves no operation.
-    let op = op.0.get(op.name().len()).filter(|next| matches!(next, b',' | b')')).map(|_| op.word())?;
+    let whole = op.0.get(op.name().len()).is_some_and(|next| matches!(next, b',' | b')'));
+    let op = if whole { op.word() } else { UNNAMED_WORK.to_owned() };
     let size = text
         .after("NumelIn=")
         .map(|rest| ("NumelIn", rest.word()))

@@ -78,6 +78,16 @@ impl<'a> Snapshot<'a> {
         self.seen.sources.iter_enumerated().map(|(at, source)| (at, &*source.id))
     }
 
+    /// Returns the ranks that a launcher names before lines of a source, whatever the lines say.
+    pub fn heard(&self, source: SourceIndex) -> impl Iterator<Item = u32> + use<'a> {
+        self.seen.sources.get(source).into_iter().flat_map(|source| source.heard.iter().copied())
+    }
+
+    /// Returns how many live processes have a rank that is not known.
+    pub fn nameless(&self) -> usize {
+        self.shown().filter(|(at, process)| process.pid.is_some() && self.sole_rank(*at).is_none()).count()
+    }
+
     /// Returns whether a source is an earlier attempt of another one.
     pub fn is_earlier_attempt(&self, source: &SourceId) -> bool {
         self.seen.restarts.is_earlier(source)
@@ -180,6 +190,11 @@ impl<'a> Snapshot<'a> {
         Some(&*process.host).filter(|host| !host.is_empty())
     }
 
+    /// Returns the GPU of the process that printed a line, where it has one.
+    pub fn gpu_of(&self, trace: &Trace) -> Option<u32> {
+        self.seen.processes.get(trace.process?).and_then(gpu)
+    }
+
     /// Returns whether the process of a line belongs to an earlier attempt, chose its network after the line, or made
     /// connections after it without a warning that ends it: then what the line reports did not end it.
     pub fn went_on(&self, trace: &Trace) -> bool {
@@ -191,6 +206,18 @@ impl<'a> Snapshot<'a> {
                     && process.bursts.iter().any(|burst| burst.first_line > trace.line)
         };
         !self.is_alive(at) || self.seen.processes.get(at).is_some_and(later)
+    }
+
+    /// Returns whether all lines of a signature are of attempts before the last one.
+    pub fn is_past(&self, found: &SignatureHits) -> bool {
+        !found.processes.iter().any(|process| self.is_alive(*process))
+            && found.nameless.is_none_or(|(source, line)| self.is_of_earlier_attempt(source, line))
+    }
+
+    fn is_of_earlier_attempt(&self, source: SourceIndex, line: u64) -> bool {
+        let earlier = self.seen.sources.get(source).is_some_and(|source| self.is_earlier_attempt(&source.id));
+        let ranks = self.failures().ranks(source);
+        earlier || ranks.is_some_and(|ranks| ranks.attempt(line) < ranks.restarts.len())
     }
 
     /// Returns whether some process printed one signature and never the other.
@@ -239,5 +266,19 @@ impl<'a> Snapshot<'a> {
         let alive = found.processes.iter().filter(|process| self.is_alive(**process));
         let proved = alive.filter_map(|process| self.sole_rank(*process)).map(u32::from);
         proved.chain(found.told_ranks.iter().copied()).collect()
+    }
+}
+
+/// Returns the GPU of a process, where it has one.
+fn gpu(process: &Process) -> Option<u32> {
+    let mut used = process.locals.iter().filter_map(|local| local.cuda_device).collect::<BTreeSet<_>>();
+    let own = process.device.filter(|_| !process.several_devices).map(i64::from);
+    // The threads of NCCL's proxy may print 0 for every device.
+    let threads = process.thread_device.filter(|device| *device > 0).map(i64::from);
+    match (used.pop_first(), used.is_empty()) {
+        (Some(device), true) => Some(device),
+        (Some(_), false) => None,
+        (None, _) if process.several_devices => None,
+        (None, _) => u32::try_from(own.or(threads)?).ok(),
     }
 }

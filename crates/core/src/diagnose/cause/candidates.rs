@@ -9,7 +9,8 @@ use weftrun_nccl::SourceIndex;
 use weftrun_nccl::failure::{ClusterReason, Exception, Fact, Frame, Order, SIGNALS};
 
 use super::EVIDENCE;
-use super::answer::{Cause, CauseClass, CauseDetail, not_read};
+use super::answer::{Cause, CauseClass, CauseDetail, named};
+use super::place::of_user;
 use super::scene::Scene;
 use crate::Confidence;
 use crate::diagnose::rule_input::RuleInput;
@@ -89,6 +90,8 @@ pub(super) struct Candidate {
     ranks: BTreeSet<u32>,
     /// The host that its line names, where its rank is not known.
     host: Option<String>,
+    /// The GPU of the process that printed it.
+    gpu: Option<u32>,
     first: bool,
     source: SourceIndex,
     line: u64,
@@ -126,6 +129,21 @@ pub(super) fn is_nccl(exception: &Exception) -> bool {
             .any(|words| exception.message.contains(words))
 }
 
+/// Returns whether an exception only tells that another process failed: what went wrong is in that one's output. The
+/// wordings are those of vLLM, SGLang, Ray and `concurrent.futures`, read 2026-11-26.
+fn is_of_another(exception: &Exception) -> bool {
+    let names =
+        ["ActorDiedError", "RayActorError", "WorkerCrashedError", "BrokenProcessPool", "EngineDeadError"];
+    let words = [
+        "See stack trace for root cause",
+        "See root cause above",
+        "due to an exception in a background process",
+        "but there are other ranks that didn't finish",
+        "but there are other ranks th",
+    ];
+    names.contains(&exception.short_name()) || words.iter().any(|words| exception.message.contains(words))
+}
+
 /// Returns how much an exception explains, and its class.
 pub(super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
     let (name, message) = (exception.short_name(), exception.message.as_str());
@@ -147,6 +165,9 @@ pub(super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
         }
         return (Grade::Remote, CauseClass::ExitCode);
     }
+    if is_of_another(exception) {
+        return (Grade::Remote, CauseClass::ExitCode);
+    }
     if says(&["NCCL communicator was aborted", "Watchdog caught", "NCCL timeout", "remote process exited"]) {
         return (Grade::Remote, CauseClass::ExitCode);
     }
@@ -158,6 +179,14 @@ pub(super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
     // The speaker waits for a peer that does not come.
     if says(&["Timed out waiting"]) && says(&["recv operation", "send operation"]) {
         return (Grade::Waiting, CauseClass::CollectiveTimeout);
+    }
+    // While the ranks gather, a connection that breaks is to the store.
+    let gathers = |frame: &Frame| {
+        let module = frame.file.ends_with("torch/distributed/rendezvous.py");
+        module || frame.function == "init_process_group" && frame.file.contains("torch/distributed/")
+    };
+    if exception.innermost.as_ref().is_some_and(gathers) {
+        return (Grade::Rendezvous, CauseClass::Rendezvous);
     }
     let broken = &[
         "Connection closed by peer",
@@ -258,10 +287,13 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
     for known in &scene.reports {
         let mut push = |ruling: Ruling, frame: Option<Frame>, first| {
             let writer = weftrun_nccl::writer(known.report.text.as_bytes());
+            let host = writer.map(|writer| writer.host.to_owned()).filter(|host| !host.is_empty());
             found.push(Candidate {
-                frame,
+                frame: frame.map(of_user),
                 ranks: known.rank.into_iter().collect(),
-                host: writer.map(|writer| writer.host.to_owned()).filter(|host| !host.is_empty()),
+                host: host.or_else(|| host_of(&known.report.fact, &known.report.text)),
+                // The threads of NCCL's proxy may print 0 for every device.
+                gpu: writer.and_then(|writer| u32::try_from(writer.device?).ok().filter(|gpu| *gpu > 0)),
                 first,
                 source: known.report.source,
                 detail: detail(&known.report.fact),
@@ -313,6 +345,10 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 };
                 match grade {
                     Grade::Quoted => add(grade, CauseClass::Unexplained, what(class, root), None, false),
+                    Grade::Remote if is_of_another(root) => add(grade, class, what(class, root), None, false),
+                    Grade::Broken if is_of_store(root) => {
+                        add(grade, class, STORE_LOST.to_owned(), None, false)
+                    }
                     Grade::Remote => add(grade, class, remote.clone(), None, false),
                     Grade::Rendezvous => add(grade, class, what(class, root), None, false),
                     _ => add(grade, class, what(class, root), frame, false),
@@ -342,28 +378,39 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 add(Grade::Crashed, class, text.clone(), None, false);
             }
             Fact::Xid(number) => {
-                let lost = *number == 79 && !known.report.text.contains("Xid");
-                let what = if lost {
-                    "a GPU fell off the bus".to_owned()
-                } else {
-                    format!("the driver reports Xid {number}")
-                };
-                add(Grade::Cluster, CauseClass::CudaError, what, None, false);
+                let grade = if PROGRAM_XIDS.contains(number) { Grade::Crashed } else { Grade::Cluster };
+                add(grade, CauseClass::CudaError, xid(*number, &known.report.text), None, false);
             }
             Fact::Cluster(reason) => {
                 let (grade, class, what) = cluster(*reason);
                 add(grade, class, what.to_owned(), None, false);
             }
             Fact::RemoteExit => add(Grade::Remote, CauseClass::ExitCode, remote.clone(), None, false),
+            Fact::WorkerLost { pid, host } => {
+                let pid = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
+                let on = host.as_ref().map_or_else(String::new, |host| format!(" on {host}"));
+                let what = format!("Ray lost a worker{pid}{on}; it does not say what ended it");
+                add(Grade::Reported, CauseClass::ExitCode, what, None, false);
+            }
+            // Ranks of a job that ends in order say it too, if rank 0 ends first.
+            Fact::StoreLost => add(Grade::Quoted, CauseClass::ExitCode, STORE_LOST.to_owned(), None, false),
             Fact::LastError(text) => match Ruling::of_last_error(text, seen) {
                 Some(ruling) => push(ruling, None, false),
                 None => add(Grade::Remote, CauseClass::ExitCode, remote.clone(), None, false),
             },
             Fact::Error { text, fatal } => {
                 let grade = if *fatal { Grade::Reported } else { Grade::Quoted };
-                add(grade, CauseClass::Unexplained, text.clone(), None, false);
+                let nccl = *fatal && (text.starts_with("NCCL error") || text.starts_with("NCCL operation"));
+                let class = if nccl { CauseClass::Nccl } else { CauseClass::Unexplained };
+                add(grade, class, text.clone(), None, false);
             }
-            Fact::TimedOut { .. } | Fact::Progress { .. } | Fact::Died | Fact::Finished => {}
+            Fact::TimedOut { .. }
+            | Fact::Progress { .. }
+            | Fact::ToldOfTimeout { .. }
+            | Fact::WatchdogFailed { .. }
+            | Fact::Stack(_)
+            | Fact::Died
+            | Fact::Finished => {}
         }
     }
     follow(&mut found);
@@ -388,14 +435,86 @@ fn follow(found: &mut [Candidate]) {
     }
 }
 
+/// What a rank says whose connection to the store broke.
+const STORE_LOST: &str = "the store of the rendezvous is gone: the process that holds it, rank 0 or the launcher of the first node, ended first";
+
+/// Returns whether a connection to the store of the rendezvous broke.
+fn is_of_store(exception: &Exception) -> bool {
+    ["recvValue failed", "sendBytes failed", "Did the remote server shutdown or crash", "TCPStore"]
+        .iter()
+        .any(|words| exception.message.contains(words))
+}
+
+/// Returns the host that a line names in the way of Open MPI and UCX (`[node1:4711]`), or Ray's of a lost worker.
+fn host_of(fact: &Fact, text: &str) -> Option<String> {
+    if let Fact::WorkerLost { host, .. } = fact {
+        return host.clone();
+    }
+    let (inside, _) = text.strip_prefix('[')?.split_once(']')?;
+    let (host, rest) = inside.split_once(':')?;
+    let is_name = host.starts_with(|first: char| first.is_ascii_alphabetic())
+        && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'));
+    let numbers = !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b':');
+    (is_name && numbers).then(|| host.to_owned())
+}
+
+/// Errors of the driver that a program causes, or that follow from others: docs.nvidia.com/deploy/xid-errors, read 2026-11-26.
+const PROGRAM_XIDS: &[u32] = &[13, 31, 43, 45, 68];
+
+/// Describes an error that the driver reports, with its GPU where the line names one.
+fn xid(number: u32, text: &str) -> String {
+    const MEANINGS: &[(u32, &str)] = &[
+        (13, "a kernel accessed memory wrongly"),
+        (31, "a kernel accessed memory that is not mapped"),
+        (43, "a kernel stopped the GPU's processing"),
+        (45, "cleanup after an earlier error"),
+        (48, "uncorrectable ECC error"),
+        (63, "a row of memory is remapped"),
+        (64, "a row of memory cannot be remapped"),
+        (74, "NVLink error"),
+        (79, "the GPU fell off the bus"),
+        (94, "contained ECC error"),
+        (95, "uncontained ECC error"),
+        (119, "the GSP of the GPU does not answer"),
+        (120, "error of the GSP of the GPU"),
+        (140, "unrecovered ECC error"),
+        (144, "NVLink error"),
+        (145, "NVLink error"),
+        (146, "NVLink error"),
+        (147, "NVLink error"),
+        (148, "NVLink error"),
+        (149, "NVLink error"),
+        (150, "NVLink error"),
+    ];
+    // The address stands behind `PCI:`, or as `GPU 0000:b3:00.0` where the driver found no GPU to name.
+    let address = text.split_once("PCI:").or_else(|| text.split_once("GPU ")).and_then(|(_, rest)| {
+        let end = rest.find(|of: char| !of.is_ascii_hexdigit() && !matches!(of, ':' | '.'))?;
+        rest.get(..end).filter(|address| address.contains(':'))
+    });
+    let gpu = address.map_or_else(String::new, |address| format!(" of GPU {address}"));
+    // A following error names the first one, which another GPU may have reported.
+    let gpu = if text.contains("caused by previous Xid") { String::new() } else { gpu };
+    if number == 79 && !text.contains("Xid") {
+        return "a GPU fell off the bus".to_owned();
+    }
+    let meaning = MEANINGS.iter().find(|(known, _)| *known == number);
+    let meaning = meaning.map_or_else(String::new, |(_, meaning)| format!(": {meaning}"));
+    format!("the driver reports Xid {number}{gpu}{meaning}")
+}
+
 fn remote(scene: &Scene<'_>, seen: &RuleInput<'_>) -> String {
-    let peers =
-        closed_peers(seen).map_or_else(String::new, |peers| format!(" ({peers} closed the connection)"));
+    let told = scene.reports.iter().filter_map(|known| match &known.report.fact {
+        Fact::LastError(text) => Some(text.as_str()),
+        Fact::Exception(exception) => exception.last_error.as_deref(),
+        _ => None,
+    });
+    let peers = closed_peers(seen, told)
+        .map_or_else(String::new, |peers| format!(" ({peers} closed the connection)"));
     let unseen = scene.unseen();
     if unseen.is_empty() {
         return format!("a process of another rank ended{peers}; no log says which rank was the first");
     }
-    format!("a process of another rank exited{peers}; {}", not_read(&unseen, ""))
+    format!("a process of another rank exited{peers}; {}", scene.not_read(""))
 }
 
 fn exit(code: i32, order: Order, explained: bool) -> Option<(Grade, CauseClass, String)> {
@@ -454,10 +573,16 @@ fn cluster(reason: ClusterReason) -> (Grade, CauseClass, &'static str) {
 
 fn detail(fact: &Fact) -> CauseDetail {
     match fact {
-        Fact::Exception(exception) => CauseDetail::of_exception(&root(exception).message),
+        Fact::Exception(exception) => match root(exception) {
+            root if judge(root).0 == Grade::Broken && is_of_store(root) => CauseDetail::StoreLost,
+            root => CauseDetail::of_exception(&root.message),
+        },
         Fact::Exit { code, .. } => CauseDetail::of_exit(*code),
         Fact::Signal(9) => CauseDetail::Killed,
         Fact::Signal(7) => CauseDetail::BusError,
+        Fact::WorkerLost { .. } => CauseDetail::WorkerLost,
+        Fact::StoreLost => CauseDetail::StoreLost,
+        Fact::Xid(number) if PROGRAM_XIDS.contains(number) => CauseDetail::ProgramFault,
         Fact::Xid(_) => CauseDetail::Xid,
         Fact::Cuda(text) if text.contains("uncorrectable ECC") => CauseDetail::Xid,
         // docs.nvidia.com/cuda/cuda-runtime-api: errors 98, 209 and 500, read 2026-11-26.
@@ -470,6 +595,26 @@ fn detail(fact: &Fact) -> CauseDetail {
         }
         _ => CauseDetail::None,
     }
+}
+
+/// Says which ranks aborted, where several did and no launcher saw another end: one of them is not the cause of the others.
+fn abort_together(scene: &Scene<'_>) -> Option<String> {
+    let mut aborted: BTreeSet<u32> = BTreeSet::new();
+    for known in &scene.reports {
+        match (&known.report.fact, known.rank) {
+            (Fact::Exit { code: -6 | 134, .. } | Fact::Signal(6), Some(rank)) => {
+                aborted.insert(rank);
+            }
+            // The launcher ends the others so.
+            (Fact::Exit { code: 0 | -15 | 143, .. }, _) => {}
+            (Fact::Exit { .. } | Fact::Signal(_), Some(_)) => return None,
+            _ => {}
+        }
+    }
+    let ranks: Vec<u32> = aborted.into_iter().collect();
+    (ranks.len() > 1).then(|| {
+        format!("{} ended themselves with SIGABRT, as PyTorch's watchdog ends ranks that wait; what they waited for is not in the log", named(&ranks))
+    })
 }
 
 /// Chooses among candidates of one grade: first by the launchers' first failure, then by fewer ranks, then
@@ -501,6 +646,7 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
     let group = groups.values().min_by_key(|group| weight(group))?;
     let head = group.first()?;
     let mut ranks: BTreeSet<u32> = group.iter().flat_map(|one| one.ranks.iter().copied()).collect();
+    let mut together = None;
     let victims_report = matches!(grade, Grade::Remote | Grade::Broken | Grade::Waiting);
     let mut confidence = if groups.len() > 1 { Confidence::Medium } else { Confidence::High };
     match grade {
@@ -513,7 +659,13 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
         }
         Grade::Rendezvous | Grade::Later => ranks.clear(),
         // As watchdogs do with the ranks that wait.
-        Grade::Aborted => confidence = Confidence::Low,
+        Grade::Aborted => {
+            confidence = Confidence::Low;
+            together = abort_together(scene);
+            if together.is_some() {
+                ranks.clear();
+            }
+        }
         Grade::Cluster if ranks.is_empty() => {
             // The launcher may report which rank the kernel killed.
             ranks.extend(
@@ -542,12 +694,16 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
     });
     let exits = exits.map(|known| scene.evidence(known.report));
     for line in group.iter().map(|one| one.evidence.clone()).chain(exits) {
-        if evidence.len() < EVIDENCE && !evidence.contains(&line) {
+        let known = |other: &Evidence| other.line == line.line && other.source == line.source;
+        if evidence.len() < EVIDENCE && !evidence.iter().any(known) {
             evidence.push(line);
         }
     }
-    let named = |one: &&Candidate| one.host.clone().filter(|host| host != "-" && !victims_report);
-    let hosts: BTreeSet<String> = group.iter().filter_map(named).collect();
+    let host = |one: &&Candidate| one.host.clone().filter(|host| host != "-" && !victims_report);
+    let hosts: BTreeSet<String> = group.iter().filter_map(host).collect();
+    // One GPU of one host, or none is named.
+    let gpus: BTreeSet<Option<u32>> = group.iter().map(|one| one.gpu).collect();
+    let hosts_known = if gpus.len() == 1 { hosts.len() } else { 0 };
     Some(Cause {
         class: head.class,
         ranks: ranks.into_iter().collect(),
@@ -558,10 +714,16 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
             Some(rank) => format!(
                 "the log of rank {rank} ends without an error, and all others report that a process ended"
             ),
-            None => head.what.clone(),
+            None => together.clone().unwrap_or_else(|| head.what.clone()),
         },
-        detail: if silent.is_some() { CauseDetail::Silent } else { head.detail },
+        detail: match (silent, &together) {
+            (Some(_), _) => CauseDetail::Silent,
+            (None, Some(_)) => CauseDetail::AbortedTogether,
+            (None, None) => head.detail,
+        },
         frame: head.frame.clone(),
+        places: Vec::new(),
+        gpu: if hosts_known == 1 { head.gpu } else { None },
         evidence,
         confidence,
     })
