@@ -347,7 +347,7 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                     Grade::Quoted => add(grade, CauseClass::Unexplained, what(class, root), None, false),
                     Grade::Remote if is_of_another(root) => add(grade, class, what(class, root), None, false),
                     Grade::Broken if is_of_store(root) => {
-                        add(grade, class, STORE_LOST.to_owned(), None, false)
+                        add(grade, class, STORE_LOST.to_owned(), None, false);
                     }
                     Grade::Remote => add(grade, class, remote.clone(), None, false),
                     Grade::Rendezvous => add(grade, class, what(class, root), None, false),

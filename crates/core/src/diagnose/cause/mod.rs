@@ -157,8 +157,8 @@ fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
         Some(cause) => {
             let ranks: BTreeSet<u32> = cause.ranks.iter().copied().collect();
             // A process whose rank is not known may be that of any rank whose process is not.
-            let is_victim =
-                |rank: &u32| !ranks.is_empty() || cause.nodes.is_empty() || scene.placed.contains(rank);
+            let in_doubt = ranks.is_empty() && !cause.nodes.is_empty() && scene.nameless;
+            let is_victim = |rank: &u32| !in_doubt || scene.placed.contains(rank);
             scene.seen.difference(&ranks).copied().filter(is_victim).collect()
         }
         None => Vec::new(),

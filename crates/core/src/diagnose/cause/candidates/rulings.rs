@@ -111,8 +111,8 @@ pub(super) fn of_rules(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Vec<Candidate
     for rule in &applying {
         // What a job survives does not end it, unless it explains what does.
         let of_explained = || {
-            let explained = applying.iter().filter(|other| rule.explains.contains(&other.code));
-            explained.filter_map(|other| other.blame).next()
+            let mut explained = applying.iter().filter(|other| rule.explains.contains(&other.code));
+            explained.find_map(|other| other.blame)
         };
         let Some(blame) = rule.blame.or_else(of_explained) else { continue };
         for signature in rule.signatures {
