@@ -287,6 +287,7 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
         ]),
         ("R67", vec![warn("bootstrap.cc:131", "Bootstrap Root : rank 1 of 8 ranks has already checked in")]),
         ("R68", vec![warn("misc/cudawrap.cc:179", "Failed to find CUDA library libcuda.so (NCCL_CUDA_PATH='') : libcuda.so: cannot open shared object file: No such file or directory")]),
+        ("R71", vec![info("misc/socket.cc:564 -> 2") + &info("bootstrap.cc:270 -> 2") + &info("init.cc:1303 -> 2") + &info("group.cc:64 -> 2 [Async thread]")]),
         ("R70", vec![
             warn("proxy.cc:1519", "[Proxy Service 11] Failed to execute operation Connect from rank 11, retcode 2"),
             warn("proxy.cc:1600", "[Service thread] Error encountered progressing operation=Connect, res=2, closing connection"),
@@ -359,6 +360,11 @@ fn what_only_looks_like_a_fault_is_none() {
         // Of the errors of ibv_reg_mr only ENOMEM speaks of locked memory, and only a reason of its own of /dev/shm.
         ("R24", warn("misc/ibvwrap.cc:160", "Call to ibv_reg_mr_iova2 failed with error Invalid argument")),
         ("R29", warn("misc/shmutils.cc:114", "Error while creating shared memory segment /dev/shm/nccl-NzwJ7O (size 9637888)")),
+        // What an abort interrupts ends with 3, and a warning says why.
+        ("R71", info("misc/socket.cc:64 -> 3") + &info("init.cc:1303 -> 3") + &info("group.cc:64 -> 3 [Async thread]")),
+        ("R71", warn("misc/ibvwrap.cc:184", "Call to ibv_reg_mr failed with error Cannot allocate memory") + &info("init.cc:1303 -> 2")),
+        // The second line of one failure.
+        ("R55", warn("misc/shmutils.cc:93", "Call to open failed: No such file or directory") + &warn("misc/shmutils.cc:132", "Error while attaching to shared memory segment /dev/shm/nccl- (size 0), error: No such file or directory (2)")),
         ("R24b", info("Call to ibv_reg_dmabuf_mr failed with error Bad address, falling back")),
         ("R29c", warn("misc/shmutils.cc:87", "Error while creating shared memory segment /dev/shm/nccl-x (size 9637888), error: No space left on device (28)")),
         ("R29d", warn("misc/shmutils.cc:114", "Cuda failure 2 'out of memory'")),
@@ -426,6 +432,43 @@ fn what_only_looks_like_a_fault_is_none() {
 }
 
 /// A consequence does not hide its cause: status 5 is a note beside the first error.
+/// What an earlier attempt met is history where the last one goes on.
+#[test]
+fn findings_of_an_earlier_attempt_are_notes() {
+    let failed = "gpu-1:31:31 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>\n\
+        gpu-1:31:31 [0] misc/socket.cc:426 NCCL WARN socketStartConnect: Connect to 10.0.0.2<41235> failed : Connection refused\n\
+        E1124 12:00:00.000000 7 torch/distributed/elastic/multiprocessing/api.py:984] failed (exitcode: 1) local_rank: 0 (pid: 31) of binary: python\n";
+    let again = "gpu-1:45:45 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>\n\
+        gpu-1:45:45 [0] NCCL INFO comm 0x7f10 rank 0 nranks 1 cudaDev 0 busId 1000 commId 0x5 - Init COMPLETE\n";
+    let severity = |log: &str| {
+        let findings = report(log)["findings"].as_array().unwrap().clone();
+        let found = findings.into_iter().find(|finding| finding["code"] == "TCP-CONNECT-FAILED").unwrap();
+        (found["severity"].as_str().unwrap().to_owned(), found["message"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(severity(failed).0, "error");
+    let (level, message) = severity(&format!("{failed}{again}"));
+    assert_eq!(level, "info");
+    assert!(message.starts_with("in an earlier attempt: "), "{message}");
+}
+
+/// The odd one out is named with its rank, its host and what the others have.
+#[test]
+fn the_odd_one_out_is_named() {
+    let rank = |rank: u32, value: &str| {
+        let process = format!("n{rank}:{}:{} [0] NCCL INFO", 31 + rank, 31 + rank);
+        format!(
+            "{process} NCCL_IB_TC set by environment to {value}.\n\
+             {process} comm 0x7f1{rank} rank {rank} nranks 4 cudaDev 0 busId 1000 commId 0x5 - Init COMPLETE\n"
+        )
+    };
+    let log: String = (0..4).map(|at| rank(at, if at == 2 { "106" } else { "160" })).collect();
+    let report = report(&log);
+    let finding =
+        report["findings"].as_array().unwrap().iter().find(|one| one["code"] == "RANKS-DIFFER").unwrap();
+    let message = finding["message"].as_str().unwrap();
+    assert!(message.ends_with(": rank 2 on n2 has NCCL_IB_TC=106, the other 3 have 160"), "{message}");
+}
+
 #[test]
 fn the_first_error_is_the_cause() {
     let log = warn(

@@ -109,6 +109,16 @@ pub(super) fn of_line(line: &[u8], tables: &mut Tables, mut say: impl FnMut(Writ
     {
         return torchrun(text, tables, &mut say);
     }
+    // A row of torchrun's table; the row of the exit code above it says more, where it is in the log.
+    if let Some(rest) = text.after(" received by PID ")
+        && let Some(signal) = text.after("Signal ").and_then(Text::signed)
+    {
+        if tables.torchrun.is_empty() {
+            let who = Writer { pid: rest.number(), ..Writer::default() };
+            say(who, Said::Fact(Fact::Exit { code: -signal, order: Order::Unknown }));
+        }
+        return;
+    }
     if text.has("WorkNCCL(SeqNum") && !text.has("atchdog") && !text.has("async exception") {
         // A terminal cut the line of a watchdog in two.
         if let (Some(who), Some(work)) = (tables.watchdog.take(), text.after("WorkNCCL(").and_then(work)) {
@@ -127,6 +137,7 @@ pub(super) fn of_line(line: &[u8], tables: &mut Tables, mut say: impl FnMut(Writ
         || text.has("enqueued")
         || text.has("async exception")
         || text.has("ncclRemoteError")
+        || text.has("due to a collective timeout from ")
     {
         return watchdog(text, &mut say);
     }
@@ -179,10 +190,13 @@ pub(super) fn of_line(line: &[u8], tables: &mut Tables, mut say: impl FnMut(Writ
         let own = body(line);
         // What a framework prints before NCCL's result says nothing of it.
         let nccl = ["NCCL error: ", "NCCL operation "].iter().find_map(|words| Text(own).from(words));
-        let nccl = nccl.filter(|_| fatal).map_or(own, |rest| {
-            let end = memchr::memmem::find(rest.0, b", Traceback (").unwrap_or(rest.0.len());
-            rest.0.get(..end).unwrap_or_default()
-        });
+        let nccl =
+            nccl.filter(|_| fatal).or_else(|| Text(own).from("Raylet is terminated")).map_or(own, |rest| {
+                let ends = [&b", Traceback ("[..], b" Possible reasons include"];
+                let end = ends.iter().filter_map(|end| memchr::memmem::find(rest.0, end)).min();
+                let end = end.unwrap_or(rest.0.len());
+                rest.0.get(..end).unwrap_or_default()
+            });
         say(who(), Said::Fact(Fact::Error { text: printable(nccl, 300), fatal }));
     }
 }
@@ -256,7 +270,8 @@ fn exception_alone(line: &[u8]) -> Option<Exception> {
 /// traceback, in the names of variables and in counts (`0 ERRORS`) are none.
 fn error(line: &[u8]) -> Option<bool> {
     let (own, whole) = (body(line), Text(line));
-    if own.first().is_none_or(|first| matches!(first, b' ' | b'\t' | b'#' | b'+'))
+    let is_event = whole.has(" BackOff ");
+    if !is_event && own.first().is_none_or(|first| matches!(first, b' ' | b'\t' | b'#' | b'+'))
         || own.starts_with(b"raise ")
         || whole.has("  File \"")
         || whole.has("    raise ")
@@ -287,6 +302,22 @@ fn error(line: &[u8]) -> Option<bool> {
             || !before.last().is_some_and(is_name);
         begins && (words.ends_with(' ') || !behind.first().is_some_and(is_name)) && !whole.is_quoted(words)
     };
+    // Ray's raylet holds the workers of its node.
+    if whole.has("Raylet is terminated") {
+        return Some(true);
+    }
+    // The kernel's drivers of NICs, NVSHMEM, shells, and Kubernetes' events.
+    let told = [
+        &["infiniband ", ": Failed to "][..],
+        &["nvshmem", "non-zero status: "],
+        &["nvshmem", ": NULL value "],
+        &[": line ", ": No such file or directory"],
+        &[": line ", ": command not found"],
+        &["Warning ", " BackOff ", "Back-off "],
+    ];
+    if told.iter().any(|words| words.iter().all(|word| whole.has(word))) {
+        return Some(false);
+    }
     // libfabric's own warnings, which tell errors of completions.
     let libfabric = whole.has("<warn>") && (whole.has("err:") || whole.has("error"));
     (libfabric || ["ERROR", "FATAL", "Error: ", "error: "].iter().any(|words| named(words))).then_some(false)
@@ -712,6 +743,27 @@ mod tests {
         }
         let expected = [(2, "n1"), (3, "n1"), (4, "n2.cluster"), (5, "n3"), (6, "n4")];
         assert_eq!(found, expected.map(|(rank, host)| (Some(rank), host.to_owned())));
+    }
+
+    #[test]
+    fn errors_of_other_programs_are_quoted() {
+        let fatal = |line: &str| match facts(&[line]).as_slice() {
+            [(_, Fact::Error { text, fatal })] => Some((text.clone(), *fatal)),
+            other => panic!("{line}: {other:?}"),
+        };
+        for line in [
+            "[1038619.687627] infiniband efa_0: Failed to process command REG_MR (opcode 7) comp_status 1 err -12",
+            "/src/nvshmem/src/modules/transport/ibgda/ibgda.cpp:2966: non-zero status: 7 create DCT share err.",
+            "/bin/bash: line 1: /usr/sbin/sshd: No such file or directory",
+            "  Warning  BackOff         2m49s                  kubelet            Back-off restarting failed container init-pytorch in pod x-worker-0",
+        ] {
+            assert_eq!(fatal(line), Some((line.trim().to_owned(), false)), "{line}");
+        }
+        let raylet = "2026-10-17 14:23:59,720 WARNING worker.py:1839 -- Raylet is terminated: ip=10.0.0.7, id=c2. Termination is unexpected. Possible reasons include: (1) SIGKILL by the user or system OOM killer";
+        let said = "Raylet is terminated: ip=10.0.0.7, id=c2. Termination is unexpected.";
+        assert_eq!(fatal(raylet), Some((said.to_owned(), true)));
+        let alone = facts(&["  traceback : Signal 7 (SIGBUS) received by PID 986"]);
+        assert_eq!(alone[0].1, Fact::Exit { code: -7, order: Order::Unknown });
     }
 
     #[test]

@@ -201,6 +201,8 @@ pub struct SourceRanks {
     pub world: Option<u32>,
     /// The lines at which a second and later attempt begins, in order.
     pub restarts: Vec<u64>,
+    /// The lines at which a launcher reports a failed worker, in order.
+    pub failed_workers: Vec<u64>,
     /// Lines read.
     pub lines: u64,
     /// Whether the last line was cut off.
@@ -621,6 +623,9 @@ impl Reading {
             self.begin_attempt(earlier + 1);
         }
         self.worker_failed = Some(number);
+        if self.ranks.failed_workers.len() < RANKS {
+            self.ranks.failed_workers.push(number);
+        }
     }
 
     fn begin_attempt(&mut self, line: u64) {

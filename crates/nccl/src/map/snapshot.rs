@@ -1,7 +1,7 @@
 //! A map at one moment; it answers all questions about a map.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use typed_index_collections::TiVec;
 
@@ -32,7 +32,12 @@ pub struct Snapshot<'a> {
     pub(super) live_usage: OnceCell<Usage>,
     /// Processes of each source, counted on first use.
     pub(super) writers: OnceCell<TiVec<SourceIndex, u32>>,
+    /// The first line of the last process of each device, found on first use.
+    latest_of_device: OnceCell<HashMap<Device<'a>, u64>>,
 }
+
+/// A device of a host, as the main threads of a source's processes print it.
+type Device<'a> = (SourceIndex, &'a str, i32);
 
 impl<'a> Snapshot<'a> {
     pub(super) fn new(seen: &'a Observed) -> Self {
@@ -40,7 +45,16 @@ impl<'a> Snapshot<'a> {
         let told = seen.told_ranks_differ(&past);
         let world = seen.world(&past, told);
         let retries = seen.retries(&past);
-        Self { world, told, past, retries, seen, live_usage: OnceCell::new(), writers: OnceCell::new() }
+        Self {
+            world,
+            told,
+            past,
+            retries,
+            seen,
+            live_usage: OnceCell::new(),
+            writers: OnceCell::new(),
+            latest_of_device: OnceCell::new(),
+        }
     }
 
     /// Returns whether a process was not replaced by a later one.
@@ -205,12 +219,36 @@ impl<'a> Snapshot<'a> {
                 || process.phase != Phase::Failed
                     && process.bursts.iter().any(|burst| burst.first_line > trace.line)
         };
-        !self.is_alive(at) || self.seen.processes.get(at).is_some_and(later)
+        !self.is_alive(at) || self.is_replaced(at) || self.seen.processes.get(at).is_some_and(later)
+    }
+
+    /// Returns whether a later process of the same source uses the device of one that printed nothing more, and a launcher
+    /// saw a worker fail between them: the next attempt, also where the first one ended before NCCL named its GPU.
+    fn is_replaced(&self, at: ProcessId) -> bool {
+        let device = |process: &'a Process| Some((process.source, &*process.host, process.device?));
+        let latest = self.latest_of_device.get_or_init(|| {
+            let mut latest = HashMap::new();
+            for process in &self.seen.processes {
+                if let Some(device) = device(process) {
+                    let first = latest.entry(device).or_insert(process.first_line);
+                    *first = process.first_line.max(*first);
+                }
+            }
+            latest
+        });
+        let Some(process) = self.seen.processes.get(at) else { return false };
+        let next = device(process).and_then(|device| latest.get(&device).copied());
+        let failed = self.failures().ranks(process.source).map(|ranks| ranks.failed_workers.as_slice());
+        let between = |next: u64| {
+            let first = failed.unwrap_or_default().partition_point(|line| *line <= process.last_line);
+            failed.unwrap_or_default().get(first).is_some_and(|line| *line < next)
+        };
+        next.is_some_and(between)
     }
 
     /// Returns whether all lines of a signature are of attempts before the last one.
     pub fn is_past(&self, found: &SignatureHits) -> bool {
-        !found.processes.iter().any(|process| self.is_alive(*process))
+        !found.processes.iter().any(|process| self.is_alive(*process) && !self.is_replaced(*process))
             && found.nameless.is_none_or(|(source, line)| self.is_of_earlier_attempt(source, line))
     }
 

@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 use aho_corasick::{AhoCorasick, MatchKind};
 
 use condition::{
-    completion, efa_completion, ends_in_one, in_rendezvous, is_error_trace, is_last_try, missing_library,
-    missing_runtime_version, provider, suspicious_interface, versioned_library,
+    completion, efa_completion, ends_in_one, in_rendezvous, is_error_trace, is_failed_call, is_last_try,
+    missing_library, missing_runtime_version, provider, suspicious_interface, versioned_library,
 };
 use table::{TABLE, Target};
 
@@ -200,6 +200,10 @@ signatures! {
         CudaLibraryMissing: CONTINUES,
         /// Two processes have one rank.
         RankTaken: FAILS,
+        /// A call of NCCL returned an error (`group.cc:64 -> 2`).
+        CallFailed: CONTINUES,
+        /// A process of the node closed its connection to another one's proxy thread.
+        LocalRankClosed: CONTINUES,
         /// A communicator failed: a consequence of what another line reports.
         CommFailed: FAILS,
         /// Host memory is not allocated with cuMem.
@@ -374,6 +378,7 @@ fn judged(id: Signature, level: Option<Level>, location: &[u8], message: &[u8]) 
             is_last_try(message)
         }
         Signature::ErrorTrace => is_error_trace(message),
+        Signature::CallFailed => is_failed_call(message),
         Signature::ConnectFailed => level.is_some() || in_rendezvous(message),
         Signature::TopologyXml => level != Some(Level::Info) || !contains(message, "XML Import"),
         Signature::CudaFailure => {

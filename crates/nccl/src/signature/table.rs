@@ -229,6 +229,9 @@ pub(super) const TABLE: &[SignatureRow] = &[
     // UCX's ib_mlx5_log.c.
     with(Signature::IbRetryExceeded, "ransport retry count exceeded on ", &[], &[]),
     row(Signature::ErrorTrace, ".cc:"),
+    row(Signature::CallFailed, "group.cc:"),
+    row(Signature::CallFailed, "init.cc:"),
+    row(Signature::LocalRankClosed, "Connection closed by localRank "),
     with(Signature::GlooInterface, "Unable to find address for: ", &[], &[]),
     with(Signature::GlooInterface, "Unable to find interface for: ", &[], &[]),
     // NCCL 2.32.3's transport/rma_socket.cc, as recorded.

@@ -53,6 +53,14 @@ pub(super) const RULES: &[Rule] = &[
         "find the first warning of the same process; without one the number tells the kind: 1 CUDA, 2 system, 3 internal, 6 a peer",
         "https://github.com/NVIDIA/nccl/blob/master/src/proxy.cc")
         .signatures(&[Signature::ProxyFailed]),
+    rule("R71", "NCCL-CALL-FAILED", HIGH,
+        "a call of NCCL failed, and no line says why",
+        "read the lines of the other ranks at that moment: for `socket.cc` whether the peer ran and its address can be reached from that host, for other files with NCCL_DEBUG=TRACE",
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/types.html#ncclresult-t")
+        .signatures(&[Signature::CallFailed, Signature::ErrorTrace])
+        .when(failed_without_words)
+        .detail(first_trace)
+        .fails(),
     rule("R45", "TOPOLOGY-XML", HIGH,
         "the topology file does not fit the GPUs and NICs that are visible",
         "use all GPUs of the node, unset NCCL_TOPO_FILE, or update the plugin",
@@ -153,6 +161,23 @@ fn taken_rank(seen: &RuleInput<'_>) -> Option<String> {
         Some(format!(": {}", rest.split_once(" ranks")?.0))
     };
     traces.iter().find_map(|trace| rank(&trace.text))
+}
+
+/// Returns whether no warning of NCCL says why its call failed.
+fn failed_without_words(seen: &RuleInput<'_>) -> bool {
+    seen.has(Signature::CallFailed) && !seen.has(Signature::Warning) && !seen.has(Signature::PeerClosed)
+}
+
+/// Says where the error began, and its kind.
+fn first_trace(seen: &RuleInput<'_>) -> Option<String> {
+    let first = seen.map.signatures().get(Signature::ErrorTrace)?.traces.first()?;
+    let kind = match first.text.rsplit_once("-> ")?.1.chars().next()? {
+        '1' => "an error of CUDA",
+        '2' => "an error of the system",
+        _ => return None,
+    };
+    let sockets = if first.text.contains("socket.cc") { " in its TCP sockets" } else { "" };
+    Some(format!(": {kind}{sockets} ({})", first.text))
 }
 
 fn closing_peers(seen: &RuleInput<'_>) -> Option<String> {

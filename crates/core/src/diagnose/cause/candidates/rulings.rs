@@ -130,6 +130,14 @@ pub(super) fn of_rules(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Vec<Candidate
         },
         rule: None,
     });
+    if let Some(what) = first_of_node(scene, seen) {
+        add(Signature::LocalRankClosed, &|_| Ruling {
+            grade: Grade::Quoted,
+            class: CauseClass::ExitCode,
+            what: what.clone(),
+            rule: None,
+        });
+    }
     add(Signature::PeerClosed, &|_| Ruling {
         grade: Grade::Remote,
         class: CauseClass::ExitCode,
@@ -155,4 +163,21 @@ pub(super) fn of_rules(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Vec<Candidate
 fn is_of_peer(text: &str) -> bool {
     let code = ["retcode ", "res="].iter().find_map(|words| text.split_once(words)?.1.chars().next());
     !code.is_some_and(|code| ('1'..='5').contains(&code))
+}
+
+/// Says which process of a node ended first, where all others name the same one and no rank ended in order.
+fn first_of_node(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Option<String> {
+    let found = seen.map.signatures().get(Signature::LocalRankClosed)?;
+    let local = |trace: &Trace| {
+        let rest = trace.text.split_once("closed by localRank ")?.1;
+        rest.split(' ').next()?.parse::<u32>().ok()
+    };
+    let locals: BTreeSet<u32> = found.traces.iter().filter_map(local).collect();
+    let local = locals.first().copied().filter(|_| locals.len() == 1)?;
+    let told = found.traces.len() > 1 && scene.finished.is_empty();
+    told.then(|| {
+        format!(
+            "local rank {local} closed its connections to the others of its node first: it ended before them"
+        )
+    })
 }
