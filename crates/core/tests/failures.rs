@@ -238,7 +238,7 @@ fn a_mismatch_shows_where_each_side_stands() {
         [0, 1].map(|node| fs::read(folder().join(format!("shape/node{node}.log"))).expect("a log")).into();
     let lines = ask(&[("node0.log", &shape[0]), ("node1.log", &shape[1])]).lines();
     let places: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("  at        ")).collect();
-    assert_eq!(places, ["/job/train.py:40 in main (ranks 0, 2-3)", "/job/train.py:32 in main (rank 1)"]);
+    assert_eq!(places, ["/job/train.py:32 in main (rank 1)", "/job/train.py:40 in main (ranks 0, 2-3)"]);
 }
 
 /// Only a warning of NCCL, a minute before the first words of a watchdog, says that the ranks' collectives differ.

@@ -1,12 +1,14 @@
 //! Possible causes of a failure, graded by how likely they are causes and not consequences.
 
+mod ends;
+mod exceptions;
 mod rulings;
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use weftrun_nccl::SourceIndex;
-use weftrun_nccl::failure::{ClusterReason, Exception, Fact, Frame, Order, SIGNALS};
+use weftrun_nccl::failure::{Fact, Frame, Order};
 
 use super::EVIDENCE;
 use super::answer::{Cause, CauseClass, CauseDetail, named};
@@ -16,6 +18,10 @@ use crate::Confidence;
 use crate::diagnose::rule_input::RuleInput;
 use crate::diagnose::rules::closed_peers;
 use crate::finding::Evidence;
+pub(in crate::diagnose) use ends::signal_text;
+use ends::{PROGRAM_XIDS, cluster, exit, host_of, xid};
+pub(super) use exceptions::{is_nccl, judge, root};
+use exceptions::{is_of_another, is_of_store, what};
 use rulings::{Ruling, of_rules};
 
 /// How much a fact explains: smaller is closer to the start of the chain of events.
@@ -106,148 +112,6 @@ impl Candidate {
     pub fn is_nobodys(&self) -> bool {
         self.ranks.is_empty() && !self.first
     }
-}
-
-/// Returns the exception to report: the one that caused another to be raised, where the program shows it.
-pub(super) fn root(exception: &Exception) -> &Exception {
-    let earlier = exception.cause.as_deref();
-    let weighty = |earlier: &Exception| {
-        matches!(judge(earlier).1, CauseClass::CudaOutOfMemory | CauseClass::CudaError)
-            || earlier.message.contains("No space left on device")
-    };
-    match earlier {
-        Some(earlier) if exception.direct || weighty(earlier) => earlier,
-        _ => exception,
-    }
-}
-
-/// Returns whether NCCL's result was raised: what went wrong is in NCCL's own words.
-pub(super) fn is_nccl(exception: &Exception) -> bool {
-    exception.short_name() == "DistBackendError"
-        || ["NCCL error", "NCCL Error", "ncclRemoteError"]
-            .iter()
-            .any(|words| exception.message.contains(words))
-}
-
-/// Returns whether an exception only tells that another process failed: what went wrong is in that one's output. The
-/// wordings are those of vLLM, SGLang, Ray and `concurrent.futures`, read 2026-11-26.
-fn is_of_another(exception: &Exception) -> bool {
-    let names =
-        ["ActorDiedError", "RayActorError", "WorkerCrashedError", "BrokenProcessPool", "EngineDeadError"];
-    let words = [
-        "See stack trace for root cause",
-        "See root cause above",
-        "due to an exception in a background process",
-        "but there are other ranks that didn't finish",
-        "but there are other ranks th",
-    ];
-    names.contains(&exception.short_name()) || words.iter().any(|words| exception.message.contains(words))
-}
-
-/// Returns how much an exception explains, and its class.
-pub(super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
-    let (name, message) = (exception.short_name(), exception.message.as_str());
-    let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
-    let full = ["CUDA out of memory", "CUDA error: out of memory", "RESOURCE_EXHAUSTED: Out of memory"];
-    if name == "OutOfMemoryError" || says(&full) {
-        return (Grade::Own, CauseClass::CudaOutOfMemory);
-    }
-    if is_nccl(exception) {
-        if says(&["invalid usage", "invalid argument", "ncclInvalid"]) {
-            return (Grade::Own, CauseClass::Exception);
-        }
-        if says(&["unhandled cuda error"]) {
-            return (Grade::Own, CauseClass::CudaError);
-        }
-        // NCCL failed by itself, and the log does not have its own words.
-        if says(&["unhandled system error", "internal error"]) {
-            return (Grade::Reported, CauseClass::Nccl);
-        }
-        return (Grade::Remote, CauseClass::ExitCode);
-    }
-    if is_of_another(exception) {
-        return (Grade::Remote, CauseClass::ExitCode);
-    }
-    if says(&["NCCL communicator was aborted", "Watchdog caught", "NCCL timeout", "remote process exited"]) {
-        return (Grade::Remote, CauseClass::ExitCode);
-    }
-    if name == "AcceleratorError"
-        || says(&["CUDA error", "cuda runtime error", "CUBLAS_STATUS", "cuDNN error", "CUDNN_STATUS"])
-    {
-        return (Grade::Own, CauseClass::CudaError);
-    }
-    // The speaker waits for a peer that does not come.
-    if says(&["Timed out waiting"]) && says(&["recv operation", "send operation"]) {
-        return (Grade::Waiting, CauseClass::CollectiveTimeout);
-    }
-    // While the ranks gather, a connection that breaks is to the store.
-    let gathers = |frame: &Frame| {
-        let module = frame.file.ends_with("torch/distributed/rendezvous.py");
-        module || frame.function == "init_process_group" && frame.file.contains("torch/distributed/")
-    };
-    if exception.innermost.as_ref().is_some_and(gathers) {
-        return (Grade::Rendezvous, CauseClass::Rendezvous);
-    }
-    let broken = &[
-        "Connection closed by peer",
-        "Connection reset by peer",
-        "Broken pipe",
-        "Connection was likely closed",
-        "recvValue failed",
-        "sendBytes failed",
-        "gloo/transport",
-        "Application timeout caused pair closure",
-        "but received errors while waiting",
-    ];
-    if says(broken)
-        || matches!(name, "BrokenPipeError" | "ConnectionResetError" | "EOFError" | "KeyboardInterrupt")
-    {
-        return (Grade::Broken, CauseClass::ExitCode);
-    }
-    let rendezvous = &[
-        "EADDRINUSE",
-        "ddress already in use",
-        "failed to listen",
-        "client socket has timed out",
-        "ailed to connect",
-        "Name or service not known",
-        "Temporary failure in name resolution",
-        "clients joined",
-        "wait timeout after",
-        "Timed out waiting for clients",
-        "Socket Timeout",
-        "connect() timed out",
-        "store",
-    ];
-    let distributed =
-        matches!(name, "DistNetworkError" | "DistStoreError") || exception.name.contains("endezvous");
-    // Raised where PyTorch makes its store, whose address is that of the rendezvous.
-    let in_torch =
-        exception.innermost.as_ref().is_some_and(|frame| frame.file.contains("torch/distributed/"));
-    if distributed
-        || says(&["not reachable via ssh"])
-        || (says(rendezvous)
-            && (exception.frame.is_none()
-                || in_torch
-                || message.contains("c10d")
-                || message.contains("TCPStore")))
-    {
-        return (Grade::Rendezvous, CauseClass::Rendezvous);
-    }
-    (Grade::Own, CauseClass::Exception)
-}
-
-/// Returns the message of an exception, without parts that differ between ranks or only fill the line.
-fn what(class: CauseClass, exception: &Exception) -> String {
-    let what = exception.what();
-    if class == CauseClass::CudaOutOfMemory
-        && let Some((head, rest)) = what.split_once("Tried to allocate ")
-        && let Some(end) = rest.find("iB").map(|at| at + 2)
-        && let Some(size) = rest.get(..end)
-    {
-        return format!("{head}Tried to allocate {size}");
-    }
-    what
 }
 
 /// Returns what is equal for one failure on several ranks: its numbers may differ.
@@ -438,70 +302,6 @@ fn follow(found: &mut [Candidate]) {
 /// What a rank says whose connection to the store broke.
 const STORE_LOST: &str = "the store of the rendezvous is gone: the process that holds it, rank 0 or the launcher of the first node, ended first";
 
-/// Returns whether a connection to the store of the rendezvous broke.
-fn is_of_store(exception: &Exception) -> bool {
-    ["recvValue failed", "sendBytes failed", "Did the remote server shutdown or crash", "TCPStore"]
-        .iter()
-        .any(|words| exception.message.contains(words))
-}
-
-/// Returns the host that a line names in the way of Open MPI and UCX (`[node1:4711]`), or Ray's of a lost worker.
-fn host_of(fact: &Fact, text: &str) -> Option<String> {
-    if let Fact::WorkerLost { host, .. } = fact {
-        return host.clone();
-    }
-    let (inside, _) = text.strip_prefix('[')?.split_once(']')?;
-    let (host, rest) = inside.split_once(':')?;
-    let is_name = host.starts_with(|first: char| first.is_ascii_alphabetic())
-        && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'));
-    let numbers = !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b':');
-    (is_name && numbers).then(|| host.to_owned())
-}
-
-/// Errors of the driver that a program causes, or that follow from others: docs.nvidia.com/deploy/xid-errors, read 2026-11-26.
-const PROGRAM_XIDS: &[u32] = &[13, 31, 43, 45, 68];
-
-/// Describes an error that the driver reports, with its GPU where the line names one.
-fn xid(number: u32, text: &str) -> String {
-    const MEANINGS: &[(u32, &str)] = &[
-        (13, "a kernel accessed memory wrongly"),
-        (31, "a kernel accessed memory that is not mapped"),
-        (43, "a kernel stopped the GPU's processing"),
-        (45, "cleanup after an earlier error"),
-        (48, "uncorrectable ECC error"),
-        (63, "a row of memory is remapped"),
-        (64, "a row of memory cannot be remapped"),
-        (74, "NVLink error"),
-        (79, "the GPU fell off the bus"),
-        (94, "contained ECC error"),
-        (95, "uncontained ECC error"),
-        (119, "the GSP of the GPU does not answer"),
-        (120, "error of the GSP of the GPU"),
-        (140, "unrecovered ECC error"),
-        (144, "NVLink error"),
-        (145, "NVLink error"),
-        (146, "NVLink error"),
-        (147, "NVLink error"),
-        (148, "NVLink error"),
-        (149, "NVLink error"),
-        (150, "NVLink error"),
-    ];
-    // The address stands behind `PCI:`, or as `GPU 0000:b3:00.0` where the driver found no GPU to name.
-    let address = text.split_once("PCI:").or_else(|| text.split_once("GPU ")).and_then(|(_, rest)| {
-        let end = rest.find(|of: char| !of.is_ascii_hexdigit() && !matches!(of, ':' | '.'))?;
-        rest.get(..end).filter(|address| address.contains(':'))
-    });
-    let gpu = address.map_or_else(String::new, |address| format!(" of GPU {address}"));
-    // A following error names the first one, which another GPU may have reported.
-    let gpu = if text.contains("caused by previous Xid") { String::new() } else { gpu };
-    if number == 79 && !text.contains("Xid") {
-        return "a GPU fell off the bus".to_owned();
-    }
-    let meaning = MEANINGS.iter().find(|(known, _)| *known == number);
-    let meaning = meaning.map_or_else(String::new, |(_, meaning)| format!(": {meaning}"));
-    format!("the driver reports Xid {number}{gpu}{meaning}")
-}
-
 fn remote(scene: &Scene<'_>, seen: &RuleInput<'_>) -> String {
     let told = scene.reports.iter().filter_map(|known| match &known.report.fact {
         Fact::LastError(text) => Some(text.as_str()),
@@ -515,60 +315,6 @@ fn remote(scene: &Scene<'_>, seen: &RuleInput<'_>) -> String {
         return format!("a process of another rank ended{peers}; no log says which rank was the first");
     }
     format!("a process of another rank exited{peers}; {}", scene.not_read(""))
-}
-
-fn exit(code: i32, order: Order, explained: bool) -> Option<(Grade, CauseClass, String)> {
-    let signal = match code {
-        0 => return None,
-        ..0 => Some(code.checked_neg()?),
-        129..=192 => Some(code - 128),
-        _ => None,
-    };
-    match signal {
-        // The launcher ends the other ranks with these signals.
-        Some(15 | 2 | 1) => None,
-        _ if order == Order::Later && !explained => {
-            let what = format!("exit code {code} of a later failure; the first one is not in the log");
-            Some((Grade::Later, CauseClass::ExitCode, what))
-        }
-        Some(9) if order == Order::Unknown => {
-            Some((Grade::KilledWithOthers, CauseClass::Signal, signal_text(9)))
-        }
-        Some(9) => Some((Grade::Killed, CauseClass::Signal, signal_text(9))),
-        Some(_) if explained => None,
-        Some(6) => Some((Grade::Aborted, CauseClass::Signal, signal_text(6))),
-        Some(signal) => Some((Grade::Crashed, CauseClass::Signal, signal_text(signal))),
-        None if explained => None,
-        None => Some((Grade::Exited, CauseClass::ExitCode, format!("exit code {code}"))),
-    }
-}
-
-/// Returns the name of a signal, and what usually sends it.
-pub(in crate::diagnose) fn signal_text(signal: i32) -> String {
-    let known = SIGNALS.iter().find(|(_, number, meaning)| *number == signal && !meaning.is_empty());
-    known.map_or_else(
-        || format!("signal {signal}"),
-        |(name, number, meaning)| format!("{name} ({number}): {meaning}"),
-    )
-}
-
-fn cluster(reason: ClusterReason) -> (Grade, CauseClass, &'static str) {
-    match reason {
-        ClusterReason::OutOfMemory => (
-            Grade::Cluster,
-            CauseClass::OutOfMemory,
-            "the memory limit of the job was exceeded, and the kernel killed a process",
-        ),
-        ClusterReason::NodeFailure => (Grade::Cluster, CauseClass::NodeFail, "a node failed"),
-        ClusterReason::Evicted => (Grade::Cluster, CauseClass::Evicted, "a pod was evicted"),
-        ClusterReason::Image => (Grade::Cluster, CauseClass::Image, "the image could not be pulled"),
-        ClusterReason::Unschedulable => (Grade::Cluster, CauseClass::Unschedulable, "no node can take a pod"),
-        ClusterReason::Preempted => (Grade::Ended, CauseClass::Preempted, "another job took the nodes"),
-        ClusterReason::Cancelled => (Grade::TimeLimit, CauseClass::Cancelled, "the job was cancelled"),
-        ClusterReason::TimeLimit => {
-            (Grade::TimeLimit, CauseClass::TimeLimit, "the time limit of the job was reached")
-        }
-    }
 }
 
 fn detail(fact: &Fact) -> CauseDetail {

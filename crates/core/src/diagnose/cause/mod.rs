@@ -151,7 +151,10 @@ fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
         findings.push(finding);
     }
     if let Some(cause) = cause.as_mut().filter(|cause| cause.class == CauseClass::CollectiveMismatch) {
+        let ranks: BTreeSet<u32> = cause.ranks.iter().copied().collect();
         cause.places = place::places(scene);
+        // Those that the cause names come first.
+        cause.places.sort_by_key(|place| !place.ranks.iter().any(|rank| ranks.contains(rank)));
     }
     let victims = match &cause {
         Some(cause) => {
