@@ -6,7 +6,7 @@ use weftrun::core::fabric::Fabric;
 use weftrun::core::log::clean_text;
 use weftrun::core::nccl::{FabricSeen, Kind, Network, PairView, RankView, TransportMap};
 use weftrun::core::text::counted;
-use weftrun::diagnose::{Diagnosis, Judge};
+use weftrun::diagnose::{Diagnosis, Judge, NO_INFO};
 
 use crate::output::style;
 
@@ -92,6 +92,10 @@ struct Cell {
 }
 
 fn matrix(cells: &BTreeMap<(u32, u32), Cell>, letter: char) -> String {
+    // Connections of which no end has a known rank have no place in it; the legend counts them.
+    if cells.is_empty() {
+        return String::new();
+    }
     let (dim, bold) = (style::DIM, style::BOLD);
     let shown = cells.keys().flat_map(|(from, to)| [*from, *to]).max().map_or(0, |max| (max + 1).min(NODES));
     let mut text = format!("  {dim}from\\to{dim:#}");
@@ -160,7 +164,10 @@ pub fn verdict(diagnosis: &Diagnosis) -> String {
         Some(true) => format!("{0}as planned{0:#}", style::GOOD),
         Some(false) => format!("{0}planned was {planned_word}{0:#}", style::ERROR),
         None if seen.fabric == FabricSeen::Unknown => {
-            format!("{0}nothing proves a transport{0:#} (NCCL_DEBUG=INFO shows it)", style::WARNING)
+            let silent = diagnosis.findings.iter().any(|finding| finding.code == NO_INFO);
+            let why =
+                if silent { "NCCL_DEBUG=INFO shows it" } else { "the log has no connection between ranks" };
+            format!("{0}nothing proves a transport{0:#} ({why})", style::WARNING)
         }
         None if planned == Fabric::Efa && seen.fabric == FabricSeen::Network(Network::LibfabricOther) => {
             format!("{0}its provider was not printed, so efa is not proved{0:#}", style::WARNING)

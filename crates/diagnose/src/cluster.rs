@@ -134,6 +134,8 @@ fn said_by_cluster(seen: &RuleInput<'_>, job: &JobDetail, by_logs: Option<&Cause
         advice: None,
         detail: code.map_or_else(CauseDetail::default, CauseDetail::of_exit),
         frame: None,
+        places: Vec::new(),
+        gpu: None,
         evidence: vec![Evidence { source: name.to_owned(), line: 0, text }],
         confidence,
     })

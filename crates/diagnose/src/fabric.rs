@@ -15,6 +15,9 @@ use crate::cause::Why;
 use crate::rule_input::RuleInput;
 use crate::rules::{self, Blame, Rule, rules};
 
+/// The code of the finding that the log has no INFO lines.
+pub const NO_INFO: &str = "NCCL-DEBUG-SILENT";
+
 /// Most lines of evidence under one finding.
 const EVIDENCE: usize = 6;
 
@@ -23,6 +26,7 @@ pub fn findings(plan: Option<&FabricPlan>, seen: &RuleInput<'_>) -> Vec<Finding>
     let mut findings: Vec<Finding> =
         rules().filter(|rule| rule.applies(seen)).map(|rule| finding(rule, seen)).collect();
     explain_consequences(&mut findings);
+    mark_past(&mut findings, seen);
     findings.extend(not_as_planned(seen, &findings));
     findings.extend(silent(plan, seen).map(|finding| with(Confidence::High, finding)));
     findings.extend(anomalies::findings(seen));
@@ -63,6 +67,21 @@ fn fold(finding: &mut Finding, because: &str) {
     finding.severity = Severity::Info;
     finding.fix = None;
     finding.message = format!("{} ({because})", finding.message);
+}
+
+/// Makes notes of the findings whose lines are all of attempts before the last one.
+fn mark_past(findings: &mut [Finding], seen: &RuleInput<'_>) {
+    for finding in findings.iter_mut().filter(|finding| finding.severity != Severity::Info) {
+        let rule = rules().find(|rule| finding.rule.as_deref() == Some(rule.id));
+        let hits =
+            rule.iter().flat_map(|rule| rule.signatures).filter_map(|one| seen.map.signatures().get(*one));
+        let mut past = hits.map(|hits| seen.map.is_past(hits)).peekable();
+        if past.peek().is_some() && past.all(|past| past) {
+            finding.severity = Severity::Info;
+            finding.fix = None;
+            finding.message = format!("in an earlier attempt: {}", finding.message);
+        }
+    }
 }
 
 /// Returns notes on versions in the log that are known to be bad. Only notes: the log need not show the
@@ -119,6 +138,8 @@ fn finding(rule: &Rule, seen: &RuleInput<'_>) -> Finding {
             add_evidence(&mut finding, found, seen);
         }
     }
+    let cited: Vec<Trace> = rule.cited(seen).into_iter().cloned().collect();
+    add_traces(&mut finding, &cited, seen);
     finding
 }
 
@@ -227,10 +248,10 @@ fn silent(plan: Option<&FabricPlan>, seen: &RuleInput<'_>) -> Option<Finding> {
     if plan.is_some_and(FabricPlan::sets_nccl_debug) {
         let message = "no NCCL INFO line in the log, though NCCL_DEBUG=INFO was set: no rank initialised NCCL, or NCCL writes to a file";
         let fix = "read the last lines of each rank, and check the job for NCCL_DEBUG_FILE";
-        return Some(Finding::warning("NCCL-DEBUG-SILENT", message).fix(fix));
+        return Some(Finding::warning(NO_INFO, message).fix(fix));
     }
     let message = "no NCCL INFO line in the log; set NCCL_DEBUG=INFO to see the transport";
-    let mut finding = Finding::warning("NCCL-DEBUG-SILENT", message)
+    let mut finding = Finding::warning(NO_INFO, message)
         .cite("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-debug");
     let patch = vec![edit("env.NCCL_DEBUG", Some("INFO"))];
     finding.fix = Some(Fix { text: "set NCCL_DEBUG=INFO for all ranks".to_owned(), patch });

@@ -51,6 +51,8 @@ pub fn explain(why: &mut Why, disagreements: &[Disagreement]) {
             advice: None,
             detail: CauseDetail::None,
             frame: None,
+            places: Vec::new(),
+            gpu: None,
             evidence: vec![Evidence { source: "flight recorder".to_owned(), line: 0, text }],
             confidence: if certain { Confidence::High } else { Confidence::Medium },
         });

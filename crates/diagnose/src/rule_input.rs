@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weftrun_core::request::Fabric;
 use weftrun_nccl::{
-    CommView, Kind, NamedNetwork, Network, RankView, Signature, Snapshot, TransportMap, TransportUse, Verdict,
+    CommView, Difference, Kind, NamedNetwork, Network, RankView, Signature, Snapshot, TransportMap,
+    TransportUse, Verdict,
 };
 
 /// The input of all conditions, computed once; expensive parts are computed on first use.
@@ -17,6 +18,7 @@ pub struct RuleInput<'a> {
     pub transports: Vec<TransportUse>,
     ranks: OnceCell<Vec<RankView>>,
     comms: OnceCell<Vec<CommView>>,
+    differences: OnceCell<Vec<Difference<'a>>>,
     /// Networks in use.
     pub networks: BTreeSet<NamedNetwork>,
     /// The fabric that was planned.
@@ -32,6 +34,7 @@ impl<'a> RuleInput<'a> {
             transports: map.transports(),
             ranks: OnceCell::new(),
             comms: OnceCell::new(),
+            differences: OnceCell::new(),
             networks: map.networks(),
             map,
             planned,
@@ -41,6 +44,11 @@ impl<'a> RuleInput<'a> {
     /// Returns the live ranks.
     pub fn ranks(&self) -> &[RankView] {
         self.ranks.get_or_init(|| self.map.ranks())
+    }
+
+    /// Returns what differs between live ranks.
+    pub fn differences(&self) -> &[Difference<'a>] {
+        self.differences.get_or_init(|| self.map.differences())
     }
 
     /// Returns the communicators.

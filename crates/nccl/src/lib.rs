@@ -41,9 +41,9 @@ pub use comm::{CommLine, Step};
 pub use event::{Connected, NcclEvent};
 pub use lines::LINE_CAP;
 pub use map::{
-    Anomalies, Channels, CommView, Devices, DevicesOfEnds, Doubts, Event, FabricSeen, GdrSeen, PairView,
-    Phase, PluginSeen, Port, RankView, SignatureHits, Signatures, Snapshot, SourceIndex, Summary, Totals,
-    Trace, TransportMap, TransportUse, Verdict, Who, printable,
+    Anomalies, Channels, CommView, Devices, DevicesOfEnds, Difference, Doubts, Event, FabricSeen, GdrSeen,
+    Holders, NCCL_VERSION, PairView, Phase, PluginSeen, Port, RankView, SignatureHits, Signatures, Snapshot,
+    SourceIndex, Summary, Totals, Trace, TransportMap, TransportUse, Verdict, Who, printable,
 };
 pub use network::{NamedNetwork, Network};
 pub use parser::{Entry, Parser};

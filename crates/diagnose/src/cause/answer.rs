@@ -3,8 +3,13 @@
 use serde::{Deserialize, Serialize};
 use weftrun_nccl::failure::Frame;
 
+use super::{known, place::Place};
+
 use weftrun_core::finding::Evidence;
 use weftrun_core::{Confidence, Finding};
+
+/// What to do where the log has NCCL's result without its reason.
+const NCCL_SAYS_WHY: &str = "set NCCL_DEBUG=INFO for all ranks and run again: NCCL prints the reason as a warning before the exception";
 
 /// What to do where the memory of a GPU is full.
 pub const CUDA_OUT_OF_MEMORY_FIX: &str =
@@ -132,6 +137,16 @@ pub enum CauseDetail {
     PortInUse,
     /// The rank's log ends without a word.
     Silent,
+    /// Ray lost a worker.
+    WorkerLost,
+    /// The store of the rendezvous is gone.
+    StoreLost,
+    /// Several ranks aborted, as watchdogs do.
+    AbortedTogether,
+    /// The program, not the GPU, makes the driver report it.
+    ProgramFault,
+    /// What the message says to do.
+    Known(&'static str),
 }
 
 impl CauseDetail {
@@ -155,7 +170,7 @@ impl CauseDetail {
         } else if message.contains("No module named") {
             Self::MissingModule
         } else {
-            Self::None
+            known::fix(message).map_or(Self::None, Self::Known)
         }
     }
 }
@@ -182,6 +197,11 @@ pub struct Cause {
     pub detail: CauseDetail,
     /// The innermost frame of the user's own code.
     pub frame: Option<Frame>,
+    /// Where ranks that disagree stand in the user's own code; empty unless they differ.
+    pub places: Vec<Place>,
+    /// The GPU of the process that failed, where its rank is not known.
+    #[serde(skip)]
+    pub gpu: Option<u32>,
     /// The log lines that prove it.
     pub evidence: Vec<Evidence>,
     /// How sure that is.
@@ -194,6 +214,10 @@ impl Cause {
         if let Some(advice) = &self.advice {
             return advice.clone();
         }
+        if let CauseDetail::Known(fix) = self.detail {
+            return fix.to_owned();
+        }
+        let amd = self.is_amd();
         let place = self.frame.as_ref().map(|frame| format!("{}:{}", frame.file, frame.line));
         match self.class {
             CauseClass::Exception if self.detail == CauseDetail::NoSpace => {
@@ -204,16 +228,19 @@ impl Cause {
             }
             CauseClass::Exception => match place {
                 Some(place) => format!("correct {place}, which raised it"),
-                None => "correct the program where the traceback ends".to_owned(),
+                None => "read the lines above it in the log of that rank: they show where the program raised it".to_owned(),
             },
-            CauseClass::CudaOutOfMemory => {
-                CUDA_OUT_OF_MEMORY_FIX.to_owned()
-            }
+            CauseClass::CudaOutOfMemory if amd => CUDA_OUT_OF_MEMORY_FIX.replace("nvidia-smi", "rocm-smi"),
+            CauseClass::CudaOutOfMemory => CUDA_OUT_OF_MEMORY_FIX.to_owned(),
+            CauseClass::CudaError if self.what.contains("unhandled cuda error") => NCCL_SAYS_WHY.to_owned(),
             CauseClass::CudaError if self.detail == CauseDetail::Xid => {
                 "drain the node and check its GPUs (dmesg, nvidia-smi -q, dcgmi diag)".to_owned()
             }
             CauseClass::CudaError if self.detail == CauseDetail::OtherArchitecture => {
                 "use builds of NCCL and of the framework that have code for this GPU (`nvidia-smi --query-gpu=compute_cap --format=csv`)".to_owned()
+            }
+            CauseClass::CudaError if amd => {
+                "run once with AMD_SERIALIZE_KERNEL=3 to find the call; look at the GPU with rocm-smi and at the kernel log (amdgpu)".to_owned()
             }
             CauseClass::CudaError => {
                 "run once with CUDA_LAUNCH_BLOCKING=1 to find the call; if the GPU has Xid errors, drain its node".to_owned()
@@ -224,14 +251,27 @@ impl Cause {
             CauseClass::Signal if self.detail == CauseDetail::BusError => {
                 "give the job more shared memory (`shm` of the role), or use fewer data loader workers".to_owned()
             }
+            CauseClass::Signal if self.detail == CauseDetail::AbortedTogether => {
+                "read what stands above in the ranks' logs: a watchdog that ends its rank says which operation it waited for".to_owned()
+            }
             CauseClass::Signal => {
                 "see where it crashes: keep the core file (`ulimit -c unlimited`), or run a Python program with -X faulthandler".to_owned()
             }
-            CauseClass::Nccl | CauseClass::Unexplained if self.what.contains("NCCL_DEBUG=INFO") => {
-                "set NCCL_DEBUG=INFO for all ranks and run again: NCCL prints the reason as a warning before the exception".to_owned()
+            CauseClass::Nccl | CauseClass::Unexplained
+                if ["NCCL_DEBUG=INFO", "unhandled", "passed an error on without its reason"]
+                    .iter()
+                    .any(|words| self.what.contains(words)) =>
+            {
+                NCCL_SAYS_WHY.to_owned()
             }
             CauseClass::Nccl | CauseClass::Unexplained => {
                 "no rule explains this line: read the lines around it in the log".to_owned()
+            }
+            CauseClass::ExitCode if self.detail == CauseDetail::WorkerLost => {
+                "read that worker's own log on its node (`/tmp/ray/session_latest/logs/worker-*`), and the kernel log (dmesg) for an out-of-memory kill".to_owned()
+            }
+            CauseClass::ExitCode if self.detail == CauseDetail::StoreLost => {
+                "read the log of the process that holds the store: rank 0, or the launcher on the first node; it ended first".to_owned()
             }
             CauseClass::ExitCode if self.ranks.is_empty() && self.what.contains("not read") => {
                 "add the logs of the missing ranks and run `weftrun why` again".to_owned()
@@ -272,11 +312,22 @@ impl Cause {
         }
     }
 
+    /// Returns whether its lines are of AMD's libraries, whose tools have other names.
+    fn is_amd(&self) -> bool {
+        let of_amd = |text: &str| {
+            ["HIP out", "HIP error", "hipError", "hipIpc", "hipify", "RCCL"]
+                .iter()
+                .any(|word| text.contains(word))
+        };
+        of_amd(&self.what) || self.evidence.iter().any(|line| of_amd(&line.text))
+    }
+
     /// Returns which ranks failed: `rank 3 on node1`.
     pub fn who(&self) -> String {
-        let ranks = match self.ranks.as_slice() {
-            [] => "a rank".to_owned(),
-            ranks => named(ranks),
+        let ranks = match (self.ranks.as_slice(), self.gpu) {
+            ([], Some(gpu)) => format!("the rank of GPU {gpu}"),
+            ([], None) => "a rank".to_owned(),
+            (ranks, _) => named(ranks),
         };
         match self.nodes.as_slice() {
             [] if self.class.is_of_whole_job() && self.ranks.is_empty() => "the whole job".to_owned(),
@@ -348,6 +399,10 @@ impl Why {
         }
     }
 
+    fn has_survived(&self) -> bool {
+        self.findings.iter().any(|finding| finding.code == super::NOT_FATAL)
+    }
+
     fn quotes(&self) -> bool {
         self.findings.iter().any(|finding| finding.code == super::UNEXPLAINED)
     }
@@ -363,6 +418,9 @@ impl Why {
                 WhyState::Succeeded => "succeeded: no failure in the logs",
                 WhyState::Cancelled if self.quotes() => "cancelled: no failure is proved",
                 WhyState::Cancelled => "cancelled: no failure in the logs",
+                WhyState::Unknown if self.has_survived() => {
+                    "unknown: errors in the logs, and nothing shows that they ended the job"
+                }
                 WhyState::Unknown if self.quotes() => "unknown: no rule explains the errors in the logs",
                 // A finding says what the cluster reports.
                 WhyState::Unknown if !self.findings.is_empty() => "unknown: no failure in the logs",
@@ -373,8 +431,13 @@ impl Why {
         };
         let mut lines = vec![format!("{}: {}: {}", self.state.as_str(), cause.class.as_str(), cause.who())];
         lines.push(format!("  what      {}", cause.what));
-        if let Some(frame) = &cause.frame {
+        if let Some(frame) = cause.frame.as_ref().filter(|_| cause.places.is_empty()) {
             lines.push(format!("  at        {}:{} in {}", frame.file, frame.line, frame.function));
+        }
+        for place in cause.places.iter().take(4) {
+            let Place { ranks, frame } = place;
+            let (file, line, function) = (&frame.file, frame.line, &frame.function);
+            lines.push(format!("  at        {file}:{line} in {function} ({})", named(ranks)));
         }
         for evidence in cause.evidence.iter().take(2) {
             let text: String = evidence.text.chars().take(160).collect();

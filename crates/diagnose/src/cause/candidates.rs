@@ -1,18 +1,25 @@
 //! Possible causes of a failure, graded by how likely they are causes and not consequences.
 
+mod ends;
+mod exceptions;
 mod rulings;
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use weftrun_nccl::SourceIndex;
-use weftrun_nccl::failure::{ClusterReason, Exception, Fact, Frame, Order, SIGNALS};
+use weftrun_nccl::failure::{Fact, Frame, Order};
 
 use super::EVIDENCE;
-use super::answer::{Cause, CauseClass, CauseDetail, not_read};
+use super::answer::{Cause, CauseClass, CauseDetail, named};
+use super::place::of_user;
 use super::scene::Scene;
 use crate::rule_input::RuleInput;
 use crate::rules::closed_peers;
+pub(crate) use ends::signal_text;
+use ends::{PROGRAM_XIDS, cluster, exit, host_of, xid};
+pub(super) use exceptions::{is_nccl, judge, root};
+use exceptions::{is_of_another, is_of_store, what};
 use rulings::{Ruling, of_rules};
 use weftrun_core::Confidence;
 use weftrun_core::finding::Evidence;
@@ -89,6 +96,8 @@ pub(super) struct Candidate {
     ranks: BTreeSet<u32>,
     /// The host that its line names, where its rank is not known.
     host: Option<String>,
+    /// The GPU of the process that printed it.
+    gpu: Option<u32>,
     first: bool,
     source: SourceIndex,
     line: u64,
@@ -103,122 +112,6 @@ impl Candidate {
     pub fn is_nobodys(&self) -> bool {
         self.ranks.is_empty() && !self.first
     }
-}
-
-/// Returns the exception to report: the one that caused another to be raised, where the program shows it.
-pub(super) fn root(exception: &Exception) -> &Exception {
-    let earlier = exception.cause.as_deref();
-    let weighty = |earlier: &Exception| {
-        matches!(judge(earlier).1, CauseClass::CudaOutOfMemory | CauseClass::CudaError)
-            || earlier.message.contains("No space left on device")
-    };
-    match earlier {
-        Some(earlier) if exception.direct || weighty(earlier) => earlier,
-        _ => exception,
-    }
-}
-
-/// Returns whether NCCL's result was raised: what went wrong is in NCCL's own words.
-pub(super) fn is_nccl(exception: &Exception) -> bool {
-    exception.short_name() == "DistBackendError"
-        || ["NCCL error", "NCCL Error", "ncclRemoteError"]
-            .iter()
-            .any(|words| exception.message.contains(words))
-}
-
-/// Returns how much an exception explains, and its class.
-pub(super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
-    let (name, message) = (exception.short_name(), exception.message.as_str());
-    let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
-    let full = ["CUDA out of memory", "CUDA error: out of memory", "RESOURCE_EXHAUSTED: Out of memory"];
-    if name == "OutOfMemoryError" || says(&full) {
-        return (Grade::Own, CauseClass::CudaOutOfMemory);
-    }
-    if is_nccl(exception) {
-        if says(&["invalid usage", "invalid argument", "ncclInvalid"]) {
-            return (Grade::Own, CauseClass::Exception);
-        }
-        if says(&["unhandled cuda error"]) {
-            return (Grade::Own, CauseClass::CudaError);
-        }
-        // NCCL failed by itself, and the log does not have its own words.
-        if says(&["unhandled system error", "internal error"]) {
-            return (Grade::Reported, CauseClass::Nccl);
-        }
-        return (Grade::Remote, CauseClass::ExitCode);
-    }
-    if says(&["NCCL communicator was aborted", "Watchdog caught", "NCCL timeout", "remote process exited"]) {
-        return (Grade::Remote, CauseClass::ExitCode);
-    }
-    if name == "AcceleratorError"
-        || says(&["CUDA error", "cuda runtime error", "CUBLAS_STATUS", "cuDNN error", "CUDNN_STATUS"])
-    {
-        return (Grade::Own, CauseClass::CudaError);
-    }
-    // The speaker waits for a peer that does not come.
-    if says(&["Timed out waiting"]) && says(&["recv operation", "send operation"]) {
-        return (Grade::Waiting, CauseClass::CollectiveTimeout);
-    }
-    let broken = &[
-        "Connection closed by peer",
-        "Connection reset by peer",
-        "Broken pipe",
-        "Connection was likely closed",
-        "recvValue failed",
-        "sendBytes failed",
-        "gloo/transport",
-        "Application timeout caused pair closure",
-        "but received errors while waiting",
-    ];
-    if says(broken)
-        || matches!(name, "BrokenPipeError" | "ConnectionResetError" | "EOFError" | "KeyboardInterrupt")
-    {
-        return (Grade::Broken, CauseClass::ExitCode);
-    }
-    let rendezvous = &[
-        "EADDRINUSE",
-        "ddress already in use",
-        "failed to listen",
-        "client socket has timed out",
-        "ailed to connect",
-        "Name or service not known",
-        "Temporary failure in name resolution",
-        "clients joined",
-        "wait timeout after",
-        "Timed out waiting for clients",
-        "Socket Timeout",
-        "connect() timed out",
-        "store",
-    ];
-    let distributed =
-        matches!(name, "DistNetworkError" | "DistStoreError") || exception.name.contains("endezvous");
-    // Raised where PyTorch makes its store, whose address is that of the rendezvous.
-    let in_torch =
-        exception.innermost.as_ref().is_some_and(|frame| frame.file.contains("torch/distributed/"));
-    if distributed
-        || says(&["not reachable via ssh"])
-        || (says(rendezvous)
-            && (exception.frame.is_none()
-                || in_torch
-                || message.contains("c10d")
-                || message.contains("TCPStore")))
-    {
-        return (Grade::Rendezvous, CauseClass::Rendezvous);
-    }
-    (Grade::Own, CauseClass::Exception)
-}
-
-/// Returns the message of an exception, without parts that differ between ranks or only fill the line.
-fn what(class: CauseClass, exception: &Exception) -> String {
-    let what = exception.what();
-    if class == CauseClass::CudaOutOfMemory
-        && let Some((head, rest)) = what.split_once("Tried to allocate ")
-        && let Some(end) = rest.find("iB").map(|at| at + 2)
-        && let Some(size) = rest.get(..end)
-    {
-        return format!("{head}Tried to allocate {size}");
-    }
-    what
 }
 
 /// Returns what is equal for one failure on several ranks: its numbers may differ.
@@ -258,10 +151,13 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
     for known in &scene.reports {
         let mut push = |ruling: Ruling, frame: Option<Frame>, first| {
             let writer = weftrun_nccl::writer(known.report.text.as_bytes());
+            let host = writer.map(|writer| writer.host.to_owned()).filter(|host| !host.is_empty());
             found.push(Candidate {
-                frame,
+                frame: frame.map(of_user),
                 ranks: known.rank.into_iter().collect(),
-                host: writer.map(|writer| writer.host.to_owned()).filter(|host| !host.is_empty()),
+                host: host.or_else(|| host_of(&known.report.fact, &known.report.text)),
+                // The threads of NCCL's proxy may print 0 for every device.
+                gpu: writer.and_then(|writer| u32::try_from(writer.device?).ok().filter(|gpu| *gpu > 0)),
                 first,
                 source: known.report.source,
                 detail: detail(&known.report.fact),
@@ -313,6 +209,10 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 };
                 match grade {
                     Grade::Quoted => add(grade, CauseClass::Unexplained, what(class, root), None, false),
+                    Grade::Remote if is_of_another(root) => add(grade, class, what(class, root), None, false),
+                    Grade::Broken if is_of_store(root) => {
+                        add(grade, class, STORE_LOST.to_owned(), None, false);
+                    }
                     Grade::Remote => add(grade, class, remote.clone(), None, false),
                     Grade::Rendezvous => add(grade, class, what(class, root), None, false),
                     _ => add(grade, class, what(class, root), frame, false),
@@ -342,28 +242,39 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 add(Grade::Crashed, class, text.clone(), None, false);
             }
             Fact::Xid(number) => {
-                let lost = *number == 79 && !known.report.text.contains("Xid");
-                let what = if lost {
-                    "a GPU fell off the bus".to_owned()
-                } else {
-                    format!("the driver reports Xid {number}")
-                };
-                add(Grade::Cluster, CauseClass::CudaError, what, None, false);
+                let grade = if PROGRAM_XIDS.contains(number) { Grade::Crashed } else { Grade::Cluster };
+                add(grade, CauseClass::CudaError, xid(*number, &known.report.text), None, false);
             }
             Fact::Cluster(reason) => {
                 let (grade, class, what) = cluster(*reason);
                 add(grade, class, what.to_owned(), None, false);
             }
             Fact::RemoteExit => add(Grade::Remote, CauseClass::ExitCode, remote.clone(), None, false),
+            Fact::WorkerLost { pid, host } => {
+                let pid = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
+                let on = host.as_ref().map_or_else(String::new, |host| format!(" on {host}"));
+                let what = format!("Ray lost a worker{pid}{on}; it does not say what ended it");
+                add(Grade::Reported, CauseClass::ExitCode, what, None, false);
+            }
+            // Ranks of a job that ends in order say it too, if rank 0 ends first.
+            Fact::StoreLost => add(Grade::Quoted, CauseClass::ExitCode, STORE_LOST.to_owned(), None, false),
             Fact::LastError(text) => match Ruling::of_last_error(text, seen) {
                 Some(ruling) => push(ruling, None, false),
                 None => add(Grade::Remote, CauseClass::ExitCode, remote.clone(), None, false),
             },
             Fact::Error { text, fatal } => {
                 let grade = if *fatal { Grade::Reported } else { Grade::Quoted };
-                add(grade, CauseClass::Unexplained, text.clone(), None, false);
+                let nccl = *fatal && (text.starts_with("NCCL error") || text.starts_with("NCCL operation"));
+                let class = if nccl { CauseClass::Nccl } else { CauseClass::Unexplained };
+                add(grade, class, text.clone(), None, false);
             }
-            Fact::TimedOut { .. } | Fact::Progress { .. } | Fact::Died | Fact::Finished => {}
+            Fact::TimedOut { .. }
+            | Fact::Progress { .. }
+            | Fact::ToldOfTimeout { .. }
+            | Fact::WatchdogFailed { .. }
+            | Fact::Stack(_)
+            | Fact::Died
+            | Fact::Finished => {}
         }
     }
     follow(&mut found);
@@ -388,76 +299,36 @@ fn follow(found: &mut [Candidate]) {
     }
 }
 
+/// What a rank says whose connection to the store broke.
+const STORE_LOST: &str = "the store of the rendezvous is gone: the process that holds it, rank 0 or the launcher of the first node, ended first";
+
 fn remote(scene: &Scene<'_>, seen: &RuleInput<'_>) -> String {
-    let peers =
-        closed_peers(seen).map_or_else(String::new, |peers| format!(" ({peers} closed the connection)"));
+    let told = scene.reports.iter().filter_map(|known| match &known.report.fact {
+        Fact::LastError(text) => Some(text.as_str()),
+        Fact::Exception(exception) => exception.last_error.as_deref(),
+        _ => None,
+    });
+    let peers = closed_peers(seen, told)
+        .map_or_else(String::new, |peers| format!(" ({peers} closed the connection)"));
     let unseen = scene.unseen();
     if unseen.is_empty() {
         return format!("a process of another rank ended{peers}; no log says which rank was the first");
     }
-    format!("a process of another rank exited{peers}; {}", not_read(&unseen, ""))
-}
-
-fn exit(code: i32, order: Order, explained: bool) -> Option<(Grade, CauseClass, String)> {
-    let signal = match code {
-        0 => return None,
-        ..0 => Some(code.checked_neg()?),
-        129..=192 => Some(code - 128),
-        _ => None,
-    };
-    match signal {
-        // The launcher ends the other ranks with these signals.
-        Some(15 | 2 | 1) => None,
-        _ if order == Order::Later && !explained => {
-            let what = format!("exit code {code} of a later failure; the first one is not in the log");
-            Some((Grade::Later, CauseClass::ExitCode, what))
-        }
-        Some(9) if order == Order::Unknown => {
-            Some((Grade::KilledWithOthers, CauseClass::Signal, signal_text(9)))
-        }
-        Some(9) => Some((Grade::Killed, CauseClass::Signal, signal_text(9))),
-        Some(_) if explained => None,
-        Some(6) => Some((Grade::Aborted, CauseClass::Signal, signal_text(6))),
-        Some(signal) => Some((Grade::Crashed, CauseClass::Signal, signal_text(signal))),
-        None if explained => None,
-        None => Some((Grade::Exited, CauseClass::ExitCode, format!("exit code {code}"))),
-    }
-}
-
-/// Returns the name of a signal, and what usually sends it.
-pub(crate) fn signal_text(signal: i32) -> String {
-    let known = SIGNALS.iter().find(|(_, number, meaning)| *number == signal && !meaning.is_empty());
-    known.map_or_else(
-        || format!("signal {signal}"),
-        |(name, number, meaning)| format!("{name} ({number}): {meaning}"),
-    )
-}
-
-fn cluster(reason: ClusterReason) -> (Grade, CauseClass, &'static str) {
-    match reason {
-        ClusterReason::OutOfMemory => (
-            Grade::Cluster,
-            CauseClass::OutOfMemory,
-            "the memory limit of the job was exceeded, and the kernel killed a process",
-        ),
-        ClusterReason::NodeFailure => (Grade::Cluster, CauseClass::NodeFail, "a node failed"),
-        ClusterReason::Evicted => (Grade::Cluster, CauseClass::Evicted, "a pod was evicted"),
-        ClusterReason::Image => (Grade::Cluster, CauseClass::Image, "the image could not be pulled"),
-        ClusterReason::Unschedulable => (Grade::Cluster, CauseClass::Unschedulable, "no node can take a pod"),
-        ClusterReason::Preempted => (Grade::Ended, CauseClass::Preempted, "another job took the nodes"),
-        ClusterReason::Cancelled => (Grade::TimeLimit, CauseClass::Cancelled, "the job was cancelled"),
-        ClusterReason::TimeLimit => {
-            (Grade::TimeLimit, CauseClass::TimeLimit, "the time limit of the job was reached")
-        }
-    }
+    format!("a process of another rank exited{peers}; {}", scene.not_read(""))
 }
 
 fn detail(fact: &Fact) -> CauseDetail {
     match fact {
-        Fact::Exception(exception) => CauseDetail::of_exception(&root(exception).message),
+        Fact::Exception(exception) => match root(exception) {
+            root if judge(root).0 == Grade::Broken && is_of_store(root) => CauseDetail::StoreLost,
+            root => CauseDetail::of_exception(&root.message),
+        },
         Fact::Exit { code, .. } => CauseDetail::of_exit(*code),
         Fact::Signal(9) => CauseDetail::Killed,
         Fact::Signal(7) => CauseDetail::BusError,
+        Fact::WorkerLost { .. } => CauseDetail::WorkerLost,
+        Fact::StoreLost => CauseDetail::StoreLost,
+        Fact::Xid(number) if PROGRAM_XIDS.contains(number) => CauseDetail::ProgramFault,
         Fact::Xid(_) => CauseDetail::Xid,
         Fact::Cuda(text) if text.contains("uncorrectable ECC") => CauseDetail::Xid,
         // docs.nvidia.com/cuda/cuda-runtime-api: errors 98, 209 and 500, read 2026-11-26.
@@ -470,6 +341,26 @@ fn detail(fact: &Fact) -> CauseDetail {
         }
         _ => CauseDetail::None,
     }
+}
+
+/// Says which ranks aborted, where several did and no launcher saw another end: one of them is not the cause of the others.
+fn abort_together(scene: &Scene<'_>) -> Option<String> {
+    let mut aborted: BTreeSet<u32> = BTreeSet::new();
+    for known in &scene.reports {
+        match (&known.report.fact, known.rank) {
+            (Fact::Exit { code: -6 | 134, .. } | Fact::Signal(6), Some(rank)) => {
+                aborted.insert(rank);
+            }
+            // The launcher ends the others so.
+            (Fact::Exit { code: 0 | -15 | 143, .. }, _) => {}
+            (Fact::Exit { .. } | Fact::Signal(_), Some(_)) => return None,
+            _ => {}
+        }
+    }
+    let ranks: Vec<u32> = aborted.into_iter().collect();
+    (ranks.len() > 1).then(|| {
+        format!("{} ended themselves with SIGABRT, as PyTorch's watchdog ends ranks that wait; what they waited for is not in the log", named(&ranks))
+    })
 }
 
 /// Chooses among candidates of one grade: first by the launchers' first failure, then by fewer ranks, then
@@ -501,6 +392,7 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
     let group = groups.values().min_by_key(|group| weight(group))?;
     let head = group.first()?;
     let mut ranks: BTreeSet<u32> = group.iter().flat_map(|one| one.ranks.iter().copied()).collect();
+    let mut together = None;
     let victims_report = matches!(grade, Grade::Remote | Grade::Broken | Grade::Waiting);
     let mut confidence = if groups.len() > 1 { Confidence::Medium } else { Confidence::High };
     match grade {
@@ -513,7 +405,13 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
         }
         Grade::Rendezvous | Grade::Later => ranks.clear(),
         // As watchdogs do with the ranks that wait.
-        Grade::Aborted => confidence = Confidence::Low,
+        Grade::Aborted => {
+            confidence = Confidence::Low;
+            together = abort_together(scene);
+            if together.is_some() {
+                ranks.clear();
+            }
+        }
         Grade::Cluster if ranks.is_empty() => {
             // The launcher may report which rank the kernel killed.
             ranks.extend(
@@ -542,12 +440,16 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
     });
     let exits = exits.map(|known| scene.evidence(known.report));
     for line in group.iter().map(|one| one.evidence.clone()).chain(exits) {
-        if evidence.len() < EVIDENCE && !evidence.contains(&line) {
+        let known = |other: &Evidence| other.line == line.line && other.source == line.source;
+        if evidence.len() < EVIDENCE && !evidence.iter().any(known) {
             evidence.push(line);
         }
     }
-    let named = |one: &&Candidate| one.host.clone().filter(|host| host != "-" && !victims_report);
-    let hosts: BTreeSet<String> = group.iter().filter_map(named).collect();
+    let host = |one: &&Candidate| one.host.clone().filter(|host| host != "-" && !victims_report);
+    let hosts: BTreeSet<String> = group.iter().filter_map(host).collect();
+    // One GPU of one host, or none is named.
+    let gpus: BTreeSet<Option<u32>> = group.iter().map(|one| one.gpu).collect();
+    let hosts_known = if gpus.len() == 1 { hosts.len() } else { 0 };
     Some(Cause {
         class: head.class,
         ranks: ranks.into_iter().collect(),
@@ -558,10 +460,16 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
             Some(rank) => format!(
                 "the log of rank {rank} ends without an error, and all others report that a process ended"
             ),
-            None => head.what.clone(),
+            None => together.clone().unwrap_or_else(|| head.what.clone()),
         },
-        detail: if silent.is_some() { CauseDetail::Silent } else { head.detail },
+        detail: match (silent, &together) {
+            (Some(_), _) => CauseDetail::Silent,
+            (None, Some(_)) => CauseDetail::AbortedTogether,
+            (None, None) => head.detail,
+        },
         frame: head.frame.clone(),
+        places: Vec::new(),
+        gpu: if hosts_known == 1 { head.gpu } else { None },
         evidence,
         confidence,
     })

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::answer::{CauseClass, named, not_read};
+use super::answer::{CauseClass, named};
 use super::scene::Scene;
 use weftrun_core::Confidence;
 use weftrun_nccl::SourceIndex;
@@ -65,7 +65,33 @@ pub(super) fn find<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
         }
         unnamed = unnamed.or_else(|| Some(wait.unnamed(scene, &apart)));
     }
-    diverged(&waits).or(unnamed)
+    diverged(&waits).or(unnamed).or_else(|| told_of_timeout(scene))
+}
+
+/// Returns that a rank gave up waiting, where the line that names the operation is not in the log.
+fn told_of_timeout<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
+    let (mut told, mut failed, mut reports) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
+    for known in &scene.reports {
+        match &known.report.fact {
+            Fact::ToldOfTimeout { by } => told.extend(by.or(known.rank)),
+            Fact::WatchdogFailed { seq } => {
+                known.rank.map(|rank| failed.entry(rank).or_insert(*seq));
+            }
+            _ => continue,
+        }
+        reports.push(known.report);
+    }
+    let ranks: Vec<u32> = told.into_iter().collect();
+    let what = if !ranks.is_empty() {
+        format!("a collective timed out on {}, whose own lines about it are not here", named(&ranks))
+    } else if let Some((rank, seq)) = failed.first_key_value() {
+        format!(
+            "the watchdog of rank {rank} saw a collective fail, SeqNum {seq}; the line that names it is not here"
+        )
+    } else {
+        return None;
+    };
+    Some(CollectiveCause::timeout(Vec::new(), what, reports, Confidence::Low, false))
 }
 
 /// What is the same for all groups.
@@ -108,11 +134,14 @@ fn diverged<'a>(waits: &Waits<'a>) -> Option<CollectiveCause<'a>> {
     for ((group, seq), ranks) in waits {
         groups.entry(group).or_default().push((*seq, ranks));
     }
-    let apart = |all: &&OfGroup<'_, 'a>| {
-        let ops = all.iter().flat_map(|(_, ranks)| ranks.iter()).map(|(_, wait)| wait.work.op.as_str());
-        all.len() > 1 && ops.collect::<BTreeSet<_>>().len() > 1
+    // Where no line names the group, operations of one kind may be of several groups, whose numbers do not compare.
+    let apart = |(group, all): &(&&str, &OfGroup<'_, 'a>)| {
+        let waits = || all.iter().flat_map(|(_, ranks)| ranks.iter()).map(|(_, wait)| wait);
+        let ops = waits().map(|wait| wait.work.op.as_str()).collect::<BTreeSet<_>>();
+        let unnamed = **group == DEFAULT;
+        all.len() > 1 && (ops.len() > 1 || unnamed)
     };
-    let all = groups.values().find(apart)?;
+    let (_, all) = groups.iter().find(apart)?;
     let part = |(seq, ranks): &(i64, &Vec<(u32, Wait<'a>)>)| {
         let mut numbers: Vec<u32> = ranks.iter().map(|(rank, _)| *rank).collect();
         numbers.sort_unstable();
@@ -120,7 +149,10 @@ fn diverged<'a>(waits: &Waits<'a>) -> Option<CollectiveCause<'a>> {
         format!("{} in {op} SeqNum {seq}", named(&numbers))
     };
     let parts: Vec<String> = all.iter().take(4).map(part).collect();
-    let what = format!("ranks wait in different operations: {}", parts.join(", "));
+    let ops = all.iter().flat_map(|(_, ranks)| ranks.iter()).map(|(_, wait)| wait.work.op.as_str());
+    let of =
+        if ops.collect::<BTreeSet<_>>().len() > 1 { "" } else { ", which may be of several process groups" };
+    let what = format!("ranks wait in different operations{of}: {}", parts.join(", "));
     let reports = all.iter().flat_map(|(_, ranks)| ranks.iter()).map(|(_, wait)| wait.report).collect();
     // Lines that do not name their group may be of several, whose operations are numbered apart.
     Some(CollectiveCause::timeout(Vec::new(), what, reports, Confidence::Low, true))
@@ -147,7 +179,26 @@ fn told<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
     }
     let seq = works.values().next()?.seq;
     let all: Vec<(u32, &Work)> = works.iter().map(|(rank, work)| (*rank, work)).collect();
-    odd(seq, &all, reports)
+    odd(seq, &all, reports.clone()).or_else(|| uncounted(&all, reports))
+}
+
+/// Returns that ranks are at different operations of their group, as PyTorch's comparison of them says.
+fn uncounted<'a>(all: &[(u32, &Work)], reports: Vec<&'a Report>) -> Option<CollectiveCause<'a>> {
+    let numbers: BTreeSet<i64> = all.iter().map(|(_, work)| work.seq).collect();
+    if numbers.len() < 2 {
+        return None;
+    }
+    let at =
+        |(rank, work): &(u32, &Work)| format!("rank {rank} is at SequenceNumber {} ({})", work.seq, work.op);
+    let what = all.iter().take(4).map(at).collect::<Vec<_>>().join(", ");
+    Some(CollectiveCause {
+        class: CauseClass::CollectiveMismatch,
+        ranks: all.iter().map(|(rank, _)| *rank).take(2).collect(),
+        what,
+        reports,
+        confidence: Confidence::Medium,
+        complete: true,
+    })
 }
 
 /// Returns the first standing of each rank in each group, as long as its wait had not ended.
@@ -300,7 +351,9 @@ struct GroupWait<'w, 'a> {
 
 impl<'a> GroupWait<'_, 'a> {
     fn operation(&self) -> String {
-        self.ranks.first().map_or(String::new(), |(_, wait)| format!("{} SeqNum {}", wait.work.op, self.seq))
+        // One rank's line may be cut before the name.
+        let named = self.ranks.iter().find(|(_, wait)| wait.work.is_named()).or_else(|| self.ranks.first());
+        named.map_or(String::new(), |(_, wait)| format!("{} SeqNum {}", wait.work.op, self.seq))
     }
 
     fn reports(&self) -> Vec<&'a Report> {
@@ -360,7 +413,7 @@ impl<'a> GroupWait<'_, 'a> {
         let default = self.group.contains(DEFAULT);
         let silent: &[u32] = if default { &apart.silent } else { &[] };
         let (what, confidence, complete) = if default && !apart.unseen.is_empty() {
-            (format!("{who}; {}", not_read(&apart.unseen, "")), Confidence::Low, false)
+            (format!("{who}; {}", scene.not_read("")), Confidence::Low, false)
         } else if silent.is_empty() && !scene.stated {
             let why = "it is not known how many ranks there are: one whose log was not read may be missing";
             (format!("{who}; {why}"), Confidence::Low, false)

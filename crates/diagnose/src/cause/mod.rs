@@ -8,6 +8,8 @@
 mod answer;
 mod candidates;
 mod collective;
+mod known;
+mod place;
 mod scene;
 
 use std::collections::BTreeSet;
@@ -16,15 +18,21 @@ use crate::rule_input::RuleInput;
 pub use answer::{CAUSE_CODE, Cause, CauseClass, CauseDetail, Stack, Why, WhyState, rank_list};
 pub(super) use answer::{CUDA_OUT_OF_MEMORY_FIX, named};
 pub(super) use candidates::signal_text;
+pub use place::Place;
 
-use answer::not_read;
+use crate::rules::{Rule, rules};
 use candidates::{Grade, candidates, choose};
 use scene::Scene;
-use weftrun_core::{Confidence, Finding};
+use weftrun_core::finding::Evidence;
+use weftrun_core::{Confidence, Finding, Severity};
+use weftrun_nccl::Trace;
 use weftrun_nccl::failure::Fact;
 
 /// The code of the finding that quotes an error line which no rule explains.
 const UNEXPLAINED: &str = "WHY-UNEXPLAINED";
+
+/// The code of the finding of an error that is known, and that need not have ended anything.
+const NOT_FATAL: &str = "WHY-NOT-FATAL";
 
 /// Most lines cited for a cause.
 const EVIDENCE: usize = 6;
@@ -95,6 +103,8 @@ fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
             advice: None,
             detail: CauseDetail::None,
             frame: None,
+            places: Vec::new(),
+            gpu: None,
             evidence: found.reports.iter().take(EVIDENCE).map(|report| scene.evidence(report)).collect(),
             confidence: found.confidence,
         }),
@@ -109,7 +119,11 @@ fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
         && !matches!(state, WhyState::Failed | WhyState::Hanging)
         && let Some(cause) = cause.take()
     {
-        findings.push(unexplained(cause));
+        let is_known = cause.class != CauseClass::Unexplained && cause.class != CauseClass::Nccl;
+        findings.push(if is_known { not_fatal(cause) } else { unexplained(cause) });
+    }
+    if cause.is_none() && findings.is_empty() && state == WhyState::Unknown {
+        findings.extend(survived(scene, seen));
     }
     let unseen = if scene.complete { Vec::new() } else { scene.unseen() };
     if let Some(cause) = &mut cause {
@@ -130,27 +144,73 @@ fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
         && !scene.seen.is_empty()
     {
         let of = if scene.stated { format!(" of {}", scene.world) } else { String::new() };
-        let mut finding = Finding::info("WHY-LOGS-MISSING", not_read(&unseen, &of));
+        let mut finding = Finding::info("WHY-LOGS-MISSING", scene.not_read(&of));
         finding.ranks = unseen;
         findings.push(finding);
+    }
+    if let Some(cause) = cause.as_mut().filter(|cause| cause.class == CauseClass::CollectiveMismatch) {
+        let ranks: BTreeSet<u32> = cause.ranks.iter().copied().collect();
+        cause.places = place::places(scene);
+        // Those that the cause names come first.
+        cause.places.sort_by_key(|place| !place.ranks.iter().any(|rank| ranks.contains(rank)));
     }
     let victims = match &cause {
         Some(cause) => {
             let ranks: BTreeSet<u32> = cause.ranks.iter().copied().collect();
-            scene.seen.difference(&ranks).copied().collect()
+            // A process whose rank is not known may be that of any rank whose process is not.
+            let in_doubt = ranks.is_empty() && !cause.nodes.is_empty() && scene.nameless;
+            let is_victim = |rank: &u32| !in_doubt || scene.placed.contains(rank);
+            scene.seen.difference(&ranks).copied().filter(is_victim).collect()
         }
         None => Vec::new(),
     };
     Why { state, cause, victims, findings, stacks: Vec::new() }
 }
 
-/// Returns the finding that quotes the earliest error line that no rule explains.
-fn unexplained(cause: Cause) -> Finding {
-    let who = if cause.ranks.is_empty() && cause.nodes.is_empty() {
+/// Returns `rank 3 on n1: `, or nothing where no rank and no host is known.
+fn prefix(cause: &Cause) -> String {
+    if cause.ranks.is_empty() && cause.nodes.is_empty() {
         String::new()
     } else {
         format!("{}: ", cause.who())
-    };
+    }
+}
+
+/// Returns the finding of an error that is known, and that need not have ended anything.
+fn not_fatal(cause: Cause) -> Finding {
+    let message = format!("{}{}", prefix(&cause), cause.what);
+    let mut finding = Finding::warning(NOT_FATAL, message).fix(cause.fix());
+    finding.ranks = cause.ranks;
+    finding.evidence = cause.evidence;
+    finding
+}
+
+/// Returns the errors that rules find in the last attempt, after which the ranks went on as far as the logs show it.
+fn survived<'s>(scene: &'s Scene<'_>, seen: &'s RuleInput<'_>) -> impl Iterator<Item = Finding> + 's {
+    const MOST: usize = 3;
+    let applying: Vec<&Rule> = rules().filter(|rule| rule.applies(seen)).collect();
+    let is_explained = move |rule: &&Rule| applying.iter().any(|other| other.explains.contains(&rule.code));
+    let errors = rules().filter(|rule| rule.severity == Severity::Error && !rule.is_about_speed());
+    let errors = errors.filter(|rule| rule.applies(seen)).filter(move |rule| !is_explained(rule));
+    let found = errors.filter_map(|rule| {
+        let hits = rule.signatures.iter().filter_map(|signature| seen.map.signatures().get(*signature));
+        let current = |trace: &&Trace| scene.is_current(seen.map.source_of(trace), trace.line);
+        let trace = hits.flat_map(|hits| &hits.traces).find(current)?;
+        let host = seen.map.host_of(trace).map_or_else(String::new, |host| format!("a rank on {host}: "));
+        let mut finding = Finding::warning(NOT_FATAL, format!("{host}{}", rule.sentence(seen)));
+        finding.evidence.push(Evidence {
+            source: seen.map.source_name(trace).to_owned(),
+            line: trace.line,
+            text: trace.text.clone(),
+        });
+        Some(finding.fix(rule.fix_for(seen)))
+    });
+    found.take(MOST)
+}
+
+/// Returns the finding that quotes the earliest error line that no rule explains.
+fn unexplained(cause: Cause) -> Finding {
+    let who = prefix(&cause);
     let mut finding = Finding::info(
         UNEXPLAINED,
         format!("the first error line, which no rule explains: {who}{}", cause.what),
@@ -169,8 +229,14 @@ fn state(scene: &Scene<'_>, caused: bool) -> WhyState {
     let mut waits = false;
     for known in &scene.reports {
         match &known.report.fact {
-            Fact::TimedOut { .. } => waits = true,
-            Fact::Exit { code: 0, .. } | Fact::Progress { .. } | Fact::Finished => {}
+            Fact::TimedOut { .. } | Fact::ToldOfTimeout { .. } | Fact::WatchdogFailed { .. } => {
+                waits = true;
+            }
+            Fact::Exit { code: 0, .. }
+            | Fact::Progress { .. }
+            | Fact::Stack(_)
+            | Fact::StoreLost
+            | Fact::Finished => {}
             Fact::Cuda(_) | Fact::Xid(_) if !caused => {}
             Fact::Error { fatal: false, .. } => {}
             Fact::Exception(exception) if exception.alone && !scene.ends(known.report, exception) => {}

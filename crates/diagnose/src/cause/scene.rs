@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weftrun_nccl::failure::{Exception, Fact, Order, Report, SourceRanks, Writer};
 use weftrun_nccl::{Snapshot, SourceIndex};
 
-use super::answer::CauseClass;
+use super::answer::{CauseClass, named, not_read};
 use super::candidates::{Grade, is_nccl, judge, root};
 use crate::rule_input::RuleInput;
 use weftrun_core::finding::Evidence;
@@ -43,6 +43,10 @@ pub(super) struct Scene<'a> {
     pub inferred: bool,
     /// Whether the job still runs.
     pub running: bool,
+    /// Whether some process has a rank that is not known, so that an unseen rank may have written something.
+    pub nameless: bool,
+    /// Ranks whose process is known.
+    pub placed: BTreeSet<u32>,
     /// The lines at which the attempts of a source begin, and the attempt that is read.
     attempts: BTreeMap<SourceIndex, (Vec<u64>, usize)>,
     names: BTreeMap<SourceIndex, String>,
@@ -56,6 +60,18 @@ impl Scene<'_> {
     /// Returns the ranks of the job without any output.
     pub fn unseen(&self) -> Vec<u32> {
         (0..self.world).filter(|rank| !self.seen.contains(rank)).take(65_536).collect()
+    }
+
+    /// Says that nothing is known of the ranks without any output; `of` is the number of all ranks, or is empty.
+    pub fn not_read(&self, of: &str) -> String {
+        let unseen = self.unseen();
+        if self.nameless {
+            let ranks = named(&unseen);
+            return format!(
+                "no line names {ranks}{of}: their logs were not read, or do not say whose they are"
+            );
+        }
+        not_read(&unseen, of)
     }
 
     pub fn evidence(&self, report: &Report) -> Evidence {
@@ -76,15 +92,17 @@ impl<'a> Scene<'a> {
         let mut scene = Scene {
             stated: sources.values().any(|source| source.world.is_some()),
             names: map.sources().map(|(at, id)| (at, id.name.clone())).collect(),
+            nameless: map.nameless() > 0,
             restarts: sources.values().map(|source| source.restarts.len()).max().unwrap_or(0),
             ..Scene::default()
         };
         for (at, source) in &sources {
             scene.world = scene.world.max(source.world.unwrap_or(0));
+            scene.placed.extend(source.by_pid.values());
             let ranks = source.seen.iter().chain(source.by_pid.values()).chain(source.by_local.values());
-            for rank in ranks {
-                scene.seen.insert(*rank);
-                scene.source_of.entry(*rank).or_insert(*at);
+            for rank in ranks.copied().chain(map.heard(*at)) {
+                scene.seen.insert(rank);
+                scene.source_of.entry(rank).or_insert(*at);
             }
             if source.cut {
                 scene.cut.insert(*at);
@@ -113,7 +131,9 @@ impl<'a> Scene<'a> {
             let task = || report.writer.task.filter(|_| tasks);
             let base = || Some(bases.get(&report.source)? + report.writer.local?);
             let rank = source.rank(&report.writer).or_else(base).or_else(task);
-            let unsigned = matches!(report.fact, Fact::Error { .. }) || waited.contains(&report.source);
+            // Ray's own process tells of a lost worker.
+            let unsigned = matches!(report.fact, Fact::Error { .. } | Fact::WorkerLost { .. })
+                || waited.contains(&report.source);
             let alone = || alone(source, &report.writer).filter(|_| !unsigned);
             let rank = rank.or_else(alone);
             if let Some(rank) = rank {

@@ -117,6 +117,8 @@ impl HealthReport {
             }),
             detail: CauseDetail::None,
             frame: None,
+            places: Vec::new(),
+            gpu: None,
             evidence: vec![Evidence { source: RAS.to_owned(), line: 0, text: first.sentence() }],
             confidence: match self.state {
                 HealthState::Stuck => Confidence::High,

@@ -15,6 +15,7 @@ pub(super) const RULES: &[Rule] = &[
         "libfabric sees no EFA device in the container",
         "give the container the EFA devices (vpc.amazonaws.com/efa, or /dev/infiniband) and check `fi_info -p efa` inside it",
         ofi_issue!("1020")).patch(&[("fabric", Some("efa"))])
+        .explains(&["OFI-INIT-FAILED", "EFA-RESOURCES"])
         .signatures(&[Signature::OfiNoProvider])
         .when(no_provider),
     rule("R06", WRONG_PROVIDER, HIGH,
@@ -90,6 +91,14 @@ pub(super) const RULES: &[Rule] = &[
         "https://github.com/ofiwg/libfabric/blob/main/prov/efa/src/efa_base_ep.c")
         .signatures(&[Signature::EfaAbort])
         .fails(),
+    rule("R66", "OFI-REQUEST-FAILED", HIGH,
+        "a request of the libfabric plugin completed with an error",
+        "read the log of the peer's host first: a process that ended there makes the requests to it fail; then look at the EFA or NIC errors of both hosts (`ethtool -S`, `rdma statistic`, dmesg)",
+        "https://github.com/aws/aws-ofi-nccl/blob/master/src/nccl_ofi_rdma.cpp")
+        .signatures(&[Signature::ErrorInOfi])
+        .when(failed_without_reason)
+        .detail(reason_and_peer)
+        .blame(Blame::Link),
     rule("R52", "OFI-GDR-OFF-HMEM", MEDIUM,
         "EFA works without GPUDirect RDMA: libfabric's CUDA calls cannot be switched off",
         "use the EFA installer's libfabric built with CUDA",
@@ -114,7 +123,11 @@ fn of_slingshot(seen: &RuleInput<'_>) -> Option<String> {
 
 /// Names the hosts of the peers that are gone, as the messages have them.
 fn peer_host(seen: &RuleInput<'_>) -> Option<String> {
-    let traces = &seen.map.signatures().get(Signature::EfaPeerGone)?.traces;
+    peers_of(seen, Signature::EfaPeerGone)
+}
+
+fn peers_of(seen: &RuleInput<'_>, signature: Signature) -> Option<String> {
+    let traces = &seen.map.signatures().get(signature)?.traces;
     let name = |text: &str| {
         let rest = text.split_once("Peer host id: ")?.1;
         let end = rest.find(|of: char| of.is_whitespace() || of == ',').unwrap_or(rest.len());
@@ -123,6 +136,27 @@ fn peer_host(seen: &RuleInput<'_>) -> Option<String> {
     };
     let names: BTreeSet<String> = traces.iter().filter_map(|trace| name(&trace.text)).collect();
     (!names.is_empty()).then(|| format!(" (peer {})", names.into_iter().collect::<Vec<_>>().join(", ")))
+}
+
+/// Returns whether no other rule knows what the error of a request means.
+fn failed_without_reason(seen: &RuleInput<'_>) -> bool {
+    let known = [Signature::EfaUnreachablePeer, Signature::EfaPeerGone, Signature::EfaAbort];
+    seen.has(Signature::ErrorInOfi) && !known.into_iter().any(|signature| seen.has(signature))
+}
+
+/// Quotes the reason that the message has, and names the peer.
+fn reason_and_peer(seen: &RuleInput<'_>) -> Option<String> {
+    let traces = &seen.map.signatures().get(Signature::ErrorInOfi)?.traces;
+    let reason = |text: &str| {
+        let rest = text.split_once("message: ").or_else(|| text.split_once("Error: "))?.1;
+        let rest = rest.split_once(" My EFA addr").map_or(rest, |(reason, _)| reason);
+        let end = rest.find([',', '.', '(']).unwrap_or(rest.len());
+        let reason = rest.get(..end)?.trim();
+        (!reason.is_empty()).then(|| format!(": {reason}"))
+    };
+    let reason = traces.iter().find_map(|trace| reason(&trace.text)).unwrap_or_default();
+    let peers = peers_of(seen, Signature::ErrorInOfi).unwrap_or_default();
+    (!reason.is_empty() || !peers.is_empty()).then(|| format!("{reason}{peers}"))
 }
 
 /// Returns whether EFA lacks GPUDirect where the type has it: p3dn, g4dn, g5 never have it; p4d, p5 and p6

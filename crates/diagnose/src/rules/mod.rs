@@ -2,6 +2,7 @@
 //!
 //! A rule is one value. Without [`Rule::when`] it applies where any of its signatures was found.
 
+mod differ;
 mod libfabric;
 mod node;
 mod plugin;
@@ -15,7 +16,7 @@ pub(super) use libfabric::WRONG_PROVIDER;
 pub(super) use program::{COLLECTIVES_DIFFER, UNKNOWN_WARNING, closed_peers};
 pub(super) use socket::{SOCKETS_BETWEEN_NODES, SOCKETS_INSIDE_NODE};
 
-use weftrun_nccl::Signature;
+use weftrun_nccl::{Signature, Trace};
 
 use super::cause::CauseClass;
 use super::rule_input::RuleInput;
@@ -57,6 +58,7 @@ pub struct Rule {
     pub blame: Option<Blame>,
     /// The codes of findings that are its consequences.
     pub explains: &'static [&'static str],
+    cites: Option<for<'s> fn(&'s RuleInput<'_>) -> Vec<&'s Trace>>,
     when: Option<fn(&RuleInput<'_>) -> bool>,
     advice: Option<fn(&RuleInput<'_>) -> Option<String>>,
     detail: Option<fn(&RuleInput<'_>) -> Option<String>>,
@@ -94,6 +96,12 @@ impl Rule {
         self
     }
 
+    /// Cites lines that no signature keeps.
+    const fn cites(mut self, cites: for<'s> fn(&'s RuleInput<'_>) -> Vec<&'s Trace>) -> Self {
+        self.cites = Some(cites);
+        self
+    }
+
     const fn when(mut self, condition: fn(&RuleInput<'_>) -> bool) -> Self {
         self.when = Some(condition);
         self
@@ -112,9 +120,19 @@ impl Rule {
         }
     }
 
+    /// Returns whether it tells how fast a job is, not whether it fails.
+    pub(super) fn is_about_speed(&self) -> bool {
+        matches!(self.code, SOCKETS_BETWEEN_NODES | SOCKETS_INSIDE_NODE | WRONG_PROVIDER | "OFI-GDR-DISABLED")
+    }
+
     /// Returns whether it needs more than one of its signatures.
     pub(super) fn is_conditional(&self) -> bool {
         self.when.is_some()
+    }
+
+    /// Returns the lines that it cites besides those of its signatures.
+    pub(super) fn cited<'s>(&self, seen: &'s RuleInput<'_>) -> Vec<&'s Trace> {
+        self.cites.map_or_else(Vec::new, |cites| cites(seen))
     }
 
     /// Returns what to do in this case.
@@ -149,6 +167,7 @@ const fn rule(
         signatures: &[],
         blame: None,
         explains: &[],
+        cites: None,
         when: None,
         advice: None,
         detail: None,
@@ -178,8 +197,15 @@ const ENV: &str = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env
 
 /// Every rule, by id: the order of reports.
 static ALL: LazyLock<Vec<&'static Rule>> = LazyLock::new(|| {
-    let families =
-        [plugin::RULES, libfabric::RULES, verbs::RULES, node::RULES, socket::RULES, program::RULES];
+    let families = [
+        plugin::RULES,
+        libfabric::RULES,
+        verbs::RULES,
+        node::RULES,
+        socket::RULES,
+        program::RULES,
+        differ::RULES,
+    ];
     let mut all: Vec<&Rule> = families.into_iter().flatten().collect();
     all.sort_by_key(|rule| rule.id);
     all

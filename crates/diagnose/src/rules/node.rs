@@ -10,8 +10,21 @@ pub(super) const RULES: &[Rule] = &[
         "/dev/shm is too small",
         "make it larger: an emptyDir of medium Memory in Kubernetes, --shm-size=1g in Docker",
         nccl_issue!("290")).patch(&[("shm", Some("8Gi"))])
-        .explains(&["CUDA-FAILURE"])
+        .explains(&["CUDA-FAILURE", "SHM-NOT-MADE"])
         .signatures(&[Signature::ShmTooSmall])
+        .fails(),
+    rule("R29c", "SHM-NOT-MADE", HIGH,
+        "a shared memory segment could not be made; the line does not say why: most often /dev/shm is too small",
+        "compare the size in the line with the free space of /dev/shm (`df /dev/shm`) on that host, and make it larger if it is smaller; NCCL_DEBUG=INFO prints the reason",
+        nccl_issue!("290"))
+        .signatures(&[Signature::ShmNotMade])
+        .fails(),
+    rule("R29d", "SHM-NOT-REGISTERED", HIGH,
+        "CUDA could not register a shared memory segment of the host (the segment itself was made)",
+        "check the limit of locked memory (`ulimit -l`) and that the driver fits the CUDA of the image; NCCL_SHM_DISABLE=1 as a test",
+        nccl_issue!("1518"))
+        .explains(&["CUDA-FAILURE", "SHM-NOT-MADE"])
+        .signatures(&[Signature::ShmNotRegistered])
         .fails(),
     rule("R29b", "SHM-ATTACH", HIGH,
         "a rank found no shared memory segment under the name that its peer sent: the ranks of a node do not share /dev/shm, or disagree on NCCL_CUMEM_HOST_ENABLE",
@@ -26,11 +39,19 @@ pub(super) const RULES: &[Rule] = &[
         "expected on GeForce; else switch ACS and IOMMU off",
         "https://github.com/pytorch/pytorch/issues/130113")
         .signatures(&[Signature::P2pUnavailable]),
+    rule("R30b", "P2P-MEMORY-REFUSED", HIGH,
+        "a process could not open the memory of another process's GPU (CUDA or HIP IPC): the GPUs cannot reach each other, or the processes do not see the same GPUs",
+        "set NCCL_P2P_DISABLE=1 in the environment of every rank (with Ray in its `runtime_env`), so that shared memory is used; else show each process all GPUs of the node, in one IPC namespace (`--ipc=host`)",
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#gpu-direct")
+        .patch(&[("env.NCCL_P2P_DISABLE", Some("1"))])
+        .explains(&["CUDA-FAILURE"])
+        .signatures(&[Signature::PeerMemoryRefused])
+        .fails(),
     rule("R31", "P2P-NVLINK-BROKEN", HIGH,
         "GPUs joined by NVLink cannot reach each other's memory: hardware or fabric manager",
         "have the node serviced; do not hide it with NCCL_IGNORE_DISABLED_P2P",
         nccl_issue!("2329"))
-        .explains(&["CUDA-FAILURE"])
+        .explains(&["CUDA-FAILURE", "P2P-MEMORY-REFUSED"])
         .signatures(&[Signature::NvlinkP2pBroken])
         .fails(),
     rule("R32", "NVLS-FAILED", HIGH,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use weftrun_nccl::Signature;
 
+use super::differ::odd_version;
 use super::{Blame, HIGH, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, ofi_issue, rule};
 use crate::cause::{CUDA_OUT_OF_MEMORY_FIX, CauseClass, named};
 use crate::rule_input::RuleInput;
@@ -47,6 +48,19 @@ pub(super) const RULES: &[Rule] = &[
         "https://github.com/NVIDIA/nccl-tests/issues/166")
         .signatures(&[Signature::PeerClosed])
         .detail(closing_peers),
+    rule("R70", "NCCL-PROXY-FAILED", NOTE,
+        "a request to NCCL's proxy thread failed: a consequence of what the thread met",
+        "find the first warning of the same process; without one the number tells the kind: 1 CUDA, 2 system, 3 internal, 6 a peer",
+        "https://github.com/NVIDIA/nccl/blob/master/src/proxy.cc")
+        .signatures(&[Signature::ProxyFailed]),
+    rule("R71", "NCCL-CALL-FAILED", HIGH,
+        "a call of NCCL failed, and no line says why",
+        "read the lines of the other ranks at that moment: for `socket.cc` whether the peer ran and its address can be reached from that host, for other files with NCCL_DEBUG=TRACE",
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/types.html#ncclresult-t")
+        .signatures(&[Signature::CallFailed, Signature::ErrorTrace])
+        .when(failed_without_words)
+        .detail(first_trace)
+        .fails(),
     rule("R45", "TOPOLOGY-XML", HIGH,
         "the topology file does not fit the GPUs and NICs that are visible",
         "use all GPUs of the node, unset NCCL_TOPO_FILE, or update the plugin",
@@ -75,8 +89,21 @@ pub(super) const RULES: &[Rule] = &[
         "CUDA is not initialised (error 802): the fabric manager of the NVSwitches does not run, or has another version than the driver",
         "have your cluster administrator start nvidia-fabricmanager in the version of the driver (`systemctl status nvidia-fabricmanager`)",
         "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/")
+        .explains(&["CUDA-FAILURE"])
         .signatures(&[Signature::CudaNotReady])
         .fails(),
+    rule("R67", "BOOTSTRAP-RANK-TAKEN", HIGH,
+        "two processes joined NCCL with the same rank",
+        "give each process a rank of its own and start as many processes as the world has: with Slurm one task for each rank (`--ntasks-per-node`), or torchrun once a node",
+        "https://github.com/Lightning-AI/pytorch-lightning/issues/14986")
+        .signatures(&[Signature::RankTaken])
+        .detail(taken_rank)
+        .fails(),
+    rule("R68", "CUDA-LIBRARY-MISSING", MEDIUM,
+        "NCCL found no libcuda.so: it goes on without the functions that need it (cuMem, NVLink SHARP)",
+        "put the directory of the driver's libcuda.so on LD_LIBRARY_PATH (WSL2: /usr/lib/wsl/lib), or start the container with the NVIDIA runtime",
+        "https://github.com/NVIDIA/nccl/blob/master/src/misc/cudawrap.cc")
+        .signatures(&[Signature::CudaLibraryMissing]),
     rule("R46", "CUDA-FAILURE", HIGH,
         "CUDA failed inside NCCL",
         "go by the CUDA error; `named symbol not found` and `invalid device function` mean an NCCL built without this GPU's architecture",
@@ -85,8 +112,9 @@ pub(super) const RULES: &[Rule] = &[
         .advice(full_memory),
 ];
 
-/// Names the peers that closed their connections, as the lines name them: `10.0.0.2`.
-pub fn closed_peers(seen: &RuleInput<'_>) -> Option<String> {
+/// Names the peers that closed their connections, as the lines name them: `10.0.0.2`. `told` are lines that only the
+/// program printed (`Last error:`). The process's own proxy counts where there is no other peer.
+pub fn closed_peers<'t>(seen: &RuleInput<'_>, told: impl Iterator<Item = &'t str>) -> Option<String> {
     const MOST: usize = 4;
     let peer = |text: &str| {
         let rest =
@@ -94,8 +122,22 @@ pub fn closed_peers(seen: &RuleInput<'_>) -> Option<String> {
         let name = rest.split(['<', ' ', ',']).next().unwrap_or_default();
         (!name.is_empty()).then(|| name.to_owned())
     };
-    let traces = &seen.map.signatures().get(Signature::PeerClosed)?.traces;
-    let peers: BTreeSet<String> = traces.iter().filter_map(|trace| peer(&trace.text)).collect();
+    let traces = seen.map.signatures().get(Signature::PeerClosed).map(|found| &found.traces);
+    let mut peers: BTreeSet<String> = told.filter_map(peer).collect();
+    let mut own = BTreeSet::new();
+    for trace in traces.into_iter().flatten() {
+        let Some(name) = peer(&trace.text) else { continue };
+        let host = seen.map.host_of(trace).unwrap_or("-");
+        let is_own = name.strip_prefix(host).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        if is_own {
+            own.insert(name)
+        } else {
+            peers.insert(name)
+        };
+    }
+    if peers.is_empty() {
+        peers = own;
+    }
     (!peers.is_empty()).then(|| peers.into_iter().take(MOST).collect::<Vec<_>>().join(", "))
 }
 
@@ -111,8 +153,35 @@ fn sharing_ranks(seen: &RuleInput<'_>) -> Option<String> {
     traces.iter().find_map(|trace| pair(&trace.text))
 }
 
+/// Says which rank two processes have: `rank 1 of 8`.
+fn taken_rank(seen: &RuleInput<'_>) -> Option<String> {
+    let traces = &seen.map.signatures().get(Signature::RankTaken)?.traces;
+    let rank = |text: &str| {
+        let rest = text.split_once("Bootstrap Root : ")?.1;
+        Some(format!(": {}", rest.split_once(" ranks")?.0))
+    };
+    traces.iter().find_map(|trace| rank(&trace.text))
+}
+
+/// Returns whether no warning of NCCL says why its call failed.
+fn failed_without_words(seen: &RuleInput<'_>) -> bool {
+    seen.has(Signature::CallFailed) && !seen.has(Signature::Warning) && !seen.has(Signature::PeerClosed)
+}
+
+/// Says where the error began, and its kind.
+fn first_trace(seen: &RuleInput<'_>) -> Option<String> {
+    let first = seen.map.signatures().get(Signature::ErrorTrace)?.traces.first()?;
+    let kind = match first.text.rsplit_once("-> ")?.1.chars().next()? {
+        '1' => "an error of CUDA",
+        '2' => "an error of the system",
+        _ => return None,
+    };
+    let sockets = if first.text.contains("socket.cc") { " in its TCP sockets" } else { "" };
+    Some(format!(": {kind}{sockets} ({})", first.text))
+}
+
 fn closing_peers(seen: &RuleInput<'_>) -> Option<String> {
-    closed_peers(seen).map(|peers| format!(" ({peers})"))
+    closed_peers(seen, std::iter::empty()).map(|peers| format!(" ({peers})"))
 }
 
 /// Returns what to do where the failure is that the memory of a GPU is full.
@@ -136,7 +205,7 @@ fn versions(seen: &RuleInput<'_>) -> Option<(String, String)> {
 }
 
 fn both_versions(seen: &RuleInput<'_>) -> Option<String> {
-    versions(seen).map(|(one, other)| format!(": {one} and {other}"))
+    odd_version(seen).or_else(|| versions(seen).map(|(one, other)| format!(": {one} and {other}")))
 }
 
 fn first_warning(seen: &RuleInput<'_>) -> Option<String> {

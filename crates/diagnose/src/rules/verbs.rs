@@ -20,6 +20,8 @@ pub(super) const RULES: &[Rule] = &[
         "run ib_write_bw between that pair with the same GID and traffic class; NCCL_IB_TIMEOUT only hides it",
         nccl_issue!("426"))
         .signatures(&[Signature::IbRetryExceeded])
+        .detail(lost_peers)
+        .advice(of_ucx)
         .blame(Blame::Link),
     rule("R18", "IB-FLUSHED", NOTE,
         "work requests were flushed (status 5): an echo of an earlier error",
@@ -37,7 +39,6 @@ pub(super) const RULES: &[Rule] = &[
         "the peer refused an RDMA request (status 9, 10 or 11)",
         "look at the peer's log of the same moment",
         nccl_issue!("1710"))
-        .explains(&["IB-QP-EVENT"])
         .signatures(&[Signature::IbRemoteRefused])
         .blame(Blame::Link),
     rule("R21", "IB-QP-TRANSITION", HIGH,
@@ -63,6 +64,8 @@ pub(super) const RULES: &[Rule] = &[
         "an HCA reported an error of one queue pair: the end of a request that failed, on this side or on the peer's",
         "look for the first completion error (`status=`) of this host and of the peer; with an access violation also for ACS, IOMMU and the GPUDirect module (nvidia_peermem)",
         "https://www.man7.org/linux/man-pages/man3/ibv_get_async_event.3.html")
+        // The event is of the side that was asked, the refusal of the side that asked.
+        .explains(&["IB-REMOTE-REFUSED"])
         .signatures(&[Signature::IbQpEvent])
         .fails(),
     rule("R24", "IB-MEMLOCK", HIGH,
@@ -70,6 +73,12 @@ pub(super) const RULES: &[Rule] = &[
         "set memlock unlimited: IPC_LOCK in Kubernetes, --ulimit memlock=-1 in Docker, PropagateResourceLimitsExcept=MEMLOCK in Slurm",
         TROUBLESHOOTING)
         .signatures(&[Signature::MemoryRegistration])
+        .fails(),
+    rule("R24b", "IB-REGISTRATION-REFUSED", HIGH,
+        "a NIC refused to register memory, and not for want of memory: it cannot reach that memory of the GPU",
+        "set no expandable segments (PYTORCH_CUDA_ALLOC_CONF), and load nvidia_peermem or use DMA-BUF with a driver of this CUDA; NCCL_NET_GDR_LEVEL=LOC as a test",
+        nccl_issue!("1842"))
+        .signatures(&[Signature::RegistrationRefused])
         .fails(),
     rule("R25", "IB-WITHOUT-GDR", MEDIUM,
         "the InfiniBand or RoCE connections run without GPUDirect RDMA",
@@ -113,6 +122,35 @@ pub(super) const RULES: &[Rule] = &[
         nccl_issue!("2428"))
         .signatures(&[Signature::DeviceNotOpened]),
 ];
+
+/// Names the peers of lost packets and the HCAs that lost them, as the lines have them.
+fn lost_peers(seen: &RuleInput<'_>) -> Option<String> {
+    const MOST: usize = 4;
+    let traces = &seen.map.signatures().get(Signature::IbRetryExceeded)?.traces;
+    let behind = |words: &[&str], ends: &[char]| {
+        let name = |text: &str| {
+            let rest = words.iter().find_map(|words| text.split_once(words))?.1;
+            let name = rest.split(ends).next()?.trim();
+            (!name.is_empty()).then(|| name.to_owned())
+        };
+        let names: BTreeSet<String> = traces.iter().filter_map(|trace| name(&trace.text)).collect();
+        names.into_iter().take(MOST).collect::<Vec<_>>().join(", ")
+    };
+    let (peers, hcas) =
+        (behind(&["from peer "], &['<', ' ']), behind(&[" hca ", "count exceeded on "], &[' ']));
+    let parts = [("peer", peers), ("HCA", hcas)].into_iter().filter(|(_, names)| !names.is_empty());
+    let parts: Vec<String> = parts.map(|(what, names)| format!("{what} {names}")).collect();
+    (!parts.is_empty()).then(|| format!(" ({})", parts.join("; ")))
+}
+
+/// Returns what to do where UCX lost the packets, which reads none of NCCL's variables.
+fn of_ucx(seen: &RuleInput<'_>) -> Option<String> {
+    let traces = &seen.map.signatures().get(Signature::IbRetryExceeded)?.traces;
+    let ucx = traces.iter().all(|trace| trace.text.contains("ransport retry count exceeded on "));
+    ucx.then(|| {
+        "run ib_write_bw over that HCA between the two hosts, and look at its link counters; UCX_RC_TIMEOUT only hides it".to_owned()
+    })
+}
 
 fn nics_differ(seen: &RuleInput<'_>) -> bool {
     let hosts = seen.map.nics_of_hosts();

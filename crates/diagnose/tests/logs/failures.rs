@@ -190,6 +190,67 @@ fn logs_that_are_easy_to_get_wrong_are_right() {
     }
 }
 
+/// Where the environment or another process is the cause, no line of the program is the thing to change.
+#[test]
+fn a_fix_is_about_the_cause() {
+    let cases = [
+        ("connection-reset-at-the-rendezvous", "check that MASTER_ADDR"),
+        ("line-another-worker-failed", "read the last lines of every rank"),
+        ("line-message-in-json", "check that MASTER_ADDR"),
+        ("line-nccl-behind-a-logger", "set NCCL_DEBUG=INFO"),
+        ("line-nccl-under-jax", "set NCCL_DEBUG=INFO"),
+        ("line-no-provider-then-no-endpoint", "give the container the EFA devices"),
+        ("line-peer-memory-refused-on-amd", "set NCCL_P2P_DISABLE=1"),
+        ("line-worker-lost-by-ray", "read that worker's own log on its node"),
+        ("nccl-last-error-empty", "set NCCL_DEBUG=INFO"),
+        ("nccl-last-error-peer-access", "set NCCL_P2P_DISABLE=1"),
+        ("nccl-shm-not-registered", "check the limit of locked memory"),
+        ("nccl-shm-without-a-reason", "compare the size in the line with the free space"),
+    ];
+    for (name, fix) in cases {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/why").join(name);
+        let why = ask(&[("job.log", &fs::read(path.with_extension("log")).expect("a log"))]);
+        let given = why.cause.as_ref().map(weftrun_diagnose::cause::Cause::fix).unwrap_or_default();
+        assert!(given.starts_with(fix), "{name}: {given}");
+    }
+    let of = |message: &str| {
+        let log = format!(
+            "[rank0]: Traceback (most recent call last):\n[rank0]:   File \"/job/train.py\", line 3, in main\n[rank0]: {message}\n"
+        );
+        ask(&[("job.log", log.as_bytes())]).cause.map(|cause| cause.fix()).unwrap_or_default()
+    };
+    for (message, fix) in [
+        ("OSError: [Errno 24] Too many open files", "raise the limit of open files"),
+        ("RuntimeError: No CUDA GPUs are available", "give each rank a GPU"),
+        ("OSError: [Errno 116] Stale file handle: 'x'", "check the file system"),
+        (
+            "RuntimeError: Expected to have finished reduction in the prior iteration before",
+            "use every parameter",
+        ),
+        ("torch.OutOfMemoryError: HIP out of memory. Tried to allocate 3.31 GiB", "use a smaller batch"),
+        ("ValueError: bad row", "correct /job/train.py:3"),
+    ] {
+        let given = of(message);
+        assert!(given.starts_with(fix), "{message}: {given}");
+        assert!(!given.contains("nvidia-smi"), "{message}: {given}");
+    }
+}
+
+/// Ranks that disagree are shown with the line of each side, in the user's own file.
+#[test]
+fn a_mismatch_shows_where_each_side_stands() {
+    let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/why/shape-where-ranks-stand.log");
+    let why = ask(&[("job.log", &fs::read(log).expect("a log"))]);
+    let lines = why.lines();
+    let places: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("  at        ")).collect();
+    assert_eq!(places, ["train.py:40 in main (rank 0)", "train.py:32 in main (rank 1)"]);
+    let shape: Vec<Vec<u8>> =
+        [0, 1].map(|node| fs::read(folder().join(format!("shape/node{node}.log"))).expect("a log")).into();
+    let lines = ask(&[("node0.log", &shape[0]), ("node1.log", &shape[1])]).lines();
+    let places: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("  at        ")).collect();
+    assert_eq!(places, ["/job/train.py:32 in main (rank 1)", "/job/train.py:40 in main (ranks 0, 2-3)"]);
+}
+
 /// Only a warning of NCCL, a minute before the first words of a watchdog, says that the ranks' collectives differ.
 #[test]
 fn a_skipped_collective_of_a_running_job_is_a_mismatch() {

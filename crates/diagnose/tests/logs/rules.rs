@@ -44,6 +44,12 @@ fn channel(from: u32, to: u32, via: &str) -> String {
 }
 
 /// Returns each rule, with logs in each of which it must fire.
+/// Three processes on three hosts, of which the second says something else.
+fn one_of_three(odd: &str, usual: &str) -> String {
+    let say = |(host, said)| format!("{host}:31:31 [0] NCCL INFO {said}\n");
+    [("gpu-1", usual), ("gpu-2", odd), ("gpu-3", usual)].map(say).concat()
+}
+
 fn firing() -> Vec<(&'static str, Vec<String>)> {
     vec![
         ("R01", vec![
@@ -264,6 +270,34 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
         ("R62", vec![warn("transport/rma_socket.cc:32 (ncclRmaSocketProxyInit)", "RMA/Socket : rma_socket requires GDRCopy; and GDR Copy is not available")]),
         ("R61", vec!["hostg: Test CUDA failure common.cu:1030 'system not yet initialized'\n".to_owned()]),
         ("R53", vec![warn("transport/net_ib.cc:334", "NET/IB : Unable to open device mlx5_2")]),
+        ("R24b", vec![
+            warn("misc/ibvwrap.cc:182", "Call to ibv_reg_mr_iova2 failed with error Invalid argument"),
+            warn("misc/ibvwrap.cc:178", "Call to ibv_reg_mr_iova2 failed with error Bad address"),
+        ]),
+        ("R29c", vec![warn("misc/shmutils.cc:114", "Error while creating shared memory segment /dev/shm/nccl-NzwJ7O (size 9637888)")]),
+        ("R29d", vec![warn("misc/shmutils.cc:103", "Cuda failure 'invalid argument'")]),
+        ("R30b", vec![
+            warn("transport/p2p.cc:238", "failed to open CUDA IPC handle : 217 peer access is not supported between these two devices"),
+            warn("transport/p2p.cc:237", "Cuda failure 'invalid argument'"),
+            warn("hipify/src/transport/p2p.cc:239", "hipIpcGetMemHandle failed : invalid argument"),
+        ]),
+        ("R66", vec![
+            warn("process_err_completion:1723", "NET/OFI Operation with NULL context completed with error"),
+            "libfabric:4711:1708520807::efa:cq:efa_rdm_txe_handle_error():737<warn> err: 5, message: Invalid address My EFA addr: fi_addr_efa://[fe80::1]:0:1 My host id: i-0a Peer EFA addr: fi_addr_efa://[fe80::2]:0:2 Peer host id: i-0b (7)\n".to_owned(),
+        ]),
+        ("R67", vec![warn("bootstrap.cc:131", "Bootstrap Root : rank 1 of 8 ranks has already checked in")]),
+        ("R68", vec![warn("misc/cudawrap.cc:179", "Failed to find CUDA library libcuda.so (NCCL_CUDA_PATH='') : libcuda.so: cannot open shared object file: No such file or directory")]),
+        ("R71", vec![info("misc/socket.cc:564 -> 2") + &info("bootstrap.cc:270 -> 2") + &info("init.cc:1303 -> 2") + &info("group.cc:64 -> 2 [Async thread]")]),
+        ("R70", vec![
+            warn("proxy.cc:1519", "[Proxy Service 11] Failed to execute operation Connect from rank 11, retcode 2"),
+            warn("proxy.cc:1600", "[Service thread] Error encountered progressing operation=Connect, res=2, closing connection"),
+        ]),
+        ("R69", vec![
+            one_of_three("NCCL_IB_HCA set by environment to mlx5_0", "NCCL_IB_HCA set by environment to mlx5"),
+            one_of_three("cudaDriverVersion 12020", "cudaDriverVersion 12040"),
+            one_of_three("NET/OFI Initializing aws-ofi-nccl 1.9.1-aws", "NET/OFI Initializing aws-ofi-nccl 1.12.0-aws"),
+            one_of_three("NET/Socket : Using [0]ens3:10.0.0.1<0>", "NET/Socket : Using [0]eth0:10.0.0.2<0>"),
+        ]),
     ]
 }
 
@@ -326,6 +360,21 @@ fn what_only_looks_like_a_fault_is_none() {
         // Of the errors of ibv_reg_mr only ENOMEM speaks of locked memory, and only a reason of its own of /dev/shm.
         ("R24", warn("misc/ibvwrap.cc:160", "Call to ibv_reg_mr_iova2 failed with error Invalid argument")),
         ("R29", warn("misc/shmutils.cc:114", "Error while creating shared memory segment /dev/shm/nccl-NzwJ7O (size 9637888)")),
+        // What an abort interrupts ends with 3, and a warning says why.
+        ("R71", info("misc/socket.cc:64 -> 3") + &info("init.cc:1303 -> 3") + &info("group.cc:64 -> 3 [Async thread]")),
+        ("R71", warn("misc/ibvwrap.cc:184", "Call to ibv_reg_mr failed with error Cannot allocate memory") + &info("init.cc:1303 -> 2")),
+        // The second line of one failure.
+        ("R55", warn("misc/shmutils.cc:93", "Call to open failed: No such file or directory") + &warn("misc/shmutils.cc:132", "Error while attaching to shared memory segment /dev/shm/nccl- (size 0), error: No such file or directory (2)")),
+        ("R24b", info("Call to ibv_reg_dmabuf_mr failed with error Bad address, falling back")),
+        ("R29c", warn("misc/shmutils.cc:87", "Error while creating shared memory segment /dev/shm/nccl-x (size 9637888), error: No space left on device (28)")),
+        ("R29d", warn("misc/shmutils.cc:114", "Cuda failure 2 'out of memory'")),
+        ("R30b", warn("transport/p2p.cc:237", "Cuda failure 2 'out of memory'")),
+        ("R30b", warn("enqueue.cc:43", "Cuda failure 1 'invalid argument'")),
+        ("R66", warn("process_err_completion:1562", "NET/OFI Request 0x7f completed with error. RC: 5. Error: Invalid receiver queue pair number (QPN)")),
+        ("R68", warn("enqueue.cc:43", "Cuda failure 98 'invalid device function'")),
+        // What each process has for itself is no difference, nor a variable that all read.
+        ("R69", one_of_three("NCCL_HOSTID set by environment to a", "NCCL_HOSTID set by environment to b")),
+        ("R69", one_of_three("NCCL_IB_HCA set by environment to mlx5", "NCCL_IB_HCA set by environment to mlx5")),
         // A queue pair's event is no port that went down; NVSHMEM reads none of NCCL's variables.
         ("R23", warn("transport/net_ib.cc:139", "NET/IB : mlx5_0:1 Got async event : local access violation work queue error")),
         ("R22", "/src/nvshmem/src/modules/transport/ibrc/ibrc.cpp:418: non-zero status: 110 ibv_modify_qp failed\n".to_owned()),
@@ -383,6 +432,43 @@ fn what_only_looks_like_a_fault_is_none() {
 }
 
 /// A consequence does not hide its cause: status 5 is a note beside the first error.
+/// What an earlier attempt met is history where the last one goes on.
+#[test]
+fn findings_of_an_earlier_attempt_are_notes() {
+    let failed = "gpu-1:31:31 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>\n\
+        gpu-1:31:31 [0] misc/socket.cc:426 NCCL WARN socketStartConnect: Connect to 10.0.0.2<41235> failed : Connection refused\n\
+        E1124 12:00:00.000000 7 torch/distributed/elastic/multiprocessing/api.py:984] failed (exitcode: 1) local_rank: 0 (pid: 31) of binary: python\n";
+    let again = "gpu-1:45:45 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>\n\
+        gpu-1:45:45 [0] NCCL INFO comm 0x7f10 rank 0 nranks 1 cudaDev 0 busId 1000 commId 0x5 - Init COMPLETE\n";
+    let severity = |log: &str| {
+        let findings = report(log)["findings"].as_array().unwrap().clone();
+        let found = findings.into_iter().find(|finding| finding["code"] == "TCP-CONNECT-FAILED").unwrap();
+        (found["severity"].as_str().unwrap().to_owned(), found["message"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(severity(failed).0, "error");
+    let (level, message) = severity(&format!("{failed}{again}"));
+    assert_eq!(level, "info");
+    assert!(message.starts_with("in an earlier attempt: "), "{message}");
+}
+
+/// The odd one out is named with its rank, its host and what the others have.
+#[test]
+fn the_odd_one_out_is_named() {
+    let rank = |rank: u32, value: &str| {
+        let process = format!("n{rank}:{}:{} [0] NCCL INFO", 31 + rank, 31 + rank);
+        format!(
+            "{process} NCCL_IB_TC set by environment to {value}.\n\
+             {process} comm 0x7f1{rank} rank {rank} nranks 4 cudaDev 0 busId 1000 commId 0x5 - Init COMPLETE\n"
+        )
+    };
+    let log: String = (0..4).map(|at| rank(at, if at == 2 { "106" } else { "160" })).collect();
+    let report = report(&log);
+    let finding =
+        report["findings"].as_array().unwrap().iter().find(|one| one["code"] == "RANKS-DIFFER").unwrap();
+    let message = finding["message"].as_str().unwrap();
+    assert!(message.ends_with(": rank 2 on n2 has NCCL_IB_TC=106, the other 3 have 160"), "{message}");
+}
+
 #[test]
 fn the_first_error_is_the_cause() {
     let log = warn(

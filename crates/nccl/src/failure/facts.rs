@@ -109,6 +109,16 @@ pub(super) fn of_line(line: &[u8], tables: &mut Tables, mut say: impl FnMut(Writ
     {
         return torchrun(text, tables, &mut say);
     }
+    // A row of torchrun's table; the row of the exit code above it says more, where it is in the log.
+    if let Some(rest) = text.after(" received by PID ")
+        && let Some(signal) = text.after("Signal ").and_then(Text::signed)
+    {
+        if tables.torchrun.is_empty() {
+            let who = Writer { pid: rest.number(), ..Writer::default() };
+            say(who, Said::Fact(Fact::Exit { code: -signal, order: Order::Unknown }));
+        }
+        return;
+    }
     if text.has("WorkNCCL(SeqNum") && !text.has("atchdog") && !text.has("async exception") {
         // A terminal cut the line of a watchdog in two.
         if let (Some(who), Some(work)) = (tables.watchdog.take(), text.after("WorkNCCL(").and_then(work)) {
@@ -127,11 +137,21 @@ pub(super) fn of_line(line: &[u8], tables: &mut Tables, mut say: impl FnMut(Writ
         || text.has("enqueued")
         || text.has("async exception")
         || text.has("ncclRemoteError")
+        || text.has("due to a collective timeout from ")
     {
         return watchdog(text, &mut say);
     }
     if text.has("srun: error") || text.has("slurmstepd") || text.has("OOMKilled") || text.has("oom_kill") {
         return slurm(text, &mut say);
+    }
+    if text.has("A worker died or was killed") {
+        // Ray lists what may have ended the worker, and knows nothing of it.
+        let host = text.after("Worker IP address: ").map(|rest| printable(rest.name(), 255));
+        let pid = text.after("Worker PID: ").and_then(Text::number);
+        return say(Writer::default(), Said::Fact(Fact::WorkerLost { pid, host }));
+    }
+    if text.has("TCPStore server has shut down too early") {
+        return say(writer(line), Said::Fact(Fact::StoreLost));
     }
     mpi(text, &mut tables.mpi_rank, &mut say);
     let who = || writer(line);
@@ -142,7 +162,10 @@ pub(super) fn of_line(line: &[u8], tables: &mut Tables, mut say: impl FnMut(Writ
         let cause = text.after("caused by previous Xid ").and_then(Text::small);
         let number = || if text.has("Xid") { text.after("): ").and_then(Text::small) } else { Some(79) };
         let number = cause.or_else(number);
-        say(Writer::default(), Said::Fact(Fact::Xid(number.unwrap_or(0))));
+        // The driver itself says which errors of NVLink end nothing.
+        if !text.has("Nonfatal") {
+            say(Writer::default(), Said::Fact(Fact::Xid(number.unwrap_or(0))));
+        }
     } else if text.has("Segmentation fault") && !text.is_quoted("Segmentation fault") {
         say(who(), Said::Fact(Fact::Signal(11)));
     } else if text.has("Bus error") && !text.is_quoted("Bus error") {
@@ -164,8 +187,17 @@ pub(super) fn of_line(line: &[u8], tables: &mut Tables, mut say: impl FnMut(Writ
     } else if let Some(exception) = exception_alone(line) {
         say(who(), Said::Fact(Fact::Exception(exception)));
     } else if let Some(fatal) = error(line) {
-        let text = printable(body(line), 300);
-        say(who(), Said::Fact(Fact::Error { text, fatal }));
+        let own = body(line);
+        // What a framework prints before NCCL's result says nothing of it.
+        let nccl = ["NCCL error: ", "NCCL operation "].iter().find_map(|words| Text(own).from(words));
+        let nccl =
+            nccl.filter(|_| fatal).or_else(|| Text(own).from("Raylet is terminated")).map_or(own, |rest| {
+                let ends = [&b", Traceback ("[..], b" Possible reasons include"];
+                let end = ends.iter().filter_map(|end| memchr::memmem::find(rest.0, end)).min();
+                let end = end.unwrap_or(rest.0.len());
+                rest.0.get(..end).unwrap_or_default()
+            });
+        say(who(), Said::Fact(Fact::Error { text: printable(nccl, 300), fatal }));
     }
 }
 
@@ -211,7 +243,13 @@ fn exception_alone(line: &[u8]) -> Option<Exception> {
             exception(rest.strip_prefix(b" ")?, false).filter(|_| is_error(before))
         })
     };
-    let (name, message) = exception(own, false).or_else(logged)?;
+    // torchelastic's error file, which it also logs: `"message": "RendezvousTimeoutError: …"`.
+    let in_json = || {
+        let quoted = own.trim_ascii_start().strip_prefix(b"\"message\": \"")?;
+        let end = memchr::memrchr(b'"', quoted).unwrap_or(quoted.len());
+        exception(quoted.get(..end)?, false)
+    };
+    let (name, message) = exception(own, false).or_else(logged).or_else(in_json)?;
     // NCCL's own names of its results are no exceptions: `ncclSystemError: …` stands below one.
     if OTHERS.iter().any(|other| name.ends_with(other.as_bytes())) || name.starts_with(b"nccl") {
         return None;
@@ -232,7 +270,8 @@ fn exception_alone(line: &[u8]) -> Option<Exception> {
 /// traceback, in the names of variables and in counts (`0 ERRORS`) are none.
 fn error(line: &[u8]) -> Option<bool> {
     let (own, whole) = (body(line), Text(line));
-    if own.first().is_none_or(|first| matches!(first, b' ' | b'\t' | b'#' | b'+'))
+    let is_event = whole.has(" BackOff ");
+    if !is_event && own.first().is_none_or(|first| matches!(first, b' ' | b'\t' | b'#' | b'+'))
         || own.starts_with(b"raise ")
         || whole.has("  File \"")
         || whole.has("    raise ")
@@ -243,11 +282,11 @@ fn error(line: &[u8]) -> Option<bool> {
     }
     // nccl-tests' common.h, NCCL's examples, Gloo's `GLOO_ENFORCE`, libfabric's efa provider; read 2026-11-25.
     let ends = [
-        "A worker died or was killed",
         "Test NCCL failure",
         "Test CUDA failure",
         "NCCL error",
         "NCCL failure",
+        "NCCL operation ncclCommInitRank",
         "now abort",
         "[enforce fail at ",
     ];
@@ -263,6 +302,22 @@ fn error(line: &[u8]) -> Option<bool> {
             || !before.last().is_some_and(is_name);
         begins && (words.ends_with(' ') || !behind.first().is_some_and(is_name)) && !whole.is_quoted(words)
     };
+    // Ray's raylet holds the workers of its node.
+    if whole.has("Raylet is terminated") {
+        return Some(true);
+    }
+    // The kernel's drivers of NICs, NVSHMEM, shells, and Kubernetes' events.
+    let told = [
+        &["infiniband ", ": Failed to "][..],
+        &["nvshmem", "non-zero status: "],
+        &["nvshmem", ": NULL value "],
+        &[": line ", ": No such file or directory"],
+        &[": line ", ": command not found"],
+        &["Warning ", " BackOff ", "Back-off "],
+    ];
+    if told.iter().any(|words| words.iter().all(|word| whole.has(word))) {
+        return Some(false);
+    }
     // libfabric's own warnings, which tell errors of completions.
     let libfabric = whole.has("<warn>") && (whole.has("err:") || whole.has("error"));
     (libfabric || ["ERROR", "FATAL", "Error: ", "error: "].iter().any(|words| named(words))).then_some(false)
@@ -328,6 +383,15 @@ fn torchrun(text: Text<'_>, tables: &mut Tables, say: &mut impl FnMut(Writer, Sa
         }
         return;
     }
+    // torchelastic before 1.10: `Child process 17057 (local_rank 0) FAILED (exitcode 1)`.
+    if let Some(rest) = text.after("Child process ")
+        && let Some(code) = text.after("FAILED (exitcode ").and_then(Text::signed)
+    {
+        let local = rest.after("(local_rank ").and_then(Text::small);
+        let who = Writer { local, pid: rest.number(), task: task(), rank: None };
+        say(who, Said::Fact(Fact::Exit { code, order: Order::Unknown }));
+        return;
+    }
     let (before, row) = text.columns();
     let (table, trimmed) = (tables.of(before), Text(row));
     if let Some(rest) = trimmed.strip("rank ") {
@@ -376,6 +440,14 @@ fn watchdog(text: Text<'_>, say: &mut impl FnMut(Writer, Said<'_>)) {
     }
     // Without the line of the operation, its number is known, and the process group.
     let waits = text.after("Timeout at NCCL work: ").or_else(|| text.after("detected by watchdog at work: "));
+    // This one is printed after a timeout and after an error of NCCL.
+    if let Some(seq) = text.after("detected by watchdog at work sequence id: ").and_then(Text::long) {
+        say(who, Said::Fact(Fact::WatchdogFailed { seq }));
+    }
+    if let Some(by) = text.after("due to a collective timeout from ") {
+        let by = by.after("rank ").and_then(|rest| rest.0.first()?.is_ascii_digit().then_some(rest)?.small());
+        say(who, Said::Fact(Fact::ToldOfTimeout { by }));
+    }
     if let Some(seq) = waits.and_then(Text::long) {
         let work = Work { seq, op: UNNAMED_WORK.to_owned(), size: None };
         say(who, Said::Fact(Fact::TimedOut { group: group.clone(), work }));
@@ -402,7 +474,8 @@ fn work(text: Text<'_>) -> Option<Work> {
     let seq = text.after("SeqNum=").or_else(|| text.after("SequenceNumber="))?.long()?;
     let op = text.after("OpType=")?;
     // A line that is cut in the name proves no operation.
-    let op = op.0.get(op.name().len()).filter(|next| matches!(next, b',' | b')')).map(|_| op.word())?;
+    let whole = op.0.get(op.name().len()).is_some_and(|next| matches!(next, b',' | b')'));
+    let op = if whole { op.word() } else { UNNAMED_WORK.to_owned() };
     let size = text
         .after("NumelIn=")
         .map(|rest| ("NumelIn", rest.word()))
@@ -670,6 +743,27 @@ mod tests {
         }
         let expected = [(2, "n1"), (3, "n1"), (4, "n2.cluster"), (5, "n3"), (6, "n4")];
         assert_eq!(found, expected.map(|(rank, host)| (Some(rank), host.to_owned())));
+    }
+
+    #[test]
+    fn errors_of_other_programs_are_quoted() {
+        let fatal = |line: &str| match facts(&[line]).as_slice() {
+            [(_, Fact::Error { text, fatal })] => Some((text.clone(), *fatal)),
+            other => panic!("{line}: {other:?}"),
+        };
+        for line in [
+            "[1038619.687627] infiniband efa_0: Failed to process command REG_MR (opcode 7) comp_status 1 err -12",
+            "/src/nvshmem/src/modules/transport/ibgda/ibgda.cpp:2966: non-zero status: 7 create DCT share err.",
+            "/bin/bash: line 1: /usr/sbin/sshd: No such file or directory",
+            "  Warning  BackOff         2m49s                  kubelet            Back-off restarting failed container init-pytorch in pod x-worker-0",
+        ] {
+            assert_eq!(fatal(line), Some((line.trim().to_owned(), false)), "{line}");
+        }
+        let raylet = "2026-10-17 14:23:59,720 WARNING worker.py:1839 -- Raylet is terminated: ip=10.0.0.7, id=c2. Termination is unexpected. Possible reasons include: (1) SIGKILL by the user or system OOM killer";
+        let said = "Raylet is terminated: ip=10.0.0.7, id=c2. Termination is unexpected.";
+        assert_eq!(fatal(raylet), Some((said.to_owned(), true)));
+        let alone = facts(&["  traceback : Signal 7 (SIGBUS) received by PID 986"]);
+        assert_eq!(alone[0].1, Fact::Exit { code: -7, order: Order::Unknown });
     }
 
     #[test]

@@ -100,6 +100,27 @@ pub enum Fact {
     Xid(u32),
     /// The reason that the cluster reports.
     Cluster(ClusterReason),
+    /// Where the user's own code began the operation that a watchdog gave up: the innermost frame outside of libraries.
+    Stack(Frame),
+    /// A watchdog saw an operation fail, by timeout or by an error; another line says which.
+    WatchdogFailed {
+        /// Sequence number of the operation.
+        seq: i64,
+    },
+    /// Another rank told of a timeout of a collective: that one, or the writer itself.
+    ToldOfTimeout {
+        /// The rank that told, where it is another one.
+        by: Option<u32>,
+    },
+    /// Ray lost a worker; it does not know why.
+    WorkerLost {
+        /// The worker's process.
+        pid: Option<u64>,
+        /// The address of its host.
+        host: Option<String>,
+    },
+    /// The store of the rendezvous is gone: its process, rank 0 or a launcher, ended.
+    StoreLost,
     /// The process ends itself after an error.
     Died,
     /// NCCL's own words on its failure (`Last error:`), where no exception is above them.
@@ -180,6 +201,8 @@ pub struct SourceRanks {
     pub world: Option<u32>,
     /// The lines at which a second and later attempt begins, in order.
     pub restarts: Vec<u64>,
+    /// The lines at which a launcher reports a failed worker, in order.
+    pub failed_workers: Vec<u64>,
     /// Lines read.
     pub lines: u64,
     /// Whether the last line was cut off.
@@ -241,7 +264,23 @@ struct Reading {
     last_exception: HashMap<Writer, usize>,
     /// The header of a `Last error:` block whose text is in the next lines.
     last_error: Option<LastError>,
+    /// The stack of a failed collective whose frames are in the next lines.
+    stack: Option<OpenStack>,
+    /// The last line of a watchdog that gave up: the stack of the operation may follow.
+    gave_up: Option<u64>,
 }
+
+/// The header of a stack that a watchdog prints.
+#[derive(Clone, Debug)]
+struct OpenStack {
+    /// What a launcher writes before each line.
+    prefix: Vec<u8>,
+    writer: Writer,
+    line: u64,
+}
+
+/// Most lines between a watchdog's line and the stack of its operation, and most lines of a stack up to the user's frame.
+const STACK_REACH: u64 = 40;
 
 /// The header of a `Last error:` block.
 #[derive(Clone, Debug)]
@@ -280,7 +319,11 @@ impl Failures {
             reading.ranks.cut |=
                 cutter.finish(|line, number, before| reading.line(line, number, before, sink));
             reading.cutter = cutter;
-            reading.tracebacks.end();
+            if let Some(cut) = reading.tracebacks.end() {
+                let text = format!("a traceback whose end is not in the log{}", cut.place);
+                let writer = facts::writer(&cut.header);
+                reading.keep(writer, cut.line, &cut.header, Fact::Error { text, fatal: false }, sink);
+            }
         });
     }
 
@@ -346,7 +389,30 @@ impl Reading {
             self.piece(piece, number, before, sink);
             before = piece;
         }
-        self.tracebacks.are_open() || self.last_error.is_some()
+        let near = |line: Option<u64>| line.is_some_and(|line| number.saturating_sub(line) < STACK_REACH);
+        let in_stack = near(self.gave_up) || near(self.stack.as_ref().map(|stack| stack.line));
+        self.tracebacks.are_open() || self.last_error.is_some() || in_stack
+    }
+
+    /// Takes a line of the stack of a failed collective; returns whether it was one.
+    fn stack(&mut self, piece: &[u8], number: u64, sink: &mut Sink<'_>) -> bool {
+        const HEADER: &[u8] = b"Stack trace of the failed collective: ";
+        if memchr::memmem::find(piece, HEADER).is_some() {
+            let tag = memchr::memmem::find(piece, b"[rank").or_else(|| memchr::memmem::find(piece, b"[E"));
+            let prefix = piece.get(..tag.unwrap_or(0)).unwrap_or_default().to_vec();
+            self.gave_up = None;
+            self.stack = Some(OpenStack { prefix, writer: facts::writer(piece), line: number });
+            return true;
+        }
+        let Some(open) = &self.stack else { return false };
+        let frame = piece.strip_prefix(open.prefix.as_slice()).and_then(traceback::frame_of_stack);
+        let Some(frame) = frame else { return false };
+        if !is_library(&frame.file) {
+            let writer = open.writer;
+            self.stack = None;
+            self.keep(writer, number, piece, Fact::Stack(frame), sink);
+        }
+        true
     }
 
     /// Takes a line of a `Last error:` block; returns whether it was one.
@@ -369,7 +435,13 @@ impl Reading {
         let same = piece
             .get(..header.prefix.len())
             .is_some_and(|head| head == header.prefix || stream(head) == stream(&header.prefix));
-        let text = piece.get(header.prefix.len()..).unwrap_or_default().trim_ascii();
+        let text = piece.get(header.prefix.len()..).unwrap_or_default();
+        // NCCL had no words, and the lines of another text follow: its own are not indented.
+        let indented = text.first().is_some_and(|first| matches!(first, b' ' | b'\t'));
+        let text = text.trim_ascii();
+        if same && indented && !text.is_empty() {
+            return false;
+        }
         // Text of another stream, a blank line and NCCL's own lines, which another thread writes between them.
         if !same || text.is_empty() || memchr::memmem::find(text, b" NCCL ").is_some() {
             self.last_error = Some(header);
@@ -392,7 +464,7 @@ impl Reading {
     }
 
     fn piece(&mut self, piece: &[u8], number: u64, before: &[u8], sink: &mut Sink<'_>) {
-        if self.last_error(piece, number, sink) {
+        if self.last_error(piece, number, sink) || self.stack(piece, number, sink) {
             return;
         }
         // The end of a launcher's process by a signal is a fact of its own.
@@ -428,7 +500,12 @@ impl Reading {
         }
         let mut tables = std::mem::take(&mut self.tables);
         facts::of_line(piece, &mut tables, |writer, fact| match fact {
-            facts::Said::Fact(fact) => self.keep(writer, number, piece, fact, sink),
+            facts::Said::Fact(fact) => {
+                if matches!(fact, Fact::TimedOut { .. } | Fact::WatchdogFailed { .. }) {
+                    self.gave_up = Some(number);
+                }
+                self.keep(writer, number, piece, fact, sink);
+            }
             facts::Said::Joined { rank, world, host } => self.joined(&writer, rank, world, host, number),
             facts::Said::Host(name, id) => self.host(&writer, name, id),
             facts::Said::On(host) => self.on(&writer, host),
@@ -546,6 +623,9 @@ impl Reading {
             self.begin_attempt(earlier + 1);
         }
         self.worker_failed = Some(number);
+        if self.ranks.failed_workers.len() < RANKS {
+            self.ranks.failed_workers.push(number);
+        }
     }
 
     fn begin_attempt(&mut self, line: u64) {
@@ -560,7 +640,8 @@ impl Reading {
     fn keep(&mut self, mut writer: Writer, line: u64, text: &[u8], fact: Fact, sink: &mut Sink<'_>) {
         writer.rank = writer.rank.or(self.told_rank);
         self.see(&writer);
-        self.failed |= !matches!(fact, Fact::Finished | Fact::Progress { .. });
+        self.failed |=
+            !matches!(fact, Fact::Finished | Fact::Progress { .. } | Fact::Stack(_) | Fact::StoreLost);
         let count = self.kept.entry((writer, discriminant(&fact))).or_default();
         *count += 1;
         if *count > SAME || sink.reports.len() >= FACTS {

@@ -147,6 +147,8 @@ struct Open {
     frames: u32,
     /// Whether the previous line was one of this traceback.
     contiguous: bool,
+    /// Line of its header.
+    begun: u64,
     last: u64,
     chain: Option<Chain>,
     local: Option<u32>,
@@ -171,6 +173,15 @@ pub(super) enum Taken {
     Survived,
     /// The end of a traceback.
     Ended(Box<Done>),
+}
+
+/// A traceback whose end is not in the log.
+pub(super) struct Unfinished {
+    /// Line of its header.
+    pub line: u64,
+    pub header: Vec<u8>,
+    /// The last frame, in words.
+    pub place: String,
 }
 
 /// A finished traceback.
@@ -198,10 +209,16 @@ impl Tracebacks {
         !self.open.is_empty()
     }
 
-    /// Drops unfinished tracebacks.
-    pub fn end(&mut self) {
-        self.open.clear();
+    /// Drops unfinished tracebacks, and returns the first one.
+    pub fn end(&mut self) -> Option<Unfinished> {
         self.last.clear();
+        let open = std::mem::take(&mut self.open);
+        let first = open.into_iter().filter(|open| !open.survived).min_by_key(|open| open.begun)?;
+        let place = first.frame.or(first.innermost).map_or_else(String::new, |frame| {
+            format!("; its last frame is {}:{} in {}", frame.file, frame.line, frame.function)
+        });
+        let header = [first.prefix.as_slice(), HEADER].concat();
+        Some(Unfinished { line: first.begun, header, place })
     }
 
     /// Takes a line; `above` is the line above, of which only the end may be left.
@@ -288,6 +305,7 @@ impl Tracebacks {
             innermost: None,
             frames: 0,
             contiguous: true,
+            begun: number,
             last: number,
             chain,
             local: self.named.take(),
@@ -393,6 +411,18 @@ fn frame(body: &[u8]) -> Option<Frame> {
     let line = std::str::from_utf8(rest.get(..digits)?).ok()?.parse().ok()?;
     let function = rest.get(digits..)?.strip_prefix(b", in ").unwrap_or(b"<module>");
     Some(Frame { file: printable(file, 400), line, function: printable(function, 200) })
+}
+
+/// Reads a frame of a stack that a watchdog prints: `#2 main from train.py:32`.
+pub(super) fn frame_of_stack(body: &[u8]) -> Option<Frame> {
+    let rest = body.strip_prefix(b"#")?;
+    let rest =
+        rest.get(rest.iter().take_while(|byte| byte.is_ascii_digit()).count()..)?.strip_prefix(b" ")?;
+    let at = memchr::memmem::rfind(rest, b" from ")?;
+    let (function, place) = (rest.get(..at)?, rest.get(at + 6..)?.trim_ascii());
+    let end = memchr::memrchr(b':', place)?;
+    let line = std::str::from_utf8(place.get(end + 1..)?).ok()?.parse().ok()?;
+    Some(Frame { file: printable(place.get(..end)?, 400), line, function: printable(function, 200) })
 }
 
 /// Reads `ValueError: text`. A name that is unusual for an exception counts only where `sure`.

@@ -1,9 +1,13 @@
 //! Messages about the job: versions, networks, plugins, variables, warnings.
 
+use std::collections::BTreeSet;
+
 use super::event::Event;
 use super::ids::{ProcessId, SourceIndex};
 use super::process::Phase;
 use super::signatures::printable;
+use super::traits::{NCCL_VERSION, Told};
+use super::verdict::interfaces;
 use super::{PluginSeen, TEXT, TransportMap, cut, cut_at};
 use crate::event::NcclEvent;
 use crate::network::Network;
@@ -40,6 +44,9 @@ impl TransportMap {
                         processes.extend(process);
                     }
                 }
+                let base = version.split('+').next().unwrap_or(version);
+                let told = self.told(process, entry);
+                self.seen.traits.add(NCCL_VERSION, base, told);
                 if self.seen.versions.len() > seen {
                     events.push(Event::Version { version: version.into() });
                 }
@@ -60,7 +67,11 @@ impl TransportMap {
                     events.push(Event::Provider { name: name.into(), nics });
                 }
             }
-            NcclEvent::OfiVersion(version) => self.ofi().version = Some(cut(version).into()),
+            NcclEvent::OfiVersion(version) => {
+                self.ofi().version = Some(cut(version).into());
+                let told = self.told(process, entry);
+                self.seen.traits.add("aws-ofi-nccl", cut(version), told);
+            }
             NcclEvent::Plugin(name)
                 if Network::of_name(name) != Network::LibfabricOther
                     && self.seen.plugins.len() < 32
@@ -74,6 +85,12 @@ impl TransportMap {
                 {
                     self.seen.out_of_band.insert(cut(interface).into());
                 }
+                if network == "Socket" {
+                    let names: BTreeSet<&str> = interfaces(devices).map(|(name, _)| name).collect();
+                    let names = names.into_iter().collect::<Vec<_>>().join(",");
+                    let told = self.told(process, entry);
+                    self.seen.traits.add("the interfaces", &names, told);
+                }
                 let lists = self.seen.listed.entry(network.into()).or_default();
                 let devices = cut_at(devices, LIST);
                 if lists.len() < 64 || lists.contains_key(devices) {
@@ -83,7 +100,11 @@ impl TransportMap {
                     }
                 }
             }
-            NcclEvent::Env { name, value } => self.environment(process, name, value),
+            NcclEvent::Env { name, value } => {
+                let told = self.told(process, entry);
+                self.seen.traits.variable(name, value, told);
+                self.environment(process, name, value);
+            }
             NcclEvent::Channels { coll, p2p } => {
                 if let Some(process) = process {
                     let tid = entry.writer.map_or(0, |writer| writer.tid);
@@ -100,6 +121,13 @@ impl TransportMap {
             NcclEvent::Initialised(network) => self.seen.initialised = Some(cut(network).into()),
             _ => {}
         }
+    }
+
+    /// Returns the place of a message that tells something of its process.
+    fn told<'e>(&self, process: Option<ProcessId>, entry: &Entry<'e>) -> Option<Told<'e>> {
+        let process = process?;
+        let source = self.seen.processes.get(process)?.source;
+        Some(Told { source, process, line: entry.line, text: entry.text })
     }
 
     fn ofi(&mut self) -> &mut PluginSeen {
@@ -138,6 +166,13 @@ impl TransportMap {
         if entry.level.is_none() {
             let throughput = &mut self.seen.sources[source].throughput;
             return throughput.observe(entry.launcher_rank, entry.line, entry.text);
+        }
+        if let Some(rest) = entry.text.strip_prefix(b"cudaDriverVersion ")
+            && let Some(version) = Cursor::new(rest).number()
+        {
+            let version = format!("{}.{}", version / 1000, version % 1000 / 10);
+            let told = self.told(process, entry);
+            self.seen.traits.add("a driver for CUDA", &version, told);
         }
         self.seen.unparsed += u64::from(process.is_some() && entry.text.is_empty());
         false

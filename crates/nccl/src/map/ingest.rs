@@ -1,6 +1,6 @@
 //! Turns messages into processes and their connections.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use typed_index_collections::TiVec;
@@ -30,6 +30,8 @@ const RECENT: usize = 4096;
 /// Most hosts kept. Otherwise a log with another `NCCL_HOSTID` on every line would grow the map without
 /// limit.
 const HOSTS: usize = 65_536;
+/// Most ranks of a source of which it is known that they wrote something.
+const HEARD: usize = 65_536;
 /// Most names of transports and networks kept.
 const NAMES: usize = 1024;
 
@@ -64,7 +66,13 @@ impl TransportMap {
         if let Some(at) = self.index.source.get(id) {
             return *at;
         }
-        let source = Source { id: Arc::clone(id), throughput: Throughput::default(), lines: 0, bytes: 0 };
+        let source = Source {
+            id: Arc::clone(id),
+            throughput: Throughput::default(),
+            heard: BTreeSet::new(),
+            lines: 0,
+            bytes: 0,
+        };
         let at = self.seen.sources.push_and_get_key(source);
         self.index.readers.push(SourceReader::default());
         self.index.source.insert(Arc::clone(id), at);
@@ -103,10 +111,20 @@ impl TransportMap {
         self.seen.nccl_lines += u64::from(entry.level.is_some());
         self.seen.info_seen |= entry.level == Some(Level::Info);
         let process = self.process(source, entry);
+        if let Some(rank) = entry.launcher_rank.filter(|_| entry.level.is_none()) {
+            let heard = &mut self.seen.sources[source].heard;
+            if heard.len() < HEARD {
+                heard.insert(rank);
+            }
+        }
         if let Some(at) = process {
             let process = &mut self.seen.processes[at];
             process.last_line = entry.line;
             process.told_rank = process.told_rank.or(entry.launcher_rank.map(GlobalRank));
+            if let Some(device) = entry.device {
+                let known = process.thread_device.get_or_insert(device);
+                process.several_devices |= *known != device;
+            }
             if process.device.is_none()
                 && let Some(writer) = entry.writer
                 && writer.tid == writer.pid

@@ -11,6 +11,7 @@ use super::ids::{CommId, NameId, ProcessId, SourceIndex};
 use super::process::Process;
 use super::restarts::Restarts;
 use super::signatures::Signatures;
+use super::traits::Traits;
 use super::usage::Usage;
 use super::{PluginSeen, Who};
 use crate::SourceId;
@@ -22,6 +23,8 @@ use crate::throughput::Throughput;
 pub(super) struct Source {
     pub id: Arc<SourceId>,
     pub throughput: Throughput,
+    /// Ranks that a launcher names before lines without NCCL's prefix.
+    pub heard: BTreeSet<u32>,
     pub lines: u64,
     pub bytes: u64,
 }
@@ -47,6 +50,7 @@ pub(super) struct Observed {
     pub listed: BTreeMap<Box<str>, BTreeMap<Box<str>, BTreeSet<ProcessId>>>,
     /// Interfaces for other traffic than the devices', as printed.
     pub out_of_band: BTreeSet<Box<str>>,
+    pub traits: Traits,
     pub env: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
     /// Port of the RAS service, the last one announced.
     pub ras_port: Option<u16>,

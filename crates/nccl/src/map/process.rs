@@ -111,6 +111,10 @@ pub(super) struct Process {
     pub pid: Option<u64>,
     /// Device in the brackets of its main thread.
     pub device: Option<i32>,
+    /// The first device in the brackets of its lines, of whatever thread.
+    pub thread_device: Option<i32>,
+    /// Whether the brackets of its lines have several devices.
+    pub several_devices: bool,
     /// The GPU it holds: a bus id, or a device number with the highest bit set.
     pub slot: Option<u64>,
     /// The number of its host (and `NCCL_HOSTID`) in the map.

@@ -28,6 +28,8 @@ pub struct SignatureHits {
     pub traces: Vec<Trace>,
     /// Processes that printed one.
     pub(crate) processes: BTreeSet<ProcessId>,
+    /// The last line of no known process.
+    pub(crate) nameless: Option<(SourceIndex, u64)>,
     /// Global ranks that launchers or watchdogs named in those lines.
     pub told_ranks: BTreeSet<u32>,
 }
@@ -55,6 +57,9 @@ impl Signatures {
     ) {
         let found = self.found.entry(id).or_default();
         found.count += 1;
+        if process.is_none() {
+            found.nameless = Some((source, line));
+        }
         if found.told_ranks.len() < Self::RANKS {
             found.told_ranks.extend(rank);
         }

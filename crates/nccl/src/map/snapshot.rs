@@ -1,7 +1,7 @@
 //! A map at one moment; it answers all questions about a map.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use typed_index_collections::TiVec;
 
@@ -32,7 +32,12 @@ pub struct Snapshot<'a> {
     pub(super) live_usage: OnceCell<Usage>,
     /// Processes of each source, counted on first use.
     pub(super) writers: OnceCell<TiVec<SourceIndex, u32>>,
+    /// The first line of the last process of each device, found on first use.
+    latest_of_device: OnceCell<HashMap<Device<'a>, u64>>,
 }
+
+/// A device of a host, as the main threads of a source's processes print it.
+type Device<'a> = (SourceIndex, &'a str, i32);
 
 impl<'a> Snapshot<'a> {
     pub(super) fn new(seen: &'a Observed) -> Self {
@@ -40,7 +45,16 @@ impl<'a> Snapshot<'a> {
         let told = seen.told_ranks_differ(&past);
         let world = seen.world(&past, told);
         let retries = seen.retries(&past);
-        Self { world, told, past, retries, seen, live_usage: OnceCell::new(), writers: OnceCell::new() }
+        Self {
+            world,
+            told,
+            past,
+            retries,
+            seen,
+            live_usage: OnceCell::new(),
+            writers: OnceCell::new(),
+            latest_of_device: OnceCell::new(),
+        }
     }
 
     /// Returns whether a process was not replaced by a later one.
@@ -76,6 +90,16 @@ impl<'a> Snapshot<'a> {
     /// Returns the sources, by the numbers that [`Report::source`](crate::failure::Report) has.
     pub fn sources(&self) -> impl Iterator<Item = (SourceIndex, &'a SourceId)> {
         self.seen.sources.iter_enumerated().map(|(at, source)| (at, &*source.id))
+    }
+
+    /// Returns the ranks that a launcher names before lines of a source, whatever the lines say.
+    pub fn heard(&self, source: SourceIndex) -> impl Iterator<Item = u32> + use<'a> {
+        self.seen.sources.get(source).into_iter().flat_map(|source| source.heard.iter().copied())
+    }
+
+    /// Returns how many live processes have a rank that is not known.
+    pub fn nameless(&self) -> usize {
+        self.shown().filter(|(at, process)| process.pid.is_some() && self.sole_rank(*at).is_none()).count()
     }
 
     /// Returns whether a source is an earlier attempt of another one.
@@ -180,6 +204,11 @@ impl<'a> Snapshot<'a> {
         Some(&*process.host).filter(|host| !host.is_empty())
     }
 
+    /// Returns the GPU of the process that printed a line, where it has one.
+    pub fn gpu_of(&self, trace: &Trace) -> Option<u32> {
+        self.seen.processes.get(trace.process?).and_then(gpu)
+    }
+
     /// Returns whether the process of a line belongs to an earlier attempt, chose its network after the line, or made
     /// connections after it without a warning that ends it: then what the line reports did not end it.
     pub fn went_on(&self, trace: &Trace) -> bool {
@@ -190,7 +219,43 @@ impl<'a> Snapshot<'a> {
                 || process.phase != Phase::Failed
                     && process.bursts.iter().any(|burst| burst.first_line > trace.line)
         };
-        !self.is_alive(at) || self.seen.processes.get(at).is_some_and(later)
+        !self.is_alive(at) || self.is_replaced(at) || self.seen.processes.get(at).is_some_and(later)
+    }
+
+    /// Returns whether a later process of the same source uses the device of one that printed nothing more, and a launcher
+    /// saw a worker fail between them: the next attempt, also where the first one ended before NCCL named its GPU.
+    fn is_replaced(&self, at: ProcessId) -> bool {
+        let device = |process: &'a Process| Some((process.source, &*process.host, process.device?));
+        let latest = self.latest_of_device.get_or_init(|| {
+            let mut latest = HashMap::new();
+            for process in &self.seen.processes {
+                if let Some(device) = device(process) {
+                    let first = latest.entry(device).or_insert(process.first_line);
+                    *first = process.first_line.max(*first);
+                }
+            }
+            latest
+        });
+        let Some(process) = self.seen.processes.get(at) else { return false };
+        let next = device(process).and_then(|device| latest.get(&device).copied());
+        let failed = self.failures().ranks(process.source).map(|ranks| ranks.failed_workers.as_slice());
+        let between = |next: u64| {
+            let first = failed.unwrap_or_default().partition_point(|line| *line <= process.last_line);
+            failed.unwrap_or_default().get(first).is_some_and(|line| *line < next)
+        };
+        next.is_some_and(between)
+    }
+
+    /// Returns whether all lines of a signature are of attempts before the last one.
+    pub fn is_past(&self, found: &SignatureHits) -> bool {
+        !found.processes.iter().any(|process| self.is_alive(*process) && !self.is_replaced(*process))
+            && found.nameless.is_none_or(|(source, line)| self.is_of_earlier_attempt(source, line))
+    }
+
+    fn is_of_earlier_attempt(&self, source: SourceIndex, line: u64) -> bool {
+        let earlier = self.seen.sources.get(source).is_some_and(|source| self.is_earlier_attempt(&source.id));
+        let ranks = self.failures().ranks(source);
+        earlier || ranks.is_some_and(|ranks| ranks.attempt(line) < ranks.restarts.len())
     }
 
     /// Returns whether some process printed one signature and never the other.
@@ -239,5 +304,19 @@ impl<'a> Snapshot<'a> {
         let alive = found.processes.iter().filter(|process| self.is_alive(**process));
         let proved = alive.filter_map(|process| self.sole_rank(*process)).map(u32::from);
         proved.chain(found.told_ranks.iter().copied()).collect()
+    }
+}
+
+/// Returns the GPU of a process, where it has one.
+fn gpu(process: &Process) -> Option<u32> {
+    let mut used = process.locals.iter().filter_map(|local| local.cuda_device).collect::<BTreeSet<_>>();
+    let own = process.device.filter(|_| !process.several_devices).map(i64::from);
+    // The threads of NCCL's proxy may print 0 for every device.
+    let threads = process.thread_device.filter(|device| *device > 0).map(i64::from);
+    match (used.pop_first(), used.is_empty()) {
+        (Some(device), true) => Some(device),
+        (Some(_), false) => None,
+        (None, _) if process.several_devices => None,
+        (None, _) => u32::try_from(own.or(threads)?).ok(),
     }
 }

@@ -72,6 +72,16 @@ pub(super) fn is_error_trace(message: &[u8]) -> bool {
     place && rest.eat(b" -> ") && rest.number().is_some_and(|result| (1..7).contains(&result))
 }
 
+/// Returns whether an error of CUDA (1) or of the system (2) left NCCL. Others (3, 6) also end the calls that an abort
+/// interrupts.
+pub(super) fn is_failed_call(message: &[u8]) -> bool {
+    let rest = ["group.cc:", "init.cc:"].iter().find_map(|file| message.strip_prefix(file.as_bytes()));
+    let Some(rest) = rest else { return false };
+    let mut rest = Cursor::new(rest);
+    let place = rest.number().is_some();
+    place && rest.eat(b" -> ") && matches!(rest.number(), Some(1 | 2))
+}
+
 /// Returns whether a code is one of EFA's completion codes: `RC: 20` (plugin 1.3 to 1.20), `err: 20` (1.21)
 /// and the like.
 pub(super) fn efa_completion(message: &[u8]) -> bool {

@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 use aho_corasick::{AhoCorasick, MatchKind};
 
 use condition::{
-    completion, efa_completion, ends_in_one, in_rendezvous, is_error_trace, is_last_try, missing_library,
-    missing_runtime_version, provider, suspicious_interface, versioned_library,
+    completion, efa_completion, ends_in_one, in_rendezvous, is_error_trace, is_failed_call, is_last_try,
+    missing_library, missing_runtime_version, provider, suspicious_interface, versioned_library,
 };
 use table::{TABLE, Target};
 
@@ -104,6 +104,8 @@ signatures! {
         IbQpEvent: FAILS,
         /// Memory could not be registered, or a queue not made.
         MemoryRegistration: FAILS,
+        /// A NIC refused to register memory, for another reason than a limit.
+        RegistrationRefused: FAILS,
         /// GPUDirect RDMA is off for an HCA.
         IbGdrDisabled: FAILS,
         /// GPUDirect RDMA is off because GPU and NIC are far apart.
@@ -114,8 +116,14 @@ signatures! {
         DeviceCountsMixed: FAILS,
         /// Shared memory could not be made or extended.
         ShmTooSmall: FAILS,
+        /// A shared memory segment could not be made; the line does not say why.
+        ShmNotMade: FAILS,
+        /// CUDA could not register a shared memory segment.
+        ShmNotRegistered: FAILS,
         /// GPUs cannot reach each other's memory over PCIe.
         P2pUnavailable: FAILS,
+        /// A process could not open the memory of another one's GPU.
+        PeerMemoryRefused: FAILS,
         /// GPUs joined by NVLink cannot reach each other's memory.
         NvlinkP2pBroken: FAILS,
         /// NVLink SHARP could not be set up.
@@ -188,6 +196,16 @@ signatures! {
         ContainerDaemon: FAILS,
         /// A CUDA call failed inside NCCL.
         CudaFailure: FAILS,
+        /// NCCL found no `libcuda.so`.
+        CudaLibraryMissing: CONTINUES,
+        /// Two processes have one rank.
+        RankTaken: FAILS,
+        /// A call of NCCL returned an error (`group.cc:64 -> 2`).
+        CallFailed: CONTINUES,
+        /// A process of the node closed its connection to another one's proxy thread.
+        LocalRankClosed: CONTINUES,
+        /// A communicator failed: a consequence of what another line reports.
+        CommFailed: FAILS,
         /// Host memory is not allocated with cuMem.
         CumemHostFallback: CONTINUES,
         /// The requested network is missing.
@@ -313,6 +331,17 @@ fn in_location(location: &[u8], message: &[u8], mut sink: impl FnMut(Signature))
     {
         sink(Signature::NvlsFailed);
     }
+    let cuda = contains(message, "Cuda failure") && !contains(message, "out of memory");
+    if cuda && contains(location, "transport/p2p.cc") {
+        sink(Signature::PeerMemoryRefused);
+    }
+    if contains(location, "shmutils.cc") {
+        if cuda {
+            sink(Signature::ShmNotRegistered);
+        } else if contains(message, "Call to open failed") {
+            sink(Signature::ShmAttach);
+        }
+    }
     for (file, id) in [
         ("net_ib", Signature::ErrorInIb),
         ("ibvwrap.cc", Signature::ErrorInIb),
@@ -349,12 +378,19 @@ fn judged(id: Signature, level: Option<Level>, location: &[u8], message: &[u8]) 
             is_last_try(message)
         }
         Signature::ErrorTrace => is_error_trace(message),
+        Signature::CallFailed => is_failed_call(message),
         Signature::ConnectFailed => level.is_some() || in_rendezvous(message),
         Signature::TopologyXml => level != Some(Level::Info) || !contains(message, "XML Import"),
         Signature::CudaFailure => {
             !contains(location, "nvls") && !contains(location, "mnnvl") && !contains(message, "NVLS")
         }
         Signature::MemoryRegistration => !contains(message, "ibv_reg_mr_iova2 not"),
+        // Where NCCL only tries what a NIC can do, it says so as INFO.
+        Signature::RegistrationRefused => level != Some(Level::Info),
+        // A reason in the same line has a signature of its own.
+        Signature::ShmNotMade => {
+            !["No space left", "out of memory"].iter().any(|reason| contains(message, reason))
+        }
         _ => true,
     };
     keep.then_some(id)

@@ -103,7 +103,12 @@ pub fn rendered(page: &impl Template) -> Result<String> {
 
 /// Returns the versions of NCCL and of its plugins.
 pub fn stack(report: &TransportReport) -> String {
-    let versions = report.nccl_versions.iter().map(|version| format!("NCCL {version}"));
+    // Exceptions print a version without its CUDA.
+    let all = &report.nccl_versions;
+    let is_part = |version: &&String| {
+        all.iter().any(|other| other.strip_prefix(version.as_str()).is_some_and(|rest| rest.starts_with('+')))
+    };
+    let versions = all.iter().filter(|version| !is_part(version)).map(|version| format!("NCCL {version}"));
     let plugins = report.plugins.iter().map(|plugin| {
         let version = plugin.version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
         let provider = plugin.provider.as_ref().map(|name| format!(" (provider {name})")).unwrap_or_default();

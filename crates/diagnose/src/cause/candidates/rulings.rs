@@ -42,6 +42,7 @@ impl Ruling {
             frame: None,
             ranks: BTreeSet::new(),
             host: None,
+            gpu: None,
             first: false,
             source: SourceIndex::from(0),
             line: evidence.line,
@@ -63,8 +64,11 @@ impl Ruling {
             about && (!rule.is_conditional() || rule.applies(seen))
         };
         let ruled = rules().filter(fits).find_map(|rule| Some(Self::new(rule, rule.blame?, seen)));
-        let echo =
-            || signatures.iter().any(|one| matches!(one, Signature::PeerClosed | Signature::IbFlushed));
+        let echo = || {
+            signatures.iter().any(|one| {
+                matches!(one, Signature::PeerClosed | Signature::IbFlushed | Signature::ProxyFailed)
+            })
+        };
         ruled.or_else(|| (!text.is_empty() && !echo()).then(|| Self::quote(text)))
     }
 }
@@ -93,22 +97,47 @@ pub(super) fn of_rules(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Vec<Candidate
                 ranks = BTreeSet::from([0, 1]);
             }
             let host = seen.map.host_of(trace).map(str::to_owned);
+            let gpu = seen.map.gpu_of(trace);
             let source = seen.map.source_of(trace);
             let evidence = Evidence {
                 source: seen.map.source_name(trace).to_owned(),
                 line: trace.line,
                 text: trace.text.clone(),
             };
-            found.push(Candidate { ranks, host, source, ..ruling.candidate(evidence) });
+            found.push(Candidate { ranks, host, gpu, source, ..ruling.candidate(evidence) });
         }
     };
-    for rule in rules().filter(|rule| rule.applies(seen)) {
-        let Some(blame) = rule.blame else { continue };
+    let applying: Vec<&'static Rule> = rules().filter(|rule| rule.applies(seen)).collect();
+    for rule in &applying {
+        // What a job survives does not end it, unless it explains what does.
+        let of_explained = || {
+            let mut explained = applying.iter().filter(|other| rule.explains.contains(&other.code));
+            explained.find_map(|other| other.blame)
+        };
+        let Some(blame) = rule.blame.or_else(of_explained) else { continue };
         for signature in rule.signatures {
             add(*signature, &|_| Ruling::new(rule, blame, seen));
         }
     }
     add(UNKNOWN_WARNING, &|trace| Ruling::quote(&trace.text));
+    add(Signature::ProxyFailed, &|trace| Ruling {
+        grade: if is_of_peer(&trace.text) { Grade::Remote } else { Grade::Warned },
+        class: if is_of_peer(&trace.text) { CauseClass::ExitCode } else { CauseClass::Nccl },
+        what: if is_of_peer(&trace.text) {
+            remote(scene, seen)
+        } else {
+            format!("NCCL's proxy thread failed and passed an error on without its reason: {}", trace.text)
+        },
+        rule: None,
+    });
+    if let Some(what) = first_of_node(scene, seen) {
+        add(Signature::LocalRankClosed, &|_| Ruling {
+            grade: Grade::Quoted,
+            class: CauseClass::ExitCode,
+            what: what.clone(),
+            rule: None,
+        });
+    }
     add(Signature::PeerClosed, &|_| Ruling {
         grade: Grade::Remote,
         class: CauseClass::ExitCode,
@@ -128,4 +157,27 @@ pub(super) fn of_rules(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Vec<Candidate
         .collect();
     found.retain(|one| one.rule.as_ref().is_none_or(|(code, _)| !explained.contains(code)));
     found
+}
+
+/// Returns whether NCCL's proxy passed on that a peer is gone (6, `ncclRemoteError`), or does not say what it passed on.
+fn is_of_peer(text: &str) -> bool {
+    let code = ["retcode ", "res="].iter().find_map(|words| text.split_once(words)?.1.chars().next());
+    !code.is_some_and(|code| ('1'..='5').contains(&code))
+}
+
+/// Says which process of a node ended first, where all others name the same one and no rank ended in order.
+fn first_of_node(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Option<String> {
+    let found = seen.map.signatures().get(Signature::LocalRankClosed)?;
+    let local = |trace: &Trace| {
+        let rest = trace.text.split_once("closed by localRank ")?.1;
+        rest.split(' ').next()?.parse::<u32>().ok()
+    };
+    let locals: BTreeSet<u32> = found.traces.iter().filter_map(local).collect();
+    let local = locals.first().copied().filter(|_| locals.len() == 1)?;
+    let told = found.traces.len() > 1 && scene.finished.is_empty();
+    told.then(|| {
+        format!(
+            "local rank {local} closed its connections to the others of its node first: it ended before them"
+        )
+    })
 }
