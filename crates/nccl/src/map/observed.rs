@@ -22,6 +22,8 @@ use crate::throughput::Throughput;
 pub(super) struct Source {
     pub id: Arc<SourceId>,
     pub throughput: Throughput,
+    /// Ranks that printed a training step without a rate, each with its last line; the rank is none if the line names none.
+    pub steps: BTreeMap<Option<u32>, u64>,
     pub lines: u64,
     pub bytes: u64,
 }

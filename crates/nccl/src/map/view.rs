@@ -2,12 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use serde::{Serialize, Serializer};
-use typed_index_collections::TiVec;
-
 use super::communicator;
+use serde::{Serialize, Serializer};
 
-use super::ids::{CommId, GlobalRank, HostId, LocalId, NameId, ProcessId, SourceIndex};
+use super::ids::{CommId, GlobalRank, HostId, LocalId, NameId, ProcessId};
 use super::link::{Channels, Devices};
 use super::process::{Phase, Process};
 use super::snapshot::Snapshot;
@@ -99,6 +97,9 @@ pub struct CommView {
     /// Ranks that two processes claim: the log is inconsistent.
     #[serde(skip)]
     pub contested: u32,
+    /// Whether a member has made it, for which all its ranks were there, also those that print nothing.
+    #[serde(skip)]
+    pub complete: bool,
 }
 
 /// A pair of ranks, in one direction, over one transport.
@@ -306,7 +307,7 @@ impl Snapshot<'_> {
             }
             if let Some(latest) = self.latest(at) {
                 for (view, _) in ranks.iter_mut().skip(before) {
-                    (view.pid, view.phase) = (latest.pid, latest.phase);
+                    (view.pid, view.phase, view.reached) = (latest.pid, latest.phase, latest.reached());
                 }
             }
         }
@@ -343,27 +344,12 @@ impl Snapshot<'_> {
     }
 
     fn with_steps(&self, process: &Process, rank: Option<GlobalRank>, phase: Phase) -> Phase {
-        if !(Phase::Ready..Phase::Stepping).contains(&phase) {
-            return phase;
-        }
-        let throughput = &self.seen.sources[process.source].throughput;
-        let alone = || self.writers().get(process.source) == Some(&1);
-        if throughput.steps() && throughput.steps_of(rank.map(u32::from), alone()) {
-            Phase::Stepping
-        } else {
-            phase
-        }
-    }
-
-    /// Returns the number of processes of each source.
-    fn writers(&self) -> &TiVec<SourceIndex, u32> {
-        self.writers.get_or_init(|| {
-            let mut writers: TiVec<SourceIndex, u32> = self.seen.sources.iter().map(|_| 0).collect();
-            for (_, process) in self.alive().filter(|(_, process)| !process.is_nobody()) {
-                writers[process.source] += 1;
-            }
-            writers
-        })
+        let steps = || {
+            let stepping = self.stepping();
+            rank.is_some_and(|rank| stepping.ranks.contains(&u32::from(rank)))
+                || process.locals.iter().any(|local| stepping.comms.contains(&local.comm))
+        };
+        if (Phase::Ready..Phase::Stepping).contains(&phase) && steps() { Phase::Stepping } else { phase }
     }
 
     /// Returns the global rank of a member of the communicator with this `commId`, where proved.
@@ -382,14 +368,14 @@ impl Snapshot<'_> {
         comms.find(|(_, comm)| comm.identity == communicator::Identity::Id(comm_id)).map(|(at, _)| at)
     }
 
-    /// Returns every communicator of live processes.
+    /// Returns every communicator of live processes, other than those of later attempts that did not come up.
     pub fn communicators(&self) -> Vec<CommView> {
         let mut views = Vec::new();
         for (at, comm) in self.seen.comms.iter_enumerated() {
             let mut seen: Vec<u32> = comm
                 .members
                 .iter()
-                .filter(|(_, (process, _))| self.is_alive(*process))
+                .filter(|(_, (process, _))| self.is_alive(*process) && !self.retries.hidden.contains(process))
                 .map(|(rank, _)| *rank)
                 .collect();
             if seen.is_empty() {
@@ -411,6 +397,9 @@ impl Snapshot<'_> {
                 seen_ranks: seen,
                 global_ranks: global,
                 contested: comm.contested,
+                complete: comm.members.values().any(|(process, local)| {
+                    self.is_alive(*process) && self.seen.processes[*process].locals[*local].complete
+                }),
             });
         }
         views
