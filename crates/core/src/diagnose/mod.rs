@@ -43,12 +43,13 @@ pub struct Diagnosis {
     pub findings: Vec<Finding>,
     /// The bus bandwidth of a large all-reduce on the planned instance type and as many nodes, where it was published.
     pub expected: Option<Expected>,
+    one_node: bool,
 }
 
 impl Diagnosis {
     /// Returns the judge of single connections.
     pub fn judge(&self) -> Judge {
-        Judge::new(self.planned, &self.findings)
+        Judge::new(self.planned, &self.findings).on_one_node(self.one_node)
     }
 
     /// Returns whether the pairs prove the planned fabric; none where nothing was planned, or nothing is proved.
@@ -99,7 +100,8 @@ pub fn diagnose(plan: Option<&FabricPlan>, map: &TransportMap) -> Diagnosis {
         let nodes = map.snapshot().ranks().iter().map(|rank| rank.node + 1).max()?;
         catalogue::expected(instance, nodes, "all_reduce")
     });
-    Diagnosis { verdict: seen.verdict, ok, planned, findings, expected }
+    let one_node = seen.ranks().iter().all(|rank| rank.node == 0);
+    Diagnosis { verdict: seen.verdict, ok, planned, findings, expected, one_node }
 }
 
 /// Makes notes of the findings that others explain, without a fix of their own: the fix of the cause is the one to make.
