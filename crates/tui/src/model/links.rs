@@ -134,6 +134,11 @@ impl Link {
         self.devices.1.extend(&other.devices.1);
     }
 
+    /// Returns whether both ends are on one node: NVLink between nodes has a transport of its own.
+    pub fn is_inside_node(&self) -> bool {
+        matches!(self.path, Path::P2p | Path::Shm) && !self.transports.iter().any(|name| name == "P2P/MNNVL")
+    }
+
     /// Returns whether the link is a problem.
     pub fn is_wrong(&self, judge: Judge, inside_node: bool) -> bool {
         self.path.network().is_some_and(|network| judge.is_wrong(network, inside_node))

@@ -6,12 +6,12 @@ use jiff::Timestamp;
 use weftrun::Finding;
 use weftrun::core::diagnose::cause::CAUSE_CODE;
 use weftrun::core::fabric::FabricPlan;
-use weftrun::core::job::{JobDetail, JobEvent, JobHandle, ReplicaStatus};
+use weftrun::core::job::{JobDetail, JobEvent, JobHandle, JobPhase, ReplicaStatus};
 use weftrun::core::report::HealthReport;
 use weftrun::core::spec::JobSpec;
 
 use super::logs::LogPane;
-use super::transport_view::{Cell, Communicator, LinkMap, TransportView};
+use super::transport_view::{Cell, Communicator, LinkMap, Node, Rank, TransportView};
 
 /// How ranks are sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,6 +113,8 @@ impl Suspects {
     }
 }
 
+/// The phase of ranks that did not fail, once the job has ended.
+const ENDED: &str = "ended";
 /// Most events kept.
 const MAX_EVENTS: usize = 500;
 /// Most findings of the cluster kept, each of another kind.
@@ -180,10 +182,32 @@ impl Open {
         }
     }
 
+    /// Returns how the job ended; none while it runs.
+    pub fn end(&self) -> Option<JobPhase> {
+        let told = || self.events.iter().rev().find_map(|(_, event)| event.phase());
+        let phase = self.detail.as_ref().map(|detail| detail.summary.phase).or_else(told);
+        phase.filter(|phase| phase.is_terminal())
+    }
+
     /// Returns when the job ended; none while it runs.
     pub fn ended(&self) -> Option<Timestamp> {
-        let summary = &self.detail.as_ref()?.summary;
-        summary.phase.is_terminal().then_some(summary.ended).flatten()
+        self.detail.as_ref().filter(|_| self.end().is_some())?.summary.ended
+    }
+
+    /// Returns the phase of a rank, which is final once the job has ended.
+    pub fn phase_word(&self, rank: &Rank) -> &'static str {
+        match self.end() {
+            Some(_) if !rank.failed => ENDED,
+            _ => rank.step().word(),
+        }
+    }
+
+    /// Describes the progress of a node's ranks, and returns whether all of them have it.
+    pub fn node_word(&self, node: &Node) -> (String, bool) {
+        match self.end() {
+            Some(_) if node.failed == 0 => (format!("{ENDED} {0}/{0}", node.ranks.len()), true),
+            _ => node.reached_word(),
+        }
     }
 
     /// Returns the findings: the cause and that of RAS, then those of the logs and of the cluster by severity.

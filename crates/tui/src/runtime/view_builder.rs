@@ -27,11 +27,18 @@ impl ViewBuilder {
     /// Adds a batch. If the cluster reports no times for its lines, `came` is used instead; none if that is
     /// unknown too.
     pub fn observe(&mut self, batch: &LogBatch, came: Option<Timestamp>) {
-        self.step_lines.read(batch);
+        let before = self.map.lines_of(&batch.source);
         let times = &mut self.times;
         batch.read_into_timed(&mut self.map, |map, time, events| {
             times.note(map, &batch.source, time.or(came), &events);
         });
+        let map = &mut self.map;
+        self.step_lines.read(batch, |rank, line| map.add_step(&batch.source, rank, before + line));
+    }
+
+    /// Ends all sources: their last lines count even without a newline.
+    pub fn end(&mut self) {
+        self.map.end_all();
     }
 
     /// Returns what NCCL's lines say.
@@ -74,17 +81,15 @@ impl ViewBuilder {
                 nranks: comm.nranks,
                 world: comm.world,
                 members: comm.global_ranks,
+                complete: comm.complete,
+                nodes: comm.nnodes,
             })
             .collect();
         transport_view.await_ranks(asked, heard);
-        transport_view.step(&(&map.stepping_ranks() | self.step_lines.ranks()));
-        if why.state == WhyState::Failed
-            && let Some(cause) = &why.cause
-        {
-            transport_view.fail(&cause.ranks);
-        }
-        transport_view.group();
+        transport_view.step(map.stepping_ranks());
+        transport_view.fail(&why);
         (transport_view.maps, transport_view.loose_links) = maps(&map, &transport_view.communicators);
+        transport_view.group();
         transport_view.place_links();
         throughput(&map, &mut transport_view);
         safe::transport_view(transport_view)
@@ -109,7 +114,7 @@ impl ViewBuilder {
         let bring_up = if stepping { self.times.last(&view).max(Step::Ready) } else { step(view.reached) };
         Rank {
             bring_up,
-            last_step: self.times.last_step(&view, alone),
+            last_step: self.times.last_step(&view, alone, stepping),
             reached: self.times.reached(&view, stepping),
             rank: view.rank,
             host: view.host.into(),
@@ -213,15 +218,19 @@ mod tests {
     #[test]
     fn training_steps_prove_no_step_of_the_bring_up() {
         let text = "[rank0]: step 1 tokens/s 100\n[rank0]: step 2 tokens/s 101\n";
-        assert_eq!(view_of(text).counts, [4, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(view_of(text).counts, [4, 0, 0, 0, 0, 0, 4], "a single rank prints the steps of all");
         let nccl = "h0:100:1 [0] NCCL INFO";
         let init = format!(
             "{nccl} ncclCommInitRankConfig comm 0x1 rank 0 nranks 4 cudaDev 0 nvmlDev 0 busId 60 commId 0xabc"
         );
         let ready = format!("{init} - Init START\n{init} - Init COMPLETE\n");
-        assert_eq!(view_of(&format!("{ready}{text}")).counts, [4, 1, 1, 1, 0, 0, 1]);
+        assert_eq!(
+            view_of(&format!("{ready}{text}")).counts,
+            [4, 4, 4, 4, 0, 0, 4],
+            "it is made by all four"
+        );
         let trees = format!("{nccl} Connected all rings\n{nccl} Connected all trees\n");
-        assert_eq!(view_of(&format!("{ready}{trees}{text}")).counts, [4, 1, 1, 1, 1, 1, 1]);
+        assert_eq!(view_of(&format!("{ready}{trees}{text}")).counts, [4, 4, 4, 4, 4, 4, 4]);
     }
 
     #[test]

@@ -296,9 +296,9 @@ impl<'o> Matrix<'o> {
 fn phase_word(open: &Open, index: usize) -> String {
     let view = &open.transport_view;
     if open.by_rank {
-        return view.ranks.get(index).map_or(String::new(), |rank| rank.step().word().to_owned());
+        return view.ranks.get(index).map_or(String::new(), |rank| open.phase_word(rank).to_owned());
     }
-    view.nodes.get(index).map_or(String::new(), |node| node.reached_word().0)
+    view.nodes.get(index).map_or(String::new(), |node| open.node_word(node).0)
 }
 
 /// Returns whether a node announced another network than most.
