@@ -31,7 +31,7 @@ pub(super) fn contradictions(open: &Open, truth: &Truth) -> Vec<String> {
     all
 }
 
-fn expect<T: PartialEq + std::fmt::Debug>(all: &mut Vec<String>, what: &str, seen: T, truth: T) {
+fn expect<T: PartialEq + std::fmt::Debug>(all: &mut Vec<String>, what: &str, seen: &T, truth: &T) {
     if seen != truth {
         all.push(format!("{what}: {seen:?}, not {truth:?}"));
     }
@@ -42,15 +42,15 @@ fn ranks_and_nodes(open: &Open, truth: &Truth, all: &mut Vec<String>) {
     // Without a line that names a rank, none is known.
     let nothing = view.ranks.is_empty() && view.communicators.is_empty();
     if !nothing {
-        expect(all, "ranks", view.ranks.len(), truth.world);
+        expect(all, "ranks", &view.ranks.len(), &truth.world);
     }
     let (ready, nodes) = open.detail.as_ref().map(|detail| detail.summary.ready).unwrap_or_default();
-    expect(all, "ready after the end", ready, 0);
+    expect(all, "ready after the end", &ready, &0);
     if nodes != 0 {
-        expect(all, "nodes", nodes as usize, truth.nodes);
+        expect(all, "nodes", &(nodes as usize), &truth.nodes);
     }
     if view.maps.iter().any(|map| !map.node_links.is_empty()) {
-        expect(all, "nodes of the map", view.nodes.len(), truth.nodes);
+        expect(all, "nodes of the map", &view.nodes.len(), &truth.nodes);
     }
     for rank in view.ranks.iter().filter(|rank| rank.host.ends_with(".log")) {
         all.push(format!("rank {:?} on a host {}", rank.rank, rank.host));
@@ -60,24 +60,22 @@ fn ranks_and_nodes(open: &Open, truth: &Truth, all: &mut Vec<String>) {
 fn state(open: &Open, truth: &Truth, all: &mut Vec<String>) {
     let view = &open.transport_view;
     if let Some(fails) = truth.fails {
-        expect(all, "failed job", open.end() == Some(JobPhase::Failed), fails);
+        expect(all, "failed job", &(open.end() == Some(JobPhase::Failed)), &fails);
     }
     let failed: BTreeSet<u32> =
         view.ranks.iter().filter(|rank| rank.failed).filter_map(|rank| rank.rank).collect();
-    if truth.all_failed {
-        expect(all, "failed ranks", &failed, &truth.failed);
-    } else if !failed.is_subset(&truth.failed) {
+    if truth.all_failed || !failed.is_subset(&truth.failed) {
         expect(all, "failed ranks", &failed, &truth.failed);
     }
     for rank in view.ranks.iter().filter(|rank| !rank.failed) {
-        expect(all, "phase after the end", open.phase_word(rank), "ended");
+        expect(all, "phase after the end", &open.phase_word(rank), &"ended");
     }
     let stepping = view.counts[Step::Stepping.place().unwrap()];
     if let Some(trains) = truth.trains {
-        expect(all, "stepping", stepping as usize, if trains { truth.world } else { 0 });
+        expect(all, "stepping", &(stepping as usize), &if trains { truth.world } else { 0 });
     }
     if !view.throughput.is_empty() && !view.is_bus_bandwidth {
-        expect(all, "stepping beside throughput", stepping as usize, truth.world);
+        expect(all, "stepping beside throughput", &(stepping as usize), &truth.world);
     }
     if stepping > 0 && stepping as usize != view.ranks.len() {
         all.push(format!("stepping {stepping} of {}", view.ranks.len()));
@@ -134,7 +132,7 @@ fn fabric(open: &Open, truth: &Truth, all: &mut Vec<String>) {
             .filter(|rank| rank.rank.is_some_and(|rank| comm.members.contains(&rank)))
             .map(|rank| rank.node)
             .collect();
-        expect(all, &format!("nodes of {}", comm.id), map.rows(false).len(), nodes.len());
+        expect(all, &format!("nodes of {}", comm.id), &map.rows(false).len(), &nodes.len());
         if map.rows(true).is_empty() {
             all.push(format!("{} shows no rank", comm.id));
         }
