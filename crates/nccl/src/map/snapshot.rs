@@ -1,9 +1,9 @@
 //! A map at one moment; it answers all questions about a map.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use super::ids::{CommId, ProcessId, SourceIndex};
+use super::ids::{CommId, HostId, ProcessId, SourceIndex};
 use super::observed::Observed;
 use super::process::{Phase, Process};
 use super::restarts::Retries;
@@ -29,6 +29,8 @@ pub struct Snapshot<'a> {
     pub(super) retries: Retries,
     /// Usage of the connections of live processes after a restart, counted on first use.
     pub(super) live_usage: OnceCell<Usage>,
+    /// The node of each host, numbered on first use.
+    pub(super) node_numbers: OnceCell<HashMap<HostId, u32>>,
     /// Who trains, found on first use.
     pub(super) stepping: OnceCell<Stepping>,
 }
@@ -39,7 +41,8 @@ impl<'a> Snapshot<'a> {
         let told = seen.told_ranks_differ(&past);
         let world = seen.world(&past, told);
         let retries = seen.retries(&past);
-        Self { world, told, past, retries, seen, live_usage: OnceCell::new(), stepping: OnceCell::new() }
+        let (live_usage, stepping, node_numbers) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
+        Self { world, told, past, retries, seen, live_usage, stepping, node_numbers }
     }
 
     /// Returns whether a process was not replaced by a later one.

@@ -56,6 +56,8 @@ impl MatrixForm {
 #[derive(Debug)]
 pub struct Open {
     pub handle: JobHandle,
+    /// Its phase in the list of jobs, once it is listed.
+    pub listed_phase: Option<JobPhase>,
     /// Its details from the cluster, once queried.
     pub detail: Option<JobDetail>,
     /// Why the last query failed.
@@ -127,6 +129,7 @@ impl Open {
     pub fn new(handle: JobHandle) -> Self {
         Self {
             handle,
+            listed_phase: None,
             detail: None,
             error: None,
             plan: None,
@@ -184,9 +187,14 @@ impl Open {
 
     /// Returns how the job ended; none while it runs.
     pub fn end(&self) -> Option<JobPhase> {
-        let told = || self.events.iter().rev().find_map(|(_, event)| event.phase());
-        let phase = self.detail.as_ref().map(|detail| detail.summary.phase).or_else(told);
+        let told = self.events.iter().rev().find_map(|(_, event)| event.phase()).or(self.listed_phase);
+        let phase = self.detail.as_ref().map(|detail| detail.summary.phase).or(told);
         phase.filter(|phase| phase.is_terminal())
+    }
+
+    /// Returns what follows a statement that may change: nothing does after the end.
+    pub fn yet(&self) -> &'static str {
+        if self.end().is_some() { "" } else { " yet" }
     }
 
     /// Returns when the job ended; none while it runs.

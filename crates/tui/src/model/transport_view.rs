@@ -204,6 +204,8 @@ pub struct TransportView {
     pub counts: [u32; 7],
     /// When all ranks completed each step of [`Step::LIFE`], if known.
     pub laps: [Option<Lap>; 7],
+    /// The nodes as NCCL's map numbers them, each with its index in `nodes`.
+    pub numbers: BTreeMap<u32, u32>,
 }
 
 impl TransportView {
@@ -298,6 +300,7 @@ impl TransportView {
             false => rank.step() >= Step::Started && !rank.host.is_empty(),
         };
         let mut nodes: Vec<Node> = Vec::new();
+        self.numbers.clear();
         let mut numbers: BTreeMap<(Option<u32>, String), usize> = BTreeMap::new();
         for (index, rank) in self.ranks.iter_mut().enumerate().filter(|(_, rank)| placed(rank)) {
             let key = (rank.node, rank.host.clone());
@@ -305,7 +308,9 @@ impl TransportView {
                 nodes.push(Node { host: rank.host.clone(), ..Node::default() });
                 nodes.len() - 1
             });
-            rank.node = u32::try_from(number).ok();
+            let own = u32::try_from(number).ok();
+            self.numbers.extend(rank.node.zip(own));
+            rank.node = own;
             let node = &mut nodes[number];
             node.ranks.push(index);
             node.failed += u32::from(rank.failed);
@@ -360,7 +365,8 @@ impl TransportView {
         let mut maps = std::mem::take(&mut self.maps);
         for (at, map) in maps.iter_mut().enumerate() {
             let members = at.checked_sub(1).and_then(|at| self.communicators.get(at));
-            map.place(&self.ranks, &self.nodes, members.map(|comm| comm.members.as_slice()));
+            let members = members.map(|comm| comm.members.as_slice());
+            map.place(&self.ranks, &self.nodes, members, &self.numbers);
         }
         self.maps = maps;
     }

@@ -1,6 +1,6 @@
 //! What the logs prove, as a transport_view for the screens.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jiff::Timestamp;
 use weftrun::core::diagnose::cause::{WhyState, why};
@@ -74,6 +74,7 @@ impl ViewBuilder {
         };
         let mut comms = map.communicators();
         comms.sort_by_key(|comm| (!comm.world, std::cmp::Reverse(comm.nranks)));
+        let nodes: Vec<BTreeSet<u32>> = comms.iter().map(|comm| map.nodes_of(comm)).collect();
         transport_view.communicators = comms
             .into_iter()
             .map(|comm| Communicator {
@@ -89,6 +90,9 @@ impl ViewBuilder {
         transport_view.step(map.stepping_ranks());
         transport_view.fail(&why);
         (transport_view.maps, transport_view.loose_links) = maps(&map, &transport_view.communicators);
+        for (links, nodes) in transport_view.maps.iter_mut().skip(1).zip(nodes) {
+            links.set_nodes(nodes);
+        }
         transport_view.group();
         transport_view.place_links();
         throughput(&map, &mut transport_view);
@@ -155,7 +159,7 @@ fn maps(map: &Snapshot<'_>, communicators: &[Communicator]) -> (Vec<LinkMap>, Li
         for at in [Some(0), own].into_iter().flatten() {
             match pair.global_from.zip(pair.global_to) {
                 Some((from, to)) => maps[at].add(from, to, &link),
-                None => maps[at].unplaced += 1,
+                None => maps[at].add_unplaced(map.nodes_of_pair(&pair), &link),
             }
         }
     }
@@ -231,6 +235,46 @@ mod tests {
         );
         let trees = format!("{nccl} Connected all rings\n{nccl} Connected all trees\n");
         assert_eq!(view_of(&format!("{ready}{trees}{text}")).counts, [4, 4, 4, 4, 4, 4, 4]);
+    }
+
+    /// Tensor groups on one node each, and a pipeline group across both; no communicator joins all ranks, and none is numbered.
+    #[test]
+    fn a_parallel_group_keeps_its_nodes_where_no_rank_of_the_job_is_proved() {
+        let mut builder = ViewBuilder::default();
+        let line =
+            |at: u32, text: String| format!("h{}:{}:1 [{}] NCCL INFO {text}\n", at / 2, 100 + at, at % 2);
+        let group = |at: u32, rank: u32, id: &str| {
+            let init = format!(
+                "ncclCommInitRankConfig comm 0x{id}{at} rank {rank} nranks 2 cudaDev {0} nvmlDev {0} busId {0}0 commId 0x{id}",
+                at % 2
+            );
+            line(at, format!("{init} - Init START")) + &line(at, format!("{init} - Init COMPLETE"))
+        };
+        for at in 0..4 {
+            let (tensor, rank) = (["a0", "a1"][at as usize / 2], at % 2);
+            let mut text = group(at, rank, tensor);
+            let ends = format!("{rank}[{rank}] -> {0}[{0}]", 1 - rank);
+            text += &line(at, format!("Channel 00/0 : {ends} via P2P/CUMEM"));
+            text += &line(at, "Connected all rings".to_owned());
+            if rank == 0 {
+                text += &group(at, at / 2, "b0");
+                let side = if at == 0 { "send" } else { "receive" };
+                text += &line(at, format!("Channel 00/0 : 0[0] -> 1[0] [{side}] via NET/Socket/0"));
+                text += &line(at, "Connected all rings".to_owned());
+            }
+            let source = Arc::new(SourceId::new(format!("worker-{at}")));
+            builder.observe(&LogBatch::new(source, text.into_bytes(), Cursor::default()), None);
+        }
+        let view = builder.transport_view(None, 4, &BTreeMap::new(), None);
+        assert!(view.ranks.len() == 4 && view.ranks.iter().all(|rank| rank.rank.is_none()));
+        let shown: BTreeSet<(Vec<usize>, Vec<(u32, u32)>)> = view
+            .maps
+            .iter()
+            .skip(1)
+            .map(|map| (map.rows(false).to_vec(), map.node_links.keys().copied().collect()))
+            .collect();
+        let wanted = [(vec![0], vec![(0, 0)]), (vec![0, 1], vec![(0, 1)]), (vec![1], vec![(1, 1)])];
+        assert_eq!(shown, wanted.into());
     }
 
     #[test]

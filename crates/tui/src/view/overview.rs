@@ -176,7 +176,8 @@ fn fabric_line<'a>(model: &Model, open: &Open, paint: Paint, columns: usize) -> 
     let mut spans = vec![Span::raw(format!(" planned {planned}  connected ")), paint.span(seen, meaning)];
     let announced: Vec<String> =
         transport_view.announced().iter().map(|(name, count)| format!("{name} x{count}")).collect();
-    let announced = if announced.is_empty() { "nothing yet".to_owned() } else { announced.join(", ") };
+    let announced =
+        if announced.is_empty() { format!("nothing{}", open.yet()) } else { announced.join(", ") };
     let gdr = if transport_view.gdr.is_empty() { "unknown" } else { &transport_view.gdr };
     for text in [format!("  announced {announced}"), format!("  GDR {gdr}")] {
         let used: usize = spans.iter().map(Span::width).sum();
@@ -579,7 +580,7 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
             let key = model.keymap.first_key("logs");
             format!("  there is output, but no line names its rank; {key} opens the logs")
         } else {
-            "  no rank output yet; see the events for the nodes".to_owned()
+            format!("  no rank output{}; see the events for the nodes", open.yet())
         };
         lines.push(Line::from(paint.span(fit(&text, columns).into_owned(), Meaning::Muted)));
     }

@@ -111,7 +111,7 @@ fn drawn_wrong(model: &mut Model, size: (u16, u16), truth: &Truth) -> Vec<String
     let mut wrong = Vec::new();
     for screen in [Screen::Jobs, Screen::Overview, Screen::Fabric, Screen::Logs, Screen::Diagnosis] {
         let text = drawn(model, screen, size);
-        let mut stale = vec![" silent ", "waiting for", "not seen", " RUN "];
+        let mut stale = vec![" silent ", "waiting for", "not seen", " RUN ", " yet"];
         if screen == Screen::Fabric {
             stale.extend(["stepping", "rings", "trees"]);
         }
