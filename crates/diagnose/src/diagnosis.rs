@@ -24,12 +24,14 @@ pub struct Diagnosis {
     pub expected: Option<Expected>,
     /// Its state, and the first cause of a failure or a hang.
     pub why: Why,
+    /// Whether all ranks are on one node.
+    pub(crate) one_node: bool,
 }
 
 impl Diagnosis {
     /// Returns the judge of single connections.
     pub fn judge(&self) -> Judge {
-        Judge::new(self.planned, &self.findings)
+        Judge::new(self.planned, &self.findings).on_one_node(self.one_node)
     }
 
     /// Returns whether the pairs prove the planned fabric; none where nothing was planned, or nothing is proved.

@@ -12,6 +12,7 @@ pub struct Judge {
     sockets_between: bool,
     sockets_inside: bool,
     other_provider: bool,
+    one_node: bool,
 }
 
 impl Judge {
@@ -23,7 +24,14 @@ impl Judge {
             sockets_between: found(rules::SOCKETS_BETWEEN_NODES),
             sockets_inside: found(rules::SOCKETS_INSIDE_NODE),
             other_provider: found(rules::WRONG_PROVIDER),
+            one_node: false,
         }
+    }
+
+    /// Judges the connections of a job on one node, whose verdict is about these connections: there are no others.
+    #[must_use]
+    pub fn on_one_node(self, one_node: bool) -> Self {
+        Self { one_node, ..self }
     }
 
     /// Returns whether a connection is a problem: it is not what was planned, a finding is about it, or it is
@@ -32,8 +40,8 @@ impl Judge {
     pub fn is_wrong(self, network: Network, inside_node: bool) -> bool {
         match network {
             Network::LibfabricTcp => true,
-            Network::Socket if inside_node => self.sockets_inside,
-            _ if inside_node => false,
+            Network::Socket if inside_node && self.sockets_inside => true,
+            _ if inside_node && !self.one_node => false,
             Network::Socket if self.sockets_between => true,
             Network::LibfabricOther if self.planned == Some(Fabric::Efa) => self.other_provider,
             network => self.planned.is_some_and(|planned| planned.is_met_by(network.into()) == Some(false)),
@@ -65,6 +73,9 @@ mod tests {
         ] {
             assert_eq!(wrong(planned, findings, seen), is_wrong, "{planned:?} {seen:?}");
         }
-        assert!(!Judge::new(Some(Fabric::Efa), found).is_wrong(Network::Socket, true));
+        let inside = Judge::new(Some(Fabric::Efa), found);
+        assert!(!inside.is_wrong(Network::Socket, true));
+        assert!(inside.on_one_node(true).is_wrong(Network::Socket, true), "there are no other connections");
+        assert!(!Judge::new(None, &[]).on_one_node(true).is_wrong(Network::Socket, true));
     }
 }

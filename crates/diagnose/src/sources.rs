@@ -68,7 +68,8 @@ impl<'a> Sources<'a> {
             let nodes = seen.ranks().iter().map(|rank| rank.node + 1).max()?;
             catalogue::expected(instance, nodes, "all_reduce")
         });
-        Diagnosis { verdict: seen.verdict, ok, planned, findings, expected, why }
+        let one_node = seen.ranks().iter().all(|rank| rank.node == 0);
+        Diagnosis { verdict: seen.verdict, ok, planned, findings, expected, why, one_node }
     }
 
     /// The state that the cluster reports; none where it was not asked, or does not know.

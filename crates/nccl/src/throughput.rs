@@ -173,15 +173,6 @@ impl Throughput {
         counts
     }
 
-    /// Returns whether a rank printed a training step. `alone` states that the source has no other rank, to which
-    /// values without a rank belong then. If there are more series than are kept, the last ranks cannot be distinguished.
-    pub fn steps_of(&self, rank: Option<u32>, alone: bool) -> bool {
-        let full = self.series.len() >= SERIES;
-        self.steps
-            && (full
-                || self.step_series().any(|series| series.rank.map_or(alone, |known| rank == Some(known))))
-    }
-
     /// Searches a value in a line; returns whether there is one.
     pub fn observe(&mut self, rank: Option<u32>, line: u64, message: &[u8]) -> bool {
         find(message).is_some_and(|found| self.add(rank, line, found))

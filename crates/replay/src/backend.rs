@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use jiff::{SignedDuration, Timestamp};
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 use weftrun_core::backend::{Backend, Capability, ClusterFacts, PlannedJob, Rendered, Scope};
 use weftrun_core::job::{
     Action, JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId,
@@ -33,26 +33,28 @@ pub struct ReplayBackend {
     handle: JobHandle,
     begun: Timestamp,
     speed: f64,
-    /// How it ended, once it was played to its end.
-    over: watch::Sender<Option<Over>>,
+    /// When it was played to its end.
+    over: watch::Sender<Option<Timestamp>>,
 }
 
-/// The end of a replay.
+/// What the output shows of the job.
 #[derive(Clone, Copy, Debug)]
-struct Over {
-    at: Timestamp,
+struct Judged {
+    /// How it ended.
     phase: JobPhase,
+    /// Its nodes; 0 if no line tells them.
+    nodes: u32,
 }
 
-/// Longest output in which the cause of a failure is searched to know how the job ended.
+/// Longest output that is read to know the nodes of the job and how it ended.
 const MOST_JUDGED: u64 = 64 << 20;
 
 /// The replayed output.
 #[derive(Debug)]
 struct Tape {
     sources: Vec<Arc<SourceId>>,
-    nodes: u32,
     lines: Lines,
+    judged: OnceCell<Judged>,
 }
 
 #[derive(Debug)]
@@ -66,12 +68,10 @@ const PLAIN_LINES_A_SECOND: u64 = 1000;
 
 impl ReplayBackend {
     /// Plays a replay. A speed of 1 is the recorded speed, 10 ten times faster, 0 all at once.
-    pub fn replay(name: &str, replay: Replay, ranks_per_node: u32, speed: f64) -> Self {
-        let each = ranks_per_node.max(1);
-        let sources = (0..replay.world())
-            .map(|rank| source(format!("node{}/rank{rank}", rank / each), Some(rank), rank / each));
-        let nodes = replay.world().div_ceil(each);
-        Self::new(name, Tape { sources: sources.collect(), nodes, lines: Lines::Replay(replay) }, speed)
+    pub fn replay(name: &str, replay: Replay, speed: f64) -> Self {
+        let sources =
+            (0..replay.world()).map(|rank| source(format!("rank{rank}"), Some(rank), rank)).collect();
+        Self::new(name, sources, Lines::Replay(replay), speed)
     }
 
     /// Plays log files: files, and the `*.log`, `*.out`, `*.err`, `*.txt` of folders. Their ranks are those that the
@@ -104,21 +104,19 @@ impl ReplayBackend {
             )
             .hint("`weftrun transport` reads logs of any size"));
         }
-        let of = |(at, file): (usize, &PathBuf)| {
-            let name = file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-            source(name, None, u32::try_from(at).unwrap_or(0))
-        };
-        let sources: Vec<_> = files.iter().enumerate().map(of).collect();
-        let nodes = u32::try_from(sources.len()).unwrap_or(u32::MAX);
+        let name = |file: &PathBuf| file.file_name().map(|name| name.to_string_lossy().into_owned());
+        let of = |(file, at): (&PathBuf, u32)| source(name(file).unwrap_or_default(), None, at);
+        let sources = files.iter().zip(0..).map(of).collect();
         let name = match paths {
             [path] => path.as_ref().file_name().map(|name| name.to_string_lossy().into_owned()),
             _ => None,
         };
         let name = name.unwrap_or_else(|| "logs".to_owned());
-        Ok(Self::new(&name, Tape { sources, nodes, lines: Lines::Files(files) }, speed))
+        Ok(Self::new(&name, sources, Lines::Files(files), speed))
     }
 
-    fn new(name: &str, tape: Tape, speed: f64) -> Self {
+    fn new(name: &str, sources: Vec<Arc<SourceId>>, lines: Lines, speed: f64) -> Self {
+        let tape = Tape { sources, lines, judged: OnceCell::new() };
         let speed = if speed.is_finite() { speed.max(0.0) } else { 1.0 };
         let handle = JobHandle::new(NAME, NAME, [name]);
         Self { tape: Arc::new(tape), handle, begun: now(), speed, over: watch::Sender::new(None) }
@@ -144,14 +142,25 @@ impl ReplayBackend {
         self.recorded(last)
     }
 
-    fn summary(&self) -> JobSummary {
+    /// Returns what the output shows of the job. It is read once.
+    async fn judged(&self) -> Judged {
+        let tape = self.tape.clone();
+        let read = async {
+            let read = tokio::task::spawn_blocking(move || tape.judge()).await;
+            read.unwrap_or(Judged { phase: JobPhase::Unknown, nodes: 0 })
+        };
+        *self.tape.judged.get_or_init(|| read).await
+    }
+
+    async fn summary(&self) -> JobSummary {
+        let judged = self.judged().await;
         let ended = *self.over.borrow();
-        let phase = ended.map_or(JobPhase::Running, |over| over.phase);
+        let phase = ended.map_or(JobPhase::Running, |_| judged.phase);
         let mut job = JobSummary::new(self.handle.clone(), phase);
         job.kind = "replay".to_owned();
         // When plain logs were written is not known.
-        (job.created, job.ended) = (self.recorded(0), ended.map(|over| over.at));
-        job.ready = (self.tape.nodes, self.tape.nodes);
+        (job.created, job.ended) = (self.recorded(0), ended);
+        job.ready = (if ended.is_some() { 0 } else { judged.nodes }, judged.nodes);
         if phase.is_terminal() {
             "played to its end".clone_into(&mut job.reason);
         }
@@ -163,10 +172,10 @@ fn size(files: &[PathBuf]) -> u64 {
     files.iter().filter_map(|file| Some(std::fs::metadata(file).ok()?.len())).sum()
 }
 
+/// Makes a source without a role: what its place in the job was is not known.
 fn source(name: String, rank: Option<u32>, replica: u32) -> Arc<SourceId> {
     let mut source = SourceId::new(name);
     (source.rank, source.replica) = (rank, replica);
-    "worker".clone_into(&mut source.role);
     Arc::new(source)
 }
 
@@ -204,13 +213,12 @@ impl Tape {
             }
         }
     }
-}
 
-impl Tape {
-    /// Returns the phase in which the job of this output ended, as far as the output shows it.
-    fn outcome(&self) -> JobPhase {
+    /// Reads the output for what it shows of the job.
+    fn judge(&self) -> Judged {
+        let unread = Judged { phase: JobPhase::Succeeded, nodes: 0 };
         if matches!(&self.lines, Lines::Files(files) if size(files) > MOST_JUDGED) {
-            return JobPhase::Succeeded;
+            return unread;
         }
         let (mut map, mut read) = (TransportMap::new(), 0);
         for (at, source) in self.sources.iter().enumerate() {
@@ -221,13 +229,28 @@ impl Tape {
                 }
             });
             map.end(source);
+            if read > MOST_JUDGED {
+                return unread;
+            }
         }
-        match Sources::of_logs(&map).diagnose().why.state {
+        let phase = match Sources::of_logs(&map).diagnose().why.state {
             // Watchdogs ended those that hang.
-            WhyState::Failed | WhyState::Hanging if read <= MOST_JUDGED => JobPhase::Failed,
+            WhyState::Failed | WhyState::Hanging => JobPhase::Failed,
             _ => JobPhase::Succeeded,
-        }
+        };
+        Judged { phase, nodes: nodes(&map) }
     }
+}
+
+/// Returns the number of nodes that the lines of a job prove; 0 if they prove none: those of its ranks where each of them
+/// prints lines of NCCL, else as many as NCCL counts.
+fn nodes(map: &TransportMap) -> u32 {
+    let map = map.snapshot();
+    let Some(world) = map.communicators().into_iter().find(|comm| comm.world) else { return 0 };
+    if world.seen_ranks.len() < world.nranks as usize {
+        return world.nnodes.unwrap_or(0);
+    }
+    map.ranks().iter().map(|rank| rank.node + 1).max().unwrap_or(0)
 }
 
 /// The position in the replay.
@@ -293,9 +316,8 @@ impl Play {
             }
         }
         let at = self.backend.recorded_end().unwrap_or_else(now);
-        let backend = self.backend.clone();
-        let phase = tokio::task::spawn_blocking(move || backend.tape.outcome()).await;
-        self.backend.over.send_replace(Some(Over { at, phase: phase.unwrap_or(JobPhase::Unknown) }));
+        self.backend.judged().await;
+        self.backend.over.send_replace(Some(at));
         None
     }
 
@@ -369,14 +391,14 @@ impl Backend for ReplayBackend {
     }
 
     async fn list(&self, _filter: &JobFilter) -> Result<Vec<JobSummary>> {
-        Ok(vec![self.summary()])
+        Ok(vec![self.summary().await])
     }
 
     async fn describe(&self, _job: &JobHandle) -> Result<JobDetail> {
-        let summary = self.summary();
+        let (summary, nodes) = (self.summary().await, self.judged().await.nodes);
         let mut detail = JobDetail::new(summary.clone());
         let node = |index| ReplicaStatus::new(format!("node{index}"), "worker", index, summary.phase);
-        detail.replicas = (0..self.tape.nodes).map(node).collect();
+        detail.replicas = (0..nodes).map(node).collect();
         Ok(detail)
     }
 
@@ -389,7 +411,8 @@ impl Backend for ReplayBackend {
         over.mark_changed();
         let told = stream::unfold((backend, over), |(backend, mut over)| async move {
             over.changed().await.ok()?;
-            Some((Ok(JobEvent::Status { job: backend.summary() }), (backend, over)))
+            let job = backend.summary().await;
+            Some((Ok(JobEvent::Status { job }), (backend, over)))
         });
         told.boxed()
     }
@@ -426,14 +449,39 @@ mod tests {
     #[tokio::test]
     async fn every_pace_plays_the_same_bytes() {
         let capture = Capture::shipped("socket_2x2").unwrap();
-        let backend =
-            |speed| ReplayBackend::replay("wide", capture.scale(Shape::new(2, 4)).unwrap(), 4, speed);
+        let backend = |speed| ReplayBackend::replay("wide", capture.scale(Shape::new(2, 4)).unwrap(), speed);
         let at_once = backend(0.0);
         let logs = played(&at_once).await;
         assert_eq!(at_once.list(&JobFilter::all()).await.unwrap()[0].phase, JobPhase::Succeeded);
         assert_eq!(logs.len(), 8);
         assert!(logs.iter().all(|log| !log.is_empty()));
         assert_eq!(played(&backend(1000.0)).await, logs);
+    }
+
+    #[tokio::test]
+    async fn nodes_are_those_that_the_lines_prove() {
+        let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/tests/cases/nccl/captures");
+        let failures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/failures");
+        for (folder, nodes) in [
+            (captures.join("p2p_default"), 1),
+            (captures.join("three_one"), 2),
+            (captures.join("four_nodes"), 4),
+            (captures.join("node1_silent"), 2),
+            (captures.join("torchrun_restart"), 1),
+            // No line tells it.
+            (captures.join("debug_warn_only"), 0),
+            (failures.join("exception_nodebug"), 0),
+            (failures.join("import_error"), 0),
+        ] {
+            let backend = ReplayBackend::logs(&[&folder], 0.0).unwrap();
+            assert_eq!(backend.summary().await.ready, (nodes, nodes), "{}", folder.display());
+            let detail = backend.describe(backend.handle()).await.unwrap();
+            assert_eq!(detail.replicas.len(), nodes as usize, "{}", folder.display());
+        }
+        let one_host = Capture::shipped("p2p_default").unwrap();
+        assert_eq!(ReplayBackend::replay("one", one_host.exact(), 0.0).summary().await.ready, (1, 1));
+        let wide = Capture::shipped("socket_2x2").unwrap().scale(Shape::new(5, 3)).unwrap();
+        assert_eq!(ReplayBackend::replay("wide", wide, 0.0).summary().await.ready, (5, 5));
     }
 
     #[tokio::test]
@@ -448,7 +496,7 @@ mod tests {
             let backend = ReplayBackend::logs(&[Path::new(cases).join(case)], 0.0).unwrap();
             let mut logs = backend.logs(backend.handle(), LogOptions::follow());
             while logs.next().await.is_some() {}
-            assert_eq!(backend.summary().phase, phase, "{case}");
+            assert_eq!(backend.summary().await.phase, phase, "{case}");
         }
     }
 }

@@ -407,8 +407,7 @@ impl Job {
             self.stages().iter().filter(|stage| matches!(stage, Stage::Running | Stage::Stopping)).count();
         summary.reason = reason;
         summary.kind = "hosts".to_owned();
-        summary.ready =
-            (if phase == JobPhase::Succeeded { nodes } else { u32::try_from(up).unwrap_or(u32::MAX) }, nodes);
+        summary.ready = (u32::try_from(up).unwrap_or(u32::MAX), nodes);
         // Durations of the hosts on the clock of the machine that submitted: no host's clock is read.
         summary.ended = created.filter(|_| phase.is_terminal()).and_then(|created| {
             created.checked_add(SignedDuration::try_from(Duration::from_secs(elapsed)).ok()?).ok()

@@ -74,7 +74,7 @@ impl Snapshot {
         job.fabric = Some(self.origin.fabric);
         job.labels.clone_from(&self.origin.labels);
         let nodes = self.origin.nodes;
-        let up = matches!(self.phase, JobPhase::Running | JobPhase::Stopping | JobPhase::Succeeded);
+        let up = matches!(self.phase, JobPhase::Running | JobPhase::Stopping);
         job.ready = (if up { nodes } else { 0 }, nodes);
         if let Some(record) = &self.record {
             job.ended = record.ended;

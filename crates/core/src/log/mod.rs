@@ -37,7 +37,7 @@ pub use sanitise::{CleanLine, LINE_CAP, clean_line, clean_message, clean_text, e
 pub use severity::{Level, level};
 pub use spill::Spill;
 pub use store::{DEFAULT_BUDGET, LogStore};
-pub use stream::{LogStream, StreamId};
+pub use stream::{LogStream, StreamId, rank_of_line};
 pub use style::{Colour, Style};
 pub use weftrun_nccl::SourceId;
 pub use weftrun_nccl::launcher::{Prefix, prefix};

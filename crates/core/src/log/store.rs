@@ -229,6 +229,13 @@ impl LogStore {
         &self.streams.all
     }
 
+    /// Sets which sources are earlier attempts.
+    pub fn mark_past(&mut self, is_past: impl Fn(&SourceId) -> bool) {
+        for stream in &mut self.streams.all {
+            stream.is_past = is_past(&stream.source);
+        }
+    }
+
     /// Sets the global rank of each process (host, process id), once NCCL's lines have proved it.
     pub fn learn(&mut self, ranks: &HashMap<(String, u32), u32>) {
         for stream in self.streams.all.iter_mut().filter(|stream| stream.source.rank.is_none()) {
@@ -270,6 +277,18 @@ impl LogStore {
         self.arrived = Some(arrived);
         self.ingest(batch);
         self.arrived = None;
+    }
+
+    /// Ends all sources: their last lines count even without a newline. Later bytes begin new lines.
+    pub fn end_sources(&mut self) {
+        self.generation += 1;
+        for (source, mut known) in std::mem::take(&mut self.feeds) {
+            let number = known.number;
+            known.history.end(|line| self.line(number, &source, line, None, Era::History));
+            known.live.end(|line| self.line(number, &source, line, None, Era::Live));
+            self.feeds.insert(source, known);
+        }
+        self.evict();
     }
 
     /// Notes that all lines from this time on are seen to arrive.

@@ -26,6 +26,8 @@ pub struct LogStream {
     pub name: String,
     /// Its global rank, once known.
     pub rank: Option<u32>,
+    /// Whether a later attempt of its writer is known.
+    pub is_past: bool,
     /// Host and process id, once NCCL has printed them.
     pub process: Option<(String, u32)>,
     /// Lines it wrote.
@@ -80,7 +82,8 @@ impl Streams {
 
     /// Finds the stream of a line; returns it, and the length of the launcher's prefix before the text.
     pub(super) fn of(&mut self, number: usize, source: &Arc<SourceId>, line: &[u8]) -> (StreamId, u8) {
-        let found = prefix(line);
+        let mut found = prefix(line);
+        found.rank = named_rank(line, &found);
         let taken = u8::try_from(found.len).unwrap_or(0);
         let key = match source.rank {
             Some(_) => Key::Whole,
@@ -100,6 +103,7 @@ impl Streams {
             source: source.clone(),
             name: name(&key),
             rank: source.rank.or(found.rank),
+            is_past: false,
             process: found.process.map(process_of),
             lines: 0,
             warnings: 0,
@@ -163,6 +167,39 @@ fn key(found: &Prefix<'_>) -> Key {
     }
 }
 
+/// Most bytes before the rank that a line names: times, the place in the source.
+const BEFORE_RANK: usize = 160;
+
+/// Returns the rank that a line names as its writer: in a launcher's prefix, or as `[rank 3]` or `[Rank 3]` at the beginning
+/// of its text, behind times, levels and other brackets. NCCL numbers the ranks of a communicator, which are none of the job's.
+pub fn rank_of_line(line: &[u8]) -> Option<u32> {
+    named_rank(line, &prefix(line))
+}
+
+fn named_rank(line: &[u8], found: &Prefix<'_>) -> Option<u32> {
+    if found.rank.is_some() || found.process.is_some() {
+        return found.rank;
+    }
+    let text = line.get(found.len..)?;
+    let near = text.get(..text.len().min(BEFORE_RANK))?;
+    memchr::memchr_iter(b'[', near).find_map(|at| {
+        let inside = near
+            .get(at + 1..)
+            .filter(|rest| rest.get(..5).is_some_and(|word| word.eq_ignore_ascii_case(b"rank ")))?;
+        let digits = inside.get(5..)?;
+        let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let rank = std::str::from_utf8(digits.get(..count)?).ok()?.parse().ok()?;
+        (digits.get(count) == Some(&b']') && is_head(&near[..at])).then_some(rank)
+    })
+}
+
+/// Returns whether a text holds only what loggers write before a message: brackets, times, levels, a place followed by a colon.
+fn is_head(text: &[u8]) -> bool {
+    let text = text.trim_ascii_end();
+    let word = text.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+    word.last().is_none_or(|last| b"]:|-".contains(last)) || !word.iter().any(u8::is_ascii_lowercase)
+}
+
 /// Returns a text behind the rank that PyTorch writes before each line of an exception (`[rank3]: `).
 fn behind_rank(text: &[u8]) -> &[u8] {
     let behind = text.strip_prefix(b"[rank").and_then(|rest| {
@@ -185,4 +222,35 @@ fn name(key: &Key) -> String {
         Key::Process(host, pid) => format!("{host}:{pid}"),
     };
     super::clean_text(&name).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rank_of_line;
+
+    #[test]
+    fn a_rank_in_brackets_at_the_beginning_of_a_text_is_its_writer() {
+        for line in [
+            "[rank 3] step 5 loss 0.3313 1280.0 samples/s",
+            "[default1]:[rank 3] done",
+            "[rank3]:[E1122 03:12:05.018 ProcessGroupNCCL.cpp:689] [Rank 7] Watchdog caught",
+            "[E1122 03:12:05.018 ProcessGroupNCCL.cpp:689] [Rank 3] Watchdog caught",
+            "2026-11-22 03:12:05,018 INFO [Rank 3] begins",
+            "RuntimeError: [Rank 3]: Rank 0 failed to pass monitoredBarrier",
+            "[1,3]<stdout>:hello",
+        ] {
+            assert_eq!(rank_of_line(line.as_bytes()), Some(3), "{line}");
+        }
+        for line in [
+            "waits for [rank 3] to join",
+            "h:1:1 [0] NCCL INFO [Rank 3] ncclCommInitRankConfig comm",
+            "[rank x] step 5",
+            "[rank 3 of 4] step 5",
+            "[rank 99999999999] step 5",
+            "[rank ",
+            "",
+        ] {
+            assert_eq!(rank_of_line(line.as_bytes()), None, "{line}");
+        }
+    }
 }

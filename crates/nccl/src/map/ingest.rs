@@ -1,6 +1,6 @@
 //! Turns messages into processes and their connections.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use typed_index_collections::TiVec;
@@ -32,6 +32,8 @@ const RECENT: usize = 4096;
 const HOSTS: usize = 65_536;
 /// Most ranks of a source of which it is known that they wrote something.
 const HEARD: usize = 65_536;
+/// Most ranks of a source whose training steps are kept.
+const STEPPING: usize = 1024;
 /// Most names of transports and networks kept.
 const NAMES: usize = 1024;
 
@@ -70,6 +72,7 @@ impl TransportMap {
             id: Arc::clone(id),
             throughput: Throughput::default(),
             heard: BTreeSet::new(),
+            steps: BTreeMap::new(),
             lines: 0,
             bytes: 0,
         };
@@ -78,6 +81,22 @@ impl TransportMap {
         self.index.source.insert(Arc::clone(id), at);
         self.seen.restarts.source(id);
         at
+    }
+
+    /// Adds a training step without a rate, which is found outside of this crate: the line of a source that reports it, and
+    /// the rank, if the line names one.
+    pub fn add_step(&mut self, source: &Arc<SourceId>, rank: Option<u32>, line: u64) {
+        let at = self.source(source);
+        let steps = &mut self.seen.sources[at].steps;
+        if steps.len() < STEPPING || steps.contains_key(&rank) {
+            let last = steps.entry(rank).or_default();
+            *last = line.max(*last);
+        }
+    }
+
+    /// Returns the number of lines of a source that were read.
+    pub fn lines_of(&self, source: &Arc<SourceId>) -> u64 {
+        self.index.source.get(source).map_or(0, |at| self.seen.sources[*at].lines)
     }
 
     /// Takes a source's parser out, so that its results can be applied to the map.

@@ -22,6 +22,7 @@ mod resolve;
 mod restarts;
 mod signatures;
 mod snapshot;
+mod stepping;
 mod traits;
 mod usage;
 mod verdict;
@@ -111,6 +112,11 @@ impl TransportMap {
     /// Returns whether a source prints training steps.
     pub fn steps(&self, source: &Arc<SourceId>) -> bool {
         self.index.source.get(source).is_some_and(|at| self.seen.sources[*at].throughput.steps())
+    }
+
+    /// Returns whether a source is an earlier attempt of another one.
+    pub fn is_earlier_attempt(&self, source: &SourceId) -> bool {
+        self.seen.restarts.is_earlier(source)
     }
 
     /// Returns how many values of training steps each rank of a source printed; values without a rank are

@@ -25,6 +25,8 @@ pub(super) struct Source {
     pub throughput: Throughput,
     /// Ranks that a launcher names before lines without NCCL's prefix.
     pub heard: BTreeSet<u32>,
+    /// Ranks that printed a training step without a rate, each with its last line; the rank is none if the line names none.
+    pub steps: BTreeMap<Option<u32>, u64>,
     pub lines: u64,
     pub bytes: u64,
 }

@@ -150,11 +150,12 @@ impl Process {
         Self { source, host: host.into(), pid, first_line: line, last_line: line, ..Self::default() }
     }
 
-    /// Raises the phase; it never falls, except that a failure stays.
+    /// Raises the phase. It never falls, except that a process which comes further than before a failure has survived it.
     pub fn reach(&mut self, phase: Phase) -> bool {
-        let higher = phase > self.phase;
+        let survived = self.phase == Phase::Failed && phase > self.before_failure && phase != Phase::Failed;
+        let higher = phase > self.phase || survived;
         if higher {
-            self.before_failure = self.phase;
+            self.before_failure = self.reached();
             self.phase = phase;
         }
         higher

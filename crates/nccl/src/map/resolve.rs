@@ -91,7 +91,7 @@ impl Observed {
         member.is_some_and(|(at, _)| self.processes[at].host_number != process.host_number)
     }
 
-    fn member(&self, comm: CommId, rank: u32) -> Option<(ProcessId, LocalId)> {
+    pub(super) fn member(&self, comm: CommId, rank: u32) -> Option<(ProcessId, LocalId)> {
         self.comms.get(comm)?.members.get(&rank).copied()
     }
 

@@ -18,7 +18,8 @@ type Slot = (SourceIndex, Box<str>, u64);
 pub(super) struct Restarts {
     holders: HashMap<Slot, BTreeSet<ProcessId>>,
     shared: HashSet<Slot>,
-    attempts: HashMap<(String, String, String, u32), u32>,
+    /// The latest attempt of each place, and its uid.
+    latest: HashMap<(String, String, String, u32), (u32, String)>,
     retried: bool,
 }
 
@@ -26,20 +27,23 @@ impl Restarts {
     /// Records the attempt of a new source.
     pub fn source(&mut self, id: &SourceId) {
         use std::collections::hash_map::Entry;
-        match self.attempts.entry(attempt_key(id)) {
+        match self.latest.entry(place(id)) {
             Entry::Vacant(free) => {
-                free.insert(id.attempt);
+                free.insert((id.attempt, id.uid.clone()));
             }
             Entry::Occupied(mut known) => {
-                self.retried |= *known.get() != id.attempt;
-                known.insert(id.attempt.max(*known.get()));
+                self.retried |= known.get().0 != id.attempt || is_recreated(id, known.get());
+                if id.attempt > known.get().0 || is_recreated(id, known.get()) {
+                    known.insert((id.attempt, id.uid.clone()));
+                }
             }
         }
     }
 
     /// Returns whether a source is of an earlier attempt.
     pub(super) fn is_earlier(&self, id: &SourceId) -> bool {
-        self.attempts.get(&attempt_key(id)).is_some_and(|latest| id.attempt < *latest)
+        let latest = self.latest.get(&place(id));
+        latest.is_some_and(|latest| id.attempt < latest.0 || is_recreated(id, latest))
     }
 
     /// Moves a process from one slot to another.
@@ -71,8 +75,14 @@ pub(super) struct Retries {
     pub latest: HashMap<ProcessId, ProcessId>,
 }
 
-fn attempt_key(id: &SourceId) -> (String, String, String, u32) {
+fn place(id: &SourceId) -> (String, String, String, u32) {
     (id.name.clone(), id.container.clone(), id.role.clone(), id.replica)
+}
+
+/// Returns whether a source is another pod of the same name. Operators delete a pod that failed and make it again, and the
+/// restarts of its containers count from 0 then: the one that is seen later is the later one.
+fn is_recreated(id: &SourceId, known: &(u32, String)) -> bool {
+    !id.container.is_empty() && id.uid != known.1
 }
 
 impl Observed {

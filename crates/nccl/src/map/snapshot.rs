@@ -3,12 +3,11 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use typed_index_collections::TiVec;
-
-use super::ids::{CommId, ProcessId, SourceIndex};
+use super::ids::{CommId, HostId, ProcessId, SourceIndex};
 use super::observed::Observed;
 use super::process::{Phase, Process};
 use super::restarts::Retries;
+use super::stepping::Stepping;
 use super::usage::Usage;
 use super::verdict::{device_names, interfaces};
 use super::{PluginSeen, SignatureHits, Signatures, Trace};
@@ -30,10 +29,12 @@ pub struct Snapshot<'a> {
     pub(super) retries: Retries,
     /// Usage of the connections of live processes after a restart, counted on first use.
     pub(super) live_usage: OnceCell<Usage>,
-    /// Processes of each source, counted on first use.
-    pub(super) writers: OnceCell<TiVec<SourceIndex, u32>>,
     /// The first line of the last process of each device, found on first use.
     latest_of_device: OnceCell<HashMap<Device<'a>, u64>>,
+    /// The node of each host, numbered on first use.
+    pub(super) node_numbers: OnceCell<HashMap<HostId, u32>>,
+    /// Who trains, found on first use.
+    pub(super) stepping: OnceCell<Stepping>,
 }
 
 /// A device of a host, as the main threads of a source's processes print it.
@@ -52,8 +53,9 @@ impl<'a> Snapshot<'a> {
             retries,
             seen,
             live_usage: OnceCell::new(),
-            writers: OnceCell::new(),
             latest_of_device: OnceCell::new(),
+            stepping: OnceCell::new(),
+            node_numbers: OnceCell::new(),
         }
     }
 
@@ -172,14 +174,9 @@ impl<'a> Snapshot<'a> {
         source.throughput.step_series().filter(own).map(|series| series.count_after(line)).max().unwrap_or(0)
     }
 
-    /// Returns the ranks of the job that print training steps, as far as a line or its source names the rank.
-    pub fn stepping_ranks(&self) -> BTreeSet<u32> {
-        let sources = self.seen.sources.iter().filter(|source| source.throughput.steps());
-        let ranks = sources.flat_map(|source| {
-            let counts = source.throughput.step_counts();
-            counts.into_keys().map(|rank| rank.or(source.id.rank))
-        });
-        ranks.flatten().collect()
+    /// Returns the ranks of the job that train: those that print steps, and the other members of their communicators.
+    pub fn stepping_ranks(&self) -> &BTreeSet<u32> {
+        &self.stepping().ranks
     }
 
     /// Returns the name of the source a trace is from.

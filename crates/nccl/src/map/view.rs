@@ -2,12 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use serde::{Serialize, Serializer};
-use typed_index_collections::TiVec;
-
 use super::communicator;
+use serde::{Serialize, Serializer};
 
-use super::ids::{CommId, GlobalRank, HostId, LocalId, NameId, ProcessId, SourceIndex};
+use super::ids::{CommId, GlobalRank, HostId, LocalId, NameId, ProcessId};
 use super::link::{Channels, Devices};
 use super::process::{Phase, Process};
 use super::snapshot::Snapshot;
@@ -99,6 +97,12 @@ pub struct CommView {
     /// Ranks that two processes claim: the log is inconsistent.
     #[serde(skip)]
     pub contested: u32,
+    /// Whether a member has made it, for which all its ranks were there, also those that print nothing.
+    #[serde(skip)]
+    pub complete: bool,
+    /// Hosts of the ranks whose logs were seen.
+    #[serde(skip)]
+    pub(super) hosts: BTreeSet<HostId>,
 }
 
 /// A pair of ranks, in one direction, over one transport.
@@ -141,6 +145,9 @@ pub struct PairView {
     #[serde(serialize_with = "sides")]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<Side>"))]
     pub seen: (bool, bool),
+    /// Hosts of the sender and the receiver, where the log has lines of theirs.
+    #[serde(skip)]
+    pub(super) hosts: (Option<HostId>, Option<HostId>),
 }
 
 /// Network devices of both ends.
@@ -199,8 +206,8 @@ pub(super) struct PairKey {
     transport: NameId,
 }
 
-/// Sorts ranks, and numbers the nodes they are on by their lowest rank.
-pub(super) fn with_nodes(mut ranks: Vec<(RankView, HostId)>) -> Vec<RankView> {
+/// Sorts ranks, and numbers the nodes they are on by their lowest rank; returns them and the node of each host.
+pub(super) fn with_nodes(mut ranks: Vec<(RankView, HostId)>) -> (Vec<RankView>, HashMap<HostId, u32>) {
     ranks.sort_by(|(a, _), (b, _)| {
         (a.rank.is_none(), a.rank, &a.host, a.pid).cmp(&(b.rank.is_none(), b.rank, &b.host, b.pid))
     });
@@ -209,7 +216,7 @@ pub(super) fn with_nodes(mut ranks: Vec<(RankView, HostId)>) -> Vec<RankView> {
         let next = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
         RankView { node: *nodes.entry(host).or_insert(next), ..rank }
     });
-    numbered.collect()
+    (numbered.collect(), nodes)
 }
 
 impl Snapshot<'_> {
@@ -269,6 +276,10 @@ impl Snapshot<'_> {
                 pxn: false,
                 shared: false,
                 seen: (false, false),
+                hosts: (
+                    self.host_of_member(place.comm, link.key.from),
+                    self.host_of_member(place.comm, link.key.to),
+                ),
             });
             pair.global_from = pair.global_from.or(global_from);
             pair.global_to = pair.global_to.or(global_to);
@@ -288,6 +299,27 @@ impl Snapshot<'_> {
         }
     }
 
+    fn host_of_member(&self, comm: Option<CommId>, rank: u32) -> Option<HostId> {
+        let (process, _) = self.seen.member(comm?, rank)?;
+        Some(self.seen.processes[process].host_number)
+    }
+
+    /// Returns the nodes of a pair, which are known also where its ranks in the job are not.
+    pub fn nodes_of_pair(&self, pair: &PairView) -> Option<(u32, u32)> {
+        let node = |host: Option<HostId>| self.node_numbers().get(&host?).copied();
+        node(pair.hosts.0).zip(node(pair.hosts.1))
+    }
+
+    /// Returns the nodes of the ranks of a communicator whose logs were seen.
+    pub fn nodes_of(&self, comm: &CommView) -> BTreeSet<u32> {
+        comm.hosts.iter().filter_map(|host| self.node_numbers().get(host).copied()).collect()
+    }
+
+    /// Returns the node that each host has in [`Self::ranks`].
+    fn node_numbers(&self) -> &HashMap<HostId, u32> {
+        self.node_numbers.get_or_init(|| with_nodes(self.unnumbered_ranks()).1)
+    }
+
     pub(super) fn comm_id(&self, comm: CommId) -> String {
         self.seen
             .comms
@@ -297,6 +329,10 @@ impl Snapshot<'_> {
 
     /// Returns every live process that NCCL's prefix named, and every rank of those that hold several.
     pub fn ranks(&self) -> Vec<RankView> {
+        with_nodes(self.unnumbered_ranks()).0
+    }
+
+    fn unnumbered_ranks(&self) -> Vec<(RankView, HostId)> {
         let mut ranks = Vec::new();
         for (at, process) in self.shown() {
             let before = ranks.len();
@@ -306,11 +342,11 @@ impl Snapshot<'_> {
             }
             if let Some(latest) = self.latest(at) {
                 for (view, _) in ranks.iter_mut().skip(before) {
-                    (view.pid, view.phase) = (latest.pid, latest.phase);
+                    (view.pid, view.phase, view.reached) = (latest.pid, latest.phase, latest.reached());
                 }
             }
         }
-        with_nodes(ranks)
+        ranks
     }
 
     /// Returns a rank, and the number of its host; its node is unknown until all ranks are read.
@@ -343,27 +379,12 @@ impl Snapshot<'_> {
     }
 
     fn with_steps(&self, process: &Process, rank: Option<GlobalRank>, phase: Phase) -> Phase {
-        if !(Phase::Ready..Phase::Stepping).contains(&phase) {
-            return phase;
-        }
-        let throughput = &self.seen.sources[process.source].throughput;
-        let alone = || self.writers().get(process.source) == Some(&1);
-        if throughput.steps() && throughput.steps_of(rank.map(u32::from), alone()) {
-            Phase::Stepping
-        } else {
-            phase
-        }
-    }
-
-    /// Returns the number of processes of each source.
-    fn writers(&self) -> &TiVec<SourceIndex, u32> {
-        self.writers.get_or_init(|| {
-            let mut writers: TiVec<SourceIndex, u32> = self.seen.sources.iter().map(|_| 0).collect();
-            for (_, process) in self.alive().filter(|(_, process)| !process.is_nobody()) {
-                writers[process.source] += 1;
-            }
-            writers
-        })
+        let steps = || {
+            let stepping = self.stepping();
+            rank.is_some_and(|rank| stepping.ranks.contains(&u32::from(rank)))
+                || process.locals.iter().any(|local| stepping.comms.contains(&local.comm))
+        };
+        if (Phase::Ready..Phase::Stepping).contains(&phase) && steps() { Phase::Stepping } else { phase }
     }
 
     /// Returns the global rank of a member of the communicator with this `commId`, where proved.
@@ -382,16 +403,14 @@ impl Snapshot<'_> {
         comms.find(|(_, comm)| comm.identity == communicator::Identity::Id(comm_id)).map(|(at, _)| at)
     }
 
-    /// Returns every communicator of live processes.
+    /// Returns every communicator of live processes, other than those of later attempts that did not come up.
     pub fn communicators(&self) -> Vec<CommView> {
         let mut views = Vec::new();
         for (at, comm) in self.seen.comms.iter_enumerated() {
-            let mut seen: Vec<u32> = comm
-                .members
-                .iter()
-                .filter(|(_, (process, _))| self.is_alive(*process))
-                .map(|(rank, _)| *rank)
-                .collect();
+            let shown =
+                |process: &ProcessId| self.is_alive(*process) && !self.retries.hidden.contains(process);
+            let members = || comm.members.iter().filter(|(_, (process, _))| shown(process));
+            let mut seen: Vec<u32> = members().map(|(rank, _)| *rank).collect();
             if seen.is_empty() {
                 continue;
             }
@@ -411,6 +430,9 @@ impl Snapshot<'_> {
                 seen_ranks: seen,
                 global_ranks: global,
                 contested: comm.contested,
+                complete: members()
+                    .any(|(_, (process, local))| self.seen.processes[*process].locals[*local].complete),
+                hosts: members().map(|(_, (process, _))| self.seen.processes[*process].host_number).collect(),
             });
         }
         views

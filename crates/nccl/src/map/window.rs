@@ -106,7 +106,7 @@ impl Snapshot<'_> {
             let held = self.held(at).filter(|(_, rank)| ranks.contains(&rank.0));
             views.extend(held.map(|(local, rank)| self.rank(process, Some(rank), Some(local))));
         }
-        super::view::with_nodes(views)
+        super::view::with_nodes(views).0
     }
 
     /// Returns the processes that hold some ranks of the job, each once, by rank.

@@ -3,6 +3,9 @@
 use jiff::Timestamp;
 use weftrun::core::backend::Capability;
 use weftrun::core::job::{JobEvent, JobHandle, JobPhase, JobSummary};
+use weftrun::diagnose::cause::CAUSE_CODE;
+
+use super::transport_view::TransportView;
 
 /// Whether a target answers.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +37,16 @@ pub struct Entry {
     pub alarm: bool,
     /// What its logs have proved of the fabric, if it was opened here.
     pub verdict: Option<(String, Option<bool>)>,
+}
+
+impl Entry {
+    /// Takes what the logs of the job prove.
+    pub fn learn(&mut self, view: &TransportView) {
+        self.verdict = Some((view.verdict.clone(), view.ok));
+        let cause = view.findings.iter().find(|finding| finding.code == CAUSE_CODE);
+        self.cause = cause.map(|cause| cause.message.clone());
+        self.alarm |= cause.is_some();
+    }
 }
 
 /// Columns to sort by.

@@ -134,6 +134,11 @@ impl Link {
         self.devices.1.extend(&other.devices.1);
     }
 
+    /// Returns whether both ends are on one node: NVLink between nodes has a transport of its own.
+    pub fn is_inside_node(&self) -> bool {
+        matches!(self.path, Path::P2p | Path::Shm) && !self.transports.iter().any(|name| name == "P2P/MNNVL")
+    }
+
     /// Returns whether the link is a problem.
     pub fn is_wrong(&self, judge: Judge, inside_node: bool) -> bool {
         self.path.network().is_some_and(|network| judge.is_wrong(network, inside_node))
@@ -168,6 +173,9 @@ pub struct LinkMap {
     ranks: Vec<usize>,
     /// Its nodes, as indices of all nodes.
     nodes: Vec<usize>,
+    /// Links between nodes whose ranks in the job are not proved, and the nodes of its ranks, as NCCL's map numbers them.
+    unplaced_links: BTreeMap<(u32, u32), Link>,
+    on_nodes: BTreeSet<u32>,
     /// Whether the links of a rank to other nodes use GPUDirect RDMA.
     rank_gdr: BTreeMap<u32, Gdr>,
     /// The same for each node.
@@ -181,10 +189,20 @@ pub struct LinkMap {
 impl LinkMap {
     /// Adds a link between two ranks.
     pub fn add(&mut self, from: u32, to: u32, link: &Link) {
-        self.rank_links
-            .entry((from, to))
-            .and_modify(|known| known.join(link))
-            .or_insert_with(|| link.clone());
+        add(&mut self.rank_links, (from, to), link);
+    }
+
+    /// Adds a link between two ranks that are not proved, on two nodes if these are known.
+    pub fn add_unplaced(&mut self, nodes: Option<(u32, u32)>, link: &Link) {
+        self.unplaced += 1;
+        if let Some(nodes) = nodes {
+            add(&mut self.unplaced_links, nodes, link);
+        }
+    }
+
+    /// Sets the nodes of its ranks.
+    pub fn set_nodes(&mut self, nodes: BTreeSet<u32>) {
+        self.on_nodes = nodes;
     }
 
     /// Adds a pair of ranks whose link may be one of this map.
@@ -225,10 +243,23 @@ impl LinkMap {
     }
 
     /// Completes the map from the links of its ranks. `members` are the ranks of its communicator; none for all.
-    pub(super) fn place(&mut self, ranks: &[Rank], nodes: &[Node], members: Option<&[u32]>) {
+    /// `numbers` are those of the nodes in NCCL's map.
+    pub(super) fn place(
+        &mut self,
+        ranks: &[Rank],
+        nodes: &[Node],
+        members: Option<&[u32]>,
+        numbers: &BTreeMap<u32, u32>,
+    ) {
         let node_of: BTreeMap<u32, u32> =
             ranks.iter().filter_map(|rank| Some((rank.rank?, rank.node?))).collect();
         self.node_links = fold(&self.rank_links, &node_of);
+        for ((from, to), link) in &self.unplaced_links {
+            if let (Some(from), Some(to)) = (numbers.get(from), numbers.get(to)) {
+                add(&mut self.node_links, (*from, *to), link);
+            }
+        }
+        let own: BTreeSet<u32> = self.on_nodes.iter().filter_map(|node| numbers.get(node)).copied().collect();
         let possible = self.possible.0.iter();
         self.possible.1 =
             possible.filter_map(|(from, to)| Some((*node_of.get(from)?, *node_of.get(to)?))).collect();
@@ -247,7 +278,8 @@ impl LinkMap {
         self.settled = ranks.iter().filter(|rank| settled(rank)).filter_map(|rank| rank.rank).collect();
         let silent = ranks.iter().any(|rank| rank.step() <= Step::Started);
         let here = |node: &Node| node.ranks.iter().any(|at| self.ranks.binary_search(at).is_ok());
-        self.nodes = (0..nodes.len()).filter(|at| here(&nodes[*at])).collect();
+        let named = |at: &usize| u32::try_from(*at).is_ok_and(|at| own.contains(&at));
+        self.nodes = (0..nodes.len()).filter(|at| here(&nodes[*at]) || named(at)).collect();
         let of_node = |node: &Node| {
             let mut own = node.ranks.iter().filter(|at| self.ranks.binary_search(at).is_ok());
             own.all(|at| settled(&ranks[*at]))
@@ -269,11 +301,15 @@ fn gdr(links: &BTreeMap<(u32, u32), Link>, apart: impl Fn(u32, u32) -> bool) -> 
     ends
 }
 
+fn add(links: &mut BTreeMap<(u32, u32), Link>, ends: (u32, u32), link: &Link) {
+    links.entry(ends).and_modify(|known| known.join(link)).or_insert_with(|| link.clone());
+}
+
 fn fold(links: &BTreeMap<(u32, u32), Link>, node_of: &BTreeMap<u32, u32>) -> BTreeMap<(u32, u32), Link> {
     let mut folded: BTreeMap<(u32, u32), Link> = BTreeMap::new();
     for ((from, to), link) in links {
         let (Some(from), Some(to)) = (node_of.get(from), node_of.get(to)) else { continue };
-        folded.entry((*from, *to)).and_modify(|known| known.join(link)).or_insert_with(|| link.clone());
+        add(&mut folded, (*from, *to), link);
     }
     folded
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use weftrun::Finding;
 use weftrun::core::fabric::FabricPlan;
-use weftrun::core::job::{JobDetail, JobEvent, JobHandle, ReplicaStatus};
+use weftrun::core::job::{JobDetail, JobEvent, JobHandle, JobPhase, ReplicaStatus};
 use weftrun::core::spec::JobSpec;
 use weftrun::diagnose::cause::CAUSE_CODE;
 use weftrun::report::HealthReport;
 
 use super::logs::LogPane;
-use super::transport_view::{Cell, Communicator, LinkMap, TransportView};
+use super::transport_view::{Cell, Communicator, LinkMap, Node, Rank, TransportView};
 
 /// How ranks are sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +56,8 @@ impl MatrixForm {
 #[derive(Debug)]
 pub struct Open {
     pub handle: JobHandle,
+    /// Its phase in the list of jobs, once it is listed.
+    pub listed_phase: Option<JobPhase>,
     /// Its details from the cluster, once queried.
     pub detail: Option<JobDetail>,
     /// Why the last query failed.
@@ -113,6 +115,8 @@ impl Suspects {
     }
 }
 
+/// The phase of ranks that did not fail, once the job has ended.
+const ENDED: &str = "ended";
 /// Most events kept.
 const MAX_EVENTS: usize = 500;
 /// Most findings of the cluster kept, each of another kind.
@@ -125,6 +129,7 @@ impl Open {
     pub fn new(handle: JobHandle) -> Self {
         Self {
             handle,
+            listed_phase: None,
             detail: None,
             error: None,
             plan: None,
@@ -180,10 +185,37 @@ impl Open {
         }
     }
 
+    /// Returns how the job ended; none while it runs.
+    pub fn end(&self) -> Option<JobPhase> {
+        let told = self.events.iter().rev().find_map(|(_, event)| event.phase()).or(self.listed_phase);
+        let phase = self.detail.as_ref().map(|detail| detail.summary.phase).or(told);
+        phase.filter(|phase| phase.is_terminal())
+    }
+
+    /// Returns what follows a statement that may change: nothing does after the end.
+    pub fn yet(&self) -> &'static str {
+        if self.end().is_some() { "" } else { " yet" }
+    }
+
     /// Returns when the job ended; none while it runs.
     pub fn ended(&self) -> Option<Timestamp> {
-        let summary = &self.detail.as_ref()?.summary;
-        summary.phase.is_terminal().then_some(summary.ended).flatten()
+        self.detail.as_ref().filter(|_| self.end().is_some())?.summary.ended
+    }
+
+    /// Returns the phase of a rank, which is final once the job has ended.
+    pub fn phase_word(&self, rank: &Rank) -> &'static str {
+        match self.end() {
+            Some(_) if !rank.failed => ENDED,
+            _ => rank.step().word(),
+        }
+    }
+
+    /// Describes the progress of a node's ranks, and returns whether all of them have it.
+    pub fn node_word(&self, node: &Node) -> (String, bool) {
+        match self.end() {
+            Some(_) if node.failed == 0 => (format!("{ENDED} {0}/{0}", node.ranks.len()), true),
+            _ => node.reached_word(),
+        }
     }
 
     /// Returns the findings: the cause and that of RAS, then those of the logs and of the cluster by severity.

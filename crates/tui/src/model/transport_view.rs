@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use weftrun::Finding;
 use weftrun::diagnose::Judge;
+use weftrun::diagnose::cause::{Why, WhyState};
 
 pub use super::links::{Cell, Gdr, Link, LinkMap, Path};
 
@@ -132,6 +133,10 @@ pub struct Communicator {
     pub world: bool,
     /// Its ranks in the job, where proved, in order.
     pub members: Vec<u32>,
+    /// Whether a member has made it, for which all its ranks were there.
+    pub complete: bool,
+    /// Its nodes, as NCCL counts them.
+    pub nodes: Option<u32>,
 }
 
 /// One node: ranks that share a host.
@@ -199,6 +204,8 @@ pub struct TransportView {
     pub counts: [u32; 7],
     /// When all ranks completed each step of [`Step::LIFE`], if known.
     pub laps: [Option<Lap>; 7],
+    /// The nodes as NCCL's map numbers them, each with its index in `nodes`.
+    pub numbers: BTreeMap<u32, u32>,
 }
 
 impl TransportView {
@@ -214,9 +221,12 @@ impl TransportView {
     /// Adds the ranks without any NCCL output: those with other output (`heard`, each with the place that
     /// wrote it), and those without any. The world size that NCCL reports takes precedence over the job's.
     pub fn await_ranks(&mut self, asked: u32, heard: &BTreeMap<u32, String>) {
-        let world = self.communicators.iter().find(|comm| comm.world).map(|comm| comm.nranks);
-        let total = world.unwrap_or(asked).min(MOST_AWAITED);
+        let world = self.communicators.iter().find(|comm| comm.world);
+        let total = world.map_or(asked, |world| world.nranks).min(MOST_AWAITED);
         let known: BTreeSet<u32> = self.ranks.iter().filter_map(|rank| rank.rank).collect();
+        // Ranks that print nothing of NCCL have come as far as all others, once their communicator is made.
+        let least = self.ranks.iter().filter(|rank| rank.rank.is_some()).map(|rank| rank.bring_up).min();
+        let silent = world.filter(|world| world.complete).map(|_| least.unwrap_or_default().max(Step::Ready));
         // A process with an unproved rank may be any of them.
         let mut nameless = self.ranks.len() - known.len().min(self.ranks.len());
         for (rank, host) in heard.iter().filter(|(rank, _)| !known.contains(rank)) {
@@ -224,7 +234,8 @@ impl TransportView {
                 nameless -= 1;
                 continue;
             }
-            self.ranks.push(Rank { rank: Some(*rank), host: host.clone(), ..Rank::default() });
+            let bring_up = silent.filter(|_| *rank < total).unwrap_or_default();
+            self.ranks.push(Rank { rank: Some(*rank), host: host.clone(), bring_up, ..Rank::default() });
         }
         // Lines of unknown ranks prove nothing: without a single known rank, none is reported as missing.
         if self.ranks.is_empty() {
@@ -235,24 +246,33 @@ impl TransportView {
             (0..total).filter(|rank| !known.contains(rank) && !heard.contains_key(rank)).take(missing);
         self.ranks.extend(absent.map(|rank| Rank {
             rank: Some(rank),
-            bring_up: Step::Awaited,
+            bring_up: silent.unwrap_or(Step::Awaited),
             ..Rank::default()
         }));
     }
 
-    /// Marks ranks that print training steps, also without a line of NCCL.
+    /// Marks the ranks that train. A single rank that prints steps prints those of all, also without a line of NCCL.
     pub fn step(&mut self, stepping: &BTreeSet<u32>) {
-        let steps = |rank: &&mut Rank| rank.rank.is_some_and(|rank| stepping.contains(&rank));
+        let all = self.communicators.is_empty() && stepping.len() == 1;
+        let steps = |rank: &&mut Rank| all || rank.rank.is_some_and(|rank| stepping.contains(&rank));
         for rank in self.ranks.iter_mut().filter(steps) {
             rank.stepping = true;
             rank.bring_up = rank.bring_up.max(Step::Started);
         }
     }
 
-    /// Marks ranks as failed: those that failed first are often killed, and print nothing of it themselves.
-    pub fn fail(&mut self, failed: &[u32]) {
-        let known = |rank: &&mut Rank| rank.rank.is_some_and(|rank| failed.contains(&rank));
-        self.ranks.iter_mut().filter(known).for_each(|rank| rank.failed = true);
+    /// Marks the ranks that failed: those that the cause names, which often print nothing of it themselves. Where it names
+    /// none, they are those that NCCL's lines show as failed, other than victims. Without a cause none has failed.
+    pub fn fail(&mut self, why: &Why) {
+        let failed = why.state == WhyState::Failed;
+        for rank in &mut self.ranks {
+            let among = |ranks: &[u32]| rank.rank.is_some_and(|rank| ranks.contains(&rank));
+            rank.failed = match &why.cause {
+                Some(cause) if cause.ranks.is_empty() => failed && rank.failed && !among(&why.victims),
+                Some(cause) => failed && among(&cause.ranks),
+                None => false,
+            };
+        }
     }
 
     /// Networks announced, each with how many ranks.
@@ -272,21 +292,25 @@ impl TransportView {
             rank.count_in(&mut self.counts);
         }
         self.laps = laps(&self.ranks);
-        // If NCCL names the hosts, a rank it has not reported belongs to none of them.
-        let least = if self.ranks.iter().any(|rank| rank.bring_up > Step::Started) {
-            Step::Bootstrap
-        } else {
-            Step::Started
+        self.place_silent_ranks();
+        // If NCCL names the hosts, a rank that no line places belongs to none of them.
+        let named = self.ranks.iter().any(|rank| rank.node.is_some());
+        let placed = |rank: &Rank| match named {
+            true => rank.node.is_some(),
+            false => rank.step() >= Step::Started && !rank.host.is_empty(),
         };
         let mut nodes: Vec<Node> = Vec::new();
+        self.numbers.clear();
         let mut numbers: BTreeMap<(Option<u32>, String), usize> = BTreeMap::new();
-        for (index, rank) in self.ranks.iter_mut().enumerate().filter(|(_, rank)| rank.step() >= least) {
+        for (index, rank) in self.ranks.iter_mut().enumerate().filter(|(_, rank)| placed(rank)) {
             let key = (rank.node, rank.host.clone());
             let number = *numbers.entry(key).or_insert_with(|| {
                 nodes.push(Node { host: rank.host.clone(), ..Node::default() });
                 nodes.len() - 1
             });
-            rank.node = u32::try_from(number).ok();
+            let own = u32::try_from(number).ok();
+            self.numbers.extend(rank.node.zip(own));
+            rank.node = own;
             let node = &mut nodes[number];
             node.ranks.push(index);
             node.failed += u32::from(rank.failed);
@@ -301,12 +325,48 @@ impl TransportView {
         self.nodes = nodes;
     }
 
+    /// Finds the nodes of ranks that print nothing of NCCL: a rank that shares memory with another is on its node, and those of
+    /// the only node that no other rank names are on that one.
+    fn place_silent_ranks(&mut self) {
+        let Some(world) = self.communicators.iter().find(|comm| comm.world && comm.complete) else { return };
+        let links = self.maps.first().map(|map| &map.rank_links);
+        let shared = links.into_iter().flatten().filter(|(_, link)| link.is_inside_node());
+        let shared: Vec<(u32, u32)> = shared.map(|(ends, _)| *ends).collect();
+        let mut node_of: BTreeMap<u32, (u32, String)> = self
+            .ranks
+            .iter()
+            .filter_map(|rank| Some((rank.rank?, (rank.node?, rank.host.clone()))))
+            .collect();
+        let mut known = 0;
+        while known < node_of.len() {
+            known = node_of.len();
+            for (from, to) in shared.iter().flat_map(|(from, to)| [(from, to), (to, from)]) {
+                if let (Some(node), false) = (node_of.get(from).cloned(), node_of.contains_key(to)) {
+                    node_of.insert(*to, node);
+                }
+            }
+        }
+        let nodes: BTreeSet<u32> = node_of.values().map(|(node, _)| *node).collect();
+        let last = nodes.last().map(|last| (last + 1, String::new()));
+        let last = last.filter(|_| world.nodes.is_some_and(|all| all as usize == nodes.len() + 1));
+        for rank in self
+            .ranks
+            .iter_mut()
+            .filter(|rank| rank.node.is_none() && rank.rank.is_some_and(|rank| rank < world.nranks))
+        {
+            if let Some((node, host)) = rank.rank.and_then(|rank| node_of.get(&rank)).or(last.as_ref()) {
+                (rank.node, rank.host) = (Some(*node), host.clone());
+            }
+        }
+    }
+
     /// Completes the maps, once the ranks are grouped by node.
     pub fn place_links(&mut self) {
         let mut maps = std::mem::take(&mut self.maps);
         for (at, map) in maps.iter_mut().enumerate() {
             let members = at.checked_sub(1).and_then(|at| self.communicators.get(at));
-            map.place(&self.ranks, &self.nodes, members.map(|comm| comm.members.as_slice()));
+            let members = members.map(|comm| comm.members.as_slice());
+            map.place(&self.ranks, &self.nodes, members, &self.numbers);
         }
         self.maps = maps;
     }

@@ -10,7 +10,8 @@ use jiff::SignedDuration;
 use tokio::sync::{Notify, mpsc};
 use weftrun::core::fabric::FabricPlan;
 use weftrun::core::job::{JobDetail, JobHandle};
-use weftrun::core::log::{LogBatch, LogOptions, LogStore};
+use weftrun::core::log::{LogBatch, LogOptions, LogStore, LogStream, SourceId};
+use weftrun::core::nccl::TransportMap;
 use weftrun::core::spec::JobSpec;
 use weftrun::{Client, Job, Result};
 
@@ -237,6 +238,8 @@ impl TransportViews {
 
     /// Makes the last view. How a process ended is often reported by the cluster alone.
     async fn finish(&mut self, job: &Job) {
+        self.builder.end();
+        self.store.write(LogStore::end_sources);
         self.touched = true;
         self.send().await;
         self.ended = describe(job).await.filter(|detail| detail.summary.phase.is_terminal());
@@ -255,12 +258,16 @@ impl TransportViews {
             return;
         }
         let begun = Instant::now();
-        let heard = heard(&self.store.read());
+        let heard = heard(&self.store.read(), self.builder.map());
         let ended = self.ended.as_ref();
         let transport_view = self.builder.transport_view(self.plan.as_ref(), self.asked, &heard, ended);
         let known = |rank: &Rank| Some(((rank.host.clone(), rank.pid), rank.rank?));
         let ranks = transport_view.ranks.iter().filter_map(known).collect();
-        self.store.write(|store| store.learn(&ranks));
+        let map = self.builder.map();
+        self.store.write(|store| {
+            store.learn(&ranks);
+            store.mark_past(|source| map.is_earlier_attempt(source));
+        });
         self.touched = false;
         self.last = Instant::now();
         self.spacing = PICTURE.max((self.last - begun) * 10);
@@ -269,8 +276,13 @@ impl TransportViews {
 }
 
 /// Returns the ranks with output, each with the place that wrote it: a pod, a node.
-fn heard(store: &LogStore) -> BTreeMap<u32, String> {
-    let place = |name: &str| name.split('/').next().unwrap_or_default().to_owned();
-    let known = store.streams().iter().filter(|stream| stream.lines > 0);
-    known.filter_map(|stream| Some((stream.rank?, place(&stream.source.name)))).collect()
+fn heard(store: &LogStore, map: &TransportMap) -> BTreeMap<u32, String> {
+    // A file has no role, and its name is no place.
+    let place = |source: &SourceId| match source.role.as_str() {
+        "" => String::new(),
+        _ => source.name.split('/').next().unwrap_or_default().to_owned(),
+    };
+    let last = |stream: &&LogStream| stream.lines > 0 && !map.is_earlier_attempt(&stream.source);
+    let known = store.streams().iter().filter(last);
+    known.filter_map(|stream| Some((stream.rank?, place(&stream.source)))).collect()
 }

@@ -87,12 +87,15 @@ impl Times {
         }
     }
 
-    /// Returns when a rank printed its last step. A step without a rank belongs to the only rank of its
-    /// source.
-    pub fn last_step(&self, view: &RankView, alone: bool) -> Option<Timestamp> {
-        let known = self.progress.get(&view.source)?;
+    /// Returns when a rank did its last step. A step without a rank belongs to the only rank of its source.
+    pub fn last_step(&self, view: &RankView, alone: bool, stepping: bool) -> Option<Timestamp> {
+        let known = self.progress.get(&view.source).map_or(&[][..], Vec::as_slice);
         let of = |rank: Option<u32>| known.iter().find(|known| known.rank == rank)?.last;
-        view.rank.and_then(|rank| of(Some(rank))).or_else(|| alone.then(|| of(None)).flatten())
+        let own = view.rank.and_then(|rank| of(Some(rank))).or_else(|| alone.then(|| of(None)).flatten());
+        // A single writer prints the steps of all.
+        let mut writers = self.progress.values().flatten();
+        let only = writers.next().filter(|_| writers.next().is_none());
+        own.or_else(|| only.filter(|_| stepping)?.last)
     }
 
     fn reach(&mut self, who: &Who, step: Step, time: Option<Timestamp>) {
@@ -128,7 +131,8 @@ impl Times {
             next = *time;
         }
         if let (Some(last), true) = (reached.last_mut(), stepping) {
-            *last = self.steps.get(&view.source).copied().flatten();
+            let first = || self.steps.values().copied().min().flatten();
+            *last = self.steps.get(&view.source).copied().unwrap_or_else(first);
         }
         reached
     }

@@ -9,6 +9,8 @@ mod milestones;
 #[cfg(debug_assertions)]
 mod panic_hook;
 mod plan;
+#[cfg(test)]
+mod recordings;
 mod screen_out;
 mod search;
 pub(crate) mod spill;

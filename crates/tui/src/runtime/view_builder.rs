@@ -1,6 +1,6 @@
 //! What the logs prove, as a transport_view for the screens.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jiff::Timestamp;
 use weftrun::core::fabric::FabricPlan;
@@ -8,7 +8,6 @@ use weftrun::core::job::JobDetail;
 use weftrun::core::log::LogBatch;
 use weftrun::core::nccl::{self, Kind, PairView, Phase, Snapshot, TransportMap};
 use weftrun::diagnose::Sources;
-use weftrun::diagnose::cause::WhyState;
 
 use super::milestones::Times;
 use super::step_lines::StepLines;
@@ -27,11 +26,18 @@ impl ViewBuilder {
     /// Adds a batch. If the cluster reports no times for its lines, `came` is used instead; none if that is
     /// unknown too.
     pub fn observe(&mut self, batch: &LogBatch, came: Option<Timestamp>) {
-        self.step_lines.read(batch);
+        let before = self.map.lines_of(&batch.source);
         let times = &mut self.times;
         batch.read_into_timed(&mut self.map, |map, time, events| {
             times.note(map, &batch.source, time.or(came), &events);
         });
+        let map = &mut self.map;
+        self.step_lines.read(batch, |rank, line| map.add_step(&batch.source, rank, before + line));
+    }
+
+    /// Ends all sources: their last lines count even without a newline.
+    pub fn end(&mut self) {
+        self.map.end_all();
     }
 
     /// Returns what NCCL's lines say.
@@ -66,6 +72,7 @@ impl ViewBuilder {
         };
         let mut comms = map.communicators();
         comms.sort_by_key(|comm| (!comm.world, std::cmp::Reverse(comm.nranks)));
+        let nodes: Vec<BTreeSet<u32>> = comms.iter().map(|comm| map.nodes_of(comm)).collect();
         transport_view.communicators = comms
             .into_iter()
             .map(|comm| Communicator {
@@ -73,17 +80,18 @@ impl ViewBuilder {
                 nranks: comm.nranks,
                 world: comm.world,
                 members: comm.global_ranks,
+                complete: comm.complete,
+                nodes: comm.nnodes,
             })
             .collect();
         transport_view.await_ranks(asked, heard);
-        transport_view.step(&(&map.stepping_ranks() | self.step_lines.ranks()));
-        if why.state == WhyState::Failed
-            && let Some(cause) = &why.cause
-        {
-            transport_view.fail(&cause.ranks);
+        transport_view.step(map.stepping_ranks());
+        transport_view.fail(&why);
+        (transport_view.maps, transport_view.loose_links) = maps(&map, &transport_view.communicators);
+        for (links, nodes) in transport_view.maps.iter_mut().skip(1).zip(nodes) {
+            links.set_nodes(nodes);
         }
         transport_view.group();
-        (transport_view.maps, transport_view.loose_links) = maps(&map, &transport_view.communicators);
         transport_view.place_links();
         throughput(&map, &mut transport_view);
         safe::transport_view(transport_view)
@@ -108,7 +116,7 @@ impl ViewBuilder {
         let bring_up = if stepping { self.times.last(&view).max(Step::Ready) } else { step(view.reached) };
         Rank {
             bring_up,
-            last_step: self.times.last_step(&view, alone),
+            last_step: self.times.last_step(&view, alone, stepping),
             reached: self.times.reached(&view, stepping),
             rank: view.rank,
             host: view.host.into(),
@@ -149,7 +157,7 @@ fn maps(map: &Snapshot<'_>, communicators: &[Communicator]) -> (Vec<LinkMap>, Li
         for at in [Some(0), own].into_iter().flatten() {
             match pair.global_from.zip(pair.global_to) {
                 Some((from, to)) => maps[at].add(from, to, &link),
-                None => maps[at].unplaced += 1,
+                None => maps[at].add_unplaced(map.nodes_of_pair(&pair), &link),
             }
         }
     }
@@ -212,15 +220,59 @@ mod tests {
     #[test]
     fn training_steps_prove_no_step_of_the_bring_up() {
         let text = "[rank0]: step 1 tokens/s 100\n[rank0]: step 2 tokens/s 101\n";
-        assert_eq!(view_of(text).counts, [4, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(view_of(text).counts, [4, 0, 0, 0, 0, 0, 4], "a single rank prints the steps of all");
         let nccl = "h0:100:1 [0] NCCL INFO";
         let init = format!(
             "{nccl} ncclCommInitRankConfig comm 0x1 rank 0 nranks 4 cudaDev 0 nvmlDev 0 busId 60 commId 0xabc"
         );
         let ready = format!("{init} - Init START\n{init} - Init COMPLETE\n");
-        assert_eq!(view_of(&format!("{ready}{text}")).counts, [4, 1, 1, 1, 0, 0, 1]);
+        assert_eq!(
+            view_of(&format!("{ready}{text}")).counts,
+            [4, 4, 4, 4, 0, 0, 4],
+            "it is made by all four"
+        );
         let trees = format!("{nccl} Connected all rings\n{nccl} Connected all trees\n");
-        assert_eq!(view_of(&format!("{ready}{trees}{text}")).counts, [4, 1, 1, 1, 1, 1, 1]);
+        assert_eq!(view_of(&format!("{ready}{trees}{text}")).counts, [4, 4, 4, 4, 4, 4, 4]);
+    }
+
+    /// Tensor groups on one node each, and a pipeline group across both; no communicator joins all ranks, and none is numbered.
+    #[test]
+    fn a_parallel_group_keeps_its_nodes_where_no_rank_of_the_job_is_proved() {
+        let mut builder = ViewBuilder::default();
+        let line =
+            |at: u32, text: String| format!("h{}:{}:1 [{}] NCCL INFO {text}\n", at / 2, 100 + at, at % 2);
+        let group = |at: u32, rank: u32, id: &str| {
+            let init = format!(
+                "ncclCommInitRankConfig comm 0x{id}{at} rank {rank} nranks 2 cudaDev {0} nvmlDev {0} busId {0}0 commId 0x{id}",
+                at % 2
+            );
+            line(at, format!("{init} - Init START")) + &line(at, format!("{init} - Init COMPLETE"))
+        };
+        for at in 0..4 {
+            let (tensor, rank) = (["a0", "a1"][at as usize / 2], at % 2);
+            let mut text = group(at, rank, tensor);
+            let ends = format!("{rank}[{rank}] -> {0}[{0}]", 1 - rank);
+            text += &line(at, format!("Channel 00/0 : {ends} via P2P/CUMEM"));
+            text += &line(at, "Connected all rings".to_owned());
+            if rank == 0 {
+                text += &group(at, at / 2, "b0");
+                let side = if at == 0 { "send" } else { "receive" };
+                text += &line(at, format!("Channel 00/0 : 0[0] -> 1[0] [{side}] via NET/Socket/0"));
+                text += &line(at, "Connected all rings".to_owned());
+            }
+            let source = Arc::new(SourceId::new(format!("worker-{at}")));
+            builder.observe(&LogBatch::new(source, text.into_bytes(), Cursor::default()), None);
+        }
+        let view = builder.transport_view(None, 4, &BTreeMap::new(), None);
+        assert!(view.ranks.len() == 4 && view.ranks.iter().all(|rank| rank.rank.is_none()));
+        let shown: BTreeSet<(Vec<usize>, Vec<(u32, u32)>)> = view
+            .maps
+            .iter()
+            .skip(1)
+            .map(|map| (map.rows(false).to_vec(), map.node_links.keys().copied().collect()))
+            .collect();
+        let wanted = [(vec![0], vec![(0, 0)]), (vec![0, 1], vec![(0, 1)]), (vec![1], vec![(1, 1)])];
+        assert_eq!(shown, wanted.into());
     }
 
     #[test]

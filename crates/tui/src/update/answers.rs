@@ -2,7 +2,6 @@
 
 use tui_input::Input;
 use weftrun::core::log::clean_text;
-use weftrun::diagnose::cause::CAUSE_CODE;
 
 use super::{draft, logs, screens};
 use crate::model::jobs::{Health, Target};
@@ -113,10 +112,7 @@ pub(super) fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         }
         Msg::TransportView(handle, transport_view) => {
             if let Some(entry) = model.jobs.get_mut(&handle) {
-                entry.verdict = Some((transport_view.verdict.clone(), transport_view.ok));
-                let cause = transport_view.findings.iter().find(|finding| finding.code == CAUSE_CODE);
-                entry.cause = cause.map(|cause| cause.message.clone());
-                entry.alarm |= cause.is_some();
+                entry.learn(&transport_view);
             }
             if let Some(open) = model.open_if(&handle) {
                 open.transport_view = transport_view;
@@ -204,6 +200,15 @@ fn listed(model: &mut Model, name: &str, jobs: Vec<weftrun::core::job::JobSummar
     model.jobs.entries.retain(|e| e.summary.handle.target() != name || here.contains(&e.summary.handle));
     for job in jobs {
         model.jobs.put(safe::summary(job));
+    }
+    if let Some(open) = &mut model.open
+        && let Some(entry) = model.jobs.get_mut(&open.handle)
+    {
+        open.listed_phase = Some(entry.summary.phase);
+        // The logs of a job that was opened at the start may have been read before it is listed.
+        if !open.transport_view.verdict.is_empty() {
+            entry.learn(&open.transport_view);
+        }
     }
     match model.wanted.take_if(|wanted| model.jobs.get(wanted).is_some()) {
         Some(handle) => screens::open(model, &handle),

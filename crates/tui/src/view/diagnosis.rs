@@ -21,10 +21,10 @@ pub(super) fn draw(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     if findings.is_empty() {
         let failed = open.detail.as_ref().is_some_and(|detail| detail.summary.phase == JobPhase::Failed);
         let text = match open.transport_view.ok {
-            _ if failed => " The job failed, and its logs do not show why.",
-            Some(true) => " Nothing is wrong: the pairs use the planned fabric.",
-            _ if open.transport_view.ranks.is_empty() => " Nothing is known yet.",
-            _ => " Nothing wrong was seen.",
+            _ if failed => " The job failed, and its logs do not show why.".to_owned(),
+            Some(true) => " Nothing is wrong: the pairs use the planned fabric.".to_owned(),
+            _ if open.transport_view.ranks.is_empty() => format!(" Nothing is known{}.", open.yet()),
+            _ => " Nothing wrong was seen.".to_owned(),
         };
         frame.render_widget(Line::from(text), inside);
         return;

@@ -143,7 +143,12 @@ fn peek_lines<'a>(model: &Model, entry: &Entry, columns: usize) -> Vec<Line<'a>>
     let planned = job.fabric.map_or("not known", Fabric::as_str);
     let seen = entry.verdict.as_ref().map_or("logs not read yet".to_owned(), |(v, _)| format!("seen {v}"));
     facts.push(("fabric", format!("planned {planned}, {seen}")));
-    facts.push(("nodes", format!("{} of {} ready, {}", job.ready.0, job.ready.1, job.kind)));
+    let nodes = match job.ready {
+        (_, 0) => "number not known".to_owned(),
+        (_, nodes) if job.phase.is_terminal() => nodes.to_string(),
+        (ready, nodes) => format!("{ready} of {nodes} ready"),
+    };
+    facts.push(("nodes", format!("{nodes}, {}", job.kind)));
     let began =
         job.created.map_or("time not known".to_owned(), |at| format!("{} ago", age(model.now, Some(at))));
     let queue = job.queue.as_ref().map_or(String::new(), |queue| format!(", queue {queue}"));

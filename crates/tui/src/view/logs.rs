@@ -464,7 +464,7 @@ fn stream_strip<'a>(store: &LogStore, paint: Paint, columns: usize) -> Vec<Line<
     let memory = Line::from(paint.span(fit(&memory, columns).into_owned(), Meaning::Muted));
     let all: Vec<(u64, u64)> = ranks.values().copied().collect();
     if all.is_empty() {
-        let text = " which rank wrote which line is not known yet";
+        let text = " which rank wrote which line is not known";
         return vec![Line::from(paint.span(fit(text, columns).into_owned(), Meaning::Muted)), memory];
     }
     let numbers: Vec<u32> = ranks.keys().copied().collect();

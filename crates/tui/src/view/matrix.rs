@@ -33,9 +33,17 @@ pub(super) fn panel(open: &Open, frame: &mut Frame, paint: Paint, area: Rect) {
     let inside = paint.frame(frame, area, format!("Fabric ─ {unit} ─ {}", shown(open)));
     let size = open.matrix_rows().len();
     if size == 0 {
-        let text = " No pair has been seen yet: NCCL names them when it connects (NCCL_DEBUG=INFO).";
+        let text = match open.map().map_or(0, |map| map.unplaced) {
+            0 => format!(
+                " No pair was seen{}: NCCL names them when it connects (NCCL_DEBUG=INFO).",
+                open.yet()
+            ),
+            pairs => {
+                format!(" The ranks of {} are not proved; z shows nodes.", counted(pairs as usize, "pair"))
+            }
+        };
         frame.render_widget(
-            Line::from(paint.span(fit(text, usize::from(inside.width)).into_owned(), Meaning::Muted)),
+            Line::from(paint.span(fit(&text, usize::from(inside.width)).into_owned(), Meaning::Muted)),
             inside,
         );
         return;
@@ -92,7 +100,7 @@ fn shown(open: &Open) -> String {
             let world = if comm.world { "world" } else { "comm" };
             format!("{world} of {} ranks{which} ─ {}", comm.nranks, comm.id)
         }
-        None if view.communicators.is_empty() => "no communicator yet".to_owned(),
+        None if view.communicators.is_empty() => format!("no communicator{}", open.yet()),
         None => format!("all {} communicators{which}", view.communicators.len()),
     }
 }
@@ -296,9 +304,9 @@ impl<'o> Matrix<'o> {
 fn phase_word(open: &Open, index: usize) -> String {
     let view = &open.transport_view;
     if open.by_rank {
-        return view.ranks.get(index).map_or(String::new(), |rank| rank.step().word().to_owned());
+        return view.ranks.get(index).map_or(String::new(), |rank| open.phase_word(rank).to_owned());
     }
-    view.nodes.get(index).map_or(String::new(), |node| node.reached_word().0)
+    view.nodes.get(index).map_or(String::new(), |node| open.node_word(node).0)
 }
 
 /// Returns whether a node announced another network than most.

@@ -1,11 +1,14 @@
 //! A job at a glance: the progress of its ranks, their network, what is wrong.
 
+use std::collections::BTreeSet;
+
 use jiff::{SignedDuration, Timestamp};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use weftrun::core::fabric::Fabric;
+use weftrun::core::log::LogStream;
 use weftrun::diagnose::cause::CAUSE_CODE;
 use weftrun::diagnose::health::HealthState;
 
@@ -108,8 +111,13 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
     let strip = columns.saturating_sub(44).min(34).max(columns.saturating_sub(60)).clamp(24, 64);
     if let Some(job) = summary {
         let (ready, asked) = job.ready;
-        let text =
-            format!(" {} {} {ready:>5}/{asked}", cell("nodes", 9), cell(&bar(ready, asked, strip), strip));
+        // Nothing is ready once the job has ended.
+        let (signs, count) = match (asked, job.phase.is_terminal()) {
+            (0, _) => (String::new(), "-".to_owned()),
+            (_, true) => (String::new(), asked.to_string()),
+            (_, false) => (bar(ready, asked, strip), format!("{ready}/{asked}")),
+        };
+        let text = format!(" {} {} {count:>7}", cell("nodes", 9), cell(&signs, strip));
         let mut spans = vec![Span::raw(text)];
         let used: usize = spans.iter().map(Span::width).sum();
         spans.push(
@@ -130,7 +138,7 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
     let now = summary.is_none_or(|job| !job.phase.is_terminal()).then_some(model.now);
     let speed = usize::from(!transport_view.throughput.is_empty());
     let space = usize::from(inside.height).saturating_sub(lines.len() + speed);
-    for at in steps(transport_view, space) {
+    for at in steps(transport_view, now.is_none(), space) {
         lines.push(step_line(transport_view, paint, at, (strip, columns), now));
     }
     if !transport_view.throughput.is_empty() {
@@ -168,7 +176,8 @@ fn fabric_line<'a>(model: &Model, open: &Open, paint: Paint, columns: usize) -> 
     let mut spans = vec![Span::raw(format!(" planned {planned}  connected ")), paint.span(seen, meaning)];
     let announced: Vec<String> =
         transport_view.announced().iter().map(|(name, count)| format!("{name} x{count}")).collect();
-    let announced = if announced.is_empty() { "nothing yet".to_owned() } else { announced.join(", ") };
+    let announced =
+        if announced.is_empty() { format!("nothing{}", open.yet()) } else { announced.join(", ") };
     let gdr = if transport_view.gdr.is_empty() { "unknown" } else { &transport_view.gdr };
     for text in [format!("  announced {announced}"), format!("  GDR {gdr}")] {
         let used: usize = spans.iter().map(Span::width).sum();
@@ -205,7 +214,7 @@ fn ras_line(ras: &Ras, now: Timestamp) -> (String, Meaning) {
 }
 
 /// Returns the steps that fit: those completed by all ranks are omitted first.
-fn steps(transport_view: &TransportView, space: usize) -> Vec<usize> {
+fn steps(transport_view: &TransportView, ended: bool, space: usize) -> Vec<usize> {
     let total = transport_view.ranks.len();
     // Without a line of NCCL, nothing is known of its steps.
     let of_nccl = |step: &Step| (Step::Bootstrap..=Step::Trees).contains(step);
@@ -216,6 +225,16 @@ fn steps(transport_view: &TransportView, space: usize) -> Vec<usize> {
     let passed = |at: usize| train && transport_view.counts[at] == 0;
     let shown = |at: &usize| total > 0 && (!of_nccl(&Step::LIFE[*at]) || nccl && !passed(*at));
     let mut steps: Vec<usize> = (0..Step::LIFE.len()).filter(shown).collect();
+    if ended {
+        // What no rank has reached is still to come only for a job that runs. The step at which ranks failed is shown.
+        let failed_in =
+            transport_view.ranks.iter().filter(|rank| rank.failed && !rank.is_connected()).map(|rank| {
+                let next = rank.bring_up.place().map_or(0, |at| at + 1);
+                steps.iter().copied().find(|at| *at >= next)
+            });
+        let failed_in: BTreeSet<usize> = failed_in.flatten().collect();
+        steps.retain(|at| transport_view.counts[*at] > 0 || failed_in.contains(at));
+    }
     while steps.len() > space.max(1) {
         let next_is_done = steps.get(1).is_some_and(|next| transport_view.counts[*next] as usize == total);
         if next_is_done {
@@ -420,9 +439,10 @@ fn node_line<'a>(
     node: &Node,
     widths: [usize; 4],
 ) -> Line<'a> {
-    let (reached, all) = node.reached_word();
+    let (reached, all) = open.node_word(node);
     let meaning = match (node.failed > 0, all) {
         (true, _) => Meaning::Bad,
+        _ if open.end().is_some() => Meaning::Muted,
         (_, true) => Meaning::Good,
         _ => Meaning::Busy,
     };
@@ -474,7 +494,9 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
     let first = open.row.saturating_sub(rows.saturating_sub(1));
     let store = open.logs.store.read();
     let ended = open.ended();
-    let (host, announced, timed) = rank_widths(columns, store.has_times() || store.watched().is_some());
+    let is_over = open.end().is_some();
+    let has_times = store.has_times() || store.watched().is_some();
+    let (host, announced, timed) = rank_widths(columns, has_times && (!is_over || ended.is_some()));
     let now = ended.unwrap_or(model.now);
     let head = format!(
         "  {} {} gpu {} {} warn err{}",
@@ -482,15 +504,20 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
         cell("host:pid", host),
         cell("phase", 10),
         cell("announced", announced),
-        if timed { "  silent   step" } else { "" }
+        match (timed, is_over) {
+            (false, _) => "",
+            (true, false) => "  silent   step",
+            // How long before the end of the job.
+            (true, true) => " last line step",
+        }
     );
     let mut lines = vec![Line::from(paint.span(fit(&head, columns).into_owned(), Meaning::Muted))];
     let suspects = open.suspects();
     for (index, at) in order.iter().enumerate().skip(first).take(rows) {
         paint.spot(inside, lines.len(), || MouseTarget::Row(index));
         let rank = &open.transport_view.ranks[*at];
-        let streams =
-            store.streams().iter().filter(|stream| stream.rank.is_some() && stream.rank == rank.rank);
+        let own = |stream: &&LogStream| stream.rank.is_some() && stream.rank == rank.rank && !stream.is_past;
+        let streams = store.streams().iter().filter(own);
         let (warnings, errors, last) = streams.fold((0, 0, None), |sum, stream| {
             (sum.0 + stream.warnings, sum.1 + stream.errors, stream.last.max(sum.2))
         });
@@ -500,17 +527,22 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
         let since = last.or(store.watched().filter(|_| rank.bring_up != Step::Awaited && !store.has_times()));
         let more = if last.is_none() && since.is_some() { ">" } else { "" };
         let silent = if timed {
-            format!(" {:>7} {:>6}", format!("{more}{}", age(now, since)), age(now, rank.last_step))
+            let before = |time: Option<Timestamp>| match age(now, time) {
+                text if is_over && time.is_some() => format!("-{text}"),
+                text => text,
+            };
+            format!(" {:>7} {:>6}", format!("{more}{}", before(since)), before(rank.last_step))
         } else {
             String::new()
         };
-        let quiet = ended.is_none() && since.is_some_and(|since| now.duration_since(since) >= SILENT);
+        let quiet = !is_over && since.is_some_and(|since| now.duration_since(since) >= SILENT);
         let number = rank.rank.map_or("?".to_owned(), |rank| format!("r{rank}"));
-        let meaning = match rank.step() {
-            Step::Failed => Meaning::Bad,
-            Step::Stepping => Meaning::Good,
-            Step::Awaited => Meaning::Warn,
-            _ => Meaning::Busy,
+        let meaning = match (rank.step(), open.end()) {
+            (Step::Failed, _) => Meaning::Bad,
+            (Step::Stepping, None) => Meaning::Good,
+            (_, Some(_)) => Meaning::Muted,
+            (Step::Awaited, None) => Meaning::Warn,
+            (_, None) => Meaning::Busy,
         };
         let process = match (rank.host.as_str(), rank.pid) {
             ("", _) => "-".to_owned(),
@@ -529,7 +561,7 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
             },
             Span::raw(format!("{} ", cell(&process, host))),
             Span::raw(format!("{} ", cell(&rank.device.map_or("-".to_owned(), |d| d.to_string()), 3))),
-            paint.span(format!("{} ", cell(rank.step().word(), 10)), meaning),
+            paint.span(format!("{} ", cell(open.phase_word(rank), 10)), meaning),
             Span::raw(cell(rank.announced.as_deref().unwrap_or("-"), announced)),
             paint.span(
                 format!(" {:>4}", count(warnings)),
@@ -548,7 +580,7 @@ fn ranks(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area: Rect
             let key = model.keymap.first_key("logs");
             format!("  there is output, but no line names its rank; {key} opens the logs")
         } else {
-            "  no rank output yet; see the events for the nodes".to_owned()
+            format!("  no rank output{}; see the events for the nodes", open.yet())
         };
         lines.push(Line::from(paint.span(fit(&text, columns).into_owned(), Meaning::Muted)));
     }

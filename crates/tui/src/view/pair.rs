@@ -39,7 +39,7 @@ pub fn cell_text(open: &Open) -> (String, Vec<String>) {
     for at in ends {
         let Some(index) = open.matrix_rows().get(at).copied() else { continue };
         if let (true, Some(rank)) = (open.by_rank, view.ranks.get(index)) {
-            let announced = rank.announced.as_deref().unwrap_or("nothing yet");
+            let announced = rank.announced.as_deref().unwrap_or("nothing");
             lines.push(format!("rank {:<6}{}:{} announced {announced}", name(at), rank.host, rank.pid));
         } else if let (false, Some(node)) = (open.by_rank, view.nodes.get(index)) {
             let names: Vec<String> =

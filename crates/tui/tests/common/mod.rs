@@ -112,12 +112,20 @@ pub fn transport_view() -> TransportView {
         });
     }
     transport_view.communicators = vec![
-        Communicator { id: "0xab2b80f81caae028".into(), nranks: 64, world: true, members: (0..64).collect() },
+        Communicator {
+            id: "0xab2b80f81caae028".into(),
+            nranks: 64,
+            world: true,
+            members: (0..64).collect(),
+            complete: true,
+            nodes: Some(8),
+        },
         Communicator {
             id: "0xab2b80f81caae028/1/0".into(),
             nranks: 8,
-            world: false,
             members: (0..8).collect(),
+            complete: true,
+            ..Communicator::default()
         },
     ];
     let mut links = LinkMap::default();

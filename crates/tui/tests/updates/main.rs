@@ -377,6 +377,7 @@ fn a_fix_that_the_job_has_already_is_said_to_be_no_fix() {
 fn ranks_that_have_not_come_are_missed() {
     let mut transport_view = common::transport_view();
     transport_view.ranks.retain(|rank| !matches!(rank.rank, Some(17 | 40..=47)));
+    transport_view.communicators[0].complete = false;
     let heard = [(17, "pod-2".to_owned()), (3, "pod-0".to_owned())].into();
     transport_view.await_ranks(512, &heard);
     transport_view.group();

@@ -54,9 +54,9 @@ fn stage(args: &TuiArgs, all: &[String]) -> Result<ReplayBackend> {
     match capture {
         Some(capture) if shape => {
             let (nodes, each) = (args.nodes.unwrap_or(2), args.ranks_per_node.unwrap_or(2));
-            Ok(ReplayBackend::replay(what, capture.scale(Shape::new(nodes, each))?, each, args.speed))
+            Ok(ReplayBackend::replay(what, capture.scale(Shape::new(nodes, each))?, args.speed))
         }
-        Some(capture) => Ok(ReplayBackend::replay(&capture.name, capture.exact(), 2, args.speed)),
+        Some(capture) => Ok(ReplayBackend::replay(&capture.name, capture.exact(), args.speed)),
         None if shape => {
             Err(Error::new(ErrorKind::Usage, "only a capture can be widened to other nodes and ranks")
                 .hint(format!("captures: {}", SHIPPED.join(", "))))

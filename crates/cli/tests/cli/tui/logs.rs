@@ -96,9 +96,8 @@ fn the_evidence_of_a_finding_is_shown_in_the_log() {
     let Some(t) = Tmux::replay("evidence", (140, 40), "plugin_missing") else { return };
     t.keys(&["5"]);
     let screen = t.wait(&["[5 diagnosis]", "fix:"]);
-    let evidence = screen.lines().find(|line| line.contains("node0/rank0:")).expect("evidence");
-    let text =
-        evidence.split_once("node0/rank0:").and_then(|(_, rest)| rest.split_once(' ')).expect("a line").1;
+    let evidence = screen.lines().find(|line| line.contains("rank0:")).expect("evidence");
+    let text = evidence.split_once("rank0:").and_then(|(_, rest)| rest.split_once(' ')).expect("a line").1;
     let text = text.split('│').next().unwrap_or_default().trim().chars().take(40).collect::<String>();
     t.keys(&["e"]);
     t.wait(&["[4 logs]", "PAUSED", &text]);
