@@ -460,7 +460,7 @@ mod tests {
 
     #[tokio::test]
     async fn nodes_are_those_that_the_lines_prove() {
-        let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/tests/cases/nccl/captures");
+        let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../diagnose/tests/cases/nccl/captures");
         let failures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/failures");
         for (folder, nodes) in [
             (captures.join("p2p_default"), 1),

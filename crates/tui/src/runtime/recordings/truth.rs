@@ -61,8 +61,8 @@ pub(super) fn recorded() -> Vec<Recorded> {
             Recorded { name: format!("{parent}/{own}"), folder, truth }
         }));
     };
-    add("../core/tests/cases/nccl/captures", &capture);
-    add("../core/tests/cases/nccl/versions", &version);
+    add("../diagnose/tests/cases/nccl/captures", &capture);
+    add("../diagnose/tests/cases/nccl/versions", &version);
     add("../../tests/cases/failures", &failure);
     for version in ["v2.28.9", "v2.30.7", "v2.32.3"] {
         add(&format!("../nccl/tests/data/ras/{version}"), &|_, scenario| ras(version, scenario));
