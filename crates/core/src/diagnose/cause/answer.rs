@@ -153,6 +153,7 @@ impl CauseDetail {
         match code {
             126 | 127 => Self::NotStarted,
             137 | -9 => Self::Killed,
+            135 | -7 => Self::BusError,
             _ => Self::None,
         }
     }

@@ -6,6 +6,7 @@ use weftrun_nccl::{Signature, SourceIndex, Trace};
 
 use super::super::answer::{CauseClass, CauseDetail};
 use super::super::scene::Scene;
+use super::ends::host_in_brackets;
 use super::{Candidate, Grade, key, remote};
 use crate::diagnose::rule_input::RuleInput;
 use crate::diagnose::rules::{Blame, Rule, UNKNOWN_WARNING, rules};
@@ -96,7 +97,7 @@ pub(super) fn of_rules(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Vec<Candidate
             if ruling.class == CauseClass::CollectiveMismatch && scene.world == 2 {
                 ranks = BTreeSet::from([0, 1]);
             }
-            let host = seen.map.host_of(trace).map(str::to_owned);
+            let host = seen.map.host_of(trace).map(str::to_owned).or_else(|| host_in_brackets(&trace.text));
             let gpu = seen.map.gpu_of(trace);
             let source = seen.map.source_of(trace);
             let evidence = Evidence {
