@@ -258,7 +258,7 @@ impl Cause {
                 "see where it crashes: keep the core file (`ulimit -c unlimited`), or run a Python program with -X faulthandler".to_owned()
             }
             CauseClass::Nccl | CauseClass::Unexplained
-                if ["NCCL_DEBUG=INFO", "unhandled", "passed an error on without its reason"]
+                if ["NCCL_DEBUG=INFO", "unhandled", "NCCL failure", "passed an error on without its reason"]
                     .iter()
                     .any(|words| self.what.contains(words)) =>
             {

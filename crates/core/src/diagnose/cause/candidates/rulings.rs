@@ -131,6 +131,12 @@ pub(super) fn of_rules(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Vec<Candidate
         },
         rule: None,
     });
+    add(Signature::IbFlushed, &|trace| Ruling {
+        grade: Grade::Remote,
+        class: CauseClass::ExitCode,
+        what: flushed(&trace.text),
+        rule: None,
+    });
     if let Some(what) = first_of_node(scene, seen) {
         add(Signature::LocalRankClosed, &|_| Ruling {
             grade: Grade::Quoted,
@@ -181,4 +187,11 @@ fn first_of_node(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Option<String> {
             "local rank {local} closed its connections to the others of its node first: it ended before them"
         )
     })
+}
+
+/// Says that requests were flushed, as after every error of a connection; the line names the peer.
+fn flushed(text: &str) -> String {
+    let peer = text.split_once("from peer ").and_then(|(_, rest)| rest.split(['<', ' ']).next());
+    let peer = peer.map_or_else(|| "a peer".to_owned(), |peer| format!("the peer {peer}"));
+    format!("RDMA requests to {peer} were flushed: the error before that, on either side, is not in the log")
 }
