@@ -152,7 +152,8 @@ pub(super) fn of_line(line: &[u8], tables: &mut Tables, mut say: impl FnMut(Writ
     }
     // Ray's monitor of the memory of a node.
     if text.has("killed due to memory pressure (OOM)") || text.has("NODE_OUT_OF_MEMORY") {
-        return say(Writer::default(), Said::Fact(Fact::Cluster(ClusterReason::OutOfMemory)));
+        let exception = alone(b"raylet", b"workers were killed, since the node was running low on memory");
+        return say(Writer::default(), Said::Fact(Fact::Exception(exception)));
     }
     // The dynamic loader: `./train: error while loading shared libraries: libmpi.so.40: cannot open …`.
     if let Some(message) = text.after("error while loading shared libraries: ") {
@@ -781,7 +782,7 @@ mod tests {
         let full = facts(&[
             "(raylet) node_manager.cc:3277: 2 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons",
         ]);
-        assert_eq!(full[0].1, Fact::Cluster(ClusterReason::OutOfMemory));
+        assert!(matches!(&full[0].1, Fact::Exception(one) if one.name == "raylet"), "{full:?}");
         let loader = facts(&[
             "./a: error while loading shared libraries: libmpi.so.40: cannot open shared object file: No such file or directory",
         ]);
