@@ -155,6 +155,7 @@ impl CauseDetail {
         match code {
             126 | 127 => Self::NotStarted,
             137 | -9 => Self::Killed,
+            135 | -7 => Self::BusError,
             _ => Self::None,
         }
     }
@@ -197,7 +198,8 @@ pub struct Cause {
     pub detail: CauseDetail,
     /// The innermost frame of the user's own code.
     pub frame: Option<Frame>,
-    /// Where ranks that disagree stand in the user's own code; empty unless they differ.
+    /// Where ranks that disagree stand in the user's own code; left out unless they differ.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<Place>,
     /// The GPU of the process that failed, where its rank is not known.
     #[serde(skip)]
@@ -258,7 +260,7 @@ impl Cause {
                 "see where it crashes: keep the core file (`ulimit -c unlimited`), or run a Python program with -X faulthandler".to_owned()
             }
             CauseClass::Nccl | CauseClass::Unexplained
-                if ["NCCL_DEBUG=INFO", "unhandled", "passed an error on without its reason"]
+                if ["NCCL_DEBUG=INFO", "unhandled", "NCCL failure", "passed an error on without its reason"]
                     .iter()
                     .any(|words| self.what.contains(words)) =>
             {
@@ -434,7 +436,7 @@ impl Why {
         if let Some(frame) = cause.frame.as_ref().filter(|_| cause.places.is_empty()) {
             lines.push(format!("  at        {}:{} in {}", frame.file, frame.line, frame.function));
         }
-        for place in cause.places.iter().take(4) {
+        for place in cause.places.iter().take(3) {
             let Place { ranks, frame } = place;
             let (file, line, function) = (&frame.file, frame.line, &frame.function);
             lines.push(format!("  at        {file}:{line} in {function} ({})", named(ranks)));

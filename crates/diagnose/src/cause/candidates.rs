@@ -202,6 +202,7 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 }
                 let (grade, class) = judge(root);
                 let frame = root.frame.as_ref().or(exception.frame.as_ref()).cloned();
+                let frame = frame.filter(|_| class != CauseClass::OutOfMemory);
                 let grade = match grade {
                     Grade::Own if exception.alone && scene.ends(known.report, exception) => Grade::Alone,
                     Grade::Own if exception.alone => Grade::Quoted,

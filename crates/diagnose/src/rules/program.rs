@@ -67,6 +67,12 @@ pub(super) const RULES: &[Rule] = &[
         ofi_issue!("476")).patch(&[("env.NCCL_TOPO_FILE", None)])
         .signatures(&[Signature::TopologyXml])
         .fails(),
+    rule("R72", "PCI-PATH-MISSING", HIGH,
+        "NCCL does not find the PCI device of a GPU or NIC in /sys: a virtual machine, WSL2, or a container without the host's /sys",
+        "give the container the host's /sys, or use a newer NCCL or an NCCL_TOPO_FILE of the virtual machine",
+        nccl_issue!("573"))
+        .signatures(&[Signature::SysPathMissing])
+        .fails(),
     rule("R56", "SSH-REFUSED", HIGH,
         "an ssh login was refused: the other side accepts none of the keys",
         "add the public key of the host that logs in (for mpirun the first one) to `~/.ssh/authorized_keys` of the others; on plain hosts `ssh-keys = \"job\"` in `[backend.hosts]` makes one for the job",

@@ -46,6 +46,7 @@ pub(super) const RULES: &[Rule] = &[
         "leave NCCL_IB_GID_INDEX unset with NCCL 2.21 or later, else set the index of the RoCE v2 GID; check VLAN and routes",
         TROUBLESHOOTING).patch(&[("env.NCCL_IB_GID_INDEX", None)])
         .signatures(&[Signature::QpTransition])
+        .advice(of_another_library)
         .fails(),
     rule("R22", "IB-CROSS-RAIL", HIGH,
         "connecting a queue pair timed out: on a rail-only fabric a NIC reaches only NICs of its own rail",
@@ -141,6 +142,15 @@ fn lost_peers(seen: &RuleInput<'_>) -> Option<String> {
     let parts = [("peer", peers), ("HCA", hcas)].into_iter().filter(|(_, names)| !names.is_empty());
     let parts: Vec<String> = parts.map(|(what, names)| format!("{what} {names}")).collect();
     (!parts.is_empty()).then(|| format!(" ({})", parts.join("; ")))
+}
+
+/// Returns what to do where not NCCL, which names its calls (`Call to ibv_modify_qp`), could not connect.
+fn of_another_library(seen: &RuleInput<'_>) -> Option<String> {
+    let traces = &seen.map.signatures().get(Signature::QpTransition)?.traces;
+    let other = !traces.iter().any(|trace| trace.text.contains("Call to ") || trace.text.contains("NCCL"));
+    other.then(|| {
+        "check with ib_write_bw that the NICs of the two hosts reach each other, and the GID index of the library that printed it (NVSHMEM: NVSHMEM_IB_GID_INDEX, NVSHMEM_HCA_LIST)".to_owned()
+    })
 }
 
 /// Returns what to do where UCX lost the packets, which reads none of NCCL's variables.

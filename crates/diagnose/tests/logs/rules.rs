@@ -287,6 +287,7 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
         ]),
         ("R67", vec![warn("bootstrap.cc:131", "Bootstrap Root : rank 1 of 8 ranks has already checked in")]),
         ("R68", vec![warn("misc/cudawrap.cc:179", "Failed to find CUDA library libcuda.so (NCCL_CUDA_PATH='') : libcuda.so: cannot open shared object file: No such file or directory")]),
+        ("R72", vec![warn("graph/xml.cc:332", "Could not find real path of /sys/class/pci_bus/0000:01/../../0000:01:00.0")]),
         ("R71", vec![info("misc/socket.cc:564 -> 2") + &info("bootstrap.cc:270 -> 2") + &info("init.cc:1303 -> 2") + &info("group.cc:64 -> 2 [Async thread]")]),
         ("R70", vec![
             warn("proxy.cc:1519", "[Proxy Service 11] Failed to execute operation Connect from rank 11, retcode 2"),

@@ -150,6 +150,16 @@ pub(super) fn of_line(line: &[u8], tables: &mut Tables, mut say: impl FnMut(Writ
         let pid = text.after("Worker PID: ").and_then(Text::number);
         return say(Writer::default(), Said::Fact(Fact::WorkerLost { pid, host }));
     }
+    // Ray's monitor of the memory of a node.
+    if text.has("killed due to memory pressure (OOM)") || text.has("NODE_OUT_OF_MEMORY") {
+        let exception = alone(b"raylet", b"workers were killed, since the node was running low on memory");
+        return say(Writer::default(), Said::Fact(Fact::Exception(exception)));
+    }
+    // The dynamic loader: `./train: error while loading shared libraries: libmpi.so.40: cannot open …`.
+    if let Some(message) = text.after("error while loading shared libraries: ") {
+        let exception = alone(b"error while loading shared libraries", message.0);
+        return say(writer(line), Said::Fact(Fact::Exception(exception)));
+    }
     if text.has("TCPStore server has shut down too early") {
         return say(writer(line), Said::Fact(Fact::StoreLost));
     }
@@ -254,8 +264,13 @@ fn exception_alone(line: &[u8]) -> Option<Exception> {
     if OTHERS.iter().any(|other| name.ends_with(other.as_bytes())) || name.starts_with(b"nccl") {
         return None;
     }
-    Some(Exception {
-        name: printable(&name, 200),
+    Some(alone(&name, message))
+}
+
+/// Returns an exception whose traceback is not in the log.
+fn alone(name: &[u8], message: &[u8]) -> Exception {
+    Exception {
+        name: printable(name, 200),
         message: printable(message, 1000),
         frame: None,
         innermost: None,
@@ -263,7 +278,7 @@ fn exception_alone(line: &[u8]) -> Option<Exception> {
         direct: false,
         alone: true,
         last_error: None,
-    })
+    }
 }
 
 /// Returns whether a line reports an error, and then whether the program ends with it. Words in the source lines of a
@@ -762,8 +777,19 @@ mod tests {
         let raylet = "2026-10-17 14:23:59,720 WARNING worker.py:1839 -- Raylet is terminated: ip=10.0.0.7, id=c2. Termination is unexpected. Possible reasons include: (1) SIGKILL by the user or system OOM killer";
         let said = "Raylet is terminated: ip=10.0.0.7, id=c2. Termination is unexpected.";
         assert_eq!(fatal(raylet), Some((said.to_owned(), true)));
-        let alone = facts(&["  traceback : Signal 7 (SIGBUS) received by PID 986"]);
-        assert_eq!(alone[0].1, Fact::Exit { code: -7, order: Order::Unknown });
+        let row = facts(&["  traceback : Signal 7 (SIGBUS) received by PID 986"]);
+        assert_eq!(row[0].1, Fact::Exit { code: -7, order: Order::Unknown });
+        let full = facts(&[
+            "(raylet) node_manager.cc:3277: 2 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons",
+        ]);
+        assert!(matches!(&full[0].1, Fact::Exception(one) if one.name == "raylet"), "{full:?}");
+        let loader = facts(&[
+            "./a: error while loading shared libraries: libmpi.so.40: cannot open shared object file: No such file or directory",
+        ]);
+        assert!(
+            matches!(&loader[0].1, Fact::Exception(one) if one.message.starts_with("libmpi.so.40")),
+            "{loader:?}"
+        );
     }
 
     #[test]

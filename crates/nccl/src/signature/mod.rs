@@ -200,6 +200,8 @@ signatures! {
         CudaLibraryMissing: CONTINUES,
         /// Two processes have one rank.
         RankTaken: FAILS,
+        /// NCCL does not find a PCI device in `/sys`.
+        SysPathMissing: FAILS,
         /// A call of NCCL returned an error (`group.cc:64 -> 2`).
         CallFailed: CONTINUES,
         /// A process of the node closed its connection to another one's proxy thread.

@@ -229,6 +229,7 @@ pub(super) const TABLE: &[SignatureRow] = &[
     // UCX's ib_mlx5_log.c.
     with(Signature::IbRetryExceeded, "ransport retry count exceeded on ", &[], &[]),
     row(Signature::ErrorTrace, ".cc:"),
+    row(Signature::SysPathMissing, "Could not find real path of /sys/"),
     row(Signature::CallFailed, "group.cc:"),
     row(Signature::CallFailed, "init.cc:"),
     row(Signature::LocalRankClosed, "Connection closed by localRank "),

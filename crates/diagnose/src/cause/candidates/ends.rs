@@ -5,13 +5,18 @@ use weftrun_nccl::failure::{ClusterReason, Fact, Order, SIGNALS};
 use super::super::answer::CauseClass;
 use super::Grade;
 
-/// Returns the host that a line names in the way of Open MPI and UCX (`[node1:4711]`), or Ray's of a lost worker.
+/// Returns the host that a fact or its line names.
 pub(super) fn host_of(fact: &Fact, text: &str) -> Option<String> {
-    if let Fact::WorkerLost { host, .. } = fact {
-        return host.clone();
+    match fact {
+        Fact::WorkerLost { host, .. } => host.clone(),
+        _ => host_in_brackets(text),
     }
-    let (inside, _) = text.strip_prefix('[')?.split_once(']')?;
-    let (host, rest) = inside.split_once(':')?;
+}
+
+/// Returns the host that a line names in the way of Open MPI and UCX: `[node1:4711]`, `[node1:4711:0:4711]`.
+pub(super) fn host_in_brackets(text: &str) -> Option<String> {
+    let (inside, _) = text.split_once(']')?;
+    let (host, rest) = inside.strip_prefix('[').unwrap_or(inside).split_once(':')?;
     let is_name = host.starts_with(|first: char| first.is_ascii_alphabetic())
         && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'));
     let numbers = !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b':');

@@ -45,6 +45,10 @@ pub(super) fn is_of_another(exception: &Exception) -> bool {
 pub(in super::super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
     let (name, message) = (exception.short_name(), exception.message.as_str());
     let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    // Ray's own exception of this name is about the memory of the host.
+    if says(&["node running low on memory", "node was running low on memory"]) {
+        return (Grade::Own, CauseClass::OutOfMemory);
+    }
     let full = ["CUDA out of memory", "CUDA error: out of memory", "RESOURCE_EXHAUSTED: Out of memory"];
     if name == "OutOfMemoryError" || says(&full) {
         return (Grade::Own, CauseClass::CudaOutOfMemory);

@@ -6,6 +6,7 @@ use weftrun_nccl::{Signature, SourceIndex, Trace};
 
 use super::super::answer::{CauseClass, CauseDetail};
 use super::super::scene::Scene;
+use super::ends::host_in_brackets;
 use super::{Candidate, Grade, key, remote};
 use crate::rule_input::RuleInput;
 use crate::rules::{Blame, Rule, UNKNOWN_WARNING, rules};
@@ -96,7 +97,7 @@ pub(super) fn of_rules(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Vec<Candidate
             if ruling.class == CauseClass::CollectiveMismatch && scene.world == 2 {
                 ranks = BTreeSet::from([0, 1]);
             }
-            let host = seen.map.host_of(trace).map(str::to_owned);
+            let host = seen.map.host_of(trace).map(str::to_owned).or_else(|| host_in_brackets(&trace.text));
             let gpu = seen.map.gpu_of(trace);
             let source = seen.map.source_of(trace);
             let evidence = Evidence {
@@ -128,6 +129,12 @@ pub(super) fn of_rules(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Vec<Candidate
         } else {
             format!("NCCL's proxy thread failed and passed an error on without its reason: {}", trace.text)
         },
+        rule: None,
+    });
+    add(Signature::IbFlushed, &|trace| Ruling {
+        grade: Grade::Remote,
+        class: CauseClass::ExitCode,
+        what: flushed(&trace.text),
         rule: None,
     });
     if let Some(what) = first_of_node(scene, seen) {
@@ -180,4 +187,11 @@ fn first_of_node(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Option<String> {
             "local rank {local} closed its connections to the others of its node first: it ended before them"
         )
     })
+}
+
+/// Says that requests were flushed, as after every error of a connection; the line names the peer.
+fn flushed(text: &str) -> String {
+    let peer = text.split_once("from peer ").and_then(|(_, rest)| rest.split(['<', ' ']).next());
+    let peer = peer.map_or_else(|| "a peer".to_owned(), |peer| format!("the peer {peer}"));
+    format!("RDMA requests to {peer} were flushed: the error before that, on either side, is not in the log")
 }
