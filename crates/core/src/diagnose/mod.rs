@@ -100,7 +100,8 @@ pub fn diagnose(plan: Option<&FabricPlan>, map: &TransportMap) -> Diagnosis {
         let nodes = map.snapshot().ranks().iter().map(|rank| rank.node + 1).max()?;
         catalogue::expected(instance, nodes, "all_reduce")
     });
-    let one_node = seen.ranks().iter().all(|rank| rank.node == 0);
+    let whole = seen.comms().iter().any(|comm| comm.world && comm.seen_ranks.len() == comm.nranks as usize);
+    let one_node = whole && seen.ranks().iter().all(|rank| rank.node == 0);
     Diagnosis { verdict: seen.verdict, ok, planned, findings, expected, one_node }
 }
 
