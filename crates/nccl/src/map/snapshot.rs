@@ -42,7 +42,7 @@ impl<'a> Snapshot<'a> {
         let world = seen.world(&past, told);
         let retries = seen.retries(&past);
         let (live_usage, stepping, node_numbers) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
-        Self { world, told, past, retries, seen, live_usage, stepping, node_numbers }
+        Self { seen, world, told, past, retries, live_usage, node_numbers, stepping }
     }
 
     /// Returns whether a process was not replaced by a later one.
