@@ -154,7 +154,32 @@ impl Observed {
                 retries.latest.insert(last, later);
             }
         }
+        self.add_beginners(past, &mut retries);
         retries
+    }
+
+    /// Adds the processes that have not begun a communicator, whose bus id is not known yet: each takes the place of the process
+    /// with its device that had come up and ended before.
+    fn add_beginners(&self, past: &HashSet<ProcessId>, retries: &mut Retries) {
+        let is_beginner = |process: &Process| {
+            process.pid.is_some() && process.device.is_some() && process.locals.is_empty()
+        };
+        let alive = || self.processes.iter_enumerated().filter(|(at, _)| !past.contains(at));
+        if !alive().any(|(_, process)| is_beginner(process)) {
+            return;
+        }
+        let place = |process: &Process| (process.source, process.host.clone(), process.device);
+        let mut known = HashMap::new();
+        for (at, process) in alive().filter(|(_, process)| process.came_up()) {
+            known.insert(place(process), at);
+        }
+        for (later, process) in alive().filter(|(_, process)| is_beginner(process)) {
+            let before = known.get(&place(process)).copied();
+            if let Some(before) = before.filter(|at| self.processes[*at].last_line < process.first_line) {
+                retries.hidden.insert(later);
+                retries.latest.insert(before, later);
+            }
+        }
     }
 
     /// Adds the other members of ended communicators, since a restart ends a whole communicator: a process

@@ -159,6 +159,16 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_begins_again_is_no_other_rank() {
+        let log: String = (0..4).map(|rank| made(rank, 10 + rank, "0xa")).collect();
+        let begun = "h0:20:20 [0] NCCL INFO Bootstrap: Using eth0:10.0.0.1<0>\n";
+        let mut map = read(&[("job.log", format!("{log}[rank0]: step 20 images/sec: 80.4\n{begun}"))]);
+        assert_eq!(phases(&mut map)[0], Phase::Bootstrap);
+        let pids: Vec<Option<u64>> = map.snapshot().ranks().iter().map(|rank| rank.pid).collect();
+        assert_eq!(pids, [20, 11, 12, 13].map(Some));
+    }
+
+    #[test]
     fn a_pod_that_is_made_again_replaces_the_one_of_its_name() {
         let pod = |uid: &str, node: u32| {
             let mut source = SourceId::new(format!("worker-{node}"));

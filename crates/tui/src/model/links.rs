@@ -274,7 +274,9 @@ impl LinkMap {
         };
         self.ranks = (0..ranks.len()).filter(|at| is_member(&ranks[*at])).collect();
         // Until a rank is connected, a channel that is not there yet may still come.
-        let settled = |rank: &Rank| rank.is_connected() && rank.rank.is_some_and(|r| ends.contains(&r));
+        let settled = |rank: &Rank| {
+            rank.is_connected() && !rank.is_silent() && rank.rank.is_some_and(|r| ends.contains(&r))
+        };
         self.settled = ranks.iter().filter(|rank| settled(rank)).filter_map(|rank| rank.rank).collect();
         let silent = ranks.iter().any(|rank| rank.step() <= Step::Started);
         let here = |node: &Node| node.ranks.iter().any(|at| self.ranks.binary_search(at).is_ok());

@@ -102,6 +102,11 @@ impl Rank {
         }
     }
 
+    /// Returns whether no line of NCCL is from it: its connections are known from others, if at all.
+    pub fn is_silent(&self) -> bool {
+        self.pid == 0 && self.device.is_none() && self.announced.is_none()
+    }
+
     /// Returns whether its connections are made: no channel is still to come.
     pub fn is_connected(&self) -> bool {
         self.has_reached(Step::Rings) || self.stepping

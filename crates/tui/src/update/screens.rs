@@ -39,7 +39,7 @@ pub(crate) fn open(model: &mut Model, handle: &JobHandle) -> Vec<Effect> {
     let known = model.closed_ras.iter().position(|(known, _)| known == handle);
     let ras = known.map(|at| model.closed_ras.remove(at).1);
     let listed_phase = model.jobs.get(handle).map(|entry| entry.summary.phase);
-    model.open = Some(Open { ras, listed_phase, ..Open::new(handle.clone()) });
+    model.open = Some(Open { listed_phase, ras, ..Open::new(handle.clone()) });
     model.jobs.selected = Some(handle.clone());
     model.screen = Screen::Overview;
     vec![Effect::Close, Effect::Open(handle.clone(), false)]

@@ -124,6 +124,11 @@ fn fabric(open: &Open, truth: &Truth, all: &mut Vec<String>) {
             all.push(format!("no channel {from} -> {to}, which is {kind}"));
         }
     }
+    for rank in view.ranks.iter().filter(|rank| rank.is_silent()) {
+        if rank.rank.is_some_and(|rank| map.is_settled(true, rank)) {
+            all.push(format!("rank {:?} wrote nothing, and its connections are known", rank.rank));
+        }
+    }
     // Each group keeps the nodes of its ranks.
     for (comm, map) in view.communicators.iter().zip(view.maps.iter().skip(1)) {
         let nodes: BTreeSet<Option<u32>> = view

@@ -5,6 +5,7 @@ mod checks;
 mod truth;
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +13,11 @@ use std::time::Duration;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use weftrun::core::backend::{Backend, BackendEntry, ConnectFuture};
+use weftrun::core::log::{Cursor, LogBatch, SourceId};
 use weftrun::{Client, Config, Registry};
 use weftrun_replay::{Capture, NAME, ReplayBackend};
 
+use super::view_builder::ViewBuilder;
 use super::{Loop, Options};
 use crate::model::{Model, Screen};
 use crate::msg::Msg;
@@ -100,6 +103,36 @@ async fn no_screen_contradicts_the_truth_of_a_recorded_run() {
         }
     }
     assert!(opened >= 59, "{opened} runs");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// While a run is read, no rank is shown as failed that did not fail, and there are no more ranks than it has.
+#[test]
+fn no_part_of_a_recorded_run_blames_another_rank() {
+    const PARTS: usize = 8;
+    let mut wrong = Vec::new();
+    for run in recorded() {
+        let files = std::fs::read_dir(&run.folder).unwrap().map(|entry| entry.unwrap().path());
+        let mut files: Vec<_> =
+            files.filter(|path| path.extension().is_some_and(|end| end == "log")).collect();
+        files.sort();
+        for part in 1..PARTS {
+            let mut builder = ViewBuilder::default();
+            for file in &files {
+                let name = file.file_name().unwrap().to_string_lossy();
+                let mut bytes = std::fs::read(file).unwrap();
+                bytes.truncate(bytes.len() * part / PARTS);
+                builder
+                    .observe(&LogBatch::new(Arc::new(SourceId::new(name)), bytes, Cursor::default()), None);
+            }
+            let view = builder.transport_view(None, 0, &BTreeMap::new(), None);
+            let failed = view.ranks.iter().filter(|rank| rank.failed).filter_map(|rank| rank.rank);
+            let blamed: Vec<u32> = failed.filter(|rank| !run.truth.failed.contains(rank)).collect();
+            if !blamed.is_empty() || view.ranks.len() > run.truth.world {
+                wrong.push(format!("{} {part}/{PARTS}: {blamed:?}, {} ranks", run.name, view.ranks.len()));
+            }
+        }
+    }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
