@@ -1,143 +1,180 @@
-//! Who wrote a line, as far as the line shows it: launchers prefix each line with the rank where many ranks
-//! share a pipe.
+//! Who wrote a line, when and where, as far as what stands before the message shows it: launchers, shippers and loggers prefix each line.
 //!
-//! | launcher | prefix | content |
+//! | writer | prefix | content |
 //! |---|---|---|
 //! | torchrun `--tee`, `--redirects` | `[default3]:` | role and local rank |
 //! | PyTorch's own messages | `[rank3]:` | global rank |
-//! | `mpirun --tag-output` | `[1,3]<stdout>:` | job and global rank |
+//! | `mpirun --tag-output` | `[1,3]<stdout>:`, `[prterun-n1-77@1,3]<stdout>:` | job and process |
 //! | `srun --label` | `3: ` | task |
 //! | Ray | `(train pid=954, ip=10.0.0.2) ` | actor, its process, the address of its node (left out on the head) |
+//! | vLLM | `(VllmWorker rank=3 pid=406) ` | global rank and process |
+//! | `kubectl logs --prefix` | `[pod/w-0/main] ` | pod, whose name its host has |
+//! | `docker compose logs` | `worker-1  \| ` | container |
+//! | the kubelet's files | `2026-11-22T10:00:00.1Z stdout F ` | time |
+//! | the kernel, through syslog | `Nov 22 03:12:16 n1 kernel: ` | time and host |
+//! | loggers | `2026-11-22 03:12:16,385 `, `[2026-11-22 03:12:16] ` | time |
+//! | people who quote a log | `> ` | |
+//! | nccl-tests | `n1: Test NCCL failure …`, ` .. n1 pid 10: Test failure …` | host and process; part of the message |
+//! | people who shorten NCCL's lines | `worker-0 [1] Channel …` | host and device |
 //! | NCCL | `host:pid:tid [gpu] NCCL ` | process ([`writer`](crate::writer) reads it) |
 
-use crate::Writer;
+use crate::text::text;
 
-/// The prefixes of one line.
+/// What stands before the message of one line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Prefix<'a> {
-    /// Global rank, from `[rank3]:` or `[1,3]<stdout>:`.
+    /// Global rank, as PyTorch or vLLM prints it.
     pub rank: Option<u32>,
+    /// Process of `mpirun`: a rank, or a launcher of several, where it started one on each node.
+    pub tag: Option<u32>,
     /// Role and rank on its node, from `[default3]:`.
     pub local: Option<(&'a [u8], u32)>,
-    /// Task, from `srun --label`.
+    /// Task, from `srun --label`: a rank, or a launcher of several.
     pub task: Option<u32>,
-    /// The process, from NCCL's own prefix.
-    pub process: Option<Writer<'a>>,
-    /// Length of the launchers' prefixes, which need not be shown again; PyTorch's and NCCL's own stay.
+    /// Process id, as Ray, vLLM or nccl-tests prints it.
+    pub pid: Option<u64>,
+    /// Name of the host.
+    pub host: Option<&'a str>,
+    /// Address of the node.
+    pub node: Option<&'a str>,
+    /// CUDA device.
+    pub device: Option<i32>,
+    /// The first time, as printed; its zone need not be known.
+    pub time: Option<&'a [u8]>,
+    /// Length of the launchers' prefixes, which need not be shown again; all others stay.
     pub len: usize,
+    /// Where the message begins. NCCL's own prefix is part of it.
+    pub body: usize,
 }
 
-/// Most launchers around one process: srun, then mpirun or torchrun.
-const NESTED: usize = 3;
+impl Prefix<'_> {
+    /// Returns the global rank that the prefix proves. `[default3]:` is a local rank, `3: ` a task of Slurm, which may hold several
+    /// ranks, as a process of `mpirun` may that is seen to: none of them proves a global one.
+    pub fn told_rank(&self) -> Option<u32> {
+        self.rank.or(self.tag.filter(|_| self.local.is_none()))
+    }
+}
 
-/// Reads the prefixes of a line. Cheap where there are none: it reads one byte.
+/// Most prefixes before one message: kubectl, a time, srun, then mpirun or torchrun, PyTorch.
+const NESTED: usize = 6;
+/// Most bytes before the rank that PyTorch or `mpirun` writes behind an unknown prefix.
+const REACH: usize = 160;
+
+/// Reads what stands before the message of a line. Cheap where there is nothing.
 pub fn prefix(line: &[u8]) -> Prefix<'_> {
     let mut found = Prefix::default();
     for _ in 0..NESTED {
-        let rest = &line[found.len..];
-        let taken = match rest.first() {
+        let rest = &line[found.body..];
+        let launchers = found.body == found.len;
+        let (taken, is_launcher) = match rest.first() {
             Some(b'[') => bracket(rest, &mut found),
-            Some(b'0'..=b'9') => label(rest, &mut found),
-            Some(b' ') if found.task.is_some() => label(rest.trim_ascii_start(), &mut found),
-            _ => 0,
+            Some(b'0'..=b'9') if launchers && found.task.is_none() => match label(rest, &mut found) {
+                0 => (time(rest, &mut found), false),
+                taken => (taken, true),
+            },
+            Some(b'0'..=b'9') => (time(rest, &mut found), false),
+            Some(b'(') => (actor(rest, &mut found), false),
+            Some(b'>') if rest.starts_with(b"> ") => (2, false),
+            Some(b'a'..=b'z' | b'A'..=b'Z') => (named(rest, &mut found), false),
+            Some(b' ' | b'.') => (tests(rest, &mut found), false),
+            _ => break,
         };
         if taken == 0 {
             break;
         }
-        found.len += taken;
+        found.len += if is_launcher && launchers { taken } else { 0 };
+        found.body += taken;
     }
-    let rest = &line[found.len..];
-    if let Some(rank) = torch_rank(rest) {
-        found.rank = Some(rank);
+    if found.rank.is_none() {
+        rank_behind_others(line, &mut found);
     }
-    found.process = crate::writer(rest);
     found
 }
 
-/// Returns the global rank that a launcher wrote before a line, also after a time or a pod's name.
-/// `[default3]:` is a local rank, `3: ` a task of Slurm, which may hold several ranks: neither proves a
-/// global one.
+/// Returns the host that a line names as its writer's: NCCL's own prefix before others.
+pub fn host(line: &[u8]) -> Option<&str> {
+    let found = prefix(line);
+    let process = crate::writer(&line[found.body..]).map(|process| process.host);
+    process.filter(|host| !host.is_empty()).or(found.host).or(found.node)
+}
+
+/// Returns the global rank that a launcher wrote before a line. Quick for the usual line of a training log.
 #[inline]
 pub(crate) fn told_rank(line: &[u8]) -> Option<u32> {
-    if line.starts_with(b"[rank") {
-        return torch_rank(line);
+    match torch_rank(line) {
+        Some(rank) => Some(rank),
+        None => prefix(line).told_rank(),
     }
-    if line.first() == Some(&b'(')
-        && let Some(rank) = vllm_rank(line)
-    {
-        return Some(rank);
-    }
-    let near = &line[..line.len().min(160)];
-    memchr::memchr_iter(b'[', near).find_map(|at| {
-        let rest = &near[at..];
-        if rest.starts_with(b"[rank") {
-            return torch_rank(rest);
-        }
-        open_mpi(rest).map(|(rank, _)| rank)
-    })
 }
 
-/// Returns the global rank that PyTorch wrote before a line, and the process of `mpirun` (a launcher of several ranks, where it started one
-/// on each node), also after a time or a pod's name. `prefix` is the line's.
-pub(crate) fn torch_rank_and_tag(line: &[u8], prefix: &Prefix<'_>) -> (Option<u32>, Option<u32>) {
-    let near = &line[..line.len().min(160)];
-    let mut tag = None;
+/// Finds the rank of PyTorch and the process of `mpirun` behind any other prefix.
+fn rank_behind_others<'a>(line: &'a [u8], found: &mut Prefix<'a>) {
+    const NEAR: usize = 64;
+    let near = &line[found.body..line.len().min(REACH).max(found.body)];
     for at in memchr::memchr_iter(b'[', near) {
         let rest = &near[at..];
-        if rest.starts_with(b"[rank")
-            && let Some(rank) = torch_rank(rest)
-        {
-            return (Some(rank), tag);
+        let Some(rank) = torch_rank(rest).filter(|_| rest.starts_with(b"[rank")) else {
+            found.tag = found.tag.or_else(|| open_mpi(rest).map(|(tag, _)| tag));
+            continue;
+        };
+        // What NCCL itself prints is no launcher's.
+        if memchr::memmem::find(&near[..at], b"NCCL ").is_none() {
+            found.rank = Some(rank);
+            if at < NEAR {
+                found.body += at + torch_len(rest);
+            }
         }
-        tag = tag.or_else(|| open_mpi(rest).map(|(tag, _)| tag));
+        break;
     }
-    (torch_rank(&line[prefix.len..]).or_else(|| vllm_rank(line)), tag)
 }
 
-/// Reads `(VllmWorker rank=3 pid=406) `.
-fn vllm_rank(line: &[u8]) -> Option<u32> {
-    let inside = line.get(..line.len().min(80))?.strip_prefix(b"(VllmWorker rank=")?;
-    number(&inside[..inside.iter().take_while(|byte| byte.is_ascii_digit()).count()])
-}
-
-/// Returns the address of the node that Ray wrote before a line: `(RayTrainWorker pid=954, ip=10.0.0.2) `.
-pub(crate) fn ray_node(line: &[u8]) -> Option<&str> {
-    let near = &line[..line.len().min(200)];
-    let at = memchr::memmem::find(near, b" pid=")?;
-    let rest = &near[at..memchr::memchr(b')', &near[at..])? + at];
-    let address = &rest[memchr::memmem::find(rest, b", ip=")? + 5..];
-    std::str::from_utf8(address).ok().filter(|address| !address.is_empty())
-}
-
-/// Reads `[default3]:` and `[1,3]<stdout>:`; returns the length.
-fn bracket<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
-    if let Some((rank, taken)) = open_mpi(rest) {
-        found.rank = Some(rank);
-        return taken;
+/// Reads what stands in brackets; returns its length, and whether a launcher wrote it.
+fn bracket<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> (usize, bool) {
+    if let Some(rank) = torch_rank(rest) {
+        // NCCL 2.29 begins a message with the rank of the communicator.
+        let told = rest.starts_with(b"[rank") || !rest[torch_len(rest)..].starts_with(b"nccl");
+        found.rank = found.rank.or(Some(rank).filter(|_| told));
+        return (if rest.starts_with(b"[rank") { torch_len(rest) } else { 0 }, false);
     }
-    let Some(end) = memchr::memchr(b']', &rest[..rest.len().min(80)]) else { return 0 };
+    if let Some((tag, taken)) = open_mpi(rest) {
+        found.tag = Some(tag);
+        return (taken, true);
+    }
+    let near = &rest[..rest.len().min(REACH)];
+    let Some(end) = memchr::memchr(b']', near) else { return (0, false) };
     let (inside, behind) = (&rest[1..end], &rest[end + 1..]);
+    if let Some(pod) = inside.strip_prefix(b"pod/").filter(|_| behind.starts_with(b" ")) {
+        let name = pod.split(|byte| *byte == b'/').next().unwrap_or_default();
+        found.host = Some(text(name)).filter(|name| !name.is_empty());
+        return (end + 2, false);
+    }
+    if iso(inside) == inside.len() && !inside.is_empty() {
+        found.time = found.time.or(Some(inside));
+        return (end + 1 + usize::from(behind.starts_with(b" ")), false);
+    }
     let digits = inside.iter().rev().take_while(|b| b.is_ascii_digit()).count();
     let (role, local) = inside.split_at(inside.len() - digits);
     let word = !role.is_empty() && role.iter().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(b));
     match number(local) {
         Some(local) if word && role != b"rank" && behind.first() == Some(&b':') => {
             found.local = Some((role, local));
-            end + 2
+            (end + 2, true)
         }
-        _ => 0,
+        _ => (0, false),
     }
 }
 
-/// Reads `[1,3]<stdout>:`; returns the rank and the length.
+/// Reads `[1,3]<stdout>:`; returns the process and the length.
 fn open_mpi(rest: &[u8]) -> Option<(u32, usize)> {
-    let end = memchr::memchr(b']', &rest[..rest.len().min(24)])?;
-    let (inside, behind) = (&rest[1..end], &rest[end + 1..]);
+    let end = memchr::memchr(b']', &rest[..rest.len().min(80)])?;
+    let (inside, behind) = (rest.get(1..end)?, &rest[end + 1..]);
     let tag =
         [&b"<stdout>:"[..], b"<stderr>:", b"<stddiag>:"].into_iter().find(|tag| behind.starts_with(tag))?;
     let comma = memchr::memchr(b',', inside)?;
-    number(&inside[..comma])?;
+    // Open MPI 5: `[prterun-n1-77@1,3]`.
+    let job = memchr::memrchr(b'@', &inside[..comma]).map_or(0, |at| at + 1);
+    number(&inside[job..comma])?;
     let rank = number(&inside[comma + 1..])?;
     let blank = usize::from(behind.get(tag.len()) == Some(&b' '));
     Some((rank, end + 1 + tag.len() + blank))
@@ -164,12 +201,157 @@ pub fn pieces(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 fn label(rest: &[u8], found: &mut Prefix<'_>) -> usize {
     let digits = rest.iter().take(7).take_while(|b| b.is_ascii_digit()).count();
     match number(&rest[..digits]) {
-        Some(task) if rest[digits..].starts_with(b": ") && found.task.is_none() => {
+        Some(task) if rest[digits..].starts_with(b": ") => {
             found.task = Some(task);
             digits + 2
         }
         _ => 0,
     }
+}
+
+/// Reads a time, the stream of a kubelet's file, and the host of the kernel's messages; returns the length.
+fn time<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
+    let length = iso(rest);
+    if length == 0 {
+        return 0;
+    }
+    found.time = found.time.or(Some(&rest[..length]));
+    let mut taken = length + usize::from(rest.get(length) == Some(&b' '));
+    let streams = [&b"stdout F "[..], b"stderr F ", b"stdout P ", b"stderr P "];
+    let stream = streams.iter().find(|stream| rest[taken..].starts_with(stream));
+    taken += stream.map_or(0, |stream| stream.len());
+    taken + kernel(&rest[taken..], found)
+}
+
+/// Reads `n1 kernel: `, which stands behind a time; returns the length.
+fn kernel<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
+    let (host, behind) = rest.split_at(name_len(rest));
+    if host.is_empty() || !behind.starts_with(b" kernel: ") {
+        return 0;
+    }
+    found.host = Some(text(host));
+    host.len() + " kernel: ".len()
+}
+
+/// Returns the length of `2026-11-22T03:12:16.385Z`, `2026-11-22 03:12:16,385` and the like at the beginning of a text.
+fn iso(rest: &[u8]) -> usize {
+    const SHAPE: &[u8; 19] = b"0000-00-00T00:00:00";
+    let Some(head) = rest.get(..SHAPE.len()) else { return 0 };
+    let fits = |(shape, byte): (&u8, &u8)| match shape {
+        b'0' => byte.is_ascii_digit(),
+        b'T' => matches!(byte, b'T' | b' '),
+        _ => shape == byte,
+    };
+    if !SHAPE.iter().zip(head).all(fits) {
+        return 0;
+    }
+    let digits = |at: usize| rest[at..].iter().take(9).take_while(|byte| byte.is_ascii_digit()).count();
+    let mut at = SHAPE.len();
+    if matches!(rest.get(at), Some(b'.' | b',')) {
+        at += 1 + digits(at + 1);
+    }
+    match rest.get(at) {
+        Some(b'Z') => at + 1,
+        Some(b'+' | b'-') if rest.get(at + 3) == Some(&b':') => (at + 6).min(rest.len()),
+        Some(b'+' | b'-') if digits(at + 1) >= 4 => at + 5,
+        _ => at,
+    }
+}
+
+/// Reads `(train pid=954, ip=10.0.0.2) ` of Ray and `(VllmWorker rank=3 pid=406) `; returns the length.
+fn actor<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
+    let Some(end) = memchr::memchr(b')', &rest[..rest.len().min(200)]) else { return 0 };
+    let fields = rest[1..end].split(|byte| matches!(byte, b' ' | b','));
+    let mut known = false;
+    for (name, value) in fields.filter_map(|field| Some(field.split_at(memchr::memchr(b'=', field)? + 1))) {
+        known = true;
+        match name {
+            b"pid=" => found.pid = number(value).map(u64::from),
+            b"ip=" => found.node = std::str::from_utf8(value).ok().filter(|address| !address.is_empty()),
+            b"rank=" => found.rank = number(value),
+            _ => return 0,
+        }
+    }
+    if known { end + 1 + usize::from(rest.get(end + 1) == Some(&b' ')) } else { 0 }
+}
+
+/// Reads a prefix that begins with a name; returns the length.
+fn named<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
+    let (name, behind) = rest.split_at(name_len(rest));
+    let host = Some(text(name));
+    match behind {
+        // Only what nccl-tests prints: any word may stand before a colon.
+        [b':', b' ', said @ ..] if said.starts_with(b"Test ") => {
+            found.host =
+                host.filter(|_| memchr::memmem::find(&said[..said.len().min(20)], b" failure ").is_some());
+            0
+        }
+        // `docker compose` numbers its containers, and puts two blanks behind the longest name.
+        [b' ', ..] if found.body == 0 && name.last().is_some_and(u8::is_ascii_digit) => {
+            let blanks = behind.iter().take(64).take_while(|byte| **byte == b' ').count();
+            let numbered = name.iter().rev().find(|byte| !byte.is_ascii_digit());
+            if matches!(numbered, Some(b'-' | b'_')) && blanks > 1 && behind[blanks..].starts_with(b"| ") {
+                found.host = host;
+                return name.len() + blanks + 2;
+            }
+            shortened(name, behind, found)
+        }
+        [b' ', b'[', ..] => shortened(name, behind, found),
+        [b' ', ..] if name.len() == 3 => syslog(rest, found),
+        _ => 0,
+    }
+}
+
+/// Reads `worker-0 [1] Channel 00/0 : …`, which people shorten; returns the length before the message.
+fn shortened<'a>(name: &'a [u8], behind: &'a [u8], found: &mut Prefix<'a>) -> usize {
+    let Some(inside) = behind.strip_prefix(b" [") else { return 0 };
+    let digits = inside.iter().take(3).take_while(|byte| byte.is_ascii_digit()).count();
+    let device = number(&inside[..digits]).and_then(|device| i32::try_from(device).ok());
+    if device.is_none() || !inside[digits..].starts_with(b"] Channel ") {
+        return 0;
+    }
+    (found.host, found.device) = (Some(text(name)), device);
+    name.len() + digits + 4
+}
+
+/// Reads `Nov 22 03:12:16 n1 kernel: `; returns the length.
+fn syslog<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
+    const SHAPE: &[u8; 13] = b" 00 00:00:00 ";
+    let Some(stamp) = rest.get(3..3 + SHAPE.len()) else { return 0 };
+    let fits = |(shape, byte): (&u8, &u8)| match shape {
+        b'0' => matches!(byte, b'0'..=b'9' | b' '),
+        _ => shape == byte,
+    };
+    if !SHAPE.iter().zip(stamp).all(fits) {
+        return 0;
+    }
+    let taken = 3 + SHAPE.len();
+    match kernel(&rest[taken..], found) {
+        0 => 0,
+        host => {
+            found.time = found.time.or(Some(&rest[..taken - 1]));
+            taken + host
+        }
+    }
+}
+
+/// Reads ` .. n1 pid 10: Test failure common.cu:891`, which stays: it is the message.
+fn tests<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
+    if let Some(said) = rest.strip_prefix(b" ").unwrap_or(rest).strip_prefix(b".. ") {
+        let (host, behind) = said.split_at(name_len(said));
+        let pid = behind.strip_prefix(b" pid ").unwrap_or_default();
+        let digits = pid.iter().take(10).take_while(|byte| byte.is_ascii_digit()).count();
+        if pid[digits..].starts_with(b": Test failure ") && !host.is_empty() {
+            (found.host, found.pid) = (Some(text(host)), number(&pid[..digits]).map(u64::from));
+        }
+    }
+    0
+}
+
+/// Returns the length of the name of a host at the beginning of a text.
+fn name_len(rest: &[u8]) -> usize {
+    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    rest.iter().take(256).take_while(|byte| fits(byte)).count()
 }
 
 /// Reads `[rank3]:` or `[Rank 3]`, PyTorch's prefix of its own messages.
@@ -186,6 +368,14 @@ fn torch_rank(rest: &[u8]) -> Option<u32> {
         }
     }
     None
+}
+
+/// Returns the length of `[rank3]: ` at the beginning of a text.
+fn torch_len(rest: &[u8]) -> usize {
+    let end = memchr::memchr(b']', rest).map_or(0, |at| at + 1);
+    let behind = &rest[end..];
+    let colon = usize::from(behind.first() == Some(&b':'));
+    end + colon + usize::from(behind.get(colon) == Some(&b' '))
 }
 
 fn number(digits: &[u8]) -> Option<u32> {
@@ -205,19 +395,105 @@ mod tests {
     #[test]
     fn launchers_prefixes_are_taken_off() {
         let line = prefix(b"[default3]:vm:5272:5299 [1] NCCL INFO Using network Socket");
-        assert_eq!((line.local, line.len), (Some((&b"default"[..], 3)), 11));
-        assert_eq!(line.process.map(|process| (process.host, process.pid)), Some(("vm", 5272)));
-        assert_eq!(prefix(b"[1,13]<stderr>: text").rank, Some(13));
+        assert_eq!((line.local, line.len, line.body), (Some((&b"default"[..], 3)), 11, 11));
+        assert_eq!(prefix(b"[1,13]<stderr>: text").tag, Some(13));
+        let line = prefix(b"[prterun-n1-77@1,3]<stdout>:text");
+        assert_eq!((line.told_rank(), line.len), (Some(3), 28));
         let nested = prefix(b"12: [trainer0]:hello");
         assert_eq!((nested.task, nested.local, nested.len), (Some(12), Some((&b"trainer"[..], 0)), 15));
     }
 
     #[test]
-    fn pytorch_and_nccl_keep_theirs() {
+    fn other_prefixes_stay_in_sight_and_are_no_part_of_the_message() {
         let line = prefix(b"[rank56]: Traceback (most recent call last):");
-        assert_eq!((line.rank, line.len), (Some(56), 0));
+        assert_eq!((line.rank, line.len, line.body), (Some(56), 0, 10));
+        let time = &b"2026-03-12 14:17:56"[..];
         let line = prefix(b"[2026-03-12 14:17:56] gpu-1:77:90 [0] net.cc:12 NCCL WARN x");
-        assert_eq!((line.process.map(|p| p.pid), line.len), (Some(77), 0));
+        assert_eq!((line.time, line.len, line.body), (Some(time), 0, 22));
+    }
+
+    #[test]
+    fn every_prefix_is_read_once_in_any_order() {
+        let of = |line: &'static str| {
+            let found = prefix(line.as_bytes());
+            (found.host.or(found.node), found.told_rank(), &line[found.body..])
+        };
+        for (line, wanted) in [
+            ("[pod/w-0/main] RuntimeError: x", (Some("w-0"), None, "RuntimeError: x")),
+            ("[pod/w-0/main] 2026-03-01T10:00:00.1Z [rank3]: x", (Some("w-0"), Some(3), "x")),
+            ("2026-03-01T10:00:00.123456789Z stderr F [default1]:x", (None, None, "x")),
+            ("2026-03-01T10:00:00+02:00 n1 kernel: NVRM: Xid", (Some("n1"), None, "NVRM: Xid")),
+            ("Mar  1 10:00:00 n1 kernel: NVRM: Xid", (Some("n1"), None, "NVRM: Xid")),
+            (
+                "2025-05-16T16:39:55.210-07:00ip-10-1-2-3:7:7 [0] NCCL",
+                (None, None, "ip-10-1-2-3:7:7 [0] NCCL"),
+            ),
+            ("worker-1  | [rank1]: x", (Some("worker-1"), Some(1), "x")),
+            ("> (train pid=954, ip=10.0.0.2) x", (Some("10.0.0.2"), None, "x")),
+            ("(VllmWorker rank=3 pid=406) x", (None, Some(3), "x")),
+            ("[1,0]<stdout>:[rank5]: x", (None, Some(5), "x")),
+            ("[1,0]<stdout>:[default5]:x", (None, None, "x")),
+            ("worker-0 [1] Channel 00/0 : 0[0]", (Some("worker-0"), None, "Channel 00/0 : 0[0]")),
+            // Part of the message.
+            (
+                "hostg: Test CUDA failure common.cu:1",
+                (Some("hostg"), None, "hostg: Test CUDA failure common.cu:1"),
+            ),
+            (
+                "[1,2]<stdout>: .. w0 pid 75: Test failure x",
+                (Some("w0"), Some(2), ".. w0 pid 75: Test failure x"),
+            ),
+            // Nobody's prefix.
+            ("loss-1 | 2.5", (None, None, "loss-1 | 2.5")),
+            ("Test: Test the best", (None, None, "Test: Test the best")),
+            ("loss | 2.5", (None, None, "loss | 2.5")),
+            ("(epoch=7) x", (None, None, "(epoch=7) x")),
+            ("2026-03-01 x", (None, None, "2026-03-01 x")),
+        ] {
+            assert_eq!(of(line), wanted, "{line}");
+        }
+        assert_eq!(prefix(b"worker-0 [1] Channel 00/0 : 0[0]").device, Some(1));
+        assert_eq!(prefix(b"(train pid=954, ip=10.0.0.2) x").pid, Some(954));
+    }
+
+    #[test]
+    fn no_bytes_make_it_fail() {
+        let parts = [
+            "[",
+            "]",
+            "(",
+            ")",
+            "pid=",
+            ", ip=",
+            "[rank1]",
+            "2026-03-01T10:00:00",
+            "Z",
+            "1,2",
+            "<stdout>:",
+            " kernel: ",
+            "n-1",
+            " | ",
+            ": Test ",
+            " .. ",
+            "> ",
+            "3: ",
+            "\u{fc}",
+            "Mar  1 10:00:00 ",
+            "stdout F ",
+            "+02:00",
+            "[pod/",
+            "/",
+            " [1] Channel ",
+        ];
+        for first in parts {
+            for second in parts {
+                for third in parts {
+                    let line = [first, second, third, first].concat();
+                    let found = prefix(line.as_bytes());
+                    assert!(found.len <= found.body && found.body <= line.len(), "{line}");
+                }
+            }
+        }
     }
 
     #[test]
@@ -239,9 +515,11 @@ mod tests {
 
     #[test]
     fn ray_names_the_node_of_an_actor() {
-        assert_eq!(ray_node(b"(train_fn pid=954, ip=10.0.0.2) box:954:31 [0] "), Some("10.0.0.2"));
-        for other in [&b"(train_fn pid=954) box:954:31 [0] "[..], b"pid=1, ip=", b"(a pid=1, ip=", b""] {
-            assert_eq!(ray_node(other), None);
+        assert_eq!(prefix(b"(train_fn pid=954, ip=10.0.0.2) box:954:31 [0] ").node, Some("10.0.0.2"));
+        for other in
+            [&b"(train_fn pid=954) box:954:31 [0] "[..], b"pid=1, ip=", b"(a pid=1, ip=", b"", b"(a ip=) x"]
+        {
+            assert_eq!(prefix(other).node, None);
         }
     }
 
@@ -258,7 +536,7 @@ mod tests {
             b"99999999999: x",
         ] {
             let found = prefix(line);
-            assert_eq!((found.rank, found.local, found.task, found.len), (None, None, None, 0), "{line:?}");
+            assert_eq!(found, Prefix::default(), "{line:?}");
         }
     }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::{Level, SourceId};
-use weftrun_nccl::Writer;
 use weftrun_nccl::launcher::{Prefix, prefix};
+use weftrun_nccl::{Writer, writer};
 
 /// Number of a stream in its store.
 pub type StreamId = u32;
@@ -59,9 +59,11 @@ impl LogStream {
 enum Key {
     Whole,
     Rank(u32),
-    Local(Vec<u8>, u32),
+    /// What names the node, the role and the rank on the node.
+    Local(String, Vec<u8>, u32),
     Task(u32),
-    Process(String, u32),
+    Node(String),
+    Process((String, u32)),
 }
 
 /// The streams of a store.
@@ -78,29 +80,34 @@ impl Streams {
         self.sources.len() - 1
     }
 
-    /// Finds the stream of a line; returns it, and the length of the launcher's prefix before the text.
-    pub(super) fn of(&mut self, number: usize, source: &Arc<SourceId>, line: &[u8]) -> (StreamId, u8) {
+    /// Finds the stream of a line; returns it, and what stands before the message.
+    pub(super) fn of<'a>(
+        &mut self,
+        number: usize,
+        source: &Arc<SourceId>,
+        line: &'a [u8],
+    ) -> (StreamId, Prefix<'a>) {
         let found = prefix(line);
-        let taken = u8::try_from(found.len).unwrap_or(0);
+        let process = || writer(&line[found.body..]).map(process_of);
         let key = match source.rank {
             Some(_) => Key::Whole,
-            None => key(&found),
+            None => key(&found).or_else(|| process().map(Key::Process)).unwrap_or(Key::Whole),
         };
         let known = &mut self.sources[number];
         let key = if known.len() < STREAMS_PER_SOURCE || known.contains_key(&key) { key } else { Key::Whole };
         if let Some(id) = known.get(&key) {
             let stream = &mut self.all[*id as usize];
-            if let (None, Some(process)) = (&stream.process, found.process) {
-                stream.process = Some(process_of(process));
+            if stream.process.is_none() {
+                stream.process = process();
             }
-            return (*id, taken);
+            return (*id, found);
         }
         let id = StreamId::try_from(self.all.len()).unwrap_or(StreamId::MAX);
         self.all.push(LogStream {
             source: source.clone(),
             name: name(&key),
-            rank: source.rank.or(found.rank),
-            process: found.process.map(process_of),
+            rank: source.rank.or(found.told_rank()),
+            process: process(),
             lines: 0,
             warnings: 0,
             errors: 0,
@@ -110,13 +117,12 @@ impl Streams {
             traceback: false,
         });
         known.insert(key, id);
-        (id, taken)
+        (id, found)
     }
 
     /// Returns the level of a line: those of a traceback are as severe as its first one.
     pub(super) fn in_traceback(&mut self, id: StreamId, text: &[u8], own: Level) -> Level {
         let stream = &mut self.all[id as usize];
-        let text = behind_rank(text);
         if text.starts_with(b"Traceback (most recent call last)")
             || text.starts_with(b"Exception raised from ")
         {
@@ -150,26 +156,24 @@ impl Streams {
     }
 }
 
-fn key(found: &Prefix<'_>) -> Key {
-    match found {
-        Prefix { rank: Some(rank), .. } => Key::Rank(*rank),
-        Prefix { local: Some((role, local)), .. } => Key::Local(role.to_vec(), *local),
-        Prefix { task: Some(task), .. } => Key::Task(*task),
-        Prefix { process: Some(process), .. } => {
-            let (host, pid) = process_of(*process);
-            Key::Process(host, pid)
+/// Returns the writer that a prefix names.
+fn key(found: &Prefix<'_>) -> Option<Key> {
+    let node = || found.node.or(found.host.filter(|_| found.body > 0));
+    let place = || match (node(), found.task.or(found.tag)) {
+        (Some(node), _) => node.to_owned(),
+        (None, Some(task)) => format!("task {task}"),
+        (None, None) => String::new(),
+    };
+    Some(match (found.told_rank(), found.local, found.task, found.pid) {
+        (Some(rank), ..) => Key::Rank(rank),
+        (_, Some((role, local)), ..) => Key::Local(place(), role.to_vec(), local),
+        (_, _, Some(task), _) => Key::Task(task),
+        (.., Some(pid)) => {
+            let host = found.node.or(found.host).unwrap_or_default();
+            Key::Process((host.to_owned(), u32::try_from(pid).ok()?))
         }
-        _ => Key::Whole,
-    }
-}
-
-/// Returns a text behind the rank that PyTorch writes before each line of an exception (`[rank3]: `).
-fn behind_rank(text: &[u8]) -> &[u8] {
-    let behind = text.strip_prefix(b"[rank").and_then(|rest| {
-        let end = memchr::memchr(b']', &rest[..rest.len().min(12)])?;
-        rest[..end].iter().all(u8::is_ascii_digit).then_some(&rest[end + 1..])?.strip_prefix(b":")
-    });
-    behind.map_or(text, |rest| rest.strip_prefix(b" ").unwrap_or(rest))
+        _ => Key::Node(node()?.to_owned()),
+    })
 }
 
 fn process_of(writer: Writer<'_>) -> (String, u32) {
@@ -180,9 +184,14 @@ fn name(key: &Key) -> String {
     let name = match key {
         Key::Whole => String::new(),
         Key::Rank(rank) => format!("rank{rank}"),
-        Key::Local(role, local) => format!("{}{local}", String::from_utf8_lossy(role)),
+        Key::Local(place, role, local) if place.is_empty() => {
+            format!("{}{local}", String::from_utf8_lossy(role))
+        }
+        Key::Local(place, role, local) => format!("{place}/{}{local}", String::from_utf8_lossy(role)),
         Key::Task(task) => format!("task {task}"),
-        Key::Process(host, pid) => format!("{host}:{pid}"),
+        Key::Node(node) => node.clone(),
+        Key::Process((host, pid)) if host.is_empty() => format!("pid {pid}"),
+        Key::Process((host, pid)) => format!("{host}:{pid}"),
     };
     super::clean_text(&name).into_owned()
 }

@@ -8,7 +8,7 @@ use super::{PluginSeen, TEXT, TransportMap, cut, cut_at};
 use crate::event::NcclEvent;
 use crate::network::Network;
 use crate::parser::Entry;
-use crate::prefix::Level;
+use crate::record::Level;
 use crate::signature::{self, Signature};
 use crate::text::{Cursor, behind, contains};
 

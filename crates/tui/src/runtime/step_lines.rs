@@ -23,7 +23,7 @@ impl StepLines {
             return;
         }
         for line in lines_with_steps(&batch.bytes) {
-            let rank = launcher::prefix(line).rank.or(batch.source.rank);
+            let rank = launcher::prefix(line).told_rank().or(batch.source.rank);
             self.ranks.extend(rank);
             if batch.source.rank.is_some() {
                 self.done.insert(batch.source.uid.clone());

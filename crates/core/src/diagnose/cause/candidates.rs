@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weftrun_nccl::SourceIndex;
 use weftrun_nccl::failure::{ClusterReason, Exception, Fact, Frame, Order, SIGNALS};
+use weftrun_nccl::launcher;
 
 use super::EVIDENCE;
 use super::answer::{Cause, CauseClass, CauseDetail, not_read};
@@ -257,11 +258,10 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
         .collect();
     for known in &scene.reports {
         let mut push = |ruling: Ruling, frame: Option<Frame>, first| {
-            let writer = weftrun_nccl::writer(known.report.text.as_bytes());
             found.push(Candidate {
                 frame,
                 ranks: known.rank.into_iter().collect(),
-                host: writer.map(|writer| writer.host.to_owned()).filter(|host| !host.is_empty()),
+                host: launcher::host(known.report.text.as_bytes()).map(str::to_owned),
                 first,
                 source: known.report.source,
                 detail: detail(&known.report.fact),
