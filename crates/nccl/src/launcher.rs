@@ -8,6 +8,7 @@
 //! | `srun --label` | `3: ` | task |
 //! | Ray | `(train pid=954, ip=10.0.0.2) ` | actor, its process, the address of its node (left out on the head) |
 //! | vLLM | `(VllmWorker rank=3 pid=406) ` | global rank and process |
+//! | SkyPilot | `(head, rank=0, pid=2669) ` | its node, whose number is no rank |
 //! | `kubectl logs --prefix` | `[pod/w-0/main] ` | pod, whose name its host has |
 //! | `docker compose logs` | `worker-1  \| ` | container |
 //! | the kubelet's files | `2026-11-22T10:00:00.1Z stdout F ` | time |
@@ -18,7 +19,7 @@
 //! | people who shorten NCCL's lines | `worker-0 [1] Channel …` | host and device |
 //! | NCCL | `host:pid:tid [gpu] NCCL ` | process ([`writer`](crate::writer) reads it) |
 
-use crate::text::text;
+use crate::text::{Cursor, contains, text};
 
 /// What stands before the message of one line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -119,7 +120,7 @@ fn rank_behind_others<'a>(line: &'a [u8], found: &mut Prefix<'a>) {
             continue;
         };
         // What NCCL itself prints is no launcher's.
-        if memchr::memmem::find(&near[..at], b"NCCL ").is_none() {
+        if !contains(&near[..at], "NCCL ") {
             found.rank = Some(rank);
             if at < NEAR {
                 found.body += at + torch_len(rest);
@@ -155,7 +156,7 @@ fn bracket<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> (usize, bool) {
     }
     let digits = inside.iter().rev().take_while(|b| b.is_ascii_digit()).count();
     let (role, local) = inside.split_at(inside.len() - digits);
-    let word = !role.is_empty() && role.iter().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(b));
+    let word = !role.is_empty() && role.iter().all(|byte| is_of_name(*byte));
     match number(local) {
         Some(local) if word && role != b"rank" && behind.first() == Some(&b':') => {
             found.local = Some((role, local));
@@ -199,14 +200,10 @@ pub fn pieces(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Reads `3: `; returns the length.
 fn label(rest: &[u8], found: &mut Prefix<'_>) -> usize {
-    let digits = rest.iter().take(7).take_while(|b| b.is_ascii_digit()).count();
-    match number(&rest[..digits]) {
-        Some(task) if rest[digits..].starts_with(b": ") => {
-            found.task = Some(task);
-            digits + 2
-        }
-        _ => 0,
-    }
+    let mut at = Cursor::new(rest);
+    let task = at.number().filter(|task| *task < 10_000_000 && at.eat(b": "));
+    found.task = task.or(found.task);
+    task.map_or(0, |_| rest.len() - at.rest().len())
 }
 
 /// Reads a time, the stream of a kubelet's file, and the host of the kernel's messages; returns the length.
@@ -225,7 +222,7 @@ fn time<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
 
 /// Reads `n1 kernel: `, which stands behind a time; returns the length.
 fn kernel<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
-    let (host, behind) = rest.split_at(name_len(rest));
+    let (host, behind) = name(rest);
     if host.is_empty() || !behind.starts_with(b" kernel: ") {
         return 0;
     }
@@ -235,18 +232,11 @@ fn kernel<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
 
 /// Returns the length of `2026-11-22T03:12:16.385Z`, `2026-11-22 03:12:16,385` and the like at the beginning of a text.
 fn iso(rest: &[u8]) -> usize {
-    const SHAPE: &[u8; 19] = b"0000-00-00T00:00:00";
-    let Some(head) = rest.get(..SHAPE.len()) else { return 0 };
-    let fits = |(shape, byte): (&u8, &u8)| match shape {
-        b'0' => byte.is_ascii_digit(),
-        b'T' => matches!(byte, b'T' | b' '),
-        _ => shape == byte,
-    };
-    if !SHAPE.iter().zip(head).all(fits) {
+    if !has_shape(rest, b"9999-99-99T99:99:99") || !matches!(rest[10], b'T' | b' ') {
         return 0;
     }
     let digits = |at: usize| rest[at..].iter().take(9).take_while(|byte| byte.is_ascii_digit()).count();
-    let mut at = SHAPE.len();
+    let mut at = 19;
     if matches!(rest.get(at), Some(b'.' | b',')) {
         at += 1 + digits(at + 1);
     }
@@ -258,26 +248,44 @@ fn iso(rest: &[u8]) -> usize {
     }
 }
 
-/// Reads `(train pid=954, ip=10.0.0.2) ` of Ray and `(VllmWorker rank=3 pid=406) `; returns the length.
+/// Returns whether a text begins with digits where a shape has `9`, with digits or blanks where it has `0`, with any byte where it has
+/// `T`, and else with the same bytes.
+fn has_shape(rest: &[u8], shape: &[u8]) -> bool {
+    let fits = |(shape, byte): (&u8, &u8)| match shape {
+        b'9' => byte.is_ascii_digit(),
+        b'0' => byte.is_ascii_digit() || *byte == b' ',
+        b'T' => true,
+        _ => shape == byte,
+    };
+    rest.len() >= shape.len() && shape.iter().zip(rest).all(fits)
+}
+
+/// Reads `(train pid=954, ip=10.0.0.2) ` of Ray, `(VllmWorker rank=3 pid=406) `, and `(head, rank=0, pid=2669) ` of SkyPilot, whose ranks
+/// and processes are those of nodes; returns the length.
 fn actor<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
     let Some(end) = memchr::memchr(b')', &rest[..rest.len().min(200)]) else { return 0 };
     let fields = rest[1..end].split(|byte| matches!(byte, b' ' | b','));
-    let mut known = false;
+    let (mut rank, mut pid, mut node) = (None, None, None);
     for (name, value) in fields.filter_map(|field| Some(field.split_at(memchr::memchr(b'=', field)? + 1))) {
-        known = true;
         match name {
-            b"pid=" => found.pid = number(value).map(u64::from),
-            b"ip=" => found.node = std::str::from_utf8(value).ok().filter(|address| !address.is_empty()),
-            b"rank=" => found.rank = number(value),
+            b"pid=" => pid = number(value).map(u64::from),
+            b"ip=" => node = std::str::from_utf8(value).ok().filter(|address| !address.is_empty()),
+            b"rank=" => rank = number(value),
             _ => return 0,
         }
     }
-    if known { end + 1 + usize::from(rest.get(end + 1) == Some(&b' ')) } else { 0 }
+    if rank.is_none() && pid.is_none() && node.is_none() {
+        return 0;
+    }
+    if rank.is_none() || rest.starts_with(b"(VllmWorker") {
+        (found.rank, found.pid, found.node) = (found.rank.or(rank), pid, node);
+    }
+    end + 1 + usize::from(rest.get(end + 1) == Some(&b' '))
 }
 
 /// Reads a prefix that begins with a name; returns the length.
 fn named<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
-    let (name, behind) = rest.split_at(name_len(rest));
+    let (name, behind) = name(rest);
     let host = Some(text(name));
     match behind {
         // Only what nccl-tests prints: any word may stand before a colon.
@@ -304,28 +312,21 @@ fn named<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
 
 /// Reads `worker-0 [1] Channel 00/0 : …`, which people shorten; returns the length before the message.
 fn shortened<'a>(name: &'a [u8], behind: &'a [u8], found: &mut Prefix<'a>) -> usize {
-    let Some(inside) = behind.strip_prefix(b" [") else { return 0 };
-    let digits = inside.iter().take(3).take_while(|byte| byte.is_ascii_digit()).count();
-    let device = number(&inside[..digits]).and_then(|device| i32::try_from(device).ok());
-    if device.is_none() || !inside[digits..].starts_with(b"] Channel ") {
+    let mut at = Cursor::new(behind);
+    let device = if at.eat(b" [") { at.number().and_then(|device| i32::try_from(device).ok()) } else { None };
+    if device.is_none() || !at.eat(b"] ") || !at.rest().starts_with(b"Channel ") {
         return 0;
     }
     (found.host, found.device) = (Some(text(name)), device);
-    name.len() + digits + 4
+    name.len() + behind.len() - at.rest().len()
 }
 
 /// Reads `Nov 22 03:12:16 n1 kernel: `; returns the length.
 fn syslog<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
-    const SHAPE: &[u8; 13] = b" 00 00:00:00 ";
-    let Some(stamp) = rest.get(3..3 + SHAPE.len()) else { return 0 };
-    let fits = |(shape, byte): (&u8, &u8)| match shape {
-        b'0' => matches!(byte, b'0'..=b'9' | b' '),
-        _ => shape == byte,
-    };
-    if !SHAPE.iter().zip(stamp).all(fits) {
+    let taken = 16;
+    if !has_shape(rest, b"TTT 00 00:00:00 ") {
         return 0;
     }
-    let taken = 3 + SHAPE.len();
     match kernel(&rest[taken..], found) {
         0 => 0,
         host => {
@@ -337,21 +338,25 @@ fn syslog<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
 
 /// Reads ` .. n1 pid 10: Test failure common.cu:891`, which stays: it is the message.
 fn tests<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
-    if let Some(said) = rest.strip_prefix(b" ").unwrap_or(rest).strip_prefix(b".. ") {
-        let (host, behind) = said.split_at(name_len(said));
-        let pid = behind.strip_prefix(b" pid ").unwrap_or_default();
-        let digits = pid.iter().take(10).take_while(|byte| byte.is_ascii_digit()).count();
-        if pid[digits..].starts_with(b": Test failure ") && !host.is_empty() {
-            (found.host, found.pid) = (Some(text(host)), number(&pid[..digits]).map(u64::from));
+    let mut at = Cursor::new(rest.strip_prefix(b" ").unwrap_or(rest));
+    if at.eat(b".. ") {
+        let host = at.take_while(is_of_name);
+        let pid = if at.eat(b" pid ") { at.long() } else { None };
+        if pid.is_some() && at.eat(b": Test failure ") {
+            (found.host, found.pid) = (Some(text(host)), pid);
         }
     }
     0
 }
 
-/// Returns the length of the name of a host at the beginning of a text.
-fn name_len(rest: &[u8]) -> usize {
-    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-    rest.iter().take(256).take_while(|byte| fits(byte)).count()
+/// Returns the name of a host at the beginning of a text, and the rest.
+fn name(rest: &[u8]) -> (&[u8], &[u8]) {
+    let mut at = Cursor::new(&rest[..rest.len().min(256)]);
+    rest.split_at(at.take_while(is_of_name).len())
+}
+
+fn is_of_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')
 }
 
 /// Reads `[rank3]:` or `[Rank 3]`, PyTorch's prefix of its own messages.
@@ -431,6 +436,7 @@ mod tests {
             ("worker-1  | [rank1]: x", (Some("worker-1"), Some(1), "x")),
             ("> (train pid=954, ip=10.0.0.2) x", (Some("10.0.0.2"), None, "x")),
             ("(VllmWorker rank=3 pid=406) x", (None, Some(3), "x")),
+            ("(head, rank=0, pid=2669) x", (None, None, "x")),
             ("[1,0]<stdout>:[rank5]: x", (None, Some(5), "x")),
             ("[1,0]<stdout>:[default5]:x", (None, None, "x")),
             ("worker-0 [1] Channel 00/0 : 0[0]", (Some("worker-0"), None, "Channel 00/0 : 0[0]")),

@@ -194,7 +194,6 @@ fn writer_before(left: &[u8], device: Option<i32>) -> Option<(Writer<'_>, usize)
                 || *byte < b' '
         })
         .map_or(0, |at| at + 1);
-    begins += glued_time(&left[..begins], &host[begins..]);
     // Cuts `[1,3]<stdout>host` and `(pid=5)host`; but a masked `<cluster>` is a host.
     if let Some(close) = memchr::memrchr2(b')', b'>', &host[begins..])
         && begins + close + 1 < middle
@@ -215,17 +214,6 @@ fn glued_record(host: &[u8]) -> usize {
     let last = &host[slash + 1..];
     let known = ENDS.iter().find(|end| last.starts_with(end)).map(|end| end.len());
     slash + 1 + known.unwrap_or(usize::from(last.first().is_some_and(u8::is_ascii_digit)))
-}
-
-/// Returns the length of the digits that CloudWatch joins to the host: of `2025-05-16T16:39:55.210-07:`
-/// `00`, the last two are the zone's.
-fn glued_time(before: &[u8], host: &[u8]) -> usize {
-    let zone = before.len() >= 4
-        && before.ends_with(b":")
-        && matches!(before[before.len() - 4], b'-' | b'+')
-        && before[before.len() - 3..before.len() - 1].iter().all(u8::is_ascii_digit);
-    let digits = host.len() > 2 && host[..2].iter().all(u8::is_ascii_digit);
-    if zone && digits { 2 } else { 0 }
 }
 
 /// Reads a process or thread id; forum posts mask them as `XXXXXX`, which reads as 0.

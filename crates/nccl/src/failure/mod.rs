@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem::{Discriminant, discriminant};
 
 pub use traceback::{Exception, Frame, SIGNALS, is_library};
+pub(crate) use watchdog::rank_of_watchdog;
 pub use watchdog::{absent, mismatch};
 
 use typed_index_collections::TiVec;

@@ -11,9 +11,7 @@ pub(super) const UNNAMED_WORK: &str = "a collective";
 /// Reads PyTorch's watchdogs.
 pub(super) fn watchdog(text: Text<'_>, mut who: Writer, say: &mut impl FnMut(Writer, Said<'_>)) {
     let group = group(text);
-    if who.rank.is_none() && group.as_deref().is_none_or(|group| group.contains("default_pg")) {
-        who.rank = text.after("Rank ").and_then(Text::small);
-    }
+    who.rank = who.rank.or_else(|| rank(text, group.as_deref()));
     if text.has("terminated with exception") {
         say(who, Said::Fact(Fact::Died));
     }
@@ -41,6 +39,17 @@ pub(super) fn watchdog(text: Text<'_>, mut who: Writer, say: &mut impl FnMut(Wri
             say(who, Said::Fact(Fact::Progress { group, enqueued, completed }));
         }
     }
+}
+
+/// Reads `[Rank 3] Watchdog …` and `[PG ID 0 PG GUID 0(default_pg) Rank 0]`: the rank of another group is not global.
+pub(crate) fn rank_of_watchdog(line: &[u8]) -> Option<u32> {
+    let text = Text(line);
+    if text.has("atchdog") { rank(text, group(text).as_deref()) } else { None }
+}
+
+fn rank(text: Text<'_>, group: Option<&str>) -> Option<u32> {
+    let is_global = group.is_none_or(|group| group.contains("default_pg"));
+    text.after("Rank ").and_then(Text::small).filter(|_| is_global)
 }
 
 /// Converts `PG GUID 0(default_pg)` to `0(default_pg)`.
@@ -96,6 +105,18 @@ pub fn absent(message: &str) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_watchdog_of_a_subgroup_names_no_global_rank() {
+        for (line, wanted) in [
+            ("[Rank 3] Watchdog caught collective operation timeout", Some(3)),
+            ("[PG ID 0 PG GUID 0(default_pg) Rank 3] Process group watchdog thread", Some(3)),
+            ("[PG ID 4 PG GUID 4(tp) Rank 1] Process group watchdog thread", None),
+            ("[Rank 3] of another text", None),
+        ] {
+            assert_eq!(rank_of_watchdog(line.as_bytes()), wanted, "{line}");
+        }
+    }
 
     #[test]
     fn a_mismatch_names_what_each_rank_runs() {

@@ -1,6 +1,7 @@
 //! Searches the bytes of one line for words and numbers.
 
 use crate::map::printable;
+use crate::text::{Cursor, behind, contains};
 
 /// Bytes that are searched.
 #[derive(Clone, Copy)]
@@ -8,7 +9,7 @@ pub(super) struct Text<'a>(pub &'a [u8]);
 
 impl<'a> Text<'a> {
     pub fn has(self, needle: &str) -> bool {
-        memchr::memmem::find(self.0, needle.as_bytes()).is_some()
+        contains(self.0, needle)
     }
 
     pub fn from(self, needle: &str) -> Option<Self> {
@@ -16,7 +17,7 @@ impl<'a> Text<'a> {
     }
 
     pub fn after(self, needle: &str) -> Option<Self> {
-        self.from(needle).and_then(|rest| rest.0.get(needle.len()..)).map(Text)
+        behind(self.0, needle).map(Text)
     }
 
     pub fn strip(self, word: &str) -> Option<Self> {
@@ -24,7 +25,7 @@ impl<'a> Text<'a> {
     }
 
     pub fn number(self) -> Option<u64> {
-        std::str::from_utf8(self.leading(19, |byte| byte.is_ascii_digit())).ok()?.parse().ok()
+        Cursor::new(self.0).long()
     }
 
     pub fn small(self) -> Option<u32> {

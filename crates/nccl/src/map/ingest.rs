@@ -158,8 +158,7 @@ impl TransportMap {
                 }
             }
             NcclEvent::Impossible => {
-                let Entry { line, text, launcher_rank: rank, .. } = *entry;
-                self.seen.signatures.add(Signature::ImpossibleRank, source, process, line, rank, text);
+                self.seen.signatures.add(Signature::ImpossibleRank, source, process, entry);
             }
             NcclEvent::Other => {
                 if self.other(source, process, entry) {
@@ -334,8 +333,7 @@ impl TransportMap {
     /// Keeps the first lines that prove a kind of connection.
     fn trace_link(&mut self, at: ProcessId, entry: &Entry<'_>, line: &ChannelLine<'_>) {
         let source = self.seen.processes[at].source;
-        let mut add =
-            |id| self.seen.signatures.add(id, source, Some(at), entry.line, entry.launcher_rank, entry.text);
+        let mut add = |id| self.seen.signatures.add(id, source, Some(at), entry);
         let Some(name) = line.transport.network() else {
             if line.transport.name == "P2P/MNNVL" {
                 add(Signature::MnnvlConnection);
