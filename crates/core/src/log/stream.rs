@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::{Level, SourceId};
+use weftrun_nccl::failure::TracebackLines;
 use weftrun_nccl::launcher::{Prefix, prefix};
 use weftrun_nccl::{Writer, writer};
 
@@ -40,8 +41,7 @@ pub struct LogStream {
     pub(super) bytes: usize,
     /// Number of its source in the store.
     pub(super) number: usize,
-    /// Whether its last line belongs to a traceback that continues.
-    traceback: bool,
+    traceback: TracebackLines,
 }
 
 impl LogStream {
@@ -114,7 +114,7 @@ impl Streams {
             last: None,
             bytes: 0,
             number,
-            traceback: false,
+            traceback: TracebackLines::default(),
         });
         known.insert(key, id);
         (id, found)
@@ -122,27 +122,7 @@ impl Streams {
 
     /// Returns the level of a line: those of a traceback are as severe as its first one.
     pub(super) fn in_traceback(&mut self, id: StreamId, text: &[u8], own: Level) -> Level {
-        let stream = &mut self.all[id as usize];
-        if text.starts_with(b"Traceback (most recent call last)")
-            || text.starts_with(b"Exception raised from ")
-        {
-            stream.traceback = true;
-            return Level::Error;
-        }
-        let joins = || {
-            text.starts_with(b"During handling of the above exception")
-                || text.starts_with(b"The above exception was the direct cause")
-        };
-        if !stream.traceback {
-            return if joins() { Level::Error } else { own };
-        }
-        let inner = text.first().is_none_or(|byte| matches!(byte, b' ' | b'\t' | b'\r'));
-        if inner || text.starts_with(b"frame #") {
-            return Level::Error;
-        }
-        // The exception itself is the last line.
-        stream.traceback = false;
-        Level::Error
+        if self.all[id as usize].traceback.take(text) { Level::Error } else { own }
     }
 
     /// Counts a line.
@@ -194,4 +174,41 @@ fn name(key: &Key) -> String {
         Key::Process((host, pid)) => format!("{host}:{pid}"),
     };
     super::clean_text(&name).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_writers_of_one_source_are_told_apart() {
+        let source = Arc::new(SourceId::new("all.log"));
+        let mut streams = Streams::default();
+        let number = streams.source();
+        let mut label = |line: &str| {
+            let (id, _) = streams.of(number, &source, line.as_bytes());
+            streams.all[id as usize].label()
+        };
+        for (line, wanted) in [
+            ("step 1", "all.log"),
+            ("[rank3]: x", "r3"),
+            ("2026-03-01 10:00:00,123 [rank3]: x", "r3"),
+            ("[1,2]<stdout>:x", "r2"),
+            ("[1,0]<stdout>:[rank5]: x", "r5"),
+            ("[default1]:x", "all.log/default1"),
+            ("0: [default1]:x", "all.log/task 0/default1"),
+            ("1: [default1]:x", "all.log/task 1/default1"),
+            ("[1,1]<stdout>:[default1]:x", "all.log/task 1/default1"),
+            ("3: x", "all.log/task 3"),
+            ("[pod/w-0/main] x", "all.log/w-0"),
+            ("[pod/w-1/main] vm:7:7 [0] NCCL INFO x", "all.log/w-1"),
+            ("worker-1  | x", "all.log/worker-1"),
+            ("(train pid=954, ip=10.0.0.2) x", "all.log/10.0.0.2:954"),
+            ("(train pid=954) x", "all.log/pid 954"),
+            ("vm:7:7 [0] NCCL INFO x", "all.log/vm:7"),
+            ("h1: Test NCCL failure common.cu:1", "all.log"),
+        ] {
+            assert_eq!(label(line), wanted, "{line}");
+        }
+    }
 }

@@ -14,7 +14,7 @@ mod words;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem::{Discriminant, discriminant};
 
-pub use traceback::{Exception, Frame, SIGNALS, is_library};
+pub use traceback::{Exception, Frame, SIGNALS, TracebackLines, is_library};
 pub(crate) use watchdog::rank_of_watchdog;
 pub use watchdog::{absent, mismatch};
 

@@ -137,6 +137,31 @@ enum Chain {
     Original,
 }
 
+/// What stands between two exceptions of which one led to the other.
+const CHAINS: &[(&[u8], Chain)] = &[
+    (b"During handling of the above exception", Chain::Handling),
+    (b"The above exception was the direct cause", Chain::Direct),
+];
+
+/// Tells which messages of one writer are lines of tracebacks, and of the stacks that PyTorch prints, without reading them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TracebackLines {
+    /// Whether the last message belongs to one that goes on.
+    open: bool,
+}
+
+impl TracebackLines {
+    /// Takes the next message, without what stands before it; returns whether it belongs to one.
+    pub fn take(&mut self, text: &[u8]) -> bool {
+        let begins = text.starts_with(HEADER) || text.starts_with(b"Exception raised from ");
+        let inner = text.first().is_none_or(|byte| matches!(byte, b' ' | b'\t' | b'\r'));
+        let open = self.open;
+        // The exception itself is the last line.
+        self.open = begins || open && (inner || text.starts_with(b"frame #"));
+        begins || open || CHAINS.iter().any(|(words, _)| text.starts_with(words))
+    }
+}
+
 /// An unfinished traceback.
 #[derive(Clone, Debug)]
 struct Open {
@@ -304,12 +329,8 @@ impl Tracebacks {
                 near.iter().skip(at + 11).take(7).take_while(|byte| byte.is_ascii_digit()).copied().collect();
             self.named = std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok());
         }
-        let chains = [
-            ("During handling of the above exception", Chain::Handling),
-            ("The above exception was the direct cause", Chain::Direct),
-        ];
-        let find = |(words, chain): (&str, _)| Some((memchr::memmem::find(near, words.as_bytes())?, chain));
-        let Some((at, chain)) = chains.into_iter().find_map(find) else { return };
+        let find = |(words, chain): &(&[u8], Chain)| Some((memchr::memmem::find(near, words)?, *chain));
+        let Some((at, chain)) = CHAINS.iter().find_map(find) else { return };
         let key = stream(near.get(..at).unwrap_or_default());
         if let Some(last) =
             self.last.iter_mut().find(|last| last.key == key && number.saturating_sub(last.line) <= PATIENCE)
