@@ -19,7 +19,13 @@
 //! | people who shorten NCCL's lines | `worker-0 [1] Channel …` | host and device |
 //! | NCCL | `host:pid:tid [gpu] NCCL ` | process ([`writer`](crate::writer) reads it) |
 
+mod time;
+
+#[cfg(test)]
+mod tests;
+
 use crate::text::{Cursor, contains, text};
+use time::{iso, syslog, time};
 
 /// What stands before the message of one line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -206,60 +212,6 @@ fn label(rest: &[u8], found: &mut Prefix<'_>) -> usize {
     task.map_or(0, |_| rest.len() - at.rest().len())
 }
 
-/// Reads a time, the stream of a kubelet's file, and the host of the kernel's messages; returns the length.
-fn time<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
-    let length = iso(rest);
-    if length == 0 {
-        return 0;
-    }
-    found.time = found.time.or(Some(&rest[..length]));
-    let mut taken = length + usize::from(rest.get(length) == Some(&b' '));
-    let streams = [&b"stdout F "[..], b"stderr F ", b"stdout P ", b"stderr P "];
-    let stream = streams.iter().find(|stream| rest[taken..].starts_with(stream));
-    taken += stream.map_or(0, |stream| stream.len());
-    taken + kernel(&rest[taken..], found)
-}
-
-/// Reads `n1 kernel: `, which stands behind a time; returns the length.
-fn kernel<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
-    let (host, behind) = name(rest);
-    if host.is_empty() || !behind.starts_with(b" kernel: ") {
-        return 0;
-    }
-    found.host = Some(text(host));
-    host.len() + " kernel: ".len()
-}
-
-/// Returns the length of `2026-11-22T03:12:16.385Z`, `2026-11-22 03:12:16,385` and the like at the beginning of a text.
-fn iso(rest: &[u8]) -> usize {
-    if !has_shape(rest, b"9999-99-99T99:99:99") || !matches!(rest[10], b'T' | b' ') {
-        return 0;
-    }
-    let digits = |at: usize| rest[at..].iter().take(9).take_while(|byte| byte.is_ascii_digit()).count();
-    let mut at = 19;
-    if matches!(rest.get(at), Some(b'.' | b',')) {
-        at += 1 + digits(at + 1);
-    }
-    match rest.get(at) {
-        Some(b'Z') => at + 1,
-        Some(b'+' | b'-') if rest.get(at + 3) == Some(&b':') => (at + 6).min(rest.len()),
-        Some(b'+' | b'-') if digits(at + 1) >= 4 => at + 5,
-        _ => at,
-    }
-}
-
-/// Returns whether a text begins with digits where a shape has `9`, with digits or blanks where it has `0`, with any byte where it has
-/// `T`, and else with the same bytes.
-fn has_shape(rest: &[u8], shape: &[u8]) -> bool {
-    let fits = |(shape, byte): (&u8, &u8)| match shape {
-        b'9' => byte.is_ascii_digit(),
-        b'0' => byte.is_ascii_digit() || *byte == b' ',
-        b'T' => true,
-        _ => shape == byte,
-    };
-    rest.len() >= shape.len() && shape.iter().zip(rest).all(fits)
-}
-
 /// Reads `(train pid=954, ip=10.0.0.2) ` of Ray, `(VllmWorker rank=3 pid=406) `, and `(head, rank=0, pid=2669) ` of SkyPilot, whose ranks
 /// and processes are those of nodes; returns the length.
 fn actor<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
@@ -290,8 +242,7 @@ fn named<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
     match behind {
         // Only what nccl-tests prints: any word may stand before a colon.
         [b':', b' ', said @ ..] if said.starts_with(b"Test ") => {
-            found.host =
-                host.filter(|_| memchr::memmem::find(&said[..said.len().min(20)], b" failure ").is_some());
+            found.host = host.filter(|_| contains(&said[..said.len().min(20)], " failure "));
             0
         }
         // `docker compose` numbers its containers, and puts two blanks behind the longest name.
@@ -319,21 +270,6 @@ fn shortened<'a>(name: &'a [u8], behind: &'a [u8], found: &mut Prefix<'a>) -> us
     }
     (found.host, found.device) = (Some(text(name)), device);
     name.len() + behind.len() - at.rest().len()
-}
-
-/// Reads `Nov 22 03:12:16 n1 kernel: `; returns the length.
-fn syslog<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
-    let taken = 16;
-    if !has_shape(rest, b"TTT 00 00:00:00 ") {
-        return 0;
-    }
-    match kernel(&rest[taken..], found) {
-        0 => 0,
-        host => {
-            found.time = found.time.or(Some(&rest[..taken - 1]));
-            taken + host
-        }
-    }
 }
 
 /// Reads ` .. n1 pid 10: Test failure common.cu:891`, which stays: it is the message.
@@ -391,171 +327,4 @@ fn number(digits: &[u8]) -> Option<u32> {
         let digit = digit.is_ascii_digit().then(|| u32::from(digit - b'0'))?;
         number.checked_mul(10)?.checked_add(digit)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn launchers_prefixes_are_taken_off() {
-        let line = prefix(b"[default3]:vm:5272:5299 [1] NCCL INFO Using network Socket");
-        assert_eq!((line.local, line.len, line.body), (Some((&b"default"[..], 3)), 11, 11));
-        assert_eq!(prefix(b"[1,13]<stderr>: text").tag, Some(13));
-        let line = prefix(b"[prterun-n1-77@1,3]<stdout>:text");
-        assert_eq!((line.told_rank(), line.len), (Some(3), 28));
-        let nested = prefix(b"12: [trainer0]:hello");
-        assert_eq!((nested.task, nested.local, nested.len), (Some(12), Some((&b"trainer"[..], 0)), 15));
-    }
-
-    #[test]
-    fn other_prefixes_stay_in_sight_and_are_no_part_of_the_message() {
-        let line = prefix(b"[rank56]: Traceback (most recent call last):");
-        assert_eq!((line.rank, line.len, line.body), (Some(56), 0, 10));
-        let time = &b"2026-03-12 14:17:56"[..];
-        let line = prefix(b"[2026-03-12 14:17:56] gpu-1:77:90 [0] net.cc:12 NCCL WARN x");
-        assert_eq!((line.time, line.len, line.body), (Some(time), 0, 22));
-    }
-
-    #[test]
-    fn every_prefix_is_read_once_in_any_order() {
-        let of = |line: &'static str| {
-            let found = prefix(line.as_bytes());
-            (found.host.or(found.node), found.told_rank(), &line[found.body..])
-        };
-        for (line, wanted) in [
-            ("[pod/w-0/main] RuntimeError: x", (Some("w-0"), None, "RuntimeError: x")),
-            ("[pod/w-0/main] 2026-03-01T10:00:00.1Z [rank3]: x", (Some("w-0"), Some(3), "x")),
-            ("2026-03-01T10:00:00.123456789Z stderr F [default1]:x", (None, None, "x")),
-            ("2026-03-01T10:00:00+02:00 n1 kernel: NVRM: Xid", (Some("n1"), None, "NVRM: Xid")),
-            ("Mar  1 10:00:00 n1 kernel: NVRM: Xid", (Some("n1"), None, "NVRM: Xid")),
-            (
-                "2025-05-16T16:39:55.210-07:00ip-10-1-2-3:7:7 [0] NCCL",
-                (None, None, "ip-10-1-2-3:7:7 [0] NCCL"),
-            ),
-            ("worker-1  | [rank1]: x", (Some("worker-1"), Some(1), "x")),
-            ("> (train pid=954, ip=10.0.0.2) x", (Some("10.0.0.2"), None, "x")),
-            ("(VllmWorker rank=3 pid=406) x", (None, Some(3), "x")),
-            ("(head, rank=0, pid=2669) x", (None, None, "x")),
-            ("[1,0]<stdout>:[rank5]: x", (None, Some(5), "x")),
-            ("[1,0]<stdout>:[default5]:x", (None, None, "x")),
-            ("worker-0 [1] Channel 00/0 : 0[0]", (Some("worker-0"), None, "Channel 00/0 : 0[0]")),
-            // Part of the message.
-            (
-                "hostg: Test CUDA failure common.cu:1",
-                (Some("hostg"), None, "hostg: Test CUDA failure common.cu:1"),
-            ),
-            (
-                "[1,2]<stdout>: .. w0 pid 75: Test failure x",
-                (Some("w0"), Some(2), ".. w0 pid 75: Test failure x"),
-            ),
-            // Nobody's prefix.
-            ("loss-1 | 2.5", (None, None, "loss-1 | 2.5")),
-            ("Test: Test the best", (None, None, "Test: Test the best")),
-            ("loss | 2.5", (None, None, "loss | 2.5")),
-            ("(epoch=7) x", (None, None, "(epoch=7) x")),
-            ("2026-03-01 x", (None, None, "2026-03-01 x")),
-        ] {
-            assert_eq!(of(line), wanted, "{line}");
-        }
-        assert_eq!(prefix(b"worker-0 [1] Channel 00/0 : 0[0]").device, Some(1));
-        assert_eq!(prefix(b"(train pid=954, ip=10.0.0.2) x").pid, Some(954));
-    }
-
-    #[test]
-    fn no_bytes_make_it_fail() {
-        let parts = [
-            "[",
-            "]",
-            "(",
-            ")",
-            "pid=",
-            ", ip=",
-            "[rank1]",
-            "2026-03-01T10:00:00",
-            "Z",
-            "1,2",
-            "<stdout>:",
-            " kernel: ",
-            "n-1",
-            " | ",
-            ": Test ",
-            " .. ",
-            "> ",
-            "3: ",
-            "\u{fc}",
-            "Mar  1 10:00:00 ",
-            "stdout F ",
-            "+02:00",
-            "[pod/",
-            "/",
-            " [1] Channel ",
-        ];
-        for first in parts {
-            for second in parts {
-                for third in parts {
-                    let line = [first, second, third, first].concat();
-                    let found = prefix(line.as_bytes());
-                    assert!(found.len <= found.body && found.body <= line.len(), "{line}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_rank_is_told_behind_a_time_and_a_pod() {
-        assert_eq!(told_rank(b"2026-03-01T10:00:00Z [rank3]:h:1:1 [0] NCCL INFO x"), Some(3));
-        assert_eq!(told_rank(b"[pod/w-0/main] [1,13]<stdout>:h:1:1 [0] NCCL INFO x"), Some(13));
-        // NCCL 2.29 begins a message with the rank of the communicator.
-        assert_eq!(told_rank(b"h:1:1 [0] NCCL INFO [Rank 1] ncclCommInitRankConfig comm"), None);
-        assert_eq!(told_rank(b"[default3]:h:1:1 [0] NCCL INFO x"), None);
-    }
-
-    #[test]
-    fn vllm_names_the_rank_of_a_worker() {
-        let line =
-            b"(VllmWorker rank=3 pid=406) ERROR 07-23 19:34:51 [multiproc_executor.py:487] RuntimeError: x";
-        assert_eq!(told_rank(line), Some(3));
-        assert_eq!(told_rank(b"(VllmWorkerProcess pid=406) x"), None);
-    }
-
-    #[test]
-    fn ray_names_the_node_of_an_actor() {
-        assert_eq!(prefix(b"(train_fn pid=954, ip=10.0.0.2) box:954:31 [0] ").node, Some("10.0.0.2"));
-        for other in
-            [&b"(train_fn pid=954) box:954:31 [0] "[..], b"pid=1, ip=", b"(a pid=1, ip=", b"", b"(a ip=) x"]
-        {
-            assert_eq!(prefix(other).node, None);
-        }
-    }
-
-    #[test]
-    fn plain_lines_have_none() {
-        for line in [
-            &b""[..],
-            b"step 12: loss 3",
-            b"[INFO] x",
-            b"12:30:01 start",
-            b"[1]<stdout>:x",
-            b"[",
-            b"[rank]",
-            b"99999999999: x",
-        ] {
-            let found = prefix(line);
-            assert_eq!(found, Prefix::default(), "{line:?}");
-        }
-    }
-
-    #[test]
-    fn a_tag_in_the_middle_begins_a_piece_of_another_rank() {
-        let of = |line: &'static str| pieces(line.as_bytes()).collect::<Vec<_>>();
-        let torn = "[1,0]<stdout>:a | 1[1,14]<stdout>:node1 [6] NCCL[1,0]<stderr>: x";
-        let wanted = ["[1,0]<stdout>:a | 1", "[1,14]<stdout>:node1 [6] NCCL", "[1,0]<stderr>: x"];
-        assert_eq!(of(torn), wanted.map(str::as_bytes));
-        for whole in
-            ["", "[1,0]<stdout>:", "[1,0]<stdout>:[1,0]<stdout>:x", "said [1,3]<stdout>:x", "[rank3]: [1]"]
-        {
-            assert_eq!(of(whole), [whole.as_bytes()]);
-        }
-    }
 }
