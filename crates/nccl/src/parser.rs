@@ -5,6 +5,7 @@ use super::launcher;
 use super::lines::{Candidates, Cutter, Line, Piece, each_piece};
 use super::message;
 use super::record::{self, Level, Record, Writer};
+use super::text::text;
 use super::throughput::REACH;
 
 /// One message and its place.
@@ -99,17 +100,28 @@ fn of_line(line: &Line<'_>, sink: &mut impl FnMut(Entry<'_>)) -> bool {
     if let Some(Rate { line, text, at, launcher_rank }) = Rate::of(line) {
         let event = NcclEvent::Rate { at };
         sink(Entry { line, launcher_rank, ..without_prefix(text, event) });
+    } else if let Some(entry) = plain(line) {
+        sink(entry);
     } else if line.of_map {
         each_piece(line, |piece| entries(piece, &mut *sink));
     }
     false
 }
 
+/// Reads a line that is one usual record, as most of NCCL's are.
+#[inline]
+pub(crate) fn plain<'a>(line: &Line<'a>) -> Option<Entry<'a>> {
+    let record = record::plain(line.bytes)?;
+    let entry = without_prefix(record.message, message::parse(without_place(record.message)));
+    let (writer, device, level) = (record.writer, record.device, Some(record.level));
+    Some(Entry { line: line.number, writer, device, level, ..entry })
+}
+
 /// Passes on the messages of a piece of a line.
 pub(crate) fn entries(piece: &Piece<'_>, mut sink: impl FnMut(Entry<'_>)) {
     let (line, launcher_rank, prefix) = (piece.line, piece.prefix.told_rank(), &piece.prefix);
     let mut records = 0;
-    let mut of_record = |record: Record<'_>| {
+    let of_record = |record: Record<'_>| {
         records += 1;
         sink(Entry {
             line,
@@ -119,18 +131,15 @@ pub(crate) fn entries(piece: &Piece<'_>, mut sink: impl FnMut(Entry<'_>)) {
             location: record.location,
             text: record.message,
             launcher_rank,
-            launcher_node: if record.writer.is_some() { prefix.node } else { prefix.host.or(prefix.node) },
+            launcher_node: if record.writer.is_some() { prefix.node.map(text) } else { prefix.place() },
             event: message::parse(without_place(record.message)),
         });
     };
-    match piece.record {
-        Some(record) => of_record(record),
-        None => record::split(piece.text, of_record),
-    }
-    let text = piece.text.trim_ascii();
-    if records == 0 && !text.is_empty() {
-        let (launcher_node, device) = (prefix.host.or(prefix.node), prefix.device);
-        let entry = without_prefix(text, message::parse(text));
+    record::split(piece.text, of_record);
+    let whole = piece.text.trim_ascii();
+    if records == 0 && !whole.is_empty() {
+        let (launcher_node, device) = (prefix.place(), prefix.device);
+        let entry = without_prefix(whole, message::parse(whole));
         sink(Entry { line, device, launcher_rank, launcher_node, ..entry });
     }
 }

@@ -138,7 +138,7 @@ impl Streams {
 
 /// Returns the writer that a prefix names.
 fn key(found: &Prefix<'_>) -> Option<Key> {
-    let node = || found.node.or(found.host.filter(|_| found.body > 0));
+    let node = || found.place().filter(|_| found.body > 0);
     let place = || match (node(), found.task.or(found.tag)) {
         (Some(node), _) => node.to_owned(),
         (None, Some(task)) => format!("task {task}"),
@@ -149,7 +149,7 @@ fn key(found: &Prefix<'_>) -> Option<Key> {
         (_, Some((role, local)), ..) => Key::Local(place(), role.to_vec(), local),
         (_, _, Some(task), _) => Key::Task(task),
         (.., Some(pid)) => {
-            let host = found.node.or(found.host).unwrap_or_default();
+            let host = found.place().unwrap_or_default();
             Key::Process((host.to_owned(), u32::try_from(pid).ok()?))
         }
         _ => Key::Node(node()?.to_owned()),

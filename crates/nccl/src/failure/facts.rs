@@ -78,9 +78,11 @@ pub(super) fn of_piece(piece: &Piece<'_>, tables: &mut Tables, mut say: impl FnM
         return slurm(text, &mut say);
     }
     mpi(text, tables, &mut say);
+    if kernel(text, &mut say) {
+        return;
+    }
     if text.has("terminate called") {
         say(who, Said::Fact(Fact::Died));
-    } else if kernel(text, &mut say) {
     } else if text.has("Segmentation fault") && !text.is_quoted("Segmentation fault") {
         say(who, Said::Fact(Fact::Signal(11)));
     } else if text.has("Bus error") && !text.is_quoted("Bus error") {

@@ -356,7 +356,7 @@ impl Reading {
     fn last_error(&mut self, whole: &Piece<'_>, sink: &mut Sink<'_>) -> bool {
         const HEADER: &[u8] = b"Last error:";
         let (piece, number) = (whole.bytes, whole.line);
-        if let Some(at) = memchr::memmem::find(piece, HEADER) {
+        if let Some(at) = crate::text::find(piece, HEADER) {
             let (prefix, text) = piece.split_at(at);
             let text = text.get(HEADER.len()..).unwrap_or_default().trim_ascii();
             if !text.is_empty() {
@@ -375,7 +375,7 @@ impl Reading {
             .is_some_and(|head| head == header.prefix || stream(head) == stream(&header.prefix));
         let text = piece.get(header.prefix.len()..).unwrap_or_default().trim_ascii();
         // Text of another stream, a blank line and NCCL's own lines, which another thread writes between them.
-        if !same || text.is_empty() || memchr::memmem::find(text, b" NCCL ").is_some() {
+        if !same || text.is_empty() || crate::text::find(text, b" NCCL ").is_some() {
             self.last_error = Some(header);
             return false;
         }

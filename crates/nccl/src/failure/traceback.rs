@@ -235,7 +235,7 @@ impl Tracebacks {
     }
 
     fn take(&mut self, line: &[u8], number: u64, above: &[u8]) -> Option<Taken> {
-        if let Some(at) = memchr::memmem::find(line, HEADER) {
+        if let Some(at) = crate::text::find(line, HEADER) {
             self.begin(line.get(..at).unwrap_or_default(), number, above);
             return None;
         }
@@ -275,7 +275,7 @@ impl Tracebacks {
     /// Corrects the prefix of a traceback by its first frame: a message may stand before its header
     /// (`Scheduler hit an exception: Traceback …`), which is not before its other lines.
     fn correct_prefix(&mut self, line: &[u8], number: u64) {
-        let Some(at) = memchr::memmem::find(line, b"File \"") else { return };
+        let Some(at) = crate::text::find(line, b"File \"") else { return };
         let head = line.get(..at).unwrap_or_default();
         let head = head.strip_suffix(b"  ").unwrap_or(head);
         for open in &mut self.open {
@@ -291,7 +291,7 @@ impl Tracebacks {
 
     fn begin(&mut self, before: &[u8], number: u64, above: &[u8]) {
         // A progress bar has no newline; the lines of the traceback do not begin with it.
-        let bar = memchr::memmem::find(before, b"%|").is_some();
+        let bar = crate::text::find(before, b"%|").is_some();
         let before = if bar { b"" } else { before };
         let (before, original) = match before.strip_suffix(b"Original ") {
             Some(rest) => (rest, true),
@@ -322,14 +322,14 @@ impl Tracebacks {
 
     fn chain(&mut self, line: &[u8], number: u64) {
         let near = line.get(..line.len().min(PREFIX + 120)).unwrap_or_default();
-        if let Some(at) = memchr::memmem::find(near, b"-- Process ")
+        if let Some(at) = crate::text::find(near, b"-- Process ")
             && near.ends_with(b"terminated with the following error:")
         {
             let digits: Vec<u8> =
                 near.iter().skip(at + 11).take(7).take_while(|byte| byte.is_ascii_digit()).copied().collect();
             self.named = std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok());
         }
-        let find = |(words, chain): &(&[u8], Chain)| Some((memchr::memmem::find(near, words)?, *chain));
+        let find = |(words, chain): &(&[u8], Chain)| Some((crate::text::find(near, words)?, *chain));
         let Some((at, chain)) = CHAINS.iter().find_map(find) else { return };
         let key = stream(near.get(..at).unwrap_or_default());
         if let Some(last) =
@@ -373,7 +373,7 @@ impl Tracebacks {
 /// Returns whether a traceback behind this prefix, below this line, is one after which the program continues: Python prints exceptions in
 /// `__del__` and in logging so, and libraries log those that they handle.
 fn is_survived(before: &[u8], above: &[u8]) -> bool {
-    let says = |text: &[u8], words: &str| memchr::memmem::find(text, words.as_bytes()).is_some();
+    let says = |text: &[u8], words: &str| crate::text::find(text, words.as_bytes()).is_some();
     let glog = || {
         let levels = [&b"W"[..], b"I"];
         let digits = |word: &[u8]| word.len() == 4 && word.iter().all(u8::is_ascii_digit);
@@ -408,7 +408,7 @@ pub(super) fn stream(prefix: &[u8]) -> Vec<u8> {
 /// Reads `  File "train.py", line 10, in compute_loss`.
 fn frame(body: &[u8]) -> Option<Frame> {
     let rest = body.trim_ascii_start().strip_prefix(b"File \"")?;
-    let end = memchr::memmem::find(rest, b"\", line ")?;
+    let end = crate::text::find(rest, b"\", line ")?;
     let (file, rest) = (rest.get(..end)?, rest.get(end + 8..)?);
     let digits = rest.iter().take(10).take_while(|byte| byte.is_ascii_digit()).count();
     let line = std::str::from_utf8(rest.get(..digits)?).ok()?.parse().ok()?;

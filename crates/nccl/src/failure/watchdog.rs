@@ -55,7 +55,7 @@ fn rank(text: Text<'_>, group: Option<&str>) -> Option<u32> {
 /// Converts `PG GUID 0(default_pg)` to `0(default_pg)`.
 fn group(text: Text<'_>) -> Option<String> {
     let rest = text.after("PG GUID ")?;
-    let end = memchr::memmem::find(rest.0, b" Rank ")?;
+    let end = crate::text::find(rest.0, b" Rank ")?;
     Some(printable(rest.0.get(..end)?, 100))
 }
 

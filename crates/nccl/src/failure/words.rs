@@ -13,7 +13,7 @@ impl<'a> Text<'a> {
     }
 
     pub fn from(self, needle: &str) -> Option<Self> {
-        memchr::memmem::find(self.0, needle.as_bytes()).and_then(|at| self.0.get(at..)).map(Text)
+        crate::text::find(self.0, needle.as_bytes()).and_then(|at| self.0.get(at..)).map(Text)
     }
 
     pub fn after(self, needle: &str) -> Option<Self> {
@@ -83,14 +83,14 @@ impl<'a> Text<'a> {
     /// Returns a launcher's prefix of a table row, and the row.
     pub fn columns(self) -> (&'a [u8], &'a [u8]) {
         let at = ["rank ", "exitcode ", "host "].iter().find_map(|word| {
-            let at = memchr::memmem::find(self.0, word.as_bytes())?;
+            let at = crate::text::find(self.0, word.as_bytes())?;
             self.0.get(at..)?.get(word.len()..)?.trim_ascii_start().starts_with(b": ").then_some(at)
         });
         at.map(|at| self.0.split_at(at)).unwrap_or_default()
     }
 
     pub fn before(self, needle: &str) -> Option<&'a [u8]> {
-        memchr::memmem::find(self.0, needle.as_bytes()).and_then(|at| self.0.get(..at))
+        crate::text::find(self.0, needle.as_bytes()).and_then(|at| self.0.get(..at))
     }
 
     /// Returns whether words are in quotes, or in a comment of a script that the log shows.

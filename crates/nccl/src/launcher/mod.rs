@@ -24,7 +24,7 @@ mod time;
 #[cfg(test)]
 mod tests;
 
-use crate::text::{Cursor, contains, text};
+use crate::text::{Cursor, contains, find, text};
 use time::{iso, syslog, time};
 
 /// What stands before the message of one line.
@@ -42,9 +42,9 @@ pub struct Prefix<'a> {
     /// Process id, as Ray, vLLM or nccl-tests prints it.
     pub pid: Option<u64>,
     /// Name of the host.
-    pub host: Option<&'a str>,
+    pub host: Option<&'a [u8]>,
     /// Address of the node.
-    pub node: Option<&'a str>,
+    pub node: Option<&'a [u8]>,
     /// CUDA device.
     pub device: Option<i32>,
     /// The first time, as printed; its zone need not be known.
@@ -55,7 +55,12 @@ pub struct Prefix<'a> {
     pub body: usize,
 }
 
-impl Prefix<'_> {
+impl<'a> Prefix<'a> {
+    /// Returns the host, or the address of the node.
+    pub fn place(&self) -> Option<&'a str> {
+        self.host.or(self.node).map(text)
+    }
+
     /// Returns the global rank that the prefix proves. `[default3]:` is a local rank, `3: ` a task of Slurm, which may hold several
     /// ranks, as a process of `mpirun` may that is seen to: none of them proves a global one.
     pub fn told_rank(&self) -> Option<u32> {
@@ -103,36 +108,36 @@ pub fn prefix(line: &[u8]) -> Prefix<'_> {
 pub fn host(line: &[u8]) -> Option<&str> {
     let found = prefix(line);
     let process = crate::writer(&line[found.body..]).map(|process| process.host);
-    process.filter(|host| !host.is_empty()).or(found.host).or(found.node)
+    process.filter(|host| !host.is_empty()).or(found.place())
 }
 
-/// Returns the global rank that a launcher wrote before a line. Quick for the usual line of a training log.
+/// Returns the global rank that a launcher wrote before a line. Quick for the usual lines of a training log.
 #[inline]
 pub(crate) fn told_rank(line: &[u8]) -> Option<u32> {
-    match torch_rank(line) {
-        Some(rank) => Some(rank),
-        None => prefix(line).told_rank(),
+    if let rank @ Some(_) = torch_rank(line) {
+        return rank;
     }
+    let near = &line[..line.len().min(REACH)];
+    let tells = |at: usize| near[at..].starts_with(b"[rank") || open_mpi(&near[at..]).is_some();
+    let any = near.first() == Some(&b'(') || memchr::memchr_iter(b'[', near).any(tells);
+    if any { prefix(line).told_rank() } else { None }
 }
 
-/// Finds the rank of PyTorch and the process of `mpirun` behind any other prefix.
-fn rank_behind_others<'a>(line: &'a [u8], found: &mut Prefix<'a>) {
+/// Finds the rank of PyTorch, or the process of `mpirun`, behind an unknown prefix.
+fn rank_behind_others(line: &[u8], found: &mut Prefix<'_>) {
     const NEAR: usize = 64;
     let near = &line[found.body..line.len().min(REACH).max(found.body)];
+    // What NCCL itself prints is no launcher's.
+    let near = &near[..find(near, b"NCCL ").unwrap_or(near.len())];
     for at in memchr::memchr_iter(b'[', near) {
         let rest = &near[at..];
-        let Some(rank) = torch_rank(rest).filter(|_| rest.starts_with(b"[rank")) else {
+        if !rest.starts_with(b"[rank") {
             found.tag = found.tag.or_else(|| open_mpi(rest).map(|(tag, _)| tag));
-            continue;
-        };
-        // What NCCL itself prints is no launcher's.
-        if !contains(&near[..at], "NCCL ") {
-            found.rank = Some(rank);
-            if at < NEAR {
-                found.body += at + torch_len(rest);
-            }
+        } else if let rank @ Some(_) = torch_rank(rest) {
+            found.rank = rank;
+            found.body += if at < NEAR { at + torch_len(rest) } else { 0 };
+            return;
         }
-        break;
     }
 }
 
@@ -153,7 +158,7 @@ fn bracket<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> (usize, bool) {
     let (inside, behind) = (&rest[1..end], &rest[end + 1..]);
     if let Some(pod) = inside.strip_prefix(b"pod/").filter(|_| behind.starts_with(b" ")) {
         let name = pod.split(|byte| *byte == b'/').next().unwrap_or_default();
-        found.host = Some(text(name)).filter(|name| !name.is_empty());
+        found.host = Some(name).filter(|name| !name.is_empty());
         return (end + 2, false);
     }
     if iso(inside) == inside.len() && !inside.is_empty() {
@@ -176,6 +181,9 @@ fn bracket<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> (usize, bool) {
 fn open_mpi(rest: &[u8]) -> Option<(u32, usize)> {
     let end = memchr::memchr(b']', &rest[..rest.len().min(80)])?;
     let (inside, behind) = (rest.get(1..end)?, &rest[end + 1..]);
+    if behind.first() != Some(&b'<') {
+        return None;
+    }
     let tag =
         [&b"<stdout>:"[..], b"<stderr>:", b"<stddiag>:"].into_iter().find(|tag| behind.starts_with(tag))?;
     let comma = memchr::memchr(b',', inside)?;
@@ -196,8 +204,11 @@ pub fn pieces(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let piece = rest.take()?;
         let Some((_, taken)) = tag else { return Some(piece) };
-        let next =
-            memchr::memchr_iter(b'[', piece).find(|at| *at > taken && open_mpi(&piece[*at..]).is_some());
+        let next = memchr::memchr_iter(b'<', &piece[taken..]).find_map(|at| {
+            let before = piece[taken..taken + at].strip_suffix(b"]")?;
+            let begin = taken + memchr::memrchr(b'[', before)?;
+            (begin > taken && open_mpi(&piece[begin..]).is_some()).then_some(begin)
+        });
         let Some(at) = next else { return Some(piece) };
         rest = Some(&piece[at..]);
         Some(&piece[..at])
@@ -221,7 +232,7 @@ fn actor<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
     for (name, value) in fields.filter_map(|field| Some(field.split_at(memchr::memchr(b'=', field)? + 1))) {
         match name {
             b"pid=" => pid = number(value).map(u64::from),
-            b"ip=" => node = std::str::from_utf8(value).ok().filter(|address| !address.is_empty()),
+            b"ip=" => node = Some(value).filter(|address| !address.is_empty()),
             b"rank=" => rank = number(value),
             _ => return 0,
         }
@@ -238,25 +249,31 @@ fn actor<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
 /// Reads a prefix that begins with a name; returns the length.
 fn named<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
     let (name, behind) = name(rest);
-    let host = Some(text(name));
     match behind {
         // Only what nccl-tests prints: any word may stand before a colon.
-        [b':', b' ', said @ ..] if said.starts_with(b"Test ") => {
-            found.host = host.filter(|_| contains(&said[..said.len().min(20)], " failure "));
+        [b':', b' ', b'T', ..] => {
+            if behind.starts_with(b": Test ") && contains(&behind[..behind.len().min(24)], " failure ") {
+                found.host = Some(name);
+            }
             0
         }
-        // `docker compose` numbers its containers, and puts two blanks behind the longest name.
-        [b' ', ..] if found.body == 0 && name.last().is_some_and(u8::is_ascii_digit) => {
-            let blanks = behind.iter().take(64).take_while(|byte| **byte == b' ').count();
-            let numbered = name.iter().rev().find(|byte| !byte.is_ascii_digit());
-            if matches!(numbered, Some(b'-' | b'_')) && blanks > 1 && behind[blanks..].starts_with(b"| ") {
-                found.host = host;
-                return name.len() + blanks + 2;
-            }
-            shortened(name, behind, found)
+        // Syslog, behind the time.
+        [b' ', b'k', ..] if found.time.is_some() && behind.starts_with(b" kernel: ") => {
+            found.host = Some(name);
+            name.len() + " kernel: ".len()
         }
         [b' ', b'[', ..] => shortened(name, behind, found),
-        [b' ', ..] if name.len() == 3 => syslog(rest, found),
+        [b' ', ..] if name.len() == 3 && found.body == 0 => syslog(rest, found),
+        // `docker compose` numbers its containers, and puts two blanks behind the longest name.
+        [b' ', b' ', ..] if found.body == 0 && name.last().is_some_and(u8::is_ascii_digit) => {
+            let blanks = behind.iter().take(64).take_while(|byte| **byte == b' ').count();
+            let numbered = name.iter().rev().find(|byte| !byte.is_ascii_digit());
+            if !matches!(numbered, Some(b'-' | b'_')) || !behind[blanks..].starts_with(b"| ") {
+                return 0;
+            }
+            found.host = Some(name);
+            name.len() + blanks + 2
+        }
         _ => 0,
     }
 }
@@ -268,7 +285,7 @@ fn shortened<'a>(name: &'a [u8], behind: &'a [u8], found: &mut Prefix<'a>) -> us
     if device.is_none() || !at.eat(b"] ") || !at.rest().starts_with(b"Channel ") {
         return 0;
     }
-    (found.host, found.device) = (Some(text(name)), device);
+    (found.host, found.device) = (Some(name), device);
     name.len() + behind.len() - at.rest().len()
 }
 
@@ -279,7 +296,7 @@ fn tests<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
         let host = at.take_while(is_of_name);
         let pid = if at.eat(b" pid ") { at.long() } else { None };
         if pid.is_some() && at.eat(b": Test failure ") {
-            (found.host, found.pid) = (Some(text(host)), pid);
+            (found.host, found.pid) = (Some(host), pid);
         }
     }
     0
@@ -287,12 +304,21 @@ fn tests<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
 
 /// Returns the name of a host at the beginning of a text, and the rest.
 fn name(rest: &[u8]) -> (&[u8], &[u8]) {
-    let mut at = Cursor::new(&rest[..rest.len().min(256)]);
-    rest.split_at(at.take_while(is_of_name).len())
+    let near = &rest[..rest.len().min(256)];
+    rest.split_at(near.iter().position(|byte| !is_of_name(*byte)).unwrap_or(near.len()))
 }
 
 fn is_of_name(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')
+    const NAME: [bool; 256] = {
+        let mut table = [false; 256];
+        let mut byte = 0_u8;
+        while byte < 128 {
+            table[byte as usize] = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+            byte += 1;
+        }
+        table
+    };
+    NAME[usize::from(byte)]
 }
 
 /// Reads `[rank3]:` or `[Rank 3]`, PyTorch's prefix of its own messages.

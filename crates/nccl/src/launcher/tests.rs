@@ -26,7 +26,7 @@ fn other_prefixes_stay_in_sight_and_are_no_part_of_the_message() {
 fn every_prefix_is_read_once_in_any_order() {
     let of = |line: &'static str| {
         let found = prefix(line.as_bytes());
-        (found.host.or(found.node), found.told_rank(), &line[found.body..])
+        (found.place(), found.told_rank(), &line[found.body..])
     };
     for (line, wanted) in [
         ("[pod/w-0/main] RuntimeError: x", (Some("w-0"), None, "RuntimeError: x")),
@@ -123,11 +123,11 @@ fn vllm_names_the_rank_of_a_worker() {
 
 #[test]
 fn ray_names_the_node_of_an_actor() {
-    assert_eq!(prefix(b"(train_fn pid=954, ip=10.0.0.2) box:954:31 [0] ").node, Some("10.0.0.2"));
+    assert_eq!(prefix(b"(train_fn pid=954, ip=10.0.0.2) box:954:31 [0] ").place(), Some("10.0.0.2"));
     for other in
         [&b"(train_fn pid=954) box:954:31 [0] "[..], b"pid=1, ip=", b"(a pid=1, ip=", b"", b"(a ip=) x"]
     {
-        assert_eq!(prefix(other).node, None);
+        assert_eq!(prefix(other).place(), None);
     }
 }
 

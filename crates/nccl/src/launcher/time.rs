@@ -1,30 +1,23 @@
-//! Reads times before a message, and what stands only behind one.
+//! Reads times before a message.
 
-use super::{Prefix, name};
-use crate::text::text;
+use super::Prefix;
 
-/// Reads a time, the stream of a kubelet's file, and the host of the kernel's messages; returns the length.
+/// Reads a time, and the stream in a kubelet's file; returns the length.
 pub(super) fn time<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
     let length = iso(rest);
     if length == 0 {
         return 0;
     }
     found.time = found.time.or(Some(&rest[..length]));
-    let mut taken = length + usize::from(rest.get(length) == Some(&b' '));
-    let streams = [&b"stdout F "[..], b"stderr F ", b"stdout P ", b"stderr P "];
-    let stream = streams.iter().find(|stream| rest[taken..].starts_with(stream));
-    taken += stream.map_or(0, |stream| stream.len());
-    taken + kernel(&rest[taken..], found)
-}
-
-/// Reads `n1 kernel: `, which stands behind a time; returns the length.
-fn kernel<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
-    let (host, behind) = name(rest);
-    if host.is_empty() || !behind.starts_with(b" kernel: ") {
-        return 0;
-    }
-    found.host = Some(text(host));
-    host.len() + " kernel: ".len()
+    let behind = &rest[length..];
+    let behind = behind.strip_prefix(b" ").unwrap_or(behind);
+    let stream = if behind.starts_with(b"std") {
+        let streams = [&b"stdout F "[..], b"stderr F ", b"stdout P ", b"stderr P "];
+        streams.into_iter().find(|stream| behind.starts_with(stream)).unwrap_or_default()
+    } else {
+        b""
+    };
+    rest.len() - behind.len() + stream.len()
 }
 
 /// Returns the length of `2026-11-22T03:12:16.385Z`, `2026-11-22 03:12:16,385` and the like at the beginning of a text.
@@ -57,17 +50,11 @@ fn has_shape(rest: &[u8], shape: &[u8]) -> bool {
     rest.len() >= shape.len() && shape.iter().zip(rest).all(fits)
 }
 
-/// Reads `Nov 22 03:12:16 n1 kernel: `; returns the length.
+/// Reads `Nov 22 03:12:16 `; returns the length.
 pub(super) fn syslog<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
-    let taken = 16;
     if !has_shape(rest, b"TTT 00 00:00:00 ") {
         return 0;
     }
-    match kernel(&rest[taken..], found) {
-        0 => 0,
-        host => {
-            found.time = found.time.or(Some(&rest[..taken - 1]));
-            taken + host
-        }
-    }
+    found.time = found.time.or(Some(&rest[..15]));
+    16
 }

@@ -48,9 +48,20 @@ pub struct OpenLine {
 }
 
 impl OpenLine {
+    /// Takes the next bytes and passes on every line that they complete.
+    pub fn each(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u8])) {
+        let (first, whole) = self.take(bytes);
+        first.iter().for_each(|first| sink(first));
+        let mut from = whole.start;
+        for end in memchr::memchr_iter(b'\n', &bytes[whole.clone()]).map(|at| whole.start + at) {
+            sink(&bytes[from..end]);
+            from = end + 1;
+        }
+    }
+
     /// Takes the next bytes and keeps those of the last line if it is unfinished. Returns the line that was unfinished before, if they
     /// complete it, and where the whole lines are.
-    pub fn take(&mut self, bytes: &[u8]) -> (Option<Vec<u8>>, Range<usize>) {
+    fn take(&mut self, bytes: &[u8]) -> (Option<Vec<u8>>, Range<usize>) {
         let Some(last) = memchr::memrchr(b'\n', bytes) else {
             self.keep(bytes);
             return (None, 0..0);

@@ -2,7 +2,7 @@
 
 use super::{Line, end_of, pieces, unwrap};
 use crate::launcher::{self, Prefix};
-use crate::record::{self, Record, Writer};
+use crate::record::{self, Writer};
 
 /// What one program printed: a line, or a part of one into which a launcher, a shipper or a terminal joined several.
 #[derive(Clone, Copy, Debug)]
@@ -17,8 +17,6 @@ pub(crate) struct Piece<'a> {
     pub text: &'a [u8],
     /// The end of the line above, if the line may belong to the report of a failure.
     pub failure: Option<&'a [u8]>,
-    /// The record of NCCL that the whole text is, where it is the usual one.
-    pub record: Option<Record<'a>>,
 }
 
 impl<'a> Piece<'a> {
@@ -30,26 +28,20 @@ impl<'a> Piece<'a> {
 
     fn read(line: u64, bytes: &'a [u8], failure: Option<&'a [u8]>) -> Self {
         let prefix = launcher::prefix(bytes);
-        Self { line, bytes, prefix, text: &bytes[prefix.body..], failure, record: None }
+        Self { line, bytes, prefix, text: &bytes[prefix.body..], failure }
     }
 
     /// Returns the process that printed it, by NCCL's prefix.
     pub fn process(&self) -> Option<Writer<'a>> {
-        self.record.map_or_else(|| record::writer(self.text), |record| record.writer)
+        record::writer(self.text)
     }
 }
 
 /// Passes on the pieces of a line.
 pub(crate) fn each_piece(line: &Line<'_>, mut sink: impl FnMut(&Piece<'_>)) {
-    let Line { number, bytes, failure, .. } = *line;
-    if let record @ Some(_) = record::plain(bytes) {
-        let prefix = Prefix::default();
-        return sink(&Piece { line: number, bytes, prefix, text: bytes, failure, record });
-    }
-    let whole = unwrap(bytes);
-    let mut above = failure;
-    for bytes in pieces(&whole) {
-        sink(&Piece::read(number, bytes, above));
-        above = failure.map(|_| end_of(bytes));
+    let mut above = line.failure;
+    for bytes in pieces(&unwrap(line.bytes)) {
+        sink(&Piece::read(line.number, bytes, above));
+        above = above.map(|_| end_of(bytes));
     }
 }

@@ -17,7 +17,7 @@ use crate::channel::ChannelLine;
 use crate::event::{Connected, NcclEvent};
 use crate::lines::{Cutter, Line, each_piece};
 use crate::network::Network;
-use crate::parser::{Entry, Rate, entries};
+use crate::parser::{Entry, Rate, entries, plain};
 use crate::record::Level;
 use crate::signature::Signature;
 use crate::throughput::Throughput;
@@ -96,8 +96,14 @@ impl TransportMap {
         if let Some(Rate { line, text, at, launcher_rank }) = rate {
             self.seen.sources[source].throughput.observe_at(launcher_rank, line, text, at);
         }
-        if rate.is_some() && line.failure.is_none() {
-            return false;
+        if line.failure.is_none() {
+            if rate.is_some() {
+                return false;
+            }
+            if let Some(entry) = plain(line) {
+                self.apply(source, &entry, events);
+                return false;
+            }
         }
         self.pieces(source, line, line.of_map && rate.is_none(), events)
     }

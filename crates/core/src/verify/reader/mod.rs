@@ -65,13 +65,11 @@ impl Logs {
     pub fn add(&mut self, source: &SourceId, bytes: &[u8]) {
         let name = source.to_string();
         let source = self.sources.entry(name).or_default();
-        let (first, whole) = source.open.take(bytes);
-        let whole = bytes.get(whole).and_then(|lines| lines.strip_suffix(b"\n"));
-        let whole = whole.into_iter().flat_map(|lines| lines.split(|byte| *byte == b'\n'));
-        for bytes in first.as_deref().into_iter().chain(whole) {
-            source.lines += 1;
-            line(&mut source.tables, &mut self.probes, bytes, source.lines);
-        }
+        let Source { open, lines, tables } = source;
+        open.each(bytes, |bytes| {
+            *lines += 1;
+            line(tables, &mut self.probes, bytes, *lines);
+        });
     }
 
     /// Returns the runs of all sources. The last line of a source may be incomplete.
