@@ -13,6 +13,7 @@
 //! | `docker compose logs` | `worker-1  \| ` | container |
 //! | the kubelet's files | `2026-11-22T10:00:00.1Z stdout F ` | time |
 //! | the kernel, through syslog | `Nov 22 03:12:16 n1 kernel: ` | time and host |
+//! | CloudWatch, copied | `  \| 2026-11-22T03:12:16.385-07:00` | time |
 //! | loggers | `2026-11-22 03:12:16,385 `, `[2026-11-22 03:12:16] ` | time |
 //! | people who quote a log | `> ` | |
 //! | nccl-tests | `n1: Test NCCL failure …`, ` .. n1 pid 10: Test failure …` | host and process; part of the message |
@@ -89,7 +90,7 @@ pub fn prefix(line: &[u8]) -> Prefix<'_> {
             Some(b'(') => (actor(rest, &mut found), false),
             Some(b'>') if rest.starts_with(b"> ") => (2, false),
             Some(b'a'..=b'z' | b'A'..=b'Z') => (named(rest, &mut found), false),
-            Some(b' ' | b'.') => (tests(rest, &mut found), false),
+            Some(b' ' | b'.') => (indented(rest, &mut found), false),
             _ => break,
         };
         if taken == 0 {
@@ -289,9 +290,14 @@ fn shortened<'a>(name: &'a [u8], behind: &'a [u8], found: &mut Prefix<'a>) -> us
     name.len() + behind.len() - at.rest().len()
 }
 
-/// Reads ` .. n1 pid 10: Test failure common.cu:891`, which stays: it is the message.
-fn tests<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
-    let mut at = Cursor::new(rest.strip_prefix(b" ").unwrap_or(rest));
+/// Reads `  | ` before a time, as CloudWatch shows a line, and ` .. n1 pid 10: Test failure common.cu:891`, which stays: it is the message.
+/// Returns the length.
+fn indented<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
+    let text = rest.trim_ascii_start();
+    if let Some(cell) = text.strip_prefix(b"| ").filter(|cell| iso(cell) > 0) {
+        return rest.len() - cell.len();
+    }
+    let mut at = Cursor::new(text);
     if at.eat(b".. ") {
         let host = at.take_while(is_of_name);
         let pid = if at.eat(b" pid ") { at.long() } else { None };

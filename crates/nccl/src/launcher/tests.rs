@@ -35,6 +35,8 @@ fn every_prefix_is_read_once_in_any_order() {
         ("2026-03-01T10:00:00+02:00 n1 kernel: NVRM: Xid", (Some("n1"), None, "NVRM: Xid")),
         ("Mar  1 10:00:00 n1 kernel: NVRM: Xid", (Some("n1"), None, "NVRM: Xid")),
         ("2025-05-16T16:39:55.210-07:00ip-10-1-2-3:7:7 [0] NCCL", (None, None, "ip-10-1-2-3:7:7 [0] NCCL")),
+        ("  | 2025-05-16T16:39:55.216-07:00gpu-7:31:32 [3] NCCL", (None, None, "gpu-7:31:32 [3] NCCL")),
+        ("  | x", (None, None, "  | x")),
         ("worker-1  | [rank1]: x", (Some("worker-1"), Some(1), "x")),
         ("> (train pid=954, ip=10.0.0.2) x", (Some("10.0.0.2"), None, "x")),
         ("(VllmWorker rank=3 pid=406) x", (None, Some(3), "x")),
