@@ -6,7 +6,7 @@ use super::traceback::{Exception, exception};
 use super::watchdog::{watchdog, work};
 use super::words::Text;
 use super::{Fact, Order, Writer};
-use crate::lines::Piece;
+use crate::lines::{Piece, is_report};
 use crate::map::printable;
 
 /// The content of a line.
@@ -31,73 +31,79 @@ pub(super) enum Said<'a> {
 
 /// Reads one line.
 pub(super) fn of_piece(piece: &Piece<'_>, tables: &mut Tables, mut say: impl FnMut(Writer, Said<'_>)) {
-    let (text, who) = (Text(piece.bytes), Writer::of(piece));
-    if text.has("NCCL ") && nccl(piece, who, &mut say) {
+    let who = Writer::of(piece);
+    if is_report(piece.bytes) && report(piece, who, tables, &mut say) {
         return;
     }
-    // subprocess: `Command '[…, '--local_rank=1']' died with <Signals.SIGKILL: 9>.`
-    let signal =
-        text.after("died with <Signals.SIG").and_then(|rest| rest.after(": ")).and_then(Text::signed);
-    if let Some(signal) = signal {
-        return say(who, Said::Fact(Fact::Signal(signal)));
-    }
-    if let Some(code) = text.after(" exits with return code = ").and_then(Text::signed) {
-        // DeepSpeed's launcher prints the command of its last process, not of the one that failed.
-        if code != 0 {
-            say(Writer::default(), Said::Fact(Fact::Exit { code, order: Order::Unknown }));
-        }
-        return;
-    }
-    if ["local_rank", "exitcode", "Root Cause (", "worker group", HOST_ROW]
-        .iter()
-        .any(|words| text.has(words))
-    {
-        return torchrun(text, who.task, tables, &mut say);
-    }
-    if text.has("WorkNCCL(SeqNum") && !text.has("atchdog") && !text.has("async exception") {
-        // A terminal cut the line of a watchdog in two.
-        if let (Some(who), Some(work)) = (tables.watchdog.take(), text.after("WorkNCCL(").and_then(work)) {
-            say(who, Said::Fact(Fact::TimedOut { group: None, work }));
-        }
-        return;
-    }
-    if text.has("collective operation timeout") && !text.has("WorkNCCL(") {
-        let rank = who.rank.or_else(|| text.after("[Rank ").and_then(Text::small));
-        tables.watchdog = Some(Writer { rank, ..who });
-        return;
-    }
-    if text.has("atchdog")
-        || text.has("Timeout at NCCL work")
-        || text.has("enqueued")
-        || text.has("async exception")
-        || text.has("ncclRemoteError")
-    {
-        return watchdog(text, who, &mut say);
-    }
-    if text.has("srun: error") || text.has("slurmstepd") || text.has("OOMKilled") || text.has("oom_kill") {
-        return slurm(text, &mut say);
-    }
-    mpi(text, tables, &mut say);
-    if kernel(text, &mut say) {
-        return;
-    }
-    if text.has("terminate called") {
-        say(who, Said::Fact(Fact::Died));
-    } else if text.has("Segmentation fault") && !text.is_quoted("Segmentation fault") {
-        say(who, Said::Fact(Fact::Signal(11)));
-    } else if text.has("Bus error") && !text.is_quoted("Bus error") {
-        say(who, Said::Fact(Fact::Signal(7)));
-    } else if text.has("CUDA error") && !text.has("NVLS") && !text.begins_like_source() {
-        let what = text.from("CUDA error").unwrap_or(text);
-        say(who, Said::Fact(Fact::Cuda(printable(what.0, 300))));
-    } else if let Some(signal) = signal_of_mpi(text) {
-        say(who, Said::Fact(Fact::Signal(signal)));
-    } else if let Some(exception) = exception_alone(piece.text) {
+    if let Some(exception) = exception_alone(piece.text) {
         say(who, Said::Fact(Fact::Exception(exception)));
     } else if let Some(fatal) = error(piece) {
         let text = printable(piece.text, 300);
         say(who, Said::Fact(Fact::Error { text, fatal }));
     }
+}
+
+/// Reads what NCCL, launchers, watchdogs, drivers and the kernel report. Returns whether the line needs no further search.
+fn report(
+    piece: &Piece<'_>,
+    who: Writer,
+    tables: &mut Tables,
+    say: &mut impl FnMut(Writer, Said<'_>),
+) -> bool {
+    let text = Text(piece.bytes);
+    let any = |words: &[&str]| words.iter().any(|words| text.has(words));
+    if text.has("NCCL ") && nccl(piece, who, say) {
+        return true;
+    }
+    // subprocess: `Command '[…, '--local_rank=1']' died with <Signals.SIGKILL: 9>.`
+    let signal =
+        text.after("died with <Signals.SIG").and_then(|rest| rest.after(": ")).and_then(Text::signed);
+    if let Some(signal) = signal {
+        say(who, Said::Fact(Fact::Signal(signal)));
+    } else if let Some(code) = text.after(" exits with return code = ").and_then(Text::signed) {
+        // DeepSpeed's launcher prints the command of its last process, not of the one that failed.
+        if code != 0 {
+            say(Writer::default(), Said::Fact(Fact::Exit { code, order: Order::Unknown }));
+        }
+    } else if any(&["local_rank", "exitcode", "Root Cause (", "worker group", HOST_ROW]) {
+        torchrun(text, who.task, tables, say);
+    } else if text.has("WorkNCCL(SeqNum") && !any(&["atchdog", "async exception"]) {
+        // A terminal cut the line of a watchdog in two.
+        if let (Some(who), Some(work)) = (tables.watchdog.take(), text.after("WorkNCCL(").and_then(work)) {
+            say(who, Said::Fact(Fact::TimedOut { group: None, work }));
+        }
+    } else if text.has("collective operation timeout") && !text.has("WorkNCCL(") {
+        let rank = who.rank.or_else(|| text.after("[Rank ").and_then(Text::small));
+        tables.watchdog = Some(Writer { rank, ..who });
+    } else if any(&["atchdog", "Timeout at NCCL work", "enqueued", "async exception", "ncclRemoteError"]) {
+        watchdog(text, who, say);
+    } else if any(&["srun: error", "slurmstepd", "OOMKilled", "oom_kill"]) {
+        slurm(text, say);
+    } else {
+        mpi(text, tables, say);
+        return kernel(text, say) || end_of_process(text, who, say);
+    }
+    true
+}
+
+/// Reads how a process ended, in the words of its runtime.
+fn end_of_process(text: Text<'_>, who: Writer, say: &mut impl FnMut(Writer, Said<'_>)) -> bool {
+    let said = |words: &str| text.has(words) && !text.is_quoted(words);
+    let fact = if text.has("terminate called") {
+        Fact::Died
+    } else if said("Segmentation fault") {
+        Fact::Signal(11)
+    } else if said("Bus error") {
+        Fact::Signal(7)
+    } else if text.has("CUDA error") && !text.has("NVLS") && !text.begins_like_source() {
+        Fact::Cuda(printable(text.from("CUDA error").unwrap_or(text).0, 300))
+    } else if let Some(signal) = signal_of_mpi(text) {
+        Fact::Signal(signal)
+    } else {
+        return false;
+    };
+    say(who, Said::Fact(fact));
+    true
 }
 
 /// Reads an exception whose traceback is not in the log, at the start of a line or behind a logger's prefix of an error.

@@ -275,6 +275,9 @@ impl Tracebacks {
     /// Corrects the prefix of a traceback by its first frame: a message may stand before its header
     /// (`Scheduler hit an exception: Traceback …`), which is not before its other lines.
     fn correct_prefix(&mut self, line: &[u8], number: u64) {
+        if self.open.is_empty() {
+            return;
+        }
         let Some(at) = crate::text::find(line, b"File \"") else { return };
         let head = line.get(..at).unwrap_or_default();
         let head = head.strip_suffix(b"  ").unwrap_or(head);
@@ -328,6 +331,9 @@ impl Tracebacks {
             let digits: Vec<u8> =
                 near.iter().skip(at + 11).take(7).take_while(|byte| byte.is_ascii_digit()).copied().collect();
             self.named = std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok());
+        }
+        if self.last.is_empty() {
+            return;
         }
         let find = |(words, chain): &(&[u8], Chain)| Some((crate::text::find(near, words)?, *chain));
         let Some((at, chain)) = CHAINS.iter().find_map(find) else { return };

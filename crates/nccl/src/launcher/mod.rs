@@ -73,6 +73,8 @@ impl<'a> Prefix<'a> {
 const NESTED: usize = 6;
 /// Most bytes before the rank that PyTorch or `mpirun` writes behind an unknown prefix.
 const REACH: usize = 160;
+/// Most bytes of the tag of `mpirun`.
+const TAG: usize = 80;
 
 /// Reads what stands before the message of a line. Cheap where there is nothing.
 pub fn prefix(line: &[u8]) -> Prefix<'_> {
@@ -180,7 +182,7 @@ fn bracket<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> (usize, bool) {
 
 /// Reads `[1,3]<stdout>:`; returns the process and the length.
 fn open_mpi(rest: &[u8]) -> Option<(u32, usize)> {
-    let end = memchr::memchr(b']', &rest[..rest.len().min(80)])?;
+    let end = memchr::memchr(b']', &rest[..rest.len().min(TAG)])?;
     let (inside, behind) = (rest.get(1..end)?, &rest[end + 1..]);
     if behind.first() != Some(&b'<') {
         return None;
@@ -206,8 +208,9 @@ pub fn pieces(line: &[u8]) -> impl Iterator<Item = &[u8]> {
         let piece = rest.take()?;
         let Some((_, taken)) = tag else { return Some(piece) };
         let next = memchr::memchr_iter(b'<', &piece[taken..]).find_map(|at| {
-            let before = piece[taken..taken + at].strip_suffix(b"]")?;
-            let begin = taken + memchr::memrchr(b'[', before)?;
+            let low = taken.max((taken + at).saturating_sub(TAG));
+            let before = piece[low..taken + at].strip_suffix(b"]")?;
+            let begin = low + memchr::memrchr(b'[', before)?;
             (begin > taken && open_mpi(&piece[begin..]).is_some()).then_some(begin)
         });
         let Some(at) = next else { return Some(piece) };

@@ -54,9 +54,9 @@ const NEEDLES: &[&str; 34] = &[
 pub(crate) const RATES: &[&str; 8] =
     &["_step_timing", "SamplesPerSec", "per_sec", "/sec", "elapsed time", "it/s", "tokens/s", "per sec"];
 
-/// A line that may report a failure contains one of these. At most 64, and none shorter than 4 bytes: the search stays vectorised.
-const FAILURES: &[&str] = &[
-    "Traceback (",
+/// What launchers, watchdogs, drivers and the kernel report has one of these. With [`ERRORS`] at most 64, and none shorter than 4 bytes: the
+/// search stays vectorised.
+const REPORTS: &[&str] = &[
     "atchdog",
     "enqueued",
     "exitcode",
@@ -88,6 +88,18 @@ const FAILURES: &[&str] = &[
     "ncclRemoteError",
     "died with",
     "return code = ",
+    "host      : ",
+    "WorkNCCL(SeqNum",
+    "NCCL work: ",
+    "Killed process",
+    "oom-kill:",
+    "segfault at",
+    "Signal: ",
+];
+
+/// Other lines that may report a failure contain one of these.
+const ERRORS: &[&str] = &[
+    "Traceback (",
     "Last error:",
     "Error: ",
     "ERROR",
@@ -96,13 +108,6 @@ const FAILURES: &[&str] = &[
     "NCCL error",
     " failure ",
     "now abort",
-    "host      : ",
-    "WorkNCCL(SeqNum",
-    "NCCL work: ",
-    "Killed process",
-    "oom-kill:",
-    "segfault at",
-    "Signal: ",
     "worker died",
     "<warn>",
 ];
@@ -110,7 +115,9 @@ const FAILURES: &[&str] = &[
 /// Finds what the map may show.
 pub(super) static INTEREST: Needles = Needles(LazyLock::new(|| packed::Searcher::new(NEEDLES)));
 /// Finds what may report a failure.
-static FAILURE: Needles = Needles(LazyLock::new(|| packed::Searcher::new(FAILURES)));
+static FAILURE: Needles = Needles(LazyLock::new(|| packed::Searcher::new(REPORTS.iter().chain(ERRORS))));
+/// Finds [`REPORTS`].
+static REPORT: Needles = Needles(LazyLock::new(|| packed::Searcher::new(REPORTS)));
 /// Finds [`RATES`].
 pub(super) static RATE: Needles = Needles(LazyLock::new(|| packed::Searcher::new(RATES)));
 /// Finds the words of [`RATES`] that have no slash.
@@ -129,6 +136,11 @@ impl Needles {
             None => (!rest.is_empty()).then_some(from),
         }
     }
+}
+
+/// Returns whether a line may be a report of a launcher, a watchdog, a driver or the kernel.
+pub(crate) fn is_report(line: &[u8]) -> bool {
+    REPORT.find(line, 0).is_some()
 }
 
 /// Counts newlines.

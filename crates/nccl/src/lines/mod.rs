@@ -9,7 +9,7 @@ mod unwrap;
 use std::ops::Range;
 
 pub use interest::Candidates;
-pub(crate) use interest::RATES;
+pub(crate) use interest::{RATES, is_report};
 pub(crate) use piece::{Piece, each_piece};
 pub use unwrap::{pieces, unwrap};
 
