@@ -32,7 +32,13 @@ pub(super) enum Said<'a> {
 /// Reads one line.
 pub(super) fn of_piece(piece: &Piece<'_>, tables: &mut Tables, mut say: impl FnMut(Writer, Said<'_>)) {
     let who = Writer::of(piece);
-    if is_report(piece.bytes) && report(piece, who, tables, &mut say) {
+    let mut silent = true;
+    let mut first = |who: Writer, said: Said<'_>| {
+        silent = false;
+        say(who, said);
+    };
+    // A line that only has a word of a report may be an error of another program.
+    if is_report(piece.bytes) && report(piece, who, tables, &mut first) && !silent {
         return;
     }
     if let Some(exception) = exception_alone(piece.text) {
