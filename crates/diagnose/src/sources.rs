@@ -68,7 +68,8 @@ impl<'a> Sources<'a> {
             let nodes = seen.ranks().iter().map(|rank| rank.node + 1).max()?;
             catalogue::expected(instance, nodes, "all_reduce")
         });
-        let whole = seen.comms().iter().any(|comm| comm.world && comm.seen_ranks.len() == comm.nranks as usize);
+        let whole =
+            seen.comms().iter().any(|comm| comm.world && comm.seen_ranks.len() == comm.nranks as usize);
         let one_node = whole && seen.ranks().iter().all(|rank| rank.node == 0);
         Diagnosis { verdict: seen.verdict, ok, planned, findings, expected, why, one_node }
     }

@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 mod training_log;
 
 use training_log::{with_rate, without_rate, write};
-use weftrun_nccl::failure::Candidates;
-use weftrun_nccl::{SourceId, TransportMap};
+
+use weftrun_nccl::{Candidates, SourceId, TransportMap};
 
 /// The best of so many runs counts: other programs on the machine only ever make a run slower.
 const RUNS: usize = 15;

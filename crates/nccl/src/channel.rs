@@ -287,7 +287,7 @@ fn local<'a>(at: &mut Cursor<'a>) -> Option<Transport<'a>> {
     if token.is_empty() || (ended && (token.ends_with(b"/") || is_cut(token, cut_names))) {
         return None;
     }
-    if let Some(end) = memchr::memmem::find(token, b"/indirect/") {
+    if let Some(end) = crate::text::find(token, b"/indirect/") {
         return Some(plain(Kind::P2p, text(&token[..end + 9])));
     }
     let kind = if token.starts_with(b"P2P/") {

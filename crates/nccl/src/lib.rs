@@ -28,18 +28,17 @@ mod map;
 mod message;
 mod network;
 mod parser;
-mod prefix;
 pub mod ras;
+mod record;
 mod signature;
 mod source;
 mod text;
 mod throughput;
-mod unwrap;
 
 pub use channel::{ChannelLine, Kind, Side, Transport};
 pub use comm::{CommLine, Step};
 pub use event::{Connected, NcclEvent};
-pub use lines::LINE_CAP;
+pub use lines::{Candidates, LINE_CAP, OpenLine, pieces, unwrap};
 pub use map::{
     Anomalies, Channels, CommView, Devices, DevicesOfEnds, Difference, Doubts, Event, FabricSeen, GdrSeen,
     Holders, NCCL_VERSION, PairView, Phase, PluginSeen, Port, RankView, SignatureHits, Signatures, Snapshot,
@@ -47,8 +46,7 @@ pub use map::{
 };
 pub use network::{NamedNetwork, Network};
 pub use parser::{Entry, Parser};
-pub use prefix::{Level, Writer, writer};
+pub use record::{Level, Writer, writer};
 pub use signature::Signature;
 pub use source::SourceId;
 pub use throughput::{Sample, Series};
-pub use unwrap::unwrap;

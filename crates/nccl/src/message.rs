@@ -58,7 +58,7 @@ fn connection_or_phase(message: &[u8]) -> NcclEvent<'_> {
 
 fn nic_distance(rest: &[u8]) -> NcclEvent<'_> {
     let name = behind(rest, "], ")
-        .and_then(|names| memchr::memmem::find(names, b" NIC distance").map(|end| text(&names[..end])));
+        .and_then(|names| crate::text::find(names, b" NIC distance").map(|end| text(&names[..end])));
     name.filter(|name| is_name(name)).map_or(NcclEvent::Other, NcclEvent::Announced)
 }
 
@@ -79,7 +79,7 @@ fn other(message: &[u8]) -> NcclEvent<'_> {
         // Plugins for verbs print the same list under their own names.
         ("NET/SPCX : Using ", |rest| listed("IB", rest)),
         ("NET/IBext", |rest| {
-            let at = memchr::memmem::find(rest.get(..16.min(rest.len()))?, b" : Using ")?;
+            let at = crate::text::find(rest.get(..16.min(rest.len()))?, b" : Using ")?;
             listed("IB", &rest[at + 9..])
         }),
         ("NET/Socket : Using ", |rest| listed("Socket", rest)),
@@ -113,12 +113,12 @@ fn announced(rest: &[u8]) -> Option<NcclEvent<'_>> {
 
 /// Reads `Assigned NET plugin Socket to comm` (2.27.3 and later).
 fn assigned(rest: &[u8]) -> Option<NcclEvent<'_>> {
-    let end = memchr::memmem::find(rest, b" to comm").unwrap_or(rest.len());
+    let end = crate::text::find(rest, b" to comm").unwrap_or(rest.len());
     announced(&rest[..end])
 }
 
 fn plugin(rest: &[u8]) -> Option<NcclEvent<'_>> {
-    let end = memchr::memmem::find(rest, b" (v").unwrap_or(rest.len());
+    let end = crate::text::find(rest, b" (v").unwrap_or(rest.len());
     name(&rest[..end]).map(NcclEvent::Plugin)
 }
 
@@ -140,7 +140,7 @@ fn is_name(name: &str) -> bool {
 
 fn listed<'a>(network: &'a str, rest: &'a [u8]) -> Option<NcclEvent<'a>> {
     const OUT_OF_BAND: &[u8] = b"OOB ";
-    let found = memchr::memmem::find(rest, OUT_OF_BAND);
+    let found = crate::text::find(rest, OUT_OF_BAND);
     let out_of_band = found.map(|at| text(&rest[at + OUT_OF_BAND.len()..]));
     Some(NcclEvent::Listed { network, devices: text(&rest[..found.unwrap_or(rest.len())]), out_of_band })
 }

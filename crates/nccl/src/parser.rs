@@ -1,11 +1,12 @@
 //! Turns the bytes of one log source into events. No I/O; chunk borders never matter.
 
 use super::event::NcclEvent;
-use super::lines::{Line, Lines};
+use super::launcher;
+use super::lines::{Candidates, Cutter, Line, Piece, each_piece};
 use super::message;
-use super::prefix::{self, Level, Part, Record, Writer};
+use super::record::{self, Level, Record, Writer};
+use super::text::text;
 use super::throughput::REACH;
-use super::unwrap;
 
 /// One message and its place.
 #[derive(Clone, Copy, Debug)]
@@ -25,27 +26,10 @@ pub struct Entry<'a> {
     pub text: &'a [u8],
     /// Global rank in a launcher's prefix of the line.
     pub launcher_rank: Option<u32>,
-    /// Address of the node in a launcher's prefix of the line.
+    /// Name or address of the node in a launcher's prefix of the line.
     pub launcher_node: Option<&'a str>,
     /// The meaning of the message.
     pub event: NcclEvent<'a>,
-}
-
-impl<'a> Entry<'a> {
-    /// Returns the entry of a line that has no NCCL prefix.
-    fn without_prefix(line: u64, text: &'a [u8], launcher_rank: Option<u32>, event: NcclEvent<'a>) -> Self {
-        Self {
-            line,
-            writer: None,
-            device: None,
-            level: None,
-            location: b"",
-            text,
-            launcher_rank,
-            launcher_node: None,
-            event,
-        }
-    }
 }
 
 /// A line that can only hold a throughput value. Most lines of a training log are such lines, so they are passed on apart
@@ -62,31 +46,27 @@ pub(crate) struct Rate<'a> {
     pub launcher_rank: Option<u32>,
 }
 
-/// What a line contains.
-#[allow(
-    clippy::large_enum_variant,
-    reason = "it is handed over once and never kept; a box would cost an allocation a line"
-)]
-pub(crate) enum Content<'a> {
-    Rate(Rate<'a>),
-    Entry(Entry<'a>),
-}
-
-impl<'a> From<Content<'a>> for Entry<'a> {
-    fn from(content: Content<'a>) -> Self {
-        match content {
-            Content::Entry(entry) => entry,
-            Content::Rate(Rate { line, text, at, launcher_rank }) => {
-                Entry::without_prefix(line, text, launcher_rank, NcclEvent::Rate { at })
-            }
-        }
+impl<'a> Rate<'a> {
+    /// Reads a line that can hold nothing else that the map shows.
+    #[inline]
+    pub fn of(line: &Line<'a>) -> Option<Self> {
+        let at = line.rate?;
+        let bytes = line.bytes;
+        let plain =
+            line.plain || (bytes.first() != Some(&b'{') && memchr::memchr2(b'\r', 0x1b, bytes).is_none());
+        plain.then(|| Self {
+            line: line.number,
+            text: &bytes[at.saturating_sub(REACH)..],
+            at: at.min(REACH),
+            launcher_rank: launcher::told_rank(bytes),
+        })
     }
 }
 
 /// Reads one source.
 #[derive(Clone, Debug, Default)]
 pub struct Parser {
-    lines: Lines,
+    cutter: Cutter,
 }
 
 impl Parser {
@@ -97,108 +77,85 @@ impl Parser {
 
     /// Returns the number of lines so far.
     pub fn lines(&self) -> u64 {
-        self.lines.lines()
+        self.cutter.lines()
     }
 
     /// Returns the number of bytes so far.
     pub fn bytes(&self) -> u64 {
-        self.lines.bytes()
+        self.cutter.bytes()
     }
 
     /// Takes bytes and passes on every message that they complete.
     pub fn feed(&mut self, bytes: &[u8], mut sink: impl FnMut(Entry<'_>)) {
-        self.contents(bytes, |content| sink(content.into()));
-    }
-
-    /// Does the same with rates apart from other messages.
-    pub(crate) fn contents(&mut self, bytes: &[u8], mut sink: impl FnMut(Content<'_>)) {
-        self.lines.feed(bytes, |line| contents(line, &mut sink));
+        self.cutter.feed(bytes, &Candidates::of(bytes), |line| of_line(&line, &mut sink));
     }
 
     /// Passes on the content of the last line if no newline ended it. Call it when the source has ended.
     pub fn finish(&mut self, mut sink: impl FnMut(Entry<'_>)) {
-        self.last_contents(|content| sink(content.into()));
-    }
-
-    /// Does the same with rates apart from other messages.
-    pub(crate) fn last_contents(&mut self, mut sink: impl FnMut(Content<'_>)) {
-        self.lines.finish(|line| contents(line, &mut sink));
+        self.cutter.finish(|line| of_line(&line, &mut sink));
     }
 }
 
+fn of_line(line: &Line<'_>, sink: &mut impl FnMut(Entry<'_>)) -> bool {
+    if let Some(Rate { line, text, at, launcher_rank }) = Rate::of(line) {
+        let event = NcclEvent::Rate { at };
+        sink(Entry { line, launcher_rank, ..without_prefix(text, event) });
+    } else if let Some(entry) = plain(line) {
+        sink(entry);
+    } else if line.of_map {
+        each_piece(line, |piece| entries(piece, &mut *sink));
+    }
+    false
+}
+
+/// Reads a line that is one usual record, as most of NCCL's are.
 #[inline]
-fn contents(line: Line<'_>, sink: &mut impl FnMut(Content<'_>)) {
-    if let Some(at) = line.rate
-        && (line.plain
-            || (line.bytes.first() != Some(&b'{') && memchr::memchr2(b'\r', 0x1b, line.bytes).is_none()))
-    {
-        return sink(Content::Rate(Rate {
-            line: line.number,
-            text: &line.bytes[at.saturating_sub(REACH)..],
-            at: at.min(REACH),
-            launcher_rank: crate::launcher::told_rank(line.bytes),
-        }));
-    }
-    entries(line, &mut |entry| sink(Content::Entry(entry)));
+pub(crate) fn plain<'a>(line: &Line<'a>) -> Option<Entry<'a>> {
+    let record = record::plain(line.bytes)?;
+    let entry = without_prefix(record.message, message::parse(without_place(record.message)));
+    let (writer, device, level) = (record.writer, record.device, Some(record.level));
+    Some(Entry { line: line.number, writer, device, level, ..entry })
 }
 
-fn entries(line: Line<'_>, sink: &mut impl FnMut(Entry<'_>)) {
-    let number = line.number;
-    if let Some(record) = prefix::plain(line.bytes) {
-        return sink(of_record(number, record, None, None));
-    }
-    if let Some(plain) = unwrap::unwrap(line.bytes) {
-        for piece in plain.split(|byte| matches!(byte, b'\n' | b'\r')) {
-            piece_entries(number, piece, sink);
-        }
-    } else if memchr::memchr(b'\r', line.bytes).is_some() {
-        // Progress bars redraw one line; NCCL's messages may be in between.
-        for piece in line.bytes.split(|byte| *byte == b'\r') {
-            piece_entries(number, piece, sink);
-        }
-    } else {
-        piece_entries(number, line.bytes, sink);
+/// Passes on the messages of a piece of a line.
+pub(crate) fn entries(piece: &Piece<'_>, mut sink: impl FnMut(Entry<'_>)) {
+    let (line, launcher_rank, prefix) = (piece.line, piece.prefix.told_rank(), &piece.prefix);
+    let mut records = 0;
+    let of_record = |record: Record<'_>| {
+        records += 1;
+        sink(Entry {
+            line,
+            writer: record.writer,
+            device: record.device,
+            level: Some(record.level),
+            location: record.location,
+            text: record.message,
+            launcher_rank,
+            launcher_node: if record.writer.is_some() { prefix.node.map(text) } else { prefix.place() },
+            event: message::parse(without_place(record.message)),
+        });
+    };
+    record::split(piece.text, of_record);
+    let whole = piece.text.trim_ascii();
+    if records == 0 && !whole.is_empty() {
+        let (launcher_node, device) = (prefix.place(), prefix.device);
+        let entry = without_prefix(whole, message::parse(whole));
+        sink(Entry { line, device, launcher_rank, launcher_node, ..entry });
     }
 }
 
-fn piece_entries(line: u64, piece: &[u8], sink: &mut impl FnMut(Entry<'_>)) {
-    if piece.is_empty() {
-        return;
-    }
-    let (mut launcher_rank, mut launcher_node) = (None, None);
-    prefix::split(piece, |part| match part {
-        Part::Text(text) => {
-            launcher_rank = crate::launcher::told_rank(text);
-            launcher_node = crate::launcher::ray_node(text);
-            if !text.is_empty() && text.len() == piece.trim_ascii().len() {
-                let text = without_tag(text);
-                let short = shortened(text);
-                let (host, device, text) =
-                    short.map_or((None, None, text), |(host, device, text)| (Some(host), Some(device), text));
-                let entry = Entry::without_prefix(line, text, launcher_rank, message::parse(text));
-                sink(Entry { launcher_node: host, device, ..entry });
-            }
-        }
-        Part::Record(record) => sink(of_record(line, record, launcher_rank, launcher_node)),
-    });
-}
-
-fn of_record<'a>(
-    line: u64,
-    record: Record<'a>,
-    launcher_rank: Option<u32>,
-    launcher_node: Option<&'a str>,
-) -> Entry<'a> {
+/// Returns the entry of a text that has no NCCL prefix.
+fn without_prefix<'a>(text: &'a [u8], event: NcclEvent<'a>) -> Entry<'a> {
     Entry {
-        line,
-        writer: record.writer,
-        device: record.device,
-        level: Some(record.level),
-        location: record.location,
-        text: record.message,
-        launcher_rank,
-        launcher_node,
-        event: message::parse(without_place(record.message)),
+        line: 0,
+        writer: None,
+        device: None,
+        level: None,
+        location: b"",
+        text,
+        launcher_rank: None,
+        launcher_node: None,
+        event,
     }
 }
 
@@ -221,38 +178,4 @@ fn without_place(message: &[u8]) -> &[u8] {
         Some(behind) => behind.trim_ascii_start(),
         None => message,
     }
-}
-
-/// Reads a connection whose prefix was shortened by hand: `worker-0 [1] Channel 00/0 : 0[0] -> 1[1] via P2P/IPC`; returns
-/// the host, the device and the message.
-fn shortened(text: &[u8]) -> Option<(&str, i32, &[u8])> {
-    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-    let length = text.iter().take(256).take_while(|byte| is_name(byte)).count();
-    let (host, rest) = text.split_at(length);
-    let rest = rest.strip_prefix(b" [").filter(|_| length > 0)?;
-    let (device, rest) = rest.split_at(memchr::memchr(b']', rest.get(..rest.len().min(5))?)?);
-    let message = rest.strip_prefix(b"] ").filter(|rest| rest.starts_with(b"Channel "))?;
-    Some((crate::text::text(host), crate::text::text(device).parse().ok()?, message))
-}
-
-/// Removes a launcher's prefix from a line whose NCCL prefix was stripped: `[1,0]<stdout>:NCCL version …`,
-/// `> Channel …`.
-fn without_tag(text: &[u8]) -> &[u8] {
-    let mut rest = text;
-    for _ in 0..3 {
-        rest = rest.trim_ascii_start();
-        if let Some(quoted) = rest.strip_prefix(b"> ") {
-            rest = quoted;
-        } else if rest.first() == Some(&b'[')
-            && let Some(end) = memchr::memchr(b']', &rest[..rest.len().min(40)])
-            && let Some(behind) = rest.get(end + 1..)
-            && let Some(colon) =
-                [&b":"[..], b"<stdout>:", b"<stderr>:"].iter().find(|tag| behind.starts_with(tag))
-        {
-            rest = &behind[colon.len()..];
-        } else {
-            break;
-        }
-    }
-    rest
 }

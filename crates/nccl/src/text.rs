@@ -8,17 +8,27 @@ pub fn text(bytes: &[u8]) -> &str {
     }
 }
 
+/// Returns the first place of `needle`. To prepare a search of `memmem` costs more than to search a line.
+pub fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    const LINE: usize = 1024;
+    let last = haystack.len().checked_sub(needle.len())?;
+    if haystack.len() > LINE || needle.is_empty() {
+        return memchr::memmem::find(haystack, needle);
+    }
+    // Lower-case letters and blanks are the most frequent bytes of a log.
+    let rare = needle.iter().position(|byte| !byte.is_ascii_lowercase() && *byte != b' ').unwrap_or(0);
+    memchr::memchr_iter(needle[rare], &haystack[rare..=last + rare])
+        .find(|at| &haystack[*at..*at + needle.len()] == needle)
+}
+
 /// Returns whether `needle` occurs.
 pub fn contains(haystack: &[u8], needle: &str) -> bool {
-    haystack.len() >= needle.len() && memchr::memmem::find(haystack, needle.as_bytes()).is_some()
+    find(haystack, needle.as_bytes()).is_some()
 }
 
 /// Returns the bytes after the first `needle`.
 pub fn behind<'a>(haystack: &'a [u8], needle: &str) -> Option<&'a [u8]> {
-    if haystack.len() < needle.len() {
-        return None;
-    }
-    memchr::memmem::find(haystack, needle.as_bytes()).map(|at| &haystack[at + needle.len()..])
+    find(haystack, needle.as_bytes()).map(|at| &haystack[at + needle.len()..])
 }
 
 /// Reads a slice from left to right.
@@ -152,5 +162,27 @@ impl<'a> Cursor<'a> {
         }
         *self = ahead;
         Some(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::find;
+
+    #[test]
+    fn a_short_search_finds_what_a_long_one_does() {
+        let haystacks =
+            ["", "a", "ab", "Error: x", "xError: Error: x", "aab aab aaab", "=b", "b=b=", "  a  aa "];
+        for haystack in haystacks.map(str::as_bytes) {
+            for needle in
+                ["", "a", "aab", "Error: ", "b=", "=b", " aa", "longer than any of them"].map(str::as_bytes)
+            {
+                assert_eq!(
+                    find(haystack, needle),
+                    memchr::memmem::find(haystack, needle),
+                    "{haystack:?} {needle:?}"
+                );
+            }
+        }
     }
 }

@@ -407,7 +407,7 @@ fn parse(digits: &[u8]) -> Option<f64> {
 
 /// Reads the output of tqdm: ` 45%|████ | 45/100 [00:12<00:15,  3.61it/s]`.
 fn progress(message: &[u8]) -> Option<(&'static str, &'static str, &[u8])> {
-    let end = memchr::memmem::find(message, b"it/s")?;
+    let end = crate::text::find(message, b"it/s")?;
     let head = &message[..end];
     let start =
         head.iter().rposition(|byte| !(byte.is_ascii_digit() || *byte == b'.')).map_or(0, |at| at + 1);

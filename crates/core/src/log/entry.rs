@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use weftrun_nccl::launcher::prefix;
 
 use super::Level;
 use super::mark::Note;
@@ -58,15 +59,8 @@ impl Entry {
 
     /// Returns the message without its writer: equal for all ranks that log the same text.
     pub fn message(&self) -> &[u8] {
-        let text = self.text();
-        let near = &text[..text.len().min(160)];
-        if let Some(at) = nccl(near) {
-            return &text[at..];
-        }
-        match text.strip_prefix(b"[rank").and_then(|rest| Some((rest, memchr::memchr(b']', rest)?))) {
-            Some((rest, end)) if rest[..end].iter().all(u8::is_ascii_digit) => &rest[end..],
-            _ => text,
-        }
+        let text = &self.raw()[prefix(self.raw()).body..];
+        nccl(&text[..text.len().min(160)]).map_or(text, |at| &text[at..])
     }
 
     /// Returns whether its bytes are printable ASCII, so that searching the bytes is searching the text.

@@ -40,4 +40,3 @@ pub use store::{DEFAULT_BUDGET, LogStore};
 pub use stream::{LogStream, StreamId, rank_of_line};
 pub use style::{Colour, Style};
 pub use weftrun_nccl::SourceId;
-pub use weftrun_nccl::launcher::{Prefix, prefix};

@@ -37,18 +37,13 @@ impl Stamps {
     }
 }
 
-/// Reads the stamp that a logger wrote at the beginning of a line, in microseconds since 1970 as if it were UTC:
-/// `2026-11-22 03:12:16,385`, `[2026-11-22T03:12:16.385Z]`. Its time zone is not known, so it only orders lines.
-pub(super) fn stamp(text: &[u8]) -> Option<i64> {
-    let text = text.strip_prefix(b"[").unwrap_or(text);
-    let head = text.get(..19)?;
-    if head[4] != b'-' || head[7] != b'-' || !matches!(head[10], b' ' | b'T') || head[13] != b':' {
-        return None;
-    }
+/// Converts the time that a logger wrote before a line to microseconds since 1970, as if it were UTC: `2026-11-22 03:12:16,385`.
+/// Its time zone need not be known, so it only orders lines.
+pub(super) fn stamp(time: &[u8]) -> Option<i64> {
+    let (head, fraction) = time.split_at_checked(19)?;
     let seconds: jiff::civil::DateTime = std::str::from_utf8(head).ok()?.parse().ok()?;
     let seconds = seconds.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_second();
-    let fraction = text.get(19..).and_then(|rest| rest.strip_prefix(b".").or(rest.strip_prefix(b",")));
-    let digits = fraction.unwrap_or_default().iter().take(6).take_while(|byte| byte.is_ascii_digit());
+    let digits = fraction.iter().skip(1).take(6).take_while(|byte| byte.is_ascii_digit());
     let (micros, missing) =
         digits.fold((0, 6), |(sum, left), byte| (sum * 10 + i64::from(byte - b'0'), left - 1));
     Some(seconds * 1_000_000 + micros * 10_i64.pow(missing))
@@ -92,7 +87,7 @@ mod tests {
 
     #[test]
     fn stamps_of_loggers_order_lines() {
-        let time = |text: &str| stamp(text.as_bytes());
+        let time = |text: &str| stamp(weftrun_nccl::launcher::prefix(text.as_bytes()).time?);
         let at = |text: &str| text.parse::<Timestamp>().unwrap().as_microsecond();
         for (text, wanted) in [
             ("2026-11-22 03:12:16,385 - INFO - x", "2026-11-22T03:12:16.385Z"),

@@ -384,18 +384,18 @@ impl LogStore {
         self.timed |= time.is_some();
         let mut pieces = pieces(line.bytes).peekable();
         while let Some(bytes) = pieces.next() {
-            let (stream, prefix) = self.streams.of(number, source, bytes);
+            let (stream, found) = self.streams.of(number, source, bytes);
             let own = level(bytes);
             self.streams.count(stream, own, bytes.len(), time.or(self.arrived));
-            let text = bytes.get(usize::from(prefix)..).unwrap_or_default();
-            let level = self.streams.in_traceback(stream, text, own);
+            let level = self.streams.in_traceback(stream, &bytes[found.body..], own);
             let mut bits = level as u8 | if is_plain(bytes) { PLAIN } else { 0 };
             let mut order = time.map(Timestamp::as_microsecond);
             if order.is_none() && self.bytes <= STAMPS_UP_TO {
-                order = stamp(text);
+                order = found.time.and_then(stamp);
                 self.stamped |= order.is_some();
                 bits |= if order.is_some() { STAMPED } else { 0 };
             }
+            let prefix = u8::try_from(found.len).unwrap_or(0);
             let time = order.unwrap_or(NO_TIME);
             let meta = Meta { start: 0, delta: 0, stream, prefix, bits, time };
             // The bytes left out were at the end of the line.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::{Level, SourceId};
-use weftrun_nccl::Writer;
+use weftrun_nccl::failure::TracebackLines;
 use weftrun_nccl::launcher::{Prefix, prefix};
+use weftrun_nccl::{Writer, writer};
 
 /// Number of a stream in its store.
 pub type StreamId = u32;
@@ -42,8 +43,7 @@ pub struct LogStream {
     pub(super) bytes: usize,
     /// Number of its source in the store.
     pub(super) number: usize,
-    /// Whether its last line belongs to a traceback that continues.
-    traceback: bool,
+    traceback: TracebackLines,
 }
 
 impl LogStream {
@@ -61,9 +61,11 @@ impl LogStream {
 enum Key {
     Whole,
     Rank(u32),
-    Local(Vec<u8>, u32),
+    /// What names the node, the role and the rank on the node.
+    Local(String, Vec<u8>, u32),
     Task(u32),
-    Process(String, u32),
+    Node(String),
+    Process((String, u32)),
 }
 
 /// The streams of a store.
@@ -80,67 +82,51 @@ impl Streams {
         self.sources.len() - 1
     }
 
-    /// Finds the stream of a line; returns it, and the length of the launcher's prefix before the text.
-    pub(super) fn of(&mut self, number: usize, source: &Arc<SourceId>, line: &[u8]) -> (StreamId, u8) {
-        let mut found = prefix(line);
-        found.rank = named_rank(line, &found);
-        let taken = u8::try_from(found.len).unwrap_or(0);
+    /// Finds the stream of a line; returns it, and what stands before the message.
+    pub(super) fn of<'a>(
+        &mut self,
+        number: usize,
+        source: &Arc<SourceId>,
+        line: &'a [u8],
+    ) -> (StreamId, Prefix<'a>) {
+        let found = prefix(line);
+        let rank = named_rank(line, &found);
+        let process = || writer(&line[found.body..]).map(process_of);
         let key = match source.rank {
             Some(_) => Key::Whole,
-            None => key(&found),
+            None => key(&found, rank).or_else(|| process().map(Key::Process)).unwrap_or(Key::Whole),
         };
         let known = &mut self.sources[number];
         let key = if known.len() < STREAMS_PER_SOURCE || known.contains_key(&key) { key } else { Key::Whole };
         if let Some(id) = known.get(&key) {
             let stream = &mut self.all[*id as usize];
-            if let (None, Some(process)) = (&stream.process, found.process) {
-                stream.process = Some(process_of(process));
+            if stream.process.is_none() {
+                stream.process = process();
             }
-            return (*id, taken);
+            return (*id, found);
         }
         let id = StreamId::try_from(self.all.len()).unwrap_or(StreamId::MAX);
         self.all.push(LogStream {
             source: source.clone(),
             name: name(&key),
-            rank: source.rank.or(found.rank),
+            rank: source.rank.or(rank),
             is_past: false,
-            process: found.process.map(process_of),
+            process: process(),
             lines: 0,
             warnings: 0,
             errors: 0,
             last: None,
             bytes: 0,
             number,
-            traceback: false,
+            traceback: TracebackLines::default(),
         });
         known.insert(key, id);
-        (id, taken)
+        (id, found)
     }
 
     /// Returns the level of a line: those of a traceback are as severe as its first one.
     pub(super) fn in_traceback(&mut self, id: StreamId, text: &[u8], own: Level) -> Level {
-        let stream = &mut self.all[id as usize];
-        let text = behind_rank(text);
-        if text.starts_with(b"Traceback (most recent call last)")
-            || text.starts_with(b"Exception raised from ")
-        {
-            stream.traceback = true;
-            return Level::Error;
-        }
-        let joins = || {
-            text.starts_with(b"During handling of the above exception")
-                || text.starts_with(b"The above exception was the direct cause")
-        };
-        if !stream.traceback {
-            return if joins() { Level::Error } else { own };
-        }
-        let inner = text.first().is_none_or(|byte| matches!(byte, b' ' | b'\t' | b'\r'));
-        if inner || text.starts_with(b"frame #") {
-            return Level::Error;
-        }
-        // The exception itself is the last line.
-        stream.traceback = false;
-        Level::Error
+        if self.all[id as usize].traceback.take(text) { Level::Error } else { own }
     }
 
     /// Counts a line.
@@ -154,17 +140,24 @@ impl Streams {
     }
 }
 
-fn key(found: &Prefix<'_>) -> Key {
-    match found {
-        Prefix { rank: Some(rank), .. } => Key::Rank(*rank),
-        Prefix { local: Some((role, local)), .. } => Key::Local(role.to_vec(), *local),
-        Prefix { task: Some(task), .. } => Key::Task(*task),
-        Prefix { process: Some(process), .. } => {
-            let (host, pid) = process_of(*process);
-            Key::Process(host, pid)
+/// Returns the writer that a prefix names.
+fn key(found: &Prefix<'_>, rank: Option<u32>) -> Option<Key> {
+    let node = || found.place().filter(|_| found.body > 0);
+    let place = || match (node(), found.task.or(found.tag)) {
+        (Some(node), _) => node.to_owned(),
+        (None, Some(task)) => format!("task {task}"),
+        (None, None) => String::new(),
+    };
+    Some(match (rank, found.local, found.task, found.pid) {
+        (Some(rank), ..) => Key::Rank(rank),
+        (_, Some((role, local)), ..) => Key::Local(place(), role.to_vec(), local),
+        (_, _, Some(task), _) => Key::Task(task),
+        (.., Some(pid)) => {
+            let host = found.place().unwrap_or_default();
+            Key::Process((host.to_owned(), u32::try_from(pid).ok()?))
         }
-        _ => Key::Whole,
-    }
+        _ => Key::Node(node()?.to_owned()),
+    })
 }
 
 /// Most bytes before the rank that a line names: times, the place in the source.
@@ -177,12 +170,12 @@ pub fn rank_of_line(line: &[u8]) -> Option<u32> {
 }
 
 fn named_rank(line: &[u8], found: &Prefix<'_>) -> Option<u32> {
-    if found.rank.is_some() || found.process.is_some() {
-        return found.rank;
+    if let Some(rank) = found.told_rank() {
+        return Some(rank);
     }
-    let text = line.get(found.len..)?;
+    let text = line.get(found.body..)?;
     let near = text.get(..text.len().min(BEFORE_RANK))?;
-    memchr::memchr_iter(b'[', near).find_map(|at| {
+    let rank = memchr::memchr_iter(b'[', near).find_map(|at| {
         let inside = near
             .get(at + 1..)
             .filter(|rest| rest.get(..5).is_some_and(|word| word.eq_ignore_ascii_case(b"rank ")))?;
@@ -190,7 +183,9 @@ fn named_rank(line: &[u8], found: &Prefix<'_>) -> Option<u32> {
         let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let rank = std::str::from_utf8(digits.get(..count)?).ok()?.parse().ok()?;
         (digits.get(count) == Some(&b']') && is_head(&near[..at])).then_some(rank)
-    })
+    });
+    // NCCL's own lines number the ranks of a communicator.
+    rank.filter(|_| writer(text).is_none())
 }
 
 /// Returns whether a text holds only what loggers write before a message: brackets, times, levels, a place followed by a colon.
@@ -198,15 +193,6 @@ fn is_head(text: &[u8]) -> bool {
     let text = text.trim_ascii_end();
     let word = text.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
     word.last().is_none_or(|last| b"]:|-".contains(last)) || !word.iter().any(u8::is_ascii_lowercase)
-}
-
-/// Returns a text behind the rank that PyTorch writes before each line of an exception (`[rank3]: `).
-fn behind_rank(text: &[u8]) -> &[u8] {
-    let behind = text.strip_prefix(b"[rank").and_then(|rest| {
-        let end = memchr::memchr(b']', &rest[..rest.len().min(12)])?;
-        rest[..end].iter().all(u8::is_ascii_digit).then_some(&rest[end + 1..])?.strip_prefix(b":")
-    });
-    behind.map_or(text, |rest| rest.strip_prefix(b" ").unwrap_or(rest))
 }
 
 fn process_of(writer: Writer<'_>) -> (String, u32) {
@@ -217,16 +203,21 @@ fn name(key: &Key) -> String {
     let name = match key {
         Key::Whole => String::new(),
         Key::Rank(rank) => format!("rank{rank}"),
-        Key::Local(role, local) => format!("{}{local}", String::from_utf8_lossy(role)),
+        Key::Local(place, role, local) if place.is_empty() => {
+            format!("{}{local}", String::from_utf8_lossy(role))
+        }
+        Key::Local(place, role, local) => format!("{place}/{}{local}", String::from_utf8_lossy(role)),
         Key::Task(task) => format!("task {task}"),
-        Key::Process(host, pid) => format!("{host}:{pid}"),
+        Key::Node(node) => node.clone(),
+        Key::Process((host, pid)) if host.is_empty() => format!("pid {pid}"),
+        Key::Process((host, pid)) => format!("{host}:{pid}"),
     };
     super::clean_text(&name).into_owned()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::rank_of_line;
+    use super::*;
 
     #[test]
     fn a_rank_in_brackets_at_the_beginning_of_a_text_is_its_writer() {
@@ -251,6 +242,38 @@ mod tests {
             "",
         ] {
             assert_eq!(rank_of_line(line.as_bytes()), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_writers_of_one_source_are_told_apart() {
+        let source = Arc::new(SourceId::new("all.log"));
+        let mut streams = Streams::default();
+        let number = streams.source();
+        let mut label = |line: &str| {
+            let (id, _) = streams.of(number, &source, line.as_bytes());
+            streams.all[id as usize].label()
+        };
+        for (line, wanted) in [
+            ("step 1", "all.log"),
+            ("[rank3]: x", "r3"),
+            ("2026-03-01 10:00:00,123 [rank3]: x", "r3"),
+            ("[1,2]<stdout>:x", "r2"),
+            ("[1,0]<stdout>:[rank5]: x", "r5"),
+            ("[default1]:x", "all.log/default1"),
+            ("0: [default1]:x", "all.log/task 0/default1"),
+            ("1: [default1]:x", "all.log/task 1/default1"),
+            ("[1,1]<stdout>:[default1]:x", "all.log/task 1/default1"),
+            ("3: x", "all.log/task 3"),
+            ("[pod/w-0/main] x", "all.log/w-0"),
+            ("[pod/w-1/main] vm:7:7 [0] NCCL INFO x", "all.log/w-1"),
+            ("worker-1  | x", "all.log/worker-1"),
+            ("(train pid=954, ip=10.0.0.2) x", "all.log/10.0.0.2:954"),
+            ("(train pid=954) x", "all.log/pid 954"),
+            ("vm:7:7 [0] NCCL INFO x", "all.log/vm:7"),
+            ("h1: Test NCCL failure common.cu:1", "all.log"),
+        ] {
+            assert_eq!(label(line), wanted, "{line}");
         }
     }
 }

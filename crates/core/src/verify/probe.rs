@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
+use weftrun_nccl::{LINE_CAP, pieces};
 
 use super::device::Device;
 use crate::Finding;
@@ -13,9 +14,8 @@ use crate::text::listed;
 const WORD: &str = "weftrun-";
 const BEFORE: &str = "probe ";
 const AFTER: &str = "after ";
-/// Largest number of nodes kept; `MAX_LINE` is the largest line in bytes.
+/// Largest number of nodes kept.
 const MAX_NODES: usize = 16_384;
-const MAX_LINE: usize = 64 << 10;
 /// Largest number of facts and of interfaces of a node, and largest fact in bytes; a node of ours reports 30 facts.
 const MAX_FACTS: usize = 64;
 const MAX_INTERFACES: usize = 256;
@@ -82,11 +82,11 @@ pub struct Traffic {
 impl Probes {
     /// Reads the lines of a log.
     pub fn read(&mut self, log: &[u8]) {
-        log.split(|byte| *byte == b'\n').for_each(|line| self.read_line(line));
+        pieces(log).for_each(|line| self.read_line(line));
     }
 
     pub(super) fn read_line(&mut self, line: &[u8]) {
-        let Some(at) = memchr::memmem::find(line, WORD.as_bytes()).filter(|_| line.len() <= MAX_LINE) else {
+        let Some(at) = memchr::memmem::find(line, WORD.as_bytes()).filter(|_| line.len() <= LINE_CAP) else {
             return;
         };
         let line = &line[at + WORD.len()..];

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weftrun_nccl::SourceIndex;
 use weftrun_nccl::failure::{Fact, Frame, Order};
+use weftrun_nccl::launcher;
 
 use super::EVIDENCE;
 use super::answer::{Cause, CauseClass, CauseDetail, named};
@@ -151,11 +152,12 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
     for known in &scene.reports {
         let mut push = |ruling: Ruling, frame: Option<Frame>, first| {
             let writer = weftrun_nccl::writer(known.report.text.as_bytes());
-            let host = writer.map(|writer| writer.host.to_owned()).filter(|host| !host.is_empty());
             found.push(Candidate {
                 frame: frame.map(of_user),
                 ranks: known.rank.into_iter().collect(),
-                host: host.or_else(|| host_of(&known.report.fact, &known.report.text)),
+                host: launcher::host(known.report.text.as_bytes())
+                    .map(str::to_owned)
+                    .or_else(|| host_of(&known.report.fact, &known.report.text)),
                 // The threads of NCCL's proxy may print 0 for every device.
                 gpu: writer.and_then(|writer| u32::try_from(writer.device?).ok().filter(|gpu| *gpu > 0)),
                 first,

@@ -5,20 +5,24 @@
 //! is decided elsewhere (`weftrun_diagnose::cause`), since that needs all sources.
 
 mod facts;
-mod lines;
+mod kernel;
+mod launchers;
 mod traceback;
+mod watchdog;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem::{Discriminant, discriminant};
 
-pub use facts::{absent, mismatch};
-pub use lines::Candidates;
-pub use traceback::{Exception, Frame, SIGNALS, is_library};
+pub use traceback::{Exception, Frame, SIGNALS, TracebackLines, is_library};
+pub(crate) use watchdog::rank_of_watchdog;
+pub use watchdog::{absent, mismatch};
 
 use typed_index_collections::TiVec;
 
+use crate::launcher::{self, Prefix, prefix};
+use crate::lines::Piece;
 use crate::map::{SourceIndex, printable};
-use lines::Cutter;
 use traceback::{Taken, Tracebacks, stream};
 
 /// Most facts kept of one rank and kind in one source; the first ones count, since later ones are consequences.
@@ -161,6 +165,21 @@ pub struct Writer {
     pub task: Option<u32>,
 }
 
+impl Writer {
+    /// Returns who wrote what is behind a prefix. What `mpirun` writes is a task: whether tasks are ranks depends on the whole log.
+    fn behind(prefix: &Prefix<'_>) -> Self {
+        let local = prefix.local.map(|(_, local)| local);
+        Self { rank: prefix.rank, local, pid: prefix.pid, task: prefix.task.or(prefix.tag) }
+    }
+
+    /// Returns who wrote a line.
+    fn of(piece: &Piece<'_>) -> Self {
+        let behind = Self::behind(&piece.prefix);
+        let pid = piece.process().map(|process| process.pid).filter(|pid| *pid != 0);
+        Self { pid: pid.or(behind.pid), ..behind }
+    }
+}
+
 /// A fact and its line.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -218,7 +237,7 @@ pub struct SourceRanks {
 impl Work {
     /// Returns whether its operation is known; some lines of watchdogs give its number alone.
     pub fn is_named(&self) -> bool {
-        self.op != facts::UNNAMED_WORK
+        self.op != watchdog::UNNAMED_WORK
     }
 }
 
@@ -247,9 +266,8 @@ impl SourceRanks {
 /// The state of one source while it is read.
 #[derive(Clone, Debug, Default)]
 struct Reading {
-    cutter: Cutter,
     tracebacks: Tracebacks,
-    tables: facts::Tables,
+    tables: launchers::Tables,
     kept: HashMap<(Writer, Discriminant<Fact>), u32>,
     ranks: SourceRanks,
     /// How many process ids each rank has.
@@ -303,47 +321,45 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// Takes the next bytes of a source; sources are numbered by the caller.
-    pub fn read(&mut self, source: SourceIndex, rank: Option<u32>, bytes: &[u8], candidates: &Candidates) {
-        self.with(source, rank, |reading, sink| {
-            let mut cutter = std::mem::take(&mut reading.cutter);
-            cutter.feed(bytes, candidates, |line, number, before| reading.line(line, number, before, sink));
-            reading.cutter = cutter;
-        });
-    }
-
-    /// Takes the end of a source.
-    pub fn end(&mut self, source: SourceIndex) {
-        self.with(source, None, |reading, sink| {
-            let mut cutter = std::mem::take(&mut reading.cutter);
-            reading.ranks.cut |=
-                cutter.finish(|line, number, before| reading.line(line, number, before, sink));
-            reading.cutter = cutter;
-            if let Some(cut) = reading.tracebacks.end() {
-                let text = format!("a traceback whose end is not in the log{}", cut.place);
-                let writer = facts::writer(&cut.header);
-                reading.keep(writer, cut.line, &cut.header, Fact::Error { text, fatal: false }, sink);
-            }
-        });
-    }
-
-    fn with(
-        &mut self,
-        source: SourceIndex,
-        rank: Option<u32>,
-        act: impl FnOnce(&mut Reading, &mut Sink<'_>),
-    ) {
+    /// Begins to read lines of a source; sources are numbered by the caller.
+    pub(crate) fn begin(&mut self, source: SourceIndex, rank: Option<u32>) {
         if self.sources.len() <= source.into() {
             self.sources.resize_with(usize::from(source) + 1, Reading::default);
         }
-        let Some(reading) = self.sources.get_mut(source) else { return };
-        reading.told_rank = rank.or(reading.told_rank);
-        reading.ranks.seen.extend(rank);
+        if let Some(reading) = self.sources.get_mut(source) {
+            reading.told_rank = rank.or(reading.told_rank);
+            reading.ranks.seen.extend(rank);
+        }
+    }
+
+    /// Takes a line and the end of the line above; returns whether the next one is needed, whatever its content.
+    pub(crate) fn take(&mut self, source: SourceIndex, piece: &Piece<'_>, above: &[u8]) -> bool {
+        let Some(reading) = self.sources.get_mut(source) else { return false };
         let before = self.reports.len();
         let mut sink = Sink { source, reports: &mut self.reports, dropped: &mut self.dropped };
-        act(reading, &mut sink);
-        reading.ranks.lines = reading.cutter.lines();
+        reading.piece(piece, above, &mut sink);
         self.generation += u64::from(self.reports.len() != before);
+        reading.needs_next(piece.line)
+    }
+
+    /// Takes the number of lines of a source so far.
+    pub(crate) fn finish(&mut self, source: SourceIndex, lines: u64) {
+        if let Some(reading) = self.sources.get_mut(source) {
+            reading.ranks.lines = lines;
+        }
+    }
+
+    /// Takes the end of a source.
+    pub(crate) fn end(&mut self, source: SourceIndex, cut: bool) {
+        if let Some(reading) = self.sources.get_mut(source) {
+            reading.ranks.cut |= cut;
+            if let Some(cut) = reading.tracebacks.end() {
+                let text = format!("a traceback whose end is not in the log{}", cut.place);
+                let writer = Writer::behind(&prefix(&cut.header));
+                let mut sink = Sink { source, reports: &mut self.reports, dropped: &mut self.dropped };
+                reading.keep(writer, cut.line, &cut.header, Fact::Error { text, fatal: false }, &mut sink);
+            }
+        }
     }
 
     /// Returns everything found, in the order it was read.
@@ -380,28 +396,24 @@ struct Sink<'a> {
 }
 
 impl Reading {
-    /// Takes one line; returns whether the next line is needed too, regardless of its content.
-    fn line(&mut self, bytes: &[u8], number: u64, before: &[u8], sink: &mut Sink<'_>) -> bool {
-        let whole = crate::unwrap::unwrap(bytes);
-        let plain = whole.as_deref().unwrap_or(bytes);
-        let mut before = before;
-        for piece in plain.split(|byte| matches!(byte, b'\n' | b'\r')) {
-            self.piece(piece, number, before, sink);
-            before = piece;
-        }
+    /// Returns whether the line after one is needed, whatever its content.
+    fn needs_next(&self, number: u64) -> bool {
         let near = |line: Option<u64>| line.is_some_and(|line| number.saturating_sub(line) < STACK_REACH);
-        let in_stack = near(self.gave_up) || near(self.stack.as_ref().map(|stack| stack.line));
-        self.tracebacks.are_open() || self.last_error.is_some() || in_stack
+        self.tracebacks.are_open()
+            || self.last_error.is_some()
+            || near(self.gave_up)
+            || near(self.stack.as_ref().map(|stack| stack.line))
     }
 
     /// Takes a line of the stack of a failed collective; returns whether it was one.
-    fn stack(&mut self, piece: &[u8], number: u64, sink: &mut Sink<'_>) -> bool {
+    fn stack(&mut self, whole: &Piece<'_>, sink: &mut Sink<'_>) -> bool {
         const HEADER: &[u8] = b"Stack trace of the failed collective: ";
-        if memchr::memmem::find(piece, HEADER).is_some() {
-            let tag = memchr::memmem::find(piece, b"[rank").or_else(|| memchr::memmem::find(piece, b"[E"));
+        let (piece, number) = (whole.bytes, whole.line);
+        if crate::text::find(piece, HEADER).is_some() {
+            let tag = crate::text::find(piece, b"[rank").or_else(|| crate::text::find(piece, b"[E"));
             let prefix = piece.get(..tag.unwrap_or(0)).unwrap_or_default().to_vec();
             self.gave_up = None;
-            self.stack = Some(OpenStack { prefix, writer: facts::writer(piece), line: number });
+            self.stack = Some(OpenStack { prefix, writer: Writer::of(whole), line: number });
             return true;
         }
         let Some(open) = &self.stack else { return false };
@@ -416,13 +428,14 @@ impl Reading {
     }
 
     /// Takes a line of a `Last error:` block; returns whether it was one.
-    fn last_error(&mut self, piece: &[u8], number: u64, sink: &mut Sink<'_>) -> bool {
+    fn last_error(&mut self, whole: &Piece<'_>, sink: &mut Sink<'_>) -> bool {
         const HEADER: &[u8] = b"Last error:";
-        if let Some(at) = memchr::memmem::find(piece, HEADER) {
+        let (piece, number) = (whole.bytes, whole.line);
+        if let Some(at) = crate::text::find(piece, HEADER) {
             let (prefix, text) = piece.split_at(at);
             let text = text.get(HEADER.len()..).unwrap_or_default().trim_ascii();
             if !text.is_empty() {
-                self.keep_last_error(piece, text, number, sink);
+                self.keep_last_error(whole, text, sink);
             } else if prefix.len() <= 200 {
                 self.last_error = Some(LastError { prefix: prefix.to_vec(), line: number });
             }
@@ -443,38 +456,39 @@ impl Reading {
             return false;
         }
         // Text of another stream, a blank line and NCCL's own lines, which another thread writes between them.
-        if !same || text.is_empty() || memchr::memmem::find(text, b" NCCL ").is_some() {
+        if !same || text.is_empty() || crate::text::find(text, b" NCCL ").is_some() {
             self.last_error = Some(header);
             return false;
         }
-        self.keep_last_error(piece, text, number, sink);
+        self.keep_last_error(whole, text, sink);
         true
     }
 
-    fn keep_last_error(&mut self, piece: &[u8], text: &[u8], number: u64, sink: &mut Sink<'_>) {
-        let writer = facts::writer(piece);
+    fn keep_last_error(&mut self, piece: &Piece<'_>, text: &[u8], sink: &mut Sink<'_>) {
+        let writer = Writer::of(piece);
         let text = printable(text, TEXT);
         let last = self.last_exception.get(&writer).and_then(|at| sink.reports.get_mut(*at));
         match last.map(|report| &mut report.fact) {
             Some(Fact::Exception(exception)) if exception.last_error.is_none() => {
                 exception.last_error = Some(text);
             }
-            _ => self.keep(writer, number, piece, Fact::LastError(text), sink),
+            _ => self.keep(writer, piece.line, piece.bytes, Fact::LastError(text), sink),
         }
     }
 
-    fn piece(&mut self, piece: &[u8], number: u64, before: &[u8], sink: &mut Sink<'_>) {
-        if self.last_error(piece, number, sink) || self.stack(piece, number, sink) {
+    fn piece(&mut self, piece: &Piece<'_>, above: &[u8], sink: &mut Sink<'_>) {
+        if self.last_error(piece, sink) || self.stack(piece, sink) {
             return;
         }
+        let number = piece.line;
         // The end of a launcher's process by a signal is a fact of its own.
-        let done = match self.tracebacks.line(piece, number, before) {
+        let done = match self.tracebacks.line(piece.bytes, number, above) {
             Taken::Survived => return,
             Taken::Ended(done) => Some(*done),
             Taken::No => None,
         };
         if let Some(done) = done.filter(|done| !done.exception.is_signal_of_child()) {
-            let mut writer = facts::writer(done.prefix.as_slice());
+            let mut writer = Writer::behind(&prefix(&done.prefix));
             writer.local = writer.local.or(done.local);
             if let Some((local, fact)) = done.exception.end_of_spawned() {
                 writer.local = Some(local);
@@ -499,16 +513,16 @@ impl Reading {
             return;
         }
         let mut tables = std::mem::take(&mut self.tables);
-        facts::of_line(piece, &mut tables, |writer, fact| match fact {
+        facts::of_piece(piece, &mut tables, |writer, fact| match fact {
             facts::Said::Fact(fact) => {
                 if matches!(fact, Fact::TimedOut { .. } | Fact::WatchdogFailed { .. }) {
                     self.gave_up = Some(number);
                 }
-                self.keep(writer, number, piece, fact, sink);
+                self.keep(writer, number, piece.bytes, fact, sink);
             }
             facts::Said::Joined { rank, world, host } => self.joined(&writer, rank, world, host, number),
             facts::Said::Host(name, id) => self.host(&writer, name, id),
-            facts::Said::On(host) => self.on(&writer, host),
+            facts::Said::On(host) => self.on(&writer, host, true),
             facts::Said::WorkerFailed => self.worker_failed(number),
             facts::Said::AgentEnded => self.worker_failed = None,
             facts::Said::Restarts => self.begin_attempt(number),
@@ -578,7 +592,7 @@ impl Reading {
             }
             *self.pids_of_rank.entry(rank).or_default() += 1;
             self.ranks.seen.insert(rank);
-            self.on(&Writer { rank: Some(rank), ..*writer }, host);
+            self.on(&Writer { rank: Some(rank), ..*writer }, host, true);
             if let Some(local) = writer.local {
                 self.place(local, rank);
             }
@@ -601,13 +615,14 @@ impl Reading {
         }
     }
 
-    fn on(&mut self, writer: &Writer, host: &[u8]) {
+    /// Records the host of a rank or a task; one that is not `sure` gives way to any other.
+    fn on(&mut self, writer: &Writer, host: &[u8], sure: bool) {
         let (at, hosts) = match (writer.rank, writer.task) {
             (Some(rank), _) => (rank, &mut self.ranks.host_of_rank),
             (None, Some(task)) => (task, &mut self.ranks.host_of_task),
             _ => return,
         };
-        if hosts.get(&at).is_some_and(|known| known.as_bytes() == host) {
+        if hosts.get(&at).is_some_and(|known| !sure || known.as_bytes() == host) {
             return;
         }
         // A launcher without a name service calls every machine so.
@@ -649,9 +664,12 @@ impl Reading {
             return;
         }
         let quoted = match &fact {
-            Fact::Exception(exception) => facts::quoted_timeout(&exception.message),
+            Fact::Exception(exception) => watchdog::quoted_timeout(&exception.message),
             _ => None,
         };
+        if let Some(host) = launcher::host(text) {
+            self.on(&writer, host.as_bytes(), false);
+        }
         let printed = printable(text, TEXT);
         sink.reports.push(Report { source: sink.source, line, text: printed, writer, fact });
         if let Some((rank, work)) = quoted {

@@ -137,6 +137,31 @@ enum Chain {
     Original,
 }
 
+/// What stands between two exceptions of which one led to the other.
+const CHAINS: &[(&[u8], Chain)] = &[
+    (b"During handling of the above exception", Chain::Handling),
+    (b"The above exception was the direct cause", Chain::Direct),
+];
+
+/// Tells which messages of one writer are lines of tracebacks, and of the stacks that PyTorch prints, without reading them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TracebackLines {
+    /// Whether the last message belongs to one that goes on.
+    open: bool,
+}
+
+impl TracebackLines {
+    /// Takes the next message, without what stands before it; returns whether it belongs to one.
+    pub fn take(&mut self, text: &[u8]) -> bool {
+        let begins = text.starts_with(HEADER) || text.starts_with(b"Exception raised from ");
+        let inner = text.first().is_none_or(|byte| matches!(byte, b' ' | b'\t' | b'\r'));
+        let open = self.open;
+        // The exception itself is the last line.
+        self.open = begins || open && (inner || text.starts_with(b"frame #"));
+        begins || open || CHAINS.iter().any(|(words, _)| text.starts_with(words))
+    }
+}
+
 /// An unfinished traceback.
 #[derive(Clone, Debug)]
 struct Open {
@@ -227,7 +252,7 @@ impl Tracebacks {
     }
 
     fn take(&mut self, line: &[u8], number: u64, above: &[u8]) -> Option<Taken> {
-        if let Some(at) = memchr::memmem::find(line, HEADER) {
+        if let Some(at) = crate::text::find(line, HEADER) {
             self.begin(line.get(..at).unwrap_or_default(), number, above);
             return None;
         }
@@ -267,7 +292,10 @@ impl Tracebacks {
     /// Corrects the prefix of a traceback by its first frame: a message may stand before its header
     /// (`Scheduler hit an exception: Traceback …`), which is not before its other lines.
     fn correct_prefix(&mut self, line: &[u8], number: u64) {
-        let Some(at) = memchr::memmem::find(line, b"File \"") else { return };
+        if self.open.is_empty() {
+            return;
+        }
+        let Some(at) = crate::text::find(line, b"File \"") else { return };
         let head = line.get(..at).unwrap_or_default();
         let head = head.strip_suffix(b"  ").unwrap_or(head);
         for open in &mut self.open {
@@ -283,7 +311,7 @@ impl Tracebacks {
 
     fn begin(&mut self, before: &[u8], number: u64, above: &[u8]) {
         // A progress bar has no newline; the lines of the traceback do not begin with it.
-        let bar = memchr::memmem::find(before, b"%|").is_some();
+        let bar = crate::text::find(before, b"%|").is_some();
         let before = if bar { b"" } else { before };
         let (before, original) = match before.strip_suffix(b"Original ") {
             Some(rest) => (rest, true),
@@ -315,19 +343,18 @@ impl Tracebacks {
 
     fn chain(&mut self, line: &[u8], number: u64) {
         let near = line.get(..line.len().min(PREFIX + 120)).unwrap_or_default();
-        if let Some(at) = memchr::memmem::find(near, b"-- Process ")
+        if let Some(at) = crate::text::find(near, b"-- Process ")
             && near.ends_with(b"terminated with the following error:")
         {
             let digits: Vec<u8> =
                 near.iter().skip(at + 11).take(7).take_while(|byte| byte.is_ascii_digit()).copied().collect();
             self.named = std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok());
         }
-        let chains = [
-            ("During handling of the above exception", Chain::Handling),
-            ("The above exception was the direct cause", Chain::Direct),
-        ];
-        let find = |(words, chain): (&str, _)| Some((memchr::memmem::find(near, words.as_bytes())?, chain));
-        let Some((at, chain)) = chains.into_iter().find_map(find) else { return };
+        if self.last.is_empty() {
+            return;
+        }
+        let find = |(words, chain): &(&[u8], Chain)| Some((crate::text::find(near, words)?, *chain));
+        let Some((at, chain)) = CHAINS.iter().find_map(find) else { return };
         let key = stream(near.get(..at).unwrap_or_default());
         if let Some(last) =
             self.last.iter_mut().find(|last| last.key == key && number.saturating_sub(last.line) <= PATIENCE)
@@ -370,7 +397,7 @@ impl Tracebacks {
 /// Returns whether a traceback behind this prefix, below this line, is one after which the program continues: Python prints exceptions in
 /// `__del__` and in logging so, and libraries log those that they handle.
 fn is_survived(before: &[u8], above: &[u8]) -> bool {
-    let says = |text: &[u8], words: &str| memchr::memmem::find(text, words.as_bytes()).is_some();
+    let says = |text: &[u8], words: &str| crate::text::find(text, words.as_bytes()).is_some();
     let glog = || {
         let levels = [&b"W"[..], b"I"];
         let digits = |word: &[u8]| word.len() == 4 && word.iter().all(u8::is_ascii_digit);
@@ -405,7 +432,7 @@ pub(super) fn stream(prefix: &[u8]) -> Vec<u8> {
 /// Reads `  File "train.py", line 10, in compute_loss`.
 fn frame(body: &[u8]) -> Option<Frame> {
     let rest = body.trim_ascii_start().strip_prefix(b"File \"")?;
-    let end = memchr::memmem::find(rest, b"\", line ")?;
+    let end = crate::text::find(rest, b"\", line ")?;
     let (file, rest) = (rest.get(..end)?, rest.get(end + 8..)?);
     let digits = rest.iter().take(10).take_while(|byte| byte.is_ascii_digit()).count();
     let line = std::str::from_utf8(rest.get(..digits)?).ok()?.parse().ok()?;

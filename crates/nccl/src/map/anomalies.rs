@@ -48,6 +48,7 @@ impl Doubts {
             );
             self.traces.push(Trace {
                 told: None,
+                host: None,
                 source: process.source,
                 process: Some(at),
                 line: link.first_line,

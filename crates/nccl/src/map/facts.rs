@@ -10,11 +10,12 @@ use super::traits::{NCCL_VERSION, Told};
 use super::verdict::interfaces;
 use super::{PluginSeen, TEXT, TransportMap, cut, cut_at};
 use crate::event::NcclEvent;
+use crate::failure;
 use crate::network::Network;
 use crate::parser::Entry;
-use crate::prefix::Level;
+use crate::record::Level;
 use crate::signature::{self, Signature};
-use crate::text::{Cursor, behind, contains};
+use crate::text::Cursor;
 
 /// Bytes kept of a list of devices; the longest real ones have about forty.
 const LIST: usize = 8192;
@@ -186,19 +187,20 @@ impl TransportMap {
         events: &mut Vec<Event>,
     ) {
         let mut failed = false;
-        let rank = entry.launcher_rank.or_else(|| watchdog_rank(entry.text));
+        let launcher_rank = entry.launcher_rank.or_else(|| failure::rank_of_watchdog(entry.text));
+        let entry = &Entry { launcher_rank, ..*entry };
         let signatures = &mut self.seen.signatures;
         let mut explained = false;
         signature::find(entry.level, entry.location, entry.text, |id| {
             failed |= entry.level == Some(Level::Warn) && id.fails_rank();
             explained |= !id.is_place();
-            signatures.add(id, source, process, entry.line, rank, entry.text);
+            signatures.add(id, source, process, entry);
         });
         if entry.level == Some(Level::Warn) && !entry.text.is_empty() {
             let fresh = signatures.count(Signature::Warning) < 64;
             let kinds =
                 (!explained).then_some(Signature::UnknownWarning).into_iter().chain([Signature::Warning]);
-            kinds.for_each(|kind| signatures.add(kind, source, process, entry.line, rank, entry.text));
+            kinds.for_each(|kind| signatures.add(kind, source, process, entry));
             if fresh {
                 let who = process.map(|process| self.seen.who(process));
                 events.push(Event::Warning { who, text: printable(entry.text, 300) });
@@ -208,12 +210,4 @@ impl TransportMap {
             self.raise(process, Phase::Failed, events);
         }
     }
-}
-
-/// Reads `[Rank 3] Watchdog …`, `[PG ID 0 PG GUID 0(default_pg) Rank 0]`.
-fn watchdog_rank(text: &[u8]) -> Option<u32> {
-    if !contains(text, "atchdog") {
-        return None;
-    }
-    behind(text, "Rank ").and_then(|rest| Cursor::new(rest).number())
 }

@@ -15,9 +15,10 @@ use super::{TransportMap, cut};
 use crate::SourceId;
 use crate::channel::ChannelLine;
 use crate::event::{Connected, NcclEvent};
+use crate::lines::{Cutter, Line, each_piece};
 use crate::network::Network;
-use crate::parser::{Content, Entry, Parser};
-use crate::prefix::Level;
+use crate::parser::{Entry, Rate, entries, plain};
+use crate::record::Level;
 use crate::signature::Signature;
 use crate::throughput::Throughput;
 
@@ -40,7 +41,7 @@ const NAMES: usize = 1024;
 /// The state of one source while it is read.
 #[derive(Clone, Debug, Default)]
 struct SourceReader {
-    parser: Parser,
+    cutter: Cutter,
     last_process: Option<ProcessId>,
 }
 
@@ -99,30 +100,58 @@ impl TransportMap {
         self.index.source.get(source).map_or(0, |at| self.seen.sources[*at].lines)
     }
 
-    /// Takes a source's parser out, so that its results can be applied to the map.
-    pub(super) fn begin(&mut self, source: &Arc<SourceId>) -> (SourceIndex, Parser) {
+    /// Takes a source's cutter out, so that its lines can be applied to the map.
+    pub(super) fn begin(&mut self, source: &Arc<SourceId>) -> (SourceIndex, Cutter) {
         let at = self.source(source);
-        (at, std::mem::take(&mut self.index.readers[at].parser))
+        self.seen.failures.begin(at, source.rank);
+        (at, std::mem::take(&mut self.index.readers[at].cutter))
     }
 
-    /// Puts a source's parser back.
-    pub(super) fn finish(&mut self, at: SourceIndex, parser: Parser, events: &[Event]) {
+    /// Puts a source's cutter back.
+    pub(super) fn finish(&mut self, at: SourceIndex, cutter: Cutter, events: &[Event]) {
         let source = &mut self.seen.sources[at];
-        (source.lines, source.bytes) = (parser.lines(), parser.bytes());
-        self.index.readers[at].parser = parser;
+        (source.lines, source.bytes) = (cutter.lines(), cutter.bytes());
+        self.seen.failures.finish(at, source.lines);
+        self.index.readers[at].cutter = cutter;
         self.generation += u64::from(!events.is_empty());
     }
 
-    /// Applies the content of a line.
+    /// Applies a line; returns whether the next one is needed, whatever its content.
     #[inline]
-    pub(super) fn take(&mut self, source: SourceIndex, content: &Content<'_>, events: &mut Vec<Event>) {
-        match content {
-            Content::Rate(rate) => {
-                let throughput = &mut self.seen.sources[source].throughput;
-                throughput.observe_at(rate.launcher_rank, rate.line, rate.text, rate.at);
-            }
-            Content::Entry(entry) => self.apply(source, entry, events),
+    pub(super) fn take(&mut self, source: SourceIndex, line: &Line<'_>, events: &mut Vec<Event>) -> bool {
+        let rate = Rate::of(line);
+        if let Some(Rate { line, text, at, launcher_rank }) = rate {
+            self.seen.sources[source].throughput.observe_at(launcher_rank, line, text, at);
         }
+        if line.failure.is_none() {
+            if rate.is_some() {
+                return false;
+            }
+            if let Some(entry) = plain(line) {
+                self.apply(source, &entry, events);
+                return false;
+            }
+        }
+        self.pieces(source, line, line.of_map && rate.is_none(), events)
+    }
+
+    fn pieces(
+        &mut self,
+        source: SourceIndex,
+        line: &Line<'_>,
+        of_map: bool,
+        events: &mut Vec<Event>,
+    ) -> bool {
+        let mut every = false;
+        each_piece(line, |piece| {
+            if of_map {
+                entries(piece, |entry| self.apply(source, &entry, events));
+            }
+            if let Some(above) = piece.failure {
+                every = self.seen.failures.take(source, piece, above);
+            }
+        });
+        every
     }
 
     /// Applies one message.
@@ -172,8 +201,7 @@ impl TransportMap {
                 }
             }
             NcclEvent::Impossible => {
-                let Entry { line, text, launcher_rank: rank, .. } = *entry;
-                self.seen.signatures.add(Signature::ImpossibleRank, source, process, line, rank, text);
+                self.seen.signatures.add(Signature::ImpossibleRank, source, process, entry);
             }
             NcclEvent::Other => {
                 if self.other(source, process, entry) {
@@ -348,8 +376,7 @@ impl TransportMap {
     /// Keeps the first lines that prove a kind of connection.
     fn trace_link(&mut self, at: ProcessId, entry: &Entry<'_>, line: &ChannelLine<'_>) {
         let source = self.seen.processes[at].source;
-        let mut add =
-            |id| self.seen.signatures.add(id, source, Some(at), entry.line, entry.launcher_rank, entry.text);
+        let mut add = |id| self.seen.signatures.add(id, source, Some(at), entry);
         let Some(name) = line.transport.network() else {
             if line.transport.name == "P2P/MNNVL" {
                 add(Signature::MnnvlConnection);

@@ -45,7 +45,7 @@ pub use view::{CommView, DevicesOfEnds, PairView, PluginSeen, RankView, Totals};
 pub use window::{Summary, TransportUse};
 
 use crate::SourceId;
-use crate::failure::Candidates;
+use crate::lines::Candidates;
 use ingest::Index;
 use observed::Observed;
 
@@ -78,21 +78,20 @@ impl TransportMap {
         bytes: &[u8],
         candidates: &Candidates,
     ) -> Vec<Event> {
-        let (at, mut parser) = self.begin(source);
+        let (at, mut cutter) = self.begin(source);
         let mut events = Vec::new();
-        parser.contents(bytes, |content| self.take(at, &content, &mut events));
-        self.finish(at, parser, &events);
-        self.seen.failures.read(at, source.rank, bytes, candidates);
+        cutter.feed(bytes, candidates, |line| self.take(at, &line, &mut events));
+        self.finish(at, cutter, &events);
         events
     }
 
     /// Ends a source: its last line counts even without a newline. Later bytes begin a new line.
     pub fn end(&mut self, source: &Arc<SourceId>) -> Vec<Event> {
-        let (at, mut parser) = self.begin(source);
+        let (at, mut cutter) = self.begin(source);
         let mut events = Vec::new();
-        parser.last_contents(|content| self.take(at, &content, &mut events));
-        self.finish(at, parser, &events);
-        self.seen.failures.end(at);
+        let cut = cutter.finish(|line| self.take(at, &line, &mut events));
+        self.finish(at, cutter, &events);
+        self.seen.failures.end(at, cut);
         events
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ids::{ProcessId, SourceIndex};
+use crate::parser::Entry;
 use crate::signature::Signature;
 
 /// One line kept as evidence.
@@ -13,6 +14,8 @@ pub struct Trace {
     pub(crate) process: Option<ProcessId>,
     /// Global rank that a launcher or a watchdog names in it.
     pub(crate) told: Option<u32>,
+    /// Host or address that a launcher or nccl-tests names in it.
+    pub(crate) host: Option<Box<str>>,
     /// Line number, from 1.
     pub line: u64,
     /// The line's message, printable, truncated.
@@ -51,17 +54,15 @@ impl Signatures {
         id: Signature,
         source: SourceIndex,
         process: Option<ProcessId>,
-        line: u64,
-        rank: Option<u32>,
-        text: &[u8],
+        entry: &Entry<'_>,
     ) {
-        let found = self.found.entry(id).or_default();
+        let (found, told) = (self.found.entry(id).or_default(), entry.launcher_rank);
         found.count += 1;
         if process.is_none() {
-            found.nameless = Some((source, line));
+            found.nameless = Some((source, entry.line));
         }
         if found.told_ranks.len() < Self::RANKS {
-            found.told_ranks.extend(rank);
+            found.told_ranks.extend(told);
         }
         if found.processes.len() < Self::RANKS {
             found.processes.extend(process);
@@ -69,7 +70,8 @@ impl Signatures {
         let seen =
             found.traces.iter().filter(|trace| trace.source == source && trace.process == process).count();
         if found.traces.len() < Self::KEPT && seen < 2 {
-            found.traces.push(Trace { source, process, told: rank, line, text: printable(text, Self::TEXT) });
+            let (host, text) = (entry.launcher_node.map(Into::into), printable(entry.text, Self::TEXT));
+            found.traces.push(Trace { source, process, told, host, line: entry.line, text });
         }
     }
 

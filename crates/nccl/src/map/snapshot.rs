@@ -196,9 +196,9 @@ impl<'a> Snapshot<'a> {
     }
 
     /// Returns the host that printed a line, as its own prefix names it.
-    pub fn host_of(&self, trace: &Trace) -> Option<&'a str> {
-        let process = self.seen.processes.get(trace.process?)?;
-        Some(&*process.host).filter(|host| !host.is_empty())
+    pub fn host_of<'t>(&'t self, trace: &'t Trace) -> Option<&'t str> {
+        let process = trace.process.and_then(|at| self.seen.processes.get(at));
+        process.map(|process| &*process.host).filter(|host| !host.is_empty()).or(trace.host.as_deref())
     }
 
     /// Returns the GPU of the process that printed a line, where it has one.

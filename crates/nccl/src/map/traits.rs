@@ -43,7 +43,7 @@ pub(super) struct Told<'a> {
 impl Told<'_> {
     fn trace(self) -> Trace {
         let Self { source, process, line, text } = self;
-        Trace { source, process: Some(process), told: None, line, text: printable(text, 400) }
+        Trace { source, process: Some(process), told: None, host: None, line, text: printable(text, 400) }
     }
 }
 

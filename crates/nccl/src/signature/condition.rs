@@ -23,7 +23,7 @@ pub(super) fn versioned_library(message: &[u8]) -> bool {
 /// Finds the library whose absence kept the plugin from loading: the plugin itself (R02) or one that it
 /// needs (R04).
 pub(super) fn missing_library(message: &[u8]) -> Option<Signature> {
-    let end = memchr::memmem::find(message, b": cannot open shared object")?;
+    let end = crate::text::find(message, b": cannot open shared object")?;
     let start =
         message[..end].iter().rposition(|byte| matches!(byte, b' ' | b':' | b'=' | b'(' | b'\'' | b'"'));
     let object = &message[start.map_or(0, |at| at + 1)..end];

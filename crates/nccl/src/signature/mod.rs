@@ -14,7 +14,7 @@ use condition::{
 };
 use table::{TABLE, Target};
 
-use super::prefix::Level;
+use super::record::Level;
 use super::text::contains;
 
 /// A warning with the signature means that its rank failed.

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use weftrun_core::log::SourceId;
-use weftrun_core::nccl::failure::Candidates;
+use weftrun_core::nccl::Candidates;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::Input;

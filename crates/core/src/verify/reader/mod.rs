@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
-use weftrun_nccl::unwrap;
+use weftrun_nccl::{LINE_CAP, OpenLine, pieces, unwrap};
 
 use super::probe::Probes;
 use super::table::{Collective, Row, Run};
@@ -24,8 +24,7 @@ use row::{Header, Kind, figures, is_figure, start};
 
 /// Largest number of rows and of ranks kept of one log; a sweep has about 30 rows.
 const MAX_ROWS: usize = 1 << 16;
-/// Largest line in bytes that may be a node's report. Rows and comments of tables are shorter than `MAX_ROW`.
-const MAX_LINE: usize = 64 << 10;
+/// Largest row or comment of a table in bytes.
 const MAX_ROW: usize = 1024;
 
 /// Reads the tables of a log. Returns a run for each table.
@@ -56,7 +55,7 @@ pub struct Logs {
 #[derive(Clone, Debug, Default)]
 struct Source {
     /// The incomplete last line.
-    open: Vec<u8>,
+    open: OpenLine,
     lines: u64,
     tables: Tables,
 }
@@ -66,28 +65,19 @@ impl Logs {
     pub fn add(&mut self, source: &SourceId, bytes: &[u8]) {
         let name = source.to_string();
         let source = self.sources.entry(name).or_default();
-        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
-            if source.open.is_empty() && part.ends_with(b"\n") {
-                source.lines += 1;
-                line(&mut source.tables, &mut self.probes, part, source.lines);
-                continue;
-            }
-            let free = MAX_LINE.saturating_sub(source.open.len());
-            source.open.extend_from_slice(part.get(..free).unwrap_or(part));
-            if part.ends_with(b"\n") {
-                source.lines += 1;
-                line(&mut source.tables, &mut self.probes, &source.open, source.lines);
-                source.open.clear();
-            }
-        }
+        let Source { open, lines, tables } = source;
+        open.each(bytes, |bytes| {
+            *lines += 1;
+            line(tables, &mut self.probes, bytes, *lines);
+        });
     }
 
     /// Returns the runs of all sources. The last line of a source may be incomplete.
     pub fn runs(&self) -> Vec<Run> {
         let of = |source: &Source| {
             let mut tables = source.tables.clone();
-            if !source.open.is_empty() {
-                line(&mut tables, &mut Probes::default(), &source.open, source.lines + 1);
+            if let Some(last) = source.open.clone().end() {
+                line(&mut tables, &mut Probes::default(), &last, source.lines + 1);
             }
             tables.finish()
         };
@@ -97,18 +87,21 @@ impl Logs {
     /// Returns the nodes' reports.
     pub fn probes(&self) -> Probes {
         let mut probes = self.probes.clone();
-        self.sources.values().for_each(|source| probes.read(&source.open));
+        self.sources
+            .values()
+            .filter_map(|source| source.open.clone().end())
+            .for_each(|last| probes.read(&last));
         probes
     }
 }
 
 /// Reads one line, as it was printed or wrapped in JSON by a log shipper.
 fn line(tables: &mut Tables, probes: &mut Probes, line: &[u8], number: u64) {
-    if line.len() > MAX_LINE {
+    // What is cut is no node's report.
+    if line.len() >= LINE_CAP {
         return;
     }
-    let unwrapped = unwrap(line);
-    for text in unwrapped.as_deref().unwrap_or(line).split(|byte| *byte == b'\n') {
+    for text in pieces(&unwrap(line)) {
         probes.read_line(text);
         // Longer lines are other output.
         if text.len() <= MAX_ROW

@@ -1,15 +1,31 @@
-//! Reverses what log shippers and terminals do to a line: JSON strings and colours.
+//! Reverses what log shippers, terminals and launchers do to a line: JSON strings, colours, redrawn lines, joined lines.
 
-use super::lines::LINE_CAP;
+use std::borrow::Cow;
 
-/// Returns the line as it was printed; none if it was not changed.
-pub fn unwrap(line: &[u8]) -> Option<Vec<u8>> {
+use super::LINE_CAP;
+use crate::launcher;
+
+/// Returns the line as it was printed, without JSON strings and colours. It may be several lines then.
+pub fn unwrap(line: &[u8]) -> Cow<'_, [u8]> {
     let from_json = if line.trim_ascii_start().first() == Some(&b'{') { json_strings(line) } else { None };
     let plain = from_json.as_deref().unwrap_or(line);
     if memchr::memchr(0x1b, plain).is_some() {
-        return Some(without_escapes(plain));
+        return Cow::Owned(without_escapes(plain));
     }
-    from_json
+    from_json.map_or(Cow::Borrowed(line), Cow::Owned)
+}
+
+/// Returns the pieces of an unwrapped line that are lines by themselves: progress bars redraw one line, and other messages may be
+/// between; and `mpirun` joins the lines of several ranks.
+pub fn pieces(unwrapped: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(unwrapped);
+    let parts = std::iter::from_fn(move || {
+        let part = rest.take()?;
+        let Some(end) = memchr::memchr2(b'\n', b'\r', part) else { return Some(part) };
+        rest = Some(&part[end + 1..]);
+        Some(&part[..end])
+    });
+    parts.filter(|part| !part.is_empty()).flat_map(launcher::pieces)
 }
 
 /// Returns the strings of a JSON object, one per line, so that the message is found in any of them.

@@ -1,4 +1,4 @@
-//! Reads the prefix of NCCL's messages, `host:pid:tid [dev] NCCL INFO `, after any prefix of a launcher.
+//! Reads NCCL's messages with their prefix, `host:pid:tid [dev] NCCL INFO `, behind what launchers wrote.
 
 use std::sync::LazyLock;
 
@@ -57,9 +57,8 @@ const TOKEN: &[u8] = b"NCCL ";
 
 static TOKEN_FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(TOKEN));
 
-/// Passes each record of a line to `sink`, after the text before the first record, or the whole line if
-/// there is none.
-pub fn split<'a>(line: &'a [u8], mut sink: impl FnMut(Part<'a>)) {
+/// Passes each record of a text to `sink`.
+pub fn split<'a>(line: &'a [u8], mut sink: impl FnMut(Record<'a>)) {
     let mut pending: Option<(Record<'a>, usize)> = None;
     let mut region = 0;
     let mut from = 0;
@@ -70,20 +69,16 @@ pub fn split<'a>(line: &'a [u8], mut sink: impl FnMut(Part<'a>)) {
         let Some((level, end)) = level(line, from) else { continue };
         let (begins, record) = head(&line[region..at], level);
         let begins = region + begins;
-        match pending.take() {
-            Some((previous, message)) => {
-                let message = trim(&line[message..begins.max(message)]);
-                sink(Part::Record(Record { message, ..previous }));
-            }
-            None => sink(Part::Text(trim(&line[..begins]))),
+        if let Some((previous, message)) = pending.take() {
+            let message = trim(&line[message..begins.max(message)]);
+            sink(Record { message, ..previous });
         }
         pending = Some((record, end));
         region = end;
         from = end;
     }
-    match pending {
-        Some((last, message)) => sink(Part::Record(Record { message: trim(&line[message..]), ..last })),
-        None => sink(Part::Text(trim(line))),
+    if let Some((last, message)) = pending {
+        sink(Record { message: trim(&line[message..]), ..last });
     }
 }
 
@@ -117,21 +112,13 @@ pub fn plain(line: &[u8]) -> Option<Record<'_>> {
     })
 }
 
-/// Returns who printed a line, by NCCL's prefix near its beginning.
+/// Returns who printed a text, by NCCL's prefix near its beginning.
 pub fn writer(line: &[u8]) -> Option<Writer<'_>> {
     const REACH: usize = 400;
     let near = &line[..line.len().min(REACH)];
     let at = TOKEN_FINDER.find(near)?;
     let (level, _) = level(near, at + TOKEN.len())?;
     head(&near[..at], level).1.writer
-}
-
-/// A part of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part<'a> {
-    /// Text outside of records: a launcher's prefix before the first, or a line without NCCL's prefix.
-    Text(&'a [u8]),
-    Record(Record<'a>),
 }
 
 /// Returns the level after `NCCL `, and the start of the message.
@@ -207,7 +194,6 @@ fn writer_before(left: &[u8], device: Option<i32>) -> Option<(Writer<'_>, usize)
                 || *byte < b' '
         })
         .map_or(0, |at| at + 1);
-    begins += glued_time(&left[..begins], &host[begins..]);
     // Cuts `[1,3]<stdout>host` and `(pid=5)host`; but a masked `<cluster>` is a host.
     if let Some(close) = memchr::memrchr2(b')', b'>', &host[begins..])
         && begins + close + 1 < middle
@@ -228,17 +214,6 @@ fn glued_record(host: &[u8]) -> usize {
     let last = &host[slash + 1..];
     let known = ENDS.iter().find(|end| last.starts_with(end)).map(|end| end.len());
     slash + 1 + known.unwrap_or(usize::from(last.first().is_some_and(u8::is_ascii_digit)))
-}
-
-/// Returns the length of the digits that CloudWatch joins to the host: of `2025-05-16T16:39:55.210-07:`
-/// `00`, the last two are the zone's.
-fn glued_time(before: &[u8], host: &[u8]) -> usize {
-    let zone = before.len() >= 4
-        && before.ends_with(b":")
-        && matches!(before[before.len() - 4], b'-' | b'+')
-        && before[before.len() - 3..before.len() - 1].iter().all(u8::is_ascii_digit);
-    let digits = host.len() > 2 && host[..2].iter().all(u8::is_ascii_digit);
-    if zone && digits { 2 } else { 0 }
 }
 
 /// Reads a process or thread id; forum posts mask them as `XXXXXX`, which reads as 0.

@@ -1,0 +1,33 @@
+//! Reads the messages of the kernel and its drivers.
+
+use super::facts::Said;
+use super::words::Text;
+use super::{ClusterReason, Fact, Writer};
+
+/// Reads one line; returns whether it was one of the kernel's.
+pub(super) fn kernel(text: Text<'_>, say: &mut impl FnMut(Writer, Said<'_>)) -> bool {
+    let mut pid = None;
+    let fact = if text.has("NVRM: Xid") || text.has("NVRM: fallen off the bus") {
+        // The driver that finds a lost GPU when it starts prints no number. 79: docs.nvidia.com/deploy/xid-errors, read 2026-11-23.
+        let cause = text.after("caused by previous Xid ").and_then(Text::small);
+        // The driver itself says which errors of NVLink end nothing.
+        if text.has("Nonfatal") {
+            return true;
+        }
+        let number = || if text.has("Xid") { text.after("): ").and_then(Text::small) } else { Some(79) };
+        Fact::Xid(cause.or_else(number).unwrap_or(0))
+    } else if text.has("Killed process") && (text.has("ut of memory") || text.has("oom")) {
+        // `Memory cgroup out of memory: Killed process 140339 (python3)`.
+        pid = text.after("Killed process ").and_then(Text::number);
+        Fact::Cluster(ClusterReason::OutOfMemory)
+    } else if text.has("oom-kill:") {
+        Fact::Cluster(ClusterReason::OutOfMemory)
+    } else if let Some(before) = text.before("]: segfault at ") {
+        pid = memchr::memrchr(b'[', before).and_then(|at| Text(before.get(at + 1..)?).number());
+        Fact::Signal(11)
+    } else {
+        return false;
+    };
+    say(Writer { pid, ..Writer::default() }, Said::Fact(fact));
+    true
+}
