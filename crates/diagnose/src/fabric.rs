@@ -49,11 +49,13 @@ fn explain_consequences(findings: &mut [Finding]) {
     }
 }
 
-/// Makes notes of the connections that closed because a rank failed.
+/// Makes notes of what a failure led to: connections that closed, and collectives that timed out.
 pub fn fold_consequences(findings: &mut [Finding], why: &Why) {
     let Some(cause) = why.cause.as_ref().filter(|cause| cause.confidence != Confidence::Low) else { return };
-    let of_peers = rules().filter(|rule| rule.blame == Some(Blame::Peer));
-    let codes: Vec<&str> = of_peers.map(|rule| rule.code).collect();
+    let follows = |rule: &&Rule| {
+        rule.blame == Some(Blame::Peer) || rule.signatures.contains(&Signature::WatchdogTimeout)
+    };
+    let codes: Vec<&str> = rules().filter(follows).map(|rule| rule.code).collect();
     for finding in findings.iter_mut() {
         if codes.contains(&finding.code.as_str()) && cause.code.as_deref() != Some(finding.code.as_str()) {
             fold(finding, &format!("a consequence: {} failed first", cause.who()));

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use weftrun::core::job::{Action, JobPhase};
 use weftrun::core::log::LogOptions;
 use weftrun::core::nccl::TransportMap;
+use weftrun::diagnose::Sources;
 use weftrun::report::{DescribeReport, TransportReport, WaitReport, WhyReport};
 use weftrun::{Error, ErrorKind};
 
@@ -76,14 +77,14 @@ impl Job {
     /// Returns the transports that the job's logs prove so far, as `weftrun transport -o json` does, and the
     /// first cause of a failure.
     fn transport<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, String)> {
-        let map = self.threads.run(py, async {
+        let (map, detail) = self.threads.run(py, async {
             let (mut map, mut logs) = (TransportMap::new(), self.job.logs(LogOptions::default()));
             while let Some(batch) = logs.try_next().await? {
                 batch.read_into(&mut map);
             }
-            Ok(map)
+            Ok((map, self.job.describe().await.ok()))
         })?;
-        let diagnosis = self.job.diagnose(&map);
+        let diagnosis = Sources::of_logs(&map).plan(self.job.plan()).job(detail.as_ref()).diagnose();
         let why = diagnosis.why.to_string();
         Ok((plain(py, &TransportReport::of(diagnosis, &map))?, why))
     }

@@ -11,7 +11,7 @@ use weftrun_core::log::{Entry, LogBatch, LogOptions, LogStore, clean_text};
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::{ErrorKind, Finding, Result};
 use weftrun_diagnose::cause::{Why, WhyState};
-use weftrun_diagnose::health::INTERVAL;
+use weftrun_diagnose::health::{HealthState, INTERVAL};
 use weftrun_diagnose::{Diagnosis, Sources};
 
 use crate::Job;
@@ -116,19 +116,33 @@ impl Job {
         let mut why = Sources::of_logs(&map).plan(self.plan()).job(Some(detail)).diagnose().why;
         why.findings.extend(unread.map(|message| Finding::warning("WHY-LOGS-UNREAD", message)));
         if runs(&detail.summary) {
-            if why.cause.is_none() {
-                self.explain_by_ras(&mut why, &map, RAS_OBSERVED).await;
-            }
+            let health = match why.cause {
+                None => self.explain_by_ras(&mut why, &map, RAS_OBSERVED).await,
+                Some(_) => None,
+            };
             if why.cause.is_none() {
                 why.findings.extend(last.and_then(LastLine::quiet));
             }
+            self.keep_seen(&why, health == Some(HealthState::Healthy));
+            // The cluster says whether it has ended.
+            if why.state == WhyState::Failed {
+                why.state = WhyState::Running;
+            }
         } else if detail.summary.phase != JobPhase::Succeeded
-            && self.sightings().recall(self.handle(), &mut why)
+            && !self.sightings().recall(self.handle(), &mut why)
         {
-            return why;
+            self.sightings().keep(self.handle(), &why);
         }
-        self.sightings().keep(self.handle(), &why);
         why
+    }
+
+    /// Keeps what was found of a running job, or forgets what was seen of one that is well.
+    pub(crate) fn keep_seen(&self, why: &Why, is_well: bool) {
+        if is_well && why.cause.is_none() {
+            self.sightings().forget(self.handle());
+        } else {
+            self.sightings().keep(self.handle(), why);
+        }
     }
 
     /// What is wrong with a job, for a summary of it. A job that has ended is diagnosed as by [`Job::why`]. Of one that runs,
@@ -155,11 +169,13 @@ impl Job {
             series.any(|(source, series)| source == evidence.source && series.last().line > evidence.line)
         });
         if goes_on {
-            why.cause = None;
-        } else if why.cause.is_none() {
-            self.explain_by_ras(&mut why, &map, Duration::ZERO).await;
+            return None;
         }
-        self.sightings().keep(self.handle(), &why);
+        let health = match why.cause {
+            None => self.explain_by_ras(&mut why, &map, Duration::ZERO).await,
+            Some(_) => None,
+        };
+        self.keep_seen(&why, health == Some(HealthState::Healthy));
         why.cause.as_ref()?;
         if why.state == WhyState::Failed {
             why.state = WhyState::Running;

@@ -10,7 +10,7 @@ use weftrun_core::backend::{ExecRequest, PortConnection};
 use weftrun_core::fabric::{Change, FabricPlan};
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::nccl::ras::{self, Report};
-use weftrun_core::{Error, ErrorKind, Result};
+use weftrun_core::{Error, ErrorKind, Finding, Result};
 use weftrun_diagnose::Sources;
 use weftrun_diagnose::cause::{Why, WhyState};
 use weftrun_diagnose::health::{self, HealthState, INTERVAL, Observer, Policy};
@@ -117,13 +117,18 @@ impl Job {
         let (target, logs) = Target::of(self).await;
         let report = observe(target, &logs, options).await?;
         let why = Why { state: WhyState::Running, cause: report.cause.clone(), ..Why::default() };
-        self.sightings().keep(self.handle(), &why);
+        self.keep_seen(&why, report.state == HealthState::Healthy);
         Ok(report)
     }
 
     /// Asks the service why a running job makes no progress, where the logs name a version of NCCL that is safe to ask. The
-    /// last line of the rank that it names is added.
-    pub(crate) async fn explain_by_ras(&self, why: &mut Why, logs: &TransportMap, observed: Duration) {
+    /// last line of the rank that it names is added. Returns the state that it reports.
+    pub(crate) async fn explain_by_ras(
+        &self,
+        why: &mut Why,
+        logs: &TransportMap,
+        observed: Duration,
+    ) -> Option<HealthState> {
         let safe = {
             let logs = logs.snapshot();
             let mut versions = logs.live_versions().map(Policy::of_version).peekable();
@@ -131,13 +136,15 @@ impl Job {
                 && versions.all(|policy| matches!(policy, Policy::Once | Policy::Repeat))
         };
         if !safe {
-            return;
+            return None;
         }
         let options = HealthOptions { observe: observed, timeout: INTERVAL, force: false };
         let answer = on_runtime(observe(Target::new(self, logs), logs, &options)).await;
-        if let Ok(health) = answer
-            && !matches!(health.state, HealthState::Unreachable | HealthState::Unsupported)
-        {
+        let health = answer.ok()?;
+        if matches!(health.state, HealthState::Unreachable | HealthState::Unsupported) {
+            let message = format!("NCCL's RAS service was asked and did not answer: {}", health.reason);
+            why.findings.push(Finding::info("WHY-RAS", message));
+        } else {
             health.explain(why);
         }
         if let Some(cause) = &mut why.cause
@@ -145,6 +152,7 @@ impl Job {
         {
             cause.evidence.extend(on_runtime(async { Ok(self.last_line(*rank).await) }).await.ok().flatten());
         }
+        Some(health.state)
     }
 
     /// Sends one query. If a port cannot be connected to, because the right is missing or the cluster does

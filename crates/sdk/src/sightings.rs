@@ -45,29 +45,36 @@ impl Sightings {
         self.folder.join(format!("{:016x}.json", fnv1a(handle.to_string().as_bytes())))
     }
 
-    /// Keeps the cause that was found, or forgets an earlier one where there is none. Failures are ignored: what is kept only
-    /// helps later.
+    /// Keeps the cause that was found, where there is one. Failures are ignored: what is kept only helps later.
     pub fn keep(&self, handle: &JobHandle, why: &Why) {
-        let Some(cause) = why.cause.clone() else { return drop(files::remove(&self.path(handle))) };
+        let Some(mut cause) = why.cause.clone() else { return };
+        cause.what = mask(&cause.what).into();
+        for evidence in &mut cause.evidence {
+            evidence.text = mask(&evidence.text).into();
+        }
         let (fix, victims, at) = (cause.fix(), why.victims.clone(), weftrun_backends::clock::now());
         let sighting = Sighting { handle: handle.clone(), at, cause, fix, victims };
         let Ok(text) = serde_json::to_string_pretty(&sighting) else { return };
-        if files::write_private(&self.path(handle), mask(&text).as_bytes()).is_ok() {
+        if files::write_private(&self.path(handle), text.as_bytes()).is_ok() {
             self.sweep();
         }
+    }
+
+    /// Forgets what was seen of a job that makes progress again.
+    pub fn forget(&self, handle: &JobHandle) {
+        let _ = files::remove(&self.path(handle));
     }
 
     /// Adds to the answer for a job that has ended what was seen before, where its logs show no cause of their own. Returns
     /// whether it did.
     pub fn recall(&self, handle: &JobHandle, why: &mut Why) -> bool {
+        let Some(Sighting { at, mut cause, fix, victims, .. }) = self.read(handle) else { return false };
         let ended = |cause: &Cause| {
             matches!(cause.class, CauseClass::Cancelled | CauseClass::TimeLimit | CauseClass::Preempted)
-                || cause.confidence == weftrun_core::Confidence::Low
         };
         if !why.cause.as_ref().is_none_or(ended) {
             return false;
         }
-        let Some(Sighting { at, mut cause, fix, victims, .. }) = self.read(handle) else { return false };
         let message = format!("seen while the job ran, at {}", at.strftime("%F %T UTC"));
         why.findings.insert(0, Finding::info("WHY-SEEN", message));
         cause.advice = Some(fix);

@@ -5,7 +5,7 @@ use weftrun_core::Result;
 use weftrun_core::job::JobEvent;
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::nccl::{Event, TransportMap};
-use weftrun_diagnose::Diagnosis;
+use weftrun_diagnose::{Diagnosis, Sources};
 
 use crate::Job;
 
@@ -67,7 +67,9 @@ impl Job {
                 }
                 None => {
                     map.end_all();
-                    return Some((vec![Ok(WatchEvent::Diagnosis(job.diagnose(&map)))], None));
+                    let detail = job.describe().await.ok();
+                    let known = Sources::of_logs(&map).plan(job.plan()).job(detail.as_ref());
+                    return Some((vec![Ok(WatchEvent::Diagnosis(known.diagnose()))], None));
                 }
             };
             Some((events, Some((job, inputs, map))))

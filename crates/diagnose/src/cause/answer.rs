@@ -15,6 +15,9 @@ const NCCL_SAYS_WHY: &str = "set NCCL_DEBUG=INFO for all ranks and run again: NC
 pub const CUDA_OUT_OF_MEMORY_FIX: &str =
     "use a smaller batch or shard the model, and check that no other process uses the GPU (nvidia-smi)";
 
+/// Most lines of an answer.
+const MOST_LINES: usize = 10;
+
 /// The code of the finding that names the first cause.
 pub const CAUSE_CODE: &str = "WHY-CAUSE";
 
@@ -63,6 +66,7 @@ word_enum! {
         /// Ranks joined a collective operation with different sizes or kinds.
         CollectiveMismatch = "collective-mismatch",
         /// NCCL or its network failed.
+        #[serde(rename = "nccl-error")]
         Nccl = "nccl-error",
         /// A line reports an error that no rule explains; it is quoted.
         Unexplained = "unexplained",
@@ -100,7 +104,7 @@ word_enum! {
 
 impl CauseClass {
     /// Returns whether it ends a job as a whole, so that no rank is to blame.
-    fn is_of_whole_job(self) -> bool {
+    pub(super) fn is_of_whole_job(self) -> bool {
         matches!(
             self,
             Self::Rendezvous
@@ -199,7 +203,7 @@ pub struct Cause {
     /// The innermost frame of the user's own code.
     pub frame: Option<Frame>,
     /// Where ranks that disagree stand in the user's own code; left out unless they differ.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<Place>,
     /// The GPU of the process that failed, where its rank is not known.
     #[serde(skip)]
@@ -336,6 +340,9 @@ impl Cause {
             [] if self.ranks.is_empty() => "it is not known which rank".to_owned(),
             [] => ranks,
             [one] => format!("{ranks} on {one}"),
+            many if self.ranks.is_empty() && self.gpu.is_none() => {
+                format!("ranks on {}", weftrun_core::text::listed(many, 4))
+            }
             many => format!("{ranks} on {} nodes", many.len()),
         }
     }
@@ -452,9 +459,14 @@ impl Why {
         lines.push(format!("  fix       {}", cause.fix()));
         if cause.confidence != Confidence::High {
             let sure = if cause.confidence == Confidence::Low { "low" } else { "medium" };
-            let why = if self.findings.is_empty() { "" } else { ": " };
-            let reason = self.findings.first().map_or("", |finding| finding.message.as_str());
-            lines.push(format!("  sure      {sure}{why}{reason}"));
+            let reason = self.findings.iter().find(|finding| finding.code == super::LOGS_MISSING);
+            let reason = reason.map_or_else(String::new, |finding| format!(": {}", finding.message));
+            lines.push(format!("  sure      {sure}{reason}"));
+        }
+        let told =
+            |finding: &&Finding| finding.code != super::LOGS_MISSING || cause.confidence == Confidence::High;
+        for finding in self.findings.iter().filter(told).take(MOST_LINES.saturating_sub(lines.len())) {
+            lines.push(format!("  note      {}", finding.message));
         }
         lines
     }

@@ -28,6 +28,9 @@ use weftrun_core::{Confidence, Finding, Severity};
 use weftrun_nccl::Trace;
 use weftrun_nccl::failure::Fact;
 
+/// The code of the finding that logs of ranks were not read.
+const LOGS_MISSING: &str = "WHY-LOGS-MISSING";
+
 /// The code of the finding that quotes an error line which no rule explains.
 const UNEXPLAINED: &str = "WHY-UNEXPLAINED";
 
@@ -144,7 +147,7 @@ fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
         && !scene.seen.is_empty()
     {
         let of = if scene.stated { format!(" of {}", scene.world) } else { String::new() };
-        let mut finding = Finding::info("WHY-LOGS-MISSING", scene.not_read(&of));
+        let mut finding = Finding::info(LOGS_MISSING, scene.not_read(&of));
         finding.ranks = unseen;
         findings.push(finding);
     }
@@ -155,6 +158,10 @@ fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
         cause.places.sort_by_key(|place| !place.ranks.iter().any(|rank| ranks.contains(rank)));
     }
     let victims = match &cause {
+        // The one that failed first is among them.
+        Some(cause) if cause.ranks.is_empty() && cause.nodes.is_empty() && !cause.class.is_of_whole_job() => {
+            Vec::new()
+        }
         Some(cause) => {
             let ranks: BTreeSet<u32> = cause.ranks.iter().copied().collect();
             // A process whose rank is not known may be that of any rank whose process is not.

@@ -129,7 +129,7 @@ impl<'a> Scene<'a> {
                 continue;
             }
             let task = || report.writer.task.filter(|_| tasks);
-            let base = || Some(bases.get(&report.source)? + report.writer.local?);
+            let base = || bases.get(&report.source)?.checked_add(report.writer.local?);
             let rank = source.rank(&report.writer).or_else(base).or_else(task);
             // Ray's own process tells of a lost worker.
             let unsigned = matches!(report.fact, Fact::Error { .. } | Fact::WorkerLost { .. })

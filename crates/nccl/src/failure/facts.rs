@@ -85,7 +85,7 @@ fn report(
     } else if any(WATCHDOGS) {
         watchdog(text, who, say);
     } else if any(&["srun: error", "slurmstepd", "OOMKilled", "oom_kill"]) {
-        slurm(text, say);
+        slurm(text, tables, say);
     } else if !ray(text, say) {
         mpi(text, tables, say);
         return kernel(text, say) || end_of_process(text, who, say);
@@ -153,11 +153,22 @@ fn exception_alone(own: &[u8]) -> Option<Exception> {
         exception(quoted.get(..end)?, false)
     };
     let (name, message) = exception(own, false).or_else(logged).or_else(in_json)?;
+    // A metric has the name of an error and a number: `MeanSquaredError: 0.31`.
+    if message.first().is_some_and(u8::is_ascii_digit)
+        && std::str::from_utf8(first_word(message)).is_ok_and(|word| word.parse::<f64>().is_ok())
+        && !name.ends_with(b"KeyError")
+    {
+        return None;
+    }
     // NCCL's own names of its results are no exceptions: `ncclSystemError: …` stands below one.
     if OTHERS.iter().any(|other| name.ends_with(other.as_bytes())) || name.starts_with(b"nccl") {
         return None;
     }
     Some(alone(&name, message))
+}
+
+fn first_word(text: &[u8]) -> &[u8] {
+    text.split(|byte| *byte == b' ').next().unwrap_or_default()
 }
 
 /// Returns an exception whose traceback is not in the log.
@@ -222,8 +233,8 @@ fn error(piece: &Piece<'_>) -> Option<bool> {
             || !before.last().is_some_and(is_name);
         begins && (words.ends_with(' ') || !behind.first().is_some_and(is_name)) && !whole.is_quoted(words)
     };
-    // Ray's raylet holds the workers of its node.
-    if whole.has("Raylet is terminated") {
+    // Ray's raylet holds the workers of its node; mpirun's daemons start those of theirs.
+    if ["Raylet is terminated", "ORTE was unable to reliably start"].iter().any(|words| whole.has(words)) {
         return Some(true);
     }
     // The kernel's drivers of NICs, NVSHMEM, shells, and Kubernetes' events.
@@ -231,6 +242,8 @@ fn error(piece: &Piece<'_>) -> Option<bool> {
         &["infiniband ", ": Failed to "][..],
         &["nvshmem", "non-zero status: "],
         &["nvshmem", ": NULL value "],
+        &["ssh: connect to host "],
+        &["ssh: Could not resolve hostname "],
         &[": line ", ": No such file or directory"],
         &[": line ", ": command not found"],
         &["Warning ", " BackOff ", "Back-off "],

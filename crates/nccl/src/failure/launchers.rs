@@ -14,6 +14,8 @@ pub(super) struct Tables {
     mpi_rank: Option<u32>,
     /// Who began a watchdog's line that goes on in the next one.
     pub watchdog: Option<Writer>,
+    /// Tasks that Slurm's lines named so far.
+    tasks: usize,
 }
 
 /// A table of torchrun, as far as it was read.
@@ -27,6 +29,9 @@ struct Table {
 
 /// The row of a table that names a worker's host.
 pub(super) const HOST_ROW: &str = "host      : ";
+
+/// Most tasks that Slurm's lines name in one source, each as often as a line repeats it.
+const TASKS: usize = 1 << 20;
 
 /// Most tables that are read at the same time.
 const TABLES: usize = 1024;
@@ -111,7 +116,7 @@ pub(super) fn torchrun(
 }
 
 /// Reads messages of Slurm and of the kernel.
-pub(super) fn slurm(text: Text<'_>, say: &mut impl FnMut(Writer, Said<'_>)) {
+pub(super) fn slurm(text: Text<'_>, tables: &mut Tables, say: &mut impl FnMut(Writer, Said<'_>)) {
     const REASONS: [(ClusterReason, &[&str]); 4] = [
         (
             ClusterReason::OutOfMemory,
@@ -129,6 +134,11 @@ pub(super) fn slurm(text: Text<'_>, say: &mut impl FnMut(Writer, Said<'_>)) {
     }
     let tasks = text.after(": task ").or_else(|| text.after(": tasks "));
     let mut ranks = tasks.map(Text::ranges).unwrap_or_default();
+    // More tasks than a job has: each line is then of its first one.
+    if tables.tasks > TASKS {
+        ranks.truncate(1);
+    }
+    tables.tasks += ranks.len();
     if ranks.is_empty() {
         ranks.push(None);
     }
@@ -142,15 +152,21 @@ pub(super) fn slurm(text: Text<'_>, say: &mut impl FnMut(Writer, Said<'_>)) {
             say(who, Said::Fact(Fact::Cluster(reason)));
         } else if let Some(code) = text.after("Exited with exit code ").and_then(Text::signed) {
             say(who, Said::Fact(Fact::Exit { code, order: Order::Unknown }));
-        } else if text.has(": Segmentation fault") {
-            say(who, Said::Fact(Fact::Signal(11)));
-        } else if text.has(": Killed") {
-            say(who, Said::Fact(Fact::Signal(9)));
-        } else if text.has(": Aborted") {
-            say(who, Said::Fact(Fact::Signal(6)));
+        } else if let Some((_, signal)) = ENDED_BY.iter().find(|(words, _)| text.has(words)) {
+            say(who, Said::Fact(Fact::Signal(*signal)));
         }
     }
 }
+
+/// What srun prints of a task that a signal ended: the words of strsignal(3).
+const ENDED_BY: &[(&str, i32)] = &[
+    (": Segmentation fault", 11),
+    (": Killed", 9),
+    (": Aborted", 6),
+    (": Bus error", 7),
+    (": Illegal instruction", 4),
+    (": Floating point exception", 8),
+];
 
 /// Reads the row of torchrun's table that names a signal; that of the exit code above it says more, where it is in the log.
 pub(super) fn signal_row(text: Text<'_>, tables: &Tables, say: &mut impl FnMut(Writer, Said<'_>)) -> bool {

@@ -27,6 +27,8 @@ use traceback::{Taken, Tracebacks, stream};
 
 /// Most facts kept of one rank and kind in one source; the first ones count, since later ones are consequences.
 const SAME: u32 = 8;
+/// Most writers of one source whose facts are counted.
+const WRITERS: usize = 262_144;
 /// Most facts kept in all.
 const FACTS: usize = 400_000;
 /// Most ranks, processes and local ranks kept of one source.
@@ -256,7 +258,7 @@ impl SourceRanks {
             // A launcher numbers the ranks of a node consecutively.
             self.by_local.get(&local).copied().or_else(|| {
                 let (known, rank) = self.by_local.iter().next()?;
-                (*rank + local).checked_sub(*known)
+                rank.checked_add(local)?.checked_sub(*known)
             })
         };
         writer.rank.or_else(by_pid).or_else(by_local)
@@ -508,8 +510,14 @@ impl Reading {
                 report.fact = Fact::Exception(done.exception);
                 return;
             }
-            self.last_exception.insert(writer, sink.reports.len());
+            let kept = sink.reports.len();
             self.keep(writer, number, done.text.as_slice(), Fact::Exception(done.exception), sink);
+            // One that is not kept must not stand for another writer's.
+            if sink.reports.len() == kept {
+                self.last_exception.remove(&writer);
+            } else if self.last_exception.len() < WRITERS {
+                self.last_exception.insert(writer, kept);
+            }
             return;
         }
         let mut tables = std::mem::take(&mut self.tables);
@@ -650,6 +658,7 @@ impl Reading {
         self.failed = false;
         self.worker_failed = None;
         self.kept.clear();
+        self.last_exception.clear();
     }
 
     fn keep(&mut self, mut writer: Writer, line: u64, text: &[u8], fact: Fact, sink: &mut Sink<'_>) {
@@ -657,7 +666,10 @@ impl Reading {
         self.see(&writer);
         self.failed |=
             !matches!(fact, Fact::Finished | Fact::Progress { .. } | Fact::Stack(_) | Fact::StoreLost);
-        let count = self.kept.entry((writer, discriminant(&fact))).or_default();
+        let key = (writer, discriminant(&fact));
+        let full = self.kept.len() >= WRITERS && !self.kept.contains_key(&key);
+        let mut others = 0;
+        let count = if full { &mut others } else { self.kept.entry(key).or_default() };
         *count += 1;
         if *count > SAME || sink.reports.len() >= FACTS {
             *sink.dropped += 1;

@@ -121,6 +121,8 @@ const ERRORS: &[&str] = &[
     " BackOff ",
     "Raylet is term",
     "sh: line ",
+    "ssh: ",
+    "ORTE was unable",
 ];
 
 /// Finds what the map may show.

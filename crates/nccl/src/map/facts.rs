@@ -28,6 +28,9 @@ impl TransportMap {
                 let name = self.name(network);
                 if let (Some(process), Some(name)) = (process, name) {
                     self.seen.processes[process].announced_line = entry.line;
+                    // What failed before was a plugin, which it does without.
+                    let before = self.seen.processes[process].reached();
+                    self.seen.processes[process].phase = before;
                     let announced = &mut self.seen.processes[process].announced;
                     if announced.last() != Some(&name) {
                         announced.retain(|other| *other != name);
@@ -186,13 +189,14 @@ impl TransportMap {
         entry: &Entry<'_>,
         events: &mut Vec<Event>,
     ) {
-        let mut failed = false;
+        let (mut failed, mut passed_on) = (false, false);
         let launcher_rank = entry.launcher_rank.or_else(|| failure::rank_of_watchdog(entry.text));
         let entry = &Entry { launcher_rank, ..*entry };
         let signatures = &mut self.seen.signatures;
         let mut explained = false;
         signature::find(entry.level, entry.location, entry.text, |id| {
             failed |= entry.level == Some(Level::Warn) && id.fails_rank();
+            passed_on |= id == Signature::ErrorTrace;
             explained |= !id.is_place();
             signatures.add(id, source, process, entry);
         });
@@ -208,6 +212,12 @@ impl TransportMap {
         }
         if failed && let Some(process) = process {
             self.raise(process, Phase::Failed, events);
+        }
+        if passed_on
+            && let Some(process) = process.map(|at| &mut self.seen.processes[at])
+            && process.phase == Phase::Failed
+        {
+            process.gave_up_line = entry.line;
         }
     }
 }

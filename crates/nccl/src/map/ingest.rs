@@ -35,6 +35,8 @@ const HOSTS: usize = 65_536;
 const HEARD: usize = 65_536;
 /// Most ranks of a source whose training steps are kept.
 const STEPPING: usize = 1024;
+/// Devices of a node have smaller numbers; a thread without one may print any.
+const DEVICES: i32 = 256;
 /// Most names of transports and networks kept.
 const NAMES: usize = 1024;
 
@@ -169,7 +171,7 @@ impl TransportMap {
             let process = &mut self.seen.processes[at];
             process.last_line = entry.line;
             process.told_rank = process.told_rank.or(entry.launcher_rank.map(GlobalRank));
-            if let Some(device) = entry.device {
+            if let Some(device) = entry.device.filter(|device| (0..DEVICES).contains(device)) {
                 let known = process.thread_device.get_or_insert(device);
                 process.several_devices |= *known != device;
             }

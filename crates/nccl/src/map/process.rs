@@ -127,6 +127,8 @@ pub(super) struct Process {
     pub phase: Phase,
     /// The phase before it failed.
     pub before_failure: Phase,
+    /// The last line in which a call of NCCL passed an error on after the failure.
+    pub gave_up_line: u64,
     pub first_line: u64,
     pub last_line: u64,
     pub locals: TiVec<LocalId, Local>,
@@ -152,7 +154,11 @@ impl Process {
 
     /// Raises the phase. It never falls, except that a process which comes further than before a failure has survived it.
     pub fn reach(&mut self, phase: Phase) -> bool {
-        let survived = self.phase == Phase::Failed && phase > self.before_failure && phase != Phase::Failed;
+        // An error that was passed on ended the call, whatever the threads of other GPUs print; unless it was that of a
+        // plugin, after which NCCL chose another network.
+        let ended = self.gave_up_line > self.announced_line;
+        let survived =
+            self.phase == Phase::Failed && phase > self.before_failure && phase != Phase::Failed && !ended;
         let higher = phase > self.phase || survived;
         if higher {
             self.before_failure = self.reached();

@@ -66,7 +66,7 @@ pub(super) fn is_last_try(message: &[u8]) -> bool {
 
 /// Returns whether a message is a place and a result of NCCL other than "in progress" (7): `bootstrap.cc:270 -> 2`.
 pub(super) fn is_error_trace(message: &[u8]) -> bool {
-    let Some(rest) = behind(message, ".cc:") else { return false };
+    let Some(rest) = [".cc:", ".cu:"].iter().find_map(|file| behind(message, file)) else { return false };
     let mut rest = Cursor::new(rest);
     let place = rest.number().is_some();
     place && rest.eat(b" -> ") && rest.number().is_some_and(|result| (1..7).contains(&result))

@@ -229,6 +229,7 @@ pub(super) const TABLE: &[SignatureRow] = &[
     // UCX's ib_mlx5_log.c.
     with(Signature::IbRetryExceeded, "ransport retry count exceeded on ", &[], &[]),
     row(Signature::ErrorTrace, ".cc:"),
+    row(Signature::ErrorTrace, ".cu:"),
     row(Signature::SysPathMissing, "Could not find real path of /sys/"),
     row(Signature::CallFailed, "group.cc:"),
     row(Signature::CallFailed, "init.cc:"),
@@ -249,8 +250,8 @@ pub(super) const TABLE: &[SignatureRow] = &[
     with(Signature::ProxyFailed, "Proxy Call to rank ", &["failed"], &[]),
     row(Signature::ProxyFailed, "Error encountered progressing operation="),
     row(Signature::ProxyFailed, "Could not receive type from localRank"),
-    with(Signature::PeerClosed, "Call to recv from ", &["failed"], &[]),
-    with(Signature::PeerClosed, "Call to send to ", &["failed"], &[]),
+    with(Signature::PeerClosed, "Call to recv from ", &["failed"], &["timed out"]),
+    with(Signature::PeerClosed, "Call to send to ", &["failed"], &["timed out"]),
     row(Signature::PeerClosed, "remote process exited or there was a network error"),
     // OpenSSH's sshconnect2.c, and docker's client/errors.go; read 2026-11-23.
     row(Signature::SshRefused, "Permission denied (publickey"),

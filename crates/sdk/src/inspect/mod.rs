@@ -125,7 +125,7 @@ impl Job {
                 why.stacks.push(of_rank(rank, self.stack(rank).await)?);
             }
         }
-        self.sightings().keep(self.handle(), &why);
+        self.keep_seen(&why, false);
         Ok(why)
     }
 

@@ -14,6 +14,7 @@ use clap::Args;
 use futures_util::StreamExt;
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::{Fabric, FabricPlan};
+use weftrun::core::job::JobDetail;
 use weftrun::core::log::{LogOptions, clean_text};
 use weftrun::core::nccl::{Event, FabricSeen, TransportMap};
 use weftrun::diagnose::counters::Counters;
@@ -80,9 +81,12 @@ pub fn run(context: &Context, args: &TransportArgs) -> Result<u8> {
         return Err(Error::new(ErrorKind::Usage, "--counters needs one running job")
             .hint("name a job, by its handle or its name on the target of -b"));
     }
-    let mut counters = None;
+    let (mut counters, mut detail) = (None, None);
+    let one_job = handles.len() == 1 && files.is_empty();
     for handle in handles {
-        plan = plan.or(follow_job(context, handle, args.follow, &mut map)?);
+        let (planned, described) = follow_job(context, handle, args.follow, &mut map)?;
+        plan = plan.or(planned);
+        detail = described;
         if let Some(between) = args.counters {
             let client = context.client()?;
             counters = Some(
@@ -101,7 +105,9 @@ pub fn run(context: &Context, args: &TransportArgs) -> Result<u8> {
         let show = |event: &Event| if args.follow { show(context, event) } else { Ok(()) };
         read::all(&logs, args.follow, &mut map, show)?;
     }
-    let mut diagnosis = Sources::of_logs(&map).plan(plan.as_ref()).diagnose();
+    // The status of one job says nothing of the logs of others.
+    let detail = detail.filter(|_| one_job);
+    let mut diagnosis = Sources::of_logs(&map).plan(plan.as_ref()).job(detail.as_ref()).diagnose();
     diagnosis.findings.splice(0..0, dumps::findings(&args.flight_recorder)?);
     let code = exit_code(&diagnosis, args.strict);
     if let Some(counters) = &counters {
@@ -134,13 +140,13 @@ fn exit_code(diagnosis: &Diagnosis, strict: bool) -> u8 {
     }
 }
 
-/// Reads the logs of a job into the map; returns its plan.
+/// Reads the logs of a job into the map; returns its plan and its status.
 fn follow_job(
     context: &Context,
     handle: &str,
     follow: bool,
     map: &mut TransportMap,
-) -> Result<Option<FabricPlan>> {
+) -> Result<(Option<FabricPlan>, Option<JobDetail>)> {
     let client = context.client()?;
     context.block_on(async {
         let job = context.job(&client, handle).await.map_err(|error| {
@@ -167,13 +173,11 @@ fn follow_job(
             done = read => done?,
             _ = tokio::signal::ctrl_c() => context.out.say("interrupted: what was seen so far"),
         }
-        if let Some(plan) = job.plan() {
-            return Ok(Some(plan.clone()));
-        }
+        let detail = job.describe().await.ok();
         // The fabric of a job that was submitted elsewhere is read from the cluster, if its backend stores it
         // there.
-        let described = job.describe().await.ok();
-        Ok(described.and_then(|job| job.summary.fabric).map(FabricPlan::unchanged))
+        let told = || detail.as_ref()?.summary.fabric.map(FabricPlan::unchanged);
+        Ok((job.plan().cloned().or_else(told), detail))
     })
 }
 
