@@ -8,7 +8,7 @@ use weftrun_core::catalogue::Expected;
 use weftrun_core::fabric::FabricPlan;
 use weftrun_core::shape::SCHEMA;
 use weftrun_nccl::{
-    CommView, FabricSeen, GdrSeen, PairView, PluginSeen, RankView, Series, Totals, TransportMap,
+    CommView, FabricSeen, GdrSeen, PairView, Phase, PluginSeen, RankView, Series, Totals, TransportMap,
 };
 
 weftrun_core::shapes! {
@@ -99,14 +99,18 @@ impl TransportReport {
     /// Makes the report of a diagnosis.
     pub fn of(diagnosis: Diagnosis, map: &TransportMap) -> Self {
         let map = map.snapshot();
-        let verdict = diagnosis.verdict;
+        let (verdict, mut ranks) = (diagnosis.verdict, map.ranks());
+        for view in &mut ranks {
+            let failed = diagnosis.why.is_failed(view.rank, view.phase == Phase::Failed);
+            view.phase = if failed { Phase::Failed } else { view.reached };
+        }
         Self {
             schema: SCHEMA,
             verdict: VerdictShape { fabric: verdict.fabric, gdr: verdict.gdr, ok: diagnosis.ok },
             nccl_versions: map.versions().map(str::to_owned).collect(),
             networks: map.networks().into_iter().map(|named| named.name.into()).collect(),
             plugins: map.plugins().to_vec(),
-            ranks: map.ranks(),
+            ranks,
             communicators: map.communicators(),
             pairs: map.pairs(),
             findings: diagnosis.findings,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use weftrun::Finding;
 use weftrun::diagnose::Judge;
-use weftrun::diagnose::cause::{Why, WhyState};
+use weftrun::diagnose::cause::Why;
 
 pub use super::links::{Cell, Gdr, Link, LinkMap, Path};
 
@@ -269,14 +269,8 @@ impl TransportView {
     /// Marks the ranks that failed: those that the cause names, which often print nothing of it themselves. Where it names
     /// none, they are those that NCCL's lines show as failed, other than victims. Without a cause none has failed.
     pub fn fail(&mut self, why: &Why) {
-        let failed = why.state == WhyState::Failed;
         for rank in &mut self.ranks {
-            let among = |ranks: &[u32]| rank.rank.is_some_and(|rank| ranks.contains(&rank));
-            rank.failed = match &why.cause {
-                Some(cause) if cause.ranks.is_empty() => failed && rank.failed && !among(&why.victims),
-                Some(cause) => failed && among(&cause.ranks),
-                None => false,
-            };
+            rank.failed = why.is_failed(rank.rank, rank.failed);
         }
     }
 

@@ -18,7 +18,7 @@ pub fn report(diagnosis: &Diagnosis, map: &TransportMap) -> String {
     let mut text = map_view::verdict(diagnosis);
     text.push('\n');
     let report = TransportReport::of(diagnosis.clone(), map);
-    let _ = writeln!(text, "{}", summary(&report, map));
+    let _ = writeln!(text, "{}", summary(&report));
     if let Some(cause) = diagnosis.why.cause.as_ref().filter(|_| diagnosis.why.is_failure()) {
         let said = format!("{}: {}: {}: {}", diagnosis.why.state, cause.class, cause.who(), cause.what);
         let bad = style::ERROR;
@@ -35,12 +35,11 @@ pub fn report(diagnosis: &Diagnosis, map: &TransportMap) -> String {
     text
 }
 
-fn summary(report: &TransportReport, map: &TransportMap) -> String {
-    let map = map.snapshot();
-    let ranks = map.ranks();
+fn summary(report: &TransportReport) -> String {
+    let ranks = &report.ranks;
     let nodes = ranks.iter().map(|rank| rank.node).max().map_or(0, |last| last + 1);
     let mut phases: BTreeMap<Phase, usize> = BTreeMap::new();
-    for rank in &ranks {
+    for rank in ranks {
         *phases.entry(rank.phase).or_default() += 1;
     }
     let phases: Vec<String> = phases.iter().rev().map(|(phase, count)| format!("{count} {phase}")).collect();
