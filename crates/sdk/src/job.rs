@@ -91,7 +91,7 @@ impl Job {
     }
 
     /// Waits until it has ended; [`JobSummary::phase`] contains the result. There is no time limit: use your
-    /// runtime's. A job that disappears before its end was seen is [`JobPhase::Cancelled`], and
+    /// runtime's. A job that disappears before its end was seen is [`Cancelled`](weftrun_core::job::JobPhase::Cancelled), and
     /// [`JobSummary::reason`] reports it.
     ///
     /// # Errors
