@@ -408,14 +408,16 @@ impl Why {
         }
     }
 
-    /// Returns whether a rank counts as failed: only those that the cause names; where it names none, those that NCCL's lines
-    /// show as failed and that are no victims.
+    /// Returns whether a rank counts as failed: only those that the cause names; where it names a node alone, those that
+    /// NCCL's lines show as failed and that are no victims.
     pub fn is_failed(&self, rank: Option<u32>, by_its_lines: bool) -> bool {
         let among = |ranks: &[u32]| rank.is_some_and(|rank| ranks.contains(&rank));
         let Some(cause) = self.cause.as_ref().filter(|_| self.state == WhyState::Failed) else {
             return false;
         };
-        if cause.ranks.is_empty() { by_its_lines && !among(&self.victims) } else { among(&cause.ranks) }
+        // Where nobody knows which rank it was, those that report it are its victims.
+        let among_others = || by_its_lines && !cause.nodes.is_empty() && !among(&self.victims);
+        if cause.ranks.is_empty() { among_others() } else { among(&cause.ranks) }
     }
 
     fn has_survived(&self) -> bool {
