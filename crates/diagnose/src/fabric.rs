@@ -44,7 +44,8 @@ fn explain_consequences(findings: &mut [Finding]) {
         let explains =
             |rule: &&&Rule| rule.code != finding.code && rule.explains.contains(&finding.code.as_str());
         if let Some(cause) = applied.iter().find(explains) {
-            fold(finding, &format!("explained by {}", cause.code));
+            let message = format!("{} (explained by {})", finding.message, cause.code);
+            make_note(finding, message);
         }
     }
 }
@@ -58,17 +59,18 @@ pub fn fold_consequences(findings: &mut [Finding], why: &Why) {
     let codes: Vec<&str> = rules().filter(follows).map(|rule| rule.code).collect();
     for finding in findings.iter_mut() {
         if codes.contains(&finding.code.as_str()) && cause.code.as_deref() != Some(finding.code.as_str()) {
-            fold(finding, &format!("a consequence: {} failed first", cause.who()));
+            let message = format!("{} (a consequence: {} failed first)", finding.message, cause.who());
+            make_note(finding, message);
         }
     }
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
 }
 
-/// Makes a note of a consequence, without a fix of its own: the fix of the cause is the one to make.
-fn fold(finding: &mut Finding, because: &str) {
+/// Makes a note of a finding, without a fix of its own: that of the cause is the one to make.
+fn make_note(finding: &mut Finding, message: String) {
     finding.severity = Severity::Info;
     finding.fix = None;
-    finding.message = format!("{} ({because})", finding.message);
+    finding.message = message;
 }
 
 /// Makes notes of the findings whose lines are all of attempts before the last one.
@@ -79,9 +81,8 @@ fn mark_past(findings: &mut [Finding], seen: &RuleInput<'_>) {
             rule.iter().flat_map(|rule| rule.signatures).filter_map(|one| seen.map.signatures().get(*one));
         let mut past = hits.map(|hits| seen.map.is_past(hits)).peekable();
         if past.peek().is_some() && past.all(|past| past) {
-            finding.severity = Severity::Info;
-            finding.fix = None;
-            finding.message = format!("in an earlier attempt: {}", finding.message);
+            let message = format!("in an earlier attempt: {}", finding.message);
+            make_note(finding, message);
         }
     }
 }

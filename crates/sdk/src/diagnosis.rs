@@ -42,10 +42,11 @@ struct LastLine {
 impl LastLine {
     fn of(batch: &LogBatch) -> Option<Self> {
         let line = batch.lines.last()?;
+        let time = line.time?;
         let before = batch.lines.len().checked_sub(2).and_then(|at| batch.lines.get(at));
         let bytes = batch.bytes.get(before.map_or(0, |before| before.end)..line.end)?;
         let text = clean_text(&String::from_utf8_lossy(bytes)).trim().chars().take(200).collect();
-        Some(Self { time: line.time?, source: batch.source.name.clone(), text })
+        Some(Self { time, source: batch.source.name.clone(), text })
     }
 
     /// Returns a note where a running job has written nothing for longer than a step takes.
@@ -116,17 +117,9 @@ impl Job {
         let mut why = Sources::of_logs(&map).plan(self.plan()).job(Some(detail)).diagnose().why;
         why.findings.extend(unread.map(|message| Finding::warning("WHY-LOGS-UNREAD", message)));
         if runs(&detail.summary) {
-            let health = match why.cause {
-                None => self.explain_by_ras(&mut why, &map, RAS_OBSERVED).await,
-                Some(_) => None,
-            };
+            self.explain_running(&mut why, &map, RAS_OBSERVED).await;
             if why.cause.is_none() {
                 why.findings.extend(last.and_then(LastLine::quiet));
-            }
-            self.keep_seen(&why, health == Some(HealthState::Healthy));
-            // The cluster says whether it has ended.
-            if why.state == WhyState::Failed {
-                why.state = WhyState::Running;
             }
         } else if detail.summary.phase != JobPhase::Succeeded
             && !self.sightings().recall(self.handle(), &mut why)
@@ -134,6 +127,19 @@ impl Job {
             self.sightings().keep(self.handle(), &why);
         }
         why
+    }
+
+    /// Adds what NCCL's RAS service says where the logs of a running job show no cause, and keeps what was found.
+    async fn explain_running(&self, why: &mut Why, map: &TransportMap, observed: Duration) {
+        let health = match why.cause {
+            None => self.explain_by_ras(why, map, observed).await,
+            Some(_) => None,
+        };
+        self.keep_seen(why, health == Some(HealthState::Healthy));
+        // The cluster says whether it has ended.
+        if why.state == WhyState::Failed {
+            why.state = WhyState::Running;
+        }
     }
 
     /// Keeps what was found of a running job, or forgets what was seen of one that is well.
@@ -171,16 +177,8 @@ impl Job {
         if goes_on {
             return None;
         }
-        let health = match why.cause {
-            None => self.explain_by_ras(&mut why, &map, Duration::ZERO).await,
-            Some(_) => None,
-        };
-        self.keep_seen(&why, health == Some(HealthState::Healthy));
-        why.cause.as_ref()?;
-        if why.state == WhyState::Failed {
-            why.state = WhyState::Running;
-        }
-        Some(why)
+        self.explain_running(&mut why, &map, Duration::ZERO).await;
+        why.cause.is_some().then_some(why)
     }
 
     /// Keeps what is wrong with a job that is about to be cancelled or deleted, so that [`Job::why`] can say it afterwards: a

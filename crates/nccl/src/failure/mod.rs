@@ -113,7 +113,7 @@ pub enum Fact {
         /// Sequence number of the operation.
         seq: i64,
     },
-    /// Another rank told of a timeout of a collective: that one, or the writer itself.
+    /// Another rank reported a timeout of a collective: that one, or the writer itself.
     ToldOfTimeout {
         /// The rank that told, where it is another one.
         by: Option<u32>,
