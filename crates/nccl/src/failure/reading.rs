@@ -1,0 +1,370 @@
+//! Reads the lines of one source: which facts they hold, and which ranks wrote them.
+
+use std::collections::HashMap;
+use std::mem::{Discriminant, discriminant};
+
+use super::traceback::{self, Taken, Tracebacks, is_library, stream};
+use super::{Fact, Report, SourceRanks, Writer, facts, launchers, watchdog};
+use crate::launcher::{self, prefix};
+use crate::lines::Piece;
+use crate::map::{SourceIndex, printable};
+
+/// Most facts kept of one rank and kind in one source; the first ones count, since later ones are consequences.
+const SAME: u32 = 8;
+/// Most writers of one source whose facts are counted.
+const WRITERS: usize = 262_144;
+/// Most facts kept in all.
+const FACTS: usize = 400_000;
+/// Most ranks, processes and local ranks kept of one source.
+const RANKS: usize = 65_536;
+/// Characters kept of a line.
+const TEXT: usize = 400;
+
+/// The state of one source while it is read.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reading {
+    pub tracebacks: Tracebacks,
+    tables: launchers::Tables,
+    kept: HashMap<(Writer, Discriminant<Fact>), u32>,
+    pub ranks: SourceRanks,
+    /// How many process ids each rank has.
+    pids_of_rank: HashMap<u32, u32>,
+    /// Whether a failure was seen since the last attempt began.
+    failed: bool,
+    /// Line of the launcher's report of a failed worker in this attempt.
+    worker_failed: Option<u64>,
+    /// Rank of this source, where the backend supplied it.
+    pub told_rank: Option<u32>,
+    /// Where the last exception of each writer is kept.
+    last_exception: HashMap<Writer, usize>,
+    /// The header of a `Last error:` block whose text is in the next lines.
+    last_error: Option<LastError>,
+    /// The stack of a failed collective whose frames are in the next lines.
+    stack: Option<OpenStack>,
+    /// The last line of a watchdog that gave up: the stack of the operation may follow.
+    gave_up: Option<u64>,
+}
+
+/// The header of a stack that a watchdog prints.
+#[derive(Clone, Debug)]
+struct OpenStack {
+    /// What a launcher writes before each line.
+    prefix: Vec<u8>,
+    writer: Writer,
+    line: u64,
+}
+
+/// Most lines between a watchdog's line and the stack of its operation, and most lines of a stack up to the user's frame.
+const STACK_REACH: u64 = 40;
+
+/// The header of a `Last error:` block.
+#[derive(Clone, Debug)]
+struct LastError {
+    /// What stands before it, as before the lines of its text.
+    prefix: Vec<u8>,
+    line: u64,
+}
+
+/// Most lines between the header of a `Last error:` block and its text: another rank may write between them.
+const LAST_ERROR_REACH: u64 = 12;
+
+/// Where facts go.
+pub(super) struct Sink<'a> {
+    pub source: SourceIndex,
+    pub reports: &'a mut Vec<Report>,
+    pub dropped: &'a mut u64,
+}
+
+impl Reading {
+    /// Returns whether the line after one is needed, whatever its content.
+    pub fn needs_next(&self, number: u64) -> bool {
+        let near = |line: Option<u64>| line.is_some_and(|line| number.saturating_sub(line) < STACK_REACH);
+        self.tracebacks.are_open()
+            || self.last_error.is_some()
+            || near(self.gave_up)
+            || near(self.stack.as_ref().map(|stack| stack.line))
+    }
+
+    /// Takes a line of the stack of a failed collective; returns whether it was one.
+    fn stack(&mut self, whole: &Piece<'_>, sink: &mut Sink<'_>) -> bool {
+        const HEADER: &[u8] = b"Stack trace of the failed collective: ";
+        let (piece, number) = (whole.bytes, whole.line);
+        if crate::text::find(piece, HEADER).is_some() {
+            let tag = crate::text::find(piece, b"[rank").or_else(|| crate::text::find(piece, b"[E"));
+            let prefix = piece.get(..tag.unwrap_or(0)).unwrap_or_default().to_vec();
+            self.gave_up = None;
+            self.stack = Some(OpenStack { prefix, writer: Writer::of(whole), line: number });
+            return true;
+        }
+        let Some(open) = &self.stack else { return false };
+        let frame = piece.strip_prefix(open.prefix.as_slice()).and_then(traceback::frame_of_stack);
+        let Some(frame) = frame else { return false };
+        if !is_library(&frame.file) {
+            let writer = open.writer;
+            self.stack = None;
+            self.keep(writer, number, piece, Fact::Stack(frame), sink);
+        }
+        true
+    }
+
+    /// Takes a line of a `Last error:` block; returns whether it was one.
+    fn last_error(&mut self, whole: &Piece<'_>, sink: &mut Sink<'_>) -> bool {
+        const HEADER: &[u8] = b"Last error:";
+        let (piece, number) = (whole.bytes, whole.line);
+        if let Some(at) = crate::text::find(piece, HEADER) {
+            let (prefix, text) = piece.split_at(at);
+            let text = text.get(HEADER.len()..).unwrap_or_default().trim_ascii();
+            if !text.is_empty() {
+                self.keep_last_error(whole, text, sink);
+            } else if prefix.len() <= 200 {
+                self.last_error = Some(LastError { prefix: prefix.to_vec(), line: number });
+            }
+            return true;
+        }
+        let Some(header) = self.last_error.take() else { return false };
+        if number.saturating_sub(header.line) > LAST_ERROR_REACH {
+            return false;
+        }
+        let same = piece
+            .get(..header.prefix.len())
+            .is_some_and(|head| head == header.prefix || stream(head) == stream(&header.prefix));
+        let text = piece.get(header.prefix.len()..).unwrap_or_default();
+        // NCCL had no words, and the lines of another text follow: its own are not indented.
+        let indented = text.first().is_some_and(|first| matches!(first, b' ' | b'\t'));
+        let text = text.trim_ascii();
+        if same && indented && !text.is_empty() {
+            return false;
+        }
+        // Text of another stream, a blank line and NCCL's own lines, which another thread writes between them.
+        if !same || text.is_empty() || crate::text::find(text, b" NCCL ").is_some() {
+            self.last_error = Some(header);
+            return false;
+        }
+        self.keep_last_error(whole, text, sink);
+        true
+    }
+
+    fn keep_last_error(&mut self, piece: &Piece<'_>, text: &[u8], sink: &mut Sink<'_>) {
+        let writer = Writer::of(piece);
+        let text = printable(text, TEXT);
+        let last = self.last_exception.get(&writer).and_then(|at| sink.reports.get_mut(*at));
+        match last.map(|report| &mut report.fact) {
+            Some(Fact::Exception(exception)) if exception.last_error.is_none() => {
+                exception.last_error = Some(text);
+            }
+            _ => self.keep(writer, piece.line, piece.bytes, Fact::LastError(text), sink),
+        }
+    }
+
+    pub fn piece(&mut self, piece: &Piece<'_>, above: &[u8], sink: &mut Sink<'_>) {
+        if self.last_error(piece, sink) || self.stack(piece, sink) {
+            return;
+        }
+        let number = piece.line;
+        // The end of a launcher's process by a signal is a fact of its own.
+        let done = match self.tracebacks.line(piece.bytes, number, above) {
+            Taken::Survived => return,
+            Taken::Ended(done) => Some(*done),
+            Taken::No => None,
+        };
+        if let Some(done) = done.filter(|done| !done.exception.is_signal_of_child()) {
+            let mut writer = Writer::behind(&prefix(&done.prefix));
+            writer.local = writer.local.or(done.local);
+            if let Some((local, fact)) = done.exception.end_of_spawned() {
+                writer.local = Some(local);
+                return self.keep(writer, number, done.text.as_slice(), fact, sink);
+            }
+            if !done.exception.is_launcher() {
+                self.see(&writer);
+            }
+            let earlier =
+                self.last_exception.get(&writer).copied().filter(|_| done.exception.cause.is_some());
+            if let Some(report) = earlier.and_then(|at| sink.reports.get_mut(at)) {
+                // One failure reported in parts: the last part is complete.
+                if !done.keeps_line {
+                    report.line = number;
+                    report.text = printable(&done.text, TEXT);
+                }
+                report.fact = Fact::Exception(done.exception);
+                return;
+            }
+            let kept = sink.reports.len();
+            self.keep(writer, number, done.text.as_slice(), Fact::Exception(done.exception), sink);
+            // One that is not kept must not stand for another writer's.
+            if sink.reports.len() == kept {
+                self.last_exception.remove(&writer);
+            } else if self.last_exception.len() < WRITERS {
+                self.last_exception.insert(writer, kept);
+            }
+            return;
+        }
+        let mut tables = std::mem::take(&mut self.tables);
+        facts::of_piece(piece, &mut tables, |writer, fact| match fact {
+            facts::Said::Fact(fact) => {
+                if matches!(fact, Fact::TimedOut { .. } | Fact::WatchdogFailed { .. }) {
+                    self.gave_up = Some(number);
+                }
+                self.keep(writer, number, piece.bytes, fact, sink);
+            }
+            facts::Said::Joined { rank, world, host } => self.joined(&writer, rank, world, host, number),
+            facts::Said::Host(name, id) => self.host(&writer, name, id),
+            facts::Said::On(host) => self.on(&writer, host, true),
+            facts::Said::WorkerFailed => self.worker_failed(number),
+            facts::Said::AgentEnded => self.worker_failed = None,
+            facts::Said::Restarts => self.begin_attempt(number),
+            facts::Said::Is { local, rank } => {
+                self.ranks.agent = true;
+                if self.ranks.by_local.len() < RANKS {
+                    self.place(local, rank);
+                    self.ranks.seen.insert(rank);
+                }
+            }
+        });
+        self.tables = tables;
+    }
+
+    fn see(&mut self, writer: &Writer) {
+        if self.ranks.seen.len() >= RANKS || self.ranks.locals.len() >= RANKS {
+            return;
+        }
+        if let (Some(task), Some(rank)) = (writer.task, writer.rank) {
+            self.ranks.tasks_hold_ranks |= task != rank;
+        }
+        if let Some(local) = writer.local {
+            self.ranks.locals.insert(local);
+            if let Some(rank) = writer.rank {
+                self.place(local, rank);
+            }
+            if let Some(pid) = writer.pid
+                && self.ranks.local_of_pid.len() < RANKS
+            {
+                self.ranks.local_of_pid.insert(pid, local);
+            }
+        }
+        self.ranks.seen.extend(writer.rank);
+    }
+
+    /// Records the rank of a local rank. A launcher numbers the ranks of a node consecutively.
+    fn place(&mut self, local: u32, rank: u32) {
+        let first = |local: u32, rank: u32| rank.checked_sub(local);
+        let known = self.ranks.by_local.first_key_value();
+        self.ranks.nodes_mixed |= known.is_some_and(|(l, r)| first(*l, *r) != first(local, rank));
+        self.ranks.by_local.insert(local, rank);
+    }
+
+    /// Records a rank of a communicator: in the largest one it is the global rank.
+    fn joined(&mut self, writer: &Writer, rank: u32, world: u32, host: &[u8], number: u64) {
+        self.see(writer);
+        let known = self.ranks.world.unwrap_or(0);
+        if world < known || world <= 1 {
+            return;
+        }
+        if world > known {
+            self.forget_pids();
+            self.ranks.host_of_rank.clear();
+            self.ranks.world = Some(world);
+        }
+        let Some(pid) = writer.pid else { return };
+        let fresh = !self.ranks.by_pid.contains_key(&pid);
+        let replaced = fresh && self.failed && self.pids_of_rank.get(&rank).is_some_and(|pids| *pids > 0);
+        if replaced {
+            self.begin_attempt(self.worker_failed.map_or(number, |line| line + 1));
+            self.forget_pids();
+        }
+        if self.ranks.by_pid.len() < RANKS {
+            let before = self.ranks.by_pid.insert(pid, rank);
+            if let Some(pids) = before.and_then(|before| self.pids_of_rank.get_mut(&before)) {
+                *pids -= 1;
+            }
+            *self.pids_of_rank.entry(rank).or_default() += 1;
+            self.ranks.seen.insert(rank);
+            self.on(&Writer { rank: Some(rank), ..*writer }, host, true);
+            if let Some(local) = writer.local {
+                self.place(local, rank);
+            }
+        }
+    }
+
+    fn forget_pids(&mut self) {
+        self.ranks.by_pid.clear();
+        self.pids_of_rank.clear();
+    }
+
+    fn host(&mut self, writer: &Writer, name: &str, id: Option<&str>) {
+        if self.ranks.hosts.len() < RANKS && !name.is_empty() {
+            self.ranks.hosts.insert(printable(name.as_bytes(), TEXT));
+        }
+        if let (Some(pid), Some(id)) = (writer.pid, id)
+            && self.ranks.host_of_pid.len() < RANKS
+        {
+            self.ranks.host_of_pid.insert(pid, printable(id.as_bytes(), TEXT));
+        }
+    }
+
+    /// Records the host of a rank or a task; one that is not `sure` gives way to any other.
+    fn on(&mut self, writer: &Writer, host: &[u8], sure: bool) {
+        let (at, hosts) = match (writer.rank, writer.task) {
+            (Some(rank), _) => (rank, &mut self.ranks.host_of_rank),
+            (None, Some(task)) => (task, &mut self.ranks.host_of_task),
+            _ => return,
+        };
+        if hosts.get(&at).is_some_and(|known| !sure || known.as_bytes() == host) {
+            return;
+        }
+        // A launcher without a name service calls every machine so.
+        if hosts.len() < RANKS && !host.is_empty() && !host.starts_with(b"localhost") {
+            hosts.insert(at, printable(host, TEXT));
+        }
+    }
+
+    /// Records a failed worker, which torchrun reports once in each attempt.
+    fn worker_failed(&mut self, number: u64) {
+        self.ranks.agent = true;
+        if let Some(earlier) = self.worker_failed {
+            self.begin_attempt(earlier + 1);
+        }
+        self.worker_failed = Some(number);
+        if self.ranks.failed_workers.len() < RANKS {
+            self.ranks.failed_workers.push(number);
+        }
+    }
+
+    fn begin_attempt(&mut self, line: u64) {
+        if self.ranks.restarts.last().is_none_or(|last| *last < line) && self.ranks.restarts.len() < RANKS {
+            self.ranks.restarts.push(line);
+        }
+        self.failed = false;
+        self.worker_failed = None;
+        self.kept.clear();
+        self.last_exception.clear();
+    }
+
+    pub fn keep(&mut self, mut writer: Writer, line: u64, text: &[u8], fact: Fact, sink: &mut Sink<'_>) {
+        writer.rank = writer.rank.or(self.told_rank);
+        self.see(&writer);
+        self.failed |=
+            !matches!(fact, Fact::Finished | Fact::Progress { .. } | Fact::Stack(_) | Fact::StoreLost);
+        let key = (writer, discriminant(&fact));
+        let full = self.kept.len() >= WRITERS && !self.kept.contains_key(&key);
+        let mut others = 0;
+        let count = if full { &mut others } else { self.kept.entry(key).or_default() };
+        *count += 1;
+        if *count > SAME || sink.reports.len() >= FACTS {
+            *sink.dropped += 1;
+            return;
+        }
+        let quoted = match &fact {
+            Fact::Exception(exception) => watchdog::quoted_timeout(&exception.message),
+            _ => None,
+        };
+        if let Some(host) = launcher::host(text) {
+            self.on(&writer, host.as_bytes(), false);
+        }
+        let printed = printable(text, TEXT);
+        sink.reports.push(Report { source: sink.source, line, text: printed, writer, fact });
+        if let Some((rank, work)) = quoted {
+            let writer = Writer { rank: writer.rank.or(rank), ..writer };
+            self.keep(writer, line, text, Fact::TimedOut { group: None, work }, sink);
+        }
+    }
+}
