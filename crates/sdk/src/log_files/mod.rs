@@ -17,7 +17,7 @@ use prefetch::Piece;
 /// ```no_run
 /// # fn main() -> weftrun::Result<()> {
 /// let map = weftrun::open_logs(["logs/", "old/rank*.log.zst"])?.map()?;
-/// println!("{}", weftrun::diagnose::cause::why(&map, None));
+/// println!("{}", weftrun::diagnose::Sources::of_logs(&map).diagnose().why);
 /// # Ok(())
 /// # }
 /// ```
