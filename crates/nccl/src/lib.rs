@@ -38,7 +38,7 @@ mod throughput;
 pub use channel::{ChannelLine, Kind, Side, Transport};
 pub use comm::{CommLine, Step};
 pub use event::{Connected, NcclEvent};
-pub use lines::{Candidates, LINE_CAP, OpenLine, pieces, unwrap};
+pub use lines::{Candidates, Escape, LINE_CAP, OpenLine, measure_escape, pieces, unwrap};
 pub use map::{
     Anomalies, Channels, CommView, Devices, DevicesOfEnds, Difference, Doubts, Event, FabricSeen, GdrSeen,
     Holders, NCCL_VERSION, PairView, Phase, PluginSeen, Port, RankView, SignatureHits, Signatures, Snapshot,

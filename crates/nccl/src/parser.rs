@@ -2,7 +2,7 @@
 
 use super::event::NcclEvent;
 use super::launcher;
-use super::lines::{Candidates, Cutter, Line, Piece, each_piece};
+use super::lines::{Candidates, Cutter, Line, Needed, Piece, each_piece};
 use super::message;
 use super::record::{self, Level, Record, Writer};
 use super::text::text;
@@ -58,7 +58,7 @@ impl<'a> Rate<'a> {
             line: line.number,
             text: &bytes[at.saturating_sub(REACH)..],
             at: at.min(REACH),
-            launcher_rank: launcher::told_rank(bytes),
+            launcher_rank: launcher::rank_of_line(bytes),
         })
     }
 }
@@ -96,7 +96,7 @@ impl Parser {
     }
 }
 
-fn of_line(line: &Line<'_>, sink: &mut impl FnMut(Entry<'_>)) -> bool {
+fn of_line(line: &Line<'_>, sink: &mut impl FnMut(Entry<'_>)) -> Needed {
     if let Some(Rate { line, text, at, launcher_rank }) = Rate::of(line) {
         let event = NcclEvent::Rate { at };
         sink(Entry { line, launcher_rank, ..without_prefix(text, event) });
@@ -105,7 +105,7 @@ fn of_line(line: &Line<'_>, sink: &mut impl FnMut(Entry<'_>)) -> bool {
     } else if line.of_map {
         each_piece(line, |piece| entries(piece, &mut *sink));
     }
-    false
+    Needed::default()
 }
 
 /// Reads a line that is one usual record, as most of NCCL's are.

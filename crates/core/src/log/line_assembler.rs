@@ -1,7 +1,9 @@
 //! Assembles one source's bytes into lines: torn ones joined, endless ones cut and counted, progress bars
 //! collapsed.
 
-use super::sanitise::{LINE_CAP, last_segment};
+use weftrun_nccl::LINE_CAP;
+
+use super::sanitise::last_segment;
 
 /// A line as it is stored: without its newline, and without text that a carriage return overwrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,6 @@
 
 mod batch;
 mod entry;
-mod escape;
 mod filter;
 mod folder;
 mod line_assembler;
@@ -33,10 +32,10 @@ pub use mark::{Note, cut_text, mark_text};
 pub use place::LogPosition;
 pub use projection::Projection;
 pub use resume::{Fed, Moved, Resume};
-pub use sanitise::{CleanLine, LINE_CAP, clean_line, clean_message, clean_text, escape_controls, is_plain};
+pub use sanitise::{CleanLine, clean_line, clean_message, clean_text, escape_controls, is_plain};
 pub use severity::{Level, level};
 pub use spill::Spill;
 pub use store::{DEFAULT_BUDGET, LogStore};
-pub use stream::{LogStream, StreamId, rank_of_line};
+pub use stream::{LogStream, StreamId};
 pub use style::{Colour, Style};
 pub use weftrun_nccl::SourceId;

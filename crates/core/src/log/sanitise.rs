@@ -8,11 +8,9 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use super::escape::{Escape, measure};
-use super::style::Style;
+use weftrun_nccl::{Escape, LINE_CAP, measure_escape};
 
-/// Most bytes of one line that are kept; the rest is counted.
-pub const LINE_CAP: usize = 64 * 1024;
+use super::style::Style;
 
 /// Most combining marks on one letter. More would draw over other lines, and no language needs them.
 const MARKS_CAP: u8 = 4;
@@ -112,7 +110,7 @@ pub fn clean_message(text: &str) -> Cow<'_, str> {
         }
         let Some(c) = rest.chars().next() else { break };
         if starts_escape(c) {
-            let escape = measure(rest);
+            let escape = measure_escape(rest);
             if let Escape::Sgr(parameters, _) = escape
                 && is_plain_style(parameters)
             {
@@ -254,7 +252,7 @@ impl Writer {
                 return;
             }
             if starts_escape(c) {
-                let escape = measure(rest);
+                let escape = measure_escape(rest);
                 self.escape(escape);
                 rest = &rest[escape.len()..];
             } else {

@@ -90,7 +90,7 @@ impl Streams {
         line: &'a [u8],
     ) -> (StreamId, Prefix<'a>) {
         let found = prefix(line);
-        let rank = named_rank(line, &found);
+        let rank = found.rank_of_writer(line);
         let process = || writer(&line[found.body..]).map(process_of);
         let key = match source.rank {
             Some(_) => Key::Whole,
@@ -160,41 +160,6 @@ fn key(found: &Prefix<'_>, rank: Option<u32>) -> Option<Key> {
     })
 }
 
-/// Most bytes before the rank that a line names: times, the place in the source.
-const BEFORE_RANK: usize = 160;
-
-/// Returns the rank that a line names as its writer: in a launcher's prefix, or as `[rank 3]` or `[Rank 3]` at the beginning
-/// of its text, behind times, levels and other brackets. NCCL numbers the ranks of a communicator, which are none of the job's.
-pub fn rank_of_line(line: &[u8]) -> Option<u32> {
-    named_rank(line, &prefix(line))
-}
-
-fn named_rank(line: &[u8], found: &Prefix<'_>) -> Option<u32> {
-    if let Some(rank) = found.told_rank() {
-        return Some(rank);
-    }
-    let text = line.get(found.body..)?;
-    let near = text.get(..text.len().min(BEFORE_RANK))?;
-    let rank = memchr::memchr_iter(b'[', near).find_map(|at| {
-        let inside = near
-            .get(at + 1..)
-            .filter(|rest| rest.get(..5).is_some_and(|word| word.eq_ignore_ascii_case(b"rank ")))?;
-        let digits = inside.get(5..)?;
-        let count = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let rank = std::str::from_utf8(digits.get(..count)?).ok()?.parse().ok()?;
-        (digits.get(count) == Some(&b']') && is_head(&near[..at])).then_some(rank)
-    });
-    // NCCL's own lines number the ranks of a communicator.
-    rank.filter(|_| writer(text).is_none())
-}
-
-/// Returns whether a text holds only what loggers write before a message: brackets, times, levels, a place followed by a colon.
-fn is_head(text: &[u8]) -> bool {
-    let text = text.trim_ascii_end();
-    let word = text.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
-    word.last().is_none_or(|last| b"]:|-".contains(last)) || !word.iter().any(u8::is_ascii_lowercase)
-}
-
 fn process_of(writer: Writer<'_>) -> (String, u32) {
     (writer.host.to_owned(), u32::try_from(writer.pid).unwrap_or(u32::MAX))
 }
@@ -218,32 +183,6 @@ fn name(key: &Key) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_rank_in_brackets_at_the_beginning_of_a_text_is_its_writer() {
-        for line in [
-            "[rank 3] step 5 loss 0.3313 1280.0 samples/s",
-            "[default1]:[rank 3] done",
-            "[rank3]:[E1122 03:12:05.018 ProcessGroupNCCL.cpp:689] [Rank 7] Watchdog caught",
-            "[E1122 03:12:05.018 ProcessGroupNCCL.cpp:689] [Rank 3] Watchdog caught",
-            "2026-11-22 03:12:05,018 INFO [Rank 3] begins",
-            "RuntimeError: [Rank 3]: Rank 0 failed to pass monitoredBarrier",
-            "[1,3]<stdout>:hello",
-        ] {
-            assert_eq!(rank_of_line(line.as_bytes()), Some(3), "{line}");
-        }
-        for line in [
-            "waits for [rank 3] to join",
-            "h:1:1 [0] NCCL INFO [Rank 3] ncclCommInitRankConfig comm",
-            "[rank x] step 5",
-            "[rank 3 of 4] step 5",
-            "[rank 99999999999] step 5",
-            "[rank ",
-            "",
-        ] {
-            assert_eq!(rank_of_line(line.as_bytes()), None, "{line}");
-        }
-    }
 
     #[test]
     fn the_writers_of_one_source_are_told_apart() {

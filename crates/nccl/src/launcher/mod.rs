@@ -67,6 +67,11 @@ impl<'a> Prefix<'a> {
     pub fn told_rank(&self) -> Option<u32> {
         self.rank.or(self.tag.filter(|_| self.local.is_none()))
     }
+
+    /// Returns the global rank that the prefix proves, or that the text of its line names in brackets.
+    pub fn rank_of_writer(&self, line: &[u8]) -> Option<u32> {
+        self.told_rank().or_else(|| bracketed_rank(line.get(self.body..)?))
+    }
 }
 
 /// Most prefixes before one message: kubectl, a time, srun, then mpirun or torchrun, PyTorch.
@@ -114,16 +119,42 @@ pub fn host(line: &[u8]) -> Option<&str> {
     process.filter(|host| !host.is_empty()).or(found.place())
 }
 
-/// Returns the global rank that a launcher wrote before a line. Quick for the usual lines of a training log.
+/// Returns the global rank that a line names as its writer: in a launcher's prefix, or as `[rank 3]` or `[Rank 3]` at the
+/// beginning of its text. Quick for the usual lines of a training log.
 #[inline]
-pub(crate) fn told_rank(line: &[u8]) -> Option<u32> {
+pub fn rank_of_line(line: &[u8]) -> Option<u32> {
     if let rank @ Some(_) = torch_rank(line) {
         return rank;
     }
     let near = &line[..line.len().min(REACH)];
-    let tells = |at: usize| near[at..].starts_with(b"[rank") || open_mpi(&near[at..]).is_some();
-    let any = near.first() == Some(&b'(') || memchr::memchr_iter(b'[', near).any(tells);
-    if any { prefix(line).told_rank() } else { None }
+    let names = |at: usize| is_rank_word(&near[at..]) || open_mpi(&near[at..]).is_some();
+    let any = near.first() == Some(&b'(') || memchr::memchr_iter(b'[', near).any(names);
+    if any { prefix(line).rank_of_writer(line) } else { None }
+}
+
+/// Returns whether a text begins with `[rank`, in any case.
+fn is_rank_word(text: &[u8]) -> bool {
+    text.get(1..5).is_some_and(|word| word.eq_ignore_ascii_case(b"rank"))
+}
+
+/// Returns the rank that the text behind the prefixes names in brackets, behind times, levels and other brackets. NCCL numbers
+/// the ranks of a communicator, which are none of the job's.
+fn bracketed_rank(text: &[u8]) -> Option<u32> {
+    let near = &text[..text.len().min(REACH)];
+    let rank = memchr::memchr_iter(b'[', near).find_map(|at| {
+        let inside = near[at..].get(6..).filter(|_| is_rank_word(&near[at..]) && near[at + 5] == b' ')?;
+        let count = inside.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let rank = number(&inside[..count])?;
+        (inside.get(count) == Some(&b']') && is_head(&near[..at])).then_some(rank)
+    });
+    rank.filter(|_| crate::writer(text).is_none())
+}
+
+/// Returns whether a text holds only what loggers write before a message: brackets, times, levels, a place followed by a colon.
+fn is_head(text: &[u8]) -> bool {
+    let text = text.trim_ascii_end();
+    let word = text.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+    word.last().is_none_or(|last| b"]:|-".contains(last)) || !word.iter().any(u8::is_ascii_lowercase)
 }
 
 /// Finds the rank of PyTorch, or the process of `mpirun`, behind an unknown prefix.

@@ -108,19 +108,19 @@ fn no_bytes_make_it_fail() {
 
 #[test]
 fn a_rank_is_told_behind_a_time_and_a_pod() {
-    assert_eq!(told_rank(b"2026-03-01T10:00:00Z [rank3]:h:1:1 [0] NCCL INFO x"), Some(3));
-    assert_eq!(told_rank(b"[pod/w-0/main] [1,13]<stdout>:h:1:1 [0] NCCL INFO x"), Some(13));
+    assert_eq!(rank_of_line(b"2026-03-01T10:00:00Z [rank3]:h:1:1 [0] NCCL INFO x"), Some(3));
+    assert_eq!(rank_of_line(b"[pod/w-0/main] [1,13]<stdout>:h:1:1 [0] NCCL INFO x"), Some(13));
     // NCCL 2.29 begins a message with the rank of the communicator.
-    assert_eq!(told_rank(b"h:1:1 [0] NCCL INFO [Rank 1] ncclCommInitRankConfig comm"), None);
-    assert_eq!(told_rank(b"[default3]:h:1:1 [0] NCCL INFO x"), None);
+    assert_eq!(rank_of_line(b"h:1:1 [0] NCCL INFO [Rank 1] ncclCommInitRankConfig comm"), None);
+    assert_eq!(rank_of_line(b"[default3]:h:1:1 [0] NCCL INFO x"), None);
 }
 
 #[test]
 fn vllm_names_the_rank_of_a_worker() {
     let line =
         b"(VllmWorker rank=3 pid=406) ERROR 07-23 19:34:51 [multiproc_executor.py:487] RuntimeError: x";
-    assert_eq!(told_rank(line), Some(3));
-    assert_eq!(told_rank(b"(VllmWorkerProcess pid=406) x"), None);
+    assert_eq!(rank_of_line(line), Some(3));
+    assert_eq!(rank_of_line(b"(VllmWorkerProcess pid=406) x"), None);
 }
 
 #[test]
@@ -160,5 +160,31 @@ fn a_tag_in_the_middle_begins_a_piece_of_another_rank() {
         ["", "[1,0]<stdout>:", "[1,0]<stdout>:[1,0]<stdout>:x", "said [1,3]<stdout>:x", "[rank3]: [1]"]
     {
         assert_eq!(of(whole), [whole.as_bytes()]);
+    }
+}
+
+#[test]
+fn a_rank_in_brackets_at_the_beginning_of_a_text_is_its_writer() {
+    for line in [
+        "[rank 3] step 5 loss 0.3313 1280.0 samples/s",
+        "[default1]:[rank 3] done",
+        "[rank3]:[E1122 03:12:05.018 ProcessGroupNCCL.cpp:689] [Rank 7] Watchdog caught",
+        "[E1122 03:12:05.018 ProcessGroupNCCL.cpp:689] [Rank 3] Watchdog caught",
+        "2026-11-22 03:12:05,018 INFO [Rank 3] begins",
+        "RuntimeError: [Rank 3]: Rank 0 failed to pass monitoredBarrier",
+        "[1,3]<stdout>:hello",
+    ] {
+        assert_eq!(rank_of_line(line.as_bytes()), Some(3), "{line}");
+    }
+    for line in [
+        "waits for [rank 3] to join",
+        "h:1:1 [0] NCCL INFO [Rank 3] ncclCommInitRankConfig comm",
+        "[rank x] step 5",
+        "[rank 3 of 4] step 5",
+        "[rank 99999999999] step 5",
+        "[rank ",
+        "",
+    ] {
+        assert_eq!(rank_of_line(line.as_bytes()), None, "{line}");
     }
 }

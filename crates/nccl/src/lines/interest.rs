@@ -138,7 +138,7 @@ pub(super) static SLASHLESS: Needles =
     Needles(LazyLock::new(|| packed::Searcher::new(RATES.iter().filter(|words| !words.contains('/')))));
 
 /// A search for any of several words; none on a machine without vector instructions.
-pub(super) struct Needles(LazyLock<Option<packed::Searcher>>);
+pub(super) struct Needles(pub(super) LazyLock<Option<packed::Searcher>>);
 
 impl Needles {
     /// Returns the first hit at or after `from`. Without a search every line is of interest.

@@ -1,20 +1,25 @@
 //! Cuts chunks of bytes into lines, once for all readers: chunk borders never matter, memory is bounded, and irrelevant lines
 //! are never read.
 
+mod escape;
 mod interest;
 mod piece;
 mod rates;
+mod steps;
 mod unwrap;
 
 use std::ops::Range;
 
+pub use escape::{Escape, measure_escape};
 pub use interest::Candidates;
 pub(crate) use interest::{RATES, is_report};
 pub(crate) use piece::{Piece, each_piece};
+pub(crate) use steps::is_step;
 pub use unwrap::{pieces, unwrap};
 
 use interest::{INTEREST, NextHit, RATE, SLASHLESS, like_the_last, newlines};
 use rates::{RateRun, plain_line, rate_at_slash};
+use steps::STEP;
 
 /// Bytes kept of one line. The rest of a longer line is skipped; it still counts as one line.
 pub const LINE_CAP: usize = 64 * 1024;
@@ -35,8 +40,19 @@ pub(crate) struct Line<'a> {
     pub rate: Option<usize>,
     /// The end of the line above, if the line may belong to the report of a failure.
     pub failure: Option<&'a [u8]>,
+    /// Whether the line may report a training step, and nothing else that the map shows but a rate.
+    pub step: bool,
     /// Whether the line is known to contain no control characters other than tabs, and not to be JSON.
     pub plain: bool,
+}
+
+/// What the reader of a line needs of the lines behind it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Needed {
+    /// The next line, whatever its content.
+    pub next: bool,
+    /// Lines that may report a training step.
+    pub steps: bool,
 }
 
 /// The unfinished last line of a source.
@@ -97,8 +113,8 @@ pub(crate) struct Cutter {
     lines: u64,
     bytes: u64,
     rate_run: RateRun,
-    /// Whether the next line is needed, whatever its content.
-    every: bool,
+    /// What is needed besides the lines of interest.
+    pub needed: Needed,
     /// The end of the last whole line.
     above: Vec<u8>,
 }
@@ -114,9 +130,9 @@ impl Cutter {
         self.bytes
     }
 
-    /// Takes bytes and their candidates, and passes on every line of interest that they complete. `sink` returns whether it needs the
-    /// next line, whatever its content.
-    pub fn feed(&mut self, bytes: &[u8], candidates: &Candidates, mut sink: impl FnMut(Line<'_>) -> bool) {
+    /// Takes bytes and their candidates, and passes on every line of interest that they complete. `sink` returns what it needs
+    /// of the lines behind.
+    pub fn feed(&mut self, bytes: &[u8], candidates: &Candidates, mut sink: impl FnMut(Line<'_>) -> Needed) {
         self.bytes += bytes.len() as u64;
         let before = self.lines;
         let (first, whole) = self.open.take(bytes);
@@ -131,7 +147,7 @@ impl Cutter {
     }
 
     /// Passes on the last line if no newline ended it; returns whether there was one.
-    pub fn finish(&mut self, mut sink: impl FnMut(Line<'_>) -> bool) -> bool {
+    pub fn finish(&mut self, mut sink: impl FnMut(Line<'_>) -> Needed) -> bool {
         let last = self.open.end();
         if let Some(last) = &last {
             self.carried(last, &mut sink);
@@ -145,10 +161,10 @@ impl Cutter {
         block: &[u8],
         begin: usize,
         candidates: &Candidates,
-        sink: &mut impl FnMut(Line<'_>) -> bool,
+        sink: &mut impl FnMut(Line<'_>) -> Needed,
     ) {
         let (mut others, mut rates) = (NextHit::new(&INTEREST), NextHit::new(&RATE));
-        let mut slashless = NextHit::new(&SLASHLESS);
+        let (mut slashless, mut steps) = (NextHit::new(&SLASHLESS), NextHit::new(&STEP));
         let mut failures = candidates.places.iter().copied().peekable();
         let mut from = begin;
         let mut counted = begin;
@@ -157,8 +173,8 @@ impl Cutter {
         while from < block.len() {
             let other = like_the_last(block, from, reach).or_else(|| others.next(block, from));
             while failures.next_if(|place| *place < from).is_some() {}
-            let mut failure = if self.every { Some(from) } else { failures.peek().copied() };
-            if !self.every && self.rate_run.attempt() {
+            let mut failure = if self.needed.next { Some(from) } else { failures.peek().copied() };
+            if !self.needed.next && !self.needed.steps && self.rate_run.attempt() {
                 let before = slashless.next(block, from).into_iter().chain(other).chain(failure).min();
                 let end = self.run_of_rates(block, from, before.unwrap_or(block.len()), sink);
                 self.rate_run.note(end > from);
@@ -166,24 +182,26 @@ impl Cutter {
             }
             let rate = rates.next(block, from);
             failure = failure.filter(|place| *place < block.len());
-            let Some(hit) = [other, rate, failure].into_iter().flatten().min() else { break };
+            let step = if self.needed.steps { steps.next(block, from) } else { None };
+            let Some(hit) = [other, rate, failure, step].into_iter().flatten().min() else { break };
             let start = memchr::memrchr(b'\n', &block[from..hit]).map_or(from, |at| from + at + 1);
             let end = memchr::memchr(b'\n', &block[hit..]).map_or(block.len(), |at| hit + at);
             let kept = end.min(start + LINE_CAP);
             let within = |hit: Option<usize>| hit.filter(|at| *at < kept);
-            let (other, rate, failure) = (within(other), within(rate), within(failure));
+            let (other, rate, failure, step) = (within(other), within(rate), within(failure), within(step));
             reach = other.map(|at| at - start);
             let rate = rate.filter(|_| other.is_none());
             self.rate_run.see(rate.is_some());
             self.lines += newlines(&block[counted..start]) + 1;
-            if other.or(rate).or(failure).is_some() {
+            if other.or(rate).or(failure).or(step).is_some() {
                 let above = || if start == begin { &self.above } else { last_line(&block[begin..start]) };
-                self.every = sink(Line {
+                self.needed = sink(Line {
                     number: self.lines,
                     bytes: &block[start..kept],
                     of_map: other.or(rate).is_some(),
                     rate: rate.map(|at| at - start),
                     failure: failure.map(|_| above()),
+                    step: step.is_some() && other.is_none(),
                     plain: false,
                 });
             }
@@ -199,7 +217,7 @@ impl Cutter {
         block: &[u8],
         mut from: usize,
         limit: usize,
-        sink: &mut impl FnMut(Line<'_>) -> bool,
+        sink: &mut impl FnMut(Line<'_>) -> Needed,
     ) -> usize {
         while let Some((slash, end)) = plain_line(block, from)
             && end < limit
@@ -213,6 +231,7 @@ impl Cutter {
                 of_map: true,
                 rate: Some(at - from),
                 failure: None,
+                step: false,
                 plain: true,
             });
             from = end + 1;
@@ -221,17 +240,19 @@ impl Cutter {
     }
 
     /// Takes a line that was assembled from several chunks.
-    fn carried(&mut self, bytes: &[u8], sink: &mut impl FnMut(Line<'_>) -> bool) {
+    fn carried(&mut self, bytes: &[u8], sink: &mut impl FnMut(Line<'_>) -> Needed) {
         self.lines += 1;
         let (other, rate) = (INTEREST.find(bytes, 0), RATE.find(bytes, 0));
-        let failure = self.every || Candidates::is_one(bytes);
-        if failure || other.or(rate).is_some() {
-            self.every = sink(Line {
+        let failure = self.needed.next || Candidates::is_one(bytes);
+        let step = other.is_none() && self.needed.steps && STEP.find(bytes, 0).is_some();
+        if failure || step || other.or(rate).is_some() {
+            self.needed = sink(Line {
                 number: self.lines,
                 bytes,
                 of_map: other.or(rate).is_some(),
                 rate: rate.filter(|_| other.is_none()),
                 failure: failure.then_some(self.above.as_slice()),
+                step,
                 plain: false,
             });
         }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::LINE_CAP;
+use super::escape::measure_escape;
 use crate::launcher;
 
 /// Returns the line as it was printed, without JSON strings and colours. It may be several lines then.
@@ -78,26 +79,16 @@ fn json_string(rest: &[u8], out: &mut Vec<u8>) -> usize {
     rest.len()
 }
 
-/// Removes ANSI escape sequences.
+/// Removes escape sequences of terminals.
 fn without_escapes(line: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(line);
     let mut out = Vec::with_capacity(line.len());
-    let mut rest = line;
-    while let Some(at) = memchr::memchr(0x1b, rest) {
-        out.extend_from_slice(&rest[..at]);
-        rest = &rest[at + 1..];
-        rest = match rest.first() {
-            Some(b'[') => {
-                let end = rest[1..].iter().position(|byte| (0x40..=0x7e).contains(byte));
-                &rest[end.map_or(rest.len(), |at| at + 2)..]
-            }
-            Some(b']') => {
-                let end = rest.iter().position(|byte| matches!(byte, 0x07 | 0x1b));
-                &rest[end.map_or(rest.len(), |at| at + usize::from(rest[at] == 0x07))..]
-            }
-            Some(_) => &rest[1..],
-            None => rest,
-        };
+    let mut rest = &*text;
+    while let Some((before, _)) = rest.split_once('\x1b') {
+        out.extend_from_slice(before.as_bytes());
+        let sequence = &rest[before.len()..];
+        rest = &sequence[measure_escape(sequence).len()..];
     }
-    out.extend_from_slice(rest);
+    out.extend_from_slice(rest.as_bytes());
     out
 }

@@ -15,7 +15,8 @@ use super::{TransportMap, cut};
 use crate::SourceId;
 use crate::channel::ChannelLine;
 use crate::event::{Connected, NcclEvent};
-use crate::lines::{Cutter, Line, each_piece};
+use crate::launcher;
+use crate::lines::{Cutter, Line, Needed, each_piece, is_step};
 use crate::network::Network;
 use crate::parser::{Entry, Rate, entries, plain};
 use crate::record::Level;
@@ -35,6 +36,9 @@ const HOSTS: usize = 65_536;
 const HEARD: usize = 65_536;
 /// Most ranks of a source whose training steps are kept.
 const STEPPING: usize = 1024;
+/// Lines with steps that are read behind the last one that showed another rank to train: each rank prints one before the others
+/// print their next.
+const STEP_LINES: u16 = 1024;
 /// Devices of a node have smaller numbers; a thread without one may print any.
 const DEVICES: i32 = 256;
 /// Most names of transports and networks kept.
@@ -45,6 +49,8 @@ const NAMES: usize = 1024;
 struct SourceReader {
     cutter: Cutter,
     last_process: Option<ProcessId>,
+    /// Lines with steps that are still read, until another rank or process appears.
+    step_lines: u16,
 }
 
 /// Finds the entry that a line is about.
@@ -80,33 +86,19 @@ impl TransportMap {
             bytes: 0,
         };
         let at = self.seen.sources.push_and_get_key(source);
-        self.index.readers.push(SourceReader::default());
+        self.index.readers.push(SourceReader { step_lines: STEP_LINES, ..SourceReader::default() });
         self.index.source.insert(Arc::clone(id), at);
         self.seen.restarts.source(id);
         at
-    }
-
-    /// Adds a training step without a rate, which is found outside of this crate: the line of a source that reports it, and
-    /// the rank, if the line names one.
-    pub fn add_step(&mut self, source: &Arc<SourceId>, rank: Option<u32>, line: u64) {
-        let at = self.source(source);
-        let steps = &mut self.seen.sources[at].steps;
-        if steps.len() < STEPPING || steps.contains_key(&rank) {
-            let last = steps.entry(rank).or_default();
-            *last = line.max(*last);
-        }
-    }
-
-    /// Returns the number of lines of a source that were read.
-    pub fn lines_of(&self, source: &Arc<SourceId>) -> u64 {
-        self.index.source.get(source).map_or(0, |at| self.seen.sources[*at].lines)
     }
 
     /// Takes a source's cutter out, so that its lines can be applied to the map.
     pub(super) fn begin(&mut self, source: &Arc<SourceId>) -> (SourceIndex, Cutter) {
         let at = self.source(source);
         self.seen.failures.begin(at, source.rank);
-        (at, std::mem::take(&mut self.index.readers[at].cutter))
+        let mut cutter = std::mem::take(&mut self.index.readers[at].cutter);
+        cutter.needed.steps = self.needs_steps(at);
+        (at, cutter)
     }
 
     /// Puts a source's cutter back.
@@ -118,15 +110,50 @@ impl TransportMap {
         self.generation += u64::from(!events.is_empty());
     }
 
+    /// Returns whether a source is still searched for training steps; those with a rate are seen anyway.
+    fn needs_steps(&self, source: SourceIndex) -> bool {
+        self.index.readers[source].step_lines > 0 && !self.seen.sources[source].throughput.steps()
+    }
+
+    /// Keeps who printed a training step without a rate.
+    fn take_step(&mut self, source: SourceIndex, line: &Line<'_>) {
+        if !is_step(line.bytes) {
+            return;
+        }
+        let known = &mut self.seen.sources[source];
+        let rank = launcher::rank_of_line(line.bytes).or(known.id.rank);
+        let is_new = !known.steps.contains_key(&rank);
+        if !is_new || known.steps.len() < STEPPING {
+            known.steps.insert(rank, line.number);
+        }
+        self.generation += u64::from(is_new);
+        let left = &mut self.index.readers[source].step_lines;
+        *left = match (is_new, known.id.rank) {
+            (_, Some(_)) => 0,
+            (true, None) => STEP_LINES,
+            (false, None) => left.saturating_sub(1),
+        };
+    }
+
+    /// Applies a line; returns what is needed of the lines behind.
+    #[inline]
+    pub(super) fn take(&mut self, source: SourceIndex, line: &Line<'_>, events: &mut Vec<Event>) -> Needed {
+        if line.step && self.needs_steps(source) {
+            self.take_step(source, line);
+        }
+        let next = self.take_content(source, line, events);
+        Needed { next, steps: self.needs_steps(source) }
+    }
+
     /// Applies a line; returns whether the next one is needed, whatever its content.
     #[inline]
-    pub(super) fn take(&mut self, source: SourceIndex, line: &Line<'_>, events: &mut Vec<Event>) -> bool {
+    fn take_content(&mut self, source: SourceIndex, line: &Line<'_>, events: &mut Vec<Event>) -> bool {
         let rate = Rate::of(line);
         if let Some(Rate { line, text, at, launcher_rank }) = rate {
             self.seen.sources[source].throughput.observe_at(launcher_rank, line, text, at);
         }
         if line.failure.is_none() {
-            if rate.is_some() {
+            if rate.is_some() || !line.of_map {
                 return false;
             }
             if let Some(entry) = plain(line) {
@@ -281,6 +308,8 @@ impl TransportMap {
         process.told_rank = self.seen.sources[source].id.rank.map(GlobalRank);
         process.host_number = self.host(host, node);
         let at = self.seen.processes.push_and_get_key(process);
+        // It may be another attempt, of which no step is known.
+        self.index.readers[source].step_lines = STEP_LINES;
         if let Some(pid) = pid {
             let same = self.index.pids.entry((source, pid)).or_default();
             // One source rarely has several hosts with one process id; more than a few are ignored.

@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(phases(&mut map), [Phase::Stepping; 4]);
         let mut map = read(&[("a", nodes[0].clone()), ("b", nodes[1].clone())]);
         assert_eq!(phases(&mut map), [Phase::Rings; 4]);
-        map.add_step(&Arc::new(SourceId::new("b")), Some(3), 9);
+        map.read(&Arc::new(SourceId::new("b")), b"[rank3]: step 5 loss 2.1\n");
         assert_eq!(phases(&mut map), [Phase::Stepping; 4], "a step without a rate");
     }
 

@@ -14,7 +14,6 @@ mod recordings;
 mod screen_out;
 mod search;
 pub(crate) mod spill;
-mod step_lines;
 mod targets;
 mod terminal;
 mod terminal_background;

@@ -10,7 +10,6 @@ use weftrun::core::nccl::{self, Kind, PairView, Phase, Snapshot, TransportMap};
 use weftrun::diagnose::Sources;
 
 use super::milestones::Times;
-use super::step_lines::StepLines;
 use crate::model::transport_view::{Communicator, Link, LinkMap, Path, Rank, Step, TransportView};
 use crate::safe;
 
@@ -18,7 +17,6 @@ use crate::safe;
 #[derive(Debug, Default)]
 pub struct ViewBuilder {
     map: TransportMap,
-    step_lines: StepLines,
     times: Times,
 }
 
@@ -26,13 +24,10 @@ impl ViewBuilder {
     /// Adds a batch. If the cluster reports no times for its lines, `came` is used instead; none if that is
     /// unknown too.
     pub fn observe(&mut self, batch: &LogBatch, came: Option<Timestamp>) {
-        let before = self.map.lines_of(&batch.source);
         let times = &mut self.times;
         batch.read_into_timed(&mut self.map, |map, time, events| {
             times.note(map, &batch.source, time.or(came), &events);
         });
-        let map = &mut self.map;
-        self.step_lines.read(batch, |rank, line| map.add_step(&batch.source, rank, before + line));
     }
 
     /// Ends all sources: their last lines count even without a newline.

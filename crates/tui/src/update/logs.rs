@@ -30,7 +30,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Follow if pane.follows() => pane.pause(),
         Action::Follow => pane.follow(),
         Action::Left => pane.column = pane.column.saturating_sub(SIDE),
-        Action::Right => pane.column = (pane.column + SIDE).min(weftrun::core::log::LINE_CAP),
+        Action::Right => pane.column = (pane.column + SIDE).min(weftrun::core::nccl::LINE_CAP),
         Action::Wrap => {
             pane.wrap = !pane.wrap;
             pane.column = 0;

@@ -1,6 +1,6 @@
 //! The log: its order, filters, searches and titles.
 
-use weftrun::core::log::LINE_CAP;
+use weftrun::core::nccl::LINE_CAP;
 
 use super::*;
 

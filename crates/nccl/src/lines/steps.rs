@@ -1,68 +1,15 @@
 //! Lines that report a training step without a rate: `step 12 loss 2.1`.
 
-use std::collections::HashSet;
-use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use aho_corasick::packed::Searcher;
-use memchr::{memchr, memchr_iter, memmem, memrchr};
-use weftrun::core::log::{LogBatch, rank_of_line};
+use memchr::memmem;
 
-/// Finds the steps in batches.
-#[derive(Debug, Default)]
-pub struct StepLines {
-    /// Sources of one rank that is known to step: they are not searched again.
-    done: HashSet<String>,
-}
+use super::interest::Needles;
 
-impl StepLines {
-    /// Passes each step of a batch to `step`: the rank that its line names, and the number of the line in the batch. One that the
-    /// batch cuts is left to the next step.
-    pub fn read(&mut self, batch: &LogBatch, mut step: impl FnMut(Option<u32>, u64)) {
-        if self.done.contains(&batch.source.uid) {
-            return;
-        }
-        let (mut number, mut counted) = (1, 0);
-        for at in lines_with_steps(&batch.bytes) {
-            number +=
-                memchr_iter(b'\n', batch.bytes.get(counted..at.start).unwrap_or_default()).count() as u64;
-            counted = at.start;
-            let line = batch.bytes.get(at).unwrap_or_default();
-            step(rank_of_line(line).or(batch.source.rank), number);
-            if batch.source.rank.is_some() {
-                self.done.insert(batch.source.uid.clone());
-                return;
-            }
-        }
-    }
-}
-
-/// Returns the places of the lines that report a step.
-fn lines_with_steps(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
-    let mut from = 0;
-    std::iter::from_fn(move || {
-        while let Some(found) = bytes.get(from..).and_then(find) {
-            let at = from + found;
-            let start = memrchr(b'\n', &bytes[..at]).map_or(0, |newline| newline + 1);
-            let end = memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |newline| at + newline);
-            from = end + 1;
-            if is_step(&bytes[start..end]) {
-                return Some(start..end);
-            }
-        }
-        None
-    })
-}
-
-/// Returns the first place of one of the words, at the speed of memory: the whole history of a log is searched.
-fn find(bytes: &[u8]) -> Option<usize> {
-    static SEARCHER: OnceLock<Option<Searcher>> = OnceLock::new();
-    match SEARCHER.get_or_init(|| Searcher::new(["step", "Step", "STEP", "iter", "Iter", "ITER"])) {
-        Some(searcher) => searcher.find(bytes).map(|found| found.start()),
-        // No vector instructions on this machine: every line may have one.
-        None => (!bytes.is_empty()).then_some(0),
-    }
-}
+/// Finds the words that a step has. They are sought only until it is known who trains: training logs have them in every line.
+pub(super) static STEP: Needles =
+    Needles(LazyLock::new(|| Searcher::new(["step", "Step", "STEP", "iter", "Iter", "ITER"])));
 
 /// Words before a step that a sentence tells of: `bad sample at step 5`, `resumed from step 4000 of 9000`.
 const TELLING: [&[u8]; 16] = [
@@ -83,7 +30,7 @@ fn tells(before: &[u8]) -> bool {
 /// Returns whether a line has the word `step`, `iter` or `iteration`, a number behind it, and another number further on:
 /// a loss, a sum, a rate. Titles such as `Step 2: install` have none, and a step that a sentence or an error tells of is
 /// none of the training.
-fn is_step(line: &[u8]) -> bool {
+pub(crate) fn is_step(line: &[u8]) -> bool {
     const NCCL: &[u8] = b"NCCL ";
     let line = line.get(..line.len().min(4096)).unwrap_or_default();
     ["step", "iteration", "iter"].iter().any(|word| {
@@ -110,15 +57,7 @@ fn is_step(line: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_step, lines_with_steps};
-
-    #[test]
-    fn each_line_is_found_once() {
-        let text = b"step 1 loss 2\nstep 2 of the iter 3\n\nsteps\nIter 4: 5.0 step 4";
-        let found: Vec<&[u8]> = lines_with_steps(text).map(|at| &text[at]).collect();
-        assert_eq!(found, [&b"step 1 loss 2"[..], b"step 2 of the iter 3", b"Iter 4: 5.0 step 4"]);
-        assert_eq!(lines_with_steps(b"").count(), 0);
-    }
+    use super::is_step;
 
     #[test]
     fn steps_have_a_number_and_another_one_behind_it() {

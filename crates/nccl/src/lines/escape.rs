@@ -6,7 +6,7 @@
 
 /// One escape sequence at the start of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Escape<'a> {
+pub enum Escape<'a> {
     /// `CSI … m`: its parameters, and its length in bytes.
     Sgr(&'a str, usize),
     /// Anything else, and its length in bytes.
@@ -15,7 +15,8 @@ pub(super) enum Escape<'a> {
 
 impl Escape<'_> {
     /// Returns the length in bytes; never 0.
-    pub(super) fn len(self) -> usize {
+    #[allow(clippy::len_without_is_empty, reason = "none is empty")]
+    pub fn len(self) -> usize {
         match self {
             Self::Sgr(_, len) | Self::Other(len) => len,
         }
@@ -24,7 +25,7 @@ impl Escape<'_> {
 
 /// Measures the sequence that `text` starts with: `ESC` or one of the C1 introducers.
 #[allow(clippy::match_same_arms, reason = "the introducers of 7 bits, then those of 8")]
-pub(super) fn measure(text: &str) -> Escape<'_> {
+pub fn measure_escape(text: &str) -> Escape<'_> {
     let mut chars = text.chars();
     match (chars.next(), chars.next()) {
         (Some('\x1b'), Some('[')) => control_sequence(text, 2),
