@@ -3,10 +3,10 @@
 use weftrun_nccl::flight_recorder::{Collective, Disagreement, FlightRecorder};
 use weftrun_nccl::printable;
 
+use super::cause::named;
 use super::cause::{Cause, CauseClass, CauseDetail, Why, WhyState};
 use super::rules;
 use weftrun_core::finding::Evidence;
-use weftrun_core::text::listed;
 use weftrun_core::{Confidence, Finding};
 
 const SOURCE: &str = "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html";
@@ -107,8 +107,4 @@ fn behind(collective: &Collective, late: &[u32], silent: &[u32], waiting: &[u32]
     let place =
         place.as_deref().map_or_else(String::new, |place| format!(" ({})", printable(place.as_bytes(), 200)));
     finding.fix(format!("inspect what those ranks did instead of the call in which the others wait{place}"))
-}
-
-fn named(ranks: &[u32]) -> String {
-    format!("rank{} {}", if ranks.len() == 1 { "" } else { "s" }, listed(ranks, 16))
 }

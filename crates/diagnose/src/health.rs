@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use weftrun_nccl::TransportMap;
-use weftrun_nccl::ras::{Behind, Communicator, Member, Report};
+use weftrun_nccl::ras::{Communicator, Member, Report};
 
 use weftrun_core::text::numbers;
 
@@ -132,10 +132,10 @@ struct Still {
     answers: u32,
 }
 
-/// The counts of the ranks of a communicator that are behind, and of all its ranks.
+/// The counts of the ranks of a communicator that differ from the others, and of all its ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Lag {
-    behind: Vec<(u32, u64)>,
+    counts: Vec<(u32, u64)>,
     launched: u64,
 }
 
@@ -146,8 +146,8 @@ impl Observer {
         let lags: BTreeMap<u64, Lag> = report
             .communicators
             .iter()
-            .filter(|comm| !comm.behind.is_empty())
-            .map(|comm| (comm.hash, Lag { behind: counts(&comm.behind), launched: comm.launched }))
+            .filter(|comm| comm.is_uneven())
+            .map(|comm| (comm.hash, Lag { counts: counts(comm), launched: comm.launched }))
             .collect();
         // Only a communicator whose counts are all unchanged is stuck; one whose counts changed makes
         // progress.
@@ -173,8 +173,8 @@ impl Observer {
     }
 }
 
-fn counts(behind: &[Behind]) -> Vec<(u32, u64)> {
-    behind.iter().map(|behind| (behind.member.rank, behind.count)).collect()
+fn counts(comm: &Communicator) -> Vec<(u32, u64)> {
+    comm.behind.iter().chain(&comm.ahead).map(|rank| (rank.member.rank, rank.count)).collect()
 }
 
 /// Returns the ranks that block the others: dead and missing ones, else those that launched the fewest

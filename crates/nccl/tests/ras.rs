@@ -149,3 +149,23 @@ fn events_end_where_their_braces_do() {
         assert!(reader.feed(&flood).is_empty());
     }
 }
+
+/// NCCL 2.26 names the ranks of the smaller group below it (after <https://github.com/NVIDIA/nccl/issues/1911>).
+#[test]
+fn a_group_that_is_ahead_is_named_and_the_others_are_not() {
+    let text = "NCCL version 2.26.2 compiled with CUDA 12.6\n\nJob summary\n===========\n\nCommunicators... (0.00s)\n\n\
+        #0-0 (fa93daea854b060b) MISMATCH\n  Communicator ranks have different AllGather operation counts\n  \
+        30 ranks have launched up to operation 640\n  2 ranks have launched up to operation 641\n  \
+        Rank 12 -- GPU 4 managed by process 32 on node 10.0.0.1\n  \
+        Rank 13 -- GPU 5 managed by process 33 on node 10.0.0.1\n";
+    let counts = |ranks: &[weftrun_nccl::ras::Behind]| {
+        ranks.iter().map(|rank| (rank.member.rank, rank.count, rank.others)).collect::<Vec<_>>()
+    };
+    let report = Report::read(text.as_bytes()).unwrap();
+    assert_eq!(counts(&report.communicators[0].ahead), [(12, 641, 640), (13, 641, 640)]);
+    assert!(report.communicators[0].behind.is_empty() && !report.is_clean());
+    let fewer = text.replace("641", "639");
+    let report = Report::read(fewer.as_bytes()).unwrap();
+    assert_eq!(counts(&report.communicators[0].behind), [(12, 639, 640), (13, 639, 640)]);
+    assert!(report.communicators[0].ahead.is_empty());
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
-use weftrun::core::nccl::ras::{Communicator, PeerEvent};
+use weftrun::core::nccl::ras::PeerEvent;
 use weftrun::diagnose::health::{HealthState, RAS};
 use weftrun::report::HealthReport;
 use weftrun::{Error, ErrorKind, HealthOptions, Result, health_at, watch_health_at};
@@ -134,9 +134,7 @@ fn text(report: &HealthReport) -> String {
     if report.culprits.len() > 16 {
         lines.push(format!("  and {} more", report.culprits.len() - 16));
     }
-    let differs =
-        |comm: &&Communicator| !(comm.missing.is_empty() && comm.behind.is_empty() && comm.errors.is_empty());
-    for comm in report.communicators.iter().filter(differs).take(16) {
+    for comm in report.communicators.iter().filter(|comm| comm.differs()).take(16) {
         let size = comm.size.map(|size| format!(" of {size} ranks")).unwrap_or_default();
         lines.push(format!(
             "communicator {:#x}{size}: {} missing, {} behind, {} with errors",

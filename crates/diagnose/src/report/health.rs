@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use weftrun_nccl::ras::{Communicator, PeerEvent, Report};
 
+use crate::cause::named;
 use crate::cause::{Cause, CauseClass, CauseDetail, Why, WhyState};
 use crate::health::{Culprit, HealthState, RAS, advisories_of};
 use weftrun_core::finding::{Confidence, Evidence, Finding, Severity};
@@ -177,6 +178,17 @@ fn reason(state: HealthState, last: &Report, culprits: &[Culprit], asked: &Asked
                 "{} {} an error",
                 counted(failed.len(), "rank"),
                 if failed.len() == 1 { "reports" } else { "report" }
+            )
+        }
+        HealthState::Suspect | HealthState::Stuck if culprits.is_empty() => {
+            let ahead = last.communicators.iter().flat_map(|comm| &comm.ahead);
+            let (count, others) = ahead.clone().next().map_or((0, 0), |first| (first.count, first.others));
+            let operation = ahead.clone().next().map_or("", |first| first.operation.as_str());
+            let ranks: Vec<u32> = ahead.map(|rank| rank.member.rank).collect();
+            format!(
+                "{} launched {count} {operation} operations, the others {others} {answers}; RAS does not name those that \
+                 are behind",
+                named(&ranks)
             )
         }
         HealthState::Suspect if asked.answers > 1 => {

@@ -87,6 +87,7 @@ fn communicator(hash: u64, comm: &Comm) -> Communicator {
         size: Some(comm.size),
         missing: comm.missing_ranks.iter().map(missing).collect(),
         behind: operations.iter().flat_map(|(operation, counts)| find_behind(operation, counts)).collect(),
+        ahead: Vec::new(),
         errors,
         launched,
     }

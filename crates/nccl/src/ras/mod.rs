@@ -74,11 +74,26 @@ pub struct Communicator {
     pub missing: Vec<Missing>,
     /// Ranks that launched fewer operations than others.
     pub behind: Vec<Behind>,
+    /// Ranks that launched more operations than most, where a report in text does not name those that are behind.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ahead: Vec<Behind>,
     /// Errors, each with its rank.
     pub errors: Vec<RankError>,
     /// The sum of all operations launched by all ranks: it grows while the job makes progress.
     #[serde(skip)]
     pub launched: u64,
+}
+
+impl Communicator {
+    /// Returns whether a rank of it is missing, has an error, or launched another number of operations than the others.
+    pub fn differs(&self) -> bool {
+        !(self.missing.is_empty() && self.errors.is_empty()) || self.is_uneven()
+    }
+
+    /// Returns whether its ranks launched different numbers of operations.
+    pub fn is_uneven(&self) -> bool {
+        !(self.behind.is_empty() && self.ahead.is_empty())
+    }
 }
 
 /// A process of a communicator.
@@ -105,7 +120,7 @@ pub struct Missing {
     pub dead: bool,
 }
 
-/// A rank that launched fewer operations of a kind than most others.
+/// A rank that launched fewer operations of a kind than most others, or more.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[non_exhaustive]
@@ -185,11 +200,7 @@ impl Report {
 
     /// Returns whether every communicator is complete, without errors and without ranks that are behind.
     pub fn is_clean(&self) -> bool {
-        self.missing_processes.is_empty()
-            && self
-                .communicators
-                .iter()
-                .all(|comm| comm.missing.is_empty() && comm.behind.is_empty() && comm.errors.is_empty())
+        self.missing_processes.is_empty() && !self.communicators.iter().any(Communicator::differs)
     }
 }
 

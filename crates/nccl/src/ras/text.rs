@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::json::hash;
-use super::{Communicator, MAX_ENTRIES, Member, Missing, RankError, Report, Unreadable, behind};
+use super::{Behind, Communicator, MAX_ENTRIES, Member, Missing, RankError, Report, Unreadable, behind};
 
 const VERSION: &str = "NCCL version ";
 
@@ -166,7 +166,14 @@ struct Counts {
 
 impl Counts {
     fn line(&mut self, line: &str) {
-        let Some((who, count)) = line.split_once(" launched up to operation ") else { return };
+        let Some((who, count)) = line.split_once(" launched up to operation ") else {
+            // The ranks of a small group are named below it.
+            let group = self.groups.last().map(|(_, count)| *count);
+            if let (Some(count), Some(member), true) = (group, member(line), self.ranks.len() < MAX_ENTRIES) {
+                self.ranks.push((member, count));
+            }
+            return;
+        };
         let Some(count) = count.split_whitespace().next().and_then(|count| count.parse().ok()) else {
             return;
         };
@@ -189,5 +196,14 @@ impl Counts {
             reached.filter(|reached| counts.ranks.iter().any(|(_, count)| count < reached)).unwrap_or(most);
         comm.launched = comm.launched.saturating_add(most);
         comm.behind.extend(behind(&counts.operation, &counts.ranks, others));
+        if let Some(reached) = reached.filter(|_| comm.behind.is_empty()) {
+            let ahead = counts.ranks.into_iter().filter(|(_, count)| *count > reached);
+            comm.ahead.extend(ahead.map(|(member, count)| Behind {
+                member,
+                operation: counts.operation.clone(),
+                count,
+                others: reached,
+            }));
+        }
     }
 }

@@ -3,6 +3,7 @@
 
 mod inputs;
 mod prefetch;
+mod ras_answers;
 
 use weftrun_core::Result;
 use weftrun_core::log::SourceId;
@@ -10,6 +11,9 @@ use weftrun_core::nccl::{Event, TransportMap};
 
 pub use inputs::Input;
 use prefetch::Piece;
+use ras_answers::RasAnswers;
+
+use crate::report::HealthReport;
 
 /// Finds log files: by path, by folder (`*.log`, `*.out`, `*.err`, compressed ones, and NCCL_DEBUG_FILE's), by
 /// pattern (`*` and `?` within one component), and `-` for standard input.
@@ -49,6 +53,29 @@ impl LogFiles {
         let mut map = TransportMap::new();
         self.read_into(&mut map, |_| Ok(()))?;
         Ok(map)
+    }
+
+    /// Reads all files into a new map, and the last answer of NCCL's RAS service in them: the output of `ncclras`.
+    ///
+    /// # Errors
+    /// Those of [`LogFiles::map`].
+    pub fn map_and_health(&self) -> Result<(TransportMap, Option<HealthReport>)> {
+        let (mut map, mut answers) = (TransportMap::new(), RasAnswers::default());
+        prefetch::read(&self.inputs, |name, piece| {
+            match piece {
+                Piece::Bytes(bytes, candidates) => {
+                    answers.take(bytes);
+                    map.read_searched(name, bytes, candidates);
+                }
+                Piece::End => {
+                    answers.end();
+                    map.end(name);
+                }
+            }
+            Ok(())
+        })?;
+        let health = answers.judge(&map);
+        Ok((map, health))
     }
 
     /// Reads all files into a map, and passes on what each line shows.

@@ -90,7 +90,8 @@ fn of_files(named: &[String]) -> Result<Why> {
             Error::new(ErrorKind::Usage, "one job, or files, but not both or several jobs").with("job", job)
         );
     }
-    Ok(Sources::of_logs(&weftrun::open_logs(named)?.map()?).diagnose().why)
+    let (logs, health) = weftrun::open_logs(named)?.map_and_health()?;
+    Ok(Sources::of_logs(&logs).health(health.as_ref()).diagnose().why)
 }
 
 /// Prints it on stderr.
