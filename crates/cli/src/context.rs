@@ -11,8 +11,8 @@ use weftrun::core::job::{Action, JobFilter, JobHandle, JobSummary, age};
 use weftrun::core::log::clean_text;
 use weftrun::{Client, Config, Error, ErrorKind, Finding, Job, Registry, Result};
 
-use crate::args::{ColorWhen, Format, Global};
 use crate::diagnostics;
+use crate::global::{ColorWhen, Format, Global};
 use crate::output::Output;
 
 /// Codes of findings about ignored files and variables: they are printed even with `-q`.

@@ -18,6 +18,7 @@ mod complete;
 mod context;
 mod diagnostics;
 mod follow;
+mod global;
 mod hosts_flags;
 mod job_flags;
 mod key_flags;
@@ -125,9 +126,9 @@ fn data_output(argv: &[OsString]) -> Option<output::Output> {
                 None => None,
             },
         };
-        format = value.and_then(|value| args::Format::from_str(value, true).ok()).or(format);
+        format = value.and_then(|value| global::Format::from_str(value, true).ok()).or(format);
     }
-    let out = output::Output::new(format?, args::ColorWhen::Never, false, 0);
+    let out = output::Output::new(format?, global::ColorWhen::Never, false, 0);
     out.is_data().then_some(out)
 }
 

@@ -20,7 +20,7 @@ use weftrun::core::mask::{mask, mask_value};
 use weftrun::core::text::counted;
 use weftrun::{Error, ErrorKind, Finding, Result, Severity};
 
-use crate::args::{ColorWhen, Format};
+use crate::global::{ColorWhen, Format};
 
 /// The style of each meaning; color is never the only sign.
 pub mod style {
@@ -210,7 +210,7 @@ impl Output {
                 Ok(format!("---\n{}", serde_saphyr::to_string(value).map_err(|error| bug(&error))?))
             }
             Format::Sarif | Format::Html | Format::Mermaid | Format::Name | Format::Wide => {
-                let word = crate::args::word(&self.format);
+                let word = crate::global::word(&self.format);
                 Err(Error::new(ErrorKind::Usage, format!("this verb has no {word} output"))
                     .hint("use -o table, json or yaml"))
             }

@@ -16,6 +16,7 @@ mod pod;
 mod preflight;
 mod pytorch_job;
 mod render;
+mod render_input;
 #[cfg(test)]
 mod rights_tests;
 mod status;

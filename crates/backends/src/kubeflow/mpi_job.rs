@@ -5,7 +5,7 @@ use weftrun_core::Result;
 use weftrun_core::spec::{Launch, Rendezvous, Role};
 
 use super::kinds::Kind;
-use super::render::RenderInput;
+use super::render_input::RenderInput;
 use crate::kubernetes::escape::literal;
 use crate::kubernetes::mpirun;
 

@@ -10,7 +10,7 @@ use weftrun_core::spec::Quantity;
 use weftrun_core::text::{listed, suggestion};
 
 use super::config::Gang;
-use super::render::RenderInput;
+use super::render_input::RenderInput;
 
 /// Compares a rendered job with the facts.
 pub fn findings(draft: &RenderInput<'_>, object: &Value) -> Vec<Finding> {

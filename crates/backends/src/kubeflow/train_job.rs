@@ -7,7 +7,7 @@ use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::kinds::Kind;
 use super::pod::resources;
-use super::render::RenderInput;
+use super::render_input::RenderInput;
 
 /// The manager name of weftrun's patches of the runtime.
 const MANAGER: &str = "weftrun.dev/job";

@@ -202,7 +202,7 @@ fn notes(facts: &ClusterFacts, scope: &Scope) -> Vec<Finding> {
                 Finding::error("SLURM-NO-INSTANCE-TYPE", format!("no partition has {wanted}; {there}"))
                     .at("instance_type"),
             );
-        } else if with.iter().all(|group| super::check::lacks_efa(group)) {
+        } else if with.iter().all(|group| lacks_efa(group)) {
             // An error only if the job needs EFA: check/limits.rs.
             notes.push(
                 Finding::warning(
@@ -230,6 +230,13 @@ fn notes(facts: &ClusterFacts, scope: &Scope) -> Vec<Finding> {
 }
 
 /// Recorded clusters, shared with the tests of other modules.
+/// Returns whether the nodes are known to lack EFA. ParallelCluster marks its nodes `static` or `dynamic`,
+/// and those with EFA `efa`; other clusters have no such marker.
+pub fn lacks_efa(group: &NodeGroup) -> bool {
+    let has = |feature: &str| group.labels.contains_key(feature);
+    (has("static") || has("dynamic")) && group.instance_type.is_some() && !has("efa")
+}
+
 #[cfg(test)]
 pub mod tests_of_other_modules {
     use super::*;

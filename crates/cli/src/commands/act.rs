@@ -8,8 +8,8 @@ use weftrun::core::job::{Action, JobPhase};
 use weftrun::report::ActReport;
 use weftrun::{Error, ErrorKind, Result};
 
-use crate::args::Format;
 use crate::context::Context;
+use crate::global::Format;
 
 /// Arguments of verbs that take handles only.
 #[derive(Args, Debug)]

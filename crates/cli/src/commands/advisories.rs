@@ -6,8 +6,8 @@ use weftrun::core::advisories::{self, Advisory};
 use weftrun::core::exit_codes;
 use weftrun::report::AdvisoriesReport;
 
-use crate::args::Format;
 use crate::context::Context;
+use crate::global::Format;
 use crate::output::style;
 
 const EXAMPLES: &str = "\

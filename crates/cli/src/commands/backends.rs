@@ -6,8 +6,8 @@ use weftrun::core::exit_codes;
 use weftrun::report::{BackendShape, BackendsReport};
 use weftrun::{Capability, Result};
 
-use crate::args::Format;
 use crate::context::Context;
+use crate::global::Format;
 use crate::output::style;
 
 /// Lists the backends that are linked in.

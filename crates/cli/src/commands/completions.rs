@@ -15,7 +15,7 @@ pub struct CompletionsArgs {
 
 /// Prints the completion script of a shell.
 pub fn run(context: &Context, args: &CompletionsArgs) -> Result<u8> {
-    let script = crate::complete::script(&crate::args::word(&args.shell))
+    let script = crate::complete::script(&crate::global::word(&args.shell))
         .map_err(|error| Error::new(ErrorKind::Unexpected, format!("cannot write the script: {error}")))?;
     context.out.document(&String::from_utf8_lossy(&script))?;
     Ok(exit_codes::OK)

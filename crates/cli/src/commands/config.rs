@@ -15,8 +15,8 @@ use weftrun::files::NamedFile;
 use weftrun::report::{ConfigReport, SettingShape};
 use weftrun::{Config, Error, ErrorKind, Result};
 
-use crate::args::Format;
 use crate::context::Context;
+use crate::global::Format;
 use crate::output::style;
 
 const EXAMPLES: &str = "\

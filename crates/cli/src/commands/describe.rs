@@ -8,8 +8,8 @@ use weftrun::core::job::JobDetail;
 use weftrun::core::log::clean_text as printable;
 use weftrun::report::{DescribeReport, WhyReport};
 
-use crate::args::Format;
 use crate::context::Context;
+use crate::global::Format;
 use crate::output::style;
 
 #[derive(Args, Debug)]

@@ -7,8 +7,8 @@ use weftrun::core::log::clean_text;
 use weftrun::report::DoctorReport;
 use weftrun::{Finding, Result};
 
-use crate::args::Format;
 use crate::context::Context;
+use crate::global::Format;
 use crate::output::style;
 
 /// Says what is reachable; pasteable.

@@ -7,8 +7,8 @@ use weftrun::diagnose::explain;
 use weftrun::report::{CodesReport, ExplainReport};
 use weftrun::{Error, ErrorKind, Result};
 
-use crate::args::Format;
 use crate::context::Context;
+use crate::global::Format;
 
 #[derive(Args, Clone, Debug)]
 pub struct ExplainArgs {

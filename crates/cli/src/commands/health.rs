@@ -10,8 +10,8 @@ use weftrun::diagnose::health::{HealthState, RAS};
 use weftrun::report::HealthReport;
 use weftrun::{Error, ErrorKind, HealthOptions, Result, health_at, watch_health_at};
 
-use crate::args::Format;
 use crate::context::Context;
+use crate::global::Format;
 use crate::job_flags::duration;
 use crate::output::because;
 

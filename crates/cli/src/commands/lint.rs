@@ -15,8 +15,8 @@ use weftrun::report::LintReport;
 use weftrun::{Finding, Result, Severity};
 
 use super::mutate::{Given, InputArgs, Source, each_document};
-use crate::args::Format;
 use crate::context::Context;
+use crate::global::Format;
 use crate::key_flags::FabricFlags;
 use crate::output::finding_text;
 

@@ -14,9 +14,9 @@ use weftrun::core::text::suggestion;
 use weftrun::report::{EventLine, ListReport};
 use weftrun::{Client, Outcome, Record, Result};
 
-use crate::args::Format;
 use crate::context::Context;
 use crate::follow::interrupted;
+use crate::global::Format;
 
 #[derive(Args, Debug)]
 pub struct ListArgs {

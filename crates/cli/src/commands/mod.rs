@@ -38,8 +38,9 @@ use weftrun::core::exit_codes;
 use weftrun::core::job::Action;
 use weftrun::{Error, ErrorKind, Result};
 
-use crate::args::{Command, Format};
+use crate::args::Command;
 use crate::context::Context;
+use crate::global::Format;
 
 /// Runs a verb and returns the exit code.
 pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
@@ -114,7 +115,7 @@ fn check_output(format: Format, command: Option<&Command>) -> Result<()> {
     if has {
         return Ok(());
     }
-    let word = crate::args::word(&format);
+    let word = crate::global::word(&format);
     Err(Error::new(ErrorKind::Usage, format!("this verb has no {word} output"))
         .hint(format!("use -o table, json or yaml; {word} is an output of {verbs}")))
 }

@@ -10,9 +10,9 @@ use weftrun::core::text::counted;
 use weftrun::report::PlanReport;
 use weftrun::{ErrorKind, Finding, Plan, Result};
 
-use crate::args::Format;
 use crate::commands::render;
 use crate::context::Context;
+use crate::global::Format;
 use crate::job_flags::JobFlags;
 use crate::output::style;
 

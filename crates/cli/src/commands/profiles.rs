@@ -7,8 +7,8 @@ use weftrun::core::fabric::Profile;
 use weftrun::core::log::clean_text;
 use weftrun::report::{ProfileShape, ProfilesReport};
 
-use crate::args::Format;
 use crate::context::Context;
+use crate::global::Format;
 use crate::output::style;
 
 const EXAMPLES: &str = "\

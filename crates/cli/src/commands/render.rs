@@ -8,8 +8,8 @@ use weftrun::core::exit_codes;
 use weftrun::report::RenderReport;
 use weftrun::{Error, ErrorKind, Finding, Result};
 
-use crate::args::Format;
 use crate::context::Context;
+use crate::global::Format;
 use crate::job_flags::JobFlags;
 
 #[derive(Args, Debug)]

@@ -4,8 +4,8 @@ use weftrun::Result;
 use weftrun::core::exit_codes;
 use weftrun::report::{TargetShape, TargetsReport};
 
-use crate::args::Format;
 use crate::context::Context;
+use crate::global::Format;
 use crate::output::style;
 
 /// Lists the configured targets, and each backend's default target.

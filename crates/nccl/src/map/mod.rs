@@ -10,6 +10,7 @@
 
 mod anomalies;
 mod communicator;
+mod differences;
 mod event;
 mod facts;
 mod identify;
@@ -33,13 +34,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use anomalies::{Anomalies, Doubts};
+pub use differences::{Difference, Holders};
 pub use event::{Event, Who};
 pub use ids::SourceIndex;
 pub use link::{Channels, Devices};
 pub use process::Phase;
 pub use signatures::{SignatureHits, Signatures, Trace, printable};
 pub use snapshot::Snapshot;
-pub use traits::{Difference, Holders, NCCL_VERSION};
+pub use traits::NCCL_VERSION;
 pub use verdict::{FabricSeen, GdrSeen, Port, Verdict};
 pub use view::{CommView, DevicesOfEnds, PairView, PluginSeen, RankView, Totals};
 pub use window::{Summary, TransportUse};

@@ -6,6 +6,7 @@ use weftrun_core::backend::{ClusterFacts, NodeGroup, Queue};
 use weftrun_core::convert::{Directives, slurm_duration};
 use weftrun_core::fabric::Fabric;
 
+use crate::slurm::discover::lacks_efa;
 use crate::slurm::error;
 use crate::slurm::render::Script;
 
@@ -110,13 +111,6 @@ impl Component<'_> {
             )
         })
     }
-}
-
-/// Returns whether the nodes are known to lack EFA. ParallelCluster marks its nodes `static` or `dynamic`,
-/// and those with EFA `efa`; other clusters have no such marker.
-pub fn lacks_efa(group: &NodeGroup) -> bool {
-    let has = |feature: &str| group.labels.contains_key(feature);
-    (has("static") || has("dynamic")) && group.instance_type.is_some() && !has("efa")
 }
 
 fn gpus_of(group: &NodeGroup) -> u32 {

@@ -10,8 +10,6 @@ use super::render::Script;
 use super::{discover, error, quote};
 use crate::submit_once;
 
-pub use limits::lacks_efa;
-
 /// What `sbatch --test-only` prints for a job while no node is up. A job that can never run is refused by
 /// `sbatch` itself.
 const NOT_NOW: [&str; 2] =

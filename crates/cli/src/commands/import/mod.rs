@@ -12,8 +12,8 @@ use weftrun::core::spec::to_toml;
 use weftrun::report::ImportReport;
 use weftrun::{Error, ErrorKind, Finding, Result};
 
-use crate::args::Format;
 use crate::context::Context;
+use crate::global::Format;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -12,8 +12,8 @@ use weftrun::files::{NamedFile, Staged};
 use weftrun::{Error, ErrorKind, Finding, Result};
 
 use super::report_writer::{ReportWriter, Syntax};
-use crate::args::Format;
 use crate::context::Context;
+use crate::global::Format;
 use crate::output::style;
 
 /// Reports a run document by document: on stderr at once, and collected if a complete report is requested.

@@ -21,8 +21,8 @@ use weftrun_tui::model::transport_view::TransportView;
 
 use super::transport::is_job;
 use super::tui::replay_of;
-use crate::args::Format;
 use crate::context::Context;
+use crate::global::Format;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -23,8 +23,8 @@ use weftrun::log_files::Input;
 use weftrun::report::{EventLine, OwnEvent, TransportReport};
 use weftrun::{Error, ErrorKind, Result};
 
-use crate::args::Format;
 use crate::context::Context;
+use crate::global::Format;
 use crate::job_flags::duration;
 
 const EXAMPLES: &str = "\

@@ -15,9 +15,9 @@ use weftrun::report::VerifyHistoryReport;
 use weftrun::verify::{Bisection, History, Progress, Subject, Verification, Verified};
 use weftrun::{Error, ErrorKind, Result};
 
-use crate::args::Format;
 use crate::context::Context;
 use crate::follow::{Screen, Watching, interrupted};
+use crate::global::Format;
 use crate::job_flags::{JobFlags, limit};
 
 const EXAMPLES: &str = "\

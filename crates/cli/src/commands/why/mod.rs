@@ -13,8 +13,8 @@ use weftrun::report::WhyReport;
 use weftrun::{Error, ErrorKind, Finding, Inspection, Job, Result};
 
 use super::transport::{is_handle, is_job};
-use crate::args::Format;
 use crate::context::Context;
+use crate::global::Format;
 use crate::output::Output;
 
 const EXAMPLES: &str = "\
