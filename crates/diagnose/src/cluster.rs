@@ -1,7 +1,8 @@
 //! What the cluster reports of a job, beside what its logs show.
 
-use super::cause::{Cause, CauseClass, CauseDetail, Why, WhyState, signal_text};
+use super::cause::{Cause, CauseClass, Why, WhyState, signal_text};
 use super::rule_input::RuleInput;
+use super::rules::{rule_of_error, rule_of_exit};
 use weftrun_core::finding::Evidence;
 use weftrun_core::job::{JobDetail, JobPhase, TIME_LIMIT_REACHED};
 use weftrun_core::{Confidence, Finding};
@@ -125,18 +126,15 @@ fn said_by_cluster(seen: &RuleInput<'_>, job: &JobDetail, by_logs: Option<&Cause
     let node = replica.and_then(|replica| replica.node.clone());
     let confidence = if class == CauseClass::ExitCode { Confidence::Low } else { Confidence::High };
     let text = if reason.is_empty() { what.clone() } else { reason.to_owned() };
+    let rule = match (class, code) {
+        (CauseClass::ExitCode | CauseClass::Signal, Some(code)) => rule_of_exit(code),
+        _ => rule_of_error(class, &[]),
+    };
     Some(Cause {
-        class,
         ranks,
         nodes: node.into_iter().collect(),
-        what,
-        code: None,
-        advice: None,
-        detail: code.map_or_else(CauseDetail::default, CauseDetail::of_exit),
-        frame: None,
-        places: Vec::new(),
-        gpu: None,
         evidence: vec![Evidence { source: name.to_owned(), line: 0, text }],
         confidence,
+        ..Cause::new(class, rule, what)
     })
 }

@@ -41,8 +41,8 @@ fn explain_consequences(findings: &mut [Finding]) {
         .filter(|rule| findings.iter().any(|finding| finding.rule.as_deref() == Some(rule.id)))
         .collect();
     for finding in findings {
-        let explains =
-            |rule: &&&Rule| rule.code != finding.code && rule.explains.contains(&finding.code.as_str());
+        let own = applied.iter().find(|rule| finding.rule.as_deref() == Some(rule.id));
+        let explains = |rule: &&&Rule| own.is_some_and(|own| rule.explains(own));
         if let Some(cause) = applied.iter().find(explains) {
             let message = format!("{} (explained by {})", finding.message, cause.code);
             make_note(finding, message);
@@ -58,7 +58,7 @@ pub fn fold_consequences(findings: &mut [Finding], why: &Why) {
     };
     let codes: Vec<&str> = rules().filter(follows).map(|rule| rule.code).collect();
     for finding in findings.iter_mut() {
-        if codes.contains(&finding.code.as_str()) && cause.code.as_deref() != Some(finding.code.as_str()) {
+        if codes.contains(&finding.code.as_str()) && cause.code != finding.code {
             let message = format!("{} (a consequence: {} failed first)", finding.message, cause.who());
             make_note(finding, message);
         }
@@ -77,8 +77,10 @@ fn make_note(finding: &mut Finding, message: String) {
 fn mark_past(findings: &mut [Finding], seen: &RuleInput<'_>) {
     for finding in findings.iter_mut().filter(|finding| finding.severity != Severity::Info) {
         let rule = rules().find(|rule| finding.rule.as_deref() == Some(rule.id));
-        let hits =
-            rule.iter().flat_map(|rule| rule.signatures).filter_map(|one| seen.map.signatures().get(*one));
+        let hits = rule
+            .iter()
+            .flat_map(|rule| rule.all_signatures())
+            .filter_map(|one| seen.map.signatures().get(one));
         let mut past = hits.map(|hits| seen.map.is_past(hits)).peekable();
         if past.peek().is_some() && past.all(|past| past) {
             let message = format!("in an earlier attempt: {}", finding.message);
@@ -143,6 +145,9 @@ fn finding(rule: &Rule, seen: &RuleInput<'_>) -> Finding {
     }
     let cited: Vec<Trace> = rule.cited(seen).into_iter().cloned().collect();
     add_traces(&mut finding, &cited, seen);
+    let mut ranks: BTreeSet<u32> = finding.ranks.iter().copied().collect();
+    ranks.extend(cited.iter().filter_map(|trace| seen.map.rank_of(trace)));
+    finding.ranks = ranks.into_iter().collect();
     finding
 }
 

@@ -4,8 +4,9 @@ use weftrun_nccl::flight_recorder::{Collective, Disagreement, FlightRecorder};
 use weftrun_nccl::printable;
 
 use super::cause::named;
-use super::cause::{Cause, CauseClass, CauseDetail, Why, WhyState};
+use super::cause::{Cause, CauseClass, Why, WhyState};
 use super::rules;
+use super::rules::rule_of_error;
 use weftrun_core::finding::Evidence;
 use weftrun_core::{Confidence, Finding};
 
@@ -43,18 +44,12 @@ pub fn explain(why: &mut Why, disagreements: &[Disagreement]) {
         let text = finding.fix.as_ref().map_or_else(String::new, |fix| fix.text.clone());
         why.victims.retain(|rank| !finding.ranks.contains(rank));
         why.cause = Some(Cause {
-            class: *class,
+            code: finding.code.clone(),
             ranks: finding.ranks.clone(),
-            nodes: Vec::new(),
-            what: finding.message.clone(),
-            code: None,
-            advice: None,
-            detail: CauseDetail::None,
-            frame: None,
-            places: Vec::new(),
-            gpu: None,
-            evidence: vec![Evidence { source: "flight recorder".to_owned(), line: 0, text }],
+            evidence: vec![Evidence { source: "flight recorder".to_owned(), line: 0, text: text.clone() }],
+            fix: text,
             confidence: if certain { Confidence::High } else { Confidence::Medium },
+            ..Cause::new(*class, rule_of_error(*class, &[]), finding.message.clone())
         });
     }
     why.findings.extend(found.into_iter().map(|(_, finding)| finding));

@@ -31,7 +31,6 @@ struct Sighting {
     handle: JobHandle,
     at: Timestamp,
     cause: Cause,
-    fix: String,
     victims: Vec<u32>,
 }
 
@@ -52,8 +51,8 @@ impl Sightings {
         for evidence in &mut cause.evidence {
             evidence.text = mask(&evidence.text).into();
         }
-        let (fix, victims, at) = (cause.fix(), why.victims.clone(), weftrun_backends::clock::now());
-        let sighting = Sighting { handle: handle.clone(), at, cause, fix, victims };
+        let (victims, at) = (why.victims.clone(), weftrun_backends::clock::now());
+        let sighting = Sighting { handle: handle.clone(), at, cause, victims };
         let Ok(text) = serde_json::to_string_pretty(&sighting) else { return };
         if files::write_private(&self.path(handle), text.as_bytes()).is_ok() {
             self.sweep();
@@ -68,7 +67,7 @@ impl Sightings {
     /// Adds to the answer for a job that has ended what was seen before, where its logs show no cause of their own. Returns
     /// whether it did.
     pub fn recall(&self, handle: &JobHandle, why: &mut Why) -> bool {
-        let Some(Sighting { at, mut cause, fix, victims, .. }) = self.read(handle) else { return false };
+        let Some(Sighting { at, cause, victims, .. }) = self.read(handle) else { return false };
         let ended = |cause: &Cause| {
             matches!(cause.class, CauseClass::Cancelled | CauseClass::TimeLimit | CauseClass::Preempted)
         };
@@ -77,7 +76,6 @@ impl Sightings {
         }
         let message = format!("seen while the job ran, at {}", at.strftime("%F %T UTC"));
         why.findings.insert(0, Finding::info("WHY-SEEN", message));
-        cause.advice = Some(fix);
         (why.cause, why.victims) = (Some(cause), victims);
         true
     }
@@ -135,7 +133,7 @@ mod tests {
         let (cause, first) = (told.cause.unwrap(), seen.cause.unwrap());
         assert_eq!((cause.class, &cause.ranks), (first.class, &first.ranks));
         assert!(cause.what.contains("ValueError") && !cause.what.contains("ghp_0123"), "{}", cause.what);
-        assert_eq!(cause.fix(), first.fix());
+        assert_eq!(cause.fix, first.fix);
         let mut nothing = Why::default();
         sightings.recall(&other, &mut nothing);
         assert_eq!(nothing, Why::default());

@@ -3,17 +3,11 @@
 use serde::{Deserialize, Serialize};
 use weftrun_nccl::failure::Frame;
 
-use super::{known, place::Place};
+use super::place::Place;
+use crate::rules::Rule;
 
 use weftrun_core::finding::Evidence;
 use weftrun_core::{Confidence, Finding};
-
-/// What to do where the log has NCCL's result without its reason.
-const NCCL_SAYS_WHY: &str = "set NCCL_DEBUG=INFO for all ranks and run again: NCCL prints the reason as a warning before the exception";
-
-/// What to do where the memory of a GPU is full.
-pub const CUDA_OUT_OF_MEMORY_FIX: &str =
-    "use a smaller batch or shard the model, and check that no other process uses the GPU (nvidia-smi)";
 
 /// Most lines of an answer.
 const MOST_LINES: usize = 10;
@@ -59,6 +53,8 @@ word_enum! {
         Signal = "signal",
         /// A process ended with an exit code, and its log does not show why.
         ExitCode = "exit-code",
+        /// A program could not be started.
+        NotStarted = "not-started",
         /// A rank did not join a collective operation.
         CollectiveTimeout = "collective-timeout",
         /// A running job: a rank has launched fewer operations than the others; one answer does not show whether it moves.
@@ -117,69 +113,6 @@ impl CauseClass {
     }
 }
 
-/// What the fix depends on besides the class of the cause.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CauseDetail {
-    /// Nothing.
-    #[default]
-    None,
-    /// A volume is full.
-    NoSpace,
-    /// Python does not find a module.
-    MissingModule,
-    /// SIGKILL ended the process.
-    Killed,
-    /// The shell could not start the program.
-    NotStarted,
-    /// SIGBUS ended the process.
-    BusError,
-    /// The driver reported an error of the GPU.
-    Xid,
-    /// The libraries have no code for this GPU.
-    OtherArchitecture,
-    /// The port of the rendezvous is in use.
-    PortInUse,
-    /// The rank's log ends without a word.
-    Silent,
-    /// Ray lost a worker.
-    WorkerLost,
-    /// The store of the rendezvous is gone.
-    StoreLost,
-    /// Several ranks aborted, as watchdogs do.
-    AbortedTogether,
-    /// The program, not the GPU, makes the driver report it.
-    ProgramFault,
-    /// What the message says to do.
-    Known(&'static str),
-}
-
-impl CauseDetail {
-    /// Returns what an exit code says.
-    pub(crate) fn of_exit(code: i32) -> Self {
-        match code {
-            126 | 127 => Self::NotStarted,
-            137 | -9 => Self::Killed,
-            135 | -7 => Self::BusError,
-            _ => Self::None,
-        }
-    }
-
-    /// Returns what the message of an exception says.
-    pub(crate) fn of_exception(message: &str) -> Self {
-        if message.contains("uncorrectable ECC") {
-            Self::Xid
-        } else if message.contains("ddress already in use") || message.contains("EADDRINUSE") {
-            Self::PortInUse
-        } else if message.contains("No space left on device") {
-            Self::NoSpace
-        } else if message.contains("No module named") {
-            Self::MissingModule
-        } else {
-            known::fix(message).map_or(Self::None, Self::Known)
-        }
-    }
-}
-
 /// The first cause of a failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -192,14 +125,10 @@ pub struct Cause {
     pub nodes: Vec<String>,
     /// What happened, in one line.
     pub what: String,
-    /// The code of the rule that found it (`weftrun explain CODE`), where one did.
-    pub code: Option<String>,
-    /// The fix of that rule.
-    #[serde(skip)]
-    pub advice: Option<String>,
-    /// What the fix depends on.
-    #[serde(skip)]
-    pub detail: CauseDetail,
+    /// The code of its rule (`weftrun explain CODE`).
+    pub code: String,
+    /// What to do, in one sentence.
+    pub fix: String,
     /// The innermost frame of the user's own code.
     pub frame: Option<Frame>,
     /// Where ranks that disagree stand in the user's own code; left out unless they differ.
@@ -215,117 +144,21 @@ pub struct Cause {
 }
 
 impl Cause {
-    /// Returns the fix, in one sentence.
-    pub fn fix(&self) -> String {
-        if let Some(advice) = &self.advice {
-            return advice.clone();
+    /// Creates a cause that a rule knows, of no known rank.
+    pub(crate) fn new(class: CauseClass, rule: &Rule, what: String) -> Self {
+        Self {
+            class,
+            ranks: Vec::new(),
+            nodes: Vec::new(),
+            what,
+            code: rule.code.to_owned(),
+            fix: rule.fix.to_owned(),
+            frame: None,
+            places: Vec::new(),
+            gpu: None,
+            evidence: Vec::new(),
+            confidence: Confidence::Medium,
         }
-        if let CauseDetail::Known(fix) = self.detail {
-            return fix.to_owned();
-        }
-        let amd = self.is_amd();
-        let place = self.frame.as_ref().map(|frame| format!("{}:{}", frame.file, frame.line));
-        match self.class {
-            CauseClass::Exception if self.detail == CauseDetail::NoSpace => {
-                "free space on the volume that is written to, or write checkpoints to another one".to_owned()
-            }
-            CauseClass::Exception if self.detail == CauseDetail::MissingModule => {
-                "install the missing module in the image or environment of every node".to_owned()
-            }
-            CauseClass::Exception => match place {
-                Some(place) => format!("correct {place}, which raised it"),
-                None => "read the lines above it in the log of that rank: they show where the program raised it".to_owned(),
-            },
-            CauseClass::CudaOutOfMemory if amd => CUDA_OUT_OF_MEMORY_FIX.replace("nvidia-smi", "rocm-smi"),
-            CauseClass::CudaOutOfMemory => CUDA_OUT_OF_MEMORY_FIX.to_owned(),
-            CauseClass::CudaError if self.what.contains("unhandled cuda error") => NCCL_SAYS_WHY.to_owned(),
-            CauseClass::CudaError if self.detail == CauseDetail::Xid => {
-                "drain the node and check its GPUs (dmesg, nvidia-smi -q, dcgmi diag)".to_owned()
-            }
-            CauseClass::CudaError if self.detail == CauseDetail::OtherArchitecture => {
-                "use builds of NCCL and of the framework that have code for this GPU (`nvidia-smi --query-gpu=compute_cap --format=csv`)".to_owned()
-            }
-            CauseClass::CudaError if amd => {
-                "run once with AMD_SERIALIZE_KERNEL=3 to find the call; look at the GPU with rocm-smi and at the kernel log (amdgpu)".to_owned()
-            }
-            CauseClass::CudaError => {
-                "run once with CUDA_LAUNCH_BLOCKING=1 to find the call; if the GPU has Xid errors, drain its node".to_owned()
-            }
-            CauseClass::Signal if self.detail == CauseDetail::Killed => {
-                "check the node for out-of-memory kills (dmesg) and raise the memory request of the job".to_owned()
-            }
-            CauseClass::Signal if self.detail == CauseDetail::BusError => {
-                "give the job more shared memory (`shm` of the role), or use fewer data loader workers".to_owned()
-            }
-            CauseClass::Signal if self.detail == CauseDetail::AbortedTogether => {
-                "read what stands above in the ranks' logs: a watchdog that ends its rank says which operation it waited for".to_owned()
-            }
-            CauseClass::Signal => {
-                "see where it crashes: keep the core file (`ulimit -c unlimited`), or run a Python program with -X faulthandler".to_owned()
-            }
-            CauseClass::Nccl | CauseClass::Unexplained
-                if ["NCCL_DEBUG=INFO", "unhandled", "NCCL failure", "passed an error on without its reason"]
-                    .iter()
-                    .any(|words| self.what.contains(words)) =>
-            {
-                NCCL_SAYS_WHY.to_owned()
-            }
-            CauseClass::Nccl | CauseClass::Unexplained => {
-                "no rule explains this line: read the lines around it in the log".to_owned()
-            }
-            CauseClass::ExitCode if self.detail == CauseDetail::WorkerLost => {
-                "read that worker's own log on its node (`/tmp/ray/session_latest/logs/worker-*`), and the kernel log (dmesg) for an out-of-memory kill".to_owned()
-            }
-            CauseClass::ExitCode if self.detail == CauseDetail::StoreLost => {
-                "read the log of the process that holds the store: rank 0, or the launcher on the first node; it ended first".to_owned()
-            }
-            CauseClass::ExitCode if self.ranks.is_empty() && self.what.contains("not read") => {
-                "add the logs of the missing ranks and run `weftrun why` again".to_owned()
-            }
-            CauseClass::ExitCode if self.ranks.is_empty() => {
-                "read the last lines of every rank, and the kernel log of their nodes (dmesg)".to_owned()
-            }
-            CauseClass::ExitCode if self.detail == CauseDetail::NotStarted => {
-                "correct the command or the working folder of the job: the program could not be started".to_owned()
-            }
-            CauseClass::ExitCode if self.detail == CauseDetail::Silent => {
-                "look at what ended that process: the kernel's log of its node (dmesg), the cluster's events, or a person".to_owned()
-            }
-            CauseClass::ExitCode => "read the last lines of that rank: it ended without a traceback".to_owned(),
-            CauseClass::CollectiveTimeout if self.ranks.is_empty() => {
-                "add the logs of all ranks and run `weftrun why` again, or check the network between the nodes".to_owned()
-            }
-            CauseClass::CollectiveTimeout | CauseClass::Behind => {
-                "look at what the rank did instead: run py-spy dump on its process while it hangs".to_owned()
-            }
-            CauseClass::CollectiveMismatch => {
-                "make all ranks call the same collectives with the same shapes; TORCH_DISTRIBUTED_DEBUG=DETAIL names the call".to_owned()
-            }
-            CauseClass::Rendezvous if self.detail == CauseDetail::PortInUse => {
-                "use another port for the rendezvous (MASTER_PORT, `--master-port`), or end the process that holds it".to_owned()
-            }
-            CauseClass::Rendezvous => {
-                "check that MASTER_ADDR resolves on every node, its port is free, and all nodes started".to_owned()
-            }
-            CauseClass::OomKilled | CauseClass::OutOfMemory => "raise the memory request of the job, or use fewer data loader workers".to_owned(),
-            CauseClass::Evicted => "request the resources that the pod uses, or use a node with more free disk and memory".to_owned(),
-            CauseClass::Image => "check the name of the image and the pull secret".to_owned(),
-            CauseClass::Unschedulable => "request fewer or other resources, or wait until nodes are free".to_owned(),
-            CauseClass::NodeFail => "submit the job again, and exclude the node if it fails again".to_owned(),
-            CauseClass::TimeLimit => "raise the time limit, or write checkpoints and continue from the last one".to_owned(),
-            CauseClass::Preempted => "submit the job again, or use a queue that is not preempted".to_owned(),
-            CauseClass::Cancelled => "submit the job again, unless it was cancelled on purpose".to_owned(),
-        }
-    }
-
-    /// Returns whether its lines are of AMD's libraries, whose tools have other names.
-    fn is_amd(&self) -> bool {
-        let of_amd = |text: &str| {
-            ["HIP out", "HIP error", "hipError", "hipIpc", "hipify", "RCCL"]
-                .iter()
-                .any(|word| text.contains(word))
-        };
-        of_amd(&self.what) || self.evidence.iter().any(|line| of_amd(&line.text))
     }
 
     /// Returns which ranks failed: `rank 3 on node1`.
@@ -392,7 +225,7 @@ impl Why {
         let who = cause.who();
         let message =
             format!("{} {}: {}: {}{place}", self.state.as_str(), cause.class.as_str(), who, cause.what);
-        let mut finding = Finding::error(CAUSE_CODE, message).fix(cause.fix());
+        let mut finding = Finding::error(CAUSE_CODE, message).fix(cause.fix.as_str());
         finding.confidence = Some(cause.confidence);
         finding.ranks.clone_from(&cause.ranks);
         finding.evidence.clone_from(&cause.evidence);
@@ -468,7 +301,7 @@ impl Why {
         if !self.victims.is_empty() {
             lines.push(format!("  victims   {}", named(&self.victims)));
         }
-        lines.push(format!("  fix       {}", cause.fix()));
+        lines.push(format!("  fix       {}", cause.fix.as_str()));
         if cause.confidence != Confidence::High {
             let sure = if cause.confidence == Confidence::Low { "low" } else { "medium" };
             let reason = self.findings.iter().find(|finding| finding.code == super::LOGS_MISSING);

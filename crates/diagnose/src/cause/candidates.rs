@@ -8,15 +8,19 @@ use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use weftrun_nccl::SourceIndex;
-use weftrun_nccl::failure::{Fact, Frame, Order};
+use weftrun_nccl::failure::{Fact, Frame, Order, Report};
 use weftrun_nccl::launcher;
 
 use super::EVIDENCE;
-use super::answer::{Cause, CauseClass, CauseDetail, named};
+use super::answer::{Cause, CauseClass, named};
 use super::place::of_user;
 use super::scene::Scene;
 use crate::rule_input::RuleInput;
-use crate::rules::closed_peers;
+use crate::rules::{
+    COLLECTIVE_TIMEOUT_UNNAMED, GPU_XID, PEER_ENDED, PEER_ENDED_UNREAD, PROCESS_SILENT, PROGRAM_EXCEPTION,
+    RANKS_ABORTED, RAY_WORKER_LOST, Rule, STORE_LOST, closed_peers, rule_of_error, rule_of_exit,
+    rule_of_signal,
+};
 pub(crate) use ends::signal_text;
 use ends::{PROGRAM_XIDS, cluster, exit, host_of, xid};
 pub(super) use exceptions::{is_nccl, judge, root};
@@ -103,10 +107,15 @@ pub(super) struct Candidate {
     source: SourceIndex,
     line: u64,
     evidence: Evidence,
-    detail: CauseDetail,
-    /// The code and the fix of its rule.
-    rule: Option<(&'static str, String)>,
+    rule: &'static Rule,
+    /// The fix of the rule, in this case.
+    fix: String,
+    /// Whether the rule knows that what it found ends a job.
+    is_proof: bool,
 }
+
+/// More GPUs than a host has.
+const MOST_GPUS: u32 = 256;
 
 impl Candidate {
     /// Returns whether neither the line nor a launcher says which rank it was.
@@ -118,6 +127,11 @@ impl Candidate {
 /// Returns what is equal for one failure on several ranks: its numbers may differ.
 fn key(class: CauseClass, what: &str) -> String {
     format!("{class:?} {}", what.replace(|digit: char| digit.is_ascii_digit(), "0"))
+}
+
+/// Returns the class of an error of CUDA.
+fn class_of_cuda(text: &str) -> CauseClass {
+    if text.contains("out of memory") { CauseClass::CudaOutOfMemory } else { CauseClass::CudaError }
 }
 
 /// Returns every fact that may be the cause. `compared`: what ranks say of a collective was compared already.
@@ -162,12 +176,12 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 gpu: writer.and_then(|writer| u32::try_from(writer.device?).ok().filter(|gpu| *gpu > 0)),
                 first,
                 source: known.report.source,
-                detail: detail(&known.report.fact),
                 ..ruling.candidate(scene.evidence(known.report))
             });
         };
         let mut add = |grade, class, what: String, frame: Option<Frame>, first| {
-            push(Ruling { grade, class, what, rule: None }, frame, first);
+            let rule = rule_of(known.report, class, &what);
+            push(Ruling::of(rule, grade, class, what), frame, first);
         };
         match &known.report.fact {
             Fact::Exception(exception) if exception.short_name() == "SignalException" => {
@@ -212,20 +226,24 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 };
                 match grade {
                     Grade::Quoted => add(grade, CauseClass::Unexplained, what(class, root), None, false),
-                    Grade::Remote if is_of_another(root) => add(grade, class, what(class, root), None, false),
-                    Grade::Broken if is_of_store(root) => {
-                        add(grade, class, STORE_LOST.to_owned(), None, false);
+                    Grade::Remote if is_of_another(root) => {
+                        push(Ruling::of(&PEER_ENDED, grade, class, what(class, root)), None, false);
                     }
-                    Grade::Remote => add(grade, class, remote.clone(), None, false),
+                    Grade::Broken if is_of_store(root) => {
+                        add(grade, class, STORE_GONE.to_owned(), None, false);
+                    }
+                    Grade::Remote => push(remote.clone(), None, false),
                     Grade::Rendezvous => add(grade, class, what(class, root), None, false),
                     _ => add(grade, class, what(class, root), frame, false),
                 }
             }
             Fact::Exit { code: -6 | 134, .. } if timed_out.contains(&known.report.source) => {}
-            Fact::Exit { code, order } => {
+            Fact::Exit { code, order, .. } => {
+                let is_later = known.rank.is_some_and(|rank| scene.later.contains(&rank));
+                let order = if is_later { Order::Later } else { *order };
                 let explained = known.rank.is_some_and(|rank| explained.contains(&rank));
-                if let Some((grade, class, what)) = exit(*code, *order, explained) {
-                    add(grade, class, what, None, *order == Order::First);
+                if let Some((grade, class, what)) = exit(*code, order, explained) {
+                    add(grade, class, what, None, order == Order::First);
                 }
             }
             // A watchdog that gave up aborts its own process.
@@ -240,9 +258,7 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 add(grade, CauseClass::Signal, signal_text(*signal), None, false);
             }
             Fact::Cuda(text) => {
-                let oom = text.contains("out of memory");
-                let class = if oom { CauseClass::CudaOutOfMemory } else { CauseClass::CudaError };
-                add(Grade::Crashed, class, text.clone(), None, false);
+                add(Grade::Crashed, class_of_cuda(text), text.clone(), None, false);
             }
             Fact::Xid(number) => {
                 let grade = if PROGRAM_XIDS.contains(number) { Grade::Crashed } else { Grade::Cluster };
@@ -252,7 +268,7 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 let (grade, class, what) = cluster(*reason);
                 add(grade, class, what.to_owned(), None, false);
             }
-            Fact::RemoteExit => add(Grade::Remote, CauseClass::ExitCode, remote.clone(), None, false),
+            Fact::RemoteExit => push(remote.clone(), None, false),
             Fact::WorkerLost { pid, host } => {
                 let pid = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
                 let on = host.as_ref().map_or_else(String::new, |host| format!(" on {host}"));
@@ -260,16 +276,27 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 add(Grade::Reported, CauseClass::ExitCode, what, None, false);
             }
             // Ranks of a job that ends in order say it too, if rank 0 ends first.
-            Fact::StoreLost => add(Grade::Quoted, CauseClass::ExitCode, STORE_LOST.to_owned(), None, false),
+            Fact::StoreLost => add(Grade::Quoted, CauseClass::ExitCode, STORE_GONE.to_owned(), None, false),
             Fact::LastError(text) => match Ruling::of_last_error(text, seen) {
                 Some(ruling) => push(ruling, None, false),
-                None => add(Grade::Remote, CauseClass::ExitCode, remote.clone(), None, false),
+                None => push(remote.clone(), None, false),
             },
             Fact::Error { text, fatal } => {
                 let grade = if *fatal { Grade::Reported } else { Grade::Quoted };
-                let nccl = *fatal && (text.starts_with("NCCL error") || text.starts_with("NCCL operation"));
+                let nccl = *fatal
+                    && ["NCCL error", "NCCL operation", "Test NCCL"]
+                        .iter()
+                        .any(|start| text.starts_with(start));
                 let class = if nccl { CauseClass::Nccl } else { CauseClass::Unexplained };
-                add(grade, class, text.clone(), None, false);
+                let rule = rule_of_error(class, &[text]);
+                // What a rule knows says more than an exit code.
+                let (grade, class) = match rule.class() {
+                    Some(known) if rule.is_end() || *fatal && known != class => (Grade::Alone, known),
+                    known => (grade, known.unwrap_or(class)),
+                };
+                let mut ruling = Ruling::of(rule, grade, class, text.clone());
+                ruling.is_proof = rule.is_end();
+                push(ruling, None, false);
             }
             Fact::TimedOut { .. }
             | Fact::Progress { .. }
@@ -281,7 +308,28 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
         }
     }
     follow(&mut found);
+    explain(&mut found);
     found
+}
+
+/// Gives what explains another error the grade of that one, which is dropped.
+fn explain(found: &mut Vec<Candidate>) {
+    let all: Vec<(&'static Rule, Grade, bool)> =
+        found.iter().map(|one| (one.rule, one.grade, one.is_proof)).collect();
+    for one in found.iter_mut() {
+        for (_, grade, is_proof) in all.iter().filter(|(rule, ..)| one.rule.explains(rule)) {
+            one.grade = one.grade.min(*grade);
+            one.is_proof |= is_proof;
+        }
+    }
+    found.retain(|one| !all.iter().any(|(rule, ..)| rule.explains(one.rule)));
+    // Of what one rule knows, the line with the words that say most.
+    let mut places: BTreeMap<&'static str, usize> = BTreeMap::new();
+    for one in found.iter().filter(|one| one.rule.is_end()) {
+        let place = one.rule.place_of(&one.what);
+        places.entry(one.rule.code).and_modify(|known| *known = place.min(*known)).or_insert(place);
+    }
+    found.retain(|one| places.get(one.rule.code).is_none_or(|place| one.rule.place_of(&one.what) <= *place));
 }
 
 /// Marks the exceptions that came after a failure of NCCL on the same rank, as a library raises them in its parent process.
@@ -303,9 +351,10 @@ fn follow(found: &mut [Candidate]) {
 }
 
 /// What a rank says whose connection to the store broke.
-const STORE_LOST: &str = "the store of the rendezvous is gone: the process that holds it, rank 0 or the launcher of the first node, ended first";
+const STORE_GONE: &str = "the store of the rendezvous is gone: the process that holds it, rank 0 or the launcher of the first node, ended first";
 
-fn remote(scene: &Scene<'_>, seen: &RuleInput<'_>) -> String {
+/// Returns that the process of another rank ended.
+fn remote(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Ruling {
     let told = scene.reports.iter().filter_map(|known| match &known.report.fact {
         Fact::LastError(text) => Some(text.as_str()),
         Fact::Exception(exception) => exception.last_error.as_deref(),
@@ -313,36 +362,28 @@ fn remote(scene: &Scene<'_>, seen: &RuleInput<'_>) -> String {
     });
     let peers = closed_peers(seen, told)
         .map_or_else(String::new, |peers| format!(" ({peers} closed the connection)"));
-    let unseen = scene.unseen();
-    if unseen.is_empty() {
-        return format!("a process of another rank ended{peers}; no log says which rank was the first");
-    }
-    format!("a process of another rank exited{peers}; {}", scene.not_read(""))
+    let (rule, what) = if scene.unseen().is_empty() {
+        (&PEER_ENDED, format!("a process of another rank ended{peers}; no log says which rank was the first"))
+    } else {
+        (&PEER_ENDED_UNREAD, format!("a process of another rank exited{peers}; {}", scene.not_read("")))
+    };
+    Ruling::of(rule, Grade::Remote, CauseClass::ExitCode, what)
 }
 
-fn detail(fact: &Fact) -> CauseDetail {
-    match fact {
+/// Returns the rule about what a line reports, as far as it is known by its kind or its words.
+fn rule_of(report: &Report, class: CauseClass, what: &str) -> &'static Rule {
+    match &report.fact {
         Fact::Exception(exception) => match root(exception) {
-            root if judge(root).0 == Grade::Broken && is_of_store(root) => CauseDetail::StoreLost,
-            root => CauseDetail::of_exception(&root.message),
+            root if judge(root).0 == Grade::Broken && is_of_store(root) => &STORE_LOST,
+            root if matches!(judge(root).0, Grade::Broken | Grade::Remote) => &PEER_ENDED,
+            root => rule_of_error(class, &[&root.message, &report.text]),
         },
-        Fact::Exit { code, .. } => CauseDetail::of_exit(*code),
-        Fact::Signal(9) => CauseDetail::Killed,
-        Fact::Signal(7) => CauseDetail::BusError,
-        Fact::WorkerLost { .. } => CauseDetail::WorkerLost,
-        Fact::StoreLost => CauseDetail::StoreLost,
-        Fact::Xid(number) if PROGRAM_XIDS.contains(number) => CauseDetail::ProgramFault,
-        Fact::Xid(_) => CauseDetail::Xid,
-        Fact::Cuda(text) if text.contains("uncorrectable ECC") => CauseDetail::Xid,
-        // docs.nvidia.com/cuda/cuda-runtime-api: errors 98, 209 and 500, read 2026-11-26.
-        Fact::Cuda(text)
-            if ["invalid device function", "named symbol not found", "no kernel image is available"]
-                .iter()
-                .any(|words| text.contains(words)) =>
-        {
-            CauseDetail::OtherArchitecture
-        }
-        _ => CauseDetail::None,
+        Fact::Exit { code, .. } => rule_of_exit(*code),
+        Fact::Signal(signal) => rule_of_signal(*signal),
+        Fact::WorkerLost { .. } => &RAY_WORKER_LOST,
+        Fact::StoreLost => &STORE_LOST,
+        Fact::Xid(number) if !PROGRAM_XIDS.contains(number) => &GPU_XID,
+        _ => rule_of_error(class, &[what, &report.text]),
     }
 }
 
@@ -367,14 +408,15 @@ fn abort_together(scene: &Scene<'_>) -> Option<String> {
 }
 
 /// Chooses among candidates of one grade: first by the launchers' first failure, then by fewer ranks, then
-/// by order.
-pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) -> Option<Cause> {
+/// by order. Returns also whether its rule knows that it ended the job.
+pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) -> Option<(Cause, bool)> {
     let of_grade = || candidates.iter().filter(|candidate| candidate.grade == grade);
     let first_ranks: BTreeSet<u32> = scene
         .reports
         .iter()
         .filter(|known| matches!(known.report.fact, Fact::Exit { order: Order::First, .. }))
         .filter_map(|known| known.rank)
+        .filter(|rank| !scene.later.contains(rank))
         .collect();
     let mut groups: BTreeMap<&str, Vec<&Candidate>> = BTreeMap::new();
     for candidate in of_grade() {
@@ -453,27 +495,36 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
     // One GPU of one host, or none is named.
     let gpus: BTreeSet<Option<u32>> = group.iter().map(|one| one.gpu).collect();
     let hosts_known = if gpus.len() == 1 { hosts.len() } else { 0 };
-    Some(Cause {
-        class: head.class,
+    let (rule, what) = match (silent, together) {
+        (Some(rank), _) => {
+            let what = format!(
+                "the log of rank {rank} ends without an error, and all others report that a process ended"
+            );
+            (&PROCESS_SILENT, what)
+        }
+        (None, Some(together)) => (&RANKS_ABORTED, together),
+        (None, None) if ranks.is_empty() && head.class == CauseClass::CollectiveTimeout => {
+            (&COLLECTIVE_TIMEOUT_UNNAMED, head.what.clone())
+        }
+        (None, None) => (head.rule, head.what.clone()),
+    };
+    let fix = match &head.frame {
+        Some(frame) if rule.code == PROGRAM_EXCEPTION.code => {
+            format!("correct {}:{}, which raised it", frame.file, frame.line)
+        }
+        _ if rule.code == head.rule.code => head.fix.clone(),
+        _ => rule.fix.to_owned(),
+    };
+    let cause = Cause {
         ranks: ranks.into_iter().collect(),
         nodes: hosts.into_iter().collect(),
-        code: head.rule.as_ref().map(|(code, _)| (*code).to_owned()),
-        advice: head.rule.as_ref().map(|(_, fix)| fix.clone()),
-        what: match silent {
-            Some(rank) => format!(
-                "the log of rank {rank} ends without an error, and all others report that a process ended"
-            ),
-            None => together.clone().unwrap_or_else(|| head.what.clone()),
-        },
-        detail: match (silent, &together) {
-            (Some(_), _) => CauseDetail::Silent,
-            (None, Some(_)) => CauseDetail::AbortedTogether,
-            (None, None) => head.detail,
-        },
+        fix,
         frame: head.frame.clone(),
-        places: Vec::new(),
-        gpu: if hosts_known == 1 { head.gpu } else { None },
+        // A thread without a device prints what is in its memory.
+        gpu: head.gpu.filter(|gpu| hosts_known == 1 && *gpu < MOST_GPUS),
         evidence,
         confidence,
-    })
+        ..Cause::new(head.class, rule, what)
+    };
+    Some((cause, head.is_proof))
 }

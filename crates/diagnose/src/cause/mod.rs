@@ -8,20 +8,20 @@
 mod answer;
 mod candidates;
 mod collective;
-mod known;
 mod place;
 mod scene;
 
 use std::collections::BTreeSet;
 
 use crate::rule_input::RuleInput;
-pub use answer::{CAUSE_CODE, Cause, CauseClass, CauseDetail, Stack, Why, WhyState, rank_list};
-pub(super) use answer::{CUDA_OUT_OF_MEMORY_FIX, named};
+pub(super) use answer::named;
+pub use answer::{CAUSE_CODE, Cause, CauseClass, Stack, Why, WhyState, rank_list};
 pub(super) use candidates::signal_text;
 pub use place::Place;
 
-use crate::rules::{Rule, rules};
+use crate::rules::{COLLECTIVE_TIMEOUT_UNNAMED, Rule, rule_of_error, rules};
 use candidates::{Grade, candidates, choose};
+use collective::CollectiveCause;
 use scene::Scene;
 use weftrun_core::finding::Evidence;
 use weftrun_core::{Confidence, Finding, Severity};
@@ -96,26 +96,15 @@ fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
         (_, None) => false,
     };
     let quoted = !by_collective && best.is_some_and(Grade::is_quote);
-    let mut cause = match collective.filter(|_| by_collective) {
-        Some(found) => Some(Cause {
-            class: found.class,
-            ranks: found.ranks,
-            nodes: Vec::new(),
-            what: found.what,
-            code: None,
-            advice: None,
-            detail: CauseDetail::None,
-            frame: None,
-            places: Vec::new(),
-            gpu: None,
-            evidence: found.reports.iter().take(EVIDENCE).map(|report| scene.evidence(report)).collect(),
-            confidence: found.confidence,
-        }),
-        None => best.and_then(|grade| choose(scene, &candidates, grade)),
+    let chosen = match (&collective, best) {
+        (Some(_), _) if by_collective => None,
+        (_, best) => best.and_then(|grade| choose(scene, &candidates, grade)),
     };
     // A rule knows that what it found ends a job, whatever the log shows of the end.
-    let ruled = cause.as_ref().is_some_and(|cause| cause.code.is_some())
-        || !by_collective && best == Some(Grade::Remote);
+    let ruled =
+        !by_collective && best == Some(Grade::Remote) || chosen.as_ref().is_some_and(|(_, ruled)| *ruled);
+    let by_collective = collective.filter(|_| by_collective).map(|found| of_collective(scene, found));
+    let mut cause = by_collective.or(chosen.map(|(cause, _)| cause));
     let state = if ruled { WhyState::Failed } else { state(scene, cause.is_some()) };
     let mut findings = Vec::new();
     if quoted
@@ -174,6 +163,17 @@ fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
     Why { state, cause, victims, findings, stacks: Vec::new() }
 }
 
+fn of_collective(scene: &Scene<'_>, found: CollectiveCause<'_>) -> Cause {
+    let unnamed = found.class == CauseClass::CollectiveTimeout && found.ranks.is_empty();
+    let rule = if unnamed { &COLLECTIVE_TIMEOUT_UNNAMED } else { rule_of_error(found.class, &[]) };
+    Cause {
+        ranks: found.ranks,
+        evidence: found.reports.iter().take(EVIDENCE).map(|report| scene.evidence(report)).collect(),
+        confidence: found.confidence,
+        ..Cause::new(found.class, rule, found.what)
+    }
+}
+
 /// Returns `rank 3 on n1: `, or nothing where no rank and no host is known.
 fn prefix(cause: &Cause) -> String {
     if cause.ranks.is_empty() && cause.nodes.is_empty() {
@@ -186,7 +186,9 @@ fn prefix(cause: &Cause) -> String {
 /// Returns the finding of an error that is known, and that need not have ended anything.
 fn not_fatal(cause: Cause) -> Finding {
     let message = format!("{}{}", prefix(&cause), cause.what);
-    let mut finding = Finding::warning(NOT_FATAL, message).fix(cause.fix());
+    let rule = id_of(&cause);
+    let mut finding = Finding::warning(NOT_FATAL, message).fix(cause.fix);
+    finding.rule = rule;
     finding.ranks = cause.ranks;
     finding.evidence = cause.evidence;
     finding
@@ -195,8 +197,9 @@ fn not_fatal(cause: Cause) -> Finding {
 /// Returns the errors that rules find in the last attempt, after which the ranks went on as far as the logs show it.
 fn survived<'s>(scene: &'s Scene<'_>, seen: &'s RuleInput<'_>) -> impl Iterator<Item = Finding> + 's {
     const MOST: usize = 3;
-    let applying: Vec<&Rule> = rules().filter(|rule| rule.applies(seen)).collect();
-    let is_explained = move |rule: &&Rule| applying.iter().any(|other| other.explains.contains(&rule.code));
+    let applying = rules().filter(|rule| !rule.is_about_speed() && rule.applies(seen));
+    let applying: Vec<&Rule> = applying.collect();
+    let is_explained = move |rule: &&Rule| applying.iter().any(|other| other.explains(rule));
     let errors = rules().filter(|rule| rule.severity == Severity::Error && !rule.is_about_speed());
     let errors = errors.filter(|rule| rule.applies(seen)).filter(move |rule| !is_explained(rule));
     let found = errors.filter_map(|rule| {
@@ -205,6 +208,7 @@ fn survived<'s>(scene: &'s Scene<'_>, seen: &'s RuleInput<'_>) -> impl Iterator<
         let trace = hits.flat_map(|hits| &hits.traces).find(current)?;
         let host = seen.map.host_of(trace).map_or_else(String::new, |host| format!("a rank on {host}: "));
         let mut finding = Finding::warning(NOT_FATAL, format!("{host}{}", rule.sentence(seen)));
+        finding.rule = Some(rule.id.to_owned());
         finding.evidence.push(Evidence {
             source: seen.map.source_name(trace).to_owned(),
             line: trace.line,
@@ -215,6 +219,11 @@ fn survived<'s>(scene: &'s Scene<'_>, seen: &'s RuleInput<'_>) -> impl Iterator<
     found.take(MOST)
 }
 
+/// Returns the id of a cause's rule.
+fn id_of(cause: &Cause) -> Option<String> {
+    rules().find(|rule| rule.code == cause.code).map(|rule| rule.id.to_owned())
+}
+
 /// Returns the finding that quotes the earliest error line that no rule explains.
 fn unexplained(cause: Cause) -> Finding {
     let who = prefix(&cause);
@@ -222,6 +231,7 @@ fn unexplained(cause: Cause) -> Finding {
         UNEXPLAINED,
         format!("the first error line, which no rule explains: {who}{}", cause.what),
     );
+    finding.rule = id_of(&cause);
     finding.ranks = cause.ranks;
     finding.evidence = cause.evidence;
     finding

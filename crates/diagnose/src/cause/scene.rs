@@ -53,6 +53,8 @@ pub(super) struct Scene<'a> {
     lines: BTreeMap<SourceIndex, u64>,
     pub node_of: BTreeMap<u32, String>,
     pub finished: BTreeSet<u32>,
+    /// Ranks that were the first to fail for their own launcher, after one of another launcher.
+    pub later: BTreeSet<u32>,
     pub restarts: usize,
 }
 
@@ -148,6 +150,7 @@ impl<'a> Scene<'a> {
         scene.world = scene.world.max(scene.seen.last().map_or(0, |last| last.saturating_add(1)));
         name_nodes(&mut scene, &sources, tasks);
         name_by_launcher(&mut scene);
+        scene.later = later(&scene);
         scene
     }
 }
@@ -201,6 +204,33 @@ impl Scene<'_> {
             ) || map.steps_after(report.source, report.line, *rank) < SURVIVED
         });
     }
+}
+
+/// Returns the ranks whose launcher saw them fail first, and after the first failure that another launcher saw.
+fn later(scene: &Scene<'_>) -> BTreeSet<u32> {
+    // Clocks of hosts differ.
+    const CLOCKS: u64 = 5;
+    let firsts = scene.reports.iter().filter_map(|known| match &known.report.fact {
+        Fact::Exit { order: Order::First, at: Some(at), .. } => Some((seconds(at)?, known.rank?)),
+        _ => None,
+    });
+    let firsts: Vec<(u64, u32)> = firsts.collect();
+    let Some((start, first)) = firsts.iter().min() else { return BTreeSet::new() };
+    let same_clock =
+        |rank: &u32| scene.node_of.get(rank).is_some_and(|node| scene.node_of.get(first) == Some(node));
+    let is_later = |(at, rank): &&(u64, u32)| *at > start + if same_clock(rank) { 0 } else { CLOCKS };
+    firsts.iter().filter(is_later).map(|(_, rank)| *rank).collect()
+}
+
+/// Counts the seconds of `2023-06-03_22:45:01`, for comparison.
+fn seconds(at: &str) -> Option<u64> {
+    let mut numbers =
+        at.split(|letter: char| !letter.is_ascii_digit()).map(|number| number.parse::<u64>().ok());
+    let mut count = 0u64;
+    for units in [1, 12, 31, 24, 60, 60] {
+        count = count.checked_mul(units)?.checked_add(numbers.next()??)?;
+    }
+    Some(count)
 }
 
 /// Returns the rank of an unnamed line in a source that only one rank writes to.
@@ -275,13 +305,18 @@ fn name_nodes(scene: &mut Scene<'_>, sources: &Sources<'_>, tasks: bool) {
     }
 }
 
-/// Assigns unnamed tracebacks and errors of CUDA to the worker that the launcher of the same source saw fail first.
+/// Assigns unnamed tracebacks and errors to the worker that the launcher of the same source saw fail first.
 fn name_by_launcher(scene: &mut Scene<'_>) {
     type Ranks = BTreeMap<(SourceIndex, Option<u32>), BTreeSet<u32>>;
-    let (mut failed, mut aborted) = (Ranks::new(), Ranks::new());
+    let (mut failed, mut aborted, mut ended) = (Ranks::new(), Ranks::new(), Ranks::new());
     for known in &scene.reports {
-        if let (Fact::Exit { code, order: Order::First }, Some(rank)) = (&known.report.fact, known.rank) {
+        if let (Fact::Exit { code, order, .. }, Some(rank)) = (&known.report.fact, known.rank) {
+            if !matches!(code, 0 | -15 | 143) {
+                // Of one failure alone the launcher need not say that it was the first.
+                ended.entry((known.report.source, None)).or_default().insert(rank);
+            }
             let of = match code {
+                _ if *order != Order::First => continue,
                 1.. => &mut failed,
                 // C++ aborts after an exception that nothing caught.
                 -6 => &mut aborted,
@@ -296,6 +331,7 @@ fn name_by_launcher(scene: &mut Scene<'_>) {
             Fact::Exception(exception) if judge(root(exception)).0 == Grade::Rendezvous => continue,
             Fact::Exception(_) => &failed,
             Fact::Cuda(_) => &aborted,
+            Fact::Error { text, fatal } if *fatal || text.starts_with("slurmstepd: error: ") => &ended,
             _ => continue,
         };
         let task = known.report.writer.task;

@@ -5,8 +5,9 @@ use std::collections::{BTreeSet, HashSet};
 use weftrun_nccl::ras::{Communicator, PeerEvent, Report};
 
 use crate::cause::named;
-use crate::cause::{Cause, CauseClass, CauseDetail, Why, WhyState};
+use crate::cause::{Cause, CauseClass, Why, WhyState};
 use crate::health::{Culprit, HealthState, RAS, advisories_of};
+use crate::rules::{PROCESS_SILENT, rule_of_error};
 use weftrun_core::finding::{Confidence, Evidence, Finding, Severity};
 use weftrun_core::shape::SchemaName;
 use weftrun_core::text::counted;
@@ -98,28 +99,25 @@ impl HealthReport {
         let global: BTreeSet<u32> = self.culprits.iter().filter_map(|culprit| culprit.global_rank).collect();
         let nodes: BTreeSet<&String> = self.culprits.iter().map(|culprit| &culprit.host).collect();
         why.victims.retain(|rank| !global.contains(rank));
+        let class = match (gone, certain) {
+            (true, _) => CauseClass::ExitCode,
+            (false, true) => CauseClass::CollectiveTimeout,
+            (false, false) => CauseClass::Behind,
+        };
+        let rule = if gone { &PROCESS_SILENT } else { rule_of_error(class, &[]) };
+        let cause = Cause::new(class, rule, format!("{}; {}", first.why, self.reason));
         why.cause = Some(Cause {
-            class: match (gone, certain) {
-                (true, _) => CauseClass::ExitCode,
-                (false, true) => CauseClass::CollectiveTimeout,
-                (false, false) => CauseClass::Behind,
-            },
             ranks: global.into_iter().collect(),
             nodes: nodes.into_iter().cloned().collect(),
-            what: format!("{}; {}", first.why, self.reason),
-            code: self.finding().map(|finding| finding.code),
-            advice: Some(if gone {
-                "look at what ended that process: its last lines, the kernel's log of its node (dmesg), the cluster's events".to_owned()
+            code: self.finding().map_or(cause.code, |finding| finding.code),
+            fix: if gone {
+                cause.fix
             } else {
                 format!(
                     "see what process {} does: `weftrun why JOB --stacks`, or `py-spy dump --pid {}` beside it",
                     first.pid, first.pid
                 )
-            }),
-            detail: CauseDetail::None,
-            frame: None,
-            places: Vec::new(),
-            gpu: None,
+            },
             evidence: vec![Evidence { source: RAS.to_owned(), line: 0, text: first.sentence() }],
             confidence: match self.state {
                 HealthState::Stuck => Confidence::High,
@@ -127,6 +125,7 @@ impl HealthReport {
                 _ if certain => Confidence::Medium,
                 _ => Confidence::Low,
             },
+            ..Cause::new(class, rule, cause.what)
         });
     }
 

@@ -15,18 +15,19 @@ pub(super) const RULES: &[Rule] = &[
         "libfabric sees no EFA device in the container",
         "give the container the EFA devices (vpc.amazonaws.com/efa, or /dev/infiniband) and check `fi_info -p efa` inside it",
         ofi_issue!("1020")).patch(&[("fabric", Some("efa"))])
-        .explains(&["OFI-INIT-FAILED", "EFA-RESOURCES"])
+        .explaining(&["OFI-INIT-FAILED", "EFA-RESOURCES"])
         .signatures(&[Signature::OfiNoProvider])
         .when(no_provider),
     rule("R06", WRONG_PROVIDER, HIGH,
         "libfabric chose another provider than efa",
         "set FI_PROVIDER=efa, give the container the EFA devices, and use a plugin built for AWS; off AWS use NCCL's own IB network instead of this plugin",
         ofi_issue!("803")).patch(&[("env.FI_PROVIDER", Some("efa"))])
+        .explaining(&["OFI-INIT-FAILED"])
         .signatures(&[Signature::OfiOtherProvider, Signature::OfiOnlyEfa])
         .detail(other_providers),
     rule("R07", "OFI-INIT-FAILED", HIGH,
         "the aws-ofi-nccl plugin failed to initialise; NCCL continues with IB or Socket",
-        "fix what the plugin's previous NCCL WARN line names",
+        "set NCCL_DEBUG=INFO: the first NET/OFI line of that process names the call that failed; on a host without EFA or Slingshot take the plugin off LD_LIBRARY_PATH",
         ofi_issue!("889"))
         .signatures(&[Signature::OfiInitFailed]),
     rule("R08", "OFI-GDR-DISABLED", HIGH,

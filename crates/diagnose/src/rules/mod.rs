@@ -1,9 +1,12 @@
 //! The rules, by family: message, signatures that are evidence, condition, and fix.
 //!
-//! A rule is one value. Without [`Rule::when`] it applies where any of its signatures was found.
+//! A rule is one value. Without [`Rule::when`] it applies where any of its signatures was found. The rules about single
+//! errors ([`rule_of_error`]) know them by their words, or stand for a class of causes.
 
 mod differ;
+mod ends;
 mod libfabric;
+mod messages;
 mod node;
 mod plugin;
 mod program;
@@ -12,7 +15,12 @@ mod verbs;
 
 use std::sync::LazyLock;
 
+pub(super) use ends::{
+    COLLECTIVE_TIMEOUT_UNNAMED, GPU_XID, PEER_ENDED, PEER_ENDED_UNREAD, PROCESS_SILENT, PROGRAM_EXCEPTION,
+    RANKS_ABORTED, RAY_WORKER_LOST, STORE_LOST, rule_of_exit, rule_of_signal,
+};
 pub(super) use libfabric::WRONG_PROVIDER;
+pub(super) use messages::NCCL_NO_REASON;
 pub(super) use program::{COLLECTIVES_DIFFER, UNKNOWN_WARNING, closed_peers};
 pub(super) use socket::{SOCKETS_BETWEEN_NODES, SOCKETS_INSIDE_NODE};
 
@@ -57,7 +65,17 @@ pub struct Rule {
     /// Whom it blames for the end of a job; none where a job continues in spite of it.
     pub blame: Option<Blame>,
     /// The codes of findings that are its consequences.
-    pub explains: &'static [&'static str],
+    consequences: &'static [&'static str],
+    /// The words by which it knows an error: all of any of these.
+    says: &'static [&'static [&'static str]],
+    /// The only classes of causes whose words it knows; empty for all.
+    only: &'static [CauseClass],
+    /// The classes of causes whose errors it stands for where no rule knows their words.
+    of: &'static [CauseClass],
+    /// The class of a cause that an error with its words is, where it need not have ended anything.
+    kind: Option<CauseClass>,
+    /// The signatures of lines that quote an error whose words it may know.
+    lines: &'static [Signature],
     cites: Option<for<'s> fn(&'s RuleInput<'_>) -> Vec<&'s Trace>>,
     when: Option<fn(&RuleInput<'_>) -> bool>,
     advice: Option<fn(&RuleInput<'_>) -> Option<String>>,
@@ -85,8 +103,33 @@ impl Rule {
         self.blame(Blame::Rank(CauseClass::Nccl))
     }
 
-    const fn explains(mut self, codes: &'static [&'static str]) -> Self {
-        self.explains = codes;
+    const fn explaining(mut self, codes: &'static [&'static str]) -> Self {
+        self.consequences = codes;
+        self
+    }
+
+    const fn says(mut self, words: &'static [&'static [&'static str]]) -> Self {
+        self.says = words;
+        self
+    }
+
+    const fn only(mut self, classes: &'static [CauseClass]) -> Self {
+        self.only = classes;
+        self
+    }
+
+    const fn of(mut self, classes: &'static [CauseClass]) -> Self {
+        self.of = classes;
+        self
+    }
+
+    const fn kind(mut self, class: CauseClass) -> Self {
+        self.kind = Some(class);
+        self
+    }
+
+    const fn lines(mut self, signatures: &'static [Signature]) -> Self {
+        self.lines = signatures;
         self
     }
 
@@ -116,8 +159,62 @@ impl Rule {
     pub(super) fn applies(&self, seen: &RuleInput<'_>) -> bool {
         match self.when {
             Some(condition) => condition(seen),
-            None => self.signatures.iter().any(|signature| seen.has(*signature)),
+            None => {
+                self.signatures.iter().any(|signature| seen.has(*signature)) || !self.quoted(seen).is_empty()
+            }
         }
+    }
+
+    /// Returns the lines that quote an error whose words it knows before all other rules.
+    fn quoted<'s>(&self, seen: &'s RuleInput<'_>) -> Vec<&'s Trace> {
+        let hits = self.lines.iter().filter_map(|signature| seen.map.signatures().get(*signature));
+        let traces: Vec<&Trace> = hits.flat_map(|hits| &hits.traces).collect();
+        // What NCCL adds to a failed allocation has no words of its own.
+        let is_echo = |trace: &Trace| trace.text.starts_with("Failed to CUDA calloc");
+        let only_echoes = traces.iter().all(|trace| is_echo(trace));
+        let is_own = |trace: &&Trace| {
+            (only_echoes || !is_echo(trace))
+                && rule_of_error(CauseClass::CudaError, &[&trace.text]).code == self.code
+        };
+        traces.into_iter().filter(is_own).collect()
+    }
+
+    /// Returns whether it knows the words of an error.
+    fn knows(&self, class: CauseClass, text: &str) -> bool {
+        (self.only.is_empty() || self.only.contains(&class)) && self.place_of(text) < self.says.len()
+    }
+
+    /// Returns which of its words an error has: the first ones say most.
+    pub(super) fn place_of(&self, text: &str) -> usize {
+        let place = self.says.iter().position(|words| words.iter().all(|word| text.contains(word)));
+        place.unwrap_or(self.says.len())
+    }
+
+    /// Returns whether an error with its words ends a job.
+    pub(super) fn is_end(&self) -> bool {
+        self.signatures.is_empty() && self.blame.is_some()
+    }
+
+    /// Returns whether what another one found is a consequence of what this one did. What explains an error of CUDA explains
+    /// it whatever it says.
+    pub(super) fn explains(&self, other: &Self) -> bool {
+        let known = |code| self.consequences.contains(&code);
+        self.code != other.code && (known(other.code) || !other.lines.is_empty() && known(CUDA_FAILURE))
+    }
+
+    /// Returns the class of the cause that an error with its words is.
+    pub(super) fn class(&self) -> Option<CauseClass> {
+        match self.blame {
+            Some(Blame::Rank(class)) => Some(class),
+            _ if self.kind.is_some() => self.kind,
+            _ if self.lines.is_empty() => self.of.first().copied(),
+            _ => Some(CauseClass::CudaError),
+        }
+    }
+
+    /// Returns the signatures of the lines that it may cite.
+    pub(super) fn all_signatures(&self) -> impl Iterator<Item = Signature> {
+        self.signatures.iter().chain(self.lines).copied()
     }
 
     /// Returns whether it tells how fast a job is, not whether it fails.
@@ -132,7 +229,7 @@ impl Rule {
 
     /// Returns the lines that it cites besides those of its signatures.
     pub(super) fn cited<'s>(&self, seen: &'s RuleInput<'_>) -> Vec<&'s Trace> {
-        self.cites.map_or_else(Vec::new, |cites| cites(seen))
+        self.cites.map_or_else(|| self.quoted(seen), |cites| cites(seen))
     }
 
     /// Returns what to do in this case.
@@ -166,12 +263,28 @@ const fn rule(
         patch: &[],
         signatures: &[],
         blame: None,
-        explains: &[],
+        consequences: &[],
+        says: &[],
+        only: &[],
+        of: &[],
+        kind: None,
+        lines: &[],
         cites: None,
         when: None,
         advice: None,
         detail: None,
     }
+}
+
+/// A rule about the cause of an end.
+const fn cause(
+    id: &'static str,
+    code: &'static str,
+    message: &'static str,
+    fix: &'static str,
+    source: &'static str,
+) -> Rule {
+    rule(id, code, HIGH, message, fix, source)
 }
 
 const HIGH: (Severity, Confidence) = (Severity::Error, Confidence::High);
@@ -191,6 +304,9 @@ macro_rules! ofi_issue {
 }
 use {nccl_issue, ofi_issue};
 
+/// The rule about an error of CUDA whose words no other rule knows.
+const CUDA_FAILURE: &str = "CUDA-FAILURE";
+
 const TROUBLESHOOTING: &str =
     "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html";
 const ENV: &str = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html";
@@ -205,11 +321,20 @@ static ALL: LazyLock<Vec<&'static Rule>> = LazyLock::new(|| {
         socket::RULES,
         program::RULES,
         differ::RULES,
+        messages::RULES,
+        ends::RULES,
     ];
     let mut all: Vec<&Rule> = families.into_iter().flatten().collect();
     all.sort_by_key(|rule| rule.id);
     all
 });
+
+/// Returns the rule about an error of a class that has some texts: the first one that knows the words of one of them, else
+/// that of its class.
+pub(super) fn rule_of_error(class: CauseClass, texts: &[&str]) -> &'static Rule {
+    let known = texts.iter().find_map(|text| rules().find(|rule| rule.knows(class, text)));
+    known.or_else(|| rules().find(|rule| rule.of.contains(&class))).unwrap_or(&PROGRAM_EXCEPTION)
+}
 
 /// Returns every rule in the order of reports.
 pub fn rules() -> impl Iterator<Item = &'static Rule> + Clone {

@@ -10,7 +10,7 @@ pub(super) const RULES: &[Rule] = &[
         "/dev/shm is too small",
         "make it larger: an emptyDir of medium Memory in Kubernetes, --shm-size=1g in Docker",
         nccl_issue!("290")).patch(&[("shm", Some("8Gi"))])
-        .explains(&["CUDA-FAILURE", "SHM-NOT-MADE"])
+        .explaining(&["CUDA-FAILURE", "SHM-NOT-MADE"])
         .signatures(&[Signature::ShmTooSmall])
         .fails(),
     rule("R29c", "SHM-NOT-MADE", HIGH,
@@ -23,7 +23,7 @@ pub(super) const RULES: &[Rule] = &[
         "CUDA could not register a shared memory segment of the host (the segment itself was made)",
         "check the limit of locked memory (`ulimit -l`) and that the driver fits the CUDA of the image; NCCL_SHM_DISABLE=1 as a test",
         nccl_issue!("1518"))
-        .explains(&["CUDA-FAILURE", "SHM-NOT-MADE"])
+        .explaining(&["CUDA-FAILURE", "SHM-NOT-MADE"])
         .signatures(&[Signature::ShmNotRegistered])
         .fails(),
     rule("R29b", "SHM-ATTACH", HIGH,
@@ -44,28 +44,29 @@ pub(super) const RULES: &[Rule] = &[
         "set NCCL_P2P_DISABLE=1 in the environment of every rank (with Ray in its `runtime_env`), so that shared memory is used; else show each process all GPUs of the node, in one IPC namespace (`--ipc=host`)",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#gpu-direct")
         .patch(&[("env.NCCL_P2P_DISABLE", Some("1"))])
-        .explains(&["CUDA-FAILURE"])
+        .explaining(&["CUDA-FAILURE"])
         .signatures(&[Signature::PeerMemoryRefused])
+        .says(&[&["peer access is not supported"]])
         .fails(),
     rule("R31", "P2P-NVLINK-BROKEN", HIGH,
         "GPUs joined by NVLink cannot reach each other's memory: hardware or fabric manager",
         "have the node serviced; do not hide it with NCCL_IGNORE_DISABLED_P2P",
         nccl_issue!("2329"))
-        .explains(&["CUDA-FAILURE", "P2P-MEMORY-REFUSED"])
+        .explaining(&["CUDA-FAILURE", "P2P-MEMORY-REFUSED"])
         .signatures(&[Signature::NvlinkP2pBroken])
         .fails(),
     rule("R32", "NVLS-FAILED", HIGH,
         "NVLink SHARP could not be set up: NVSwitch multicast is broken",
         "restart the fabric manager with a GPU reset; NCCL_NVLS_ENABLE=0 as a test",
         nccl_issue!("1488")).patch(&[("env.NCCL_NVLS_ENABLE", Some("0"))])
-        .explains(&["CUDA-FAILURE"])
+        .explaining(&["CUDA-FAILURE"])
         .signatures(&[Signature::NvlsFailed])
         .fails(),
     rule("R32b", "NVLS-SLOTS", HIGH,
         "NVLink SHARP has no multicast memory left: each communicator takes some, and many communicators or another job on the node use it up. This is not the GPU memory that the model uses",
         "set NCCL_NVLS_ENABLE=0, or make fewer communicators",
         ENV).patch(&[("env.NCCL_NVLS_ENABLE", Some("0"))])
-        .explains(&["CUDA-FAILURE"])
+        .explaining(&["CUDA-FAILURE"])
         .signatures(&[Signature::NvlsSlots])
         .fails(),
     rule("R33", "NVLS-NOT-USED", NOTE,
@@ -84,7 +85,7 @@ pub(super) const RULES: &[Rule] = &[
         "multi-node NVLink is there and does not work: the IMEX channel is not in the container",
         "give the container /dev/nvidia-caps-imex-channels/channel0 (ComputeDomain); NCCL_MNNVL_ENABLE=0 goes without",
         nccl_issue!("1925")).patch(&[("env.NCCL_MNNVL_ENABLE", Some("0"))])
-        .explains(&["CUDA-FAILURE"])
+        .explaining(&["CUDA-FAILURE"])
         .signatures(&[Signature::MnnvlBroken])
         .fails(),
     rule("R47", "CUMEM-HOST-FALLBACK", NOTE,

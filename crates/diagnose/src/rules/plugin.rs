@@ -35,7 +35,7 @@ pub(super) const RULES: &[Rule] = &[
         "the requested network is not available, and NCCL does not fall back",
         "set NCCL_NET to the plugin's own name (AWS Libfabric, IB, Socket) or unset it; check why the plugin was not loaded",
         ENV).patch(&[("env.NCCL_NET", None)])
-        .explains(&["NCCL-PLUGIN-NOT-FOUND", "NCCL-WARNING"])
+        .explaining(&["NCCL-PLUGIN-NOT-FOUND", "NCCL-WARNING"])
         .signatures(&[Signature::NetworkNotFound])
         .fails(),
 ];

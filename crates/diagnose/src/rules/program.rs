@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use weftrun_nccl::Signature;
+use weftrun_nccl::{Signature, Trace};
 
 use super::differ::odd_version;
-use super::{Blame, HIGH, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, ofi_issue, rule};
-use crate::cause::{CUDA_OUT_OF_MEMORY_FIX, CauseClass, named};
+use super::messages::CUDA_LINES;
+use super::{Blame, CUDA_FAILURE, HIGH, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, ofi_issue, rule};
+use crate::cause::{CauseClass, named};
 use crate::rule_input::RuleInput;
 
 /// The rule about ranks that call different collectives.
@@ -25,9 +26,12 @@ pub(super) const RULES: &[Rule] = &[
         .fails(),
     rule(COLLECTIVES_DIFFER, "COLLECTIVE-MISMATCH", HIGH,
         "ranks disagree on a collective or its size",
-        "fix the program (TORCH_DISTRIBUTED_DEBUG=DETAIL shows where); give all ranks the same environment",
+        "make all ranks call the same collectives with the same shapes; TORCH_DISTRIBUTED_DEBUG=DETAIL names the call",
         nccl_issue!("969")).patch(&[("env.TORCH_DISTRIBUTED_DEBUG", Some("DETAIL"))])
         .signatures(&[Signature::CollectiveMismatch])
+        .of(&[CauseClass::CollectiveMismatch])
+        .detail(mismatched_sizes)
+        .advice(relaxed_ordering)
         .blame(Blame::Rank(CauseClass::CollectiveMismatch)),
     rule("R42", "DUPLICATE-GPU", HIGH,
         "two ranks use one GPU",
@@ -43,7 +47,7 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::WatchdogTimeout])
         .detail(reporting_ranks),
     rule("R44", "PEER-CLOSED", NOTE,
-        "a peer closed its connection: it failed first",
+        "a peer closed its connection, as a process does that fails or ends",
         "find the first error in the peer's log",
         "https://github.com/NVIDIA/nccl-tests/issues/166")
         .signatures(&[Signature::PeerClosed])
@@ -73,10 +77,17 @@ pub(super) const RULES: &[Rule] = &[
         nccl_issue!("573"))
         .signatures(&[Signature::SysPathMissing])
         .fails(),
+    rule("R73", "TOPOLOGY-ONE-WAY", HIGH,
+        "the topology that NCCL read has a link in one direction only, as in a virtual machine that hides parts of it",
+        "use a newer NCCL or RCCL, or give it the topology of the virtual machine (NCCL_TOPO_FILE)",
+        "https://github.com/ROCm/rccl/issues/1728")
+        .signatures(&[Signature::ReversePathMissing])
+        .fails(),
     rule("R56", "SSH-REFUSED", HIGH,
         "an ssh login was refused: the other side accepts none of the keys",
         "add the public key of the host that logs in (for mpirun the first one) to `~/.ssh/authorized_keys` of the others; on plain hosts `ssh-keys = \"job\"` in `[backend.hosts]` makes one for the job",
         "https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html")
+        .explaining(&["MPI-DAEMON-NOT-STARTED"])
         .signatures(&[Signature::SshRefused])
         .blame(Blame::Rank(CauseClass::Rendezvous)),
     rule("R57", "CONTAINER-DAEMON", HIGH,
@@ -87,15 +98,17 @@ pub(super) const RULES: &[Rule] = &[
         .fails(),
     rule("R55", "NCCL-WARNING", MEDIUM,
         "NCCL warned of something that no rule explains",
-        "read the cited lines: the first of them is the earliest",
+        "read the lines around the cited one in the log",
         TROUBLESHOOTING)
         .signatures(&[Signature::UnknownWarning])
+        .of(&[CauseClass::Nccl])
         .detail(first_warning),
     rule("R61", "CUDA-NOT-READY", HIGH,
         "CUDA is not initialised (error 802): the fabric manager of the NVSwitches does not run, or has another version than the driver",
         "have your cluster administrator start nvidia-fabricmanager in the version of the driver (`systemctl status nvidia-fabricmanager`)",
         "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/")
-        .explains(&["CUDA-FAILURE"])
+        .explaining(&["CUDA-FAILURE"])
+        .says(&[&["system not yet initialized"]])
         .signatures(&[Signature::CudaNotReady])
         .fails(),
     rule("R67", "BOOTSTRAP-RANK-TAKEN", HIGH,
@@ -110,12 +123,12 @@ pub(super) const RULES: &[Rule] = &[
         "put the directory of the driver's libcuda.so on LD_LIBRARY_PATH (WSL2: /usr/lib/wsl/lib), or start the container with the NVIDIA runtime",
         "https://github.com/NVIDIA/nccl/blob/master/src/misc/cudawrap.cc")
         .signatures(&[Signature::CudaLibraryMissing]),
-    rule("R46", "CUDA-FAILURE", HIGH,
-        "CUDA failed inside NCCL",
-        "go by the CUDA error; `named symbol not found` and `invalid device function` mean an NCCL built without this GPU's architecture",
+    rule("R46", CUDA_FAILURE, HIGH,
+        "a CUDA call failed",
+        "run once with CUDA_LAUNCH_BLOCKING=1 to find the call; if the GPU has Xid errors, drain its node",
         nccl_issue!("444"))
-        .signatures(&[Signature::CudaFailure])
-        .advice(full_memory),
+        .lines(CUDA_LINES)
+        .of(&[CauseClass::CudaError]),
 ];
 
 /// Names the peers that closed their connections, as the lines name them: `10.0.0.2`. `told` are lines that only the
@@ -169,6 +182,24 @@ fn taken_rank(seen: &RuleInput<'_>) -> Option<String> {
     traces.iter().find_map(|trace| rank(&trace.text))
 }
 
+/// Says which sizes the two ends of a connection have.
+fn mismatched_sizes(seen: &RuleInput<'_>) -> Option<String> {
+    let text = &ib_mismatch(seen)?.text;
+    let size = |words: &str| text.split_once(words)?.1.split(' ').next();
+    Some(format!(": {} here, {} on the peer's side", size("local size ")?, size("remote size ")?))
+}
+
+fn ib_mismatch<'s>(seen: &'s RuleInput<'_>) -> Option<&'s Trace> {
+    let found = seen.map.signatures().get(Signature::CollectiveMismatch)?;
+    found.traces.iter().find(|trace| trace.text.contains("collective mismatch"))
+}
+
+/// Returns what to do where the network found the sizes to differ: NICs that reorder writes look the same.
+fn relaxed_ordering(seen: &RuleInput<'_>) -> Option<String> {
+    ib_mismatch(seen)?;
+    Some("make all ranks call the same collectives with the same sizes; if they do, set NCCL_IB_PCI_RELAXED_ORDERING=0 and switch forced relaxed ordering off in the NICs' firmware".to_owned())
+}
+
 /// Returns whether no warning of NCCL says why its call failed.
 fn failed_without_words(seen: &RuleInput<'_>) -> bool {
     seen.has(Signature::CallFailed) && !seen.has(Signature::Warning) && !seen.has(Signature::PeerClosed)
@@ -188,13 +219,6 @@ fn first_trace(seen: &RuleInput<'_>) -> Option<String> {
 
 fn closing_peers(seen: &RuleInput<'_>) -> Option<String> {
     closed_peers(seen, std::iter::empty()).map(|peers| format!(" ({peers})"))
-}
-
-/// Returns what to do where the failure is that the memory of a GPU is full.
-fn full_memory(seen: &RuleInput<'_>) -> Option<String> {
-    let traces = &seen.map.signatures().get(Signature::CudaFailure)?.traces;
-    let full = traces.iter().any(|trace| trace.text.contains("out of memory"));
-    full.then(|| CUDA_OUT_OF_MEMORY_FIX.to_owned())
 }
 
 fn versions_differ(seen: &RuleInput<'_>) -> bool {

@@ -54,7 +54,7 @@ pub(super) const RULES: &[Rule] = &[
         "set NCCL_SOCKET_IFNAME to the interface that has an address in the network of the nodes",
         nccl_issue!("975"))
         .signatures(&[Signature::LinkLocal])
-        .explains(&["SOCKET-SUSPICIOUS-INTERFACE", "TCP-CONNECT-FAILED"])
+        .explaining(&["SOCKET-SUSPICIOUS-INTERFACE", "TCP-CONNECT-FAILED"])
         .advice(reachable_interface)
         .fails(),
     rule("R60b", "GLOO-MESH", HIGH,
@@ -68,6 +68,8 @@ pub(super) const RULES: &[Rule] = &[
         "use another port (MASTER_PORT, `--master-port`, the port of `--rdzv-endpoint`), or end the process that holds it",
         "https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/socket.cpp")
         .signatures(&[Signature::RendezvousPort])
+        .says(&[&["ddress already in use"], &["EADDRINUSE"]])
+        .only(&[CauseClass::Rendezvous])
         .blame(Blame::Rank(CauseClass::Rendezvous))
         .detail(rendezvous_port),
     rule("R64", "RENDEZVOUS-TIMEOUT", HIGH,

@@ -32,7 +32,7 @@ pub(super) const RULES: &[Rule] = &[
         "a NIC was denied access to memory (status 4): ACS, IOMMU or a missing peer memory module blocks GPUDirect",
         "disable ACS, boot with iommu=pt; NCCL_NET_GDR_LEVEL=LOC confirms it",
         nccl_issue!("707"))
-        .explains(&["IB-QP-EVENT"])
+        .explaining(&["IB-QP-EVENT"])
         .signatures(&[Signature::IbLocalProtection])
         .fails(),
     rule("R20", "IB-REMOTE-REFUSED", HIGH,
@@ -52,7 +52,7 @@ pub(super) const RULES: &[Rule] = &[
         "connecting a queue pair timed out: on a rail-only fabric a NIC reaches only NICs of its own rail",
         "set NCCL_CROSS_NIC=0",
         nccl_issue!("2013")).patch(&[("env.NCCL_CROSS_NIC", Some("0"))])
-        .explains(&["IB-QP-TRANSITION"])
+        .explaining(&["IB-QP-TRANSITION"])
         .signatures(&[Signature::QpTimeout])
         .blame(Blame::Link),
     rule("R23", "IB-ASYNC-EVENT", HIGH,
@@ -66,14 +66,25 @@ pub(super) const RULES: &[Rule] = &[
         "look for the first completion error (`status=`) of this host and of the peer; with an access violation also for ACS, IOMMU and the GPUDirect module (nvidia_peermem)",
         "https://www.man7.org/linux/man-pages/man3/ibv_get_async_event.3.html")
         // The event is of the side that was asked, the refusal of the side that asked.
-        .explains(&["IB-REMOTE-REFUSED"])
+        .explaining(&["IB-REMOTE-REFUSED"])
         .signatures(&[Signature::IbQpEvent])
         .fails(),
     rule("R24", "IB-MEMLOCK", HIGH,
-        "memory could not be registered or a queue made: the limit of locked memory is too small",
-        "set memlock unlimited: IPC_LOCK in Kubernetes, --ulimit memlock=-1 in Docker, PropagateResourceLimitsExcept=MEMLOCK in Slurm",
+        "memory could not be registered or a queue made, for want of memory: most often of the limit of locked memory, else of the NIC",
+        "set memlock unlimited: IPC_LOCK in Kubernetes, --ulimit memlock=-1 in Docker, PropagateResourceLimitsExcept=MEMLOCK in Slurm; if it is (`ulimit -l`), look at what the NIC has left (`rdma resource`)",
         TROUBLESHOOTING)
         .signatures(&[Signature::MemoryRegistration])
+        .fails(),
+    rule("R24c", "UCX-MEMLOCK", MEDIUM,
+        "UCX could not register memory with a NIC or make a queue of it, and goes on without that NIC",
+        "set memlock unlimited if MPI is to use the NIC; on a host without InfiniBand nothing is to do",
+        "https://openucx.readthedocs.io/en/master/faq.html")
+        .signatures(&[Signature::UcxRegistration]),
+    rule("R24d", "IB-DMABUF-UNSUPPORTED", HIGH,
+        "the driver of a NIC does not support DMA-BUF",
+        "load nvidia_peermem and set NCCL_DMABUF_ENABLE=0, or update the NIC's driver (MLNX_OFED, or kernel 5.12 and later)",
+        nccl_issue!("778")).patch(&[("env.NCCL_DMABUF_ENABLE", Some("0"))])
+        .signatures(&[Signature::DmabufUnsupported])
         .fails(),
     rule("R24b", "IB-REGISTRATION-REFUSED", HIGH,
         "a NIC refused to register memory, and not for want of memory: it cannot reach that memory of the GPU",

@@ -45,7 +45,8 @@ pub(super) fn of_piece(piece: &Piece<'_>, tables: &mut Tables, mut say: impl FnM
         say(who, Said::Fact(Fact::Exception(exception)));
     } else if let Some(fatal) = error(piece) {
         let text = printable(words_of_error(piece.text, fatal), 300);
-        say(who, Said::Fact(Fact::Error { text, fatal }));
+        let is_cuda = fatal && text.starts_with("Test CUDA failure");
+        say(who, Said::Fact(if is_cuda { Fact::Cuda(text) } else { Fact::Error { text, fatal } }));
     }
 }
 
@@ -69,7 +70,7 @@ fn report(
     } else if let Some(code) = text.after(" exits with return code = ").and_then(Text::signed) {
         // DeepSpeed's launcher prints the command of its last process, not of the one that failed.
         if code != 0 {
-            say(Writer::default(), Said::Fact(Fact::Exit { code, order: Order::Unknown }));
+            say(Writer::default(), Said::Fact(Fact::exit(code, Order::Unknown)));
         }
     } else if any(&["local_rank", "exitcode", "Root Cause (", "worker group", HOST_ROW]) {
         torchrun(text, who.task, tables, say);
@@ -187,7 +188,9 @@ pub(super) fn alone(name: &[u8], message: &[u8]) -> Exception {
 
 /// Returns the words of an error without those of frameworks around them, which say nothing of it.
 fn words_of_error(own: &[u8], fatal: bool) -> &[u8] {
-    let nccl = ["NCCL error: ", "NCCL operation "].iter().find_map(|words| Text(own).from(words));
+    let nccl = ["NCCL error: ", "NCCL operation ", "Test NCCL failure", "Test CUDA failure"]
+        .iter()
+        .find_map(|words| Text(own).from(words));
     let Some(rest) = nccl.filter(|_| fatal).or_else(|| Text(own).from("Raylet is terminated")) else {
         return own;
     };
@@ -204,6 +207,7 @@ fn error(piece: &Piece<'_>) -> Option<bool> {
     let is_event = whole.has(" BackOff ");
     if !is_event && own.first().is_none_or(|first| matches!(first, b' ' | b'\t' | b'#' | b'+'))
         || own.starts_with(b"raise ")
+        || whole.has("[INFO]")
         || whole.has("  File \"")
         || whole.has("    raise ")
         // What NCCL's own lines say is for its rules.
@@ -233,8 +237,8 @@ fn error(piece: &Piece<'_>) -> Option<bool> {
             || !before.last().is_some_and(is_name);
         begins && (words.ends_with(' ') || !behind.first().is_some_and(is_name)) && !whole.is_quoted(words)
     };
-    // Ray's raylet holds the workers of its node; mpirun's daemons start those of theirs.
-    if ["Raylet is terminated", "ORTE was unable to reliably start"].iter().any(|words| whole.has(words)) {
+    // Ray's raylet holds the workers of its node.
+    if whole.has("Raylet is terminated") {
         return Some(true);
     }
     // The kernel's drivers of NICs, NVSHMEM, shells, and Kubernetes' events.
@@ -247,6 +251,9 @@ fn error(piece: &Piece<'_>) -> Option<bool> {
         &[": line ", ": No such file or directory"],
         &[": line ", ": command not found"],
         &["Warning ", " BackOff ", "Back-off "],
+        &["ORTE was unable to reliably start"],
+        &["cluster registration failed"],
+        &["in coordination service: "],
     ];
     if reports.iter().any(|words| words.iter().all(|word| whole.has(word))) {
         return Some(false);
@@ -360,7 +367,7 @@ mod tests {
         let said = "Raylet is terminated: ip=10.0.0.7, id=c2. Termination is unexpected.";
         assert_eq!(fatal(raylet), Some((said.to_owned(), true)));
         let row = facts(&["  traceback : Signal 7 (SIGBUS) received by PID 986"]);
-        assert_eq!(row[0].1, Fact::Exit { code: -7, order: Order::Unknown });
+        assert_eq!(row[0].1, Fact::exit(-7, Order::Unknown));
         let full = facts(&[
             "(raylet) node_manager.cc:3277: 2 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons",
         ]);

@@ -16,6 +16,8 @@ pub(super) struct Tables {
     pub watchdog: Option<Writer>,
     /// Tasks that Slurm's lines named so far.
     tasks: usize,
+    /// How many of the next lines may have the time of a first failure.
+    pub time_within: u8,
 }
 
 /// A table of torchrun, as far as it was read.
@@ -25,6 +27,8 @@ struct Table {
     host: Vec<u8>,
     /// Whether the next row is that of the first failure.
     root: bool,
+    /// When that was, in the words of the table.
+    time: Vec<u8>,
 }
 
 /// The row of a table that names a worker's host.
@@ -33,10 +37,22 @@ pub(super) const HOST_ROW: &str = "host      : ";
 /// Most tasks that Slurm's lines name in one source, each as often as a line repeats it.
 const TASKS: usize = 1 << 20;
 
+/// Most lines between the header of a first failure and its time; several nodes may write into one log.
+const TIME_REACH: u8 = 8;
+
 /// Most tables that are read at the same time.
 const TABLES: usize = 1024;
 
 impl Tables {
+    /// Takes the time of a first failure.
+    pub fn take_time(&mut self, line: &[u8]) {
+        self.time_within = self.time_within.saturating_sub(1);
+        let (before, row) = Text(line).columns();
+        if let Some(time) = Text(row).strip("time ").and_then(|rest| rest.after(": ")) {
+            self.of(before).time = time.0.trim_ascii().to_vec();
+        }
+    }
+
     /// Returns the table of the lines with a prefix.
     fn of(&mut self, prefix: &[u8]) -> &mut Table {
         let key = stream(prefix.trim_ascii());
@@ -67,6 +83,7 @@ pub(super) fn torchrun(
     }
     if let Some(before) = text.before("Root Cause (") {
         *tables.of(before) = Table { root: true, ..Table::default() };
+        tables.time_within = TIME_REACH;
         return;
     }
     if let Some(rest) = text.after("failed (exitcode: ") {
@@ -76,7 +93,7 @@ pub(super) fn torchrun(
         if let (Some(code), Some(local)) = (code, local) {
             say(Writer::default(), Said::WorkerFailed);
             let who = Writer { local: Some(local), pid, task, rank: None };
-            say(who, Said::Fact(Fact::Exit { code, order: Order::First }));
+            say(who, Said::Fact(Fact::exit(code, Order::First)));
         }
         return;
     }
@@ -86,7 +103,7 @@ pub(super) fn torchrun(
     {
         let local = rest.after("(local_rank ").and_then(Text::small);
         let who = Writer { local, pid: rest.number(), task, rank: None };
-        say(who, Said::Fact(Fact::Exit { code, order: Order::Unknown }));
+        say(who, Said::Fact(Fact::exit(code, Order::Unknown)));
         return;
     }
     let (before, row) = text.columns();
@@ -110,7 +127,9 @@ pub(super) fn torchrun(
             let pid = rest.after("(pid: ").and_then(Text::number);
             let who = Writer { rank: Some(rank), local: Some(local), pid, task };
             let order = if std::mem::take(&mut table.root) { Order::First } else { Order::Later };
-            say(who, Said::Fact(Fact::Exit { code, order }));
+            let at = std::mem::take(&mut table.time);
+            let at = (order == Order::First && !at.is_empty()).then(|| printable(&at, 40));
+            say(who, Said::Fact(Fact::Exit { code, order, at }));
         }
     }
 }
@@ -145,16 +164,20 @@ pub(super) fn slurm(text: Text<'_>, tables: &mut Tables, say: &mut impl FnMut(Wr
     let host = text.after("srun: error: ").map(Text::name).filter(|_| tasks.is_some());
     for task in ranks {
         let who = Writer { task, ..Writer::default() };
+        let signal = || ENDED_BY.iter().find(|(words, _)| text.has(words)).map(|(_, signal)| *signal);
+        let fact = if let Some(reason) = reason {
+            Fact::Cluster(reason)
+        } else if let Some(code) = text.after("Exited with exit code ").and_then(Text::signed) {
+            Fact::exit(code, Order::Unknown)
+        } else if let Some(signal) = signal() {
+            Fact::Signal(signal)
+        } else {
+            return;
+        };
         if let Some(host) = host {
             say(who, Said::On(host));
         }
-        if let Some(reason) = reason {
-            say(who, Said::Fact(Fact::Cluster(reason)));
-        } else if let Some(code) = text.after("Exited with exit code ").and_then(Text::signed) {
-            say(who, Said::Fact(Fact::Exit { code, order: Order::Unknown }));
-        } else if let Some((_, signal)) = ENDED_BY.iter().find(|(words, _)| text.has(words)) {
-            say(who, Said::Fact(Fact::Signal(*signal)));
-        }
+        say(who, Said::Fact(fact));
     }
 }
 
@@ -174,7 +197,7 @@ pub(super) fn signal_row(text: Text<'_>, tables: &Tables, say: &mut impl FnMut(W
     let Some(signal) = text.after("Signal ").and_then(Text::signed) else { return false };
     if tables.torchrun.is_empty() {
         let who = Writer { pid: rest.number(), ..Writer::default() };
-        say(who, Said::Fact(Fact::Exit { code: -signal, order: Order::Unknown }));
+        say(who, Said::Fact(Fact::exit(-signal, Order::Unknown)));
     }
     true
 }
@@ -202,7 +225,7 @@ pub(super) fn mpi(text: Text<'_>, tables: &mut Tables, say: &mut impl FnMut(Writ
             if text.has("MPI_ABORT") { rest.small() } else { text.after("process ").and_then(Text::small) };
         let code = text.after("errorcode ").and_then(Text::signed).unwrap_or(1);
         let who = Writer { rank: tables.mpi_rank, ..Writer::default() };
-        say(who, Said::Fact(Fact::Exit { code, order: Order::First }));
+        say(who, Said::Fact(Fact::exit(code, Order::First)));
     } else if let Some(rest) = text.after("process rank ")
         && let Some(signal) = text.after("exited on signal ").and_then(Text::signed)
     {
@@ -218,9 +241,9 @@ pub(super) fn mpi(text: Text<'_>, tables: &mut Tables, say: &mut impl FnMut(Writ
         && let Some(code) = Text(rest.0.trim_ascii_start()).signed()
     {
         let who = Writer { rank: Some(rank), ..Writer::default() };
-        say(who, Said::Fact(Fact::Exit { code, order: Order::First }));
+        say(who, Said::Fact(Fact::exit(code, Order::First)));
     } else if let Some(code) = text.after("EXIT CODE: ").and_then(Text::signed) {
-        say(Writer::default(), Said::Fact(Fact::Exit { code, order: Order::First }));
+        say(Writer::default(), Said::Fact(Fact::exit(code, Order::First)));
     } else if let Some(signal) = text.after("KILLED BY SIGNAL: ").and_then(Text::signed) {
         say(Writer::default(), Said::Fact(Fact::Signal(signal)));
     }

@@ -86,6 +86,8 @@ pub enum Fact {
         code: i32,
         /// Where its launcher places it among the failures that it saw.
         order: Order,
+        /// When that was, by the clock of its launcher (`2023-06-03_22:45:01`), for the first one.
+        at: Option<String>,
     },
     /// A line reports that a signal ended a process.
     Signal(i32),
@@ -223,6 +225,12 @@ pub struct SourceRanks {
     pub tasks_hold_ranks: bool,
     /// Whether several nodes wrote here, so that a local rank is no rank.
     pub nodes_mixed: bool,
+}
+
+impl Fact {
+    pub(crate) fn exit(code: i32, order: Order) -> Self {
+        Self::Exit { code, order, at: None }
+    }
 }
 
 impl Work {

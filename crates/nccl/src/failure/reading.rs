@@ -80,6 +80,7 @@ impl Reading {
     pub fn needs_next(&self, number: u64) -> bool {
         let near = |line: Option<u64>| line.is_some_and(|line| number.saturating_sub(line) < STACK_REACH);
         self.tracebacks.are_open()
+            || self.tables.time_within > 0
             || self.last_error.is_some()
             || near(self.gave_up)
             || near(self.stack.as_ref().map(|stack| stack.line))
@@ -159,6 +160,9 @@ impl Reading {
     pub fn piece(&mut self, piece: &Piece<'_>, above: &[u8], sink: &mut Sink<'_>) {
         if self.last_error(piece, sink) || self.stack(piece, sink) {
             return;
+        }
+        if self.tables.time_within > 0 {
+            self.tables.take_time(piece.bytes);
         }
         let number = piece.line;
         // The end of a launcher's process by a signal is a fact of its own.

@@ -75,7 +75,7 @@ impl Exception {
     pub(super) fn end_of_spawned(&self) -> Option<(u32, Fact)> {
         let (number, how) = self.message.strip_prefix("process ")?.split_once(" terminated with ")?;
         let fact = match how.strip_prefix("exit code ") {
-            Some(code) => Fact::Exit { code: code.trim_end().parse().ok()?, order: Order::First },
+            Some(code) => Fact::exit(code.trim_end().parse().ok()?, Order::First),
             None => Fact::Signal(signal(how.strip_prefix("signal ")?.trim_end())?),
         };
         Some((number.parse().ok()?, fact))
@@ -114,7 +114,11 @@ pub fn is_library(file: &str) -> bool {
     let parts = || file.split('/');
     let is_package = |name: &str| PACKAGES.split(' ').any(|package| package == name);
     let under_lib = parts().zip(parts().skip(1)).any(|(parent, child)| parent == "lib" && is_package(child));
+    // A program that a package installs: `/opt/env/bin/horovodrun`.
+    let is_installed =
+        || file.rsplit_once('/').is_some_and(|(dir, name)| dir.ends_with("/bin") && !name.contains('.'));
     file.starts_with('<')
+        || is_installed()
         || under_lib
         || file.starts_with("/usr/lib/")
         || file.starts_with("/opt/conda/")

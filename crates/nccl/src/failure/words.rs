@@ -82,7 +82,7 @@ impl<'a> Text<'a> {
 
     /// Returns a launcher's prefix of a table row, and the row.
     pub fn columns(self) -> (&'a [u8], &'a [u8]) {
-        let at = ["rank ", "exitcode ", "host "].iter().find_map(|word| {
+        let at = ["rank ", "exitcode ", "host ", "time "].iter().find_map(|word| {
             let at = crate::text::find(self.0, word.as_bytes())?;
             self.0.get(at..)?.get(word.len()..)?.trim_ascii_start().starts_with(b": ").then_some(at)
         });

@@ -258,6 +258,16 @@ signatures! {
         MnnvlConnection: CONTINUES,
         /// A line names a rank beyond the ranks of its communicator.
         ImpossibleRank: CONTINUES,
+        /// UCX could not register memory or make a queue.
+        UcxRegistration: CONTINUES,
+        /// A NIC's driver does not support DMA-BUF.
+        DmabufUnsupported: FAILS,
+        /// The topology has a link in one direction only.
+        ReversePathMissing: FAILS,
+        /// A test program reports an error of CUDA.
+        TestCudaFailed: FAILS,
+        /// A test program reports the result of a call of NCCL, without its reason.
+        TestNcclFailed: CONTINUES,
         /// A warning that no other signature explains.
         UnknownWarning: CONTINUES,
         /// Any warning of NCCL.
@@ -337,7 +347,7 @@ fn in_location(location: &[u8], message: &[u8], mut sink: impl FnMut(Signature))
     if cuda && contains(location, "transport/p2p.cc") {
         sink(Signature::PeerMemoryRefused);
     }
-    if contains(location, "shmutils.cc") {
+    if contains(location, "shmutils.cc") || contains(location, "include/shm.h") {
         if cuda {
             sink(Signature::ShmNotRegistered);
         } else if contains(message, "Call to open failed") {
@@ -388,7 +398,7 @@ fn judged(id: Signature, level: Option<Level>, location: &[u8], message: &[u8]) 
         }
         Signature::MemoryRegistration => !contains(message, "ibv_reg_mr_iova2 not"),
         // Where NCCL only tries what a NIC can do, it says so as INFO.
-        Signature::RegistrationRefused => level != Some(Level::Info),
+        Signature::RegistrationRefused | Signature::DmabufUnsupported => level != Some(Level::Info),
         // A reason in the same line has a signature of its own.
         Signature::ShmNotMade => {
             !["No space left", "out of memory"].iter().any(|reason| contains(message, reason))

@@ -37,8 +37,15 @@ const fn completed(needle: &'static str, all: &'static [&'static str]) -> Signat
 
 const NOT_THE_NET_PLUGIN: &[&str] =
     &["PROFILER/", "TUNER/", "ENV/", "GIN/", "-profiler", "-tuner", "-env.so", "-gin"];
-const OTHER_ERRORS: &[&str] =
-    &["Bad address", "not supported", "Invalid argument", "Operation not permitted", "No such device"];
+/// UCX goes on without a NIC.
+const OTHER_ERRORS: &[&str] = &[
+    "UCX ",
+    "Bad address",
+    "not supported",
+    "Invalid argument",
+    "Operation not permitted",
+    "No such device",
+];
 const QP_EVENTS: &[&str] = &["work queue"];
 const COMPLETION: &[&str] = &["ibv_modify_qp", "ibv_query_gid"];
 
@@ -140,6 +147,8 @@ pub(super) const TABLE: &[SignatureRow] = &[
     // Only ENOMEM speaks of the limit of locked memory.
     with(Signature::MemoryRegistration, "ibv_reg_mr", &["failed"], OTHER_ERRORS),
     with(Signature::MemoryRegistration, "ibv_reg_dmabuf_mr", &["failed", "Cannot allocate memory"], &[]),
+    with(Signature::UcxRegistration, "ibv_", &["UCX ", "failed: Cannot allocate memory"], &[]),
+    with(Signature::DmabufUnsupported, "ibv_reg_dmabuf_mr", &["failed", "not supported"], &[]),
     with(Signature::MemoryRegistration, "ibv_create_qp", &["failed"], OTHER_ERRORS),
     with(Signature::MemoryRegistration, "ibv_create_cq", &["failed"], OTHER_ERRORS),
     with(Signature::MemoryRegistration, "ibv_alloc_pd", &["failed"], OTHER_ERRORS),
@@ -230,6 +239,7 @@ pub(super) const TABLE: &[SignatureRow] = &[
     with(Signature::IbRetryExceeded, "ransport retry count exceeded on ", &[], &[]),
     row(Signature::ErrorTrace, ".cc:"),
     row(Signature::ErrorTrace, ".cu:"),
+    row(Signature::ReversePathMissing, "Failed to find reverse path from remNode"),
     row(Signature::SysPathMissing, "Could not find real path of /sys/"),
     row(Signature::CallFailed, "group.cc:"),
     row(Signature::CallFailed, "init.cc:"),
@@ -247,6 +257,7 @@ pub(super) const TABLE: &[SignatureRow] = &[
     row(Signature::PeerClosed, "Connection closed by peer"),
     row(Signature::PeerClosed, "Socket recv failed"),
     row(Signature::ProxyFailed, "Failed to execute operation "),
+    row(Signature::ProxyFailed, "socket progress error"),
     with(Signature::ProxyFailed, "Proxy Call to rank ", &["failed"], &[]),
     row(Signature::ProxyFailed, "Error encountered progressing operation="),
     row(Signature::ProxyFailed, "Could not receive type from localRank"),
@@ -265,6 +276,9 @@ pub(super) const TABLE: &[SignatureRow] = &[
     row(Signature::TopologyXml, "NCCL_TOPO_XML_MAX_NODES"),
     with(Signature::CudaFailure, "Cuda failure", &["'"], &["operation not permitted"]),
     row(Signature::CudaFailure, "Failed to CUDA calloc"),
+    // nccl-tests' common.h.
+    row(Signature::TestCudaFailed, "Test CUDA failure"),
+    row(Signature::TestNcclFailed, "Test NCCL failure"),
     row(Signature::CudaLibraryMissing, "Failed to find CUDA library"),
     row(Signature::CommFailed, "communicator encountered a fatal error (detected in"),
     with(Signature::RankTaken, "Bootstrap Root : rank ", &["has already checked in"], &[]),

@@ -9,8 +9,28 @@ use super::Grade;
 pub(super) fn host_of(fact: &Fact, text: &str) -> Option<String> {
     match fact {
         Fact::WorkerLost { host, .. } => host.clone(),
-        _ => host_in_brackets(text),
+        _ => host_in_brackets(text).or_else(|| host_in_words(text)),
     }
+}
+
+/// Returns the host that Ray's monitor of memory, launchers or nccl-tests name.
+fn host_in_words(text: &str) -> Option<String> {
+    let behind = |words: &str| text.split_once(words).map(|(_, rest)| rest);
+    let rest = if text.contains("memory pressure") {
+        behind("IP: ")?
+    } else if text.contains("Raylet is terminated") {
+        behind("ip=")?
+    } else if text.contains("Task launch for") {
+        behind(" failed on node ")?
+    } else if text.contains("exits with return code = ") {
+        // pdsh, with which DeepSpeed starts its launchers.
+        text.split_once(": [").map(|(host, _)| host).filter(|host| !host.contains(' '))?
+    } else {
+        text.split_once(": Test ")?.0
+    };
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '.' | '_');
+    let name = rest.split(|letter| !is_name(letter)).next()?;
+    (!name.is_empty()).then(|| name.to_owned())
 }
 
 /// Returns the host that a line names in the way of Open MPI and UCX: `[node1:4711]`, `[node1:4711:0:4711]`.

@@ -73,7 +73,14 @@ pub(in super::super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
         return (Grade::Remote, CauseClass::ExitCode);
     }
     if name == "AcceleratorError"
-        || says(&["CUDA error", "cuda runtime error", "CUBLAS_STATUS", "cuDNN error", "CUDNN_STATUS"])
+        || says(&[
+            "CUDA error",
+            "cudaGetDeviceCount",
+            "cuda runtime error",
+            "CUBLAS_STATUS",
+            "cuDNN error",
+            "CUDNN_STATUS",
+        ])
     {
         return (Grade::Own, CauseClass::CudaError);
     }

@@ -4,20 +4,24 @@ use std::collections::BTreeSet;
 
 use weftrun_nccl::{Signature, SourceIndex, Trace};
 
-use super::super::answer::{CauseClass, CauseDetail};
+use super::super::answer::CauseClass;
 use super::super::scene::Scene;
 use super::ends::host_in_brackets;
-use super::{Candidate, Grade, key, remote};
+use super::{Candidate, Grade, class_of_cuda, key, remote};
 use crate::rule_input::RuleInput;
-use crate::rules::{Blame, Rule, UNKNOWN_WARNING, rules};
+use crate::rules::{Blame, NCCL_NO_REASON, PEER_ENDED, Rule, UNKNOWN_WARNING, rule_of_error, rules};
 use weftrun_core::finding::Evidence;
 
-/// What a rule says of a failure: its grade, its class, its sentence, and its code and fix.
+/// What a rule says of a failure: its grade, its class and its sentence.
+#[derive(Clone)]
 pub(super) struct Ruling {
     pub grade: Grade,
-    pub class: CauseClass,
-    pub what: String,
-    pub rule: Option<(&'static str, String)>,
+    class: CauseClass,
+    what: String,
+    rule: &'static Rule,
+    fix: String,
+    /// Whether the rule knows that what it found ends a job.
+    pub is_proof: bool,
 }
 
 impl Ruling {
@@ -28,15 +32,20 @@ impl Ruling {
             Blame::Link => (Grade::Link, CauseClass::Nccl),
             Blame::Peer => (Grade::Remote, CauseClass::Nccl),
         };
-        Self { grade, class, what: rule.sentence(seen), rule: Some((rule.code, rule.fix_for(seen))) }
+        let of = Self::of(rule, grade, class, rule.sentence(seen));
+        Self { fix: rule.fix_for(seen), is_proof: true, ..of }
+    }
+
+    /// A single error that a rule is about.
+    pub fn of(rule: &'static Rule, grade: Grade, class: CauseClass, what: String) -> Self {
+        Self { grade, class, what, rule, fix: rule.fix.to_owned(), is_proof: false }
     }
 
     /// Returns the candidate that a line proves, of no known rank.
     pub fn candidate(self, evidence: Evidence) -> Candidate {
-        let Self { grade, class, what, rule } = self;
-        let code = rule.as_ref().map(|(code, _)| (*code).to_owned());
+        let Self { grade, class, what, rule, fix, is_proof } = self;
         Candidate {
-            key: code.unwrap_or_else(|| key(class, &what)),
+            key: if is_proof && !rule.is_end() { rule.code.to_owned() } else { key(class, &what) },
             grade,
             class,
             what,
@@ -48,13 +57,18 @@ impl Ruling {
             source: SourceIndex::from(0),
             line: evidence.line,
             evidence,
-            detail: CauseDetail::None,
             rule,
+            fix,
+            is_proof,
         }
     }
 
     fn quote(text: &str) -> Self {
-        Self { grade: Grade::Warned, class: CauseClass::Nccl, what: text.to_owned(), rule: None }
+        if let Some(what) = text.find("Cuda failure").and_then(|at| text.get(at..)) {
+            let class = class_of_cuda(what);
+            return Self::of(rule_of_error(class, &[what]), Grade::Crashed, class, what.to_owned());
+        }
+        Self::of(rule_of_error(CauseClass::Nccl, &[]), Grade::Warned, CauseClass::Nccl, text.to_owned())
     }
 
     /// Returns what NCCL's own words below an exception say; none where they only tell of a peer that ended.
@@ -111,58 +125,35 @@ pub(super) fn of_rules(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Vec<Candidate
     let applying: Vec<&'static Rule> = rules().filter(|rule| rule.applies(seen)).collect();
     for rule in &applying {
         // What a job survives does not end it, unless it explains what does.
-        let of_explained = || {
-            let mut explained = applying.iter().filter(|other| rule.explains.contains(&other.code));
-            explained.find_map(|other| other.blame)
-        };
+        let of_explained =
+            || applying.iter().filter(|other| rule.explains(other)).find_map(|other| other.blame);
         let Some(blame) = rule.blame.or_else(of_explained) else { continue };
         for signature in rule.signatures {
             add(*signature, &|_| Ruling::new(rule, blame, seen));
         }
     }
     add(UNKNOWN_WARNING, &|trace| Ruling::quote(&trace.text));
-    add(Signature::ProxyFailed, &|trace| Ruling {
-        grade: if is_of_peer(&trace.text) { Grade::Remote } else { Grade::Warned },
-        class: if is_of_peer(&trace.text) { CauseClass::ExitCode } else { CauseClass::Nccl },
-        what: if is_of_peer(&trace.text) {
-            remote(scene, seen)
-        } else {
-            format!("NCCL's proxy thread failed and passed an error on without its reason: {}", trace.text)
-        },
-        rule: None,
+    add(Signature::ProxyFailed, &|trace| {
+        if is_of_peer(&trace.text) {
+            return remote(scene, seen);
+        }
+        let what =
+            format!("NCCL's proxy thread failed and passed an error on without its reason: {}", trace.text);
+        Ruling::of(&NCCL_NO_REASON, Grade::Warned, CauseClass::Nccl, what)
     });
-    add(Signature::IbFlushed, &|trace| Ruling {
-        grade: Grade::Remote,
-        class: CauseClass::ExitCode,
-        what: flushed(&trace.text),
-        rule: None,
+    add(Signature::IbFlushed, &|trace| {
+        Ruling::of(&PEER_ENDED, Grade::Remote, CauseClass::ExitCode, flushed(&trace.text))
     });
     if let Some(what) = first_of_node(scene, seen) {
-        add(Signature::LocalRankClosed, &|_| Ruling {
-            grade: Grade::Quoted,
-            class: CauseClass::ExitCode,
-            what: what.clone(),
-            rule: None,
+        add(Signature::LocalRankClosed, &|_| {
+            Ruling::of(&PEER_ENDED, Grade::Quoted, CauseClass::ExitCode, what.clone())
         });
     }
-    add(Signature::PeerClosed, &|_| Ruling {
-        grade: Grade::Remote,
-        class: CauseClass::ExitCode,
-        what: remote(scene, seen),
-        rule: None,
+    add(Signature::PeerClosed, &|_| remote(scene, seen));
+    add(Signature::ErrorTrace, &|trace| {
+        let what = format!("NCCL passed an error on without its reason: {}", trace.text);
+        Ruling::of(&NCCL_NO_REASON, Grade::Quoted, CauseClass::Unexplained, what)
     });
-    add(Signature::ErrorTrace, &|trace| Ruling {
-        grade: Grade::Quoted,
-        class: CauseClass::Unexplained,
-        what: format!("NCCL passed an error on without its reason: {}", trace.text),
-        rule: None,
-    });
-    // A rule that explains another one is nearer to the cause.
-    let explained: BTreeSet<&str> = rules()
-        .filter(|rule| found.iter().any(|one| one.rule.as_ref().is_some_and(|(code, _)| *code == rule.code)))
-        .flat_map(|rule| rule.explains.iter().copied())
-        .collect();
-    found.retain(|one| one.rule.as_ref().is_none_or(|(code, _)| !explained.contains(code)));
     found
 }
 

@@ -1,0 +1,285 @@
+//! Rules about how processes, nodes and jobs end, where nothing that was printed says more.
+
+use super::{Blame, CauseClass, Rule, TROUBLESHOOTING, cause};
+
+const TORCHRUN: &str = "https://docs.pytorch.org/docs/stable/elastic/run.html";
+const TORCH: &str = "https://docs.pytorch.org/docs/stable/distributed.html";
+const SIGNALS: &str = "https://man7.org/linux/man-pages/man7/signal.7.html";
+const SLURM: &str = "https://slurm.schedmd.com/job_state_codes.html";
+const SRUN: &str = "https://slurm.schedmd.com/srun.html";
+const PODS: &str = "https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/";
+const RAY: &str = "https://docs.ray.io/en/latest/ray-observability/user-guides/configure-logging.html";
+const XID: &str = "https://docs.nvidia.com/deploy/xid-errors/";
+
+pub(crate) const PROGRAM_EXCEPTION: Rule = cause(
+    "C30",
+    "PROGRAM-EXCEPTION",
+    "the program raised an exception",
+    "read the lines above it in the log of that rank: they show where the program raised it",
+    "https://docs.python.org/3/tutorial/errors.html",
+)
+.of(&[CauseClass::Exception]);
+pub(crate) const GPU_XID: Rule = cause(
+    "C31",
+    "GPU-XID",
+    "the driver reports an error of a GPU that the program does not cause",
+    "drain the node and check its GPUs (dmesg, nvidia-smi -q, dcgmi diag)",
+    XID,
+);
+pub(crate) const PROCESS_KILLED: Rule = cause(
+    "C32",
+    "PROCESS-KILLED",
+    "SIGKILL ended a process",
+    "check the node for out-of-memory kills (dmesg) and raise the memory request of the job",
+    SIGNALS,
+);
+pub(crate) const PROCESS_BUS_ERROR: Rule = cause(
+    "C33",
+    "PROCESS-BUS-ERROR",
+    "SIGBUS ended a process: most often a page of shared memory that could not be had",
+    "give the job more shared memory (`shm` of the role), or use fewer data loader workers",
+    SIGNALS,
+);
+pub(crate) const RANKS_ABORTED: Rule = cause(
+    "C34",
+    "RANKS-ABORTED",
+    "several ranks aborted, as watchdogs do",
+    "read what stands above in the ranks' logs: a watchdog that ends its rank says which operation it waited for",
+    TORCH,
+);
+pub(crate) const RAY_WORKER_LOST: Rule = cause(
+    "C36",
+    "RAY-WORKER-LOST",
+    "Ray lost a worker, and does not know what ended it",
+    "read that worker's own log on its node (`/tmp/ray/session_latest/logs/worker-*`), and the kernel log (dmesg) for an out-of-memory kill",
+    RAY,
+);
+pub(crate) const STORE_LOST: Rule = cause(
+    "C37",
+    "STORE-LOST",
+    "the store of the rendezvous is gone",
+    "read the log of the process that holds the store: rank 0, or the launcher on the first node; it ended first",
+    TORCH,
+);
+pub(crate) const PEER_ENDED: Rule = cause(
+    "C38",
+    "PEER-ENDED",
+    "a process of another rank ended, and no log says which was the first",
+    "read the last lines of every rank, and the kernel log of their nodes (dmesg)",
+    TORCH,
+);
+pub(crate) const PEER_ENDED_UNREAD: Rule = cause(
+    "C39",
+    "PEER-ENDED-UNREAD",
+    "a process of another rank ended, and its log was not read",
+    "add the logs of the missing ranks and run `weftrun why` again",
+    TORCH,
+);
+pub(crate) const PROGRAM_NOT_STARTED: Rule = cause("C40", "PROGRAM-NOT-STARTED",
+    "the program could not be started",
+    "correct the command or the working folder of the job, or install the program in the image: it could not be started",
+    SRUN)
+    .says(&[&["error: execve()"]])
+    .blame(Blame::Rank(CauseClass::NotStarted));
+pub(crate) const PROCESS_SILENT: Rule = cause(
+    "C41",
+    "PROCESS-SILENT",
+    "the log of a rank ends without an error",
+    "look at what ended that process: the kernel's log of its node (dmesg), the cluster's events, or a person",
+    TORCHRUN,
+);
+pub(crate) const COLLECTIVE_TIMEOUT_UNNAMED: Rule = cause(
+    "C44",
+    "COLLECTIVE-TIMEOUT-UNNAMED",
+    "ranks wait in a collective operation, and no log says for which rank",
+    "add the logs of all ranks and run `weftrun why` again, or check the network between the nodes",
+    TORCH,
+);
+
+pub(super) const RULES: &[Rule] = &[
+    PROGRAM_EXCEPTION,
+    GPU_XID,
+    PROCESS_KILLED,
+    PROCESS_BUS_ERROR,
+    RANKS_ABORTED,
+    cause("C35", "PROCESS-CRASHED",
+        "a signal ended a process",
+        "see where it crashes: keep the core file (`ulimit -c unlimited`), or run a Python program with -X faulthandler",
+        SIGNALS)
+        .of(&[CauseClass::Signal]),
+    RAY_WORKER_LOST,
+    STORE_LOST,
+    PEER_ENDED,
+    PEER_ENDED_UNREAD,
+    PROGRAM_NOT_STARTED,
+    PROCESS_SILENT,
+    cause("C42", "PROCESS-EXITED",
+        "a process ended with an exit code, and its log does not show why",
+        "read the last lines of that process, and the kernel log of its node (dmesg): it ended without a traceback",
+        TORCHRUN)
+        .of(&[CauseClass::ExitCode]),
+    cause("C43", "COLLECTIVE-TIMEOUT",
+        "a rank did not join a collective operation",
+        "look at what the rank did instead: run py-spy dump on its process while it hangs",
+        TORCH)
+        .of(&[CauseClass::CollectiveTimeout, CauseClass::Behind]),
+    COLLECTIVE_TIMEOUT_UNNAMED,
+    cause("C47", "HOST-NOT-RESOLVED",
+        "the name of a host cannot be resolved",
+        "start the host or pod of that name first, and check that its name resolves on the node that asks (`getent hosts NAME`)",
+        "https://man7.org/linux/man-pages/man3/getaddrinfo.3.html")
+        .says(&[
+            &["Could not resolve hostname"],
+            &["Name or service not known"],
+            &["Temporary failure in name resolution"],
+        ])
+        .explaining(&["MPI-DAEMON-NOT-STARTED"])
+        .kind(CauseClass::Rendezvous),
+    cause("C48", "SSH-UNREACHABLE",
+        "the ssh server of a host cannot be reached",
+        "check that the host runs, that sshd listens on that port, and the firewall between the two",
+        "https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html")
+        .says(&[&["ssh: connect to host "]])
+        .explaining(&["MPI-DAEMON-NOT-STARTED"])
+        .kind(CauseClass::Rendezvous),
+    cause("C46", "MPI-DAEMON-NOT-STARTED",
+        "mpirun could not start its daemon on a host",
+        "log in from the first host to each other one with ssh, by the names of the hostfile, and start `orted` or `prted` there",
+        "https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html")
+        .says(&[&["ORTE was unable to reliably start"], &["PRTE has lost communication"]])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
+    cause("C49", "RENDEZVOUS-FAILED",
+        "the processes did not find each other",
+        "check that MASTER_ADDR resolves on every node, its port is free, and all nodes started",
+        TORCHRUN)
+        .of(&[CauseClass::Rendezvous]),
+    cause("C50", "SLURM-LAUNCH-FAILED",
+        "Slurm could not start tasks on a node",
+        "check slurmd, its plugins, munge and the clock of that node (`scontrol show node NAME`), or exclude it (`--exclude`) and submit again",
+        SRUN)
+        .says(&[&["Task launch for", "failed on node"], &["srun: error: ", " launch failed: "]])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
+    cause("C50b", "SLURM-REFUSED",
+        "Slurm refused the job or a step of it",
+        "make what the command asks for (nodes, tasks, CPUs, memory, --gres) fit into the partition, or for srun into the allocation of the job",
+        SRUN)
+        .says(&[
+            &["CPU count per node can not be satisfied"],
+            &["Unable to create step for job"],
+            &["srun: error: Unable to allocate resources"],
+            &["Batch job submission failed"],
+        ])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
+    cause("C50c", "COMMAND-NOT-FOUND",
+        "a shell did not find a program or a script",
+        "correct the command, or install the program in the image and put its directory on PATH",
+        "https://www.gnu.org/software/bash/manual/html_node/Exit-Status.html")
+        .says(&[&["command not found"], &[": line ", "No such file or directory"]])
+        .kind(CauseClass::NotStarted),
+    cause("C50d", "CONTAINER-NOT-STARTED",
+        "a container could not be started",
+        "correct what the line names: the image, its entrypoint, or on that host the container runtime and the NVIDIA driver (`nvidia-smi`)",
+        "https://github.com/NVIDIA/pyxis/wiki")
+        .says(&[
+            &["error: pyxis:     "],
+            &["nvidia-container-cli: "],
+            &["OCI runtime create failed"],
+            &["could not select device driver"],
+            &["error: pyxis: "],
+            &["error: spank: required plugin"],
+        ])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
+    cause("C50e", "SLOTS-TOO-FEW",
+        "the launcher was asked for more processes than its hosts have slots",
+        "start no more processes (`-np`) than the hosts have slots, or raise the slots in the hostfile or of `-H`",
+        "https://docs.open-mpi.org/en/v5.0.x/launching-apps/scheduling.html")
+        .says(&[&["not enough slots available"], &["larger than total available slots"]])
+        .kind(CauseClass::NotStarted),
+    cause("C50f", "RAY-NO-NODE",
+        "no node of the Ray cluster has the resources that were asked for",
+        "ask for fewer CPUs and GPUs, or add nodes that have them (`ray status` lists what there is)",
+        RAY)
+        .says(&[&["No available node types can fulfill"]])
+        .kind(CauseClass::Unschedulable),
+    cause("C50g", "RAY-NODE-LOST",
+        "Ray lost the process that holds the workers of a node",
+        "look at the kernel log (dmesg) of that node for an out-of-memory kill, and at Ray's log there (`/tmp/ray/session_latest/logs/raylet.err`)",
+        RAY)
+        .says(&[&["Raylet is terminated"]])
+        .blame(Blame::Rank(CauseClass::ExitCode)),
+    cause("C50h", "JAX-TASKS-MISSING",
+        "not all processes of JAX came to its coordination service",
+        "read the logs of the other processes: they ended before, were not started, or do not reach the coordinator's address",
+        "https://docs.jax.dev/en/latest/multi_process.html")
+        .says(&[&["Wait_for_all_tasks_to_register"], &["cluster registration failed"]])
+        .blame(Blame::Rank(CauseClass::Rendezvous)),
+    cause("C50i", "JAX-TASK-LOST",
+        "JAX's coordination service lost a process",
+        "read the log of the task that the line names: it ended, or its host did",
+        "https://docs.jax.dev/en/latest/multi_process.html")
+        .says(&[&["in coordination service", "heartbeat timeout"]])
+        .blame(Blame::Rank(CauseClass::ExitCode)),
+    cause("C51", "POD-EVICTED",
+        "Kubernetes evicted a pod",
+        "request the resources that the pod uses, or use a node with more free disk and memory",
+        "https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/")
+        .of(&[CauseClass::Evicted]),
+    cause("C52", "IMAGE-NOT-PULLED",
+        "the image could not be pulled",
+        "check the name of the image and the pull secret",
+        "https://kubernetes.io/docs/concepts/containers/images/")
+        .says(&[&["Failed to pull image"], &["ErrImagePull"], &["ImagePullBackOff"]])
+        .blame(Blame::Rank(CauseClass::Image))
+        .of(&[CauseClass::Image]),
+    cause("C53", "POD-NOT-PLACED",
+        "no node can take a pod",
+        "request fewer or other resources, or wait until nodes are free",
+        PODS)
+        .says(&[&["FailedScheduling"]])
+        .blame(Blame::Rank(CauseClass::Unschedulable))
+        .of(&[CauseClass::Unschedulable]),
+    cause("C54", "NODE-FAILED",
+        "a node failed",
+        "submit the job again, and exclude the node if it fails again",
+        SLURM)
+        .of(&[CauseClass::NodeFail]),
+    cause("C55", "TIME-LIMIT",
+        "the time limit of the job was reached",
+        "raise the time limit, or write checkpoints and continue from the last one",
+        SLURM)
+        .of(&[CauseClass::TimeLimit]),
+    cause("C56", "JOB-PREEMPTED",
+        "another job took the nodes",
+        "submit the job again, or use a queue that is not preempted",
+        SLURM)
+        .of(&[CauseClass::Preempted]),
+    cause("C57", "JOB-CANCELLED",
+        "the job was cancelled",
+        "submit the job again, unless it was cancelled on purpose",
+        SLURM)
+        .of(&[CauseClass::Cancelled]),
+    cause("C58", "ERROR-UNEXPLAINED",
+        "an error that no rule explains",
+        "no rule explains this line: read the lines around it in the log",
+        TROUBLESHOOTING)
+        .of(&[CauseClass::Unexplained]),
+];
+
+/// Returns the rule about a process that a signal ended.
+pub(crate) fn rule_of_signal(signal: i32) -> &'static Rule {
+    match signal {
+        9 => &PROCESS_KILLED,
+        7 => &PROCESS_BUS_ERROR,
+        _ => super::rule_of_error(CauseClass::Signal, &[]),
+    }
+}
+
+/// Returns the rule about a process that ended with a code.
+pub(crate) fn rule_of_exit(code: i32) -> &'static Rule {
+    match code {
+        126 | 127 => &PROGRAM_NOT_STARTED,
+        ..0 => rule_of_signal(code.saturating_neg()),
+        129..=192 => rule_of_signal(code - 128),
+        _ => super::rule_of_error(CauseClass::ExitCode, &[]),
+    }
+}

@@ -1,0 +1,161 @@
+//! Rules about what an error says, of which the line that raised it is rarely the one to change: messages of PyTorch, CUDA,
+//! HIP, Python's `os` and `urllib3`, read 2026-11-26.
+
+use weftrun_nccl::Signature;
+
+use super::{CUDA_FAILURE, CauseClass, Rule, cause, nccl_issue};
+
+/// The lines of NCCL and its tests that pass on an error of CUDA.
+pub(super) const CUDA_LINES: &[Signature] = &[Signature::CudaFailure, Signature::TestCudaFailed];
+/// The classes of an error of a GPU.
+const OF_GPU: &[CauseClass] = &[CauseClass::CudaError, CauseClass::CudaOutOfMemory];
+const CUDA: &str = "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html";
+const DDP: &str =
+    "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html";
+const XID: &str = "https://docs.nvidia.com/deploy/xid-errors/";
+const OS_ERRORS: &str = "https://man7.org/linux/man-pages/man3/errno.3.html";
+
+pub(crate) const NCCL_NO_REASON: Rule = cause("C23", "NCCL-NO-REASON",
+    "a call of NCCL failed, and the log has its result without the reason",
+    "set NCCL_DEBUG=INFO for all ranks and run again: NCCL prints the reason as a warning before the exception",
+    "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html")
+    .says(&[&["unhandled cuda error"], &["unhandled system error"], &["NCCL failure"], &["NCCL_DEBUG=INFO"], &["unhandled"]])
+    .only(&[CauseClass::CudaError, CauseClass::Nccl, CauseClass::Unexplained])
+    .signatures(&[Signature::TestNcclFailed])
+    .when(|seen| seen.has(Signature::TestNcclFailed) && !seen.has(Signature::Warning));
+
+/// In the order of precedence.
+pub(super) const RULES: &[Rule] = &[
+    cause("C01", "DDP-PARAMETERS-UNUSED",
+        "the backward pass used not all parameters of the model",
+        "use every parameter in the loss, or construct DistributedDataParallel with find_unused_parameters=True; TORCH_DISTRIBUTED_DEBUG=DETAIL names the unused ones",
+        DDP)
+        .says(&[&["Expected to have finished reduction in the prior iteration"]]),
+    cause("C02", "DDP-NO-ANSWER",
+        "a rank did not answer when the ranks compared their models",
+        "find the first error of the rank that sent 0 parameters: it did not answer",
+        DDP)
+        .says(&[&["DDP expects same model across all ranks", "inconsistent 0 params"]]),
+    cause("C03", "DDP-MODELS-DIFFER",
+        "the ranks built different models",
+        "build the same model on every rank: compare its configuration and the versions of the packages",
+        DDP)
+        .says(&[&["DDP expects same model across all ranks"]]),
+    cause("C04", "NCCL-ID-NOT-SENT",
+        "rank 0 did not send the id of the communicator",
+        "find out why rank 0 did not come: read its log, and check that all ranks begin with the same collective",
+        nccl_issue!("708"))
+        .says(&[&["setting up NCCL communicator", "ncclUniqueId"]]),
+    cause("C05", "NCCL-INVALID-USAGE",
+        "NCCL was called wrongly",
+        "check that the world size is the number of processes and that each rank has a GPU of its own; NCCL_DEBUG=WARN says what is invalid",
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/types.html#ncclresult-t")
+        .says(&[&["NCCL", "invalid usage"], &["NCCL", "invalid argument"]])
+        .only(&[CauseClass::Exception, CauseClass::Nccl, CauseClass::Unexplained]),
+    cause("C06", "GPU-MISSING",
+        "the process sees no GPU",
+        "give each rank a GPU: check the GPU request of the job, CUDA_VISIBLE_DEVICES and the driver in the container",
+        CUDA)
+        .says(&[&["No CUDA GPUs are available"], &["Found no NVIDIA driver"], &["no CUDA-capable device is detected"]])
+        .lines(CUDA_LINES),
+    cause("C07", "GPU-DRIVER-TOO-OLD",
+        "the driver of the node is older than the CUDA of the program needs",
+        "use a node with a newer driver, or an image with an older CUDA",
+        "https://docs.nvidia.com/deploy/cuda-compatibility/")
+        .says(&[&["driver version is insufficient"], &["NVIDIA driver on your system is too old"], &["unsupported toolchain"], &["forward compatibility was attempted"]])
+        .lines(CUDA_LINES),
+    cause("C07b", "GPU-DRIVER-MISMATCH",
+        "the parts of the driver have different versions: the module in the kernel, and the libraries that the process loaded",
+        "reboot the node or reload its driver after an update; in a container take CUDA's compat libraries off LD_LIBRARY_PATH",
+        "https://docs.nvidia.com/deploy/cuda-compatibility/")
+        .says(&[&["unsupported display driver"], &["Driver/library version mismatch"]])
+        .lines(CUDA_LINES),
+    cause("C08", "GPU-ORDINAL",
+        "the process chose a GPU of a number that it does not see",
+        "set the device from the local rank, and give the container as many GPUs as it has ranks",
+        CUDA)
+        .says(&[&["invalid device ordinal"]])
+        .lines(CUDA_LINES),
+    cause("C09", "GPU-BUSY",
+        "the GPU takes no further process: another one holds it in exclusive mode, or it is being reset",
+        "find the process that holds the GPU (nvidia-smi) and end it, or give each rank a GPU of its own; `nvidia-smi -q -d COMPUTE` shows the compute mode, which your cluster administrator can set to DEFAULT",
+        CUDA)
+        .says(&[&["busy or unavailable"]])
+        .lines(CUDA_LINES),
+    cause("C10", "GPU-ARCHITECTURE",
+        "the libraries have no code for this GPU",
+        "use builds of NCCL and of the framework that have code for this GPU (`nvidia-smi --query-gpu=compute_cap --format=csv`)",
+        CUDA)
+        .says(&[&["invalid device function"], &["named symbol not found"], &["no kernel image is available"]])
+        .lines(CUDA_LINES),
+    cause("C11", "GPU-ECC",
+        "the memory of a GPU has an error that cannot be corrected",
+        "drain the node and check its GPUs (dmesg, nvidia-smi -q, dcgmi diag)",
+        XID)
+        .says(&[&["uncorrectable ECC"], &["uncorrectable NVLink"], &["GPU is lost"]])
+        .lines(CUDA_LINES),
+    cause("C12", "FILES-OPEN",
+        "the process has as many open files as its limit allows",
+        "raise the limit of open files (`ulimit -n`), or use fewer data loader workers",
+        OS_ERRORS)
+        .says(&[&["Too many open files"]]),
+    cause("C13", "HOST-OUT-OF-MEMORY",
+        "the memory of the host, or that of the job's limit, is used up",
+        "raise the memory request of the job, or use fewer data loader workers",
+        "https://docs.kernel.org/admin-guide/cgroup-v2.html#memory")
+        .says(&[&["DataLoader worker", "killed by signal: Killed"], &["Cannot allocate memory"], &["can't allocate memory"]])
+        .of(&[CauseClass::OomKilled, CauseClass::OutOfMemory]),
+    cause("C14", "FILE-SYSTEM",
+        "a file system does not answer as it should",
+        "check the file system of that path on that node: its mount, its server and its quota",
+        OS_ERRORS)
+        .says(&[
+            &["Stale file handle"],
+            &["Input/output error"],
+            &["Disk quota exceeded"],
+            &["Read-only file system"],
+            &["Transport endpoint is not connected"],
+        ]),
+    cause("C15", "VOLUME-FULL",
+        "a volume is full",
+        "free space on the volume that is written to, or write checkpoints to another one",
+        OS_ERRORS)
+        .says(&[&["No space left on device"]]),
+    cause("C16", "LIBRARY-MISSING",
+        "a shared library is not found",
+        "install the missing library in the image, or add its directory to LD_LIBRARY_PATH",
+        "https://man7.org/linux/man-pages/man8/ld.so.8.html")
+        .says(&[&["cannot open shared object file"]]),
+    cause("C17", "MODULE-MISSING",
+        "Python does not find a module",
+        "install the missing module in the image or environment of every node",
+        "https://docs.python.org/3/library/exceptions.html#ModuleNotFoundError")
+        .says(&[&["No module named"]]),
+    cause("C18", "DOWNLOAD-FAILED",
+        "an address outside of the job cannot be reached",
+        "give the node access to that address, or put the models and data where the job can read them",
+        "https://huggingface.co/docs/transformers/installation#offline-mode")
+        .says(&[&["Max retries exceeded"], &["We couldn't connect to"]]),
+    cause("C20", "HIP-OUT-OF-MEMORY",
+        "the memory of an AMD GPU is full",
+        "use a smaller batch or shard the model, and check that no other process uses the GPU (rocm-smi)",
+        "https://rocm.docs.amd.com/")
+        .says(&[&["HIP out of memory"], &["HIP error", "out of memory"], &["hipErrorOutOfMemory"]])
+        .only(&[CauseClass::CudaOutOfMemory]),
+    cause("C21", "HIP-ERROR",
+        "a call of HIP failed",
+        "run once with AMD_SERIALIZE_KERNEL=3 to find the call; look at the GPU with rocm-smi and at the kernel log (amdgpu)",
+        "https://rocm.docs.amd.com/")
+        .says(&[&["HIP error"], &["hipError"], &["hipIpc"], &["hipify"], &["RCCL"]])
+        .only(&[CauseClass::CudaError]),
+    cause("C22", "GPU-OUT-OF-MEMORY",
+        "the memory of a GPU is full",
+        "use a smaller batch or shard the model, and check that no other process uses the GPU (nvidia-smi)",
+        "https://docs.pytorch.org/docs/stable/notes/faq.html")
+        .says(&[&["out of memory"]])
+        .lines(CUDA_LINES)
+        .only(OF_GPU)
+        .explaining(&[CUDA_FAILURE])
+        .of(&[CauseClass::CudaOutOfMemory]),
+    NCCL_NO_REASON,
+];
