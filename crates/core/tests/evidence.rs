@@ -150,8 +150,48 @@ fn where_data_come_from_does_not_show_where_a_job_runs() {
         assert!(gets_no_efa(&text.replace(body, "")), "{text}");
     }
     // It does not hide another sign either.
-    let (_, report) = script("#SBATCH --chdir=/fsx/ubuntu", "aws s3 cp s3://data/a.tar .");
+    let (_, report) = script("#SBATCH --chdir=/fsx/ubuntu -p p5", "aws s3 cp s3://data/a.tar .");
     assert_eq!(report.plan.profile.as_deref(), Some("parallelcluster"));
+}
+
+/// Signs of a cloud, and words about a fabric, are no fabric; a sign of another one counts against it.
+#[test]
+fn weak_evidence_changes_nothing_and_is_told() {
+    let ecr = "#SBATCH --container-image=123456789012.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:1";
+    for (head, body) in [
+        ("# there is no EFA on this cluster", ""),
+        ("", "# Copyright Amazon.com, Inc. or its affiliates."),
+        ("", "./prepare # FI_PROVIDER=efa is not set here"),
+        ("", "export AWS_REGION=us-east-1 AWS_DEFAULT_REGION=eu-west-1"),
+        ("", "cd /fsx/train"),
+        (ecr, ""),
+        (ecr, "export AWS_REGION=us-east-1\ncd /fsx/train\naws ecr get-login-password"),
+        ("#SBATCH -p g5", ""),
+        ("", "export OFI_NCCL_DISABLE_GDR_REQUIRED_CHECK=1"),
+    ] {
+        let (text, report) = script(head, body);
+        assert_eq!(report.skip(), Some("fabric-unknown"), "{head} {body}: {:?}", report.plan.evidence);
+        assert!(!report.changed && !text.contains("weftrun fabric"), "{text}");
+        let why = &report.plan.skip().unwrap().why;
+        assert_eq!(why.contains("8 needed"), !report.plan.evidence.is_empty(), "{head} {body}: {why}");
+    }
+    let hyperpod = "metadata:\n  annotations: {sagemaker.amazonaws.com/enable-job-auto-resume: 'true'}";
+    let google = "nodeSelector: {cloud.google.com/gke-nodepool: a}";
+    let (region, image) =
+        ("env:\n- {name: AWS_REGION, value: us-east-1}", "env:\n- {name: FI_PROVIDER, value: efa}");
+    for (metadata, pod, container) in [
+        ("", "", region),
+        (hyperpod, "nodeSelector: {eks.amazonaws.com/nodegroup: gpu}", region),
+        ("", google, image),
+    ] {
+        let (text, report) = job(metadata, pod, container, "");
+        assert_eq!(report.skip(), Some("fabric-unknown"), "{:?}", report.plan.evidence);
+        assert!(!report.changed, "{text}");
+        assert!(report.plan.skip().unwrap().why.contains("not enough evidence of AWS EFA"));
+    }
+    // The stack of DGX Cloud's nodes needs a sign of DGX Cloud.
+    let (_, report) = job("metadata:\n  annotations: {disable-auto-efa: 'false'}", "", "", "");
+    assert_eq!(report.plan.profile.as_deref(), Some("dgxc"));
 }
 
 #[test]
@@ -160,11 +200,10 @@ fn a_script_that_shows_efa_gets_it_and_no_provider() {
         ("", "export FI_EFA_USE_HUGE_PAGE=0"),
         ("#SBATCH --partition=p5en-queue", ""),
         ("#SBATCH --constraint=p4d.24xlarge", ""),
-        ("", "# EFA settings\ncd /fsx/train"),
         ("", "mpirun -x FI_PROVIDER=efa ./all_reduce_perf"),
-        ("#SBATCH --container-image=123456789012.dkr.ecr.us-east-1.amazonaws.com/train:1", ""),
+        ("#SBATCH --partition=p5", "cd /fsx/train"),
     ] {
-        let (text, report) = script(head, body);
+        let (_, report) = script(head, body);
         assert_eq!(
             report.plan.profile.as_deref(),
             Some("parallelcluster"),
@@ -172,6 +211,7 @@ fn a_script_that_shows_efa_gets_it_and_no_provider() {
             report.plan.evidence
         );
         assert_eq!(report.skip(), None, "{head} {body}");
+        let (text, _) = script(&format!("{head}\n#SBATCH -C p5.48xlarge"), body);
         assert!(text.contains("export FI_EFA_USE_DEVICE_RDMA=1"), "{text}");
         assert!(!text.contains("export FI_PROVIDER=efa"), "{text}");
         assert!(!report.plan.evidence.is_empty());
@@ -223,11 +263,8 @@ fn an_instance_type_with_efa_gets_what_the_specification_says() {
         "nodeSelector:\n  node.kubernetes.io/instance-type: ml.p5.48xlarge",
     ] {
         let (text, report) = job("", key, "", "");
-        assert_eq!(report.plan.profile.as_deref(), Some("dgxc"), "{:?}", report.plan.evidence);
-        assert!(
-            text.contains("vpc.amazonaws.com/efa: '32'") && text.contains("/opt/amazon-efa-ofi"),
-            "{text}"
-        );
+        assert_eq!(report.plan.profile.as_deref(), Some("eks-image"), "{:?}", report.plan.evidence);
+        assert!(text.contains("vpc.amazonaws.com/efa: '32'") && !text.contains("hostPath"), "{text}");
     }
 }
 
@@ -260,7 +297,8 @@ fn a_profile_that_was_named_wins_over_the_evidence() {
     let (options, catalogue) = (FabricRequest::default(), Catalogue::builtin());
     let profile = Profiles::builtin().get("parallelcluster").unwrap();
     let settings = MutateOptions::offline(&profile, &options, &catalogue);
-    let text = "#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8 -p small-g\nsrun python train.py\n";
+    let text =
+        "#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8 -p small-g -C p5.48xlarge\nsrun python train.py\n";
     let done = mutate_sbatch(text, Start::of("a"), &settings);
     assert!(done.text.contains("FI_EFA_USE_DEVICE_RDMA=1"), "{}", done.text);
     assert!(!done.text.contains("FI_PROVIDER"), "{}", done.text);
@@ -387,7 +425,6 @@ fn every_object_with_a_pod_template_gets_the_fabric_of_its_evidence() {
         assert_eq!((report.kind.as_str(), report.skip()), (kind, None), "{text}");
         let pods = if kind == "LeaderWorkerSet" { 2 } else { 1 };
         assert_eq!(new.matches("vpc.amazonaws.com/efa: '32'").count(), 2 * pods, "{new}");
-        assert_eq!(new.matches("mountPath: /opt/amazon-efa-ofi").count(), pods, "{new}");
         // Pods without accelerators (the head of a Ray cluster) get nothing.
         assert!(!new.contains("name: head\n          image: ray\n          resources"), "{new}");
     }

@@ -227,7 +227,8 @@ fn lints_of_efa_need_evidence_of_efa() {
     };
     assert_eq!(script("cd /tmp"), [""; 0]);
     assert_eq!(script("export NCCL_IB_HCA=mlx5"), [""; 0]);
-    assert_eq!(script("cd /fsx"), ["L-PROTO-SIMPLE", "L-NVLS-OFF"]);
+    assert_eq!(script("cd /fsx"), [""; 0]);
+    assert_eq!(script("export FI_EFA_USE_HUGE_PAGE=1"), ["L-PROTO-SIMPLE", "L-NVLS-OFF"]);
 }
 
 #[test]

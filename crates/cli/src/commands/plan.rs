@@ -4,6 +4,7 @@ use clap::Args;
 use weftrun::core::convert::decision_text;
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::FABRIC_UNMET;
+use weftrun::core::fabric::evidence::{FabricEvidence, Score, Site};
 use weftrun::core::log::clean_text;
 use weftrun::core::request::Fabric;
 use weftrun::core::text::counted;
@@ -98,6 +99,12 @@ pub fn without(found: &[Finding], known: &[Finding]) -> Vec<Finding> {
     found.iter().filter(is_new).cloned().collect()
 }
 
+/// Returns the sum of the evidence of the fabric that has most of it.
+pub fn score(evidence: &[FabricEvidence]) -> Option<String> {
+    let site = Site::named(&evidence.first()?.fabric)?;
+    Some(format!("{}: {}", site.name, Score::of(site, evidence)))
+}
+
 /// Formats the plan as text: each setting, followed by its reason.
 pub fn text(plan: &Plan) -> String {
     let (bold, dim, note) = (style::BOLD, style::DIM, style::NOTE);
@@ -130,6 +137,9 @@ pub fn text(plan: &Plan) -> String {
             "{dim}evidence of {}: {shown}, in {by} (weight {}){dim:#}\n",
             evidence.fabric, evidence.weight
         ));
+    }
+    if let Some(score) = score(&plan.fabric().evidence) {
+        text.push_str(&format!("{dim}evidence in all: {score}{dim:#}\n"));
     }
     for decision in &plan.fabric().decisions {
         let (target, value, why) = decision_text(decision, &plan.target().backend);

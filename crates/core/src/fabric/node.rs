@@ -20,10 +20,13 @@ pub(crate) struct Node {
     pub(crate) accelerators_assumed: bool,
     /// Number of EFA interfaces that a node offers to pods.
     pub(crate) efa: Count,
-    /// Whether the EFA device supports RDMA read; none if unknown.
+    /// Whether the EFA device supports RDMA read; none if unknown. A profile that mounts the stack of its nodes
+    /// is for nodes that have it.
     pub(crate) rdma_read: Option<bool>,
     /// Huge pages that a whole-node worker requests according to the catalogue.
     pub(crate) hugepages: Option<String>,
+    /// Bytes of huge pages that a node has to give, as far as the cluster or the catalogue says.
+    pub(crate) hugepages_most: Option<u64>,
     /// Smallest memory of the types, MiB.
     pub(crate) memory_mib: Option<u64>,
     /// The catalogue row's name, where there is one.
@@ -70,8 +73,10 @@ impl Node {
             accelerators: known.unwrap_or_else(|| u64::from(profile.node_accelerators)),
             accelerators_assumed: known.is_none(),
             efa: efa_of(&groups, &rows, profile),
-            rdma_read: rdma_read_of(&rows),
+            rdma_read: rdma_read_of(&rows)
+                .or_else(|| (rows.is_empty() && profile.mounts_host_path()).then_some(true)),
             hugepages: rows.first().and_then(|row| row.hugepages_2mi.clone()),
+            hugepages_most: hugepages_most(&groups, &rows),
             memory_mib: rows.iter().filter_map(|row| row.memory_mib).min(),
             row: rows.first().map(|row| row.name.clone()),
             types_differ: differ(&rows),
@@ -159,6 +164,17 @@ fn efa_of(groups: &[&NodeGroup], rows: &[&InstanceType], profile: &Profile) -> C
         Some((count, row)) => Count::Known(count, Origin::Catalogue(row.name.clone())),
         None => Count::Unknown,
     }
+}
+
+/// Returns the bytes of huge pages that pods can get on each of the nodes.
+fn hugepages_most(groups: &[&NodeGroup], rows: &[&InstanceType]) -> Option<u64> {
+    const MIB: u64 = 1024 * 1024;
+    let told = groups.iter().filter_map(|group| match count_of(group, "hugepages-2Mi") {
+        None if lists_everything(group) => Some(0),
+        told => told,
+    });
+    let known = rows.iter().filter_map(|row| row.hugepages_2mi_allocatable_mib?.checked_mul(MIB));
+    told.min().or_else(|| known.min())
 }
 
 /// Returns false as soon as one type lacks RDMA read, since there the setting aborts.

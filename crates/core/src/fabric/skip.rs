@@ -29,7 +29,7 @@ word_enum! {
         NoGpu = "no-gpu",
         /// No label marks the pods of the object.
         NoLabel = "no-label",
-        /// No memory is requested, so huge pages are left out.
+        /// No memory is requested, or the node has too few huge pages, so they are left out.
         NoMemory = "no-memory",
         /// The device of the instance type has no RDMA read.
         NoRdmaRead = "no-rdma-read",

@@ -2,6 +2,7 @@
 //! text.
 
 use crate::fabric::view::ContainerView;
+use crate::shell::without_comment;
 
 /// A setting, and the pointer of its word.
 pub(super) struct Found<'a> {
@@ -31,14 +32,7 @@ pub(super) fn settings(container: &ContainerView) -> Vec<Found<'_>> {
 /// correct for names.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     text.lines().flat_map(|line| {
-        let end = line
-            .char_indices()
-            .find(|(at, c)| {
-                *c == '#' && (*at == 0 || line.as_bytes().get(at - 1).is_some_and(u8::is_ascii_whitespace))
-            })
-            .map_or(line.len(), |(at, _)| at);
-        line.get(..end)
-            .unwrap_or_default()
+        without_comment(line)
             .split(|c: char| c.is_whitespace() || matches!(c, ';' | '"' | '\'' | '(' | ')' | '&' | '|'))
             .filter(|word| !word.is_empty())
     })

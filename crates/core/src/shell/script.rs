@@ -11,6 +11,23 @@ pub fn is_sbatch(text: &str) -> bool {
     text.starts_with("#!") && text.lines().any(|line| line.starts_with("#SBATCH"))
 }
 
+/// Returns a line without the comment at its end; a `#` in quotes that the line itself opens is none.
+pub(crate) fn without_comment(line: &str) -> &str {
+    let (mut quote, mut before) = (None, ' ');
+    for (at, c) in line.char_indices() {
+        match quote {
+            Some(open) if c == open => quote = None,
+            None if c == '"' || c == '\'' => quote = Some(c),
+            None if c == '#' && (before.is_whitespace() || before == ';') => {
+                return line.get(..at).unwrap_or(line);
+            }
+            _ => {}
+        }
+        before = c;
+    }
+    line
+}
+
 /// Deepest nesting of shell strings (`bash -c 'bash -c …'`).
 const MAX_DEPTH: usize = 8;
 

@@ -117,9 +117,11 @@ fn huge_pages_that_no_node_has_are_reported() {
         let options = FabricRequest::default();
         let plan =
             decide(&pytorch(worker("Worker")), &profile("dgxc"), &options, &Catalogue::builtin(), &facts);
-        plan.findings.iter().any(|finding| finding.code == "W-HP-ALLOCATABLE")
+        let omitted = plan.findings.iter().any(|finding| finding.code == "I-HUGEPAGES-OMITTED");
+        assert_eq!(omitted, plan.ops.iter().all(|op| op.rule != "efa.hugepages"));
+        omitted
     };
-    assert!(reported("0") && reported("5119Mi"));
+    assert!(reported("0") && reported("5119Mi"), "a pod with them would stay Pending");
     assert!(!reported("5Gi") && !reported("42242Mi"));
 }
 

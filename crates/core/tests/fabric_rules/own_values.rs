@@ -76,7 +76,15 @@ fn more_than_the_type_has_is_an_error() {
 #[test]
 fn huge_pages_need_memory_which_is_asked_only_when_said() {
     let bare = with_resource(worker("Worker"), "memory", None, None);
-    refused(&dgxc(&pytorch(bare.clone())), "E-HP-NEEDS-MEMORY");
+    let without = dgxc(&pytorch(bare.clone()));
+    assert!(without.error().is_none() && has(&without, "Worker: resources vpc.amazonaws.com/efa = 32"));
+    assert!(codes(&without).contains(&"I-HUGEPAGES-OMITTED"), "{:?}", without.findings);
+    assert!(ops(&without).iter().all(|op| !op.contains("hugepages")), "{:#?}", ops(&without));
+    let mut demanded = FabricRequest::default();
+    demanded.rules.insert("efa.hugepages".into(), RuleSetting::On);
+    refused(&run(&pytorch(bare.clone()), "dgxc", &demanded), "E-HP-NEEDS-MEMORY");
+    let off = with_env(worker("Worker"), &[("FI_EFA_USE_HUGE_PAGE", "0")]);
+    assert!(ops(&dgxc(&pytorch(off))).iter().all(|op| !op.contains("hugepages")));
     let options = FabricRequest { memory: Some("900Gi".into()), ..FabricRequest::default() };
     assert!(has(&run(&pytorch(bare.clone()), "dgxc", &options), "Worker: resources memory = 900Gi"));
     let mine = Profiles::builtin()

@@ -135,7 +135,7 @@ proptest! {
         let rule = Mpirun { bin: Some("/m".into()), forward: vec!["A".into()], ..Mpirun::default() };
         let done = shell::rewrite(&["sh".to_owned(), "-c".to_owned(), line.clone()], &[], &rule);
         prop_assert_eq!(&done.command[2], &line.replacen(" mpirun -np", " /m/mpirun -x A -np", 1));
-        let sbatch = format!("#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8\nexport V={}\nsrun app {}\n", quoted[0], quoted[1]);
+        let sbatch = format!("#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8 -C p5.48xlarge\nexport V={}\nsrun app {}\n", quoted[0], quoted[1]);
         let (profile, catalogue) = (Profiles::builtin().get("parallelcluster").unwrap(), Catalogue::builtin());
         let options = FabricRequest::default();
         let settings = MutateOptions::offline(&profile, &options, &catalogue);

@@ -12,6 +12,7 @@ use weftrun::files::{NamedFile, Staged};
 use weftrun::{Error, ErrorKind, Finding, Result};
 
 use super::report_writer::{ReportWriter, Syntax};
+use crate::commands::plan;
 use crate::context::Context;
 use crate::global::Format;
 use crate::output::style;
@@ -104,6 +105,8 @@ fn say(context: &Context, job: &MutatedJob) {
         if out.is_verbose() {
             let rest = job.plan.evidence.iter().skip(1);
             rest.for_each(|one| out.detail(clean_text(&format!("  evidence of {}: {one}", one.fabric))));
+            let score = plan::score(&job.plan.evidence);
+            score.into_iter().for_each(|score| out.detail(format!("  evidence in all: {score}")));
         }
     }
     if out.is_verbose() {

@@ -135,8 +135,7 @@ mod tests {
         (new, done.jobs.into_iter().next().unwrap())
     }
 
-    const HEAD: &str =
-        "#!/bin/bash\n#SBATCH --job-name=llama\n#SBATCH -N 4\n#SBATCH --gpus-per-node=8 # all\n\n";
+    const HEAD: &str = "#!/bin/bash\n#SBATCH --job-name=llama\n#SBATCH -N 4 -C p5.48xlarge\n#SBATCH --gpus-per-node=8 # all\n\n";
 
     #[test]
     fn one_block_stands_behind_the_directives() {
@@ -283,14 +282,17 @@ mod tests {
 
     #[test]
     fn a_lone_carriage_return_at_the_end_is_no_line_break() {
-        let (new, report) = run("#!/bin/sh\n#SBATCH --exclusive -N 2\n#!/x\r", "parallelcluster");
+        let (new, report) =
+            run("#!/bin/sh\n#SBATCH --exclusive -N 2 -C p5.48xlarge\n#!/x\r", "parallelcluster");
         assert!(report.changed && new.contains("FI_EFA_USE_DEVICE_RDMA=1\n"), "{new:?}");
     }
 
     #[test]
     fn an_exclusive_node_is_a_whole_one() {
-        let (_, report) =
-            run("#!/bin/sh\n#SBATCH --exclusive\n#SBATCH --nodes=2\nsrun x\n", "parallelcluster");
+        let (_, report) = run(
+            "#!/bin/sh\n#SBATCH --exclusive\n#SBATCH --nodes=2 -C p5.48xlarge\nsrun x\n",
+            "parallelcluster",
+        );
         assert!(report.changed, "{report:?}");
     }
 }

@@ -60,14 +60,15 @@ pub(crate) fn choose<'p>(
     let weighed = weigh(&signs.all);
     let by_kind = match (asked, form) {
         (Fabric::Efa, Form::Script) => Some("parallelcluster"),
-        (Fabric::Efa, Form::Manifest) => Some("dgxc"),
-        (Fabric::Efa, Form::Made) => Some("eks-image"),
+        (Fabric::Efa, Form::Manifest | Form::Made) => Some("eks-image"),
         (Fabric::Roce, _) => Some("roce"),
         (Fabric::InfiniBand, _) => Some("infiniband"),
         (Fabric::Auto | Fabric::Tcp | Fabric::Off, _) => None,
     };
-    let shown =
-        weighed.site.filter(|site| asked == Fabric::Auto || (site.fabric == asked && form == Form::Made));
+    let shown = weighed.site.filter(|site| match asked {
+        Fabric::Auto => weighed.is_enough(),
+        asked => site.fabric == asked,
+    });
     let name = match shown.and_then(|site| site.profile(form)).or(by_kind) {
         Some("eks-image") if form == Form::Made && facts.efa_webhook == Some(true) => Some("dgxc"),
         name => name,
@@ -141,14 +142,25 @@ pub(crate) fn instance_sign(name: Option<&str>) -> Option<super::Sign> {
 
 /// Returns why no rule applies to a job without a named profile.
 fn why_none(weighed: &Weighed) -> Skipped {
-    match (weighed.site, weighed.tied.as_slice()) {
-        (Some(site), _) => {
+    match (weighed.site.zip(weighed.score()), weighed.tied.as_slice()) {
+        (Some((site, score)), _) => {
             let shown = weighed.evidence.iter().filter(|one| one.fabric == site.name).take(3);
             let shown: Vec<String> = shown.map(ToString::to_string).collect();
-            let shown = match shown.as_slice() {
-                [before @ .., last] if !before.is_empty() => format!("{} and {last} show", before.join(", ")),
-                _ => format!("{} shows", shown.concat()),
+            let (shown, verb) = match shown.as_slice() {
+                [before @ .., last] if !before.is_empty() => {
+                    (format!("{} and {last}", before.join(", ")), ("show", "are"))
+                }
+                _ => (shown.concat(), ("shows", "is")),
             };
+            let name = site.name;
+            let has_profile = site.manifests.or(site.scripts).is_some();
+            if !score.strong || (has_profile && !score.is_enough()) {
+                let why = format!(
+                    "{shown} {} not enough evidence of {name} ({score}), so nothing is changed; {HOW_TO_SAY}",
+                    verb.1
+                );
+                return Skipped::fabric(Fabric::Auto, SkipReason::FabricUnknown, why);
+            }
             let how = match site.to_be_named() {
                 Some(profile) => {
                     format!("--profile {profile} applies its profile, which never ran on the real cloud")
@@ -156,8 +168,8 @@ fn why_none(weighed: &Weighed) -> Skipped {
                 None => HOW_TO_SAY.to_owned(),
             };
             let why = format!(
-                "{shown} {}; weftrun has no rules for it here, so nothing is changed; {how}",
-                site.name
+                "{shown} {} {name}; weftrun has no rules for it here, so nothing is changed; {how}",
+                verb.0
             );
             Skipped::fabric(site.fabric, SkipReason::OtherFabric, why)
         }

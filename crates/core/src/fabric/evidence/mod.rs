@@ -2,6 +2,7 @@
 //! (`data/evidence.tsv`), each match counts for a [`Site`], and the site with the highest score is taken.
 
 pub(crate) mod choose;
+mod score;
 mod sign;
 mod site;
 
@@ -12,6 +13,7 @@ use regex::{Regex, RegexSet};
 use serde::{Deserialize, Serialize};
 
 pub use choose::Form;
+pub use score::{ENOUGH, Score};
 pub use sign::SignKind;
 pub(crate) use sign::{INSTANCE_LABELS, Sign, Signs};
 pub use site::{SITES, Site};
@@ -126,12 +128,23 @@ pub struct Weighed {
     pub tied: Vec<&'static Site>,
 }
 
+impl Weighed {
+    /// Returns the score of the fabric that has the highest one.
+    fn score(&self) -> Option<Score> {
+        self.site.map(|site| Score::of(site, &self.evidence))
+    }
+
+    /// Returns whether the evidence suffices to apply a profile.
+    fn is_enough(&self) -> bool {
+        self.score().is_some_and(Score::is_enough)
+    }
+}
+
 /// Factor by which a sign of the cluster itself counts more than one of a document.
 const ONLINE: u32 = 3;
 
 /// Weighs signs. Each line of the table counts once, however many signs match it.
 pub(crate) fn weigh(signs: &[Sign]) -> Weighed {
-    let mut own: BTreeMap<&'static str, u32> = BTreeMap::new();
     let mut evidence: Vec<FabricEvidence> = Vec::new();
     for (kind, patterns) in &*TABLE {
         let mut counted = vec![false; patterns.patterns.len()];
@@ -147,7 +160,6 @@ pub(crate) fn weigh(signs: &[Sign]) -> Weighed {
                     continue;
                 }
                 let weight = pattern.weight * if sign.online { ONLINE } else { 1 };
-                *own.entry(pattern.site.id).or_default() += weight;
                 evidence.push(FabricEvidence {
                     fabric: pattern.site.name.to_owned(),
                     kind: *kind,
@@ -160,7 +172,7 @@ pub(crate) fn weigh(signs: &[Sign]) -> Weighed {
             }
         }
     }
-    let best = best(&own);
+    let best = best(&evidence);
     let first = best.first().copied();
     let one_family = best.iter().all(|site| first.is_some_and(|first| first.root() == site.root()));
     let of_best = |one: &FabricEvidence| best.iter().any(|site| site.name == one.fabric);
@@ -171,14 +183,10 @@ pub(crate) fn weigh(signs: &[Sign]) -> Weighed {
     }
 }
 
-/// Returns the sites with the highest score: their own, and that of the more general fabrics they belong
-/// to.
-fn best(own: &BTreeMap<&'static str, u32>) -> Vec<&'static Site> {
-    let score = |site: &'static Site| -> u32 {
-        let of = |site: &Site| own.get(site.id).copied().unwrap_or(0);
-        of(site) + site.ancestors().map(of).sum::<u32>()
-    };
-    let shown: Vec<&'static Site> = SITES.iter().filter(|site| own.contains_key(site.id)).collect();
-    let most = shown.iter().map(|site| score(site)).max();
-    shown.into_iter().filter(|site| Some(score(site)) == most).collect()
+/// Returns the sites with the highest score.
+fn best(evidence: &[FabricEvidence]) -> Vec<&'static Site> {
+    let shown = SITES.iter().filter(|site| evidence.iter().any(|one| one.fabric == site.name));
+    let scored: Vec<(u32, &'static Site)> = shown.map(|site| (Score::of(site, evidence).sum, site)).collect();
+    let most = scored.iter().map(|(sum, _)| *sum).max();
+    scored.into_iter().filter(|(sum, _)| Some(*sum) == most).map(|(_, site)| site).collect()
 }

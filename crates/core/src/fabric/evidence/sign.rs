@@ -9,6 +9,7 @@ use serde_json::Value as Json;
 use crate::fabric::rules::rdma_present::NETWORKS;
 use crate::fabric::{ClusterFacts, NetworkApi, NodeGroup};
 use crate::shell::sbatch::{Directive, Directives, Program};
+use crate::shell::without_comment;
 use crate::spec::{JobSpec, VolumeSource};
 
 word_enum! {
@@ -45,8 +46,6 @@ word_enum! {
         Option = "option",
         /// Environment module that is loaded.
         Module = "module",
-        /// Comment of a script.
-        Comment = "comment",
         /// Name of the object.
         Name = "name",
         /// Setting of the cluster, as `name=value`.
@@ -84,11 +83,11 @@ impl Signs {
         }
     }
 
-    /// Adds a text, and the assignments in it (`-x NAME=value`, `export NAME=value`).
+    /// Adds a text without its comments, and the assignments in it (`-x NAME=value`, `export NAME=value`).
     pub(crate) fn text(&mut self, text: &str) {
         static ASSIGNMENT: LazyLock<Option<Regex>> =
             LazyLock::new(|| Regex::new(r#"\b([A-Z][A-Z0-9_]{2,})=("[^"\n]*"|'[^'\n]*'|[^\s;'"]*)"#).ok());
-        for line in text.lines() {
+        for line in text.lines().map(without_comment) {
             self.add(SignKind::Text, line);
             let found = ASSIGNMENT.iter().flat_map(|regex| regex.captures_iter(line));
             for (_, [name, value]) in found.map(|found| found.extract()) {
@@ -267,16 +266,11 @@ impl Signs {
     /// Adds the signs of an sbatch script.
     pub(crate) fn script(&mut self, text: &str) {
         for line in text.lines() {
-            let body = line.trim_start();
+            let body = without_comment(line).trim();
             let mut options = Directives::default();
             if let Some(directive) = line.strip_prefix("#SBATCH") {
                 options.read_line(directive);
                 self.options(&options);
-            } else if let Some(comment) = body.strip_prefix('#') {
-                // Our own blocks are no evidence of anything.
-                if !comment.contains("weftrun") {
-                    self.add(SignKind::Comment, comment);
-                }
             } else if let Some(modules) = body.strip_prefix("module ").or_else(|| body.strip_prefix("ml ")) {
                 modules.split_whitespace().for_each(|word| self.add(SignKind::Module, word));
                 self.text(body);
@@ -285,7 +279,7 @@ impl Signs {
                 let telling = ["--container-image", "--environment", "--partition", "--account"];
                 if telling.iter().any(|option| body.contains(option)) {
                     // A line can be a part of a command, with open quotes.
-                    let words = body.split(" #").next().unwrap_or_default().split_whitespace();
+                    let words = body.split_whitespace();
                     options.read_words(Program::Srun, &words.map(str::to_owned).collect::<Vec<_>>());
                     self.options(&options);
                 }

@@ -54,7 +54,7 @@ const SLURM: Option<&str> = Some("parallelcluster");
 /// All sites. Of two in one family with the same score the earlier wins: the one that changes less comes
 /// first.
 pub const SITES: &[Site] = &[
-    site("efa", "AWS EFA", Fabric::Efa, (Some("dgxc"), SLURM), None),
+    site("efa", "AWS EFA", Fabric::Efa, (Some("eks-image"), SLURM), None),
     site("efa-image", "AWS EFA (stack in the image)", Fabric::Efa, (Some("eks-image"), SLURM), Some("efa")),
     site("efa-dra", "AWS EFA by DRA", Fabric::Efa, NONE, Some("efa")),
     site("neuron", "AWS EFA with Neuron", Fabric::Efa, (Some("neuron"), SLURM), Some("efa")),
@@ -92,6 +92,11 @@ impl Site {
     /// Returns the site of an id.
     pub fn get(id: &str) -> Option<&'static Self> {
         SITES.iter().find(|site| site.id == id)
+    }
+
+    /// Returns the site of a name for a person.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        SITES.iter().find(|site| site.name == name)
     }
 
     /// Returns the profile for this fabric that is applied only if it is named.

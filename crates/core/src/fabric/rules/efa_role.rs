@@ -4,7 +4,7 @@ use super::efa::Parts;
 use super::{Context, set};
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::node::{Count, Node};
-use crate::fabric::view::{JobKind, RoleView};
+use crate::fabric::view::{ContainerView, JobKind, RoleView};
 use crate::fabric::{Change, SkipReason, StackProfile, merge};
 use crate::request::{Origin, RuleSetting};
 use crate::text::Quantity;
@@ -12,6 +12,8 @@ use crate::{Confidence, Finding};
 
 const DEVICE_RDMA: &str = "FI_EFA_USE_DEVICE_RDMA";
 const HUGEPAGES: &str = "hugepages-2Mi";
+/// Huge pages that a worker would get are left out.
+const NO_PAGES: &str = "I-HUGEPAGES-OMITTED";
 
 /// Decides for one role: files, environment, devices.
 pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef) {
@@ -192,7 +194,7 @@ pub(crate) fn device_rdma_applies(ctx: &Context, plan: &PlanBuilder, parts: Part
     parts.environment
         && parts.efa.device_rdma.is_some()
         && plan.active("efa.device-rdma")
-        && ctx.workers().all(|role| ctx.node(&role).rdma_read != Some(false))
+        && ctx.workers().all(|role| ctx.node(&role).rdma_read == Some(true))
 }
 
 fn device_rdma(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef) {
@@ -205,7 +207,7 @@ fn device_rdma(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRe
         plan.skip_rule(
             "efa.device-rdma",
             SkipReason::NoRdmaRead,
-            "the EFA device of this instance type has no RDMA read, and the value 1 would abort the program",
+            "no instance type is known to have RDMA read here, and without it the value 1 aborts the program",
         );
         return;
     }
@@ -247,7 +249,8 @@ fn neuron(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef) {
     if !plan.active("efa.neuron") {
         return;
     }
-    for (name, value) in &parts.efa.neuron_env {
+    let aborts = ctx.node(&role).rdma_read == Some(false);
+    for (name, value) in parts.efa.neuron_env.iter().filter(|(name, _)| !aborts || *name != DEVICE_RDMA) {
         let why = "aws-ofi-nccl does not set it on Neuron";
         set::env(plan, role, "efa.neuron", (name, value), why, ctx.of_profile());
     }
@@ -367,29 +370,61 @@ fn hugepages(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef,
         (Some(wanted), _, _) => (wanted.to_owned(), ctx.of_profile()),
         (None, _, _) => (own.clone().unwrap_or_default(), Origin::Job),
     };
-    // A job file may leave memory to the cluster; then normal pages are used, only slower. The same holds
-    // for a Deployment and the like, of which a stream may have many. For a training job's manifest it is
-    // an error, since its author expects the whole fabric.
+    // What weftrun itself adds never keeps a job from running: on request it is an error instead.
     let demanded = ctx.options.rules.get("efa.hugepages") == Some(&RuleSetting::On);
-    let may_go_without = matches!(ctx.job.kind, JobKind::JobFile | JobKind::Workload(_));
-    if may_go_without && own.is_none() && !demanded && no_memory(ctx, &role, node) {
-        let why = format!(
-            "{}: huge pages require `memory`, and none is requested; libfabric uses normal pages",
-            role.name
-        );
-        return plan.skip_rule("efa.hugepages", SkipReason::NoMemory, why);
+    let left_out = if own.is_some() || demanded { None } else { no_pages(ctx, &role, node, &amount) };
+    if let Some((reason, why, fix)) = left_out {
+        if !plan.has_reported(NO_PAGES) {
+            let text = format!("no huge pages are requested: {why}; libfabric uses normal pages");
+            plan.report(Finding::info(NO_PAGES, text).at(&role.name).fix(fix));
+        }
+        return plan.skip_rule("efa.hugepages", reason, format!("{}: {why}", role.name));
     }
     memory(ctx, plan, role, node);
     let why = "libfabric keeps its bounce buffers in huge pages";
     set::resource(plan, role, "efa.hugepages", (HUGEPAGES, &amount), why, origin);
 }
 
-/// Returns whether neither the role nor an option nor the profile sets the requested memory.
-fn no_memory(ctx: &Context, role: &RoleView, node: &Node) -> bool {
+/// Returns why a worker gets no huge pages, and what to do about it.
+fn no_pages(
+    ctx: &Context,
+    role: &RoleView,
+    node: &Node,
+    amount: &str,
+) -> Option<(SkipReason, String, String)> {
+    if turned_off(&role.container) {
+        let why = "FI_EFA_USE_HUGE_PAGE switches them off".to_owned();
+        return Some((SkipReason::SetByUser, why, "remove FI_EFA_USE_HUGE_PAGE to get them".to_owned()));
+    }
     let default = ctx.profile.memory_default.as_deref();
-    !role.container.asks_cpu_or_memory()
+    if !role.container.asks_cpu_or_memory()
         && ctx.options.memory.is_none()
         && default.and_then(|text| memory_by_profile(text, node.memory_mib)).is_none()
+    {
+        let why = "they require `memory`, and none is requested".to_owned();
+        let fix = format!("{}, and the huge pages are added", memory_hint(ctx.job.kind));
+        return Some((SkipReason::NoMemory, why, fix));
+    }
+    let wanted = Quantity::parse(amount).map(Quantity::whole)?;
+    let most = node.hugepages_most.filter(|most| wanted > *most)?;
+    let nodes = node.instance.as_deref().unwrap_or("the node");
+    let why = format!("{nodes} has {}Mi to give, fewer than the {amount} that libfabric wants", most >> 20);
+    let fix = "reserve more on the nodes (vm.nr_hugepages), then pass --fabric-rule efa.hugepages".to_owned();
+    Some((SkipReason::NoMemory, why, fix))
+}
+
+/// Returns whether a container tells libfabric to use no huge pages.
+pub(crate) fn turned_off(container: &ContainerView) -> bool {
+    let value = container.env("FI_EFA_USE_HUGE_PAGE").and_then(|var| var.value.as_deref());
+    value.is_some_and(|value| matches!(value.trim(), "0" | "false" | "no" | "off"))
+}
+
+/// Returns how a job requests memory.
+fn memory_hint(kind: JobKind) -> &'static str {
+    match kind {
+        JobKind::JobFile => "set `memory` of the role",
+        _ => "set resources.limits.memory, or pass --memory 900Gi",
+    }
 }
 
 /// Requests memory, since the API server refuses huge pages in a container that requests neither CPU nor
@@ -403,10 +438,7 @@ fn memory(ctx: &Context, plan: &mut PlanBuilder, role: RoleRef, node: &Node) {
         (Some(asked), _) => (asked.clone(), Origin::Job),
         (None, Some(default)) => (default, ctx.of_profile()),
         (None, None) => {
-            let hint = match ctx.job.kind {
-                JobKind::JobFile => "set `memory` of the role",
-                _ => "set resources.limits.memory, or pass --memory 900Gi",
-            };
+            let hint = memory_hint(ctx.job.kind);
             plan.report(
                 Finding::error(
                     "E-HP-NEEDS-MEMORY",
