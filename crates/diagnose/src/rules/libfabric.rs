@@ -12,7 +12,7 @@ pub const WRONG_PROVIDER: &str = "OFI-WRONG-PROVIDER";
 
 pub(super) const RULES: &[Rule] = &[
     rule("R05", "OFI-NO-PROVIDER", HIGH,
-        "libfabric sees no EFA device in the container",
+        "libfabric offers no EFA provider: it sees no EFA device, or was built without EFA",
         "give the container the EFA devices (vpc.amazonaws.com/efa, or /dev/infiniband) and check `fi_info -p efa` inside it",
         ofi_issue!("1020")).patch(&[("fabric", Some("efa"))])
         .explaining(&["OFI-INIT-FAILED", "EFA-RESOURCES"])

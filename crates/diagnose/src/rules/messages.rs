@@ -4,6 +4,7 @@
 use weftrun_nccl::Signature;
 
 use super::{CUDA_FAILURE, CauseClass, Rule, cause, nccl_issue};
+use crate::rule_input::RuleInput;
 
 /// The lines of NCCL and its tests that pass on an error of CUDA.
 pub(super) const CUDA_LINES: &[Signature] = &[Signature::CudaFailure, Signature::TestCudaFailed];
@@ -22,7 +23,14 @@ pub(crate) const NCCL_NO_REASON: Rule = cause("C23", "NCCL-NO-REASON",
     .says(&[&["unhandled cuda error"], &["unhandled system error"], &["NCCL failure"], &["NCCL_DEBUG=INFO"], &["unhandled"]])
     .only(&[CauseClass::CudaError, CauseClass::Nccl, CauseClass::Unexplained])
     .signatures(&[Signature::TestNcclFailed])
-    .when(|seen| seen.has(Signature::TestNcclFailed) && !seen.has(Signature::Warning));
+    .when(|seen| seen.has(Signature::TestNcclFailed) && !seen.has(Signature::Warning))
+    .advice(other_ranks);
+
+/// Says where the reason may stand if NCCL's own lines were on and do not have it.
+fn other_ranks(seen: &RuleInput<'_>) -> Option<String> {
+    let advice = "NCCL_DEBUG=INFO was on, and these logs do not have the reason: read the first warning of NCCL in the logs of all ranks";
+    seen.map.has_info().then(|| advice.to_owned())
+}
 
 /// In the order of precedence.
 pub(super) const RULES: &[Rule] = &[

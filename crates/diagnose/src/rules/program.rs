@@ -77,6 +77,11 @@ pub(super) const RULES: &[Rule] = &[
         nccl_issue!("573"))
         .signatures(&[Signature::SysPathMissing])
         .fails(),
+    rule("R74", "RCCL-SETTING-MISSING", MEDIUM,
+        "RCCL recommends a parameter of the kernel or a variable that the node does not have",
+        "set what the line names on the nodes if jobs hang or are slow there; RCCL goes on without it",
+        "https://github.com/ROCm/rccl/blob/rocm-5.6.0/src/init.cc")
+        .signatures(&[Signature::SettingRecommended]),
     rule("R73", "TOPOLOGY-ONE-WAY", HIGH,
         "the topology that NCCL read has a link in one direction only, as in a virtual machine that hides parts of it",
         "use a newer NCCL or RCCL, or give it the topology of the virtual machine (NCCL_TOPO_FILE)",

@@ -96,6 +96,7 @@ pub(super) const RULES: &[Rule] = &[
         "check the address in the message, the security group, and NCCL_SOCKET_IFNAME",
         "https://github.com/NVIDIA/nccl-tests/issues/166")
         .signatures(&[Signature::ConnectFailed])
+        .advice(other_interface)
         .blame(Blame::Link),
     rule("R39", "TCP-STRAY-CONNECTION", MEDIUM,
         "something else connected to a port of NCCL: a port scanner, or ranks of another job",
@@ -149,6 +150,11 @@ fn told_interface(seen: &RuleInput<'_>) -> Option<String> {
     Some(format!(
         "check that an interface fits NCCL_SOCKET_IFNAME={name} on every host; else that both ranks post their sends and receives in one order and run one build of NCCL"
     ))
+}
+
+/// Names the right interface where one was chosen that other hosts may not reach.
+fn other_interface(seen: &RuleInput<'_>) -> Option<String> {
+    if interface_unreachable(seen) { reachable_interface(seen) } else { None }
 }
 
 /// Names the interfaces in the log whose addresses other hosts may reach.

@@ -295,6 +295,10 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
         ]),
         ("R24c", vec!["[1668693503.47] [amp:1188443:0]          ib_log.c:246  UCX  ERROR mlx5_0: ibv_create_cq() failed: Cannot allocate memory. Please set max locked memory (ulimit -l) to 'unlimited' (current: 64 kbytes)\n".to_owned()]),
         ("R24d", vec![warn("misc/ibvwrap.cc:288", "Call to ibv_reg_dmabuf_mr failed with error Operation not supported")]),
+        ("R74", vec![
+            warn("src/init.cpp:120", "Missing \"amd_iommu=on\" from kernel command line which can lead to system instablity or hang!"),
+            warn("src/init.cpp:126", "Missing \"HSA_FORCE_FINE_GRAIN_PCIE=1\" from environment which can lead to low RCCL performance, system instablity or hang!"),
+        ]),
         ("R73", vec![warn("graph/paths.cc:82", "Failed to find reverse path from remNode 0/200000 nlinks 3 to node 0/700000")]),
         ("R69", vec![
             one_of_three("NCCL_IB_HCA set by environment to mlx5_0", "NCCL_IB_HCA set by environment to mlx5"),

@@ -202,6 +202,8 @@ signatures! {
         RankTaken: FAILS,
         /// NCCL does not find a PCI device in `/sys`.
         SysPathMissing: FAILS,
+        /// RCCL misses a parameter of the kernel or a variable that it recommends.
+        SettingRecommended: CONTINUES,
         /// A call of NCCL returned an error (`group.cc:64 -> 2`).
         CallFailed: CONTINUES,
         /// A process of the node closed its connection to another one's proxy thread.

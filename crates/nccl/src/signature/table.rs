@@ -240,7 +240,10 @@ pub(super) const TABLE: &[SignatureRow] = &[
     row(Signature::ErrorTrace, ".cc:"),
     row(Signature::ErrorTrace, ".cu:"),
     row(Signature::ReversePathMissing, "Failed to find reverse path from remNode"),
-    row(Signature::SysPathMissing, "Could not find real path of /sys/"),
+    // An interface of a virtual machine or a container has no device, and works without one.
+    with(Signature::SysPathMissing, "Could not find real path of /sys/", &[], &["/sys/class/net/"]),
+    with(Signature::SettingRecommended, "Missing \"", &["from kernel command line"], &[]),
+    with(Signature::SettingRecommended, "Missing \"", &["from environment"], &[]),
     row(Signature::CallFailed, "group.cc:"),
     row(Signature::CallFailed, "init.cc:"),
     row(Signature::LocalRankClosed, "Connection closed by localRank "),
