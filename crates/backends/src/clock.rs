@@ -13,7 +13,8 @@ pub fn now() -> Timestamp {
     of(SystemTime::now())
 }
 
-fn of(time: SystemTime) -> Timestamp {
+/// Returns a time of a file or of this machine, or the nearest one that can be calculated with.
+pub(crate) fn of(time: SystemTime) -> Timestamp {
     let first = Timestamp::MIN.saturating_add(MARGIN).unwrap_or(Timestamp::MIN);
     let last = Timestamp::MAX.saturating_sub(MARGIN).unwrap_or(Timestamp::MAX);
     let nearest = if time < SystemTime::UNIX_EPOCH { first } else { last };

@@ -31,7 +31,7 @@ pub(crate) struct ReadLogs {
     last: Option<LastLine>,
 }
 
-/// The newest line of all ranks, where the cluster reports times.
+/// The newest line of all ranks, where the cluster or the file has a time of it.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct LastLine {
     time: Timestamp,
@@ -42,7 +42,7 @@ struct LastLine {
 impl LastLine {
     fn of(batch: &LogBatch) -> Option<Self> {
         let line = batch.lines.last()?;
-        let time = line.time?;
+        let time = line.time.or(batch.written)?;
         let before = batch.lines.len().checked_sub(2).and_then(|at| batch.lines.get(at));
         let bytes = batch.bytes.get(before.map_or(0, |before| before.end)..line.end)?;
         let text = clean_text(&String::from_utf8_lossy(bytes)).trim().chars().take(200).collect();

@@ -276,8 +276,11 @@ impl Reader {
             ));
         }
         if !piece.bytes.is_empty() {
+            let written = piece.written();
             file.offset += piece.bytes.len() as u64;
-            batches.push(LogBatch::new(file.source.clone(), piece.bytes, file.cursor()));
+            let mut batch = LogBatch::new(file.source.clone(), piece.bytes, file.cursor());
+            batch.written = written;
+            batches.push(batch);
         }
         batches
     }

@@ -19,6 +19,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::document::{Process, ProcessList};
 use super::store::{Job, Store};
 use super::{NAME, error};
+use crate::clock;
 use crate::stream::{fed, put};
 
 /// Largest number of bytes of a batch.
@@ -200,8 +201,8 @@ impl Reader {
     fn read(&mut self, at: usize, left: &mut usize, batches: &mut Vec<LogBatch>) -> Result<()> {
         let source = &mut self.sources[at];
         let path = self.job.folder.log(self.attempt, &self.list.processes[source.index].name);
-        let length = match std::fs::metadata(&path) {
-            Ok(meta) => meta.len(),
+        let (length, written) = match std::fs::metadata(&path) {
+            Ok(meta) => (meta.len(), meta.modified().ok().map(clock::of)),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             Err(e) => return Err(error::file("look at a log", &path, e)),
         };
@@ -230,7 +231,9 @@ impl Reader {
                 }
                 (*left, rest) = (*left - got, rest - got);
                 source.offset += got as u64;
-                batches.push(LogBatch::new(source.id.clone(), bytes, source.cursor()));
+                let mut batch = LogBatch::new(source.id.clone(), bytes, source.cursor());
+                batch.written = written.filter(|_| source.offset == length);
+                batches.push(batch);
             }
             Ok(())
         })();

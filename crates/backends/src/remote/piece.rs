@@ -1,12 +1,16 @@
 //! New bytes of files on another host, each from a known offset, in one answer.
 
+use jiff::{SignedDuration, Timestamp};
+
+use crate::clock;
+
 /// Returns the shell function `weftrun_read PATH OFFSET HEADER`, which prints a [`Piece`]; the first line of the file too
 /// where HEADER is not 0, and at most `most` bytes, a number or a word of the shell. A file that cannot be read is named on standard error behind `NONCE! `.
 pub fn reader(nonce: &str, most: impl std::fmt::Display) -> String {
     format!(
-        "weftrun_read() {{\ns=$(stat -L -c '%i %s' -- \"$1\" 2> /dev/null) || return 0\n\
+        "weftrun_read() {{\ns=$(stat -L -c '%i %s %Y' -- \"$1\" 2> /dev/null) || return 0\na=$(($(date +%s) - ${{s##* }})) s=${{s% *}}\n\
          [ -r \"$1\" ] || {{ printf '{nonce}! %s\\n' \"$1\" >&2; return 0; }}\nn=$((${{s#* }} - $2))\n[ $n -le {most} ] || n={most}\n\
-         printf '{nonce} %s %s %s %s\\n' \"$s\" \"$2\" \"$n\" \"$1\"\n\
+         printf '{nonce} %s %s %s %s %s\\n' \"$s\" \"$a\" \"$2\" \"$n\" \"$1\"\n\
          [ \"$3\" = 0 ] || head -n 1 -- \"$1\" | head -c 4000\nprintf '{nonce}|'\n\
          [ $n -le 0 ] || tail -c +$(($2 + 1)) -- \"$1\" | head -c $n\nprintf '{nonce}.\\n'\n}}\n"
     )
@@ -21,6 +25,8 @@ pub struct Piece {
     pub inode: u64,
     /// Size of the file at the poll.
     pub size: u64,
+    /// Seconds since the file was written, by the clock of its host.
+    pub age: u64,
     /// Offset of the first requested byte.
     pub offset: u64,
     /// The first line of the file, if requested.
@@ -30,7 +36,14 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// Parses the pieces of an answer: `NONCE inode size offset count path`, header, `NONCE|`, bytes,
+    /// Returns when the file was last written, if the piece ends where the file does.
+    pub fn written(&self) -> Option<Timestamp> {
+        let is_last = self.offset.saturating_add(self.bytes.len() as u64) >= self.size;
+        let age = SignedDuration::from_secs(i64::try_from(self.age).unwrap_or(0));
+        is_last.then(|| clock::now().saturating_sub(age).ok())?
+    }
+
+    /// Parses the pieces of an answer: `NONCE inode size age offset count path`, header, `NONCE|`, bytes,
     /// `NONCE.`.
     pub fn all(answer: &[u8], nonce: &[u8]) -> Vec<Self> {
         let begin = [nonce, b" "].concat();
@@ -52,13 +65,14 @@ impl Piece {
         let header = memchr::memmem::find(body, middle)?;
         let bytes = body.get(header + middle.len()..)?;
         let stop = memchr::memmem::find(bytes, end)?;
-        let mut words = line.splitn(5, ' ');
+        let mut words = line.splitn(6, ' ');
         let mut number = || words.next().and_then(|word| word.parse::<i64>().ok());
-        let (inode, size, offset, _count) = (number()?, number()?, number()?, number()?);
+        let (inode, size, age, offset, _count) = (number()?, number()?, number()?, number()?, number()?);
         let piece = Self {
             path: words.next()?.to_owned(),
             inode: inode.unsigned_abs(),
             size: size.unsigned_abs(),
+            age: age.try_into().unwrap_or(0),
             offset: offset.unsigned_abs(),
             header: body.get(..header)?.to_vec(),
             bytes: bytes.get(..stop)?.to_vec(),

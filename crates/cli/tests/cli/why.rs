@@ -142,6 +142,38 @@ fn a_failed_job_without_a_word_is_not_left_without_an_answer() {
     assert!(why["cause"]["what"].as_str().unwrap().contains("exit code 3"), "{why:#}");
 }
 
+/// The files of a job on this machine have the time of its last line.
+#[test]
+fn a_running_job_that_writes_nothing_is_said_to_be_silent() {
+    let place = Place::new();
+    place.write("silent.sh", "echo step 1 loss 2.0\nsleep 300\n");
+    let job = format!(
+        "name = \"silent\"\nlaunch = \"per-rank\"\ncommand = [\"sh\", \"{}\"]\n",
+        place.path("silent.sh").display()
+    );
+    place.write("silent.toml", job);
+    let handle = place.run("submit -q silent.toml").ok().out.trim().to_owned();
+    let written = |path: &std::path::PathBuf| {
+        path.ends_with("rank0.log") && std::fs::metadata(path).is_ok_and(|log| log.len() > 0)
+    };
+    let log = (0..100).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        files_below(&place.state()).into_iter().find(written)
+    });
+    assert!(!place.run(&format!("why {handle}")).ok().out.contains("has written"), "it wrote just now");
+    let written = std::time::SystemTime::now() - Duration::from_mins(5);
+    std::fs::File::options().append(true).open(log.unwrap()).unwrap().set_modified(written).unwrap();
+    let why = place.run(&format!("why {handle}")).ok().out;
+    place.run(&format!("cancel {handle}")).ok();
+    let said = why.lines().find(|line| line.contains("no rank has written a line for 30")).unwrap_or(&why);
+    assert!(said.contains("step 1 loss 2.0"), "{why}");
+}
+
+fn files_below(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
+
 /// A job of which rank 1 raises when `go` exists, and whose ranks both stay.
 fn raises_and_stays(place: &Place, name: &str) -> String {
     let (go, raised) = (place.path("go"), place.path("raised"));

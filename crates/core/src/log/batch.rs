@@ -31,6 +31,8 @@ pub struct LogBatch {
     pub lines: Vec<LineEnd>,
     /// A notice for the reader before these bytes.
     pub mark: Option<Mark>,
+    /// When the last of these bytes was written, where the source has a time and its lines have none.
+    pub written: Option<Timestamp>,
     /// Where the source continues after these bytes.
     pub cursor: Cursor,
 }
@@ -172,12 +174,12 @@ impl LogBatch {
     pub fn new(source: Arc<SourceId>, bytes: Vec<u8>, cursor: Cursor) -> Self {
         let lines =
             memchr::memchr_iter(b'\n', &bytes).map(|at| LineEnd { end: at + 1, time: None }).collect();
-        Self { source, bytes, lines, mark: None, cursor }
+        Self { source, bytes, lines, mark: None, written: None, cursor }
     }
 
     /// Makes a batch without bytes.
     pub fn marked(source: Arc<SourceId>, mark: Mark, cursor: Cursor) -> Self {
-        Self { source, bytes: Vec::new(), lines: Vec::new(), mark: Some(mark), cursor }
+        Self { source, bytes: Vec::new(), lines: Vec::new(), mark: Some(mark), written: None, cursor }
     }
 
     /// Reads the batch into a transport map and returns what is new in it.

@@ -115,6 +115,9 @@ impl LogFile {
         let whole = if bytes.len() - whole > LONGEST_LINE { bytes.len() } else { whole };
         self.carry = bytes.split_off(whole);
         self.runs(&bytes, &mut place, &mut batches);
+        if let Some(last) = batches.last_mut() {
+            last.written = piece.written();
+        }
         batches
     }
 

@@ -5,6 +5,7 @@ fn piece(offset: u64, bytes: &[u8], size: u64) -> Piece {
         path: "/l/x-7-0a1b2c3d.log".to_owned(),
         inode: 5,
         size,
+        age: 30,
         offset,
         header: Vec::new(),
         bytes: bytes.to_vec(),
@@ -85,7 +86,7 @@ fn a_second_life_is_another_attempt_and_truncation_is_told() {
 
 #[test]
 fn pieces_are_cut_out_of_an_answer_whatever_they_hold() {
-    let answer = b"ab 5 9 0 9 /l/a b.log\nab|x\nab y\n\xffab.\nab 6 0 0 0 /l/c.log\nab|ab.\n";
+    let answer = b"ab 5 9 7 0 9 /l/a b.log\nab|x\nab y\n\xffab.\nab 6 0 -2 0 0 /l/c.log\nab|ab.\n";
     let pieces = Piece::all(answer, b"ab");
     assert_eq!(pieces.len(), 2);
     assert_eq!(
@@ -93,6 +94,8 @@ fn pieces_are_cut_out_of_an_answer_whatever_they_hold() {
         ("/l/a b.log", 5, b"x\nab y\n\xff".as_slice())
     );
     assert!(pieces[1].bytes.is_empty());
+    // A clock that was set back gives no age below 0.
+    assert_eq!((pieces[0].age, pieces[1].age), (7, 0));
 }
 
 #[test]
@@ -207,4 +210,14 @@ fn ranks_are_found_behind_the_labels_of_nodes_and_beyond_the_last_is_an_error() 
     let refused = Selection::new(&options, feed).knows(Some(&torchrun)).unwrap_err();
     assert_eq!(refused.kind(), weftrun_core::ErrorKind::Usage);
     assert!(refused.message().contains("no rank 99"), "{refused}");
+}
+
+#[test]
+fn the_last_bytes_of_a_file_have_its_time() {
+    let mut file = LogFile::new("x-7-0a1b2c3d.log", &JobId::whole(7), None);
+    let first = file.take(&piece(0, b"a\n", 4), false);
+    assert!(first.iter().all(|batch| batch.written.is_none()), "more bytes follow");
+    let last = file.take(&piece(2, b"b\n", 4), false);
+    let age = crate::clock::now().duration_since(last[0].written.unwrap()).as_secs();
+    assert!((30..90).contains(&age), "{age}");
 }
