@@ -59,7 +59,12 @@ pub fn fold_consequences(findings: &mut [Finding], why: &Why) {
     let codes: Vec<&str> = rules().filter(follows).map(|rule| rule.code).collect();
     for finding in findings.iter_mut() {
         if codes.contains(&finding.code.as_str()) && cause.code != finding.code {
-            let message = format!("{} (a consequence: {} failed first)", finding.message, cause.who());
+            let first = if cause.ranks.is_empty() && cause.nodes.is_empty() {
+                format!(" of {}", cause.code)
+            } else {
+                format!(": {} failed first", cause.who())
+            };
+            let message = format!("{} (a consequence{first})", finding.message);
             make_note(finding, message);
         }
     }

@@ -169,8 +169,11 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
             found.push(Candidate {
                 frame: frame.map(of_user),
                 ranks: known.rank.into_iter().collect(),
-                host: launcher::host(known.report.text.as_bytes())
-                    .map(str::to_owned)
+                host: known
+                    .report
+                    .host
+                    .clone()
+                    .or_else(|| launcher::host(known.report.text.as_bytes()).map(str::to_owned))
                     .or_else(|| host_of(&known.report.fact, &known.report.text)),
                 // The threads of NCCL's proxy may print 0 for every device.
                 gpu: writer.and_then(|writer| u32::try_from(writer.device?).ok().filter(|gpu| *gpu > 0)),
@@ -314,15 +317,22 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
 
 /// Gives what explains another error the grade of that one, which is dropped.
 fn explain(found: &mut Vec<Candidate>) {
-    let all: Vec<(&'static Rule, Grade, bool)> =
-        found.iter().map(|one| (one.rule, one.grade, one.is_proof)).collect();
+    let mut all: BTreeMap<&'static str, (&'static Rule, Grade, bool)> = BTreeMap::new();
+    for one in found.iter() {
+        let (_, grade, is_proof) = all.entry(one.rule.code).or_insert((one.rule, one.grade, false));
+        *grade = one.grade.min(*grade);
+        *is_proof |= one.is_proof;
+    }
     for one in found.iter_mut() {
-        for (_, grade, is_proof) in all.iter().filter(|(rule, ..)| one.rule.explains(rule)) {
+        for (_, grade, is_proof) in all.values().filter(|(rule, ..)| one.rule.explains(rule)) {
             one.grade = one.grade.min(*grade);
             one.is_proof |= is_proof;
         }
     }
-    found.retain(|one| !all.iter().any(|(rule, ..)| rule.explains(one.rule)));
+    let is_explained = |rule: &Rule| all.values().any(|(other, ..)| other.explains(rule));
+    let explained: BTreeSet<&str> =
+        all.iter().filter(|(_, (rule, ..))| is_explained(rule)).map(|(code, _)| *code).collect();
+    found.retain(|one| !explained.contains(one.rule.code));
     // Of what one rule knows, the line with the words that say most.
     let mut places: BTreeMap<&'static str, usize> = BTreeMap::new();
     for one in found.iter().filter(|one| one.rule.is_end()) {

@@ -8,6 +8,7 @@ use weftrun_nccl::{Snapshot, SourceIndex};
 use super::answer::{CauseClass, named, not_read};
 use super::candidates::{Grade, is_nccl, judge, root};
 use crate::rule_input::RuleInput;
+use crate::rules::rule_of_error;
 use weftrun_core::finding::Evidence;
 
 /// The sources of the latest attempts.
@@ -331,7 +332,11 @@ fn name_by_launcher(scene: &mut Scene<'_>) {
             Fact::Exception(exception) if judge(root(exception)).0 == Grade::Rendezvous => continue,
             Fact::Exception(_) => &failed,
             Fact::Cuda(_) => &aborted,
-            Fact::Error { text, fatal } if *fatal || text.starts_with("slurmstepd: error: ") => &ended,
+            Fact::Error { text, fatal }
+                if *fatal || rule_of_error(CauseClass::Unexplained, &[text]).is_end() =>
+            {
+                &ended
+            }
             _ => continue,
         };
         let task = known.report.writer.task;

@@ -39,7 +39,8 @@ pub(crate) const PROCESS_BUS_ERROR: Rule = cause(
     "SIGBUS ended a process: most often a page of shared memory that could not be had",
     "give the job more shared memory (`shm` of the role), or use fewer data loader workers",
     SIGNALS,
-);
+)
+.says(&[&["killed by signal: Bus error"], &["insufficient shared memory (shm)"]]);
 pub(crate) const RANKS_ABORTED: Rule = cause(
     "C34",
     "RANKS-ABORTED",
@@ -207,6 +208,18 @@ pub(super) const RULES: &[Rule] = &[
         RAY)
         .says(&[&["Raylet is terminated"]])
         .blame(Blame::Rank(CauseClass::ExitCode)),
+    cause("C50j", "RAY-NODE-DEAD",
+        "Ray counts a node as dead, since it sent no heartbeats: it ended, or was too busy or out of reach",
+        "look at the kernel log (dmesg) of that node and at Ray's log there (`/tmp/ray/session_latest/logs/raylet.err`)",
+        RAY)
+        .says(&[&["has been marked dead"]])
+        .kind(CauseClass::NodeFail),
+    cause("C50k", "MPI-WITHOUT-PMI",
+        "Open MPI does not find the interface (PMI) through which srun starts its processes",
+        "start the program with mpirun, or with `srun --mpi=pmix` and an Open MPI that was built with PMIx (`srun --mpi=list`)",
+        SRUN)
+        .says(&[&["OPAL ERROR: Unreachable in file ", "_client.c"], &["not built with SLURM's PMI support"]])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
     cause("C50h", "JAX-TASKS-MISSING",
         "not all processes of JAX came to its coordination service",
         "read the logs of the other processes: they ended before, were not started, or do not reach the coordinator's address",

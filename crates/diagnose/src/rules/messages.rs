@@ -58,7 +58,7 @@ pub(super) const RULES: &[Rule] = &[
         "NCCL was called wrongly",
         "check that the world size is the number of processes and that each rank has a GPU of its own; NCCL_DEBUG=WARN says what is invalid",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/types.html#ncclresult-t")
-        .says(&[&["NCCL", "invalid usage"], &["NCCL", "invalid argument"]])
+        .says(&[&["invalid usage", "NCCL"], &["invalid argument", "NCCL"]])
         .only(&[CauseClass::Exception, CauseClass::Nccl, CauseClass::Unexplained]),
     cause("C06", "GPU-MISSING",
         "the process sees no GPU",

@@ -15,6 +15,8 @@ mod verbs;
 
 use std::sync::LazyLock;
 
+use aho_corasick::AhoCorasick;
+
 pub(super) use ends::{
     COLLECTIVE_TIMEOUT_UNNAMED, GPU_XID, PEER_ENDED, PEER_ENDED_UNREAD, PROCESS_SILENT, PROGRAM_EXCEPTION,
     RANKS_ABORTED, RAY_WORKER_LOST, STORE_LOST, rule_of_exit, rule_of_signal,
@@ -329,10 +331,25 @@ static ALL: LazyLock<Vec<&'static Rule>> = LazyLock::new(|| {
     all
 });
 
+/// The rules that know errors, by the first of each of their words: every error of every rank is searched for them.
+static FIRST_WORDS: LazyLock<Option<(AhoCorasick, Vec<&'static Rule>)>> = LazyLock::new(|| {
+    let words =
+        rules().flat_map(|rule| rule.says.iter().filter_map(move |words| Some((words.first()?, rule))));
+    let (words, rules): (Vec<&&str>, Vec<&Rule>) = words.unzip();
+    Some((AhoCorasick::new(words).ok()?, rules))
+});
+
+fn rule_of_words(class: CauseClass, text: &str) -> Option<&'static Rule> {
+    let (automaton, of) = FIRST_WORDS.as_ref()?;
+    let begun =
+        automaton.find_overlapping_iter(text).filter_map(|hit| of.get(hit.pattern().as_usize()).copied());
+    begun.filter(|rule| rule.knows(class, text)).min_by_key(|rule| rule.id)
+}
+
 /// Returns the rule about an error of a class that has some texts: the first one that knows the words of one of them, else
 /// that of its class.
 pub(super) fn rule_of_error(class: CauseClass, texts: &[&str]) -> &'static Rule {
-    let known = texts.iter().find_map(|text| rules().find(|rule| rule.knows(class, text)));
+    let known = texts.iter().find_map(|text| rule_of_words(class, text));
     known.or_else(|| rules().find(|rule| rule.of.contains(&class))).unwrap_or(&PROGRAM_EXCEPTION)
 }
 

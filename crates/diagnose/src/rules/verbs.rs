@@ -70,7 +70,7 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::IbQpEvent])
         .fails(),
     rule("R24", "IB-MEMLOCK", HIGH,
-        "memory could not be registered or a queue made, for want of memory: most often of the limit of locked memory, else of the NIC",
+        "memory could not be registered or a queue made: most often the limit of locked memory is too small, else the NIC has none left",
         "set memlock unlimited: IPC_LOCK in Kubernetes, --ulimit memlock=-1 in Docker, PropagateResourceLimitsExcept=MEMLOCK in Slurm; if it is (`ulimit -l`), look at what the NIC has left (`rdma resource`)",
         TROUBLESHOOTING)
         .signatures(&[Signature::MemoryRegistration])

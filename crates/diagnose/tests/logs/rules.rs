@@ -455,7 +455,7 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
             )],
         ),
         ("C32", vec![line("srun: error: gpu-1: task 0: Killed")]),
-        ("C33", vec![line("srun: error: gpu-1: task 0: Bus error")]),
+        ("C33", vec![raised("RuntimeError: DataLoader worker (pid 77) is killed by signal: Bus error. It is possible"), line("srun: error: gpu-1: task 0: Bus error")]),
         (
             "C34", vec![[("", 1), ("Root Cause (first observed failure):\n", 0)].map(|(head, rank)| format!("{head}[{rank}]:\n  time      : 2026-11-24_12:00:00\n  host      : gpu-1\n  rank      : {rank} (local_rank: {rank})\n  exitcode  : -6 (pid: {rank}7)\n")).concat()]),
         ("C35", vec![line("srun: error: gpu-1: task 0: Segmentation fault")]),
@@ -561,6 +561,8 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
                 "WARNING worker.py:1839 -- Raylet is terminated: ip=10.0.0.7, id=c2. Termination is unexpected.",
             )],
         ),
+        ("C50j", vec![line("ERROR gcs: The node with node id: ada3 and address: 10.0.0.7 and node name: x has been marked dead because the detector has missed too many heartbeats from it.")]),
+        ("C50k", vec![line("[gpu-1:94018] OPAL ERROR: Unreachable in file pmix3x_client.c at line 112")]),
         (
             "C50h",
             vec![line(

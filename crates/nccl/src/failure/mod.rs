@@ -182,6 +182,8 @@ pub struct Report {
     pub line: u64,
     /// The line, safe to print.
     pub text: String,
+    /// The host that the lines below it name.
+    pub host: Option<String>,
     /// Who wrote it.
     pub writer: Writer,
     /// What the line reports.

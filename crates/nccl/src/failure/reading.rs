@@ -41,6 +41,8 @@ pub(super) struct Reading {
     last_error: Option<LastError>,
     /// The stack of a failed collective whose frames are in the next lines.
     stack: Option<OpenStack>,
+    /// The report of a node without memory whose address is in the next lines, and its line.
+    without_memory: Option<(usize, u64)>,
     /// The last line of a watchdog that gave up: the stack of the operation may follow.
     gave_up: Option<u64>,
 }
@@ -56,6 +58,9 @@ struct OpenStack {
 
 /// Most lines between a watchdog's line and the stack of its operation, and most lines of a stack up to the user's frame.
 const STACK_REACH: u64 = 40;
+
+/// Most lines between a report of a node without memory and its address.
+const ADDRESS_REACH: u64 = 3;
 
 /// The header of a `Last error:` block.
 #[derive(Clone, Debug)]
@@ -81,9 +86,25 @@ impl Reading {
         let near = |line: Option<u64>| line.is_some_and(|line| number.saturating_sub(line) < STACK_REACH);
         self.tracebacks.are_open()
             || self.tables.time_within > 0
+            || self.without_memory.is_some()
             || self.last_error.is_some()
             || near(self.gave_up)
             || near(self.stack.as_ref().map(|stack| stack.line))
+    }
+
+    /// Takes the address of a node without memory, as Ray prints it: `(IP: 10.0.0.7, ID: …)`.
+    fn address(&mut self, piece: &Piece<'_>, sink: &mut Sink<'_>) {
+        let Some((at, line)) = self.without_memory else { return };
+        if piece.line.saturating_sub(line) > ADDRESS_REACH {
+            self.without_memory = None;
+        } else if let Some(rest) = crate::text::behind(piece.bytes, "IP: ") {
+            let is_name = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b':' | b'-');
+            let length = rest.iter().take_while(is_name).count();
+            if let Some(report) = sink.reports.get_mut(at) {
+                report.host = Some(printable(rest.get(..length).unwrap_or_default(), TEXT));
+            }
+            self.without_memory = None;
+        }
     }
 
     /// Takes a line of the stack of a failed collective; returns whether it was one.
@@ -161,6 +182,7 @@ impl Reading {
         if self.last_error(piece, sink) || self.stack(piece, sink) {
             return;
         }
+        self.address(piece, sink);
         if self.tables.time_within > 0 {
             self.tables.take_time(piece.bytes);
         }
@@ -365,7 +387,12 @@ impl Reading {
             self.on(&writer, host.as_bytes(), false);
         }
         let printed = printable(text, TEXT);
-        sink.reports.push(Report { source: sink.source, line, text: printed, writer, fact });
+        if matches!(&fact, Fact::Exception(one) if one.message.contains("node running low on memory") || one.message.contains("node was running low"))
+            && !printed.contains("IP: ")
+        {
+            self.without_memory = Some((sink.reports.len(), line));
+        }
+        sink.reports.push(Report { source: sink.source, line, text: printed, host: None, writer, fact });
         if let Some((rank, work)) = quoted {
             let writer = Writer { rank: writer.rank.or(rank), ..writer };
             self.keep(writer, line, text, Fact::TimedOut { group: None, work }, sink);

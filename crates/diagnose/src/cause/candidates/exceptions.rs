@@ -21,7 +21,7 @@ pub(in super::super) fn root(exception: &Exception) -> &Exception {
 /// Returns whether NCCL's result was raised: what went wrong is in NCCL's own words.
 pub(in super::super) fn is_nccl(exception: &Exception) -> bool {
     exception.short_name() == "DistBackendError"
-        || ["NCCL error", "NCCL Error", "ncclRemoteError"]
+        || ["NCCL error", "NCCL Error", "ncclRemoteError", "unhandled system error", "unhandled cuda error"]
             .iter()
             .any(|words| exception.message.contains(words))
 }
@@ -75,6 +75,8 @@ pub(in super::super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
     if name == "AcceleratorError"
         || says(&[
             "CUDA error",
+            "Triton Error [CUDA]",
+            "CUDA driver error",
             "cudaGetDeviceCount",
             "cuda runtime error",
             "CUBLAS_STATUS",
