@@ -45,8 +45,7 @@ def test_the_python_of_a_page_runs(page: str, home: Path, monkeypatch: pytest.Mo
     assert found
     for block in found:
         exec(compile(textwrap.dedent(block), page, "exec"), names)
-    # A page may show a test.
-    for name, value in list(names.items()):
-        if name.startswith("test_"):
+        # A page may show a test.
+        for name in [name for name in names if name.startswith("test_")]:
             (home / name).mkdir()
-            value(home / name)
+            names.pop(name)(home / name)

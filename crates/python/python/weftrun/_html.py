@@ -26,7 +26,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     cells = [[_text(cell) for cell in row] for row in rows]
     more = len(cells) - _MOST_ROWS
     body = "".join(f"<tr>{''.join(map(_CELL.format, row))}</tr>" for row in cells[:_MOST_ROWS])
-    header = "".join(f"<th>{_text(name)}</th>" for name in head)
+    header = "".join(f'<th style="text-align: left">{_text(name)}</th>' for name in head)
     rest = f"<p>{more} more rows: see <code>.data</code></p>" if more > 0 else ""
     return f"<table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>{rest}"
 
