@@ -129,7 +129,12 @@ _default_of: Any = None
 def _default_client() -> Client:
     """Returns the client of the module's functions. A changed environment or folder makes a new one."""
     global _default, _default_of
-    now = (os.getcwd(), dict(os.environ))
+    try:
+        folder = os.getcwd()
+    except OSError:
+        # It was removed, which is no reason to fail.
+        folder = ""
+    now = (folder, dict(os.environ))
     if _default is None or _default_of != now:
         _default, _default_of = Client(), now
     return _default
