@@ -216,6 +216,7 @@ pub(crate) mod tests {
     use std::path::Path;
 
     use super::*;
+    use weftrun_testkit::child;
 
     /// Waits until the process is gone whose number is in a file; one that was killed and not yet reaped is a zombie.
     pub async fn gone(file: &Path) {
@@ -231,7 +232,7 @@ pub(crate) mod tests {
     }
 
     fn shell(script: &str, argument: &Path) -> Command {
-        let mut command = Command::new("sh");
+        let mut command = Command::from(child::command("sh"));
         command.args(["-c", script]).arg(argument);
         command
     }
@@ -288,7 +289,7 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn a_helper_reads_its_input_and_gives_its_output() {
-        let mut command = Command::new("sh");
+        let mut command = Command::from(child::command("sh"));
         command.args(["-c", "cat; echo err >&2; exit 3"]);
         let helper = Helper { input: Some(b"out\n".to_vec()), ..Helper::default() };
         let output = helper.output(command, Duration::from_mins(1)).await.unwrap();
@@ -300,7 +301,7 @@ pub(crate) mod tests {
 
     #[tokio::test]
     async fn a_process_that_holds_the_pipes_delays_no_helper() {
-        let mut command = Command::new("sh");
+        let mut command = Command::from(child::command("sh"));
         command.args(["-c", "echo out; sleep 300 & exit 0"]);
         let helper = Helper { end_children: true, ..Helper::default() };
         let output = helper.output(command, Duration::from_mins(4)).await.unwrap();

@@ -44,6 +44,7 @@ pub mod named_file;
 pub mod outage;
 #[cfg(feature = "proxy")]
 pub mod proxy;
+pub mod random;
 #[cfg(any(feature = "local", feature = "hosts", feature = "slurm"))]
 pub mod relay;
 #[cfg(any(feature = "hosts", feature = "slurm"))]

@@ -90,9 +90,10 @@ pub async fn relay(mut command: Command, input: Option<&str>, sink: &mut ExecSin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weftrun_testkit::child;
 
     fn shell(script: &str) -> Command {
-        let mut command = Command::new("sh");
+        let mut command = Command::from(child::command("sh"));
         command.args(["-c", script]);
         command
     }
@@ -135,7 +136,7 @@ mod tests {
         assert_eq!(status.code(), Some(4));
         // The process belongs to the program and may continue; a test must leave nothing behind.
         let left = std::fs::read_to_string(&pid).unwrap();
-        assert!(std::process::Command::new("kill").arg(left.trim()).status().unwrap().success());
+        assert!(child::command("kill").arg(left.trim()).status().unwrap().success());
         let script = format!("echo $$ > '{}'; echo x; exec sleep 300", pid.display());
         let full = || Err(Error::new(ErrorKind::Io, "full"));
         let failed = relay(shell(&script), None, &mut |_, _| full()).await;

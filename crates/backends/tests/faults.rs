@@ -19,6 +19,7 @@ use weftrun_core::job::{
 };
 use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark};
 use weftrun_core::{Finding, Result};
+use weftrun_testkit::child;
 use weftrun_testkit::conformance::{self, Fixture, Verdict};
 use weftrun_testkit::random_submission;
 
@@ -177,7 +178,7 @@ struct Case {
 impl Fixture for Case {
     async fn connect(&self) -> Result<Arc<dyn Backend>> {
         let mut target = TargetConfig::new("test", "local", self.state.path()).with("grace", 1.0);
-        target.env = std::env::vars().collect();
+        target.env = child::environment();
         let inner = local::connect(target).await?;
         Ok(Arc::new(Broken { inner, fault: self.fault, rendered: Mutex::default() }))
     }

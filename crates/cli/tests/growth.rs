@@ -15,12 +15,12 @@ mod place;
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use place::{Done, Place};
+use weftrun_testkit::child;
 
 /// The ratio that twice as much may take; linear work takes twice as long, quadratic work four times.
 const MOST: f64 = 2.6;
@@ -498,16 +498,10 @@ fn took(place: &Place, line: &str, file: &str) -> Duration {
     // of the CPU is measured, which a busy machine does not change.
     let like = place.command(line.split(' ').chain([file]));
     let times = place.path("times");
-    let mut command = Command::new("bash");
-    command
-        .args(["-c", "ulimit -v 4194304 -t 120; \"$0\" \"$@\"; code=$?; times >\"$TIMES\"; exit $code"])
-        .arg(like.get_program())
-        .args(like.get_args());
-    command.env_clear().envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let done = Done::of({
-        command.env("TIMES", &times).current_dir(like.get_current_dir().unwrap());
-        command
-    });
+    let limits = "ulimit -v 4194304 -t 120; \"$0\" \"$@\"; code=$?; times >\"$TIMES\"; exit $code";
+    let mut command = child::within("bash", ["-c", limits], &like);
+    command.env("TIMES", &times);
+    let done = Done::of(command);
     assert!([0, 3, 7].contains(&done.code), "{line} {file}: {} {}", done.code, done.err);
     // The second line is that of the children: `0m1.230s 0m0.040s`.
     let text = std::fs::read_to_string(&times).unwrap();

@@ -32,6 +32,11 @@
 #[macro_use]
 mod setters;
 
+#[cfg(test)]
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../../testkit/src/child.rs"]
+mod child;
+
 /// The crate `weftrun-nccl`.
 #[macro_use(word_enum)]
 pub extern crate weftrun_nccl as nccl;

@@ -1,9 +1,12 @@
 //! The GID wrapper, run by a real POSIX shell over fake sysfs trees.
 #![allow(clippy::unwrap_used, reason = "a test ends with a panic, and says why")]
 
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../../testkit/src/child.rs"]
+mod child;
+
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use weftrun_core::shell::gid;
 
@@ -42,9 +45,8 @@ const V6: &str = "fe80:0000:0000:0000:0a00:27ff:fe00:0001";
 fn run(shell: &str, sysfs: &Path, argv: &[&str], env: &[(&str, &str)]) -> String {
     let argv: Vec<String> = argv.iter().map(|&word| word.to_owned()).collect();
     let wrapped = gid::wrap(&argv);
-    let output = Command::new(shell)
+    let output = child::command(shell)
         .args(&wrapped[1..])
-        .env_remove("NCCL_IB_GID_INDEX")
         .env("FABRIC_GID_SYSFS", sysfs)
         .envs(env.iter().copied())
         .stdin(std::process::Stdio::piped())

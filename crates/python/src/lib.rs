@@ -17,11 +17,11 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use crate::job::Job;
+    use crate::job::{Events, Job};
     #[pymodule_export]
     use crate::logs::Logs;
     #[pymodule_export]
     use crate::plan::{Client, Plan};
     #[pymodule_export]
-    use crate::text::{mutate, transport, why};
+    use crate::text::{import_job, lint, mutate, transport, why};
 }

@@ -9,10 +9,10 @@ use futures_util::stream::BoxStream;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use weftrun::Result;
 use weftrun::core::log::{LogBatch, Mark, SourceId};
+use weftrun::{Error, ErrorKind, Result};
 
-use crate::run::Threads;
+use crate::run::{Owned, Session};
 
 /// Longest line that is kept as a whole; the parts of a longer one are lines of their own.
 const MAX_LINE: usize = 1 << 20;
@@ -93,11 +93,38 @@ fn notice(mark: &Mark) -> Option<String> {
     })
 }
 
+/// The state of an iterator, taken out while it is used, so that nothing is locked while another thread may hold the interpreter. It
+/// is put back when this is dropped.
+pub struct Taken<'a, T> {
+    place: &'a Mutex<Option<T>>,
+    value: Option<T>,
+}
+
+impl<'a, T> Taken<'a, T> {
+    pub fn of(place: &'a Mutex<Option<T>>) -> PyResult<Self> {
+        let value = place.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if value.is_none() {
+            return Err(PyRuntimeError::new_err("another thread reads this"));
+        }
+        Ok(Self { place, value })
+    }
+
+    pub fn value(&mut self) -> Result<&mut T> {
+        self.value.as_mut().ok_or_else(|| Error::new(ErrorKind::Unexpected, "the state is missing"))
+    }
+}
+
+impl<T> Drop for Taken<'_, T> {
+    fn drop(&mut self) {
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = self.value.take();
+    }
+}
+
 /// An iterator over the lines of a job's logs.
 #[pyclass(module = "weftrun._native", frozen)]
 pub struct Logs {
-    threads: Threads,
-    state: Mutex<Option<State>>,
+    session: Session,
+    state: Owned<Mutex<Option<State>>>,
 }
 
 struct State {
@@ -107,12 +134,9 @@ struct State {
 }
 
 impl Logs {
-    pub fn new(stream: BoxStream<'static, Result<LogBatch>>, threads: Threads) -> Self {
-        Self { threads, state: Mutex::new(Some(State { stream, lines: Lines::default(), over: false })) }
-    }
-
-    fn state(&self) -> std::sync::MutexGuard<'_, Option<State>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn new(stream: BoxStream<'static, Result<LogBatch>>, session: Session) -> Self {
+        let state = State { stream, lines: Lines::default(), over: false };
+        Self { session, state: Owned::new(Mutex::new(Some(state))) }
     }
 }
 
@@ -125,12 +149,10 @@ impl Logs {
     /// is none yet.
     #[pyo3(signature = (seconds = None))]
     fn next<'py>(&self, py: Python<'py>, seconds: Option<f64>) -> PyResult<(Option<LinePy<'py>>, bool)> {
-        // The state is taken out, so that nothing is locked while another thread may hold the interpreter.
-        let Some(mut state) = self.state().take() else {
-            return Err(PyRuntimeError::new_err("another thread reads these logs"));
-        };
+        let mut state = Taken::of(self.state.get()?)?;
         let limit = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        let read = self.threads.run(py, async {
+        let read = self.session.run(py, async {
+            let state = state.value()?;
             let fill = async {
                 while state.lines.ready.is_empty() && !state.over {
                     match state.stream.next().await {
@@ -148,11 +170,10 @@ impl Logs {
                 // Nothing is lost: the stream continues where it was.
                 Some(limit) => tokio::time::timeout(limit, fill).await.unwrap_or(Ok(()))?,
             }
-            Ok(state.lines.ready.pop_front())
+            Ok((state.lines.ready.pop_front(), state.over && state.lines.ready.is_empty()))
         });
-        let over = state.over && state.lines.ready.is_empty();
-        *self.state() = Some(state);
-        let line = read?.map(|line| {
+        let (line, over) = read?;
+        let line = line.map(|line| {
             let source = &line.source;
             let bytes = PyBytes::new(py, &line.bytes);
             let (name, role) = (source.name.clone(), source.role.clone());

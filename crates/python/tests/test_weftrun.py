@@ -2,39 +2,21 @@
 
 import asyncio
 import json
-import os
-import signal
 import subprocess
 import sys
 import textwrap
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import List
 
 import pytest
 
 import weftrun
+from support import CASES, job
 
-#: The repository: captures and recorded failures.
-CASES = Path(os.environ["WEFTRUN_CASES"])
 CAPTURE = CASES / "crates/diagnose/tests/cases/nccl/captures/four_nodes"
 FAILURE = CASES / "tests/cases/failures/exception"
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty home: no configuration, and a state of its own."""
-    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"):
-        monkeypatch.setenv(name, str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    weftrun._clients.clear()
-    yield tmp_path
-    weftrun._clients.clear()
-
-
-def job(name: str, script: str, nodes: int = 1) -> Dict[str, Any]:
-    return {"name": name, "nodes": nodes, "command": ["sh", "-c", script]}
 
 
 def test_a_job_is_submitted_followed_and_waited_for() -> None:
@@ -48,7 +30,7 @@ def test_a_job_is_submitted_followed_and_waited_for() -> None:
     again = weftrun.attach(made.handle)
     assert again.wait().succeeded
     assert again.describe()["name"] == "lines"
-    listed = [one["handle"] for one in weftrun.jobs("local", all=True)]
+    listed = [one.handle for one in weftrun.jobs("local", all=True)]
     assert listed == [made.handle]
     made.delete()
     assert weftrun.jobs("local", all=True) == []
@@ -56,12 +38,14 @@ def test_a_job_is_submitted_followed_and_waited_for() -> None:
 
 def test_jobs_are_selected_by_labels() -> None:
     for name, team in [("ours", "nlp"), ("theirs", "vision")]:
-        weftrun.submit({**job(name, "true"), "labels": {"team": team}}, backend="local").wait()
+        spec = job(name, "true")
+        spec["labels"] = {"team": team}
+        weftrun.submit(spec, backend="local").wait()
     chosen = weftrun.jobs("local", all=True, labels={"team": "nlp"})
-    assert [one["name"] for one in chosen] == ["ours"]
-    assert chosen[0]["labels"] == {"team": "nlp"}
+    assert [one.name for one in chosen] == ["ours"]
+    assert chosen[0].summary is not None and chosen[0].summary["labels"] == {"team": "nlp"}
     for one in weftrun.jobs("local", all=True):
-        weftrun.attach(one["handle"]).delete()
+        one.delete()
 
 
 def test_a_failed_job_says_why() -> None:
@@ -113,7 +97,7 @@ def test_a_job_file_is_read_by_its_path(home: Path) -> None:
 
 def test_errors_are_exceptions_of_their_kind() -> None:
     with pytest.raises(weftrun.errors.InvalidSpecError) as wrong:
-        weftrun.plan({"name": "x", "nodez": 2, "command": ["true"]}, "local")
+        weftrun.plan({"name": "x", "nodez": 2, "command": ["true"]}, "local")  # type: ignore[arg-type]
     assert any("nodes" in str(finding) for finding in wrong.value.findings)
     with pytest.raises(weftrun.errors.NotFoundError):
         weftrun.attach("local://local/none").describe()
@@ -222,30 +206,15 @@ def test_other_threads_run_while_a_job_is_waited_for() -> None:
     assert counted > 20
 
 
-def test_ctrl_c_interrupts_and_the_job_goes_on() -> None:
-    program = textwrap.dedent(
-        """
-        import weftrun
-        job = weftrun.submit({"name": "ctrl", "command": ["sleep", "600"]}, backend="local")
-        print(job.handle, flush=True)
-        try:
-            job.wait()
-        except KeyboardInterrupt:
-            print("interrupted", flush=True)
-        """
-    )
-    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    handle = child.stdout.readline().strip()
-    time.sleep(0.3)
-    child.send_signal(signal.SIGINT)
-    assert child.stdout.read() == "interrupted\n" and child.wait(timeout=30) == 0
-    job_of_the_child = weftrun.attach(handle)
-    assert job_of_the_child.describe()["phase"] == "running"
-    job_of_the_child.cancel()
-    job_of_the_child.wait(timeout=60)
-
-
 def test_the_program_is_on_path() -> None:
     ran = subprocess.run(["weftrun", "--version"], capture_output=True, text=True, check=True)
     assert ran.stdout.startswith("weftrun ")
+
+
+def test_a_notebook_shows_phases_causes_and_a_matrix() -> None:
+    program = "raise ValueError('<b>bad sample</b>')"
+    made = weftrun.submit({"name": "html", "command": [sys.executable, "-c", program]}, backend="local")
+    html = made.wait(timeout=60)._repr_html_()
+    assert "color" in html and "failed" in html and "ValueError" in html and "<b>bad" not in html
+    matrix = weftrun.transport([CAPTURE])._repr_html_()
+    assert "from / to" in matrix and "rank 3" in matrix

@@ -1,9 +1,12 @@
 //! A replay of any shape prints what its expected results describe.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a test ends with a panic, and says why")]
 
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../../testkit/src/child.rs"]
+mod child;
+
 use std::collections::BTreeSet;
 use std::io::Write as _;
-use std::process::Command;
 use std::sync::Arc;
 
 use weftrun_core::ErrorKind;
@@ -182,7 +185,7 @@ fn what_cannot_be_widened_says_why() {
 /// Runs a script as a rank of some launcher.
 fn play(shell: &[&str], script: &str, variable: &str, rank: u32) -> Option<String> {
     let (program, before) = shell.split_first()?;
-    let mut command = Command::new(program);
+    let mut command = child::command(program);
     command.args(before).args(["-c", script]).env("INSTANT", "1").env(variable, rank.to_string());
     let output = command.output().ok()?;
     Some(String::from_utf8(output.stdout).unwrap())
@@ -210,7 +213,7 @@ fn a_folder_plays_and_holds_the_truth() {
     let folder = tempfile::tempdir().unwrap();
     let wide = Capture::shipped("socket_2x2").unwrap().scale(Shape::new(2, 3)).unwrap();
     wide.write_folder(folder.path(), 0.0).unwrap();
-    let played = Command::new("sh").arg(folder.path().join("play.sh")).env("RANK", "5").output().unwrap();
+    let played = child::command("sh").arg(folder.path().join("play.sh")).env("RANK", "5").output().unwrap();
     assert_eq!(String::from_utf8(played.stdout).unwrap(), log(&wide, 5));
     let expected: serde_json::Value =
         serde_json::from_slice(&std::fs::read(folder.path().join("expected.json")).unwrap()).unwrap();

@@ -238,7 +238,7 @@ impl Client {
             plan.keep_library_path();
         }
         plan.findings.extend(self.unknown_tables(&target, spec));
-        let submission = SubmissionId::from_random(fastrand::u128(..));
+        let submission = SubmissionId::from_random(weftrun_backends::random::bits()?);
         let planned = PlannedJob::new(spec.clone(), plan, profile, facts, submission);
         Ok(Plan::new(self.clone(), target, planned))
     }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use etcetera::base_strategy::{BaseStrategy, Xdg};
 use weftrun_backends::named_file::{NamedFile, behind_links};
 use weftrun_core::backend::TargetConfig;
 use weftrun_core::config::{self, Input, Layer, Source};
@@ -90,8 +89,17 @@ impl Config {
     /// # Errors
     /// As [`Config::load`]; [`ErrorKind::NotFound`] if that file does not exist.
     pub fn load_with(user_file: Option<&Path>) -> Result<Self> {
+        Self::load_from(user_file, of_process())
+    }
+
+    /// Loads the configuration like [`Config::load_with`], with a given environment instead of the process's: for tests, and
+    /// for a program with several users. The project's file is that of the working directory.
+    ///
+    /// # Errors
+    /// As [`Config::load_with`].
+    pub fn load_from(user_file: Option<&Path>, env: BTreeMap<String, String>) -> Result<Self> {
         let (Self { env, user_file, state_dir, own_dir, .. }, named, mut findings) =
-            Self::located(user_file)?;
+            Self::located(user_file, env)?;
         let mut sources = Vec::new();
         for (layer, path) in [(Layer::System, Path::new(SYSTEM)), (Layer::User, &user_file)] {
             // A file that the user names may be a pipe; discovered files may not.
@@ -131,14 +139,14 @@ impl Config {
     /// # Errors
     /// [`ErrorKind::InvalidConfig`] if there is no folder for the state.
     pub fn locate(user_file: Option<&Path>) -> Result<Self> {
-        Self::located(user_file).map(|(config, _, _)| config)
+        Self::located(user_file, of_process()).map(|(config, _, _)| config)
     }
 
     /// Returns also whether the file was named, by the caller or the environment, and what was ignored.
-    fn located(user_file: Option<&Path>) -> Result<(Self, bool, Vec<Finding>)> {
-        let env: BTreeMap<String, String> = std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-            .collect();
+    fn located(
+        user_file: Option<&Path>,
+        env: BTreeMap<String, String>,
+    ) -> Result<(Self, bool, Vec<Finding>)> {
         let (dirs, mut findings) = Dirs::new(&env)?;
         let own = user_file.map(Path::to_owned).or_else(|| absolute(&env, CONFIG, &mut findings));
         let named = own.is_some();
@@ -224,6 +232,14 @@ impl Config {
     }
 }
 
+/// Returns the environment of this process, without what is not UTF-8.
+fn of_process() -> BTreeMap<String, String> {
+    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    std::env::vars_os().filter_map(text).collect()
+}
+
 /// The folders of configuration and state.
 struct Dirs {
     config: PathBuf,
@@ -237,22 +253,26 @@ impl Dirs {
     /// the state is kept in a private temporary folder, and only an explicitly named configuration is used.
     fn new(env: &BTreeMap<String, String>) -> Result<(Self, Vec<Finding>)> {
         let mut findings = Vec::new();
-        // The system's user database is read only if the variable is not set at all.
-        let usable = env.get("HOME").is_none_or(|home| Path::new(home).is_absolute());
-        let xdg = if usable { Xdg::new().ok() } else { None };
-        let weftrun = |folder: PathBuf| Some(folder.join("weftrun")).filter(|folder| folder.is_absolute());
-        // etcetera ignores empty and relative values of the XDG variables, but accepts a relative HOME; and
-        // it returns nothing without a home, although the XDG variables still apply.
-        let pick = |own: Option<PathBuf>, from_xdg: Option<PathBuf>, name: &str| {
-            own.or_else(|| from_xdg.and_then(weftrun)).or_else(|| weftrun(files::absolute(env.get(name))?))
+        let home = match env.get("HOME") {
+            Some(home) => files::absolute(Some(home)),
+            // The system's user database, unless the variable is only missing in the environment that was given.
+            None if std::env::var_os("HOME").is_none() => {
+                std::env::home_dir().filter(|home| home.is_absolute())
+            }
+            None => None,
+        };
+        let pick = |own: Option<PathBuf>, name: &str, below_home: &str| {
+            let xdg = files::absolute(env.get(name));
+            let base = xdg.or_else(|| home.as_ref().map(|home| home.join(below_home)));
+            own.or_else(|| base.map(|base| base.join("weftrun")))
         };
         let own = absolute(env, STATE_DIR, &mut findings);
-        let state = match pick(own, xdg.as_ref().and_then(BaseStrategy::state_dir), "XDG_STATE_HOME") {
+        let state = match pick(own, "XDG_STATE_HOME", ".local/state") {
             Some(state) => state,
             None => files::own_temporary_folder()?,
         };
         let own = absolute(env, CONFIG_DIR, &mut findings);
-        let config = pick(own, xdg.as_ref().map(BaseStrategy::config_dir), "XDG_CONFIG_HOME");
+        let config = pick(own, "XDG_CONFIG_HOME", ".config");
         Ok((Self { config: config.unwrap_or_else(|| state.join("config")), state }, findings))
     }
 }

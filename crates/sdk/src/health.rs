@@ -529,12 +529,12 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weftrun_testkit::child;
 
     #[test]
     fn the_script_is_one_that_shells_read() {
         for shell in ["sh", "bash"] {
-            let checked =
-                std::process::Command::new(shell).args(["-n", "-c", &script(28028)]).output().unwrap();
+            let checked = child::command(shell).args(["-n", "-c", &script(28028)]).output().unwrap();
             assert!(checked.status.success(), "{shell}: {}", String::from_utf8_lossy(&checked.stderr));
         }
     }
@@ -545,7 +545,7 @@ mod tests {
         let all = script(port);
         let without = |tool: &str| all.replace(&format!("command -v {tool} >"), "command -v none-such >");
         for (script, tools) in [(all.clone(), "bash"), (without("bash"), "python3")] {
-            let done = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+            let done = child::command("sh").args(["-c", &script]).output().unwrap();
             let report = Report::read(&done.stdout).unwrap_or_else(|error| panic!("{tools}: {error}"));
             assert_eq!(report.communicators[0].behind.len(), 1, "{tools}");
         }

@@ -135,6 +135,7 @@ mod job;
 mod job_file;
 mod journal;
 mod line_diff;
+mod lint;
 mod lock;
 #[cfg(feature = "log-files")]
 pub mod log_files;
@@ -155,6 +156,7 @@ pub use job::Job;
 pub use job_file::{JobSource, Outside};
 pub use journal::{Journal, Owner, Record, RecordState};
 pub use line_diff::{LineDiff, Run};
+pub use lint::lint_job_file;
 #[cfg(feature = "log-files")]
 pub use log_files::{LogFiles, open_logs};
 pub use plan::Plan;
@@ -177,10 +179,16 @@ pub use weftrun_backends::{clock, insecurity};
 #[doc(hidden)]
 pub use weftrun_backends::local::supervise;
 
-/// Compiles the Rust examples of the repository's front page together with those of this one.
+/// Compiles the Rust examples of the repository's pages together with those of this one.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/start/rust.md")]
+    struct Start;
+    #[doc = include_str!("../../../docs/guides/verify.md")]
+    struct Verify;
+}
 
 /// The items that most programs need.
 pub mod prelude {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use weftrun_core::backend::{PlannedJob, Rendered, TargetConfig};
 use weftrun_core::fabric::FabricPlan;
+use weftrun_core::spec::JobSpec;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use crate::journal::{Owner, Record, RecordState};
@@ -134,6 +135,13 @@ impl Plan {
         Ok(read)
     }
 
+    /// Returns the same plan for another client, whose connections are used. Its submission id stays: submitted by both, it is one
+    /// job.
+    #[must_use]
+    pub fn with_client(&self, client: Client) -> Self {
+        Self { client, ..self.clone() }
+    }
+
     /// Returns an earlier submission of the same job to the same target that was interrupted, because the answer was
     /// lost or the process was killed, with its outcome. [`Outcome::Found`] also means a job whose handle nobody has seen
     /// ([`Client::delivered`]). The cluster is queried only if the journal has a record without an outcome. Submissions that
@@ -253,6 +261,7 @@ impl Plan {
         let journal = self.client.journal();
         // Held until the outcome is written, so that no other process treats the record as interrupted.
         let _sending = journal.begin(&record.submission)?;
+        self.refuse_other_document(journal.read(&record.submission)?.as_ref())?;
         journal.write(&record)?;
         match backend.submit(&rendered).await {
             Ok(handle) => {
@@ -270,6 +279,26 @@ impl Plan {
                 Err(error.with("submission", &record.submission))
             }
         }
+    }
+
+    /// Refuses a submission id under which another job was submitted: the cluster would return that job's handle, and this one
+    /// would never run.
+    fn refuse_other_document(&self, earlier: Option<&Record>) -> Result<()> {
+        let Some(earlier) = earlier else { return Ok(()) };
+        // As text: secrets are not in the journal.
+        let text = |spec: &JobSpec| serde_json::to_value(spec).ok();
+        let spec = &self.planned.spec;
+        let is_same = earlier.spec.as_ref().is_none_or(|known| text(known) == text(spec));
+        if is_same && earlier.target == self.target.name {
+            return Ok(());
+        }
+        let message = format!(
+            "the submission id {} belongs to another job, `{}` on target `{}`",
+            self.planned.submission, earlier.name, earlier.target
+        );
+        Err(Error::new(ErrorKind::AlreadyExists, message)
+            .with("job", &spec.name)
+            .hint("plan the job again, which makes a new id"))
     }
 
     fn refuse_errors(&self, findings: &[Finding], kind: ErrorKind, what: &str) -> Result<()> {

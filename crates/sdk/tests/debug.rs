@@ -7,6 +7,7 @@ use weftrun::core::secret::Secret;
 use weftrun::core::spec::{EnvVar, JobFile, Overrides, PartialJob};
 use weftrun::prelude::*;
 use weftrun::{Client, Config, JobSource};
+use weftrun_testkit::child;
 
 const HIDDEN: &str = "s3cr3t-value";
 
@@ -87,11 +88,7 @@ fn debug_prints_no_environment_and_no_secret() {
 async fn debug_of_a_connection_a_rendered_job_and_a_record_prints_no_environment() {
     let state = tempfile::tempdir().unwrap();
     let mut config = Config::empty(state.path());
-    config.env = [
-        ("PATH".to_owned(), std::env::var("PATH").unwrap_or_default()),
-        ("TOKEN".to_owned(), HIDDEN.to_owned()),
-    ]
-    .into();
+    config.env = [("PATH".to_owned(), child::path()), ("TOKEN".to_owned(), HIDDEN.to_owned())].into();
     let client = Client::builder().config(config).build().unwrap();
     let role = Role::worker().command(["true"]).env("TOKEN", HIDDEN);
     let spec = JobSpec::builder("job").role(role).build().unwrap();

@@ -10,10 +10,11 @@ use futures_util::stream::BoxStream;
 use weftrun::core::backend::{ExecRequest, Rendered};
 use weftrun::prelude::*;
 use weftrun::{HealthOptions, Inspection, Journal, Outcome, Record};
+use weftrun_testkit::child;
 
 fn client(state: &Path) -> Client {
     let mut config = Config::empty(state);
-    config.env = [("PATH".to_owned(), std::env::var("PATH").unwrap_or_default())].into();
+    config.env = child::environment();
     Client::builder().config(config).build().unwrap()
 }
 

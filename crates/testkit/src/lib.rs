@@ -2,12 +2,14 @@
 //!
 //! | module | what it gives |
 //! |---|---|
+//! | [`child`] | the programs that a test starts, without the user's environment |
 //! | [`conformance`] | the suite every [`Backend`](weftrun_core::backend::Backend) must pass, chosen by its capability |
 //! | [`fake`] | a backend a test moves: phases, bytes, silence, garbage, death |
 //! | [`fabric_matrix`] | a planned job for every row of the catalogue under every profile |
 //! | [`planned`] | a planned job of a spec, without config files, catalogue or cluster |
 //! | [`skipped`] | a line that says why a test did not run |
 
+pub mod child;
 pub mod conformance;
 pub mod fabric_matrix;
 pub mod fake;

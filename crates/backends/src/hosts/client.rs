@@ -392,7 +392,9 @@ fn line(text: &str) -> String {
 /// Returns the program that tells a supervisor something: in one attempt only, or in whichever runs.
 pub fn ask(id: &SubmissionId, text: &str, attempt: Option<u32>) -> Result<String> {
     let attempt = attempt.map(|attempt| attempt.to_string()).unwrap_or_default();
-    Ok(format!("weftrun_ask {id} {} {:016x} {attempt}\n", quote::word(&line(text))?, fastrand::u64(..)))
+    // Two that ask for the same at once write two files, also where one is forked from the other.
+    let name = crate::random::bits()?;
+    Ok(format!("weftrun_ask {id} {} {name:032x} {attempt}\n", quote::word(&line(text))?))
 }
 
 /// Returns the beginning of every program: the folder on the host, and the functions.

@@ -47,7 +47,8 @@ impl Unreachable {
     /// Remembers that the host did not answer for a while, and why.
     pub fn remember(&self, waited: Duration, reason: &str) {
         let Some(file) = self.file.as_ref().filter(|_| waited > SOON) else { return };
-        let new = file.with_extension(format!("{:x}", fastrand::u64(..)));
+        let Ok(bits) = crate::random::bits() else { return };
+        let new = file.with_extension(format!("{bits:x}"));
         let written = std::fs::OpenOptions::new().write(true).create_new(true).open(&new);
         let written = written.and_then(|mut file| file.write_all(clean(reason).as_bytes()));
         // Without it the host is only asked again.

@@ -154,14 +154,15 @@ impl Delivery {
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Command, Output};
+    use std::process::Output;
 
     use proptest::prelude::*;
 
     use super::*;
+    use weftrun_testkit::child;
 
     fn inline(shell: &str, file: &std::path::Path, text: &str) -> Output {
-        let mut command = Command::new(shell);
+        let mut command = child::command(shell);
         command.args(["-c", INLINE, "weftrun-code"]).arg(file).arg(STANDARD.encode(text));
         command.arg("cat").arg(file).output().unwrap()
     }
@@ -188,7 +189,7 @@ mod tests {
             let done = inline(shell, &dir.path().join("code/x.py"), "print(1)\n");
             assert_eq!(done.status.code(), Some(1), "{shell}");
             assert_eq!(std::fs::read_dir(victim.path()).unwrap().count(), 0, "{shell} followed the link");
-            let git = Command::new(shell)
+            let git = child::command(shell)
                 .args(["-c", GIT, "weftrun-code"])
                 .arg(dir.path().join("code"))
                 .args(["/nonexistent/repository", "", "true"])
@@ -230,9 +231,9 @@ mod tests {
                 let said = "#!/bin/sh\necho \"$GIT_ALLOW_PROTOCOL $*\" >> \"${0%/*}/said\"\n";
                 std::fs::write(&git, said).unwrap();
                 std::fs::set_permissions(&git, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-                let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap_or_default());
+                let path = format!("{}:{}", dir.path().display(), child::path());
                 let run = |script: &str, words: &[&str]| {
-                    let mut command = Command::new(shell);
+                    let mut command = child::command(shell);
                     command.args(["-c", script, "weftrun-code"]).args(words).env("PATH", &path);
                     let done = command.output().unwrap();
                     assert!(

@@ -312,6 +312,7 @@ pub(super) fn name(number: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weftrun_testkit::child;
 
     #[test]
     fn a_process_inside_execve_is_told_from_one_without_an_environment() {
@@ -358,7 +359,7 @@ mod tests {
     #[test]
     fn a_marked_child_is_found_and_an_ended_one_is_not() {
         let id = format!("marktest{}", std::process::id());
-        let mut child = std::process::Command::new("sleep").arg("30").env(MARK, &id).spawn().unwrap();
+        let mut child = child::command("sleep").arg("30").env(MARK, &id).spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         // Between fork and exec the child still has our environment.
         let found = (0..100).any(|_| {

@@ -107,12 +107,13 @@ impl EnvelopeReader {
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
-    use std::process::{Command, Stdio};
+    use std::process::Stdio;
 
     use super::*;
+    use weftrun_testkit::child;
 
     fn sh(text: &str) -> (Vec<u8>, Vec<u8>) {
-        let mut child = Command::new("/bin/sh")
+        let mut child = child::command("/bin/sh")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -147,7 +148,7 @@ mod tests {
         let (up, gone) = (dir.path().join("up"), dir.path().join("gone"));
         let program = format!("touch '{}'; cat <&3 > /dev/null; touch '{}'\n", up.display(), gone.display());
         let mut child =
-            Command::new("/bin/sh").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("sh");
+            child::command("/bin/sh").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("sh");
         let mut stdin = child.stdin.take().expect("stdin");
         stdin.write_all(envelope.wrap_open("", &program).as_bytes()).expect("written");
         while !up.exists() {

@@ -117,17 +117,18 @@ fn refuse_nul(text: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
-    use std::process::{Command, Stdio};
+    use std::process::Stdio;
 
     use proptest::prelude::*;
 
     use super::*;
+    use weftrun_testkit::child;
 
     const SHELLS: [&str; 2] = ["dash", "bash"];
 
     /// Runs a script that a shell reads from its standard input, and returns its output.
     fn run(shell: &str, script: &str) -> Vec<u8> {
-        let mut child = Command::new(shell)
+        let mut child = child::command(shell)
             .arg("-s")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -81,6 +81,7 @@ mod tests {
 
     use super::*;
     use crate::kubernetes::escape::filled_in;
+    use weftrun_testkit::child;
 
     proptest! {
         #[test]
@@ -97,7 +98,7 @@ mod tests {
         let words =
             ["printf", "%s|", "it's", "a b", "$HOME", "--rank=\u{1}R.", "\u{1}A:\u{1}P", "", "$(RANK)"];
         let line = shell_line(&words.map(str::to_owned), Filled::ByShell).unwrap();
-        let mut shell = std::process::Command::new("/bin/sh");
+        let mut shell = child::command("/bin/sh");
         shell.args(["-c", "eval \"exec $LINE\""]).env("LINE", line);
         let output =
             shell.env("RANK", "3").env("MASTER_ADDR", "node 0").env("MASTER_PORT", "29500").output().unwrap();

@@ -35,6 +35,7 @@ pub fn preamble(settings: &SlurmTarget) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weftrun_testkit::child;
 
     #[test]
     fn variables_that_change_slurms_commands_are_cleared() {
@@ -42,7 +43,7 @@ mod tests {
             "export SBATCH_PARTITION=x SQUEUE_FORMAT=%i SLURM_CONF=/c\n{}echo ${{SBATCH_PARTITION-unset}} ${{SQUEUE_FORMAT-unset}} ${{SLURM_CONF-unset}}",
             preamble(&SlurmTarget::default()).unwrap()
         );
-        let output = std::process::Command::new("/bin/sh").args(["-c", &text]).output().unwrap();
+        let output = child::command("/bin/sh").args(["-c", &text]).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout), "unset unset /c\n");
     }
 }

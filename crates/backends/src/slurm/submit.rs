@@ -417,6 +417,7 @@ exit \"$(cat -- \"$sent/code\")\"
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weftrun_testkit::child;
 
     /// Creates a folder with fake Slurm programs, for the submitting program.
     struct Host {
@@ -451,9 +452,8 @@ mod tests {
         /// Runs the submitting program, as the transport passes it, with one of the shells.
         fn run(&self, shell: &str, program: &str) -> std::process::Output {
             use std::io::Write as _;
-            let path =
-                format!("{}:{}", self.dir.path().join("bin").display(), std::env::var("PATH").unwrap());
-            let mut child = std::process::Command::new(shell)
+            let path = format!("{}:{}", self.dir.path().join("bin").display(), child::path());
+            let mut child = child::command(shell)
                 .arg("-s")
                 .current_dir(self.dir.path())
                 .envs([("PATH", path.as_str()), ("OUT", self.dir.path().to_str().unwrap())])

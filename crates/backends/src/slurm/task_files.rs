@@ -291,6 +291,7 @@ fn in_quotes(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weftrun_testkit::child;
 
     fn parsed(pattern: &str, array: bool) -> Result<TaskFiles> {
         TaskFiles::of_job("rank-logs", pattern, "it's $x", array)
@@ -335,7 +336,7 @@ mod tests {
                 files_of.folders("\"$HOME\"", 2, 4),
                 files_of.word("\"$HOME\"")
             );
-            let done = std::process::Command::new("bash")
+            let done = child::command("bash")
                 .args(["-c", &script])
                 .envs([("HOME", home.path()), ("SLURM_JOB_ID", "7".as_ref())])
                 .output()
@@ -350,7 +351,7 @@ mod tests {
                 assert!(owner.node.is_none_or(|name| name == node), "{pattern}");
                 assert!(owner.node_number.is_none_or(|found| found == number), "{pattern}");
                 assert!(owner.task.is_none_or(|found| found == task), "{pattern}");
-                let listed = std::process::Command::new("sh")
+                let listed = child::command("sh")
                     .args([
                         "-c",
                         &format!("for f in {}; do printf '%s\\n' \"$f\"; done", read.glob().unwrap()),

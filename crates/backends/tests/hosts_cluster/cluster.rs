@@ -57,7 +57,7 @@ impl TestCluster {
         std::fs::write(&file, text).expect("written");
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("executable");
         let mut target = self.target();
-        let path = std::env::var("PATH").unwrap_or_default();
+        let path = weftrun_testkit::child::path();
         target.env.insert("PATH".to_owned(), format!("{}:{path}", dir.path().display()));
         (dir, target)
     }

@@ -3,7 +3,8 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
+use weftrun_testkit::child;
 
 const NODE: &str = include_str!("../../src/hosts/node.sh");
 const SUPERVISE: &str = include_str!("../../src/hosts/supervise.sh");
@@ -42,7 +43,7 @@ fn applets(dir: &Path) -> PathBuf {
     let applets = dir.join("applets");
     std::fs::create_dir(&applets).expect("a folder");
     let done =
-        Command::new("busybox").args(["--install", "-s"]).arg(&applets).status().expect("busybox runs");
+        child::command("busybox").args(["--install", "-s"]).arg(&applets).status().expect("busybox runs");
     assert!(done.success(), "busybox --install");
     applets
 }
@@ -50,7 +51,7 @@ fn applets(dir: &Path) -> PathBuf {
 /// Returns whether a shell's program is there, and reports one that is not.
 fn is_installed((name, shell): &(&str, &[&str])) -> bool {
     let program = if *name == "only busybox" { "busybox" } else { shell[0] };
-    let there = Command::new(program).arg("-c").arg("true").output().is_ok();
+    let there = child::command(program).arg("-c").arg("true").output().is_ok();
     if !there {
         weftrun_testkit::skipped(format_args!("{program} is not installed ({name})"));
     }
@@ -71,10 +72,10 @@ fn each(script: &str) -> Vec<(&'static str, String)> {
             "{NODE}\n{FUNCTIONS}\nweftrun_root=$HOME/root\nmkdir -p \"$weftrun_root/jobs\"\n{script}"
         );
         let program = write("program", &text);
-        let mut command = Command::new(shell[0]);
+        let mut command = child::command(shell[0]);
         if name == "only busybox" {
             let applets = applets(dir.path());
-            command = Command::new(applets.join("sh"));
+            command = child::command(applets.join("sh"));
             command.env("PATH", applets);
         }
         command.args(&shell[1..]).arg(&program).env("HOME", dir.path()).env("SUPERVISE", &supervise);

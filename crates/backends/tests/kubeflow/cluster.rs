@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use weftrun_core::backend::{Backend, PlannedJob, Registry, TargetConfig};
 use weftrun_core::job::{Action, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary};
 use weftrun_core::log::{LogBatch, LogOptions, Mark};
 use weftrun_core::spec::{JobSpec, Launch, RestartPolicy, Role};
+use weftrun_testkit::child;
 
 pub const IMAGE: &str = "busybox:1.36";
 /// How long anything may take on a loaded machine.
@@ -54,7 +55,7 @@ impl TestCluster {
 
     /// Returns whether kubectl succeeded, and its output.
     pub fn kubectl_says(&self, args: &[&str]) -> (bool, String) {
-        let output = Command::new(self.state.join("kubectl"))
+        let output = child::command(self.state.join("kubectl"))
             .arg("--kubeconfig")
             .arg(self.kubeconfig("admin"))
             .args(["-n", "research"])
@@ -76,7 +77,7 @@ impl TestCluster {
     pub fn apply(&self, yaml: &str) {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), yaml).unwrap();
-        let mut command = Command::new(self.state.join("kubectl"));
+        let mut command = child::command(self.state.join("kubectl"));
         command
             .arg("--kubeconfig")
             .arg(self.kubeconfig("admin"))
@@ -125,7 +126,7 @@ impl TestCluster {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap();
         let words = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
         let words = words.map(|word| String::from_utf8(word.to_vec()).unwrap()).collect();
-        assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+        assert!(child::command("kill").args(["-9", &pid]).status().unwrap().success());
         words
     }
 
@@ -133,7 +134,7 @@ impl TestCluster {
     pub fn start(&self, process: &str, words: Vec<String>) {
         let log = self.state.join("log").join(format!("{process}.log"));
         let log = std::fs::File::options().append(true).create(true).open(log).unwrap();
-        let mut command = Command::new("setsid");
+        let mut command = child::command("setsid");
         command.args(words).stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         let child = command.spawn().unwrap();
         std::fs::write(self.state.join("pids").join(process), format!("{}\n", child.id())).unwrap();

@@ -2,7 +2,6 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -12,6 +11,7 @@ use weftrun_core::log::LogOptions;
 
 use crate::cluster::{PATIENCE, Read, TestCluster, cluster, job};
 use crate::line::Line;
+use weftrun_testkit::child;
 
 /// A plugin that returns its answers in order, and then repeats the last one.
 struct Plugin {
@@ -73,7 +73,7 @@ fn certificate(folder: &std::path::Path, authority: &std::path::Path) -> serde_j
         printf 'extendedKeyUsage=clientAuth\\n' >ext\n\
         openssl x509 -req -in csr -CA \"$2/ca.crt\" -CAkey \"$2/ca.key\" -set_serial 7 -days 1 -extfile ext -out crt 2>/dev/null";
     let done =
-        Command::new("sh").args(["-c", script, "certificate"]).arg(folder).arg(authority).status().unwrap();
+        child::command("sh").args(["-c", script, "certificate"]).arg(folder).arg(authority).status().unwrap();
     assert!(done.success());
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
     serde_json::json!({"clientCertificateData": read("crt"), "clientKeyData": read("key")})
@@ -111,7 +111,7 @@ async fn a_certificate_of_a_plugin_is_used_and_renewed() {
     let folder = tempfile::tempdir().unwrap();
     let make = "cd \"$1\"; openssl ecparam -name prime256v1 -genkey -noout -out ca.key; openssl req -x509 -new -key ca.key -subj /CN=other -days 1 -out ca.crt 2>/dev/null";
     assert!(
-        Command::new("sh").args(["-c", make, "authority"]).arg(folder.path()).status().unwrap().success()
+        child::command("sh").args(["-c", make, "authority"]).arg(folder.path()).status().unwrap().success()
     );
     let good = certificate(folder.path(), &cluster.state.join("pki"));
     let plugin = Plugin::new(&cluster, std::slice::from_ref(&good));

@@ -3,11 +3,12 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::cluster::TestCluster;
+use weftrun_testkit::child;
 
 /// The proxy; it ends when it is dropped.
 pub struct Proxy {
@@ -32,7 +33,7 @@ impl Proxy {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let mut kubectl = Command::new(cluster.state.join("kubectl"))
+        let mut kubectl = child::command(cluster.state.join("kubectl"))
             .arg("--kubeconfig")
             .arg(cluster.kubeconfig("researcher"))
             .args(["proxy", "--port=0"])

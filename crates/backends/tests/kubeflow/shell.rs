@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 
 use crate::cluster::TestCluster;
+use weftrun_testkit::child;
 
 /// Jobs that take all nodes would wait for each other's GPUs, half of each scheduled.
 static WHOLE_CLUSTER: Mutex<()> = Mutex::new(());
@@ -81,7 +82,7 @@ impl Shell {
     }
 
     pub fn command(&self, program: &Path, args: &[&str]) -> Command {
-        let mut command = Command::new(program);
+        let mut command = child::command(program);
         command.args(args).current_dir(self.home.path()).env_clear().env("HOME", self.home.path());
         command.env("PATH", "/usr/bin:/bin").env("KUBECONFIG", &self.kubeconfig).env("NO_COLOR", "1");
         command

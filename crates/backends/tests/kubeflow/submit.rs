@@ -1,6 +1,6 @@
 //! `submit`: what is refused, what a user with few rights sees, and submissions that are killed or interrupted.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use serde_json::Value;
 
@@ -8,6 +8,7 @@ use crate::cluster::{cluster, name};
 use crate::holding::Holding;
 use crate::replayed::{handle_of, job};
 use crate::shell::{Ran, Shell, whole_cluster};
+use weftrun_testkit::child;
 
 /// `weftrun mutate | kubectl apply` makes the pods that `weftrun submit` makes.
 #[test]
@@ -249,7 +250,7 @@ async fn an_interrupted_submit_names_its_job() {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     holding.held().await;
     let interrupt = || {
-        let done = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        let done = child::command("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
         assert!(done.success());
     };
     interrupt();

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::cluster::{TestCluster, cluster, name, poll};
 use crate::shell::{Ran, Shell, whole_cluster};
+use weftrun_testkit::child;
 
 /// A pod finds the name of its node in the paths of its mounts.
 const PYTHON: &str = r##"#!/bin/sh
@@ -192,7 +193,7 @@ fn the_probe_reports_each_pod_and_ctrl_c_leaves_no_job() {
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("weftrun-probe")), "the job does not start");
     let id = child.id().to_string();
-    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    assert!(child::command("kill").args(["-INT", &id]).status().unwrap().success());
     let said: String = lines.map_while(Result::ok).collect::<Vec<_>>().join("\n");
     assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");
     assert!(said.contains("cancelled"), "{said}");

@@ -1,13 +1,14 @@
 //! A webhook that adds EFA to pods, as DGX Cloud has one: `test-cluster/kubernetes/efa_webhook.py`, in a namespace of its own.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use base64::Engine as _;
 use serde_json::{Value, json};
 
 use crate::cluster::{TestCluster, cluster, name, poll};
 use crate::shell::{Shell, whole_cluster};
+use weftrun_testkit::child;
 
 /// A namespace that the researcher may use, beside a webhook or without.
 struct Space {
@@ -49,7 +50,7 @@ impl Space {
     fn add_webhook(&mut self) {
         let pki = self.cluster.state.join("pki");
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../test-cluster/kubernetes/efa_webhook.py");
-        let mut child = Command::new("python3")
+        let mut child = child::command("python3")
             .arg(script)
             .args([pki.join("apiserver.crt"), pki.join("apiserver.key")])
             .stdout(Stdio::piped())

@@ -12,6 +12,7 @@ use weftrun_core::spec::JobSpec;
 use weftrun_testkit::conformance::{Bench, Fixture};
 
 use crate::bench::{Local, block_on};
+use weftrun_testkit::child;
 
 /// Runs a script on one rank to its end.
 async fn run(local: &Local, script: &str) -> (JobSummary, JobDetail) {
@@ -67,7 +68,7 @@ pub fn children_left_behind_are_ended_and_told() {
         assert_eq!(end.phase, JobPhase::Succeeded, "{}", end.reason);
         let told = detail.findings.iter().any(|finding| finding.code == "LOCAL-LEFT-BEHIND");
         assert!(told, "{:?}", detail.findings);
-        let left = std::process::Command::new("pgrep").args(["-f", "^sleep 30007[12]$"]).output();
+        let left = child::command("pgrep").args(["-f", "^sleep 30007[12]$"]).output();
         if let Ok(left) = left {
             assert_eq!(String::from_utf8_lossy(&left.stdout), "", "children are still there");
         }

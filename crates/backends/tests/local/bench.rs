@@ -9,6 +9,7 @@ use weftrun_backends::local;
 use weftrun_core::Result;
 use weftrun_core::backend::{Backend, TargetConfig};
 use weftrun_core::job::JobHandle;
+use weftrun_testkit::child;
 use weftrun_testkit::conformance::{self, Fixture};
 
 use crate::{bad_input, clones, crashes};
@@ -122,7 +123,7 @@ impl Local {
 impl Fixture for Local {
     async fn connect(&self) -> Result<Arc<dyn Backend>> {
         let mut target = TargetConfig::new("test", "local", self.state.path()).with("grace", 1.0);
-        target.env = std::env::vars().collect();
+        target.env = child::environment();
         target.binary = self.detached.then(|| std::env::current_exe().unwrap());
         local::connect(target).await
     }

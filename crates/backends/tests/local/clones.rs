@@ -10,6 +10,7 @@ use weftrun_testkit::conformance::{Bench, Fixture, Submitted};
 
 use crate::bench::{Local, block_on};
 use crate::crashes::{kill, until};
+use weftrun_testkit::child;
 
 /// A server on this machine that accepts and stays silent.
 struct Silent {
@@ -75,7 +76,7 @@ async fn ends(job: &Submitted, phase: JobPhase, reason: &str) {
 
 /// Whether there is a git that can clone over HTTP.
 fn has_git() -> bool {
-    let there = std::process::Command::new("git").arg("--version").output().is_ok();
+    let there = child::command("git").arg("--version").output().is_ok();
     if !there {
         weftrun_testkit::skipped("git is not installed");
     }

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -11,6 +11,7 @@ use weftrun_core::log::LogOptions;
 use weftrun_testkit::conformance::{Bench, Fixture, Submitted};
 
 use crate::bench::{Local, block_on};
+use weftrun_testkit::child;
 
 fn folder(local: &Local, job: &Submitted) -> PathBuf {
     local.state.path().join("jobs").join(job.rendered.submission.as_str())
@@ -22,7 +23,7 @@ fn record(local: &Local, job: &Submitted) -> serde_json::Value {
 
 pub fn kill(local: &Local, job: &Submitted, signal: &str) {
     let pid = record(local, job)["supervisor"]["pid"].to_string();
-    assert!(std::process::Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    assert!(child::command("kill").args([signal, &pid]).status().unwrap().success());
 }
 
 async fn summary(job: &Submitted) -> JobSummary {
@@ -124,7 +125,7 @@ pub fn a_supervisor_that_does_not_start_is_started_again() {
         std::fs::write(&binary, script).unwrap();
         std::fs::set_permissions(&binary, std::fs::Permissions::from_mode(0o700)).unwrap();
         let mut target = weftrun_core::backend::TargetConfig::new("test", "local", local.state.path());
-        target.env = std::env::vars().collect();
+        target.env = child::environment();
         target.binary = Some(binary);
         let backend = weftrun_backends::local::connect(target).await.unwrap();
         let rendered = backend.render(&local.plan(local.job("again", 1, 1, "echo ran"))).unwrap();
@@ -188,7 +189,7 @@ pub fn submit_and_end(state: &str, planned: &str) -> ExitCode {
     let planned = serde_json::from_slice(&std::fs::read(planned).unwrap()).unwrap();
     block_on(async {
         let mut target = weftrun_core::backend::TargetConfig::new("test", "local", state).with("grace", 1.0);
-        target.env = std::env::vars().collect();
+        target.env = child::environment();
         let supervisor = std::env::var_os("WEFTRUN_TEST_SUPERVISOR").map(PathBuf::from);
         target.binary = Some(supervisor.unwrap_or_else(|| std::env::current_exe().unwrap()));
         let backend = weftrun_backends::local::connect(target).await.unwrap();
@@ -210,7 +211,7 @@ pub fn killed_at_any_moment_of_a_submit() {
             let rendered = backend.render(&planned).unwrap();
             let file = local.state.path().join("planned.json");
             std::fs::write(&file, serde_json::to_vec(&planned).unwrap()).unwrap();
-            let mut submitter = Command::new(std::env::current_exe().unwrap());
+            let mut submitter = child::command(std::env::current_exe().unwrap());
             submitter.arg("submit").arg(local.state.path()).arg(&file);
             let mut submitter = submitter.spawn().unwrap();
             tokio::time::sleep(Duration::from_micros(step * 700)).await;
@@ -249,7 +250,7 @@ pub fn a_claim_of_a_killed_submit_is_no_job() {
         let lost = backend.render(&planned).unwrap();
         let file = local.state.path().join("planned.json");
         std::fs::write(&file, serde_json::to_vec(&planned).unwrap()).unwrap();
-        let mut submitter = Command::new(std::env::current_exe().unwrap());
+        let mut submitter = child::command(std::env::current_exe().unwrap());
         submitter
             .arg("submit")
             .arg(local.state.path())
@@ -276,7 +277,7 @@ async fn starting(local: &Local, before: &str, script: &str) -> tokio::task::Joi
     std::fs::write(&binary, text).unwrap();
     std::fs::set_permissions(&binary, std::fs::Permissions::from_mode(0o700)).unwrap();
     let mut target = weftrun_core::backend::TargetConfig::new("test", "local", local.state.path());
-    target.env = std::env::vars().collect();
+    target.env = child::environment();
     target.binary = Some(binary);
     let backend = weftrun_backends::local::connect(target).await.unwrap();
     let rendered = backend.render(&local.plan(local.job("slow", 1, 1, script))).unwrap();

@@ -16,6 +16,7 @@ use weftrun_core::{Error, Result};
 use weftrun_testkit::fake_runai::{CLUSTER_ID, PROJECT, PROJECT_ID};
 
 use crate::common::connect;
+use weftrun_testkit::child;
 
 /// The versions that are looked at: the first, the middle and the last that are known.
 pub const MINORS: [u32; 3] = [18, 21, 24];
@@ -169,7 +170,7 @@ fn a_long_command_line_travels_in_the_environment() {
     let variables = body["spec"]["environmentVariables"].as_array().unwrap();
     let carrier = variables.iter().find(|var| var["name"] == "WEFTRUN_ARGV").unwrap();
     let carried = carrier["value"].as_str().unwrap();
-    let output = std::process::Command::new("/bin/sh")
+    let output = child::command("/bin/sh")
         .args(["-c", "torchrun() { printf '%s\\n' \"$@\"; }; eval \"$WEFTRUN_ARGV\""])
         .env("WEFTRUN_ARGV", carried)
         .envs([("RANK", "1"), ("MASTER_ADDR", "long-master-0"), ("MASTER_PORT", "23456")])

@@ -5,11 +5,12 @@
 //! skipped.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use weftrun_testkit::fake_runai::{CLIENT_ID, CLIENT_SECRET, FakeRunAi};
 
 use crate::bodies;
+use weftrun_testkit::child;
 
 /// The folder of `.ci/runapy`: a Python of its own, and a folder for each version of the client.
 fn folder() -> Option<PathBuf> {
@@ -29,7 +30,7 @@ fn referee(folder: &Path, minor: u32, arguments: &[&str]) -> Output {
     let python = folder.join("venv/bin/python");
     let version = folder.join(format!("1.2{minor}"));
     assert!(version.is_dir(), "{} is not there: `.ci/runapy` was interrupted", version.display());
-    Command::new(python).arg(script).args(arguments).env("PYTHONPATH", version).output().unwrap()
+    child::command(python).arg(script).args(arguments).env("PYTHONPATH", version).output().unwrap()
 }
 
 fn assert_ok(output: &Output, what: &str) -> String {

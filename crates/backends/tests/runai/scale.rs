@@ -1,13 +1,12 @@
 //! Large projects: how many requests a list costs, and how much memory a wide job takes. Times are for the benchmark.
 
-use std::process::Command;
-
 use futures_util::TryStreamExt;
 use weftrun_core::job::JobFilter;
 use weftrun_core::log::LogOptions;
 use weftrun_testkit::fake_runai::FakeRunAi;
 
 use crate::common::{connect, target_of};
+use weftrun_testkit::child;
 
 const PODS: usize = 512;
 const LINES: usize = 100;
@@ -32,7 +31,7 @@ async fn following_512_pods_takes_little_memory() {
     fake.add(["wide".to_owned()], PODS, LINES);
     let url = fake.url();
     let output = tokio::task::spawn_blocking(move || {
-        let mut follower = Command::new(std::env::current_exe().unwrap());
+        let mut follower = child::command(std::env::current_exe().unwrap());
         follower.args(["--exact", "scale::follower", "--ignored", "--nocapture"]).env(FOLLOW, url);
         follower.output().unwrap()
     });

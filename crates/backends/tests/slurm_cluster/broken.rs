@@ -15,6 +15,7 @@ use weftrun_testkit::planned;
 
 use crate::cluster::{TestCluster, Way};
 use crate::hostile::output;
+use weftrun_testkit::child;
 
 fn job(name: &str, nodes: u32, script: &str) -> JobSpec {
     let role = Role::worker().nodes(nodes).command(["sh", "-c", script]);
@@ -97,7 +98,7 @@ async fn rest_with(cluster: &TestCluster, conf: &str) -> (TargetConfig, tokio::p
         "{conf}SLURM_CONF=$t SLURM_JWT=daemon exec setpriv --reuid 2002 --regid 2002 --clear-groups --pdeathsig KILL \
          slurmrestd -a rest_auth/jwt 127.0.0.1:{port}"
     );
-    let mut command = tokio::process::Command::new(cluster.dir.join("bin/clusterctl"));
+    let mut command = tokio::process::Command::from(child::command(cluster.dir.join("bin/clusterctl")));
     command.args(["head", "-u", "root", "bash", "-c", &script]).kill_on_drop(true);
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("slurmrestd starts");
     for _ in 0..200 {

@@ -4,12 +4,8 @@ mod fix;
 mod sarif;
 
 use clap::Args;
-use weftrun::core::catalogue::Catalogue;
 use weftrun::core::convert::Start;
 use weftrun::core::exit_codes;
-use weftrun::core::fabric::evidence::Form;
-use weftrun::core::fabric::{ClusterFacts, Fabric, FabricPlan, Profiles};
-use weftrun::core::spec::{JobFile, JobSpec};
 use weftrun::core::text::counted;
 use weftrun::report::LintReport;
 use weftrun::{Finding, Result, Severity};
@@ -67,47 +63,10 @@ pub fn run(context: &Context, args: &LintArgs) -> Result<u8> {
 
 fn found(source: &Source, text: &str, start: Start<'_>, given: &Given) -> Vec<Finding> {
     if source.is_job_file() {
-        job_file_findings(&source.name(), text.as_bytes())
+        weftrun::lint_job_file(&source.name(), text.as_bytes())
     } else {
         given.lint(text, start)
     }
-}
-
-fn job_file_findings(name: &str, bytes: &[u8]) -> Vec<Finding> {
-    match JobFile::parse(name, bytes) {
-        Ok(file) => {
-            let (fabric, several_nodes) = (fabric_of(&file.spec), file.spec.nodes() > 1);
-            let image = file.spec.image.as_deref();
-            let common = file.spec.env.iter().map(|var| (var, image));
-            let of_roles = file
-                .spec
-                .roles
-                .iter()
-                .flat_map(|role| role.env.iter().map(move |var| (var, role.image.as_deref().or(image))));
-            let lints = common.chain(of_roles).flat_map(|(var, image)| {
-                let findings =
-                    weftrun::core::lint::variable(&var.name, &var.value, fabric, several_nodes, image);
-                findings.into_iter().map(|finding| finding.at(format!("env {}", var.name)))
-            });
-            file.findings.iter().cloned().chain(lints).collect()
-        }
-        Err(error) => error.findings().to_vec(),
-    }
-}
-
-/// Returns the fabric that a job file requests or implies, by which its settings are judged.
-fn fabric_of(spec: &JobSpec) -> Fabric {
-    if spec.fabric.kind != Fabric::Auto {
-        return spec.fabric.kind;
-    }
-    let (profiles, catalogue) = (Profiles::builtin(), Catalogue::builtin());
-    let profile = match &spec.profile {
-        Some(name) => profiles.get(name).ok(),
-        None => FabricPlan::by_evidence(spec, &catalogue, &ClusterFacts::default(), &profiles, Form::Made)
-            .ok()
-            .map(|(_, profile)| profile),
-    };
-    profile.map_or(Fabric::Auto, |profile| profile.fabric)
 }
 
 fn count(findings: &[Finding]) -> String {

@@ -10,24 +10,16 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::place::{Done, Place, SMALL_JOB};
+use weftrun_testkit::child;
 
 /// A command as the argument of another program.
 fn within(place: &Place, program: &str, before: &[&str], line: &str) -> Command {
-    let like = place.command(line.split_whitespace());
-    let mut command = Command::new(program);
-    command
-        .args(before)
-        .arg(like.get_program())
-        .args(like.get_args())
-        .current_dir(like.get_current_dir().unwrap());
-    command.env_clear().envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    command.stdin(std::process::Stdio::null());
-    command
+    child::within(program, before, &place.command(line.split_whitespace()))
 }
 
 /// Runs a command in a mount namespace in which a script was run first; none where that is not allowed.
 fn mounted(place: &Place, mount: &str, line: &str) -> Option<Done> {
-    let works = Command::new("unshare").args(["-m", "mount", "-t", "tmpfs", "none", "/mnt"]).output();
+    let works = place.program("unshare").args(["-m", "mount", "-t", "tmpfs", "none", "/mnt"]).output();
     if !works.is_ok_and(|done| done.status.success()) {
         weftrun_testkit::skipped("mounting needs root");
         return None;

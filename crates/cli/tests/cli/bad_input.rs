@@ -1,20 +1,15 @@
 //! Malformed job files: each is refused with a clear error, within limits of memory and of processor time
 //! that the system enforces.
 
-use std::process::Command;
-
 use crate::place::{Done, Place};
+use weftrun_testkit::child;
 
 /// Address space, in KiB, and processor seconds. A second is promised for the program that is handed out on an idle
 /// machine; this one is built for tests.
 const LIMITS: &str = "ulimit -v 1000000 && ulimit -t 20 && exec \"$0\" \"$@\"";
 
 fn limited(place: &Place, args: &[&str]) -> Done {
-    let inner = place.command(args);
-    let mut command = Command::new("sh");
-    command.args(["-c", LIMITS]).arg(inner.get_program()).args(inner.get_args());
-    command.current_dir(inner.get_current_dir().unwrap()).stdin(std::process::Stdio::null());
-    Done::of(command)
+    Done::of(child::within("sh", ["-c", LIMITS], &place.command(args)))
 }
 
 #[track_caller]

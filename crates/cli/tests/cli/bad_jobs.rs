@@ -1,8 +1,7 @@
 //! Jobs that misbehave are reported correctly, and none of their output is lost.
 
-use std::process::Command;
-
 use crate::place::{Done, Place};
+use weftrun_testkit::child;
 
 fn job(place: &Place, command: &str) -> (String, serde_json::Value) {
     place.write("bad.toml", format!("name = \"bad\"\nranks_per_node = 1\ncommand = {command}\n"));
@@ -45,12 +44,10 @@ fn a_flood_is_printed_whole() {
     let lines = megabytes * (1 << 20) / 64;
     let (handle, detail) = job(&place, &format!("[\"sh\", \"-c\", \"seq -f %063.0f {lines}\"]"));
     assert_eq!(detail["phase"], "succeeded", "{detail:#}");
-    let mut wanted = Command::new("sh");
+    let mut wanted = place.program("sh");
     wanted.args(["-c", &format!("seq -f %063.0f {lines} | cksum")]);
     let logs = place.command(["logs", "--no-prefix", &handle]);
-    let mut printed = Command::new("sh");
-    printed.args(["-c", "HOME=$0 \"$@\" | cksum"]).arg(place.state().join("../../.."));
-    printed.arg(logs.get_program()).args(logs.get_args());
+    let printed = child::within("sh", ["-c", "\"$@\" | cksum", "sh"], &logs);
     assert_eq!(Done::of(printed).ok().out, Done::of(wanted).ok().out);
 }
 
@@ -60,7 +57,7 @@ fn a_disk_that_is_full() {
     let place = Place::new();
     let disk = place.path("disk");
     std::fs::create_dir(&disk).unwrap();
-    let mut mount = Command::new("mount");
+    let mut mount = place.program("mount");
     mount.args(["-t", "tmpfs", "-o", "size=2m", "weftrun-test"]).arg(&disk);
     if !mount.output().is_ok_and(|output| output.status.success()) {
         weftrun_testkit::skipped("a small disk needs the right to mount");
@@ -97,6 +94,6 @@ struct Mounted(std::path::PathBuf);
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+        let _ = child::command("umount").arg("-l").arg(&self.0).status();
     }
 }

@@ -3,11 +3,12 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use weftrun_testkit::child;
 
 /// Far more than a loaded machine needs for one answer.
 const LIMIT: Duration = Duration::from_mins(5);
@@ -29,22 +30,22 @@ pub struct Chromium {
 impl Chromium {
     /// Starts it; none, with a note, where there is none on this machine.
     pub fn start() -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
         let version = |name: &&str| {
-            let mut version = Command::new(name);
+            let mut version = child::command(name);
             version
                 .arg("--version")
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .status()
-                .is_ok_and(|s| s.success())
+                .env("HOME", folder.path())
+                .output()
+                .is_ok_and(|done| done.status.success())
         };
         let Some(name) = NAMES.iter().find(|name| version(name)) else {
             weftrun_testkit::skipped("there is no Chromium on this machine");
             return None;
         };
-        let folder = tempfile::tempdir().unwrap();
         // The shell moves the descriptors: a child gets 0 and 1 from here, and the browser reads 3 and writes 4.
-        let mut child = Command::new("sh")
+        let mut child = child::command("sh")
+            .env("HOME", folder.path())
             .args([
                 "-c",
                 "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null",

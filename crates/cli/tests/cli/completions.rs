@@ -1,9 +1,9 @@
 //! Completions, in the shells themselves.
 
 use std::path::Path;
-use std::process::Command;
 
 use crate::tui::tmux::Tmux;
+use weftrun_testkit::child;
 
 /// A shell: how it is started without the user's settings, and what it runs first.
 struct Shell {
@@ -20,7 +20,7 @@ const SHELLS: [Shell; 3] = [
 
 /// Starts a shell in a folder with completions of weftrun; none where there is no such shell.
 fn started(shell: &Shell, files: impl Fn(&Path)) -> Option<Tmux> {
-    if Command::new(shell.name).arg("--version").output().is_err() {
+    if child::command(shell.name).arg("--version").output().is_err() {
         weftrun_testkit::skipped(format_args!("{} is not installed", shell.name));
         return None;
     }

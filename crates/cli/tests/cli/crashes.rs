@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::place::Place;
+use weftrun_testkit::child;
 
 /// A job that prints `up` and its process ids, and then waits for a file.
 const WAITS: &str = r#"
@@ -39,7 +40,7 @@ fn job(place: &Place) -> Value {
 }
 
 fn kill(signal: &str, pid: &str) -> bool {
-    let mut kill = std::process::Command::new("kill");
+    let mut kill = child::command("kill");
     kill.args([signal, pid]).stderr(Stdio::null()).status().unwrap().success()
 }
 

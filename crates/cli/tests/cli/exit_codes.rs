@@ -1,6 +1,7 @@
 //! The exit codes that scripts rely on (`docs/reference/exit-codes.md`).
 
 use crate::place::{Done, Place, repo};
+use weftrun_testkit::child;
 
 fn failing(place: &Place, command: &str) {
     place.write("fails.toml", format!("name = \"fails\"\nranks_per_node = 1\ncommand = {command}\n"));
@@ -129,10 +130,8 @@ fn an_interrupt_is_130_and_the_job_goes_on() {
     failing(&place, "[\"sleep\", \"600\"]");
     let handle = place.run("submit fails.toml").ok().out;
     // `timeout` sends the signal once the wait has begun; it is in coreutils.
-    let mut command = std::process::Command::new("timeout");
     let waiting = place.command(["wait", handle.trim()]);
-    command.args(["--preserve-status", "-s", "INT", "3"]).arg(waiting.get_program()).args(waiting.get_args());
-    command.env("HOME", place.state().join("../../.."));
+    let command = child::within("timeout", ["--preserve-status", "-s", "INT", "3"], &waiting);
     let done = Done::of(command).code(130);
     assert!(done.err.contains("the job keeps running"), "{}", done.err);
 }
@@ -140,9 +139,7 @@ fn an_interrupt_is_130_and_the_job_goes_on() {
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
     let place = Place::new();
-    let mut command = std::process::Command::new("sh");
-    command.args(["-c", "{ \"$0\" instances; echo $? >&2; } | head -1"]).arg(env!("CARGO_BIN_EXE_weftrun"));
-    let done = Done::of(command).ok();
+    let script = "{ \"$0\" instances; echo $? >&2; } | head -1";
+    let done = Done::of(child::within("sh", ["-c", script], &place.command::<&str>([]))).ok();
     assert_eq!(done.err.trim(), "0");
-    drop(place);
 }

@@ -34,8 +34,8 @@ fn a_link_makes_it_a_plugin_of_kubectl() {
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_weftrun"), &link).unwrap();
     let run = |args: &[&str]| {
         Done::of({
-            let mut command = std::process::Command::new(&link);
-            command.args(args).current_dir(place.path(""));
+            let mut command = place.program(&link);
+            command.args(args);
             command
         })
     };

@@ -4,13 +4,14 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use proptest::prelude::*;
 use serde_json::Value;
 use weftrun::core::backend::{Rendered, TargetConfig};
 use weftrun::core::spec::{JobSpec, Launch, Role, Volume, VolumeSource};
 use weftrun::{Client, Config, ErrorKind};
+use weftrun_testkit::child;
 
 /// The file whose being there means that a string was run.
 const CANARY: &str = "canary";
@@ -136,12 +137,13 @@ const SCONTROL: (&str, &str) = ("scontrol", "echo node1");
 
 fn bash(folder: &Path, script: &str) -> Output {
     fs::write(folder.join("script"), script).unwrap();
-    let path = format!("{}:{}", folder.join("bin").display(), std::env::var("PATH").unwrap());
-    Command::new("bash")
+    let path = format!("{}:{}", folder.join("bin").display(), child::path());
+    child::command("bash")
+        .env("HOME", folder)
         .arg("script")
         .current_dir(folder)
         .envs([("PATH", path.as_str()), ("OUT", folder.to_str().unwrap())])
-        .envs([("HOME", folder.to_str().unwrap()), ("SLURM_JOB_ID", "7"), ("SLURM_JOB_NODELIST", "node1")])
+        .envs([("SLURM_JOB_ID", "7"), ("SLURM_JOB_NODELIST", "node1")])
         .envs([("SLURM_PROCID", "0"), ("SLURM_LOCALID", "0"), ("SLURM_NODEID", "0")])
         .output()
         .unwrap()

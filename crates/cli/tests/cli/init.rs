@@ -32,7 +32,7 @@ fn a_wrong_answer_is_told_before_anything_is_written() {
 #[test]
 fn on_a_terminal_it_asks() {
     let place = Place::new();
-    if std::process::Command::new("script").arg("--version").output().is_err() {
+    if place.program("script").arg("--version").output().is_err() {
         weftrun_testkit::skipped("util-linux's script, which makes a terminal, is not there");
         return;
     }
@@ -40,9 +40,9 @@ fn on_a_terminal_it_asks() {
     // The answers are sent without waiting for each prompt: a terminal's line buffer keeps them.
     let init = place.command(["init", "job.toml"]);
     let line = format!("{} init job.toml", init.get_program().display());
-    let mut command = std::process::Command::new("sh");
+    let mut command = place.program("sh");
     command.args(["-c", "{ cat answers; sleep 5; } | script -qec \"$0\" /dev/null"]).arg(line);
-    command.current_dir(place.path("")).env("HOME", place.state().join("../../..")).env("TERM", "dumb");
+    command.env("TERM", "dumb");
     let done = Done::of(command).ok();
     for question in ["name of the job", "container image", "instance type", "GPU nodes", "fabric", "script"] {
         assert!(done.out.contains(question), "`{question}` was not asked:\n{}", done.out);

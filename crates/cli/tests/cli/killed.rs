@@ -21,6 +21,7 @@ use weftrun::core::log::{LogBatch, LogOptions};
 use weftrun::{Backend, Capability, Finding, Result};
 
 use crate::place::{Done, Place};
+use weftrun_testkit::child;
 
 /// The local backend, stopped at the points that a file names.
 #[derive(Debug)]
@@ -150,12 +151,10 @@ pub fn start_at(place: &Place, step: &str) -> Child {
     let folder = place.path("barriers");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("stop-at"), step).unwrap();
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = place.program(std::env::current_exe().unwrap());
     command.args(["--ignored", "--exact", "killed::submit_with_barriers", "--nocapture"]);
-    let like = place.command::<&str>([]);
-    command.env_clear().envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    command.env("WEFTRUN_TEST_BARRIERS", &folder).current_dir(like.get_current_dir().unwrap());
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    command.env("WEFTRUN_TEST_BARRIERS", &folder);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_for(step, || {
         assert!(child.try_wait().unwrap().is_none(), "the submit ended before it came to `{step}`");
         folder.join("reached").exists()
@@ -327,11 +326,8 @@ fn without_file_descriptors_a_submit_fails_and_the_next_one_runs_the_job() {
         for between in [None, Some("list")] {
             let place = place();
             let like = place.command(["submit", "job.toml"]);
-            let mut command = Command::new("sh");
-            command.arg("-c").arg(format!("ulimit -n {limit}; exec \"$0\" \"$@\""));
-            command.arg(like.get_program()).args(like.get_args());
-            command.env_clear().envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
-            let output = command.current_dir(like.get_current_dir().unwrap()).output().unwrap();
+            let script = format!("ulimit -n {limit}; exec \"$0\" \"$@\"");
+            let output = child::within("sh", ["-c", &script], &like).output().unwrap();
             if output.status.success() {
                 continue;
             }
@@ -382,7 +378,7 @@ const CHANGES: [&str; 8] =
     ["mkdir", "rename", "renameat2", "fsync", "fdatasync", "unlink", "clone3", "execve"];
 
 fn strace() -> bool {
-    let works = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).status();
+    let works = child::command("strace").args(["-qq", "-o", "/dev/null", "true"]).status();
     works.is_ok_and(|status| status.success())
 }
 
@@ -391,19 +387,9 @@ fn strace() -> bool {
 fn kill_at_call(place: &Place, call: &str, nth: usize) -> bool {
     let like = place.command(["submit", "job.toml"]);
     let log = place.path("strace");
-    let mut command = Command::new("strace");
-    command.args([
-        "-f",
-        "-qq",
-        "-e",
-        &format!("trace={call}"),
-        "-e",
-        &format!("inject={call}:signal=KILL:when={nth}"),
-    ]);
-    command.arg("-o").arg(&log).arg(like.get_program()).args(like.get_args());
-    command.env_clear().envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    command.current_dir(like.get_current_dir().unwrap()).stdin(Stdio::null());
-    drop(command.output().unwrap());
+    let (trace, inject) = (format!("trace={call}"), format!("inject={call}:signal=KILL:when={nth}"));
+    let before = ["-f", "-qq", "-e", &trace, "-e", &inject, "-o", log.to_str().unwrap()];
+    drop(child::within("strace", before, &like).output().unwrap());
     fs::read_to_string(log).unwrap_or_default().contains("killed by SIGKILL")
 }
 

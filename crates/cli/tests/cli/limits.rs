@@ -1,20 +1,12 @@
 //! Limits of the system, and jobs that would need more than one machine has.
 
-use std::process::Command;
-
 use crate::place::{Done, Place};
+use weftrun_testkit::child;
 
 /// Runs a command line after a command of the shell that limits it.
 fn limited(place: &Place, limit: &str, line: &str) -> Done {
     let inner = place.command(shlex::split(line).unwrap());
-    let mut command = Command::new("bash");
-    command.args(["-c", &format!("{limit} && exec \"$0\" \"$@\"")]).arg(inner.get_program());
-    command.args(inner.get_args());
-    command.env_clear().envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    if let Some(folder) = inner.get_current_dir() {
-        command.current_dir(folder);
-    }
-    Done::of(command)
+    Done::of(child::within("bash", ["-c", &format!("{limit} && exec \"$0\" \"$@\"")], &inner))
 }
 
 #[test]
@@ -125,7 +117,7 @@ fn clock(place: &Place) -> Option<std::path::PathBuf> {
          return (int)done;\n}\n",
     );
     let library = place.path("clock.so");
-    let made = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
+    let made = place.program("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status();
     made.is_ok_and(|status| status.success()).then_some(library)
 }
 

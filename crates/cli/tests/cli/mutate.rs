@@ -132,10 +132,7 @@ fn a_review_names_the_rule_and_the_reason_of_each_part() {
     let plain: String =
         ran.out.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
     place.write("job.patch", &plain);
-    let patched = std::process::Command::new("patch")
-        .args(["-s", "-o", "patched.yaml", "job.yaml", "job.patch"])
-        .current_dir(place.path(""))
-        .status();
+    let patched = place.program("patch").args(["-s", "-o", "patched.yaml", "job.yaml", "job.patch"]).status();
     if patched.is_ok_and(|status| status.success()) {
         let mutated = place.run("mutate --profile dgxc -f job.yaml");
         assert_eq!(read(&place, "patched.yaml"), mutated.out);

@@ -12,6 +12,7 @@ use weftrun::core::spec::JobFile;
 use crate::commands_in_pages::{self as commands, Ours};
 use crate::markdown::{Block, Page, pages, root};
 use crate::place::{Done, Place};
+use weftrun_testkit::child;
 
 /// Verbs that need no cluster with any arguments.
 const OFFLINE: [&str; 11] = [
@@ -190,7 +191,7 @@ fn blocks_that_say_so_run_whole() {
         if scripts.is_empty() {
             continue;
         }
-        if page.path.ends_with("python-json.md") && Command::new("python3").arg("-V").output().is_err() {
+        if page.path.ends_with("python-json.md") && child::command("python3").arg("-V").output().is_err() {
             weftrun_testkit::skipped(format_args!("{}: python3 is not installed", page.path.display()));
             continue;
         }
@@ -205,14 +206,16 @@ fn blocks_that_say_so_run_whole() {
     wrong.none();
 }
 
+/// The folders of programs, the binary's own one first.
+pub fn own_first() -> String {
+    let folder = Path::new(env!("CARGO_BIN_EXE_weftrun")).parent().unwrap();
+    format!("{}:{}", folder.display(), child::path())
+}
+
 /// A shell that runs a script in a place, with the binary in its PATH.
 fn shell(place: &Place, script: &str) -> Command {
-    let like = place.command::<&str>([]);
-    let folder = Path::new(like.get_program()).parent().unwrap().to_owned();
-    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
-    let mut command = Command::new("sh");
-    command.args(["-euc", script]).current_dir(like.get_current_dir().unwrap()).env_clear();
-    command.envs(like.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("PATH", path);
+    let mut command = place.program("sh");
+    command.args(["-euc", script]).env("PATH", own_first());
     command
 }
 
@@ -287,7 +290,7 @@ fn every_json_and_yaml_is_read() {
 }
 
 /// Pages whose Rust is compiled as documentation tests of the SDK.
-const COMPILED: [&str; 1] = ["README.md"];
+const COMPILED: [&str; 3] = ["README.md", "docs/start/rust.md", "docs/guides/verify.md"];
 
 #[test]
 fn rust_is_compiled_or_says_that_it_is_a_piece() {
@@ -298,11 +301,56 @@ fn rust_is_compiled_or_says_that_it_is_a_piece() {
     }
     each_block("rust", |page, block| {
         let compiled = COMPILED.iter().any(|path| page.path == Path::new(path));
-        if !compiled && !block.has("ignore") {
-            wrong.say(page, block.line, "add the page to COMPILED, or say `ignore` and link to the whole");
+        if compiled && block.has("ignore") {
+            wrong.say(page, block.line, "the page is compiled, and this is not");
+        }
+        if !compiled && !is_in_the_example(&block.text) {
+            wrong.say(page, block.line, "add the page to COMPILED, or show lines of examples/custom-backend");
         }
     });
     wrong.none();
+}
+
+/// Returns whether every line of a piece is in the example, which `.ci/example` compiles, but for comments and what `…` leaves out.
+fn is_in_the_example(piece: &str) -> bool {
+    let folder = root().join("examples/custom-backend");
+    let mut sources = String::new();
+    for part in ["src", "tests"] {
+        for path in std::fs::read_dir(folder.join(part)).unwrap().map(|entry| entry.unwrap().path()) {
+            sources.push_str(&std::fs::read_to_string(path).unwrap());
+        }
+    }
+    let known: BTreeSet<&str> = sources.lines().map(without_comment).collect();
+    let is_known = |line: &str| match line.split_once('…') {
+        Some((before, _)) => known.iter().any(|own| own.starts_with(before.trim_end())),
+        None => known.contains(line),
+    };
+    let unknown: Vec<&str> = piece.lines().map(without_comment).filter(|line| !is_known(line)).collect();
+    assert!(unknown.is_empty(), "not in the example: {unknown:#?}");
+    true
+}
+
+fn without_comment(line: &str) -> &str {
+    line.split_once("//").map_or(line, |(code, _)| code).trim()
+}
+
+/// A reader copies the manifest and the program into an empty folder.
+#[test]
+fn the_manifest_for_rust_programs_has_what_the_program_uses() {
+    let page = pages().into_iter().find(|page| page.path.ends_with("docs/start/rust.md")).unwrap();
+    let block = page.blocks.iter().find(|block| block.file() == Some("Cargo.toml")).unwrap();
+    let manifest: toml_edit::DocumentMut = block.text.parse().unwrap();
+    let program = page.blocks.iter().find(|block| block.language() == "rust").unwrap();
+    let words = program.text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
+    let used: BTreeSet<String> = words
+        .filter_map(|word| word.split_once("::"))
+        .map(|(name, _)| name.replace('_', "-"))
+        .filter(|name| name.starts_with(|c: char| c.is_ascii_lowercase()))
+        .collect();
+    assert!(used.contains("weftrun") && used.contains("tokio"), "{used:?}");
+    for name in used {
+        assert!(manifest["dependencies"].get(&name).is_some(), "{name} is not in the manifest");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use weftrun_testkit::child;
 
 /// A private home, configuration, state folder and working folder. Jobs that still run when it is dropped are
 /// cancelled.
@@ -60,14 +61,15 @@ impl Place {
 
     /// The binary with arguments, in the working folder, with no environment but a home and the system's programs.
     pub fn command<S: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weftrun"));
+        let mut command = self.program(env!("CARGO_BIN_EXE_weftrun"));
+        command.args(args);
         command
-            .args(args)
-            .current_dir(self.dir.path().join("work"))
-            .env_clear()
-            .env("HOME", self.dir.path().join("home"))
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .stdin(Stdio::null());
+    }
+
+    /// Another program with the same folders and environment.
+    pub fn program(&self, name: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = child::command(name);
+        command.env("HOME", self.dir.path().join("home")).current_dir(self.dir.path().join("work"));
         command
     }
 

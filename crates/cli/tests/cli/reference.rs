@@ -5,6 +5,7 @@ use std::path::Path;
 
 use clap::{Arg, Command};
 
+use crate::pages::own_first;
 use crate::place::{Place, repo};
 
 #[test]
@@ -142,11 +143,8 @@ fn shells_complete() {
             "source complete.bash; COMP_TYPE=9; COMP_WORDS={words}; COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 )); \
              _clap_complete_weftrun weftrun \"${{COMP_WORDS[COMP_CWORD]}}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\""
         );
-        let mut bash = std::process::Command::new("bash");
-        let program = std::path::Path::new(env!("CARGO_BIN_EXE_weftrun")).parent().unwrap();
-        let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
-        let home = place.state().join("../../..");
-        bash.args(["-c", &check]).current_dir(place.path("")).env("HOME", home).env("PATH", path);
+        let mut bash = place.program("bash");
+        bash.args(["-c", &check]).env("PATH", own_first());
         let answer = String::from_utf8(bash.output().unwrap().stdout).unwrap();
         assert!(answer.split_whitespace().any(|word| word == offered), "{typed}: {answer}");
     }

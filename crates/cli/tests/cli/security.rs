@@ -7,10 +7,10 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use crate::place::{Done, Place, SMALL_JOB};
+use weftrun_testkit::child;
 
 const SECRET: &str = "s3cr3t-that-nobody-may-see";
 
@@ -45,8 +45,8 @@ client-secret-env = "CLOUD_SECRET"
 
 #[test]
 fn nothing_is_asked_of_the_network_at_start_up() {
-    let traced = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).status();
     let place = Place::new();
+    let traced = place.program("strace").args(["-qq", "-o", "/dev/null", "true"]).status();
     place.configure(CONFIGURATION);
     place.write("job.toml", format!("image = \"i\"{SMALL_JOB}"));
     if !traced.is_ok_and(|status| status.success()) {
@@ -56,11 +56,9 @@ fn nothing_is_asked_of_the_network_at_start_up() {
     for line in OFFLINE {
         let like = place.command(line.split_whitespace());
         let trace = place.path("trace");
-        let mut command = Command::new("strace");
-        command.args(["-f", "-qq", "-e", "trace=socket,connect,sendto,sendmsg", "-o"]).arg(&trace);
-        command.arg(like.get_program()).args(like.get_args()).current_dir(like.get_current_dir().unwrap());
-        command.env_clear().envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        Done::of(command).ok();
+        let before =
+            ["-f", "-qq", "-e", "trace=socket,connect,sendto,sendmsg", "-o", trace.to_str().unwrap()];
+        Done::of(child::within("strace", before, &like)).ok();
         let calls = fs::read_to_string(&trace).unwrap();
         assert!(!calls.contains("AF_INET") && !calls.contains("connect("), "{line}\n{calls}");
     }
@@ -356,15 +354,8 @@ fn everything_that_is_written_is_its_owners_alone() {
     place.write(".weftrun.toml", "[job]\nqueue = \"x\"\n");
     // The mask of a careless user.
     let like = place.command(["submit", "--wait", "job.toml"]);
-    let mut command = Command::new("sh");
-    command.args([
-        "-c",
-        "umask 0; \"$@\" && \"$1\" config set job.labels.team nlp && \"$1\" config trust",
-        "sh",
-    ]);
-    command.arg(like.get_program()).args(like.get_args()).current_dir(like.get_current_dir().unwrap());
-    command.env_clear().envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    Done::of(command).ok();
+    let script = "umask 0; \"$@\" && \"$1\" config set job.labels.team nlp && \"$1\" config trust";
+    Done::of(child::within("sh", ["-c", script, "sh"], &like)).ok();
     let mut folders = vec![place.state(), place.config().parent().unwrap().to_owned()];
     let mut seen = 0;
     while let Some(folder) = folders.pop() {

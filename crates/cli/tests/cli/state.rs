@@ -4,12 +4,13 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::place::{Done, Place, SMALL_JOB};
+use weftrun_testkit::child;
 
 fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -104,12 +105,7 @@ fn a_projects_file_that_others_could_have_written_is_never_trusted() {
 /// Runs a command with a limit of memory and of time, so that a reader without bounds fails and not the machine.
 fn limited(place: &Place, line: &[&str]) -> Done {
     let like = place.command(line);
-    let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -v 4000000; exec timeout 60 \"$@\"", "sh"]);
-    command.arg(like.get_program()).args(like.get_args()).current_dir(like.get_current_dir().unwrap());
-    command.env_clear().envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    command.stdin(Stdio::null());
-    Done::of(command)
+    Done::of(child::within("sh", ["-c", "ulimit -v 4000000; exec timeout 60 \"$@\"", "sh"], &like))
 }
 
 #[test]
@@ -336,11 +332,7 @@ fn assert_private(place: &Place, when: &str) -> usize {
 /// A command under a mask that takes no rights away.
 fn careless(place: &Place, line: &str) -> Done {
     let like = place.command(line.split_whitespace());
-    let mut command = Command::new("sh");
-    command.args(["-c", "umask 0; exec \"$@\"", "sh"]);
-    command.arg(like.get_program()).args(like.get_args()).current_dir(like.get_current_dir().unwrap());
-    command.env_clear().envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    Done::of(command)
+    Done::of(child::within("sh", ["-c", "umask 0; exec \"$@\"", "sh"], &like))
 }
 
 #[test]

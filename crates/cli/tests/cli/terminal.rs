@@ -379,7 +379,7 @@ fn place() -> Place {
 }
 
 fn run(place: &Place, words: &[String]) -> Vec<u8> {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = place.program(std::env::current_exe().unwrap());
     command.args([
         "--ignored",
         "--exact",
@@ -388,9 +388,6 @@ fn run(place: &Place, words: &[String]) -> Vec<u8> {
         "--color=never",
         "--quiet",
     ]);
-    let like = place.command::<&str>([]);
-    command.env_clear().envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    command.current_dir(like.get_current_dir().unwrap());
     let line: Vec<&str> = ["weftrun"].into_iter().chain(words.iter().map(String::as_str)).collect();
     command.env("WEFTRUN_TEST_LINE", serde_json::to_string(&line).unwrap());
     in_terminal(command)

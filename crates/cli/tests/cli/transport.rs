@@ -9,6 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::place::{Done, Place};
+use weftrun_testkit::child;
 
 /// A run of four ranks on two simulated nodes over sockets; for its origin see
 /// `diagnose/tests/cases/nccl/captures/README.md`.
@@ -17,8 +18,8 @@ fn capture(name: &str) -> PathBuf {
 }
 
 fn weftrun() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weftrun"));
-    command.env("NO_COLOR", "1").env("HOME", "/nonexistent").env_remove("XDG_CONFIG_HOME");
+    let mut command = child::command(env!("CARGO_BIN_EXE_weftrun"));
+    command.env("NO_COLOR", "1");
     command
 }
 
@@ -270,7 +271,8 @@ fn a_file_that_grows_is_followed_until_interrupted() {
 fn counters_of_a_running_job_are_compared_with_its_log() {
     let place = Place::new();
     let mounts = "mount -t tmpfs none /sys/class && mkdir -p /sys/class/infiniband/mlx5_0/ports/1/counters";
-    if !Command::new("unshare")
+    if !place
+        .program("unshare")
         .args(["-m", "sh", "-c", mounts])
         .output()
         .is_ok_and(|done| done.status.success())
@@ -297,10 +299,8 @@ fn counters_of_a_running_job_are_compared_with_its_log() {
          echo InfiniBand > link_layer; echo 0 > counters/port_xmit_data; cd \"$0\"; handle=$({weftrun} submit -q job.toml); sleep 2; \
          {weftrun} transport -o json --counters=2s $handle; {weftrun} transport --counters=1s $handle >&2; {weftrun} cancel $handle"
     );
-    let mut command = Command::new("unshare");
-    command.args(["-m", "sh", "-c", &script]).arg(place.path("")).stdin(Stdio::null()).env_clear();
-    let like = place.command(["-h"]);
-    command.envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut command = place.program("unshare");
+    command.args(["-m", "sh", "-c", &script]).arg(place.path(""));
     let done = Done::of(command).ok();
     let report = done.json();
     let interface = &report["counters"]["interfaces"][0];

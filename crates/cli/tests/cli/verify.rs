@@ -1,7 +1,6 @@
 //! `weftrun verify`: logs of finished runs, and jobs on this machine.
 
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 
 use weftrun::core::fabric::DeviceKind;
 use weftrun::core::fabric::Fabric;
@@ -9,6 +8,7 @@ use weftrun::core::verify::Probes;
 use weftrun_testkit::fake_runai::{CLIENT_ID, CLIENT_SECRET, FakeRunAi, PROJECT};
 
 use crate::place::{Done, Place, repo};
+use weftrun_testkit::child;
 
 /// A table of nccl-tests with the bus bandwidth of 2 GiB on two nodes of eight GPUs.
 pub fn table(busbw: &str, wrong: u32) -> String {
@@ -118,7 +118,7 @@ fn a_rank_of_mpirun_runs_nccl_tests_whatever_else_is_set() {
     let place = Place::new();
     job(&place, "echo \"the benchmark of rank $OMPI_COMM_WORLD_RANK\"");
     let ran = |mpi: bool| {
-        let mut command = Command::new("sh");
+        let mut command = place.program("sh");
         command.arg(repo("crates/core/data/verify/verify.sh")).args(["all_reduce", "1024", "2048", "1"]);
         command.env("PATH", format!("{}:/usr/bin:/bin", place.path("bin").display()));
         // A process that is not the first of its node reports nothing of it.
@@ -333,7 +333,7 @@ fn the_probe_runs_in_each_shell_and_names_the_devices() {
     let script = script.replace("/sys/", &format!("{}/", place.path("sys").display()));
     let script = place.write("verify.sh", script);
     for shell in [&["dash"][..], &["bash"], &["busybox", "sh"]] {
-        let run = Command::new(shell[0]).args(&shell[1..]).arg(&script).arg("none").output();
+        let run = child::command(shell[0]).args(&shell[1..]).arg(&script).arg("none").output();
         let Ok(output) = run else {
             weftrun_testkit::skipped(format_args!("{shell:?} is not installed"));
             continue;
@@ -383,7 +383,7 @@ fn an_interrupted_run_leaves_no_job() {
         assert!(began.elapsed().as_secs() < 60, "the job does not start");
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
-    let stopped = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let stopped = child::command("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(stopped.success());
     assert_eq!(child.wait().unwrap().code(), Some(130));
     while running() {

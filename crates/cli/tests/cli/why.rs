@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::place::{Place, repo};
+use weftrun_testkit::child;
 
 /// A job whose rank 1 raises, and whose rank 0 ends in order.
 const FAILS: &str = r#"
@@ -274,7 +275,7 @@ fn dumps_and_stacks_of_a_running_job_name_the_rank_that_is_behind() {
                  [env]\n{pipe} = \"{prefix}\"\nTORCH_FR_DUMP_TEMP_FILE = \"{prefix}\"\nDUMPS = \"{}\"\nPATH = \"{}:{}\"\n",
                 dumps.display(),
                 path.display(),
-                std::env::var("PATH").unwrap(),
+                child::path(),
             ),
         );
         let handle = place.run("submit -q job.toml").ok().out.trim().to_owned();

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 
 use crate::cluster::{TestCluster, Way};
+use weftrun_testkit::child;
 
 /// Seconds after which a run is ended: no test waits for ever, and what it saw until then is in its message. Slurm needs
 /// about forty to notice that a node is gone, and a machine may be slow.
@@ -56,7 +57,8 @@ impl<'a> User<'a> {
     }
 
     fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new("timeout");
+        let mut command = child::command("timeout");
+        command.env("HOME", self.dir.path());
         command.args(["--kill-after=5", LONGEST, env!("CARGO_BIN_EXE_weftrun")]);
         command.args(["-b", "cluster"]).args(words).current_dir(self.dir.path());
         command.env("WEFTRUN_CONFIG", self.dir.path().join("config.toml"));

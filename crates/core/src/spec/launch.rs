@@ -87,9 +87,8 @@ pub fn node_command(spec: &JobSpec, role: &Role, at: &Rendezvous<'_>) -> Vec<Str
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
     use super::*;
+    use crate::child;
 
     fn per_rank(script: &str) -> Vec<String> {
         let role = Role::worker().nodes(2).ranks_per_node(2).command(["/bin/sh", "-c", script]);
@@ -100,7 +99,7 @@ mod tests {
     #[test]
     fn per_rank_gives_each_rank_its_numbers() {
         let argv = per_rank("echo $RANK $LOCAL_RANK $WORLD_SIZE $NODE_RANK");
-        let output = Command::new(&argv[0]).args(&argv[1..]).output().unwrap();
+        let output = child::command(&argv[0]).args(&argv[1..]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let mut lines: Vec<&str> = text.lines().collect();
         lines.sort_unstable();
@@ -122,7 +121,7 @@ mod tests {
             let argv = per_rank(
                 "for d in \"$TMPDIR\"/weftrun-ranks.*; do [ -L \"$d\" ] || stat -c %a \"$d\"; done; sleep 0.5",
             );
-            let mut command = Command::new(shell);
+            let mut command = child::command(shell);
             command
                 .args(["-c", plant.as_str(), "plant", shell])
                 .args(&argv[1..])
@@ -144,7 +143,7 @@ mod tests {
         for failing in [2, 3] {
             let argv = per_rank(&format!("[ $RANK = {failing} ] && exit 9; exec sleep 60"));
             let began = std::time::Instant::now();
-            let mut command = Command::new(&argv[0]);
+            let mut command = child::command(&argv[0]);
             std::os::unix::process::CommandExt::process_group(&mut command, 0);
             let status = command.args(&argv[1..]).status().unwrap();
             assert_eq!(status.code(), Some(9), "rank {failing}");

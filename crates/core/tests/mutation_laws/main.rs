@@ -15,6 +15,9 @@
     reason = "tests fail by panicking, and say when they are skipped"
 )]
 
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../../../testkit/src/child.rs"]
+mod child;
 mod hostile;
 mod knocked;
 mod shells;

@@ -5,10 +5,11 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use weftrun_core::shell;
 use weftrun_core::shell::Mpirun;
+
+use crate::child;
 
 /// Common scripts, and scripts that need a real grammar. `mpirun` prints its arguments.
 const SCRIPTS: &[&str] = &[
@@ -98,14 +99,11 @@ impl Folder {
     fn run(&self, shell: &str, script: &str) -> (String, Vec<String>) {
         let log = self.0.join("log");
         let _ = fs::remove_file(&log);
-        let path =
-            format!("{}:{}", self.0.join("image").display(), std::env::var("PATH").unwrap_or_default());
-        let done = Command::new(shell)
+        let path = format!("{}:{}", self.0.join("image").display(), child::path());
+        let done = child::command(shell)
             .args(["-c", script])
             .env("PATH", path)
             .env("MPIRUN_LOG", &log)
-            .env_remove("X")
-            .stdin(std::process::Stdio::null())
             .output()
             .unwrap();
         let mut ran: Vec<String> =

@@ -8,16 +8,25 @@ from typing import Any, Iterable, List, Mapping, Sequence
 #: Rows that are shown of a long table.
 _MOST_ROWS = 64
 
+#: Ranks of the largest matrix that is drawn.
+_MOST_RANKS = 32
+
+#: Colours that are read on a light and on a dark page.
+_COLOURS = {"error": "#d03a3a", "failed": "#d03a3a", "warning": "#b8860b", "cancelled": "#b8860b", "succeeded": "#2e8b57"}
+_CELL = '<td style="font-family: monospace; text-align: left; white-space: pre-wrap">{}</td>'
+
 
 def _text(value: Any) -> str:
-    return escape("" if value is None else str(value))
+    text = escape("" if value is None else str(value))
+    colour = _COLOURS.get(text)
+    return f'<b style="color: {colour}">{text}</b>' if colour else text
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     cells = [[_text(cell) for cell in row] for row in rows]
     more = len(cells) - _MOST_ROWS
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in cells[:_MOST_ROWS])
-    header = "".join(f"<th>{_text(name)}</th>" for name in head)
+    body = "".join(f"<tr>{''.join(map(_CELL.format, row))}</tr>" for row in cells[:_MOST_ROWS])
+    header = "".join(f'<th style="text-align: left">{_text(name)}</th>' for name in head)
     rest = f"<p>{more} more rows: see <code>.data</code></p>" if more > 0 else ""
     return f"<table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>{rest}"
 
@@ -57,8 +66,31 @@ def transport(data: Mapping[str, Any], why: str) -> str:
     return (
         f"<p><b>{len(data.get('ranks') or [])} ranks</b>: {line}</p><pre>{_text(why)}</pre>"
         + _findings(data.get("findings") or [])
+        + _matrix(data.get("pairs") or [])
         + (_table(("from", "to", "transport", "network", "channels"), pairs) if pairs else "")
     )
+
+
+def _matrix(pairs: Sequence[Mapping[str, Any]]) -> str:
+    """Formats the transports of a few ranks as a matrix: a row for each rank that sends, a column for each that receives."""
+    uses = {(one.get("global_from"), one.get("global_to")): str(one.get("transport") or "") for one in pairs}
+    ranks = sorted({rank for pair in uses for rank in pair if isinstance(rank, int)})
+    if not 1 < len(ranks) <= _MOST_RANKS or any(None in pair for pair in uses):
+        return ""
+    rows = [[f"rank {sender}", *(uses.get((sender, receiver), "·") for receiver in ranks)] for sender in ranks]
+    return _table(("from / to", *map(str, ranks)), rows)
+
+
+def status(data: Mapping[str, Any]) -> str:
+    """Formats how a job ended, and why it failed."""
+    job = data.get("job") or {}
+    row = (job.get("name"), job.get("phase"), job.get("exit_code"), job.get("reason"), job.get("ended"))
+    cause = (data.get("why") or {}).get("cause") or {}
+    parts = [_table(("job", "phase", "exit code", "reason", "ended"), [row])]
+    if cause:
+        ranks = ", ".join(map(str, cause.get("ranks") or []))
+        parts.append(_table(("cause", "ranks", "what"), [(cause.get("class"), ranks, cause.get("what"))]))
+    return "".join(parts)
 
 
 def why(data: Mapping[str, Any], text: str) -> str:

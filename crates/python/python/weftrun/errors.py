@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 
 class Error(Exception):
@@ -15,6 +15,7 @@ class Error(Exception):
     code = "unexpected"
 
     def __init__(self, report: Mapping[str, Any]) -> None:
+        self._report = dict(report)
         self.message: str = str(report.get("message", ""))
         #: Whether the same call may succeed later.
         self.retryable: bool = bool(report.get("retryable", False))
@@ -31,9 +32,17 @@ class Error(Exception):
     def __str__(self) -> str:
         lines = [self.message]
         lines += [f"  {key}: {value}" for key, value in self.context.items()]
-        lines += [f"  {finding.get('message', '')}" for finding in self.findings]
+        for finding in self.findings:
+            lines.append(f"  {finding.get('message', '')}")
+            fix = finding.get("fix")
+            text = fix.get("text") if isinstance(fix, Mapping) else fix
+            if text:
+                lines.append(f"    fix: {text}")
         lines += [f"  hint: {hint}" for hint in self.hints]
         return "\n".join(lines)
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return type(self), (self._report,)
 
 
 class UsageError(Error, ValueError):
@@ -100,6 +109,36 @@ class InterruptedSubmissionError(Error):
     """The call was interrupted before anything was sent."""
 
     code = "interrupted"
+
+
+class SubmissionInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a submission. It says what became of the job."""
+
+    def __init__(
+        self,
+        handle: Optional[str],
+        submission: Optional[str] = None,
+        name: Optional[str] = None,
+        target: Optional[str] = None,
+    ) -> None:
+        #: The job that was submitted; none if there is none, or if the cluster had not answered yet.
+        self.handle = handle
+        #: The id of the submission, if the job exists or may exist.
+        self.submission = submission
+        if handle is not None:
+            text = f"the job was submitted: {handle}"
+        elif submission is not None:
+            text = (
+                f"the job `{name}` may have been submitted to `{target}`, as submission {submission}: "
+                f"`weftrun list -b {target}` tells"
+            )
+        else:
+            text = "nothing was submitted"
+        super().__init__(text)
+        self._words = (handle, submission, name, target)
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return type(self), self._words
 
 
 class InputOutputError(Error, OSError):

@@ -357,11 +357,12 @@ fn dump(output: &[u8]) -> Option<(u32, Option<&[u8]>, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weftrun_testkit::child;
 
     #[test]
     fn the_scripts_are_ones_that_shells_read() {
         for (shell, script) in [("sh", DUMP), ("bash", DUMP), ("sh", STACK), ("bash", STACK)] {
-            let checked = std::process::Command::new(shell).args(["-n", "-c", script]).output().unwrap();
+            let checked = child::command(shell).args(["-n", "-c", script]).output().unwrap();
             assert!(checked.status.success(), "{shell}: {}", String::from_utf8_lossy(&checked.stderr));
         }
     }
@@ -371,7 +372,7 @@ mod tests {
 
     impl Rank {
         fn start(prefix: &str, submission: &str, script: &str) -> Self {
-            let mut shell = std::process::Command::new("sh");
+            let mut shell = child::command("sh");
             shell.args(["-c", script, "rank", prefix]).env("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", prefix);
             Self(shell.env("WEFTRUN_SUBMISSION", submission).spawn().unwrap())
         }
@@ -390,7 +391,7 @@ mod tests {
         let prefix = format!("{}/fr-", folder.path().display());
         let (job, other) = (format!("job-{prefix}"), format!("other-{prefix}"));
         let pipes: Vec<String> = (0..4).map(|rank| format!("{prefix}{rank}.pipe")).collect();
-        assert!(std::process::Command::new("mkfifo").args(&pipes).status().unwrap().success());
+        assert!(child::command("mkfifo").args(&pipes).status().unwrap().success());
         let open = |rank: u32| format!("exec 3<>\"$1{rank}.pipe\"; touch \"$1{rank}.open\";");
         // Rank 0 never answers, rank 2 has ended, and rank 3 is that of another job of the same name.
         let _ranks = [
@@ -406,8 +407,8 @@ mod tests {
             std::thread::sleep(Duration::from_millis(10));
         }
         for shell in ["sh", "bash"] {
-            let mut dump = std::process::Command::new(shell);
-            dump.args(["-c", DUMP, "weftrun", "2"]).env("WEFTRUN_EXEC_OF", &job).env_remove("SLURM_JOB_ID");
+            let mut dump = child::command(shell);
+            dump.args(["-c", DUMP, "weftrun", "2"]).env("WEFTRUN_EXEC_OF", &job);
             for name in ["TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "TORCH_FR_DUMP_TEMP_FILE"] {
                 dump.env(name, &prefix);
             }

@@ -79,7 +79,8 @@ impl History {
             ));
         }
         // By time in names of one length, so that the order of names is that of the runs.
-        let name = format!("{:016}-{:04x}.json", run.at.as_millisecond(), fastrand::u16(..));
+        let bits = weftrun_backends::random::bits()?;
+        let name = format!("{:016}-{bits:032x}.json", run.at.as_millisecond());
         let text = serde_json::to_vec(&run).map_err(|error| {
             Error::new(ErrorKind::Unexpected, "a run cannot be written").with_source(error)
         })?;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 use weftrun::prelude::*;
+use weftrun_testkit::child;
 
 /// How long a program may take: the machines of a CI are slow.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -20,7 +21,7 @@ fn example(name: &str, home: &Path) -> Option<Command> {
         weftrun_testkit::skipped(format_args!("{name} is not built; `cargo test --workspace` does it"));
         return None;
     }
-    let mut command = Command::new(program);
+    let mut command = Command::from(child::command(program));
     command.env_clear().env("HOME", home).current_dir(home).stdin(Stdio::null()).kill_on_drop(true);
     // Without a `weftrun` in PATH the jobs are a part of the program.
     command.env("PATH", "/usr/bin:/bin");

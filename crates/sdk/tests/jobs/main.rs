@@ -14,6 +14,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use weftrun::core::log::{Cursor, Mark};
 use weftrun::prelude::*;
 use weftrun::{ErrorKind, RecordState};
+use weftrun_testkit::child;
 
 mod examples;
 
@@ -24,7 +25,7 @@ mod submit;
 /// The example of the front page runs where there is nothing but this machine.
 #[tokio::test]
 async fn the_example_runs() {
-    if std::process::Command::new("python3").arg("--version").output().is_err() {
+    if child::command("python3").arg("--version").output().is_err() {
         weftrun_testkit::skipped("python3 is not there");
         return;
     }
@@ -38,7 +39,7 @@ async fn the_example_runs() {
 /// Returns a client with a state folder, and nothing else.
 fn client(state: &Path) -> Client {
     let mut config = Config::empty(state);
-    config.env = [("PATH".to_owned(), std::env::var("PATH").unwrap_or_default())].into();
+    config.env = child::environment();
     Client::builder().config(config).build().unwrap()
 }
 
@@ -61,7 +62,7 @@ fn constructing_needs_no_environment() {
         Config::load().unwrap();
         return;
     }
-    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    let mut again = child::command(std::env::current_exe().unwrap());
     again.env_clear().current_dir("/").args(["--exact", "constructing_needs_no_environment"]);
     let output = again.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
@@ -71,7 +72,9 @@ fn constructing_needs_no_environment() {
 #[test]
 fn a_program_is_not_taken_for_weftrun() {
     let own = std::env::current_exe().unwrap();
-    assert_ne!(Config::load().unwrap().binary, Some(own));
+    let mut environment = child::environment();
+    environment.insert("PATH".to_owned(), own.parent().unwrap().display().to_string());
+    assert_eq!(Config::load_from(None, environment).unwrap().binary, None, "{}", own.display());
 }
 
 #[tokio::test]
@@ -101,6 +104,23 @@ async fn a_job_is_followed_to_its_end() {
     assert_eq!(again.plan(), job.plan());
     let records = client.journal().records().unwrap();
     assert_eq!(records.iter().map(|r| r.state).collect::<Vec<_>>(), [RecordState::Submitted]);
+}
+
+/// The cluster would return the first job's handle, and the second would never run.
+#[tokio::test]
+async fn an_id_that_belongs_to_another_job_is_refused() {
+    let state = tempfile::tempdir().unwrap();
+    let client = client(state.path());
+    let first = submit(&client, "first", 1, "true").await;
+    let second = client.plan("local", &spec("second", 1, "true")).await.unwrap();
+    let mut record = client.journal().records().unwrap().remove(0);
+    record.submission = second.planned().submission.clone();
+    client.journal().write(&record).unwrap();
+    let error = second.submit().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
+    assert!(error.message().contains("`first`"), "{error}");
+    let jobs = client.list("local", &JobFilter::all()).await.unwrap();
+    assert_eq!(jobs.iter().map(|job| &job.handle).collect::<Vec<_>>(), [first.handle()]);
 }
 
 #[tokio::test]

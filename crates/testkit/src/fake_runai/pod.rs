@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::child;
 use jiff::Timestamp;
 
 /// The output of a pod, and how it ended.
@@ -46,7 +47,7 @@ impl Pod {
             // An MPI worker without a command runs sshd until the job ends.
             argv = ["sleep", "86400"].map(str::to_owned).to_vec();
         }
-        let mut child = Command::new(&argv[0]);
+        let mut child = child::command(&argv[0]);
         child.args(&argv[1..]).envs(env).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         if !folder.is_empty() {
             child.current_dir(folder);
@@ -129,7 +130,7 @@ impl Pod {
 }
 
 fn kill_group(pid: u32) {
-    let _ = Command::new("kill").args(["-KILL", "--", &format!("-{pid}")]).stderr(Stdio::null()).status();
+    let _ = child::command("kill").args(["-KILL", "--", &format!("-{pid}")]).stderr(Stdio::null()).status();
 }
 
 fn end(output: &Mutex<Output>, code: i32) {

@@ -179,6 +179,7 @@ impl Drop for Taken {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weftrun_testkit::child;
 
     fn job() -> ((tempfile::TempDir, fs::File), Folder, Requests) {
         let place = tempfile::tempdir().unwrap();
@@ -221,7 +222,7 @@ mod tests {
     #[test]
     fn a_request_that_was_taken_by_a_supervisor_that_was_killed_was_not_acted_on() {
         let (_place, folder, requests) = job();
-        let mut supervisor = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut supervisor = child::command("sleep").arg("60").spawn().unwrap();
         let identity = Identity::of(supervisor.id().cast_signed());
         let asked = folder.clone();
         let asking = std::thread::spawn(move || ask(&asked, Request::Cancel, &identity).unwrap());

@@ -173,11 +173,11 @@ fn requeue(draft: &RenderInput<'_>) -> String {
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
     use std::path::Path;
-    use std::process::Command;
 
     use weftrun_core::spec::{JobSpec, Launch, RestartPolicy, Role};
 
     use super::super::tests::text;
+    use weftrun_testkit::child;
 
     const SRUN: &str = "#!/bin/sh\necho srun >> \"$HOME/calls\"\n. \"$HOME/ends\"\n";
 
@@ -212,8 +212,8 @@ mod tests {
         let log = home.join("weftrun/j-7-0a1b2c3d.log");
         let begin = std::fs::metadata(&log).map_or(0, |known| known.len());
         let open = || std::fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
-        let path = format!("{}:{}", home.display(), std::env::var("PATH").unwrap_or_default());
-        let mut command = Command::new("timeout");
+        let path = format!("{}:{}", home.display(), child::path());
+        let mut command = child::command("timeout");
         command.args(["120", "bash", "-c", script]).current_dir(home).stdout(open()).stderr(open());
         command
             .env("HOME", home)

@@ -12,6 +12,7 @@ use weftrun_core::spec::JobFile;
 use super::render;
 use crate::slurm::config::SlurmTarget;
 use crate::slurm::discover::tests_of_other_modules::recorded;
+use weftrun_testkit::child;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/slurm/render")
@@ -62,7 +63,7 @@ fn each_case_becomes_its_script() {
         let kept = std::fs::read_to_string(&file).unwrap_or_default();
         let name = case.file_name().unwrap_or_default().display();
         assert!(text == kept, "{name}: the script differs; WEFTRUN_BLESS=1 writes it, then read it:\n{text}");
-        let parsed = std::process::Command::new("bash").arg("-n").arg(&file).output().expect("bash runs");
+        let parsed = child::command("bash").arg("-n").arg(&file).output().expect("bash runs");
         assert!(parsed.status.success(), "{name}: {}", String::from_utf8_lossy(&parsed.stderr));
     }
 }

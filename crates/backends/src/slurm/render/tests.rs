@@ -6,6 +6,7 @@ use weftrun_core::spec::{Code, JobSpec, Launch, RestartPolicy, Role, Volume, Vol
 
 use super::*;
 use weftrun_core::convert::NoCounterpart;
+use weftrun_testkit::child;
 
 fn planned(spec: JobSpec, ops: Vec<Op>) -> PlannedJob {
     let mut plan = FabricPlan::unchanged(Fabric::Efa);
@@ -263,7 +264,7 @@ fn shell_options_of_the_setup_come_before_the_function() {
     assert!(text.find("shopt -s extglob\n").is_some_and(|at| at < function), "{text}");
     let script = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(script.path(), &text).expect("written");
-    let mut read = std::process::Command::new("bash");
+    let mut read = child::command("bash");
     read.arg("-O").arg("extglob").arg("-n").arg(script.path());
     assert!(read.status().expect("bash").success(), "{text}");
 }

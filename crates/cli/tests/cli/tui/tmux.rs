@@ -2,8 +2,9 @@
 //! message.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::{Duration, Instant};
+use weftrun_testkit::child;
 
 /// How long a screen may take to come: the machines of a CI are slow.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -58,11 +59,11 @@ impl Tmux {
     }
 
     fn prepared(name: &str, size: (u16, u16), command: impl Fn(&Self) -> String) -> Option<Self> {
-        if Command::new("tmux").arg("-V").output().is_err() {
+        let home = tempfile::tempdir().expect("a folder");
+        if child::command("tmux").arg("-V").output().is_err() {
             weftrun_testkit::skipped("tmux is not installed");
             return None;
         }
-        let home = tempfile::tempdir().expect("a folder");
         let tmux = Self { socket: format!("weftrun-test-{name}-{}", std::process::id()), home };
         let (columns, rows) = (size.0.to_string(), size.1.to_string());
         let command = command(&tmux);
@@ -85,9 +86,9 @@ impl Tmux {
     /// Runs the command line beside the terminal, in the same home.
     pub fn weftrun(&self, arguments: &[&str]) -> String {
         let home = self.home.path();
-        let out = Command::new(env!("CARGO_BIN_EXE_weftrun"))
-            .args(arguments)
+        let out = child::command(env!("CARGO_BIN_EXE_weftrun"))
             .env("HOME", home)
+            .args(arguments)
             .env("XDG_STATE_HOME", home.join("state"))
             .env("XDG_CONFIG_HOME", home.join("config"))
             .output()
@@ -129,7 +130,14 @@ impl Tmux {
 
     /// Runs tmux itself.
     pub fn tmux(&self, arguments: &[&str]) -> Output {
-        Command::new("tmux").args(["-L", &self.socket]).args(arguments).output().expect("tmux runs")
+        // The first call starts the server, whose environment is that of the programs in the terminal.
+        let mut tmux = child::command("tmux");
+        tmux.env("HOME", self.home.path()).env("LC_ALL", "C.UTF-8").env("SHELL", "/bin/sh").args([
+            "-u",
+            "-L",
+            &self.socket,
+        ]);
+        tmux.args(arguments).output().expect("tmux runs")
     }
 
     /// Presses keys, by tmux's names.

@@ -2,6 +2,7 @@
 
 use super::tmux::{AFTER, Tmux, place};
 use crate::place::repo;
+use weftrun_testkit::child;
 
 #[test]
 fn logs_are_opened_from_an_empty_list() {
@@ -67,7 +68,7 @@ fn sigquit_gives_the_terminal_back() {
     };
     t.wait(&["local ok"]);
     let pid = std::fs::read_to_string(t.home().join("pid")).expect("the process wrote its number");
-    let killed = std::process::Command::new("kill").args(["-QUIT", pid.trim()]).status().expect("kill runs");
+    let killed = child::command("kill").args(["-QUIT", pid.trim()]).status().expect("kill runs");
     assert!(killed.success());
     let screen = t.wait(&["ended with", " icanon"]);
     assert!(!screen.contains("-icanon") && !screen.contains("[1 jobs]"), "{screen}");

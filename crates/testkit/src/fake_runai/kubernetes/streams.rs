@@ -14,6 +14,7 @@ use tokio::process::Command;
 
 use super::super::{Shared, lock};
 use super::status;
+use crate::child;
 
 const PROTOCOL: [&str; 1] = ["v4.channel.k8s.io"];
 /// The channels of a command.
@@ -54,7 +55,7 @@ pub async fn exec(
 
 async fn run(mut socket: WebSocket, argv: Vec<String>, pod: String) {
     let mut words = argv.iter();
-    let mut command = Command::new(words.next().map_or("", String::as_str));
+    let mut command = Command::from(child::command(words.next().map_or("", String::as_str)));
     command.args(words).env("HOSTNAME", pod).kill_on_drop(true);
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let answer = match child {

@@ -445,9 +445,8 @@ fn mark_in(text: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
     use super::*;
+    use crate::child;
 
     fn variables() -> Variables {
         let mut variables = Variables::of_script(0);
@@ -493,7 +492,7 @@ mod tests {
             "a$",
             "\"\\n\"",
         ] {
-            let ran = Command::new("bash")
+            let ran = child::command("bash")
                 .args(["-c", &format!("{script} for w in {word}; do printf '%s\\0' \"$w\"; done")])
                 .output();
             let ran = String::from_utf8(ran.unwrap().stdout).unwrap();
