@@ -26,6 +26,9 @@ pub struct JobView {
     pub roles: Vec<RoleView>,
     /// Which MPI starts the ranks, if `mpirun` starts them.
     pub mpi: Option<Mpi>,
+    /// The program of a job file with `launch = "mpi"`. The backend puts an `mpirun` before it, or completes the one that
+    /// it calls itself.
+    pub program: Vec<String>,
     /// Whether the launcher would get what a worker requests, so that devices cannot be requested at all: a
     /// TrainJob with an MPI runtime whose launcher is a pod of its own, and no runtime to copy.
     pub devices_go_to_launcher: bool,

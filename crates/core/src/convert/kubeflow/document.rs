@@ -36,7 +36,8 @@ pub fn mutate<'t>(
     let refused =
         |error: SyntaxError| Error::from_finding(ErrorKind::InvalidSpec, unreadable(&error, text, start));
     let documents = syntax.read(text).map_err(refused)?;
-    let foreign = documents.iter().find_map(|document| Some((no_manifest(&document.root)?, &document.root.span)));
+    let foreign =
+        documents.iter().find_map(|document| Some((no_manifest(&document.root)?, &document.root.span)));
     if let Some((finding, span)) = foreign {
         let finding = finding.span(start.of_text(text).span(span));
         return Err(Error::from_finding(ErrorKind::InvalidSpec, finding));

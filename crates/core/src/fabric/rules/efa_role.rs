@@ -270,6 +270,12 @@ fn devices(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef) {
     let asked = own.as_deref().and_then(Quantity::parse).map(Quantity::whole);
     let judged = asked.and_then(|asked| node.judge_interfaces(resource, asked));
     judged.into_iter().for_each(|finding| plan.report(finding.at(&role.name)));
+    let assumed = matches!(node.efa, Count::Disputed(_) | Count::Unknown);
+    if let Some(own) = own.as_deref().filter(|_| assumed) {
+        let why = "requested by the user, kept";
+        set::resource(plan, role, "efa.devices", (resource, own), why, Origin::Job);
+        return pages(ctx, plan, parts, role, &node, own);
+    }
     let (count, origin) = match &node.efa {
         Count::Known(count, origin) => (*count, origin.clone()),
         Count::Disputed(_) | Count::Unknown => (parts.efa.count, Origin::Assumed),
@@ -295,15 +301,21 @@ fn devices(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef) {
         );
     }
     set::resource(plan, role, "efa.devices", (resource, &count.to_string()), &why, origin);
-    let none_asked = own.as_deref().and_then(Quantity::parse).is_some_and(Quantity::is_zero);
-    if none_asked {
+    let count = own.unwrap_or_else(|| count.to_string());
+    pages(ctx, plan, parts, role, &node, &count);
+}
+
+/// Requests huge pages beside interfaces: with none of these they have no use.
+fn pages(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef, node: &Node, interfaces: &str) {
+    let resource = parts.efa.devices.as_deref().unwrap_or_default();
+    if Quantity::parse(interfaces).is_some_and(Quantity::is_zero) {
         plan.skip_rule(
             "efa.hugepages",
             SkipReason::DependsOn,
             format!("{}: the user requests 0 {resource}", role.name),
         );
     } else {
-        hugepages(ctx, plan, parts, role, &node);
+        hugepages(ctx, plan, parts, role, node);
     }
 }
 
