@@ -159,10 +159,11 @@ fn processors(
         // Without a type: a whole node's accelerators, exactly the number of its CPUs, and EFA, which is AWS's:
         // nodes of other clouds have the same numbers (140 CPUs and 4 GPUs: Google's a4x and CoreWeave's gb200-4x).
         let accelerators = role.pod_asks(&profile.accelerator);
+        let interfaces = role.container.asks(EFA).and_then(Quantity::parse).map(Quantity::whole);
         let whole = |row: &&InstanceType| {
             accelerators > 0
                 && row.fabric == NodeFabric::Efa
-                && role.container.asks("vpc.amazonaws.com/efa").is_some()
+                && interfaces.is_some_and(|asked| row.efa_max.is_some_and(|has| u64::from(has) >= asked))
                 && u64::from(row.accelerators) == accelerators
                 && row.vcpus.map(u64::from) == Some(asked)
         };

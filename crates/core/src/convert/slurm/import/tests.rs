@@ -159,6 +159,7 @@ fn arguments_files_and_nodes_of_the_command_line_are_told() {
         "awk '{print $1}' a > b\nsrun ./a $A\n",
         "run() { srun \"$@\"; }\nrun a\n",
         "echo done # $1\nsrun a $A\n",
+        "a=(1 2)\necho ${#a[@]}\nsrun a $A\n",
     ] {
         let (_, said) = imported(&format!("{HEAD}{fine}"));
         assert!(!said.iter().any(|one| one.contains("an argument")), "{fine}: {said:?}");

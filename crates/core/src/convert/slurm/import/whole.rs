@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use super::{Import, lost};
+use super::Import;
 use crate::Finding;
 use crate::convert::slurm::Script;
 use crate::shell::without_comment;
@@ -45,7 +45,8 @@ impl Import {
 
     /// Warns of positional parameters: a job has its arguments in the command.
     fn arguments(&mut self, body: &str) {
-        static ARGUMENT: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\$(\{?[1-9@*#])").ok());
+        static ARGUMENT: LazyLock<Option<Regex>> =
+            LazyLock::new(|| Regex::new(r"\$[1-9@*#]|\$\{[1-9@*]").ok());
         // Functions have parameters of their own, and single quotes hold the text of other programs.
         let Some(chunks) = super::body::chunks(body) else { return };
         let of_script = chunks.iter().filter(|chunk| !chunk.is_function());
@@ -110,10 +111,5 @@ impl Import {
             (None, None) => return,
         };
         self.findings.push(Finding::warning("W-IMPORT-NODES", why).fix("set `nodes`"));
-        if let (Some(ranks), gpus @ 1..) = (self.role.ranks_per_node, self.role.gpus_per_node)
-            && ranks > gpus
-        {
-            self.findings.push(lost(&format!("`--ntasks` gives {ranks} ranks to the {gpus} GPUs of a node")));
-        }
     }
 }
