@@ -189,6 +189,8 @@ fn weak_evidence_changes_nothing_and_is_told() {
         assert!(!report.changed, "{text}");
         assert!(report.plan.skip().unwrap().why.contains("not enough evidence of AWS EFA"));
     }
+    let (_, report) = job("", "", image, "vpc.amazonaws.com/efa: 8\naws.amazon.com/neuron: 16");
+    assert_eq!(report.plan.profile.as_deref(), Some("neuron"), "{:?}", report.plan.evidence);
     // The stack of DGX Cloud's nodes needs a sign of DGX Cloud.
     let (_, report) = job("metadata:\n  annotations: {disable-auto-efa: 'false'}", "", "", "");
     assert_eq!(report.plan.profile.as_deref(), Some("dgxc"));

@@ -16,19 +16,7 @@ use weftrun_core::spec::{JobFile, JobSpec};
 pub fn lint_job_file(name: &str, bytes: &[u8]) -> Vec<Finding> {
     match JobFile::parse(name, bytes) {
         Ok(file) => {
-            let (fabric, several_nodes) = (fabric_of(&file.spec), file.spec.nodes() > 1);
-            let image = file.spec.image.as_deref();
-            let common = file.spec.env.iter().map(|var| (var, image));
-            let of_roles = file
-                .spec
-                .roles
-                .iter()
-                .flat_map(|role| role.env.iter().map(move |var| (var, role.image.as_deref().or(image))));
-            let lints = common.chain(of_roles).flat_map(|(var, image)| {
-                let findings =
-                    weftrun_core::lint::variable(&var.name, &var.value, fabric, several_nodes, image);
-                findings.into_iter().map(|finding| finding.at(format!("env {}", var.name)))
-            });
+            let lints = weftrun_core::lint::job_file(&file.spec, fabric_of(&file.spec));
             file.findings.iter().cloned().chain(lints).collect()
         }
         Err(error) => error.findings().to_vec(),

@@ -67,6 +67,24 @@ impl Catalogue {
         find(name).or_else(|| find(name.strip_prefix("ml.")?))
     }
 
+    /// Returns the types with accelerators that a queue is named for: of a family (`p5en`, `p5en-queue`), or one type
+    /// (`p4d-24xlarge`).
+    pub fn family(&self, queue: &str) -> Vec<&InstanceType> {
+        let queue = queue.to_ascii_lowercase().replace('.', "-");
+        let mut name = queue.strip_prefix("ml-").unwrap_or(&queue);
+        loop {
+            let of_name = |row: &&InstanceType| {
+                let family = row.name.split_once('.').map(|(family, _)| family);
+                row.accelerators > 0 && (family == Some(name) || row.name.replace('.', "-") == name)
+            };
+            let rows: Vec<&InstanceType> = self.rows.iter().filter(of_name).collect();
+            match name.rsplit_once('-') {
+                Some((shorter, _)) if rows.is_empty() => name = shorter,
+                _ => return rows,
+            }
+        }
+    }
+
     /// Returns the known name nearest to an unknown one.
     pub fn nearest(&self, name: &str) -> Option<&str> {
         crate::text::did_you_mean(name, self.rows.iter().map(|row| row.name.as_str()))

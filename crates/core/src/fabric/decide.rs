@@ -130,7 +130,7 @@ fn apply_fabric(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> b
     {
         let text = format!("fabric {} was requested but cannot be applied: {}", ctx.fabric, skip.why);
         let change = match skip.reason {
-            SkipReason::NotDistributed => "set `nodes` to at least 2",
+            SkipReason::NotDistributed | SkipReason::NodesUnknown => "set `nodes` to at least 2",
             SkipReason::NoGpu => "request the accelerators of the nodes",
             SkipReason::PartialNode => "request all accelerators of each node",
             SkipReason::NoEfaOnInstanceType => "choose an instance type with EFA",

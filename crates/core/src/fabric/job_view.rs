@@ -18,8 +18,12 @@ pub(super) fn of(spec: &JobSpec) -> JobView {
     if by_mpi && !has_launcher {
         roles.push(role_view(spec, &Role::launcher()));
     }
+    // The workers' own command counts first, as the backends read it.
+    let by_role = |kind| spec.roles.iter().find(|role| role.kind == kind && !role.command.is_empty());
+    let program = by_role(RoleKind::Worker).or_else(|| by_role(RoleKind::Launcher)).filter(|_| by_mpi);
     JobView {
         kind: JobKind::JobFile,
+        program: program.map(|role| role.command.clone()).unwrap_or_default(),
         name: spec.name.clone(),
         namespace: None,
         queue: spec.queue.clone(),

@@ -1,6 +1,7 @@
 //! Known properties of the nodes of a role: from the cluster, the catalogue or, at last, the profile.
 
 use super::Profile;
+use crate::Finding;
 use crate::catalogue::{Catalogue, InstanceType};
 use crate::fabric::view::RoleView;
 use crate::fabric::{ClusterFacts, NodeGroup};
@@ -56,7 +57,7 @@ impl Node {
         catalogue: &Catalogue,
         facts: &ClusterFacts,
     ) -> Self {
-        let asked = role.pod_asks(&profile.accelerator);
+        let asked = role.accelerators(&profile.accelerator);
         let mut types = named_types(role, profile, options);
         let groups = matching(&types, asked, queue, &profile.accelerator, facts);
         if types.is_empty() {
@@ -66,7 +67,7 @@ impl Node {
         let unknown_type = types.iter().find(|name| catalogue.get(name).is_none()).cloned();
         let from_cluster = groups.iter().filter_map(|group| count_of(group, &profile.accelerator)).min();
         let from_rows = rows.iter().map(|row| u64::from(row.accelerators)).min();
-        let known = from_cluster.filter(|count| *count > 0).or(from_rows);
+        let known = from_cluster.filter(|count| *count > 0).or(from_rows).or_else(|| of_grace(role, asked));
         Self {
             instance: if types.is_empty() { None } else { Some(types.join(" | ")) },
             unknown_type,
@@ -82,6 +83,20 @@ impl Node {
             types_differ: differ(&rows),
         }
     }
+}
+
+/// Returns the GPUs of a GB200 or GB300 node, if a worker shows that it is on one: it requests four GPUs of the
+/// device plugin, and a channel of a ComputeDomain by a claim, or such a GPU by a label.
+fn of_grace(role: &RoleView, asked: u64) -> Option<u64> {
+    const GPUS: u64 = 4;
+    let labels = || {
+        role.node_selector.iter().any(|(key, value)| {
+            key == "nvidia.com/gpu.clique" || {
+                ["GB200", "GB300"].iter().any(|name| value.to_ascii_uppercase().contains(name))
+            }
+        })
+    };
+    (asked == GPUS && (!role.container.claims.is_empty() || labels())).then_some(GPUS)
 }
 
 /// Returns the named types, most specific first: the role's, the options', the profile's.
@@ -163,6 +178,29 @@ fn efa_of(groups: &[&NodeGroup], rows: &[&InstanceType], profile: &Profile) -> C
     {
         Some((count, row)) => Count::Known(count, Origin::Catalogue(row.name.clone())),
         None => Count::Unknown,
+    }
+}
+
+impl Node {
+    /// Compares a number of EFA interfaces with what the nodes have: an error where it is more, a warning where a worker
+    /// on a whole node gets fewer.
+    pub(crate) fn judge_interfaces(&self, resource: &str, asked: u64) -> Option<Finding> {
+        let Count::Known(most, _) = &self.efa else { return None };
+        let has = self.instance.as_deref().unwrap_or("the node");
+        let finding = if asked > u64::from(*most) {
+            let text = format!(
+                "{asked} {resource} exceeds instance capacity: {has} has {most}, so the pod would never start"
+            );
+            Finding::error("E-EFA-CAPACITY", text)
+        } else if asked < u64::from(*most) && asked > 0 {
+            let text = format!(
+                "{asked} of {most} EFA interfaces of {has} are requested; the rest of its bandwidth is unused"
+            );
+            Finding::warning("W-EFA-PARTIAL", text)
+        } else {
+            return None;
+        };
+        Some(finding.fix(format!("request {most}, or remove the line")))
     }
 }
 

@@ -33,6 +33,8 @@ word_enum! {
         NoMemory = "no-memory",
         /// The device of the instance type has no RDMA read.
         NoRdmaRead = "no-rdma-read",
+        /// Nothing names the number of nodes.
+        NodesUnknown = "nodes-unknown",
         /// No webhook adds EFA.
         NoWebhook = "no-webhook",
         /// The job has one pod with ranks.

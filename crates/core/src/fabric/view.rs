@@ -26,6 +26,9 @@ pub struct JobView {
     pub roles: Vec<RoleView>,
     /// Which MPI starts the ranks, if `mpirun` starts them.
     pub mpi: Option<Mpi>,
+    /// The program of a job file with `launch = "mpi"`. The backend puts an `mpirun` before it, or completes the one that
+    /// it calls itself.
+    pub program: Vec<String>,
     /// Whether the launcher would get what a worker requests, so that devices cannot be requested at all: a
     /// TrainJob with an MPI runtime whose launcher is a pod of its own, and no runtime to copy.
     pub devices_go_to_launcher: bool,
@@ -75,6 +78,8 @@ word_enum! {
         RayJob = "RayJob",
         /// `Job` of `batch.volcano.sh`.
         VolcanoJob = "Job",
+        /// An object of a kind that weftrun does not know, with pod templates.
+        Unknown = "object",
     }
 }
 
@@ -88,7 +93,7 @@ impl Workload {
             Self::RayCluster => Some("ray.io/cluster"),
             Self::VolcanoJob => Some("volcano.sh/job-name"),
             // A RayJob's cluster gets a name of its own.
-            Self::Pod | Self::Deployment | Self::StatefulSet | Self::RayJob => None,
+            Self::Pod | Self::Deployment | Self::StatefulSet | Self::RayJob | Self::Unknown => None,
         }
     }
 }
@@ -120,6 +125,8 @@ pub struct RoleView {
     /// The text in place of the number of pods, if it is no number (`$NUM_NODES`): the file is an unfilled
     /// template.
     pub replicas_text: Option<String>,
+    /// Whether nothing says how many pods there are, so that `replicas` is only the least number.
+    pub replicas_unknown: bool,
     /// Annotations of the pod template.
     pub annotations: BTreeMap<String, Annotation>,
     /// Instance types that node selector and required node affinity allow; empty if they restrict nothing.
@@ -169,7 +176,7 @@ pub struct ContainerView {
     pub mounts: Vec<MountView>,
     /// Names of the resource claims it uses (`resources.claims`).
     pub claims: Vec<String>,
-    /// Linux capabilities it adds, without `CAP_`.
+    /// Linux capabilities it adds, as written.
     pub capabilities: Vec<String>,
     /// Whether it is privileged.
     pub privileged: bool,
@@ -244,6 +251,15 @@ impl JobView {
 }
 
 impl RoleView {
+    /// Returns the accelerators that the whole pod requests: those of a profile, else AMD's GPUs, which the same
+    /// networks connect.
+    pub fn accelerators(&self, of_profile: &str) -> u64 {
+        match self.pod_asks(of_profile) {
+            0 => self.pod_asks("amd.com/gpu"),
+            asked => asked,
+        }
+    }
+
     /// Returns the amount of a resource that the whole pod requests: its containers together, limits before
     /// requests.
     pub fn pod_asks(&self, resource: &str) -> u64 {

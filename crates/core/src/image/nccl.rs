@@ -47,6 +47,11 @@ impl NcclVersion {
         Some(Self { version: nccl_before(&day)?.to_owned(), at_most: true })
     }
 
+    /// Returns whether this NCCL is older than a release (`2.21`).
+    pub(crate) fn is_before(&self, release: &str) -> bool {
+        super::numbers(&self.version) < super::numbers(release)
+    }
+
     /// Returns a finding if this NCCL does not read a variable that another release reads.
     pub fn unread(&self, name: &str, shown: &str) -> Option<Finding> {
         let Self { version, at_most } = self;

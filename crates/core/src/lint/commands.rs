@@ -8,6 +8,8 @@ use crate::shell::without_comment;
 pub(super) struct Found<'a> {
     pub(super) name: &'a str,
     pub(super) value: &'a str,
+    /// Both, as written there.
+    pub(super) word: &'a str,
     pub(super) at: String,
 }
 
@@ -19,7 +21,12 @@ pub(super) fn settings(container: &ContainerView) -> Vec<Found<'_>> {
         for (index, word) in words.iter().enumerate() {
             for part in pieces(word) {
                 if let Some((name, value)) = setting(part, after_x) {
-                    found.push(Found { name, value, at: format!("{}/{list}/{index}", container.at) });
+                    found.push(Found {
+                        name,
+                        value,
+                        word: part,
+                        at: format!("{}/{list}/{index}", container.at),
+                    });
                 }
                 after_x = part == "-x";
             }

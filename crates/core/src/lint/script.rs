@@ -45,8 +45,10 @@ pub(crate) fn holds(ranges: &[Range<usize>], place: usize) -> bool {
 
 /// Reports `#SBATCH` lines that Slurm does not read, and variables in those that it reads.
 fn directives(text: &str, skip: &[Range<usize>], found: &mut Vec<(Finding, Range<usize>)>) {
-    let mut documents = shell::documents(text);
+    // Behind a fault it is unknown what is a command, and what the text of a here-document.
+    let (mut documents, readable) = shell::documents(text);
     documents.sort_by_key(|document| document.start);
+    let is_shell = is_shell(text);
     let (mut at, mut first_command) = (0, None);
     for (number, line) in text.split_inclusive('\n').enumerate() {
         let (start, body) = (at, line.trim_end());
@@ -59,6 +61,7 @@ fn directives(text: &str, skip: &[Range<usize>], found: &mut Vec<(Finding, Range
             found.push((super::settings::secret_in("the script", super::settings::OF_SCRIPT), place.clone()));
         }
         match (body.strip_prefix("#SBATCH"), first_command) {
+            (Some(_), Some(_)) if is_shell && start >= readable => {}
             (Some(_), Some(command)) => {
                 let message =
                     format!("Slurm ignores this line: it follows the first command (line {command})");
@@ -76,12 +79,18 @@ fn directives(text: &str, skip: &[Range<usize>], found: &mut Vec<(Finding, Range
                     found.push((finding, place));
                 }
             }
-            (None, None) if !body.trim_start().is_empty() && !body.trim_start().starts_with('#') => {
+            (None, None) if is_command(body.trim_start()) => {
                 first_command = Some(number + 1);
             }
             (None, _) => {}
         }
     }
+}
+
+/// Returns whether a line of a script holds a command. Lines of a template language (Jinja, ERB) are gone when
+/// Slurm reads the script.
+pub(crate) fn is_command(line: &str) -> bool {
+    !line.is_empty() && !["#", "{%", "{{", "<%"].iter().any(|start| line.starts_with(start))
 }
 
 /// Returns the first `$NAME` or `${NAME}` of a directive, without its comment.

@@ -3,16 +3,16 @@
 use super::{Lint, commands, names};
 use crate::Finding;
 use crate::catalogue::{Catalogue, InstanceType, NodeFabric};
-use crate::fabric::Profile;
-use crate::fabric::view::{JobView, RoleView};
+use crate::fabric::node::Node;
+use crate::fabric::rules::{efa_role, rdma_present};
+use crate::fabric::view::{ContainerView, JobKind, JobView, RoleView};
+use crate::fabric::{ClusterFacts, Gid, Profile};
+use crate::image::NcclVersion;
 use crate::mask;
-use crate::request::Fabric;
+use crate::request::{Fabric, FabricRequest};
 use crate::shell::unexpanded;
 
-const EFA_VARS: &str = "https://github.com/aws/aws-ofi-nccl/blob/master/doc/efa-env-var.md";
-const PLATFORM: &str = "https://github.com/aws/aws-ofi-nccl/blob/master/src/platform-aws.cpp";
 const FI_EFA: &str = "https://github.com/ofiwg/libfabric/blob/main/man/fi_efa.7.md";
-const NCCL_ENV: &str = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html";
 
 /// NCCL is to load no network plugin.
 pub(super) const PLUGIN_NONE: &str = "L-PLUGIN-NONE";
@@ -24,80 +24,193 @@ pub(super) const ON_SOCKETS: &str = "L-ON-SOCKETS";
 /// Variables of rdma-core, which are not for EFA.
 const RDMAV: &str = "L-RDMAV";
 
-/// Known properties of the place of a setting.
+/// What surrounds a setting, by which it is judged.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Setting {
+pub(crate) struct Surroundings<'a> {
     /// The fabric that the job's requests show; [`Fabric::Auto`] if they show none.
-    pub(super) fabric: Fabric,
+    pub(crate) fabric: Fabric,
     /// Whether the EFA device has RDMA read; none if unknown.
-    pub(super) rdma_read: Option<bool>,
-    /// Whether Multus gives the pods additional interfaces.
-    pub(super) multus: bool,
+    pub(crate) rdma_read: Option<bool>,
     /// Whether the job has ranks on several nodes.
-    pub(super) several_nodes: bool,
-    /// What the nodes of the instance type that the job selects have.
-    pub(super) nodes: NodeFabric,
+    pub(crate) several_nodes: bool,
+    /// The instance type that the job selects.
+    pub(crate) instance: Option<&'a InstanceType>,
+    /// The container image.
+    pub(crate) image: Option<&'a str>,
+    /// What the job runs.
+    pub(crate) programs: Programs,
+    /// Whether the container requests huge pages.
+    pub(crate) has_pages: bool,
+    /// The profile, whose own settings are not reported.
+    pub(crate) profile: Option<&'a Profile>,
 }
 
-impl Setting {
+/// The libraries that a job's commands and variables show.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Programs {
+    /// PyTorch.
+    torch: bool,
+    /// NVSHMEM, Neuron and others that use libfabric without aws-ofi-nccl, or not as NCCL does.
+    libfabric: bool,
+}
+
+impl Programs {
+    /// Reads texts: commands, images, names of variables.
+    pub(crate) fn of<'t>(texts: impl IntoIterator<Item = &'t str>, is_torch: bool) -> Self {
+        const TORCH: [&str; 5] = ["torch", "accelerate", "deepspeed", "python", ".py"];
+        const LIBFABRIC: [&str; 6] = ["nvshmem", "neuron", "nixl", "mooncake", "deepep", "deep_ep"];
+        let mut programs = Self { torch: is_torch, libfabric: false };
+        let mut tests = false;
+        for text in texts {
+            let text = text.to_ascii_lowercase();
+            programs.torch |= TORCH.iter().any(|word| text.contains(word));
+            programs.libfabric |= LIBFABRIC.iter().any(|word| text.contains(word));
+            // nccl-tests
+            tests |= text.contains("_perf");
+        }
+        programs.torch &= !tests;
+        programs
+    }
+
+    fn of_container(container: &ContainerView, is_torch: bool) -> Self {
+        let names = container.env.iter().map(|var| var.name.as_str());
+        let resources = container.limits.keys().map(String::as_str);
+        Self::of(container.argv().chain(container.image.as_deref()).chain(names).chain(resources), is_torch)
+    }
+}
+
+impl<'a> Surroundings<'a> {
+    /// Returns what a role's nodes show.
+    pub(crate) fn of_role(role: &RoleView, profile: &'a Profile, catalogue: &'a Catalogue) -> Self {
+        Self {
+            rdma_read: node(role, profile, catalogue).rdma_read,
+            instance: instance_type(role, catalogue),
+            profile: Some(profile),
+            ..Self::default()
+        }
+    }
+
+    fn nodes(self) -> NodeFabric {
+        self.instance.map(|row| row.fabric).unwrap_or_default()
+    }
+
     fn has_fabric(self) -> bool {
         self.several_nodes
             && (matches!(self.fabric, Fabric::Efa | Fabric::Roce | Fabric::InfiniBand)
-                || self.nodes != NodeFabric::None)
+                || self.nodes() != NodeFabric::None)
     }
 
     fn has_efa(self) -> bool {
-        self.several_nodes && (self.fabric == Fabric::Efa || self.nodes == NodeFabric::Efa)
+        self.several_nodes && (self.fabric == Fabric::Efa || self.nodes() == NodeFabric::Efa)
+    }
+
+    /// Returns whether NCCL with aws-ofi-nccl uses EFA, and nothing else does.
+    fn is_nccl_on_efa(self) -> bool {
+        self.fabric == Fabric::Efa && !self.programs.libfabric
+    }
+
+    /// Returns whether the profile sets a variable to this value itself.
+    fn is_of_profile(self, name: &str, value: &str) -> bool {
+        let Some(profile) = self.profile else { return false };
+        let is_same = |env: &std::collections::BTreeMap<String, String>| {
+            env.get(name).map(String::as_str) == Some(value)
+        };
+        is_same(&profile.env)
+            || profile.instance_env.values().any(is_same)
+            || name == "NCCL_IB_GID_INDEX" && profile.roce.as_ref().is_some_and(|roce| roce.gid != Gid::Auto)
+    }
+
+    /// Returns whether the instance type is one of these families, or unknown.
+    fn may_be(self, families: &[&str]) -> bool {
+        self.instance.is_none_or(|row| families.iter().any(|family| row.name.starts_with(family)))
+    }
+
+    /// Returns whether the image's NCCL is known to be older than a release.
+    fn is_older_than(self, release: &str) -> bool {
+        self.image.and_then(NcclVersion::of_image).is_some_and(|nccl| nccl.is_before(release))
     }
 }
 
-/// Variables that aws-ofi-nccl sets for each platform, where the user did not.
-const SET_BY_THE_PLUGIN: [&str; 7] = [
-    "NCCL_BUFFSIZE",
-    "NCCL_MIN_NCHANNELS",
-    "NCCL_NETDEVS_POLICY",
-    "NCCL_NET_FORCE_FLUSH",
-    "NCCL_NVLSTREE_MAX_CHUNKSIZE",
-    "NCCL_NVLS_CHUNKSIZE",
-    "NCCL_P2P_NET_CHUNKSIZE",
+/// Variables that aws-ofi-nccl sets on some instance types where the user did not, with its values
+/// (`platform_data_map` in src/platform-aws.cpp, 2026-08).
+const SET_BY_THE_PLUGIN: [(&str, &str, &[&str]); 6] = [
+    ("NCCL_BUFFSIZE", "8388608", P4_ON),
+    ("NCCL_NETDEVS_POLICY", "max:1", &["p5en.", "p6-b200."]),
+    ("NCCL_NET_FORCE_FLUSH", "0", P5_ON),
+    ("NCCL_NVLSTREE_MAX_CHUNKSIZE", "524288", P5_ON),
+    ("NCCL_NVLS_CHUNKSIZE", "524288", P5_ON),
+    ("NCCL_P2P_NET_CHUNKSIZE", "524288", P4_ON),
 ];
+const P4_ON: &[&str] = &["p4d", "p5.48", "p5e", "p6", "g7e"];
+const P5_ON: &[&str] = &["p5.48", "p5e", "p6"];
 
 /// Checks the environment of a role's containers.
 pub(super) fn environment(
     job: &JobView,
     role: &RoleView,
-    catalogue: &Catalogue,
+    (profile, catalogue): (&Profile, &Catalogue),
     fabric: Fabric,
     lints: &mut Vec<Lint>,
 ) {
-    let multus = has_networks(role);
-    let setting = Setting {
-        fabric,
-        rdma_read: rdma_read(role, catalogue),
-        multus,
-        several_nodes: job.worker_pods() > 1,
-        nodes: instance_type(role, catalogue).map(|row| row.fabric).unwrap_or_default(),
-    };
     for container in std::iter::once(&role.container).chain(&role.sidecars) {
-        let image = container.image.as_deref();
+        let around = Surroundings {
+            fabric,
+            several_nodes: job.worker_pods() > 1 || role.replicas_unknown,
+            image: container.image.as_deref(),
+            programs: Programs::of_container(container, job.kind == JobKind::PyTorchJob),
+            has_pages: container.asks("hugepages-2Mi").is_some_and(|amount| amount != "0"),
+            ..Surroundings::of_role(role, profile, catalogue)
+        };
         for var in &container.env {
             let value = var.value.as_deref().unwrap_or_default();
-            let mut findings = of_variable(&var.name, value, image, setting);
+            let mut findings = of_variable(&var.name, value, around);
             findings.extend(dollar(&var.name, value));
             findings.extend(secret(&var.name, value));
             let at = if var.at.is_empty() { String::new() } else { format!("{}/name", var.at) };
-            add(findings, role, &at, lints);
+            add(findings, role, &at, "", lints);
         }
         for found in commands::settings(container) {
-            add(of_variable(found.name, found.value, image, setting), role, &found.at, lints);
+            add(of_variable(found.name, found.value, around), role, &found.at, found.word, lints);
         }
+        let env = container.env.iter().filter_map(|var| Some((var.name.as_str(), var.value.as_deref()?)));
+        let ranks = role.accelerators(&profile.accelerator);
+        add(shared_debug_file(env, ranks > 1, false).into_iter().collect(), role, &container.at, "", lints);
         for (list, words) in [("command", &container.command), ("args", &container.args)] {
             if let Some(place) = mask::secret_in_words(words) {
                 let found = secret_in(&format!("the command ({place})"), OF_CLUSTER);
-                add(vec![found], role, &format!("{}/{list}", container.at), lints);
+                add(vec![found], role, &format!("{}/{list}", container.at), "", lints);
             }
         }
     }
+}
+
+/// Returns what is known of a role's nodes, as the rules of `mutate` know it.
+pub(super) fn node(role: &RoleView, profile: &Profile, catalogue: &Catalogue) -> Node {
+    Node::of(role, None, profile, &FabricRequest::default(), catalogue, &ClusterFacts::default())
+}
+
+/// Reports a log file of NCCL that several ranks open under one name: each truncates it (`fopen(…, "w")`).
+/// `ranks` of one node, and those of several `nodes` with one file system.
+pub(crate) fn shared_debug_file<'v>(
+    env: impl Iterator<Item = (&'v str, &'v str)>,
+    ranks: bool,
+    nodes: bool,
+) -> Option<Finding> {
+    const OF_A_RANK: [&str; 6] = ["PROCID", "LOCALID", "RANK", "NODEID", "HOSTNAME", "$$"];
+    let (mut file, mut is_open) = (None, false);
+    for (name, value) in env {
+        match name {
+            "NCCL_DEBUG_FILE" => file = Some(value),
+            "NCCL_DEBUG" => is_open = !value.is_empty() && !value.eq_ignore_ascii_case("version"),
+            _ => {}
+        }
+    }
+    let file = file.filter(|file| is_open && !file.is_empty() && !file.starts_with("/dev/"))?;
+    let is_shared = ranks && !file.contains("%p") || nodes && !file.contains("%h") && !file.contains("%p");
+    (is_shared && !OF_A_RANK.iter().any(|name| file.contains(name))).then(|| {
+        let text = format!("all ranks open `{file}` (NCCL_DEBUG_FILE), and each of them empties it first");
+        Finding::warning("L-DEBUG-FILE", text).fix("write %h (host) and %p (process) into the name")
+    })
 }
 
 fn secret(name: &str, value: &str) -> Option<Finding> {
@@ -118,19 +231,24 @@ pub(super) fn secret_in(what: &str, fix: &str) -> Finding {
 }
 
 /// Returns the findings about a variable: its name, and its value in this place.
-pub(super) fn of_variable(name: &str, value: &str, image: Option<&str>, setting: Setting) -> Vec<Finding> {
-    let outdated = outdated(name, value, setting);
+pub(crate) fn of_variable(name: &str, value: &str, around: Surroundings<'_>) -> Vec<Finding> {
+    if around.is_of_profile(name, value) {
+        return Vec::new();
+    }
+    let outdated = outdated(name, value, around);
     // A name that is to be removed need not be renamed first.
     let removed = outdated.as_ref().is_some_and(|finding| finding.code == RDMAV);
     let of_name =
-        names::check(name, value, image).filter(|finding| !removed || finding.code != names::MISSPELT);
+        names::check(name, value, around.image).filter(|finding| !removed || finding.code != names::MISSPELT);
     of_name.into_iter().chain(outdated).collect()
 }
 
-fn add(findings: Vec<Finding>, role: &RoleView, at: &str, lints: &mut Vec<Lint>) {
-    lints.extend(
-        findings.into_iter().map(|finding| Lint { finding: finding.at(&role.name), at: at.to_owned() }),
-    );
+fn add(findings: Vec<Finding>, role: &RoleView, at: &str, word: &str, lints: &mut Vec<Lint>) {
+    lints.extend(findings.into_iter().map(|finding| Lint {
+        finding: finding.at(&role.name),
+        at: at.to_owned(),
+        word: word.to_owned(),
+    }));
 }
 
 /// Returns the fabric that is requested, else the one that a job shows.
@@ -145,10 +263,10 @@ fn shown_fabric(job: &JobView, profile: &Profile) -> Fabric {
         containers
             .any(|one| one.limits.keys().chain(one.requests.keys()).any(|name| name.starts_with(prefix)))
     };
-    let multus = job.roles.iter().any(has_networks);
+    let multus = || job.roles.iter().any(rdma_present::on_network);
     if asks("vpc.amazonaws.com/efa") {
         Fabric::Efa
-    } else if asks("rdma/") || asks("nvidia.com/rdma") || asks("nvidia.com/mlnxnics") || multus {
+    } else if asks("rdma/") || asks("nvidia.com/rdma") || asks("nvidia.com/mlnxnics") || multus() {
         Fabric::Roce
     } else if profile.covers(profile.fabric) {
         profile.fabric
@@ -157,16 +275,8 @@ fn shown_fabric(job: &JobView, profile: &Profile) -> Fabric {
     }
 }
 
-fn has_networks(role: &RoleView) -> bool {
-    role.annotations.contains_key("k8s.v1.cni.cncf.io/networks")
-}
-
 fn instance_type<'a>(role: &RoleView, catalogue: &'a Catalogue) -> Option<&'a InstanceType> {
     role.instance_types.iter().find_map(|name| catalogue.get(name))
-}
-
-fn rdma_read(role: &RoleView, catalogue: &Catalogue) -> Option<bool> {
-    role.instance_types.iter().find_map(|name| catalogue.get(name)?.rdma_read)
 }
 
 /// Reports a `$NAME` in a list of folders, which Kubernetes does not expand.
@@ -180,89 +290,82 @@ fn dollar(name: &str, value: &str) -> Option<Finding> {
 }
 
 /// Returns the finding about a setting by its name and value.
-fn outdated(name: &str, value: &str, setting: Setting) -> Option<Finding> {
-    let efa = setting.fabric == Fabric::Efa;
-    let ib = matches!(setting.fabric, Fabric::Roce | Fabric::InfiniBand);
+fn outdated(name: &str, value: &str, around: Surroundings<'_>) -> Option<Finding> {
+    let efa = around.fabric == Fabric::Efa;
+    let ib = matches!(around.fabric, Fabric::Roce | Fabric::InfiniBand);
     let finding = match (name, value) {
-        ("FI_EFA_USE_DEVICE_RDMA", "1") if setting.rdma_read == Some(false) => Finding::error(
+        ("FI_EFA_USE_DEVICE_RDMA", "1") if around.rdma_read == Some(false) => Finding::error(
             "E-RDMA-UNSUPPORTED",
             "FI_EFA_USE_DEVICE_RDMA=1 aborts the program on this instance type, whose EFA device has no RDMA read",
         )
         .fix("remove FI_EFA_USE_DEVICE_RDMA")
         .cite(FI_EFA),
-        ("FI_EFA_USE_DEVICE_RDMA", "0") if efa && setting.rdma_read != Some(false) => {
-            warn("L-EFA-RDMA-OFF", "FI_EFA_USE_DEVICE_RDMA=0 turns GPUDirect RDMA off on p4d and later", name, FI_EFA)
+        ("FI_EFA_USE_DEVICE_RDMA", "0") if efa && around.rdma_read != Some(false) => {
+            warn("L-EFA-RDMA-OFF", "FI_EFA_USE_DEVICE_RDMA=0 turns GPUDirect RDMA off on p4d and later", name)
         }
-        ("FI_EFA_USE_DEVICE_RDMA", "1") => {
-            info("L-EFA-RDMA-DEFAULT", "FI_EFA_USE_DEVICE_RDMA=1 is the default since libfabric 1.18 with aws-ofi-nccl 1.7; it does no harm", name, EFA_VARS)
+        ("FI_EFA_USE_DEVICE_RDMA", "1") if efa && around.rdma_read.is_none() => {
+            let text = "FI_EFA_USE_DEVICE_RDMA=1 is the default since libfabric 1.18 with aws-ofi-nccl 1.7, and aborts the \
+                        program on instance types without RDMA read (g5)";
+            info("L-EFA-RDMA-DEFAULT", text, name)
         }
-        ("NCCL_NET", net) if setting.has_fabric() && net.eq_ignore_ascii_case("socket") => {
+        ("NCCL_NET", net) if around.has_fabric() && net.eq_ignore_ascii_case("socket") => {
             on_sockets(name, value)
         }
-        ("FI_PROVIDER", list) if setting.has_efa() && has_tcp_provider(list) => on_sockets(name, value),
-        ("FI_PROVIDER", "efa") => {
-            info("L-FI-PROVIDER", "FI_PROVIDER=efa is for aws-ofi-nccl up to 1.5 (2023-01); later ones choose by themselves", name, EFA_VARS)
+        ("FI_PROVIDER", list) if around.has_efa() && has_tcp_provider(list) => on_sockets(name, value),
+        ("NCCL_PROTO", proto) if around.is_nccl_on_efa() && proto.eq_ignore_ascii_case("simple") => {
+            warn("L-PROTO-SIMPLE", "NCCL_PROTO=simple was for aws-ofi-nccl up to 1.5; it now forbids the faster LL and LL128", name)
         }
-        ("NCCL_PROTO", proto) if efa && proto.eq_ignore_ascii_case("simple") => {
-            warn("L-PROTO-SIMPLE", "NCCL_PROTO=simple was for aws-ofi-nccl up to 1.5; it now forbids the faster LL and LL128", name, PLATFORM)
+        ("FI_EFA_FORK_SAFE", "1") if around.is_nccl_on_efa() => {
+            info("L-FORK-SAFE", "FI_EFA_FORK_SAFE=1 is not needed: aws-ofi-nccl sets it itself", name)
         }
-        ("FI_EFA_FORK_SAFE", _) => {
-            info("L-FORK-SAFE", "the plugin sets FI_EFA_FORK_SAFE where it is needed; on old kernels it turns huge pages off", name, EFA_VARS)
+        (name, _) if around.is_nccl_on_efa() && name.starts_with("RDMAV_") => {
+            warn(RDMAV, "RDMAV_* variables can break newer kernels and are not for EFA", name)
         }
-        (name, _) if efa && name.starts_with("RDMAV_") => {
-            warn(RDMAV, "RDMAV_* variables can break newer kernels and are not for EFA", name, EFA_VARS)
+        ("FI_EFA_ENABLE_SHM_TRANSFER", "1") if around.is_nccl_on_efa() => {
+            info("L-SHM-TRANSFER", "FI_EFA_ENABLE_SHM_TRANSFER=1 has no effect: aws-ofi-nccl makes libfabric disable it", name)
         }
-        ("FI_EFA_ENABLE_SHM_TRANSFER", _) => {
-            info("L-SHM-TRANSFER", "FI_EFA_ENABLE_SHM_TRANSFER has no effect here: it is the default, and off with CUDA", name, EFA_VARS)
+        ("FI_EFA_USE_HUGE_PAGE", _) if around.has_pages && efa_role::is_off(value) => {
+            info("L-HUGE-PAGE-OFF", "the container requests huge pages, and FI_EFA_USE_HUGE_PAGE=0 leaves them unused", name)
+                .fix("remove hugepages-2Mi, or FI_EFA_USE_HUGE_PAGE (0 avoids `Cannot allocate memory` in fork())")
         }
-        ("FI_EFA_USE_HUGE_PAGE", "0") => {
-            info("L-HUGE-PAGE-OFF", "FI_EFA_USE_HUGE_PAGE=0 avoids `Cannot allocate memory` in fork(); the requested huge pages are then unused", name, FI_EFA)
-                .fix("pass --no-fabric-rule efa.hugepages, or remove FI_EFA_USE_HUGE_PAGE")
+        ("NCCL_SOCKET_NTHREADS" | "NCCL_NSOCKS_PERTHREAD", _) if around.is_nccl_on_efa() => {
+            info("L-SOCKET-TUNING", &format!("sockets are not used over EFA, so {name} has no effect there"), name)
         }
-        ("FI_EFA_SET_CUDA_SYNC_MEMOPS", "0") => {
-            info("L-SYNC-MEMOPS", "FI_EFA_SET_CUDA_SYNC_MEMOPS=0 is only for EFA installers before 1.29.1 with NCCL 2.19 and later", name, EFA_VARS)
-        }
-        ("FI_EFA_TX_MIN_CREDITS" | "FI_LOG_LEVEL", _) if efa => {
-            info("L-EFA-TUNING", &format!("the plugin sets {name} itself where it is not set"), name, EFA_VARS)
-        }
-        ("NCCL_SOCKET_NTHREADS" | "NCCL_NSOCKS_PERTHREAD", _) if efa => {
-            info("L-SOCKET-TUNING", &format!("sockets are not used over EFA, so {name} has no effect there"), name, EFA_VARS)
-        }
-        (name, _) if efa && SET_BY_THE_PLUGIN.contains(&name) => {
-            warn("L-EFA-TUNING", &format!("aws-ofi-nccl sets {name} for each platform; your value replaces it"), name, PLATFORM)
-        }
-        ("NCCL_TUNER_PLUGIN", path) if efa && path.contains('/') => {
-            warn("L-TUNER-PATH", "NCCL 2.27 requires the plugin's base name here; with a path it uses the default tuner", name, PLATFORM)
-                .fix("write the base name (`ofi`), or remove it")
+        (name, _) if around.is_nccl_on_efa() && differs_from_plugin(name, value, around).is_some() => {
+            let (own, families) = differs_from_plugin(name, value, around)?;
+            let on = if families.len() == P4_ON.len() { "p4d and later" } else { "p5 and later" };
+            let text = format!("aws-ofi-nccl sets {name}={own} on {on}; `{value}` replaces it");
+            info("L-EFA-TUNING", &text, name)
         }
         ("NCCL_NET_PLUGIN", "none") if efa => Finding::error(
             PLUGIN_NONE,
             "NCCL_NET_PLUGIN=none keeps NCCL from EFA altogether: it will run on TCP sockets",
         )
         .fix("remove NCCL_NET_PLUGIN, or set it to ofi"),
-        ("NCCL_NVLS_ENABLE", "0") if efa => {
-            warn("L-NVLS-OFF", "NCCL_NVLS_ENABLE=0 was for NCCL up to 2.18.3 with EFA; today it costs NVSwitch speed on H100 and later", name, PLATFORM)
+        ("NCCL_NVLS_ENABLE", "0") if around.is_nccl_on_efa() && around.may_be(P5_ON) => {
+            info("L-NVLS-OFF", "NCCL_NVLS_ENABLE=0 was for NCCL up to 2.18.3 with EFA; newer ones lose NVLink SHARP by it", name)
         }
         ("NCCL_IB_DISABLE", "1") if ib => {
             Finding::error(IB_DISABLED, "NCCL_IB_DISABLE=1 turns RoCE and InfiniBand off: NCCL will run on TCP sockets")
                 .fix("remove NCCL_IB_DISABLE")
         }
-        ("NCCL_IB_DISABLE", "1") if efa => {
-            info(IB_DISABLED, "NCCL_IB_DISABLE=1 has no effect on EFA", name, NCCL_ENV)
+        ("NCCL_IB_GID_INDEX", index) if !efa && index != "-1" && !around.is_older_than("2.21") => {
+            info("L-GID-INDEX", "NCCL finds the GID index itself since 2.21; a wrong one makes ibv_modify_qp fail", name)
         }
-        ("NCCL_IB_GID_INDEX", _) => {
-            info("L-GID-INDEX", "NCCL finds the GID index itself since 2.21; a wrong one makes ibv_modify_qp fail", name, NCCL_ENV)
+        ("GLOO_SOCKET_IFNAME", list) if list.contains('^') => Finding::warning(
+            "L-GLOO-IFNAME",
+            format!("`GLOO_SOCKET_IFNAME={list}`: Gloo knows no `^`; it looks for an interface of that name and fails"),
+        )
+        .fix("name the interface (eth0), or remove GLOO_SOCKET_IFNAME"),
+        ("NCCL_SOCKET_IFNAME", list) if excluded_ethernet(list).is_some() => {
+            let start = excluded_ethernet(list)?;
+            let text = format!("`^{start}` excludes every interface that begins with `{start}`, so NCCL may find none to start on");
+            warn("L-SOCKET-IFNAME", &text, name).fix("write ^lo,docker,veth, or the interface's name")
         }
-        ("NCCL_SOCKET_IFNAME", list) if excludes_ethernet(list) => {
-            warn("L-SOCKET-IFNAME", "this list excludes every eth* interface, so NCCL may find none to start on", name, NCCL_ENV)
+        ("GLOO_SOCKET_IFNAME" | "NCCL_SOCKET_IFNAME" | "TP_SOCKET_IFNAME", "lo" | "=lo") if around.several_nodes => {
+            warn("L-SOCKET-IFNAME", "lo reaches no other node, so the ranks cannot find each other", name)
         }
-        ("GLOO_SOCKET_IFNAME" | "NCCL_SOCKET_IFNAME" | "TP_SOCKET_IFNAME", "lo" | "=lo") if setting.several_nodes => {
-            warn("L-SOCKET-IFNAME", "lo reaches no other node, so the ranks cannot find each other", name, NCCL_ENV)
-        }
-        ("NCCL_SOCKET_IFNAME", "^lo") if setting.multus => {
-            warn("L-SOCKET-IFNAME", "^lo leaves every other interface to choose from, the fabric's own of Multus too, which may have no route", name, NCCL_ENV)
-        }
-        ("NCCL_ASYNC_ERROR_HANDLING" | "NCCL_BLOCKING_WAIT", _) => {
+        ("NCCL_ASYNC_ERROR_HANDLING" | "NCCL_BLOCKING_WAIT", _) if around.programs.torch => {
             Finding::info("L-TORCH-RENAMED", format!("PyTorch calls {name} TORCH_{name} since 2.2"))
                 .rename(name, format!("TORCH_{name}"))
         }
@@ -273,14 +376,25 @@ fn outdated(name: &str, value: &str, setting: Setting) -> Option<Finding> {
                 relative_folder(list).unwrap_or_default()
             ),
             "the entry, or write it out from the root",
-            "https://man7.org/linux/man-pages/man8/ld.so.8.html",
         ),
-        ("NCCL_TOPO_FILE", _) if efa => {
-            info("L-EFA-TUNING", "the plugin sets the topology file of p4d, p4de and g5.48xlarge itself", name, PLATFORM)
+        ("NCCL_TOPO_FILE", _)
+            if around.is_nccl_on_efa() && around.instance.is_some() && around.may_be(&["p4d", "g5.48"]) =>
+        {
+            info("L-EFA-TUNING", "aws-ofi-nccl brings a topology file for p4d, p4de and g5.48xlarge; yours replaces it", name)
         }
         _ => return None,
     };
     Some(finding)
+}
+
+/// Returns the plugin's own value of a variable, and where it applies, if the user's is another.
+fn differs_from_plugin(
+    name: &str,
+    value: &str,
+    around: Surroundings<'_>,
+) -> Option<(&'static str, &'static [&'static str])> {
+    let (_, own, families) = SET_BY_THE_PLUGIN.iter().find(|(known, ..)| *known == name)?;
+    (value != *own && around.may_be(families)).then_some((*own, *families))
 }
 
 fn on_sockets(name: &str, value: &str) -> Finding {
@@ -296,12 +410,12 @@ fn has_tcp_provider(list: &str) -> bool {
     list.split(';').any(|provider| matches!(provider.trim(), "tcp" | "sockets" | "udp"))
 }
 
-fn warn(code: &str, message: &str, name: &str, source: &str) -> Finding {
-    Finding::warning(code, message).fix(format!("remove {name}")).cite(source)
+fn warn(code: &str, message: &str, name: &str) -> Finding {
+    Finding::warning(code, message).fix(format!("remove {name}"))
 }
 
-fn info(code: &str, message: &str, name: &str, source: &str) -> Finding {
-    Finding::info(code, message).fix(format!("remove {name}")).cite(source)
+fn info(code: &str, message: &str, name: &str) -> Finding {
+    Finding::info(code, message).fix(format!("remove {name}"))
 }
 
 /// Returns the first relative path in a list of folders. The value of a variable or a command is unknown.
@@ -317,7 +431,8 @@ fn relative_folder(list: &str) -> Option<&str> {
     list.split(':').find(|entry| !entry.is_empty() && is_path(entry))
 }
 
-fn excludes_ethernet(list: &str) -> bool {
-    list.strip_prefix('^')
-        .is_some_and(|names| names.split(',').any(|name| matches!(name.trim(), "eth" | "e" | "en")))
+/// Returns the name in an exclusion that the names of Ethernet interfaces begin with.
+fn excluded_ethernet(list: &str) -> Option<&str> {
+    let names = list.strip_prefix('^').filter(|names| !names.starts_with('='))?;
+    names.split(',').map(str::trim).find(|name| matches!(*name, "eth" | "e" | "en"))
 }

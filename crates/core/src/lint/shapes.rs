@@ -1,9 +1,12 @@
 //! Shapes of a pod that the fabric does not support.
 
 use super::Lint;
+use super::settings::node;
 use crate::Finding;
 use crate::catalogue::{Catalogue, InstanceType, NodeFabric};
 use crate::fabric::Profile;
+use crate::fabric::node::Node;
+use crate::fabric::rules::efa_role;
 use crate::fabric::view::{ContainerView, RoleView};
 use crate::text::Quantity;
 
@@ -12,22 +15,71 @@ const EFA: &str = "vpc.amazonaws.com/efa";
 /// Checks one role.
 pub(super) fn role(role: &RoleView, profile: &Profile, catalogue: &Catalogue, lints: &mut Vec<Lint>) {
     let container = &role.container;
-    let mut say =
-        |finding: Finding, at: &str| lints.push(Lint { finding: finding.at(&role.name), at: at.to_owned() });
+    let mut say = |finding: Finding, at: &str| {
+        lints.push(Lint { finding: finding.at(&role.name), at: at.to_owned(), word: String::new() });
+    };
     huge_pages(container, &mut say);
     reserved_pages(role, catalogue, &mut say);
     shared_memory(role, &mut say);
     devices(role, profile, &mut say);
     processors(role, profile, catalogue, &mut say);
     sockets_product(container, &mut say);
+    let node = node(role, profile, catalogue);
+    let accelerators = role.accelerators(&profile.accelerator);
+    interfaces(container, &node, accelerators, &mut say);
+    capabilities(container, &mut say);
+    if let Some(finding) = memory(container, &node, accelerators) {
+        say(finding, &container.at);
+    }
+}
+
+/// Compares the EFA interfaces of a whole node's worker with those that the node has, as `mutate` does.
+fn interfaces(
+    container: &ContainerView,
+    node: &Node,
+    accelerators: u64,
+    say: &mut impl FnMut(Finding, &str),
+) {
+    let asked = container.asks(EFA).and_then(Quantity::parse).map(Quantity::whole);
+    if let Some(asked) = asked.filter(|_| node.row.is_some() && accelerators >= node.accelerators)
+        && let Some(finding) = node.judge_interfaces(EFA, asked)
+    {
+        say(finding, &container.at);
+    }
+}
+
+fn capabilities(container: &ContainerView, say: &mut impl FnMut(Finding, &str)) {
+    let prefixed = container.capabilities.iter().find_map(|name| Some((name, name.strip_prefix("CAP_")?)));
+    if let Some((name, bare)) = prefixed {
+        let message =
+            format!("`{name}`: Kubernetes adds CAP_ itself, so the container does not get this capability");
+        say(Finding::warning("L-CAPABILITY", message).fix(format!("write {bare}")), &container.at);
+    }
+}
+
+/// Reports a limit of memory in which the processes of so many GPUs cannot start.
+pub(crate) fn memory(container: &ContainerView, node: &Node, accelerators: u64) -> Option<Finding> {
+    const GIB: u64 = 1 << 30;
+    let text = container.limits.get("memory")?;
+    let limit = Quantity::parse(text).map(Quantity::whole).filter(|limit| *limit > 0)?;
+    let of_node = node.memory_mib.filter(|_| accelerators > 1 && accelerators >= node.accelerators);
+    let is_small = accelerators > 1 && limit < accelerators.checked_mul(GIB)?
+        || of_node.is_some_and(|mib| limit < mib.saturating_mul(1 << 20) / 100);
+    is_small.then(|| {
+        let message = format!(
+            "a limit of {text} of memory for {accelerators} GPUs: the kernel kills the processes (exit code 137) while they start"
+        );
+        Finding::warning("L-MEMORY-SMALL", message).fix("request most of the node's memory, or leave the limit out")
+    })
 }
 
 fn huge_pages(container: &ContainerView, say: &mut impl FnMut(Finding, &str)) {
     let asks_efa = container.asks(EFA).is_some_and(|amount| amount != "0");
-    if asks_efa && container.asks("hugepages-2Mi").is_none() {
+    if asks_efa && container.asks("hugepages-2Mi").is_none() && !efa_role::turned_off(container) {
         let message = "EFA is requested without huge pages; libfabric falls back to normal ones";
-        let finding = Finding::warning("L-HUGEPAGES-MISSING", message)
-            .fix("request hugepages-2Mi: 5120Mi, in limits and requests");
+        let memory = if container.asks_cpu_or_memory() { "" } else { ", together with memory" };
+        let finding = Finding::info("L-HUGEPAGES-MISSING", message)
+            .fix(format!("request hugepages-2Mi: 5120Mi, in limits and requests{memory}"));
         say(finding, &container.at);
     }
     let asks_pages = container.asks("hugepages-2Mi").is_some_and(|amount| amount != "0");
@@ -87,8 +139,7 @@ fn devices(role: &RoleView, profile: &Profile, say: &mut impl FnMut(Finding, &st
     }
     if container.privileged {
         let message = format!("the container is privileged though {plugin} brings the device");
-        let finding =
-            Finding::warning("L-PRIVILEGED", message).fix("remove `privileged`; IPC_LOCK is enough");
+        let finding = Finding::info("L-PRIVILEGED", message).fix("remove `privileged`; IPC_LOCK is enough");
         say(finding, &container.at);
     }
 }
@@ -108,10 +159,11 @@ fn processors(
         // Without a type: a whole node's accelerators, exactly the number of its CPUs, and EFA, which is AWS's:
         // nodes of other clouds have the same numbers (140 CPUs and 4 GPUs: Google's a4x and CoreWeave's gb200-4x).
         let accelerators = role.pod_asks(&profile.accelerator);
+        let interfaces = role.container.asks(EFA).and_then(Quantity::parse).map(Quantity::whole);
         let whole = |row: &&InstanceType| {
             accelerators > 0
                 && row.fabric == NodeFabric::Efa
-                && role.container.asks("vpc.amazonaws.com/efa").is_some()
+                && interfaces.is_some_and(|asked| row.efa_max.is_some_and(|has| u64::from(has) >= asked))
                 && u64::from(row.accelerators) == accelerators
                 && row.vcpus.map(u64::from) == Some(asked)
         };
@@ -133,11 +185,13 @@ fn sockets_product(container: &ContainerView, say: &mut impl FnMut(Finding, &str
     else {
         return;
     };
-    let product = threads.saturating_mul(sockets);
+    // NCCL takes at most 16 threads and 64 sockets, and lowers the second number (net_socket.cc, 2.30).
+    let product = threads.min(16).saturating_mul(sockets);
     if product > 64 {
-        let message =
-            format!("NCCL_SOCKET_NTHREADS × NCCL_NSOCKS_PERTHREAD is {product}, and NCCL allows 64");
-        let finding = Finding::error("L-SOCKET-PRODUCT", message).fix("set them to 4 and 8");
+        let message = format!(
+            "NCCL_SOCKET_NTHREADS × NCCL_NSOCKS_PERTHREAD is {product}; NCCL allows 64, and lowers the second"
+        );
+        let finding = Finding::warning("L-SOCKET-PRODUCT", message).fix("set them to 4 and 8");
         say(finding, &container.at);
     }
 }

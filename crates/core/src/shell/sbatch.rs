@@ -208,11 +208,25 @@ impl Directives {
 
     /// Returns the number of nodes, by default 1.
     pub fn nodes(&self) -> u32 {
-        let tasks = || {
-            let each = self.number("ntasks-per-node").filter(|each| *each > 0)?;
-            Some(self.number("ntasks")?.div_ceil(each))
+        self.named_nodes().unwrap_or(1).max(1)
+    }
+
+    /// Returns the number of nodes that the options name: outright, or by tasks or GPUs of all nodes and of each.
+    pub fn named_nodes(&self) -> Option<u32> {
+        let gres = || {
+            let list = self.value("gres")?;
+            list.split(',').any(is_gpu).then(|| gpus(list.split(',').filter(|one| is_gpu(one))))
         };
-        self.number("nodes").or_else(tasks).unwrap_or(1).max(1)
+        let each_gpu = || self.number("gpus-per-node").or_else(gres).filter(|each| *each > 0);
+        let each = self.number("ntasks-per-node").filter(|each| *each > 0);
+        let tasks = self.number("ntasks");
+        let by_tasks = || Some(tasks?.div_ceil(each?));
+        let by_gpus = || Some(self.number("gpus")?.div_ceil(each_gpu()?));
+        // One task for each GPU, as ranks are: other numbers say nothing about nodes.
+        let by_ranks =
+            || tasks.zip(each_gpu()).filter(|(all, each)| all % each == 0).map(|(all, each)| all / each);
+        let by_one = || tasks.filter(|all| *all == 1);
+        self.number("nodes").or_else(by_tasks).or_else(by_gpus).or_else(by_ranks).or_else(by_one)
     }
 
     /// Returns the tasks on each node, where an option sets it.

@@ -71,9 +71,9 @@ pub(crate) fn command_lines(text: &str) -> Option<Vec<(Range<usize>, Vec<ScriptC
     Some(reader::read_lines(text)?.into_iter().map(commands).collect())
 }
 
-/// Returns the bytes of a script's here-documents; none if it cannot be parsed.
-pub(crate) fn documents(text: &str) -> Vec<Range<usize>> {
-    reader::read(text, 0..text.len()).map(|contents| contents.documents).unwrap_or_default()
+/// Returns the bytes of a script's here-documents, and the byte up to which the script can be parsed.
+pub(crate) fn documents(text: &str) -> (Vec<Range<usize>>, usize) {
+    reader::documents(text)
 }
 
 /// Returns the line at which no shell can parse a script, and why. None where it can be parsed, or is only

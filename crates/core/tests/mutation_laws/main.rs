@@ -5,6 +5,7 @@
 //! - The result depends only on the arguments.
 //! - What is skipped or refused is byte for byte unchanged.
 //! - Only what the ops name differs, and it is what a backend makes of the same ops.
+//! - `lint` finds no error afterwards that it did not find before.
 //! - What was valid against the CRD's schema is still valid.
 
 #![allow(
@@ -28,7 +29,9 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::convert::{MutateOptions, MutatedJob, Splitter, Start, TrainerVersion, apply_ops, mutate};
+use weftrun_core::convert::{
+    MutateOptions, MutatedJob, Splitter, Start, TrainerVersion, apply_ops, lint_document, mutate,
+};
 use weftrun_core::fabric::{Fabric, Gid, Inject, Profiles, RuleSetting, Stack, Webhook};
 use weftrun_core::request::{FabricRequest, RULES};
 use weftrun_core::span::yaml_documents;
@@ -61,6 +64,21 @@ fn run(text: &str, call: &Call) -> Result<(String, Vec<MutatedJob>), String> {
     Ok((new, jobs))
 }
 
+/// Returns the errors that `lint` finds with the settings of a call.
+fn errors(text: &str, call: &Call) -> Vec<(String, String)> {
+    let profile = Profiles::builtin().get(&call.profile).unwrap();
+    let catalogue = Catalogue::builtin();
+    let settings = MutateOptions {
+        runtimes: &call.runtimes,
+        ..MutateOptions::offline(&profile, &call.options, &catalogue)
+    };
+    let found = documents(text)
+        .into_iter()
+        .flat_map(|document| lint_document(&document, Start::of("x.yaml"), &settings));
+    let errors = found.filter(weftrun_core::Finding::is_error);
+    errors.map(|one| (one.code, one.subject.unwrap_or_default())).collect()
+}
+
 /// Returns the documents of a text, split as the command line splits a stream.
 fn documents(text: &str) -> Vec<String> {
     let mut splitter = Splitter::default();
@@ -83,6 +101,10 @@ fn holds(text: &str, call: &Call) -> Result<(String, Vec<MutatedJob>), String> {
     }
     if jobs.iter().all(|job| !job.changed) && after != text {
         return Err("bytes differ though nothing is said to have changed".to_owned());
+    }
+    let known = errors(text, call);
+    if let Some(new) = errors(&after, call).into_iter().find(|error| !known.contains(error)) {
+        return Err(format!("lint finds {new:?} only afterwards\n--- before\n{text}\n--- after\n{after}"));
     }
     let off = |rule: &str| call.options.rules.get(rule) == Some(&RuleSetting::Off);
     if let Some(op) = jobs.iter().flat_map(|job| &job.plan.ops).find(|op| off(&op.rule)) {

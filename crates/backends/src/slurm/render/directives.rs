@@ -4,7 +4,7 @@ use weftrun_core::backend::NodeGroup;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::convert::{Directive, Directives, Program};
 use weftrun_core::shell::sbatch::OF_SUBMISSION;
-use weftrun_core::spec::{RestartPolicy, Role};
+use weftrun_core::spec::{Launch, RestartPolicy, Role};
 use weftrun_core::text::Quantity;
 use weftrun_core::{Error, ErrorKind, Result};
 
@@ -204,8 +204,11 @@ fn of_role(draft: &RenderInput<'_>, index: usize) -> Result<Directives> {
         options.add("reservation", reservation);
     }
     options.add("nodes", role.nodes.to_string());
+    // A script that starts its ranks itself reads SLURM_NTASKS_PER_NODE: it is set only where the job says so.
     let tasks = super::launch::tasks_per_node(draft, role);
-    options.add("ntasks-per-node", tasks.to_string());
+    if draft.job.spec.launch != Launch::Once || role.ranks_per_node.is_some() {
+        options.add("ntasks-per-node", tasks.to_string());
+    }
     let exclusive = whole_nodes(draft, index).is_some();
     if role.gpus_per_node > 0 && has_gpu_gres(role) {
         options.add("gpus-per-node", role.gpus_per_node.to_string());

@@ -14,7 +14,7 @@ use crate::convert::mutate::{MutateOptions, Mutated, SourceText, Start};
 use crate::convert::report::MutatedJob;
 use crate::fabric::decide;
 use crate::fabric::evidence::{Form, choose};
-use crate::fabric::view::{JobKind, JobView};
+use crate::fabric::view::{JobKind, JobView, Workload};
 use crate::span::{SpanDocument, SpanTree, SyntaxError, Value, json, yaml_documents, yaml_texts};
 use crate::{Error, ErrorKind, Finding, explain, lint};
 
@@ -28,13 +28,20 @@ pub fn mutate<'t>(
     settings: &MutateOptions<'_>,
 ) -> crate::Result<Mutated<'t>> {
     let mut out = Mutated { text: Cow::Borrowed(text), jobs: Vec::new() };
-    if !may_hold_a_job(text) {
+    let is_object = memchr::memmem::find(text.as_bytes(), b"apiVersion").is_some();
+    if is_object && !may_hold_a_job(text) {
         return Ok(out);
     }
     let syntax = Syntax::of(text);
     let refused =
         |error: SyntaxError| Error::from_finding(ErrorKind::InvalidSpec, unreadable(&error, text, start));
     let documents = syntax.read(text).map_err(refused)?;
+    let foreign =
+        documents.iter().find_map(|document| Some((no_manifest(&document.root)?, &document.root.span)));
+    if let Some((finding, span)) = foreign {
+        let finding = finding.span(start.of_text(text).span(span));
+        return Err(Error::from_finding(ErrorKind::InvalidSpec, finding));
+    }
     if let [document] = documents.as_slice() {
         if let Some(new) = one(&start.of_text(text), document, syntax, settings, &mut out.jobs) {
             out.text = Cow::Owned(new);
@@ -108,10 +115,12 @@ fn one(
     settings: &MutateOptions<'_>,
     reports: &mut Vec<MutatedJob>,
 ) -> Option<String> {
-    if kind_of_tree(&document.root) == ObjectKind::Other {
+    let mut wanted = document.root.to_json();
+    if kind_of_tree(&document.root) == ObjectKind::Other
+        && workload::templates(&wanted, Workload::Unknown).is_empty()
+    {
         return None;
     }
-    let mut wanted = document.root.to_json();
     let first = reports.len();
     let mut extra = Vec::new();
     if kind_of_json(&wanted) == ObjectKind::List {
@@ -197,6 +206,10 @@ fn object(
     };
     let mut report = MutatedJob::new(&job, plan, version.override_field());
     let span = text.span(&node.span);
+    if job.kind == JobKind::Workload(Workload::Unknown) {
+        data.get("kind").and_then(Json::as_str).unwrap_or_default().clone_into(&mut report.kind);
+        report.plan.findings.extend(unknown_kind(data, &job));
+    }
     text.start.file.clone_into(&mut report.file);
     report.line = span.line;
     if job.kind == JobKind::TrainJob {
@@ -257,7 +270,7 @@ fn object(
     }
     let pointers = Pointers::default();
     if report.changed {
-        for found in lint::against(&job, report.plan.fabric, catalogue) {
+        for found in lint::against(&job, report.plan.fabric, profile, catalogue) {
             let at = pointers.at(node, &found.at).unwrap_or(node);
             report.plan.findings.push(explain::with_source(found.finding).span(text.span(&at.span)));
         }
@@ -276,7 +289,12 @@ pub(super) fn view<'s>(
     data: &Json,
     settings: &MutateOptions<'s>,
 ) -> Option<(JobView, TrainerVersion, Runtime<'s>)> {
-    let ObjectKind::Job(kind) = kind_of_json(data) else { return None };
+    let kind = match kind_of_json(data) {
+        ObjectKind::Job(kind) => kind,
+        // What asks for no accelerator is no job, whatever it is.
+        ObjectKind::Other if is_manifest(data) => JobKind::Workload(Workload::Unknown),
+        ObjectKind::Other | ObjectKind::List | ObjectKind::OtherVersion => return None,
+    };
     let runtime = Runtime::find(data, settings.runtimes);
     let version = settings.trainer.or_else(|| TrainerVersion::of(data)).unwrap_or_default();
     let job = match kind {
@@ -287,6 +305,49 @@ pub(super) fn view<'s>(
         kind => job::view(data, kind),
     };
     Some((job, version, runtime))
+}
+
+/// Returns whether an object has what every object of Kubernetes has.
+fn is_manifest(object: &Json) -> bool {
+    ["apiVersion", "kind"].iter().all(|key| object.get(key).is_some())
+}
+
+/// Reports a document that is no object of Kubernetes, by the tool whose it seems to be.
+pub(super) fn no_manifest(root: &SpanTree<'_>) -> Option<Finding> {
+    let has = |key: &str| root.get(key).is_some();
+    if matches!(root.value, Value::Null) || has("apiVersion") || has("kind") {
+        return None;
+    }
+    let is_type = |names: &[&str]| {
+        root.get("type").and_then(SpanTree::as_str).is_some_and(|word| names.contains(&word))
+    };
+    let what = if is_type(&["task", "service", "dev-environment", "fleet", "gateway", "volume"]) {
+        "this is a dstack configuration"
+    } else if has("run") && (has("resources") || has("num_nodes") || has("setup")) {
+        "this is a SkyPilot task"
+    } else if has("services") {
+        "this is a Compose file"
+    } else {
+        "this is no object of Kubernetes: it has no `apiVersion` and no `kind`"
+    };
+    let message = format!("{what}; weftrun reads manifests, sbatch scripts and job files");
+    let fix =
+        "give the manifest that the tool makes of it (helm template, kustomize build), or write a job file";
+    Some(Finding::error("E-NOT-MANIFEST", message).fix(fix))
+}
+
+/// Reports an object of a kind that weftrun does not know.
+pub(super) fn unknown_kind(object: &Json, job: &JobView) -> Option<Finding> {
+    let kind = object.get("kind").and_then(Json::as_str)?;
+    let pods = if job.roles.iter().any(|role| role.replicas_unknown) {
+        "the number of pods is not known"
+    } else {
+        "`replicas` beside it is taken for the number of pods"
+    };
+    let message =
+        format!("weftrun does not read kind {kind}; a pod template in it is read all the same, and {pods}");
+    let fix = "compare the pods that its controller makes with what is added here";
+    Some(Finding::warning("W-KIND-UNKNOWN", message).at(kind).fix(fix))
 }
 
 fn runtime_assumed(data: &Json) -> Finding {

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::document::{Pointers, Syntax, unreadable};
+use super::document::{Pointers, Syntax, no_manifest, unknown_kind, unreadable};
 use super::{job, workload};
 use crate::Finding;
 use crate::convert::mutate::{MutateOptions, SourceText, Start};
 use crate::fabric::Profile;
 use crate::fabric::evidence::Form;
-use crate::fabric::view::{JobKind, JobView};
+use crate::fabric::view::{JobKind, JobView, Workload};
 use crate::span::{SpanDocument, SpanTree, Value};
 use crate::{explain, lint};
 
@@ -22,6 +22,9 @@ pub fn lint_document(text: &str, start: Start<'_>, settings: &MutateOptions<'_>)
     let text = &start.of_text(text);
     for document in &documents {
         duplicates(document, text, &mut findings);
+        if let Some(finding) = no_manifest(&document.root) {
+            findings.push(finding.span(text.span(&document.root.span)));
+        }
         match document.root.get("items").filter(|_| kind(&document.root).ends_with("List")) {
             Some(items) => {
                 items.items().iter().for_each(|item| object(item, text, settings, &mut findings));
@@ -66,11 +69,20 @@ fn object(
     for role in view.roles.iter_mut().filter(|role| role.instance_types.is_empty()) {
         role.instance_types.extend(settings.options.instance_type.clone());
     }
+    if view.kind == JobKind::Workload(Workload::Unknown)
+        && let Some(finding) = unknown_kind(&data, &view)
+    {
+        say(finding, node.get("kind").unwrap_or(node));
+    }
     let (settings, _) = settings.chosen(Form::Manifest, |signs| signs.object(&data));
     ranks_per_node(node, &view, settings.profile, &mut say);
     let pointers = Pointers::default();
     for found in lint::job(&view, settings.options.kind, settings.profile, settings.catalogue) {
-        say(found.finding, pointers.at(node, &found.at).unwrap_or(node));
+        let at = pointers.at(node, &found.at).unwrap_or(node);
+        let place = text.text.get(at.span.clone()).and_then(|whole| whole.find(&found.word));
+        let start = at.span.start + place.unwrap_or(0);
+        let word = place.filter(|_| !found.word.is_empty()).map(|_| start..start + found.word.len());
+        findings.push(found.finding.span(text.span(&word.unwrap_or_else(|| at.span.clone()))));
     }
 }
 
@@ -150,7 +162,10 @@ fn ranks_per_node(
     let differs = |ranks: u64| {
         job.workers().find(|role| {
             let gpus = role.pod_asks(&profile.accelerator);
-            gpus > 0 && gpus != ranks
+            // A launcher that is given a number of its own does not read this one.
+            let own =
+                || role.container.argv().any(|word| word.replace('_', "-").contains("--nproc-per-node"));
+            gpus > 0 && gpus != ranks && !own()
         })
     };
     if let Some((ranks, role)) = ranks.and_then(|ranks| Some((ranks, differs(ranks)?))) {

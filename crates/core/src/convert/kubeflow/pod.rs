@@ -61,7 +61,7 @@ pub(super) fn container(container: &Json, at: &str) -> ContainerView {
         capabilities: list(pointer(container, "/securityContext/capabilities").unwrap_or(&Json::Null), "add")
             .iter()
             .filter_map(Json::as_str)
-            .map(|name| name.strip_prefix("CAP_").unwrap_or(name).to_owned())
+            .map(str::to_owned)
             .collect(),
         privileged: pointer(container, "/securityContext/privileged")
             .and_then(Json::as_bool)

@@ -5,6 +5,7 @@ use serde_json::Value as Json;
 
 use super::object::{list, number, placeholder, pointer, text_at};
 use super::{job, pod};
+use crate::convert::edit::step;
 use crate::fabric::view::{JobKind, JobView, Mpi, RoleView, Workload};
 use crate::shell::is_mpirun;
 
@@ -126,12 +127,17 @@ pub(super) struct Template {
     pub pods: u32,
     /// The text in place of the number, if it is no number.
     placeholder: Option<String>,
+    /// Whether nothing beside the template names the number.
+    unknown: bool,
 }
 
 /// Returns the pod templates of an object.
 pub(super) fn templates(object: &Json, kind: Workload) -> Vec<Template> {
-    let Some(shape) = SHAPES.iter().find(|shape| shape.kind == kind) else { return Vec::new() };
     let mut found: Vec<Template> = Vec::new();
+    let Some(shape) = SHAPES.iter().find(|shape| shape.kind == kind) else {
+        by_shape(object, "", &Json::Null, &mut found);
+        return found;
+    };
     for place in shape.places {
         match place.list {
             None if pointer(object, place.template).is_some_and(Json::is_object) => {
@@ -168,7 +174,48 @@ fn template(object: &Json, member: &Json, at: &str, place: &PodPath, name: Strin
         let (parent, key) = split(at);
         pointer(base, parent).and_then(|parent| placeholder(parent, key))
     });
-    Template { name, at: format!("{at}{}", place.template), pods: pods.saturating_sub(less), placeholder }
+    let at = format!("{at}{}", place.template);
+    Template { name, at, pods: pods.saturating_sub(less), placeholder, unknown: false }
+}
+
+/// Deepest place of a pod template in an object of an unknown kind.
+const DEEPEST: usize = 12;
+
+/// Finds pod templates by their shape, `spec.containers`. What holds a template may have `replicas` and a `name`
+/// beside it, as in all operators' own kinds.
+fn by_shape(value: &Json, at: &str, holder: &Json, found: &mut Vec<Template>) {
+    let containers = pointer(value, "/spec/containers").and_then(Json::as_array);
+    if containers.is_some_and(|list| !list.is_empty() && list.iter().all(|one| one.get("image").is_some())) {
+        let named = ["name", "groupName"].iter().find_map(|key| holder.get(*key)?.as_str());
+        let mut name = named.unwrap_or("pod").to_owned();
+        if found.iter().any(|one| one.name == name) {
+            name = format!("{name}-{}", found.len());
+        }
+        found.push(Template {
+            name,
+            at: at.to_owned(),
+            pods: number(holder, "replicas").unwrap_or(1),
+            placeholder: placeholder(holder, "replicas"),
+            unknown: holder.get("replicas").is_none(),
+        });
+        return;
+    }
+    if at.matches('/').count() >= DEEPEST {
+        return;
+    }
+    match value {
+        Json::Object(map) => {
+            for (key, below) in map {
+                by_shape(below, &format!("{at}/{}", step(key)), value, found);
+            }
+        }
+        Json::Array(items) => {
+            for (index, below) in items.iter().enumerate() {
+                by_shape(below, &format!("{at}/{index}"), value, found);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Reads such an object. Roles whose pods request accelerators have the ranks; one that calls `mpirun`
@@ -182,6 +229,7 @@ pub(super) fn view(object: &Json, kind: Workload) -> JobView {
             role.name = template.name;
             role.replicas = template.pods;
             role.replicas_text = template.placeholder;
+            role.replicas_unknown = template.unknown;
             role.worker = has_accelerators(&role, "nvidia.com/gpu");
             role.launcher = role.container.argv().any(calls_mpirun);
             role

@@ -6,6 +6,7 @@
 
 mod assignments;
 mod import;
+mod launched;
 mod operations;
 mod rewrite;
 mod script;
@@ -13,6 +14,7 @@ mod script;
 use assignments::Assignment;
 
 pub use crate::shell::sbatch::{Directive, Directives, Program};
+use import::memory;
 pub use import::{import_sbatch, slurm_duration};
 pub use operations::{NoCounterpart, ScriptChange, ScriptContext, decision_text, script_change};
 
@@ -25,8 +27,10 @@ use crate::explain;
 use crate::fabric::evidence::Form;
 use crate::fabric::{FabricPlan, SkipReason, Skipped, decide};
 use crate::lint;
+use crate::lint::settings::{Programs, Surroundings};
 use crate::request::Fabric;
 pub use crate::shell::is_sbatch;
+use crate::shell::without_comment;
 use script::Script;
 
 /// First line of the fabric's block in an sbatch script, whether it was rendered or mutated.
@@ -49,7 +53,7 @@ pub fn mutate_sbatch<'t>(text: &'t str, start: Start<'_>, settings: &MutateOptio
             let mut plan = decide(&job, profile, &options, settings.catalogue, settings.facts);
             script.keep_expressible(&mut plan);
             if !plan.ops.is_empty() {
-                let against = lint::against(&job, plan.fabric, settings.catalogue);
+                let against = lint::against(&job, plan.fabric, profile, settings.catalogue);
                 plan.findings.extend(against.into_iter().map(|found| explain::with_source(found.finding)));
             }
             MutatedJob::new(&job, weighed.into_iter().fold(plan, FabricPlan::with_evidence), "")
@@ -89,11 +93,35 @@ pub fn lint_sbatch(text: &str, start: Start<'_>, settings: &MutateOptions<'_>) -
         .into_iter()
         .map(|(finding, range)| explain::with_source(finding).span(source.span(&range)))
         .collect();
-    let image = script.option("container-image");
-    for Assignment { name, value, place, .. } in &script.exports {
-        for finding in lint::variable(name, value, fabric, script.nodes() > 1, image) {
-            findings.push(finding.at(format!("export {name}")).span(source.span(place)));
+    let job = script.view(&settings);
+    let names = script.exports.iter().map(|one| one.name.as_str());
+    for role in &job.roles {
+        let around = Surroundings {
+            fabric,
+            several_nodes: script.nodes() > 1 || script.nodes_unknown(),
+            image: script.option("container-image"),
+            programs: Programs::of(text.lines().map(without_comment).chain(names.clone()), false),
+            profile: Some(settings.profile),
+            ..Surroundings::of_role(role, settings.profile, settings.catalogue)
+        };
+        for Assignment { name, value, place, .. } in &script.exports {
+            let found = lint::settings::of_variable(name, value, around).into_iter();
+            let found = found.map(|finding| explain::with_source(finding).at(format!("export {name}")));
+            findings.extend(found.map(|finding| finding.span(source.span(place))));
         }
+        let ranks = role.container.count("nvidia.com/gpu") > 1;
+        let env = script.exports.iter().map(|one| (one.name.as_str(), one.value.as_str()));
+        if let Some(finding) = lint::settings::shared_debug_file(env, ranks, around.several_nodes) {
+            let of_file = script.exports.iter().rev().find(|one| one.name == "NCCL_DEBUG_FILE");
+            let place = of_file.map_or(0..0, |one| one.place.clone());
+            findings.push(explain::with_source(finding).span(source.span(&place)));
+        }
+        let head = text.find("#SBATCH").unwrap_or(0);
+        findings.extend(
+            lint::job_shapes(role, settings.profile, settings.catalogue)
+                .into_iter()
+                .map(|finding| explain::with_source(finding).span(source.span(&(head..head)))),
+        );
     }
     findings.sort_by_key(|finding| finding.span.as_ref().map_or(0, |span| span.start));
     findings

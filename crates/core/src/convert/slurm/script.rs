@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::assignments::{Assignment, assignments};
+use super::launched::Launched;
 use super::{BLOCK_BEGIN, BLOCK_END};
 use crate::Finding;
+use crate::catalogue::InstanceType;
 use crate::convert::mutate::MutateOptions;
 use crate::fabric::view::{ContainerView, EnvView, JobKind, JobView, Mpi, RoleView};
-use crate::lint::script::holds;
-use crate::request::FabricRequest;
+use crate::lint::script::{holds, is_command};
+use crate::request::{Fabric, FabricRequest};
 use crate::shell::sbatch::{Directives, is_gpu};
 use crate::shell::{ScriptCommand, commands, is_mpirun};
 
@@ -22,6 +24,8 @@ pub(super) struct Script<'t> {
     pub(super) head_end: usize,
     /// Variables that the script sets, with their positions.
     pub(super) exports: Vec<Assignment>,
+    /// What `srun` and the launchers of ranks are given.
+    pub(super) launched: Launched,
     /// Byte ranges of weftrun's own blocks; more than one if scripts were concatenated.
     pub(super) blocks: Vec<Range<usize>>,
 }
@@ -42,7 +46,8 @@ impl<'t> Script<'t> {
     pub(super) fn read(text: &'t str) -> Self {
         let blocks = blocks(text);
         let components = vec![Directives::default()];
-        let mut script = Self { text, components, head_end: 0, exports: Vec::new(), blocks };
+        let launched = Launched::default();
+        let mut script = Self { text, components, head_end: 0, exports: Vec::new(), launched, blocks };
         let (mut at, mut in_head, mut continued) = (0, true, 0);
         for line in text.split_inclusive('\n') {
             let (start, end) = (at, at + line.len());
@@ -60,7 +65,7 @@ impl<'t> Script<'t> {
                     script.head_end = end;
                 }
                 line if in_head && line.starts_with("#!") => script.head_end = end,
-                line if line.trim_start().starts_with('#') || line.trim().is_empty() => {}
+                line if !is_command(line.trim_start()) => {}
                 _ => {
                     in_head = false;
                     continued = start + logical_line(&text[start..]);
@@ -72,6 +77,8 @@ impl<'t> Script<'t> {
                 }
             }
         }
+        let options = script.components.last().cloned().unwrap_or_default();
+        script.launched = Launched::read(text, &options, &script.exports);
         script
     }
 
@@ -86,11 +93,6 @@ impl<'t> Script<'t> {
     /// Returns everything after the lines that Slurm reads, without weftrun's block.
     pub(super) fn body(&self) -> String {
         self.bare().get(self.bare_head_end()..).unwrap_or_default().to_owned()
-    }
-
-    /// Returns the line on which [`Script::body`] begins, from 1.
-    pub(super) fn body_line(&self) -> usize {
-        self.bare().get(..self.bare_head_end()).map_or(1, |head| head.matches('\n').count() + 1)
     }
 
     /// Returns the end of the head in the script without weftrun's blocks.
@@ -108,8 +110,28 @@ impl<'t> Script<'t> {
         self.components.iter().any(|options| options.has(name))
     }
 
+    /// Returns the number of nodes that the script names: in its `#SBATCH` lines, for `srun`, or for the launcher of
+    /// the ranks.
+    pub(super) fn named_nodes(&self) -> Option<u32> {
+        let named: Option<u32> = self.components.iter().map(Directives::named_nodes).sum();
+        named.or(self.launched.nodes)
+    }
+
     pub(super) fn nodes(&self) -> u32 {
-        self.components.iter().map(Directives::nodes).sum()
+        self.named_nodes().unwrap_or_else(|| u32::try_from(self.components.len()).unwrap_or(1))
+    }
+
+    /// Returns whether the script runs on as many nodes as `sbatch` is told on the command line.
+    pub(super) fn nodes_unknown(&self) -> bool {
+        const READ: [&str; 6] = [
+            "SLURM_NNODES",
+            "SLURM_JOB_NUM_NODES",
+            "SLURM_JOB_NODELIST",
+            "SLURM_NODELIST",
+            "SLURM_NODEID",
+            "SLURM_STEP_NODELIST",
+        ];
+        self.named_nodes().is_none() && READ.iter().any(|name| self.text.contains(name))
     }
 
     /// Returns the value of the first of these options that is not a number, such as `${NODES}`. Slurm expands no
@@ -125,20 +147,49 @@ impl<'t> Script<'t> {
         })
     }
 
-    /// Returns the number of GPUs that the job uses on a node: as requested, or all GPUs of an exclusive node.
+    /// Returns the number of GPUs that the job uses on a node: as requested, all GPUs of an exclusive node, or one for
+    /// each process that the launcher starts there.
     pub(super) fn gpus(&self, settings: &MutateOptions<'_>) -> u32 {
         let whole = || {
-            let row = settings.options.instance_type.as_deref().and_then(|name| settings.catalogue.get(name));
-            row.map_or(8, |row| row.accelerators)
+            let named = settings.options.instance_type.iter().cloned().chain(self.instance_types(settings));
+            let rows = named.filter_map(|name| Some(settings.catalogue.get(&name)?.accelerators));
+            rows.min().unwrap_or(settings.profile.node_accelerators)
         };
-        let asked = self.components.iter().filter_map(Directives::gpus_per_node).max();
-        asked.or_else(|| self.has("exclusive").then(whole)).unwrap_or(0)
+        let exclusive = self
+            .components
+            .iter()
+            .any(|options| options.has("exclusive") && options.value("exclusive").is_none());
+        self.asked_gpus().or_else(|| exclusive.then(whole)).or(self.launched.processes).unwrap_or(0)
+    }
+
+    fn asked_gpus(&self) -> Option<u32> {
+        self.components.iter().filter_map(Directives::gpus_per_node).max().or(self.launched.gpus)
+    }
+
+    /// Returns the instance types that the script names: as features of the nodes, or by a partition that is named for
+    /// a family of AWS, where the script is for AWS.
+    fn instance_types(&self, settings: &MutateOptions<'_>) -> Vec<String> {
+        let features = self.option("constraint").into_iter();
+        let features = features.flat_map(|text| text.split(['|', '&', '[', ']', '*', ',']));
+        let named: Vec<String> =
+            features.filter(|name| settings.catalogue.get(name).is_some()).map(str::to_owned).collect();
+        let Some(partition) =
+            self.option("partition").filter(|_| named.is_empty() && settings.profile.fabric == Fabric::Efa)
+        else {
+            return named;
+        };
+        let of_family = settings.catalogue.family(partition);
+        let asked = self.asked_gpus().or(self.launched.processes);
+        let exact: Vec<&InstanceType> =
+            of_family.iter().copied().filter(|row| Some(row.accelerators) == asked).collect();
+        let rows = if exact.is_empty() { of_family } else { exact };
+        rows.into_iter().map(|row| row.name.clone()).collect()
     }
 
     /// Returns the resources that a job has on a node. Memory is always included, since Slurm allocates some without
     /// a request (`--mem=0` requests all of it).
     pub(super) fn limits(&self, gpus: u32) -> BTreeMap<String, String> {
-        let memory = self.option("mem").unwrap_or("0").to_owned();
+        let memory = self.option("mem").and_then(super::memory).unwrap_or_else(|| "0".to_owned());
         let open = self.open_number(&["gpus-per-node", "gres", "gpus", "gpus-per-task"]).map(str::to_owned);
         let amount = open.or_else(|| (gpus > 0).then(|| gpus.to_string()));
         let gpus = amount.map(|amount| ("nvidia.com/gpu".to_owned(), amount));
@@ -192,17 +243,14 @@ impl<'t> Script<'t> {
             limits: self.limits(gpus),
             ..ContainerView::default()
         };
-        let types =
-            self.option("constraint").into_iter().flat_map(|text| text.split(['|', '&', '[', ']', '*']));
-        let instance_types =
-            types.filter(|name| settings.catalogue.get(name).is_some()).map(str::to_owned).collect();
         let role = RoleView {
             name: "nodes".to_owned(),
             worker: true,
             launcher: mpi,
             replicas: self.nodes(),
             replicas_text: self.open_number(&["nodes"]).map(str::to_owned),
-            instance_types,
+            replicas_unknown: self.nodes_unknown(),
+            instance_types: self.instance_types(settings),
             container,
             ..RoleView::default()
         };

@@ -10,7 +10,7 @@ use crate::fabric::rules::rdma_present::NETWORKS;
 use crate::fabric::{ClusterFacts, NetworkApi, NodeGroup};
 use crate::shell::sbatch::{Directive, Directives, Program};
 use crate::shell::without_comment;
-use crate::spec::{JobSpec, VolumeSource};
+use crate::spec::{Code, JobSpec, VolumeSource};
 
 word_enum! {
     /// The kind of a sign.
@@ -192,6 +192,11 @@ impl Signs {
             let asked = role.resources.iter().filter(|(_, amount)| amount.as_str() != "0");
             asked.for_each(|(name, _)| self.add(SignKind::Resource, name));
             role.command.iter().for_each(|word| self.text(word));
+        }
+        let setup = spec.backend.get("slurm").and_then(|own| own.get("setup")).and_then(Json::as_array);
+        setup.into_iter().flatten().filter_map(Json::as_str).for_each(|line| self.text(line));
+        if let Some(Code::Script { text, .. }) = &spec.code {
+            self.script(text);
         }
         for var in spec.env.iter().chain(spec.roles.iter().flat_map(|role| &role.env)) {
             self.add(SignKind::Env, format!("{}={}", var.name, var.value));

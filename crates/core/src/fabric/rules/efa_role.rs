@@ -53,7 +53,7 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: 
 
 /// Adds the capability that pinning memory needs.
 pub(crate) fn memlock(plan: &mut PlanBuilder, role: RoleRef, rule: &'static str, origin: Origin) {
-    let has = |name: &String| matches!(name.trim_start_matches("CAP_"), "IPC_LOCK" | "ALL");
+    let has = |name: &String| matches!(name.as_str(), "IPC_LOCK" | "ALL");
     let there = role.container.privileged || role.container.capabilities.iter().any(has);
     let change = Change::Capability { name: "IPC_LOCK".to_owned() };
     let why = "RDMA pins the memory it sends from";
@@ -267,8 +267,14 @@ fn devices(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef) {
         set::Asked::No => None,
         set::Asked::Yes(own) => Some(own),
     };
-    if let (Some(own), Count::Known(most, _)) = (&own, &node.efa) {
-        report_amount(plan, role, resource, own, *most, &node);
+    let asked = own.as_deref().and_then(Quantity::parse).map(Quantity::whole);
+    let judged = asked.and_then(|asked| node.judge_interfaces(resource, asked));
+    judged.into_iter().for_each(|finding| plan.report(finding.at(&role.name)));
+    let assumed = matches!(node.efa, Count::Disputed(_) | Count::Unknown);
+    if let Some(own) = own.as_deref().filter(|_| assumed) {
+        let why = "requested by the user, kept";
+        set::resource(plan, role, "efa.devices", (resource, own), why, Origin::Job);
+        return pages(ctx, plan, parts, role, &node, own);
     }
     let (count, origin) = match &node.efa {
         Count::Known(count, origin) => (*count, origin.clone()),
@@ -295,15 +301,21 @@ fn devices(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef) {
         );
     }
     set::resource(plan, role, "efa.devices", (resource, &count.to_string()), &why, origin);
-    let none_asked = own.as_deref().and_then(Quantity::parse).is_some_and(Quantity::is_zero);
-    if none_asked {
+    let count = own.unwrap_or_else(|| count.to_string());
+    pages(ctx, plan, parts, role, &node, &count);
+}
+
+/// Requests huge pages beside interfaces: with none of these they have no use.
+fn pages(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef, node: &Node, interfaces: &str) {
+    let resource = parts.efa.devices.as_deref().unwrap_or_default();
+    if Quantity::parse(interfaces).is_some_and(Quantity::is_zero) {
         plan.skip_rule(
             "efa.hugepages",
             SkipReason::DependsOn,
             format!("{}: the user requests 0 {resource}", role.name),
         );
     } else {
-        hugepages(ctx, plan, parts, role, &node);
+        hugepages(ctx, plan, parts, role, node);
     }
 }
 
@@ -331,30 +343,6 @@ fn report_assumed_count(
         ),
         "name the instance type (--instance-type p5en.48xlarge), or plan with a connection to the cluster (--online)",
     );
-}
-
-fn report_amount(plan: &mut PlanBuilder, role: RoleRef, resource: &str, own: &str, most: u32, node: &Node) {
-    let Some(asked) = Quantity::parse(own).map(Quantity::whole) else { return };
-    let has = node.instance.as_deref().unwrap_or("the node");
-    if asked > u64::from(most) {
-        plan.refuse(
-            role,
-            "E-EFA-CAPACITY",
-            format!(
-                "{asked} {resource} exceeds instance capacity: {has} has {most}, so the pod would never start"
-            ),
-            format!("request {most}, or remove the line"),
-        );
-    } else if asked < u64::from(most) && asked > 0 {
-        plan.warn(
-            role,
-            "W-EFA-PARTIAL",
-            format!(
-                "{asked} of {most} EFA interfaces of {has} are requested; the rest of its bandwidth is unused"
-            ),
-            format!("request {most}, or remove the line"),
-        );
-    }
 }
 
 fn hugepages(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef, node: &Node) {
@@ -416,7 +404,12 @@ fn no_pages(
 /// Returns whether a container tells libfabric to use no huge pages.
 pub(crate) fn turned_off(container: &ContainerView) -> bool {
     let value = container.env("FI_EFA_USE_HUGE_PAGE").and_then(|var| var.value.as_deref());
-    value.is_some_and(|value| matches!(value.trim(), "0" | "false" | "no" | "off"))
+    value.is_some_and(is_off)
+}
+
+/// Returns whether libfabric takes a value for false.
+pub(crate) fn is_off(value: &str) -> bool {
+    matches!(value.trim(), "0" | "false" | "no" | "off")
 }
 
 /// Returns how a job requests memory.

@@ -43,7 +43,21 @@ fn for_backend(ctx: &Context, plan: &mut PlanBuilder, role: RoleRef, rule: &'sta
             forward.push(var.name.clone());
         }
     }
+    // A command that calls mpirun itself is completed: what it forwards already is not written again.
+    let with = |forward: &[String]| {
+        let wanted = Mpirun { bin: mpirun.bin.clone(), forward: forward.to_vec(), ..Mpirun::default() };
+        shell::rewrite(&ctx.job.program, &[], &wanted)
+    };
+    let without = with(&[]);
+    let calls_mpirun = !without.notes.iter().any(|note| matches!(note, MpirunNote::Opaque { .. }));
+    if calls_mpirun {
+        forward.retain(|name| with(std::slice::from_ref(name)).command != without.command);
+    }
+    let nothing = calls_mpirun && forward.is_empty() && mpirun.bin.is_none();
     let change = Change::Mpirun { path: path(mpirun), forward };
+    if nothing {
+        return plan.kept(role, rule, change, "the command calls mpirun itself, and forwards all of it");
+    }
     plan.op(role, rule, change, "ranks started by ssh get only what mpirun forwards", Origin::Default);
 }
 

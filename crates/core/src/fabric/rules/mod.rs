@@ -2,7 +2,7 @@
 
 pub(crate) mod detect;
 pub(crate) mod efa;
-mod efa_role;
+pub(crate) mod efa_role;
 pub(crate) mod gid;
 pub(crate) mod infiniband;
 pub(crate) mod launch;
@@ -94,7 +94,7 @@ impl<'a> Context<'a> {
 
     /// Returns the number of accelerators that a pod of a role requests.
     pub(crate) fn accelerators(&self, role: &RoleView) -> u64 {
-        match role.pod_asks(&self.profile.accelerator) {
+        match role.accelerators(&self.profile.accelerator) {
             0 => self.profile.pod.claimed(&self.profile.accelerator, &role.container.claims),
             asked => asked,
         }
@@ -128,10 +128,21 @@ impl<'a> Context<'a> {
             );
             return Some((SkipReason::Template, why));
         }
-        let pods = self.job.worker_pods();
+        let (pods, kind) = (self.job.worker_pods(), self.job.kind);
+        if pods < 2 && self.workers().any(|role| role.replicas_unknown) {
+            let why = if kind == JobKind::Sbatch {
+                "the number of nodes is not known, since no line of the script names it; give `--nodes` in an `#SBATCH` line"
+            } else {
+                "the number of pods is not known: no `replicas` beside the pod template names it"
+            };
+            return Some((SkipReason::NodesUnknown, why.to_owned()));
+        }
         if pods < 2 {
-            let why = format!("{pods} worker has ranks, so nothing passes between nodes");
-            return Some((SkipReason::NotDistributed, why));
+            let why = match kind {
+                JobKind::Sbatch => "the script requests one node".to_owned(),
+                _ => format!("{pods} worker has ranks"),
+            };
+            return Some((SkipReason::NotDistributed, why + ", so nothing passes between nodes"));
         }
         if self.workers().any(|role| self.accelerators(&role) > 0) {
             return None;
@@ -145,8 +156,20 @@ impl<'a> Context<'a> {
                 );
                 (SkipReason::ResourceClaims, why)
             }
-            None => (SkipReason::NoGpu, format!("no worker requests {}", self.profile.accelerator)),
+            None => (SkipReason::NoGpu, self.no_gpu()),
         })
+    }
+
+    /// Returns why a job has no accelerators, in the words of its backend.
+    fn no_gpu(&self) -> String {
+        match self.job.kind {
+            JobKind::Sbatch => {
+                "the script requests no GPUs (`--gpus-per-node`), and no launcher names them (`--nproc-per-node`)"
+                    .to_owned()
+            }
+            JobKind::JobFile => "no role requests GPUs (`gpus_per_node`)".to_owned(),
+            _ => format!("no worker requests {}", self.profile.accelerator),
+        }
     }
 
     /// Returns whether a worker's request goes to a worker; reports it if not.

@@ -3,7 +3,7 @@
 use super::Context;
 use crate::fabric::SkipReason;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
-use crate::fabric::view::{JobView, RoleView};
+use crate::fabric::view::{Annotation, JobView, RoleView};
 
 pub(crate) const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
 const EFA: &str = "vpc.amazonaws.com/efa";
@@ -42,15 +42,24 @@ fn of(
     if role.host_network && host_network {
         return Some("the pods are on the host's network".to_owned());
     }
-    let networks = role.annotations.get(NETWORKS)?.text()?;
-    let mut entries = networks.split([',', '"', '@']).map(str::trim);
     let is_own =
         |entry: &str| own_networks.iter().any(|own| own == entry || own.rsplit('/').next() == Some(entry));
+    rdma_networks(role).find(|entry| !is_own(entry)).map(|name| format!("the pods are on the network {name}"))
+}
+
+/// Returns the networks of a role that are RDMA networks by their names.
+fn rdma_networks(role: &RoleView) -> impl Iterator<Item = &str> {
+    let networks = role.annotations.get(NETWORKS).and_then(Annotation::text).unwrap_or_default();
     let is_rdma = |entry: &&str| {
         let name = entry.to_ascii_lowercase();
-        !is_own(entry) && NETWORK_WORDS.iter().any(|word| name.contains(word))
+        NETWORK_WORDS.iter().any(|word| name.contains(word))
     };
-    entries.find(is_rdma).map(|name| format!("the pods are on the network {name}"))
+    networks.split([',', '"', '@']).map(str::trim).filter(is_rdma)
+}
+
+/// Returns whether a role is on an RDMA network.
+pub(crate) fn on_network(role: &RoleView) -> bool {
+    rdma_networks(role).next().is_some()
 }
 
 /// Reports what a role already has, and returns whether it has anything: then the rules for devices and
@@ -81,7 +90,7 @@ pub(super) fn report(
 /// Returns what all workers with accelerators have of an RDMA fabric already, if all of them have something.
 pub(crate) fn of_all(job: &JobView, accelerator: &str) -> Option<String> {
     let mut found =
-        job.workers().filter(|role| role.pod_asks(accelerator) > 0).map(|role| of(role, None, &[], true));
+        job.workers().filter(|role| role.accelerators(accelerator) > 0).map(|role| of(role, None, &[], true));
     let first = found.next()??;
     found.all(|other| other.is_some()).then_some(first)
 }

@@ -81,6 +81,17 @@ pub(super) fn read(text: &str, part: Range<usize>) -> Result<Contents, String> {
     Ok(reader.sorted_contents())
 }
 
+/// Returns the here-documents of a text, and the byte up to which it can be parsed.
+pub(super) fn documents(text: &str) -> (Vec<Range<usize>>, usize) {
+    if text.len() > MAX_BYTES || text.contains('\0') {
+        return (Vec::new(), 0);
+    }
+    let mut reader = Reader::new(text, 0..text.len());
+    let read = reader.list().and_then(|_| reader.ends_here());
+    let end = read.err().map_or(text.len(), |fault| fault.at.unwrap_or(0));
+    (reader.sorted_contents().documents, end)
+}
+
 /// Parses a text into the lines of its outermost commands, each with the lines that its commands, its
 /// here-documents and backslashes continue it to. None if a part cannot be parsed.
 pub(super) fn read_lines(text: &str) -> Option<Vec<(Range<usize>, Contents)>> {

@@ -29,9 +29,19 @@ impl Container {
         job.set("image-pull-policy", policy);
         workdir(job, &at("workingDir"));
         env(job, role, &at("env"));
+        let limited = job.rest.peek(&at(&format!("{resources}/limits/memory"))).is_some();
         asked(job, role, &at(resources));
         if !self.pod.is_empty() {
             self.volumes(job, role, &at("volumeMounts"));
+        }
+        // A job file's memory is the limit too, and /dev/shm counts against it: a request alone does neither.
+        let bytes = |text: &String| Quantity::parse(text).map(Quantity::whole);
+        let shm = role.shm.as_ref().and_then(bytes);
+        let is_less = |memory: &mut String| bytes(memory) < shm;
+        if let Some(memory) = role.memory.take_if(|memory| !limited && is_less(memory)) {
+            let message = format!("the request of {memory} of memory is no limit, and /dev/shm is larger");
+            let fix = "set `memory` to what the job may use at most";
+            job.lost(message, &at(&format!("{resources}/requests/memory")), fix);
         }
         let mut argv = job.rest.words(&at("command"));
         argv.extend(job.rest.words(&at("args")));

@@ -1,10 +1,10 @@
 //! Finds the command that starts the ranks: the one `srun` of a script, or its last command for a single
-//! node.
+//! node. A script of any other form is carried as it is.
 
 use serde_json::json;
 
 use super::body::{self, Chunk, base};
-use super::words::{Reason, Value, Variables};
+use super::literal::literal;
 use super::{Import, lost};
 use crate::Finding;
 use crate::convert::slurm::{Directives, Program, Script};
@@ -18,148 +18,102 @@ const KNOWN: &str = "label unbuffered kill-on-bad-exit ntasks nodes gpus cpus-pe
 /// Options of srun that weftrun's own cannot have.
 const LOST: [&str; 3] = ["error", "input", "container-name"];
 
-/// Reads the launch into the job.
+/// What a simple form lacks.
+type Simple<T = ()> = Result<T, String>;
+
+/// Reads the launch into the job: a simple form, or the whole script.
 pub(super) fn read(import: &mut Import, script: &Script<'_>) -> Result<(), Finding> {
     let body = script.body();
-    let Some(chunks) = body::chunks(&body, script.body_line()) else {
-        import.carry_whole(&body, "the script's shell cannot be read");
+    let Some(chunks) = body::chunks(&body) else {
+        import.carry_whole(&body, "the script's shell cannot be read", script);
         return Ok(());
     };
     let Some(last) = chunks.iter().rposition(|chunk| !chunk.is_farewell()) else {
         return Err(Finding::error("E-IMPORT-JOB", "the script starts nothing"));
     };
+    let before = import.clone();
+    let read =
+        if import.whole { Err("`--whole` is given".to_owned()) } else { simple(import, &chunks, last) };
+    if let Err(why) = read {
+        *import = before;
+        import.carry_whole(&body, &why, script);
+    }
+    Ok(())
+}
+
+/// Reads a script of the simple form: commands that stay shell, exports of plain text, one launch of plain words.
+fn simple(import: &mut Import, chunks: &[Chunk], last: usize) -> Simple {
     let sruns: usize = chunks.iter().map(Chunk::sruns).sum();
-    let starts = |chunk: &Chunk| chunk.sruns() > 0 || sruns == 0;
     let (before, rest) = chunks.split_at(last);
     let Some(chunk) = rest.first() else { return Ok(()) };
     let single = chunk.single().filter(|(_, command)| {
         let wrapper = command.words.get(..command.program).unwrap_or_default();
         wrapper.iter().all(|word| matches!(word.as_str(), "exec" | "time" | "command"))
     });
-    let why = match (sruns, &single) {
-        (2.., _) => format!("the script has {sruns} `srun` commands"),
-        (1, _) if !starts(chunk) => "a command follows the script's `srun`".to_owned(),
-        (1, None) => "the script's `srun` is part of a larger command".to_owned(),
+    let (assigned, command) = match (sruns, single) {
+        (2.., _) => return Err(format!("the script has {sruns} `srun` commands")),
+        (1, _) if chunk.sruns() == 0 => return Err("a command follows the script's `srun`".to_owned()),
+        (1, None) => return Err("the script's `srun` is part of a larger command".to_owned()),
         (0, _) if import.role.nodes > 1 => {
-            format!("the script has no `srun` and requests {} nodes", import.role.nodes)
+            return Err(format!("the script has no `srun` and requests {} nodes", import.role.nodes));
         }
         (0, Some((_, command))) if is_mpirun(base(command, command.program)) => {
-            "the script's `mpirun` starts the ranks".to_owned()
+            return Err("the script's `mpirun` starts the ranks".to_owned());
         }
-        (0, None) => "the script has no `srun`".to_owned(),
-        _ => String::new(),
+        (0, None) => return Err("the script has no `srun`".to_owned()),
+        (_, Some(single)) => single,
     };
-    let Some((assigned, command)) = single.filter(|_| why.is_empty() && !import.whole) else {
-        import.carry_whole(&body, if why.is_empty() { "`--whole` is given" } else { &why });
-        return Ok(());
-    };
-    let mut variables = known_variables(import, body.len());
-    let (exports, lines) = body::setup(before, &mut variables);
+    let (lines, exports) = body::setup(before);
     exports.iter().for_each(|(name, value)| import.variable(name, value));
     import.setup(&lines, body::stops_at_errors(before));
-    variables.line = chunk.line;
     for word in assigned {
-        if let Some(name) = variables.assign(word)
-            && let Some(Value::Text(text)) = variables.get(&name).cloned()
-        {
-            import.variable(&name, &resolved(&text, &variables)?);
-        }
+        let (name, value) = word.split_once('=').unwrap_or((word, ""));
+        import.variable(name, &plain(value)?);
     }
-    let mut words = Vec::new();
-    for raw in chunk.raw(command, command.program) {
-        words.extend(variables.expand(raw));
+    let raw = chunk.raw(command, command.program);
+    let raw = raw.as_slice();
+    if sruns == 0 {
+        return program(import, raw);
     }
-    let mut words = words.as_slice();
-    if sruns == 1 {
-        words = words.get(1..).unwrap_or_default();
-        let (options, used) = Directives::read(Program::Srun, words);
-        words = words.get(used..).unwrap_or_default();
-        if let Some(why) = srun(import, options, &variables)? {
-            import.carry_whole(&body, &why);
-            return Ok(());
-        }
-    }
-    program(import, words, &variables)?;
-    for (name, default) in &variables.defaults {
-        if let Ok(default) = resolved(default, &variables) {
-            let message = format!("the script does not set `{name}`: its default `{default}` is used");
-            import.findings.push(Finding::warning("W-IMPORT-COMMAND", message));
-        }
-    }
-    Ok(())
+    let raw = raw.get(1..).unwrap_or_default();
+    let words: Vec<String> =
+        raw.iter().map(|raw| literal(raw).unwrap_or_else(|| (*raw).to_owned())).collect();
+    let (options, used) = Directives::read(Program::Srun, &words);
+    raw.iter().take(used).try_for_each(|raw| plain(raw).map(drop))?;
+    srun(import, options)?;
+    program(import, raw.get(used..).unwrap_or_default())
+}
+
+/// Returns a word in which the shell expands nothing.
+fn plain(raw: &str) -> Simple<String> {
+    const MOST: usize = 60;
+    let shown: String = raw.chars().take(MOST).collect();
+    literal(raw).ok_or_else(|| format!("the shell expands `{shown}` in the command that starts the ranks"))
 }
 
 fn is_mpirun(program: &str) -> bool {
     matches!(program, "mpirun" | "mpiexec" | "orterun" | "prterun")
 }
 
-/// Returns a text in which everything was expanded.
-fn resolved(text: &str, variables: &Variables) -> Result<String, Finding> {
-    match variables.unresolved(text) {
-        None => Ok(text.to_owned()),
-        Some(Reason { line, text, why }) => {
-            let line = line.unwrap_or(variables.line);
-            let message = format!("`{text}` cannot be resolved: {why}");
-            let fix = "write the value into the script, or keep the script as it is with `import sbatch --whole` (it runs once, on the first node)";
-            Err(Finding::error("E-IMPORT-JOB", message).at(format!("line {line}")).fix(fix))
-        }
-    }
-}
-
-/// Returns the variables that Slurm itself sets, as far as the `#SBATCH` lines determine them.
-/// `bytes` is the length of the script.
-fn known_variables(import: &Import, bytes: usize) -> Variables {
-    let mut variables = Variables::of_script(bytes);
-    let role = &import.role;
-    let tasks = import.tasks.map(|each| each.saturating_mul(role.nodes));
-    let gpus = (role.gpus_per_node > 0).then_some(role.gpus_per_node);
-    let text = |number: Option<u32>| number.map(|number| number.to_string());
-    for (name, value) in [
-        ("SLURM_JOB_NUM_NODES", text(Some(role.nodes))),
-        ("SLURM_NNODES", text(Some(role.nodes))),
-        ("SLURM_NTASKS", text(tasks)),
-        ("SLURM_NPROCS", text(tasks)),
-        ("SLURM_NTASKS_PER_NODE", text(import.tasks)),
-        ("SLURM_GPUS_ON_NODE", text(gpus)),
-        ("SLURM_GPUS_PER_NODE", text(gpus)),
-        ("SLURM_CPUS_PER_TASK", text(import.cpus_per_task)),
-        ("SLURM_JOB_NAME", Some(import.name.clone())),
-        ("SLURM_JOB_PARTITION", import.spec.queue.clone()),
-    ] {
-        value.into_iter().for_each(|value| variables.set(name, Value::Text(value)));
-    }
-    variables
-}
-
-/// Reads srun's options; returns why the script is not a single launch, if it is not.
-fn srun(
-    import: &mut Import,
-    mut options: Directives,
-    variables: &Variables,
-) -> Result<Option<String>, Finding> {
+/// Reads srun's options.
+fn srun(import: &mut Import, mut options: Directives) -> Simple {
     if options.has("het-group") || options.has("multi-prog") {
-        return Ok(Some("the script's `srun` starts different programs".to_owned()));
+        return Err("the script's `srun` starts different programs".to_owned());
     }
     let nodes = import.role.nodes;
-    let number = |options: &Directives, name: &str| -> Result<Option<u32>, Finding> {
-        options.value(name).map(|text| resolved(text, variables)).transpose()?;
-        Ok(options.number(name))
-    };
+    let number = Directives::number;
     let (on, tasks, each) =
-        (number(&options, "nodes")?, number(&options, "ntasks")?, number(&options, "ntasks-per-node")?);
+        (number(&options, "nodes"), number(&options, "ntasks"), number(&options, "ntasks-per-node"));
     let part = on.is_some_and(|on| on != nodes) || options.has("nodelist") || options.has("relative");
     let uneven = tasks.is_some_and(|all| all % nodes != 0);
     if part || uneven {
-        return Ok(Some("the script's `srun` uses a part of the allocation".to_owned()));
+        return Err("the script's `srun` uses a part of the allocation".to_owned());
     }
     if let Some(each) = each.or_else(|| tasks.map(|all| all / nodes)) {
         import.tasks = Some(each);
         import.role.ranks_per_node = Some(each).filter(|each| *each > 1);
     }
     if import.role.gpus_per_node == 0 {
-        for name in ["gpus-per-node", "gres", "gpus", "gpus-per-task"] {
-            number(&options, name)?;
-        }
         let all = options.number("gpus").map(|all| all / nodes);
         let by_task =
             options.number("gpus-per-task").map(|gpus| gpus.saturating_mul(import.tasks.unwrap_or(1)));
@@ -171,7 +125,7 @@ fn srun(
         }
     } else if let Some(name) = ["gpus", "gpus-per-node"].into_iter().find(|name| options.has(name)) {
         let before = import.role.gpus_per_node;
-        let each = number(&options, name)?.map(|gpus| if name == "gpus" { gpus / nodes } else { gpus });
+        let each = number(&options, name).map(|gpus| if name == "gpus" { gpus / nodes } else { gpus });
         if each.is_some_and(|each| each != before) {
             let text = options.value(name).unwrap_or_default();
             import.findings.push(lost(&format!("srun's `--{name}={text}` of {before} GPUs on each node")));
@@ -180,7 +134,7 @@ fn srun(
     for name in ["ntasks-per-node", "gpus-per-node"] {
         options.remove(name);
     }
-    if let Some(each) = number(&options, "cpus-per-task")? {
+    if let Some(each) = number(&options, "cpus-per-task") {
         let cpus = each.saturating_mul(import.tasks.unwrap_or(1).max(1)).to_string();
         match &import.role.cpus {
             None => import.role.cpus = Some(cpus),
@@ -197,16 +151,14 @@ fn srun(
         }
     }
     KNOWN.split(' ').for_each(|name| options.remove(name));
-    let unusable = |path: &&str| !super::names_job(path) || resolved(path, variables).is_err();
+    let unusable = |path: &&str| !super::names_job(path);
     if let Some(path) = options.value("output").filter(unusable).map(str::to_owned) {
         options.remove("output");
         import.findings.push(lost(&format!("srun's `--output={path}`")));
     }
     let mut further: Vec<String> = Vec::new();
     for option in options.last_of_each().iter() {
-        let value = option.value.as_ref().map(|text| resolved(text, variables)).transpose()?;
-        resolved(&option.name, variables)?;
-        match (option.name.as_str(), value) {
+        match (option.name.as_str(), option.value.clone()) {
             ("mpi", Some(value)) => {
                 if value != "none" {
                     import.spec.launch = Launch::Mpi;
@@ -231,15 +183,13 @@ fn srun(
     if !further.is_empty() {
         import.slurm.insert("srun".to_owned(), json!(further));
     }
-    Ok(None)
+    Ok(())
 }
 
 /// Reads the program that each task runs.
-fn program(import: &mut Import, words: &[String], variables: &Variables) -> Result<(), Finding> {
-    let Some(first) = words.first() else {
-        return Err(Finding::error("E-IMPORT-JOB", "`srun` starts nothing"));
-    };
-    let (first, name) = (resolved(first, variables)?, |at: usize| words.get(at).map_or("", String::as_str));
+fn program(import: &mut Import, words: &[&str]) -> Simple {
+    let Some(first) = words.first() else { return Err("`srun` starts nothing".to_owned()) };
+    let (first, name) = (plain(first)?, |at: usize| words.get(at).copied().unwrap_or_default());
     let base = first.rsplit('/').next().unwrap_or_default();
     let module = name(1) == "-m" && matches!(name(2), "torch.distributed.run" | "torch.distributed.launch");
     let options = match base {
@@ -251,7 +201,7 @@ fn program(import: &mut Import, words: &[String], variables: &Variables) -> Resu
     let options =
         options.filter(|_| import.tasks.is_none_or(|tasks| tasks == 1) && import.spec.launch != Launch::Mpi);
     if let Some(from) = options
-        && torchrun(import, words.get(from..).unwrap_or_default(), variables)?
+        && torchrun(import, words.get(from..).unwrap_or_default())?
     {
         return Ok(());
     }
@@ -262,20 +212,26 @@ fn program(import: &mut Import, words: &[String], variables: &Variables) -> Resu
         // srun starts one task per node by default; a job of weftrun starts one for each GPU.
         import.role.ranks_per_node = Some(import.tasks.unwrap_or(1));
     }
-    import.role.command = words.iter().map(|word| resolved(word, variables)).collect::<Result<_, _>>()?;
+    import.role.command = words.iter().map(|word| plain(word)).collect::<Simple<_>>()?;
     Ok(())
+}
+
+/// Returns whether a value is the number of the job's nodes, which Slurm sets.
+fn is_all_nodes(value: &str) -> bool {
+    let name = value.trim_matches('"').trim_start_matches('$').trim_matches(['{', '}']);
+    matches!(name, "SLURM_NNODES" | "SLURM_JOB_NUM_NODES")
 }
 
 /// Reads torchrun's own options, which the job file sets with other keys; the script and its arguments
 /// remain. Returns false, and reads nothing, where the nodes do not form one job.
-fn torchrun(import: &mut Import, words: &[String], variables: &Variables) -> Result<bool, Finding> {
+fn torchrun(import: &mut Import, words: &[&str]) -> Simple<bool> {
     const FLAGS: [&str; 4] = ["standalone", "no-python", "run-path", "m"];
-    let mut options: Vec<(String, Option<String>)> = Vec::new();
+    let mut options: Vec<(String, Option<&str>)> = Vec::new();
     let mut at = 0;
-    while let Some(word) = words.get(at).filter(|word| word.starts_with('-') && *word != "--") {
+    while let Some(word) = words.get(at).filter(|word| word.starts_with('-') && **word != "--") {
         let (name, mut value) = match word.split_once('=') {
-            Some((name, value)) => (name, Some(value.to_owned())),
-            None => (word.as_str(), None),
+            Some((name, value)) => (name, Some(value)),
+            None => (*word, None),
         };
         let name = name.trim_start_matches('-').replace('_', "-");
         if matches!(name.as_str(), "m" | "module" | "no-python") {
@@ -283,17 +239,25 @@ fn torchrun(import: &mut Import, words: &[String], variables: &Variables) -> Res
         }
         at += 1;
         if value.is_none() && !FLAGS.contains(&name.as_str()) {
-            value = words.get(at).cloned();
+            value = words.get(at).copied();
             at += 1;
         }
         options.push((name, value));
     }
-    let value = |wanted: &str| {
-        options.iter().rev().find(|(name, _)| name == wanted).and_then(|(_, value)| value.clone())
-    };
-    let nodes = value("nnodes").map(|text| resolved(&text, variables)).transpose()?;
-    let procs = value("nproc-per-node").map(|text| resolved(&text, variables)).transpose()?;
+    let value =
+        |wanted: &str| options.iter().rev().find(|(name, _)| name == wanted).and_then(|(_, value)| *value);
+    let nodes = value("nnodes").filter(|value| !is_all_nodes(value)).map(plain).transpose()?;
+    let procs = value("nproc-per-node").map(plain).transpose()?;
+    let fits =
+        |text: &String| text.contains(':') || text.parse().is_ok_and(|nodes: u32| nodes == import.role.nodes);
     let alone = options.iter().any(|(name, _)| name == "standalone") || nodes.as_deref() == Some("1");
+    if nodes.as_ref().is_some_and(|nodes| !alone && !fits(nodes)) {
+        let nodes = nodes.unwrap_or_default();
+        return Err(format!(
+            "`torchrun --nnodes={nodes}` is not the number of the job's nodes ({})",
+            import.role.nodes
+        ));
+    }
     let all_gpus = matches!(procs.as_deref(), Some("gpu" | "auto"));
     if alone && import.role.nodes > 1 || all_gpus && import.role.gpus_per_node == 0 {
         return Ok(false);
@@ -313,7 +277,7 @@ fn torchrun(import: &mut Import, words: &[String], variables: &Variables) -> Res
             ("nnodes", _) if nodes.as_deref().is_none_or(|nodes| !nodes.contains(':')) => {}
             ("nproc-per-node", _) if all_gpus || import.role.ranks_per_node.is_some() => {}
             ("max-restarts", Some(value)) => {
-                let max = resolved(value, variables)?.parse().unwrap_or(0);
+                let max = plain(value)?.parse().unwrap_or(0);
                 if max > 0 {
                     import.spec.restart = RestartPolicy::OnFailure { max };
                 }
@@ -322,12 +286,12 @@ fn torchrun(import: &mut Import, words: &[String], variables: &Variables) -> Res
         }
     }
     let script = match words.get(at..).unwrap_or_default() {
-        [first, script @ ..] if first == "--" => script,
+        [first, script @ ..] if *first == "--" => script,
         script => script,
     };
-    import.role.command = script.iter().map(|word| resolved(word, variables)).collect::<Result<_, _>>()?;
+    import.role.command = script.iter().map(|word| plain(word)).collect::<Simple<_>>()?;
     if import.role.command.is_empty() {
-        return Err(Finding::error("E-IMPORT-JOB", "`torchrun` starts nothing"));
+        return Err("`torchrun` starts nothing".to_owned());
     }
     Ok(true)
 }

@@ -1,15 +1,14 @@
 //! Converts an sbatch script to a job file. `#SBATCH` lines become the job's keys, or settings of
-//! `[backend.slurm]` where they are specific to Slurm; the `srun` that starts the ranks becomes the
-//! command; the commands before it are kept as `setup`. A script with more than one launch is kept whole,
-//! and runs once. What cannot be converted is an error or is reported.
+//! `[backend.slurm]` where they are specific to Slurm. In a simple form (commands, exports of plain text, one
+//! launch of plain words) the launch becomes the command and the commands before it `setup`. Any other
+//! script is carried as it is, and runs once. What cannot be converted is an error or is reported.
 
-mod arithmetic;
 mod body;
 mod launch;
+mod literal;
 mod options;
-mod pieces;
 mod resources;
-mod words;
+mod whole;
 
 use serde_json::{Map, Value as Json, json};
 
@@ -17,8 +16,9 @@ use crate::Finding;
 use crate::catalogue::Catalogue;
 use crate::convert::slurm::{Directives, Script, is_sbatch};
 use crate::shell::sbatch::OF_SUBMISSION;
-use crate::spec::{Code, EnvVar, JobSpec, Launch, Role, Volume, VolumeSource};
+use crate::spec::{EnvVar, JobSpec, Launch, Role, Volume, VolumeSource};
 
+pub(super) use options::memory;
 pub use options::slurm_duration;
 
 /// Reads a script as a job, and returns what could not be converted. With `whole` the script is kept as it
@@ -52,13 +52,15 @@ pub fn import_sbatch(text: &str, whole: bool) -> Result<(JobSpec, Vec<Finding>),
         return Err(Finding::error("E-IMPORT-JOB", message).fix(fix));
     };
     let mut import = Import::new(options.clone(), whole);
-    import.interpreter(text)?;
+    import.interpreter(text);
     import.options()?;
     launch::read(&mut import, &script)?;
+    import.unknown_nodes(&script);
     Ok(import.finish())
 }
 
 /// A job under construction.
+#[derive(Clone)]
 struct Import {
     spec: JobSpec,
     role: Role,
@@ -66,12 +68,12 @@ struct Import {
     slurm: Map<String, Json>,
     options: Directives,
     findings: Vec<Finding>,
-    /// The job's name in the script.
-    name: String,
     /// Tasks on each node, where the script sets it.
     tasks: Option<u32>,
     cpus_per_task: Option<u32>,
     whole: bool,
+    /// The program and the options of the first line, where it is no shell that `setup` could hold.
+    interpreter: Option<String>,
 }
 
 impl Import {
@@ -87,11 +89,21 @@ impl Import {
         }
         let (tasks, cpus_per_task) = (options.tasks_per_node(), options.number("cpus-per-task"));
         let slurm = Map::new();
-        Self { spec, role: Role::worker(), slurm, options, findings, name, tasks, cpus_per_task, whole }
+        Self {
+            spec,
+            role: Role::worker(),
+            slurm,
+            options,
+            findings,
+            tasks,
+            cpus_per_task,
+            whole,
+            interpreter: None,
+        }
     }
 
     /// Reads the shell of the first line, with its options (`#!/bin/bash -l` is a login shell).
-    fn interpreter(&mut self, text: &str) -> Result<(), Finding> {
+    fn interpreter(&mut self, text: &str) {
         let line = text.lines().next().and_then(|line| line.strip_prefix("#!")).unwrap_or_default().trim();
         let words: Vec<&str> = line.split_whitespace().collect();
         let words = match words.as_slice() {
@@ -100,9 +112,9 @@ impl Import {
         };
         let program = words.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
         if !matches!(program, "bash" | "sh" | "dash") {
-            let message = format!("a script for `{line}` cannot be imported");
-            let finding = Finding::error("E-IMPORT-JOB", message).at("line 1");
-            return Err(finding.fix("only scripts for bash and sh are read"));
+            self.interpreter = Some(words.join(" "));
+            self.whole = true;
+            return;
         }
         let login = |word: &&str| {
             *word == "--login" || word.starts_with('-') && !word.starts_with("--") && word.contains('l')
@@ -110,15 +122,18 @@ impl Import {
         if words.iter().skip(1).any(login) {
             self.slurm.insert("shell".to_owned(), json!("/bin/bash -l"));
         }
-        Ok(())
     }
 
     /// Reads the `#SBATCH` lines.
     fn options(&mut self) -> Result<(), Finding> {
-        // sbatch expands no variables, so such a script is refused or does not mean what it seems to.
-        if let Some(option) =
-            self.options.iter().find(|option| option.value.as_ref().is_some_and(|text| text.contains('$')))
-        {
+        // sbatch expands no variables: it refuses such a number, and takes other values literally.
+        const NUMBERS: &str = "nodes ntasks ntasks-per-node ntasks-per-gpu cpus-per-task gpus gpus-per-node gpus-per-task gres \
+            mem time array";
+        let is_open = |option: &&super::Directive| {
+            NUMBERS.split(' ').any(|name| name == option.name)
+                && option.value.as_ref().is_some_and(|text| text.contains(['$', '{', '<']))
+        };
+        if let Some(option) = self.options.iter().find(is_open) {
             let (name, value) = (&option.name, option.value.as_deref().unwrap_or_default());
             let message =
                 format!("`#SBATCH --{name}={value}` cannot be resolved: sbatch expands no variables there");
@@ -298,18 +313,6 @@ impl Import {
 
     fn variable(&mut self, name: &str, value: &str) {
         self.spec.env.push(EnvVar { name: name.to_owned(), value: value.to_owned() });
-    }
-
-    /// Keeps the whole body as a script that runs once, on the first node, as under sbatch.
-    fn carry_whole(&mut self, body: &str, why: &str) {
-        self.spec.launch = Launch::Once;
-        let text = format!("#!/bin/bash\n{body}");
-        self.spec.code = Some(Code::Script { name: "job.sh".to_owned(), text });
-        self.role.command = vec!["bash".to_owned(), "job.sh".to_owned()];
-        self.role.ranks_per_node = self.tasks;
-        let message = format!("{why}: the whole script is kept and runs once, on the first node");
-        let fix = "say which program starts the ranks, and set `launch`";
-        self.findings.push(Finding::warning("W-IMPORT-COMMAND", message).fix(fix));
     }
 
     fn finish(mut self) -> (JobSpec, Vec<Finding>) {

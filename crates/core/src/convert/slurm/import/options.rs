@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Converts `64G`, `512000` (MiB) to a Kubernetes quantity; `0` is all of the node and needs no request.
-pub(super) fn memory(text: &str) -> Option<String> {
+pub(in crate::convert::slurm) fn memory(text: &str) -> Option<String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: u64 = digits.parse().ok().filter(|number| *number > 0)?;
     let unit = match text.get(digits.len()..)?.to_ascii_uppercase().as_str() {
