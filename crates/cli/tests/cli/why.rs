@@ -51,7 +51,11 @@ fn files_folders_and_stdin_give_one_answer_of_at_most_ten_lines() {
     let keys: Vec<&String> = report.as_object().unwrap().keys().collect();
     assert_eq!(keys, ["schema", "state", "cause", "victims", "findings"]);
     let keys: Vec<&String> = report["cause"].as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["class", "ranks", "nodes", "what", "code", "frame", "evidence", "confidence"]);
+    assert_eq!(keys, ["class", "ranks", "nodes", "what", "code", "fix", "frame", "evidence", "confidence"]);
+    let cause = &report["cause"];
+    let code = cause["code"].as_str().unwrap();
+    assert!(place.run(&format!("explain {code}")).ok().out.contains("What to do:"), "{code}");
+    assert!(!cause["fix"].as_str().unwrap().is_empty(), "{cause}");
     assert!(place.run(&format!("why {}", recording("ok"))).ok().out.starts_with("succeeded"));
     place.run("why").code(2);
     place.run("why none.log").code(6);

@@ -44,10 +44,7 @@ pub(super) fn of_piece(piece: &Piece<'_>, tables: &mut Tables, mut say: impl FnM
     if let Some(exception) = exception_alone(piece.text) {
         say(who, Said::Fact(Fact::Exception(exception)));
     } else if let Some(fatal) = error(piece) {
-        // A value of JSON may be a level alone.
-        let is_level = piece.text.iter().all(u8::is_ascii_uppercase);
-        let own = if is_level { piece.bytes } else { piece.text };
-        let text = printable(words_of_error(own, fatal), 300);
+        let text = printable(words_of_error(piece.text, fatal), 300);
         let is_cuda = fatal && text.starts_with("Test CUDA failure");
         say(who, Said::Fact(if is_cuda { Fact::Cuda(text) } else { Fact::Error { text, fatal } }));
     }
