@@ -28,7 +28,7 @@ impl Client {
     fn spec(&self, path: Option<PathBuf>, text: Option<String>) -> PyResult<JobSpec> {
         let source = match (path, text) {
             (Some(path), _) => JobSource::read(path).map_err(raised)?,
-            // JSON is YAML. The name is that of the first word of a place, as in `the job: line 1`.
+            // JSON is YAML. The name begins the place of a finding: `the job:1:12`.
             (None, text) => JobSource::new("the job", text.unwrap_or_default()),
         };
         let file = self.session.client()?.job_file(Some(&source), &Overrides::default());
