@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use weftrun_core::fabric::FabricPlan;
 use weftrun_core::finding::{Evidence, Fix, PatchEdit};
 use weftrun_core::request::Fabric;
-use weftrun_core::text::numbers;
 use weftrun_core::{Confidence, Finding, Severity, advisories};
 use weftrun_nccl::{FabricSeen, Kind, Network, Signature, SignatureHits, Trace};
 
@@ -227,12 +226,6 @@ fn network_ranks(seen: &RuleInput<'_>) -> Vec<u32> {
         .collect()
 }
 
-/// Returns whether a version as NCCL prints it (`2.1.15+cuda9.0`) is before 2.3.
-fn is_before_2_3(version: &str) -> bool {
-    let numbers = numbers(version);
-    numbers.len() > 1 && numbers < vec![2, 3]
-}
-
 /// Returns a finding where NCCL_DEBUG=INFO is missing, since silence proves nothing. A job without GPUs
 /// needs no NCCL lines.
 fn silent(plan: Option<&FabricPlan>, seen: &RuleInput<'_>) -> Option<Finding> {
@@ -251,12 +244,6 @@ fn silent(plan: Option<&FabricPlan>, seen: &RuleInput<'_>) -> Option<Finding> {
             Finding::warning("NCCL-LOG-HCCL", message).fix("give the log of a job that uses NCCL or RCCL");
         add_evidence(&mut finding, found, seen);
         return Some(finding);
-    }
-    if let Some(version) = seen.map.versions().find(|version| is_before_2_3(version)) {
-        let message =
-            format!("NCCL {version} prints its lines in a form that is not read; that ended with 2.3");
-        let fix = "use an image with NCCL 2.3 or later to see the transport";
-        return Some(Finding::warning("NCCL-LOG-OLD", message).fix(fix));
     }
     if plan.is_some_and(FabricPlan::sets_nccl_debug) {
         let message = "no NCCL INFO line in the log, though NCCL_DEBUG=INFO was set: no rank initialised NCCL, or NCCL writes to a file";

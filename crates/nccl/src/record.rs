@@ -77,9 +77,29 @@ pub fn split<'a>(line: &'a [u8], mut sink: impl FnMut(Record<'a>)) {
         region = end;
         from = end;
     }
-    if let Some((last, message)) = pending {
-        sink(Record { message: trim(&line[message..]), ..last });
+    match pending {
+        Some((last, message)) => sink(Record { message: trim(&line[message..]), ..last }),
+        None => before_2_3(line).into_iter().for_each(sink),
     }
+}
+
+/// Reads a record of NCCL before 2.3, whose prefix has no `NCCL`: `h:7:9 [0] include/socket.h:360 WARN Call to connect failed`.
+fn before_2_3(line: &[u8]) -> Option<Record<'_>> {
+    const REACH: usize = 400;
+    let near = &line[..line.len().min(REACH)];
+    memchr::memmem::find_iter(near, b"] ").find_map(|close| {
+        let open = memchr::memrchr(b'[', &near[..close])?;
+        let device = Some(signed(&near[open + 1..close])?);
+        let (writer, _) = writer_before(near[..open].trim_ascii_end(), device)?;
+        let rest = &line[close + 2..];
+        let (location, rest) = match memchr::memchr(b' ', rest) {
+            Some(end) if rest[..end].contains(&b':') => (&rest[..end], &rest[end + 1..]),
+            _ => (&b""[..], rest),
+        };
+        let of = |word: &[u8], level| rest.strip_prefix(word).map(|message| (level, message));
+        let (level, message) = of(b"WARN ", Level::Warn).or_else(|| of(b"INFO ", Level::Info))?;
+        Some(Record { writer: Some(writer), device, level, location, message: trim(message) })
+    })
 }
 
 /// Reads a line that is exactly one INFO record, as NCCL prints it into its own file: most lines of most

@@ -123,6 +123,8 @@ const ERRORS: &[&str] = &[
     "sh: line ",
     "ssh: ",
     "ORTE was unable",
+    "enough slots",
+    "ocket creation failed",
 ];
 
 /// Finds what the map may show.
