@@ -449,8 +449,14 @@ fn a_pipe_gets_the_exact_bytes() {
             "mutate --diff hostile-manifest.yaml --profile dgxc --instance-type p5.48xlarge",
             format!("t.py] # {UNSEEN}\n"),
         ),
-        ("mutate hostile.sbatch --profile parallelcluster", format!("export V='{HOSTILE}'\n")),
-        ("mutate --diff hostile.sbatch --profile parallelcluster", format!(" export V='{HOSTILE}'\n")),
+        (
+            "mutate hostile.sbatch --profile parallelcluster --instance-type p5.48xlarge",
+            format!("export V='{HOSTILE}'\n"),
+        ),
+        (
+            "mutate --diff hostile.sbatch --profile parallelcluster --instance-type p5.48xlarge",
+            format!(" export V='{HOSTILE}'\n"),
+        ),
     ] {
         let done = place.command(line.split(' ')).output().unwrap();
         let text = String::from_utf8(done.stdout).unwrap();
