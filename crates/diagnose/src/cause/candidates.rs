@@ -1,7 +1,6 @@
 //! Possible causes of a failure, graded by how likely they are causes and not consequences.
 
 mod ends;
-mod exceptions;
 mod rulings;
 
 use std::cell::LazyCell;
@@ -12,7 +11,10 @@ use weftrun_nccl::failure::{Fact, Frame, Order, Report};
 use weftrun_nccl::launcher;
 
 use super::EVIDENCE;
-use super::answer::{Cause, CauseClass, named};
+use super::answer::{Cause, named};
+use super::class::CauseClass;
+use super::exceptions::{is_nccl, is_of_another, is_of_store, judge, root, what};
+use super::grade::Grade;
 use super::place::of_user;
 use super::scene::Scene;
 use crate::rule_input::RuleInput;
@@ -23,72 +25,9 @@ use crate::rules::{
 };
 pub(crate) use ends::signal_text;
 use ends::{PROGRAM_XIDS, cluster, exit, host_of, xid};
-pub(super) use exceptions::{is_nccl, judge, root};
-use exceptions::{is_of_another, is_of_store, what};
 use rulings::{Ruling, of_rules};
 use weftrun_core::Confidence;
 use weftrun_core::finding::Evidence;
-
-/// How much a fact explains: smaller is closer to the start of the chain of events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Grade {
-    /// The cluster removed a process or a node.
-    Cluster,
-    /// The kernel or a person killed a process that its launcher saw fail first.
-    Killed,
-    /// The program failed by itself.
-    Own,
-    /// The cluster ended a job that ran.
-    Ended,
-    /// NCCL or its network failed on a rank, as a rule says.
-    Nccl,
-    /// Native code crashed, which also happens to victims while they end.
-    Crashed,
-    /// A link between two ranks failed, as a rule says.
-    Link,
-    /// An exception after a failure of NCCL on the same rank.
-    Followed,
-    /// An exception whose traceback is not in the log, as it is not of one that was handled either.
-    Alone,
-    /// A process ended with an exit code.
-    Exited,
-    /// Ranks disagree about a collective, or one did not join.
-    Collective,
-    /// NCCL warned of something that no rule explains.
-    Warned,
-    /// The program reports an error in its own words.
-    Reported,
-    /// Aborted, as watchdogs do with the ranks that wait for another.
-    Aborted,
-    /// Killed, as a launcher also does with the others.
-    KilledWithOthers,
-    /// The launcher saw another failure before, which is not in the log.
-    Later,
-    /// The processes did not find each other.
-    Rendezvous,
-    /// The time limit was reached.
-    TimeLimit,
-    /// A connection broke, as it does when another process ends.
-    Broken,
-    /// NCCL reports that another process ended.
-    Remote,
-    /// Ranks wait for one that is not named.
-    Waiting,
-    /// A line speaks of an error, which need not have ended anything.
-    Quoted,
-}
-
-impl Grade {
-    /// Returns whether the cluster ended the job as a whole.
-    pub fn ends_job(self) -> bool {
-        matches!(self, Self::Ended | Self::TimeLimit)
-    }
-
-    /// Returns whether it only quotes a line: what that led to is not known.
-    pub fn is_quote(self) -> bool {
-        matches!(self, Self::Warned | Self::Quoted)
-    }
-}
 
 /// A possible cause.
 pub(super) struct Candidate {

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::answer::{CauseClass, named};
+use super::answer::named;
+use super::class::CauseClass;
 use super::scene::Scene;
 use weftrun_core::Confidence;
 use weftrun_nccl::SourceIndex;

@@ -7,7 +7,10 @@
 
 mod answer;
 mod candidates;
+mod class;
 mod collective;
+mod exceptions;
+mod grade;
 mod place;
 mod scene;
 
@@ -15,13 +18,15 @@ use std::collections::BTreeSet;
 
 use crate::rule_input::RuleInput;
 pub(super) use answer::named;
-pub use answer::{CAUSE_CODE, Cause, CauseClass, Stack, Why, WhyState, rank_list};
+pub use answer::{CAUSE_CODE, Cause, Stack, Why, WhyState, rank_list};
 pub(super) use candidates::signal_text;
+pub use class::CauseClass;
 pub use place::Place;
 
 use crate::rules::{COLLECTIVE_TIMEOUT_UNNAMED, Rule, rule_of_error, rules};
-use candidates::{Grade, candidates, choose};
+use candidates::{candidates, choose};
 use collective::CollectiveCause;
+use grade::Grade;
 use scene::Scene;
 use weftrun_core::finding::Evidence;
 use weftrun_core::{Confidence, Finding, Severity};

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use weftrun_nccl::failure::{Exception, Fact, Order, Report, SourceRanks, Writer};
 use weftrun_nccl::{Snapshot, SourceIndex};
 
-use super::answer::{CauseClass, named, not_read};
-use super::candidates::{Grade, is_nccl, judge, root};
+use super::answer::{named, not_read};
+use super::class::CauseClass;
+use super::exceptions::{is_nccl, judge, root};
+use super::grade::Grade;
 use crate::rule_input::RuleInput;
 use crate::rules::rule_of_error;
 use weftrun_core::finding::Evidence;

@@ -901,7 +901,9 @@ fn a_log_of_another_library_is_named_and_one_of_an_old_nccl_is_read() {
         "[ERROR] HCCL(12345,python3):2023-05-01-10:00:01.123.456 [socket.cc:88] [Get][Socket] timeout\n";
     let old = "NCCL version 2.1.15+cuda9.0\nnode1:12:30 [0] INFO Ring 00 : 0 -> 1 via NET/Socket/0\n";
     let new = "NCCL version 2.3.7+cuda9.0\n";
-    for (log, code) in [(hccl, "NCCL-LOG-HCCL"), (old, "NCCL-NET-SOCKET-FALLBACK"), (new, "NCCL-DEBUG-SILENT")] {
+    for (log, code) in
+        [(hccl, "NCCL-LOG-HCCL"), (old, "NCCL-NET-SOCKET-FALLBACK"), (new, "NCCL-DEBUG-SILENT")]
+    {
         let mut map = weftrun_core::nccl::TransportMap::new();
         let source = std::sync::Arc::new(weftrun_core::log::SourceId::new("log"));
         map.read(&source, log.as_bytes());

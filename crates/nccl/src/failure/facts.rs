@@ -1,5 +1,6 @@
 //! Extracts facts from one line.
 
+use super::content::Content;
 use super::kernel::kernel;
 use super::launchers::{HOST_ROW, Tables, mpi, ray, signal_of_mpi, signal_row, slurm, torchrun};
 use super::traceback::{Exception, exception};
@@ -9,31 +10,11 @@ use super::{Fact, Order, Writer};
 use crate::lines::{Piece, is_report};
 use crate::map::printable;
 
-/// The content of a line.
-pub(super) enum Said<'a> {
-    /// A fact of a failure.
-    Fact(Fact),
-    /// A process is a rank of a communicator.
-    Joined { rank: u32, world: u32, host: &'a [u8] },
-    /// A rank or task runs on a host.
-    On(&'a [u8]),
-    /// A process runs on a host, with its `NCCL_HOSTID` if it has one.
-    Host(&'a str, Option<&'a str>),
-    /// A local rank is a global rank.
-    Is { local: u32, rank: u32 },
-    /// The launcher of a node saw a worker fail.
-    WorkerFailed,
-    /// The launcher of a node ends.
-    AgentEnded,
-    /// The launcher starts its workers again.
-    Restarts,
-}
-
 /// Reads one line.
-pub(super) fn of_piece(piece: &Piece<'_>, tables: &mut Tables, mut say: impl FnMut(Writer, Said<'_>)) {
+pub(super) fn of_piece(piece: &Piece<'_>, tables: &mut Tables, mut say: impl FnMut(Writer, Content<'_>)) {
     let who = Writer::of(piece);
     let mut silent = true;
-    let mut first = |who: Writer, said: Said<'_>| {
+    let mut first = |who: Writer, said: Content<'_>| {
         silent = false;
         say(who, said);
     };
@@ -42,11 +23,11 @@ pub(super) fn of_piece(piece: &Piece<'_>, tables: &mut Tables, mut say: impl FnM
         return;
     }
     if let Some(exception) = exception_alone(piece.text) {
-        say(who, Said::Fact(Fact::Exception(exception)));
+        say(who, Content::Fact(Fact::Exception(exception)));
     } else if let Some(fatal) = error(piece) {
         let text = printable(words_of_error(piece.text, fatal), 300);
         let is_cuda = fatal && text.starts_with("Test CUDA failure");
-        say(who, Said::Fact(if is_cuda { Fact::Cuda(text) } else { Fact::Error { text, fatal } }));
+        say(who, Content::Fact(if is_cuda { Fact::Cuda(text) } else { Fact::Error { text, fatal } }));
     }
 }
 
@@ -55,7 +36,7 @@ fn report(
     piece: &Piece<'_>,
     who: Writer,
     tables: &mut Tables,
-    say: &mut impl FnMut(Writer, Said<'_>),
+    say: &mut impl FnMut(Writer, Content<'_>),
 ) -> bool {
     let text = Text(piece.bytes);
     let any = |words: &[&str]| words.iter().any(|words| text.has(words));
@@ -66,11 +47,11 @@ fn report(
     let signal =
         text.after("died with <Signals.SIG").and_then(|rest| rest.after(": ")).and_then(Text::signed);
     if let Some(signal) = signal {
-        say(who, Said::Fact(Fact::Signal(signal)));
+        say(who, Content::Fact(Fact::Signal(signal)));
     } else if let Some(code) = text.after(" exits with return code = ").and_then(Text::signed) {
         // DeepSpeed's launcher prints the command of its last process, not of the one that failed.
         if code != 0 {
-            say(Writer::default(), Said::Fact(Fact::exit(code, Order::Unknown)));
+            say(Writer::default(), Content::Fact(Fact::exit(code, Order::Unknown)));
         }
     } else if any(&["local_rank", "exitcode", "Root Cause (", "worker group", HOST_ROW]) {
         torchrun(text, who.task, tables, say);
@@ -78,7 +59,7 @@ fn report(
     } else if text.has("WorkNCCL(SeqNum") && !any(&["atchdog", "async exception"]) {
         // A terminal cut the line of a watchdog in two.
         if let (Some(who), Some(work)) = (tables.watchdog.take(), text.after("WorkNCCL(").and_then(work)) {
-            say(who, Said::Fact(Fact::TimedOut { group: None, work }));
+            say(who, Content::Fact(Fact::TimedOut { group: None, work }));
         }
     } else if text.has("collective operation timeout") && !text.has("WorkNCCL(") {
         let rank = who.rank.or_else(|| text.after("[Rank ").and_then(Text::small));
@@ -105,13 +86,13 @@ const WATCHDOGS: &[&str] = &[
 ];
 
 /// Reads how a process ended, in the words of its runtime.
-fn end_of_process(text: Text<'_>, who: Writer, say: &mut impl FnMut(Writer, Said<'_>)) -> bool {
+fn end_of_process(text: Text<'_>, who: Writer, say: &mut impl FnMut(Writer, Content<'_>)) -> bool {
     let said = |words: &str| text.has(words) && !text.is_quoted(words);
     let fact = if text.has("terminate called") {
         Fact::Died
     } else if let Some(message) = text.after("error while loading shared libraries: ") {
         // The dynamic loader: `./train: error while loading shared libraries: libmpi.so.40: cannot open …`.
-        Fact::Exception(alone(b"error while loading shared libraries", message.0))
+        Fact::Exception(Exception::alone(b"error while loading shared libraries", message.0))
     } else if text.has("TCPStore server has shut down too early") {
         Fact::StoreLost
     } else if said("Segmentation fault") {
@@ -125,7 +106,7 @@ fn end_of_process(text: Text<'_>, who: Writer, say: &mut impl FnMut(Writer, Said
     } else {
         return false;
     };
-    say(who, Said::Fact(fact));
+    say(who, Content::Fact(fact));
     true
 }
 
@@ -165,25 +146,11 @@ fn exception_alone(own: &[u8]) -> Option<Exception> {
     if OTHERS.iter().any(|other| name.ends_with(other.as_bytes())) || name.starts_with(b"nccl") {
         return None;
     }
-    Some(alone(&name, message))
+    Some(Exception::alone(&name, message))
 }
 
 fn first_word(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == b' ').next().unwrap_or_default()
-}
-
-/// Returns an exception whose traceback is not in the log.
-pub(super) fn alone(name: &[u8], message: &[u8]) -> Exception {
-    Exception {
-        name: printable(name, 200),
-        message: printable(message, 1000),
-        frame: None,
-        innermost: None,
-        cause: None,
-        direct: false,
-        alone: true,
-        last_error: None,
-    }
 }
 
 /// Returns the words of an error without those of frameworks around them, which say nothing of it.
@@ -264,29 +231,29 @@ fn error(piece: &Piece<'_>) -> Option<bool> {
 }
 
 /// Reads NCCL's own lines. Returns whether the line needs no further search.
-fn nccl(piece: &Piece<'_>, who: Writer, say: &mut impl FnMut(Writer, Said<'_>)) -> bool {
+fn nccl(piece: &Piece<'_>, who: Writer, say: &mut impl FnMut(Writer, Content<'_>)) -> bool {
     let text = Text(piece.bytes);
     if let Some(what) = text.from("Cuda failure") {
         // NVLink SHARP has memory of its own, and rules of its own.
         if !text.has("NVLS") && !text.has("nvls.cc") {
-            say(who, Said::Fact(Fact::Cuda(printable(what.0, 300))));
+            say(who, Content::Fact(Fact::Cuda(printable(what.0, 300))));
         }
         return true;
     }
     let Some(process) = piece.process() else { return false };
     if let Some(rest) = text.after("NCCL_HOSTID set by environment to ") {
         let id = std::str::from_utf8(rest.0).ok().and_then(|id| id.split_whitespace().next());
-        say(who, Said::Host(process.host, id.map(|id| id.trim_end_matches('.'))));
+        say(who, Content::Host(process.host, id.map(|id| id.trim_end_matches('.'))));
     } else if let Some(rest) = text.after(" rank ") {
         let rank = rest.small();
         let world = rest.after("ranks ").and_then(Text::small);
         if let (Some(rank), Some(world)) = (rank, world)
             && rank < world
         {
-            say(who, Said::Host(process.host, None));
-            say(who, Said::Joined { rank, world, host: process.host.as_bytes() });
+            say(who, Content::Host(process.host, None));
+            say(who, Content::Joined { rank, world, host: process.host.as_bytes() });
             if text.has("Destroy COMPLETE") {
-                say(who, Said::Fact(Fact::Finished));
+                say(who, Content::Fact(Fact::Finished));
             }
         }
     } else {
@@ -304,7 +271,7 @@ mod tests {
         let (mut table, mut found) = (Tables::default(), Vec::new());
         for line in lines {
             of_piece(&Piece::of(line.as_bytes()), &mut table, |who, said| {
-                if let Said::Fact(fact) = said {
+                if let Content::Fact(fact) = said {
                     found.push((who, fact));
                 }
             });
@@ -340,7 +307,7 @@ mod tests {
         let (mut tables, mut found) = (Tables::default(), Vec::new());
         for line in lines {
             of_piece(&Piece::of(line.as_bytes()), &mut tables, |who, said| {
-                if let Said::On(host) = said {
+                if let Content::On(host) = said {
                     found.push((who.rank.or(who.task), String::from_utf8_lossy(host).into_owned()));
                 }
             });

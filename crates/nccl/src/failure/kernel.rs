@@ -1,11 +1,11 @@
 //! Reads the messages of the kernel and its drivers.
 
-use super::facts::Said;
+use super::content::Content;
 use super::words::Text;
 use super::{ClusterReason, Fact, Writer};
 
 /// Reads one line; returns whether it was one of the kernel's.
-pub(super) fn kernel(text: Text<'_>, say: &mut impl FnMut(Writer, Said<'_>)) -> bool {
+pub(super) fn kernel(text: Text<'_>, say: &mut impl FnMut(Writer, Content<'_>)) -> bool {
     let mut pid = None;
     let fact = if text.has("NVRM: Xid") || text.has("NVRM: fallen off the bus") {
         // The driver that finds a lost GPU when it starts prints no number. 79: docs.nvidia.com/deploy/xid-errors, read 2026-11-23.
@@ -28,6 +28,6 @@ pub(super) fn kernel(text: Text<'_>, say: &mut impl FnMut(Writer, Said<'_>)) -> 
     } else {
         return false;
     };
-    say(Writer { pid, ..Writer::default() }, Said::Fact(fact));
+    say(Writer { pid, ..Writer::default() }, Content::Fact(fact));
     true
 }

@@ -1,7 +1,7 @@
 //! Reads the reports of launchers on their workers: torchrun, Slurm, MPI.
 
-use super::facts::{Said, alone};
-use super::traceback::stream;
+use super::content::Content;
+use super::traceback::{Exception, stream};
 use super::words::Text;
 use super::{ClusterReason, Fact, Order, Writer};
 use crate::map::printable;
@@ -73,11 +73,11 @@ pub(super) fn torchrun(
     text: Text<'_>,
     task: Option<u32>,
     tables: &mut Tables,
-    say: &mut impl FnMut(Writer, Said<'_>),
+    say: &mut impl FnMut(Writer, Content<'_>),
 ) {
     if text.has("worker group") {
         if text.has("estart") {
-            say(Writer::default(), Said::Restarts);
+            say(Writer::default(), Content::Restarts);
         }
         return;
     }
@@ -91,9 +91,9 @@ pub(super) fn torchrun(
         let local = rest.after("local_rank: ").and_then(Text::small);
         let pid = rest.after("(pid: ").and_then(Text::number);
         if let (Some(code), Some(local)) = (code, local) {
-            say(Writer::default(), Said::WorkerFailed);
+            say(Writer::default(), Content::WorkerFailed);
             let who = Writer { local: Some(local), pid, task, rank: None };
-            say(who, Said::Fact(Fact::exit(code, Order::First)));
+            say(who, Content::Fact(Fact::exit(code, Order::First)));
         }
         return;
     }
@@ -103,7 +103,7 @@ pub(super) fn torchrun(
     {
         let local = rest.after("(local_rank ").and_then(Text::small);
         let who = Writer { local, pid: rest.number(), task, rank: None };
-        say(who, Said::Fact(Fact::exit(code, Order::Unknown)));
+        say(who, Content::Fact(Fact::exit(code, Order::Unknown)));
         return;
     }
     let (before, row) = text.columns();
@@ -114,28 +114,28 @@ pub(super) fn torchrun(
         table.rank = rank.zip(local);
         let host = std::mem::take(&mut table.host);
         if !host.is_empty() {
-            say(Writer { rank, ..Writer::default() }, Said::On(&host));
+            say(Writer { rank, ..Writer::default() }, Content::On(&host));
         }
     } else if let Some(rest) = trimmed.strip("host ") {
         table.host = rest.after(": ").map(|rest| rest.name().to_vec()).unwrap_or_default();
     } else if let Some(rest) = trimmed.strip("exitcode ")
         && let Some((rank, local)) = table.rank.take()
     {
-        say(Writer::default(), Said::AgentEnded);
-        say(Writer::default(), Said::Is { local, rank });
+        say(Writer::default(), Content::AgentEnded);
+        say(Writer::default(), Content::Is { local, rank });
         if let Some(code) = rest.after(": ").and_then(Text::signed) {
             let pid = rest.after("(pid: ").and_then(Text::number);
             let who = Writer { rank: Some(rank), local: Some(local), pid, task };
             let order = if std::mem::take(&mut table.root) { Order::First } else { Order::Later };
             let at = std::mem::take(&mut table.time);
             let at = (order == Order::First && !at.is_empty()).then(|| printable(&at, 40));
-            say(who, Said::Fact(Fact::Exit { code, order, at }));
+            say(who, Content::Fact(Fact::Exit { code, order, at }));
         }
     }
 }
 
 /// Reads messages of Slurm and of the kernel.
-pub(super) fn slurm(text: Text<'_>, tables: &mut Tables, say: &mut impl FnMut(Writer, Said<'_>)) {
+pub(super) fn slurm(text: Text<'_>, tables: &mut Tables, say: &mut impl FnMut(Writer, Content<'_>)) {
     const REASONS: [(ClusterReason, &[&str]); 4] = [
         (
             ClusterReason::OutOfMemory,
@@ -149,7 +149,7 @@ pub(super) fn slurm(text: Text<'_>, tables: &mut Tables, say: &mut impl FnMut(Wr
     let cancelled = text.has(" CANCELLED AT ") && !text.has("DUE TO");
     let reason = said.map(|(reason, _)| reason).or(cancelled.then_some(ClusterReason::Cancelled));
     if let Some(what) = text.from("NVML: ").filter(|_| text.has("GPU is lost")) {
-        return say(Writer::default(), Said::Fact(Fact::Cuda(printable(what.0, 300))));
+        return say(Writer::default(), Content::Fact(Fact::Cuda(printable(what.0, 300))));
     }
     let tasks = text.after(": task ").or_else(|| text.after(": tasks "));
     let mut ranks = tasks.map(Text::ranges).unwrap_or_default();
@@ -175,9 +175,9 @@ pub(super) fn slurm(text: Text<'_>, tables: &mut Tables, say: &mut impl FnMut(Wr
             return;
         };
         if let Some(host) = host {
-            say(who, Said::On(host));
+            say(who, Content::On(host));
         }
-        say(who, Said::Fact(fact));
+        say(who, Content::Fact(fact));
     }
 }
 
@@ -192,48 +192,51 @@ const ENDED_BY: &[(&str, i32)] = &[
 ];
 
 /// Reads the row of torchrun's table that names a signal; that of the exit code above it says more, where it is in the log.
-pub(super) fn signal_row(text: Text<'_>, tables: &Tables, say: &mut impl FnMut(Writer, Said<'_>)) -> bool {
+pub(super) fn signal_row(text: Text<'_>, tables: &Tables, say: &mut impl FnMut(Writer, Content<'_>)) -> bool {
     let Some(rest) = text.after(" received by PID ") else { return false };
     let Some(signal) = text.after("Signal ").and_then(Text::signed) else { return false };
     if tables.torchrun.is_empty() {
         let who = Writer { pid: rest.number(), ..Writer::default() };
-        say(who, Said::Fact(Fact::exit(-signal, Order::Unknown)));
+        say(who, Content::Fact(Fact::exit(-signal, Order::Unknown)));
     }
     true
 }
 
 /// Reads Ray's reports of its workers.
-pub(super) fn ray(text: Text<'_>, say: &mut impl FnMut(Writer, Said<'_>)) -> bool {
+pub(super) fn ray(text: Text<'_>, say: &mut impl FnMut(Writer, Content<'_>)) -> bool {
     let fact = if text.has("A worker died or was killed") {
         // Ray lists what may have ended the worker, and knows nothing of it.
         let host = text.after("Worker IP address: ").map(|rest| printable(rest.name(), 255));
         Fact::WorkerLost { pid: text.after("Worker PID: ").and_then(Text::number), host }
     } else if text.has("killed due to memory pressure (OOM)") || text.has("NODE_OUT_OF_MEMORY") {
         // Its monitor of the memory of a node.
-        Fact::Exception(alone(b"raylet", b"workers were killed, since the node was running low on memory"))
+        Fact::Exception(Exception::alone(
+            b"raylet",
+            b"workers were killed, since the node was running low on memory",
+        ))
     } else {
         return false;
     };
-    say(Writer::default(), Said::Fact(fact));
+    say(Writer::default(), Content::Fact(fact));
     true
 }
 
 /// Reads MPI's launchers.
-pub(super) fn mpi(text: Text<'_>, tables: &mut Tables, say: &mut impl FnMut(Writer, Said<'_>)) {
+pub(super) fn mpi(text: Text<'_>, tables: &mut Tables, say: &mut impl FnMut(Writer, Content<'_>)) {
     if let Some(rest) = text.after("MPI_ABORT was invoked on rank ").or_else(|| text.after("MPI_Abort(")) {
         tables.mpi_rank =
             if text.has("MPI_ABORT") { rest.small() } else { text.after("process ").and_then(Text::small) };
         let code = text.after("errorcode ").and_then(Text::signed).unwrap_or(1);
         let who = Writer { rank: tables.mpi_rank, ..Writer::default() };
-        say(who, Said::Fact(Fact::exit(code, Order::First)));
+        say(who, Content::Fact(Fact::exit(code, Order::First)));
     } else if let Some(rest) = text.after("process rank ")
         && let Some(signal) = text.after("exited on signal ").and_then(Text::signed)
     {
         let who = Writer { rank: rest.small(), ..Writer::default() };
         if let Some(host) = text.after(" on node ") {
-            say(who, Said::On(host.name()));
+            say(who, Content::On(host.name()));
         }
-        say(who, Said::Fact(Fact::Signal(signal)));
+        say(who, Content::Fact(Fact::Signal(signal)));
     } else if text.has("Process name: [[") {
         tables.mpi_rank = text.after("],").and_then(Text::small);
     } else if let Some(rest) = text.after("Exit code: ")
@@ -241,11 +244,11 @@ pub(super) fn mpi(text: Text<'_>, tables: &mut Tables, say: &mut impl FnMut(Writ
         && let Some(code) = Text(rest.0.trim_ascii_start()).signed()
     {
         let who = Writer { rank: Some(rank), ..Writer::default() };
-        say(who, Said::Fact(Fact::exit(code, Order::First)));
+        say(who, Content::Fact(Fact::exit(code, Order::First)));
     } else if let Some(code) = text.after("EXIT CODE: ").and_then(Text::signed) {
-        say(Writer::default(), Said::Fact(Fact::exit(code, Order::First)));
+        say(Writer::default(), Content::Fact(Fact::exit(code, Order::First)));
     } else if let Some(signal) = text.after("KILLED BY SIGNAL: ").and_then(Text::signed) {
-        say(Writer::default(), Said::Fact(Fact::Signal(signal)));
+        say(Writer::default(), Content::Fact(Fact::Signal(signal)));
     }
 }
 

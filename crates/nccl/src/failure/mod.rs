@@ -4,6 +4,7 @@
 //! [`Failures`] takes bytes and keeps bounded evidence for each rank. Which fact is the cause and which ranks are victims
 //! is decided elsewhere (`weftrun_diagnose::cause`), since that needs all sources.
 
+mod content;
 mod facts;
 mod kernel;
 mod launchers;

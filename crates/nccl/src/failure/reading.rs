@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::mem::{Discriminant, discriminant};
 
+use super::content::Content;
 use super::traceback::{self, Taken, Tracebacks, is_library, stream};
 use super::{Fact, Report, SourceRanks, Writer, facts, launchers, watchdog};
 use crate::launcher::{self, prefix};
@@ -226,19 +227,19 @@ impl Reading {
         }
         let mut tables = std::mem::take(&mut self.tables);
         facts::of_piece(piece, &mut tables, |writer, fact| match fact {
-            facts::Said::Fact(fact) => {
+            Content::Fact(fact) => {
                 if matches!(fact, Fact::TimedOut { .. } | Fact::WatchdogFailed { .. }) {
                     self.gave_up = Some(number);
                 }
                 self.keep(writer, number, piece.bytes, fact, sink);
             }
-            facts::Said::Joined { rank, world, host } => self.joined(&writer, rank, world, host, number),
-            facts::Said::Host(name, id) => self.host(&writer, name, id),
-            facts::Said::On(host) => self.on(&writer, host, true),
-            facts::Said::WorkerFailed => self.worker_failed(number),
-            facts::Said::AgentEnded => self.worker_failed = None,
-            facts::Said::Restarts => self.begin_attempt(number),
-            facts::Said::Is { local, rank } => {
+            Content::Joined { rank, world, host } => self.joined(&writer, rank, world, host, number),
+            Content::Host(name, id) => self.host(&writer, name, id),
+            Content::On(host) => self.on(&writer, host, true),
+            Content::WorkerFailed => self.worker_failed(number),
+            Content::AgentEnded => self.worker_failed = None,
+            Content::Restarts => self.begin_attempt(number),
+            Content::Is { local, rank } => {
                 self.ranks.agent = true;
                 if self.ranks.by_local.len() < RANKS {
                     self.place(local, rank);

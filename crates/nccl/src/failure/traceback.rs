@@ -49,6 +49,20 @@ pub struct Exception {
 }
 
 impl Exception {
+    /// Makes an exception whose traceback is not in the log.
+    pub(super) fn alone(name: &[u8], message: &[u8]) -> Self {
+        Self {
+            name: printable(name, 200),
+            message: printable(message, 1000),
+            frame: None,
+            innermost: None,
+            cause: None,
+            direct: false,
+            alone: true,
+            last_error: None,
+        }
+    }
+
     /// Returns the type without its module.
     pub fn short_name(&self) -> &str {
         self.name.rsplit('.').next().unwrap_or(&self.name)

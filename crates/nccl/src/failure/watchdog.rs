@@ -1,6 +1,6 @@
 //! Reads PyTorch's watchdogs: which collective operation a rank waited for, and what others run.
 
-use super::facts::Said;
+use super::content::Content;
 use super::words::Text;
 use super::{Fact, Work, Writer};
 use crate::map::printable;
@@ -9,42 +9,42 @@ use crate::map::printable;
 pub(super) const UNNAMED_WORK: &str = "a collective";
 
 /// Reads PyTorch's watchdogs.
-pub(super) fn watchdog(text: Text<'_>, mut who: Writer, say: &mut impl FnMut(Writer, Said<'_>)) {
+pub(super) fn watchdog(text: Text<'_>, mut who: Writer, say: &mut impl FnMut(Writer, Content<'_>)) {
     let group = group(text);
     who.rank = who.rank.or_else(|| rank(text, group.as_deref()));
     if text.has("terminated with exception") {
-        say(who, Said::Fact(Fact::Died));
+        say(who, Content::Fact(Fact::Died));
     }
     if let Some(what) = text.from("CUDA error") {
-        say(who, Said::Fact(Fact::Cuda(printable(what.0, 300))));
+        say(who, Content::Fact(Fact::Cuda(printable(what.0, 300))));
     }
     if text.has("remote process exited") || text.has("ncclRemoteError") {
-        say(who, Said::Fact(Fact::RemoteExit));
+        say(who, Content::Fact(Fact::RemoteExit));
     } else if text.has("Watchdog caught collective operation timeout")
         && let Some(work) = text.after("WorkNCCL(").and_then(work)
     {
-        say(who, Said::Fact(Fact::TimedOut { group: group.clone(), work }));
+        say(who, Content::Fact(Fact::TimedOut { group: group.clone(), work }));
     }
     // Without the line of the operation, its number is known, and the process group.
     let waits = text.after("Timeout at NCCL work: ").or_else(|| text.after("detected by watchdog at work: "));
     // This one is printed after a timeout and after an error of NCCL.
     if let Some(seq) = text.after("detected by watchdog at work sequence id: ").and_then(Text::long) {
-        say(who, Said::Fact(Fact::WatchdogFailed { seq }));
+        say(who, Content::Fact(Fact::WatchdogFailed { seq }));
     }
     if let Some(by) = text.after("due to a collective timeout from ") {
         let by = by.after("rank ").and_then(|rest| rest.0.first()?.is_ascii_digit().then_some(rest)?.small());
-        say(who, Said::Fact(Fact::ToldOfTimeout { by }));
+        say(who, Content::Fact(Fact::ToldOfTimeout { by }));
     }
     if let Some(seq) = waits.and_then(Text::long) {
         let work = Work { seq, op: UNNAMED_WORK.to_owned(), size: None };
-        say(who, Said::Fact(Fact::TimedOut { group: group.clone(), work }));
+        say(who, Content::Fact(Fact::TimedOut { group: group.clone(), work }));
     }
     let enqueued = text.after("ast enqueued work: ").or_else(|| text.after("ast enqueued NCCL work: "));
     if let Some(rest) = enqueued {
         let completed =
             rest.after("ast completed work: ").or_else(|| rest.after("ast completed NCCL work: "));
         if let (Some(enqueued), Some(completed)) = (rest.long(), completed.and_then(Text::long)) {
-            say(who, Said::Fact(Fact::Progress { group, enqueued, completed }));
+            say(who, Content::Fact(Fact::Progress { group, enqueued, completed }));
         }
     }
 }

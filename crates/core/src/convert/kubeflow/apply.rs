@@ -3,7 +3,8 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::job;
-use super::object::{ObjectKind, kind_of_json, pointer_mut, steps};
+use super::object::{pointer_mut, steps};
+use super::object_kind::{ObjectKind, kind_of_json};
 use super::trainjob::{self, Runtime, TrainerVersion};
 use super::workload;
 use crate::Finding;

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 
 use serde_json::Value as Json;
 
-use super::object::{ObjectKind, kind_of_json, kind_of_tree, steps};
+use super::object::steps;
+use super::object_kind::{ObjectKind, kind_of_json, kind_of_tree};
 use super::trainjob::{self, Runtime, TrainerVersion};
 use super::{apply, job, own_runtime, workload};
 use crate::convert::edit::{Blocked, edit, emit, same};

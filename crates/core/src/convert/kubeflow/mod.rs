@@ -6,6 +6,7 @@ mod import;
 mod job;
 mod lint;
 mod object;
+mod object_kind;
 mod own_runtime;
 mod pod;
 mod stream;

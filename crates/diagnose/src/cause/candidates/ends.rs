@@ -2,8 +2,8 @@
 
 use weftrun_nccl::failure::{ClusterReason, Fact, Order, SIGNALS};
 
-use super::super::answer::CauseClass;
-use super::Grade;
+use super::super::class::CauseClass;
+use crate::cause::grade::Grade;
 
 /// Returns the host that a fact or its line names.
 pub(super) fn host_of(fact: &Fact, text: &str) -> Option<String> {

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use weftrun_nccl::{Signature, SourceIndex, Trace};
 
-use super::super::answer::CauseClass;
+use super::super::class::CauseClass;
 use super::super::scene::Scene;
 use super::ends::host_in_brackets;
-use super::{Candidate, Grade, class_of_cuda, key, remote};
+use super::{Candidate, class_of_cuda, key, remote};
+use crate::cause::grade::Grade;
 use crate::rule_input::RuleInput;
 use crate::rules::{Blame, NCCL_NO_REASON, PEER_ENDED, Rule, UNKNOWN_WARNING, rule_of_error, rules};
 use weftrun_core::finding::Evidence;

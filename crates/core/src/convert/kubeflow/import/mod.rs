@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use serde_json::{Value as Json, json};
 
 use super::document::{Pointers, Syntax, unreadable};
-use super::object::{ObjectKind, kind_of_json};
+use super::object_kind::{ObjectKind, kind_of_json};
 use crate::Finding;
 use crate::convert::Imported;
 use crate::convert::{Start, TrainerVersion};

@@ -2,11 +2,11 @@
 
 use weftrun_nccl::failure::{Exception, Frame};
 
-use super::super::answer::CauseClass;
-use super::Grade;
+use super::class::CauseClass;
+use super::grade::Grade;
 
 /// Returns the exception to report: the one that caused another to be raised, where the program shows it.
-pub(in super::super) fn root(exception: &Exception) -> &Exception {
+pub(super) fn root(exception: &Exception) -> &Exception {
     let earlier = exception.cause.as_deref();
     let weighty = |earlier: &Exception| {
         matches!(judge(earlier).1, CauseClass::CudaOutOfMemory | CauseClass::CudaError)
@@ -19,7 +19,7 @@ pub(in super::super) fn root(exception: &Exception) -> &Exception {
 }
 
 /// Returns whether NCCL's result was raised: what went wrong is in NCCL's own words.
-pub(in super::super) fn is_nccl(exception: &Exception) -> bool {
+pub(super) fn is_nccl(exception: &Exception) -> bool {
     exception.short_name() == "DistBackendError"
         || ["NCCL error", "NCCL Error", "ncclRemoteError", "unhandled system error", "unhandled cuda error"]
             .iter()
@@ -42,7 +42,7 @@ pub(super) fn is_of_another(exception: &Exception) -> bool {
 }
 
 /// Returns how much an exception explains, and its class.
-pub(in super::super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
+pub(super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
     let (name, message) = (exception.short_name(), exception.message.as_str());
     let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
     // Ray's own exception of this name is about the memory of the host.
