@@ -194,7 +194,7 @@ fn reason(state: HealthState, last: &Report, culprits: &[Culprit], asked: &Asked
             format!("{} behind and did not move {answers}", are(culprits.len()))
         }
         HealthState::Suspect => format!(
-            "{} behind {answers}; run the command again to see whether {}",
+            "{} behind {answers}, which does not show whether {}",
             are(culprits.len()),
             if culprits.len() == 1 { "it moves" } else { "they move" }
         ),
