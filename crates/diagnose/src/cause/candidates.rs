@@ -312,7 +312,12 @@ fn remote(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Ruling {
     let peers = closed_peers(seen, told)
         .map_or_else(String::new, |peers| format!(" ({peers} closed the connection)"));
     let (rule, what) = if scene.unseen().is_empty() {
-        (&PEER_ENDED, format!("a process of another rank ended{peers}; no log says which rank was the first"))
+        (
+            &PEER_ENDED,
+            format!(
+                "a connection to another rank ended{peers}: its process ended, or the network between them failed; no log says which rank was the first"
+            ),
+        )
     } else {
         (&PEER_ENDED_UNREAD, format!("a process of another rank exited{peers}; {}", scene.not_read("")))
     };

@@ -21,9 +21,16 @@ pub(super) fn root(exception: &Exception) -> &Exception {
 /// Returns whether NCCL's result was raised: what went wrong is in NCCL's own words.
 pub(super) fn is_nccl(exception: &Exception) -> bool {
     exception.short_name() == "DistBackendError"
-        || ["NCCL error", "NCCL Error", "ncclRemoteError", "unhandled system error", "unhandled cuda error"]
-            .iter()
-            .any(|words| exception.message.contains(words))
+        || [
+            "NCCL error",
+            "NCCL Error",
+            "NCCL operation nccl",
+            "ncclRemoteError",
+            "unhandled system error",
+            "unhandled cuda error",
+        ]
+        .iter()
+        .any(|words| exception.message.contains(words))
 }
 
 /// Returns whether an exception only tells that another process failed: what went wrong is in that one's output. The

@@ -197,11 +197,9 @@ impl Rule {
         self.signatures.is_empty() && self.blame.is_some()
     }
 
-    /// Returns whether what another one found is a consequence of what this one did. What explains an error of CUDA explains
-    /// it whatever it says.
+    /// Returns whether what another one found is a consequence of what this one did.
     pub(super) fn explains(&self, other: &Self) -> bool {
-        let known = |code| self.consequences.contains(&code);
-        self.code != other.code && (known(other.code) || !other.lines.is_empty() && known(CUDA_FAILURE))
+        self.code != other.code && self.consequences.contains(&other.code)
     }
 
     /// Returns the class of the cause that an error with its words is.

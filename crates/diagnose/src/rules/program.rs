@@ -196,7 +196,10 @@ fn mismatched_sizes(seen: &RuleInput<'_>) -> Option<String> {
 
 fn ib_mismatch<'s>(seen: &'s RuleInput<'_>) -> Option<&'s Trace> {
     let found = seen.map.signatures().get(Signature::CollectiveMismatch)?;
-    found.traces.iter().find(|trace| trace.text.contains("collective mismatch"))
+    found
+        .traces
+        .iter()
+        .find(|trace| trace.text.contains("collective mismatch") && trace.text.contains("local size"))
 }
 
 /// Returns what to do where the network found the sizes to differ: NICs that reorder writes look the same.

@@ -99,6 +99,10 @@ fn end_of_process(text: Text<'_>, who: Writer, say: &mut impl FnMut(Writer, Cont
         Fact::Signal(11)
     } else if said("Bus error") {
         Fact::Signal(7)
+    } else if text.has(": line ") && said(" Killed ") {
+        Fact::Signal(9)
+    } else if said("Aborted (core dumped)") || text.has(": line ") && said(" Aborted ") {
+        Fact::Signal(6)
     } else if text.has("CUDA error") && !text.has("NVLS") && !text.begins_like_source() {
         Fact::Cuda(printable(text.from("CUDA error").unwrap_or(text).0, 300))
     } else if let Some(signal) = signal_of_mpi(text) {
@@ -171,10 +175,14 @@ fn words_of_error(own: &[u8], fatal: bool) -> &[u8] {
 fn error(piece: &Piece<'_>) -> Option<bool> {
     let (own, line) = (piece.text, piece.bytes);
     let whole = Text(line);
-    let is_event = whole.has(" BackOff ");
+    let is_event = whole.has(" BackOff ") || whole.has("Warning  Failed");
     if !is_event && own.first().is_none_or(|first| matches!(first, b' ' | b'\t' | b'#' | b'+'))
         || own.starts_with(b"raise ")
         || whole.has("[INFO]")
+        || whole.has(" INFO ")
+        || own.starts_with(b"INFO ")
+        // The kernel corrected it.
+        || whole.has("severity=Corrected")
         || whole.has("  File \"")
         || whole.has("    raise ")
         // What NCCL's own lines say is for its rules.
@@ -188,7 +196,13 @@ fn error(piece: &Piece<'_>) -> Option<bool> {
         "Test CUDA failure",
         "NCCL error",
         "NCCL failure",
-        "NCCL operation ncclCommInitRank",
+        "NCCL operation nccl",
+        "Memory access fault by GPU",
+        "double free or corruption",
+        "free(): invalid ",
+        "HIP out of memory",
+        "OCI runtime create failed",
+        "Error response from daemon: ",
         "now abort",
         "[enforce fail at ",
     ];
@@ -220,14 +234,42 @@ fn error(piece: &Piece<'_>) -> Option<bool> {
         &["Warning ", " BackOff ", "Back-off "],
         &["ORTE was unable to reliably start"],
         &["cluster registration failed"],
+        &["enough slots available"],
+        &["PRTE has lost communication"],
+        &["Unable to determine the device handle for GPU"],
+        &["Warning ", "FailedScheduling"],
+        &["Warning ", " Failed ", "pull image"],
         &["in coordination service: "],
     ];
     if reports.iter().any(|words| words.iter().all(|word| whole.has(word))) {
         return Some(false);
     }
+    if whole.has("external/xla") {
+        return xla_severity(own, whole);
+    }
     // libfabric's own warnings, which tell errors of completions.
     let libfabric = whole.has("<warn>") && (whole.has("err:") || whole.has("error"));
     (libfabric || ["ERROR", "FATAL", "Error: ", "error: "].iter().any(|words| named(words))).then_some(false)
+}
+
+/// Returns whether a line of XLA reports an error, by the letter that absl puts before it: a fatal one ends its process. Of the
+/// others only those about other processes and the runtime count; every program of JAX prints that a factory is registered twice.
+fn xla_severity(own: &[u8], whole: Text<'_>) -> Option<bool> {
+    let near = own.get(..own.len().min(64)).unwrap_or_default();
+    let place = crate::text::find(near, b"external/xla").unwrap_or(near.len());
+    let letter = near[..place]
+        .split(|byte| *byte == b' ')
+        .find(|word| {
+            matches!(word, [b'E' | b'F' | b'W' | b'I'])
+                || matches!(word, [b'E' | b'F' | b'W' | b'I', digits @ ..] if digits.len() == 4 && digits.iter().all(u8::is_ascii_digit))
+        })
+        .and_then(<[u8]>::first)?;
+    let serious = ["DEADLINE_EXCEEDED", "INTERNAL", "UNAVAILABLE", "may be stuck", "coordination"];
+    match letter {
+        b'F' => Some(true),
+        b'E' if serious.iter().any(|words| whole.has(words)) => Some(false),
+        _ => None,
+    }
 }
 
 /// Reads NCCL's own lines. Returns whether the line needs no further search.

@@ -4,6 +4,8 @@ use std::sync::LazyLock;
 
 use aho_corasick::packed;
 
+use crate::text::contains;
+
 /// Any line worth parsing contains one of these or of [`RATES`]: NCCL's own lines, those whose prefix was stripped, and
 /// exceptions that quote NCCL's last error. Which of them a line contains decides nothing else.
 ///
@@ -127,10 +129,30 @@ const ERRORS: &[&str] = &[
     "ocket creation failed",
 ];
 
+/// The same, searched by themselves since the search above is full.
+const RARE: &[&str] = &[
+    "external/xla",
+    "Warning  Failed",
+    "PRTE has lost",
+    "response from daemon",
+    "OCI runtime",
+    "registration failed",
+    "NCCL operation",
+    "Memory access fault",
+    "core dumped",
+    "free(): ",
+    "double free",
+    "HIP out of memory",
+    "device handle for GPU",
+    " Killed ",
+];
+
 /// Finds what the map may show.
 pub(super) static INTEREST: Needles = Needles(LazyLock::new(|| packed::Searcher::new(NEEDLES)));
 /// Finds what may report a failure.
 static FAILURE: Needles = Needles(LazyLock::new(|| packed::Searcher::new(REPORTS.iter().chain(ERRORS))));
+/// Finds [`RARE`].
+static UNUSUAL: Needles = Needles(LazyLock::new(|| packed::Searcher::new(RARE)));
 /// Finds [`REPORTS`].
 static REPORT: Needles = Needles(LazyLock::new(|| packed::Searcher::new(REPORTS)));
 /// Finds [`RATES`].
@@ -155,7 +177,9 @@ impl Needles {
 
 /// Returns whether a line may be a report of a launcher, a watchdog, a driver or the kernel.
 pub(crate) fn is_report(line: &[u8]) -> bool {
-    REPORT.find(line, 0).is_some()
+    // Shells tell how a program ended in the same words everywhere.
+    let by_shell = || [" Killed ", "core dumped"].iter().any(|words| contains(line, words));
+    REPORT.find(line, 0).is_some() || by_shell()
 }
 
 /// Counts newlines.
@@ -210,8 +234,9 @@ impl Candidates {
     /// Searches a piece of a log.
     pub fn of(bytes: &[u8]) -> Self {
         let mut found = Self { places: Vec::new(), newlines: newlines(bytes) };
+        let (mut failures, mut unusual) = (NextHit::new(&FAILURE), NextHit::new(&UNUSUAL));
         let mut from = 0;
-        while let Some(hit) = FAILURE.find(bytes, from) {
+        while let Some(hit) = failures.next(bytes, from).into_iter().chain(unusual.next(bytes, from)).min() {
             found.places.push(hit);
             let Some(end) = memchr::memchr(b'\n', &bytes[hit..]) else { break };
             from = hit + end + 1;
@@ -221,6 +246,6 @@ impl Candidates {
 
     /// Returns whether a line may report a failure.
     pub(super) fn is_one(line: &[u8]) -> bool {
-        FAILURE.find(line, 0).is_some()
+        FAILURE.find(line, 0).is_some() || UNUSUAL.find(line, 0).is_some()
     }
 }

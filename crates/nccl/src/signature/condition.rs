@@ -82,6 +82,11 @@ pub(super) fn is_failed_call(message: &[u8]) -> bool {
     place && rest.eat(b" -> ") && matches!(rest.number(), Some(1 | 2))
 }
 
+/// Returns whether NCCL tries again to connect, in the words without a count of its tries.
+pub(super) fn ends_with_retry(message: &[u8]) -> bool {
+    message.trim_ascii_end().ends_with(b", retrying")
+}
+
 /// Returns whether a code is one of EFA's completion codes: `RC: 20` (plugin 1.3 to 1.20), `err: 20` (1.21)
 /// and the like.
 pub(super) fn efa_completion(message: &[u8]) -> bool {

@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 use aho_corasick::{AhoCorasick, MatchKind};
 
 use condition::{
-    completion, efa_completion, ends_in_one, in_rendezvous, is_error_trace, is_failed_call, is_last_try,
-    missing_library, missing_runtime_version, provider, suspicious_interface, versioned_library,
+    completion, efa_completion, ends_in_one, ends_with_retry, in_rendezvous, is_error_trace, is_failed_call,
+    is_last_try, missing_library, missing_runtime_version, provider, suspicious_interface, versioned_library,
 };
 use table::{TABLE, Target};
 
@@ -391,6 +391,7 @@ fn judged(id: Signature, level: Option<Level>, location: &[u8], message: &[u8]) 
         Signature::ConnectFailed if contains(message, "retrying (") && level == Some(Level::Info) => {
             is_last_try(message)
         }
+        Signature::ConnectFailed if level == Some(Level::Info) && ends_with_retry(message) => false,
         Signature::ErrorTrace => is_error_trace(message),
         Signature::CallFailed => is_failed_call(message),
         Signature::ConnectFailed => level.is_some() || in_rendezvous(message),

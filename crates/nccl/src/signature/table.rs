@@ -222,7 +222,8 @@ pub(super) const TABLE: &[SignatureRow] = &[
     row(Signature::VersionMismatch, "Mismatched NCCL version"),
     row(Signature::CollectiveMismatch, "essage truncated"),
     row(Signature::CollectiveMismatch, "Mismatched collective"),
-    row(Signature::CollectiveMismatch, "collective mismatch"),
+    // "may be caused by a collective mismatch" is a guess of NCCL.
+    with(Signature::CollectiveMismatch, "collective mismatch", &[], &["may be caused by"]),
     row(Signature::DuplicateGpu, "Duplicate GPU detected"),
     // libfabric's prov/efa/src/rdm/efa_errno.h: EFA_IO_COMP_STATUS_REMOTE_ERROR_BAD_DEST_QPN; read 2026-11-25.
     row(Signature::EfaPeerGone, "Invalid receiver queue pair number"),
