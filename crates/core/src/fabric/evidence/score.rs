@@ -13,7 +13,8 @@ const STRONG: u32 = 5;
 pub struct Score {
     /// Sum of the signs of the fabric, and of the more general fabrics it belongs to.
     pub sum: u32,
-    /// Sum of the resources, networks, labels, instance types and settings of other fabrics.
+    /// Sum of the resources, networks, labels, instance types and settings of other fabrics, and of the variables
+    /// that name one.
     pub against: u32,
     /// Whether one of the signs for it is strong: it names the fabric, or a cloud that has only this one.
     pub strong: bool,
@@ -23,14 +24,24 @@ impl Score {
     /// Adds the evidence for and against a site.
     pub fn of(site: &'static Site, evidence: &[FabricEvidence]) -> Self {
         let mut score = Self { sum: 0, against: 0, strong: false };
+        let (mut of_variables, mut has_place) = (0, false);
         for one in evidence {
             let Some(other) = Site::named(&one.fabric) else { continue };
             if other == site || site.ancestors().any(|parent| parent == other) {
                 score.sum += one.weight;
                 score.strong |= one.weight >= STRONG;
-            } else if other.root() != site.root() && contradicts(one) {
-                score.against += one.weight;
+                has_place |= contradicts(one);
+            } else if other.root() != site.root() {
+                if contradicts(one) {
+                    score.against += one.weight;
+                } else if one.kind == SignKind::Env && one.weight >= STRONG {
+                    of_variables += one.weight;
+                }
             }
+        }
+        // A variable of another fabric may be left over where a resource or type says what the nodes are.
+        if !has_place {
+            score.against += of_variables;
         }
         score
     }
