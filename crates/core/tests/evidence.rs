@@ -449,6 +449,12 @@ fn a_bare_pod_is_not_distributed() {
     let text = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\nspec:\n  containers:\n  - name: a\n    image: b\n    resources:\n      limits:\n        nvidia.com/gpu: 8\n";
     let report = with_settings(|settings| mutate(text, Start::of("a"), settings).unwrap().jobs[0].clone());
     assert_eq!((report.kind.as_str(), report.skip()), ("Pod", Some("not-distributed")));
+    let why = |report: &MutatedJob| report.plan.skip().unwrap().why.clone();
+    assert!(why(&report).ends_with("is not known"), "{}", why(&report));
+    let kind = "apiVersion: example.com/v1\nkind: Gang\nmetadata: {name: a}\nspec:\n  replicas: 1\n  template:\n    spec:\n      containers:\n      - {name: a, image: b, resources: {limits: {nvidia.com/gpu: 8}}}\n";
+    let report = with_settings(|settings| mutate(kind, Start::of("a"), settings).unwrap().jobs[0].clone());
+    assert_eq!(report.skip(), Some("nodes-unknown"));
+    assert!(why(&report).contains("is not known"), "{}", why(&report));
 }
 
 #[test]

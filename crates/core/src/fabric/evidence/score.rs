@@ -18,12 +18,15 @@ pub struct Score {
     pub against: u32,
     /// Whether one of the signs for it is strong: it names the fabric, or a cloud that has only this one.
     pub strong: bool,
+    /// Weight of the variables of other fabrics that does not count, since a resource, type or label says what the nodes
+    /// are.
+    left_over: u32,
 }
 
 impl Score {
     /// Adds the evidence for and against a site.
     pub fn of(site: &'static Site, evidence: &[FabricEvidence]) -> Self {
-        let mut score = Self { sum: 0, against: 0, strong: false };
+        let mut score = Self { sum: 0, against: 0, strong: false, left_over: 0 };
         let (mut of_variables, mut has_place) = (0, false);
         for one in evidence {
             let Some(other) = Site::named(&one.fabric) else { continue };
@@ -39,23 +42,25 @@ impl Score {
                 }
             }
         }
-        // A variable of another fabric may be left over where a resource or type says what the nodes are.
-        if !has_place {
-            score.against += of_variables;
-        }
+        score.against += of_variables;
+        score.left_over = if has_place { of_variables } else { 0 };
         score
     }
 
     /// Returns whether a profile may apply.
     pub fn is_enough(self) -> bool {
-        self.strong && self.sum.saturating_sub(self.against) >= ENOUGH
+        self.strong && (self.sum + self.left_over).saturating_sub(self.against) >= ENOUGH
     }
 }
 
 impl std::fmt::Display for Score {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { sum, against, strong } = self;
-        write!(f, "{sum} for it, {against} against it, {ENOUGH} needed")?;
+        let Self { sum, against, strong, left_over } = self;
+        write!(f, "{sum} for it, {against} against it")?;
+        if *left_over > 0 {
+            write!(f, " ({left_over} of variables, which count less than what the nodes are)")?;
+        }
+        write!(f, ", {ENOUGH} needed")?;
         if *strong { Ok(()) } else { write!(f, ", and one sign of {STRONG}") }
     }
 }

@@ -154,7 +154,7 @@ impl Import {
             self.findings.push(lost(&format!("`--container-workdir={inside}` beside `--chdir`")));
         }
         if let Some(dir) = outside.or(inside) {
-            self.workdir(dir, "#SBATCH");
+            self.workdir(&dir, "#SBATCH");
         }
         let mounts = self.options.take_value("container-mounts");
         self.mounts(mounts.as_deref().unwrap_or_default());
@@ -165,9 +165,9 @@ impl Import {
 
     /// Sets the working directory. A job file needs an absolute path: Slurm reads others from the folder of `sbatch`,
     /// which `.` names and is the default.
-    fn workdir(&mut self, dir: String, of: &str) {
+    fn workdir(&mut self, dir: &str, of: &str) {
         if dir.starts_with('/') {
-            if let Some(before) = self.spec.workdir.replace(dir.clone()).filter(|old| *old != dir) {
+            if let Some(before) = self.spec.workdir.replace(dir.to_owned()).filter(|old| old != dir) {
                 let what = format!("the working directory `{before}` beside {of}'s `{dir}`");
                 self.findings.push(lost(&what));
             }

@@ -68,11 +68,11 @@ impl Import {
     /// Warns of files that stand beside the script or where it is submitted.
     fn files_beside(&mut self, body: &str) {
         const ENDINGS: [&str; 6] = [".sh", ".py", ".yaml", ".yml", ".json", ".toml"];
-        let lines = body.lines().map(without_comment);
         // A usage text has `$0` as the name of the script.
         static OWN_PLACE: LazyLock<Option<Regex>> = LazyLock::new(|| {
             Regex::new(r"BASH_SOURCE|\b(?:dirname|realpath|readlink)\b[^;|&]*\$(?:0\b|\{0\b)|\$\{0%").ok()
         });
+        let lines = body.lines().map(without_comment);
         let has = |text: &str| lines.clone().any(|line| line.contains(text));
         let by_slurm = has("scontrol") && has("Command=");
         let own_place = OWN_PLACE.as_ref().is_some_and(|own| lines.clone().any(|line| own.is_match(line)));
