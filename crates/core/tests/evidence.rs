@@ -227,7 +227,7 @@ fn an_object_of_another_cloud_never_gets_efa() {
     let azure = "nodeSelector:\n  node.kubernetes.io/instance-type: Standard_ND96isr_H100_v5";
     let shape = "nodeSelector:\n  node.kubernetes.io/instance-type: BM.GPU.H100.8";
     let coreweave = "affinity:\n  nodeAffinity:\n    requiredDuringSchedulingIgnoredDuringExecution:\n      nodeSelectorTerms:\n      - matchExpressions:\n        - {key: node.coreweave.cloud/type, operator: In, values: [gd-8xh100ib-i128]}";
-    let env = "env:\n- {name: NCCL_IB_HCA, value: mlx5}";
+    let env = "env:\n- {name: NCCL_IB_HCA, value: mlx5}\n- {name: NCCL_IB_GID_INDEX, value: \"3\"}";
     for (metadata, pod, container, resources, site) in [
         ("", coreweave, "", "rdma/ib: 1", "CoreWeave"),
         ("", "", "", "rdma/ib: 1", "InfiniBand"),
@@ -449,6 +449,12 @@ fn a_bare_pod_is_not_distributed() {
     let text = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\nspec:\n  containers:\n  - name: a\n    image: b\n    resources:\n      limits:\n        nvidia.com/gpu: 8\n";
     let report = with_settings(|settings| mutate(text, Start::of("a"), settings).unwrap().jobs[0].clone());
     assert_eq!((report.kind.as_str(), report.skip()), ("Pod", Some("not-distributed")));
+    let why = |report: &MutatedJob| report.plan.skip().unwrap().why.clone();
+    assert!(why(&report).ends_with("is not known"), "{}", why(&report));
+    let kind = "apiVersion: example.com/v1\nkind: Gang\nmetadata: {name: a}\nspec:\n  replicas: 1\n  template:\n    spec:\n      containers:\n      - {name: a, image: b, resources: {limits: {nvidia.com/gpu: 8}}}\n";
+    let report = with_settings(|settings| mutate(kind, Start::of("a"), settings).unwrap().jobs[0].clone());
+    assert_eq!(report.skip(), Some("nodes-unknown"));
+    assert!(why(&report).contains("is not known"), "{}", why(&report));
 }
 
 #[test]
@@ -624,5 +630,75 @@ fn an_object_that_asks_no_memory_goes_without_huge_pages() {
         assert!(report.error().is_none(), "{kind}: {:?}", report.error());
         assert!(new.contains("vpc.amazonaws.com/efa") && !new.contains("hugepages"), "{kind}: {new}");
         assert!(report.plan.skipped.iter().any(|skipped| skipped.reason == SkipReason::NoMemory), "{kind}");
+    }
+}
+
+/// What a script only writes out (`echo`, a file for elsewhere, a block that `:` ignores) says nothing of where it runs.
+#[test]
+fn text_that_never_runs_is_no_evidence() {
+    for body in [
+        "echo \"use FI_PROVIDER=efa on AWS, not here\"",
+        "printf 'export FI_PROVIDER=%s\\n' efa > x; printf \"FI_PROVIDER=efa /opt/amazon/efa\"",
+        "if true; then\n  echo \"LD_LIBRARY_PATH=/opt/amazon/efa/lib\n  FI_EFA_USE_DEVICE_RDMA=1\"\nfi",
+        "cat > aws.sh <<X\nexport FI_PROVIDER=efa\nexport FI_EFA_USE_DEVICE_RDMA=1\nX",
+        "cat <<-'END' | tee a\n\texport LD_LIBRARY_PATH=/opt/amazon/efa/lib\n\tEND",
+        ": <<'NOTES'\nexport FI_PROVIDER=efa\nNOTES",
+        "srun bash -c 'echo FI_PROVIDER=efa /opt/amazon/efa'",
+    ] {
+        let (_, report) = script("", body);
+        assert_eq!(report.skip(), Some("fabric-unknown"), "{body}: {:?}", report.plan.evidence);
+        assert!(report.plan.evidence.is_empty(), "{body}: {:?}", report.plan.evidence);
+    }
+    for body in [
+        "echo start; export FI_PROVIDER=efa",
+        "srun bash <<X\nexport FI_PROVIDER=efa\nX",
+        "bash -c 'echo a; export FI_PROVIDER=efa'",
+        "echo \"$(FI_PROVIDER=efa fi_info)\" $(fi_info -p efa; ls /opt/amazon/efa)",
+    ] {
+        let (_, report) = script("", body);
+        assert_eq!(report.plan.profile.as_deref(), Some("parallelcluster"), "{body}: {:?}", report.plan);
+    }
+    let of_pod =
+        "command: [bash, -c, 'echo use FI_PROVIDER=efa and /opt/amazon/efa on AWS; python train.py']";
+    assert_eq!(job("", "", of_pod, "").1.skip(), Some("fabric-unknown"));
+}
+
+#[test]
+fn one_string_counts_once() {
+    for (body, sum) in [
+        ("export FI_PROVIDER=efa", 10),
+        ("ls /opt/amazon/efa", 10),
+        ("mpirun -x FI_PROVIDER=efa -x LD_LIBRARY_PATH=/opt/amazon/efa/lib ./a", 20),
+    ] {
+        let (_, report) = script("", body);
+        let found: u32 = report.plan.evidence.iter().map(|one| one.weight).sum();
+        assert_eq!(found, sum, "{body}: {:?}", report.plan.evidence);
+    }
+}
+
+/// Variables are copied from one cloud to the next, so two that name different fabrics show neither; where a resource says
+/// what the nodes are, a variable that was left over changes nothing.
+#[test]
+fn a_variable_of_another_fabric_counts_against_variables() {
+    let mlx = "export NCCL_IB_HCA=mlx5_0\nexport FI_PROVIDER=efa";
+    let (text, report) = script("", mlx);
+    assert_eq!(report.skip(), Some("fabric-unknown"), "{:?}", report.plan);
+    assert!(!report.changed, "{text}");
+    assert!(report.plan.skip().unwrap().why.contains("6 against it"), "{:?}", report.plan.skip());
+    let env = "env: [{name: NCCL_IB_HCA, value: mlx5_0}, {name: FI_PROVIDER, value: efa}]";
+    let (_, report) = job("", "", env, "vpc.amazonaws.com/efa: 32");
+    assert_eq!(report.plan.profile.as_deref(), Some("eks-image"), "{:?}", report.plan);
+}
+
+#[test]
+fn a_site_without_a_profile_needs_the_score_too() {
+    for body in [
+        "wandb login --host https://coreweave.wandb.io",
+        "echo a; ls /data/coreweave-notes",
+        "cd /home/nebius",
+    ] {
+        let (_, report) = script("", body);
+        assert_eq!(report.skip(), Some("fabric-unknown"), "{body}: {:?}", report.plan.skip());
+        assert!(report.plan.skip().unwrap().why.contains("not enough"), "{body}: {:?}", report.plan.skip());
     }
 }

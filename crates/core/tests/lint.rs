@@ -544,6 +544,18 @@ fn shapes_the_fabric_does_not_like_are_named() {
     }];
     devices.container.privileged = true;
     assert_eq!(codes(devices), ["L-DEV-INFINIBAND", "L-PRIVILEGED"]);
+    for command in
+        ["sysctl -w net.core.rmem_max=1; train", "nsenter -t 1 -m ls", "(/bin/mount -t tmpfs a /b) && train"]
+    {
+        let mut tuned = role(&[], RDMA);
+        tuned.container.privileged = true;
+        tuned.container.command = ["bash", "-c", command].map(str::to_owned).to_vec();
+        assert_eq!(codes(tuned), [""; 0], "{command}");
+    }
+    let mut mounts = role(&[], RDMA);
+    mounts.container.privileged = true;
+    mounts.container.command = ["train", "--mount=/data", "--remount"].map(str::to_owned).to_vec();
+    assert_eq!(codes(mounts), ["L-PRIVILEGED"]);
     let mut all = RoleView { instance_types: vec!["p5.48xlarge".into()], ..role(&[], EFA) };
     all.container.requests.insert("cpu".into(), "192".into());
     assert_eq!(codes(all), ["L-CPU-ALL"]);
@@ -742,4 +754,39 @@ fn numbers_alone_are_no_instance_type() {
     assert!(!codes(of_others.clone()).contains(&"L-CPU-ALL".to_owned()));
     of_others.instance_types.push("a4x-highgpu-4g".to_owned());
     assert!(codes(of_others).contains(&"L-CPU-ALL".to_owned()));
+}
+
+/// A name that NCCL does not read may be the script's own: nothing else sees what is not exported, and what is expanded is read.
+#[test]
+fn variables_of_the_scripts_own_are_not_reported() {
+    let catalogue = Catalogue::builtin();
+    let (profile, options) = (Profiles::builtin().get("parallelcluster").unwrap(), FabricRequest::default());
+    let settings = MutateOptions::offline(&profile, &options, &catalogue);
+    for (body, reported) in [
+        ("NCCL_MAX_SIZE=8G\nsrun all_reduce_perf -e $NCCL_MAX_SIZE", false),
+        ("NCCL_MAX_SIZE=8G\nsrun a", false),
+        ("export NCCL_MAX_SIZE=8G\nsrun all_reduce_perf -e ${NCCL_MAX_SIZE:-1G}", false),
+        ("NCCL_TIMEOUT=1800\nsrun a --timeout $NCCL_TIMEOUT", false),
+        ("export NCCL_MAX_SIZE=8G\nsrun a", true),
+        ("export NCCL_MAX_SIZE=8G\nsrun a -e $NCCL_MAX_SIZE_OF_ALL", true),
+        ("NCCL_MAX_SIZE=8G\nexport NCCL_DEBUG NCCL_MAX_SIZE\nsrun a", true),
+        ("set -a\nNCCL_MAX_SIZE=8G\nsrun a", true),
+        ("NCCL_MAX_SIZE=8G srun a", true),
+        ("mpirun -x NCCL_MAX_SIZE=8G a", true),
+        ("NCCL_MAX_SIZE=8G\n# export NCCL_MAX_SIZE\nsrun a", false),
+    ] {
+        let text = format!("#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8\n{body}\n");
+        let found = lint_sbatch(&text, Start::of("a"), &settings);
+        assert_eq!(found.iter().any(|one| one.code == "L-NAME-UNKNOWN"), reported, "{body}: {found:?}");
+    }
+    for (command, reported) in [("a -e $NCCL_MAX_SIZE", false), ("a -e $(NCCL_MAX_SIZE)", false), ("a", true)]
+    {
+        let mut role = role(&[("NCCL_MAX_SIZE", "8G")], RDMA);
+        role.container.command = ["bash", "-c", command].map(str::to_owned).to_vec();
+        assert_eq!(codes(role).contains(&"L-NAME-UNKNOWN".to_owned()), reported, "{command}");
+    }
+    let mut role = role(&[], RDMA);
+    role.container.command =
+        ["bash", "-c", "NCCL_MAX_SIZE=8G; a -e $NCCL_MAX_SIZE"].map(str::to_owned).to_vec();
+    assert_eq!(codes(role), [""; 0]);
 }

@@ -2,7 +2,7 @@
 //! not support. Facts and sources: docs/reference/codes.md.
 
 mod commands;
-mod names;
+pub(crate) mod names;
 pub(crate) mod script;
 pub(crate) mod settings;
 mod shapes;

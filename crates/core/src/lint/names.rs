@@ -3,9 +3,36 @@
 use crate::Finding;
 use crate::env_names::{find, is_known, nearest, newest_nccl};
 use crate::image::NcclVersion;
+use crate::shell::without_comment;
 
 /// A name that is similar to a known one.
 pub(super) const MISSPELT: &str = "L-NAME-MISSPELT";
+
+/// A name that NCCL does not read.
+pub(crate) const UNKNOWN: &str = "L-NAME-UNKNOWN";
+
+/// Returns whether a text expands a variable: `$NAME`, `${NAME…}`, `$(NAME)`. Then it reads a variable of its own, whether
+/// NCCL knows the name or not.
+pub(crate) fn expands(text: &str, name: &str) -> bool {
+    text.match_indices(name).any(|(at, _)| {
+        let before = text.get(..at).unwrap_or_default();
+        let behind = text.get(at + name.len()..).unwrap_or_default();
+        ["$", "${", "$("].iter().any(|sign| before.ends_with(sign))
+            && !behind.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+    })
+}
+
+/// Returns whether a script passes a variable to programs: `export`, `declare -x`, `-x` of mpirun, `set -a`.
+pub(crate) fn is_exported(script: &str, name: &str) -> bool {
+    script.lines().map(without_comment).any(|line| {
+        let words: Vec<&str> =
+            line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-')).collect();
+        let passes = ["export", "declare", "typeset", "env", "-x", "--export"];
+        words.contains(&"allexport")
+            || words.windows(2).any(|pair| pair == ["set", "-a"])
+            || words.contains(&name) && words.iter().any(|word| passes.contains(word))
+    })
+}
 
 /// Known misspellings that are not similar by their letters.
 const SLIPS: [(&str, &str, &str); 3] = [
@@ -18,13 +45,12 @@ const SLIPS: [(&str, &str, &str); 3] = [
 pub(super) fn check(name: &str, value: &str, image: Option<&str>) -> Option<Finding> {
     if let Some((_, meant, why)) = SLIPS.iter().find(|(slip, _, _)| *slip == name) {
         return Some(
-            Finding::error("L-NAME-UNKNOWN", format!("`{name}={value}`: {why}"))
-                .fix(format!("write {meant}")),
+            Finding::error(UNKNOWN, format!("`{name}={value}`: {why}")).fix(format!("write {meant}")),
         );
     }
     if let Some((_, instead)) = NEVER_READ.iter().find(|(never, _)| *never == name) {
         let text = format!("`{name}` has no effect: no NCCL reads it");
-        return Some(Finding::warning("L-NAME-UNKNOWN", text).fix(*instead));
+        return Some(Finding::warning(UNKNOWN, text).fix(*instead));
     }
     if let (Some(image), Some(nccl)) = (image, image.and_then(NcclVersion::of_image)) {
         let unread = nccl.unread(name, &format!("the image {image}"));
@@ -40,7 +66,7 @@ pub(super) fn check(name: &str, value: &str, image: Option<&str>) -> Option<Find
         let fix =
             instead.map_or_else(|| format!("remove {name}"), |new| format!("use {new}, or remove {name}"));
         let text = format!("`{name}` has no effect: NCCL reads it up to {last}");
-        return Some(Finding::warning("L-NAME-UNKNOWN", text).fix(fix));
+        return Some(Finding::warning(UNKNOWN, text).fix(fix));
     }
     unknown(name)
 }
@@ -53,7 +79,7 @@ fn unknown(name: &str) -> Option<Finding> {
         );
     }
     is_unread(name).then(|| {
-        Finding::info("L-NAME-UNKNOWN", format!("`{name}` is read by no NCCL up to {}", newest_nccl()))
+        Finding::info(UNKNOWN, format!("`{name}` is read by no NCCL up to {}", newest_nccl()))
             .fix(format!("remove {name}, unless a program of yours or a newer NCCL reads it"))
     })
 }

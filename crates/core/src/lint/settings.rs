@@ -164,13 +164,20 @@ pub(super) fn environment(
         for var in &container.env {
             let value = var.value.as_deref().unwrap_or_default();
             let mut findings = of_variable(&var.name, value, around);
+            if container.argv().any(|text| names::expands(text, &var.name)) {
+                findings.retain(|finding| finding.code != names::UNKNOWN);
+            }
             findings.extend(dollar(&var.name, value));
             findings.extend(secret(&var.name, value));
             let at = if var.at.is_empty() { String::new() } else { format!("{}/name", var.at) };
             add(findings, role, &at, "", lints);
         }
         for found in commands::settings(container) {
-            add(of_variable(found.name, found.value, around), role, &found.at, found.word, lints);
+            let mut findings = of_variable(found.name, found.value, around);
+            if container.argv().any(|text| names::expands(text, found.name)) {
+                findings.retain(|finding| finding.code != names::UNKNOWN);
+            }
+            add(findings, role, &found.at, found.word, lints);
         }
         let env = container.env.iter().filter_map(|var| Some((var.name.as_str(), var.value.as_deref()?)));
         let ranks = role.accelerators(&profile.accelerator);

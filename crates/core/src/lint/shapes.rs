@@ -67,7 +67,7 @@ pub(crate) fn memory(container: &ContainerView, node: &Node, accelerators: u64) 
         || of_node.is_some_and(|mib| limit < mib.saturating_mul(1 << 20) / 100);
     is_small.then(|| {
         let message = format!(
-            "a limit of {text} of memory for {accelerators} GPUs: the kernel kills the processes (exit code 137) while they start"
+            "a limit of {text} of memory for {accelerators} GPUs: the kernel can kill the processes (exit code 137) while they start"
         );
         Finding::warning("L-MEMORY-SMALL", message).fix("request most of the node's memory, or leave the limit out")
     })
@@ -137,11 +137,19 @@ fn devices(role: &RoleView, profile: &Profile, say: &mut impl FnMut(Finding, &st
             .fix("remove the volume; the device plugin shows the devices");
         say(finding, &volume.at);
     }
-    if container.privileged {
+    if container.privileged && !needs_privileges(container) {
         let message = format!("the container is privileged though {plugin} brings the device");
         let finding = Finding::info("L-PRIVILEGED", message).fix("remove `privileged`; IPC_LOCK is enough");
         say(finding, &container.at);
     }
+}
+
+/// Returns whether the command calls a program that fails without more than IPC_LOCK.
+fn needs_privileges(container: &ContainerView) -> bool {
+    const PROGRAMS: [&str; 3] = ["sysctl", "mount", "nsenter"];
+    let words =
+        container.argv().flat_map(|text| text.split(|c: char| c.is_whitespace() || ";&|()\"'`".contains(c)));
+    words.into_iter().any(|word| PROGRAMS.contains(&word.rsplit('/').next().unwrap_or(word)))
 }
 
 /// Reports a request of all CPUs of a type: the node keeps some for itself.

@@ -19,7 +19,7 @@ pub(crate) use reader::{piece_length, words};
 
 pub use mpirun::{Mpirun, MpirunNote, Rewrite};
 pub use script::{ScriptCommand, commands, is_sbatch};
-pub(crate) use script::{command_lines, documents, syntax_error, without_comment};
+pub(crate) use script::{command_lines, documents, syntax_error, without_comment, without_output};
 pub(crate) use variables::is_variable;
 pub use variables::{unexpanded, variable};
 

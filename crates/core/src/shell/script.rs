@@ -28,6 +28,56 @@ pub(crate) fn without_comment(line: &str) -> &str {
     line
 }
 
+/// Returns a script in which blanks replace what no command runs: the words that `echo`, `printf` and the like
+/// write, and here-documents that no shell reads. Line ends stay.
+pub(crate) fn without_output(text: &str) -> String {
+    let mut kept = vec![true; text.len()];
+    keep_what_runs(text, 0..text.len(), &mut kept, 0);
+    let blank = |(at, c): (usize, char)| {
+        let keep = c == '\n' || kept.get(at).copied().unwrap_or(true);
+        if keep { c } else { ' ' }
+    };
+    text.char_indices().map(blank).collect()
+}
+
+fn keep_what_runs(text: &str, part: Range<usize>, kept: &mut [bool], depth: usize) {
+    const WRITERS: [&str; 4] = ["echo", "printf", ":", "logger"];
+    if depth > MAX_DEPTH {
+        return;
+    }
+    let mut mark = |range: Range<usize>, keep: bool| {
+        kept.get_mut(range).into_iter().flatten().for_each(|byte| *byte = keep);
+    };
+    let Contents { commands, documents } = reader::read_some(text, part);
+    let mut inner = Vec::new();
+    for command in &commands {
+        let (Some(first), Some(last)) = (command.words.first(), command.words.last()) else { continue };
+        let words: Vec<&str> = command.words.iter().map(|word| unquoted(&text[word.clone()])).collect();
+        let writes = wrapper::command_word(&words, 0).is_some_and(|at| WRITERS.contains(&words[at]));
+        // A substitution in the words of `echo` is a later command, and runs.
+        mark(first.start..last.end, !writes);
+        let strings = (0..words.len()).filter_map(|at| wrapper::shell_string(&words, at));
+        inner.extend(strings.filter_map(|at| quoted_text(text, &command.words[at])));
+    }
+    for document in documents {
+        let on_line = commands.iter().rfind(|command| {
+            command.words.last().is_some_and(|word| {
+                text.get(word.end..document.start).is_some_and(|between| between.matches('\n').count() == 1)
+            })
+        });
+        let is_read = on_line
+            .is_some_and(|command| command.words.iter().any(|word| wrapper::is_shell(&text[word.clone()])));
+        if is_read {
+            inner.push(document);
+        } else {
+            mark(document, false);
+        }
+    }
+    for script in inner {
+        keep_what_runs(text, script, kept, depth + 1);
+    }
+}
+
 /// Deepest nesting of shell strings (`bash -c 'bash -c …'`).
 const MAX_DEPTH: usize = 8;
 

@@ -33,6 +33,11 @@ const WRAPPERS: [Wrapper; 11] = [
 
 const SHELLS: [&str; 5] = ["sh", "bash", "dash", "zsh", "ksh"];
 
+/// Returns whether a word is the name of a shell.
+pub(super) fn is_shell(word: &str) -> bool {
+    SHELLS.contains(&base(word))
+}
+
 fn base(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }
@@ -81,7 +86,7 @@ fn behind<S: AsRef<str>>(wrapper: &Wrapper, words: &[S], mut at: usize) -> Optio
 /// Returns the index of the string that a shell runs (`bash -lc "…"`), if the word at an index is such a
 /// shell.
 pub(super) fn shell_string<S: AsRef<str>>(words: &[S], at: usize) -> Option<usize> {
-    if !SHELLS.contains(&base(words.get(at)?.as_ref())) {
+    if !is_shell(words.get(at)?.as_ref()) {
         return None;
     }
     let mut index = at + 1;
@@ -104,7 +109,7 @@ pub(super) fn shell_string<S: AsRef<str>>(words: &[S], at: usize) -> Option<usiz
 /// Returns the script file that the command at an index runs, if it runs one.
 pub(super) fn script_file<S: AsRef<str>>(words: &[S], at: usize) -> Option<&str> {
     let word = words.get(at)?.as_ref();
-    if SHELLS.contains(&base(word)) || matches!(word, "source" | ".") {
+    if is_shell(word) || matches!(word, "source" | ".") {
         return words[at + 1..].iter().map(AsRef::as_ref).find(|word| !word.starts_with('-'));
     }
     [".sh", ".bash", ".zsh", ".ksh"].iter().any(|end| word.ends_with(end)).then_some(word)

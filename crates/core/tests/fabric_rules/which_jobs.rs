@@ -59,6 +59,23 @@ fn roles_that_differ_get_nothing_and_are_named() {
     assert_eq!((skip(&outcome), codes(&outcome)), (Some("partial-node"), vec!["W-ROLES-MIXED"]));
 }
 
+/// A node of an unknown type is only assumed to have eight: a role that requests EFA itself may have all of a smaller one.
+#[test]
+fn a_role_that_requests_efa_itself_is_no_part_of_an_assumed_node() {
+    let efa = |gpus: &str| {
+        let role = with_resource(worker("Worker"), "nvidia.com/gpu", Some(gpus), Some(gpus));
+        with_resource(role, "vpc.amazonaws.com/efa", Some("1"), Some("1"))
+    };
+    let outcome = run(&pytorch(efa("1")), "eks-image", &FabricRequest::default());
+    assert_eq!(skip(&outcome), None);
+    assert!(!ops(&outcome).iter().any(|op| op.contains("hugepages")), "{:#?}", ops(&outcome));
+    assert!(!codes(&outcome).contains(&"W-INSTANCE-UNKNOWN"), "{:?}", codes(&outcome));
+    let known = run(&pytorch(on(efa("1"), "p5.48xlarge")), "eks-image", &FabricRequest::default());
+    assert_eq!(skip(&known), Some("partial-node"), "the catalogue knows its GPUs");
+    let none = with_resource(efa("1"), "vpc.amazonaws.com/efa", Some("0"), Some("0"));
+    assert_eq!(skip(&run(&pytorch(none), "eks-image", &FabricRequest::default())), Some("partial-node"));
+}
+
 #[test]
 fn four_gpus_are_a_whole_gb200_node() {
     let four = with_resource(worker("Worker"), "nvidia.com/gpu", Some("4"), Some("4"));

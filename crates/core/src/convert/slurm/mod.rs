@@ -104,8 +104,11 @@ pub fn lint_sbatch(text: &str, start: Start<'_>, settings: &MutateOptions<'_>) -
             profile: Some(settings.profile),
             ..Surroundings::of_role(role, settings.profile, settings.catalogue)
         };
-        for Assignment { name, value, place, .. } in &script.exports {
+        for Assignment { name, value, place, command } in &script.exports {
+            let is_own = lint::names::expands(text, name)
+                || command.is_none() && !lint::names::is_exported(text, name);
             let found = lint::settings::of_variable(name, value, around).into_iter();
+            let found = found.filter(|finding| !is_own || finding.code != lint::names::UNKNOWN);
             let found = found.map(|finding| explain::with_source(finding).at(format!("export {name}")));
             findings.extend(found.map(|finding| finding.span(source.span(place))));
         }

@@ -121,6 +121,19 @@ impl<'t> Script<'t> {
         self.named_nodes().unwrap_or_else(|| u32::try_from(self.components.len()).unwrap_or(1))
     }
 
+    /// Returns whether the script uses whole nodes, and no line of it names their number: `sbatch` may be given it.
+    pub(super) fn leaves_nodes_open(&self) -> bool {
+        const GPUS: u32 = 8;
+        const ALONE: [&str; 3] = ["--standalone", "--nnodes=1", "--nnodes 1"];
+        let whole = |options: &Directives| {
+            options.has("exclusive") && options.value("exclusive").is_none()
+                || options.gpus_per_node().is_some_and(|gpus| gpus >= GPUS)
+        };
+        self.named_nodes().is_none()
+            && self.components.iter().any(whole)
+            && !ALONE.iter().any(|option| self.text.contains(option))
+    }
+
     /// Returns whether the script runs on as many nodes as `sbatch` is told on the command line.
     pub(super) fn nodes_unknown(&self) -> bool {
         const READ: [&str; 6] = [

@@ -153,8 +153,7 @@ fn why_none(weighed: &Weighed) -> Skipped {
                 _ => (shown.concat(), ("shows", "is")),
             };
             let name = site.name;
-            let has_profile = site.manifests.or(site.scripts).is_some();
-            if !score.strong || (has_profile && !score.is_enough()) {
+            if !score.is_enough() {
                 let why = format!(
                     "{shown} {} not enough evidence of {name} ({score}), so nothing is changed; {HOW_TO_SAY}",
                     verb.1

@@ -143,7 +143,25 @@ impl Weighed {
 /// Factor by which a sign of the cluster itself counts more than one of a document.
 const ONLINE: u32 = 3;
 
-/// Weighs signs. Each line of the table counts once, however many signs match it.
+/// Leaves of signs of one family that are one string, such as a variable and the text of its assignment, the
+/// weightiest.
+fn once_each(mut evidence: Vec<FabricEvidence>) -> Vec<FabricEvidence> {
+    let family = |one: &FabricEvidence| Site::named(&one.fabric).map(Site::root);
+    evidence.sort_by_key(|one| std::cmp::Reverse(one.weight));
+    let mut kept: Vec<FabricEvidence> = Vec::new();
+    for one in evidence {
+        let is_part = |other: &FabricEvidence| {
+            other.online == one.online && family(other) == family(&one) && other.text.contains(&one.text)
+        };
+        // The name of an object is no part of a string elsewhere.
+        if one.kind == SignKind::Name || !kept.iter().any(is_part) {
+            kept.push(one);
+        }
+    }
+    kept
+}
+
+/// Weighs signs. Each line of the table counts once, however many signs match it, and each string once.
 pub(crate) fn weigh(signs: &[Sign]) -> Weighed {
     let mut evidence: Vec<FabricEvidence> = Vec::new();
     for (kind, patterns) in &*TABLE {
@@ -172,6 +190,7 @@ pub(crate) fn weigh(signs: &[Sign]) -> Weighed {
             }
         }
     }
+    let mut evidence = once_each(evidence);
     let best = best(&evidence);
     let first = best.first().copied();
     let one_family = best.iter().all(|site| first.is_some_and(|first| first.root() == site.root()));

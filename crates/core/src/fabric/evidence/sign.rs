@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use crate::fabric::rules::rdma_present::NETWORKS;
 use crate::fabric::{ClusterFacts, NetworkApi, NodeGroup};
 use crate::shell::sbatch::{Directive, Directives, Program};
-use crate::shell::without_comment;
+use crate::shell::{without_comment, without_output};
 use crate::spec::{Code, JobSpec, VolumeSource};
 
 word_enum! {
@@ -83,8 +83,13 @@ impl Signs {
         }
     }
 
-    /// Adds a text without its comments, and the assignments in it (`-x NAME=value`, `export NAME=value`).
+    /// Adds a text without its comments and what it only writes out, and the assignments in it (`-x NAME=value`,
+    /// `export NAME=value`).
     pub(crate) fn text(&mut self, text: &str) {
+        self.lines(&without_output(text));
+    }
+
+    fn lines(&mut self, text: &str) {
         static ASSIGNMENT: LazyLock<Option<Regex>> =
             LazyLock::new(|| Regex::new(r#"\b([A-Z][A-Z0-9_]{2,})=("[^"\n]*"|'[^'\n]*'|[^\s;'"]*)"#).ok());
         for line in text.lines().map(without_comment) {
@@ -270,7 +275,7 @@ impl Signs {
 
     /// Adds the signs of an sbatch script.
     pub(crate) fn script(&mut self, text: &str) {
-        for line in text.lines() {
+        for line in without_output(text).lines() {
             let body = without_comment(line).trim();
             let mut options = Directives::default();
             if let Some(directive) = line.strip_prefix("#SBATCH") {
@@ -278,9 +283,9 @@ impl Signs {
                 self.options(&options);
             } else if let Some(modules) = body.strip_prefix("module ").or_else(|| body.strip_prefix("ml ")) {
                 modules.split_whitespace().for_each(|word| self.add(SignKind::Module, word));
-                self.text(body);
+                self.lines(body);
             } else {
-                self.text(body);
+                self.lines(body);
                 let telling = ["--container-image", "--environment", "--partition", "--account"];
                 if telling.iter().any(|option| body.contains(option)) {
                     // A line can be a part of a command, with open quotes.

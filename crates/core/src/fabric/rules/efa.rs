@@ -6,7 +6,7 @@ use super::{Context, Launch, efa_role, opt_out, placement, rdma_present, webhook
 use crate::Finding;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
 use crate::fabric::node::{Count, Node};
-use crate::fabric::view::JobKind;
+use crate::fabric::view::{JobKind, RoleView};
 use crate::fabric::{EfaProfile, SkipReason, StackProfile};
 use crate::request::{Fabric, Inject, Stack};
 
@@ -96,9 +96,22 @@ fn eligible(ctx: &Context, plan: &mut PlanBuilder) -> bool {
     true
 }
 
+impl Context<'_> {
+    /// Returns whether a role requests fewer accelerators than a node is only assumed to have, and EFA itself: that may be
+    /// all of a smaller node.
+    pub(super) fn asks_for_efa_of_unknown_nodes(&self, role: &RoleView, node: &Node) -> bool {
+        let resource = self.profile.efa.as_ref().and_then(|efa| efa.devices.as_deref());
+        let asked = resource.and_then(|name| role.container.asks(name));
+        node.accelerators_assumed
+            && self.accelerators(role) < node.accelerators
+            && asked.is_some_and(|amount| amount != "0")
+    }
+}
+
 fn on_whole_nodes(ctx: &Context, plan: &mut PlanBuilder, nodes: &[(RoleRef, Node)]) -> bool {
-    let (partial, whole): (Vec<_>, Vec<_>) =
-        nodes.iter().partition(|(role, node)| ctx.accelerators(role) < node.accelerators);
+    let (partial, whole): (Vec<_>, Vec<_>) = nodes.iter().partition(|(role, node)| {
+        ctx.accelerators(role) < node.accelerators && !ctx.asks_for_efa_of_unknown_nodes(role, node)
+    });
     let Some((role, node)) = partial.first() else { return true };
     let name = &role.name;
     if !whole.is_empty() {
@@ -134,7 +147,10 @@ fn report_unknown_types(ctx: &Context, plan: &mut PlanBuilder, nodes: &[(RoleRef
             let types = node.instance.as_deref().unwrap_or_default();
             let text = format!("{} may run on {types}, which differ; the lowest figure is used", role.name);
             plan.warn(*role, CODE, text, fix);
-        } else if node.accelerators_assumed && !plan.has_reported(CODE) {
+        } else if node.accelerators_assumed
+            && !plan.has_reported(CODE)
+            && !ctx.asks_for_efa_of_unknown_nodes(role, node)
+        {
             let text = format!(
                 "no instance type is known; {} accelerators are taken for a whole node (profile {})",
                 node.accelerators, ctx.profile.name

@@ -274,6 +274,10 @@ fn devices(ctx: &Context, plan: &mut PlanBuilder, parts: Parts, role: RoleRef) {
     if let Some(own) = own.as_deref().filter(|_| assumed) {
         let why = "requested by the user, kept";
         set::resource(plan, role, "efa.devices", (resource, own), why, Origin::Job);
+        // Several of the pods may share a node, and so its huge pages.
+        if ctx.asks_for_efa_of_unknown_nodes(&role, &node) {
+            return;
+        }
         return pages(ctx, plan, parts, role, &node, own);
     }
     let (count, origin) = match &node.efa {

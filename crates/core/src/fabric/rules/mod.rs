@@ -26,7 +26,7 @@ use super::node::Node;
 use crate::Finding;
 use crate::catalogue::Catalogue;
 use crate::fabric::builder::{PlanBuilder, RoleRef};
-use crate::fabric::view::{JobKind, JobView, RoleView};
+use crate::fabric::view::{JobKind, JobView, RoleView, Workload};
 use crate::fabric::{ClusterFacts, SkipReason};
 use crate::request::{Fabric, FabricRequest, Origin};
 use crate::shell::Mpirun;
@@ -139,10 +139,17 @@ impl<'a> Context<'a> {
         }
         if pods < 2 {
             let why = match kind {
-                JobKind::Sbatch => "the script requests one node".to_owned(),
-                _ => format!("{pods} worker has ranks"),
+                JobKind::Sbatch => "the script requests one node, so nothing passes between nodes".to_owned(),
+                JobKind::Workload(Workload::Pod) => {
+                    "this is one pod; whether pods of other objects belong to its job is not known".to_owned()
+                }
+                JobKind::Workload(Workload::Unknown) => {
+                    let why = "the number of pods is not known: weftrun does not read this kind of object";
+                    return Some((SkipReason::NodesUnknown, why.to_owned()));
+                }
+                _ => format!("{pods} worker has ranks, so nothing passes between nodes"),
             };
-            return Some((SkipReason::NotDistributed, why + ", so nothing passes between nodes"));
+            return Some((SkipReason::NotDistributed, why));
         }
         if self.workers().any(|role| self.accelerators(&role) > 0) {
             return None;

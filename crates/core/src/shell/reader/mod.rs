@@ -92,6 +92,17 @@ pub(super) fn documents(text: &str) -> (Vec<Range<usize>>, usize) {
     (reader.sorted_contents().documents, end)
 }
 
+/// Parses a part of a text up to the first fault; returns the contents before it.
+pub(super) fn read_some(text: &str, part: Range<usize>) -> Contents {
+    if part.len() > MAX_BYTES {
+        return Contents::default();
+    }
+    let mut reader = Reader::new(text, part);
+    // Behind a fault it is unknown what is a command.
+    let _fault = reader.list();
+    reader.sorted_contents()
+}
+
 /// Parses a text into the lines of its outermost commands, each with the lines that its commands, its
 /// here-documents and backslashes continue it to. None if a part cannot be parsed.
 pub(super) fn read_lines(text: &str) -> Option<Vec<(Range<usize>, Contents)>> {

@@ -167,12 +167,7 @@ fn srun(import: &mut Import, mut options: Directives) -> Simple {
             }
             ("container-image", Some(value)) => import.spec.image = Some(value.replace('#', "/")),
             ("container-mounts", Some(value)) => import.mounts(&value),
-            ("container-workdir" | "chdir", Some(value)) => {
-                if let Some(before) = import.spec.workdir.replace(value.clone()).filter(|old| *old != value) {
-                    let what = format!("the working directory `{before}` beside srun's `{value}`");
-                    import.findings.push(lost(&what));
-                }
-            }
+            ("container-workdir" | "chdir", Some(value)) => import.workdir(&value, "srun"),
             ("container-mount-home", None) => drop(import.slurm.insert("mount-home".to_owned(), json!(true))),
             // weftrun passes every variable of the job into the container.
             ("container-env", _) => {}

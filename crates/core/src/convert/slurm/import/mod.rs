@@ -153,12 +153,31 @@ impl Import {
         if let (Some(_), Some(inside)) = (&outside, &inside) {
             self.findings.push(lost(&format!("`--container-workdir={inside}` beside `--chdir`")));
         }
-        self.spec.workdir = outside.or(inside);
-        let mounts = options.take_value("container-mounts");
+        if let Some(dir) = outside.or(inside) {
+            self.workdir(&dir, "#SBATCH");
+        }
+        let mounts = self.options.take_value("container-mounts");
         self.mounts(mounts.as_deref().unwrap_or_default());
         self.constraint();
         self.of_slurm();
         Ok(())
+    }
+
+    /// Sets the working directory. A job file needs an absolute path: Slurm reads others from the folder of `sbatch`,
+    /// which `.` names and is the default.
+    fn workdir(&mut self, dir: &str, of: &str) {
+        if dir.starts_with('/') {
+            if let Some(before) = self.spec.workdir.replace(dir.to_owned()).filter(|old| old != dir) {
+                let what = format!("the working directory `{before}` beside {of}'s `{dir}`");
+                self.findings.push(lost(&what));
+            }
+        } else if !dir.trim_end_matches('/').split('/').all(|part| part == ".") {
+            let message = format!(
+                "the working directory `{dir}` is relative to the folder of `sbatch`; a job's is absolute"
+            );
+            let fix = "set `workdir` to the whole path";
+            self.findings.push(Finding::warning("W-IMPORT-LOST", message).fix(fix));
+        }
     }
 
     fn constraint(&mut self) {

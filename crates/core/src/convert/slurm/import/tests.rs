@@ -155,7 +155,49 @@ fn arguments_files_and_nodes_of_the_command_line_are_told() {
     let spec = imported("#!/bin/bash\n#SBATCH -n 32 --gpus-per-node=8 --exclusive\nsrun -n $T ./a\n").0;
     assert_eq!((spec.nodes(), spec.roles[0].ranks_per_node), (4, Some(8)));
     told("#!/bin/bash\n#SBATCH -n 32\nsrun ./a\n", "Slurm chooses the nodes");
+    for (body, part) in [
+        (
+            "while getopts n:m: flag; do\n  case $flag in n) N=$OPTARG;; esac\ndone\nsrun a $N",
+            "`getopts`, an argument",
+        ),
+        ("N=${OPTARG:-2}\nsrun a $N", "`$OPTARG`, an argument"),
+        ("eval set -- \"$(getopt -o n: -- x)\"\nsrun a $N", "`getopt`, an argument"),
+        ("if true; then shift; fi\nsrun a $N", "`shift`, an argument"),
+        ("shift 2\nsrun a $N", "`shift`, an argument"),
+        ("srun a \"${@}\"", "`$@`, an argument"),
+        ("[ ${#} -lt 2 ] && exit 1\nsrun a $N", "`$#`, an argument"),
+        (
+            "F=$(scontrol show job \"$SLURM_JOB_ID\" | awk -F= '/Command=/{print $2}')\nsrun a $F",
+            "beside itself",
+        ),
+        ("D=$(cd \"$(dirname \"${0}\")\" && pwd)\nsrun a $D", "beside itself"),
+        ("D=$(realpath $0)\nsrun a $D", "beside itself"),
+        ("D=${0%/*}\nsrun a $D", "beside itself"),
+    ] {
+        told(&format!("{HEAD}{body}\n"), part);
+    }
+    for body in ["echo \"usage: $0 FILE\" >&2\nsrun a $N", "echo $0; dirname /a/b\nsrun a $N"] {
+        let (_, said) = imported(&format!("{HEAD}{body}\n"));
+        assert!(!said.iter().any(|one| one.contains("beside itself")), "{body}: {said:?}");
+    }
+    for head in ["--exclusive", "--gpus-per-node=8", "--gres=gpu:8"] {
+        told(
+            &format!("#!/bin/bash\n#SBATCH {head}\nsrun ./a $N\n"),
+            "names their number, so that it is not known",
+        );
+    }
+    for text in [
+        "#SBATCH --gpus-per-node=8\n#SBATCH -N 1\nsrun ./a\n",
+        "#SBATCH --gpus-per-node=8\n#SBATCH -n 1\nsrun ./a\n",
+        "#SBATCH --gpus-per-node=8\ntorchrun --standalone a.py\n",
+        "#SBATCH --gpus-per-node=1\nsrun ./a\n",
+    ] {
+        let (_, said) = imported(&format!("#!/bin/bash\n{text}"));
+        assert!(!said.iter().any(|one| one.contains("not known")), "{text}: {said:?}");
+    }
     for fine in [
+        "awk \"{print \\$1}\" a > b\nsrun ./a $A\n",
+        "echo \"shift of nodes\"; echo $$1\nsrun ./a $A\n",
         "awk '{print $1}' a > b\nsrun ./a $A\n",
         "run() { srun \"$@\"; }\nrun a\n",
         "echo done # $1\nsrun a $A\n",
@@ -163,6 +205,26 @@ fn arguments_files_and_nodes_of_the_command_line_are_told() {
     ] {
         let (_, said) = imported(&format!("{HEAD}{fine}"));
         assert!(!said.iter().any(|one| one.contains("an argument")), "{fine}: {said:?}");
+    }
+}
+
+/// sbatch reads a relative folder from where it runs, which a job file cannot say.
+#[test]
+fn a_relative_working_directory_is_no_path_of_a_job() {
+    for (head, body, workdir, lost) in [
+        ("-D .", "srun ./a", None, false),
+        ("-D ./", "srun ./a", None, false),
+        ("--chdir=logs", "srun ./a", None, true),
+        ("-D ../run", "srun ./a", None, true),
+        ("-D /scratch/run", "srun ./a", Some("/scratch/run"), false),
+        ("-J a", "srun -D . ./a", None, false),
+        ("-J a", "srun --chdir=logs ./a", None, true),
+        ("-D /scratch", "srun --chdir=. ./a", Some("/scratch"), false),
+    ] {
+        let (spec, said) = imported(&format!("{HEAD}#SBATCH {head}\n{body}\n"));
+        assert_eq!(spec.workdir.as_deref(), workdir, "{head} {body}");
+        assert_eq!(said.iter().any(|one| one.contains("working directory")), lost, "{head} {body}: {said:?}");
+        assert!(!spec.validate().iter().any(|one| one.code == "SPEC-PATH"), "{head} {body}");
     }
 }
 

@@ -45,14 +45,17 @@ impl Import {
 
     /// Warns of positional parameters: a job has its arguments in the command.
     fn arguments(&mut self, body: &str) {
-        static ARGUMENT: LazyLock<Option<Regex>> =
-            LazyLock::new(|| Regex::new(r"\$[1-9@*#]|\$\{[1-9@*]").ok());
+        static ARGUMENT: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(ARGUMENTS).ok());
+        // `getopts` and `shift` read them too. `${#NAME}` is a length.
+        const ARGUMENTS: &str = r"(?:^|[^\\$])(\$[1-9@*#]|\$\{(?:[1-9@*]|#[}@*])|\$\{?OPTARG\b)|\b(getopts?)\s|(?:^|[;&|]|\b(?:then|do|else)\s)\s*(shift)(?:\s*[;&|]|\s+\d|\s*$)";
         // Functions have parameters of their own, and single quotes hold the text of other programs.
         let Some(chunks) = super::body::chunks(body) else { return };
         let of_script = chunks.iter().filter(|chunk| !chunk.is_function());
         let found = of_script.flat_map(|chunk| chunk.text.lines()).map(without_comment).find_map(|line| {
             let bare: String = line.split('\'').step_by(2).collect();
-            ARGUMENT.as_ref()?.find(&bare).map(|found| found.as_str().replace('{', ""))
+            let found = ARGUMENT.as_ref()?.captures(&bare)?;
+            let name = found.iter().skip(1).flatten().next()?;
+            Some(name.as_str().replace(['{', '}'], ""))
         });
         if let Some(name) = found {
             let message =
@@ -65,12 +68,16 @@ impl Import {
     /// Warns of files that stand beside the script or where it is submitted.
     fn files_beside(&mut self, body: &str) {
         const ENDINGS: [&str; 6] = [".sh", ".py", ".yaml", ".yml", ".json", ".toml"];
+        // A usage text has `$0` as the name of the script.
+        static OWN_PLACE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+            Regex::new(r"BASH_SOURCE|\b(?:dirname|realpath|readlink)\b[^;|&]*\$(?:0\b|\{0\b)|\$\{0%").ok()
+        });
         let lines = body.lines().map(without_comment);
-        let own_place = lines
-            .clone()
-            .any(|line| line.contains("BASH_SOURCE") || line.contains("$0") && !line.contains('\''));
-        if own_place {
-            let message = "the script looks for files beside itself (`$0`, BASH_SOURCE); the job's copy stands elsewhere";
+        let has = |text: &str| lines.clone().any(|line| line.contains(text));
+        let by_slurm = has("scontrol") && has("Command=");
+        let own_place = OWN_PLACE.as_ref().is_some_and(|own| lines.clone().any(|line| own.is_match(line)));
+        if own_place || by_slurm {
+            let message = "the script looks for files beside itself (`$0`, BASH_SOURCE, `Command=` of scontrol); the job's copy stands elsewhere";
             let fix = "write the folder out";
             self.findings.push(Finding::warning("W-IMPORT-FILES", message).fix(fix));
         }
@@ -107,6 +114,10 @@ impl Import {
             }
             (None, None) if self.tasks.is_some_and(|tasks| tasks > 1) && options.has("ntasks") => {
                 "Slurm chooses the nodes for the tasks; 1 is written".to_owned()
+            }
+            (None, None) if script.leaves_nodes_open() => {
+                "the script uses whole nodes, and no line of it names their number, so that it is not known; 1 is written"
+                    .to_owned()
             }
             (None, None) => return,
         };
