@@ -1,5 +1,7 @@
 //! What the commands of a script show of its nodes, GPUs and processes, where its `#SBATCH` lines do not.
 
+use std::collections::HashMap;
+
 use super::assignments::Assignment;
 use crate::shell::sbatch::{Directives, Program};
 use crate::shell::without_comment;
@@ -19,6 +21,9 @@ pub(super) struct Launched {
 impl Launched {
     pub fn read(text: &str, options: &Directives, exports: &[Assignment]) -> Self {
         let mut found = Self::default();
+        // The last assignment of a name counts.
+        let values: HashMap<&str, &str> =
+            exports.iter().map(|one| (one.name.as_ref(), one.value.as_ref())).collect();
         let mut line = String::new();
         for part in text.lines().map(|line| without_comment(line).trim_end()) {
             if let Some(part) = part.strip_suffix('\\') {
@@ -26,15 +31,15 @@ impl Launched {
                 continue;
             }
             line.push_str(part);
-            found.line(&line, options, exports);
+            found.line(&line, options, &values);
             line.clear();
         }
-        found.line(&line, options, exports);
+        found.line(&line, options, &values);
         found
     }
 
-    fn line(&mut self, line: &str, options: &Directives, exports: &[Assignment]) {
-        let words: Vec<String> = line.split_whitespace().map(|word| with_values(word, exports)).collect();
+    fn line(&mut self, line: &str, options: &Directives, values: &HashMap<&str, &str>) {
+        let words: Vec<String> = line.split_whitespace().map(|word| with_values(word, values)).collect();
         let is_srun = |word: &String| word.rsplit('/').next() == Some("srun");
         if let Some(behind) = words.iter().position(is_srun).and_then(|at| words.get(at + 1..)) {
             self.srun(&Directives::read(Program::Srun, behind).0, options);
@@ -76,12 +81,11 @@ fn several(number: Option<u32>) -> Option<u32> {
 }
 
 /// Returns a word with the value of a variable at its end, where the script sets it to a number.
-fn with_values(word: &str, exports: &[Assignment]) -> String {
+fn with_values(word: &str, values: &HashMap<&str, &str>) -> String {
     let word = word.trim_matches(['"', '\'', '(', ')', ';']);
     let value = word.split_once('$').and_then(|(before, name)| {
         let name = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);
-        let set = exports.iter().rev().find(|one| one.name == name)?;
-        let number = set.value.trim();
+        let number = values.get(name)?.trim();
         number.bytes().all(|byte| byte.is_ascii_digit()).then(|| format!("{before}{number}"))
     });
     value.unwrap_or_else(|| word.to_owned())
