@@ -403,6 +403,7 @@ const CASES: &[Case] = &[
         },
         SCRIPT,
     ),
+    ("exports.sbatch", |count| script(&repeat(count, |at| format!("export NCCL_V{at}=x"))), SCRIPT),
     ("names-of-secrets.sbatch", |count| script(&format!("# {}\n", "token=-".repeat(count))), &["lint"]),
     ("beginnings-of-tokens.sbatch", |count| script(&format!("# {}\n", "sk-".repeat(count))), &["lint"]),
     ("lists.sbatch", |count| script(&repeat(count, |_| "L+=(x)".to_owned())), SCRIPT),

@@ -1,5 +1,7 @@
 //! Names that are similar to a known one, and known misspellings that are not.
 
+use std::collections::HashSet;
+
 use crate::Finding;
 use crate::env_names::{find, is_known, nearest, newest_nccl};
 use crate::image::NcclVersion;
@@ -11,27 +13,41 @@ pub(super) const MISSPELT: &str = "L-NAME-MISSPELT";
 /// A name that NCCL does not read.
 pub(crate) const UNKNOWN: &str = "L-NAME-UNKNOWN";
 
-/// Returns whether a text expands a variable: `$NAME`, `${NAME…}`, `$(NAME)`. Then it reads a variable of its own, whether
-/// NCCL knows the name or not.
-pub(crate) fn expands(text: &str, name: &str) -> bool {
-    text.match_indices(name).any(|(at, _)| {
-        let before = text.get(..at).unwrap_or_default();
-        let behind = text.get(at + name.len()..).unwrap_or_default();
-        ["$", "${", "$("].iter().any(|sign| before.ends_with(sign))
-            && !behind.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+/// Returns the variables that a text expands: `$NAME`, `${NAME…}`, `$(NAME)`. It reads them itself, whether NCCL knows the names
+/// or not.
+pub(crate) fn expanded(text: &str) -> impl Iterator<Item = &str> {
+    text.split('$').skip(1).map(|behind| {
+        let behind = behind.strip_prefix(['{', '(']).unwrap_or(behind);
+        let end = behind.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        behind.get(..end.unwrap_or(behind.len())).unwrap_or_default()
     })
 }
 
-/// Returns whether a script passes a variable to programs: `export`, `declare -x`, `-x` of mpirun, `set -a`.
-pub(crate) fn is_exported(script: &str, name: &str) -> bool {
-    script.lines().map(without_comment).any(|line| {
-        let words: Vec<&str> =
-            line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-')).collect();
-        let passes = ["export", "declare", "typeset", "env", "-x", "--export"];
-        words.contains(&"allexport")
-            || words.windows(2).any(|pair| pair == ["set", "-a"])
-            || words.contains(&name) && words.iter().any(|word| passes.contains(word))
-    })
+/// The variables that a script passes to programs: `export`, `declare -x`, `-x` of mpirun, `set -a`.
+pub(crate) struct Exported<'a> {
+    all: bool,
+    /// The words of the lines that pass any.
+    words: HashSet<&'a str>,
+}
+
+impl<'a> Exported<'a> {
+    pub fn read(script: &'a str) -> Self {
+        const PASSES: [&str; 6] = ["export", "declare", "typeset", "env", "-x", "--export"];
+        let mut found = Self { all: false, words: HashSet::new() };
+        for line in script.lines().map(without_comment) {
+            let words: Vec<&str> =
+                line.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-')).collect();
+            found.all |= words.contains(&"allexport") || words.windows(2).any(|pair| pair == ["set", "-a"]);
+            if words.iter().any(|word| PASSES.contains(word)) {
+                found.words.extend(words);
+            }
+        }
+        found
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.all || self.words.contains(name)
+    }
 }
 
 /// Known misspellings that are not similar by their letters.

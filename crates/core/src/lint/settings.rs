@@ -1,5 +1,7 @@
 //! Settings that are out of date, that have no effect, or that break the fabric they were meant for.
 
+use std::collections::HashSet;
+
 use super::{Lint, commands, names};
 use crate::Finding;
 use crate::catalogue::{Catalogue, InstanceType, NodeFabric};
@@ -161,10 +163,11 @@ pub(super) fn environment(
             has_pages: container.asks("hugepages-2Mi").is_some_and(|amount| amount != "0"),
             ..Surroundings::of_role(role, profile, catalogue)
         };
+        let expanded: HashSet<&str> = container.argv().flat_map(names::expanded).collect();
         for var in &container.env {
             let value = var.value.as_deref().unwrap_or_default();
             let mut findings = of_variable(&var.name, value, around);
-            if container.argv().any(|text| names::expands(text, &var.name)) {
+            if expanded.contains(var.name.as_str()) {
                 findings.retain(|finding| finding.code != names::UNKNOWN);
             }
             findings.extend(dollar(&var.name, value));
@@ -174,7 +177,7 @@ pub(super) fn environment(
         }
         for found in commands::settings(container) {
             let mut findings = of_variable(found.name, found.value, around);
-            if container.argv().any(|text| names::expands(text, found.name)) {
+            if expanded.contains(found.name) {
                 findings.retain(|finding| finding.code != names::UNKNOWN);
             }
             add(findings, role, &found.at, found.word, lints);

@@ -81,11 +81,9 @@ class VolumeSpec(TypedDict, total=False):
     read_only: bool
 
 
-class RoleSpec(TypedDict, total=False):
-    """A group of equal nodes."""
+class _NodesSpec(TypedDict, total=False):
+    """What a role and a job of one role have in common."""
 
-    #: Whether its processes are ranks
-    kind: Literal["worker", "launcher"]
     #: Number of GPU nodes in total (pods, hosts)
     nodes: int
     #: Number of GPU nodes in total (pods, hosts)
@@ -113,36 +111,20 @@ class RoleSpec(TypedDict, total=False):
     env: Mapping[str, Union[str, int, bool]]
 
 
-class JobSpec(TypedDict, total=False):
+class RoleSpec(_NodesSpec, total=False):
+    """A group of equal nodes."""
+
+    #: Whether its processes are ranks
+    kind: Literal["worker", "launcher"]
+
+
+class JobSpec(_NodesSpec, total=False):
     """A job: the keys of a job file."""
 
     #: Name of the job; a DNS label, since clusters derive host names from it
     name: str
-    #: Container image; none for `local`, and for Slurm without containers
-    image: str
     #: Who starts the processes of a node
     launch: Literal["per-node", "per-rank", "torchrun", "once", "mpi"]
-    #: Number of GPU nodes in total (pods, hosts)
-    nodes: int
-    #: Number of GPU nodes in total (pods, hosts)
-    replicas: int
-    #: GPUs of each node
-    gpus_per_node: int
-    #: Ranks of each node, if not one per GPU
-    ranks_per_node: int
-    #: Instance type of the worker nodes (`weftrun instances` lists them): sizes EFA, checks GPUs, selects nodes
-    instance_type: str
-    #: The program and its arguments: a list, or a string that is split into words as a shell would, without a shell.
-    #: For `launch = "torchrun"` the Python script and its arguments
-    command: Union[str, Sequence[Union[str, float, bool]]]
-    #: CPUs of each node
-    cpus: Union[str, float]
-    #: Memory of each node
-    memory: Union[str, float]
-    #: Size of /dev/shm
-    shm: Union[str, float]
-    #: Additional resources of each node by name; the fabric's rules keep what is set here
-    resources: Mapping[str, Union[str, float]]
     #: Working directory in the container
     workdir: str
     #: Profile of the site (`dgxc`, `eks-image`, …) instead of the target's
@@ -159,8 +141,6 @@ class JobSpec(TypedDict, total=False):
     code: "CodeSpec"
     #: Which fabric to use, and which of its rules
     fabric: Union[Literal["auto", "efa", "roce", "infiniband", "ib", "tcp", "off", "none", False], "FabricSpec"]
-    #: Environment variables, taken literally: nothing is expanded
-    env: Mapping[str, Union[str, int, bool]]
     #: Environment variables from the cluster's secret store: `VARIABLE = "secret/key"`
     secrets: Mapping[str, Union[str, "SecretSpec"]]
     #: Volumes by name

@@ -61,18 +61,9 @@ impl LogFiles {
     /// Those of [`LogFiles::map`].
     pub fn map_and_health(&self) -> Result<(TransportMap, Option<HealthReport>)> {
         let (mut map, mut answers) = (TransportMap::new(), RasAnswers::default());
-        prefetch::read(&self.inputs, |name, piece| {
-            match piece {
-                Piece::Bytes(bytes, candidates) => {
-                    answers.take(bytes);
-                    map.read_searched(name, bytes, candidates);
-                }
-                Piece::End => {
-                    answers.end();
-                    map.end(name);
-                }
-            }
-            Ok(())
+        self.read_pieces(&mut map, |_, bytes| match bytes {
+            Some(bytes) => answers.take(bytes),
+            None => answers.end(),
         })?;
         let health = answers.judge(&map);
         Ok((map, health))
@@ -101,13 +92,25 @@ impl LogFiles {
     /// # Errors
     /// Those of [`LogFiles::map`].
     pub fn read_bytes(&self, map: &mut TransportMap, mut each: impl FnMut(&SourceId, &[u8])) -> Result<()> {
+        self.read_pieces(map, |name, bytes| bytes.into_iter().for_each(|bytes| each(name, bytes)))
+    }
+
+    /// Reads all files into a map, and passes on the bytes of each, then none at its end.
+    fn read_pieces(
+        &self,
+        map: &mut TransportMap,
+        mut each: impl FnMut(&SourceId, Option<&[u8]>),
+    ) -> Result<()> {
         prefetch::read(&self.inputs, |name, piece| {
             match piece {
                 Piece::Bytes(bytes, candidates) => {
-                    each(name, bytes);
+                    each(name, Some(bytes));
                     map.read_searched(name, bytes, candidates);
                 }
-                Piece::End => drop(map.end(name)),
+                Piece::End => {
+                    each(name, None);
+                    map.end(name);
+                }
             }
             Ok(())
         })

@@ -19,6 +19,7 @@ pub use import::{import_sbatch, slurm_duration};
 pub use operations::{NoCounterpart, ScriptChange, ScriptContext, decision_text, script_change};
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use super::report::MutatedJob;
 use crate::Finding;
@@ -95,6 +96,8 @@ pub fn lint_sbatch(text: &str, start: Start<'_>, settings: &MutateOptions<'_>) -
         .collect();
     let job = script.view(&settings);
     let names = script.exports.iter().map(|one| one.name.as_str());
+    let expanded: HashSet<&str> = lint::names::expanded(text).collect();
+    let exported = lint::names::Exported::read(text);
     for role in &job.roles {
         let around = Surroundings {
             fabric,
@@ -105,8 +108,7 @@ pub fn lint_sbatch(text: &str, start: Start<'_>, settings: &MutateOptions<'_>) -
             ..Surroundings::of_role(role, settings.profile, settings.catalogue)
         };
         for Assignment { name, value, place, command } in &script.exports {
-            let is_own = lint::names::expands(text, name)
-                || command.is_none() && !lint::names::is_exported(text, name);
+            let is_own = expanded.contains(name.as_str()) || command.is_none() && !exported.has(name);
             let found = lint::settings::of_variable(name, value, around).into_iter();
             let found = found.filter(|finding| !is_own || finding.code != lint::names::UNKNOWN);
             let found = found.map(|finding| explain::with_source(finding).at(format!("export {name}")));

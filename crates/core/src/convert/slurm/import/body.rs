@@ -1,5 +1,7 @@
 //! The commands of a script: which of them starts the ranks, and which run before it.
 
+use std::collections::HashSet;
+
 use super::literal::{literal, raw_words};
 use crate::shell::{ScriptCommand, command_lines, is_variable};
 
@@ -91,11 +93,13 @@ pub(super) fn setup(chunks: &[Chunk]) -> (Vec<String>, Vec<(String, String)>) {
         chunks.iter().filter(|chunk| !chunk.is_empty() && !is_shell_option(chunk)).collect();
     let last = chunks.iter().rposition(|chunk| chunk.exports().is_none()).map_or(0, |last| last + 1);
     let (lines, exports) = chunks.split_at(last.min(chunks.len()));
-    let mut env: Vec<(String, String)> = Vec::new();
-    for (name, value) in exports.iter().filter_map(|chunk| chunk.exports()).flatten() {
-        env.retain(|(known, _)| *known != name);
-        env.push((name, value));
-    }
+    let mut env: Vec<(String, String)> =
+        exports.iter().filter_map(|chunk| chunk.exports()).flatten().collect();
+    // The last value of a name counts, in its place.
+    let mut known = HashSet::new();
+    env.reverse();
+    env.retain(|(name, _)| known.insert(name.clone()));
+    env.reverse();
     (lines.iter().map(|chunk| chunk.text.trim_end().to_owned()).collect(), env)
 }
 
