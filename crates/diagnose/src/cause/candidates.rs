@@ -184,7 +184,9 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 let is_later = known.rank.is_some_and(|rank| scene.later.contains(&rank));
                 let order = if is_later { Order::Later } else { *order };
                 let explained = known.rank.is_some_and(|rank| explained.contains(&rank));
-                if let Some((grade, class, what)) = exit(*code, order, explained) {
+                if let Some((grade, class, mut what)) = exit(*code, order, explained) {
+                    let local = known.report.writer.local.filter(|_| known.rank.is_none());
+                    what.extend(local.map(|local| format!(" (local rank {local})")));
                     add(grade, class, what, None, order == Order::First);
                 }
             }

@@ -175,7 +175,12 @@ fn told<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
     }
     if !missing.is_empty() {
         let ranks: Vec<u32> = missing.into_iter().collect();
-        let what = format!("{} did not come to monitoredBarrier", named(&ranks));
+        let barrier = if reports.iter().any(|report| report.text.contains("Barrier timed out")) {
+            "the barrier of JAX's coordination service"
+        } else {
+            "monitoredBarrier"
+        };
+        let what = format!("{} did not come to {barrier}", named(&ranks));
         return Some(CollectiveCause::timeout(ranks, what, reports, Confidence::High, true));
     }
     let seq = works.values().next()?.seq;

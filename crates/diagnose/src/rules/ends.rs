@@ -108,6 +108,19 @@ pub(super) const RULES: &[Rule] = &[
         "see where it crashes: keep the core file (`ulimit -c unlimited`), or run a Python program with -X faulthandler",
         SIGNALS)
         .of(&[CauseClass::Signal]),
+    cause("C35b", "HEAP-DAMAGED",
+        "the C library found the program's memory damaged, and aborted it",
+        "find the library that writes beyond its memory: keep the core file (`ulimit -c unlimited`), and look whether two versions of one library are loaded",
+        "https://man7.org/linux/man-pages/man3/mallopt.3.html")
+        .says(&[
+            &["double free or corruption"],
+            &["free(): invalid "],
+            &["malloc(): "],
+            &["munmap_chunk(): invalid "],
+            &["corrupted size vs. prev_size"],
+        ])
+        .explaining(&["PROCESS-CRASHED", "RANKS-ABORTED"])
+        .blame(Blame::Rank(CauseClass::Signal)),
     RAY_WORKER_LOST,
     STORE_LOST,
     PEER_ENDED,
@@ -154,6 +167,12 @@ pub(super) const RULES: &[Rule] = &[
         "check that MASTER_ADDR resolves on every node, its port is free, and all nodes started",
         TORCHRUN)
         .of(&[CauseClass::Rendezvous]),
+    cause("C49b", "STORE-BARRIER",
+        "not all processes came to the barrier that begins the process group",
+        "read the logs of the ranks that do not wait there: they ended before, were not started, or do not reach MASTER_ADDR",
+        TORCH)
+        .says(&[&["Waiting in store based barrier "]])
+        .kind(CauseClass::Rendezvous),
     cause("C50", "SLURM-LAUNCH-FAILED",
         "Slurm could not start tasks on a node",
         "check slurmd, its plugins, munge and the clock of that node (`scontrol show node NAME`), or exclude it (`--exclude`) and submit again",
@@ -226,6 +245,12 @@ pub(super) const RULES: &[Rule] = &[
         "https://docs.jax.dev/en/latest/multi_process.html")
         .says(&[&["Wait_for_all_tasks_to_register"], &["cluster registration failed"], &["Barrier timed out", "task"]])
         .blame(Blame::Rank(CauseClass::Rendezvous)),
+    cause("C50l", "SERVICE-UNREACHABLE",
+        "no process answers at the address of a service of the job (gRPC), such as JAX's coordinator",
+        "read the log of the process that holds that address (process 0 of JAX): it ended, or its port cannot be reached from this host",
+        "https://grpc.io/docs/guides/status-codes/")
+        .says(&[&["failed to connect to all addresses"]])
+        .kind(CauseClass::Rendezvous),
     cause("C50i", "JAX-TASK-LOST",
         "JAX's coordination service lost a process",
         "read the log of the task that the line names: it ended, or its host did",

@@ -14,7 +14,7 @@ const CUDA: &str = "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART_
 const DDP: &str =
     "https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html";
 const XID: &str = "https://docs.nvidia.com/deploy/xid-errors/";
-const OS_ERRORS: &str = "https://man7.org/linux/man-pages/man3/errno.3.html";
+pub(super) const OS_ERRORS: &str = "https://man7.org/linux/man-pages/man3/errno.3.html";
 
 pub(crate) const NCCL_NO_REASON: Rule = cause("C23", "NCCL-NO-REASON",
     "a call of NCCL failed, and the log has its result without the reason",
@@ -100,7 +100,13 @@ pub(super) const RULES: &[Rule] = &[
         "the memory of a GPU has an error that cannot be corrected",
         "drain the node and check its GPUs (dmesg, nvidia-smi -q, dcgmi diag)",
         XID)
-        .says(&[&["uncorrectable ECC"], &["uncorrectable NVLink"], &["GPU is lost"]])
+        .says(&[&["uncorrectable ECC"], &["uncorrectable NVLink"]])
+        .lines(CUDA_LINES),
+    cause("C11b", "GPU-LOST",
+        "the driver lost a GPU: it fell off the bus, or does not answer",
+        "drain the node and check its GPUs (dmesg, nvidia-smi -q): only a reset or a reboot brings the GPU back",
+        XID)
+        .says(&[&["GPU is lost"], &["Unable to determine the device handle for GPU"]])
         .lines(CUDA_LINES),
     cause("C12", "FILES-OPEN",
         "the process has as many open files as its limit allows",
@@ -122,7 +128,8 @@ pub(super) const RULES: &[Rule] = &[
             &["Input/output error"],
             &["Disk quota exceeded"],
             &["Read-only file system"],
-            &["Transport endpoint is not connected"],
+            // A socket says the same, without a path behind it.
+            &["Transport endpoint is not connected: '"],
         ]),
     cause("C15", "VOLUME-FULL",
         "a volume is full",
@@ -134,11 +141,25 @@ pub(super) const RULES: &[Rule] = &[
         "install the missing library in the image, or add its directory to LD_LIBRARY_PATH",
         "https://man7.org/linux/man-pages/man8/ld.so.8.html")
         .says(&[&["cannot open shared object file"]]),
+    cause("C16b", "LIBRARY-VERSION",
+        "a library does not have a function that another one was built against: two versions are mixed",
+        "install the version that the library in the line was built with (for `nccl…` the NCCL that this PyTorch asks for), and take other copies off LD_LIBRARY_PATH and LD_PRELOAD",
+        "https://man7.org/linux/man-pages/man8/ld.so.8.html")
+        .says(&[&["undefined symbol: "], &["symbol lookup error"]]),
     cause("C17", "MODULE-MISSING",
         "Python does not find a module",
         "install the missing module in the image or environment of every node",
         "https://docs.python.org/3/library/exceptions.html#ModuleNotFoundError")
         .says(&[&["No module named"]]),
+    cause("C17b", "LOCAL-SERVER",
+        "a server on the same host does not answer",
+        "start that server first, on the port that the line names, and read its own log",
+        OS_ERRORS)
+        .says(&[
+            &["Max retries exceeded", "host='localhost'"],
+            &["Max retries exceeded", "host='127.0.0.1'"],
+            &["Max retries exceeded", "host='0.0.0.0'"],
+        ]),
     cause("C18", "DOWNLOAD-FAILED",
         "an address outside of the job cannot be reached",
         "give the node access to that address, or put the models and data where the job can read them",

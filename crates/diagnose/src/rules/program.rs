@@ -82,6 +82,12 @@ pub(super) const RULES: &[Rule] = &[
         "set what the line names on the nodes if jobs hang or are slow there; RCCL goes on without it",
         "https://github.com/ROCm/rccl/blob/rocm-5.6.0/src/init.cc")
         .signatures(&[Signature::SettingRecommended]),
+    rule("R75", "NCCL-NO-ALGORITHM", HIGH,
+        "no algorithm of NCCL is left for an operation: the settings exclude all that could run it, or none fits these GPUs and nodes",
+        "unset NCCL_ALGO, NCCL_PROTO and the tuner plugin's settings, or allow the algorithms that this operation has (Ring and Tree for AllReduce)",
+        "https://github.com/NVIDIA/nccl/blob/master/src/enqueue.cc")
+        .signatures(&[Signature::NoAlgorithm])
+        .fails(),
     rule("R73", "TOPOLOGY-ONE-WAY", HIGH,
         "the topology that NCCL read has a link in one direction only, as in a virtual machine that hides parts of it",
         "use a newer NCCL or RCCL, or give it the topology of the virtual machine (NCCL_TOPO_FILE)",

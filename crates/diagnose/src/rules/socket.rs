@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use weftrun_nccl::{Kind, Network, Signature};
 
+use super::messages::OS_ERRORS;
 use super::{Blame, ENV, HIGH, MEDIUM, Rule, nccl_issue, rule};
 use crate::cause::CauseClass;
 use crate::rule_input::RuleInput;
@@ -72,6 +73,12 @@ pub(super) const RULES: &[Rule] = &[
         .only(&[CauseClass::Rendezvous])
         .blame(Blame::Rank(CauseClass::Rendezvous))
         .detail(rendezvous_port),
+    rule("R63b", "RENDEZVOUS-PORT-DENIED", HIGH,
+        "the process may not listen on the port of the rendezvous",
+        "use a port above 1023 (MASTER_PORT, `--master-port`, the port of `--rdzv-endpoint`)",
+        OS_ERRORS)
+        .says(&[&["failed to bind to", "errno: 13"], &["failed to listen", "errno: 13"], &["EACCES"]])
+        .only(&[CauseClass::Rendezvous]),
     rule("R64", "RENDEZVOUS-TIMEOUT", HIGH,
         "a rank could not reach the rendezvous in time",
         "check that the address resolves and is reachable from every node, that its port is open, and that the node of rank 0 started",
@@ -87,8 +94,8 @@ pub(super) const RULES: &[Rule] = &[
         .fails(),
     rule("R37", "SOCKET-SUSPICIOUS-INTERFACE", MEDIUM,
         "an interface that other hosts may not reach was chosen",
-        "set NCCL_SOCKET_IFNAME=^lo,docker,veth,virbr or the right name",
-        nccl_issue!("975")).patch(&[("env.NCCL_SOCKET_IFNAME", Some("^lo,docker,veth,virbr"))])
+        "set NCCL_SOCKET_IFNAME=^lo,docker,veth,virbr,br- or the right name",
+        nccl_issue!("975")).patch(&[("env.NCCL_SOCKET_IFNAME", Some("^lo,docker,veth,virbr,br-"))])
         .signatures(&[Signature::SuspiciousInterface, Signature::LoopbackInterface])
         .when(interface_unreachable),
     rule("R38", "TCP-CONNECT-FAILED", HIGH,

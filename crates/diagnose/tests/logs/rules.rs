@@ -104,7 +104,7 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
         )]),
         ("R10", vec![
             warn("ofi_process_cq:1466", "NET/OFI Request 0x7f2 completed with error. RC: 20. Error: unknown error. Completed length: 0"),
-            warn("rdma_process_cq:812", "NET/OFI Request 0x7f2 completed with error: err: 21 (Is a directory), prov_errno 4124"),
+            warn("rdma_process_cq:812", "NET/OFI Request 0x7f2 completed with error: err: 113 (No route to host), prov_errno 15"),
         ]),
         ("R11", vec![
             warn("create_endpoint:88", "NET/OFI Couldn't open AV. RC: -12, ERROR: Cannot allocate memory"),
@@ -299,6 +299,7 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
             warn("src/init.cpp:120", "Missing \"amd_iommu=on\" from kernel command line which can lead to system instablity or hang!"),
             warn("src/init.cpp:126", "Missing \"HSA_FORCE_FINE_GRAIN_PCIE=1\" from environment which can lead to low RCCL performance, system instablity or hang!"),
         ]),
+        ("R75", vec![warn("enqueue.cc:1590", "Error : no algorithm/protocol available")]),
         ("R73", vec![warn("graph/paths.cc:82", "Failed to find reverse path from remNode 0/200000 nlinks 3 to node 0/700000")]),
         ("R69", vec![
             one_of_three("NCCL_IB_HCA set by environment to mlx5_0", "NCCL_IB_HCA set by environment to mlx5"),
@@ -403,6 +404,14 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
                 cuda("uncorrectable ECC error encountered"),
             ],
         ),
+        (
+            "C11b",
+            vec![
+                cuda("GPU is lost"),
+                line("Unable to determine the device handle for GPU0000:03:00.0: Unknown Error"),
+            ],
+        ),
+        ("R63b", vec![raised("torch.distributed.DistNetworkError: The server socket has failed to bind to [::]:80 (errno: 13 - Permission denied).")]),
         ("C12", vec![raised("OSError: [Errno 24] Too many open files")]),
         (
             "C13",
@@ -417,6 +426,13 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
             "C16",
             vec![raised(
                 "ImportError: libmpi.so.40: cannot open shared object file: No such file or directory",
+            )],
+        ),
+        ("C16b", vec![raised("ImportError: /x/libtorch_cuda.so: undefined symbol: ncclCommShrink")]),
+        (
+            "C17b",
+            vec![raised(
+                "requests.exceptions.ConnectionError: HTTPConnectionPool(host='localhost', port=8000): Max retries exceeded with url: /x",
             )],
         ),
         ("C17", vec![raised("ModuleNotFoundError: No module named 'apex'")]),
@@ -458,6 +474,7 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
         ("C33", vec![raised("RuntimeError: DataLoader worker (pid 77) is killed by signal: Bus error. It is possible"), line("srun: error: gpu-1: task 0: Bus error")]),
         (
             "C34", vec![[("", 1), ("Root Cause (first observed failure):\n", 0)].map(|(head, rank)| format!("{head}[{rank}]:\n  time      : 2026-11-24_12:00:00\n  host      : gpu-1\n  rank      : {rank} (local_rank: {rank})\n  exitcode  : -6 (pid: {rank}7)\n")).concat()]),
+        ("C35b", vec![line("double free or corruption (!prev)")]),
         ("C35", vec![line("srun: error: gpu-1: task 0: Segmentation fault")]),
         (
             "C36",
@@ -521,6 +538,12 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
             )],
         ),
         (
+            "C49b",
+            vec![line(
+                "INFO:root:Waiting in store based barrier to initialize process group for rank: 0, key: store_based_barrier_key:1 (world_size=8, worker_count=7, timeout=0:30:00)",
+            )],
+        ),
+        (
             "C50",
             vec![
                 line("srun: error: Task launch for 36.0 failed on node gpu-1: Job credential expired"),
@@ -567,6 +590,12 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
             "C50h",
             vec![line(
                 "Original error: DEADLINE_EXCEEDED: Barrier timed out. Id: [Init]Wait_for_all_tasks_to_register::0.",
+            )],
+        ),
+        (
+            "C50l",
+            vec![line(
+                "[rank3] WatchTasksAsync failed for task 3: UNAVAILABLE: failed to connect to all addresses",
             )],
         ),
         (
@@ -758,6 +787,8 @@ fn what_only_looks_like_a_fault_is_none() {
         ("R01", format!("{}{TWO_NODES}{}", info("NCCL_IB_DISABLE set by environment to 1."), info("Using network Socket"))),
         // 9: the bootstrap's sockets do not show how data is sent.
         ("R01", info("NET/Socket : Using [0]eth0:10.0.0.1<0>") + &info("NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:10.0.0.1<0>") + &info("Using network IB")),
+        // 21 stands for any error without a number of its own.
+        ("R10", warn("ofi_process_cq:1466", "NET/OFI Request completed with error. RC: 21. Error: unknown error")),
         // 23: other plugins than the network's.
         ("R02", info("PROFILER/Plugin: Could not find: libnccl-profiler.so.")),
         ("R02", info("TUNER/Plugin: Could not find: libnccl-tuner.so. Using internal tuner plugin.")),

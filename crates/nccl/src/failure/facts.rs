@@ -22,7 +22,7 @@ pub(super) fn of_piece(piece: &Piece<'_>, tables: &mut Tables, mut say: impl FnM
     if is_report(piece.bytes) && report(piece, who, tables, &mut first) && !silent {
         return;
     }
-    if let Some(exception) = exception_alone(piece.text) {
+    if let Some(exception) = exception_alone(piece.text).or_else(|| thrown(piece.text)) {
         say(who, Content::Fact(Fact::Exception(exception)));
     } else if let Some(fatal) = error(piece) {
         let text = printable(words_of_error(piece.text, fatal), 300);
@@ -95,6 +95,9 @@ fn end_of_process(text: Text<'_>, who: Writer, say: &mut impl FnMut(Writer, Cont
         Fact::Exception(Exception::alone(b"error while loading shared libraries", message.0))
     } else if text.has("TCPStore server has shut down too early") {
         Fact::StoreLost
+    } else if let Some(signal) = text.after("Caught signal ").and_then(Text::signed) {
+        // UCX: `[n1:3039 :0:3095] Caught signal 7 (Bus error: nonexistent physical address)`.
+        Fact::Signal(signal)
     } else if said("Segmentation fault") {
         Fact::Signal(11)
     } else if said("Bus error") {
@@ -112,6 +115,27 @@ fn end_of_process(text: Text<'_>, who: Writer, say: &mut impl FnMut(Writer, Cont
     };
     say(who, Content::Fact(fact));
     true
+}
+
+/// What libraries throw whose message stands alone in a log where Python's traceback is cut off: all of some words, and whose they
+/// are. Gloo's `unbound_buffer.cc`, and PyTorch's `ProcessGroupGloo.cpp` and `reducer.cpp`, read 2026-11-26.
+const THROWN: &[(&str, &[&str])] = &[
+    ("gloo", &["Timed out waiting ", "ms for recv operation"]),
+    ("gloo", &["Timed out waiting ", "ms for send operation"]),
+    ("PyTorch", &[" failed to pass monitoredBarrier"]),
+    ("PyTorch", &["Expected to have finished reduction in the prior iteration"]),
+];
+
+/// Reads the message of [`THROWN`], from where its first words begin, or the whole line of a sentence that begins before them.
+fn thrown(own: &[u8]) -> Option<Exception> {
+    let text = Text(own);
+    if text.begins_like_source() {
+        return None;
+    }
+    let (name, words) = THROWN.iter().find(|(_, words)| words.iter().all(|words| text.has(words)))?;
+    let first = words.first()?;
+    let message = if first.starts_with(' ') { text } else { text.from(first)? };
+    (!text.is_quoted(first)).then(|| Exception::alone(name.as_bytes(), message.0))
 }
 
 /// Reads an exception whose traceback is not in the log, at the start of a line or behind a logger's prefix of an error.
@@ -170,6 +194,50 @@ fn words_of_error(own: &[u8], fatal: bool) -> &[u8] {
     rest.0.get(..end.unwrap_or(rest.0.len())).unwrap_or_default()
 }
 
+/// What programs print that end with it: nccl-tests' `common.h`, NCCL's examples, Gloo's `GLOO_ENFORCE`, libfabric's efa provider,
+/// the C library and container runtimes, read 2026-11-25.
+const ENDS: &[&str] = &[
+    "Test NCCL failure",
+    "Test CUDA failure",
+    "NCCL error",
+    "NCCL failure",
+    "NCCL operation nccl",
+    "Memory access fault by GPU",
+    "double free or corruption",
+    "free(): invalid ",
+    "malloc(): ",
+    "munmap_chunk(): invalid ",
+    "corrupted size vs. prev_size",
+    "HIP out of memory",
+    "OCI runtime create failed",
+    "Error response from daemon: ",
+    "now abort",
+    "[enforce fail at ",
+];
+
+/// What the kernel's drivers of NICs, NVSHMEM, shells, launchers and Kubernetes' events report, which need not end anything: all of
+/// some words.
+const REPORTED: &[&[&str]] = &[
+    &["infiniband ", ": Failed to "],
+    &["nvshmem", "non-zero status: "],
+    &["nvshmem", ": NULL value "],
+    &["ssh: connect to host "],
+    &["ssh: Could not resolve hostname "],
+    &[": line ", ": No such file or directory"],
+    &[": line ", ": command not found"],
+    &["Warning ", " BackOff ", "Back-off "],
+    &["ORTE was unable to reliably start"],
+    &["cluster registration failed"],
+    &["enough slots available"],
+    &["PRTE has lost communication"],
+    &["Unable to determine the device handle for GPU"],
+    &["Warning ", "FailedScheduling"],
+    &["Warning ", " Failed ", "pull image"],
+    &["ERROR in coordination service: "],
+    &["failed to connect to all addresses"],
+    &["Waiting in store based barrier ", "worker_count="],
+];
+
 /// Returns whether a line reports an error, and then whether the program ends with it. Words in the source lines of a
 /// traceback, in the names of variables and in counts (`0 ERRORS`) are none.
 fn error(piece: &Piece<'_>) -> Option<bool> {
@@ -190,23 +258,7 @@ fn error(piece: &Piece<'_>) -> Option<bool> {
     {
         return None;
     }
-    // nccl-tests' common.h, NCCL's examples, Gloo's `GLOO_ENFORCE`, libfabric's efa provider; read 2026-11-25.
-    let ends = [
-        "Test NCCL failure",
-        "Test CUDA failure",
-        "NCCL error",
-        "NCCL failure",
-        "NCCL operation nccl",
-        "Memory access fault by GPU",
-        "double free or corruption",
-        "free(): invalid ",
-        "HIP out of memory",
-        "OCI runtime create failed",
-        "Error response from daemon: ",
-        "now abort",
-        "[enforce fail at ",
-    ];
-    if ends.iter().any(|words| whole.has(words) && !whole.is_quoted(words)) {
+    if ENDS.iter().any(|words| whole.has(words) && !whole.is_quoted(words)) {
         return Some(true);
     }
     let named = |words: &str| {
@@ -222,26 +274,7 @@ fn error(piece: &Piece<'_>) -> Option<bool> {
     if whole.has("Raylet is terminated") {
         return Some(true);
     }
-    // The kernel's drivers of NICs, NVSHMEM, shells, and Kubernetes' events.
-    let reports = [
-        &["infiniband ", ": Failed to "][..],
-        &["nvshmem", "non-zero status: "],
-        &["nvshmem", ": NULL value "],
-        &["ssh: connect to host "],
-        &["ssh: Could not resolve hostname "],
-        &[": line ", ": No such file or directory"],
-        &[": line ", ": command not found"],
-        &["Warning ", " BackOff ", "Back-off "],
-        &["ORTE was unable to reliably start"],
-        &["cluster registration failed"],
-        &["enough slots available"],
-        &["PRTE has lost communication"],
-        &["Unable to determine the device handle for GPU"],
-        &["Warning ", "FailedScheduling"],
-        &["Warning ", " Failed ", "pull image"],
-        &["in coordination service: "],
-    ];
-    if reports.iter().any(|words| words.iter().all(|word| whole.has(word))) {
+    if REPORTED.iter().any(|words| words.iter().all(|word| whole.has(word))) {
         return Some(false);
     }
     if whole.has("external/xla") {
@@ -328,11 +361,13 @@ mod tests {
             "srun: error: n2: task 5: Out Of Memory",
             "mpirun noticed that process rank 3 with PID 77 on node n2 exited on signal 9 (Killed).",
             "MPI_ABORT was invoked on rank 2 in communicator MPI_COMM_WORLD",
+            "with errorcode 7.",
         ]);
         let tasks: Vec<_> = found.iter().map(|(who, _)| who.task.or(who.rank)).collect();
         assert_eq!(tasks, [Some(2), Some(3), Some(5), Some(3), Some(2)]);
         assert_eq!(found[2].1, Fact::Cluster(ClusterReason::OutOfMemory));
         assert_eq!(found[3].1, Fact::Signal(9));
+        assert_eq!(found[4].1, Fact::exit(7, Order::First));
     }
 
     #[test]
@@ -388,6 +423,35 @@ mod tests {
             matches!(&loader[0].1, Fact::Exception(one) if one.message.starts_with("libmpi.so.40")),
             "{loader:?}"
         );
+    }
+
+    /// A line that the search for words passes over is never read.
+    #[test]
+    fn the_search_finds_every_line_that_is_read() {
+        let lists = ENDS.iter().map(std::slice::from_ref).chain(REPORTED.iter().copied());
+        for words in lists.chain(THROWN.iter().map(|(_, words)| *words)) {
+            let line = words.concat() + " ";
+            assert!(crate::lines::Candidates::is_one(line.as_bytes()), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_a_library_throws_is_read_without_its_traceback() {
+        for (line, name) in [
+            (
+                "2026/06/05 12:08:28 [/x/unbound_buffer.cc:81] Timed out waiting 30000ms for recv operation to complete",
+                "gloo",
+            ),
+            ("Rank 1 failed to pass monitoredBarrier in 1200000 ms", "PyTorch"),
+            (
+                "Expected to have finished reduction in the prior iteration before starting a new one. This",
+                "PyTorch",
+            ),
+        ] {
+            let found = facts(&[line]);
+            assert!(matches!(&found[0].1, Fact::Exception(one) if one.name == name), "{line}: {found:?}");
+        }
+        assert!(facts(&["    raise RuntimeError('Rank 1 failed to pass monitoredBarrier')"]).is_empty());
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub(super) struct Tables {
     /// Those of torchrun, by the prefix of their lines: several nodes may write into one log at the same time.
     torchrun: Vec<(Vec<u8>, Table)>,
     mpi_rank: Option<u32>,
+    /// Whether `MPI_Abort` was called, and its code was not read yet.
+    aborted: bool,
     /// Who began a watchdog's line that goes on in the next one.
     pub watchdog: Option<Writer>,
     /// Tasks that Slurm's lines named so far.
@@ -226,7 +228,13 @@ pub(super) fn mpi(text: Text<'_>, tables: &mut Tables, say: &mut impl FnMut(Writ
     if let Some(rest) = text.after("MPI_ABORT was invoked on rank ").or_else(|| text.after("MPI_Abort(")) {
         tables.mpi_rank =
             if text.has("MPI_ABORT") { rest.small() } else { text.after("process ").and_then(Text::small) };
-        let code = text.after("errorcode ").and_then(Text::signed).unwrap_or(1);
+        tables.aborted = true;
+    }
+    // Open MPI prints the code in the next line: `with errorcode 7.`
+    if tables.aborted
+        && let Some(code) = text.after("errorcode ").and_then(Text::signed)
+    {
+        tables.aborted = false;
         let who = Writer { rank: tables.mpi_rank, ..Writer::default() };
         say(who, Content::Fact(Fact::exit(code, Order::First)));
     } else if let Some(rest) = text.after("process rank ")

@@ -44,6 +44,8 @@ pub(super) struct Reading {
     stack: Option<OpenStack>,
     /// The report of a node without memory whose address is in the next lines, and its line.
     without_memory: Option<(usize, u64)>,
+    /// The exception whose list of tasks is in the next lines, and its line.
+    task_list: Option<(usize, u64)>,
     /// The last line of a watchdog that gave up: the stack of the operation may follow.
     gave_up: Option<u64>,
 }
@@ -62,6 +64,9 @@ const STACK_REACH: u64 = 40;
 
 /// Most lines between a report of a node without memory and its address.
 const ADDRESS_REACH: u64 = 3;
+
+/// Most tasks that are read of a list of those that did not come to a barrier.
+const TASKS_LISTED: u64 = 1024;
 
 /// The header of a `Last error:` block.
 #[derive(Clone, Debug)]
@@ -88,6 +93,7 @@ impl Reading {
         self.tracebacks.are_open()
             || self.tables.time_within > 0
             || self.without_memory.is_some()
+            || self.task_list.is_some()
             || self.last_error.is_some()
             || near(self.gave_up)
             || near(self.stack.as_ref().map(|stack| stack.line))
@@ -105,6 +111,21 @@ impl Reading {
                 report.host = Some(printable(rest.get(..length).unwrap_or_default(), TEXT));
             }
             self.without_memory = None;
+        }
+    }
+
+    /// Takes a line of a list of JAX's tasks: `/job:jax_worker/replica:0/task:3`.
+    fn take_task(&mut self, piece: &Piece<'_>, sink: &mut Sink<'_>) {
+        let Some((at, line)) = self.task_list else { return };
+        let message = match sink.reports.get_mut(at).map(|report| &mut report.fact) {
+            Some(Fact::Exception(exception)) => &mut exception.message,
+            _ => return self.task_list = None,
+        };
+        if piece.line > line + TASKS_LISTED || !piece.text.starts_with(b"/job:") {
+            self.task_list = None;
+        } else {
+            message.push(' ');
+            message.push_str(&printable(piece.text, TEXT));
         }
     }
 
@@ -184,6 +205,7 @@ impl Reading {
             return;
         }
         self.address(piece, sink);
+        self.take_task(piece, sink);
         if self.tables.time_within > 0 {
             self.tables.take_time(piece.bytes);
         }
@@ -392,6 +414,9 @@ impl Reading {
             && !printed.contains("IP: ")
         {
             self.without_memory = Some((sink.reports.len(), line));
+        }
+        if matches!(&fact, Fact::Exception(one) if one.message.ends_with("task names:")) {
+            self.task_list = Some((sink.reports.len(), line));
         }
         sink.reports.push(Report { source: sink.source, line, text: printed, host: None, writer, fact });
         if let Some((rank, work)) = quoted {

@@ -103,9 +103,13 @@ pub(super) fn quoted_timeout(message: &str) -> Option<(Option<u32>, Work)> {
     Some((text.after("[Rank ").and_then(Text::small), work(rest)?))
 }
 
-/// Reads ranks from `Rank 3 failed to pass monitoredBarrier` and `Ranks 2, 3 failed to pass
-/// monitoredBarrier`.
+/// Reads ranks from `Rank 3 failed to pass monitoredBarrier`, `Ranks 2, 3 failed to pass monitoredBarrier` and JAX's
+/// `Timed out task names: /job:jax_worker/replica:0/task:3 …`.
 pub fn absent(message: &str) -> Vec<u32> {
+    if let Some((_, tasks)) = message.split_once("Timed out task names:") {
+        let tasks = tasks.split("/task:").skip(1).take(4096);
+        return tasks.filter_map(|task| task.split(' ').next()?.parse().ok()).collect();
+    }
     let Some((before, _)) = message.split_once(" failed to pass monitoredBarrier") else { return Vec::new() };
     let list = before.rsplit_once("Rank").map_or("", |(_, list)| list.trim_start_matches('s'));
     list.split(',').take(4096).filter_map(|rank| rank.trim().parse().ok()).collect()

@@ -122,7 +122,7 @@ const ERRORS: &[&str] = &[
     "nvshmem",
     " BackOff ",
     "Raylet is term",
-    "sh: line ",
+    ": line ",
     "ssh: ",
     "ORTE was unable",
     "enough slots",
@@ -133,6 +133,7 @@ const ERRORS: &[&str] = &[
 const RARE: &[&str] = &[
     "external/xla",
     "Warning  Failed",
+    "FailedScheduling",
     "PRTE has lost",
     "response from daemon",
     "OCI runtime",
@@ -145,6 +146,18 @@ const RARE: &[&str] = &[
     "HIP out of memory",
     "device handle for GPU",
     " Killed ",
+    "monitoredBarrier",
+    "errorcode ",
+    "[enforce fail at",
+    "ms for recv operation",
+    "ms for send operation",
+    "Expected to have finished reduction",
+    "malloc(): ",
+    "munmap_chunk(): ",
+    "corrupted size vs.",
+    "to all addresses",
+    "in store based barrier",
+    "Caught signal ",
 ];
 
 /// Finds what the map may show.
@@ -177,8 +190,10 @@ impl Needles {
 
 /// Returns whether a line may be a report of a launcher, a watchdog, a driver or the kernel.
 pub(crate) fn is_report(line: &[u8]) -> bool {
-    // Shells tell how a program ended in the same words everywhere.
-    let by_shell = || [" Killed ", "core dumped"].iter().any(|words| contains(line, words));
+    // Shells, UCX and Open MPI tell how a program ended in the same words everywhere.
+    let by_shell = || {
+        [" Killed ", "core dumped", "errorcode ", "Caught signal "].iter().any(|words| contains(line, words))
+    };
     REPORT.find(line, 0).is_some() || by_shell()
 }
 
@@ -245,7 +260,7 @@ impl Candidates {
     }
 
     /// Returns whether a line may report a failure.
-    pub(super) fn is_one(line: &[u8]) -> bool {
+    pub(crate) fn is_one(line: &[u8]) -> bool {
         FAILURE.find(line, 0).is_some() || UNUSUAL.find(line, 0).is_some()
     }
 }

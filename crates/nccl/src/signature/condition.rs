@@ -87,13 +87,16 @@ pub(super) fn ends_with_retry(message: &[u8]) -> bool {
     message.trim_ascii_end().ends_with(b", retrying")
 }
 
-/// Returns whether a code is one of EFA's completion codes: `RC: 20` (plugin 1.3 to 1.20), `err: 20` (1.21)
-/// and the like.
+/// Returns whether a request of EFA failed since its peer did not answer: `RC: 20` (plugin 1.3 to 1.20) and `err: 20` (1.21) are
+/// rdma-core's `IBV_WC_RESP_TIMEOUT_ERR` (21 stands for all errors without a number of their own), 15 is libfabric's
+/// `LOCAL_ERROR_UNREACH_REMOTE` (prov/efa/src/efa_errno.h, read 2026-11-26).
 pub(super) fn efa_completion(message: &[u8]) -> bool {
-    ["RC: ", "err: "].iter().any(|label| {
-        behind(message, label)
-            .is_some_and(|rest| Cursor::new(rest).number().is_some_and(|code| (20..30).contains(&code)))
-    })
+    contains(message, "Unreachable remote")
+        || [("RC: ", 20), ("err: ", 20), ("prov_errno ", 15), ("prov_errno: ", 15)].iter().any(
+            |(label, wanted)| {
+                behind(message, label).is_some_and(|rest| Cursor::new(rest).number() == Some(*wanted))
+            },
+        )
 }
 
 /// Returns whether a text contains `… set by environment to 1`, and not `to 10`; true if it contains neither.

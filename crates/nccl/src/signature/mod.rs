@@ -266,6 +266,8 @@ signatures! {
         DmabufUnsupported: FAILS,
         /// The topology has a link in one direction only.
         ReversePathMissing: FAILS,
+        /// No algorithm and protocol of NCCL is left for an operation.
+        NoAlgorithm: FAILS,
         /// A test program reports an error of CUDA.
         TestCudaFailed: FAILS,
         /// A test program reports the result of a call of NCCL, without its reason.
@@ -381,9 +383,7 @@ fn judged(id: Signature, level: Option<Level>, location: &[u8], message: &[u8]) 
         Signature::LibcTooOld => !versioned_library(message) && missing_runtime_version(message),
         Signature::PluginDependency => return missing_library(message),
         Signature::OfiOtherProvider => return provider(message),
-        Signature::EfaUnreachablePeer if contains(message, "err: 2") || contains(message, "RC: 2") => {
-            efa_completion(message)
-        }
+        Signature::EfaUnreachablePeer if contains(message, "completed with error") => efa_completion(message),
         Signature::IbDisabled | Signature::P2pDisabled | Signature::ShmDisabled => ends_in_one(message),
         Signature::GdrTooFar => contains(message, "(distance ") && contains(message, ">"),
         Signature::SuspiciousInterface => return suspicious_interface(message),

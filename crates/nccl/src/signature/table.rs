@@ -79,8 +79,7 @@ pub(super) const TABLE: &[SignatureRow] = &[
     row(Signature::OfiGdrDisabled, "GDR disabled on GDR-supported instance type"),
     // A device without RDMA says "which this device does not support": nothing is off there.
     with(Signature::OfiHmemNeedsRdma, "FI_HMEM capability requires RDMA", &[], &["does not support"]),
-    with(Signature::EfaUnreachablePeer, "completed with error", &["RC: 2"], &[]),
-    with(Signature::EfaUnreachablePeer, "completed with error", &["err: 2"], &["vendor"]),
+    with(Signature::EfaUnreachablePeer, "completed with error", &[], &["vendor"]),
     row(Signature::EfaUnreachablePeer, "prov_err: Not a directory"),
     row(Signature::EfaUnreachablePeer, "Unreachable remote"),
     with(Signature::ErrorInOfi, "completed with error", &["NET/OFI"], &[]),
@@ -234,12 +233,19 @@ pub(super) const TABLE: &[SignatureRow] = &[
     row(Signature::GlooMesh, "Gloo connectFullMesh failed"),
     // c10d's socket.cpp.
     with(Signature::RendezvousPort, "server socket has failed to bind to", &["errno: 98"], &[]),
-    row(Signature::RendezvousPort, "server socket has failed to listen on any local network address"),
+    with(
+        Signature::RendezvousPort,
+        "server socket has failed to listen on any local network address",
+        &[],
+        &["errno: 13"],
+    ),
     with(Signature::RendezvousTimeout, "client socket has timed out after ", &["trying to connect to"], &[]),
     // UCX's ib_mlx5_log.c.
     with(Signature::IbRetryExceeded, "ransport retry count exceeded on ", &[], &[]),
     row(Signature::ErrorTrace, ".cc:"),
     row(Signature::ErrorTrace, ".cu:"),
+    // NCCL's enqueue.cc.
+    row(Signature::NoAlgorithm, "no algorithm/protocol available"),
     row(Signature::ReversePathMissing, "Failed to find reverse path from remNode"),
     // An interface of a virtual machine or a container has no device, and works without one.
     with(Signature::SysPathMissing, "Could not find real path of /sys/", &[], &["/sys/class/net/"]),

@@ -39,9 +39,11 @@ fn host_in_words(text: &str) -> Option<String> {
 pub(super) fn host_in_brackets(text: &str) -> Option<String> {
     let (inside, _) = text.split_once(']')?;
     let (host, rest) = inside.strip_prefix('[').unwrap_or(inside).split_once(':')?;
-    let is_name = host.starts_with(|first: char| first.is_ascii_alphabetic())
+    let is_name = host.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && host.bytes().any(|byte| byte.is_ascii_alphabetic())
         && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'));
-    let numbers = !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b':');
+    let numbers =
+        !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b':' | b' '));
     (is_name && numbers).then(|| host.to_owned())
 }
 

@@ -79,7 +79,13 @@ impl Ruling {
             let about = rule.signatures.iter().any(|signature| signatures.contains(signature));
             about && (!rule.is_conditional() || rule.applies(seen))
         };
-        let ruled = rules().filter(fits).find_map(|rule| Some(Self::new(rule, rule.blame?, seen)));
+        let named = |mut ruling: Self| {
+            if let Some(peer) = peer_of(text) {
+                ruling.what = ruling.what.replacen("a peer", &format!("the peer {peer}"), 1);
+            }
+            ruling
+        };
+        let ruled = rules().filter(fits).find_map(|rule| Some(named(Self::new(rule, rule.blame?, seen))));
         let echo = || {
             signatures.iter().any(|one| {
                 matches!(one, Signature::PeerClosed | Signature::IbFlushed | Signature::ProxyFailed)
@@ -181,9 +187,14 @@ fn first_of_node(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Option<String> {
     })
 }
 
+/// Returns the peer that a completion of NCCL names: `Got completion from peer 10.0.0.2<38536> with error 12`.
+fn peer_of(text: &str) -> Option<&str> {
+    let name = text.split_once("from peer ")?.1.split(['<', ' ']).next()?;
+    (!name.is_empty()).then_some(name)
+}
+
 /// Says that requests were flushed, as after every error of a connection; the line names the peer.
 fn flushed(text: &str) -> String {
-    let peer = text.split_once("from peer ").and_then(|(_, rest)| rest.split(['<', ' ']).next());
-    let peer = peer.map_or_else(|| "a peer".to_owned(), |peer| format!("the peer {peer}"));
+    let peer = peer_of(text).map_or_else(|| "a peer".to_owned(), |peer| format!("the peer {peer}"));
     format!("RDMA requests to {peer} were flushed: the error before that, on either side, is not in the log")
 }
