@@ -16,7 +16,7 @@ use super::class::CauseClass;
 use super::exceptions::{is_nccl, is_of_another, is_of_store, judge, root, what};
 use super::grade::Grade;
 use super::place::of_user;
-use super::scene::Scene;
+use super::scene::{CLOCKS, Scene};
 use crate::rule_input::RuleInput;
 use crate::rules::{
     COLLECTIVE_TIMEOUT_UNNAMED, GPU_XID, PEER_ENDED, PEER_ENDED_UNREAD, PROCESS_SILENT, PROGRAM_EXCEPTION,
@@ -45,6 +45,8 @@ pub(super) struct Candidate {
     first: bool,
     source: SourceIndex,
     line: u64,
+    /// When its line was written, in seconds that only serve to compare.
+    time: Option<u64>,
     evidence: Evidence,
     rule: &'static Rule,
     /// The fix of the rule, in this case.
@@ -102,6 +104,8 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
         .filter(|known| matches!(known.report.fact, Fact::TimedOut { .. }))
         .map(|known| known.report.source)
         .collect();
+    let is_end = |fact: &Fact| matches!(fact, Fact::Exit { code, .. } if *code != 0);
+    let ends = scene.reports.iter().filter(|known| is_end(&known.report.fact)).count();
     for known in &scene.reports {
         let mut push = |ruling: Ruling, frame: Option<Frame>, first| {
             let writer = weftrun_nccl::writer(known.report.text.as_bytes());
@@ -118,6 +122,7 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 gpu: writer.and_then(|writer| u32::try_from(writer.device?).ok().filter(|gpu| *gpu > 0)),
                 first,
                 source: known.report.source,
+                time: known.report.time,
                 ..ruling.candidate(scene.evidence(known.report))
             });
         };
@@ -135,7 +140,8 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
             Fact::Exception(exception) if exception.is_launcher() => {}
             Fact::Exception(exception) => {
                 let root = root(exception);
-                let compares = !weftrun_nccl::failure::mismatch(&root.message).is_empty()
+                let compares = root.message.contains("Timed out task names")
+                    || !weftrun_nccl::failure::mismatch(&root.message).is_empty()
                     || !weftrun_nccl::failure::absent(&root.message).is_empty();
                 // The ranks that waited are compared by what they waited in.
                 let waited = root.message.contains("Watchdog caught collective operation timeout");
@@ -182,7 +188,12 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
             Fact::Exit { code: -6 | 134, .. } if timed_out.contains(&known.report.source) => {}
             Fact::Exit { code, order, .. } => {
                 let is_later = known.rank.is_some_and(|rank| scene.later.contains(&rank));
-                let order = if is_later { Order::Later } else { *order };
+                let order = match order {
+                    _ if is_later => Order::Later,
+                    // The head of the table is not in the log: this may be the first one as well.
+                    Order::Later if ends == 1 => Order::Unknown,
+                    order => *order,
+                };
                 let explained = known.rank.is_some_and(|rank| explained.contains(&rank));
                 if let Some((grade, class, mut what)) = exit(*code, order, explained) {
                     let local = known.report.writer.local.filter(|_| known.rank.is_none());
@@ -235,7 +246,9 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 let rule = rule_of_error(class, &[text]);
                 // What a rule knows says more than an exit code.
                 let (grade, class) = match rule.class() {
-                    Some(known) if rule.is_end() || *fatal && known != class => (Grade::Alone, known),
+                    Some(known) if rule.is_end() || *fatal && known != CauseClass::Nccl => {
+                        (Grade::Alone, known)
+                    }
                     known => (grade, known.unwrap_or(class)),
                 };
                 let mut ruling = Ruling::of(rule, grade, class, text.clone());
@@ -243,6 +256,7 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 push(ruling, None, false);
             }
             Fact::TimedOut { .. }
+            | Fact::Absent { .. }
             | Fact::Progress { .. }
             | Fact::ToldOfTimeout { .. }
             | Fact::WatchdogFailed { .. }
@@ -378,7 +392,12 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
     for candidate in of_grade() {
         groups.entry(&candidate.key).or_default().push(candidate);
     }
+    // Where all lines have their time, what came clearly later is a consequence.
+    let start = |group: &Vec<&Candidate>| group.iter().filter_map(|one| one.time).min();
+    let starts: Option<Vec<u64>> = groups.values().map(start).collect();
+    let earliest = starts.and_then(|starts| starts.into_iter().min());
     let weight = |group: &Vec<&Candidate>| {
+        let is_later = earliest.zip(start(group)).is_some_and(|(earliest, at)| at > earliest + CLOCKS);
         let launcher = group.iter().any(|one| one.first || !one.ranks.is_disjoint(&first_ranks));
         let ranks = group.iter().flat_map(|one| &one.ranks).collect::<BTreeSet<_>>().len();
         let line = group.iter().map(|one| one.line).min();
@@ -388,7 +407,7 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
         } else {
             ranks
         };
-        (!launcher, ranks, line)
+        (!launcher, is_later, ranks, line)
     };
     let group = groups.values().min_by_key(|group| weight(group))?;
     let head = group.first()?;

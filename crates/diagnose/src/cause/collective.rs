@@ -164,24 +164,36 @@ fn told<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
     let mut works: BTreeMap<u32, Work> = BTreeMap::new();
     let mut missing: BTreeSet<u32> = BTreeSet::new();
     let mut reports = Vec::new();
+    let mut from = "monitoredBarrier";
+    let mut unnamed = Vec::new();
     for known in &scene.reports {
-        let Fact::Exception(exception) = &known.report.fact else { continue };
         let before = (works.len(), missing.len());
-        works.extend(mismatch(&exception.message));
-        missing.extend(absent(&exception.message));
+        match &known.report.fact {
+            Fact::Exception(exception) => {
+                works.extend(mismatch(&exception.message));
+                missing.extend(absent(&exception.message));
+            }
+            Fact::Absent { ranks, from: what } => {
+                if missing.is_empty() {
+                    from = what;
+                }
+                missing.extend(ranks);
+                unnamed.push(known.report);
+            }
+            _ => continue,
+        }
         if before != (works.len(), missing.len()) {
             reports.push(known.report);
         }
     }
     if !missing.is_empty() {
         let ranks: Vec<u32> = missing.into_iter().collect();
-        let barrier = if reports.iter().any(|report| report.text.contains("Barrier timed out")) {
-            "the barrier of JAX's coordination service"
-        } else {
-            "monitoredBarrier"
-        };
-        let what = format!("{} did not come to {barrier}", named(&ranks));
+        let what = format!("{} did not come to {from}", named(&ranks));
         return Some(CollectiveCause::timeout(ranks, what, reports, Confidence::High, true));
+    }
+    if works.is_empty() && !unnamed.is_empty() {
+        let what = format!("not all ranks came to {from}; the line names those that did");
+        return Some(CollectiveCause::timeout(Vec::new(), what, unnamed, Confidence::Low, false));
     }
     let seq = works.values().next()?.seq;
     let all: Vec<(u32, &Work)> = works.iter().map(|(rank, work)| (*rank, work)).collect();

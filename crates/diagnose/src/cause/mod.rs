@@ -252,7 +252,10 @@ fn state(scene: &Scene<'_>, caused: bool) -> WhyState {
     let mut waits = false;
     for known in &scene.reports {
         match &known.report.fact {
-            Fact::TimedOut { .. } | Fact::ToldOfTimeout { .. } | Fact::WatchdogFailed { .. } => {
+            Fact::TimedOut { .. }
+            | Fact::ToldOfTimeout { .. }
+            | Fact::WatchdogFailed { .. }
+            | Fact::Absent { .. } => {
                 waits = true;
             }
             Fact::Exit { code: 0, .. }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weftrun_nccl::failure::{Exception, Fact, Order, Report, SourceRanks, Writer};
-use weftrun_nccl::{Snapshot, SourceIndex};
+use weftrun_nccl::{Snapshot, SourceIndex, launcher};
 
 use super::answer::{named, not_read};
 use super::class::CauseClass;
@@ -60,6 +60,9 @@ pub(super) struct Scene<'a> {
     pub later: BTreeSet<u32>,
     pub restarts: usize,
 }
+
+/// Most seconds by which the clocks of hosts differ.
+pub(super) const CLOCKS: u64 = 5;
 
 impl Scene<'_> {
     /// Returns the ranks of the job without any output.
@@ -148,7 +151,12 @@ impl<'a> Scene<'a> {
                     scene.finished.insert(rank);
                 }
             }
-            scene.reports.push(KnownReport { report, rank });
+            // Horovod tells of a rank that is slow, too.
+            let came = matches!(report.fact, Fact::Absent { .. })
+                && map.steps_after(report.source, report.line, rank) >= SURVIVED;
+            if !came {
+                scene.reports.push(KnownReport { report, rank });
+            }
         }
         scene.world = scene.world.max(scene.seen.last().map_or(0, |last| last.saturating_add(1)));
         name_nodes(&mut scene, &sources, tasks);
@@ -211,10 +219,10 @@ impl Scene<'_> {
 
 /// Returns the ranks whose launcher saw them fail first, and after the first failure that another launcher saw.
 fn later(scene: &Scene<'_>) -> BTreeSet<u32> {
-    // Clocks of hosts differ.
-    const CLOCKS: u64 = 5;
     let firsts = scene.reports.iter().filter_map(|known| match &known.report.fact {
-        Fact::Exit { order: Order::First, at: Some(at), .. } => Some((seconds(at)?, known.rank?)),
+        Fact::Exit { order: Order::First, at: Some(at), .. } => {
+            Some((launcher::seconds(at.as_bytes())?, known.rank?))
+        }
         _ => None,
     });
     let firsts: Vec<(u64, u32)> = firsts.collect();
@@ -223,17 +231,6 @@ fn later(scene: &Scene<'_>) -> BTreeSet<u32> {
         |rank: &u32| scene.node_of.get(rank).is_some_and(|node| scene.node_of.get(first) == Some(node));
     let is_later = |(at, rank): &&(u64, u32)| *at > start + if same_clock(rank) { 0 } else { CLOCKS };
     firsts.iter().filter(is_later).map(|(_, rank)| *rank).collect()
-}
-
-/// Counts the seconds of `2023-06-03_22:45:01`, for comparison.
-fn seconds(at: &str) -> Option<u64> {
-    let mut numbers =
-        at.split(|letter: char| !letter.is_ascii_digit()).map(|number| number.parse::<u64>().ok());
-    let mut count = 0u64;
-    for units in [1, 12, 31, 24, 60, 60] {
-        count = count.checked_mul(units)?.checked_add(numbers.next()??)?;
-    }
-    Some(count)
 }
 
 /// Returns the rank of an unnamed line in a source that only one rank writes to.

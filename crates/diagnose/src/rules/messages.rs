@@ -20,7 +20,8 @@ pub(crate) const NCCL_NO_REASON: Rule = cause("C23", "NCCL-NO-REASON",
     "a call of NCCL failed, and the log has its result without the reason",
     "set NCCL_DEBUG=INFO for all ranks and run again: NCCL prints the reason as a warning before the exception",
     "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html")
-    .says(&[&["unhandled cuda error"], &["unhandled system error"], &["NCCL failure"], &["NCCL_DEBUG=INFO"], &["unhandled"]])
+    .says(&[&["unhandled cuda error"], &["unhandled system error"], &["NCCL failure"], &["NCCL_DEBUG=INFO"], &["unhandled"], &["internal error", "NCCL version"]])
+    .explaining(&["PROCESS-EXITED"])
     .only(&[CauseClass::CudaError, CauseClass::Nccl, CauseClass::Unexplained])
     .signatures(&[Signature::TestNcclFailed])
     .when(|seen| seen.has(Signature::TestNcclFailed) && !seen.has(Signature::Warning))

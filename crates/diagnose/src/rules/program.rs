@@ -82,6 +82,14 @@ pub(super) const RULES: &[Rule] = &[
         "set what the line names on the nodes if jobs hang or are slow there; RCCL goes on without it",
         "https://github.com/ROCm/rccl/blob/rocm-5.6.0/src/init.cc")
         .signatures(&[Signature::SettingRecommended]),
+    rule("R76", "NCCL-RANK-INVALID", HIGH,
+        "a process joined NCCL with a rank that its world does not have",
+        "start as many processes as the world has, and give each the rank and the world size of its launcher (RANK, WORLD_SIZE)",
+        "https://github.com/NVIDIA/nccl/blob/master/src/init.cc")
+        .explaining(&["NCCL-INVALID-USAGE"])
+        .signatures(&[Signature::RankInvalid])
+        .detail(invalid_rank)
+        .fails(),
     rule("R75", "NCCL-NO-ALGORITHM", HIGH,
         "no algorithm of NCCL is left for an operation: the settings exclude all that could run it, or none fits these GPUs and nodes",
         "unset NCCL_ALGO, NCCL_PROTO and the tuner plugin's settings, or allow the algorithms that this operation has (Ring and Tree for AllReduce)",
@@ -141,6 +149,14 @@ pub(super) const RULES: &[Rule] = &[
         .lines(CUDA_LINES)
         .of(&[CauseClass::CudaError]),
 ];
+
+/// Names the rank and the world: `Invalid rank requested : 1/1`.
+fn invalid_rank(seen: &RuleInput<'_>) -> Option<String> {
+    let trace = seen.map.signatures().get(Signature::RankInvalid)?.traces.first()?;
+    let (rank, world) = trace.text.split_once("requested : ")?.1.split_once('/')?;
+    let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
+    Some(format!(": rank {} of a world of {}", digits(rank), digits(world)))
+}
 
 /// Names the peers that closed their connections, as the lines name them: `10.0.0.2`. `told` are lines that only the
 /// program printed (`Last error:`). The process's own proxy counts where there is no other peer.

@@ -305,6 +305,25 @@ fn a_log_without_its_end_gives_the_same_answer() {
     }
 }
 
+/// Two ranks raised different exceptions, which kubectl stamped: the one that came clearly first is the cause, whatever the order of
+/// the files. Clocks may differ by seconds.
+#[test]
+fn of_two_failures_the_earlier_one_is_the_cause() {
+    let raised = |second: u32, rank: u32, said: &str| {
+        let at = format!("2026-11-26T10:{:02}:{:02}.1Z [rank{rank}]: ", second / 60, second % 60);
+        format!(
+            "{at}Traceback (most recent call last):\n{at}  File \"train.py\", line 7, in <module>\n{at}{said}\n"
+        )
+    };
+    let (late, early) = (raised(100, 0, "KeyError: 'x'"), raised(40, 1, "ValueError: bad row"));
+    for sources in [
+        [("r0.log", late.as_bytes()), ("r1.log", early.as_bytes())],
+        [("r1.log", early.as_bytes()), ("r0.log", late.as_bytes())],
+    ] {
+        assert_eq!(ask(&sources).cause.expect("a cause").ranks, [1]);
+    }
+}
+
 #[test]
 fn a_missing_log_lowers_confidence_and_names_nobody_wrongly() {
     for recording in recordings() {

@@ -299,6 +299,7 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
             warn("src/init.cpp:120", "Missing \"amd_iommu=on\" from kernel command line which can lead to system instablity or hang!"),
             warn("src/init.cpp:126", "Missing \"HSA_FORCE_FINE_GRAIN_PCIE=1\" from environment which can lead to low RCCL performance, system instablity or hang!"),
         ]),
+        ("R76", vec![warn("init.cc:981", "Invalid rank requested : 1/1")]),
         ("R75", vec![warn("enqueue.cc:1590", "Error : no algorithm/protocol available")]),
         ("R73", vec![warn("graph/paths.cc:82", "Failed to find reverse path from remNode 0/200000 nlinks 3 to node 0/700000")]),
         ("R69", vec![

@@ -1,5 +1,6 @@
 //! Extracts facts from one line.
 
+use super::absent::stalled;
 use super::content::Content;
 use super::kernel::kernel;
 use super::launchers::{HOST_ROW, Tables, mpi, ray, signal_of_mpi, signal_row, slurm, torchrun};
@@ -41,6 +42,10 @@ fn report(
     let text = Text(piece.bytes);
     let any = |words: &[&str]| words.iter().any(|words| text.has(words));
     if text.has("NCCL ") && nccl(piece, who, say) {
+        return true;
+    }
+    if let Some(fact) = stalled(text) {
+        say(who, Content::Fact(fact));
         return true;
     }
     // subprocess: `Command '[…, '--local_rank=1']' died with <Signals.SIGKILL: 9>.`
@@ -238,6 +243,17 @@ const REPORTED: &[&[&str]] = &[
     &["Waiting in store based barrier ", "worker_count="],
 ];
 
+/// What a program that failed to do something ends its line with: the words of strerror(3) about devices and networks.
+const ERRNO: &[&str] = &[
+    ": Connection timed out",
+    ": Connection refused",
+    ": No route to host",
+    ": Network is unreachable",
+    ": No such device",
+    ": Operation not permitted",
+    ": Cannot allocate memory",
+];
+
 /// Returns whether a line reports an error, and then whether the program ends with it. Words in the source lines of a
 /// traceback, in the names of variables and in counts (`0 ERRORS`) are none.
 fn error(piece: &Piece<'_>) -> Option<bool> {
@@ -274,7 +290,10 @@ fn error(piece: &Piece<'_>) -> Option<bool> {
     if whole.has("Raylet is terminated") {
         return Some(true);
     }
-    if REPORTED.iter().any(|words| words.iter().all(|word| whole.has(word))) {
+    if own.to_ascii_lowercase().starts_with(b"failed to ")
+        && ERRNO.iter().any(|words| own.trim_ascii_end().ends_with(words.as_bytes()))
+        || REPORTED.iter().any(|words| words.iter().all(|word| whole.has(word)))
+    {
         return Some(false);
     }
     if whole.has("external/xla") {
@@ -429,6 +448,7 @@ mod tests {
     #[test]
     fn the_search_finds_every_line_that_is_read() {
         let lists = ENDS.iter().map(std::slice::from_ref).chain(REPORTED.iter().copied());
+        let lists = lists.chain(ERRNO.iter().map(std::slice::from_ref));
         for words in lists.chain(THROWN.iter().map(|(_, words)| *words)) {
             let line = words.concat() + " ";
             assert!(crate::lines::Candidates::is_one(line.as_bytes()), "{line}");

@@ -4,6 +4,7 @@
 //! [`Failures`] takes bytes and keeps bounded evidence for each rank. Which fact is the cause and which ranks are victims
 //! is decided elsewhere (`weftrun_diagnose::cause`), since that needs all sources.
 
+mod absent;
 mod content;
 mod facts;
 mod kernel;
@@ -15,9 +16,10 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use absent::absent;
 pub use traceback::{Exception, Frame, SIGNALS, TracebackLines, is_library};
+pub use watchdog::mismatch;
 pub(crate) use watchdog::rank_of_watchdog;
-pub use watchdog::{absent, mismatch};
 
 use typed_index_collections::TiVec;
 
@@ -78,6 +80,13 @@ pub enum Fact {
         enqueued: i64,
         /// Last operation that was completed.
         completed: i64,
+    },
+    /// Ranks that others wait for.
+    Absent {
+        /// Their global ranks; none where the line does not name them.
+        ranks: Vec<u32>,
+        /// What they did not come to.
+        from: String,
     },
     /// NCCL reports that another process ended.
     RemoteExit,
@@ -185,6 +194,8 @@ pub struct Report {
     pub text: String,
     /// The host that the lines below it name.
     pub host: Option<String>,
+    /// When it was written, by the clock of its writer, in seconds that only serve to compare.
+    pub time: Option<u64>,
     /// Who wrote it.
     pub writer: Writer,
     /// What the line reports.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::mem::{Discriminant, discriminant};
 
+use super::absent::List;
 use super::content::Content;
 use super::traceback::{self, Taken, Tracebacks, is_library, stream};
 use super::{Fact, Report, SourceRanks, Writer, facts, launchers, watchdog};
@@ -44,8 +45,8 @@ pub(super) struct Reading {
     stack: Option<OpenStack>,
     /// The report of a node without memory whose address is in the next lines, and its line.
     without_memory: Option<(usize, u64)>,
-    /// The exception whose list of tasks is in the next lines, and its line.
-    task_list: Option<(usize, u64)>,
+    /// The list of absent ranks whose lines are the next ones.
+    absent: Option<List>,
     /// The last line of a watchdog that gave up: the stack of the operation may follow.
     gave_up: Option<u64>,
 }
@@ -64,9 +65,6 @@ const STACK_REACH: u64 = 40;
 
 /// Most lines between a report of a node without memory and its address.
 const ADDRESS_REACH: u64 = 3;
-
-/// Most tasks that are read of a list of those that did not come to a barrier.
-const TASKS_LISTED: u64 = 1024;
 
 /// The header of a `Last error:` block.
 #[derive(Clone, Debug)]
@@ -93,7 +91,7 @@ impl Reading {
         self.tracebacks.are_open()
             || self.tables.time_within > 0
             || self.without_memory.is_some()
-            || self.task_list.is_some()
+            || self.absent.is_some()
             || self.last_error.is_some()
             || near(self.gave_up)
             || near(self.stack.as_ref().map(|stack| stack.line))
@@ -114,19 +112,15 @@ impl Reading {
         }
     }
 
-    /// Takes a line of a list of JAX's tasks: `/job:jax_worker/replica:0/task:3`.
-    fn take_task(&mut self, piece: &Piece<'_>, sink: &mut Sink<'_>) {
-        let Some((at, line)) = self.task_list else { return };
-        let message = match sink.reports.get_mut(at).map(|report| &mut report.fact) {
-            Some(Fact::Exception(exception)) => &mut exception.message,
-            _ => return self.task_list = None,
-        };
-        if piece.line > line + TASKS_LISTED || !piece.text.starts_with(b"/job:") {
-            self.task_list = None;
-        } else {
-            message.push(' ');
-            message.push_str(&printable(piece.text, TEXT));
+    /// Takes a line of a list of absent ranks, or the header of one.
+    fn take_absent(&mut self, piece: &Piece<'_>, sink: &mut Sink<'_>) {
+        if let Some(list) = self.absent.take()
+            && let Some(fact) = list.fact(piece.text)
+        {
+            self.keep(Writer::of(piece), piece.line, piece.bytes, fact, sink);
+            self.absent = Some(list);
         }
+        self.absent = List::of_header(piece.text).or(self.absent);
     }
 
     /// Takes a line of the stack of a failed collective; returns whether it was one.
@@ -205,7 +199,7 @@ impl Reading {
             return;
         }
         self.address(piece, sink);
-        self.take_task(piece, sink);
+        self.take_absent(piece, sink);
         if self.tables.time_within > 0 {
             self.tables.take_time(piece.bytes);
         }
@@ -391,8 +385,10 @@ impl Reading {
     pub fn keep(&mut self, mut writer: Writer, line: u64, text: &[u8], fact: Fact, sink: &mut Sink<'_>) {
         writer.rank = writer.rank.or(self.told_rank);
         self.see(&writer);
-        self.failed |=
-            !matches!(fact, Fact::Finished | Fact::Progress { .. } | Fact::Stack(_) | Fact::StoreLost);
+        self.failed |= !matches!(
+            fact,
+            Fact::Finished | Fact::Progress { .. } | Fact::Stack(_) | Fact::StoreLost | Fact::Absent { .. }
+        );
         let key = (writer, discriminant(&fact));
         let full = self.kept.len() >= WRITERS && !self.kept.contains_key(&key);
         let mut others = 0;
@@ -415,10 +411,16 @@ impl Reading {
         {
             self.without_memory = Some((sink.reports.len(), line));
         }
-        if matches!(&fact, Fact::Exception(one) if one.message.ends_with("task names:")) {
-            self.task_list = Some((sink.reports.len(), line));
-        }
-        sink.reports.push(Report { source: sink.source, line, text: printed, host: None, writer, fact });
+        let time = prefix(text).time.and_then(launcher::seconds);
+        sink.reports.push(Report {
+            source: sink.source,
+            line,
+            text: printed,
+            host: None,
+            time,
+            writer,
+            fact,
+        });
         if let Some((rank, work)) = quoted {
             let writer = Writer { rank: writer.rank.or(rank), ..writer };
             self.keep(writer, line, text, Fact::TimedOut { group: None, work }, sink);

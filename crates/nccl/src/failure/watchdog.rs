@@ -103,18 +103,6 @@ pub(super) fn quoted_timeout(message: &str) -> Option<(Option<u32>, Work)> {
     Some((text.after("[Rank ").and_then(Text::small), work(rest)?))
 }
 
-/// Reads ranks from `Rank 3 failed to pass monitoredBarrier`, `Ranks 2, 3 failed to pass monitoredBarrier` and JAX's
-/// `Timed out task names: /job:jax_worker/replica:0/task:3 …`.
-pub fn absent(message: &str) -> Vec<u32> {
-    if let Some((_, tasks)) = message.split_once("Timed out task names:") {
-        let tasks = tasks.split("/task:").skip(1).take(4096);
-        return tasks.filter_map(|task| task.split(' ').next()?.parse().ok()).collect();
-    }
-    let Some((before, _)) = message.split_once(" failed to pass monitoredBarrier") else { return Vec::new() };
-    let list = before.rsplit_once("Rank").map_or("", |(_, list)| list.trim_start_matches('s'));
-    list.split(',').take(4096).filter_map(|rank| rank.trim().parse().ok()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,6 +131,5 @@ mod tests {
             sizes,
             [(1, Some(("TensorShape", "[7]".to_owned()))), (0, Some(("TensorShape", "[65792]".to_owned())))]
         );
-        assert_eq!(absent("[Rank 0]: Ranks 2, 3 failed to pass monitoredBarrier in 5000 ms"), [2, 3]);
     }
 }

@@ -26,6 +26,7 @@ mod time;
 mod tests;
 
 use crate::text::{Cursor, contains, find, text};
+pub use time::seconds;
 use time::{iso, syslog, time};
 
 /// What stands before the message of one line.

@@ -58,3 +58,16 @@ pub(super) fn syslog<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
     found.time = found.time.or(Some(&rest[..15]));
     16
 }
+
+/// Counts the seconds of a time such as `2023-06-03_22:45:01` or `2026-11-22T03:12:16.385Z`, for comparison with others of the same
+/// zone.
+pub fn seconds(time: &[u8]) -> Option<u64> {
+    let mut numbers = time
+        .split(|byte| !byte.is_ascii_digit())
+        .map(|digits| std::str::from_utf8(digits).ok()?.parse::<u64>().ok());
+    let mut count = 0u64;
+    for units in [1, 12, 31, 24, 60, 60] {
+        count = count.checked_mul(units)?.checked_add(numbers.next()??)?;
+    }
+    Some(count)
+}

@@ -146,7 +146,15 @@ const RARE: &[&str] = &[
     "HIP out of memory",
     "device handle for GPU",
     " Killed ",
+    ": Connection ",
+    ": No route to host",
+    ": Network is unr",
+    ": No such device",
+    ": Operation not p",
+    ": Cannot alloc",
     "monitoredBarrier",
+    "issing ranks:",
+    "[ready ranks: ",
     "errorcode ",
     "[enforce fail at",
     "ms for recv operation",
@@ -188,13 +196,13 @@ impl Needles {
     }
 }
 
+/// What shells, UCX, Open MPI and Horovod report has one of these.
+const ELSEWHERE: [&str; 6] =
+    [" Killed ", "core dumped", "errorcode ", "Caught signal ", "[missing ranks: ", "[ready ranks: "];
+
 /// Returns whether a line may be a report of a launcher, a watchdog, a driver or the kernel.
 pub(crate) fn is_report(line: &[u8]) -> bool {
-    // Shells, UCX and Open MPI tell how a program ended in the same words everywhere.
-    let by_shell = || {
-        [" Killed ", "core dumped", "errorcode ", "Caught signal "].iter().any(|words| contains(line, words))
-    };
-    REPORT.find(line, 0).is_some() || by_shell()
+    REPORT.find(line, 0).is_some() || ELSEWHERE.iter().any(|words| contains(line, words))
 }
 
 /// Counts newlines.

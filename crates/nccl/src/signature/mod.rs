@@ -266,6 +266,8 @@ signatures! {
         DmabufUnsupported: FAILS,
         /// The topology has a link in one direction only.
         ReversePathMissing: FAILS,
+        /// A process joins with a rank that its world does not have.
+        RankInvalid: FAILS,
         /// No algorithm and protocol of NCCL is left for an operation.
         NoAlgorithm: FAILS,
         /// A test program reports an error of CUDA.

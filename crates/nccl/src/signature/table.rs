@@ -244,6 +244,8 @@ pub(super) const TABLE: &[SignatureRow] = &[
     with(Signature::IbRetryExceeded, "ransport retry count exceeded on ", &[], &[]),
     row(Signature::ErrorTrace, ".cc:"),
     row(Signature::ErrorTrace, ".cu:"),
+    // NCCL's init.cc.
+    row(Signature::RankInvalid, "Invalid rank requested"),
     // NCCL's enqueue.cc.
     row(Signature::NoAlgorithm, "no algorithm/protocol available"),
     row(Signature::ReversePathMissing, "Failed to find reverse path from remNode"),

@@ -57,6 +57,7 @@ impl Ruling {
             first: false,
             source: SourceIndex::from(0),
             line: evidence.line,
+            time: None,
             evidence,
             rule,
             fix,

@@ -1,0 +1,99 @@
+//! Reads which ranks others wait for, in the words of PyTorch, JAX and Horovod.
+
+use super::Fact;
+use super::words::Text;
+use crate::map::printable;
+
+/// Most ranks read of one list.
+const RANKS: usize = 4096;
+
+/// A list of absent ranks whose lines follow its header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum List {
+    /// JAX: `/job:jax_worker/replica:0/task:3`.
+    Tasks,
+    /// Horovod 0.20 and later: `3: [allreduce.conv1.weight, allreduce.bn1.weight ...]`.
+    Stalls,
+}
+
+impl List {
+    /// Returns the list that a line is the header of.
+    pub(super) fn of_header(line: &[u8]) -> Option<Self> {
+        let line = line.trim_ascii_end();
+        if line.ends_with(b"Timed out task names:") {
+            Some(Self::Tasks)
+        } else if line.ends_with(b"Missing ranks:") {
+            Some(Self::Stalls)
+        } else {
+            None
+        }
+    }
+
+    /// Reads a line of the list; none where the list has ended.
+    pub(super) fn fact(self, line: &[u8]) -> Option<Fact> {
+        let (rank, from) = match self {
+            Self::Tasks => {
+                let rest = Text(line).strip("/job:")?.after("/task:")?;
+                (rest.small()?, "the barrier of JAX's coordination service".to_owned())
+            }
+            Self::Stalls => {
+                let (rank, rest) = (Text(line).small()?, Text(line).after(": [")?);
+                (rank, operation(rest))
+            }
+        };
+        Some(Fact::Absent { ranks: vec![rank], from })
+    }
+}
+
+/// Reads Horovod's stalled operations before 0.20: `HorovodBroadcast_x_0 [missing ranks: 0, 3]`, and before 0.15
+/// `allreduce.conv1.weight [ready ranks: 5, 1]`, which does not name the absent ones.
+pub(super) fn stalled(text: Text<'_>) -> Option<Fact> {
+    let (before, ranks) = match text.before(" [missing ranks: ") {
+        Some(before) => (before, text.after(" [missing ranks: ").map(list).unwrap_or_default()),
+        None => (text.before(" [ready ranks: ")?, Vec::new()),
+    };
+    let at = memchr::memrchr2(b' ', b':', before).map_or(0, |at| at + 1);
+    Some(Fact::Absent { ranks, from: operation(Text(before.get(at..)?)) })
+}
+
+fn operation(text: Text<'_>) -> String {
+    let name = text.leading(120, |byte| !matches!(byte, b',' | b']' | b' '));
+    format!("Horovod's operation {}", printable(name, 120))
+}
+
+/// Reads ranks from `Rank 3 failed to pass monitoredBarrier` and `Ranks 2, 3 failed to pass
+/// monitoredBarrier`.
+pub fn absent(message: &str) -> Vec<u32> {
+    let Some((before, _)) = message.split_once(" failed to pass monitoredBarrier") else { return Vec::new() };
+    list(Text(before.rsplit_once("Rank").map_or("", |(_, list)| list.trim_start_matches('s')).as_bytes()))
+}
+
+/// Reads `2, 3`.
+fn list(text: Text<'_>) -> Vec<u32> {
+    let numbers = text.0.split(|byte| *byte == b',').take(RANKS);
+    let number = |word: &[u8]| Text(word.trim_ascii_start()).small();
+    numbers.map_while(number).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_others_wait_for_are_read() {
+        assert_eq!(absent("[Rank 0]: Ranks 2, 3 failed to pass monitoredBarrier in 5000 ms"), [2, 3]);
+        let stall = |line: &str| stalled(Text(line.as_bytes()));
+        let of = |ranks: &[u32], operation: &str| {
+            let from = format!("Horovod's operation {operation}");
+            Some(Fact::Absent { ranks: ranks.to_vec(), from })
+        };
+        let line = "Stalled ops:HorovodBroadcast_dense_1_bias_0 [missing ranks: 1, 3]";
+        assert_eq!(stall(line), of(&[1, 3], "HorovodBroadcast_dense_1_bias_0"));
+        assert_eq!(stall("Stalled ops: x.weight [ready ranks: 5, 1], y [ready"), of(&[], "x.weight"));
+        assert_eq!(stall("no list"), None);
+        assert_eq!(List::of_header(b"Missing ranks:\n"), Some(List::Stalls));
+        assert_eq!(List::Stalls.fact(b"2: [allreduce.a, allreduce.b ...]"), of(&[2], "allreduce.a"));
+        assert_eq!(List::Stalls.fact(b"Step 7"), None);
+        assert!(List::Tasks.fact(b"/job:jax_worker/replica:0/task:4").is_some());
+    }
+}
