@@ -170,8 +170,7 @@ fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
 
 fn of_collective(scene: &Scene<'_>, found: CollectiveCause<'_>) -> Cause {
     let unnamed = found.class == CauseClass::CollectiveTimeout && found.ranks.is_empty();
-    let texts: Vec<&str> = found.reports.iter().map(|report| report.text.as_str()).collect();
-    let rule = if unnamed { &COLLECTIVE_TIMEOUT_UNNAMED } else { rule_of_error(found.class, &texts) };
+    let rule = if unnamed { &COLLECTIVE_TIMEOUT_UNNAMED } else { rule_of_error(found.class, &[&found.what]) };
     Cause {
         ranks: found.ranks,
         evidence: found.reports.iter().take(EVIDENCE).map(|report| scene.evidence(report)).collect(),

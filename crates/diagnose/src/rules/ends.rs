@@ -243,7 +243,7 @@ pub(super) const RULES: &[Rule] = &[
         "not all processes of JAX came to its coordination service",
         "read the logs of the other processes: they ended before, were not started, or do not reach the coordinator's address",
         "https://docs.jax.dev/en/latest/multi_process.html")
-        .says(&[&["Wait_for_all_tasks_to_register"], &["cluster registration failed"], &["Barrier timed out", "task"]])
+        .says(&[&["Wait_for_all_tasks_to_register"], &["cluster registration failed"], &["Barrier timed out", "task"], &["did not come to the barrier of JAX"]])
         .blame(Blame::Rank(CauseClass::Rendezvous)),
     cause("C50l", "SERVICE-UNREACHABLE",
         "no process answers at the address of a service of the job (gRPC), such as JAX's coordinator",

@@ -70,7 +70,11 @@ impl Signatures {
         let seen =
             found.traces.iter().filter(|trace| trace.source == source && trace.process == process).count();
         if found.traces.len() < Self::KEPT && seen < 2 {
-            let (host, text) = (entry.launcher_node.map(Into::into), printable(entry.text, Self::TEXT));
+            let host = entry.launcher_node.map(Into::into);
+            // Words of NCCL's own at the end of a long line, as where PyTorch prints its exception in one.
+            let own = || crate::text::behind(entry.text, "Last error:");
+            let long = entry.text.len() > Self::TEXT;
+            let text = printable(own().filter(|_| long).unwrap_or(entry.text), Self::TEXT);
             found.traces.push(Trace { source, process, told, host, line: entry.line, text });
         }
     }
