@@ -102,6 +102,7 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
         .filter(|known| matches!(known.report.fact, Fact::TimedOut { .. }))
         .map(|known| known.report.source)
         .collect();
+    let exited = scene.has_exited();
     for known in &scene.reports {
         let mut push = |ruling: Ruling, frame: Option<Frame>, first| {
             let writer = weftrun_nccl::writer(known.report.text.as_bytes());
@@ -231,9 +232,14 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                         .any(|start| text.starts_with(start));
                 let class = if nccl { CauseClass::Nccl } else { CauseClass::Unexplained };
                 let rule = rule_of_error(class, &[text]);
+                let near_end = exited && scene.is_near_end(known.report);
                 // What a rule knows says more than an exit code.
                 let (grade, class) = match rule.class() {
-                    Some(known) if rule.is_end() || *fatal && known != class => (Grade::Alone, known),
+                    Some(known)
+                        if rule.is_end() || *fatal && known != class || near_end && known != class =>
+                    {
+                        (Grade::Alone, known)
+                    }
                     known => (grade, known.unwrap_or(class)),
                 };
                 let mut ruling = Ruling::of(rule, grade, class, text.clone());
