@@ -72,6 +72,8 @@ fn disruption(job: &Job, events: &[&PodEvent], quiet: bool) -> Option<Disruption
         return made(Disruption::TAINTED, &event.message, None);
     }
     let killed = found("Killing").filter(|event| event.message.starts_with("Stopping container"))?;
+    // An operator deletes the pod whose container failed as often as it may.
+    let quiet = quiet || found("BackOff").is_some();
     // The job's own end deletes its pods, too.
     let after_end = |ended: Timestamp| killed.time.is_some_and(|killed| killed.duration_since(ended) > SAME);
     let expected = quiet || job.is_stopped() || job.ended().is_some_and(after_end);
@@ -207,6 +209,8 @@ mod tests {
         assert_eq!(deleted(&mut [running("pre-worker-0", "c")], std::slice::from_ref(&killed)), []);
         let cleanup = event("pre-worker-0", "a", 59, "Killing", "Stopping container pytorch");
         assert_eq!(deleted(&mut [], &[cleanup]), []);
+        let again = event("pre-worker-0", "a", 38, "BackOff", "Back-off restarting failed container");
+        assert_eq!(deleted(&mut [], &[killed.clone(), again]), [], "it had failed as often as it may");
         let other = event("pre-worker-worker-0", "a", 41, "Killing", "Stopping container pytorch");
         assert_eq!(deleted(&mut [], &[other]), []);
         let mut failed = running("pre-worker-1", "b");
