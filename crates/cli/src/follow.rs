@@ -9,9 +9,10 @@ use weftrun::core::fabric::{Fabric, FabricPlan};
 use weftrun::core::job::{JobDetail, JobEvent, JobHandle, JobPhase, JobSummary, ReplicaStatus};
 use weftrun::core::log::{LogBatch, LogOptions, clean_text};
 use weftrun::core::nccl::{FabricSeen, TransportMap};
-use weftrun::diagnose::Sources;
+use weftrun::diagnose::cause::RANK_FAILED;
+use weftrun::diagnose::{Diagnosis, Sources};
 use weftrun::report::{EventLine, OwnEvent, TransportReport, WhyReport};
-use weftrun::{Error, ErrorKind, Job, Plan, Result};
+use weftrun::{Error, ErrorKind, Finding, Job, Plan, Result};
 
 use crate::context::Context;
 use crate::live_map::{LOOK, LiveMap};
@@ -28,9 +29,10 @@ pub struct Followed {
     pub map: TransportMap,
 }
 
-/// Returns the exit code for an ended job.
+/// Returns the exit code for an ended job. A job that its cluster calls succeeded has another code than 0 if a rank failed.
 pub fn exit_code_of(job: &JobSummary) -> u8 {
-    if job.phase == JobPhase::Succeeded { exit_codes::OK } else { exit_codes::JOB_FAILED }
+    let well = job.phase == JobPhase::Succeeded && job.exit_code.unwrap_or(0) == 0;
+    if well { exit_codes::OK } else { exit_codes::JOB_FAILED }
 }
 
 /// What to show while a job is followed.
@@ -141,7 +143,15 @@ pub async fn follow_with(context: &Context, job: &Job, watching: Watching) -> Re
             () = looks.select_next_some() => screen.look(),
         }
     }
-    screen.finish()
+    let mut followed = screen.finish()?;
+    // The events do not have all that the cluster reports of the end.
+    if let Some(detail) = &mut followed.detail
+        && let Ok(described) = job.describe().await
+        && described.summary.phase == detail.summary.phase
+    {
+        *detail = described;
+    }
+    Ok(followed)
 }
 
 /// Reports how a followed job ended, and which transports its ranks used; returns the exit code.
@@ -165,6 +175,7 @@ pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool)
         }
         out.say(map_view::draw(&followed.map, diagnosis.judge()).trim_end_matches('\n'));
         out.findings(&diagnosis.findings);
+        out.findings(&contradictions(&diagnosis));
         // A job without GPUs needs no transport.
         if job.plan().is_none_or(FabricPlan::runs_nccl) || diagnosis.verdict.fabric != FabricSeen::Unknown {
             out.say(map_view::verdict(&diagnosis));
@@ -174,9 +185,18 @@ pub fn conclude(context: &Context, job: &Job, followed: &Followed, strict: bool)
         out.say(format!("{}: how it ended is not known", job.handle()));
         return Ok(exit_codes::JOB_FAILED);
     };
-    let code = exit_code_of(summary);
+    let code = match exit_code_of(summary) {
+        exit_codes::OK if !contradictions(&diagnosis).is_empty() => exit_codes::JOB_FAILED,
+        code => code,
+    };
     let fabric = if strict { diagnosis.into_strict_result() } else { diagnosis.into_result() };
     Ok(if code == exit_codes::OK && fabric.is_err() { exit_codes::FABRIC_NOT_AS_PLANNED } else { code })
+}
+
+/// Returns the ranks that failed in a job that its cluster calls succeeded.
+fn contradictions(diagnosis: &Diagnosis) -> Vec<Finding> {
+    let failed = |finding: &&Finding| matches!(finding.code.as_str(), RANK_FAILED | "K8S-RANK-FAILED");
+    diagnosis.why.findings.iter().filter(failed).cloned().collect()
 }
 
 pub fn event_text(event: &JobEvent) -> String {

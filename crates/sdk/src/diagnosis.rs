@@ -121,7 +121,7 @@ impl Job {
             if why.cause.is_none() {
                 why.findings.extend(last.and_then(LastLine::quiet));
             }
-        } else if detail.summary.phase != JobPhase::Succeeded
+        } else if matches!(detail.summary.phase, JobPhase::Failed | JobPhase::Cancelled)
             && !self.sightings().recall(self.handle(), &mut why)
         {
             self.sightings().keep(self.handle(), &why);

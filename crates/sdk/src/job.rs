@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use weftrun_core::backend::{Backend, ExecRequest, ExecSink, PortConnection};
 use weftrun_core::fabric::FabricPlan;
-use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary};
+use weftrun_core::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary};
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Error, ErrorKind, Result};
@@ -97,12 +97,21 @@ impl Job {
     /// # Errors
     /// [`ErrorKind::NotFound`] if the cluster does not have it.
     pub async fn wait(&self) -> Result<JobSummary> {
+        /// How often the failure of an attempt is kept.
+        const LOOKS: u32 = 3;
         let mut events = self.watch();
-        let mut last = None;
+        let (mut last, mut looks) = (None, 0);
         while let Some(event) = events.next().await {
             match event? {
                 JobEvent::Status { job } if job.phase.is_terminal() => return Ok(job),
-                JobEvent::Status { job } => last = Some(job),
+                JobEvent::Status { job } => {
+                    // The log of an attempt may be gone with its container when the job has ended.
+                    if job.phase == JobPhase::Restarting && looks < LOOKS {
+                        looks += 1;
+                        self.keep_trouble().await;
+                    }
+                    last = Some(job);
+                }
                 JobEvent::Gone { .. } => break,
                 _ => {}
             }

@@ -69,9 +69,13 @@ impl Sightings {
     pub fn recall(&self, handle: &JobHandle, why: &mut Why) -> bool {
         let Some(Sighting { at, cause, victims, .. }) = self.read(handle) else { return false };
         let ended = |cause: &Cause| {
-            matches!(cause.class, CauseClass::Cancelled | CauseClass::TimeLimit | CauseClass::Preempted)
+            matches!(
+                cause.class,
+                CauseClass::Cancelled | CauseClass::TimeLimit | CauseClass::Preempted | CauseClass::Deleted
+            )
         };
-        if !why.cause.as_ref().is_none_or(ended) {
+        let is_known = why.cause.as_ref().is_some_and(|known| known.class == cause.class);
+        if is_known || !why.cause.as_ref().is_none_or(ended) {
             return false;
         }
         let message = format!("seen while the job ran, at {}", at.strftime("%F %T UTC"));

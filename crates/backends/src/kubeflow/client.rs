@@ -13,6 +13,7 @@ use weftrun_core::{Error, ErrorKind, Result, Severity};
 
 use super::companions::adopt_left;
 use super::config::KubeflowTarget;
+use super::disruptions;
 use super::error;
 use super::kinds::Kind;
 use super::pod::SUBMISSION;
@@ -222,15 +223,20 @@ impl Client {
                 pods.push(pod);
             }
         }
-        let pods: Vec<&Pod> = pods.iter().collect();
         let uids: HashSet<&str> = pods.iter().map(|pod| pod.uid.as_str()).collect();
         events.retain(|event| about(&job, &uids, event));
         events.sort_by_key(|event| event.time);
-        let mut detail = JobDetail::new(job.summary(&self.target, &pods));
+        let told: Vec<&PodEvent> = events.iter().collect();
+        let mut gone = disruptions::complete(&job, &mut pods, &told);
+        disruptions::name_preemptors(&named.cluster, &mut pods).await;
+        disruptions::name_preemptors(&named.cluster, &mut gone).await;
+        let pods: Vec<&Pod> = pods.iter().collect();
+        let all: Vec<&Pod> = pods.iter().copied().chain(&gone).collect();
+        let mut detail = JobDetail::new(job.summary_with(&self.target, &pods, &all));
         said_of_leftovers(&mut detail.summary, &job, &pods);
-        detail.replicas = job.replicas(&pods);
+        detail.replicas = job.replicas(&all);
         detail.replicas.sort_by(|a, b| (&a.role, a.index).cmp(&(&b.role, b.index)));
-        detail.findings = job.findings(&pods, &events.iter().collect::<Vec<_>>());
+        detail.findings = job.findings(&pods, &gone, &told);
         detail.history = events.iter().map(|event| message(&detail.summary.handle, event)).collect();
         detail.facts = vec![
             ("namespace".into(), named.cluster.namespace.clone()),
@@ -282,12 +288,12 @@ pub fn pod_of(pod: &Pod, job: &Job) -> bool {
     named && (pod.created.is_none() || pod.created >= job.created())
 }
 
-/// Returns whether an event is about a job, one of its pods (by uid), or an object that an operator creates
-/// between them.
+/// Returns whether an event is about a job, one of its pods (by uid, or by name where it is gone), or an object that an
+/// operator creates between them.
 pub fn about(job: &Job, pods: &HashSet<&str>, event: &PodEvent) -> bool {
     let (kind, name, uid) = &event.about;
     if kind == "Pod" {
-        return pods.contains(uid.as_str());
+        return pods.contains(uid.as_str()) || disruptions::is_of(job, event);
     }
     if uid == job.uid() {
         return true;

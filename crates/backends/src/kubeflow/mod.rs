@@ -6,6 +6,7 @@ mod client;
 mod companions;
 mod config;
 mod discover;
+mod disruptions;
 mod error;
 mod exec;
 mod kinds;

@@ -79,6 +79,19 @@ impl Job {
         conditions.iter().find(|condition| condition["type"] == kind && condition["status"] == "True")
     }
 
+    /// Returns when it ended, as far as its operator says so.
+    pub fn ended(&self) -> Option<Timestamp> {
+        let kinds = ["Succeeded", "Complete", "Failed"];
+        let condition = || kinds.iter().find_map(|kind| self.condition(kind));
+        let time = || condition()?["lastTransitionTime"].as_str()?.parse().ok();
+        self.text("/status/completionTime").parse().ok().or_else(time)
+    }
+
+    /// Returns whether somebody stops it or has stopped it.
+    pub fn is_stopped(&self) -> bool {
+        self.suspended() || self.cancelled() || self.object["metadata"]["deletionTimestamp"].is_string()
+    }
+
     fn suspended(&self) -> bool {
         let at = |pointer: &str| self.object.pointer(pointer) == Some(&Value::Bool(true));
         at("/spec/suspend") || at("/spec/runPolicy/suspend")
@@ -248,13 +261,24 @@ impl Job {
 
     /// Returns its summary for a list.
     pub fn summary(&self, target: &str, pods: &[&Pod]) -> JobSummary {
+        self.summary_with(target, pods, pods)
+    }
+
+    /// Returns its summary; `all` are its pods and those that are gone, which may show how it failed.
+    pub fn summary_with(&self, target: &str, pods: &[&Pod], all: &[&Pod]) -> JobSummary {
         let (phase, reason) = self.phase(pods);
         let mut summary = self.line(target, phase);
         summary.reason = reason;
         let ready = pods.iter().filter(|pod| pod.ready && !self.is_launcher(pod)).count();
         summary.ready.0 = u32::try_from(ready).unwrap_or(u32::MAX);
         if phase == JobPhase::Failed {
-            self.failed(&mut summary, pods);
+            self.failed(&mut summary, all);
+        }
+        if phase == JobPhase::Succeeded
+            && let Some((pod, code)) = self.failed_rank(all)
+        {
+            summary.exit_code = Some(code);
+            summary.reason = format!("the operator reports success, but {pod} ended with exit code {code}");
         }
         summary
     }
@@ -300,17 +324,11 @@ impl Job {
 
     /// Returns its summary without the pods.
     fn line(&self, target: &str, phase: JobPhase) -> JobSummary {
-        let time = |pointer: &str| self.text(pointer).parse::<Timestamp>().ok();
         let mut summary = JobSummary::new(self.handle(target), phase);
         summary.kind = self.kind.resource().kind.to_owned();
         summary.ready = (0, self.nodes());
         summary.created = self.created();
-        let ended = || {
-            let kinds = ["Succeeded", "Complete", "Failed"];
-            let condition = kinds.iter().find_map(|kind| self.condition(kind))?;
-            condition["lastTransitionTime"].as_str()?.parse().ok()
-        };
-        summary.ended = time("/status/completionTime").or_else(ended);
+        summary.ended = self.ended();
         if phase == JobPhase::Succeeded {
             summary.exit_code = Some(0);
         }
@@ -325,12 +343,44 @@ impl Job {
         summary
     }
 
+    /// Returns the pod of a rank that failed, and its exit code. The operators let a master or a success policy decide; pods
+    /// that are ended because the job has ended have 137 or 143.
+    fn failed_rank<'p>(&self, pods: &[&'p Pod]) -> Option<(&'p str, i32)> {
+        let failed =
+            |pod: &&'p Pod| pod.exit().map(|exit| exit.code).filter(|code| !matches!(code, 0 | 137 | 143));
+        let mut ranks = pods.iter().filter(|pod| pod.ended() && !self.kind.is_mpi());
+        ranks.find_map(|pod| Some((pod.name.as_str(), failed(pod)?)))
+    }
+
+    /// Returns what contradicts the success that the operator reports.
+    fn doubts(&self, pods: &[&Pod]) -> Option<Finding> {
+        let success = "the operator reports success";
+        if let Some((pod, code)) = self.failed_rank(pods) {
+            let message = format!("{success}, but a rank failed: {pod} ended with exit code {code}");
+            let fix = format!(
+                "read its log, and do not rely on the job's result: `weftrun logs` prints it, its pod is {pod}"
+            );
+            return Some(Finding::error("K8S-RANK-FAILED", message).at(pod).fix(fix));
+        }
+        let begun = |pod: &Pod| pod.ended() || pod.containers.iter().any(ContainerState::has_begun);
+        let idle = pods.iter().find(|pod| !self.kind.is_mpi() && !begun(pod))?;
+        let count = pods.iter().filter(|pod| !begun(pod)).count();
+        let message = format!(
+            "{success}, but {count} of its {} pods never started",
+            pods.len().max(self.nodes() as usize)
+        );
+        let fix = "check that the program waits for all ranks (`init_process_group`), and what keeps the pod from starting (`weftrun describe`)";
+        Some(Finding::error("K8S-RANKS-MISSING", message).at(&idle.name).fix(fix))
+    }
+
     /// Adds how it failed: the operators only report that something did, its pods show which one and how.
     fn failed(&self, summary: &mut JobSummary, pods: &[&Pod]) {
         summary.exit_code = self.exit_code(pods);
+        let disrupted = pods.iter().filter(|pod| pod.disruption.is_some()).find_map(|pod| pod_finding(pod));
         let ended = |pod: &&&Pod| pod.exit().is_some_and(|exit| Some(exit.code) == summary.exit_code);
-        let how = if let Some((pod, exit)) = pods.iter().find(ended).and_then(|pod| Some((pod, pod.exit()?)))
-        {
+        let how = if let Some(finding) = disrupted {
+            finding.message
+        } else if let Some((pod, exit)) = pods.iter().find(ended).and_then(|pod| Some((pod, pod.exit()?))) {
             // The container's own reason would only be that its end was not observed.
             let reason = if pod.reason == "Evicted" { pod.reason.as_str() } else { exit.reason.as_str() };
             let why = if matches!(reason, "" | "Error") { String::new() } else { format!(" ({reason})") };
@@ -428,13 +478,14 @@ impl Job {
         let one = |pod: &&Pod| {
             let mut status = replica(self.kind, pod);
             status.restarts = status.restarts.min(most);
+            status.failed_rank = pod.disruption.as_ref().and_then(|_| self.place(pod).rank);
             status
         };
         pods.iter().map(one).collect()
     }
 
-    /// Returns why it is stuck or failed: the findings of its pods and events, each kind once.
-    pub fn findings(&self, pods: &[&Pod], events: &[&PodEvent]) -> Vec<Finding> {
+    /// Returns why it is stuck or failed: the findings of its pods, of those that are `gone`, and of events, each kind once.
+    pub fn findings(&self, pods: &[&Pod], gone: &[Pod], events: &[&PodEvent]) -> Vec<Finding> {
         let mut findings: Vec<Finding> = Vec::new();
         let (phase, reason) = self.phase(pods);
         let mut add = |finding: Finding| {
@@ -442,14 +493,19 @@ impl Job {
                 findings.push(finding);
             }
         };
-        pods.iter().filter_map(|pod| pod_finding(pod)).for_each(&mut add);
+        let (taken, others): (Vec<&Pod>, Vec<&Pod>) =
+            pods.iter().copied().chain(gone).partition(|pod| pod.disruption.is_some());
+        taken.into_iter().chain(others).filter_map(pod_finding).for_each(&mut add);
         // An event about a pod is obsolete once that pod has run, and one about the job once all its pods
         // exist, except a lost node.
         let begun = pods.iter().filter(|pod| pod.containers.iter().any(ContainerState::has_begun));
         let begun: HashSet<&str> = begun.map(|pod| pod.uid.as_str()).collect();
         let over = phase == JobPhase::Succeeded || (phase == JobPhase::Running && !self.lacks_pods(pods));
+        let is_here =
+            |event: &&&PodEvent| event.about.0 != "Pod" || pods.iter().any(|pod| pod.uid == event.about.2);
         events
             .iter()
+            .filter(is_here)
             .filter_map(|event| Some((job_event_finding(event)?, begun.contains(event.about.2.as_str()))))
             .filter(|(finding, begun)| match finding.code.as_str() {
                 NODE_LOST => phase != JobPhase::Succeeded,
@@ -465,7 +521,10 @@ impl Job {
             findings.push(Finding::error("K8S-FAILED", reason).at(self.name()));
         }
         if phase.is_terminal() && phase != JobPhase::Failed {
-            findings.retain(|finding| finding.severity != Severity::Warning);
+            findings.retain(|finding| finding.severity != Severity::Warning && finding.code != "K8S-EXIT");
+        }
+        if phase == JobPhase::Succeeded {
+            findings.extend(self.doubts(pods));
         }
         findings.extend(self.left_over(pods));
         findings

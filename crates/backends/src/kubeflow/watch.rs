@@ -12,6 +12,7 @@ use weftrun_core::job::{JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, Re
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::{Client, about, message, pod_of};
+use super::disruptions;
 use super::kinds::Kind;
 use super::status::Job;
 use crate::kubernetes::{Change, Cluster, Pod, PodEvent, Resource, changes, is_forbidden};
@@ -437,6 +438,7 @@ impl Watcher {
             Seen::Pod(pod) => pod.labels.get(job.kind.job_label()).is_some_and(|name| name == job.name()),
             Seen::Event(event) if event.about.0 == "Pod" => {
                 self.pods.get(&event.about.2).is_some_and(|pod| pod_of(pod, job))
+                    || disruptions::is_of(job, event)
             }
             Seen::Event(event) => about(job, &HashSet::new(), event),
         };
@@ -462,12 +464,17 @@ impl Watcher {
         let events: Vec<&PodEvent> = self.events.values().filter(|event| about(job, &uids, event)).collect();
         let reported = self.reported.entry(uid.to_owned()).or_default();
         let handle = job.handle(&self.target);
-        let mut summary = job.summary(&self.target, &pods);
+        let ghosts: Vec<&Pod> = self.ghosts.values().filter(|pod| pod_of(pod, job)).collect();
+        // Of thousands of pods none is copied as long as they run.
+        let (mut known, mut gone) = (Vec::new(), Vec::new());
+        let mut all: Vec<&Pod> = pods.iter().copied().chain(ghosts).collect();
+        if events.iter().any(|event| disruptions::may_disrupt(event)) {
+            known.extend(all.into_iter().cloned());
+            gone = disruptions::complete(job, &mut known, &events);
+            all = known.iter().chain(&gone).collect();
+        }
+        let summary = job.summary_with(&self.target, &pods, &all);
         if summary.phase == JobPhase::Failed {
-            let ghosts = self.ghosts.values().filter(|pod| pod_of(pod, job));
-            let all: Vec<&Pod> = pods.iter().copied().chain(ghosts).collect();
-            let whole = job.summary(&self.target, &all);
-            (summary.exit_code, summary.reason) = (whole.exit_code, whole.reason);
             let new = reported.summary.as_ref().is_none_or(|reported| !reported.phase.is_terminal());
             if new && summary.exit_code.is_none() && pods.iter().any(|pod| !pod.ended()) {
                 let now = Instant::now();
@@ -508,7 +515,7 @@ impl Watcher {
                 reason: summary.reason.clone(),
             });
         }
-        for finding in job.findings(&pods, &events) {
+        for finding in job.findings(&pods, &gone, &events) {
             if reported.findings.insert(finding.code.clone()) && !summary.phase.is_terminal() {
                 self.ready.push_back(JobEvent::Stuck { job: handle.clone(), finding });
             }

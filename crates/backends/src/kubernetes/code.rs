@@ -37,7 +37,7 @@ const LARGEST_MAP: usize = 900 * 1024;
 /// user's own and no link, since a temporary folder may be a volume that other users write to.
 const INLINE: &str = r#"f=$1 d=${1%/*} t=$1.$$ b=$2; shift 2; mkdir -m 755 "$d" 2>/dev/null; [ -d "$d" ] && [ ! -L "$d" ] && [ -O "$d" ] || { echo "weftrun: $d cannot be created, or belongs to another user" >&2; exit 1; }; printf %s "$b" | base64 -d >"$t" && mv "$t" "$f" && exec "$@""#;
 /// Clones once and runs the command in the clone.
-const GIT: &str = r#"d=$1 u=$2 r=$3; shift 3; mkdir -m 755 "$d" 2>/dev/null; [ -d "$d" ] && [ ! -L "$d" ] && [ -O "$d" ] || { echo "weftrun: $d cannot be created, or belongs to another user" >&2; exit 1; }; p=https:ssh:file; case $u in http:*) p=$p:http ;; esac; [ -d "$d/.git" ] || GIT_ALLOW_PROTOCOL=$p GIT_TERMINAL_PROMPT=0 $(command -v timeout >/dev/null && echo timeout 1800) git clone --quiet -- "$u" "$d" || exit; cd "$d" || exit; [ -z "$r" ] || GIT_ALLOW_PROTOCOL=$p git checkout --quiet "$r" -- || exit; exec "$@""#;
+const GIT: &str = r#"d=$1 u=$2 r=$3; shift 3; mkdir -m 755 "$d" 2>/dev/null; [ -d "$d" ] && [ ! -L "$d" ] && [ -O "$d" ] || { echo "weftrun: $d cannot be created, or belongs to another user" >&2; exit 1; }; p=https:ssh:file; case $u in http:*) p=$p:http ;; esac; [ -d "$d/.git" ] || GIT_ALLOW_PROTOCOL=$p GIT_TERMINAL_PROMPT=0 $(command -v timeout >/dev/null && echo timeout 1800) git clone --quiet -- "$u" "$d" || { echo "weftrun: error: the code was not fetched: see git's message above" >&2; exit 1; }; cd "$d" || exit; [ -z "$r" ] || GIT_ALLOW_PROTOCOL=$p git checkout --quiet "$r" -- || { echo "weftrun: error: the code was not fetched: revision $r" >&2; exit 1; }; exec "$@""#;
 
 /// How the code of a job is delivered to its pods.
 #[derive(Clone, Debug, PartialEq)]
@@ -218,7 +218,7 @@ mod tests {
         // What the scripts of every backend run, with a program in the place of git.
         let script = |url: &str, folder: &std::path::Path| {
             let code = Code::Git { url: url.into(), rev: Some("main".into()) };
-            crate::remote::script::code("slurm", &code, &folder.display().to_string(), " || exit 1").unwrap()
+            crate::remote::script::code("slurm", &code, &folder.display().to_string(), "exit 1").unwrap()
         };
         for shell in ["dash", "bash"] {
             for (url, protocols) in [

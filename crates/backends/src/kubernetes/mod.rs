@@ -48,7 +48,7 @@ pub use error::{
 pub use exec::{does_not_run, exec, has_ended, node_of, ranks_of};
 pub use facts::{Right, fold_hidden, namespace_facts, node_groups, rights};
 pub use pending::{NODE_LOST, job_event_finding, pod_finding};
-pub use pod::{ContainerState, Exit, Pod, PodEvent, State};
+pub use pod::{ContainerState, Disruption, Exit, Pod, PodEvent, State};
 pub use port::open_port;
 pub use queues::queues;
 pub use request::{Resource, Write};

@@ -3,7 +3,7 @@
 
 use weftrun_core::Finding;
 
-use super::pod::{Exit, Pod, PodEvent, State};
+use super::pod::{Disruption, Exit, Pod, PodEvent, State};
 
 /// The code of a pod whose node is gone.
 pub const NODE_LOST: &str = "K8S-NODE-LOST";
@@ -13,6 +13,11 @@ const REPEATED: u64 = 5;
 
 /// Returns what keeps a pod from running, or made it fail, according to its own status.
 pub fn pod_finding(pod: &Pod) -> Option<Finding> {
+    if pod.reason != "Evicted"
+        && let Some(disruption) = &pod.disruption
+    {
+        return Some(disrupted(pod, disruption));
+    }
     if pod.deleting {
         return None;
     }
@@ -28,6 +33,58 @@ pub fn pod_finding(pod: &Pod) -> Option<Finding> {
         }
         _ => None,
     })
+}
+
+/// Returns what took a pod from its job (reasons: k8s.io/api core/v1 and pkg/apis/core of 1.34, seen on a real cluster
+/// 2026-11-26).
+fn disrupted(pod: &Pod, disruption: &Disruption) -> Finding {
+    let Disruption { reason, message, by } = disruption;
+    let node = pod.node.as_ref().map_or_else(String::new, |node| format!(" on {node}"));
+    let who = format!("the pod {}{node}", pod.name);
+    let said = if message.is_empty() { String::new() } else { format!(": {message}") };
+    let (code, text, fix) = match reason.as_str() {
+        Disruption::PREEMPTED => {
+            let by = by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
+            let own = if pod.priority.is_empty() {
+                String::new()
+            } else {
+                format!("; its own priority is {}", pod.priority)
+            };
+            (
+                "K8S-PREEMPTED",
+                format!("{who} was preempted{by}{own}"),
+                "submit the job again when nodes are free, or with a higher priority (`priority`; `kubectl get priorityclasses` lists them)",
+            )
+        }
+        "EvictionByEvictionAPI" => (
+            "K8S-DRAINED",
+            format!(
+                "{who} was evicted through the Eviction API, as `kubectl drain` and cluster autoscalers do{said}"
+            ),
+            "submit the job again on other nodes; ask your cluster administrator why the node was drained",
+        ),
+        Disruption::TAINTED | "DeletionByPodGC" => (
+            NODE_LOST,
+            format!(
+                "{who} is lost: the node does not answer, or has a taint that the pod does not tolerate{said}"
+            ),
+            "submit the job again on other nodes; `kubectl describe node` of that node shows its conditions and taints",
+        ),
+        "TerminationByKubelet" => (
+            "K8S-EVICTED",
+            format!("{who} was ended by its node{said}"),
+            "request the memory and ephemeral storage that the job needs; after a shutdown of the node, submit the job again",
+        ),
+        Disruption::DELETED => (
+            "K8S-DELETED",
+            format!("{who} was deleted while it ran{said}"),
+            "find out who deletes pods of this namespace (a drain of the node, a person, a controller), and submit the job again",
+        ),
+        other => {
+            ("K8S-DISRUPTED", format!("{who} was taken from the job ({other}){said}"), "submit the job again")
+        }
+    };
+    Finding::error(code, text).at(&pod.name).fix(fix)
 }
 
 fn unschedulable(pod: &Pod, why: &str) -> Finding {

@@ -37,6 +37,30 @@ pub struct Pod {
     pub created: Option<Timestamp>,
     /// GPUs that its containers hold.
     pub gpus: u64,
+    /// Its priority, with the name of the class that gives it.
+    pub priority: String,
+    /// What took it from the job, if something did.
+    pub disruption: Option<Disruption>,
+}
+
+/// What took a pod from its job: the condition `DisruptionTarget`, or an Event that outlives the pod.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Disruption {
+    /// `PreemptionByScheduler`, `EvictionByEvictionAPI`, … (the condition's reason), or [`Disruption::DELETED`].
+    pub reason: String,
+    /// The message for it.
+    pub message: String,
+    /// The pod that took its place, where that is known: a uid until its name has been read.
+    pub by: Option<String>,
+}
+
+impl Disruption {
+    /// Reason of a pod that ran when it was deleted, of which nothing says who did it.
+    pub const DELETED: &str = "Deleted";
+    /// Reason of a pod that the scheduler removed for one of a higher priority.
+    pub const PREEMPTED: &str = "PreemptionByScheduler";
+    /// Reason of a pod that was removed from a node with a taint that it does not tolerate.
+    pub const TAINTED: &str = "DeletionByTaintManager";
 }
 
 /// A container of a pod.
@@ -119,6 +143,13 @@ fn gpus(spec: &Value) -> u64 {
     counts.filter_map(|(_, count)| count.as_u64().or_else(|| count.as_str()?.parse().ok())).sum()
 }
 
+/// Returns `10 (low)`: the priority of a pod with its class.
+fn priority(spec: &Value) -> String {
+    let class = spec["priorityClassName"].as_str();
+    let number = spec["priority"].as_i64().map_or_else(String::new, |number| number.to_string());
+    class.map_or_else(|| number.clone(), |class| format!("{number} ({class})"))
+}
+
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
@@ -168,6 +199,14 @@ impl Pod {
             node: spec["nodeName"].as_str().map(str::to_owned),
             unschedulable,
             gpus: gpus(spec),
+            priority: priority(spec),
+            disruption: condition("DisruptionTarget").filter(|condition| condition["status"] == "True").map(
+                |condition| Disruption {
+                    reason: text(&condition["reason"]),
+                    message: one_line(condition["message"].as_str().unwrap_or_default()),
+                    by: None,
+                },
+            ),
             ready: condition("Ready").is_some_and(|condition| condition["status"] == "True"),
             containers: containers
                 .iter()

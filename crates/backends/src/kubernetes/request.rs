@@ -83,7 +83,9 @@ impl Resource {
         Self::of("resource.nvidia.com", "v1beta1", "computedomains", "ComputeDomain"),
     ];
 
-    const fn of_cluster(self) -> Self {
+    /// Returns it with the objects of all namespaces.
+    #[must_use]
+    pub const fn of_cluster(self) -> Self {
         Self { namespaced: false, ..self }
     }
 

@@ -7,11 +7,16 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::ops::{Mount, Translated};
 use super::quote;
 
-/// Returns the lines that bring a job's code into `folder`, a word of the shell. `failed` is what a command that fails runs.
+/// Returns the lines that bring a job's code into `folder`, a word of the shell. `failed` is what ends the script where that fails.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidSpec`] for a file name with a folder, and for an option in the place of a revision.
 pub fn code(backend: &str, code: &Code, folder: &str, failed: &str) -> Result<String> {
+    let not_fetched = |what: &str| {
+        // A line that `weftrun why` knows, below git's own.
+        let said = quote::word(&format!("weftrun: error: the code was not fetched: {what}"))?;
+        Ok::<_, Error>(format!(" || {{ echo {said} >&2; {failed}; }}"))
+    };
     match code {
         Code::Script { name, text } => {
             if name.is_empty()
@@ -33,16 +38,19 @@ pub fn code(backend: &str, code: &Code, folder: &str, failed: &str) -> Result<St
                 }
                 Some(rev) => {
                     format!(
-                        "GIT_ALLOW_PROTOCOL={protocols} git -C {folder} checkout --quiet {} --{failed}\n",
-                        quote::word(rev)?
+                        "GIT_ALLOW_PROTOCOL={protocols} git -C {folder} checkout --quiet {} --{}\n",
+                        quote::word(rev)?,
+                        not_fetched(&format!("revision {rev}"))?
                     )
                 }
                 None => String::new(),
             };
+            // The address may hold a token.
+            let lost = not_fetched("see git's message above")?;
             let url = quote::word(url)?;
             Ok(format!(
                 "[ -d {folder}/.git ] || GIT_ALLOW_PROTOCOL={protocols} GIT_TERMINAL_PROMPT=0 \
-                 $(command -v timeout > /dev/null && echo timeout {}) git clone --quiet -- {url} {folder}{failed}\n{checkout}",
+                 $(command -v timeout > /dev/null && echo timeout {}) git clone --quiet -- {url} {folder}{lost}\n{checkout}",
                 git::CLONE_LIMIT
             ))
         }

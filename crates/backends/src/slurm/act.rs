@@ -120,7 +120,9 @@ async fn confirm(client: &Client, id: &JobId, action: Action, before: &JobRows) 
         if done {
             return Ok(());
         }
-        if let Some(finding) = findings::stuck(&now.rows).filter(|_| action == Action::Release) {
+        if let Some(finding) =
+            findings::stuck(&now.rows, now.shown.as_ref()).filter(|_| action == Action::Release)
+        {
             return Err(Error::new(ErrorKind::Refused, finding.message));
         }
         tokio::time::sleep(Duration::from_millis(500)).await;

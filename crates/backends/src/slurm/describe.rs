@@ -1,7 +1,7 @@
 //! The details of one job.
 
-use weftrun_core::Result;
-use weftrun_core::job::{JobDetail, JobEvent, JobHandle};
+use weftrun_core::job::{JobDetail, JobEvent, JobHandle, JobPhase};
+use weftrun_core::{Finding, Result};
 
 use super::client::Client;
 use super::ids::JobId;
@@ -19,21 +19,35 @@ pub async fn describe(client: &Client, handle: &JobHandle) -> Result<JobDetail> 
     let mut detail = JobDetail::new(found.summary(handle.clone()));
     detail.replicas = status::replicas(&found.rows.iter().collect::<Vec<_>>());
     let restarts = found.shown.as_ref().map_or(0, |shown| shown.restarts).max(attempts.saturating_sub(1));
+    let is_array = found.rows.iter().any(|job| job.task.is_some());
     for replica in &mut detail.replicas {
         replica.restarts = restarts;
-        if detail.summary.phase.is_terminal() && replica.exit_code.is_none() {
+        if !is_array && detail.summary.phase.is_terminal() && replica.exit_code.is_none() {
             replica.exit_code = detail.summary.exit_code;
         }
     }
     detail.findings = findings::at_end(client, &found).await?;
+    detail.findings.extend(queued_again(client, &detail, &runs).await?);
     detail.findings.extend(client.take_notes());
     detail.history = history(handle, &runs);
     detail.facts = facts(client, &id, &found);
     Ok(detail)
 }
 
+/// Returns why a job that waits is queued again, if it ran before.
+async fn queued_again(client: &Client, detail: &JobDetail, runs: &[Job]) -> Result<Option<Finding>> {
+    let before = runs.iter().rfind(|run| !matches!(run.state.as_str(), "PENDING" | "RUNNING"));
+    let Some(run) = before.filter(|_| detail.summary.phase == JobPhase::Pending) else { return Ok(None) };
+    Ok(match run.state.as_str() {
+        "NODE_FAIL" => {
+            Some(findings::node_failed(client, &run.nodes, "exclude that node if it fails again").await?)
+        }
+        _ => findings::of_failure(std::slice::from_ref(run), None).into_iter().next(),
+    })
+}
+
 /// Returns how often the job's script started, according to the file beside its log.
-async fn attempts(client: &Client, id: &JobId) -> Result<u32> {
+pub async fn attempts(client: &Client, id: &JobId) -> Result<u32> {
     if !client.has_files() {
         return Ok(0);
     }
@@ -68,8 +82,12 @@ fn facts(client: &Client, id: &JobId, found: &lookup::JobRows) -> Vec<(String, S
     let mut facts =
         vec![("job id".to_owned(), id.to_string()), ("host".to_owned(), client.host().to_owned())];
     if let Some(job) = found.rows.first() {
-        facts.push(("state".to_owned(), super::error::clean(&job.state)));
-        if !job.nodes.is_empty() {
+        // The tasks of an array have rows of their own.
+        let is_one = found.rows.len() == 1;
+        if is_one {
+            facts.push(("state".to_owned(), super::error::clean(&job.state)));
+        }
+        if is_one && !job.nodes.is_empty() {
             facts.push(("node list".to_owned(), job.nodes.clone()));
             facts.push(("nodes".to_owned(), nodelist::count(&job.nodes).to_string()));
         }

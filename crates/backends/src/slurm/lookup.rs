@@ -34,10 +34,15 @@ impl JobRows {
 
 /// Looks for a job; none if it is unknown everywhere.
 pub async fn look(client: &Client, id: &JobId) -> Result<Option<JobRows>> {
-    let rows = client.rows(id).await?;
+    let mut rows = client.rows(id).await?;
     if !rows.is_empty() {
         let failed = rows.iter().any(|job| job.phase() == JobPhase::Failed);
         let shown = if failed { client.shown(id).await? } else { Vec::new() };
+        // Each task of an array ends with a code of its own.
+        for row in rows.iter_mut().filter(|row| row.task.is_some()) {
+            let own = shown.iter().find(|shown| shown.task == row.task);
+            row.exit_code = own.and_then(|own| own.exit_code).or(row.exit_code);
+        }
         let shown = shown
             .into_iter()
             .filter(|shown| state::phase(&shown.state, "") == JobPhase::Failed)
@@ -214,8 +219,8 @@ pub async fn drop_copies(client: &Client, jobs: &mut Vec<JobSummary>) -> Result<
     Ok(())
 }
 
-/// Returns the states of the unhealthy nodes, for the reason of a requeue.
-pub async fn sick_nodes(client: &Client, nodes: &str) -> Result<Vec<String>> {
+/// Returns the unhealthy nodes, each with its state and the reason for it.
+pub async fn sick_nodes(client: &Client, nodes: &str) -> Result<Vec<(String, String)>> {
     // slurmrestd reports a node's failure only in the job's own state.
     if nodes.is_empty() || client.access.is_rest() {
         return Ok(Vec::new());
@@ -229,9 +234,9 @@ pub async fn sick_nodes(client: &Client, nodes: &str) -> Result<Vec<String>> {
         let ill = ["down", "drain", "fail", "unknown"].iter().any(|word| state.starts_with(word))
             || state.ends_with('*');
         let why = if why == "none" { String::new() } else { format!(" ({})", super::error::clean(why)) };
-        ill.then(|| format!("{node} is {state}{why}"))
+        ill.then(|| (node.to_owned(), format!("{node} is {state}{why}")))
     };
-    let mut nodes: Vec<String> = answer.text().lines().filter_map(sick).collect();
+    let mut nodes: Vec<(String, String)> = answer.text().lines().filter_map(sick).collect();
     nodes.dedup();
     Ok(nodes)
 }

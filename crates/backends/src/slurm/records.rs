@@ -223,6 +223,8 @@ fn time(text: &str) -> Option<Timestamp> {
 pub struct Shown {
     /// State word.
     pub state: String,
+    /// Task of an array, if it is one task.
+    pub task: Option<u64>,
     /// Exit code as in a shell: 128 + signal for a signal.
     pub exit_code: Option<i32>,
     /// The highest exit code of its steps.
@@ -266,6 +268,7 @@ fn shown_line(job: &mut Shown, line: &str) {
         let Some((key, value)) = word.split_once('=') else { continue };
         match key {
             "JobState" => value.clone_into(&mut job.state),
+            "ArrayTaskId" => job.task = value.parse().ok(),
             "ExitCode" => job.exit_code = super::state::exit_code(value),
             "DerivedExitCode" => job.step_exit_code = super::state::exit_code(value),
             "Restarts" => job.restarts = value.parse().unwrap_or(0),

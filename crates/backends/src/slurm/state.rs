@@ -61,6 +61,12 @@ pub fn sentence(state: &str, reason: &str) -> String {
         ("PREEMPTED", _) => "was preempted by another job",
         ("BOOT_FAIL", _) => "a node did not boot",
         ("DEADLINE", _) => "its deadline passed",
+        ("CANCELLED", known) if never(known).is_some() => {
+            return format!(
+                "was cancelled before it started: {} ({known})",
+                never(known).unwrap_or_default()
+            );
+        }
         ("CANCELLED", _) => "was cancelled",
         // 22.05 reports every end by a signal as a launch failure; the exit code distinguishes them.
         ("FAILED", "NonZeroExitCode" | "JobLaunchFailure" | "") => FAILED,

@@ -25,7 +25,7 @@ pub fn summary(handle: JobHandle, rows: &[&Job], shown: Option<&Shown>) -> JobSu
         summary.fabric = marker.fabric;
     }
     if rows.len() > 1 {
-        summary.reason = counted(rows, &summary.reason);
+        summary.reason = counted(rows, phase, &summary.reason);
     }
     summary
 }
@@ -42,6 +42,7 @@ fn reason(job: &Job, exit_code: Option<i32>) -> String {
 fn exit_code(phase: JobPhase, row: &Job, shown: Option<&Shown>) -> Option<i32> {
     match phase {
         JobPhase::Succeeded => Some(0),
+        JobPhase::Failed if row.task.is_some() => row.exit_code,
         // slurmctld has the whole code; accounting before 26.05 loses its highest bit (255 → 127).
         JobPhase::Failed => shown.and_then(|shown| shown.exit_code).or(row.exit_code),
         _ => None,
@@ -66,7 +67,9 @@ fn whole_phase(rows: &[&Job]) -> JobPhase {
     ORDER.into_iter().find(|phase| phases.contains(phase)).unwrap_or(JobPhase::Unknown)
 }
 
-fn counted(rows: &[&Job], reason: &str) -> String {
+/// Counts the states of many rows, and says how some of those in the phase of the whole came to it.
+fn counted(rows: &[&Job], phase: JobPhase, reason: &str) -> String {
+    const MOST: usize = 4;
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for job in rows {
         let word = job.state.split(' ').next().unwrap_or_default();
@@ -77,7 +80,17 @@ fn counted(rows: &[&Job], reason: &str) -> String {
     }
     let parts: Vec<String> =
         counts.iter().map(|(word, count)| format!("{count} {}", word.to_lowercase())).collect();
-    if reason.is_empty() { parts.join(", ") } else { format!("{}; {reason}", parts.join(", ")) }
+    let tasks = rows.iter().filter(|job| job.phase() == phase && job.exit_code.is_some());
+    let mut own: Vec<String> = tasks
+        .filter_map(|job| Some(format!("task {} {}", job.task?, self::reason(job, job.exit_code))))
+        .collect();
+    let more = own.len().saturating_sub(MOST);
+    own.truncate(MOST);
+    if more > 0 {
+        own.push(format!("{more} more"));
+    }
+    let own = if own.is_empty() || phase != JobPhase::Failed { reason.to_owned() } else { own.join(", ") };
+    if own.is_empty() { parts.join(", ") } else { format!("{}; {own}", parts.join(", ")) }
 }
 
 /// Returns the nodes of a job, or the tasks of an array.
@@ -91,7 +104,7 @@ pub fn replicas(rows: &[&Job]) -> Vec<ReplicaStatus> {
         if let Some(task) = job.task {
             let mut replica =
                 ReplicaStatus::new(&job.printed, "task", u32::try_from(task).unwrap_or(u32::MAX), phase);
-            replica.reason = state::sentence(&job.state, &job.reason);
+            replica.reason = reason(job, job.exit_code);
             replica.node = nodes.first().cloned();
             replica.exit_code = job.exit_code;
             replicas.push(replica);

@@ -142,7 +142,7 @@ async fn tell(
     for replica in status::replicas(&found.rows.iter().collect::<Vec<_>>()) {
         tell_replica(handle, replica, reported, feed).await;
     }
-    if let Some(finding) = findings::stuck(&found.rows)
+    if let Some(finding) = findings::stuck(&found.rows, found.shown.as_ref())
         && reported.stuck.as_deref() != Some(finding.message.as_str())
     {
         reported.stuck = Some(finding.message.clone());
@@ -199,6 +199,7 @@ async fn tell_requeue(
     let reason = if sick.is_empty() {
         "the job was queued again".to_owned()
     } else {
+        let sick: Vec<String> = sick.into_iter().map(|(_, why)| why).collect();
         format!("{}: the job was queued again", sick.join(", "))
     };
     put(feed, JobEvent::Attempt { job: handle.clone(), attempt: restarts, reason }).await;

@@ -503,3 +503,69 @@ async fn requests_that_are_turned_away_are_sent_again() {
     backend.act(&handle, Action::Delete).await.unwrap();
     running.delete().await;
 }
+
+/// Preempted, drained, deleted: the job's report names class, pod and node, while the pod ends and after it is gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn alone_what_takes_pods_from_a_job_is_said() {
+    let Some(cluster) = cluster() else { return };
+    cluster.apply(
+        "{apiVersion: v1, kind: List, items: [\
+        {apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: taken-low}, value: 10},\
+        {apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: taken-high}, value: 1000}]}",
+    );
+    let finding = async |running: &Running| {
+        let detail = running.backend.describe(&running.handle).await.unwrap();
+        let found = detail
+            .findings
+            .iter()
+            .find(|finding| ["K8S-PREEMPTED", "K8S-DRAINED", "K8S-DELETED"].contains(&finding.code.as_str()));
+        let found = found.unwrap_or_else(|| panic!("{detail:?}")).clone();
+        let pod = found.subject.clone().unwrap();
+        let replica = detail.replicas.iter().find(|replica| replica.name == pod);
+        assert!(replica.is_some_and(|replica| replica.node.is_some()), "{detail:?}");
+        assert_eq!(detail.summary.phase, JobPhase::Failed, "{detail:?}");
+        found
+    };
+    let gone =
+        |pod: &str| poll("the pod is gone", || (!cluster.kubectl_says(&["get", "pod", pod]).0).then_some(()));
+    for (what, while_it_ends, code) in [
+        ("preempt", "K8S-PREEMPTED", "K8S-PREEMPTED"),
+        ("drain", "K8S-DRAINED", "K8S-DELETED"),
+        ("delete", "K8S-DELETED", "K8S-DELETED"),
+    ] {
+        let mut spec = job(what, 1, "sleep 600");
+        spec.roles[0].gpus_per_node = 8;
+        spec.priority = Some("taken-low".into());
+        spec.backend
+            .insert("kubeflow".into(), json!({"node-selector": {"kubernetes.io/hostname": "node-2"}}));
+        let running = cluster.submit(spec).await;
+        running.phase(JobPhase::Running).await;
+        let pod = format!("{}-worker-0", running.handle.name());
+        match what {
+            "preempt" => cluster.apply("{apiVersion: v1, kind: Pod, metadata: {name: taker}, spec: {priorityClassName: taken-high, \
+                nodeSelector: {kubernetes.io/hostname: node-2}, terminationGracePeriodSeconds: 0, containers: [{name: c, \
+                image: 'busybox:1.36', command: [sleep, '600'], resources: {limits: {nvidia.com/gpu: 8}}}]}}"),
+            "drain" => {
+                let eviction = format!("{{\"apiVersion\": \"policy/v1\", \"kind\": \"Eviction\", \"metadata\": {{\"name\": \"{pod}\", \"namespace\": \"research\"}}}}");
+                let file = tempfile::NamedTempFile::new().unwrap();
+                std::fs::write(file.path(), eviction).unwrap();
+                let path = format!("/api/v1/namespaces/research/pods/{pod}/eviction");
+                cluster.kubectl(&["create", "--raw", &path, "-f", &file.path().display().to_string()]);
+            }
+            _ => drop(cluster.kubectl(&["delete", "pod", &pod, "--wait=false"])),
+        }
+        running.phase(JobPhase::Failed).await;
+        assert_eq!(finding(&running).await.code, while_it_ends, "{what}");
+        gone(&pod);
+        let found = finding(&running).await;
+        assert_eq!(found.code, code, "{what}");
+        assert!(found.message.contains(&pod) && found.message.contains("node-2"), "{found:?}");
+        if what == "preempt" {
+            for part in ["research/taker", "priority 1000 (taken-high)"] {
+                assert!(found.message.contains(part), "{found:?}");
+            }
+            cluster.kubectl(&["delete", "pod", "taker", "--now"]);
+        }
+        running.delete().await;
+    }
+}

@@ -14,7 +14,7 @@ use weftrun::{Job, Result};
 use crate::commands::act::HandleArgs;
 use crate::commands::why::{say, why_of};
 use crate::context::Context;
-use crate::follow::with_limits;
+use crate::follow::{exit_code_of, with_limits};
 use crate::output::because;
 
 #[derive(Args, Debug)]
@@ -48,9 +48,7 @@ pub fn run(context: &Context, args: &WaitArgs) -> Result<u8> {
         let mut code = exit_codes::OK;
         while let Some((job, summary)) = waits.next().await {
             let summary = summary?;
-            if summary.phase != JobPhase::Succeeded {
-                code = exit_codes::JOB_FAILED;
-            }
+            code = code.max(exit_code_of(&summary));
             print(context, job, &summary, args.jobs.handles.len() > 1).await?;
             if args.any {
                 break;

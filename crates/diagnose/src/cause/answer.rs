@@ -30,6 +30,8 @@ word_enum! {
         Running = "running",
         /// It ended in order.
         Succeeded = "succeeded",
+        /// It waits to start, or to start again.
+        Pending = "pending",
         /// Somebody ended it.
         Cancelled = "cancelled",
         /// The logs do not show it.
@@ -195,6 +197,7 @@ impl Why {
                 WhyState::Running if self.quotes() => "running: no failure is proved",
                 WhyState::Running => "running: no failure in the logs",
                 WhyState::Succeeded => "succeeded: no failure in the logs",
+                WhyState::Pending => "pending: it has not started",
                 WhyState::Cancelled if self.quotes() => "cancelled: no failure is proved",
                 WhyState::Cancelled => "cancelled: no failure in the logs",
                 WhyState::Unknown if self.has_survived() => {

@@ -106,6 +106,7 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
         .collect();
     let is_end = |fact: &Fact| matches!(fact, Fact::Exit { code, .. } if *code != 0);
     let ends = scene.reports.iter().filter(|known| is_end(&known.report.fact)).count();
+    let exited = scene.has_exited();
     for known in &scene.reports {
         let mut push = |ruling: Ruling, frame: Option<Frame>, first| {
             let writer = weftrun_nccl::writer(known.report.text.as_bytes());
@@ -244,9 +245,14 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                         .any(|start| text.starts_with(start));
                 let class = if nccl { CauseClass::Nccl } else { CauseClass::Unexplained };
                 let rule = rule_of_error(class, &[text]);
+                let near_end = exited && scene.is_near_end(known.report);
                 // What a rule knows says more than an exit code.
                 let (grade, class) = match rule.class() {
-                    Some(known) if rule.is_end() || *fatal && known != CauseClass::Nccl => {
+                    Some(known)
+                        if rule.is_end()
+                            || *fatal && known != CauseClass::Nccl
+                            || near_end && known != class =>
+                    {
                         (Grade::Alone, known)
                     }
                     known => (grade, known.unwrap_or(class)),

@@ -20,6 +20,8 @@ word_enum! {
         ExitCode = "exit-code",
         /// A program could not be started.
         NotStarted = "not-started",
+        /// A disk or a volume is full.
+        DiskFull = "disk-full",
         /// A rank did not join a collective operation.
         CollectiveTimeout = "collective-timeout",
         /// A running job: a rank has launched fewer operations than the others; one answer does not show whether it moves.
@@ -57,6 +59,10 @@ word_enum! {
         /// Another job took the nodes.
         #[serde(rename = "PREEMPTED")]
         Preempted = "PREEMPTED",
+        /// A pod or process was deleted while it ran, and nothing says who did it.
+        Deleted = "deleted",
+        /// The cluster refuses the job, its pods or its start: quota, priority class, a webhook, a dependency that failed.
+        Refused = "refused",
         /// The job was cancelled.
         #[serde(rename = "CANCELLED")]
         Cancelled = "CANCELLED",
@@ -64,6 +70,11 @@ word_enum! {
 }
 
 impl CauseClass {
+    /// Returns whether a job that is queued again needs nothing done about it.
+    pub(crate) fn is_over_when_queued_again(self) -> bool {
+        matches!(self, Self::NodeFail | Self::Preempted | Self::Evicted | Self::Deleted)
+    }
+
     /// Returns whether it ends a job as a whole, so that no rank is to blame.
     pub(super) fn is_of_whole_job(self) -> bool {
         matches!(
@@ -73,6 +84,7 @@ impl CauseClass {
                 | Self::Unschedulable
                 | Self::TimeLimit
                 | Self::Preempted
+                | Self::Refused
                 | Self::Cancelled
         )
     }

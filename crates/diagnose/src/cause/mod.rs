@@ -39,6 +39,9 @@ const LOGS_MISSING: &str = "WHY-LOGS-MISSING";
 /// The code of the finding that quotes an error line which no rule explains.
 const UNEXPLAINED: &str = "WHY-UNEXPLAINED";
 
+/// The code of the finding of a rank that failed in a job that its cluster calls succeeded.
+pub const RANK_FAILED: &str = "WHY-RANK-FAILED";
+
 /// The code of the finding of an error that is known, and that need not have ended anything.
 const NOT_FATAL: &str = "WHY-NOT-FATAL";
 
@@ -73,11 +76,30 @@ pub(crate) fn find(seen: &RuleInput<'_>, known: Option<WhyState>) -> Why {
         Some(WhyState::Running) if why.state == WhyState::Failed || why.state == WhyState::Hanging => {}
         Some(WhyState::Unknown) | None => {}
         Some(WhyState::Succeeded) => {
-            why = Why { state: WhyState::Succeeded, findings: why.findings, ..Why::default() }
+            let failed =
+                why.cause.filter(|cause| why.state == WhyState::Failed && scene.world > 1 && is_sure(cause));
+            let findings = why.findings.into_iter().chain(failed.map(failed_anyway)).collect();
+            why = Why { state: WhyState::Succeeded, findings, ..Why::default() }
         }
         Some(state) => why.state = state,
     }
     why
+}
+
+/// Returns whether a cause is the failure of known ranks, and not one that a program may have handled.
+fn is_sure(cause: &Cause) -> bool {
+    let own =
+        matches!(cause.class, CauseClass::Exception | CauseClass::CudaOutOfMemory | CauseClass::CudaError);
+    own && cause.confidence == Confidence::High && !cause.ranks.is_empty()
+}
+
+/// Returns the finding of ranks that failed in a job that its cluster calls succeeded.
+fn failed_anyway(cause: Cause) -> Finding {
+    let message = format!("the cluster reports success, but {} failed: {}", cause.who(), cause.what);
+    let mut finding = Finding::error(RANK_FAILED, message).fix(cause.fix);
+    finding.ranks = cause.ranks;
+    finding.evidence = cause.evidence;
+    finding
 }
 
 fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {

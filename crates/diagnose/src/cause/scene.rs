@@ -185,12 +185,23 @@ impl Scene<'_> {
     /// Returns whether an exception without its traceback ended its program: by its kind, as PyTorch prints those that
     /// nothing caught, or since it is among the last lines of a job that has ended. Others may have been handled.
     pub fn ends(&self, report: &Report, exception: &Exception) -> bool {
-        const LAST: u64 = 40;
-        let lines = self.lines.get(&report.source).copied().unwrap_or(u64::MAX);
         report.text.contains("[rank")
             || judge(exception).1 != CauseClass::Exception
             || is_nccl(exception)
-            || !self.running && lines.saturating_sub(report.line) < LAST
+            || self.is_near_end(report)
+    }
+
+    /// Returns whether a line is among the last of a job that has ended.
+    pub fn is_near_end(&self, report: &Report) -> bool {
+        const LAST: u64 = 40;
+        let lines = self.lines.get(&report.source).copied().unwrap_or(u64::MAX);
+        !self.running && lines.saturating_sub(report.line) < LAST
+    }
+
+    /// Returns whether a process ended with an exit code of its own.
+    pub fn has_exited(&self) -> bool {
+        let failed = |known: &KnownReport<'_>| matches!(known.report.fact, Fact::Exit { code, .. } if !matches!(code, 0 | -15 | 143));
+        self.reports.iter().any(failed)
     }
 
     /// Returns whether a line is of the attempt that is read.
@@ -298,7 +309,13 @@ fn name_nodes(scene: &mut Scene<'_>, sources: &Sources<'_>, tasks: bool) {
             let name = scene.names.get(at).map_or("", String::as_str);
             name.split_once("/rank").filter(|(node, _)| !node.contains('/')).map(|(node, _)| node.to_owned())
         };
-        let name = id.or_else(|| own().cloned()).or_else(|| host().cloned()).or_else(of_backend);
+        // srun names the hosts of its tasks in the log of the batch script.
+        let of_task = || {
+            let mut hosts = sources.values().filter_map(|source| source.host_of_task.get(rank));
+            hosts.next().filter(|_| tasks).cloned()
+        };
+        let name =
+            id.or_else(|| own().cloned()).or_else(|| host().cloned()).or_else(of_task).or_else(of_backend);
         if let Some(name) = name.filter(|name| !name.is_empty()) {
             scene.node_of.insert(*rank, name);
         }

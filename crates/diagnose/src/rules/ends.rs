@@ -190,6 +190,12 @@ pub(super) const RULES: &[Rule] = &[
             &["Batch job submission failed"],
         ])
         .blame(Blame::Rank(CauseClass::NotStarted)),
+    cause("C49a", "CODE-NOT-FETCHED",
+        "the code of the job could not be fetched",
+        "check the address and the revision in `code`, and that the node may read them (`git ls-remote` on that node); git's own message stands above that line",
+        "https://git-scm.com/docs/git-clone")
+        .says(&[&["weftrun: error: the code was not fetched"]])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
     cause("C50c", "COMMAND-NOT-FOUND",
         "a shell did not find a program or a script",
         "correct the command, or install the program in the image and put its directory on PATH",
@@ -205,6 +211,7 @@ pub(super) const RULES: &[Rule] = &[
             &["nvidia-container-cli: "],
             &["OCI runtime create failed"],
             &["could not select device driver"],
+            &["error: pyxis: failed to "],
             &["error: pyxis: "],
             &["error: spank: required plugin"],
         ])
@@ -262,11 +269,20 @@ pub(super) const RULES: &[Rule] = &[
         "request the resources that the pod uses, or use a node with more free disk and memory",
         "https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/")
         .of(&[CauseClass::Evicted]),
-    cause("C52", "IMAGE-NOT-PULLED",
+    cause("C50a", "IMAGE-NOT-PULLED",
         "the image could not be pulled",
-        "check the name of the image and the pull secret",
+        "check the name and the tag of the image, and the credentials for its registry (a pull secret, or enroot's and docker's own)",
         "https://kubernetes.io/docs/concepts/containers/images/")
-        .says(&[&["Failed to pull image"], &["ErrImagePull"], &["ImagePullBackOff"]])
+        .says(&[
+            &["Failed to pull image"],
+            &["ErrImagePull"],
+            &["ImagePullBackOff"],
+            &["[ERROR] URL ", "returned error code"],
+            &["Error response from daemon: ", "pull access denied"],
+            &["Error response from daemon: ", "manifest"],
+            &["initializing source docker://"],
+        ])
+        .explaining(&["CONTAINER-NOT-STARTED"])
         .blame(Blame::Rank(CauseClass::Image))
         .of(&[CauseClass::Image]),
     cause("C53", "POD-NOT-PLACED",

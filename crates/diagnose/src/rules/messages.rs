@@ -136,7 +136,8 @@ pub(super) const RULES: &[Rule] = &[
         "a volume is full",
         "free space on the volume that is written to, or write checkpoints to another one",
         OS_ERRORS)
-        .says(&[&["No space left on device"]]),
+        .says(&[&["No space left on device"]])
+        .kind(CauseClass::DiskFull),
     cause("C16", "LIBRARY-MISSING",
         "a shared library is not found",
         "install the missing library in the image, or add its directory to LD_LIBRARY_PATH",

@@ -6,11 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weftrun_core::Confidence;
 use weftrun_core::job::{JobDetail, JobPhase, JobSummary, ReplicaStatus, TIME_LIMIT_REACHED};
 use weftrun_core::nccl::{SourceId, TransportMap};
+use weftrun_core::{Confidence, Finding, Severity};
 use weftrun_diagnose::Sources;
-use weftrun_diagnose::cause::{Why, WhyState};
+use weftrun_diagnose::cause::{RANK_FAILED, Why, WhyState};
 
 fn why(map: &TransportMap) -> Why {
     Sources::of_logs(map).diagnose().why
@@ -145,6 +145,118 @@ fn the_rank_that_a_backend_names_is_the_cause() {
     assert_eq!((cause.ranks, cause.what.as_str()), (vec![5], "exit code 3"));
 }
 
+fn detail(phase: JobPhase, replicas: &[(&str, &str, i32)], findings: Vec<Finding>) -> JobDetail {
+    let mut job = JobDetail::new(JobSummary::new("k8s://c/ns/train".parse().expect("a handle"), phase));
+    for (index, (name, node, code)) in (0..).zip(replicas) {
+        let mut replica = ReplicaStatus::new(*name, "worker", index, phase);
+        (replica.node, replica.exit_code) = (Some((*node).to_owned()), Some(*code));
+        job.replicas.push(replica);
+    }
+    job.findings = findings;
+    job
+}
+
+/// What takes a pod from its job is the cause, whatever its ranks print while they are ended.
+#[test]
+fn what_took_a_pod_is_the_cause() {
+    let log = b"Traceback (most recent call last):\n  File \"/t.py\", line 7, in <module>\n    main()\nRuntimeError: Connection closed by peer [10.0.0.7]:4711\n";
+    let cases = [
+        ("K8S-PREEMPTED", "PREEMPTED"),
+        ("K8S-DRAINED", "Evicted"),
+        ("K8S-NODE-LOST", "NODE_FAIL"),
+        ("SLURM-OUT-OF-MEMORY", "OUT_OF_MEMORY"),
+    ];
+    for (code, class) in cases {
+        let finding = Finding::error(code, "it was taken").at("train-worker-1").fix("submit again");
+        let job = detail(
+            JobPhase::Failed,
+            &[("train-worker-0", "n0", 1), ("train-worker-1", "n1", 137)],
+            vec![finding],
+        );
+        let why = why_of_job(&read(&[("train-worker-0", log)], 4096), &job);
+        let cause = why.cause.expect("a cause");
+        assert_eq!((cause.class.as_str(), cause.code.as_str()), (class, code));
+        assert_eq!((cause.nodes, cause.fix.as_str()), (vec!["n1".to_owned()], "submit again"));
+    }
+    // A deletion that nobody explains does not hide what a rank did by itself.
+    let own = b"Traceback (most recent call last):\n  File \"/t.py\", line 7, in <module>\n    main()\nValueError: bad loss\n";
+    let deleted = || vec![Finding::error("K8S-DELETED", "it was deleted").at("train-worker-1")];
+    let job = detail(JobPhase::Failed, &[("train-worker-1", "n1", 143)], deleted());
+    let class = |log| why_of_job(&read(&[("train-worker-0", log)], 4096), &job).cause.expect("a cause").class;
+    assert_eq!(class(&own[..]).as_str(), "exception");
+    assert_eq!(class(&b"step 1\n"[..]).as_str(), "deleted");
+}
+
+/// A job that waits has not failed, whatever its earlier attempt printed.
+#[test]
+fn a_job_that_is_queued_again_is_pending_and_needs_nothing() {
+    let log = b"srun: error: Node failure on gpu-2\nslurmstepd: error: *** JOB 7 ON gpu-1 CANCELLED AT 2026-11-24T12:00:00 DUE TO NODE FAILURE ***\n";
+    let map = read(&[("batch", log)], 4096);
+    let cause = why(&map).cause.expect("a cause");
+    assert_eq!(
+        (cause.class.as_str(), cause.nodes),
+        ("NODE_FAIL", vec!["gpu-2".to_owned()]),
+        "by the log alone"
+    );
+    let finding = Finding::error("SLURM-NODE-FAILED", "the node gpu-2 failed").at("gpu-2");
+    let again = why_of_job(&map, &detail(JobPhase::Pending, &[], vec![finding]));
+    let cause = again.cause.clone().expect("a cause");
+    assert_eq!((again.state, cause.nodes), (WhyState::Pending, vec!["gpu-2".to_owned()]));
+    assert!(cause.fix.starts_with("nothing"), "{}", cause.fix);
+    assert!(!again.is_failure());
+    let refused = Finding::error("SLURM-NEVER-STARTS", "the job it depends on failed").fix("submit it again");
+    let why = why_of_job(&TransportMap::new(), &detail(JobPhase::Pending, &[], vec![refused]));
+    assert_eq!(why.lines()[0], "pending: refused: the whole job");
+    assert_eq!(why.cause.expect("a cause").fix, "submit it again");
+}
+
+/// The cluster's word is kept, and a rank that failed is said beside it, unless each process ended with 0.
+#[test]
+fn a_failed_rank_of_a_job_that_succeeded_is_an_error() {
+    let joined = |rank: u32| {
+        format!(
+            "gpu-1:3{rank}:3{rank} [{rank}] NCCL INFO comm 0x7f10 rank {rank} nranks 2 cudaDev {rank} busId {rank}0 commId 0x5 - Init COMPLETE\n"
+        )
+    };
+    let raised = "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"/t.py\", line 7, in <module>\n[rank1]:     main()\n[rank1]: ValueError: bad loss\n";
+    let (zero, one) = (joined(0), joined(1) + raised);
+    let map = read(&[("train-worker-0", zero.as_bytes()), ("train-worker-1", one.as_bytes())], 4096);
+    let of = |code| {
+        why_of_job(
+            &map,
+            &detail(
+                JobPhase::Succeeded,
+                &[("train-worker-0", "n0", 0), ("train-worker-1", "n1", code)],
+                Vec::new(),
+            ),
+        )
+    };
+    let why = of(1);
+    assert_eq!((why.state, why.cause), (WhyState::Succeeded, None));
+    let finding = why.findings.iter().find(|finding| finding.code == RANK_FAILED).expect("an error");
+    assert_eq!((finding.severity, finding.ranks.as_slice()), (Severity::Error, &[1][..]));
+    assert!(of(0).findings.iter().all(|finding| finding.code != RANK_FAILED));
+}
+
+/// A line of a known kind near the end says more than the exit code; memory limits of Slurm without cgroups are known.
+#[test]
+fn the_last_error_says_more_than_an_exit_code() {
+    let exited = "srun: error: gpu-1: task 0: Exited with exit code 1\n";
+    let class = |line: &str| {
+        let log = format!("hi\n{line}\n");
+        let map = read(&[("node0", log.as_bytes()), ("batch", exited.as_bytes())], 4096);
+        let job = detail(JobPhase::Failed, &[("gpu-1", "gpu-1", 1)], Vec::new());
+        why_of_job(&map, &job).cause.expect("a cause").class
+    };
+    assert_eq!(class("cat: write error: No space left on device").as_str(), "disk-full");
+    assert_eq!(class("weftrun: error: the code was not fetched: file:///x").as_str(), "not-started");
+    assert_eq!(
+        class("slurmstepd: error: StepId=9.0 exceeded memory limit (2960 > 2048), being killed").as_str(),
+        "OUT_OF_MEMORY"
+    );
+    assert_eq!(class("all is well").as_str(), "exit-code");
+}
+
 /// No rank is to blame for a time limit, and a job that was cancelled has not failed.
 #[test]
 fn what_ends_a_whole_job_is_said_without_a_rank() {
@@ -160,7 +272,7 @@ fn what_ends_a_whole_job_is_said_without_a_rank() {
     assert_eq!(lines(JobPhase::Cancelled, "cancelled"), "cancelled: no failure in the logs");
     let by = "cancelled: no failure in the logs\n  note      the job is cancelled: by alice";
     assert_eq!(lines(JobPhase::Cancelled, "by alice"), by);
-    let waits = "unknown: no failure in the logs\n  note      the job is pending: no host is free";
+    let waits = "pending: it has not started\n  note      the job is pending: no host is free";
     assert_eq!(lines(JobPhase::Pending, "no host is free"), waits);
 }
 

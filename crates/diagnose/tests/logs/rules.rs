@@ -605,7 +605,15 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
                 "E coordination_service.cc:1170] /job:jax_worker/replica:0/task:3 has been set to ERROR in coordination service: UNAVAILABLE: Task /job:jax_worker/replica:0/task:3 heartbeat timeout.",
             )],
         ),
-        ("C52", vec![line("9m  Warning  Failed  pod/train-worker-0  Error: ErrImagePull")]),
+        ("C49a", vec![line("weftrun: error: the code was not fetched: https://git.example.com/a.git")]),
+        (
+            "C50a",
+            vec![
+                line("9m  Warning  Failed  pod/train-worker-0  Error: ErrImagePull"),
+                line("slurmstepd: error: pyxis:     [ERROR] URL https://registry.example.com/v2/train/manifests/1 returned error code: 404 Not Found"),
+                line("docker: Error response from daemon: pull access denied for train, repository does not exist."),
+            ],
+        ),
         (
             "C54",
             vec![line(
@@ -710,7 +718,7 @@ fn what_only_looks_like_an_end_is_none() {
             "C50h",
             "I coordination_service.cc:77] /job:jax_worker/replica:0/task:3 has connected to coordination service.\n",
         ),
-        ("C52", "Normal Pulling image \"x\"\n"),
+        ("C50a", "Normal Pulling image \"x\"\n"),
         // A limit that is named beside another error.
         (
             "C13",

@@ -141,7 +141,15 @@ pub(super) fn slurm(text: Text<'_>, tables: &mut Tables, say: &mut impl FnMut(Wr
     const REASONS: [(ClusterReason, &[&str]); 4] = [
         (
             ClusterReason::OutOfMemory,
-            &["oom_kill", "oom-kill event", "OOM Killed", "OOMKilled", "Out Of Memory"],
+            &[
+                "oom_kill",
+                "oom-kill event",
+                "OOM Killed",
+                "OOMKilled",
+                "Out Of Memory",
+                // Slurm without cgroups: `slurmstepd: error: StepId=9.0 exceeded memory limit (2960 > 2048), being killed`.
+                " exceeded memory limit (",
+            ],
         ),
         (ClusterReason::TimeLimit, &["DUE TO TIME LIMIT"]),
         (ClusterReason::Preempted, &["DUE TO PREEMPTION"]),

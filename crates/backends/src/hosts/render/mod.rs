@@ -394,7 +394,7 @@ impl Renderer<'_> {
     /// Returns the lines that bring the job's code, into the folder `code` of the job.
     fn code(&self) -> Result<String> {
         let Some(code) = &self.spec().code else { return Ok(String::new()) };
-        let fetch = script::code(BACKEND, code, "code", " || return 1")?;
+        let fetch = script::code(BACKEND, code, "code", "return 1")?;
         Ok(format!("mkdir -p code || return 1\n{fetch}"))
     }
 

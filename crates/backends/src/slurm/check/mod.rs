@@ -1,5 +1,6 @@
 //! Checks before a submission: Slurm's own test, and jobs that Slurm would accept and never start.
 
+mod dependencies;
 mod limits;
 
 use weftrun_core::backend::{Rendered, Scope};
@@ -25,6 +26,9 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
         let mut anew = Scope::default();
         anew.fresh = true;
         findings = limits::findings(prepared, &discover::discover(client, &anew).await?);
+    }
+    if let Some(dependency) = prepared.value("dependency") {
+        findings.extend(dependencies::findings(client, dependency).await?);
     }
     if client.access.is_rest() {
         // slurmrestd has no `--test-only`.

@@ -155,7 +155,7 @@ fn rendezvous(draft: &RenderInput<'_>) -> String {
 
 fn code(draft: &RenderInput<'_>) -> Result<String> {
     let Some(code) = &draft.job.spec.code else { return Ok(String::new()) };
-    let fetch = script::code(BACKEND, code, "\"$weftrun_source\"", "")?;
+    let fetch = script::code(BACKEND, code, "\"$weftrun_source\"", "exit 1")?;
     Ok(format!(
         "# The job's code, where every node sees it.\nweftrun_source=$weftrun_base.code\n\
          mkdir -- \"$weftrun_source\" 2> /dev/null || :\n\

@@ -65,6 +65,7 @@ pub fn shown(job: &Value) -> Shown {
     ];
     Shown {
         state: state(&job["job_state"]),
+        task: queued(job).and_then(|row| row.task),
         exit_code: exit_code(&job["exit_code"]),
         step_exit_code: exit_code(&job["derived_exit_code"]),
         restarts: count(&job["restart_cnt"]),

@@ -43,6 +43,8 @@ pub fn ended(why: &Why) -> String {
         (WhyState::Failed, None) => "The job failed, and its logs do not show why".to_owned(),
         (WhyState::Hanging, Some(cause)) => format!("The job hangs: {}", what(cause)),
         (WhyState::Hanging, None) => "The job hangs, and its logs do not show why".to_owned(),
+        (WhyState::Pending, Some(cause)) => format!("The job has not started: {}", what(cause)),
+        (WhyState::Pending, None) => "The job has not started".to_owned(),
         (WhyState::Running, _) => "The job runs".to_owned(),
         (WhyState::Succeeded, _) => "The job succeeded".to_owned(),
         (WhyState::Cancelled, Some(cause)) => format!("The job was cancelled; before, {}", what(cause)),

@@ -20,6 +20,8 @@ fn host_in_words(text: &str) -> Option<String> {
         behind("IP: ")?
     } else if text.contains("Raylet is terminated") {
         behind("ip=")?
+    } else if text.contains("Node failure on ") {
+        behind("Node failure on ")?
     } else if text.contains("Task launch for") {
         behind(" failed on node ")?
     } else if text.contains("has been marked dead") {

@@ -40,8 +40,8 @@ if [ ! -d "$weftrun_source" ] || [ -L "$weftrun_source" ] || [ ! -O "$weftrun_so
   echo "weftrun: $weftrun_source cannot be created, or belongs to another user" >&2
   exit 1
 fi
-[ -d "$weftrun_source"/.git ] || GIT_ALLOW_PROTOCOL=https:ssh:file GIT_TERMINAL_PROMPT=0 $(command -v timeout > /dev/null && echo timeout 1800) git clone --quiet -- https://github.com/pytorch/examples "$weftrun_source"
-GIT_ALLOW_PROTOCOL=https:ssh:file git -C "$weftrun_source" checkout --quiet main --
+[ -d "$weftrun_source"/.git ] || GIT_ALLOW_PROTOCOL=https:ssh:file GIT_TERMINAL_PROMPT=0 $(command -v timeout > /dev/null && echo timeout 1800) git clone --quiet -- https://github.com/pytorch/examples "$weftrun_source" || { echo 'weftrun: error: the code was not fetched: see git'\''s message above' >&2; exit 1; }
+GIT_ALLOW_PROTOCOL=https:ssh:file git -C "$weftrun_source" checkout --quiet main -- || { echo 'weftrun: error: the code was not fetched: revision main' >&2; exit 1; }
 
 # -K1: a task that fails ends the others. -l: each line begins with the number of its task.
 srun -K1 -l --export=ALL --chdir="$weftrun_source" \
