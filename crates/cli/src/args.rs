@@ -60,6 +60,8 @@ pub enum Command {
     Probe(commands::probe::ProbeArgs),
     /// Query a running job's NCCL: which ranks are missing, behind or failed
     Health(commands::health::HealthArgs),
+    /// Show how fast each collective is, and which rank makes the others wait
+    Bandwidth(commands::bandwidth::BandwidthArgs),
     /// Print the logs of a job, all ranks merged
     Logs(commands::logs::LogsArgs),
     /// Run a command on the node of a rank, in the rank's environment

@@ -17,6 +17,7 @@
 #[macro_use]
 mod word_enum;
 
+pub mod bandwidth;
 mod channel;
 mod comm;
 mod event;

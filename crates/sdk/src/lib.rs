@@ -158,7 +158,7 @@ pub use journal::{Journal, Owner, Record, RecordState};
 pub use line_diff::{LineDiff, Run};
 pub use lint::lint_job_file;
 #[cfg(feature = "log-files")]
-pub use log_files::{LogFiles, open_logs};
+pub use log_files::{LogFiles, open_logs, read_bandwidth};
 pub use plan::Plan;
 pub use watch::WatchEvent;
 pub use weftrun_core as core;

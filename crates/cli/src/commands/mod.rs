@@ -3,6 +3,7 @@
 pub mod act;
 pub mod advisories;
 pub mod backends;
+pub mod bandwidth;
 pub mod completions;
 pub mod config;
 pub mod demo;
@@ -60,6 +61,7 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
         Some(Command::Verify(args)) => verify::run(context, &args),
         Some(Command::Probe(args)) => probe::run(context, &args),
         Some(Command::Health(args)) => health::run(context, &args),
+        Some(Command::Bandwidth(args)) => bandwidth::run(context, &args),
         Some(Command::Logs(args)) => logs::run(context, args),
         Some(Command::Exec(args)) => exec::run(context, &args),
         Some(Command::Watch(args)) => watch::run(context, &args),

@@ -22,8 +22,20 @@ pub enum Input {
     },
 }
 
+/// What a folder is searched for.
+#[derive(Clone, Copy)]
+pub(super) enum Wanted {
+    /// The logs of ranks.
+    Logs,
+    /// The files of a profiler of NCCL, which may be in logs.
+    Recordings,
+}
+
 /// Finds the named files: by path, by folder, by pattern.
-pub(super) fn resolve<N: AsRef<str>>(named: impl IntoIterator<Item = N>) -> Result<Vec<Input>> {
+pub(super) fn resolve<N: AsRef<str>>(
+    named: impl IntoIterator<Item = N>,
+    wanted: Wanted,
+) -> Result<Vec<Input>> {
     let mut paths = Vec::new();
     let mut stdin = false;
     for name in named {
@@ -32,9 +44,15 @@ pub(super) fn resolve<N: AsRef<str>>(named: impl IntoIterator<Item = N>) -> Resu
         if name == "-" {
             stdin = true;
         } else if path.is_dir() {
-            let found = logs_in(path)?;
+            let found = files_in(path, wanted)?;
             if found.is_empty() {
-                return Err(missing(name, "the folder has no *.log, *.out, *.err or *.txt file"));
+                return Err(missing(
+                    name,
+                    match wanted {
+                        Wanted::Logs => "the folder has no *.log, *.out, *.err or *.txt file",
+                        Wanted::Recordings => "the folder has no *.log, *.jsonl, *.prom, *.out or *.err file",
+                    },
+                ));
             }
             paths.extend(found);
         } else if path.exists() {
@@ -79,27 +97,40 @@ fn named_files(paths: Vec<PathBuf>) -> Vec<Input> {
 
 /// Returns the logs of a folder: `*.log`, `*.out`, `*.err`, compressed ones, and NCCL_DEBUG_FILE's
 /// `NAME.HOST.PID`.
-fn logs_in(folder: &Path) -> Result<Vec<PathBuf>> {
+fn files_in(folder: &Path, wanted: Wanted) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).map_err(|error| {
         Error::new(ErrorKind::Io, format!("cannot read the folder: {error}"))
             .with("folder", folder.display())
             .with_source(error)
     })?;
     let files = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file()).collect();
-    let mut found = logs_or_texts(files, is_log);
+    let mut found = logs_or_texts(files, |path| match wanted {
+        Wanted::Logs => is_log(path),
+        Wanted::Recordings => is_log(path) || has_end(path, &[".jsonl", ".prom"]),
+    });
     found.sort();
     Ok(found)
 }
 
-fn is_log(path: &Path) -> bool {
+/// Returns a file's name in lower case, without the end of a compressed one.
+fn plain_name(path: &Path) -> String {
     let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
-    let plain = name.strip_suffix(".gz").or(name.strip_suffix(".zst")).unwrap_or(&name);
+    name.strip_suffix(".gz").or(name.strip_suffix(".zst")).unwrap_or(&name).to_owned()
+}
+
+fn has_end(path: &Path, ends: &[&str]) -> bool {
+    let name = plain_name(path);
+    ends.iter().any(|end| name.ends_with(end))
+}
+
+fn is_log(path: &Path) -> bool {
+    let plain = plain_name(path);
     let by_process = plain.split('.').count() >= 3
         && plain
             .rsplit('.')
             .next()
             .is_some_and(|pid| !pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit()));
-    [".log", ".out", ".err"].iter().any(|end| plain.ends_with(end)) || by_process
+    has_end(path, &[".log", ".out", ".err"]) || by_process
 }
 
 /// Returns the files that match a pattern with `*` and `?`, each within one component of the path.

@@ -7,9 +7,11 @@ mod ras_answers;
 
 use weftrun_core::Result;
 use weftrun_core::log::SourceId;
+use weftrun_core::nccl::bandwidth::{Bandwidth, Source};
 use weftrun_core::nccl::{Event, TransportMap};
 
 pub use inputs::Input;
+use inputs::Wanted;
 use prefetch::Piece;
 use ras_answers::RasAnswers;
 
@@ -30,7 +32,28 @@ use crate::report::HealthReport;
 /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) for a name without a file, and
 /// [`ErrorKind::Io`](crate::ErrorKind::Io) for a folder that cannot be read.
 pub fn open_logs<N: AsRef<str>>(named: impl IntoIterator<Item = N>) -> Result<LogFiles> {
-    inputs::resolve(named).map(|inputs| LogFiles { inputs })
+    inputs::resolve(named, Wanted::Logs).map(|inputs| LogFiles { inputs })
+}
+
+/// Reads the files of a profiler of NCCL, found as [`open_logs`] finds logs; of a folder also `*.jsonl` and `*.prom`. Logs
+/// to which weftrun's own library writes are read as well.
+///
+/// # Errors
+/// Those of [`open_logs`] and of [`LogFiles::map`].
+pub fn read_bandwidth<N: AsRef<str>>(named: impl IntoIterator<Item = N>) -> Result<Bandwidth> {
+    let inputs = inputs::resolve(named, Wanted::Recordings)?;
+    let (mut bandwidth, mut source) = (Bandwidth::default(), Source::default());
+    prefetch::read(&inputs, |_, piece| {
+        match piece {
+            Piece::Bytes(bytes, _) => bandwidth.read(&mut source, bytes),
+            Piece::End => {
+                bandwidth.end(&mut source);
+                source = Source::default();
+            }
+        }
+        Ok(())
+    })?;
+    Ok(bandwidth)
 }
 
 /// Log files, in the order in which they are read.

@@ -23,6 +23,7 @@ macro_rules! report {
     )*};
 }
 
+mod bandwidth;
 mod events;
 mod findings;
 mod job;
@@ -33,6 +34,7 @@ pub mod schemas;
 mod site;
 mod verify;
 
+pub use bandwidth::BandwidthReport;
 pub use events::{Event, EventLine, LogLine, OwnEvent};
 pub use findings::{CodesReport, ErrorBody, ErrorReport, ExplainReport, LintReport, MutateReport};
 pub use job::JobReport;

@@ -7,6 +7,7 @@ pub fn all() -> Vec<(&'static str, Schema)> {
     vec![
         ("act", of::<super::ActReport>()),
         ("advisories", of::<super::AdvisoriesReport>()),
+        ("bandwidth", of::<super::BandwidthReport>()),
         ("backends", of::<super::BackendsReport>()),
         ("codes", of::<super::CodesReport>()),
         ("config", of::<super::ConfigReport>()),

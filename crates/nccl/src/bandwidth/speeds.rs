@@ -1,0 +1,381 @@
+//! What was measured, for people and programs.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::line::Origin;
+use super::{Bandwidth, Collective, Series, late};
+
+/// Most ranks that a sentence names.
+const NAMED: usize = 8;
+
+/// How fast a job's collectives are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Speeds {
+    /// Who comes last, in a sentence: where a rank does, and otherwise why none is named.
+    pub sentence: String,
+    /// The ranks for which the others wait most; empty if none is late.
+    pub late: Vec<RankWait>,
+    /// Each communicator, the largest first.
+    pub communicators: Vec<CommunicatorSpeed>,
+    /// Rates of NCCL Inspector's Prometheus files.
+    pub rates: Vec<Rate>,
+    /// Operations that were measured, over all ranks.
+    pub operations: u64,
+    /// Operations that the profiler could not record: then the rest is a sample.
+    pub dropped: u64,
+    /// Records that were not used: without a time, without a rank, or with a time that cannot be.
+    pub unusable: u64,
+    /// What limits the figures.
+    pub notes: Vec<String>,
+}
+
+/// A communicator.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct CommunicatorSpeed {
+    /// NCCL's hash of it.
+    pub id: String,
+    /// Its ranks.
+    pub ranks: u32,
+    /// Its nodes.
+    pub nodes: u32,
+    /// Ranks of which there are records.
+    pub seen_ranks: usize,
+    /// Each collective, the one with the most time first.
+    pub collectives: Vec<CollectiveSpeed>,
+}
+
+/// A collective of a communicator.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct CollectiveSpeed {
+    /// Which one.
+    pub collective: Collective,
+    /// Seconds from the first record to the last; null if the records have no time.
+    pub seconds: Option<f64>,
+    /// Part of the time of all records that a rank spends in it, waiting included; at most 1, since operations can overlap.
+    pub time_share: Option<f64>,
+    /// Its sizes, from the smallest.
+    pub sizes: Vec<SizeSpeed>,
+    /// In which order the ranks reach it.
+    pub arrival: Arrival,
+}
+
+/// The operations of about one size.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct SizeSpeed {
+    /// Bytes of the smallest message.
+    pub least_bytes: u64,
+    /// Bytes of the largest one, less than twice as many.
+    pub most_bytes: u64,
+    /// Operations, of the rank that has most.
+    pub operations: u64,
+    /// Bus bandwidth in GB/s, the median: of the operations that all ranks recorded, by the shortest time of each.
+    pub busbw_gbps: Option<f64>,
+    /// The slowest of these operations.
+    pub slowest_gbps: Option<f64>,
+}
+
+word_enum! {
+    /// What the times of the ranks say.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[non_exhaustive]
+    pub enum Order {
+        /// Ranks come last, clearly and steadily.
+        Late = "ranks come last",
+        /// No rank makes the others wait.
+        Even = "no rank is late",
+        /// The transfer itself takes most of the time, so that a late rank would not show.
+        Wire = "no rank is late: the transfer itself takes the time",
+        /// The ranks' records are not of the same operations.
+        Unmatched = "the ranks' records do not fit each other",
+        /// There are too few records, or those of one rank only.
+        Few = "too few records of several ranks",
+        /// Not every rank waits for every other one in it.
+        PointToPoint = "not every rank waits for all others in it",
+    }
+}
+
+/// Who waits for whom.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Arrival {
+    /// What the times say.
+    pub order: Order,
+    /// Operations, or sums of a second, that were compared.
+    pub compared: usize,
+    /// The ranks that come last.
+    pub late: Vec<RankWait>,
+    /// Seconds that the others waited.
+    pub waited_seconds: f64,
+    /// As a part of the time.
+    pub waited_share: Option<f64>,
+    /// Each rank's waiting.
+    pub waits: Vec<RankWait>,
+}
+
+/// The waiting of a rank.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct RankWait {
+    /// Rank in the communicator.
+    pub rank: u32,
+    /// Rank in the largest communicator of its process, where that is another one.
+    pub global_rank: Option<u32>,
+    /// Its host.
+    pub host: String,
+    /// Its process there.
+    pub pid: u64,
+    /// Seconds that it waited for the last one.
+    pub seconds: f64,
+}
+
+/// A rate of NCCL Inspector's Prometheus files, which name neither ranks nor operations.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Rate {
+    /// The node.
+    pub node: String,
+    /// The GPU.
+    pub gpu: String,
+    /// The communicator's name.
+    pub communicator: String,
+    /// The collective.
+    pub collective: String,
+    /// The range of sizes.
+    pub size: String,
+    /// Bus bandwidth in GB/s.
+    pub busbw_gbps: Option<f64>,
+    /// Time of an operation in microseconds.
+    pub time_us: Option<f64>,
+}
+
+impl Arrival {
+    pub(super) fn of(order: Order) -> Self {
+        Self {
+            order,
+            compared: 0,
+            late: Vec::new(),
+            waited_seconds: 0.0,
+            waited_share: None,
+            waits: Vec::new(),
+        }
+    }
+
+    /// Returns who comes last in a collective, as a sentence.
+    fn sentence(&self, collective: Collective, seconds: Option<f64>) -> String {
+        let hosts: Vec<_> = self.late.iter().map(|rank| &rank.host).collect();
+        let one_host = hosts.windows(2).all(|pair| pair[0] == pair[1]);
+        let host = hosts
+            .first()
+            .filter(|host| one_host && !host.is_empty())
+            .map(|host| format!(" on {host}"))
+            .unwrap_or_default();
+        let (ranks, reach) = if self.late.len() == 1 { ("rank", "reaches") } else { ("ranks", "reach") };
+        let mut names: Vec<_> = self.late.iter().take(NAMED).map(ToString::to_string).collect();
+        if self.late.len() > NAMED {
+            names.push(format!("{} more", self.late.len() - NAMED));
+        }
+        let waited = match self.waited_share.zip(seconds) {
+            Some((share, seconds)) => format!("{:.0} % of {seconds:.1} s", share * 100.0),
+            None => format!("{:.1} s", self.waited_seconds),
+        };
+        let them = if self.late.len() == 1 { "it" } else { "them" };
+        format!(
+            "{ranks} {}{host} {reach} {collective} last: the others waited {waited} for {them}",
+            names.join(", ")
+        )
+    }
+}
+
+impl RankWait {
+    pub(super) fn new(origin: &Origin, seconds: f64) -> Self {
+        Self { rank: origin.rank, global_rank: None, host: origin.host.to_string(), pid: origin.pid, seconds }
+    }
+}
+
+impl fmt::Display for RankWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.global_rank.unwrap_or(self.rank))
+    }
+}
+
+impl Bandwidth {
+    /// Returns what was measured so far.
+    pub fn speeds(&self) -> Speeds {
+        let mut groups: BTreeMap<(u64, Collective), Vec<&Series>> = BTreeMap::new();
+        for series in &self.series {
+            groups.entry((series.origin.comm, series.collective)).or_default().push(series);
+        }
+        let globals = self.global_ranks();
+        let seconds = seconds(self.series.iter());
+        let mut communicators: BTreeMap<u64, CommunicatorSpeed> = BTreeMap::new();
+        for ((id, collective), mut ranks) in groups {
+            ranks.sort_by_key(|series| series.origin.rank);
+            let Some(origin) = ranks.first().map(|series| &series.origin) else { continue };
+            let known = communicators.entry(id).or_insert_with(|| CommunicatorSpeed {
+                id: format!("{id:#x}"),
+                ranks: origin.ranks,
+                nodes: origin.nodes,
+                seen_ranks: 0,
+                collectives: Vec::new(),
+            });
+            known.seen_ranks = known.seen_ranks.max(ranks.len());
+            let mut speed = CollectiveSpeed::of(collective, &ranks, seconds);
+            let arrival = &mut speed.arrival;
+            for rank in arrival.late.iter_mut().chain(&mut arrival.waits) {
+                let global = globals.get(&(rank.host.as_str().into(), rank.pid));
+                rank.global_rank = global.filter(|(ranks, _)| *ranks > origin.ranks).map(|(_, rank)| *rank);
+            }
+            known.collectives.push(speed);
+        }
+        let mut communicators: Vec<_> = communicators.into_values().collect();
+        communicators.sort_by_key(|comm| std::cmp::Reverse(comm.ranks));
+        for comm in &mut communicators {
+            let share = |speed: &CollectiveSpeed| speed.time_share.unwrap_or(0.0);
+            comm.collectives.sort_by(|one, other| share(other).total_cmp(&share(one)));
+        }
+        let (late, sentence) = judged(&communicators);
+        let dropped =
+            self.dropped.values().flatten().fold(0_u64, |sum, dropped| sum.saturating_add(*dropped));
+        Speeds {
+            sentence,
+            late,
+            communicators,
+            rates: self.rates.rates(),
+            operations: self.records,
+            dropped,
+            unusable: self.unusable,
+            notes: self.notes(dropped),
+        }
+    }
+
+    /// Returns the rank of each process in the largest communicator that it has.
+    fn global_ranks(&self) -> HashMap<(Arc<str>, u64), (u32, u32)> {
+        let mut globals: HashMap<(Arc<str>, u64), (u32, u32)> = HashMap::new();
+        for Origin { host, pid, ranks, rank, .. } in self.series.iter().map(|series| &series.origin) {
+            let known = globals.entry((Arc::clone(host), *pid)).or_insert((*ranks, *rank));
+            if *ranks > known.0 {
+                *known = (*ranks, *rank);
+            }
+        }
+        globals
+    }
+
+    fn notes(&self, dropped: u64) -> Vec<String> {
+        let mut notes = Vec::new();
+        if dropped > 0 {
+            notes.push(format!(
+                "the profiler could not record {dropped} operations: the figures are of a sample"
+            ));
+        }
+        if self.unusable > 0 {
+            notes
+                .push(format!("{} records have no rank or no possible time and are not used", self.unusable));
+        }
+        if self.by_cpu > 0 {
+            notes.push(format!("{} operations were timed by the CPU: bandwidths are too low", self.by_cpu));
+        }
+        if self.left_out > 0 {
+            notes.push(format!("{} records are of more ranks than are read", self.left_out));
+        }
+        notes
+    }
+}
+
+/// Returns the ranks for which the others waited longest, and a sentence.
+fn judged(communicators: &[CommunicatorSpeed]) -> (Vec<RankWait>, String) {
+    let all = || communicators.iter().flat_map(|comm| &comm.collectives);
+    let late = all().filter(|speed| speed.arrival.order == Order::Late);
+    if let Some(worst) =
+        late.max_by(|one, other| one.arrival.waited_seconds.total_cmp(&other.arrival.waited_seconds))
+    {
+        return (worst.arrival.late.clone(), worst.arrival.sentence(worst.collective, worst.seconds));
+    }
+    let share = |speed: &&CollectiveSpeed| speed.time_share.unwrap_or(0.0);
+    let symmetric = all().filter(|speed| speed.collective.is_symmetric());
+    let most = symmetric.max_by(|one, other| share(one).total_cmp(&share(other)));
+    let order = most.map_or(Order::Few, |speed| speed.arrival.order);
+    let sentence = match (order, most) {
+        (Order::Even | Order::Wire, _) => order.as_str().to_owned(),
+        (_, Some(most)) => format!("no rank is named in {}: {order}", most.collective),
+        (_, None) => format!("no rank is named: {order}"),
+    };
+    (Vec::new(), sentence)
+}
+
+/// Returns the seconds from the first record to the last.
+fn seconds<'a>(series: impl Iterator<Item = &'a Series>) -> Option<f64> {
+    let spans = series.filter_map(|series| series.span);
+    let all = spans.reduce(|(first, last), (from, to)| (first.min(from), last.max(to)));
+    all.map(|(first, last)| (last - first) as f64 / 1e3).filter(|seconds| *seconds > 0.0)
+}
+
+impl CollectiveSpeed {
+    fn of(collective: Collective, ranks: &[&Series], of_all: Option<f64>) -> Self {
+        let seconds = seconds(ranks.iter().copied());
+        let mean =
+            ranks.iter().map(|series| series.nanos() as f64 / 1e9).sum::<f64>() / ranks.len().max(1) as f64;
+        Self {
+            collective,
+            seconds,
+            time_share: of_all.map(|seconds| (mean / seconds).min(1.0)),
+            sizes: sizes(collective, ranks),
+            arrival: late::judge(ranks, seconds),
+        }
+    }
+}
+
+/// Returns the sizes with their bandwidth: an operation is as fast as the rank that waited least for others shows.
+fn sizes(collective: Collective, ranks: &[&Series]) -> Vec<SizeSpeed> {
+    let mut sizes: BTreeMap<u32, SizeSpeed> = BTreeMap::new();
+    for size in ranks.iter().flat_map(|series| &series.sizes) {
+        let known = sizes.entry(size.power).or_insert(SizeSpeed {
+            least_bytes: size.least,
+            most_bytes: size.most,
+            operations: 0,
+            busbw_gbps: None,
+            slowest_gbps: None,
+        });
+        known.least_bytes = known.least_bytes.min(size.least);
+        known.most_bytes = known.most_bytes.max(size.most);
+        known.operations = known.operations.max(size.count);
+    }
+    let of = ranks.first().map_or(1, |series| series.origin.ranks);
+    // By number and size, since a point-to-point operation has its rank's own number.
+    let mut shortest: HashMap<(u64, u64), (usize, u64)> = HashMap::new();
+    for entry in ranks.iter().flat_map(|series| &series.singles) {
+        let known = shortest.entry((entry.key, entry.measured.bytes)).or_insert((0, u64::MAX));
+        *known = (known.0 + 1, known.1.min(entry.measured.nanos));
+    }
+    let mut speeds: BTreeMap<u32, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    for ((_, bytes), (seen, nanos)) in shortest {
+        let speed = collective.bus_factor(of) * bytes as f64 / nanos as f64;
+        let (all, some) = speeds.entry(bytes.max(1).ilog2()).or_default();
+        if seen >= ranks.len() { all.push(speed) } else { some.push(speed) }
+    }
+    for (power, (all, some)) in speeds {
+        let mut speeds = if all.is_empty() { some } else { all };
+        speeds.sort_by(f64::total_cmp);
+        if let Some(size) = sizes.get_mut(&power) {
+            size.busbw_gbps = speeds.get(speeds.len() / 2).copied();
+            size.slowest_gbps = speeds.first().copied();
+        }
+    }
+    sizes.into_values().collect()
+}

@@ -1,0 +1,246 @@
+//! Files of a profiler of NCCL: recordings of real runs, lines of each version, and generated jobs of many ranks.
+
+use std::fs;
+use std::path::Path;
+
+use proptest::prelude::*;
+use weftrun_nccl::bandwidth::{Bandwidth, Collective, Order, Source, Speeds};
+
+/// Reads texts, each as a file, in pieces of a size.
+fn read<'a>(texts: impl IntoIterator<Item = &'a [u8]>, piece: usize) -> Speeds {
+    let mut bandwidth = Bandwidth::default();
+    for text in texts {
+        let mut source = Source::default();
+        text.chunks(piece).for_each(|bytes| bandwidth.read(&mut source, bytes));
+        bandwidth.end(&mut source);
+    }
+    bandwidth.speeds()
+}
+
+fn recording(name: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bandwidth").join(name);
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    files.iter().map(|file| fs::read(file).unwrap()).collect()
+}
+
+fn of_recording(name: &str) -> Speeds {
+    read(recording(name).iter().map(Vec::as_slice), 1 << 20)
+}
+
+fn late(speeds: &Speeds) -> Vec<u32> {
+    speeds.late.iter().map(|rank| rank.rank).collect()
+}
+
+/// The rank whose time is the shortest is late. Several published tools name the one with the longest.
+#[test]
+fn the_late_rank_of_each_recording_is_named() {
+    for (name, expected) in [
+        ("inspector-2.28.9-ok", None),
+        ("inspector-2.28.9-slow-plain", Some(1)),
+        ("inspector-2.32.3-slow", Some(1)),
+        ("library-2.28.9-ok", None),
+        ("library-2.28.9-slow", Some(1)),
+        ("library-2.32.3-slow", Some(1)),
+        // The wire takes the time; and two ranks that were switched on apart.
+        ("library-2.32.3-two_slow", None),
+        ("library-2.32.3-switched-live", None),
+    ] {
+        let speeds = of_recording(name);
+        assert_eq!(late(&speeds), Vec::from_iter(expected), "{name}: {}", speeds.sentence);
+        assert_eq!((speeds.dropped, speeds.unusable), (0, 0), "{name}");
+    }
+    let slow = of_recording("inspector-2.28.9-slow-plain");
+    assert!(
+        slow.sentence.starts_with("rank 1 on vm reaches AllReduce last: the others waited "),
+        "{}",
+        slow.sentence
+    );
+    assert_eq!(of_recording("inspector-2.28.9-ok").sentence, "no rank is late");
+    let wire = of_recording("library-2.32.3-two_slow");
+    assert_eq!(wire.sentence, "no rank is late: the transfer itself takes the time");
+}
+
+#[test]
+fn bus_bandwidth_is_that_of_the_rank_that_waited_least() {
+    for (name, least, most) in [("inspector-2.28.9-ok", 225.0, 240.0), ("library-2.28.9-slow", 205.0, 225.0)]
+    {
+        let speeds = of_recording(name);
+        let all = speeds.communicators.iter().flat_map(|comm| &comm.collectives);
+        let reduce = all.filter(|speed| speed.collective == Collective::AllReduce);
+        let size = reduce.flat_map(|speed| &speed.sizes).find(|size| size.least_bytes == 67_125_248).unwrap();
+        let median = size.busbw_gbps.unwrap();
+        assert!((least..most).contains(&median) && size.slowest_gbps.unwrap() <= median, "{name}: {size:?}");
+    }
+}
+
+#[test]
+fn the_pieces_in_which_a_file_arrives_do_not_matter() {
+    let files = recording("inspector-2.28.9-slow");
+    let whole = read(files.iter().map(Vec::as_slice), usize::MAX);
+    assert_eq!((whole.operations, whole.communicators.len(), &*whole.sentence), (24, 2, "no rank is late"));
+    for piece in [1, 7, 460, 4096] {
+        assert_eq!(read(files.iter().map(Vec::as_slice), piece), whole, "{piece}");
+    }
+}
+
+const HEADER: &str = r#""header":{"id":"0x2a","comm_name":"a \"{\\","rank":0,"n_ranks":4,"nnodes":2},"metadata":{"inspector_output_format_version":"v4.3","dump_timestamp_us":1795640443213929,"hostname":"n1.cluster.example","pid":7,"extra_tags":{"rank":"9"}}"#;
+const COLL: &str = r#""coll_perf":{"coll":"AllGather","coll_sn":3,"coll_msg_size_bytes":1048576,"coll_exec_time_us":100.5,"coll_timing_source":"kernel_gpu","coll_algobw_gbs":1,"coll_busbw_gbs":1,"coll_algo":"NVLS","coll_proto":"SIMPLE"}"#;
+const P2P: &str = r#""p2p_perf":{"p2p":"Send","p2p_sn":1,"p2p_peer":3,"p2p_msg_size_bytes":4096,"p2p_exec_time_us":8,"p2p_timing_source":"kernel_cpu"}"#;
+
+#[test]
+fn every_version_of_inspector_is_read() {
+    // v4.1 to v4.2: complete lines, and lines with what was dropped.
+    let text = format!(
+        "{{{HEADER},{COLL}}}\n{{{HEADER},\"dump_stats\":{{\"coll_records\":0,\"coll_dropped_total\":5,\
+         \"coll_dropped_since_last_dump\":5,\"p2p_dropped_total\":2}}}}\n{{{HEADER},{P2P}}}\n"
+    );
+    // v4.3 and v4.4: who measured is in one line, and the records that follow have nothing else.
+    let later = format!(
+        "{{{HEADER},\"dump_stats\":{{\"coll_records\":1,\"p2p_records\":1,\"proxy_records\":1,\
+         \"coll_dropped_total\":5,\"p2p_dropped_total\":2}}}}\n\
+         {{\"proxy_trace\":{{\"record_type\":\"proxy_op\",\"peer\":1,\"rank\":3,\"pid\":1}}}}\n{{{COLL}}}\n{{{P2P}}}\n{{{COLL}}}\n"
+    );
+    for (text, unusable) in [(&text, 0), (&later, 1)] {
+        let speeds = read([text.as_bytes()], 100);
+        let comm = &speeds.communicators[0];
+        assert_eq!((&*comm.id, comm.ranks, comm.nodes, comm.seen_ranks), ("0x2a", 4, 2, 1));
+        assert_eq!((speeds.operations, speeds.dropped, speeds.unusable), (2, 7, unusable), "{text}");
+        let gather = comm.collectives.iter().find(|speed| speed.collective == Collective::AllGather).unwrap();
+        let gbps = gather.sizes[0].busbw_gbps.unwrap();
+        assert!((gbps - 3.0 * 1_048_576.0 / 100_500.0).abs() < 1e-6, "{gbps}");
+        assert!(speeds.notes.iter().any(|note| note.contains("timed by the CPU")), "{:?}", speeds.notes);
+    }
+}
+
+#[test]
+fn prometheus_text_gives_rates_of_nodes() {
+    let text = "# HELP nccl_bus_bandwidth_gbs x\n\
+        nccl_bus_bandwidth_gbs{version=\"v5.1\",slurm_job_id=\"7\",node=\"n1\",gpu=\"GPU0\",comm_name=\"tp\",n_nodes=\"1\",\
+        nranks=\"8\",collective=\"AllReduce\",message_size=\"4-5GB\",algo_proto=\"Ring_ll\"} 329.5\n\
+        nccl_collective_exec_time_microseconds{node=\"n1\",gpu=\"GPU0\",comm_name=\"tp\",collective=\"AllReduce\",message_size=\"4-5GB\"} 26000\n\
+        nccl_p2p_bus_bandwidth_gbs{node=\"n1\",gpu=\"GPU0\",p2p_operation=\"Send\",message_size=\"1-2MB\"} NaN\n";
+    let speeds = read([text.as_bytes()], 10);
+    assert_eq!(speeds.rates.len(), 1);
+    let rate = &speeds.rates[0];
+    assert_eq!((&*rate.node, &*rate.gpu, &*rate.size), ("n1", "GPU0", "4-5GB"));
+    assert_eq!((rate.busbw_gbps, rate.time_us), (Some(329.5), Some(26_000.0)));
+}
+
+/// A job whose ranks write a line each second, as weftrun's library does.
+struct Job {
+    ranks: u32,
+    seconds: u64,
+    op: &'static str,
+    /// Nanoseconds of an operation without waiting, and how long a rank waits in one of eight.
+    transfer: u64,
+    wait: fn(rank: u32, second: u64) -> u64,
+}
+
+impl Job {
+    fn read(&self) -> Speeds {
+        let text = |rank: u32| -> String {
+            let line = |second: u64| {
+                // What each rank measures differs a little.
+                let noise = (u64::from(rank) * 7919 + second * 104_729) % 1_000;
+                let nanos = 80 * (self.transfer + noise) + 10 * (self.wait)(rank, second);
+                format!(
+                    "{{\"weftrun_nccl\":1,\"t\":{},\"host\":\"n{}\",\"pid\":{rank},\"comm\":\"0x7\",\"rank\":{rank},\"n\":{},\
+                     \"nodes\":{},\"op\":\"{}\",\"count\":80,\"bytes\":{},\"ns\":{nanos},\"min\":1,\"max\":2,\"seq\":{},\
+                     \"seq_bytes\":67108864,\"seq_ns\":{},\"dropped\":0}}\n",
+                    (1_795_640_443 + second) * 1000,
+                    rank / 8,
+                    self.ranks,
+                    self.ranks / 8,
+                    self.op,
+                    80_u64 << 26,
+                    second * 64,
+                    self.transfer + noise,
+                )
+            };
+            (0..self.seconds).map(line).collect()
+        };
+        let texts: Vec<String> = (0..self.ranks).map(text).collect();
+        read(texts.iter().map(String::as_bytes), 1 << 20)
+    }
+}
+
+#[test]
+fn one_rank_or_one_node_of_many_is_named_and_nobody_without_cause() {
+    let job = |ranks, wait| Job { ranks, seconds: 16, op: "AllReduce", transfer: 300_000, wait };
+    for ranks in [64, 4096] {
+        let one = job(ranks, |rank, _| if rank == 40 { 0 } else { 20_000_000 }).read();
+        assert_eq!(late(&one), [40], "{}", one.sentence);
+        assert_eq!(
+            one.sentence,
+            "rank 40 on n5 reaches AllReduce last: the others waited 21 % of 15.0 s for it"
+        );
+        let node = job(ranks, |rank, _| if rank / 8 == 5 { 30_000 } else { 20_000_000 }).read();
+        assert_eq!(late(&node), (40..48).collect::<Vec<_>>(), "{}", node.sentence);
+        let none = job(ranks, |_, _| 0).read();
+        assert_eq!((late(&none), &*none.sentence), (vec![], "no rank is late"));
+        if ranks > 64 {
+            continue;
+        }
+        // Each second another rank: all have to wait, and nobody is it.
+        let turns = job(ranks, |rank, second| if u64::from(rank) == second { 0 } else { 20_000_000 }).read();
+        assert!(turns.late.is_empty(), "{}", turns.sentence);
+        // Half of the ranks.
+        let half = job(ranks, |rank, _| if rank % 2 == 0 { 0 } else { 20_000_000 }).read();
+        assert!(half.late.is_empty(), "{}", half.sentence);
+        // Once, for a checkpoint.
+        let once = job(ranks, |rank, second| if rank == 40 || second != 3 { 0 } else { 90_000_000 }).read();
+        assert!(once.late.is_empty(), "{}", once.sentence);
+    }
+    let wire =
+        Job { transfer: 11_000_000, ..job(64, |rank, _| if rank == 40 { 0 } else { 5_000_000 }) }.read();
+    assert!(wire.late.is_empty() && wire.sentence.contains("the transfer itself"), "{}", wire.sentence);
+    for op in ["Send", "Recv", "AlltoAll", "Broadcast"] {
+        let pipeline = Job { op, ..job(64, |rank, _| if rank == 40 { 0 } else { 20_000_000 }) }.read();
+        assert_eq!(pipeline.communicators[0].collectives[0].arrival.order, Order::PointToPoint, "{op}");
+        assert!(pipeline.late.is_empty(), "{op}: {}", pipeline.sentence);
+    }
+}
+
+#[test]
+fn times_that_cannot_be_are_counted_and_not_used() {
+    let line = |rank: u32, ns: &str| {
+        format!(
+            "{{\"weftrun_nccl\":1,\"t\":1,\"comm\":\"0x7\",\"rank\":{rank},\"n\":2,\"op\":\"AllReduce\",\"count\":1,\
+             \"bytes\":4096,\"ns\":{ns},\"seq\":1,\"seq_bytes\":4096,\"seq_ns\":{ns}}}\n"
+        )
+    };
+    let text = [
+        line(0, "18446744073709551615"),
+        line(0, "18446744073709551616"),
+        line(0, "0"),
+        line(0, "-5"),
+        line(0, "1e400"),
+        line(2, "100"),
+        line(0, "100"),
+    ];
+    let speeds = read([text.concat().as_bytes()], 64);
+    assert_eq!((speeds.operations, speeds.unusable), (1, 6));
+}
+
+proptest! {
+    #[test]
+    fn no_input_panics(
+        lines in prop::collection::vec(prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..200),
+            (any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u8>()).prop_map(|(from, to, byte)| {
+                let mut line = format!("{{{HEADER},{COLL}}}").into_bytes();
+                let (from, to) = (from.index(line.len()), to.index(line.len()));
+                line[from] = byte;
+                line.truncate(to.max(1));
+                line
+            }),
+            "\\{\"(header|coll_perf|c|weftrun_nccl|dump_stats)\"(:|\\{|\"|[0-9]|,|n_ranks|rank|coll){0,60}".prop_map(String::into_bytes),
+        ], 0..20),
+        piece in 1_usize..500,
+    ) {
+        let text = lines.join(&b'\n');
+        let speeds = read([text.as_slice()], piece);
+        prop_assert_eq!(&speeds, &read([text.as_slice()], usize::MAX));
+    }
+}
