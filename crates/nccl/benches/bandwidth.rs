@@ -43,7 +43,7 @@ fn main() {
 }
 
 fn line(rank: u64, seq: u64) -> String {
-    let time = if rank == 3 || seq % 8 > 0 { 300 } else { 20_000 } + (rank * 7 + seq * 13) % 20;
+    let time = if rank == 3 || !seq.is_multiple_of(8) { 300 } else { 20_000 } + (rank * 7 + seq * 13) % 20;
     format!(
         "{{\"header\":{{\"id\":\"0xb41091393ccf0b\",\"comm_name\":\"unknown\",\"rank\":{rank},\"n_ranks\":{RANKS},\"nnodes\":8}},\
          \"metadata\":{{\"inspector_output_format_version\":\"v4.0\",\"git_rev\":\"unknown\",\

@@ -10,6 +10,8 @@ mod plugin;
 
 include!(concat!(env!("OUT_DIR"), "/libraries.rs"));
 
+/// The milliseconds between two lines of the library: 1000 unless it is set.
+pub const PERIOD: &str = "WEFTRUN_NCCL_MS";
 /// The folder into which the library writes, or `stderr`. Without it the library does nothing.
 pub const OUT: &str = "WEFTRUN_NCCL_OUT";
 

@@ -165,6 +165,7 @@ pub use weftrun_core as core;
 pub use weftrun_core::backend::{Backend, Capability, Registry};
 pub use weftrun_core::{Error, ErrorKind, Finding, Result, Severity};
 pub use weftrun_diagnose as diagnose;
+pub use weftrun_profiler as profiler;
 
 /// Makes the linker keep weftrun's own backends. [`ClientBuilder::build`] calls it; only a program that uses
 /// [`Registry::linked`] before it builds a client needs it.

@@ -1,10 +1,14 @@
 //! `bandwidth`: how fast each collective is, and which rank makes the others wait, from the files of a profiler of NCCL.
 
+use std::env::consts::ARCH;
+use std::path::PathBuf;
+
 use clap::Args;
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
 use weftrun::core::nccl::bandwidth::{CollectiveSpeed, CommunicatorSpeed, Order, Rate, SizeSpeed, Speeds};
 use weftrun::core::text::{binary_size, counted};
+use weftrun::files::NamedFile;
 use weftrun::report::BandwidthReport;
 use weftrun::{Error, ErrorKind, Result};
 
@@ -16,6 +20,7 @@ Examples:
   weftrun bandwidth nccl-inspector-1234/          files of NCCL Inspector: JSON or Prometheus text
   weftrun bandwidth nccl/*.jsonl                  files of weftrun's own library
   weftrun bandwidth -o json nccl/ | jq .late      the ranks for which the others wait
+  weftrun bandwidth --write-library weftrun.so    then, in the job: NCCL_PROFILER_PLUGIN=$PWD/weftrun.so WEFTRUN_NCCL_OUT=$PWD/nccl
 
 A time of a collective contains the waiting for the rank that comes last, so that this rank has the shortest time. A rank
 is named only if the others clearly and steadily wait for it, and only in all-reduces, all-gathers and reduce-scatters, in
@@ -28,12 +33,19 @@ const COMMUNICATORS: usize = 32;
 #[command(after_help = EXAMPLES)]
 pub struct BandwidthArgs {
     /// Files of a profiler of NCCL, folders, quoted patterns, `-` for stdin
-    #[arg(value_name = "PATH", required = true)]
+    #[arg(value_name = "PATH", required_unless_present = "write_library")]
     pub inputs: Vec<String>,
+    /// Write weftrun's library for this kind of machine to a file, for `NCCL_PROFILER_PLUGIN`
+    #[arg(long, value_name = "FILE", conflicts_with = "inputs")]
+    pub write_library: Option<PathBuf>,
 }
 
 /// Prints the speeds. The exit code does not depend on them.
 pub fn run(context: &Context, args: &BandwidthArgs) -> Result<u8> {
+    if let Some(file) = &args.write_library {
+        NamedFile::check(file)?.write(library()?)?;
+        return Ok(exit_codes::OK);
+    }
     let bandwidth = weftrun::read_bandwidth(&args.inputs)?;
     if bandwidth.is_empty() {
         return Err(Error::new(ErrorKind::NotFound, "the files have no measurement of NCCL's collectives")
@@ -47,6 +59,16 @@ pub fn run(context: &Context, args: &BandwidthArgs) -> Result<u8> {
         context.out.text(&text(&speeds))?;
     }
     Ok(exit_codes::OK)
+}
+
+/// Returns the library for the machine on which this program runs.
+fn library() -> Result<&'static [u8]> {
+    weftrun::profiler::library(ARCH).ok_or_else(|| {
+        let message = format!("this build of weftrun has no NCCL profiler library for {ARCH}");
+        Error::new(ErrorKind::Unsupported, message).hint(
+            "a release has it, and so has a build by a Rust that has the target of glibc for this machine",
+        )
+    })
 }
 
 fn text(speeds: &Speeds) -> String {

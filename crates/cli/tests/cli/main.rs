@@ -11,6 +11,7 @@
 mod adversity;
 mod bad_input;
 mod bad_jobs;
+mod bandwidth;
 mod browser;
 mod captures;
 mod cases;

@@ -74,6 +74,8 @@ impl Schemas {
     }
 }
 
+const RECORDING: &str = "crates/nccl/tests/bandwidth/inspector-2.28.9-slow-plain";
+
 #[test]
 fn the_binarys_output_is_what_the_schemas_say() {
     let place = Place::new();
@@ -89,6 +91,7 @@ fn the_binarys_output_is_what_the_schemas_say() {
     let printed = [
         ("advisories", "advisories".to_owned()),
         ("backends", "backends".to_owned()),
+        ("bandwidth", format!("bandwidth {}", repo(RECORDING).display())),
         ("codes", "explain".to_owned()),
         ("config", "config show".to_owned()),
         ("doctor", "doctor -b local".to_owned()),

@@ -160,10 +160,8 @@ impl<'a> Draft<'a> {
             b"rank" => origin.rank = small(),
             b"n_ranks" | b"n" => origin.ranks = small(),
             b"nnodes" | b"nodes" => origin.nodes = small(),
-            b"hostname" | b"host" => {
-                if value != origin.host.as_bytes() {
-                    origin.host = String::from_utf8_lossy(&value[..value.len().min(NAME)]).into();
-                }
+            b"hostname" | b"host" if value != origin.host.as_bytes() => {
+                origin.host = String::from_utf8_lossy(&value[..value.len().min(NAME)]).into();
             }
             b"pid" => origin.pid = number(),
             b"dump_timestamp_us" => self.at = number() / 1_000,

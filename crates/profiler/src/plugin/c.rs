@@ -316,6 +316,13 @@ pub fn host() -> [u8; 65] {
     name
 }
 
+/// Returns the milliseconds between two lines.
+pub fn period() -> u64 {
+    let mut place = [0; 1024];
+    let asked = variable(c"WEFTRUN_NCCL_MS", &mut place).and_then(|millis| millis.parse::<u64>().ok());
+    asked.unwrap_or(1_000).clamp(100, 60_000)
+}
+
 /// Returns whether a place for the files is set.
 pub fn is_wanted() -> bool {
     folder(&mut [0; 1024]).is_some()
@@ -323,11 +330,16 @@ pub fn is_wanted() -> bool {
 
 /// Copies the name of the folder, or `stderr`.
 pub fn folder(place: &mut [u8; 1024]) -> Option<&str> {
+    variable(c"WEFTRUN_NCCL_OUT", place).filter(|name| !name.is_empty())
+}
+
+/// Copies the value of a variable; none if it is longer than its place.
+fn variable<'a>(name: &CStr, place: &'a mut [u8; 1024]) -> Option<&'a str> {
     // SAFETY: the name ends in NUL; the value does, and is copied at once.
-    let value = text(unsafe { getenv(c"WEFTRUN_NCCL_OUT".as_ptr()) })?;
+    let value = text(unsafe { getenv(name.as_ptr()) })?;
     let copy = place.get_mut(..value.len())?;
     copy.copy_from_slice(value);
-    core::str::from_utf8(copy).ok().filter(|name| !name.is_empty())
+    core::str::from_utf8(copy).ok()
 }
 
 /// Starts a detached thread that gets no signals: those are the job's.

@@ -81,7 +81,7 @@ impl Sums {
     }
 
     /// Passes on a line for each sum and empties them.
-    pub fn lines(&mut self, second: u64, process: &Process, mut put: impl FnMut(&[u8])) {
+    pub fn lines(&mut self, millis: u64, process: &Process, mut put: impl FnMut(&[u8])) {
         let dropped = DROPPED.load(Relaxed);
         for sum in &mut self.0 {
             let sum = core::mem::replace(sum, NONE);
@@ -93,7 +93,7 @@ impl Sums {
             let (rank, ranks, nodes) = (&comm.rank, &comm.ranks, &comm.nodes);
             let _ = writeln!(
                 line,
-                "{{\"weftrun_nccl\":1,\"t\":{second},\"host\":\"{}\",\"pid\":{},\"comm\":\"{:#x}\",\"rank\":{},\"n\":{},\
+                "{{\"weftrun_nccl\":1,\"t\":{millis},\"host\":\"{}\",\"pid\":{},\"comm\":\"{:#x}\",\"rank\":{},\"n\":{},\
                  \"nodes\":{},\"op\":\"{name}\",\"count\":{},\"bytes\":{},\"ns\":{},\"min\":{},\"max\":{},\"seq\":{},\
                  \"seq_bytes\":{},\"seq_ns\":{},\"dropped\":{dropped}}}",
                 process.host(),

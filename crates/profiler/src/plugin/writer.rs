@@ -1,4 +1,5 @@
-//! The only thread: it visits the finished operations ten times a second and writes once a second. Only it touches files, so a
+//! The only thread: it visits the finished operations ten times a second and writes once a second, or as
+//! often as is asked. Only it touches files, so a
 //! disk that hangs or is full stops the measuring, never the job.
 
 use core::fmt::Write;
@@ -9,7 +10,7 @@ use super::sums::{Process, Sums, Text};
 use super::{c, comms, ops};
 
 const VISIT_NANOS: u64 = 100_000_000;
-const SECOND_NANOS: u64 = 1_000_000_000;
+const MILLI: u64 = 1_000_000;
 /// Bytes of a file, after which it becomes the older of the two that a process has.
 const FILE: u64 = 4 << 20;
 
@@ -49,21 +50,22 @@ pub fn flush() {
 fn run() {
     let process = Process { host: c::host(), pid: c::pid() };
     let (mut sums, mut out) = (Sums::new(), Out::open(&process));
-    let mut second = c::now() / SECOND_NANOS;
+    let period = c::period() * MILLI;
+    let mut part = c::now() / period;
     while let Some(open) = &mut out {
         let asked = ASKED.load(Acquire);
         let wanted = asked != MET.load(Relaxed);
-        // Every rank cuts its seconds at the same time, so that their sums are of the same operations.
-        c::sleep(if wanted { 0 } else { VISIT_NANOS.min(SECOND_NANOS - c::now() % SECOND_NANOS) });
+        // Every rank cuts the time at the same places, so that their sums are of the same operations.
+        c::sleep(if wanted { 0 } else { VISIT_NANOS.min(period - c::now() % period) });
         comms::before_visit();
         ops::visit(|op, nanos| sums.add(op, nanos));
-        let now = c::now() / SECOND_NANOS;
-        if now == second && !wanted {
+        let now = c::now() / period;
+        if now == part && !wanted {
             continue;
         }
         let mut written = true;
-        sums.lines(second, &process, |line| written &= open.put(line));
-        second = now;
+        sums.lines(part * period / MILLI, &process, |line| written &= open.put(line));
+        part = now;
         comms::after_visit();
         MET.store(asked, Release);
         if !(written && open.send()) {
