@@ -114,8 +114,9 @@ fn the_profiler_is_brought_only_where_it_is_asked_for_and_replaces_no_other() {
     spec.fabric.bandwidth = true;
     let (set, said) = profiler(&spec, "dgxc");
     let path = weftrun_core::fabric::PROFILER_PATH.to_owned();
-    let out = ("WEFTRUN_NCCL_OUT".to_owned(), "stderr".to_owned());
-    assert_eq!(set, [("NCCL_PROFILER_PLUGIN".to_owned(), path), out.clone()]);
+    let options = [("WEFTRUN_NCCL_OUT", "stderr"), ("WEFTRUN_NCCL_MS", "5000")];
+    let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(set, [vec![("NCCL_PROFILER_PLUGIN".to_owned(), path)], options.to_vec()].concat());
     assert!(!said.contains(&"W-ENV-KEPT".to_owned()), "{said:?}");
     let mut off = spec.clone();
     off.fabric.rules.insert("observe.profiler".into(), RuleSetting::Off);

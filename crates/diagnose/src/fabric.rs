@@ -17,6 +17,9 @@ use crate::rules::{self, Blame, Rule, rules};
 /// The code of the finding that the log has no INFO lines.
 pub const NO_INFO: &str = "NCCL-DEBUG-SILENT";
 
+/// The code of the finding that the others wait for a rank. The job runs: it never is why one failed.
+pub const RANK_LATE: &str = "NCCL-RANK-LATE";
+
 /// Most lines of evidence under one finding.
 const EVIDENCE: usize = 6;
 
@@ -101,7 +104,7 @@ fn late(seen: &RuleInput<'_>) -> Option<Finding> {
         (!bandwidth.is_empty()).then(|| bandwidth.speeds()).filter(|speeds| !speeds.late.is_empty())?;
     let fix = "compare what that rank does before the collective (input, CPU, GPU clock) with another one: `weftrun bandwidth` \
                prints each rank's waiting";
-    Some(Finding::warning("NCCL-RANK-LATE", speeds.sentence).fix(fix))
+    Some(Finding::warning(RANK_LATE, speeds.sentence).fix(fix))
 }
 
 /// Returns notes on versions in the log that are known to be bad. Only notes: the log need not show the

@@ -79,7 +79,11 @@ pub fn library(job: &PlannedJob, folder: &str) -> Result<String> {
     if !brings_library(job) {
         return Ok(String::new());
     }
-    let mut text = format!("mkdir -p -- {folder} && case $(uname -m) in\n");
+    // Other users may write to the folder above: a link of theirs is not followed.
+    let mut text = format!(
+        "# weftrun's library for NCCL's profiler interface.\n\
+         mkdir -p -- {folder} && [ ! -L {folder} ] && [ -O {folder} ] && case $(uname -m) in\n"
+    );
     for machine in weftrun_profiler::machines() {
         let encoded = STANDARD.encode(weftrun_profiler::library(machine).unwrap_or_default());
         let lines =

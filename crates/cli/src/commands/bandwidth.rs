@@ -63,7 +63,9 @@ pub fn run(context: &Context, args: &BandwidthArgs) -> Result<u8> {
     if bandwidth.is_empty() {
         return Err(Error::new(ErrorKind::NotFound, "there is no measurement of NCCL's collectives")
             .with("input", args.inputs.join(" "))
-            .hint("submit with `--bandwidth`; the first line comes a second after NCCL's first collective")
+            .hint(
+                "submit with `--bandwidth`; the first lines come some seconds after NCCL's first collective",
+            )
             .hint("NCCL Inspector writes only if NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS is set"));
     }
     let speeds = bandwidth.speeds();

@@ -8,7 +8,8 @@ use crate::request::{Origin, RuleSetting};
 
 pub(crate) const RULE: &str = "observe.profiler";
 const PLUGIN: &str = "NCCL_PROFILER_PLUGIN";
-const OUT: &str = "WEFTRUN_NCCL_OUT";
+/// Every 5 s the log of a rank grows by about 1 MB an hour: nodes of Kubernetes keep 50 MB of a container's log by default.
+const OPTIONS: [(&str, &str); 2] = [("WEFTRUN_NCCL_OUT", "stderr"), ("WEFTRUN_NCCL_MS", "5000")];
 
 /// Names the library where it was asked for. NCCL loads one profiler: that of the user or the profile stays.
 pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) {
@@ -42,11 +43,13 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
         }
         let why = "NCCL loads the library and tells it when each collective begins and ends";
         set::env(plan, role, RULE, (PLUGIN, PROFILER_PATH), why, Origin::Default);
-        if role.container.env(PLUGIN).is_none() {
-            let why = "the library writes a line a second to the rank's log, which `weftrun logs` leaves out";
-            set::env(plan, role, RULE, (OUT, "stderr"), why, Origin::Default);
+        for (name, value) in OPTIONS {
+            if role.container.env(PLUGIN).is_none() && role.container.env(name).is_none() {
+                let why = "the library writes a few lines to the rank's log each time, which `weftrun logs` leaves out";
+                set::env(plan, role, RULE, (name, value), why, Origin::Default);
+            }
         }
     }
     launch.forward(RULE, PLUGIN);
-    launch.forward(RULE, OUT);
+    OPTIONS.iter().for_each(|(name, _)| launch.forward(RULE, name));
 }
