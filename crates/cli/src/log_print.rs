@@ -160,6 +160,8 @@ pub struct PrintOptions {
     pub timestamps: bool,
     /// Prints no prefix.
     pub bare: bool,
+    /// Prints the lines of weftrun's NCCL library too.
+    pub measurements: bool,
 }
 
 impl LogPrinter {
@@ -170,7 +172,7 @@ impl LogPrinter {
     /// Creates a printer whose store keeps so many bytes of printed lines.
     fn with_budget(options: PrintOptions, budget: usize) -> Self {
         let lines = Lines { next: 0, prefixes: Vec::new(), options, ranks: None, pattern: None };
-        Self { store: LogStore::new(budget), lines }
+        Self { store: LogStore::new(budget).with_measurements(lines.options.measurements), lines }
     }
 
     /// Prints only lines of these ranks that match this regular expression.

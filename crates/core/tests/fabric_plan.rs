@@ -96,6 +96,50 @@ fn the_flight_recorder_is_set_up_only_where_it_is_switched_on() {
     );
 }
 
+/// The variables that `observe.profiler` sets, and the codes of what it reports.
+fn profiler(spec: &JobSpec, profile: &str) -> (Vec<(String, String)>, Vec<String>) {
+    let plan = plan(spec, profile);
+    let ops = plan.ops.iter().filter(|op| op.rule == "observe.profiler");
+    let set = ops.filter_map(|op| match &op.change {
+        Change::Env { name, value } => Some((name.clone(), value.clone())),
+        _ => None,
+    });
+    (set.collect(), codes(&plan).into_iter().map(str::to_owned).collect())
+}
+
+#[test]
+fn the_profiler_is_brought_only_where_it_is_asked_for_and_replaces_no_other() {
+    let mut spec = llama(worker()).build().unwrap();
+    assert_eq!(profiler(&spec, "dgxc").0, []);
+    spec.fabric.bandwidth = true;
+    let (set, said) = profiler(&spec, "dgxc");
+    let path = weftrun_core::fabric::PROFILER_PATH.to_owned();
+    let options = [("WEFTRUN_NCCL_OUT", "stderr"), ("WEFTRUN_NCCL_MS", "5000")];
+    let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(set, [vec![("NCCL_PROFILER_PLUGIN".to_owned(), path)], options.to_vec()].concat());
+    assert!(!said.contains(&"W-ENV-KEPT".to_owned()), "{said:?}");
+    let mut off = spec.clone();
+    off.fabric.rules.insert("observe.profiler".into(), RuleSetting::Off);
+    assert_eq!(profiler(&off, "dgxc").0, []);
+    let mut own = llama(worker()).env("NCCL_PROFILER_PLUGIN", "inspector").build().unwrap();
+    own.fabric.bandwidth = true;
+    let (set, said) = profiler(&own, "dgxc");
+    assert_eq!(set, []);
+    assert!(said.contains(&"W-ENV-KEPT".to_owned()), "{said:?}");
+    // Nor that of the site.
+    let mut site = Profiles::builtin().get("dgxc").unwrap();
+    site.env.insert("NCCL_PROFILER_PLUGIN".into(), "inspector".into());
+    let mut whole = llama(worker().instance_type("p5en.48xlarge")).build().unwrap();
+    whole.fabric.bandwidth = true;
+    let plan = FabricPlan::new(&whole, &Catalogue::builtin(), &ClusterFacts::default(), &site);
+    let named = plan.ops.iter().filter(|op| op.change.target() == "env NCCL_PROFILER_PLUGIN");
+    assert_eq!(named.map(|op| op.change.value()).collect::<Vec<_>>(), ["inspector"]);
+    assert!(codes(&plan).contains(&"W-ENV-KEPT"), "{:?}", codes(&plan));
+    let mut no_gpu = spec;
+    no_gpu.roles[0].gpus_per_node = 0;
+    assert_eq!(profiler(&no_gpu, "dgxc").0, []);
+}
+
 #[test]
 fn a_fabric_said_outright_that_cannot_be_had_is_an_error() {
     let spec = llama(worker().gpus_per_node(4)).fabric(Fabric::Efa).build().unwrap();

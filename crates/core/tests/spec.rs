@@ -114,6 +114,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("--trainer-version", "2.3"),
     ("--strict", "true"),
     ("--detect", "true"),
+    ("--bandwidth", "true"),
     ("--profile", "dgxc"),
     ("--queue", "gpu"),
     ("--priority", "high"),

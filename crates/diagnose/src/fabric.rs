@@ -17,6 +17,9 @@ use crate::rules::{self, Blame, Rule, rules};
 /// The code of the finding that the log has no INFO lines.
 pub const NO_INFO: &str = "NCCL-DEBUG-SILENT";
 
+/// The code of the finding that the others wait for a rank. The job runs: it never is why one failed.
+pub const RANK_LATE: &str = "NCCL-RANK-LATE";
+
 /// Most lines of evidence under one finding.
 const EVIDENCE: usize = 6;
 
@@ -30,6 +33,7 @@ pub fn findings(plan: Option<&FabricPlan>, seen: &RuleInput<'_>) -> Vec<Finding>
     findings.extend(silent(plan, seen).map(|finding| with(Confidence::High, finding)));
     findings.extend(anomalies::findings(seen));
     findings.extend(known_bad_versions(seen));
+    findings.extend(late(seen).map(|finding| with(Confidence::High, finding)));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings
 }
@@ -91,6 +95,16 @@ fn mark_past(findings: &mut [Finding], seen: &RuleInput<'_>) {
             make_note(finding, message);
         }
     }
+}
+
+/// Returns the ranks for which the others wait, where weftrun's library measures NCCL's collectives.
+fn late(seen: &RuleInput<'_>) -> Option<Finding> {
+    let bandwidth = seen.map.bandwidth();
+    let speeds =
+        (!bandwidth.is_empty()).then(|| bandwidth.speeds()).filter(|speeds| !speeds.late.is_empty())?;
+    let fix = "compare what that rank does before the collective (input, CPU, GPU clock) with another one: `weftrun bandwidth` \
+               prints each rank's waiting";
+    Some(Finding::warning(RANK_LATE, speeds.sentence).fix(fix))
 }
 
 /// Returns notes on versions in the log that are known to be bad. Only notes: the log need not show the

@@ -34,7 +34,7 @@ mod rules;
 mod sources;
 
 pub use diagnosis::Diagnosis;
-pub use fabric::NO_INFO;
+pub use fabric::{NO_INFO, RANK_LATE};
 pub use judge::Judge;
 pub use rules::{Blame, Rule, rules};
 pub use sources::Sources;

@@ -63,6 +63,7 @@ impl<'a> Sources<'a> {
         }
         let mut findings = fabric::findings(self.plan, &seen);
         fabric::fold_consequences(&mut findings, &why);
+        why.findings.extend(findings.iter().filter(|finding| finding.code == fabric::RANK_LATE).cloned());
         let ok = fabric::judge(&seen, &findings);
         let expected = self.plan.and_then(|plan| plan.instance_type.as_deref()).and_then(|instance| {
             let nodes = seen.ranks().iter().map(|rank| rank.node + 1).max()?;

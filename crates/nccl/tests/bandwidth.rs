@@ -4,9 +4,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use weftrun_nccl::bandwidth::{Bandwidth, Collective, Order, Source, Speeds};
+use weftrun_nccl::{SourceId, TransportMap};
 
 /// Reads texts, each as a file, in pieces of a size.
 fn read<'a>(texts: impl IntoIterator<Item = &'a [u8]>, piece: usize) -> Speeds {
@@ -44,6 +46,9 @@ fn the_late_rank_of_each_recording_is_named() {
         ("library-2.28.9-ok", None),
         ("library-2.28.9-slow", Some(1)),
         ("library-2.32.3-slow", Some(1)),
+        ("weftrun-2.28.9-none", None),
+        ("weftrun-2.28.9-5ms-rank0", Some(0)),
+        ("weftrun-2.28.9-5ms-rank1", Some(1)),
         // The wire takes the time; and two ranks that were switched on apart.
         ("library-2.32.3-two_slow", None),
         ("library-2.32.3-switched-live", None),
@@ -61,6 +66,25 @@ fn the_late_rank_of_each_recording_is_named() {
     assert_eq!(of_recording("inspector-2.28.9-ok").sentence, "no rank is late");
     let wire = of_recording("library-2.32.3-two_slow");
     assert_eq!(wire.sentence, "no rank is late: the transfer itself takes the time");
+}
+
+/// In a rank's log, between other lines and after the prefix of a launcher, the lines of the library say the same.
+#[test]
+fn the_map_of_a_log_has_what_the_library_measured() {
+    let mut map = TransportMap::new();
+    for (rank, file) in recording("weftrun-2.28.9-5ms-rank1").iter().enumerate() {
+        let source = Arc::new(SourceId::new(format!("rank{rank}")));
+        for line in String::from_utf8_lossy(file).lines() {
+            let text =
+                format!("step 1 loss 2.5\n[default{rank}]:weftrun: NCCL {line}\n{{\"weftrun_nccl\": 0}}\n");
+            text.as_bytes().chunks(100).for_each(|bytes| _ = map.read(&source, bytes));
+        }
+    }
+    map.end_all();
+    let speeds = map.snapshot().bandwidth().speeds();
+    assert_eq!(speeds, of_recording("weftrun-2.28.9-5ms-rank1"));
+    assert_eq!(late(&speeds), [1]);
+    assert!(map.snapshot().ranks().is_empty(), "the lines name no processes of NCCL's own");
 }
 
 #[test]

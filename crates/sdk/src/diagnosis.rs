@@ -12,7 +12,7 @@ use weftrun_core::nccl::TransportMap;
 use weftrun_core::{ErrorKind, Finding, Result};
 use weftrun_diagnose::cause::{Why, WhyState};
 use weftrun_diagnose::health::{HealthState, INTERVAL};
-use weftrun_diagnose::{Diagnosis, Sources};
+use weftrun_diagnose::{Diagnosis, RANK_LATE, Sources};
 
 use crate::Job;
 use crate::runtime::on_runtime;
@@ -153,7 +153,8 @@ impl Job {
 
     /// What is wrong with a job, for a summary of it. A job that has ended is diagnosed as by [`Job::why`]. Of one that runs,
     /// its logs and one answer of NCCL's RAS service are read for a few seconds at most: the answer is none if they show
-    /// neither a failure nor a hang, or a rank that goes on training afterwards, and its state stays that of a running job.
+    /// neither a failure nor a hang nor a rank for which the others wait, or a rank that goes on training afterwards, and its
+    /// state stays that of a running job.
     /// Jobs with more than 64 replicas are left out: [`Job::why_with`] reads any job whole.
     pub async fn trouble(&self, detail: &JobDetail) -> Option<Why> {
         const REPLICAS: usize = 64;
@@ -178,7 +179,8 @@ impl Job {
             return None;
         }
         self.explain_running(&mut why, &map, Duration::ZERO).await;
-        why.cause.is_some().then_some(why)
+        let slow = why.findings.iter().any(|finding| finding.code == RANK_LATE);
+        (why.cause.is_some() || slow).then_some(why)
     }
 
     /// Keeps what is wrong with a job that is about to be cancelled or deleted, so that [`Job::why`] can say it afterwards: a

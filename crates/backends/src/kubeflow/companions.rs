@@ -13,6 +13,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::client::PATIENCE;
 use super::object::JobObject;
 use super::pod::SUBMISSION;
+use super::profiler;
 use super::status::Job;
 use super::submit::create_once;
 use crate::kubernetes::code::VOLUME;
@@ -70,7 +71,10 @@ pub async fn make(
         };
         match cluster.get(&companion.resource, &name).await {
             Ok(there) if is_left_behind(&there) => {
-                if !["spec", "data"].iter().all(|part| holds(&there[*part], &companion.object[*part])) {
+                if !["spec", "data", "binaryData"]
+                    .iter()
+                    .all(|part| holds(&there[*part], &companion.object[*part]))
+                {
                     let kind = companion.resource.kind;
                     let message = format!(
                         "the {kind} {name} of an interrupted submission differs from what this job needs"
@@ -126,9 +130,10 @@ fn holds(there: &Value, wanted: &Value) -> bool {
 /// Sets a job as the owner of the objects that were created for it, if the submitting process ended before
 /// that. The job runs without it too: an object without an owner merely stays when the job is deleted.
 pub async fn adopt_left(cluster: &Cluster, job: &Job) {
-    let (code, topology) = (format!("{}-code", job.name()), format!("{}-nccl-topology", job.name()));
-    for name in mounted_maps(&job.object).iter().filter(|name| name.starts_with(&code) || **name == topology)
-    {
+    let code = format!("{}-code", job.name());
+    let whole = FILES.map(|file| format!("{}-{file}", job.name()));
+    let own = |name: &&String| name.starts_with(&code) || whole.contains(name);
+    for name in mounted_maps(&job.object).iter().filter(own) {
         adopt(cluster, job, &Resource::CONFIG_MAPS, name).await;
     }
     let own_runtime = job.object["spec"]["runtimeRef"]["kind"] == Resource::TRAINING_RUNTIMES.kind;
@@ -166,7 +171,10 @@ pub async fn adopt(cluster: &Cluster, job: &Job, companion: &Resource, name: &st
     }
 }
 
-/// Returns the ConfigMaps with code or a topology file that a job mounts. The path of the volumes depends on
+/// The volumes of ConfigMaps with one file, which are named after the job and the volume.
+const FILES: [&str; 2] = ["nccl-topology", profiler::VOLUME];
+
+/// Returns the ConfigMaps with code, a topology file or weftrun's library that a job mounts. The path of the volumes depends on
 /// the kind.
 fn mounted_maps(object: &Value) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
@@ -175,7 +183,8 @@ fn mounted_maps(object: &Value) -> BTreeSet<String> {
         match value {
             Value::Array(items) => open.extend(items),
             Value::Object(fields) => {
-                let code = fields.get("name").is_some_and(|name| name == VOLUME || name == "nccl-topology");
+                let name = fields.get("name").and_then(Value::as_str);
+                let code = name.is_some_and(|name| name == VOLUME || FILES.contains(&name));
                 let map = fields.get("configMap").and_then(|map| map["name"].as_str());
                 found.extend(map.filter(|_| code).map(str::to_owned));
                 open.extend(fields.values());

@@ -15,6 +15,7 @@ mod mpi_job;
 mod object;
 mod pod;
 mod preflight;
+mod profiler;
 mod pytorch_job;
 mod render;
 mod render_input;

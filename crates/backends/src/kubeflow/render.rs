@@ -15,7 +15,7 @@ use super::kinds::{Kind, trainer_version};
 use super::object::JobObject;
 use super::pod::{FABRIC, SUBMISSION};
 use super::render_input::RenderInput;
-use super::{mpi_job, preflight, pytorch_job, train_job};
+use super::{mpi_job, preflight, profiler, pytorch_job, train_job};
 use crate::kubernetes::code::Delivery;
 
 /// Longest name of any object that the operators create for a job.
@@ -29,6 +29,8 @@ pub fn render(job: &PlannedJob, target: &KubeflowTarget, namespace: Option<&str>
     spec.refuse_nul()?;
     spec.refuse_once("kubeflow")?;
     let settings = target.for_job(spec)?;
+    let (with_library, without_library) = profiler::bring(job, namespace);
+    let job = &*with_library;
     let kind = choose(job, &settings)?;
     let may_make_maps = job.facts.extra.get("may-create-configmaps").and_then(Value::as_bool);
     let mut delivery = Delivery::of(spec, settings.scripts, may_make_maps)?;
@@ -75,6 +77,7 @@ pub fn render(job: &PlannedJob, target: &KubeflowTarget, namespace: Option<&str>
     rendered.prepared = Prepared::new(objects);
     rendered.applied = applied;
     rendered.inexpressible = inexpressible;
+    rendered.inexpressible.extend(without_library);
     rendered.findings.extend(findings);
     rendered.findings.extend(missing_image(&draft));
     if kind == Kind::TrainJob {

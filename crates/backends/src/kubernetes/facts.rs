@@ -21,7 +21,8 @@ pub struct Right {
 }
 
 /// Labels of nodes that identify their type.
-const NODE_LABELS: [&str; 7] = [
+const NODE_LABELS: [&str; 8] = [
+    "kubernetes.io/arch",
     "node.kubernetes.io/instance-type",
     "cloud.google.com/gke-accelerator",
     "node.coreweave.cloud/type",

@@ -11,6 +11,7 @@
 //!     requests/               what others ask of the supervisor
 //!     logs/ATTEMPT/NAME.log   what each process wrote, by its own hand
 //!     code/                   code brought along
+//!     libweftrun-nccl.so      weftrun's library for NCCL's profiler interface
 //! STATE/jobs/.new-*           a claim that was cut off: nothing ran, it is swept away
 //! ```
 
@@ -71,6 +72,11 @@ impl Folder {
     /// Returns the folder of the job's code.
     pub fn code(&self) -> PathBuf {
         self.0.join("code")
+    }
+
+    /// Returns the file of weftrun's library for NCCL.
+    pub fn library(&self) -> PathBuf {
+        self.0.join("libweftrun-nccl.so")
     }
 
     /// Returns the supervisor's own log.

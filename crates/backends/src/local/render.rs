@@ -2,6 +2,7 @@
 //! was connected.
 
 use std::collections::BTreeMap;
+use std::env::consts::ARCH;
 use std::sync::Arc;
 
 use weftrun_core::backend::{Document, Inexpressible, Language, Placeholder, PlannedJob, Prepared, Rendered};
@@ -40,6 +41,7 @@ fn split_ops(ops: &[Op]) -> (Vec<Op>, Vec<Inexpressible>) {
             change if change.needs_companion() => {
                 "the file is in an object beside the pods, and there is none here"
             }
+            change if change.needs_library() && weftrun_profiler::library(ARCH).is_none() => NO_LIBRARY,
             Change::Env { .. } => {
                 applied.push(op.clone());
                 continue;
@@ -53,6 +55,8 @@ fn split_ops(ops: &[Op]) -> (Vec<Op>, Vec<Inexpressible>) {
     }
     (applied, not)
 }
+
+const NO_LIBRARY: &str = "this build of weftrun has no NCCL profiler library for this machine";
 
 /// Most processes of a job. At about 2 KB each, the record of a job stays below [`crate::files::MAX_STATE`], above
 /// which it could not be read again.

@@ -1,5 +1,9 @@
 //! The parts of a job that every script on another host has alike.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use weftrun_core::backend::PlannedJob;
+use weftrun_core::fabric::PROFILER_PATH;
 use weftrun_core::shell::variable;
 use weftrun_core::spec::{Code, EnvVar, JobSpec, Role, RoleKind, SecretRef, Volume, VolumeSource, git};
 use weftrun_core::{Error, ErrorKind, Result};
@@ -56,6 +60,48 @@ pub fn code(backend: &str, code: &Code, folder: &str, failed: &str) -> Result<St
         }
         _ => Err(Error::unsupported(backend, "code of this kind")),
     }
+}
+
+/// The file of weftrun's library for NCCL in its folder.
+pub const LIBRARY: &str = "libweftrun-nccl.so";
+
+/// Returns whether a job brings weftrun's library for NCCL.
+pub fn brings_library(job: &PlannedJob) -> bool {
+    job.plan.ops.iter().any(|op| op.change.needs_library())
+}
+
+/// Returns the lines that write weftrun's library for NCCL into `folder`, a word of the shell, if the job brings it. They end
+/// nothing: NCCL runs without it.
+///
+/// # Errors
+/// Those of [`quote::feed`].
+pub fn library(job: &PlannedJob, folder: &str) -> Result<String> {
+    if !brings_library(job) {
+        return Ok(String::new());
+    }
+    // Other users may write to the folder above: a link of theirs is not followed.
+    let mut text = format!(
+        "# weftrun's library for NCCL's profiler interface.\n\
+         mkdir -p -- {folder} && [ ! -L {folder} ] && [ -O {folder} ] && case $(uname -m) in\n"
+    );
+    for machine in weftrun_profiler::machines() {
+        let encoded = STANDARD.encode(weftrun_profiler::library(machine).unwrap_or_default());
+        let lines =
+            encoded.as_bytes().chunks(1024).map(String::from_utf8_lossy).collect::<Vec<_>>().join("\n");
+        let fed = quote::feed(&format!("base64 -d > {folder}/{LIBRARY}"), &format!("{lines}\n"))?;
+        text.push_str(&format!("{machine})\n{fed};;\n"));
+    }
+    Ok(text
+        + "*) echo \"weftrun: there is no NCCL profiler library for $(uname -m)\" >&2 ;;\nesac || \
+           echo 'weftrun: the NCCL profiler library cannot be written; the job runs without it' >&2\n")
+}
+
+/// Returns the value of a variable as a word of the shell; the library's path is in `folder`, a word of the shell.
+///
+/// # Errors
+/// Those of [`quote::value`].
+pub fn value(value: &str, folder: &str) -> Result<String> {
+    if value == PROFILER_PATH { Ok(format!("{folder}/{LIBRARY}")) } else { quote::value(value) }
 }
 
 /// Returns the path of a secret below the folder of secrets, as a word of the shell.

@@ -1,4 +1,5 @@
-//! `bandwidth`: how fast each collective is, and which rank makes the others wait, from the files of a profiler of NCCL.
+//! `bandwidth`: how fast each collective is, and which rank makes the others wait, from the files of a profiler of NCCL or from a
+//! job that brings weftrun's own.
 
 use std::env::consts::ARCH;
 use std::path::PathBuf;
@@ -6,18 +7,21 @@ use std::path::PathBuf;
 use clap::Args;
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
+use weftrun::core::nccl::TransportMap;
 use weftrun::core::nccl::bandwidth::{CollectiveSpeed, CommunicatorSpeed, Order, Rate, SizeSpeed, Speeds};
 use weftrun::core::text::{binary_size, counted};
 use weftrun::files::NamedFile;
 use weftrun::report::BandwidthReport;
 use weftrun::{Error, ErrorKind, Result};
 
+use super::transport::{follow_job, is_job};
 use crate::context::Context;
 use crate::output::style;
 
 const EXAMPLES: &str = "\
 Examples:
   weftrun bandwidth nccl-inspector-1234/          files of NCCL Inspector: JSON or Prometheus text
+  weftrun bandwidth llama                         a job submitted with --bandwidth, while it runs or later
   weftrun bandwidth nccl/*.jsonl                  files of weftrun's own library
   weftrun bandwidth -o json nccl/ | jq .late      the ranks for which the others wait
   weftrun bandwidth --write-library weftrun.so    then, in the job: NCCL_PROFILER_PLUGIN=$PWD/weftrun.so WEFTRUN_NCCL_OUT=$PWD/nccl
@@ -32,8 +36,9 @@ const COMMUNICATORS: usize = 32;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct BandwidthArgs {
-    /// Files of a profiler of NCCL, folders, quoted patterns, `-` for stdin
-    #[arg(value_name = "PATH", required_unless_present = "write_library")]
+    /// Files of a profiler of NCCL, folders, quoted patterns, `-` for stdin, or one job: its handle, or its name on the target
+    /// of -b
+    #[arg(value_name = "PATH|HANDLE", required_unless_present = "write_library")]
     pub inputs: Vec<String>,
     /// Write weftrun's library for this kind of machine to a file, for `NCCL_PROFILER_PLUGIN`
     #[arg(long, value_name = "FILE", conflicts_with = "inputs")]
@@ -46,10 +51,21 @@ pub fn run(context: &Context, args: &BandwidthArgs) -> Result<u8> {
         NamedFile::check(file)?.write(library()?)?;
         return Ok(exit_codes::OK);
     }
-    let bandwidth = weftrun::read_bandwidth(&args.inputs)?;
+    let bandwidth = match &args.inputs[..] {
+        [job] if is_job(job) => {
+            let mut map = TransportMap::new();
+            follow_job(context, job, false, &mut map)?;
+            map.end_all();
+            map.snapshot().bandwidth().clone()
+        }
+        files => weftrun::read_bandwidth(files)?,
+    };
     if bandwidth.is_empty() {
-        return Err(Error::new(ErrorKind::NotFound, "the files have no measurement of NCCL's collectives")
+        return Err(Error::new(ErrorKind::NotFound, "there is no measurement of NCCL's collectives")
             .with("input", args.inputs.join(" "))
+            .hint(
+                "submit with `--bandwidth`; the first lines come some seconds after NCCL's first collective",
+            )
             .hint("NCCL Inspector writes only if NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS is set"));
     }
     let speeds = bandwidth.speeds();

@@ -51,6 +51,9 @@ pub struct LogsArgs {
     /// Do not print the rank before each line
     #[arg(long)]
     pub no_prefix: bool,
+    /// Print also the lines that `bandwidth = true` adds, which `weftrun bandwidth` reads
+    #[arg(long)]
+    pub measurements: bool,
     /// Maximum number of sources to read at once; 0 for the backend's own limit
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub max_streams: usize,
@@ -77,7 +80,12 @@ pub fn run(context: &Context, args: LogsArgs) -> Result<u8> {
     options.init = args.init;
     options.roles = args.role;
     options.max_streams = args.max_streams;
-    let print = PrintOptions { to_stdout: true, timestamps: args.timestamps, bare: args.no_prefix };
+    let print = PrintOptions {
+        to_stdout: true,
+        timestamps: args.timestamps,
+        bare: args.no_prefix,
+        measurements: args.measurements,
+    };
     let mut printer = LogPrinter::new(print).only(&ranges, args.grep.as_deref())?;
     let client = context.client()?;
     context.block_on(async {

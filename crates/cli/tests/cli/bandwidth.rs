@@ -1,5 +1,10 @@
 //! `weftrun bandwidth`: files of a profiler of NCCL.
 
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use weftrun_testkit::{child, skipped};
+
 use crate::place::{Place, repo};
 
 fn recording(name: &str) -> String {
@@ -38,4 +43,108 @@ fn the_library_is_written() {
     }
     written.ok();
     assert!(std::fs::read(place.path("nccl.so")).unwrap().starts_with(b"\x7fELF"));
+}
+
+/// A program that calls the library as NCCL does.
+const STUB: &str = include_str!("nccl_stub.py");
+
+const JOB: &str =
+    "name = \"live\"\nlaunch = \"per-rank\"\nimage = \"train:1\"\ngpus_per_node = 2\nbandwidth = true\n";
+
+fn builds_library() -> bool {
+    let builds = weftrun::profiler::library(std::env::consts::ARCH).is_some();
+    if !builds {
+        skipped("this build lacks the library");
+    }
+    builds
+}
+
+/// Returns the files of the library below a folder.
+fn libraries(folder: PathBuf) -> usize {
+    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    let found = entries.map(|entry| entry.unwrap().path()).map(|path| {
+        if path.is_dir() { libraries(path) } else { usize::from(path.ends_with("libweftrun-nccl.so")) }
+    });
+    found.sum()
+}
+
+#[test]
+fn a_running_job_shows_its_bandwidth_and_the_rank_that_comes_last() {
+    let python = child::command("python3").args(["-c", "import ctypes"]).status();
+    if !builds_library() || !python.is_ok_and(|status| status.success()) {
+        return skipped("there is no python3");
+    }
+    let place = Place::new();
+    let stub = place.write("stub.py", STUB);
+    let command = format!(
+        "command = [\"python3\", {:?}, \"120\"]\nenv = {{ WEFTRUN_NCCL_MS = \"200\" }}\n",
+        stub.display().to_string()
+    );
+    place.write("job.toml", format!("{JOB}{command}"));
+    place.run("submit job.toml -b local").ok();
+    let begun = Instant::now();
+    let shown = loop {
+        let shown = place.run("bandwidth live -b local");
+        if shown.out.starts_with("rank 1 on ") || begun.elapsed() > Duration::from_secs(60) {
+            break shown.ok().out;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    assert!(shown.contains("reaches AllReduce last: the others waited "), "{shown}");
+    let why = place.run("why live -b local").out;
+    assert!(why.starts_with("running: ") && why.contains("note      rank 1 on "), "{why}");
+    let described = place.run("describe live -b local").ok().out;
+    assert!(described.contains("note      rank 1 on "), "{described}");
+    let logs = place.run("logs live -b local").ok().out;
+    assert!(logs.contains("step 1") && !logs.contains("weftrun_nccl"), "{logs}");
+    assert!(
+        place
+            .run("logs live -b local --measurements")
+            .ok()
+            .out
+            .contains("weftrun: NCCL {\"weftrun_nccl\":1,")
+    );
+    assert_eq!(libraries(place.state()), 1);
+    place.run("delete live -b local --yes").ok();
+    assert_eq!(libraries(place.state()), 0, "it is removed with the job");
+}
+
+/// What each backend sends contains the library, or the reason why it is not in it; and no job has it without being asked.
+#[test]
+fn each_backend_brings_the_library_or_says_why_not() {
+    if !builds_library() {
+        return;
+    }
+    let place = Place::new();
+    place.configure("[target.two]\nbackend = \"hosts\"\nhosts = [\"a\", \"b\"]\n");
+    let job = format!("{JOB}command = [\"train.py\"]\n");
+    place.write("job.toml", &job);
+    place.write("without.toml", job.replace("bandwidth = true", "bandwidth = false"));
+    for (backend, brought) in [
+        ("local", "NCCL_PROFILER_PLUGIN"),
+        ("slurm", "export NCCL_PROFILER_PLUGIN=\"$weftrun_base.nccl\"/libweftrun-nccl.so"),
+        ("two", "export NCCL_PROFILER_PLUGIN=\"$PWD/nccl\"/libweftrun-nccl.so"),
+        ("kubeflow --instance-type p5.48xlarge", "name: live-nccl-profiler"),
+    ] {
+        let with = place.run(&format!("render job.toml -b {backend}")).ok();
+        assert!(with.out.contains(brought), "{backend}: {}{}", with.out, with.err);
+        let without = place.run(&format!("render without.toml -b {backend}")).ok().out;
+        assert!(!without.contains("PROFILER"), "{backend}: {without}");
+        assert_eq!(
+            place.run(&format!("render without.toml --bandwidth -b {backend}")).ok().out.len(),
+            with.out.len()
+        );
+        let off = format!("render job.toml --no-fabric-rule observe.profiler -b {backend}");
+        assert!(!place.run(&off).ok().out.contains("PROFILER"), "{backend}");
+    }
+    let slurm = place.run("render job.toml -b slurm").out;
+    assert!(slurm.contains("rm -rf -- \"$weftrun_base.nccl\""), "{slurm}");
+    assert!(slurm.contains("\"$weftrun_base.nccl:$weftrun_base.nccl\""), "the container sees it: {slurm}");
+    for (backend, why) in [
+        ("kubeflow", "the architecture of the nodes is not known"),
+        ("runai", "the API has no object that could hold a library"),
+    ] {
+        let said = place.run(&format!("plan job.toml -b {backend}"));
+        assert!(format!("{}{}", said.out, said.err).contains(why), "{backend}: {}{}", said.out, said.err);
+    }
 }

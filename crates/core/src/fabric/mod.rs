@@ -25,7 +25,7 @@ pub use crate::request::{Fabric, FabricRequest, Gid, Inject, Origin, RuleSetting
 pub use decide::{FABRIC_UNMET, decide, too_many_roles};
 pub use device::DeviceKind;
 pub use facts::{ClusterFacts, NetworkApi, NodeGroup, PodNetwork, Queue, Scope};
-pub use op::{Change, Op, PodList, Removed};
+pub use op::{Change, Op, PROFILER_PATH, PodList, Removed};
 pub use plan::{Decision, FabricPlan};
 pub use profile::{
     AddProfile, EfaProfile, InfinibandProfile, LauncherProfile, NodeProfile, Placement, PodProfile, Profile,

@@ -246,6 +246,9 @@ impl std::fmt::Debug for Change {
 /// The path at which the topology file of a profile is mounted.
 pub(crate) const TOPOLOGY_PATH: &str = "/etc/nccl/topo.xml";
 
+/// The path at which pods and containers see weftrun's library for NCCL; where there are none, a backend writes its own.
+pub const PROFILER_PATH: &str = "/opt/weftrun/nccl/libweftrun-nccl.so";
+
 impl Change {
     pub(crate) fn env(name: &str, value: &str) -> Self {
         Self::Env { name: name.to_owned(), value: value.to_owned() }
@@ -271,6 +274,11 @@ impl Change {
     /// Returns whether the change needs an object beside the job, which only some backends create.
     pub fn needs_companion(&self) -> bool {
         matches!(self, Self::Env { value, .. } if value == TOPOLOGY_PATH)
+    }
+
+    /// Returns whether the change names weftrun's library for NCCL, which a backend must bring.
+    pub fn needs_library(&self) -> bool {
+        matches!(self, Self::Env { value, .. } if value == PROFILER_PATH)
     }
 
     /// Returns the target of the change in a few words (`resources vpc.amazonaws.com/efa`).

@@ -23,6 +23,7 @@ use super::severity::level;
 use super::stamp::stamp;
 use super::stream::{LogStream, Streams};
 use super::{Level, LogBatch, Mark, SourceId, Spill};
+use weftrun_nccl::bandwidth::is_measurement;
 use weftrun_nccl::launcher::pieces;
 
 /// Bytes that a store holds by default. With everything else a TUI needs, 256 MB in all.
@@ -67,6 +68,8 @@ pub struct LogStore {
     /// When the batch that is being read arrived.
     arrived: Option<Timestamp>,
     watched: Option<Timestamp>,
+    /// Whether lines of weftrun's NCCL library are kept.
+    measurements: bool,
     generation: u64,
 }
 
@@ -114,6 +117,7 @@ impl LogStore {
             stamped: false,
             arrived: None,
             watched: None,
+            measurements: false,
             generation: 0,
         }
     }
@@ -123,6 +127,12 @@ impl LogStore {
     pub fn with_attic(mut self, spill: Box<dyn Spill>) -> Self {
         self.spill = Some(spill);
         self
+    }
+
+    /// Keeps the lines that weftrun's NCCL library writes each second, which are left out otherwise.
+    #[must_use]
+    pub fn with_measurements(self, kept: bool) -> Self {
+        Self { measurements: kept, ..self }
     }
 
     /// Reserves numbers for lines before the first; [`Self::ingest_history`] adds them. For an empty store.
@@ -381,6 +391,9 @@ impl LogStore {
         time: Option<Timestamp>,
         era: Era,
     ) {
+        if !self.measurements && is_measurement(line.bytes) {
+            return;
+        }
         self.timed |= time.is_some();
         let mut pieces = pieces(line.bytes).peekable();
         while let Some(bytes) = pieces.next() {

@@ -70,6 +70,9 @@ pub struct FabricRequest {
     pub stack: Stack,
     /// Pin the network plugin, so that a silent fallback is a failure.
     pub strict: bool,
+    /// Measure NCCL's collectives with weftrun's library, which is brought with the job.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bandwidth: bool,
     /// Who adds the stack to the pods.
     #[serde(default)]
     pub inject: Inject,

@@ -65,6 +65,13 @@ word_enum! {
     }
 }
 
+/// Returns whether a line of a rank's log is a measurement of weftrun's library, after whatever a launcher writes before it.
+pub fn is_measurement(line: &[u8]) -> bool {
+    memchr(b'{', line).is_some_and(|at| {
+        line[..at].ends_with(b"weftrun: NCCL ") && line[at..].starts_with(b"{\"weftrun_nccl\":")
+    })
+}
+
 impl Collective {
     fn named(name: &[u8]) -> Self {
         match name {
@@ -115,7 +122,7 @@ struct Size {
 }
 
 /// A rank's operations of one kind in one communicator.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Series {
     origin: Origin,
     collective: Collective,
@@ -127,7 +134,7 @@ struct Series {
 }
 
 /// Measurements of a job's collectives.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Bandwidth {
     series: Vec<Series>,
     index: HashMap<(u64, Collective, u32), usize>,
@@ -143,7 +150,7 @@ pub struct Bandwidth {
 }
 
 /// A file or a log that is being read.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Source {
     partial: Vec<u8>,
     /// The line is longer than is read.
@@ -182,7 +189,7 @@ impl Bandwidth {
         self.records == 0 && self.rates.is_empty()
     }
 
-    fn line(&mut self, source: &mut Source, line: &[u8]) {
+    pub(crate) fn line(&mut self, source: &mut Source, line: &[u8]) {
         match line::read(&mut source.context, line) {
             Line::Record(record) => self.record(source, &record),
             Line::Dropped(dropped) => self.note_dropped(&source.context.origin, dropped),

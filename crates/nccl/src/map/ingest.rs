@@ -13,6 +13,7 @@ use super::observed::Source;
 use super::process::{Phase, Process};
 use super::{TransportMap, cut};
 use crate::SourceId;
+use crate::bandwidth::is_measurement;
 use crate::channel::ChannelLine;
 use crate::event::{Connected, NcclEvent};
 use crate::launcher;
@@ -148,6 +149,12 @@ impl TransportMap {
     /// Applies a line; returns whether the next one is needed, whatever its content.
     #[inline]
     fn take_content(&mut self, source: SourceIndex, line: &Line<'_>, events: &mut Vec<Event>) -> bool {
+        if line.of_map && is_measurement(line.bytes) {
+            let (bandwidth, source) = &mut self.seen.bandwidth;
+            bandwidth.line(source, line.bytes);
+            self.generation += 1;
+            return false;
+        }
         let rate = Rate::of(line);
         if let Some(Rate { line, text, at, launcher_rank }) = rate {
             self.seen.sources[source].throughput.observe_at(launcher_rank, line, text, at);

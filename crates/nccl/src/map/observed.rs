@@ -15,6 +15,7 @@ use super::traits::Traits;
 use super::usage::Usage;
 use super::{PluginSeen, Who};
 use crate::SourceId;
+use crate::bandwidth::{self, Bandwidth};
 use crate::failure::Failures;
 use crate::throughput::Throughput;
 
@@ -65,6 +66,8 @@ pub(super) struct Observed {
     pub links_dropped: u64,
     /// Lines of hosts, processes and communicators beyond the limits.
     pub others_dropped: u64,
+    /// What weftrun's library measured.
+    pub bandwidth: (Bandwidth, bandwidth::Source),
     pub nccl_lines: u64,
     pub unparsed: u64,
     pub info_seen: bool,

@@ -12,6 +12,7 @@ use super::usage::Usage;
 use super::verdict::{device_names, interfaces};
 use super::{PluginSeen, SignatureHits, Signatures, Trace};
 use crate::SourceId;
+use crate::bandwidth::Bandwidth;
 use crate::failure::Failures;
 use crate::signature::Signature;
 use crate::throughput::Series;
@@ -41,6 +42,11 @@ pub struct Snapshot<'a> {
 type Device<'a> = (SourceIndex, &'a str, i32);
 
 impl<'a> Snapshot<'a> {
+    /// Returns what weftrun's library measured of NCCL's collectives.
+    pub fn bandwidth(&self) -> &'a Bandwidth {
+        &self.seen.bandwidth.0
+    }
+
     pub(super) fn new(seen: &'a Observed) -> Self {
         let past = seen.past();
         let told = seen.told_ranks_differ(&past);

@@ -13,6 +13,8 @@ const VISIT_NANOS: u64 = 100_000_000;
 const MILLI: u64 = 1_000_000;
 /// Bytes of a file, after which it becomes the older of the two that a process has.
 const FILE: u64 = 4 << 20;
+/// Before each line in a rank's log, by which weftrun knows it (`is_measurement` in `crates/nccl`).
+const IN_LOG: &[u8] = b"weftrun: NCCL ";
 
 /// The process that has the thread: a child made by `fork` has none.
 static OWNER: AtomicU32 = AtomicU32::new(0);
@@ -109,12 +111,11 @@ impl Out {
     }
 
     fn put(&mut self, line: &[u8]) -> bool {
-        // Standard error is shared: a line at a time stays whole.
-        let fits = self.file.is_stderr() || self.lines.push(line);
-        if fits && !self.file.is_stderr() {
-            return true;
+        if self.file.is_stderr() {
+            // It is shared: a line at a time stays whole.
+            return self.lines.push(IN_LOG) && self.lines.push(line) && self.send();
         }
-        self.send() && self.lines.push(line) && (!self.file.is_stderr() || self.send())
+        self.lines.push(line) || self.send() && self.lines.push(line)
     }
 
     fn send(&mut self) -> bool {

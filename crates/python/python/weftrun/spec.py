@@ -141,6 +141,8 @@ class JobSpec(_NodesSpec, total=False):
     code: "CodeSpec"
     #: Which fabric to use, and which of its rules
     fabric: Union[Literal["auto", "efa", "roce", "infiniband", "ib", "tcp", "off", "none", False], "FabricSpec"]
+    #: Measure NCCL's collectives with weftrun's library, which is brought with the job (`weftrun bandwidth JOB`)
+    bandwidth: bool
     #: Environment variables from the cluster's secret store: `VARIABLE = "secret/key"`
     secrets: Mapping[str, Union[str, "SecretSpec"]]
     #: Volumes by name

@@ -113,8 +113,9 @@ pub fn run(
         let mount = format!("{from}:{to}{}", if *read_only { ":ro" } else { "" });
         let _ = write!(options, " {flag} {}", quote::word(&mount)?);
     }
-    if renderer.spec().code.is_some() {
-        let _ = write!(options, " {flag} \"$PWD/code:$PWD/code\"");
+    let own = [("code", renderer.spec().code.is_some()), ("nccl", script::brings_library(renderer.job))];
+    for (folder, _) in own.into_iter().filter(|(_, there)| *there) {
+        let _ = write!(options, " {flag} \"$PWD/{folder}:$PWD/{folder}\"");
     }
     let folder = match (&renderer.spec().workdir, &renderer.spec().code) {
         (Some(folder), _) => Some(quote::word(folder)?),

@@ -79,6 +79,9 @@ pub fn render(settings: &HostsTarget, job: &PlannedJob) -> Result<Rendered> {
     Ok(rendered)
 }
 
+/// The folder of weftrun's library for NCCL, in the job's folder and removed with it.
+const LIBRARY: &str = "\"$PWD/nccl\"";
+
 fn check_names(spec: &JobSpec, workers: &[&Role]) -> Result<()> {
     let odd = |name: &str| {
         name.is_empty() || name.len() > 63 || name.chars().any(|c| c.is_control() || c.is_whitespace())
@@ -238,6 +241,7 @@ impl Renderer<'_> {
             spec.name, self.job.submission
         );
         text.push_str("# Once on each host, before the ranks start.\nweftrun_prepare() {\n:\n");
+        text.push_str(&script::library(self.job, LIBRARY)?);
         text.push_str(&self.code()?);
         text.push_str(&container::pulls(self)?);
         text.push_str("}\n\n# What every rank sees.\nweftrun_environment() {\n");
@@ -386,7 +390,8 @@ impl Renderer<'_> {
             // The path that the host's own profile or `setup` set is appended to ours.
             let tail =
                 if name == "LD_LIBRARY_PATH" { "\"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\"" } else { "" };
-            let _ = writeln!(lines, "{}export {}={}{tail}", why(op), variable(name)?, quote::value(value)?);
+            let value = script::value(value, LIBRARY)?;
+            let _ = writeln!(lines, "{}export {}={value}{tail}", why(op), variable(name)?);
         }
         Ok(lines)
     }

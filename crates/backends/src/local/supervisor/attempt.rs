@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::process::Command;
+use weftrun_core::fabric::PROFILER_PATH;
 use weftrun_core::job::JobPhase;
 use weftrun_core::text::counted;
 use weftrun_core::{Result, Severity};
@@ -147,7 +148,11 @@ impl Supervisor {
             command.env_clear().envs(environment);
         }
         for (name, value) in self.list.env.iter().chain(&it.env) {
-            command.env(name, if value == MASTER_PORT { port } else { value });
+            match value.as_str() {
+                MASTER_PORT => command.env(name, port),
+                PROFILER_PATH => command.env(name, self.folder.library()),
+                _ => command.env(name, value),
+            };
         }
         let attempt = self.record.attempt;
         command.env(process::MARK, self.list.submission.as_str());

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use tokio::process::Command;
+use weftrun_core::fabric::PROFILER_PATH;
 use weftrun_core::spec::{Code, git};
 use weftrun_core::{Error, ErrorKind};
 
 use super::requests::Requests;
 use super::{Stop, Supervisor};
 use crate::helper::{Helper, NoOutput};
+use crate::local::document::Process;
 use crate::local::{error, folder, process};
 
 /// Longest wait for git to end after TERM: it has nothing to save.
@@ -31,6 +33,12 @@ impl From<Error> for Failed {
 /// Writes or clones the job's code into its folder. A clone from a server that does not answer ends with the
 /// job: by a cancel, by its time limit, and when the supervisor is terminated.
 pub(super) async fn bring(supervisor: &mut Supervisor, requests: &mut Requests) -> Result<(), Failed> {
+    let names_library = |process: &Process| process.env.values().any(|value| value == PROFILER_PATH);
+    if supervisor.list.processes.iter().any(names_library)
+        && let Some(library) = weftrun_profiler::library(std::env::consts::ARCH)
+    {
+        folder::write_new(&supervisor.folder.library(), library)?;
+    }
     let Some(code) = supervisor.list.code.clone() else { return Ok(()) };
     let target = supervisor.folder.code();
     match &code {

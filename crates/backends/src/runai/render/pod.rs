@@ -95,6 +95,10 @@ impl Parts {
 
     fn apply(&mut self, op: &Op, lost: &mut Vec<Inexpressible>) {
         match &op.change {
+            change if change.needs_library() => lost.push(Inexpressible {
+                op: op.clone(),
+                reason: "the API has no object that could hold a library: put it into the image (`weftrun bandwidth --write-library`)".to_owned(),
+            }),
             Change::Env { name, value } if !op.change.needs_companion() => {
                 set(&mut self.env, name, json!({"value": literal(value)}));
             }

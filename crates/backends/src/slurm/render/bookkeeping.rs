@@ -117,7 +117,7 @@ const END: &str = r#"weftrun_end() {
 @REQUEUE@  if [ "$weftrun_code" -ge 128 ] && [ -n "${weftrun_cause#lost}" ]; then weftrun_code=$weftrun_cause; fi
   printf '#weftrun end attempt=%s code=%s\n' "$weftrun_attempt" "$weftrun_code"
   weftrun_note "$weftrun_code"
-  exit "$weftrun_code"
+@LIBRARY@  exit "$weftrun_code"
 }
 trap weftrun_end EXIT
 trap : USR1 USR2 # over slurmrestd the script gets the ranks' signals as well
@@ -146,6 +146,8 @@ pub fn write(draft: &RenderInput<'_>) -> Result<String> {
     let follow = if draft.output.own { FOLLOW } else { "" };
     let files = files(draft, &dir);
     let requeue = requeue(draft);
+    let brings = crate::remote::script::brings_library(draft.job);
+    let library = if brings { format!("  rm -rf -- {} || :\n", script::LIBRARY) } else { String::new() };
     let restart = match draft.job.spec.restart {
         RestartPolicy::OnFailure { max } if max > 0 => {
             // A job that is requeued because a node was lost does not restart on the remaining nodes.
@@ -166,7 +168,7 @@ pub fn write(draft: &RenderInput<'_>) -> Result<String> {
         name = draft.log_name_in_shell(),
         submission = draft.job.submission,
         claim = CLAIM.replace("@IS_A_COPY@", &IS_A_COPY.to_string()),
-        end = END.replace("@REQUEUE@", &requeue),
+        end = END.replace("@REQUEUE@", &requeue).replace("@LIBRARY@", &library),
     ))
 }
 

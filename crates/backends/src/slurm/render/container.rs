@@ -18,6 +18,12 @@ const TASK: [&str; 4] = ["SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM
 /// The folder of the job's code, as a variable of the script's shell.
 const SOURCE: &str = "\"$weftrun_source\"";
 
+/// Returns the script's own folders that the container sees at their paths, as the shell writes them without quotes.
+fn own_folders(draft: &RenderInput<'_>) -> impl Iterator<Item = &'static str> {
+    let code = draft.job.spec.code.is_some().then_some("$weftrun_source");
+    code.into_iter().chain(script::brings_library(draft.job).then_some("$weftrun_base.nccl"))
+}
+
 /// Returns srun's options for the container, and the program as it is started in it.
 pub fn wrap(
     draft: &RenderInput<'_>,
@@ -98,9 +104,7 @@ fn pyxis(
 ) -> Result<Vec<String>> {
     let mut words = vec![format!("--container-image={}", quote::word(&enroot_image(image))?)];
     let mut list = mounts.iter().map(bind).collect::<Result<Vec<String>>>()?;
-    if draft.job.spec.code.is_some() {
-        list.push("\"$weftrun_source:$weftrun_source\"".to_owned());
-    }
+    list.extend(own_folders(draft).map(|folder| format!("\"{folder}:{folder}\"")));
     if !list.is_empty() {
         words.push(format!("--container-mounts={}", list.join(",")));
     }
@@ -158,9 +162,8 @@ fn enroot(
         words
             .push(format!("--mount {}", quote::word(&format!("{from}:{to}:none:x-create=dir,bind{flags}"))?));
     }
-    if draft.job.spec.code.is_some() {
-        words.push("--mount \"$weftrun_source:$weftrun_source:none:x-create=dir,bind\"".to_owned());
-    }
+    let own = |folder| format!("--mount \"{folder}:{folder}:none:x-create=dir,bind\"");
+    words.extend(own_folders(draft).map(own));
     words.extend(
         variables(draft, index, role)?
             .iter()
@@ -189,9 +192,7 @@ fn docker(
     for mount in mounts {
         words.push(format!("-v {}", bind(mount)?));
     }
-    if draft.job.spec.code.is_some() {
-        words.push("-v \"$weftrun_source:$weftrun_source\"".to_owned());
-    }
+    words.extend(own_folders(draft).map(|folder| format!("-v \"{folder}:{folder}\"")));
     words.extend(workdir(draft)?.map(|dir| format!("-w {dir}")));
     words.extend(
         variables(draft, index, role)?.iter().chain(&task_variables(draft)).map(|name| format!("-e {name}")),
@@ -205,9 +206,7 @@ fn apptainer(program: &str, draft: &RenderInput<'_>, image: &str, mounts: &[Moun
     for mount in mounts {
         words.push(format!("--bind {}", bind(mount)?));
     }
-    if draft.job.spec.code.is_some() {
-        words.push("--bind \"$weftrun_source:$weftrun_source\"".to_owned());
-    }
+    words.extend(own_folders(draft).map(|folder| format!("--bind \"{folder}:{folder}\"")));
     words.extend(workdir(draft)?.map(|dir| format!("--pwd {dir}")));
     let image =
         if is_path(image) || image.contains("://") { image.to_owned() } else { format!("docker://{image}") };

@@ -1,6 +1,7 @@
 //! The command that starts the ranks: `srun` with torchrun, MPI, or the program itself.
 
 use weftrun_core::convert::Directives;
+use weftrun_core::fabric::PROFILER_PATH;
 use weftrun_core::spec::{Code, Launch, Role};
 use weftrun_core::{Error, ErrorKind, Result};
 
@@ -180,6 +181,10 @@ fn role_env(draft: &RenderInput<'_>, index: usize, role: &Role) -> Result<String
     let fabric = draft.fabric.get(index).into_iter().flat_map(|fabric| {
         fabric.env.iter().filter(|entry| !draft.all_set(entry)).map(|(name, value, _)| (name, value))
     });
-    let pairs: Vec<String> = own.chain(fabric).map(|(name, value)| format!("{name}={value}")).collect();
-    Ok(if pairs.is_empty() { String::new() } else { format!("env {} ", quote::words(&pairs)?) })
+    let pair = |(name, value): (&String, &String)| match value.as_str() {
+        PROFILER_PATH => Ok(format!("{name}={}", script::value(value, super::script::LIBRARY)?)),
+        _ => quote::word(&format!("{name}={value}")),
+    };
+    let pairs = own.chain(fabric).map(pair).collect::<Result<Vec<String>>>()?;
+    Ok(if pairs.is_empty() { String::new() } else { format!("env {} ", pairs.join(" ")) })
 }

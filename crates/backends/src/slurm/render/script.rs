@@ -26,6 +26,7 @@ pub fn write(draft: &RenderInput<'_>, components: &[Directives]) -> Result<Strin
     text.push_str("\nweftrun_job() {\n");
     text.push_str(&script::setup(&draft.own.setup)?);
     text.push_str(&environment(draft)?);
+    text.push_str(&script::library(draft.job, LIBRARY)?);
     text.push_str(&fabric(draft)?);
     if draft.job.spec.launch != Launch::Once {
         text.push_str(&rendezvous(draft));
@@ -37,6 +38,9 @@ pub fn write(draft: &RenderInput<'_>, components: &[Directives]) -> Result<Strin
     text.push_str(&bookkeeping::write(draft)?);
     Ok(text)
 }
+
+/// The folder of weftrun's library for NCCL, which the script removes at its end.
+pub const LIBRARY: &str = "\"$weftrun_base.nccl\"";
 
 /// Returns whether a line of `setup` changes how bash reads the lines after it.
 fn changes_syntax(line: &str) -> bool {
@@ -129,7 +133,7 @@ fn fabric(draft: &RenderInput<'_>) -> Result<String> {
         // The path that the node's own profile or `setup` set is appended to ours.
         let is_path = name == "LD_LIBRARY_PATH" && !spec_sets(draft, name);
         let tail = if is_path { "\"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\"" } else { "" };
-        lines.push(format!("export {}={}{tail}", variable(name)?, quote::value(value)?));
+        lines.push(format!("export {}={}{tail}", variable(name)?, script::value(value, LIBRARY)?));
     }
     if lines.is_empty() {
         return Ok(String::new());

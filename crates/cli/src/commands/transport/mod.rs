@@ -141,7 +141,7 @@ fn exit_code(diagnosis: &Diagnosis, strict: bool) -> u8 {
 }
 
 /// Reads the logs of a job into the map; returns its plan and its status.
-fn follow_job(
+pub(super) fn follow_job(
     context: &Context,
     handle: &str,
     follow: bool,

@@ -11,6 +11,7 @@ pub(crate) mod opt_out;
 mod placement;
 pub(crate) mod pod;
 pub(crate) mod preflight;
+pub(crate) mod profiler;
 pub(crate) mod queue;
 pub(crate) mod ras;
 pub(crate) mod rdma_present;

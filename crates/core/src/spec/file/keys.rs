@@ -393,6 +393,16 @@ pub static JOB: Table = Table {
         .example("\"efa\"")
         .config()
         .synonyms(&["network", "interconnect", "network_tier"]),
+        key(
+            "bandwidth",
+            Shape::Bool,
+            "Measure NCCL's collectives with weftrun's library, which is brought with the job (`weftrun bandwidth JOB`)",
+        )
+        .fabric(|request| &mut request.bandwidth)
+        .flags(&[Flag::new("--bandwidth", "")])
+        .example("true")
+        .config()
+        .synonyms(&["profile_nccl", "nccl_profiler"]),
         ENV.job(|job| &mut job.env)
             .flags(&[Flag::new("--env", "NAME=VALUE").short('e').help("Environment variable")]),
         key(

@@ -26,16 +26,13 @@ pub fn to_toml(job: &JobSpec) -> String {
     for key in JOB.keys {
         match key.place {
             FieldAccess::Job(field) => insert(root, key, field(&mut job)),
+            FieldAccess::Fabric(field) => insert(root, key, field(&mut job.fabric)),
             FieldAccess::Role(field) if one => {
                 job.roles.iter_mut().for_each(|role| insert(root, key, field(role)));
             }
             FieldAccess::Request => fabric(root, key, &mut job.fabric),
             FieldAccess::Roles if !one => roles(root, key, &mut job.roles),
-            FieldAccess::Role(_)
-            | FieldAccess::Roles
-            | FieldAccess::Fabric(_)
-            | FieldAccess::Setting { .. }
-            | FieldAccess::Part => {}
+            FieldAccess::Role(_) | FieldAccess::Roles | FieldAccess::Setting { .. } | FieldAccess::Part => {}
         }
     }
     file.to_string()

@@ -1,0 +1,55 @@
+//! weftrun's library for NCCL's profiler interface, which each backend brings with the job.
+
+use super::{Context, Launch, set};
+use crate::fabric::builder::PlanBuilder;
+use crate::fabric::op::PROFILER_PATH;
+use crate::fabric::{Change, SkipReason};
+use crate::request::{Origin, RuleSetting};
+
+pub(crate) const RULE: &str = "observe.profiler";
+const PLUGIN: &str = "NCCL_PROFILER_PLUGIN";
+/// Every 5 s the log of a rank grows by about 1 MB an hour: nodes of Kubernetes keep 50 MB of a container's log by default.
+const OPTIONS: [(&str, &str); 2] = [("WEFTRUN_NCCL_OUT", "stderr"), ("WEFTRUN_NCCL_MS", "5000")];
+
+/// Names the library where it was asked for. NCCL loads one profiler: that of the user or the profile stays.
+pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) {
+    let asked = ctx.options.bandwidth || plan.settings.of(RULE) == RuleSetting::On;
+    if !asked || !plan.active(RULE) {
+        return;
+    }
+    if !ctx.is_job_file() {
+        let why = "the library is brought by a backend, which makes the objects of a job file only";
+        return plan.skip_rule(RULE, SkipReason::NotExpressible, why);
+    }
+    if ctx.workers().all(|role| ctx.accelerators(&role) == 0) {
+        return plan.skip_rule(RULE, SkipReason::NoGpu, "no worker requests GPUs, so NCCL does not run");
+    }
+    for role in ctx.workers() {
+        let of_profile = plan.changes().find_map(|(of, change)| match change {
+            Change::Env { name, value } if *of == role.name && name == PLUGIN => Some(value.clone()),
+            _ => None,
+        });
+        if let Some(value) = of_profile {
+            let text =
+                format!("{PLUGIN} is `{value}`, set by the profile, and stays: NCCL loads one profiler");
+            plan.warn(
+                role,
+                "W-ENV-KEPT",
+                text,
+                format!("remove it from the profile, or switch `{RULE}` off"),
+            );
+            plan.kept(role, RULE, Change::env(PLUGIN, &value), "set by the profile, kept");
+            continue;
+        }
+        let why = "NCCL loads the library and tells it when each collective begins and ends";
+        set::env(plan, role, RULE, (PLUGIN, PROFILER_PATH), why, Origin::Default);
+        for (name, value) in OPTIONS {
+            if role.container.env(PLUGIN).is_none() && role.container.env(name).is_none() {
+                let why = "the library writes a few lines to the rank's log each time, which `weftrun logs` leaves out";
+                set::env(plan, role, RULE, (name, value), why, Origin::Default);
+            }
+        }
+    }
+    launch.forward(RULE, PLUGIN);
+    OPTIONS.iter().for_each(|(name, _)| launch.forward(RULE, name));
+}
