@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::BoxStream;
+use serde_json::Value;
 use weftrun_core::backend::{Backend, ClusterFacts, PlannedJob, Registry, Scope, TargetConfig};
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::evidence::Form;
-use weftrun_core::fabric::{FabricPlan, Profiles};
+use weftrun_core::fabric::{FabricPlan, Profiles, fits};
 use weftrun_core::job::{JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};
 use weftrun_core::spec::JobSpec;
 use weftrun_core::text::{did_you_mean, suggestion};
@@ -201,8 +202,25 @@ impl Client {
         let mut scope = Scope::default();
         scope.instance_types = spec.roles.iter().filter_map(|role| role.instance_type.clone()).collect();
         scope.queue.clone_from(&spec.queue);
-        let facts = self.connect(&target).await?.discover(&scope).await?;
-        self.decide(target, spec, facts)
+        let backend = self.connect(&target).await?;
+        let mut facts = backend.discover(&scope).await?;
+        let mut plan = self.decide(target.clone(), spec, facts.clone())?;
+        let own =
+            spec.backend.get(&target.backend).and_then(|own| own.get("partition")).and_then(Value::as_str);
+        let partition = own.or_else(|| target.settings.get("partition").and_then(Value::as_str));
+        let queue = spec.queue.as_deref().or(partition);
+        let lacks =
+            |facts: &ClusterFacts, plan: &Plan| fits::findings(spec, plan.fabric().fabric, facts, queue);
+        let mut lacking = lacks(&facts, &plan);
+        if lacking.iter().any(Finding::is_error) {
+            // A job is refused only because of fresh facts.
+            scope.fresh = true;
+            facts = backend.discover(&scope).await?;
+            plan = self.decide(target.clone(), spec, facts.clone())?;
+            lacking = lacks(&facts, &plan);
+        }
+        plan.add_findings(lacking);
+        Ok(plan)
     }
 
     /// Plans without any I/O: assumed facts replace the cluster's, and every decision that depends on one is

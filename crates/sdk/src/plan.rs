@@ -41,6 +41,11 @@ impl Plan {
         Self { client, target, planned }
     }
 
+    /// Adds findings of planning.
+    pub(crate) fn add_findings(&mut self, findings: Vec<Finding>) {
+        self.planned.plan.findings.extend(findings);
+    }
+
     /// Returns the fabric's plan.
     pub fn fabric(&self) -> &FabricPlan {
         &self.planned.plan

@@ -28,7 +28,8 @@ type Said<'h> = BTreeMap<(&'h str, &'h str), Vec<&'h str>>;
 struct Host {
     cpus: u32,
     memory_kib: u64,
-    gpus: u32,
+    /// GPUs of NVIDIA; none where the host has those of AMD, which are not counted.
+    gpus: Option<u32>,
     gpu_product: Option<String>,
     programs: Vec<String>,
     ports: Vec<Port>,
@@ -139,8 +140,8 @@ fn group(hosts: &BTreeMap<String, Host>, facts: &mut ClusterFacts) {
         if host.memory_kib > 0 {
             group.allocatable.insert("memory".to_owned(), format!("{}Ki", host.memory_kib));
         }
-        if host.gpus > 0 {
-            group.allocatable.insert("nvidia.com/gpu".to_owned(), host.gpus.to_string());
+        if let Some(gpus) = host.gpus {
+            group.allocatable.insert("nvidia.com/gpu".to_owned(), gpus.to_string());
         }
         group.devices = host.ports.iter().filter(|port| port.is_up()).map(Port::kind).collect();
         let alike = facts.nodes.iter_mut().find(|known| {
@@ -209,7 +210,7 @@ impl Host {
             match key {
                 "cpus" => host.cpus = value.parse().unwrap_or(0),
                 "memory" => host.memory_kib = value.parse().unwrap_or(0),
-                "gpus" => host.gpus = value.parse().unwrap_or(0),
+                "gpus" => host.gpus = value.parse().ok(),
                 "gpu" => host.gpu_product = Some(value).filter(|name| !name.is_empty()),
                 "program" => host.programs.push(value),
                 "nic" if host.ports.len() < 256 => host.ports.extend(Port::read(&value)),
@@ -229,7 +230,7 @@ impl Host {
 
     /// Returns its network devices as one line for people.
     fn line(&self) -> String {
-        let gpus = match (self.gpus, &self.gpu_product) {
+        let gpus = match (self.gpus.unwrap_or(0), &self.gpu_product) {
             (0, _) => "no GPU".to_owned(),
             (n, Some(product)) => format!("{n} {product}"),
             (n, None) => format!("{n} GPUs"),

@@ -3,7 +3,8 @@ one() { one=; { read -r one < "$1"; } 2> /dev/null || :; }
 printf 'cpus %s\n' "$(grep -c '^processor' /proc/cpuinfo)"
 while read -r key value _; do [ "$key" != MemTotal: ] || printf 'memory %s\n' "$value"; done < /proc/meminfo
 gpus=0; for f in /dev/nvidia[0-9] /dev/nvidia[0-9][0-9]; do [ ! -e "$f" ] || gpus=$((gpus + 1)); done
-printf 'gpus %s\n' "$gpus"
+# Those of AMD are not counted.
+[ "$gpus" = 0 ] && [ -e /dev/kfd ] || printf 'gpus %s\n' "$gpus"
 for f in /proc/driver/nvidia/gpus/*/information; do
   [ -r "$f" ] || continue
   sed -n 's/^Model:[[:space:]]*/gpu /p' "$f"; break

@@ -27,7 +27,7 @@ fn priority(name: &str, facts: &ClusterFacts) -> Option<Finding> {
     let text = format!("the cluster has no priority class `{name}`: every pod would be refused");
     // Those are Kubernetes' own and not for jobs.
     let known = facts.priorities.iter().map(String::as_str).filter(|known| !known.starts_with("system-"));
-    Some(Finding::warning("K8S-PRIORITY", text).at("priority").fix(meant(name, known)))
+    Some(Finding::error("K8S-PRIORITY", text).at("priority").fix(meant(name, known)))
 }
 
 fn queue(name: &str, gang: Option<Gang>, facts: &ClusterFacts) -> Option<Finding> {

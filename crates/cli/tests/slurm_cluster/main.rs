@@ -16,6 +16,7 @@ mod hostile;
 mod imported;
 mod refused;
 mod run;
+mod signals;
 mod speed;
 mod verbs;
 mod verify;

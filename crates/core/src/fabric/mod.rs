@@ -9,6 +9,7 @@ mod decide;
 mod device;
 pub mod evidence;
 mod facts;
+pub mod fits;
 mod job_view;
 pub(crate) mod merge;
 pub(crate) mod node;

@@ -148,13 +148,13 @@ fn types_of(groups: &[&NodeGroup]) -> Vec<String> {
     types
 }
 
-fn count_of(group: &NodeGroup, resource: &str) -> Option<u64> {
+pub(super) fn count_of(group: &NodeGroup, resource: &str) -> Option<u64> {
     group.allocatable.get(resource).and_then(|amount| Quantity::parse(amount)).map(Quantity::whole)
 }
 
 /// Returns whether an unlisted resource is missing. A kubelet's list always has `pods`; the lists of Run:ai
 /// and Slurm contain only the resources that they manage.
-fn lists_everything(group: &NodeGroup) -> bool {
+pub(super) fn lists_everything(group: &NodeGroup) -> bool {
     group.allocatable.contains_key("pods")
 }
 

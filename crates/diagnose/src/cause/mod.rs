@@ -138,7 +138,8 @@ fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
         && !matches!(state, WhyState::Failed | WhyState::Hanging)
         && let Some(cause) = cause.take()
     {
-        let is_known = cause.class != CauseClass::Unexplained && cause.class != CauseClass::Nccl;
+        let is_known =
+            !["ERROR-UNEXPLAINED", "NCCL-WARNING", "NCCL-NO-REASON"].contains(&cause.code.as_ref());
         findings.push(if is_known { not_fatal(cause) } else { unexplained(cause) });
     }
     if cause.is_none() && findings.is_empty() && state == WhyState::Unknown {

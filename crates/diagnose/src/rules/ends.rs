@@ -129,7 +129,7 @@ pub(super) const RULES: &[Rule] = &[
     PROCESS_SILENT,
     cause("C42", "PROCESS-EXITED",
         "a process ended with an exit code, and its log does not show why",
-        "read the last lines of that process, and the kernel log of its node (dmesg): it ended without a traceback",
+        "read the last lines of that process's own log: what is here has no traceback of it",
         TORCHRUN)
         .of(&[CauseClass::ExitCode]),
     cause("C43", "COLLECTIVE-TIMEOUT",
@@ -146,6 +146,7 @@ pub(super) const RULES: &[Rule] = &[
             &["Could not resolve hostname"],
             &["Name or service not known"],
             &["Temporary failure in name resolution"],
+            &["gai error: -"],
         ])
         .explaining(&["MPI-DAEMON-NOT-STARTED"])
         .kind(CauseClass::Rendezvous),
@@ -154,8 +155,14 @@ pub(super) const RULES: &[Rule] = &[
         "check that the host runs, that sshd listens on that port, and the firewall between the two",
         "https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html")
         .says(&[&["ssh: connect to host "]])
-        .explaining(&["MPI-DAEMON-NOT-STARTED"])
+        .explaining(&["MPI-DAEMON-NOT-STARTED", "SSH-LOGIN-FAILED"])
         .kind(CauseClass::Rendezvous),
+    cause("C48b", "SSH-LOGIN-FAILED",
+        "a launcher could not log in to a host with ssh",
+        "log in to that host by hand with the same user and without a password (`ssh -o PasswordAuthentication=no HOST hostname`): it needs the key, a name that resolves, and an sshd that runs",
+        "https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html")
+        .says(&[&["ssh not successful for host "], &["Command 'ssh ", "exit status 255"]])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
     cause("C46", "MPI-DAEMON-NOT-STARTED",
         "mpirun could not start its daemon on a host",
         "log in from the first host to each other one with ssh, by the names of the hostfile, and start `orted` or `prted` there",
@@ -220,8 +227,12 @@ pub(super) const RULES: &[Rule] = &[
         "the launcher was asked for more processes than its hosts have slots",
         "start no more processes (`-np`) than the hosts have slots, or raise the slots in the hostfile or of `-H`",
         "https://docs.open-mpi.org/en/v5.0.x/launching-apps/scheduling.html")
-        .says(&[&["not enough slots available"], &["larger than total available slots"]])
-        .kind(CauseClass::NotStarted),
+        .says(&[
+            &["not enough slots available"],
+            &["larger than total available slots"],
+            &["not enough node entries"],
+        ])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
     cause("C50f", "RAY-NO-NODE",
         "no node of the Ray cluster has the resources that were asked for",
         "ask for fewer CPUs and GPUs, or add nodes that have them (`ray status` lists what there is)",
@@ -258,6 +269,25 @@ pub(super) const RULES: &[Rule] = &[
         "https://grpc.io/docs/guides/status-codes/")
         .says(&[&["failed to connect to all addresses"]])
         .kind(CauseClass::Rendezvous),
+    cause("C50m", "JAX-PEER-FAILED",
+        "JAX ended this process, since another one of the job failed first",
+        "read the logs of the other processes, the coordinator (process 0) first: one of them ended or was restarted",
+        "https://docs.jax.dev/en/latest/multi_process.html")
+        .says(&[&["JAX distributed service detected fatal errors"]])
+        .blame(Blame::Rank(CauseClass::ExitCode)),
+    cause("C44b", "WATCHDOG-STUCK",
+        "a rank's watchdog of PyTorch did not move for minutes, and its process was ended: a call of CUDA or NCCL did not return, or Python's lock was held",
+        "take the stacks of that process while it hangs (`py-spy dump --native`, gdb); if the work is only slow, raise TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC",
+        "https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html")
+        .says(&[&["watchdog got stuck for "], &["eartbeat monitor timed out"]])
+        .explaining(&["PROCESS-CRASHED", "RANKS-ABORTED"])
+        .blame(Blame::Rank(CauseClass::CollectiveTimeout)),
+    cause("C53b", "CONTAINER-RESTARTS",
+        "a container fails again and again, and Kubernetes waits before it starts it again",
+        "read the log of that container's last end: `kubectl logs POD -c CONTAINER --previous`",
+        PODS)
+        .says(&[&["Back-off restarting failed container"]])
+        .kind(CauseClass::ExitCode),
     cause("C50i", "JAX-TASK-LOST",
         "JAX's coordination service lost a process",
         "read the log of the task that the line names: it ended, or its host did",

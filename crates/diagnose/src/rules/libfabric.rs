@@ -55,6 +55,12 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::OfiResources])
         .advice(of_slingshot)
         .fails(),
+    rule("R11b", "OFI-REGISTRATION", HIGH,
+        "the libfabric plugin could not register memory with a NIC",
+        "set memlock unlimited, and for memory of a GPU (type 2) check GPUDirect RDMA: nvidia-peermem or DMA-BUF, and `FI_EFA_USE_DEVICE_RDMA`",
+        ofi_issue!("44"))
+        .signatures(&[Signature::OfiRegistration])
+        .fails(),
     rule("R12", "EFA-FORK", HIGH,
         "a process forked while it held EFA memory",
         "set FI_EFA_USE_HUGE_PAGE=0, on kernels before 5.15 also FI_EFA_FORK_SAFE=1; start data loaders with `spawn`",
@@ -115,6 +121,11 @@ fn no_provider(seen: &RuleInput<'_>) -> bool {
 /// Returns what to do on Slingshot, whose provider the lines name.
 fn of_slingshot(seen: &RuleInput<'_>) -> Option<String> {
     let traces = &seen.map.signatures().get(Signature::OfiResources)?.traces;
+    if traces.iter().any(|trace| trace.text.contains("insert remote address")) {
+        return Some(
+            "check that the security group allows all traffic from and to itself, for the addresses are those of other nodes; then memlock and the EFA devices of the container".to_owned(),
+        );
+    }
     let is_cxi = traces.iter().any(|trace| trace.text.contains("cxi")) || seen.provider_is("cxi");
     is_cxi.then(|| {
         "start the ranks with srun, which gives a job its VNI, or ask your cluster administrator for one"

@@ -49,7 +49,11 @@ pub(super) const RULES: &[Rule] = &[
         "the ranks built different models",
         "build the same model on every rank: compare its configuration and the versions of the packages",
         DDP)
-        .says(&[&["DDP expects same model across all ranks"]]),
+        .says(&[
+            &["DDP expects same model across all ranks"],
+            &["appears not to match sizes of the same param"],
+            &["appears not to match strides of the same param"],
+        ]),
     cause("C04", "NCCL-ID-NOT-SENT",
         "rank 0 did not send the id of the communicator",
         "find out why rank 0 did not come: read its log, and check that all ranks begin with the same collective",
@@ -67,6 +71,27 @@ pub(super) const RULES: &[Rule] = &[
         CUDA)
         .says(&[&["No CUDA GPUs are available"], &["Found no NVIDIA driver"], &["no CUDA-capable device is detected"]])
         .lines(CUDA_LINES),
+    cause("C06b", "GPU-NOT-INITIALISED",
+        "CUDA could not be initialised in the process",
+        "check the driver of that node (`nvidia-smi`) and the devices of the container; a process that was forked after its parent used CUDA cannot use it (start it with `spawn`)",
+        CUDA)
+        .says(&[&["initialization error"]])
+        .lines(CUDA_LINES)
+        .only(OF_GPU),
+    cause("C06c", "GPU-MAPPING-FAILED",
+        "a GPU's memory could not be mapped for another GPU or process",
+        "set NCCL_P2P_DISABLE=1 as a test: if it helps, the GPUs do not reach each other (mixed cards, a patched driver, IOMMU, a virtual machine)",
+        CUDA)
+        .says(&[&["mapping of buffer object failed"], &["peer access is not supported"]])
+        .lines(CUDA_LINES)
+        .only(OF_GPU),
+    cause("C06d", "GPU-OPERATION-UNSUPPORTED",
+        "the driver or the kind of GPU (vGPU, MIG, a virtual machine) does not support what was asked of it",
+        "set NCCL_CUMEM_ENABLE=0 and NCCL_P2P_DISABLE=1 as a test, and compare the driver with the one that this CUDA and NCCL need",
+        CUDA)
+        .says(&[&["'operation not supported'"], &["CUDA error: operation not supported"]])
+        .lines(CUDA_LINES)
+        .only(OF_GPU),
     cause("C07", "GPU-DRIVER-TOO-OLD",
         "the driver of the node is older than the CUDA of the program needs",
         "use a node with a newer driver, or an image with an older CUDA",

@@ -71,6 +71,18 @@ pub(super) const RULES: &[Rule] = &[
         ofi_issue!("476")).patch(&[("env.NCCL_TOPO_FILE", None)])
         .signatures(&[Signature::TopologyXml])
         .fails(),
+    rule("R45b", "GRAPH-XML", HIGH,
+        "the file of NCCL's graph does not fit the GPUs and NICs that are visible",
+        "unset NCCL_GRAPH_FILE, in the environment, the image and /etc/nccl.conf, or take the one for this type of machine",
+        "https://github.com/NVIDIA/nccl/blob/master/src/graph/search.cc").patch(&[("env.NCCL_GRAPH_FILE", None)])
+        .signatures(&[Signature::GraphXml])
+        .fails(),
+    rule("R45c", "TOPOLOGY-TOO-LARGE", HIGH,
+        "the node has more PCI devices than this NCCL can hold",
+        "use a newer NCCL, which holds more of them",
+        "https://github.com/NVIDIA/nccl/blob/master/src/graph/xml.h")
+        .signatures(&[Signature::TopologyTooLarge])
+        .fails(),
     rule("R72", "PCI-PATH-MISSING", HIGH,
         "NCCL does not find the PCI device of a GPU or NIC in /sys: a virtual machine, WSL2, or a container without the host's /sys",
         "give the container the host's /sys, or use a newer NCCL or an NCCL_TOPO_FILE of the virtual machine",

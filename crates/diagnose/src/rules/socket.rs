@@ -43,6 +43,18 @@ pub(super) const RULES: &[Rule] = &[
         nccl_issue!("1837")).patch(&[("env.NCCL_SOCKET_IFNAME", None)])
         .signatures(&[Signature::NoInterface])
         .fails(),
+    rule("R36c", "SOCKET-OTHER-SUBNET", HIGH,
+        "the address that the ranks were told to reach (that of rank 0, or NCCL_COMM_ID) is in no subnet of this host",
+        "make that address one that this host reaches: in containers use the network of the host (`--net=host`, hostNetwork), for an address of a docker bridge leads nowhere; unset NCCL_COMM_ID if it is set",
+        "https://github.com/NVIDIA/nccl/blob/master/src/misc/socket.cc")
+        .signatures(&[Signature::OtherSubnet])
+        .fails(),
+    rule("R36d", "SOCKET-NOT-MADE", HIGH,
+        "the system gave NCCL no socket for an interface's address",
+        "look at the words behind it: `Address family not supported` means an IPv6 address where IPv6 is off, or a container without a network of its own (NCCL_SOCKET_FAMILY=AF_INET, `--net=host`)",
+        "https://github.com/NVIDIA/nccl/blob/master/src/misc/socket.cc")
+        .signatures(&[Signature::SocketRefused])
+        .fails(),
     rule("R36b", "SOCKET-ADDRESS-EMPTY", HIGH,
         "the address of a peer was not filled in: no interface fits on its host, or it did not post its part (sends and receives in another order), or runs another build of NCCL, or P2P and SHM are off between ranks of one node",
         "check that sends and receives are posted in the same order inside one group on both ranks, and that all ranks run the same build of NCCL",
@@ -161,6 +173,13 @@ fn told_interface(seen: &RuleInput<'_>) -> Option<String> {
 
 /// Names the right interface where one was chosen that other hosts may not reach.
 fn other_interface(seen: &RuleInput<'_>) -> Option<String> {
+    let failed = seen.map.signatures().get(Signature::ConnectFailed)?;
+    // docker's default bridge, which each host has for itself.
+    if failed.traces.iter().any(|trace| trace.text.contains(" 172.17.0.")) {
+        return Some(
+            "172.17.0.x is an address of a docker bridge, which other hosts cannot reach: run the containers in the network of their host (`--net=host`), or set NCCL_SOCKET_IFNAME to an interface that joins the hosts".to_owned(),
+        );
+    }
     if interface_unreachable(seen) { reachable_interface(seen) } else { None }
 }
 

@@ -48,10 +48,10 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::QpTransition])
         .advice(of_another_library)
         .fails(),
-    rule("R22", "IB-CROSS-RAIL", HIGH,
-        "connecting a queue pair timed out: on a rail-only fabric a NIC reaches only NICs of its own rail",
-        "set NCCL_CROSS_NIC=0",
-        nccl_issue!("2013")).patch(&[("env.NCCL_CROSS_NIC", Some("0"))])
+    rule("R22", "IB-CONNECT-TIMEOUT", HIGH,
+        "connecting a queue pair timed out: the NIC does not reach that of its peer, by a GID that is not routed, or on a rail-only fabric since it reaches only NICs of its own rail",
+        "check with ib_write_bw that these two NICs reach each other with the GID index in the log (`show_gids`; leave NCCL_IB_GID_INDEX unset with NCCL 2.21 or later); on a rail-only fabric set NCCL_CROSS_NIC=0",
+        nccl_issue!("2013"))
         .explaining(&["IB-QP-TRANSITION"])
         .signatures(&[Signature::QpTimeout])
         .blame(Blame::Link),

@@ -49,6 +49,12 @@ fn report(
         return true;
     }
     // subprocess: `Command '[…, '--local_rank=1']' died with <Signals.SIGKILL: 9>.`
+    // torchrun's own process: `Received Signals.SIGTERM death signal, shutting down workers`, `Received 15 death signal`.
+    if text.has(" death signal, shutting down workers") {
+        let ended = Exception::alone(b"SignalException", b"the launcher got signal: 15");
+        say(who, Content::Fact(Fact::Exception(ended)));
+        return true;
+    }
     let signal =
         text.after("died with <Signals.SIG").and_then(|rest| rest.after(": ")).and_then(Text::signed);
     if let Some(signal) = signal {
@@ -88,6 +94,7 @@ const WATCHDOGS: &[&str] = &[
     "async exception",
     "ncclRemoteError",
     "due to a collective timeout from ",
+    "eartbeat monitor timed out",
 ];
 
 /// Reads how a process ended, in the words of its runtime.
@@ -217,6 +224,9 @@ const ENDS: &[&str] = &[
     "OCI runtime create failed",
     "Error response from daemon: ",
     "now abort",
+    "JAX distributed service detected fatal errors",
+    "Unhandled exception: ",
+    "NCCL Error ",
     "[enforce fail at ",
 ];
 
@@ -240,6 +250,8 @@ const REPORTED: &[&[&str]] = &[
     &["Warning ", " Failed ", "pull image"],
     &["ERROR in coordination service: "],
     &["failed to connect to all addresses"],
+    &["sequential map was requested", "not enough node entries"],
+    &["ssh not successful for host "],
     &["Waiting in store based barrier ", "worker_count="],
 ];
 

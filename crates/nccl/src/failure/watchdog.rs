@@ -15,6 +15,11 @@ pub(super) fn watchdog(text: Text<'_>, mut who: Writer, say: &mut impl FnMut(Wri
     if text.has("terminated with exception") {
         say(who, Content::Fact(Fact::Died));
     }
+    // The thread that watches the watchdog ends the process.
+    if text.has("watchdog got stuck for ") || text.has("eartbeat monitor timed out") {
+        let text = printable(text.from("watchdog got stuck").unwrap_or(text).0, 300);
+        return say(who, Content::Fact(Fact::Error { text, fatal: true }));
+    }
     if let Some(what) = text.from("CUDA error") {
         say(who, Content::Fact(Fact::Cuda(printable(what.0, 300))));
     }

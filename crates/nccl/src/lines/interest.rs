@@ -157,6 +157,13 @@ const RARE: &[&str] = &[
     "[ready ranks: ",
     "errorcode ",
     "[enforce fail at",
+    "JAX distributed service",
+    "Unhandled exception: ",
+    "sequential map was",
+    "not successful for host",
+    "Heartbeat monitor",
+    " death signal",
+    "NCCL Error ",
     "ms for recv operation",
     "ms for send operation",
     "Expected to have finished reduction",
@@ -197,8 +204,16 @@ impl Needles {
 }
 
 /// What shells, UCX, Open MPI and Horovod report has one of these.
-const ELSEWHERE: [&str; 6] =
-    [" Killed ", "core dumped", "errorcode ", "Caught signal ", "[missing ranks: ", "[ready ranks: "];
+const ELSEWHERE: [&str; 8] = [
+    "Heartbeat monitor",
+    " death signal",
+    " Killed ",
+    "core dumped",
+    "errorcode ",
+    "Caught signal ",
+    "[missing ranks: ",
+    "[ready ranks: ",
+];
 
 /// Returns whether a line may be a report of a launcher, a watchdog, a driver or the kernel.
 pub(crate) fn is_report(line: &[u8]) -> bool {

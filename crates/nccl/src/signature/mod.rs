@@ -266,6 +266,16 @@ signatures! {
         DmabufUnsupported: FAILS,
         /// The topology has a link in one direction only.
         ReversePathMissing: FAILS,
+        /// No interface of the host is in the subnet of the address that it must reach.
+        OtherSubnet: FAILS,
+        /// The system gave NCCL no socket.
+        SocketRefused: FAILS,
+        /// The file of NCCL's graph does not fit the node.
+        GraphXml: FAILS,
+        /// The topology has more devices than NCCL can hold.
+        TopologyTooLarge: FAILS,
+        /// The libfabric plugin could not register memory.
+        OfiRegistration: FAILS,
         /// A process joins with a rank that its world does not have.
         RankInvalid: FAILS,
         /// No algorithm and protocol of NCCL is left for an operation.
@@ -397,7 +407,9 @@ fn judged(id: Signature, level: Option<Level>, location: &[u8], message: &[u8]) 
         Signature::ErrorTrace => is_error_trace(message),
         Signature::CallFailed => is_failed_call(message),
         Signature::ConnectFailed => level.is_some() || in_rendezvous(message),
-        Signature::TopologyXml => level != Some(Level::Info) || !contains(message, "XML Import"),
+        Signature::TopologyXml | Signature::GraphXml => {
+            level != Some(Level::Info) || !contains(message, "XML Import")
+        }
         Signature::CudaFailure => {
             !contains(location, "nvls") && !contains(location, "mnnvl") && !contains(message, "NVLS")
         }

@@ -70,6 +70,39 @@ weftrun_why() { # what srun reported: `lost` for a failed launch, else the exit 
 }
 "#;
 
+/// Runs the program of a script that is carried as it is. Slurm sends a signal of `--signal=B:` and `scancel --batch` to the
+/// script alone, so it is passed on; one to all processes of the job (a cancel, the time limit) has reached the program already,
+/// and has ended the other process here as well. Without the inner traps, INT and QUIT would be ignored in the background.
+const PROGRAM: &str = r#"weftrun_beside() {
+  (trap - INT QUIT; exec sleep 2147483647) &
+  weftrun_other=$!
+  disown "$weftrun_other"
+}
+weftrun_program() {
+  weftrun_beside
+  (trap - INT QUIT; exec "$@") &
+  weftrun_pid=$!
+  for weftrun_signal in @SIGNALS@; do trap "weftrun_pass $weftrun_signal" "$weftrun_signal"; done
+  weftrun_passed=1
+  while [ -n "$weftrun_passed" ]; do
+    weftrun_passed= weftrun_code=0
+    wait "$weftrun_pid" || weftrun_code=$?
+  done
+  trap - @SIGNALS@
+  trap : USR1 USR2
+  kill "$weftrun_other" 2> /dev/null || :
+  return "$weftrun_code"
+}
+weftrun_pass() {
+  weftrun_passed=1
+  sleep 0.2
+  if kill -0 "$weftrun_other" 2> /dev/null; then kill -s "$1" "$weftrun_pid" 2> /dev/null || :; else weftrun_beside; fi
+}
+"#;
+
+/// The signals that programs handle for a last checkpoint.
+const SIGNALS: &str = "HUP INT QUIT USR1 USR2 ALRM TERM";
+
 const RESTART: &str = r#"weftrun_restart() {
   [ "${weftrun_restarts:=0}" -lt @MAX@ ]@LOST@ || exit "$1"
   weftrun_restarts=$((weftrun_restarts + 1))
@@ -123,11 +156,15 @@ pub fn write(draft: &RenderInput<'_>) -> Result<String> {
         }
         _ => String::new(),
     };
+    let program = match draft.job.spec.launch {
+        Launch::Once => PROGRAM.replace("@SIGNALS@", SIGNALS),
+        _ => String::new(),
+    };
     Ok(format!(
         "# weftrun's own part: a submission that Slurm has twice runs once; attempts and the exit code go to a file beside the log.\n\
          weftrun_base={dir}/\"{name}\"\n\
          weftrun_once={dir}/.submit-{submission} weftrun_me=${{SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}}\n\
-         {claim}{follow}{files}{functions}{restart}{end}",
+         {claim}{follow}{files}{functions}{program}{restart}{end}",
         name = draft.log_name_in_shell(),
         submission = draft.job.submission,
         claim = CLAIM.replace("@IS_A_COPY@", &IS_A_COPY.to_string()),

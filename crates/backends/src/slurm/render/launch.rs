@@ -77,7 +77,7 @@ fn once(draft: &RenderInput<'_>) -> Result<String> {
     let wrap = draft.fabric.first().map_or(&[][..], |fabric| &fabric.wrap);
     let command = command(draft, 0, role)?;
     let words: Vec<String> = wrap.iter().chain(&command).map(word).collect::<Result<_>>()?;
-    Ok(format!("{}\n", words.join(" ")))
+    Ok(format!("weftrun_program {}\n", words.join(" ")))
 }
 
 fn component(draft: &RenderInput<'_>, options: &[Directives], index: usize) -> Result<String> {

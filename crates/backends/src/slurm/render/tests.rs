@@ -338,7 +338,7 @@ fn a_command_that_starts_the_ranks_itself_runs_once() {
     let (own, _) = text.split_once("\n}\n").expect("a function");
     assert_eq!(
         own.lines().next_back().unwrap_or_default(),
-        "bash \"$weftrun_source\"/job.sh 'a b'",
+        "weftrun_program bash \"$weftrun_source\"/job.sh 'a b'",
         "{text}"
     );
     assert!(text.contains("#SBATCH --ntasks-per-node=4\n") && !text.contains("MASTER_ADDR"), "{text}");

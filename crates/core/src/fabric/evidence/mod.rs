@@ -12,6 +12,8 @@ use std::sync::{LazyLock, OnceLock};
 use regex::{Regex, RegexSet};
 use serde::{Deserialize, Serialize};
 
+use crate::request::Fabric;
+
 pub use choose::Form;
 pub use score::{ENOUGH, Score};
 pub use sign::SignKind;
@@ -132,6 +134,14 @@ impl Weighed {
     /// Returns the score of the fabric that has the highest one.
     fn score(&self) -> Option<Score> {
         self.site.map(|site| Score::of(site, &self.evidence))
+    }
+
+    /// Returns the kind of the fabric, where the evidence suffices and weftrun has rules for it.
+    pub(crate) fn sure_fabric(&self) -> Option<Fabric> {
+        self.site
+            .filter(|_| self.is_enough())
+            .map(|site| site.fabric)
+            .filter(|fabric| *fabric != Fabric::Auto)
     }
 
     /// Returns whether the evidence suffices to apply a profile.

@@ -158,11 +158,42 @@ pub(super) fn of_rules(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Vec<Candidate
         });
     }
     add(Signature::PeerClosed, &|_| remote(scene, seen));
+    // What a line above says that need not have ended anything is the reason nonetheless.
+    let above = |trace: &Trace| {
+        let near = |other: &Trace| {
+            seen.map.source_of(other) == seen.map.source_of(trace)
+                && (1..=REACH).contains(&trace.line.saturating_sub(other.line))
+        };
+        let hits = |signature: &Signature| {
+            seen.map.signatures().get(*signature).is_some_and(|hits| hits.traces.iter().any(near))
+        };
+        applying.iter().find(|rule| rule.blame.is_none() && rule.signatures.iter().any(hits)).copied()
+    };
     add(Signature::ErrorTrace, &|trace| {
-        let what = format!("NCCL passed an error on without its reason: {}", trace.text);
+        if let Some(rule) = above(trace) {
+            return Ruling::of(rule, Grade::Quoted, CauseClass::Nccl, rule.sentence(seen));
+        }
+        let what =
+            format!("NCCL passed an error on without its reason: {}{}", trace.text, stage(&trace.text));
         Ruling::of(&NCCL_NO_REASON, Grade::Quoted, CauseClass::Unexplained, what)
     });
     found
+}
+
+/// Most lines between a reason and the place where NCCL passes its error on.
+const REACH: u64 = 6;
+
+/// Says what NCCL did where it passed an error on, by the file of the place.
+fn stage(text: &str) -> &'static str {
+    const STAGES: &[(&str, &str)] = &[
+        ("transport/p2p.cc", " (while it shared GPU memory between processes; NCCL_P2P_DISABLE=1 as a test)"),
+        ("transport/shm.cc", " (while it made shared memory; look at /dev/shm)"),
+        ("transport/nvls.cc", " (while it set up NVLink SHARP; NCCL_NVLS_ENABLE=0 as a test)"),
+        ("transport/net_ib", " (in InfiniBand or RoCE)"),
+        ("bootstrap.cc", " (while the ranks found each other over TCP)"),
+        ("misc/socket.cc", " (in a TCP connection)"),
+    ];
+    STAGES.iter().find(|(file, _)| text.contains(file)).map_or("", |(_, stage)| stage)
 }
 
 /// Returns whether NCCL's proxy passed on that a peer is gone (6, `ncclRemoteError`), or does not say what it passed on.
