@@ -5,7 +5,7 @@ use weftrun_core::fabric::PROFILER_PATH;
 use weftrun_core::spec::{Code, Launch, Role};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::{RenderInput, container};
+use super::{LIBRARY, RenderInput, container};
 use crate::remote::script;
 use crate::slurm::quote;
 use crate::slurm::task_files::TaskFiles;
@@ -182,7 +182,7 @@ fn role_env(draft: &RenderInput<'_>, index: usize, role: &Role) -> Result<String
         fabric.env.iter().filter(|entry| !draft.all_set(entry)).map(|(name, value, _)| (name, value))
     });
     let pair = |(name, value): (&String, &String)| match value.as_str() {
-        PROFILER_PATH => Ok(format!("{name}={}", script::value(value, super::script::LIBRARY)?)),
+        PROFILER_PATH => Ok(format!("{name}={}", script::value(value, LIBRARY)?)),
         _ => quote::word(&format!("{name}={value}")),
     };
     let pairs = own.chain(fabric).map(pair).collect::<Result<Vec<String>>>()?;

@@ -6,7 +6,7 @@ use weftrun_core::shell::variable;
 use weftrun_core::spec::{Launch, RestartPolicy};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::{RenderInput, bookkeeping, directives, launch};
+use super::{LIBRARY, RenderInput, bookkeeping, directives, launch};
 use crate::remote::script;
 use crate::slurm::{BACKEND, quote};
 
@@ -38,9 +38,6 @@ pub fn write(draft: &RenderInput<'_>, components: &[Directives]) -> Result<Strin
     text.push_str(&bookkeeping::write(draft)?);
     Ok(text)
 }
-
-/// The folder of weftrun's library for NCCL, which the script removes at its end.
-pub const LIBRARY: &str = "\"$weftrun_base.nccl\"";
 
 /// Returns whether a line of `setup` changes how bash reads the lines after it.
 fn changes_syntax(line: &str) -> bool {
