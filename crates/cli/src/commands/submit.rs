@@ -91,7 +91,7 @@ pub fn run(context: &Context, args: &SubmitArgs) -> Result<u8> {
         if let Some(dry_run) = args.dry_run {
             return dry(context, &planned, dry_run).await;
         }
-        submit(context, args, &planned).await
+        Box::pin(submit(context, args, &planned)).await
     })
 }
 
