@@ -150,7 +150,7 @@ impl TransportMap {
     #[inline]
     fn take_content(&mut self, source: SourceIndex, line: &Line<'_>, events: &mut Vec<Event>) -> bool {
         if line.of_map && is_measurement(line.bytes) {
-            let (bandwidth, source) = &mut self.seen.bandwidth;
+            let (bandwidth, source) = &mut *self.seen.bandwidth;
             bandwidth.line(source, line.bytes);
             self.generation += 1;
             return false;

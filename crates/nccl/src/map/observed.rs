@@ -67,7 +67,7 @@ pub(super) struct Observed {
     /// Lines of hosts, processes and communicators beyond the limits.
     pub others_dropped: u64,
     /// What weftrun's library measured.
-    pub bandwidth: (Bandwidth, bandwidth::Source),
+    pub bandwidth: Box<(Bandwidth, bandwidth::Source)>,
     pub nccl_lines: u64,
     pub unparsed: u64,
     pub info_seen: bool,
