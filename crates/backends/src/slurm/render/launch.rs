@@ -10,6 +10,9 @@ use crate::remote::script;
 use crate::slurm::quote;
 use crate::slurm::task_files::TaskFiles;
 
+/// The folder of weftrun's library for NCCL, which the script removes at its end.
+pub const LIBRARY: &str = "\"$weftrun_base.nccl\"";
+
 /// Returns the number of tasks that srun starts on a node.
 pub fn tasks_per_node(draft: &RenderInput<'_>, role: &Role) -> u32 {
     match draft.job.spec.launch {
@@ -182,7 +185,7 @@ fn role_env(draft: &RenderInput<'_>, index: usize, role: &Role) -> Result<String
         fabric.env.iter().filter(|entry| !draft.all_set(entry)).map(|(name, value, _)| (name, value))
     });
     let pair = |(name, value): (&String, &String)| match value.as_str() {
-        PROFILER_PATH => Ok(format!("{name}={}", script::value(value, super::script::LIBRARY)?)),
+        PROFILER_PATH => Ok(format!("{name}={}", script::value(value, LIBRARY)?)),
         _ => quote::word(&format!("{name}={value}")),
     };
     let pairs = own.chain(fabric).map(pair).collect::<Result<Vec<String>>>()?;

@@ -26,7 +26,7 @@ pub fn write(draft: &RenderInput<'_>, components: &[Directives]) -> Result<Strin
     text.push_str("\nweftrun_job() {\n");
     text.push_str(&script::setup(&draft.own.setup)?);
     text.push_str(&environment(draft)?);
-    text.push_str(&script::library(draft.job, LIBRARY)?);
+    text.push_str(&script::library(draft.job, launch::LIBRARY)?);
     text.push_str(&fabric(draft)?);
     if draft.job.spec.launch != Launch::Once {
         text.push_str(&rendezvous(draft));
@@ -38,9 +38,6 @@ pub fn write(draft: &RenderInput<'_>, components: &[Directives]) -> Result<Strin
     text.push_str(&bookkeeping::write(draft)?);
     Ok(text)
 }
-
-/// The folder of weftrun's library for NCCL, which the script removes at its end.
-pub const LIBRARY: &str = "\"$weftrun_base.nccl\"";
 
 /// Returns whether a line of `setup` changes how bash reads the lines after it.
 fn changes_syntax(line: &str) -> bool {
