@@ -174,7 +174,14 @@ impl Context {
     /// Binds a handle that the user typed: a complete one, or a bare name on the target of `-b`, which means the
     /// newest job of that name.
     pub async fn job(&self, client: &Client, text: &str) -> Result<Job> {
-        let newest = |jobs: Vec<JobSummary>| Ok(jobs.into_iter().max_by_key(|job| job.created));
+        let newest = |jobs: Vec<JobSummary>| {
+            let count = jobs.len();
+            let newest = jobs.into_iter().max_by_key(|job| job.created);
+            if let Some(job) = newest.as_ref().filter(|_| count > 1) {
+                self.out.say(format!("{count} jobs are named `{text}`; this is the newest, {}", job.handle));
+            }
+            Ok(newest)
+        };
         self.job_among(client, text, newest).await
     }
 

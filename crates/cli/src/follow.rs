@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures_util::{FutureExt, StreamExt, stream};
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::{Fabric, FabricPlan};
-use weftrun::core::job::{JobDetail, JobEvent, JobHandle, JobPhase, JobSummary, ReplicaStatus};
+use weftrun::core::job::{Action, JobDetail, JobEvent, JobHandle, JobPhase, JobSummary, ReplicaStatus};
 use weftrun::core::log::{LogBatch, LogOptions, clean_text};
 use weftrun::core::nccl::{FabricSeen, TransportMap};
 use weftrun::diagnose::cause::RANK_FAILED;
@@ -265,6 +265,78 @@ pub async fn submit(context: &Context, planned: &Plan) -> Result<(Job, Option<Er
                 .with("submission", &planned.planned().submission)
                 .hint("`weftrun list` shows it with its state; no entry means that it was not submitted"))
         }
+    }
+}
+
+/// Ends when all nodes of a job run, or it has ended.
+pub async fn started(job: &Job) -> Result<()> {
+    let mut events = job.watch();
+    while let Some(event) = events.next().await {
+        let JobEvent::Status { job } = event? else { continue };
+        // Of a job that runs, some nodes may still wait.
+        let waits = match job.phase {
+            JobPhase::Running => job.ready.0 < job.ready.1,
+            phase => matches!(
+                phase,
+                JobPhase::Submitted
+                    | JobPhase::Pending
+                    | JobPhase::Starting
+                    | JobPhase::Suspended
+                    | JobPhase::Unknown
+            ),
+        };
+        if !waits {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Runs a future, unless the job has not started after a time: then the job is cancelled, and the error says why it did not.
+pub async fn if_started<T>(
+    context: &Context,
+    job: &Job,
+    limit: Option<Duration>,
+    future: impl Future<Output = T>,
+) -> Result<T> {
+    let never_started = Box::pin(async {
+        if let Some(limit) = limit
+            && tokio::time::timeout(limit, started(job)).await.is_err()
+        {
+            return give_up(context, job, limit).await;
+        }
+        std::future::pending().await
+    });
+    tokio::select! {
+        done = future => Ok(done),
+        error = never_started => Err(error),
+    }
+}
+
+async fn give_up(context: &Context, job: &Job, limit: Duration) -> Error {
+    let mut error = Error::new(
+        ErrorKind::Timeout,
+        format!("the job did not start within {} s, and was cancelled", limit.as_secs()),
+    )
+    .with("job", job.handle());
+    if let Ok(detail) = job.describe().await {
+        crate::commands::why::say(&context.out, &job.why_with(&detail).await);
+        let reason = clean_text(&detail.summary.reason);
+        if !reason.is_empty() {
+            error = error.with("reason", reason);
+        }
+    }
+    match job.act(Action::Cancel).await {
+        Ok(()) => error,
+        Err(failed) => Error::new(
+            ErrorKind::Timeout,
+            format!(
+                "the job did not start within {} s, and could not be cancelled: {failed}",
+                limit.as_secs()
+            ),
+        )
+        .with("job", job.handle())
+        .hint(format!("`weftrun cancel '{}'` tries it again", job.handle())),
     }
 }
 

@@ -219,7 +219,7 @@ impl Client {
             plan = self.decide(target.clone(), spec, facts.clone())?;
             lacking = lacks(&facts, &plan);
         }
-        plan.add_findings(lacking);
+        plan.add_notes(lacking);
         Ok(plan)
     }
 

@@ -41,9 +41,9 @@ impl Plan {
         Self { client, target, planned }
     }
 
-    /// Adds findings of planning.
-    pub(crate) fn add_findings(&mut self, findings: Vec<Finding>) {
-        self.planned.plan.findings.extend(findings);
+    /// Adds what the cluster lacks.
+    pub(crate) fn add_notes(&mut self, findings: Vec<Finding>) {
+        self.planned.facts.notes.extend(findings);
     }
 
     /// Returns the fabric's plan.

@@ -17,12 +17,13 @@ const SSH: &[Row] = &[
     ("Connection refused", Unreachable, "the host answers, but no ssh server on that port"),
     ("No route to host", Unreachable, "check the network or the VPN"),
     ("timed out", Unreachable, "check the network or the VPN"),
-    ("Host key verification failed", Credentials, "log in once by hand with `ssh` and check the host's key"),
+    // ssh says both, and the first says more.
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
         Credentials,
-        "the host's key changed: find out why before removing the old one",
+        "the host's key is not the one that ssh knows: the host was installed again, or something else answers; find out which, then remove the old key with `ssh-keygen -R HOST`, and log in once by hand",
     ),
+    ("Host key verification failed", Credentials, "log in once by hand with `ssh` and check the host's key"),
     (
         "Permission denied",
         Credentials,
@@ -40,7 +41,9 @@ const SSH: &[Row] = &[
 
 /// Returns the error of `ssh` itself.
 pub fn of_ssh(host: &str, stderr: &str, started: bool) -> Error {
-    let said = last_line(stderr);
+    let changed = "REMOTE HOST IDENTIFICATION HAS CHANGED";
+    let said =
+        if stderr.contains(changed) { "its host key has changed".to_owned() } else { last_line(stderr) };
     // If the program had started, the text is not ssh's: the connection was lost, and the program may have
     // run.
     let row = SSH.iter().filter(|_| !started).find(|(part, ..)| stderr.contains(part));

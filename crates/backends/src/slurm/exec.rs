@@ -53,10 +53,28 @@ pub async fn exec(
             place_of(rank, &header, &running)?
         }
     };
-    client
-        .transport
-        .relay(&program(client, &JobId { task: first.task, ..id }, &place, &request.command)?, sink)
-        .await
+    let command = match request.rank {
+        Some(rank) => with_environment(rank, &request.command),
+        None => request.command.clone(),
+    };
+    client.transport.relay(&program(client, &JobId { task: first.task, ..id }, &place, &command)?, sink).await
+}
+
+/// Runs a command with the environment of a rank's process on its node: of the step itself, `RANK` and what the job's script
+/// set are missing. Where the rank has no process, the command runs without.
+fn with_environment(rank: u32, command: &[String]) -> Vec<String> {
+    const FIND: &str = r#"rank=$1 job=$SLURM_JOB_ID; shift
+for file in /proc/[0-9]*/environ; do
+  { mapfile -d '' -t all < "$file"; } 2> /dev/null || continue
+  own= here=
+  for one in "${all[@]}"; do
+    case $one in "RANK=$rank") own=1 ;; "SLURM_JOB_ID=$job") here=1 ;; WEFTRUN_EXEC=*) own= here=; break ;; esac
+  done
+  [ -z "$own" ] || [ -z "$here" ] || exec env -i "${all[@]}" WEFTRUN_EXEC=1 "$@"
+done
+exec "$@""#;
+    let words = ["bash", "-c", FIND, "exec"].into_iter().map(str::to_owned);
+    words.chain([rank.to_string()]).chain(command.iter().cloned()).collect()
 }
 
 /// Where a command runs.
@@ -131,6 +149,31 @@ mod tests {
         let header = Header::parse(header.as_bytes()).unwrap();
         let jobs: Vec<&Job> = jobs.iter().collect();
         place_of(rank, &header, &jobs).map(|place| (place.component, place.node.unwrap_or_default()))
+    }
+
+    #[test]
+    fn a_command_gets_the_environment_of_its_rank() {
+        use weftrun_testkit::child;
+        let job = format!("exec-{}", std::process::id());
+        let rank = |rank: &str, mark: &str| {
+            let mut process = child::command("sleep");
+            process.args(["30"]).env("SLURM_JOB_ID", &job).env("RANK", rank).env("MARK", mark);
+            process.spawn().unwrap()
+        };
+        let mut ranks = [rank("0", "zero"), rank("1", "one\ntwo")];
+        let run = |rank| {
+            let words = with_environment(rank, &["sh".into(), "-c".into(), "echo \"$MARK.\"".into()]);
+            let mut command = child::command(&words[0]);
+            let output = command.args(&words[1..]).env("SLURM_JOB_ID", &job).output().unwrap();
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        // The process of a rank that was just started may not have its own environment yet.
+        let said = [1, 2].map(|rank| (0..50).map(|_| run(rank)).find(|said| rank == 2 || said != ".\n"));
+        for rank in &mut ranks {
+            rank.kill().unwrap();
+            rank.wait().unwrap();
+        }
+        assert_eq!(said, [Some("one\ntwo.\n".to_owned()), Some(".\n".to_owned())]);
     }
 
     #[test]

@@ -98,6 +98,7 @@ pub fn run(context: &Context, args: &ConfigArgs) -> Result<u8> {
             if path.starts_with("target.") && path.ends_with(".backend") {
                 context.registry().get(value.trim_matches(['"', '\'']))?;
             }
+            known_key(context, config, path, value)?;
             config.edit_user_file(|text| config::set(text, path, value))?;
             context.out.say(format!("set {path} in {}", config.user_file.display()));
         }
@@ -133,6 +134,32 @@ pub fn run(context: &Context, args: &ConfigArgs) -> Result<u8> {
         }
     }
     Ok(exit_codes::OK)
+}
+
+/// Refuses a key that the backend of a configured target does not know, or a value that it cannot have: what the backend says of
+/// the target with it, and not without it.
+fn known_key(context: &Context, config: &Config, path: &str, value: &str) -> Result<()> {
+    let mut parts = path.strip_prefix("target.").into_iter().flat_map(|rest| rest.split('.'));
+    let (Some(name), Some(key), None) = (parts.next(), parts.next(), parts.next()) else { return Ok(()) };
+    let of_every = ["backend", "namespace", "project", "profile", "env"].contains(&key);
+    if of_every || !config.targets.contains_key(name) {
+        return Ok(());
+    }
+    let before = config.target(name);
+    // Numbers, booleans, quoted texts and lists are alike in TOML and JSON.
+    let value: Value = serde_json::from_str(value).unwrap_or_else(|_| value.trim_matches('\'').into());
+    let after = before.clone().with(key, value);
+    let entry = context.registry().get(&before.backend)?;
+    context.block_on(async {
+        match (entry.connect)(after).await {
+            Err(error)
+                if error.kind() == ErrorKind::InvalidConfig && (entry.connect)(before).await.is_ok() =>
+            {
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    })
 }
 
 /// Prints a value alone, so that scripts can use it, or all values below a path.

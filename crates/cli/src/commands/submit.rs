@@ -42,6 +42,10 @@ pub struct SubmitArgs {
     /// Stop waiting after this time; the job keeps running
     #[arg(long, value_parser = crate::job_flags::duration, value_name = "TIME")]
     pub timeout: Option<Duration>,
+    /// Cancel the job if it has not started after this time, and say why it did not; without --wait or --follow, return once
+    /// it has started
+    #[arg(long, value_parser = crate::job_flags::duration, value_name = "TIME", conflicts_with_all = ["detach", "dry_run"])]
+    pub start_timeout: Option<Duration>,
     /// Print what would be sent without submitting it; `server` asks the cluster to validate it
     #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "client", require_equals = true, value_name = "WHERE")]
     pub dry_run: Option<DryRun>,
@@ -91,7 +95,7 @@ pub fn run(context: &Context, args: &SubmitArgs) -> Result<u8> {
         if let Some(dry_run) = args.dry_run {
             return dry(context, &planned, dry_run).await;
         }
-        submit(context, args, &planned).await
+        Box::pin(submit(context, args, &planned)).await
     })
 }
 
@@ -127,17 +131,23 @@ async fn submit(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result<
         return Err(error);
     }
     if args.follow {
-        let followed = match with_limits(follow::follow(context, &job), args.timeout, job.handle()).await {
+        let following = Box::pin(with_limits(follow::follow(context, &job), args.timeout, job.handle()));
+        let followed = match follow::if_started(context, &job, args.start_timeout, following).await? {
             Ok(followed) => followed,
             Err(error) => return late(context, &job, error).await,
         };
         return follow::conclude(context, &job, &followed, planned.planned().spec.fabric.strict);
     }
     if args.wait {
-        return match with_limits(job.wait(), args.timeout, job.handle()).await {
+        let waiting = Box::pin(with_limits(job.wait(), args.timeout, job.handle()));
+        return match follow::if_started(context, &job, args.start_timeout, waiting).await? {
             Ok(summary) => Ok(ended(context, &summary)),
             Err(error) => late(context, &job, error).await,
         };
+    }
+    if args.start_timeout.is_some() {
+        let starting = Box::pin(with_limits(follow::started(&job), args.timeout, job.handle()));
+        follow::if_started(context, &job, args.start_timeout, starting).await??;
     }
     Ok(exit_codes::OK)
 }

@@ -65,6 +65,8 @@ fn setting_a_value_keeps_the_comments() {
     assert!(!text.contains("[target]\n"), "{text}");
     place.run("config set output jsno").code(3);
     assert_eq!(std::fs::read_to_string(place.config()).unwrap(), text, "a mistake changes nothing");
+    let key = place.run("config set target.prod.serivce-account me").code(3);
+    assert!(key.err.contains("service-account"), "{}", key.err);
     let unknown = place.run("config set target.prod.backend kubflow").code(6);
     assert!(
         unknown.err.contains("no backend `kubflow`") && unknown.err.contains("did you mean `kubeflow`?"),

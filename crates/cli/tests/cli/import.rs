@@ -159,7 +159,7 @@ fn a_script_that_depends_on_a_condition_is_carried_as_it_is() {
     let (own, _) = rendered.out.split_once("\n}\n").unwrap();
     assert_eq!(
         own.lines().next_back().unwrap_or_default(),
-        "bash \"$weftrun_source\"/job.sh",
+        "weftrun_program bash \"$weftrun_source\"/job.sh",
         "{}",
         rendered.out
     );

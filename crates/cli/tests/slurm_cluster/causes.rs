@@ -121,3 +121,45 @@ fn a_job_whose_node_failed_is_queued_again_and_the_node_is_named() {
     assert_eq!(why["cause"]["ranks"], serde_json::json!([]), "no rank is to blame: {why:#}");
     assert!(why["cause"]["fix"].as_str().unwrap_or_default().starts_with("nothing"), "{why:#}");
 }
+
+/// A job that does not start is cancelled, and its command says why; a command beside a rank has the rank's environment.
+#[test]
+fn a_job_has_a_time_to_start_and_exec_is_beside_its_rank() {
+    let Some(cluster) = TestCluster::find() else { return };
+    let user = User::new(&cluster, Way::Ssh, &[]);
+    user.file(
+        "job.toml",
+        "name = \"causes-late\"\ncommand = [\"true\"]\nbackend.slurm.begin = \"now+1hour\"\n",
+    );
+    let late = user.weftrun(&["submit", "job.toml", "--wait", "--start-timeout", "5s"]);
+    assert_eq!(late.status.code(), Some(124), "{}", said(&late));
+    assert!(
+        said(&late).contains("did not start within 5 s") && said(&late).contains("BeginTime"),
+        "{}",
+        said(&late)
+    );
+    let listed = user.weftrun(&["list", "-o", "json"]);
+    assert!(!said(&listed).contains("causes-late"), "it is cancelled: {}", said(&listed));
+    let job = "name = \"causes-exec\"\nlaunch = \"per-rank\"\nnodes = 2\ngpus_per_node = 2\ncommand = [\"sleep\", \"120\"]\n";
+    let handle = submit(&user, job, &["--start-timeout", "2m"]);
+    let mut seen = String::new();
+    for _ in 0..40 {
+        let output = user.weftrun(&[
+            "exec",
+            &handle,
+            "--rank",
+            "3",
+            "--",
+            "sh",
+            "-c",
+            "echo rank $RANK of $WORLD_SIZE",
+        ]);
+        seen = said(&output);
+        if seen.contains("rank 3 of 4") {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(500));
+    }
+    user.weftrun(&["cancel", &handle]);
+    assert!(seen.contains("rank 3 of 4"), "{seen}");
+}

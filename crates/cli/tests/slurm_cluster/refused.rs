@@ -11,6 +11,21 @@ fn what_can_never_run_is_refused_before_it_is_submitted() {
         ("type", "nodes = 2\ninstance_type = \"p5en.48xlarge\"", "no partition has p5en.48xlarge"),
         ("elsewhere", "queue = \"inference-gpu\"\ninstance_type = \"p5.48xlarge\"", "has no p5.48xlarge"),
         ("limit", "queue = \"inference-gpu\"\ntime_limit = \"24h\"", "requested 24 h"),
+        (
+            "cpus",
+            "cpus = 500",
+            "requested 500 CPUs a node, but the nodes of partition `compute-gpu` have at most 128",
+        ),
+        (
+            "gpus",
+            "gpus_per_node = 16",
+            "requested 16 GPUs a node, but the nodes of partition `compute-gpu` have at most 8",
+        ),
+        (
+            "fabric",
+            "nodes = 2\ngpus_per_node = 8\nfabric = \"infiniband\"",
+            "show efa (4 nodes, p4de.24xlarge)",
+        ),
         ("partition", "queue = \"nope\"", "no partition `nope`"),
     ];
     for way in WAYS {

@@ -80,7 +80,7 @@ fn lack(
         groups.retain(|group| group.instance_type.as_deref().is_some_and(|name| bare(name) == bare(wanted)));
         if groups.is_empty() {
             let text = format!(
-                "{place} has no node of the type {wanted}: it has {}; the job would never start",
+                "{place} has no {wanted} nodes: it has {}; the job would never start",
                 listed(&types, 8)
             );
             return Some((text, "set another `instance_type`, or none".to_owned(), true));
@@ -271,7 +271,7 @@ mod tests {
             ),
             (
                 worker().instance_type("p4d.24xlarge"),
-                "error: the cluster has no node of the type p4d.24xlarge: it has c7i.metal, p5.48xlarge; the job would never start",
+                "error: the cluster has no p4d.24xlarge nodes: it has c7i.metal, p5.48xlarge; the job would never start",
             ),
             (
                 worker().instance_type("c7i.metal").gpus_per_node(1),

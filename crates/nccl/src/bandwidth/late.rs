@@ -88,7 +88,7 @@ type Compared = (Vec<Vec<Entry>>, BTreeMap<u64, f64>);
 fn compared(ranks: &[&Series]) -> Result<Compared, Order> {
     let by_time = ranks.iter().all(|series| !series.sums.is_empty());
     let mut why = Order::Few;
-    for width in if by_time { &[1, 4_000, 16_000][..] } else { &[1] } {
+    for width in if by_time { &[1, 1_000, 4_000, 16_000][..] } else { &[1] } {
         let of = |series: &&Series| merged(if by_time { &series.sums } else { &series.singles }, *width);
         let entries: Vec<Vec<Entry>> = ranks.iter().map(of).collect();
         match shared_keys(&entries, !by_time) {

@@ -147,7 +147,7 @@ pub fn write(draft: &RenderInput<'_>) -> Result<String> {
     let files = files(draft, &dir);
     let requeue = requeue(draft);
     let brings = crate::remote::script::brings_library(draft.job);
-    let library = if brings { format!("  rm -rf -- {} || :\n", super::LIBRARY) } else { String::new() };
+    let library = if brings { format!("  rm -rf -- {} || :\n", launch::LIBRARY) } else { String::new() };
     let restart = match draft.job.spec.restart {
         RestartPolicy::OnFailure { max } if max > 0 => {
             // A job that is requeued because a node was lost does not restart on the remaining nodes.

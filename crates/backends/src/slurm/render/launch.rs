@@ -5,10 +5,13 @@ use weftrun_core::fabric::PROFILER_PATH;
 use weftrun_core::spec::{Code, Launch, Role};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::{LIBRARY, RenderInput, container};
+use super::{RenderInput, container};
 use crate::remote::script;
 use crate::slurm::quote;
 use crate::slurm::task_files::TaskFiles;
+
+/// The folder of weftrun's library for NCCL, which the script removes at its end.
+pub const LIBRARY: &str = "\"$weftrun_base.nccl\"";
 
 /// Returns the number of tasks that srun starts on a node.
 pub fn tasks_per_node(draft: &RenderInput<'_>, role: &Role) -> u32 {

@@ -21,9 +21,6 @@ use crate::remote::ops::Translated;
 
 pub use directives::OF_COMPONENT;
 
-/// The folder of weftrun's library for NCCL, which the script removes at its end.
-const LIBRARY: &str = "\"$weftrun_base.nccl\"";
-
 /// The properties of a script that the checks and the submission need.
 #[derive(Clone, Debug, Default)]
 pub struct Script {

@@ -6,7 +6,7 @@ use weftrun_core::shell::variable;
 use weftrun_core::spec::{Launch, RestartPolicy};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::{LIBRARY, RenderInput, bookkeeping, directives, launch};
+use super::{RenderInput, bookkeeping, directives, launch};
 use crate::remote::script;
 use crate::slurm::{BACKEND, quote};
 
@@ -26,7 +26,7 @@ pub fn write(draft: &RenderInput<'_>, components: &[Directives]) -> Result<Strin
     text.push_str("\nweftrun_job() {\n");
     text.push_str(&script::setup(&draft.own.setup)?);
     text.push_str(&environment(draft)?);
-    text.push_str(&script::library(draft.job, LIBRARY)?);
+    text.push_str(&script::library(draft.job, launch::LIBRARY)?);
     text.push_str(&fabric(draft)?);
     if draft.job.spec.launch != Launch::Once {
         text.push_str(&rendezvous(draft));
