@@ -384,7 +384,7 @@ fn a_killed_process_leaves_whole_lines() {
 fn standard_error_takes_the_same_lines() {
     let output = played("run-6", "stderr");
     let text = String::from_utf8(output.stderr).unwrap();
-    assert!(text.lines().any(|line| line.starts_with("{\"weftrun_nccl\":1,")), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("weftrun: NCCL {\"weftrun_nccl\":1,")), "{text}");
     // Nobody reads it any more.
     let folder = tempfile::tempdir().unwrap();
     let mut child = command("until", folder.path(), "stderr")
