@@ -130,7 +130,7 @@ fn fabric(draft: &RenderInput<'_>) -> Result<String> {
         // The path that the node's own profile or `setup` set is appended to ours.
         let is_path = name == "LD_LIBRARY_PATH" && !spec_sets(draft, name);
         let tail = if is_path { "\"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\"" } else { "" };
-        lines.push(format!("export {}={}{tail}", variable(name)?, script::value(value, LIBRARY)?));
+        lines.push(format!("export {}={}{tail}", variable(name)?, script::value(value, launch::LIBRARY)?));
     }
     if lines.is_empty() {
         return Ok(String::new());
