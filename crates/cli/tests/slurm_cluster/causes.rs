@@ -27,9 +27,10 @@ fn what_ends_a_job_before_its_program_does_is_named() {
         ("clone", "command = [\"true\"]\ncode = { git = \"file:///nowhere/code.git\" }", "not-started"),
         ("image", "image = \"docker.io/does-not-exist:1\"\ncommand = [\"true\"]", "not-started"),
         ("full", "command = [\"sh\", \"-c\", \"echo hi; cat /dev/zero > /dev/full\"]", "disk-full"),
+        // srun -K ends before it has read what a task wrote just before its end.
         (
             "memory",
-            "command = [\"sh\", \"-c\", \"echo 'slurmstepd: error: StepId=9.0 exceeded memory limit (2960 > 2048), being killed' >&2; kill -9 $$\"]",
+            "command = [\"sh\", \"-c\", \"echo 'slurmstepd: error: StepId=9.0 exceeded memory limit (2960 > 2048), being killed' >&2; sleep 2; kill -9 $$\"]",
             "OUT_OF_MEMORY",
         ),
     ];

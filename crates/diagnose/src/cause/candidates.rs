@@ -484,7 +484,9 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
             (&PROCESS_SILENT, what)
         }
         (None, Some(together)) => (&RANKS_ABORTED, together),
-        (None, None) if ranks.is_empty() && head.class == CauseClass::CollectiveTimeout => {
+        (None, None)
+            if ranks.is_empty() && head.class == CauseClass::CollectiveTimeout && !head.rule.is_end() =>
+        {
             (&COLLECTIVE_TIMEOUT_UNNAMED, head.what.clone())
         }
         (None, None) => (head.rule, head.what.clone()),

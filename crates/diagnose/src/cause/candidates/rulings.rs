@@ -11,6 +11,7 @@ use super::{Candidate, class_of_cuda, key, remote};
 use crate::cause::grade::Grade;
 use crate::rule_input::RuleInput;
 use crate::rules::{Blame, NCCL_NO_REASON, PEER_ENDED, Rule, UNKNOWN_WARNING, rule_of_error, rules};
+use weftrun_core::Severity;
 use weftrun_core::finding::Evidence;
 
 /// What a rule says of a failure: its grade, its class and its sentence.
@@ -167,7 +168,8 @@ pub(super) fn of_rules(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Vec<Candidate
         let hits = |signature: &Signature| {
             seen.map.signatures().get(*signature).is_some_and(|hits| hits.traces.iter().any(near))
         };
-        applying.iter().find(|rule| rule.blame.is_none() && rule.signatures.iter().any(hits)).copied()
+        let is_reason = |rule: &&&'static Rule| rule.blame.is_none() && rule.severity != Severity::Info;
+        applying.iter().filter(is_reason).find(|rule| rule.signatures.iter().any(hits)).copied()
     };
     add(Signature::ErrorTrace, &|trace| {
         if let Some(rule) = above(trace) {
