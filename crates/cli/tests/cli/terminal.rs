@@ -240,6 +240,8 @@ fn lines() -> Vec<Vec<String>> {
         "explain HOSTILE",
         "explain efa.devices",
         "transport hostile.log",
+        "bandwidth hostile.jsonl",
+        "bandwidth HANDLE",
         "transport -o json hostile.log",
         "transport -o mermaid hostile.log",
         "transport -o html hostile.log",
@@ -341,6 +343,16 @@ fn place() -> Place {
     place.write(
         "hostile.toml",
         job(&format!("annotations = {{ \"example.com/a\" = \"{quoted}\" }}\n[env]\nV = \"{quoted}\"\nW_TOKEN = \"{quoted}\"\n")),
+    );
+    place.write(
+        "hostile.jsonl",
+        (0..2)
+            .map(|rank| {
+                format!(
+                    "{{\"weftrun_nccl\":1,\"t\":1795695725000,\"host\":\"evil {quoted}\",\"pid\":7,\"comm\":\"0x1{quoted}\",\"rank\":{rank},\"n\":2,\"nodes\":1,\"op\":\"All{quoted}\",\"count\":9,\"bytes\":1024,\"ns\":2000,\"min\":1,\"max\":9,\"seq\":0,\"seq_bytes\":9,\"seq_ns\":9,\"dropped\":0}}\n"
+                )
+            })
+            .collect::<String>(),
     );
     place.write("hostile.yaml", format!("name: \"{quoted}\"\nnodes: \"{quoted}\"\n\"{quoted}\": 1\n"));
     place.write(
