@@ -19,7 +19,7 @@ use crate::live_map::{LOOK, LiveMap};
 use crate::log_print::{LogPrinter, PrintOptions};
 use crate::map_view;
 use crate::output::{Output, because, finding_text, style};
-use crate::progress::Progress;
+use crate::progress::{Progress, is_waiting};
 
 /// The end of a followed job.
 #[derive(Debug)]
@@ -276,14 +276,7 @@ pub async fn started(job: &Job) -> Result<()> {
         // Of a job that runs, some nodes may still wait.
         let waits = match job.phase {
             JobPhase::Running => job.ready.0 < job.ready.1,
-            phase => matches!(
-                phase,
-                JobPhase::Submitted
-                    | JobPhase::Pending
-                    | JobPhase::Starting
-                    | JobPhase::Suspended
-                    | JobPhase::Unknown
-            ),
+            phase => is_waiting(phase) || matches!(phase, JobPhase::Suspended | JobPhase::Unknown),
         };
         if !waits {
             break;

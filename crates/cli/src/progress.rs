@@ -94,8 +94,8 @@ impl Progress {
     }
 }
 
-/// Returns whether a reason in this phase is one that replicas share, and not the end of one of them.
-fn is_waiting(phase: JobPhase) -> bool {
+/// Returns whether what is in this phase has not started: a reason is then one that replicas share, and not the end of one of them.
+pub fn is_waiting(phase: JobPhase) -> bool {
     matches!(phase, JobPhase::Submitted | JobPhase::Pending | JobPhase::Starting)
 }
 

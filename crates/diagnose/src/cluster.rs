@@ -47,14 +47,15 @@ pub fn add_status(why: &mut Why, seen: &RuleInput<'_>, job: &JobDetail) {
         };
         let outweighs = why.cause.as_ref().is_none_or(outweighs);
         // These end processes from outside; what the ranks print of it are consequences.
-        let taken = match said.class {
+        let taken = matches!(
+            said.class,
             CauseClass::OomKilled
-            | CauseClass::OutOfMemory
-            | CauseClass::NodeFail
-            | CauseClass::Evicted
-            | CauseClass::Preempted => true,
-            _ => said.class == CauseClass::Deleted,
-        };
+                | CauseClass::OutOfMemory
+                | CauseClass::NodeFail
+                | CauseClass::Evicted
+                | CauseClass::Preempted
+                | CauseClass::Deleted
+        );
         if outweighs && (taken || vague) {
             why.victims.retain(|rank| !said.ranks.contains(rank));
             why.cause = Some(said);

@@ -2,7 +2,7 @@
 //! for ever.
 
 use super::evidence::{Signs, weigh};
-use super::node::{count_of, lists_everything};
+use super::node::{count_of, lists_everything, types_of};
 use super::{ClusterFacts, NodeGroup};
 use crate::Finding;
 use crate::request::Fabric;
@@ -76,7 +76,7 @@ fn lack(
     let wanted = role.instance_type.as_ref().or(spec.fabric.instance_type.as_ref());
     if let Some(wanted) = wanted.filter(|_| groups.iter().all(|group| group.instance_type.is_some())) {
         let bare = |name: &str| name.strip_prefix("ml.").unwrap_or(name).to_owned();
-        let types: Vec<String> = types(&groups);
+        let types = types_of(&groups);
         groups.retain(|group| group.instance_type.as_deref().is_some_and(|name| bare(name) == bare(wanted)));
         if groups.is_empty() {
             let text = format!(
@@ -144,7 +144,7 @@ fn fabric(
     let told = |of: &[(&NodeGroup, Option<Fabric>)]| {
         let groups: Vec<&NodeGroup> = of.iter().map(|(group, _)| *group).collect();
         let count: u32 = groups.iter().map(|group| group.count).sum();
-        let types = types(&groups);
+        let types = types_of(&groups);
         if types.is_empty() {
             format!("{count} nodes")
         } else {
@@ -182,13 +182,6 @@ fn is_constrained(spec: &JobSpec) -> bool {
     own.into_iter().any(|own| {
         ["constraint", "nodelist"].iter().any(|key| own.get(key).is_some_and(|value| !value.is_null()))
     })
-}
-
-fn types(groups: &[&NodeGroup]) -> Vec<String> {
-    let mut types: Vec<String> = groups.iter().filter_map(|group| group.instance_type.clone()).collect();
-    types.sort();
-    types.dedup();
-    types
 }
 
 /// Returns how much of a resource a node has, if that is known.

@@ -141,7 +141,7 @@ fn matching<'f>(
     if exact.is_empty() { enough } else { exact }
 }
 
-fn types_of(groups: &[&NodeGroup]) -> Vec<String> {
+pub(super) fn types_of(groups: &[&NodeGroup]) -> Vec<String> {
     let mut types: Vec<String> = groups.iter().filter_map(|group| group.instance_type.clone()).collect();
     types.sort();
     types.dedup();

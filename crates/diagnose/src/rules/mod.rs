@@ -25,6 +25,7 @@ pub(super) use libfabric::WRONG_PROVIDER;
 pub(super) use messages::NCCL_NO_REASON;
 pub(super) use program::{COLLECTIVES_DIFFER, UNKNOWN_WARNING, closed_peers};
 pub(super) use socket::{SOCKETS_BETWEEN_NODES, SOCKETS_INSIDE_NODE};
+pub(super) use verbs::peer_of;
 
 use weftrun_nccl::{Signature, Trace};
 

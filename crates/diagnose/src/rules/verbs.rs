@@ -135,22 +135,32 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::DeviceNotOpened]),
 ];
 
+/// Returns the peer that a completion of NCCL names: `Got completion from peer 10.0.0.2<38536> with error 12`.
+pub fn peer_of(text: &str) -> Option<&str> {
+    name_behind(text, "from peer ", &['<', ' '])
+}
+
+fn hca_of(text: &str) -> Option<&str> {
+    let words = [" hca ", "count exceeded on "].into_iter().find(|words| text.contains(words))?;
+    name_behind(text, words, &[' '])
+}
+
+/// Returns the name behind some words, up to one of the letters that end it.
+fn name_behind<'t>(text: &'t str, words: &str, ends: &[char]) -> Option<&'t str> {
+    let name = text.split_once(words)?.1.split(ends).next()?.trim();
+    (!name.is_empty()).then_some(name)
+}
+
 /// Names the peers of lost packets and the HCAs that lost them, as the lines have them.
 fn lost_peers(seen: &RuleInput<'_>) -> Option<String> {
     const MOST: usize = 4;
     let traces = &seen.map.signatures().get(Signature::IbRetryExceeded)?.traces;
-    let behind = |words: &[&str], ends: &[char]| {
-        let name = |text: &str| {
-            let rest = words.iter().find_map(|words| text.split_once(words))?.1;
-            let name = rest.split(ends).next()?.trim();
-            (!name.is_empty()).then(|| name.to_owned())
-        };
-        let names: BTreeSet<String> = traces.iter().filter_map(|trace| name(&trace.text)).collect();
+    let named = |name: fn(&str) -> Option<&str>| {
+        let names: BTreeSet<&str> = traces.iter().filter_map(|trace| name(&trace.text)).collect();
         names.into_iter().take(MOST).collect::<Vec<_>>().join(", ")
     };
-    let (peers, hcas) =
-        (behind(&["from peer "], &['<', ' ']), behind(&[" hca ", "count exceeded on "], &[' ']));
-    let parts = [("peer", peers), ("HCA", hcas)].into_iter().filter(|(_, names)| !names.is_empty());
+    let parts = [("peer", named(peer_of)), ("HCA", named(hca_of))];
+    let parts = parts.into_iter().filter(|(_, names)| !names.is_empty());
     let parts: Vec<String> = parts.map(|(what, names)| format!("{what} {names}")).collect();
     (!parts.is_empty()).then(|| format!(" ({})", parts.join("; ")))
 }

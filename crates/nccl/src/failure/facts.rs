@@ -266,6 +266,9 @@ const ERRNO: &[&str] = &[
     ": Cannot allocate memory",
 ];
 
+/// How such a line begins, in any case.
+const START: &[u8] = b"failed to ";
+
 /// Returns whether a line reports an error, and then whether the program ends with it. Words in the source lines of a
 /// traceback, in the names of variables and in counts (`0 ERRORS`) are none.
 fn error(piece: &Piece<'_>) -> Option<bool> {
@@ -302,7 +305,7 @@ fn error(piece: &Piece<'_>) -> Option<bool> {
     if whole.has("Raylet is terminated") {
         return Some(true);
     }
-    if own.to_ascii_lowercase().starts_with(b"failed to ")
+    if own.get(..START.len()).is_some_and(|head| head.eq_ignore_ascii_case(START))
         && ERRNO.iter().any(|words| own.trim_ascii_end().ends_with(words.as_bytes()))
         || REPORTED.iter().any(|words| words.iter().all(|word| whole.has(word)))
     {

@@ -10,7 +10,7 @@ use super::ends::host_in_brackets;
 use super::{Candidate, class_of_cuda, key, remote};
 use crate::cause::grade::Grade;
 use crate::rule_input::RuleInput;
-use crate::rules::{Blame, NCCL_NO_REASON, PEER_ENDED, Rule, UNKNOWN_WARNING, rule_of_error, rules};
+use crate::rules::{Blame, NCCL_NO_REASON, PEER_ENDED, Rule, UNKNOWN_WARNING, peer_of, rule_of_error, rules};
 use weftrun_core::Severity;
 use weftrun_core::finding::Evidence;
 
@@ -219,12 +219,6 @@ fn first_of_node(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Option<String> {
             "local rank {local} closed its connections to the others of its node first: it ended before them"
         )
     })
-}
-
-/// Returns the peer that a completion of NCCL names: `Got completion from peer 10.0.0.2<38536> with error 12`.
-fn peer_of(text: &str) -> Option<&str> {
-    let name = text.split_once("from peer ")?.1.split(['<', ' ']).next()?;
-    (!name.is_empty()).then_some(name)
 }
 
 /// Says that requests were flushed, as after every error of a connection; the line names the peer.
