@@ -17,6 +17,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::ptr::{null, null_mut};
 use std::time::{Duration, Instant};
 
+#[path = "../../testkit/src/child.rs"]
+#[allow(dead_code, reason = "shared with other test programs")]
+mod child;
+
 const MODE: &str = "WEFTRUN_TEST_NCCL";
 
 #[repr(C)]
@@ -240,7 +244,7 @@ fn library(folder: &Path) -> PathBuf {
 }
 
 fn command(mode: &str, folder: &Path, out: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = child::command(std::env::current_exe().unwrap());
     command.args(["--exact", "child", "--nocapture"]).env(MODE, mode).env("WEFTRUN_NCCL_OUT", out);
     command.env("WEFTRUN_TEST_LIBRARY", library(folder));
     command
@@ -349,7 +353,7 @@ fn a_place_that_cannot_be_written_does_not_touch_the_job() {
 fn a_full_disk_does_not_touch_the_job() {
     let (folder, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let made = command("until", folder.path(), out.path().to_str().unwrap());
-    let mut shell = Command::new("sh");
+    let mut shell = child::command("sh");
     shell.arg("-c").arg("ulimit -f 2; exec \"$0\" \"$@\"").arg(made.get_program()).args(made.get_args());
     shell.envs(made.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let output = shell.env("WEFTRUN_TEST_SECONDS", "3").stdout(Stdio::null()).output().unwrap();
