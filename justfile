@@ -32,7 +32,7 @@ book:
 
 # Breaking changes of the SDK against a commit or a tag, such as the last release's; needs cargo-semver-checks
 semver BASE:
-    cargo semver-checks --baseline-rev {{BASE}} -p weftrun -p weftrun-core
+    cargo semver-checks --baseline-rev {{BASE}} -p weftrun -p weftrun-core -p weftrun-convert -p weftrun-verify
 
 # The smallest binary
 dist:
@@ -48,7 +48,7 @@ bench-tui *ARGS:
 
 # The speed of mutate on 10,000 documents, beside yq and kubectl where they are here
 bench-manifest:
-    cargo bench -p weftrun-core --bench manifest
+    cargo bench -p weftrun-convert --bench manifest
 
 # `weftrun transport` beside ripgrep, its memory, and 16,384 ranks from the replayer
 bench-transport *ARGS:

@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::{Gid, Profile, Profiles, Webhook};
-use weftrun_core::convert::{MutateOptions, Splitter, Start, TrainerVersion, import, lint_document, mutate, runtimes_in};
+use weftrun_convert::{MutateOptions, Splitter, Start, TrainerVersion, import, lint_document, mutate, runtimes_in};
 use weftrun_core::request::FabricRequest;
 
 const PROFILES: [&str; 4] = ["dgxc", "eks-image", "roce", "neuron"];

@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
 use weftrun_core::fabric::{Profile, Profiles};
-use weftrun_core::convert::{MutateOptions, Start, is_sbatch, lint_document, mutate_sbatch};
+use weftrun_convert::{MutateOptions, Start, is_sbatch, lint_document, mutate_sbatch};
 use weftrun_core::request::FabricRequest;
 
 static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(Catalogue::builtin);

@@ -23,10 +23,7 @@
 //! | [`backend`] | the trait that every cluster implements, and the registry of those linked in |
 //! | [`config`] | configuration files, flags and environment, merged by layer |
 //! | [`image`] | the fabric's libraries in a container image, and whether they fit the plan |
-//! | [`verify`] | benchmarks of collectives: tables, verdicts, the search for slow nodes |
 //! | [`explain`] | a page for every code |
-//! | [`lint`] | findings about a job that is not changed |
-//! | [`convert`] | Kubernetes objects, sbatch scripts and command lines, mutated in place or read into a job |
 //! | [`shape`] | the name of the JSON contract |
 
 #[macro_use]
@@ -45,7 +42,6 @@ pub mod advisories;
 pub mod backend;
 pub mod catalogue;
 pub mod config;
-pub mod convert;
 pub mod env_names;
 pub mod error;
 pub mod exit_codes;
@@ -54,7 +50,6 @@ pub mod fabric;
 pub mod finding;
 pub mod image;
 pub mod job;
-pub mod lint;
 pub mod log;
 pub mod mask;
 pub mod request;
@@ -64,7 +59,6 @@ pub mod shell;
 pub mod span;
 pub mod spec;
 pub mod text;
-pub mod verify;
 
 pub use error::{Error, ErrorKind, Result};
 pub use finding::{Confidence, Finding, Severity};

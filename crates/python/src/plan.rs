@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 use weftrun::core::backend::Scope;
 use weftrun::core::job::{JobFilter, JobHandle};
 use weftrun::core::spec::{JobSpec, Overrides};
-use weftrun::core::verify::Collective;
 use weftrun::report::{DoctorReport, ListReport, PlanReport};
+use weftrun::verify::Collective;
 use weftrun::verify::{Bisection, Verification, Verified};
 use weftrun::{Config, Error, ErrorKind, JobSource};
 

@@ -1,11 +1,11 @@
 //! Texts and files, without a cluster: manifests, scripts and logs.
 
 use pyo3::prelude::*;
-use weftrun::core::catalogue::Catalogue;
-use weftrun::core::convert::{
+use weftrun::convert::{
     Imported, MutateOptions, Splitter, Start, import, import_runai, import_sbatch, is_sbatch, lint_document,
     mutate as mutate_document, mutate_sbatch,
 };
+use weftrun::core::catalogue::Catalogue;
 use weftrun::core::fabric::{Fabric, FabricPlan, FabricRequest, Profile, Profiles};
 use weftrun::core::spec::to_toml;
 use weftrun::core::text::did_you_mean;
@@ -34,7 +34,7 @@ fn mutated(
     text: &str,
     profile: Option<&str>,
     instance_type: Option<String>,
-) -> Result<(String, Vec<weftrun::core::convert::MutatedJob>)> {
+) -> Result<(String, Vec<weftrun::convert::MutatedJob>)> {
     let given = Given::new(profile, instance_type)?;
     let settings = given.settings();
     if text.starts_with("#!") {

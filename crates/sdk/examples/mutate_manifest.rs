@@ -2,8 +2,8 @@
 //! `cargo run -p weftrun --example mutate_manifest job.yaml > mutated.yaml`
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "an example prints its result")]
 
+use weftrun::convert::{MutateOptions, Splitter, Start, mutate};
 use weftrun::core::catalogue::Catalogue;
-use weftrun::core::convert::{MutateOptions, Splitter, Start, mutate};
 use weftrun::core::fabric::{Fabric, FabricRequest, Profiles};
 use weftrun::{Error, ErrorKind};
 

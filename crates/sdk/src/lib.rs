@@ -161,6 +161,7 @@ pub use lint::lint_job_file;
 pub use log_files::{LogFiles, open_logs, read_bandwidth};
 pub use plan::Plan;
 pub use watch::WatchEvent;
+pub use weftrun_convert as convert;
 pub use weftrun_core as core;
 pub use weftrun_core::backend::{Backend, Capability, Registry};
 pub use weftrun_core::{Error, ErrorKind, Finding, Result, Severity};

@@ -7,7 +7,7 @@ use weftrun_core::fabric::{ClusterFacts, Fabric, FabricPlan, Profiles};
 use weftrun_core::spec::{JobFile, JobSpec};
 
 /// Returns what is wrong with a job file, and what its variables would do on its fabric, as `weftrun lint` prints it. Manifests and
-/// scripts are checked by [`lint_document`](weftrun_core::convert::lint_document).
+/// scripts are checked by [`lint_document`](weftrun_convert::lint_document).
 ///
 /// ```
 /// let findings = weftrun::lint_job_file("job.toml", b"name = \"a\"\nnodez = 2\ncommand = [\"true\"]\n");
@@ -16,7 +16,7 @@ use weftrun_core::spec::{JobFile, JobSpec};
 pub fn lint_job_file(name: &str, bytes: &[u8]) -> Vec<Finding> {
     match JobFile::parse(name, bytes) {
         Ok(file) => {
-            let lints = weftrun_core::lint::job_file(&file.spec, fabric_of(&file.spec));
+            let lints = weftrun_convert::lint::job_file(&file.spec, fabric_of(&file.spec));
             file.findings.iter().cloned().chain(lints).collect()
         }
         Err(error) => error.findings().to_vec(),

@@ -5,8 +5,8 @@ mod common;
 use std::sync::Arc;
 
 use common::{opened, press, screen};
-use weftrun::core::verify::Verdict;
 use weftrun::report::{VerifyGroup, VerifySearch};
+use weftrun::verify::Verdict;
 use weftrun_tui::model::Model;
 use weftrun_tui::model::verify::{Curve, VerifyView};
 use weftrun_tui::msg::{Effect, Msg};

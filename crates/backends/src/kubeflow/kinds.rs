@@ -1,6 +1,6 @@
 //! The kinds of job, and the names that their operators use.
 
-use weftrun_core::convert::TrainerVersion;
+use weftrun_convert::TrainerVersion;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use crate::kubernetes::logs::RankPosition;

@@ -1,8 +1,8 @@
 //! The objects that a job consists of: `render` shows them, `check` and `submit` send them.
 
 use serde_json::Value;
+use weftrun_convert::to_yaml;
 use weftrun_core::backend::{Document, Language};
-use weftrun_core::convert::to_yaml;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::kinds::Kind;

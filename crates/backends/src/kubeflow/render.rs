@@ -4,8 +4,8 @@
 //! the same code that `weftrun mutate` uses on manifests, so that both produce the same pods.
 
 use serde_json::{Map, Value, json};
+use weftrun_convert::{TrainerVersion, apply_ops, apply_with_own_runtime};
 use weftrun_core::backend::{Inexpressible, PlannedJob, Prepared, Rendered};
-use weftrun_core::convert::{TrainerVersion, apply_ops, apply_with_own_runtime};
 use weftrun_core::fabric::{Change, Op};
 use weftrun_core::spec::{Launch, RoleKind};
 use weftrun_core::{Error, ErrorKind, Finding, Result};

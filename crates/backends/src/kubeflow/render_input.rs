@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use weftrun_convert::TrainerVersion;
 use weftrun_core::backend::PlannedJob;
-use weftrun_core::convert::TrainerVersion;
 use weftrun_core::spec::{JobSpec, Rendezvous, RestartPolicy, Role, node_command};
 use weftrun_core::{Error, ErrorKind, Result};
 

@@ -1,7 +1,7 @@
 //! TrainJob of `trainer.kubeflow.org/v1alpha1`.
 
 use serde_json::{Value, json};
-use weftrun_core::convert::TrainerVersion;
+use weftrun_convert::TrainerVersion;
 use weftrun_core::spec::{Launch, Rendezvous, RestartPolicy};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 

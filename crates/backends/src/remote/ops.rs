@@ -1,7 +1,7 @@
 //! The fabric's operations of each role, as a script expresses them.
 
+use weftrun_convert::ScriptChange;
 use weftrun_core::backend::{Inexpressible, PlannedJob};
-use weftrun_core::convert::ScriptChange;
 use weftrun_core::fabric::{Change, Op};
 use weftrun_core::spec::Role;
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use weftrun_core::convert::slurm_duration;
+use weftrun_convert::slurm_duration;
 
 /// Separates the outputs of two commands.
 pub const SECTION: char = '\u{1d}';

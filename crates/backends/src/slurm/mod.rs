@@ -45,7 +45,7 @@ use crate::remote::{self, nodelist, quote};
 use crate::stream;
 use client::Client;
 
-pub use weftrun_core::convert::NoCounterpart;
+pub use weftrun_convert::NoCounterpart;
 
 /// The backend's name.
 const BACKEND: &str = "slurm";

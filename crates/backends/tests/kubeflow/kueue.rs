@@ -2,8 +2,8 @@
 //! if `WITH_KUEUE=1` was set for `test-cluster/kubernetes/ci.sh`.
 
 use serde_json::{Value, json};
+use weftrun_convert::{MutateOptions, Start, mutate};
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::convert::{MutateOptions, Start, mutate};
 use weftrun_core::fabric::{FabricPlan, Profile, Profiles};
 use weftrun_core::job::JobPhase;
 use weftrun_core::request::FabricRequest;
@@ -124,7 +124,7 @@ async fn kueue_admits_a_mutated_job_set_at_its_topology_level() {
     });
     let (profile, options, catalogue) = (profile(), FabricRequest::default(), Catalogue::builtin());
     let settings = MutateOptions::offline(&profile, &options, &catalogue);
-    let text = weftrun_core::convert::to_yaml(&object);
+    let text = weftrun_convert::to_yaml(&object);
     let done = mutate(&text, Start::of("jobset.yaml"), &settings).unwrap();
     assert_eq!(done.jobs[0].skip(), None);
     cluster.apply(&done.text);

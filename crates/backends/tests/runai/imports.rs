@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use weftrun_core::convert::import_runai;
+use weftrun_convert::import_runai;
 use weftrun_core::spec::to_toml;
 
 use crate::common::{connect, planned, target_of};

@@ -435,7 +435,7 @@ async fn an_imported_script_runs_what_the_script_would_have_run() {
             wanted.lines().filter(|line| line.starts_with('[')).map(str::to_owned).collect();
         wanted.sort();
         assert!(wanted.len() > 1, "{number}: {direct} {wanted:?}");
-        let (spec, findings) = weftrun_core::convert::import_sbatch(&script, false).expect("is imported");
+        let (spec, findings) = weftrun_convert::import_sbatch(&script, false).expect("is imported");
         let (mut got, phase) = lines(&*backend, &planned(spec)).await;
         got.retain(|line| line.starts_with('['));
         assert_eq!((got, phase), (wanted, JobPhase::Succeeded), "{number}: {findings:?}");

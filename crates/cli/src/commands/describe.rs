@@ -2,7 +2,7 @@
 
 use clap::Args;
 use weftrun::Result;
-use weftrun::core::convert::decision_text;
+use weftrun::convert::decision_text;
 use weftrun::core::exit_codes;
 use weftrun::core::job::JobDetail;
 use weftrun::core::log::clean_text as printable;

@@ -4,7 +4,7 @@ mod fix;
 mod sarif;
 
 use clap::Args;
-use weftrun::core::convert::Start;
+use weftrun::convert::Start;
 use weftrun::core::exit_codes;
 use weftrun::core::text::counted;
 use weftrun::report::LintReport;

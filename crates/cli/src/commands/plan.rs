@@ -1,7 +1,7 @@
 //! `plan`: every decision with its reason.
 
 use clap::Args;
-use weftrun::core::convert::decision_text;
+use weftrun::convert::decision_text;
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::FABRIC_UNMET;
 use weftrun::core::fabric::evidence::{FabricEvidence, Score, Site};

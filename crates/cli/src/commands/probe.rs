@@ -7,7 +7,7 @@ use weftrun::Result;
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
 use weftrun::core::text::{counted, listed};
-use weftrun::core::verify::Probes;
+use weftrun::verify::Probes;
 use weftrun::verify::Verification;
 
 use super::verify;

@@ -38,9 +38,7 @@ pub fn run(context: &Context, args: &RenderArgs) -> Result<u8> {
     let findings = without_errors(findings, "the fabric plan has errors; nothing was rendered")?;
     context.out.findings(&findings);
     if args.form == Some(Form::Docker) {
-        context
-            .out
-            .document(&weftrun::core::convert::docker_commands(&plan.planned().spec, plan.fabric())?)?;
+        context.out.document(&weftrun::convert::docker_commands(&plan.planned().spec, plan.fabric())?)?;
         return Ok(exit_codes::OK);
     }
     let rendered = context.block_on(plan.render())?;

@@ -262,7 +262,7 @@ proptest! {
         let client = Client::builder().config(Config::empty("/nonexistent")).build().unwrap();
         // Planning refuses a NUL as well; here the lines must do so.
         let plan = client.plan_offline("local", &job(Launch::Mpi, &[], "")).unwrap();
-        let Ok(script) = weftrun::core::convert::docker_commands(&spec, plan.fabric()) else {
+        let Ok(script) = weftrun::convert::docker_commands(&spec, plan.fabric()) else {
             let has_nul = arguments.iter().chain([&value]).any(|text| text.contains('\0'));
             prop_assert!(has_nul, "only a NUL is refused");
             return Ok(());

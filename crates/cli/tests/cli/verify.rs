@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use weftrun::core::fabric::DeviceKind;
 use weftrun::core::fabric::Fabric;
-use weftrun::core::verify::Probes;
+use weftrun::verify::Probes;
 use weftrun_testkit::fake_runai::{CLIENT_ID, CLIENT_SECRET, FakeRunAi, PROJECT};
 
 use crate::place::{Done, Place, repo};
@@ -119,7 +119,7 @@ fn a_rank_of_mpirun_runs_nccl_tests_whatever_else_is_set() {
     job(&place, "echo \"the benchmark of rank $OMPI_COMM_WORLD_RANK\"");
     let ran = |mpi: bool| {
         let mut command = place.program("sh");
-        command.arg(repo("crates/core/data/verify/verify.sh")).args(["all_reduce", "1024", "2048", "1"]);
+        command.arg(repo("crates/verify/data/verify/verify.sh")).args(["all_reduce", "1024", "2048", "1"]);
         command.env("PATH", format!("{}:/usr/bin:/bin", place.path("bin").display()));
         // A process that is not the first of its node reports nothing of it.
         for (name, value) in [("RANK", "1"), ("LOCAL_RANK", "1"), ("WORLD_SIZE", "4"), ("NNODES", "2")] {
@@ -329,7 +329,7 @@ fn the_probe_runs_in_each_shell_and_names_the_devices() {
     port("mlx5_2", "mlx5_core", "Ethernet", "1: DOWN");
     port("rdmap79s0", "efa", "Unspecified", "4: ACTIVE");
     place.write("sys/class/cxi/cxi0/number", "0\n");
-    let script = std::fs::read_to_string(repo("crates/core/data/verify/verify.sh")).unwrap();
+    let script = std::fs::read_to_string(repo("crates/verify/data/verify/verify.sh")).unwrap();
     let script = script.replace("/sys/", &format!("{}/", place.path("sys").display()));
     let script = place.write("verify.sh", script);
     for shell in [&["dash"][..], &["bash"], &["busybox", "sh"]] {

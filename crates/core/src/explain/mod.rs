@@ -62,7 +62,7 @@ pub fn codes() -> impl Iterator<Item = &'static CodePage> {
 }
 
 /// Sets a finding's source to that of its code's page, where it has none.
-pub(crate) fn with_source(finding: crate::Finding) -> crate::Finding {
+pub fn with_source(finding: crate::Finding) -> crate::Finding {
     let known = codes().find(|code| code.code == finding.code && !code.source.is_empty());
     match known.filter(|_| finding.source.is_none()) {
         Some(code) => finding.cite(code.source),

@@ -114,7 +114,7 @@ impl<'a> PlanBuilder<'a> {
 
     /// Records that a rule does not apply, and why.
     pub(crate) fn skip_rule(&mut self, rule: &str, reason: SkipReason, why: impl Into<String>) {
-        let skipped = Skipped { rule: rule.to_owned(), reason, why: why.into() };
+        let skipped = Skipped::rule(rule, reason, why);
         if !self.skipped.contains(&skipped) {
             self.skipped.push(skipped);
         }

@@ -1,7 +1,7 @@
 //! Which fabric a job gets: every decision with its reason, and the operations that carry it out.
 //!
 //! [`decide`] is the only engine: it turns a [`JobView`] into a [`FabricPlan`]. A job file becomes a view
-//! in [`FabricPlan::new`], a Kubernetes object or a script in [`convert`](crate::convert). A backend
+//! in [`FabricPlan::new`], a Kubernetes object or a script by the crate `weftrun-convert`. A backend
 //! translates the operations ([`Op`]) and decides nothing.
 
 pub(crate) mod builder;
@@ -12,7 +12,7 @@ mod facts;
 pub mod fits;
 mod job_view;
 pub(crate) mod merge;
-pub(crate) mod node;
+pub mod node;
 pub(crate) mod op;
 mod plan;
 mod profile;

@@ -10,35 +10,35 @@ use crate::text::Quantity;
 
 /// Known properties of a role's nodes.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
+pub struct Node {
     /// The instance type, or several joined by `|`, if any is known.
-    pub(crate) instance: Option<String>,
+    pub instance: Option<String>,
     /// A type that was named but is not in the catalogue.
-    pub(crate) unknown_type: Option<String>,
+    pub unknown_type: Option<String>,
     /// Accelerators of a whole node.
-    pub(crate) accelerators: u64,
+    pub accelerators: u64,
     /// Whether that is the profile's number, since nothing better is known.
-    pub(crate) accelerators_assumed: bool,
+    pub accelerators_assumed: bool,
     /// Number of EFA interfaces that a node offers to pods.
-    pub(crate) efa: Count,
+    pub efa: Count,
     /// Whether the EFA device supports RDMA read; none if unknown. A profile that mounts the stack of its nodes
     /// is for nodes that have it.
-    pub(crate) rdma_read: Option<bool>,
+    pub rdma_read: Option<bool>,
     /// Huge pages that a whole-node worker requests according to the catalogue.
-    pub(crate) hugepages: Option<String>,
+    pub hugepages: Option<String>,
     /// Bytes of huge pages that a node has to give, as far as the cluster or the catalogue says.
-    pub(crate) hugepages_most: Option<u64>,
+    pub hugepages_most: Option<u64>,
     /// Smallest memory of the types, MiB.
-    pub(crate) memory_mib: Option<u64>,
+    pub memory_mib: Option<u64>,
     /// The catalogue row's name, where there is one.
-    pub(crate) row: Option<String>,
+    pub row: Option<String>,
     /// Rows that differ in what matters, if the role allows several types.
-    pub(crate) types_differ: bool,
+    pub types_differ: bool,
 }
 
 /// A number of devices, and its source.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Count {
+pub enum Count {
     /// This many, from the cluster or the catalogue.
     Known(u32, Origin),
     /// The catalogue's sources disagree, so nothing is decided on it.
@@ -49,7 +49,7 @@ pub(crate) enum Count {
 
 impl Node {
     /// Returns the known properties of a role's nodes.
-    pub(crate) fn of(
+    pub fn of(
         role: &RoleView,
         queue: Option<&str>,
         profile: &Profile,
@@ -184,7 +184,7 @@ fn efa_of(groups: &[&NodeGroup], rows: &[&InstanceType], profile: &Profile) -> C
 impl Node {
     /// Compares a number of EFA interfaces with what the nodes have: an error where it is more, a warning where a worker
     /// on a whole node gets fewer.
-    pub(crate) fn judge_interfaces(&self, resource: &str, asked: u64) -> Option<Finding> {
+    pub fn judge_interfaces(&self, resource: &str, asked: u64) -> Option<Finding> {
         let Count::Known(most, _) = &self.efa else { return None };
         let has = self.instance.as_deref().unwrap_or("the node");
         let finding = if asked > u64::from(*most) {

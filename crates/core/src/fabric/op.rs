@@ -26,6 +26,15 @@ pub struct Op {
     pub source: Option<String>,
 }
 
+impl Op {
+    /// Returns the same change of another role.
+    #[must_use]
+    pub fn of_role(mut self, role: &str) -> Self {
+        role.clone_into(&mut self.role);
+        self
+    }
+}
+
 /// A list of the pod, or of the container the ranks run in, whose members have names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -81,7 +90,6 @@ impl PodList {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
 pub enum Removed {
     /// An environment variable.
     Env,
@@ -105,7 +113,6 @@ impl Removed {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-#[non_exhaustive]
 pub enum Change {
     /// An environment variable is added at the end of the list, or replaced in place (the last of its name).
     Env {

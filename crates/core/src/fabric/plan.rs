@@ -101,6 +101,11 @@ pub struct FabricPlan {
 }
 
 impl FabricPlan {
+    /// Makes the plan of a job of which nothing is changed.
+    pub fn skipped(skipped: Skipped) -> Self {
+        Self { skipped: vec![skipped], ..Self::default() }
+    }
+
     /// Makes the decisions. Pure: the result depends only on the arguments. The user's request is in
     /// `spec.fabric`.
     ///

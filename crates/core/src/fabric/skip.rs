@@ -80,6 +80,11 @@ impl Skipped {
         Self { rule: fabric.as_str().to_owned(), reason, why: why.into() }
     }
 
+    /// Makes the record of one rule that does not apply.
+    pub fn rule(rule: impl Into<String>, reason: SkipReason, why: impl Into<String>) -> Self {
+        Self { rule: rule.into(), reason, why: why.into() }
+    }
+
     /// Returns whether all of a fabric was skipped, and not a single rule, whose id has a dot.
     pub fn is_whole(&self) -> bool {
         !self.rule.contains('.')

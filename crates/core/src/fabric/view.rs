@@ -36,7 +36,6 @@ pub struct JobView {
 
 /// What a job came from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum JobKind {
     /// A job file, flags or a builder.
     #[default]

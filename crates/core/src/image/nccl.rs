@@ -48,7 +48,7 @@ impl NcclVersion {
     }
 
     /// Returns whether this NCCL is older than a release (`2.21`).
-    pub(crate) fn is_before(&self, release: &str) -> bool {
+    pub fn is_before(&self, release: &str) -> bool {
         super::numbers(&self.version) < super::numbers(release)
     }
 

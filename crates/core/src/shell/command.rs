@@ -8,7 +8,7 @@ const WORDS: [&str; 3] = ["mpirun", "mpiexec", "orterun"];
 const IMAGE_FOLDERS: [&str; 4] = ["/usr/local/mpi/bin", "/opt/hpcx/ompi/bin", "/usr/bin", "/usr/local/bin"];
 
 /// Returns whether a word calls an `mpirun`, by any path.
-pub(crate) fn is_mpirun(word: &str) -> bool {
+pub fn is_mpirun(word: &str) -> bool {
     WORDS.contains(&word.rsplit('/').next().unwrap_or(word))
 }
 

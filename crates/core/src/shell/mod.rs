@@ -14,13 +14,14 @@ mod variables;
 mod wrapper;
 
 use command::Verdict;
-pub(crate) use command::is_mpirun;
-pub(crate) use reader::{piece_length, words};
+pub use command::is_mpirun;
+pub use reader::{piece_length, words};
 
 pub use mpirun::{Mpirun, MpirunNote, Rewrite};
+pub(crate) use script::without_output;
 pub use script::{ScriptCommand, commands, is_sbatch};
-pub(crate) use script::{command_lines, documents, syntax_error, without_comment, without_output};
-pub(crate) use variables::is_variable;
+pub use script::{command_lines, documents, syntax_error, without_comment};
+pub use variables::is_variable;
 pub use variables::{unexpanded, variable};
 
 /// Rewrites the `mpirun` of a command line: the first command word of an argv, or every one in command position of a

@@ -65,8 +65,13 @@ const OPTIONS: [(Takes, &str); 3] = [
     ),
 ];
 
+/// Returns the long names of all options of `sbatch` and `srun`.
+pub fn option_names() -> impl Iterator<Item = &'static str> {
+    options().map(|(name, ..)| name)
+}
+
 /// Returns the long name, the letter and the value of each option.
-pub(crate) fn options() -> impl Iterator<Item = (&'static str, Option<char>, Takes)> {
+fn options() -> impl Iterator<Item = (&'static str, Option<char>, Takes)> {
     OPTIONS.into_iter().flat_map(|(takes, names)| {
         names.split_whitespace().map(move |name| {
             let (long, letter) = name.split_once('/').unwrap_or((name, ""));
@@ -86,7 +91,7 @@ pub struct Directive {
 
 impl Directive {
     /// Writes `--name=value`.
-    pub(crate) fn written(&self) -> String {
+    pub fn written(&self) -> String {
         let value = self.value.as_ref().map(|value| format!("={value}"));
         format!("--{}{}", self.name, value.unwrap_or_default())
     }
@@ -250,7 +255,7 @@ impl Directives {
 
     /// Returns the type of the GPUs, where an option names one: `a100` of `--gres=gpu:a100:8` and
     /// `--gpus=a100`.
-    pub(crate) fn gpu_type(&self) -> Option<&str> {
+    pub fn gpu_type(&self) -> Option<&str> {
         let of_gres = self.value("gres").into_iter().flat_map(|list| list.split(','));
         let of_gres = of_gres.filter_map(|item| item.strip_prefix("gpu:"));
         let plain = ["gpus-per-node", "gpus", "gpus-per-task"].into_iter();
@@ -263,7 +268,7 @@ impl Directives {
 }
 
 /// Returns whether an item of `--gres` requests GPUs.
-pub(crate) fn is_gpu(item: &str) -> bool {
+pub fn is_gpu(item: &str) -> bool {
     item == "gpu" || item.starts_with("gpu:")
 }
 

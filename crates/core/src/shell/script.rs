@@ -12,7 +12,7 @@ pub fn is_sbatch(text: &str) -> bool {
 }
 
 /// Returns a line without the comment at its end; a `#` in quotes that the line itself opens is none.
-pub(crate) fn without_comment(line: &str) -> &str {
+pub fn without_comment(line: &str) -> &str {
     let (mut quote, mut before) = (None, ' ');
     for (at, c) in line.char_indices() {
         match quote {
@@ -106,7 +106,7 @@ pub fn commands(text: &str) -> Result<Vec<ScriptCommand>, String> {
 
 /// Returns the lines of a script's outermost commands, each with the lines that continue it, and their simple
 /// commands, with places in those lines. None if the script cannot be parsed.
-pub(crate) fn command_lines(text: &str) -> Option<Vec<(Range<usize>, Vec<ScriptCommand>)>> {
+pub fn command_lines(text: &str) -> Option<Vec<(Range<usize>, Vec<ScriptCommand>)>> {
     let moved = |start: usize, mut command: ScriptCommand| {
         (command.start, command.end) = (command.start - start, command.end - start);
         command.spans.iter_mut().for_each(|span| *span = (span.0 - start, span.1 - start));
@@ -122,13 +122,13 @@ pub(crate) fn command_lines(text: &str) -> Option<Vec<(Range<usize>, Vec<ScriptC
 }
 
 /// Returns the bytes of a script's here-documents, and the byte up to which the script can be parsed.
-pub(crate) fn documents(text: &str) -> (Vec<Range<usize>>, usize) {
+pub fn documents(text: &str) -> (Vec<Range<usize>>, usize) {
     reader::documents(text)
 }
 
 /// Returns the line at which no shell can parse a script, and why. None where it can be parsed, or is only
 /// over our limit.
-pub(crate) fn syntax_error(text: &str) -> Option<(usize, String)> {
+pub fn syntax_error(text: &str) -> Option<(usize, String)> {
     let error = reader::read(text, 0..text.len()).err()?;
     let (line, why) = error.strip_prefix("line ")?.split_once(": ")?;
     Some((line.parse().ok()?, why.to_owned()))

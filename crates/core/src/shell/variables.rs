@@ -3,7 +3,7 @@
 use crate::{Error, ErrorKind, Result};
 
 /// Returns whether a text is the name of a variable: letters, digits and `_`, no digit first.
-pub(crate) fn is_variable(text: &str) -> bool {
+pub fn is_variable(text: &str) -> bool {
     !text.is_empty()
         && !text.starts_with(|c: char| c.is_ascii_digit())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')

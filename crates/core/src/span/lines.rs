@@ -12,7 +12,7 @@ const STEP: usize = 1024;
 /// A text in which many places are looked up. The first look-up marks every kilobyte of it, so that each
 /// takes the same time, however long the text or the line is.
 #[derive(Debug)]
-pub(crate) struct Lines<'t> {
+pub struct Lines<'t> {
     text: &'t str,
     marks: OnceLock<Vec<Mark>>,
 }
@@ -40,6 +40,7 @@ impl Mark {
 }
 
 impl<'t> Lines<'t> {
+    /// Reads the lines of a text.
     pub fn new(text: &'t str) -> Self {
         Self { text, marks: OnceLock::new() }
     }

@@ -12,10 +12,10 @@ mod tree;
 mod yaml;
 
 pub use json::{json, json_prefix};
-pub(crate) use lines::Lines;
+pub use lines::Lines;
 pub use scalar::resolve_plain;
 pub use toml::toml;
 pub(crate) use tree::finding_span;
 pub use tree::{Duplicate, Entry, NodeOrigin, SpanDocument, SpanTree, Style, SyntaxError, Value, position};
-pub(crate) use yaml::yaml_texts;
+pub use yaml::yaml_texts;
 pub use yaml::{yaml, yaml_documents};

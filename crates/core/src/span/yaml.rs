@@ -38,7 +38,7 @@ pub fn yaml_documents(text: &str) -> Result<Vec<SpanDocument<'_>>, SyntaxError> 
 }
 
 /// Returns the text of each document. Together they are the whole text, byte for byte.
-pub(crate) fn yaml_texts(text: &str) -> Result<Vec<&str>, SyntaxError> {
+pub fn yaml_texts(text: &str) -> Result<Vec<&str>, SyntaxError> {
     let mut parser = parser(text);
     let (mut texts, mut from) = (Vec::new(), 0);
     while let Some(event) = parser.next_event() {

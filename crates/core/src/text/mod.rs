@@ -11,7 +11,7 @@ mod words;
 pub use duration::parse as parse_duration;
 pub use hash::{fnv1a, fnv1a_32};
 pub use quantity::Quantity;
-pub(crate) use splice::splice;
+pub use splice::splice;
 pub use version::numbers;
 pub use words::{binary_size, counted, did_you_mean, listed, suggestion};
 pub(crate) use words::{unknown_word, words};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// Makes the replacements in a text, those at the front first. The error is the place of one that overlaps another.
-pub(crate) fn splice(text: &str, mut changes: Vec<(Range<usize>, String)>) -> Result<String, Range<usize>> {
+pub fn splice(text: &str, mut changes: Vec<(Range<usize>, String)>) -> Result<String, Range<usize>> {
     // An insertion goes before a removal that starts at the same byte.
     changes.sort_by_key(|(place, _)| (place.start, place.end));
     let mut out = String::with_capacity(text.len() + 64 * changes.len());

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use weftrun_core::backend::ExecRequest;
 use weftrun_core::nccl::TransportMap;
-use weftrun_core::verify::{Probes, probe_command};
 use weftrun_core::{Error, ErrorKind, Result};
 use weftrun_diagnose::counters::{Counters, Interface};
+use weftrun_verify::{Probes, probe_command};
 
 use super::{AT_ONCE, LIMIT};
 use crate::Job;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::SchemaName;
-use weftrun_core::convert::MutatedJob;
+use weftrun_convert::MutatedJob;
 use weftrun_core::{Error, Finding};
 
 report! {

@@ -9,9 +9,7 @@ use super::TransportReport;
 use weftrun_core::Finding;
 use weftrun_core::catalogue::Expected;
 use weftrun_core::request::Fabric;
-use weftrun_core::verify::{
-    Collective, Device, Judgement, KeptRun, NodeHistory, Probes, Row, Verdict, nodes,
-};
+use weftrun_verify::{Collective, Device, Judgement, KeptRun, NodeHistory, Probes, Row, Verdict, nodes};
 
 weftrun_core::shapes! {
     /// `weftrun verify -o json`: the figures of a benchmark, and the verdict on them.
@@ -194,7 +192,7 @@ impl<'a> VerifyReport<'a> {
 
 impl<'a> VerifyRun<'a> {
     /// Returns the report of one run and its judgement.
-    pub fn new(run: &'a weftrun_core::verify::Run, judgement: &'a Judgement) -> Self {
+    pub fn new(run: &'a weftrun_verify::Run, judgement: &'a Judgement) -> Self {
         Self {
             collective: run.collective,
             ranks: run.ranks,

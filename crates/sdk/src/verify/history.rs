@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use weftrun_core::backend::TargetConfig;
-use weftrun_core::verify::{KeptRun, Verdict, regressions};
 use weftrun_core::{Error, ErrorKind, Result};
+use weftrun_verify::{KeptRun, Verdict, regressions};
 
 use super::{Verification, Verified};
 use crate::files;
@@ -21,7 +21,7 @@ const LARGEST: u64 = 1 << 20;
 /// use weftrun::core::backend::TargetConfig;
 /// use weftrun::core::log::SourceId;
 /// use weftrun::core::nccl::TransportMap;
-/// use weftrun::core::verify::Logs;
+/// use weftrun::verify::Logs;
 /// use weftrun::verify::{History, Subject, Verified};
 ///
 /// # let state = tempfile::tempdir().unwrap();

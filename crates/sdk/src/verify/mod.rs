@@ -15,7 +15,6 @@ use weftrun_core::job::{JobDetail, JobEvent, JobPhase, JobSummary};
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::nccl::TransportMap;
 use weftrun_core::spec::JobSpec;
-use weftrun_core::verify::{Collective, KeptRun, Logs, Payload, Verdict};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use weftrun_diagnose::Sources;
@@ -24,6 +23,11 @@ use crate::{Client, Job, Plan};
 
 pub use history::History;
 pub use result::{Subject, Verified};
+pub use weftrun_verify::{
+    Answer, Bisect, Collective, Device, Fact, Figures, Group, Judgement, KeptFigure, KeptRun, Logs,
+    NodeHistory, Payload, Probes, Row, Run, Step, Traffic, Verdict, judge, nodes, probe_command, read,
+    regressions,
+};
 
 /// Longest time for the cluster's answer after an interruption.
 const AFTER_STOP: Duration = Duration::from_secs(30);
@@ -60,7 +64,7 @@ pub enum Progress<'a> {
 /// A benchmark of collectives, to be run as a job.
 ///
 /// ```no_run
-/// use weftrun::core::verify::{Collective, Verdict};
+/// use weftrun::verify::{Collective, Verdict};
 /// use weftrun::prelude::*;
 /// use weftrun::verify::{Bisection, Verification};
 ///

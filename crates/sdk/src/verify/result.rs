@@ -4,9 +4,9 @@ use crate::report::{ProbeReport, TransportReport, VerifyReport, VerifyRun, Verif
 use weftrun_core::fabric::Fabric;
 use weftrun_core::job::JobHandle;
 use weftrun_core::nccl::TransportMap;
-use weftrun_core::verify::{Collective, Judgement, Logs, Probes, Run, Verdict, judge};
 use weftrun_core::{Finding, Severity};
 use weftrun_diagnose::{Diagnosis, Sources};
+use weftrun_verify::{Collective, Judgement, Logs, Probes, Run, Verdict, judge};
 
 /// What a benchmark was run on, as far as its log does not say it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Verified {
     /// ```
     /// use weftrun::core::log::SourceId;
     /// use weftrun::core::nccl::TransportMap;
-    /// use weftrun::core::verify::{Collective, Logs, Verdict};
+    /// use weftrun::verify::{Collective, Logs, Verdict};
     /// use weftrun::verify::{Subject, Verified};
     ///
     /// let mut logs = Logs::default();

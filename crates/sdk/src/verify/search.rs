@@ -6,8 +6,8 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use weftrun_core::job::JobPhase;
 use weftrun_core::spec::{JobSpec, RoleKind};
-use weftrun_core::verify::{Answer, Bisect, Step};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
+use weftrun_verify::{Answer, Bisect, Step};
 
 use super::{Progress, Stop, Verification, cancelled, measure, submit};
 use crate::Job;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use weftrun::core::job::JobHandle;
 use weftrun::core::log::clean_text;
-use weftrun::core::verify::{Collective, Judgement, Run, Verdict};
 use weftrun::report::{VerifyGroup, VerifySearch};
+use weftrun::verify::{Collective, Judgement, Run, Verdict};
 
 /// The bus bandwidth of one collective by size.
 #[derive(Clone, Debug, Default, PartialEq)]

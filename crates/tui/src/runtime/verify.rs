@@ -6,8 +6,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use weftrun::core::job::{JobEvent, JobHandle};
 use weftrun::core::log::clean_text;
-use weftrun::core::verify::{Logs, Run, judge};
 use weftrun::verify::{Bisection, Progress, Verification, Verified};
+use weftrun::verify::{Logs, Run, judge};
 use weftrun::{Client, Error, ErrorKind, Result};
 
 use crate::model::verify::{Curve, VerifyView};

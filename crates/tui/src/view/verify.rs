@@ -6,7 +6,7 @@ use ratatui::symbols::Marker;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Paragraph};
 use weftrun::core::text::binary_size;
-use weftrun::core::verify::Verdict;
+use weftrun::verify::Verdict;
 
 use super::paint::{Paint, fit};
 use crate::model::verify::{Curve, VerifyView, Verifying};

@@ -5,8 +5,8 @@ mod mpi;
 
 use std::fmt::Write as _;
 
+use weftrun_convert::{NoCounterpart, ScriptChange, ScriptContext, script_change};
 use weftrun_core::backend::{Document, Inexpressible, Language, PlannedJob, Prepared, Rendered};
-use weftrun_core::convert::{NoCounterpart, ScriptChange, ScriptContext, script_change};
 use weftrun_core::fabric::{Change, Fabric, Op};
 use weftrun_core::shell::variable;
 use weftrun_core::spec::{JobSpec, Launch, Rendezvous, RestartPolicy, Role, node_command};

@@ -1,9 +1,9 @@
 //! Requests that this cluster can never satisfy. Slurm accepts such jobs where `EnforcePartLimits` is off,
 //! and they wait forever (seen on 22.05 and 26.05).
 
+use weftrun_convert::{Directives, slurm_duration};
 use weftrun_core::Finding;
 use weftrun_core::backend::{ClusterFacts, NodeGroup, Queue};
-use weftrun_core::convert::{Directives, slurm_duration};
 use weftrun_core::fabric::Fabric;
 
 use crate::slurm::discover::lacks_efa;

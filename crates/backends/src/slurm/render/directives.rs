@@ -1,8 +1,8 @@
 //! The `#SBATCH` lines.
 
+use weftrun_convert::{Directive, Directives, Program};
 use weftrun_core::backend::NodeGroup;
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::convert::{Directive, Directives, Program};
 use weftrun_core::shell::sbatch::OF_SUBMISSION;
 use weftrun_core::spec::{Launch, RestartPolicy, Role};
 use weftrun_core::text::Quantity;

@@ -1,6 +1,6 @@
 //! The command that starts the ranks: `srun` with torchrun, MPI, or the program itself.
 
-use weftrun_core::convert::Directives;
+use weftrun_convert::Directives;
 use weftrun_core::fabric::PROFILER_PATH;
 use weftrun_core::spec::{Code, Launch, Role};
 use weftrun_core::{Error, ErrorKind, Result};

@@ -7,8 +7,8 @@ mod launch;
 mod ops;
 mod script;
 
+use weftrun_convert::Directives;
 use weftrun_core::backend::{Document, Language, PlannedJob, Prepared, Rendered};
-use weftrun_core::convert::Directives;
 use weftrun_core::fabric::{Fabric, Op};
 use weftrun_core::request::FabricRule;
 use weftrun_core::spec::{Launch, RestartPolicy, Role};

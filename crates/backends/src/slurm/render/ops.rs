@@ -1,7 +1,7 @@
 //! The fabric's operations of each role, as the script expresses them.
 
+use weftrun_convert::{NoCounterpart, ScriptContext, script_change};
 use weftrun_core::backend::{ClusterFacts, Inexpressible, PlannedJob};
-use weftrun_core::convert::{NoCounterpart, ScriptContext, script_change};
 use weftrun_core::fabric::Op;
 use weftrun_core::spec::Role;
 

@@ -1,7 +1,7 @@
 //! The script: the options, then the job as one function that a user could write by hand, then the
 //! [`bookkeeping`] that calls it.
 
-use weftrun_core::convert::{BLOCK_BEGIN, BLOCK_END, Directives};
+use weftrun_convert::{BLOCK_BEGIN, BLOCK_END, Directives};
 use weftrun_core::shell::variable;
 use weftrun_core::spec::{Launch, RestartPolicy};
 use weftrun_core::{Error, ErrorKind, Result};

@@ -5,7 +5,7 @@ use weftrun_core::job::SubmissionId;
 use weftrun_core::spec::{Code, JobSpec, Launch, RestartPolicy, Role, Volume, VolumeSource};
 
 use super::*;
-use weftrun_core::convert::NoCounterpart;
+use weftrun_convert::NoCounterpart;
 use weftrun_testkit::child;
 
 fn planned(spec: JobSpec, ops: Vec<Op>) -> PlannedJob {

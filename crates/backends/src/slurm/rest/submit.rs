@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
+use weftrun_convert::{Directive, Directives, slurm_duration};
 use weftrun_core::backend::Rendered;
-use weftrun_core::convert::{Directive, Directives, slurm_duration};
 use weftrun_core::job::JobHandle;
 use weftrun_core::{Error, ErrorKind, Result};
 

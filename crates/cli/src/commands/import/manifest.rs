@@ -1,8 +1,8 @@
 //! `import FILE`: a Kubeflow object, or an sbatch script.
 
 use clap::Args;
-use weftrun::core::convert;
-use weftrun::core::convert::Imported;
+use weftrun::convert;
+use weftrun::convert::Imported;
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::commands::mutate::{InputArgs, Source, each_document};

@@ -6,7 +6,7 @@ mod runai;
 mod sbatch;
 
 use clap::{Args, Subcommand};
-use weftrun::core::convert::Imported;
+use weftrun::convert::Imported;
 use weftrun::core::exit_codes;
 use weftrun::core::spec::to_toml;
 use weftrun::report::ImportReport;

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use clap::Args;
-use weftrun::core::convert::{Imported, import_runai};
+use weftrun::convert::{Imported, import_runai};
 use weftrun::{Error, ErrorKind, Result};
 
 #[derive(Args, Clone, Debug)]

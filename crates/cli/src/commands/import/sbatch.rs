@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use weftrun::core::convert::{Imported, import_sbatch};
+use weftrun::convert::{Imported, import_sbatch};
 use weftrun::{Error, ErrorKind, JobSource, Result};
 
 #[derive(Args, Clone, Debug)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anstyle::Style;
-use weftrun::core::convert::{Mutated, Start};
+use weftrun::convert::{Mutated, Start};
 use weftrun::core::fabric::{Change, Op};
 use weftrun::core::log::clean_text;
 use weftrun::core::text::counted;

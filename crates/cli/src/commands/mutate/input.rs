@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use serde_json::Value as Json;
+use weftrun::convert;
+use weftrun::convert::{MutateOptions, Mutated, Splitter, Start};
 use weftrun::core::backend::ClusterFacts;
 use weftrun::core::catalogue::Catalogue;
-use weftrun::core::convert;
-use weftrun::core::convert::{MutateOptions, Mutated, Splitter, Start};
 use weftrun::core::fabric::{FabricRequest, Profile, Profiles};
 use weftrun::core::span::yaml_documents;
 use weftrun::files::NamedFile;

@@ -1,7 +1,7 @@
 //! `--krm`: a KRM function, as kustomize and kpt call it.
 
 use serde_json::{Value as Json, json};
-use weftrun::core::convert::{Start, TrainerVersion, to_yaml};
+use weftrun::convert::{Start, TrainerVersion, to_yaml};
 use weftrun::core::exit_codes;
 use weftrun::{Error, ErrorKind, Finding, Result};
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use weftrun::core::convert::MutatedJob;
+use weftrun::convert::MutatedJob;
 use weftrun::core::log::clean_text;
 use weftrun::core::text::counted;
 use weftrun::files::{NamedFile, Staged};

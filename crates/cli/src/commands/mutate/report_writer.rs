@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde::Serialize;
 use serde_json::Value as Json;
-use weftrun::core::convert::MutatedJob;
+use weftrun::convert::MutatedJob;
 use weftrun::report::MutateReport;
 use weftrun::{Error, ErrorKind, Finding, Result};
 

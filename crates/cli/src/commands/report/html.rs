@@ -2,7 +2,7 @@
 
 use askama::Template;
 use weftrun::Result;
-use weftrun::core::convert::decision_text;
+use weftrun::convert::decision_text;
 use weftrun::core::fabric::Fabric;
 use weftrun::core::job::JobPhase;
 use weftrun::core::log::clean_text;

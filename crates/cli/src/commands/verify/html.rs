@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use askama::Template;
 use weftrun::Result;
 use weftrun::core::text::binary_size;
-use weftrun::core::verify::{Collective, Verdict};
 use weftrun::report::{VerifyReport, VerifyRun};
+use weftrun::verify::{Collective, Verdict};
 
 use crate::commands::transport::html::rendered;
 
@@ -78,7 +78,7 @@ pub fn page(report: &VerifyReport<'_>) -> Result<String> {
 
 fn section<'a>(run: &'a VerifyRun<'a>) -> Section<'a> {
     let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"));
-    let line = |row: &weftrun::core::verify::Row| {
+    let line = |row: &weftrun::verify::Row| {
         let figures = row.best();
         Line {
             size: binary_size(row.size),

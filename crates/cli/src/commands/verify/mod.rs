@@ -10,9 +10,9 @@ use weftrun::core::exit_codes;
 use weftrun::core::nccl::TransportMap;
 use weftrun::core::spec::JobSpec;
 use weftrun::core::text::Quantity;
-use weftrun::core::verify::{Collective, KeptRun, Logs, Verdict};
 use weftrun::report::VerifyHistoryReport;
 use weftrun::verify::{Bisection, History, Progress, Subject, Verification, Verified};
+use weftrun::verify::{Collective, KeptRun, Logs, Verdict};
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::context::Context;

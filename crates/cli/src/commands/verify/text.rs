@@ -6,9 +6,9 @@ use weftrun::Result;
 use weftrun::core::Severity;
 use weftrun::core::log::clean_text;
 use weftrun::core::text::{binary_size, counted};
-use weftrun::core::verify::{Collective, Judgement, KeptFigure, Run};
 use weftrun::report::{VerifyGroup, VerifyHistoryReport, VerifySearch};
 use weftrun::verify::Verified;
+use weftrun::verify::{Collective, Judgement, KeptFigure, Run};
 
 use crate::context::Context;
 use crate::map_view;

@@ -48,7 +48,7 @@ impl Profiles {
 }
 
 /// Weighs the signs of a document and the cluster, and picks the profile for it.
-pub(crate) fn choose<'p>(
+pub fn choose<'p>(
     mut signs: Signs,
     facts: &ClusterFacts,
     form: Form,
@@ -78,7 +78,7 @@ pub(crate) fn choose<'p>(
 
 /// Decides for an existing job, by the profile that evidence chose. A job whose workers already have what
 /// the shown RDMA fabric needs stays unchanged.
-pub(crate) fn decide_existing(
+pub fn decide_existing(
     job: &JobView,
     profile: &Profile,
     options: &FabricRequest,
@@ -124,7 +124,7 @@ impl FabricPlan {
 
     /// Records the evidence for the choice of the profile, and why there is none.
     #[must_use]
-    pub(crate) fn with_evidence(mut self, weighed: Weighed) -> Self {
+    pub fn with_evidence(mut self, weighed: Weighed) -> Self {
         if let Some(skipped) =
             self.skipped.iter_mut().find(|skipped| skipped.reason == SkipReason::FabricUnknown)
         {
@@ -136,7 +136,7 @@ impl FabricPlan {
 }
 
 /// Returns the sign of an instance type that an option names.
-pub(crate) fn instance_sign(name: Option<&str>) -> Option<super::Sign> {
+pub fn instance_sign(name: Option<&str>) -> Option<super::Sign> {
     name.map(|name| super::Sign { kind: super::SignKind::Instance, text: name.to_owned(), online: false })
 }
 

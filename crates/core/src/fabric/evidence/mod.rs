@@ -1,7 +1,7 @@
 //! Which fabric a job is for: signs in its document and in the cluster are matched against a table
 //! (`data/evidence.tsv`), each match counts for a [`Site`], and the site with the highest score is taken.
 
-pub(crate) mod choose;
+pub mod choose;
 mod score;
 mod sign;
 mod site;
@@ -16,8 +16,9 @@ use crate::request::Fabric;
 
 pub use choose::Form;
 pub use score::{ENOUGH, Score};
+
 pub use sign::SignKind;
-pub(crate) use sign::{INSTANCE_LABELS, Sign, Signs};
+pub use sign::{INSTANCE_LABELS, Sign, Signs};
 pub use site::{SITES, Site};
 
 /// One line of the table.

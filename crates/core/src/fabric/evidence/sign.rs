@@ -57,22 +57,25 @@ word_enum! {
 
 /// One sign in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sign {
-    pub(crate) kind: SignKind,
-    pub(crate) text: String,
+pub struct Sign {
+    /// Where it stands.
+    pub kind: SignKind,
+    /// Its text.
+    pub text: String,
     /// Whether it comes from the cluster itself, which counts more than a document.
-    pub(crate) online: bool,
+    pub online: bool,
 }
 
 /// Collects signs.
 #[derive(Debug, Default)]
-pub(crate) struct Signs {
-    pub(crate) all: Vec<Sign>,
+pub struct Signs {
+    /// All signs, in the order in which they were found.
+    pub all: Vec<Sign>,
     online: bool,
 }
 
 /// Labels of a node that name its instance type.
-pub(crate) const INSTANCE_LABELS: [&str; 2] =
+pub const INSTANCE_LABELS: [&str; 2] =
     ["node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"];
 
 impl Signs {
@@ -118,7 +121,7 @@ impl Signs {
     }
 
     /// Adds the signs of a Kubernetes object of any kind.
-    pub(crate) fn object(&mut self, object: &Json) {
+    pub fn object(&mut self, object: &Json) {
         if let Some(name) = object.pointer("/metadata/name").and_then(Json::as_str) {
             self.add(SignKind::Name, name);
         }
@@ -274,7 +277,7 @@ impl Signs {
     }
 
     /// Adds the signs of an sbatch script.
-    pub(crate) fn script(&mut self, text: &str) {
+    pub fn script(&mut self, text: &str) {
         for line in without_output(text).lines() {
             let body = without_comment(line).trim();
             let mut options = Directives::default();

@@ -406,13 +406,13 @@ fn no_pages(
 }
 
 /// Returns whether a container tells libfabric to use no huge pages.
-pub(crate) fn turned_off(container: &ContainerView) -> bool {
+pub fn turned_off(container: &ContainerView) -> bool {
     let value = container.env("FI_EFA_USE_HUGE_PAGE").and_then(|var| var.value.as_deref());
     value.is_some_and(is_off)
 }
 
 /// Returns whether libfabric takes a value for false.
-pub(crate) fn is_off(value: &str) -> bool {
+pub fn is_off(value: &str) -> bool {
     matches!(value.trim(), "0" | "false" | "no" | "off")
 }
 

@@ -2,7 +2,7 @@
 
 pub(crate) mod detect;
 pub(crate) mod efa;
-pub(crate) mod efa_role;
+pub mod efa_role;
 pub(crate) mod gid;
 pub(crate) mod infiniband;
 pub(crate) mod launch;
@@ -14,7 +14,7 @@ pub(crate) mod preflight;
 pub(crate) mod profiler;
 pub(crate) mod queue;
 pub(crate) mod ras;
-pub(crate) mod rdma_present;
+pub mod rdma_present;
 pub(crate) mod recorder;
 pub(crate) mod roce;
 pub(crate) mod set;

@@ -58,7 +58,7 @@ fn rdma_networks(role: &RoleView) -> impl Iterator<Item = &str> {
 }
 
 /// Returns whether a role is on an RDMA network.
-pub(crate) fn on_network(role: &RoleView) -> bool {
+pub fn on_network(role: &RoleView) -> bool {
     rdma_networks(role).next().is_some()
 }
 

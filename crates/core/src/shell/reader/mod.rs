@@ -123,7 +123,7 @@ pub(super) fn read_lines(text: &str) -> Option<Vec<(Range<usize>, Contents)>> {
 
 /// Returns the length of the quoted text, expansion or substitution at the start of a text, and of anything else one
 /// character; none if it is incomplete. `quoted` text is inside double quotes, where `'` and `$'` are themselves.
-pub(crate) fn piece_length(text: &str, quoted: bool) -> Option<usize> {
+pub fn piece_length(text: &str, quoted: bool) -> Option<usize> {
     let mut reader = Reader::new(text, 0..text.len());
     reader.piece(quoted).ok()?;
     (reader.at..=text.len()).find(|at| text.is_char_boundary(*at))
@@ -131,7 +131,7 @@ pub(crate) fn piece_length(text: &str, quoted: bool) -> Option<usize> {
 
 /// Returns the places of the words of a text, and of each sign that ends one (`;`, `&`, `|`, `<`, `>`, `(`, `)`), without
 /// comments. An incomplete word reaches to the end.
-pub(crate) fn words(text: &str) -> Vec<Range<usize>> {
+pub fn words(text: &str) -> Vec<Range<usize>> {
     let (mut reader, mut words) = (Reader::new(text, 0..text.len()), Vec::new());
     loop {
         reader.blanks();

@@ -1,0 +1,205 @@
+//! Shapes of a pod that the fabric does not support.
+
+use super::Lint;
+use super::settings::node;
+use weftrun_core::Finding;
+use weftrun_core::catalogue::{Catalogue, InstanceType, NodeFabric};
+use weftrun_core::fabric::Profile;
+use weftrun_core::fabric::node::Node;
+use weftrun_core::fabric::rules::efa_role;
+use weftrun_core::fabric::view::{ContainerView, RoleView};
+use weftrun_core::text::Quantity;
+
+const EFA: &str = "vpc.amazonaws.com/efa";
+
+/// Checks one role.
+pub(super) fn role(role: &RoleView, profile: &Profile, catalogue: &Catalogue, lints: &mut Vec<Lint>) {
+    let container = &role.container;
+    let mut say = |finding: Finding, at: &str| {
+        lints.push(Lint { finding: finding.at(&role.name), at: at.to_owned(), word: String::new() });
+    };
+    huge_pages(container, &mut say);
+    reserved_pages(role, catalogue, &mut say);
+    shared_memory(role, &mut say);
+    devices(role, profile, &mut say);
+    processors(role, profile, catalogue, &mut say);
+    sockets_product(container, &mut say);
+    let node = node(role, profile, catalogue);
+    let accelerators = role.accelerators(&profile.accelerator);
+    interfaces(container, &node, accelerators, &mut say);
+    capabilities(container, &mut say);
+    if let Some(finding) = memory(container, &node, accelerators) {
+        say(finding, &container.at);
+    }
+}
+
+/// Compares the EFA interfaces of a whole node's worker with those that the node has, as `mutate` does.
+fn interfaces(
+    container: &ContainerView,
+    node: &Node,
+    accelerators: u64,
+    say: &mut impl FnMut(Finding, &str),
+) {
+    let asked = container.asks(EFA).and_then(Quantity::parse).map(Quantity::whole);
+    if let Some(asked) = asked.filter(|_| node.row.is_some() && accelerators >= node.accelerators)
+        && let Some(finding) = node.judge_interfaces(EFA, asked)
+    {
+        say(finding, &container.at);
+    }
+}
+
+fn capabilities(container: &ContainerView, say: &mut impl FnMut(Finding, &str)) {
+    let prefixed = container.capabilities.iter().find_map(|name| Some((name, name.strip_prefix("CAP_")?)));
+    if let Some((name, bare)) = prefixed {
+        let message =
+            format!("`{name}`: Kubernetes adds CAP_ itself, so the container does not get this capability");
+        say(Finding::warning("L-CAPABILITY", message).fix(format!("write {bare}")), &container.at);
+    }
+}
+
+/// Reports a limit of memory in which the processes of so many GPUs cannot start.
+pub(crate) fn memory(container: &ContainerView, node: &Node, accelerators: u64) -> Option<Finding> {
+    const GIB: u64 = 1 << 30;
+    let text = container.limits.get("memory")?;
+    let limit = Quantity::parse(text).map(Quantity::whole).filter(|limit| *limit > 0)?;
+    let of_node = node.memory_mib.filter(|_| accelerators > 1 && accelerators >= node.accelerators);
+    let is_small = accelerators > 1 && limit < accelerators.checked_mul(GIB)?
+        || of_node.is_some_and(|mib| limit < mib.saturating_mul(1 << 20) / 100);
+    is_small.then(|| {
+        let message = format!(
+            "a limit of {text} of memory for {accelerators} GPUs: the kernel can kill the processes (exit code 137) while they start"
+        );
+        Finding::warning("L-MEMORY-SMALL", message).fix("request most of the node's memory, or leave the limit out")
+    })
+}
+
+fn huge_pages(container: &ContainerView, say: &mut impl FnMut(Finding, &str)) {
+    let asks_efa = container.asks(EFA).is_some_and(|amount| amount != "0");
+    if asks_efa && container.asks("hugepages-2Mi").is_none() && !efa_role::turned_off(container) {
+        let message = "EFA is requested without huge pages; libfabric falls back to normal ones";
+        let memory = if container.asks_cpu_or_memory() { "" } else { ", together with memory" };
+        let finding = Finding::info("L-HUGEPAGES-MISSING", message)
+            .fix(format!("request hugepages-2Mi: 5120Mi, in limits and requests{memory}"));
+        say(finding, &container.at);
+    }
+    let asks_pages = container.asks("hugepages-2Mi").is_some_and(|amount| amount != "0");
+    if asks_pages && !container.asks_cpu_or_memory() {
+        let message =
+            "hugepages-2Mi is refused by the API server in a container that requests neither cpu nor memory";
+        let finding = Finding::error("E-HP-NEEDS-MEMORY", message)
+            .fix("set resources.limits.memory")
+            .cite("https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/");
+        say(finding, &container.at);
+    }
+}
+
+/// Compares huge pages with what the role's instance types were seen to reserve.
+fn reserved_pages(role: &RoleView, catalogue: &Catalogue, say: &mut impl FnMut(Finding, &str)) {
+    const MIB: u64 = 1024 * 1024;
+    let Some(text) = role.container.asks("hugepages-2Mi") else { return };
+    let Some(asked) = Quantity::parse(text).map(Quantity::whole) else { return };
+    let rows = role.instance_types.iter().filter_map(|name| catalogue.get(name));
+    let most =
+        rows.filter_map(|row| Some((row.hugepages_2mi_allocatable_mib?, row))).max_by_key(|(mib, _)| *mib);
+    let Some((mib, row)) = most.filter(|(mib, _)| asked > mib.saturating_mul(MIB)) else { return };
+    let message = format!(
+        "{text} of huge pages are requested, and {} reserves {mib}Mi by default: the pods would stay Pending",
+        row.name
+    );
+    let finding = Finding::warning("W-HP-ALLOCATABLE", message)
+        .fix(format!("request {} or less", row.hugepages_2mi.as_deref().unwrap_or("5120Mi")));
+    say(finding, &role.container.at);
+}
+
+fn shared_memory(role: &RoleView, say: &mut impl FnMut(Finding, &str)) {
+    let shm = role.container.mounts.iter().find(|mount| mount.path.trim_end_matches('/') == "/dev/shm");
+    let volume = shm.and_then(|mount| role.volumes.iter().find(|volume| volume.name == mount.volume));
+    if let Some(volume) = volume.filter(|volume| volume.host_path.is_some()) {
+        let message = "/dev/shm is the node's own, shared with everything else on it";
+        let finding = Finding::warning("L-SHM-HOSTPATH", message).fix("use an emptyDir with medium: Memory");
+        say(finding, &volume.at);
+    }
+}
+
+/// Reports `/dev/infiniband` as a folder of the node, or `privileged`, beside a device plugin.
+fn devices(role: &RoleView, profile: &Profile, say: &mut impl FnMut(Finding, &str)) {
+    let container = &role.container;
+    let resources = container.limits.keys().chain(container.requests.keys());
+    let plugin = resources.filter(|name| **name != profile.accelerator).find(|name| {
+        name.starts_with("rdma/") || name.as_str() == EFA || name.starts_with("nvidia.com/rdma")
+    });
+    let Some(plugin) = plugin else { return };
+    if let Some(volume) =
+        role.volumes.iter().find(|volume| volume.host_path.as_deref() == Some("/dev/infiniband"))
+    {
+        let message = format!("/dev/infiniband is a hostPath though {plugin} brings the device");
+        let finding = Finding::warning("L-DEV-INFINIBAND", message)
+            .fix("remove the volume; the device plugin shows the devices");
+        say(finding, &volume.at);
+    }
+    if container.privileged && !needs_privileges(container) {
+        let message = format!("the container is privileged though {plugin} brings the device");
+        let finding = Finding::info("L-PRIVILEGED", message).fix("remove `privileged`; IPC_LOCK is enough");
+        say(finding, &container.at);
+    }
+}
+
+/// Returns whether the command calls a program that fails without more than IPC_LOCK.
+fn needs_privileges(container: &ContainerView) -> bool {
+    const PROGRAMS: [&str; 3] = ["sysctl", "mount", "nsenter"];
+    let words =
+        container.argv().flat_map(|text| text.split(|c: char| c.is_whitespace() || ";&|()\"'`".contains(c)));
+    words.into_iter().any(|word| PROGRAMS.contains(&word.rsplit('/').next().unwrap_or(word)))
+}
+
+/// Reports a request of all CPUs of a type: the node keeps some for itself.
+fn processors(
+    role: &RoleView,
+    profile: &Profile,
+    catalogue: &Catalogue,
+    say: &mut impl FnMut(Finding, &str),
+) {
+    let Some(asked) = role.container.asks("cpu").and_then(Quantity::parse).map(Quantity::whole) else {
+        return;
+    };
+    let has = |row: &InstanceType, count: u64| row.vcpus.is_some_and(|vcpus| u64::from(vcpus) <= count);
+    let row = if role.instance_types.is_empty() {
+        // Without a type: a whole node's accelerators, exactly the number of its CPUs, and EFA, which is AWS's:
+        // nodes of other clouds have the same numbers (140 CPUs and 4 GPUs: Google's a4x and CoreWeave's gb200-4x).
+        let accelerators = role.pod_asks(&profile.accelerator);
+        let interfaces = role.container.asks(EFA).and_then(Quantity::parse).map(Quantity::whole);
+        let whole = |row: &&InstanceType| {
+            accelerators > 0
+                && row.fabric == NodeFabric::Efa
+                && interfaces.is_some_and(|asked| row.efa_max.is_some_and(|has| u64::from(has) >= asked))
+                && u64::from(row.accelerators) == accelerators
+                && row.vcpus.map(u64::from) == Some(asked)
+        };
+        catalogue.rows().iter().find(whole)
+    } else {
+        role.instance_types.iter().filter_map(|name| catalogue.get(name)).find(|row| has(row, asked))
+    };
+    let Some(row) = row else { return };
+    let (name, has) = (&row.name, row.vcpus.unwrap_or(0));
+    let message = format!("{asked} CPUs are requested; {name} has {has}, and pods can use a few fewer");
+    let finding =
+        Finding::warning("L-CPU-ALL", message).fix(format!("request {} or fewer", has.saturating_sub(4)));
+    say(finding, &role.container.at);
+}
+
+fn sockets_product(container: &ContainerView, say: &mut impl FnMut(Finding, &str)) {
+    let number = |name: &str| container.env(name)?.value.as_deref()?.trim().parse::<u64>().ok();
+    let (Some(threads), Some(sockets)) = (number("NCCL_SOCKET_NTHREADS"), number("NCCL_NSOCKS_PERTHREAD"))
+    else {
+        return;
+    };
+    // NCCL takes at most 16 threads and 64 sockets, and lowers the second number (net_socket.cc, 2.30).
+    let product = threads.min(16).saturating_mul(sockets);
+    if product > 64 {
+        let message = format!(
+            "NCCL_SOCKET_NTHREADS × NCCL_NSOCKS_PERTHREAD is {product}; NCCL allows 64, and lowers the second"
+        );
+        let finding = Finding::warning("L-SOCKET-PRODUCT", message).fix("set them to 4 and 8");
+        say(finding, &container.at);
+    }
+}

@@ -1,0 +1,135 @@
+//! The commands of a script: which of them starts the ranks, and which run before it.
+
+use std::collections::HashSet;
+
+use super::literal::{literal, raw_words};
+use weftrun_core::shell::{ScriptCommand, command_lines, is_variable};
+
+/// A command of the script's outermost level, with all of its lines.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    pub text: String,
+    /// Its simple commands, including those inside loops, conditions and functions.
+    pub commands: Vec<ScriptCommand>,
+}
+
+/// Cuts a script into its outermost commands; none where it cannot be parsed.
+pub(super) fn chunks(body: &str) -> Option<Vec<Chunk>> {
+    // A script may end in a continued line, which a shell reads as its last one.
+    let trimmed = body.trim_end();
+    let whole = trimmed.trim_end_matches('\\');
+    let last = trimmed.lines().next_back().unwrap_or_default();
+    let goes_on = (trimmed.len() - whole.len()) % 2 == 1 && !last.trim_start().starts_with('#');
+    let body = if goes_on { whole } else { body };
+    let mut chunks = Vec::new();
+    for (place, commands) in command_lines(body)? {
+        let text = body.get(place)?.to_owned();
+        chunks.push(Chunk { text, commands });
+    }
+    Some(chunks)
+}
+
+impl Chunk {
+    /// Returns whether it holds only blanks and comments.
+    pub fn is_empty(&self) -> bool {
+        self.text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'))
+    }
+
+    /// Returns whether it defines a function.
+    pub fn is_function(&self) -> bool {
+        let text = self.text.trim_start();
+        let name = text.split(['(', ' ']).next().unwrap_or_default();
+        name == "function" || text.get(name.len()..).is_some_and(|rest| rest.trim_start().starts_with("()"))
+    }
+
+    /// Returns the number of `srun` commands in it.
+    pub fn sruns(&self) -> usize {
+        self.commands.iter().filter(|command| base(command, command.program) == "srun").count()
+    }
+
+    /// Returns the assignments before a single command, and the command; none for anything else: a
+    /// pipeline, a list, a redirection, a compound command.
+    pub fn single(&self) -> Option<(Vec<&str>, &ScriptCommand)> {
+        let [command] = self.commands.as_slice() else { return None };
+        let (before, behind) = (self.text.get(..command.start)?, self.text.get(command.end..)?);
+        let before = raw_words(before);
+        let behind = behind.split_once('#').map_or(behind, |(behind, _)| behind);
+        let words_fit = command.spans.windows(2).all(|pair| {
+            let between = pair.first().zip(pair.last()).and_then(|(a, b)| self.text.get(a.1..b.0));
+            between.is_some_and(|text| text.chars().all(|c| c.is_whitespace() || c == '\\'))
+        });
+        let assigned =
+            before.iter().all(|word| word.split_once('=').is_some_and(|(name, _)| is_variable(name)));
+        let dense = |text: &str| text.replace([' ', '\t', '\n', '\\'], "");
+        let only = dense(&before.concat()) == dense(self.text.get(..command.start)?);
+        (words_fit && assigned && only && behind.chars().all(|c| c.is_whitespace() || c == '\\'))
+            .then_some((before, command))
+    }
+
+    /// Returns the raw words of the single command, starting at one of them.
+    pub fn raw(&self, command: &ScriptCommand, from: usize) -> Vec<&str> {
+        let spans = command.spans.get(from..).unwrap_or_default();
+        spans.iter().filter_map(|(start, end)| self.text.get(*start..*end)).collect()
+    }
+
+    /// Returns whether it cannot change the job's result, since it runs after the ranks.
+    pub fn is_farewell(&self) -> bool {
+        const HARMLESS: [&str; 8] = ["echo", "printf", "date", "exit", "wait", "true", ":", "set"];
+        self.is_empty()
+            || self.single().is_some_and(|(_, command)| HARMLESS.contains(&base(command, command.program)))
+    }
+}
+
+/// Returns the name of the program at an index, without its folder.
+pub(super) fn base(command: &ScriptCommand, at: usize) -> &str {
+    let word = command.words.get(at).map_or("", String::as_str);
+    word.rsplit('/').next().unwrap_or(word)
+}
+
+/// Divides the chunks before the ranks: into lines that stay shell, up to the last that does more than exporting
+/// plain text, and the variables that are exported behind them.
+pub(super) fn setup(chunks: &[Chunk]) -> (Vec<String>, Vec<(String, String)>) {
+    let chunks: Vec<&Chunk> =
+        chunks.iter().filter(|chunk| !chunk.is_empty() && !is_shell_option(chunk)).collect();
+    let last = chunks.iter().rposition(|chunk| chunk.exports().is_none()).map_or(0, |last| last + 1);
+    let (lines, exports) = chunks.split_at(last.min(chunks.len()));
+    let mut env: Vec<(String, String)> =
+        exports.iter().filter_map(|chunk| chunk.exports()).flatten().collect();
+    // The last value of a name counts, in its place.
+    let mut known = HashSet::new();
+    env.reverse();
+    env.retain(|(name, _)| known.insert(name.clone()));
+    env.reverse();
+    (lines.iter().map(|chunk| chunk.text.trim_end().to_owned()).collect(), env)
+}
+
+impl Chunk {
+    /// Returns the variables of an `export` of plain text; none for any other command.
+    fn exports(&self) -> Option<Vec<(String, String)>> {
+        let (before, command) = self.single()?;
+        if !before.is_empty() || base(command, 0) != "export" {
+            return None;
+        }
+        let variable = |raw: &str| {
+            let (name, value) = raw.split_once('=')?;
+            is_variable(name).then(|| literal(value).map(|value| (name.to_owned(), value))).flatten()
+        };
+        self.raw(command, 1).into_iter().map(variable).collect()
+    }
+}
+
+/// Returns whether a chunk is a `set -ex` or the like: the rendered script has its own.
+fn is_shell_option(chunk: &Chunk) -> bool {
+    chunk.single().is_some_and(|(_, command)| base(command, 0) == "set")
+}
+
+/// Returns whether a script ends at its first failure.
+pub(super) fn stops_at_errors(chunks: &[Chunk]) -> bool {
+    let sets = |chunk: &Chunk| {
+        chunk.single().is_some_and(|(_, command)| {
+            let option = |word: &String| word == "errexit" || word.starts_with('-') && word.contains('e');
+            base(command, 0) == "set" && command.words.iter().skip(1).any(option)
+        })
+    };
+    chunks.iter().any(sets)
+}
