@@ -9,7 +9,6 @@ use regex::bytes::{Regex, RegexBuilder};
 
 use super::entry::Entry;
 use super::stream::LogStream;
-use super::substring::Literal;
 use super::{Level, LogStore};
 use crate::{Error, ErrorKind, Result};
 
@@ -33,10 +32,7 @@ enum Term {
 
 /// A text to search for in lines.
 #[derive(Clone, Debug)]
-pub struct Pattern {
-    regex: Regex,
-    literal: Option<Literal>,
-}
+pub struct Pattern(Regex);
 
 impl Pattern {
     /// Takes a text literally.
@@ -44,9 +40,7 @@ impl Pattern {
     /// # Errors
     /// [`ErrorKind::Usage`] if it is too long.
     pub fn literal(text: &str) -> Result<Self> {
-        let exact = text.chars().any(char::is_uppercase) || !text.chars().any(char::is_alphabetic);
-        let literal = if exact { Some(Literal::exact(text)) } else { Literal::any_case(text) };
-        Ok(Self { literal, ..Self::regex(&regex::escape(text))? })
+        Self::regex(&regex::escape(text))
     }
 
     /// Takes a regular expression.
@@ -60,7 +54,7 @@ impl Pattern {
             .multi_line(true)
             .size_limit(1 << 22)
             .build()
-            .map(|regex| Self { regex, literal: None })
+            .map(Self)
             .map_err(|error| {
                 let reason = error.to_string();
                 let reason =
@@ -72,18 +66,12 @@ impl Pattern {
 
     /// Returns the first match, in bytes.
     pub fn find(&self, text: &[u8]) -> Option<std::ops::Range<usize>> {
-        match &self.literal {
-            Some(literal) => literal.find(text),
-            None => self.regex.find(text).map(|found| found.range()),
-        }
+        self.0.find(text).map(|found| found.range())
     }
 
     /// Returns whether bytes of any number of lines contain it.
     pub(super) fn is_in(&self, lines: &[u8]) -> bool {
-        match &self.literal {
-            Some(literal) => literal.find(lines).is_some(),
-            None => self.regex.is_match(lines),
-        }
+        self.0.is_match(lines)
     }
 
     /// Returns whether an entry contains it, as it is drawn.

@@ -22,7 +22,6 @@ mod stamp;
 mod store;
 mod stream;
 mod style;
-mod substring;
 
 pub use batch::{Anchor, Cursor, LineEnd, LogBatch, LogOptions, Mark};
 pub use entry::Entry;

@@ -3,7 +3,6 @@
 //! Job files, configuration and manifests all go through it, so that every mistake can be reported at once with its
 //! line and column, and so that a manifest can be edited without touching a byte that needs no change.
 
-mod everyday;
 mod json;
 mod lines;
 mod scalar;

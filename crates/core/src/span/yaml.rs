@@ -6,7 +6,6 @@ use std::ops::Range;
 
 use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput, StructureStyle, Tag};
 
-use super::everyday::everyday;
 use super::scalar::{key_text, resolve_plain};
 use super::tree::{
     Duplicate, Entry, NodeOrigin, SpanDocument, SpanTree, Style, SyntaxError, Value, note_duplicates,
@@ -24,17 +23,6 @@ pub fn yaml(text: &str) -> Result<SpanDocument<'_>, SyntaxError> {
         return Err(SyntaxError::new("a second document starts here, where only one is expected", second));
     }
     Ok(documents.pop().unwrap_or_else(|| empty(text.len())))
-}
-
-/// Reads all documents of a text.
-pub fn yaml_documents(text: &str) -> Result<Vec<SpanDocument<'_>>, SyntaxError> {
-    let Some(document) = everyday(text) else { return full(text) };
-    debug_assert_eq!(
-        full(text).as_deref(),
-        Ok(std::slice::from_ref(&document)),
-        "both parsers read the same"
-    );
-    Ok(vec![document])
 }
 
 /// Returns the text of each document. Together they are the whole text, byte for byte.
@@ -74,8 +62,8 @@ fn syntax_error(text: &str, error: &ScanError) -> SyntaxError {
     SyntaxError::new(message, at..at)
 }
 
-/// Reads all documents with the full parser.
-fn full(text: &str) -> Result<Vec<SpanDocument<'_>>, SyntaxError> {
+/// Reads all documents of a text.
+pub fn yaml_documents(text: &str) -> Result<Vec<SpanDocument<'_>>, SyntaxError> {
     let mut parser = parser(text);
     let mut documents = Vec::new();
     let mut builder = Builder::new(text);
