@@ -42,6 +42,8 @@ pub mod local;
 pub mod named_file;
 #[cfg(any(feature = "hosts", feature = "runai", feature = "slurm"))]
 pub mod outage;
+#[cfg(feature = "kubernetes")]
+pub mod private_access;
 #[cfg(feature = "proxy")]
 pub mod proxy;
 pub mod random;

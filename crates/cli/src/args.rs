@@ -106,7 +106,7 @@ pub enum Command {
     /// List the configured targets
     Targets,
     /// Check what is reachable, with which rights, and what would stop a job
-    Doctor,
+    Doctor(commands::doctor::DoctorArgs),
     /// Run a demonstration on this machine: a simulated two-node job and its transports
     Demo(commands::demo::DemoArgs),
     /// Be the parent of a local job's processes

@@ -9,6 +9,7 @@ use weftrun_core::{Error, ErrorKind, Finding, Result, Severity};
 use super::client::Client;
 use super::kinds::Kind;
 use crate::kubernetes::{Cluster, Resource, Right, fold_hidden, namespace_facts, queues, rights};
+use crate::private_access;
 
 impl Client {
     /// Returns the kinds that the cluster serves.
@@ -45,7 +46,19 @@ impl Client {
     /// Returns the cluster facts; queries the cluster if there are no fresh ones, or if new ones are
     /// requested.
     pub async fn discover(&self, scope: &Scope) -> Result<ClusterFacts> {
-        let mut facts = Box::pin(self.known(scope.fresh)).await?;
+        let mut way = ClusterFacts::default();
+        if scope.private_access {
+            let cluster = self.cluster().await?;
+            private_access::check_url("cluster", &cluster.server, cluster.proxy.as_deref(), &mut way).await;
+        }
+        let mut facts = match Box::pin(self.known(scope.fresh)).await {
+            Err(error) if scope.private_access => {
+                return Err(private_access::explain_with_facts(&error, private_access::CODE, way));
+            }
+            known => known?,
+        };
+        facts.notes.extend(way.notes);
+        facts.extra.extend(way.extra);
         if !scope.thorough {
             fold_hidden(&mut facts.notes);
             facts.notes.retain(|note| note.code != "K8S-NO-RIGHT" || note.severity > Severity::Info);

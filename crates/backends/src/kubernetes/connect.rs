@@ -47,6 +47,8 @@ pub struct Cluster {
     pub context: String,
     /// The server's address, for messages.
     pub server: String,
+    /// The host of the proxy to it, if there is one.
+    pub proxy: Option<String>,
 }
 
 impl std::fmt::Debug for Cluster {
@@ -203,12 +205,13 @@ impl ClusterConfig {
         config.default_retry = false;
         let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let server = config.cluster_url.to_string();
+        let proxy = config.proxy_url.as_ref().and_then(|proxy| Some(proxy.host()?.to_owned()));
         let client = match config.auth_info.exec.take() {
             Some(exec) => exec_plugin::client(exec, config).await?,
             None => log_streams::client(config)?,
         };
         let client = retry::retrying(client, self.patience.unwrap_or(retry::PATIENCE));
-        Ok(Cluster { client, namespace, context, server })
+        Ok(Cluster { client, namespace, context, server, proxy })
     }
 }
 

@@ -160,7 +160,13 @@ mod tests {
                 async { Ok::<_, BoxError>(answer) }
             };
             let client = retrying(kube::Client::new(service_fn(answer), "research"), patience);
-            Cluster { client, namespace: "research".into(), context: "test".into(), server: "test".into() }
+            Cluster {
+                client,
+                namespace: "research".into(),
+                context: "test".into(),
+                server: "test".into(),
+                proxy: None,
+            }
         }
 
         fn next(&self, answers: &[(u16, u64)]) {

@@ -13,7 +13,7 @@ use super::{Shared, doctor};
 /// available ones.
 pub async fn facts(shared: &Shared, scope: &Scope) -> Result<ClusterFacts> {
     if scope.thorough {
-        return doctor::facts(shared).await;
+        return doctor::facts(shared, scope.private_access).await;
     }
     let mut facts = ClusterFacts::default();
     of_project(shared, &mut facts).await?;

@@ -3,7 +3,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
-use std::time::Duration;
 
 use reqwest::Url;
 use serde_json::Value;
@@ -15,21 +14,19 @@ use super::config::Credentials;
 use super::logs::cluster_api;
 use super::resolve::Project;
 use super::{Shared, discover};
+use crate::private_access::{self, PATIENCE, explain_with_facts, network_of, resolve};
 use crate::proxy::proxy_for;
-
-/// Longest wait for a name or a connection.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Returns all facts about a target. If the control plane cannot be used, the error contains the facts
 /// gathered before.
-pub async fn facts(shared: &Shared) -> Result<ClusterFacts> {
+pub async fn facts(shared: &Shared, private_access: bool) -> Result<ClusterFacts> {
     let mut facts = ClusterFacts::default();
     let base = shared.settings.base(&shared.target)?;
-    endpoint(shared, "control plane", &base, &mut facts).await;
+    endpoint(shared, "control plane", &base, private_access, &mut facts).await;
     credentials(shared, &mut facts);
     let project = match discover::of_project(shared, &mut facts).await {
         Ok(project) => project,
-        Err(error) => return Err(explained(&error, facts)),
+        Err(error) => return Err(explain_with_facts(&error, "RUNAI-DOCTOR", facts)),
     };
     let plane = shared.plane().await?;
     discover::of_cluster(plane, &project, &mut facts).await;
@@ -37,13 +34,23 @@ pub async fn facts(shared: &Shared) -> Result<ClusterFacts> {
     rights(shared, &mut facts).await;
     match cluster_api::domain(shared).await {
         Ok(domain) => {
-            endpoint(shared, "cluster", &domain, &mut facts).await;
+            endpoint(shared, "cluster", &domain, private_access, &mut facts).await;
             match cluster_api::base(shared).await {
                 Ok(_) => row(&mut facts, "logs", "over the cluster's API"),
                 Err(error) => no_cluster_api(shared, &error, &mut facts),
             }
         }
         Err(error) => no_cluster_api(shared, &error, &mut facts),
+    }
+    if private_access && shared.has_kubeconfig() {
+        let cluster = shared.cluster().await?;
+        private_access::check_url(
+            "kubeconfig's cluster",
+            &cluster.server,
+            cluster.proxy.as_deref(),
+            &mut facts,
+        )
+        .await;
     }
     Ok(facts)
 }
@@ -122,23 +129,8 @@ fn no_cluster_api(shared: &Shared, error: &Error, facts: &mut ClusterFacts) {
     row(facts, "logs", if other { "over the kubeconfig" } else { "not from here" });
 }
 
-/// Returns the error of a control plane that cannot be used, with all facts gathered so far.
-fn explained(error: &Error, facts: ClusterFacts) -> Error {
-    let mut findings = facts.notes;
-    let rows = facts.extra.iter().filter_map(|(key, value)| Some((key, value.as_str()?)));
-    findings.extend(rows.map(|(key, value)| Finding::info("RUNAI-DOCTOR", format!("{key}: {value}"))));
-    let mut made = Error::from_findings(error.kind(), error.message().to_owned(), findings);
-    for (key, value) in error.context() {
-        made = made.with(key, value);
-    }
-    for hint in error.hints() {
-        made = made.hint(hint.clone());
-    }
-    made
-}
-
 /// Checks the endpoint of a base URL: addresses, connections, the proxy, the certificate.
-async fn endpoint(shared: &Shared, what: &str, base: &str, facts: &mut ClusterFacts) {
+async fn endpoint(shared: &Shared, what: &str, base: &str, private_access: bool, facts: &mut ClusterFacts) {
     let Ok(url) = base.parse::<Url>() else {
         facts.notes.push(Finding::error("RUNAI-URL", format!("`{base}` is not a URL")).at(what));
         return;
@@ -150,9 +142,11 @@ async fn endpoint(shared: &Shared, what: &str, base: &str, facts: &mut ClusterFa
         // A proxy's URL may contain a password.
         let shown = proxy.rsplit_once('@').map_or(proxy.as_str(), |(_, rest)| rest);
         row(facts, &format!("{what} proxy"), shown);
-    }
-    // With a proxy, the proxy resolves names and connects.
-    if proxy.is_none() && !reachable(what, &host, port, facts).await {
+        if private_access {
+            private_access::check(what, &host, &[], Some(shown), facts);
+        }
+    } else if !reachable(what, &host, port, private_access, facts).await {
+        // With a proxy, the proxy resolves names and connects.
         return;
     }
     if url.scheme() != "https" {
@@ -177,19 +171,23 @@ async fn endpoint(shared: &Shared, what: &str, base: &str, facts: &mut ClusterFa
 }
 
 /// Resolves and connects; returns false if either failed.
-async fn reachable(what: &str, host: &str, port: u16, facts: &mut ClusterFacts) -> bool {
-    let bare = host.trim_matches(['[', ']']);
-    let resolved = tokio::time::timeout(PATIENCE, tokio::net::lookup_host((bare, port))).await;
-    let addresses: Vec<SocketAddr> = match resolved {
-        Ok(Ok(addresses)) => addresses.collect(),
-        Ok(Err(error)) => {
-            return refused(what, "RUNAI-DNS", &format!("`{host}` does not resolve: {error}"), facts);
-        }
-        Err(_) => return refused(what, "RUNAI-DNS", &format!("`{host}` did not resolve within 10 s"), facts),
+async fn reachable(
+    what: &str,
+    host: &str,
+    port: u16,
+    private_access: bool,
+    facts: &mut ClusterFacts,
+) -> bool {
+    let addresses = match resolve(host, port).await {
+        Ok(addresses) => addresses,
+        Err(error) => return refused(what, "RUNAI-DNS", &error, facts),
     };
     let mut ips: Vec<IpAddr> = addresses.iter().map(SocketAddr::ip).collect();
     ips.dedup();
-    let kinds: Vec<String> = ips.iter().map(|ip| format!("{ip} ({})", kind(*ip))).collect();
+    if private_access {
+        private_access::check(what, host, &ips, None, facts);
+    }
+    let kinds: Vec<String> = ips.iter().map(|ip| format!("{ip} ({})", network_of(*ip))).collect();
     row(facts, &format!("{what} address"), kinds.join(", "));
     let (mut failed, mut open) = (String::new(), false);
     for address in &addresses {
@@ -213,11 +211,9 @@ fn refused(what: &str, code: &str, message: &str, facts: &mut ClusterFacts) -> b
         .is_some_and(|text| text.contains("private"));
     let fix = match (code, private) {
         ("RUNAI-DNS", _) => {
-            "a private endpoint resolves inside its network only: connect the VPN, or use its DNS; or correct `url`"
+            "a private endpoint resolves inside its network only: connect the VPN, or use its DNS (step 4 of private access); or correct `url`"
         }
-        (_, true) => {
-            "the address is private: connect the VPN, or ask your network administrator for a route and an open port"
-        }
+        (_, true) => private_access::NO_WAY,
         _ => {
             "a firewall or a wrong port; ask your network administrator from where the endpoint is reachable"
         }
@@ -226,21 +222,6 @@ fn refused(what: &str, code: &str, message: &str, facts: &mut ClusterFacts) -> b
         if what == "control plane" { Finding::error(code, message) } else { Finding::warning(code, message) };
     facts.notes.push(finding.at(what).fix(fix));
     false
-}
-
-/// Describes the network of an address: private or public.
-fn kind(ip: IpAddr) -> &'static str {
-    let private = match ip {
-        // 100.64.0.0/10 is shared between a provider and its customers (RFC 6598).
-        IpAddr::V4(ip) => ip.is_private() || (ip.octets()[0] == 100 && ip.octets()[1] & 0xc0 == 64),
-        IpAddr::V6(ip) => ip.is_unique_local(),
-    };
-    match ip {
-        _ if ip.is_loopback() => "this machine",
-        IpAddr::V4(ip) if ip.is_link_local() => "link-local",
-        _ if private => "private",
-        _ => "public",
-    }
 }
 
 fn said_of(what: &str, host: &str, certificate: &Certificate, facts: &mut ClusterFacts) {
@@ -256,7 +237,7 @@ fn said_of(what: &str, host: &str, certificate: &Certificate, facts: &mut Cluste
         facts.notes.push(
             Finding::warning("RUNAI-TLS-NAME", message)
                 .at(what)
-                .fix("correct the URL, or find out which server has that address"),
+                .fix("correct the URL, or find out which server has that address (with private access: step 4, the record's target)"),
         );
     }
 }
@@ -314,28 +295,5 @@ async fn rights(shared: &Shared, facts: &mut ClusterFacts) {
             Finding::error("RUNAI-RIGHTS", message)
                 .fix("ask your Run:ai administrator for the role of a researcher in the project"),
         );
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_told_apart() {
-        let cases = [
-            ("10.1.2.3", "private"),
-            ("172.31.0.1", "private"),
-            ("100.64.0.1", "private"),
-            ("100.128.0.1", "public"),
-            ("fd12::1", "private"),
-            ("2600::1", "public"),
-            ("127.0.0.1", "this machine"),
-            ("169.254.169.254", "link-local"),
-            ("34.1.2.3", "public"),
-        ];
-        for (address, wanted) in cases {
-            assert_eq!(kind(address.parse().unwrap()), wanted, "{address}");
-        }
     }
 }

@@ -13,6 +13,7 @@
     reason = "a test ends with a panic, and says why"
 )]
 
+mod bandwidth;
 mod cluster;
 mod companions;
 mod conformance;

@@ -40,6 +40,24 @@ async fn a_private_control_plane_is_described() {
     assert!(facts.notes.is_empty(), "{:?}", facts.notes);
 }
 
+/// Where the addresses are not private, nothing is claimed: here they are this machine's.
+#[tokio::test(flavor = "multi_thread")]
+async fn private_access_is_proven_by_addresses_alone() {
+    let fake = FakeRunAi::start_tls(21, false).await.unwrap();
+    let target = target(&fake).with("ca-file", authority().display().to_string());
+    let mut scope = thorough();
+    scope.private_access = true;
+    let facts = connect(target.clone()).await.unwrap().discover(&scope).await.unwrap();
+    let row = facts.extra["private access"].as_str().unwrap();
+    assert!(row.starts_with("control plane: 127.0.0.1 (this machine); cluster: "), "{row}");
+    assert_eq!(codes(&facts), ["PRIVATE-ACCESS", "PRIVATE-ACCESS"]);
+    assert!(facts.notes[0].message.contains("where it leads cannot be seen"), "{:?}", facts.notes);
+    let nowhere = target.with("url", "https://runai.invalid");
+    let error = connect(nowhere).await.unwrap().discover(&scope).await.unwrap_err();
+    let names = error.findings().iter().find(|finding| finding.code == "RUNAI-DNS").unwrap();
+    assert!(names.fix.as_ref().unwrap().text.contains("step 4"), "{names:?}");
+}
+
 /// A certificate of an unknown authority: the error contains the server's certificate.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_that_is_not_trusted_is_shown() {

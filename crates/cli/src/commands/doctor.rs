@@ -1,24 +1,44 @@
 //! `doctor`: which endpoints are reachable, with which rights, and what would prevent a job.
 
+use clap::Args;
 use serde_json::Value;
 use weftrun::core::backend::{ClusterFacts, Scope};
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
 use weftrun::report::DoctorReport;
-use weftrun::{Finding, Result};
+use weftrun::{Error, ErrorKind, Finding, Result};
 
 use crate::context::Context;
 use crate::global::Format;
 use crate::output::style;
 
+/// The key of the row in which a backend says how its endpoints are reached.
+const PRIVATE_ACCESS: &str = "private access";
+
+#[derive(Args, Clone, Debug)]
+pub struct DoctorArgs {
+    /// Check that the endpoints are reached without the public internet (AWS PrivateLink, Transit Gateway), and name the step
+    /// of docs/guides/private-access.md that is missing
+    #[arg(long)]
+    pub private_access: bool,
+}
+
 /// Says what is reachable; pasteable.
-pub fn run(context: &Context) -> Result<u8> {
+pub fn run(context: &Context, args: &DoctorArgs) -> Result<u8> {
     let client = context.client()?;
     let target = context.target(&client)?;
     let mut scope = Scope::default();
     scope.thorough = true;
     scope.fresh = true;
+    scope.private_access = args.private_access;
     let facts = context.block_on(async { client.connect(&target).await?.discover(&scope).await })?;
+    if args.private_access && !facts.extra.contains_key(PRIVATE_ACCESS) {
+        let message =
+            format!("backend `{}` has no endpoint whose private access could be checked", target.backend);
+        return Err(Error::new(ErrorKind::Unsupported, message).hint(
+            "it is for targets of `runai` and `kubeflow`: their control planes have names and addresses",
+        ));
+    }
     if context.out.format == Format::Table {
         context.out.text(&text(&target.name, &target.backend, &facts))?;
         context.out.findings(&facts.notes);

@@ -82,7 +82,7 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
         Some(Command::Instances(args)) => instances::run(context, &args),
         Some(Command::Profiles(args)) => profiles::run(context, &args),
         Some(Command::Targets) => targets::run(context),
-        Some(Command::Doctor) => doctor::run(context),
+        Some(Command::Doctor(args)) => doctor::run(context, &args),
         Some(Command::Demo(args)) => demo::run(context, &args),
         Some(Command::Supervise(args)) => supervise::run(&args),
         Some(Command::Completions(args)) => completions::run(context, &args),

@@ -303,6 +303,7 @@ fn lines() -> Vec<Vec<String>> {
         "profiles HOSTILE",
         "targets",
         "doctor -b hostile",
+        "doctor --private-access -b hostile",
         "demo --nodes HOSTILE",
         "supervise HOSTILE",
         "completions bash",

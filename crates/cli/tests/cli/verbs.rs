@@ -271,6 +271,8 @@ fn doctor_is_pasteable() {
         assert!(done.out.contains(said), "`{said}` is not in:\n{}", done.out);
     }
     assert!(!done.out.contains('\u{1b}'));
+    let none = place.run("doctor --private-access").code(4);
+    assert!(none.err.contains("backend `local` has no endpoint"), "{}", none.err);
 }
 
 #[test]

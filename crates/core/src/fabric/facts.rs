@@ -17,6 +17,8 @@ pub struct Scope {
     pub queue: Option<String>,
     /// Everything that helps a person to find a problem, at the cost of more requests: for `doctor`.
     pub thorough: bool,
+    /// Whether to check that the endpoints are reached without the public internet, and to say by which addresses.
+    pub private_access: bool,
     /// Whether to query again instead of using a cached answer.
     pub fresh: bool,
 }
