@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use weftrun_convert::slurm_duration;
 
+use super::error::clean;
+
 /// Separates the outputs of two commands.
 pub const SECTION: char = '\u{1d}';
 /// Separates two columns of sinfo.
@@ -49,6 +51,20 @@ pub struct Node {
     pub memory: u64,
     pub gres: Vec<Gres>,
     pub features: Vec<String>,
+    /// Why it takes no jobs: `drained (Xid 79)`.
+    pub out: Option<String>,
+}
+
+/// Returns the state of a node that takes no jobs, with the administrator's reason: `drained (Xid 79)`.
+pub fn out_of_service(state: &str, reason: &str) -> Option<String> {
+    let state = state.to_ascii_lowercase();
+    let is_out = ["down", "drain", "fail", "unknown", "error", "not_responding"];
+    let is_out = state.split([',', '+', ' ']).any(|word| is_out.iter().any(|out| word.starts_with(out)));
+    if !is_out && !state.ends_with('*') {
+        return None;
+    }
+    let reason = if matches!(reason, "" | "none") { String::new() } else { format!(" ({})", clean(reason)) };
+    Some(format!("{state}{reason}"))
 }
 
 /// A generic resource of a node.
@@ -122,7 +138,8 @@ impl Node {
         let mut nodes: BTreeMap<&str, Self> = BTreeMap::new();
         for line in text.lines() {
             let fields: Vec<&str> = line.split(COLUMN).collect();
-            let [partition, cpus, memory, gres, features, name] = fields[..] else { continue };
+            let [partition, cpus, memory, gres, features, name, ref rest @ ..] = fields[..] else { continue };
+            let (state, reason) = rest.split_first().unwrap_or((&"", &[]));
             let number = |text: &str| text.trim_end_matches('+').parse().unwrap_or(0);
             let node = nodes.entry(name).or_insert_with(|| Self {
                 name: name.to_owned(),
@@ -131,6 +148,7 @@ impl Node {
                 memory: number(memory),
                 gres: Gres::list(gres),
                 features: words(features),
+                out: out_of_service(state, &reason.join(" ")),
             });
             let partition = partition.trim_end_matches('*').to_owned();
             if !node.partitions.contains(&partition) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use weftrun_core::backend::{ClusterFacts, NodeGroup, Queue, Scope};
+use weftrun_core::text::counted;
 use weftrun_core::{Finding, Result};
 
 use super::client::Client;
@@ -43,7 +44,7 @@ pub async fn ask(client: &Client) -> Result<String> {
     };
     let questions = [
         format!("scontrol{cluster} show partition -o 2> \"$t/error\"; echo $? > \"$t/code\""),
-        format!("sinfo{cluster} -h -N -o '%P\u{1f}%c\u{1f}%m\u{1f}%G\u{1f}%f\u{1f}%N'"),
+        format!("sinfo{cluster} -h -N -o '%P\u{1f}%c\u{1f}%m\u{1f}%G\u{1f}%f\u{1f}%N\u{1f}%T\u{1f}%E'"),
         format!("scontrol{cluster} show config"),
         "srun --mpi=list 2>&1".to_owned(),
         "srun --help 2>&1 | grep -c -e --container-image".to_owned(),
@@ -109,6 +110,7 @@ fn facts(cluster: &Cluster, scope: &Scope) -> ClusterFacts {
         }
     }
     facts.notes = notes(&facts, scope);
+    facts.notes.extend(nodes_out(&cluster.nodes).filter(|_| scope.thorough));
     facts
 }
 
@@ -169,6 +171,24 @@ fn is_instance_type(feature: &str) -> bool {
         family.starts_with(|c: char| c.is_ascii_lowercase()) && family.contains(|c: char| c.is_ascii_digit())
     };
     feature.split_once('.').is_some_and(|(name, rest)| family(name) && size(rest))
+}
+
+/// Returns the nodes that take no jobs, with the reasons.
+fn nodes_out(nodes: &[Node]) -> Option<Finding> {
+    const SHOWN: usize = 16;
+    let out: Vec<String> =
+        nodes.iter().filter_map(|node| Some(format!("{} is {}", node.name, node.out.as_ref()?))).collect();
+    let more = out.len().checked_sub(SHOWN).filter(|more| *more > 0);
+    let more = more.map_or_else(String::new, |more| format!(", and {more} more"));
+    let shown: Vec<&str> = out.iter().take(SHOWN).map(String::as_str).collect();
+    let message = format!(
+        "{} of {} take no jobs: {}{more}",
+        out.len(),
+        counted(nodes.len(), "node"),
+        error::clean(&shown.join(", "))
+    );
+    let fix = "nothing, if the rest suffices; `scontrol show node NAME` has more, and an administrator resumes a node";
+    (!out.is_empty()).then(|| Finding::info("SLURM-NODES-OUT", message).fix(fix))
 }
 
 /// Returns what the cluster lacks of the job's request.
@@ -253,7 +273,7 @@ pub mod tests_of_other_modules {
             .lines()
             .map(|line| {
                 let columns: Vec<&str> = line.split(COLUMN).collect();
-                [&columns[..1], &columns[2..]].concat().join(&COLUMN.to_string()) + "\n"
+                [&columns[..1], &columns[2..], &columns[1..2]].concat().join(&COLUMN.to_string()) + "\n"
             })
             .collect();
         let sections = [
@@ -330,6 +350,28 @@ mod tests {
                 "{release}"
             );
         }
+    }
+
+    #[test]
+    fn nodes_that_take_no_jobs_are_said_to_a_doctor() {
+        let node = |name: &str, state: &str, reason: &str| {
+            ["gpu*", "96", "1", "gpu:8", "p5.48xlarge", name, state, reason].join("\u{1f}")
+        };
+        let text = [
+            node("n1", "idle", "none"),
+            node("n2", "drained", "Xid 79: GPU lost"),
+            node("n3", "idle*", "Not responding"),
+            node("n4", "mixed", "none"),
+        ];
+        let said = |thorough: bool| {
+            let mut scope = Scope::default();
+            scope.thorough = thorough;
+            let found = facts(&Cluster::read(&format!("\u{1d}{}\n\u{1d}", text.join("\n"))), &scope);
+            found.notes.into_iter().map(|note| note.message).collect::<Vec<_>>()
+        };
+        let all = "2 of 4 nodes take no jobs: n2 is drained (Xid 79: GPU lost), n3 is idle* (Not responding)";
+        assert_eq!(said(true), [all]);
+        assert!(said(false).is_empty());
     }
 
     #[test]

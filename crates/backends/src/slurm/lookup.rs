@@ -7,6 +7,7 @@ use weftrun_core::job::{JobHandle, JobPhase, JobSummary, SubmissionId};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::Client;
+use super::cluster::out_of_service;
 use super::ids::JobId;
 use super::records::{Job, Marker, Shown};
 use super::{quote, state, status, submit};
@@ -133,7 +134,11 @@ fn read_exits(text: &str) -> Vec<Exit> {
             name: name.to_owned(),
             exit_code: Some(code),
             ended: time(&format!("./{file}.exit")),
-            marker: submission.map(|submission| Marker { submission: submission.clone(), fabric: None }),
+            marker: submission.map(|submission| Marker {
+                submission: submission.clone(),
+                fabric: None,
+                roles: Vec::new(),
+            }),
             ..Job::default()
         };
         Some(Exit { job, short: short.to_owned() })
@@ -231,10 +236,7 @@ pub async fn sick_nodes(client: &Client, nodes: &str) -> Result<Vec<(String, Str
     let sick = |line: &str| {
         let mut parts = line.split('\u{1f}');
         let (node, state, why) = (parts.next()?, parts.next()?, parts.next()?);
-        let ill = ["down", "drain", "fail", "unknown"].iter().any(|word| state.starts_with(word))
-            || state.ends_with('*');
-        let why = if why == "none" { String::new() } else { format!(" ({})", super::error::clean(why)) };
-        ill.then(|| (node.to_owned(), format!("{node} is {state}{why}")))
+        out_of_service(state, why).map(|out| (node.to_owned(), format!("{node} is {out}")))
     };
     let mut nodes: Vec<(String, String)> = answer.text().lines().filter_map(sick).collect();
     nodes.dedup();

@@ -68,28 +68,35 @@ pub struct Job {
     pub exit_code: Option<i32>,
 }
 
-/// The comment of a job that weftrun submitted: `weftrun:SUBMISSION:FABRIC`.
+/// The comment of a job that weftrun submitted: `weftrun:SUBMISSION:FABRIC`, and for several components `:ROLE,ROLE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marker {
     /// The submission that created it.
     pub submission: SubmissionId,
     /// The fabric it was planned for, if that is known.
     pub fabric: Option<Fabric>,
+    /// The role of each component, where it has several.
+    pub roles: Vec<String>,
 }
 
 impl Marker {
     /// Returns the comment.
     pub fn text(&self) -> String {
-        format!("weftrun:{}:{}", self.submission, self.fabric.map_or("", Fabric::as_str))
+        let roles = if self.roles.len() > 1 { format!(":{}", self.roles.join(",")) } else { String::new() };
+        format!("weftrun:{}:{}{roles}", self.submission, self.fabric.map_or("", Fabric::as_str))
     }
 
     /// Finds the marker in a comment or a command line.
     pub fn find(text: &str) -> Option<Self> {
         let rest = text.split_once("weftrun:")?.1;
-        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != ':').unwrap_or(rest.len());
+        let end = rest
+            .find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, ':' | ',' | '-'))
+            .unwrap_or(rest.len());
         let (submission, fabric) = rest.get(..end)?.split_once(':')?;
+        let (fabric, roles) = fabric.split_once(':').unwrap_or((fabric, ""));
+        let roles = roles.split(',').filter(|role| !role.is_empty()).map(str::to_owned).collect();
         let fabric = serde_json::from_value(fabric.into()).ok();
-        Some(Self { submission: SubmissionId::parse(submission)?, fabric })
+        Some(Self { submission: SubmissionId::parse(submission)?, fabric, roles })
     }
 }
 

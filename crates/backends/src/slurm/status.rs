@@ -98,8 +98,11 @@ pub fn replicas(rows: &[&Job]) -> Vec<ReplicaStatus> {
     let mut replicas = Vec::new();
     for job in rows {
         let phase = job.phase();
-        let role =
-            job.component.map_or_else(|| "worker".to_owned(), |component| format!("component{component}"));
+        let named = |component: u32| job.marker.as_ref()?.roles.get(component as usize).cloned();
+        let role = match job.component {
+            None => "worker".to_owned(),
+            Some(component) => named(component).unwrap_or_else(|| format!("component{component}")),
+        };
         let nodes = nodelist::expand(&job.nodes);
         if let Some(task) = job.task {
             let mut replica =

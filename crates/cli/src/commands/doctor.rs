@@ -3,6 +3,7 @@
 use clap::Args;
 use serde_json::Value;
 use weftrun::core::backend::{ClusterFacts, Scope};
+use weftrun::core::catalogue::Catalogue;
 use weftrun::core::exit_codes;
 use weftrun::core::log::clean_text;
 use weftrun::report::DoctorReport;
@@ -40,7 +41,7 @@ pub fn run(context: &Context, args: &DoctorArgs) -> Result<u8> {
         ));
     }
     if context.out.format == Format::Table {
-        context.out.text(&text(&target.name, &target.backend, &facts))?;
+        context.out.text(&text(&target.name, &target.backend, &facts, client.catalogue()))?;
         context.out.findings(&facts.notes);
     } else {
         context.out.value(&DoctorReport::new(
@@ -54,7 +55,7 @@ pub fn run(context: &Context, args: &DoctorArgs) -> Result<u8> {
     Ok(if failed { exit_codes::REFUSED } else { exit_codes::OK })
 }
 
-fn text(target: &str, backend: &str, facts: &ClusterFacts) -> String {
+fn text(target: &str, backend: &str, facts: &ClusterFacts, catalogue: &Catalogue) -> String {
     let bold = style::BOLD;
     let mut text = format!("{bold}weftrun {}{bold:#}\n", env!("CARGO_PKG_VERSION"));
     let mut row = |key: &str, value: String| text.push_str(&format!("  {key:<12} {}\n", clean_text(&value)));
@@ -70,7 +71,8 @@ fn text(target: &str, backend: &str, facts: &ClusterFacts) -> String {
     }
     for queue in &facts.queues {
         let state = if queue.up { "up" } else { "down" };
-        row("queue", format!("{}{} {state}", queue.name, if queue.default { "*" } else { "" }));
+        let star = if queue.default { "*" } else { "" };
+        row("queue", format!("{}{star} {state}{}", queue.name, nodes_of(&queue.name, facts, catalogue)));
     }
     if !facts.serves.is_empty() {
         row("available", facts.serves.join(", "));
@@ -85,6 +87,25 @@ fn text(target: &str, backend: &str, facts: &ClusterFacts) -> String {
         }
     }
     text
+}
+
+/// Returns the nodes of a queue: `: 4 x p5.48xlarge (8 GPUs, efa)`.
+fn nodes_of(queue: &str, facts: &ClusterFacts, catalogue: &Catalogue) -> String {
+    let mut shown = Vec::new();
+    for group in facts.nodes.iter().filter(|group| group.queues.iter().any(|name| name == queue)) {
+        let known = group.instance_type.as_deref().and_then(|name| catalogue.get(name));
+        let name = group.instance_type.as_deref().or(group.gpu_product.as_deref()).unwrap_or("nodes");
+        let gpus = group.allocatable.get("nvidia.com/gpu").map(|gpus| format!("{gpus} GPUs"));
+        let fabric = match known.map(|known| known.fabric.as_str()) {
+            Some("none") | None => None,
+            Some(fabric) => Some(fabric.to_owned()),
+        };
+        let devices = group.devices.iter().map(|kind| kind.as_str().to_owned());
+        let has: Vec<String> = gpus.into_iter().chain(fabric).chain(devices).collect();
+        let has = if has.is_empty() { String::new() } else { format!(" ({})", has.join(", ")) };
+        shown.push(format!("{} x {name}{has}", group.count));
+    }
+    if shown.is_empty() { String::new() } else { format!(": {}", shown.join("; ")) }
 }
 
 /// Formats a value on one line: for a list of objects, their names.

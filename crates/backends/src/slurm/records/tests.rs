@@ -45,6 +45,23 @@ fn lives_of_a_requeued_job() {
     assert_eq!(lives[1].marker.as_ref().map(Marker::text).as_deref(), Some("weftrun:0a1b:efa"));
 }
 
+/// Each component of a heterogeneous job is shown under the name of its role.
+#[test]
+fn a_marker_names_the_roles_of_components() {
+    for (text, roles) in [
+        ("--comment=weftrun:0a1b:efa:ps,chief-worker -J x", &["ps", "chief-worker"][..]),
+        ("weftrun:0a1b:efa", &[]),
+        ("weftrun:0a1b:", &[]),
+    ] {
+        let marker = Marker::find(text).unwrap();
+        assert_eq!(marker.roles, roles, "{text}");
+        assert!(text.contains(&marker.text()), "{text}");
+        let job = Job { component: Some(1), nodes: "n7".into(), marker: Some(marker), ..Job::default() };
+        let shown = crate::slurm::status::replicas(&[&job]);
+        assert_eq!(shown[0].role, roles.get(1).copied().unwrap_or("component1"));
+    }
+}
+
 /// The recorded outputs of real clusters; for their origin see `tests/cases/slurm/README.md`.
 #[test]
 fn scontrol_of_every_release() {

@@ -177,7 +177,11 @@ impl RenderInput<'_> {
 
     /// Returns the marker that identifies the job.
     fn marker(&self) -> Marker {
-        Marker { submission: self.job.submission.clone(), fabric: Some(self.job.plan.fabric) }
+        Marker {
+            submission: self.job.submission.clone(),
+            fabric: Some(self.job.plan.fabric),
+            roles: self.workers.iter().map(|role| role.name.clone()).collect(),
+        }
     }
 
     /// Returns the log folder, absolute if the home directory is known.

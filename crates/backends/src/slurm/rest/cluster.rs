@@ -44,5 +44,6 @@ fn node(node: &Value) -> Node {
         memory: some_number(&node["real_memory"]).unwrap_or(0),
         gres: Gres::list(&text(&node["gres"])),
         features: cluster::words(&text(&node["features"])),
+        out: cluster::out_of_service(&text(&node["state"]), &text(&node["reason"])),
     }
 }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Rendered by weftrun. By hand: mkdir -p /home/researcher/weftrun && sbatch THIS_FILE
 #SBATCH --job-name=rlhf
-#SBATCH --comment=weftrun:0a1b2c3d000000000000000000000000:efa
+#SBATCH --comment=weftrun:0a1b2c3d000000000000000000000000:efa:actor,reward
 #SBATCH --output=/home/researcher/weftrun/rlhf-%j-0a1b2c3d.log
 #SBATCH --open-mode=append
 #SBATCH --nodes=2
