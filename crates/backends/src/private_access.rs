@@ -87,7 +87,9 @@ fn judge(host: &str, addresses: &[IpAddr], proxy: Option<&str>) -> Option<Findin
         return Some(Finding::error(CODE, message).fix(NO_NAME));
     }
     let ip = of("this machine").or_else(|| of("link-local"))?;
-    let message = format!("`{host}` is {ip}, {}: where it leads cannot be seen", network_of(*ip));
+    let network = network_of(*ip);
+    let is = if host == ip.to_string() { network.to_owned() } else { format!("{ip}, {network}") };
+    let message = format!("`{host}` is {is}: where it leads cannot be seen");
     Some(Finding::warning(CODE, message).fix("check without the tunnel, from a machine of the VPC"))
 }
 

@@ -12,7 +12,7 @@ use weftrun::core::nccl::{FabricSeen, TransportMap};
 use weftrun::diagnose::cause::RANK_FAILED;
 use weftrun::diagnose::{Diagnosis, Sources};
 use weftrun::report::{EventLine, OwnEvent, TransportReport, WhyReport};
-use weftrun::{Error, ErrorKind, Finding, Job, Plan, Result};
+use weftrun::{Error, ErrorKind, Finding, Job, Plan, Result, Severity};
 
 use crate::context::Context;
 use crate::live_map::{LOOK, LiveMap};
@@ -138,7 +138,11 @@ pub async fn follow_with(context: &Context, job: &Job, watching: Watching) -> Re
         Box::pin(stream::unfold((), |()| async { Some((tokio::time::sleep(LOOK).await, ())) })).fuse();
     while !(logs.is_done() && events.is_done()) {
         futures_util::select_biased! {
-            batch = logs.select_next_some() => screen.logs(&batch?)?,
+            batch = logs.select_next_some() => match batch {
+                // The job runs all the same, and its end is seen.
+                Err(error) if error.kind() == ErrorKind::Unsupported => screen.event(&no_logs(job, &error))?,
+                batch => screen.logs(&batch?)?,
+            },
             event = events.select_next_some() => screen.event(&event?)?,
             () = looks.select_next_some() => screen.look(),
         }
@@ -152,6 +156,18 @@ pub async fn follow_with(context: &Context, job: &Job, watching: Watching) -> Re
         *detail = described;
     }
     Ok(followed)
+}
+
+/// Returns the message in place of the lines that a backend cannot give.
+fn no_logs(job: &Job, error: &Error) -> JobEvent {
+    let hint = error.hints().first().map_or_else(String::new, |hint| format!("; {hint}"));
+    JobEvent::Message {
+        job: job.handle().clone(),
+        severity: Severity::Warning,
+        reason: "no logs".to_owned(),
+        text: format!("{error}{hint}"),
+        time: None,
+    }
 }
 
 /// Reports how a followed job ended, and which transports its ranks used; returns the exit code.

@@ -21,11 +21,11 @@ fn a_running_job_shows_which_rank_comes_last() {
         &format!(
             "name = \"{name}\"\nimage = \"example.test/mpi:1\"\nlaunch = \"per-rank\"\nnodes = 2\ngpus_per_node = 1\n\
              instance_type = \"p5.48xlarge\"\ncommand = [\"/stub/nccl_stub\", \"300\"]\nbandwidth = true\n\
-             env = {{ WEFTRUN_NCCL_MS = \"200\" }}\nvolumes = [\"stub:/stub=host:{}\"]\n",
-            shell.home.path().display()
+             env = {{ WEFTRUN_NCCL_MS = \"200\" }}\n"
         ),
     );
-    let sent = shell.weftrun(&["submit", "-b", "kubeflow", "job.toml"]);
+    let volume = format!("stub:/stub=host:{}", shell.home.path().display());
+    let sent = shell.weftrun(&["submit", "-b", "kubeflow", "job.toml", "--volume", &volume]);
     assert_eq!(sent.code, 0, "{}", sent.stderr);
     let begun = Instant::now();
     let shown = loop {

@@ -192,3 +192,23 @@ fn a_node_that_is_lost_while_srun_launches_queues_the_job_again() {
     let said = lines.iter().any(|line| line.contains("srun: error: ") && line.contains(&node));
     assert!(said, "the log says which node: {lines:?}");
 }
+
+/// Over slurmrestd without a mounted folder there are no logs: the job is followed by its events, and its end is the exit code.
+#[test]
+fn a_job_whose_files_are_out_of_reach_is_followed_to_its_end() {
+    let Some(cluster) = TestCluster::find() else { return };
+    let user = User::new(&cluster, Way::Rest, &[]);
+    let config = std::fs::read_to_string(user.dir().join("config.toml")).expect("written");
+    let kept: Vec<&str> = config.lines().filter(|line| !line.starts_with("path-map")).collect();
+    user.file("config.toml", &kept.join("\n"));
+    for (name, code) in [("blind-good", 0), ("blind-bad", 1)] {
+        user.file(
+            "job.toml",
+            &format!("name = \"{name}\"\ncommand = [\"sh\", \"-c\", \"exit {}\"]\n", code * 3),
+        );
+        let ran = user.weftrun(&["submit", "--follow", "job.toml"]);
+        let text = said(&ran);
+        assert_eq!(ran.status.code(), Some(code), "{text}");
+        assert_eq!(text.matches("slurmrestd gives no files").count(), 1, "{text}");
+    }
+}
