@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use weftrun_core::backend::{PlannedJob, Rendered, TargetConfig};
 use weftrun_core::fabric::FabricPlan;
+use weftrun_core::job::SubmissionId;
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
@@ -87,6 +88,20 @@ impl Plan {
     /// [`ErrorKind::InvalidSpec`] for what the backend does not support.
     pub async fn render(&self) -> Result<Rendered> {
         self.client.connect(&self.target).await?.render(&self.planned)
+    }
+
+    /// Returns the same as [`Plan::render`], but with a submission's id made of the documents: the same job gives the same
+    /// text, which can be kept in a repository. What [`Plan::submit`] sends has an id of its own.
+    ///
+    /// # Errors
+    /// As [`Plan::render`].
+    pub async fn render_document(&self) -> Result<Rendered> {
+        let backend = self.client.connect(&self.target).await?;
+        let mut planned = self.planned.clone();
+        planned.submission = SubmissionId::from_text([]);
+        let texts = backend.render(&planned)?.documents;
+        planned.submission = SubmissionId::from_text(texts.iter().map(|document| document.text.as_str()));
+        backend.render(&planned)
     }
 
     /// Checks on the cluster whether it would accept the job, without submitting it: a refusal is a finding

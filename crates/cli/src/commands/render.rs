@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use clap::Args;
-use weftrun::core::backend::{Inexpressible, Rendered};
+use weftrun::core::backend::{Inexpressible, Language, Rendered};
 use weftrun::core::exit_codes;
 use weftrun::report::RenderReport;
 use weftrun::{Error, ErrorKind, Finding, Result};
@@ -41,7 +41,7 @@ pub fn run(context: &Context, args: &RenderArgs) -> Result<u8> {
         context.out.document(&weftrun::convert::docker_commands(&plan.planned().spec, plan.fabric())?)?;
         return Ok(exit_codes::OK);
     }
-    let rendered = context.block_on(plan.render())?;
+    let rendered = context.block_on(plan.render_document())?;
     let found = without_errors(rendered.findings.clone(), "the job cannot run; nothing was rendered")?;
     context.out.findings(&found);
     print(context, &rendered, &[findings, found].concat())?;
@@ -65,7 +65,7 @@ pub fn print(context: &Context, rendered: &Rendered, findings: &[Finding]) -> Re
     }
     let mut text = String::new();
     for (index, document) in rendered.documents.iter().enumerate() {
-        if index > 0 && document.language == weftrun::core::backend::Language::Yaml {
+        if index > 0 && document.language == Language::Yaml {
             text.push_str("---\n");
         }
         text.push_str(&document.text);

@@ -106,7 +106,7 @@ async fn dry(context: &Context, planned: &Plan, dry_run: DryRun) -> Result<u8> {
         context.out.findings(&refused);
         findings.extend(refused);
     }
-    let rendered = planned.render().await?;
+    let rendered = planned.render_document().await?;
     let new = plan::without(&rendered.findings, &findings);
     context.out.findings(&new);
     findings.extend(new);

@@ -135,6 +135,14 @@ impl SubmissionId {
         Self(format!("{bits:032x}"))
     }
 
+    /// Makes an id from the text of documents that are shown or kept, not sent: the same text gives the same id (FNV-1a,
+    /// <http://www.isthe.com/chongo/tech/comp/fnv/>).
+    pub fn from_text<'t>(texts: impl IntoIterator<Item = &'t str>) -> Self {
+        let (start, prime) = (0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, 0x0100_0000_0000_0000_0000_013b);
+        let mix = |hash: u128, byte: u8| (hash ^ u128::from(byte)).wrapping_mul(prime);
+        Self::from_random(texts.into_iter().flat_map(str::bytes).fold(start, mix))
+    }
+
     /// Parses an id from a cluster or a journal.
     pub fn parse(text: &str) -> Option<Self> {
         let plain = |b: u8| b.is_ascii_digit() || b.is_ascii_lowercase();
