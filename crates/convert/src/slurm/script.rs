@@ -136,7 +136,9 @@ impl<'t> Script<'t> {
 
     /// Returns whether the script runs on as many nodes as `sbatch` is told on the command line.
     pub(super) fn nodes_unknown(&self) -> bool {
-        const READ: [&str; 6] = [
+        const READ: [&str; 7] = [
+            // Without a list it expands the job's.
+            "scontrol show hostnames",
             "SLURM_NNODES",
             "SLURM_JOB_NUM_NODES",
             "SLURM_JOB_NODELIST",

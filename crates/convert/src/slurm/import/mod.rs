@@ -56,6 +56,7 @@ pub fn import_sbatch(text: &str, whole: bool) -> Result<(JobSpec, Vec<Finding>),
     import.options()?;
     launch::read(&mut import, &script)?;
     import.unknown_nodes(&script);
+    import.unrequested_gpus(&script);
     Ok(import.finish())
 }
 
