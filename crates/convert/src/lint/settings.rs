@@ -43,6 +43,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) programs: Programs,
     /// Whether the container requests huge pages.
     pub(crate) has_pages: bool,
+    /// Whether each node has one GPU, which NVLink connects with no other.
+    pub(crate) one_gpu: bool,
     /// The profile, whose own settings are not reported.
     pub(crate) profile: Option<&'a Profile>,
 }
@@ -87,6 +89,7 @@ impl<'a> Surroundings<'a> {
         Self {
             rdma_read: node(role, profile, catalogue).rdma_read,
             instance: instance_type(role, catalogue),
+            one_gpu: role.accelerators(&profile.accelerator) == 1,
             profile: Some(profile),
             ..Self::default()
         }
@@ -352,7 +355,7 @@ fn outdated(name: &str, value: &str, around: Surroundings<'_>) -> Option<Finding
             "NCCL_NET_PLUGIN=none keeps NCCL from EFA altogether: it will run on TCP sockets",
         )
         .fix("remove NCCL_NET_PLUGIN, or set it to ofi"),
-        ("NCCL_NVLS_ENABLE", "0") if around.is_nccl_on_efa() && around.may_be(P5_ON) => {
+        ("NCCL_NVLS_ENABLE", "0") if around.is_nccl_on_efa() && around.may_be(P5_ON) && !around.one_gpu => {
             info("L-NVLS-OFF", "NCCL_NVLS_ENABLE=0 was for NCCL up to 2.18.3 with EFA; newer ones lose NVLink SHARP by it", name)
         }
         ("NCCL_IB_DISABLE", "1") if ib => {

@@ -356,3 +356,94 @@ fn neuron_devices_count_as_accelerators_of_their_type() {
         assert_eq!(file.spec.validate().iter().any(|one| one.code == "SPEC-GPU"), said, "{text}");
     }
 }
+
+/// A here-document that is written out sets nothing; one that a shell reads does.
+#[test]
+fn a_here_document_that_is_written_out_is_not_judged() {
+    for (command, found) in [("cat >> report.txt", &[][..]), ("bash", &["L-PROTO-SIMPLE"])] {
+        let text = format!(
+            "#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8\nexport FI_PROVIDER=efa\n{command} << EOF\nRecommended:\n  export NCCL_PROTO=simple\nEOF\nsrun python a.py\n"
+        );
+        assert_eq!(linted(&text), *found, "{text}");
+    }
+}
+
+/// A name has no effect only if no NCCL in use reads it, or the job's own is known not to.
+#[test]
+fn a_name_that_a_release_in_use_reads_may_have_an_effect() {
+    for (line, found) in [
+        ("export NCCL_TREE_THRESHOLD=0", &["L-NAME-UNKNOWN"][..]),
+        ("export NCCL_SHM_USE_CUDA_MEMCPY=1", &[]),
+        (
+            "#SBATCH --container-image=nvcr.io#nvidia/pytorch:26.07-py3\nexport NCCL_WORK_FIFO_DEPTH=1",
+            &["L-NAME-UNKNOWN"],
+        ),
+    ] {
+        let text = format!("#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8\n{line}\nsrun python a.py\n");
+        assert_eq!(linted(&text), *found, "{text}");
+    }
+}
+
+#[test]
+fn nvlink_needs_two_gpus() {
+    for (gpus, found) in [("8", &["L-NVLS-OFF"][..]), ("1", &[])] {
+        let text = format!(
+            "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {{name: a}}\nspec: {{pytorchReplicaSpecs: {{Worker: {{replicas: 2, template: {{spec: {{containers: \
+             [{{name: pytorch, image: i, env: [{{name: NCCL_NVLS_ENABLE, value: '0'}}], resources: {{limits: {{nvidia.com/gpu: {gpus}, \
+             vpc.amazonaws.com/efa: 1, hugepages-2Mi: 5120Mi, memory: 1Ti}}}}}}]}}}}}}}}}}\n"
+        );
+        assert_eq!(linted(&text), *found, "{text}");
+    }
+}
+
+/// The nodes of an exclusive job are whole, however few GPUs it requests of them.
+#[test]
+fn exclusive_nodes_are_whole() {
+    for (head, answer) in [("--exclusive", "parallelcluster"), ("", "partial-node")] {
+        let text = format!(
+            "#!/bin/bash\n#SBATCH -N 4 --gres=gpu:4 {head}\nexport FI_PROVIDER=efa\nsrun ./a -x $X\n"
+        );
+        assert_eq!(mutated(&text).1, [answer], "{text}");
+        let (spec, _) = import_sbatch(&text, false).unwrap();
+        let profile = Profiles::builtin().get("parallelcluster").unwrap();
+        let plan = FabricPlan::new(&spec, &Catalogue::builtin(), &ClusterFacts::default(), &profile);
+        let is_partial = plan.skipped.iter().any(|skipped| skipped.reason.as_str() == "partial-node");
+        assert_eq!((spec.roles[0].gpus_per_node, is_partial), (4, answer == "partial-node"), "{text}");
+    }
+}
+
+#[test]
+fn a_script_that_submits_another_is_no_job() {
+    let inner = "#!/bin/bash\n#SBATCH --nodes=2\nsrun ./a\n";
+    let text = format!("#!/bin/bash\nmkdir -p logs\nsbatch <<EOF\n{inner}EOF\n");
+    let refused = import_sbatch(&text, false).unwrap_err();
+    assert!(refused.message.contains("submits a job"), "{refused:?}");
+    let chained = "#!/bin/bash\n#SBATCH --nodes=2\nsrun ./a\nsbatch --dependency=afterok:$SLURM_JOB_ID $0\n";
+    assert_eq!(import_sbatch(chained, false).unwrap().0.nodes(), 2);
+}
+
+#[test]
+fn roles_with_and_without_a_size_of_shared_memory_make_a_job_file() {
+    let role = |size: &str| {
+        format!(
+            "spec: {{containers: [{{name: a, image: i, command: [./a], volumeMounts: [{{name: s, mountPath: /dev/shm}}], resources: {{limits: {{nvidia.com/gpu: 1}}}}}}], \
+             volumes: [{{name: s, emptyDir: {{medium: Memory{size}}}}}]}}"
+        )
+    };
+    for (sizes, volumes, lost) in [
+        ([", sizeLimit: 15Gi", ""], 0, true),
+        (["", ""], 1, false),
+        ([", sizeLimit: 15Gi", ", sizeLimit: 15Gi"], 0, false),
+    ] {
+        let text = format!(
+            "apiVersion: leaderworkerset.x-k8s.io/v1\nkind: LeaderWorkerSet\nmetadata: {{name: a}}\nspec: {{replicas: 1, leaderWorkerTemplate: {{size: 4, \
+             leaderTemplate: {{{}}}, workerTemplate: {{{}}}}}}}\n",
+            role(sizes[0]),
+            role(sizes[1])
+        );
+        let jobs = import(&text, Start::of("a")).unwrap();
+        let told = jobs[0].findings.iter().any(|one| one.message.contains("/dev/shm"));
+        assert_eq!((jobs[0].spec.volumes.len(), told), (volumes, lost), "{:?}", jobs[0].findings);
+        assert!(jobs[0].findings.iter().all(|one| one.code != "SPEC-DUPLICATE"));
+    }
+}

@@ -41,8 +41,8 @@ pub(super) fn of(spec: &JobSpec) -> JobView {
     }
 }
 
-/// Gives workers on exclusive nodes of Slurm the GPUs of their nodes, where they request none: `--exclusive` allocates
-/// all GRES (sbatch(1)). Without a fabric the number is of no use.
+/// Gives workers on exclusive nodes of Slurm all GPUs of their nodes: `--exclusive` allocates all GRES (sbatch(1)).
+/// Without a fabric the number is of no use.
 pub(super) fn whole_nodes(
     job: &mut JobView,
     spec: &JobSpec,
@@ -56,11 +56,9 @@ pub(super) fn whole_nodes(
         return;
     }
     for role in job.roles.iter_mut().filter(|role| role.worker) {
-        if role.accelerators(&profile.accelerator) == 0 {
-            let node = Node::of(role, job.queue.as_deref(), profile, &spec.fabric, catalogue, facts);
-            if node.accelerators > 0 {
-                role.container.limits.insert(GPUS.to_owned(), node.accelerators.to_string());
-            }
+        let node = Node::of(role, job.queue.as_deref(), profile, &spec.fabric, catalogue, facts);
+        if role.accelerators(&profile.accelerator) < node.accelerators {
+            role.container.limits.insert(GPUS.to_owned(), node.accelerators.to_string());
         }
     }
 }

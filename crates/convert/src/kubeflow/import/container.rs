@@ -11,7 +11,7 @@ use weftrun_core::spec::{EnvVar, Role, SecretRef, Volume, VolumeSource};
 use weftrun_core::text::Quantity;
 
 const GPUS: &str = "nvidia.com/gpu";
-const SHM: &str = "/dev/shm";
+pub(super) const SHM: &str = "/dev/shm";
 
 /// A container's place, and the pod around it; a TrainJob's trainer has none.
 pub(super) struct Container {
