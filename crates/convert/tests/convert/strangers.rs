@@ -447,3 +447,14 @@ fn roles_with_and_without_a_size_of_shared_memory_make_a_job_file() {
         assert!(jobs[0].findings.iter().all(|one| one.code != "SPEC-DUPLICATE"));
     }
 }
+
+#[test]
+fn an_mpirun_on_one_node_starts_once() {
+    for (nodes, said) in [(1, false), (2, true)] {
+        let text = format!(
+            "name = \"a\"\nimage = \"i\"\nnodes = {nodes}\ncommand = [\"mpirun\", \"-np\", \"8\", \"./a\"]\ngpus_per_node = 8\n"
+        );
+        let file = JobFile::parse("a.toml", text.as_bytes()).unwrap();
+        assert_eq!(file.spec.validate().iter().any(|one| one.code == "SPEC-LAUNCH"), said, "{text}");
+    }
+}
