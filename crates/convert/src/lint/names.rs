@@ -50,6 +50,9 @@ impl<'a> Exported<'a> {
     }
 }
 
+/// The oldest NCCL that PyTorch 2 has (`torch.cuda.nccl.version()` of the wheels of 2.0).
+const OLDEST_IN_USE: &str = "2.14.3";
+
 /// Known misspellings that are not similar by their letters.
 const SLIPS: [(&str, &str, &str); 3] = [
     ("NCCL_INFO", "NCCL_DEBUG=INFO", "NCCL has no variable NCCL_INFO, so nothing is logged"),
@@ -77,8 +80,12 @@ pub(super) fn check(name: &str, value: &str, image: Option<&str>) -> Option<Find
             return unread.or_else(|| unknown(name));
         }
     }
-    if let Some(last) = find(name).and_then(|known| known.last) {
-        let instead = REPLACED.iter().find(|(old, _)| *old == name).map(|(_, new)| *new);
+    // Without an image of a month, a name that a release in use reads may have an effect.
+    let instead = REPLACED.iter().find(|(old, _)| *old == name).map(|(_, new)| *new);
+    let dated = image.and_then(NcclVersion::of_image).is_some();
+    let known = find(name);
+    let known = known.filter(|known| dated || instead.is_some() || known.gone_in(OLDEST_IN_USE).is_some());
+    if let Some(last) = known.and_then(|known| known.last) {
         let fix =
             instead.map_or_else(|| format!("remove {name}"), |new| format!("use {new}, or remove {name}"));
         let text = format!("`{name}` has no effect: NCCL reads it up to {last}");

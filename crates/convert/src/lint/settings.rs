@@ -43,6 +43,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) programs: Programs,
     /// Whether the container requests huge pages.
     pub(crate) has_pages: bool,
+    /// Whether each node has one GPU, which NVLink connects with no other.
+    pub(crate) one_gpu: bool,
     /// The profile, whose own settings are not reported.
     pub(crate) profile: Option<&'a Profile>,
 }
@@ -87,6 +89,7 @@ impl<'a> Surroundings<'a> {
         Self {
             rdma_read: node(role, profile, catalogue).rdma_read,
             instance: instance_type(role, catalogue),
+            one_gpu: role.accelerators(&profile.accelerator) == 1,
             profile: Some(profile),
             ..Self::default()
         }
@@ -310,10 +313,10 @@ fn outdated(name: &str, value: &str, around: Surroundings<'_>) -> Option<Finding
         )
         .fix("remove FI_EFA_USE_DEVICE_RDMA")
         .cite(FI_EFA),
-        ("FI_EFA_USE_DEVICE_RDMA", "0") if efa && around.rdma_read != Some(false) => {
+        ("FI_EFA_USE_DEVICE_RDMA", "0") if around.is_nccl_on_efa() && around.rdma_read != Some(false) => {
             warn("L-EFA-RDMA-OFF", "FI_EFA_USE_DEVICE_RDMA=0 turns GPUDirect RDMA off on p4d and later", name)
         }
-        ("FI_EFA_USE_DEVICE_RDMA", "1") if efa && around.rdma_read.is_none() => {
+        ("FI_EFA_USE_DEVICE_RDMA", "1") if around.is_nccl_on_efa() && around.rdma_read.is_none() => {
             let text = "FI_EFA_USE_DEVICE_RDMA=1 is the default since libfabric 1.18 with aws-ofi-nccl 1.7, and aborts the \
                         program on instance types without RDMA read (g5)";
             info("L-EFA-RDMA-DEFAULT", text, name)
@@ -352,14 +355,14 @@ fn outdated(name: &str, value: &str, around: Surroundings<'_>) -> Option<Finding
             "NCCL_NET_PLUGIN=none keeps NCCL from EFA altogether: it will run on TCP sockets",
         )
         .fix("remove NCCL_NET_PLUGIN, or set it to ofi"),
-        ("NCCL_NVLS_ENABLE", "0") if around.is_nccl_on_efa() && around.may_be(P5_ON) => {
+        ("NCCL_NVLS_ENABLE", "0") if around.is_nccl_on_efa() && around.may_be(P5_ON) && !around.one_gpu => {
             info("L-NVLS-OFF", "NCCL_NVLS_ENABLE=0 was for NCCL up to 2.18.3 with EFA; newer ones lose NVLink SHARP by it", name)
         }
         ("NCCL_IB_DISABLE", "1") if ib => {
             Finding::error(IB_DISABLED, "NCCL_IB_DISABLE=1 turns RoCE and InfiniBand off: NCCL will run on TCP sockets")
                 .fix("remove NCCL_IB_DISABLE")
         }
-        ("NCCL_IB_GID_INDEX", index) if !efa && index != "-1" && !around.is_older_than("2.21") => {
+        ("NCCL_IB_GID_INDEX", index) if !efa && is_plain(index) && index != "-1" && !around.is_older_than("2.21") => {
             info("L-GID-INDEX", "NCCL finds the GID index itself since 2.21; a wrong one makes ibv_modify_qp fail", name)
         }
         ("GLOO_SOCKET_IFNAME", list) if list.contains('^') => Finding::warning(
@@ -397,6 +400,11 @@ fn outdated(name: &str, value: &str, around: Surroundings<'_>) -> Option<Finding
     Some(finding)
 }
 
+/// Returns whether a value is known: `mpirun -x NAME` forwards one that stands elsewhere, `$NAME` is expanded later.
+fn is_plain(value: &str) -> bool {
+    !value.is_empty() && !value.contains(['$', '`'])
+}
+
 /// Returns the plugin's own value of a variable, and where it applies, if the user's is another.
 fn differs_from_plugin(
     name: &str,
@@ -404,7 +412,7 @@ fn differs_from_plugin(
     around: Surroundings<'_>,
 ) -> Option<(&'static str, &'static [&'static str])> {
     let (_, own, families) = SET_BY_THE_PLUGIN.iter().find(|(known, ..)| *known == name)?;
-    (value != *own && around.may_be(families)).then_some((*own, *families))
+    (is_plain(value) && value != *own && around.may_be(families)).then_some((*own, *families))
 }
 
 fn on_sockets(name: &str, value: &str) -> Finding {

@@ -18,6 +18,10 @@ pub(super) struct Launched {
     pub processes: Option<u32>,
 }
 
+/// Variables by which scripts tell their launcher the GPUs of a node, often within arithmetic
+/// (`--num_processes $((NNODES * GPUS_PER_NODE))`).
+const PER_NODE: [&str; 4] = ["GPUS_PER_NODE", "NUM_GPUS_PER_NODE", "NPROC_PER_NODE", "SLURM_GPUS_PER_NODE"];
+
 impl Launched {
     pub fn read(text: &str, options: &Directives, exports: &[Assignment]) -> Self {
         let mut found = Self::default();
@@ -35,6 +39,8 @@ impl Launched {
             line.clear();
         }
         found.line(&line, options, &values);
+        let stated = PER_NODE.iter().find_map(|name| values.get(name)?.trim().parse().ok());
+        found.processes = found.processes.or(stated);
         found
     }
 
@@ -113,6 +119,13 @@ mod tests {
             ("ARGS=(\n  --nproc_per_node=8 # all\n  --nnodes=$SLURM_NNODES\n)", (None, None, Some(8))),
             ("accelerate launch --num_machines 2 --num_processes 16 a.py", (Some(2), None, Some(8))),
             ("deepspeed --num_nodes=2 --num_gpus=8 a.py", (Some(2), None, Some(8))),
+            (
+                "export GPUS_PER_NODE=4\naccelerate launch --num_processes $(expr 2 \\* $GPUS_PER_NODE) a.py",
+                (None, None, Some(4)),
+            ),
+            ("GPUS_PER_NODE=4\ntorchrun --nproc_per_node=2 a.py", (None, None, Some(2))),
+            ("GPUS_PER_NODE=$(nvidia-smi -L | wc -l)\n./a", none),
+            ("srun --gpus-per-task=2 --ntasks-per-node=4 ./a", (None, Some(8), None)),
             ("srun --nodes=1 --ntasks=1 hostname", none),
             ("# srun -N 4 ./a", none),
             ("torchrun --nnodes=1:4 a.py", none),

@@ -32,7 +32,7 @@ use weftrun_core::fabric::evidence::Form;
 use weftrun_core::fabric::{FabricPlan, SkipReason, Skipped, decide};
 use weftrun_core::request::Fabric;
 pub use weftrun_core::shell::is_sbatch;
-use weftrun_core::shell::without_comment;
+use weftrun_core::shell::{runs, without_comment};
 
 /// First line of the fabric's block in an sbatch script, whether it was rendered or mutated.
 pub const BLOCK_BEGIN: &str = "# >>> weftrun fabric >>>";
@@ -95,7 +95,11 @@ pub fn lint_sbatch(text: &str, start: Start<'_>, settings: &MutateOptions<'_>) -
         .map(|(finding, range)| explain::with_source(finding).span(source.span(&range)))
         .collect();
     let job = script.view(&settings);
-    let names = script.exports.iter().map(|one| one.name.as_str());
+    // A here-document that is only written out sets nothing.
+    let runs = runs(text);
+    let exports: Vec<&Assignment> =
+        script.exports.iter().filter(|one| runs.get(one.place.start) == Some(&true)).collect();
+    let names = exports.iter().map(|one| one.name.as_str());
     let expanded: HashSet<&str> = lint::names::expanded(text).collect();
     let exported = lint::names::Exported::read(text);
     for role in &job.roles {
@@ -107,7 +111,7 @@ pub fn lint_sbatch(text: &str, start: Start<'_>, settings: &MutateOptions<'_>) -
             profile: Some(settings.profile),
             ..Surroundings::of_role(role, settings.profile, settings.catalogue)
         };
-        for Assignment { name, value, place, command } in &script.exports {
+        for Assignment { name, value, place, command } in exports.iter().copied() {
             let is_own = expanded.contains(name.as_str()) || command.is_none() && !exported.has(name);
             let found = lint::settings::of_variable(name, value, around).into_iter();
             let found = found.filter(|finding| !is_own || finding.code != lint::names::UNKNOWN);
@@ -115,9 +119,9 @@ pub fn lint_sbatch(text: &str, start: Start<'_>, settings: &MutateOptions<'_>) -
             findings.extend(found.map(|finding| finding.span(source.span(place))));
         }
         let ranks = role.container.count("nvidia.com/gpu") > 1;
-        let env = script.exports.iter().map(|one| (one.name.as_str(), one.value.as_str()));
+        let env = exports.iter().map(|one| (one.name.as_str(), one.value.as_str()));
         if let Some(finding) = lint::settings::shared_debug_file(env, ranks, around.several_nodes) {
-            let of_file = script.exports.iter().rev().find(|one| one.name == "NCCL_DEBUG_FILE");
+            let of_file = exports.iter().rev().find(|one| one.name == "NCCL_DEBUG_FILE");
             let place = of_file.map_or(0..0, |one| one.place.clone());
             findings.push(explain::with_source(finding).span(source.span(&place)));
         }

@@ -136,7 +136,9 @@ impl<'t> Script<'t> {
 
     /// Returns whether the script runs on as many nodes as `sbatch` is told on the command line.
     pub(super) fn nodes_unknown(&self) -> bool {
-        const READ: [&str; 6] = [
+        const READ: [&str; 7] = [
+            // Without a list it expands the job's.
+            "scontrol show hostnames",
             "SLURM_NNODES",
             "SLURM_JOB_NUM_NODES",
             "SLURM_JOB_NODELIST",
@@ -160,8 +162,8 @@ impl<'t> Script<'t> {
         })
     }
 
-    /// Returns the number of GPUs that the job uses on a node: as requested, all GPUs of an exclusive node, or one for
-    /// each process that the launcher starts there.
+    /// Returns the number of GPUs that the job has on a node: all of an exclusive node, which has at least those that
+    /// are requested; as requested; or one for each process that the launcher starts there.
     pub(super) fn gpus(&self, settings: &MutateOptions<'_>) -> u32 {
         let whole = || {
             let named = settings.options.instance_type.iter().cloned().chain(self.instance_types(settings));
@@ -172,7 +174,8 @@ impl<'t> Script<'t> {
             .components
             .iter()
             .any(|options| options.has("exclusive") && options.value("exclusive").is_none());
-        self.asked_gpus().or_else(|| exclusive.then(whole)).or(self.launched.processes).unwrap_or(0)
+        let (asked, whole) = (self.asked_gpus(), exclusive.then(whole));
+        asked.max(whole).or(self.launched.processes).unwrap_or(0)
     }
 
     fn asked_gpus(&self) -> Option<u32> {

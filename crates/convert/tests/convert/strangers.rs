@@ -225,3 +225,236 @@ fn pod_templates_of_unknown_kinds_are_found() {
         assert_eq!(linted(&text), ["W-KIND-UNKNOWN"]);
     }
 }
+
+/// `mpirun -x NAME` and `$NAME` have a value that does not stand there; only a value that does can be wrong.
+#[test]
+fn a_value_that_is_not_written_is_not_judged() {
+    let job = |forwarded: &str| {
+        format!(
+            "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {{name: a}}\nspec:\n  slotsPerWorker: 8\n  mpiReplicaSpecs:\n    Launcher:\n      \
+             template: {{spec: {{containers: [{{name: l, image: i, command: [mpirun, -x, {forwarded}, ./all_reduce_perf]}}]}}}}\n    Worker:\n      \
+             replicas: 2\n      template: {{spec: {{nodeSelector: {{node.kubernetes.io/instance-type: p5.48xlarge}}, containers: [{{name: w, image: i, \
+             resources: {{limits: {{nvidia.com/gpu: 8, vpc.amazonaws.com/efa: 32, hugepages-2Mi: 5120Mi, memory: 1Ti}}}}}}]}}}}\n"
+        )
+    };
+    let script = |value: &str| {
+        format!(
+            "#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8 -C p5.48xlarge\nexport FI_PROVIDER=efa NCCL_BUFFSIZE={value}\nsrun python a.py\n"
+        )
+    };
+    for (text, found) in [
+        (job("NCCL_BUFFSIZE=2097152"), &["L-EFA-TUNING"][..]),
+        (job("NCCL_BUFFSIZE"), &[]),
+        (job("NCCL_BUFSIZE"), &["L-NAME-MISSPELT"]),
+        (script("2097152"), &["L-EFA-TUNING"]),
+        (script("${BUFFSIZE:-8388608}"), &[]),
+        (script("8388608"), &[]),
+    ] {
+        assert_eq!(linted(&text), *found, "{text}");
+    }
+}
+
+/// Neuron does not use aws-ofi-nccl as NCCL does: there RDMA is requested (`efa.neuron`), and stays.
+#[test]
+fn rdma_on_neuron_is_no_default() {
+    for (own, found) in [("NEURON_RT_NUM_CORES=32", &[][..]), ("NCCL_DEBUG=INFO", &["L-EFA-RDMA-DEFAULT"])] {
+        let text = format!(
+            "#!/bin/bash\n#SBATCH -N 2 --exclusive\nexport {own} FI_PROVIDER=efa FI_EFA_USE_DEVICE_RDMA=1\nsrun python a.py\n"
+        );
+        assert_eq!(linted(&text), *found, "{text}");
+    }
+}
+
+/// `scontrol show hostnames` without a list expands the job's nodes, whose number sbatch was given.
+#[test]
+fn a_script_that_lists_its_nodes_has_an_unknown_number() {
+    for (line, answer) in
+        [("scontrol show hostnames > hosts", "nodes-unknown"), ("hostname > hosts", "not-distributed")]
+    {
+        let text =
+            format!("#!/bin/bash\n#SBATCH --gpus-per-node=4\n{line}\nsrun -l ./run.sh --hostfile hosts\n");
+        assert_eq!(mutated(&text).1, [answer], "{text}");
+        let (_, said) = import_sbatch(&text, false).unwrap();
+        assert_eq!(
+            said.iter().any(|one| one.code == "W-IMPORT-NODES"),
+            answer == "nodes-unknown",
+            "{said:?}"
+        );
+    }
+}
+
+/// `--exclusive` gives a job all GPUs of its nodes: the plan of the imported job knows them as `mutate` does.
+#[test]
+fn an_imported_job_on_whole_nodes_has_their_gpus() {
+    let planned = |head: &str, profile: &str| {
+        let text = format!("#!/bin/bash\n#SBATCH -N 2 {head}\nsrun --ntasks-per-node=8 python a.py\n");
+        let (spec, _) = import_sbatch(&text, false).unwrap();
+        assert_eq!(spec.roles[0].gpus_per_node, 0, "the job requests what the script requested");
+        let profile = Profiles::builtin().get(profile).unwrap();
+        let plan = FabricPlan::new(&spec, &Catalogue::builtin(), &ClusterFacts::default(), &profile);
+        let skipped = plan.skipped.iter().find(|skipped| skipped.rule == "efa");
+        skipped.map_or("", |skipped| skipped.reason.as_str()).to_owned()
+    };
+    assert_eq!(planned("--exclusive", "parallelcluster"), "");
+    assert_eq!(planned("--exclusive=user", "parallelcluster"), "no-gpu");
+    assert_eq!(planned("", "parallelcluster"), "no-gpu");
+}
+
+#[test]
+fn gpus_that_only_the_launcher_names_are_told_of() {
+    let body = "export GPUS_PER_NODE=4\nsrun bash -c \"accelerate launch --num_processes $((2 * GPUS_PER_NODE)) a.py\"\n";
+    for (head, said) in [("", true), ("--gpus-per-node=4", false), ("--exclusive", false)] {
+        let (spec, findings) =
+            import_sbatch(&format!("#!/bin/bash\n#SBATCH -N 2 {head}\n{body}"), false).unwrap();
+        let found = findings.iter().any(|one| one.message.contains("uses 4 on each node"));
+        assert_eq!((found, spec.launch), (said, Launch::Once), "{head} {findings:?}");
+    }
+    let step =
+        "#!/bin/bash\n#SBATCH -N 2\nsrun -N 2 --gpus-per-task=2 --ntasks-per-node=4 bash -c \"python $X\"\n";
+    assert_eq!(import_sbatch(step, false).unwrap().0.roles[0].gpus_per_node, 8);
+}
+
+/// srun looks for a program in the working directory, after PATH (srun(1)).
+#[test]
+fn a_program_beside_the_script_is_started_by_srun_itself() {
+    for (program, launch) in [
+        ("train.sh", Launch::Once),
+        ("./train.sh", Launch::PerNode),
+        ("python3.11 train.py", Launch::PerNode),
+        ("hostname", Launch::PerNode),
+    ] {
+        let text =
+            format!("#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8 --ntasks-per-node=1\nsrun -l {program}\n");
+        assert_eq!(import_sbatch(&text, false).unwrap().0.launch, launch, "{program}");
+    }
+}
+
+/// A container's arguments go to the image's own command, which a job file cannot name.
+#[test]
+fn options_without_a_program_are_told_of() {
+    for (command, args, said) in [
+        ("", "[--epochs, '5']", true),
+        ("command: [python, a.py], ", "[--epochs, '5']", false),
+        ("", "[torchrun, a.py]", false),
+    ] {
+        let text = format!(
+            "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {{name: a}}\nspec: {{pytorchReplicaSpecs: {{Worker: {{replicas: 2, template: {{spec: \
+             {{containers: [{{name: pytorch, image: i, {command}args: {args}, resources: {{limits: {{nvidia.com/gpu: 8}}}}}}]}}}}}}}}}}\n"
+        );
+        let jobs = import(&text, Start::of("a")).unwrap();
+        assert_eq!(jobs[0].findings.iter().any(|one| one.code == "W-IMPORT-COMMAND"), said, "{text}");
+    }
+}
+
+#[test]
+fn neuron_devices_count_as_accelerators_of_their_type() {
+    for (own, said) in [("resources = { \"aws.amazon.com/neuron\" = \"16\" }\n", false), ("", true)] {
+        let text = format!(
+            "name = \"a\"\nimage = \"i\"\nnodes = 2\ncommand = [\"./a\"]\ninstance_type = \"trn1.32xlarge\"\n{own}"
+        );
+        let file = JobFile::parse("a.toml", text.as_bytes()).unwrap();
+        assert_eq!(file.spec.validate().iter().any(|one| one.code == "SPEC-GPU"), said, "{text}");
+    }
+}
+
+/// A here-document that is written out sets nothing; one that a shell reads does.
+#[test]
+fn a_here_document_that_is_written_out_is_not_judged() {
+    for (command, found) in [("cat >> report.txt", &[][..]), ("bash", &["L-PROTO-SIMPLE"])] {
+        let text = format!(
+            "#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8\nexport FI_PROVIDER=efa\n{command} << EOF\nRecommended:\n  export NCCL_PROTO=simple\nEOF\nsrun python a.py\n"
+        );
+        assert_eq!(linted(&text), *found, "{text}");
+    }
+}
+
+/// A name has no effect only if no NCCL in use reads it, or the job's own is known not to.
+#[test]
+fn a_name_that_a_release_in_use_reads_may_have_an_effect() {
+    for (line, found) in [
+        ("export NCCL_TREE_THRESHOLD=0", &["L-NAME-UNKNOWN"][..]),
+        ("export NCCL_SHM_USE_CUDA_MEMCPY=1", &[]),
+        (
+            "#SBATCH --container-image=nvcr.io#nvidia/pytorch:26.07-py3\nexport NCCL_WORK_FIFO_DEPTH=1",
+            &["L-NAME-UNKNOWN"],
+        ),
+    ] {
+        let text = format!("#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8\n{line}\nsrun python a.py\n");
+        assert_eq!(linted(&text), *found, "{text}");
+    }
+}
+
+#[test]
+fn nvlink_needs_two_gpus() {
+    for (gpus, found) in [("8", &["L-NVLS-OFF"][..]), ("1", &[])] {
+        let text = format!(
+            "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {{name: a}}\nspec: {{pytorchReplicaSpecs: {{Worker: {{replicas: 2, template: {{spec: {{containers: \
+             [{{name: pytorch, image: i, env: [{{name: NCCL_NVLS_ENABLE, value: '0'}}], resources: {{limits: {{nvidia.com/gpu: {gpus}, \
+             vpc.amazonaws.com/efa: 1, hugepages-2Mi: 5120Mi, memory: 1Ti}}}}}}]}}}}}}}}}}\n"
+        );
+        assert_eq!(linted(&text), *found, "{text}");
+    }
+}
+
+/// The nodes of an exclusive job are whole, however few GPUs it requests of them.
+#[test]
+fn exclusive_nodes_are_whole() {
+    for (head, answer) in [("--exclusive", "parallelcluster"), ("", "partial-node")] {
+        let text = format!(
+            "#!/bin/bash\n#SBATCH -N 4 --gres=gpu:4 {head}\nexport FI_PROVIDER=efa\nsrun ./a -x $X\n"
+        );
+        assert_eq!(mutated(&text).1, [answer], "{text}");
+        let (spec, _) = import_sbatch(&text, false).unwrap();
+        let profile = Profiles::builtin().get("parallelcluster").unwrap();
+        let plan = FabricPlan::new(&spec, &Catalogue::builtin(), &ClusterFacts::default(), &profile);
+        let is_partial = plan.skipped.iter().any(|skipped| skipped.reason.as_str() == "partial-node");
+        assert_eq!((spec.roles[0].gpus_per_node, is_partial), (4, answer == "partial-node"), "{text}");
+    }
+}
+
+#[test]
+fn a_script_that_submits_another_is_no_job() {
+    let inner = "#!/bin/bash\n#SBATCH --nodes=2\nsrun ./a\n";
+    let text = format!("#!/bin/bash\nmkdir -p logs\nsbatch <<EOF\n{inner}EOF\n");
+    let refused = import_sbatch(&text, false).unwrap_err();
+    assert!(refused.message.contains("submits a job"), "{refused:?}");
+    let chained = "#!/bin/bash\n#SBATCH --nodes=2\nsrun ./a\nsbatch --dependency=afterok:$SLURM_JOB_ID $0\n";
+    assert_eq!(import_sbatch(chained, false).unwrap().0.nodes(), 2);
+}
+
+#[test]
+fn roles_with_and_without_a_size_of_shared_memory_make_a_job_file() {
+    let role = |size: &str| {
+        format!(
+            "spec: {{containers: [{{name: a, image: i, command: [./a], volumeMounts: [{{name: s, mountPath: /dev/shm}}], resources: {{limits: {{nvidia.com/gpu: 1}}}}}}], \
+             volumes: [{{name: s, emptyDir: {{medium: Memory{size}}}}}]}}"
+        )
+    };
+    for (sizes, volumes, lost) in [
+        ([", sizeLimit: 15Gi", ""], 0, true),
+        (["", ""], 1, false),
+        ([", sizeLimit: 15Gi", ", sizeLimit: 15Gi"], 0, false),
+    ] {
+        let text = format!(
+            "apiVersion: leaderworkerset.x-k8s.io/v1\nkind: LeaderWorkerSet\nmetadata: {{name: a}}\nspec: {{replicas: 1, leaderWorkerTemplate: {{size: 4, \
+             leaderTemplate: {{{}}}, workerTemplate: {{{}}}}}}}\n",
+            role(sizes[0]),
+            role(sizes[1])
+        );
+        let jobs = import(&text, Start::of("a")).unwrap();
+        let told = jobs[0].findings.iter().any(|one| one.message.contains("/dev/shm"));
+        assert_eq!((jobs[0].spec.volumes.len(), told), (volumes, lost), "{:?}", jobs[0].findings);
+        assert!(jobs[0].findings.iter().all(|one| one.code != "SPEC-DUPLICATE"));
+    }
+}
+
+#[test]
+fn an_mpirun_on_one_node_starts_once() {
+    for (nodes, said) in [(1, false), (2, true)] {
+        let text = format!(
+            "name = \"a\"\nimage = \"i\"\nnodes = {nodes}\ncommand = [\"mpirun\", \"-np\", \"8\", \"./a\"]\ngpus_per_node = 8\n"
+        );
+        let file = JobFile::parse("a.toml", text.as_bytes()).unwrap();
+        assert_eq!(file.spec.validate().iter().any(|one| one.code == "SPEC-LAUNCH"), said, "{text}");
+    }
+}

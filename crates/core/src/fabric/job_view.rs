@@ -2,9 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value as Json;
+
+use crate::catalogue::Catalogue;
+use crate::fabric::node::Node;
 use crate::fabric::view::{
     Annotation, ContainerView, EnvView, JobKind, JobView, MountView, Mpi, RoleView, VolumeView,
 };
+use crate::fabric::{ClusterFacts, Profile};
+use crate::request::Fabric;
 use crate::spec::{JobSpec, Launch, Role, RoleKind, VolumeSource};
 
 /// The resource of a job file's `gpus_per_node`.
@@ -32,6 +38,28 @@ pub(super) fn of(spec: &JobSpec) -> JobView {
         roles,
         mpi: if by_mpi || has_launcher { Some(Mpi::OpenMpi) } else { None },
         devices_go_to_launcher: false,
+    }
+}
+
+/// Gives workers on exclusive nodes of Slurm all GPUs of their nodes: `--exclusive` allocates all GRES (sbatch(1)).
+/// Without a fabric the number is of no use.
+pub(super) fn whole_nodes(
+    job: &mut JobView,
+    spec: &JobSpec,
+    profile: &Profile,
+    catalogue: &Catalogue,
+    facts: &ClusterFacts,
+) {
+    let exclusive = spec.backend.get("slurm").and_then(|own| own.get("exclusive")) == Some(&Json::Bool(true));
+    let fabric = spec.fabric.kind.named().unwrap_or(profile.fabric);
+    if !exclusive || fabric == Fabric::Auto {
+        return;
+    }
+    for role in job.roles.iter_mut().filter(|role| role.worker) {
+        let node = Node::of(role, job.queue.as_deref(), profile, &spec.fabric, catalogue, facts);
+        if role.accelerators(&profile.accelerator) < node.accelerators {
+            role.container.limits.insert(GPUS.to_owned(), node.accelerators.to_string());
+        }
     }
 }
 

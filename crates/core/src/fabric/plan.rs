@@ -122,7 +122,9 @@ impl FabricPlan {
     /// # Ok::<(), weftrun_core::Error>(())
     /// ```
     pub fn new(spec: &JobSpec, catalogue: &Catalogue, facts: &ClusterFacts, profile: &Profile) -> Self {
-        decide(&super::job_view::of(spec), profile, &spec.fabric, catalogue, facts)
+        let mut job = super::job_view::of(spec);
+        super::job_view::whole_nodes(&mut job, spec, profile, catalogue, facts);
+        decide(&job, profile, &spec.fabric, catalogue, facts)
     }
 
     /// Returns whether NCCL is expected to run, and so to log its transports: not where no worker requests

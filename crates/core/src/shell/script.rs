@@ -28,11 +28,18 @@ pub fn without_comment(line: &str) -> &str {
     line
 }
 
+/// Returns of each byte of a script whether a command runs it: not the words that `echo` and the like write, nor
+/// here-documents that no shell reads.
+pub fn runs(text: &str) -> Vec<bool> {
+    let mut kept = vec![true; text.len()];
+    keep_what_runs(text, 0..text.len(), &mut kept, 0);
+    kept
+}
+
 /// Returns a script in which blanks replace what no command runs: the words that `echo`, `printf` and the like
 /// write, and here-documents that no shell reads. Line ends stay.
 pub(crate) fn without_output(text: &str) -> String {
-    let mut kept = vec![true; text.len()];
-    keep_what_runs(text, 0..text.len(), &mut kept, 0);
+    let kept = runs(text);
     let blank = |(at, c): (usize, char)| {
         let keep = c == '\n' || kept.get(at).copied().unwrap_or(true);
         if keep { c } else { ' ' }

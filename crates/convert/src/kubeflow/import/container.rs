@@ -11,7 +11,7 @@ use weftrun_core::spec::{EnvVar, Role, SecretRef, Volume, VolumeSource};
 use weftrun_core::text::Quantity;
 
 const GPUS: &str = "nvidia.com/gpu";
-const SHM: &str = "/dev/shm";
+pub(super) const SHM: &str = "/dev/shm";
 
 /// A container's place, and the pod around it; a TrainJob's trainer has none.
 pub(super) struct Container {
@@ -44,7 +44,16 @@ impl Container {
             job.lost(message, &at(&format!("{resources}/requests/memory")), fix);
         }
         let mut argv = job.rest.words(&at("command"));
+        let of_image = argv.is_empty();
         argv.extend(job.rest.words(&at("args")));
+        // The image's entrypoint may start its arguments (`exec "$@"`), but never an option.
+        if let Some(first) = argv.first().filter(|first| of_image && first.starts_with('-')) {
+            let message = format!(
+                "`command` begins with `{first}`: the image's own command, which gets it, is not known here"
+            );
+            let fix = "write the image's command before it";
+            job.findings.push(Finding::warning("W-IMPORT-COMMAND", message).fix(fix).at(at("args")));
+        }
         argv
     }
 

@@ -19,10 +19,10 @@ use weftrun_core::Finding;
 use weftrun_core::fabric::too_many_roles;
 use weftrun_core::fabric::view::{JobKind, Workload};
 use weftrun_core::span::SpanTree;
-use weftrun_core::spec::{JobSpec, Launch, RestartPolicy, Role, RoleKind, VolumeSource};
+use weftrun_core::spec::{JobSpec, Launch, RestartPolicy, Role, RoleKind, Volume, VolumeSource};
 
 pub(crate) use command::{torchrun, torchrun_is_ours};
-use container::Container;
+use container::{Container, SHM};
 use rest::Rest;
 
 /// Reads the jobs of a text as job files.
@@ -155,6 +155,7 @@ fn one(object: &Json, kind: JobKind) -> Result<Imported, Finding> {
         JobKind::JobFile | JobKind::Sbatch => {}
     }
     policy::gang(&mut job);
+    one_shared_memory(&mut job);
     common_image(&mut job.spec);
     common_env(&mut job.spec);
     for pointer in job.rest.left() {
@@ -165,6 +166,24 @@ fn one(object: &Json, kind: JobKind) -> Result<Imported, Finding> {
         job.spec.backend.insert("kubeflow".to_owned(), Json::Object(job.own));
     }
     Ok(Imported::new(job.spec, job.findings))
+}
+
+/// Leaves a /dev/shm without a size to the roles' own, where another role names one: a job's volumes are mounted in
+/// all roles.
+fn one_shared_memory(job: &mut Reading) {
+    if job.spec.roles.iter().all(|role| role.shm.is_none()) {
+        return;
+    }
+    let before = job.spec.volumes.len();
+    let is_shm = |volume: &Volume| {
+        volume.mount.trim_end_matches('/') == SHM
+            && matches!(volume.source, VolumeSource::Memory { size: None })
+    };
+    job.spec.volumes.retain(|volume| !is_shm(volume));
+    if job.spec.volumes.len() < before {
+        let message = "one role names a size of /dev/shm and another does not; that one gets the default";
+        job.lost(message, "", "set `shm` of the role");
+    }
 }
 
 impl Reading {

@@ -81,7 +81,16 @@ fn simple(import: &mut Import, chunks: &[Chunk], last: usize) -> Simple {
     let (options, used) = Directives::read(Program::Srun, &words);
     raw.iter().take(used).try_for_each(|raw| plain(raw).map(drop))?;
     srun(import, options)?;
-    program(import, raw.get(used..).unwrap_or_default())
+    let rest = raw.get(used..).unwrap_or_default();
+    // srun looks a program up in the working directory too (srun(1)), and the shell of a rendered script does not.
+    let is_file = |word: &&&str| {
+        let ending = word.rsplit_once('.').filter(|_| !word.contains('/'));
+        ending.is_some_and(|(_, ending)| ending.starts_with(|c: char| c.is_ascii_alphabetic()))
+    };
+    if let Some(file) = rest.first().filter(is_file) {
+        return Err(format!("`srun` finds `{file}` in the folder where the job is submitted"));
+    }
+    program(import, rest)
 }
 
 /// Returns a word in which the shell expands nothing.

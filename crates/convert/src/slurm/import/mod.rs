@@ -12,9 +12,11 @@ mod whole;
 
 use serde_json::{Map, Value as Json, json};
 
+use self::body::base;
 use crate::slurm::{Directives, Script, is_sbatch};
 use weftrun_core::Finding;
 use weftrun_core::catalogue::Catalogue;
+use weftrun_core::shell::ScriptCommand;
 use weftrun_core::shell::sbatch::OF_SUBMISSION;
 use weftrun_core::spec::{EnvVar, JobSpec, Launch, Role, Volume, VolumeSource};
 
@@ -51,11 +53,18 @@ pub fn import_sbatch(text: &str, whole: bool) -> Result<(JobSpec, Vec<Finding>),
         let fix = "write a role for each component into a job file";
         return Err(Finding::error("E-IMPORT-JOB", message).fix(fix));
     };
+    let submits = |command: &ScriptCommand| base(command, command.program) == "sbatch";
+    if options.iter().next().is_none() && script.commands().iter().any(submits) {
+        let message = "the script submits a job with `sbatch`, and has no `#SBATCH` lines of its own";
+        let fix = "import the script that it submits";
+        return Err(Finding::error("E-IMPORT-JOB", message).fix(fix));
+    }
     let mut import = Import::new(options.clone(), whole);
     import.interpreter(text);
     import.options()?;
     launch::read(&mut import, &script)?;
     import.unknown_nodes(&script);
+    import.unrequested_gpus(&script);
     Ok(import.finish())
 }
 

@@ -97,6 +97,23 @@ impl Import {
         }
     }
 
+    /// Warns where only the launcher names the GPUs. Requesting them would fail on a cluster that does not count its
+    /// GPUs, and there the script runs as it is.
+    pub(super) fn unrequested_gpus(&mut self, script: &Script<'_>) {
+        if let Some(gpus) = script.launched.gpus.filter(|_| self.role.gpus_per_node == 0) {
+            // A step can only use GPUs that the job was given.
+            self.role.gpus_per_node = gpus;
+        }
+        let whole = self.slurm.contains_key("exclusive");
+        if let Some(each) = script.launched.processes.filter(|_| self.role.gpus_per_node == 0 && !whole) {
+            let message = format!(
+                "no `#SBATCH` line requests GPUs, and the launcher uses {each} on each node; the job requests none"
+            );
+            let fix = format!("set `gpus_per_node = {each}`, unless the cluster gives jobs all GPUs");
+            self.findings.push(Finding::warning("W-IMPORT-LOST", message).fix(fix));
+        }
+    }
+
     /// Warns where the number of nodes is given to sbatch, or chosen by Slurm.
     pub(super) fn unknown_nodes(&mut self, script: &Script<'_>) {
         let [options] = script.components.as_slice() else { return };

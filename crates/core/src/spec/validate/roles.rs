@@ -151,7 +151,11 @@ fn starter(job: &JobSpec, argv: &[String], path: &str, out: &mut Findings) {
             out.error("SPEC-LAUNCH", path, "`launch = \"per-rank\"` would start one torchrun per GPU")
                 .fix("use `launch = \"torchrun\"` with the script alone");
         }
-        Launch::PerRank | Launch::PerNode if matches!(program, "mpirun" | "mpiexec" | "orterun") => {
+        // On one node it starts once.
+        Launch::PerRank | Launch::PerNode
+            if matches!(program, "mpirun" | "mpiexec" | "orterun")
+                && (job.launch == Launch::PerRank || job.nodes() > 1) =>
+        {
             let message = format!("`{program}` would start on every node, each time the whole job");
             out.error("SPEC-LAUNCH", path, message).fix("use `launch = \"mpi\"`");
         }

@@ -128,7 +128,11 @@ fn against(role: &Role, row: &InstanceType, path: &str, out: &mut Findings) {
         );
         out.error("SPEC-GPU", &format!("{path}.gpus_per_node"), message)
             .fix(format!("request at most {}, on more nodes", row.accelerators));
-    } else if role.kind == RoleKind::Worker && role.gpus_per_node == 0 && row.accelerators > 0 {
+    } else if role.kind == RoleKind::Worker
+        && role.gpus_per_node == 0
+        && row.accelerators > 0
+        && !role.resources.keys().any(|name| name.starts_with("aws.amazon.com/neuron"))
+    {
         let message = format!("no GPU is requested, although a {name} has {}", row.accelerators);
         out.warning("SPEC-GPU", &format!("{path}.instance_type"), message)
             .fix(format!("set `gpus_per_node = {}`", row.accelerators));
