@@ -27,6 +27,7 @@ use std::sync::Arc;
 use memchr::memchr;
 
 use line::{Context, Line, Measured, Origin, Record};
+pub(crate) use speeds::short_host;
 pub use speeds::{Arrival, CollectiveSpeed, CommunicatorSpeed, Order, RankWait, Rate, SizeSpeed, Speeds};
 
 /// Longest line that is read: one of Inspector with the times of 64 channels has 16 kB.
