@@ -51,7 +51,7 @@ fn job(ranks: u64) {
     for second in (0..300).step_by(5) {
         text.clear();
         for rank in 0..ranks {
-            let node = rank / 8;
+            let (node, pid) = (rank / 8, 1000 + rank);
             let wait = if rank == 77 { 0 } else { 40_000_000 } + rank % 100 * 1000;
             let comms = [("0x1".to_owned(), rank, ranks), (format!("0x2{node:x}"), rank % 8, 8)];
             for ((comm, rank, ranks), op, nanos) in comms
@@ -59,11 +59,10 @@ fn job(ranks: u64) {
                 .flat_map(|comm| [(comm, "AllReduce", 20_000_000 + wait), (comm, "AllGather", 3_000_000)])
             {
                 text.push_str(&format!(
-                    "{{\"weftrun_nccl\":1,\"t\":{},\"host\":\"n{node}\",\"pid\":{},\"comm\":\"{comm}\",\"rank\":{rank},\"n\":{ranks},\
+                    "{{\"weftrun_nccl\":1,\"t\":{},\"host\":\"n{node}\",\"pid\":{pid},\"comm\":\"{comm}\",\"rank\":{rank},\"n\":{ranks},\
                      \"nodes\":2,\"op\":\"{op}\",\"count\":50,\"bytes\":3355443200,\"ns\":{},\"min\":1,\"max\":2,\"seq\":{},\
                      \"seq_bytes\":67108864,\"seq_ns\":{nanos},\"dropped\":0}}\n",
                     1_795_640_463_000_u64 + second * 1000,
-                    1000 + rank,
                     nanos * 50,
                     second * 50,
                 ));

@@ -3,12 +3,15 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::{
     batch, broken, drafted, empty, handle, health, measuring, now, one, opened, press, rank_source, recorded,
     screen, type_text, with_jobs,
 };
 use weftrun_tui::model::Model;
 use weftrun_tui::model::draft::Field;
+use weftrun_tui::model::transport_view::TransportView;
 use weftrun_tui::msg::Msg;
 use weftrun_tui::theme::Theme;
 use weftrun_tui::update::update;
@@ -120,6 +123,23 @@ fn bandwidth() {
     // The late rank and its node are marked like the culprit of a failure.
     shown("bandwidth_late_rank", &TWO, then(measuring, &["2", "z"]));
     shown("bandwidth_late_node", &TWO, then(measuring, &["3"]));
+}
+
+/// They are lines of the job, although the log does not show them.
+#[test]
+fn a_job_that_prints_measurements_alone_wrote_something() {
+    let mut model = with_jobs();
+    press(&mut model, "enter");
+    let measured = recorded().open.unwrap().transport_view.measured.clone();
+    let view = TransportView { measured, ..TransportView::default() };
+    let name = model.open.as_ref().unwrap().handle.clone();
+    update(&mut model, Msg::TransportView(name.clone(), Arc::new(view)));
+    update(&mut model, Msg::LogsEnded(name, None));
+    assert!(
+        screen(&mut model, 80, 24).contains("no line but measurements of NCCL's collectives; 7 shows them")
+    );
+    press(&mut model, "4");
+    assert!(screen(&mut model, 80, 24).contains("No line but measurements"));
 }
 
 #[test]

@@ -169,10 +169,12 @@ fn list_line<'a>(
         paint
             .span(format!("{:>9}", expected.map_or("unknown".to_owned(), Expected::numbers)), Meaning::Muted),
         Span::raw(format!("{share:>8}")),
-        paint.span(
-            if widths.course > 2 { cell(&format!("  {course}"), widths.course) } else { String::new() },
-            Meaning::Busy,
-        ),
+        // Without a colour, which would be a bar of its own under the cursor.
+        Span::raw(if widths.course > 2 {
+            cell(&format!("  {course}"), widths.course)
+        } else {
+            String::new()
+        }),
         paint.span(
             if widths.comm > 0 {
                 cell(&format!("  {}", row.communicator.id), widths.comm)
