@@ -191,12 +191,17 @@ fn waits<'a>(
         .enumerate()
         .map(|(at, (key, nanos))| (*key, (at * PARTS / least.len(), *nanos)))
         .collect();
+    // The parts have nearly the same number of keys: what one has more would make it the typical one.
+    let mut weights = [0.0; PARTS];
+    part.values().for_each(|(part, _)| weights[*part] += 1.0);
+    weights = weights.map(|keys: f64| least.len() as f64 / PARTS as f64 / keys.max(1.0) / kept);
     let of = |(series, entries): (&&'a Series, &Vec<Entry>)| {
         let mut parts = [(0.0, 0.0); PARTS];
         for Entry { key, measured } in entries {
             if let Some((part, least)) = part.get(key) {
-                parts[*part].0 += (measured.mean() - least) * measured.count as f64 / 1e9 / kept;
-                parts[*part].1 += measured.nanos as f64 / 1e9 / kept;
+                let weight = weights[*part] / 1e9;
+                parts[*part].0 += (measured.mean() - least) * measured.count as f64 * weight;
+                parts[*part].1 += measured.nanos as f64 * weight;
             }
         }
         Waits { series, parts }
