@@ -20,6 +20,9 @@ pub const NO_INFO: &str = "NCCL-DEBUG-SILENT";
 /// The code of the finding that the others wait for a rank. The job runs: it never is why one failed.
 pub const RANK_LATE: &str = "NCCL-RANK-LATE";
 
+/// The code of the finding that the transfer itself takes most of the time. It is a note: a job may need it.
+pub const NETWORK_BOUND: &str = "NCCL-NETWORK-BOUND";
+
 /// Most lines of evidence under one finding.
 const EVIDENCE: usize = 6;
 
@@ -37,6 +40,7 @@ pub fn findings(
     findings.extend(silent(plan, seen).map(|finding| with(Confidence::High, finding)));
     findings.extend(anomalies::findings(seen));
     findings.extend(known_bad_versions(seen));
+    findings.extend(measured.and_then(network_bound).map(|finding| with(Confidence::Medium, finding)));
     findings.extend(measured.and_then(late).map(|finding| with(Confidence::High, finding)));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings
@@ -112,6 +116,24 @@ fn late(measured: &Measured) -> Option<Finding> {
     let mut finding = Finding::warning(RANK_LATE, measured.speeds.sentence.as_str()).fix(fix);
     finding.ranks = ranks;
     Some(finding)
+}
+
+/// Returns what takes the time where it is the transfer, with the bandwidth that is reached and the one that is expected.
+fn network_bound(measured: &Measured) -> Option<Finding> {
+    let (comm, speed) = measured.speeds.network_bound()?;
+    let share = speed.time_share.map_or_else(String::new, |share| format!("{:.0} % of ", share * 100.0));
+    let reached = speed.main_size().and_then(|size| size.busbw_gbps);
+    let reached = reached.map_or_else(String::new, |gbps| format!(", at {gbps:.1} GB/s"));
+    let expected = measured.expected(&comm.id, speed.collective);
+    let expected =
+        expected.map_or_else(String::new, |expected| format!(" of {} expected", expected.numbers()));
+    let message = format!(
+        "network-bound: the transfer of {} takes {share}the time{reached}{expected}, and no rank is late",
+        speed.collective
+    );
+    let fix = "compare it with what the nodes can do: `weftrun transport` says which network carries it, and `weftrun verify` measures \
+               the nodes";
+    Some(Finding::info(NETWORK_BOUND, message).fix(fix))
 }
 
 /// Returns notes on versions in the log that are known to be bad. Only notes: the log need not show the

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use weftrun_core::catalogue::{Expected, InstanceType, expected_rate};
-use weftrun_nccl::bandwidth::{Collective, CommunicatorSpeed, Speeds};
+use weftrun_nccl::bandwidth::{Collective, CommunicatorSpeed, RankWait, Speeds};
 use weftrun_nccl::{Series, Snapshot};
 
 /// How fast a job's collectives are, and what that means.
@@ -87,7 +87,7 @@ impl Measured {
 
     /// Returns the ranks for which the others wait, by their numbers in the job.
     pub fn late_ranks(&self) -> Vec<u32> {
-        let mut ranks: Vec<u32> = self.speeds.late.iter().map(|rank| rank.job_rank()).collect();
+        let mut ranks: Vec<u32> = self.speeds.late.iter().map(RankWait::job_rank).collect();
         ranks.sort_unstable();
         ranks
     }

@@ -99,3 +99,30 @@ fn what_is_expected_is_that_of_the_planned_instance_type() {
     assert_eq!((expected.low, expected.high), (12.5, 12.5));
     assert!(measured.expected("0xa", Collective::AllGather).is_none());
 }
+
+/// Over sockets the wire takes the time; with steady ranks nobody is named.
+#[test]
+fn a_job_that_the_network_slows_says_so_with_what_is_expected() {
+    let mut map = TransportMap::new();
+    for rank in 0..16u32 {
+        let node = rank / 8;
+        let text: String = (0..20)
+            .map(|second| line(second, "0x1", (rank, 16), (&format!("n{node}"), rank), 90_000_000))
+            .collect();
+        map.read(&Arc::new(SourceId::new(format!("rank{rank}"))), text.as_bytes());
+    }
+    map.end_all();
+    let mut plan = FabricPlan::unchanged(Fabric::Efa);
+    plan.instance_type = Some("p4d.24xlarge".to_owned());
+    let diagnosis = Sources::of_logs(&map).plan(Some(&plan)).running().diagnose();
+    let finding = diagnosis.findings.iter().find(|finding| finding.code == "NCCL-NETWORK-BOUND").unwrap();
+    assert_eq!(
+        finding.message,
+        "network-bound: the transfer of AllReduce takes 95 % of the time, at 22.4 GB/s of 77.9 expected, and no rank is late"
+    );
+    assert!(
+        diagnosis.why.lines().iter().any(|line| line.contains("network-bound: the transfer of AllReduce"))
+    );
+    assert!(diagnosis.findings.iter().all(|finding| finding.code != "NCCL-RANK-LATE"));
+    assert_eq!(diagnosis.measured.unwrap().limit, Some("network-bound"));
+}

@@ -41,11 +41,16 @@ impl Speeds {
     /// Returns what makes the job slow in a word, if the times show it: `slow` where ranks come last, `network-bound` where the
     /// transfer itself takes most of the time.
     pub fn limit(&self) -> Option<&'static str> {
-        let all = || self.communicators.iter().flat_map(|comm| &comm.collectives);
         if !self.late.is_empty() {
             return Some("slow");
         }
-        main_collective(all()).filter(|speed| speed.arrival.order == Order::Wire).map(|_| "network-bound")
+        self.network_bound().map(|_| "network-bound")
+    }
+
+    /// Returns the collective whose transfer takes most of the time, if one does and no rank is late.
+    pub fn network_bound(&self) -> Option<(&CommunicatorSpeed, &CollectiveSpeed)> {
+        main_collective(pairs(&self.communicators))
+            .filter(|(_, speed)| self.late.is_empty() && speed.arrival.order == Order::Wire)
     }
 }
 
@@ -337,7 +342,7 @@ fn judged(communicators: &[CommunicatorSpeed]) -> (Vec<RankWait>, String) {
     {
         return (worst.arrival.late.clone(), worst.arrival.sentence(worst.collective, worst.seconds));
     }
-    let most = main_collective(all());
+    let most = main_collective(pairs(communicators)).map(|(_, speed)| speed);
     let order = most.map_or(Order::Few, |speed| speed.arrival.order);
     let sentence = match (order, most) {
         (Order::Even | Order::Wire, _) => order.as_str().to_owned(),
@@ -352,11 +357,20 @@ pub(crate) fn short_host(host: &str) -> &str {
     host.split_once('.').map_or(host, |(name, _)| name)
 }
 
+/// Returns each collective with its communicator.
+fn pairs(
+    communicators: &[CommunicatorSpeed],
+) -> impl Iterator<Item = (&CommunicatorSpeed, &CollectiveSpeed)> {
+    communicators.iter().flat_map(|comm| comm.collectives.iter().map(move |speed| (comm, speed)))
+}
+
 /// Returns the collective with the most time of those in which every rank waits for all others.
-fn main_collective<'a>(all: impl Iterator<Item = &'a CollectiveSpeed>) -> Option<&'a CollectiveSpeed> {
-    let share = |speed: &&CollectiveSpeed| speed.time_share.unwrap_or(0.0);
-    all.filter(|speed| speed.collective.is_symmetric())
-        .max_by(|one, other| share(one).total_cmp(&share(other)))
+fn main_collective<'a>(
+    all: impl Iterator<Item = (&'a CommunicatorSpeed, &'a CollectiveSpeed)>,
+) -> Option<(&'a CommunicatorSpeed, &'a CollectiveSpeed)> {
+    let share = |speed: &CollectiveSpeed| speed.time_share.unwrap_or(0.0);
+    all.filter(|(_, speed)| speed.collective.is_symmetric())
+        .max_by(|(_, one), (_, other)| share(one).total_cmp(&share(other)))
 }
 
 /// Returns the seconds from the first record to the last.

@@ -209,7 +209,7 @@ fn back(model: &mut Model) {
         }
         Screen::Overview | Screen::Submit => model.screen = Screen::Jobs,
         Screen::Fabric | Screen::Logs | Screen::Diagnosis | Screen::Bandwidth => {
-            model.screen = Screen::Overview
+            model.screen = Screen::Overview;
         }
     }
 }
