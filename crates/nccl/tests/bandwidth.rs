@@ -89,12 +89,17 @@ fn the_map_of_a_log_has_what_the_library_measured() {
 
 #[test]
 fn bus_bandwidth_is_that_of_the_rank_that_waited_least() {
-    for (name, least, most) in [("inspector-2.28.9-ok", 225.0, 240.0), ("library-2.28.9-slow", 205.0, 225.0)]
-    {
+    for (name, least, most) in [
+        ("inspector-2.28.9-ok", 225.0, 240.0),
+        ("library-2.28.9-slow", 205.0, 225.0),
+        // Its single operations are all the slow first one of a step, of 150 GB/s.
+        ("weftrun-2.28.9-none", 225.0, 240.0),
+        ("weftrun-2.28.9-5ms-rank1", 235.0, 245.0),
+    ] {
         let speeds = of_recording(name);
         let all = speeds.communicators.iter().flat_map(|comm| &comm.collectives);
         let reduce = all.filter(|speed| speed.collective == Collective::AllReduce);
-        let size = reduce.flat_map(|speed| &speed.sizes).find(|size| size.least_bytes == 67_125_248).unwrap();
+        let size = reduce.flat_map(|speed| &speed.sizes).find(|size| size.least_bytes >> 20 == 64).unwrap();
         let median = size.busbw_gbps.unwrap();
         assert!((least..most).contains(&median) && size.slowest_gbps.unwrap() <= median, "{name}: {size:?}");
     }

@@ -102,7 +102,8 @@ pub struct SizeSpeed {
     pub most_bytes: u64,
     /// Operations, of the rank that has most.
     pub operations: u64,
-    /// Bus bandwidth in GB/s, the median: of the operations that all ranks recorded, by the shortest time of each.
+    /// Bus bandwidth in GB/s, the median: of the operations that all ranks recorded, by the shortest time of each; or of the sums
+    /// of a time, by the rank that waited least, where that is more.
     pub busbw_gbps: Option<f64>,
     /// The slowest of these operations.
     pub slowest_gbps: Option<f64>,
@@ -437,7 +438,31 @@ fn sizes(collective: Collective, ranks: &[&Series]) -> Vec<SizeSpeed> {
             size.slowest_gbps = speeds.first().copied();
         }
     }
+    // Single operations of weftrun's library are a sample, which may always be the same part of a step.
+    for (power, mut speeds) in by_sums(collective, ranks) {
+        speeds.sort_by(f64::total_cmp);
+        if let (Some(size), Some(median)) = (sizes.get_mut(&power), speeds.get(speeds.len() / 2)) {
+            size.busbw_gbps = Some(size.busbw_gbps.map_or(*median, |gbps| gbps.max(*median)));
+        }
+    }
     sizes.into_values().collect()
+}
+
+/// Returns the bandwidth of each sum of a time, by the power of two of its size: that of the rank that waited least in it. Where
+/// the ranks wait for each other in turn, each waits in some operations of a sum, so that it is less than a single one shows.
+fn by_sums(collective: Collective, ranks: &[&Series]) -> BTreeMap<u32, Vec<f64>> {
+    let factor = collective.bus_factor(ranks.first().map_or(1, |series| series.origin.ranks));
+    let mut fastest: HashMap<(u64, u32), f64> = HashMap::new();
+    for Entry { key, measured } in ranks.iter().flat_map(|series| &series.sums) {
+        let size = measured.bytes / measured.count.max(1);
+        let known = fastest.entry((*key, size.max(1).ilog2())).or_insert(0.0);
+        *known = known.max(factor * measured.bytes as f64 / measured.nanos.max(1) as f64);
+    }
+    let mut speeds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for ((_, power), speed) in fastest {
+        speeds.entry(power).or_default().push(speed);
+    }
+    speeds
 }
 
 /// Returns the bandwidth in equal parts of the time. In a part, an operation that some ranks count in the next one changes
