@@ -6,6 +6,7 @@ use serde::Serialize;
 use weftrun_nccl::{FabricSeen, Network};
 
 use weftrun_core::Finding;
+use weftrun_core::request::Fabric;
 
 /// Bytes a second that management traffic of an interface stays below.
 const TRAFFIC: f64 = 1e6;
@@ -69,8 +70,8 @@ impl Counters {
         sorted.iter().map(line).collect()
     }
 
-    /// Compares the traffic with the fabric that the log proves.
-    pub fn findings(&self, seen: FabricSeen) -> Vec<Finding> {
+    /// Compares the traffic with the fabric that the log proves; where it proves none, with the planned one.
+    pub fn findings(&self, seen: FabricSeen, planned: Option<Fabric>) -> Vec<Finding> {
         let nodes = match self.nodes.len() {
             1 => "1 node".to_owned(),
             count => format!("{count} nodes"),
@@ -83,12 +84,22 @@ impl Counters {
             sent / 1e9,
             self.seconds
         );
-        let fabric = seen.label();
+        let planned = planned.and_then(Fabric::named).filter(|_| rdma(seen).is_none());
+        let (told, whose, is_rdma) = match planned {
+            Some(planned) => {
+                let is_rdma = matches!(planned, Fabric::Efa | Fabric::Roce | Fabric::InfiniBand);
+                (format!("{planned} was planned"), format!("the planned {planned}"), Some(is_rdma))
+            }
+            None => {
+                let fabric = seen.label();
+                (format!("the log proves {fabric}"), format!("the log's {fabric}"), rdma(seen))
+            }
+        };
         let differs = |fix: &str| {
-            let message = format!("the log proves {fabric}, and {carried}");
+            let message = format!("{told}, and {carried}");
             Finding::warning("NIC-TRAFFIC-DIFFERS", message).fix(fix)
         };
-        let finding = match (rdma(seen), busy) {
+        let finding = match (is_rdma, busy) {
             _ if self.interfaces.is_empty() => Finding::info(
                 "NIC-TRAFFIC",
                 format!(
@@ -101,12 +112,8 @@ impl Counters {
             (Some(false), 1..) => differs(
                 "find out what else uses these interfaces: another job on the node, storage, or a second communicator",
             ),
-            (Some(true), _) => {
-                Finding::info("NIC-TRAFFIC", format!("{carried}, as the log's {fabric} requires"))
-            }
-            (Some(false), _) => {
-                Finding::info("NIC-TRAFFIC", format!("{carried}, as the log's {fabric} implies"))
-            }
+            (Some(true), _) => Finding::info("NIC-TRAFFIC", format!("{carried}, as {whose} requires")),
+            (Some(false), _) => Finding::info("NIC-TRAFFIC", format!("{carried}, as {whose} implies")),
             (None, _) => Finding::info("NIC-TRAFFIC", format!("{carried}; the log does not prove a fabric")),
         };
         vec![finding]
@@ -149,7 +156,7 @@ mod tests {
     #[test]
     fn traffic_confirms_or_contradicts_the_log() {
         let code = |sent: f64, seen: Network| {
-            let findings = counters(sent).findings(seen.into());
+            let findings = counters(sent).findings(seen.into(), None);
             assert_eq!(findings.len(), 1);
             findings[0].code.clone()
         };
@@ -158,12 +165,27 @@ mod tests {
         assert_eq!(code(4e10, Network::Socket), "NIC-TRAFFIC-DIFFERS");
         assert_eq!(code(0.0, Network::Socket), "NIC-TRAFFIC");
         assert_eq!(code(4e10, Network::Unknown), "NIC-TRAFFIC");
-        let said = &counters(4e10).findings(Network::Efa.into())[0].message;
+        // A log that proves nothing is compared with the plan.
+        let planned = |sent: f64, planned: Fabric| {
+            let finding = counters(sent).findings(FabricSeen::Unknown, Some(planned)).remove(0);
+            (finding.code, finding.message)
+        };
+        let (code, message) = planned(4e10, Fabric::Efa);
+        assert_eq!(code, "NIC-TRAFFIC");
+        assert!(message.ends_with("as the planned efa requires"), "{message}");
+        let (code, message) = planned(0.0, Fabric::Roce);
+        assert_eq!(code, "NIC-TRAFFIC-DIFFERS");
+        assert!(message.starts_with("roce was planned, and 0 of 2 RDMA interfaces"), "{message}");
+        assert_eq!(planned(4e10, Fabric::Tcp).0, "NIC-TRAFFIC-DIFFERS");
+        assert_eq!(planned(0.0, Fabric::Auto).0, "NIC-TRAFFIC");
+        let said = &counters(4e10).findings(Network::Efa.into(), None)[0].message;
         assert!(
             said.starts_with("1 of 2 RDMA interfaces of 1 node carried traffic, 40.00 GB/s sent"),
             "{said}"
         );
-        assert!(Counters::default().findings(Network::Efa.into())[0].message.contains("no RDMA interface"));
+        assert!(
+            Counters::default().findings(Network::Efa.into(), None)[0].message.contains("no RDMA interface")
+        );
         assert!(counters(4e10).lines()[0].starts_with("a mlx5_1:1: sent 40.00 GB/s"));
     }
 }

@@ -6,7 +6,7 @@ use weftrun_core::{Error, ErrorKind, Finding};
 use weftrun_nccl::{FabricSeen, Verdict};
 
 use crate::cause::Why;
-use crate::{Judge, fabric};
+use crate::{Judge, Measured, fabric};
 
 /// What is wrong with a job, and what to change.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub struct Diagnosis {
     pub findings: Vec<Finding>,
     /// The bus bandwidth of a large all-reduce on the planned instance type and as many nodes, where it was published.
     pub expected: Option<Expected>,
+    /// What weftrun's library measured of NCCL's collectives, where the job has it.
+    pub measured: Option<Box<Measured>>,
     /// Its state, and the first cause of a failure or a hang.
     pub why: Why,
     /// Whether all ranks are on one node.

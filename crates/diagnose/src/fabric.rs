@@ -9,10 +9,10 @@ use weftrun_core::request::Fabric;
 use weftrun_core::{Confidence, Finding, Severity, advisories};
 use weftrun_nccl::{FabricSeen, Kind, Network, Signature, SignatureHits, Trace};
 
-use crate::anomalies;
 use crate::cause::Why;
 use crate::rule_input::RuleInput;
 use crate::rules::{self, Blame, Rule, rules};
+use crate::{Measured, anomalies};
 
 /// The code of the finding that the log has no INFO lines.
 pub const NO_INFO: &str = "NCCL-DEBUG-SILENT";
@@ -20,11 +20,18 @@ pub const NO_INFO: &str = "NCCL-DEBUG-SILENT";
 /// The code of the finding that the others wait for a rank. The job runs: it never is why one failed.
 pub const RANK_LATE: &str = "NCCL-RANK-LATE";
 
+/// The code of the finding that the transfer itself takes most of the time. It is a note: a job may need it.
+pub const NETWORK_BOUND: &str = "NCCL-NETWORK-BOUND";
+
 /// Most lines of evidence under one finding.
 const EVIDENCE: usize = 6;
 
 /// Returns what is wrong, the worst first.
-pub fn findings(plan: Option<&FabricPlan>, seen: &RuleInput<'_>) -> Vec<Finding> {
+pub fn findings(
+    plan: Option<&FabricPlan>,
+    seen: &RuleInput<'_>,
+    measured: Option<&Measured>,
+) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
         rules().filter(|rule| rule.applies(seen)).map(|rule| finding(rule, seen)).collect();
     explain_consequences(&mut findings);
@@ -33,7 +40,8 @@ pub fn findings(plan: Option<&FabricPlan>, seen: &RuleInput<'_>) -> Vec<Finding>
     findings.extend(silent(plan, seen).map(|finding| with(Confidence::High, finding)));
     findings.extend(anomalies::findings(seen));
     findings.extend(known_bad_versions(seen));
-    findings.extend(late(seen).map(|finding| with(Confidence::High, finding)));
+    findings.extend(measured.and_then(network_bound).map(|finding| with(Confidence::Medium, finding)));
+    findings.extend(measured.and_then(late).map(|finding| with(Confidence::High, finding)));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings
 }
@@ -98,13 +106,34 @@ fn mark_past(findings: &mut [Finding], seen: &RuleInput<'_>) {
 }
 
 /// Returns the ranks for which the others wait, where weftrun's library measures NCCL's collectives.
-fn late(seen: &RuleInput<'_>) -> Option<Finding> {
-    let bandwidth = seen.map.bandwidth();
-    let speeds =
-        (!bandwidth.is_empty()).then(|| bandwidth.speeds()).filter(|speeds| !speeds.late.is_empty())?;
+fn late(measured: &Measured) -> Option<Finding> {
+    let ranks = measured.late_ranks();
+    if ranks.is_empty() {
+        return None;
+    }
     let fix = "compare what that rank does before the collective (input, CPU, GPU clock) with another one: `weftrun bandwidth` \
                prints each rank's waiting";
-    Some(Finding::warning(RANK_LATE, speeds.sentence).fix(fix))
+    let mut finding = Finding::warning(RANK_LATE, measured.speeds.sentence.as_str()).fix(fix);
+    finding.ranks = ranks;
+    Some(finding)
+}
+
+/// Returns what takes the time where it is the transfer, with the bandwidth that is reached and the one that is expected.
+fn network_bound(measured: &Measured) -> Option<Finding> {
+    let (comm, speed) = measured.speeds.network_bound()?;
+    let share = speed.time_share.map_or_else(String::new, |share| format!("{:.0} % of ", share * 100.0));
+    let reached = speed.main_size().and_then(|size| size.busbw_gbps);
+    let reached = reached.map_or_else(String::new, |gbps| format!(", at {gbps:.1} GB/s"));
+    let expected = measured.expected(&comm.id, speed.collective);
+    let expected =
+        expected.map_or_else(String::new, |expected| format!(" of {} expected", expected.numbers()));
+    let message = format!(
+        "network-bound: the transfer of {} takes {share}the time{reached}{expected}, and no rank is late",
+        speed.collective
+    );
+    let fix = "compare it with what the nodes can do: `weftrun transport` says which network carries it, and `weftrun verify` measures \
+               the nodes";
+    Some(Finding::info(NETWORK_BOUND, message).fix(fix))
 }
 
 /// Returns notes on versions in the log that are known to be bad. Only notes: the log need not show the

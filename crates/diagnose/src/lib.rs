@@ -28,13 +28,15 @@ mod fabric;
 pub mod flight_recorder;
 pub mod health;
 mod judge;
+mod measured;
 pub mod report;
 mod rule_input;
 mod rules;
 mod sources;
 
 pub use diagnosis::Diagnosis;
-pub use fabric::{NO_INFO, RANK_LATE};
+pub use fabric::{NETWORK_BOUND, NO_INFO, RANK_LATE};
 pub use judge::Judge;
+pub use measured::{ExpectedSpeed, Measured, StepCost};
 pub use rules::{Blame, Rule, rules};
 pub use sources::Sources;

@@ -1,6 +1,6 @@
 //! Everything that is known of a job, and the diagnosis of it.
 
-use weftrun_core::catalogue;
+use weftrun_core::catalogue::{self, Catalogue};
 use weftrun_core::fabric::FabricPlan;
 use weftrun_core::job::JobDetail;
 use weftrun_nccl::TransportMap;
@@ -8,13 +8,14 @@ use weftrun_nccl::TransportMap;
 use crate::cause::{self, WhyState};
 use crate::report::HealthReport;
 use crate::rule_input::RuleInput;
-use crate::{Diagnosis, cluster, fabric};
+use crate::{Diagnosis, Measured, cluster, fabric};
 
 /// What is known of a job: its logs, and whatever else was asked.
 #[derive(Clone, Copy, Debug)]
 pub struct Sources<'a> {
     logs: &'a TransportMap,
     plan: Option<&'a FabricPlan>,
+    catalogue: Option<&'a Catalogue>,
     job: Option<&'a JobDetail>,
     runs: bool,
     health: Option<&'a HealthReport>,
@@ -23,13 +24,19 @@ pub struct Sources<'a> {
 impl<'a> Sources<'a> {
     /// The logs alone.
     pub fn of_logs(logs: &'a TransportMap) -> Self {
-        Self { logs, plan: None, job: None, runs: false, health: None }
+        Self { logs, plan: None, catalogue: None, job: None, runs: false, health: None }
     }
 
     /// Adds what was planned.
     #[must_use]
     pub fn plan(self, plan: Option<&'a FabricPlan>) -> Self {
         Self { plan, ..self }
+    }
+
+    /// Adds the instance types that the user's configuration knows; without them it is the ones of the program.
+    #[must_use]
+    pub fn catalogue(self, catalogue: &'a Catalogue) -> Self {
+        Self { catalogue: Some(catalogue), ..self }
     }
 
     /// Adds what the cluster reports. The logs are then all that the job has written.
@@ -61,9 +68,11 @@ impl<'a> Sources<'a> {
         if let Some(health) = self.health {
             health.explain(&mut why);
         }
-        let mut findings = fabric::findings(self.plan, &seen);
+        let measured = if seen.map.bandwidth().is_empty() { None } else { self.measured(&seen) };
+        let mut findings = fabric::findings(self.plan, &seen, measured.as_deref());
         fabric::fold_consequences(&mut findings, &why);
-        why.findings.extend(findings.iter().filter(|finding| finding.code == fabric::RANK_LATE).cloned());
+        let of_speed = [fabric::RANK_LATE, fabric::NETWORK_BOUND];
+        why.findings.extend(findings.iter().filter(|finding| of_speed.contains(&&*finding.code)).cloned());
         let ok = fabric::judge(&seen, &findings);
         let expected = self.plan.and_then(|plan| plan.instance_type.as_deref()).and_then(|instance| {
             let nodes = seen.ranks().iter().map(|rank| rank.node + 1).max()?;
@@ -72,7 +81,15 @@ impl<'a> Sources<'a> {
         let whole =
             seen.comms().iter().any(|comm| comm.world && comm.seen_ranks.len() == comm.nranks as usize);
         let one_node = whole && seen.ranks().iter().all(|rank| rank.node == 0);
-        Diagnosis { verdict: seen.verdict, ok, planned, findings, expected, why, one_node }
+        Diagnosis { verdict: seen.verdict, ok, planned, findings, expected, measured, why, one_node }
+    }
+
+    fn measured(&self, seen: &RuleInput<'_>) -> Option<Box<Measured>> {
+        let name = self.plan.and_then(|plan| plan.instance_type.as_deref());
+        let builtin = name.filter(|_| self.catalogue.is_none()).map(|_| Catalogue::builtin());
+        let catalogue = self.catalogue.or(builtin.as_ref());
+        let instance = name.zip(catalogue).and_then(|(name, catalogue)| catalogue.get(name));
+        Measured::of_logs(&seen.map, instance).map(Box::new)
     }
 
     /// The state that the cluster reports; none where it was not asked, or does not know.

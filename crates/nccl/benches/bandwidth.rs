@@ -40,6 +40,48 @@ fn main() {
     let begun = Instant::now();
     let speeds = bandwidth.speeds();
     println!("judged in {:.2} s: {}", begun.elapsed().as_secs_f64(), speeds.sentence);
+    [1024, 4096, 16_384].into_iter().for_each(job);
+}
+
+/// Prints what the lines of weftrun's library of five minutes cost: of all ranks in one communicator, and of eight on each node.
+fn job(ranks: u64) {
+    let (mut bandwidth, mut source) = (Bandwidth::default(), Source::default());
+    let mut text = String::new();
+    let (mut read, mut bytes) = (0.0, 0);
+    for second in (0..300).step_by(5) {
+        text.clear();
+        for rank in 0..ranks {
+            let (node, pid) = (rank / 8, 1000 + rank);
+            let wait = if rank == 77 { 0 } else { 40_000_000 } + rank % 100 * 1000;
+            let comms = [("0x1".to_owned(), rank, ranks), (format!("0x2{node:x}"), rank % 8, 8)];
+            for ((comm, rank, ranks), op, nanos) in comms
+                .iter()
+                .flat_map(|comm| [(comm, "AllReduce", 20_000_000 + wait), (comm, "AllGather", 3_000_000)])
+            {
+                text.push_str(&format!(
+                    "{{\"weftrun_nccl\":1,\"t\":{},\"host\":\"n{node}\",\"pid\":{pid},\"comm\":\"{comm}\",\"rank\":{rank},\"n\":{ranks},\
+                     \"nodes\":2,\"op\":\"{op}\",\"count\":50,\"bytes\":3355443200,\"ns\":{},\"min\":1,\"max\":2,\"seq\":{},\
+                     \"seq_bytes\":67108864,\"seq_ns\":{nanos},\"dropped\":0}}\n",
+                    1_795_640_463_000_u64 + second * 1000,
+                    nanos * 50,
+                    second * 50,
+                ));
+            }
+        }
+        let begun = Instant::now();
+        bandwidth.read(&mut source, text.as_bytes());
+        read += begun.elapsed().as_secs_f64();
+        bytes += text.len();
+    }
+    let begun = Instant::now();
+    let speeds = bandwidth.speeds();
+    println!(
+        "{ranks} ranks: {:.0} MB of lines read in {read:.2} s, judged in {:.2} s ({} communicators): {}",
+        bytes as f64 / 1e6,
+        begun.elapsed().as_secs_f64(),
+        speeds.communicators.len(),
+        speeds.sentence
+    );
 }
 
 fn line(rank: u64, seq: u64) -> String {

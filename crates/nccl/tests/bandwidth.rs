@@ -89,15 +89,51 @@ fn the_map_of_a_log_has_what_the_library_measured() {
 
 #[test]
 fn bus_bandwidth_is_that_of_the_rank_that_waited_least() {
-    for (name, least, most) in [("inspector-2.28.9-ok", 225.0, 240.0), ("library-2.28.9-slow", 205.0, 225.0)]
+    for (name, least, most) in [
+        ("inspector-2.28.9-ok", 225.0, 240.0),
+        ("library-2.28.9-slow", 205.0, 225.0),
+        // Its single operations are all the slow first one of a step, of 150 GB/s.
+        ("weftrun-2.28.9-none", 225.0, 240.0),
+        ("weftrun-2.28.9-5ms-rank1", 235.0, 245.0),
+    ] {
+        let speeds = of_recording(name);
+        let all = speeds.communicators.iter().flat_map(|comm| &comm.collectives);
+        let reduce = all.filter(|speed| speed.collective == Collective::AllReduce);
+        let size = reduce.flat_map(|speed| &speed.sizes).find(|size| size.least_bytes >> 20 == 64).unwrap();
+        let median = size.busbw_gbps.unwrap();
+        assert!((least..most).contains(&median) && size.slowest_gbps.unwrap() <= median, "{name}: {size:?}");
+    }
+}
+
+/// The library writes sums of a time, Inspector operations with a number.
+#[test]
+fn the_bandwidth_over_time_is_that_of_the_parts() {
+    for (name, parts, least, most) in
+        [("weftrun-2.28.9-none", 17..=17, 150.0, 300.0), ("inspector-2.28.9-ok", 60..=60, 150.0, 300.0)]
     {
         let speeds = of_recording(name);
         let all = speeds.communicators.iter().flat_map(|comm| &comm.collectives);
         let reduce = all.filter(|speed| speed.collective == Collective::AllReduce);
-        let size = reduce.flat_map(|speed| &speed.sizes).find(|size| size.least_bytes == 67_125_248).unwrap();
-        let median = size.busbw_gbps.unwrap();
-        assert!((least..most).contains(&median) && size.slowest_gbps.unwrap() <= median, "{name}: {size:?}");
+        let over_time = &reduce.max_by_key(|speed| speed.over_time.len()).unwrap().over_time;
+        assert!(parts.contains(&over_time.len()), "{name}: {over_time:?}");
+        let seen: Vec<f64> = over_time.iter().copied().flatten().collect();
+        let usual = seen.iter().filter(|speed| (least..most).contains(*speed)).count();
+        assert!(usual * 10 >= seen.len() * 8, "{name}: {over_time:?}");
     }
+    // A second in which nothing ran, and the operations of half the speed.
+    let line = |second: u64, rank: u32, nanos: u64| {
+        format!(
+            "{{\"weftrun_nccl\":1,\"t\":{},\"host\":\"h\",\"pid\":{rank},\"comm\":\"0x1\",\"rank\":{rank},\"n\":2,\"nodes\":1,\
+             \"op\":\"AllReduce\",\"count\":1,\"bytes\":1000,\"ns\":{nanos},\"seq\":{second},\"seq_bytes\":1000,\"seq_ns\":{nanos}}}\n",
+            second * 1000
+        )
+    };
+    let text = [(10, 0, 10), (10, 1, 90), (11, 0, 10), (11, 1, 10), (13, 0, 20), (13, 1, 70)]
+        .map(|(second, rank, nanos)| line(second, rank, nanos))
+        .concat();
+    let speeds = read([text.as_bytes()], 64);
+    let over_time = &speeds.communicators[0].collectives[0].over_time;
+    assert_eq!(*over_time, [Some(100.0), None, Some(50.0)], "of the fastest rank in each part of the time");
 }
 
 #[test]

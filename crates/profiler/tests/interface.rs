@@ -410,5 +410,15 @@ fn it_asks_for_no_version_of_a_symbol_and_is_small() {
         let has = |text: &[u8]| bytes.windows(text.len()).any(|part| part == text);
         assert!(!has(b"GLIBC_") && !has(b"libc.so") && !has(b"libgcc"), "{machine}");
         assert!(has(b"ncclProfiler_v4\0") && has(b"ncclProfiler_v6\0"), "{machine}");
+        // ELF's number of the machine; and segments for the largest pages of its kernels, which are of 64 KiB on Grace.
+        let (number, page) = if machine == "aarch64" { (183, 0x10000) } else { (62, 0x1000) };
+        let at = |at: usize, len: usize| {
+            bytes[at..at + len].iter().rev().fold(0_usize, |value, byte| value << 8 | usize::from(*byte))
+        };
+        assert_eq!(at(18, 2), number, "{machine}");
+        let (headers, size, count) = (at(32, 8), at(54, 2), at(56, 2));
+        let loads = (0..count).map(|header| headers + header * size).filter(|header| at(*header, 4) == 1);
+        let aligned: Vec<usize> = loads.map(|header| at(header + 48, 8)).collect();
+        assert!(!aligned.is_empty() && aligned.iter().all(|align| *align >= page), "{machine}: {aligned:?}");
     }
 }

@@ -22,6 +22,7 @@ pub enum Action {
     Fabric,
     Logs,
     Diagnosis,
+    Bandwidth,
     New,
     Up,
     Down,
@@ -94,13 +95,15 @@ pub enum KeyScope {
     Fabric,
     Logs,
     Diagnosis,
+    /// The collectives and the waiting of their ranks.
+    Bandwidth,
     /// The new job.
     Submit,
 }
 
 impl KeyScope {
     /// The headings in the help, in its order.
-    pub const TITLES: [(Self, &'static str); 9] = [
+    pub const TITLES: [(Self, &'static str); 10] = [
         (Self::Everywhere, "Everywhere"),
         (Self::Moving, "Moving"),
         (Self::Jobs, "Jobs"),
@@ -109,6 +112,7 @@ impl KeyScope {
         (Self::Fabric, "Fabric"),
         (Self::Logs, "Logs"),
         (Self::Diagnosis, "Diagnosis"),
+        (Self::Bandwidth, "Bandwidth"),
         (Self::Submit, "New job"),
     ];
 }
@@ -165,6 +169,14 @@ pub const TABLE: &[Row] = &[
         &["5", "d"],
         P::Everywhere,
         "what is wrong, with the lines that prove it",
+        None,
+    ),
+    row(
+        A::Bandwidth,
+        "bandwidth",
+        &["7", "b"],
+        P::Everywhere,
+        "how fast each collective is, and which rank the others wait for",
         None,
     ),
     row(A::OpenLogs, "open-logs", &["o"], P::Everywhere, "open a file or a folder of logs", None),
@@ -267,6 +279,23 @@ pub const TABLE: &[Row] = &[
     ),
     row(A::Fix, "fix", &["A"], P::Diagnosis, "put the fix into a new job", Some("apply fix")),
     row(A::Copy, "copy-finding", &["y"], P::Diagnosis, "copy the finding", None),
+    row(
+        A::Open,
+        "collective",
+        &["enter"],
+        P::Bandwidth,
+        "sizes of the collective, what is expected of it, each rank's waiting",
+        Some("details"),
+    ),
+    row(
+        A::Evidence,
+        "log-of-late-rank",
+        &["e"],
+        P::Bandwidth,
+        "log of the rank that comes last",
+        Some("log of late rank"),
+    ),
+    row(A::Copy, "copy-bandwidth", &["y"], P::Bandwidth, "copy the collective's figures", None),
     row(A::Submit, "submit", &["ctrl-s"], P::Submit, "submit (with confirmation)", Some("submit")),
     row(A::Next, "next-field", &["tab"], P::Submit, "next field", Some("next")),
     row(A::Toggle, "toggle", &["space"], P::Submit, "rule of this change off or on", Some("off/on")),

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use weftrun::Finding;
 use weftrun::core::job::{JobDetail, JobEvent, JobSummary, ReplicaStatus};
 use weftrun::core::log::clean_text;
+use weftrun::diagnose::Measured;
 use weftrun::report::HealthReport;
 
 use crate::model::transport_view::TransportView;
@@ -112,6 +113,24 @@ pub fn transport_view(mut transport_view: TransportView) -> TransportView {
     for link in maps.flat_map(|map| map.rank_links.values_mut().chain(map.node_links.values_mut())) {
         link.transports.iter_mut().for_each(clean);
     }
+    transport_view.measured.iter_mut().for_each(measured);
     transport_view.findings = std::mem::take(&mut transport_view.findings).into_iter().map(finding).collect();
     transport_view
+}
+
+fn measured(measured: &mut Measured) {
+    let speeds = &mut measured.speeds;
+    clean(&mut speeds.sentence);
+    speeds.notes.iter_mut().for_each(clean);
+    for comm in &mut speeds.communicators {
+        let arrivals = comm.collectives.iter_mut().map(|speed| &mut speed.arrival);
+        arrivals
+            .flat_map(|at| at.late.iter_mut().chain(&mut at.waits))
+            .for_each(|rank| clean(&mut rank.host));
+    }
+    speeds.late.iter_mut().for_each(|rank| clean(&mut rank.host));
+    for one in &mut measured.expected {
+        clean(&mut one.expected.what);
+        one.expected.sources.iter_mut().for_each(clean);
+    }
 }

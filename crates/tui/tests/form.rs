@@ -37,8 +37,8 @@ fn every_field_survives_a_file_and_a_restart() {
         };
         set(&mut draft, field, text);
     }
-    for field in [Field::Launch, Field::Fabric] {
-        *draft.choice(field).unwrap().1 = 2;
+    for (field, at) in [(Field::Launch, 2), (Field::Fabric, 2), (Field::Bandwidth, 1)] {
+        *draft.choice(field).unwrap().1 = at;
     }
     draft.off.insert("detect.nccl-debug".into());
     draft.revision = 2;
@@ -79,13 +79,16 @@ fn a_letter_on_a_choice_chooses_and_does_nothing_else() {
         (Field::Launch, "m", "mpi"),
         (Field::Fabric, "i", "infiniband"),
         (Field::Fabric, "z", "infiniband"),
+        (Field::Bandwidth, "m", "measure"),
+        (Field::Bandwidth, "m", "measure"),
+        (Field::Bandwidth, "o", "off"),
     ] {
         model.draft.as_mut().unwrap().field = field;
         press(&mut model, letters);
         assert_eq!(at(&mut model, field), wanted, "{letters}");
     }
     for letter in ('a'..='z').chain('A'..='Z') {
-        for field in [Field::Target, Field::Profile, Field::Launch, Field::Fabric] {
+        for field in [Field::Target, Field::Profile, Field::Launch, Field::Fabric, Field::Bandwidth] {
             model.draft.as_mut().unwrap().field = field;
             press(&mut model, &letter.to_string());
             assert_eq!((model.screen, model.layers.len()), (Screen::Submit, 0), "{letter} on {field:?}");
@@ -139,4 +142,24 @@ fn what_flags_cannot_take_away_from_a_file_needs_another_file() {
         set(&mut draft, field, "");
         assert!(draft.needs_file(), "{field:?} is taken away");
     }
+}
+
+#[test]
+fn measuring_is_in_the_job_and_in_the_equal_command() {
+    let role = weftrun::core::spec::Role::worker().gpus_per_node(8).command(["train.py"]);
+    let mut spec = weftrun::core::spec::JobSpec::builder("sft").image("train:1").role(role).build().unwrap();
+    let mut draft = draft_of(spec.clone(), None);
+    assert!(!draft.spec().unwrap().fabric.bandwidth && !draft.command().unwrap().contains("--bandwidth"));
+    *draft.choice(Field::Bandwidth).unwrap().1 = 1;
+    assert!(draft.spec().unwrap().fabric.bandwidth && !draft.needs_file());
+    assert!(draft.command().unwrap().contains(" --bandwidth -- train.py"), "{:?}", draft.command());
+    // Of a file that measures already, the flag adds nothing; and no flag takes it away.
+    let mut draft = draft_of(spec.clone(), Some("sft.toml"));
+    *draft.choice(Field::Bandwidth).unwrap().1 = 1;
+    assert_eq!(draft.command().unwrap(), "weftrun submit sft.toml -b prod --bandwidth");
+    spec.fabric.bandwidth = true;
+    let mut draft = draft_of(spec, Some("sft.toml"));
+    assert_eq!(draft.command().unwrap(), "weftrun submit sft.toml -b prod");
+    *draft.choice(Field::Bandwidth).unwrap().1 = 0;
+    assert!(draft.needs_file() && !draft.spec().unwrap().fabric.bandwidth);
 }

@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
@@ -13,6 +14,7 @@ use ratatui::backend::CrosstermBackend;
 use weftrun::core::job::{JobEvent, JobPhase};
 use weftrun::core::log::{Cursor, LogBatch, LogStore, SourceId};
 use weftrun::{Finding, Severity};
+use weftrun_tui::ViewBuilder;
 use weftrun_tui::model::Model;
 use weftrun_tui::model::logs::SharedStore;
 use weftrun_tui::msg::Msg;
@@ -162,8 +164,31 @@ fn hostile_model() -> Model {
     bytes.extend(vec![b'L'; 200_000]);
     bytes.push(b'\n');
     store.ingest(&LogBatch::new(source, bytes, Cursor::default()));
-    update(&mut model, Msg::LogsOpened(open, SharedStore::new(store)));
+    update(&mut model, Msg::LogsOpened(open.clone(), SharedStore::new(store)));
+    let view = ViewBuilder::transport_view(&measurements(), None, 0, &BTreeMap::new(), None);
+    update(&mut model, Msg::TransportView(open, Arc::new(view)));
     model
+}
+
+/// Lines of the library from hosts with such names, of which the first comes last.
+fn measurements() -> ViewBuilder {
+    let mut builder = ViewBuilder::default();
+    for second in 0..16 {
+        for (rank, evil) in EVIL.iter().enumerate() {
+            let nanos = if rank == 0 { 1_000_000 } else { 500_000_000 };
+            let line = format!(
+                "weftrun: NCCL {{\"weftrun_nccl\":1,\"t\":{},\"host\":\"h{evil}\",\"pid\":{rank},\"comm\":\"0x1\",\"rank\":{rank},\
+                 \"n\":{},\"nodes\":1,\"op\":\"AllReduce\",\"count\":1,\"bytes\":1000000,\"ns\":{nanos},\"seq\":{second},\
+                 \"seq_bytes\":1000000,\"seq_ns\":{nanos},\"dropped\":3}}\n",
+                1000 * second,
+                EVIL.len()
+            );
+            let source = Arc::new(SourceId::new(format!("rank{rank}")));
+            builder.observe(&LogBatch::new(source, line.into_bytes(), Cursor::default()), None);
+        }
+    }
+    builder.end();
+    builder
 }
 
 #[test]
@@ -195,10 +220,20 @@ fn nothing_reaches_the_terminal_but_what_we_drew() {
         ("1", &["x"]),
         ("1", &["y"]),
         ("6", &[]),
+        ("7", &[]),
+        ("7", &["enter"]),
     ] {
         let shown = only_ours(&stream(&mut [on(key, then)]));
         assert!(!shown.is_empty());
     }
+}
+
+#[test]
+fn a_host_named_like_an_escape_is_still_the_late_one() {
+    let mut model = hostile_model();
+    press(&mut model, "7");
+    let shown = only_ours(&stream(&mut [model]));
+    assert!(shown.contains("slow: rank 0 on h") && shown.contains("reaches AllReduce last"), "{shown}");
 }
 
 #[test]

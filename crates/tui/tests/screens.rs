@@ -3,12 +3,15 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::{
-    batch, broken, drafted, empty, handle, health, now, one, opened, press, rank_source, screen, type_text,
-    with_jobs,
+    batch, broken, drafted, empty, handle, health, measuring, now, one, opened, press, rank_source, recorded,
+    screen, type_text, with_jobs,
 };
 use weftrun_tui::model::Model;
 use weftrun_tui::model::draft::Field;
+use weftrun_tui::model::transport_view::TransportView;
 use weftrun_tui::msg::Msg;
 use weftrun_tui::theme::Theme;
 use weftrun_tui::update::update;
@@ -17,7 +20,12 @@ const SIZES: [(u16, u16); 4] = [(60, 15), (80, 24), (120, 30), (160, 48)];
 
 /// All four sizes of one screen in one snapshot.
 fn sizes(name: &str, model: impl Fn() -> Model) {
-    let all: Vec<String> = SIZES
+    shown(name, &SIZES, model);
+}
+
+/// A screen in some sizes in one snapshot.
+fn shown(name: &str, sizes: &[(u16, u16)], model: impl Fn() -> Model) {
+    let all: Vec<String> = sizes
         .iter()
         .map(|(columns, rows)| format!("── {columns}x{rows}\n{}", screen(&mut model(), *columns, *rows)))
         .collect();
@@ -106,6 +114,35 @@ fn fabric() {
 }
 
 #[test]
+fn bandwidth() {
+    const TWO: [(u16, u16); 2] = [(80, 24), (160, 48)];
+    shown("bandwidth_64_ranks", &TWO, then(measuring, &["7"]));
+    shown("bandwidth_recorded", &TWO, then(recorded, &["b"]));
+    shown("bandwidth_details", &TWO, then(measuring, &["7", "enter"]));
+    shown("bandwidth_not_measured", &TWO, then(opened, &["7"]));
+    // The late rank and its node are marked like the culprit of a failure.
+    shown("bandwidth_late_rank", &TWO, then(measuring, &["2", "z"]));
+    shown("bandwidth_late_node", &TWO, then(measuring, &["3"]));
+}
+
+/// They are lines of the job, although the log does not show them.
+#[test]
+fn a_job_that_prints_measurements_alone_wrote_something() {
+    let mut model = with_jobs();
+    press(&mut model, "enter");
+    let measured = recorded().open.unwrap().transport_view.measured.clone();
+    let view = TransportView { measured, ..TransportView::default() };
+    let name = model.open.as_ref().unwrap().handle.clone();
+    update(&mut model, Msg::TransportView(name.clone(), Arc::new(view)));
+    update(&mut model, Msg::LogsEnded(name, None));
+    assert!(
+        screen(&mut model, 80, 24).contains("no line but measurements of NCCL's collectives; 7 shows them")
+    );
+    press(&mut model, "4");
+    assert!(screen(&mut model, 80, 24).contains("No line but measurements"));
+}
+
+#[test]
 fn logs() {
     sizes("logs_paused_filtered", || {
         let mut model = on("4")();
@@ -186,8 +223,8 @@ fn below_the_smallest_size_one_line_says_so() {
 /// Colour is never the only sign: without it the letters are the same, and none is left.
 #[test]
 fn without_colour_the_text_is_the_same() {
-    for (_, begin) in STATES {
-        for key in ["1", "2", "3", "4", "5", "6"] {
+    for begin in STATES.map(|(_, begin)| begin).into_iter().chain([measuring as State]) {
+        for key in ["1", "2", "3", "4", "5", "6", "7"] {
             let mut coloured = begin();
             press(&mut coloured, key);
             let mut plain = begin();
@@ -205,8 +242,8 @@ fn without_colour_the_text_is_the_same() {
 
 #[test]
 fn every_size_in_between_is_drawn() {
-    for key in ["1", "2", "3", "4", "5", "6"] {
-        let mut model = on(key)();
+    for key in ["1", "2", "3", "4", "5", "6", "7"] {
+        let mut model = then(measuring, &[key])();
         for columns in [1, 13, 59, 60, 61, 99, 119, 120, 149, 169] {
             for rows in [1, 14, 15, 19, 33, 50] {
                 let shown = screen(&mut model, columns, rows);

@@ -34,6 +34,10 @@ const DEVICES: &str = "network_devices";
 /// Counters of words of four bytes (InfiniBand's `PortXmitData`).
 const WORDS: [&str; 2] = ["port_xmit_data", "port_rcv_data"];
 
+/// Words in the names of counters of errors: of InfiniBand and RoCE, and of EFA (`impaired_remote_conn_events`).
+const ERRORS: [&str; 8] =
+    ["err", "discard", "retrans", "timeout", "drop", "impaired", "unresponsive", "link_downed"];
+
 /// The nodes of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Probes {
@@ -125,8 +129,7 @@ impl Probes {
                 };
                 let counters = now["counters"].as_object();
                 let errors = counters.into_iter().flatten().filter_map(|(counter, _)| {
-                    let is_error = ["err", "discard", "retrans", "timeout", "drop"].iter();
-                    let is_error = is_error.clone().any(|word| counter.contains(word));
+                    let is_error = ERRORS.iter().any(|word| counter.contains(word));
                     Some((counter.clone(), grown(counter)?)).filter(|(_, grown)| is_error && *grown > 0)
                 });
                 all.push(Traffic {
@@ -376,6 +379,26 @@ mod tests {
         assert_eq!((traffic[0].sent, traffic[1].sent), (3_999_996_000, 0));
         assert_eq!(traffic[0].errors, [("symbol_error".to_owned(), 7)]);
         assert_eq!(codes(&probes), ["VERIFY-NIC-ERRORS", "VERIFY-NIC-IDLE"]);
+    }
+
+    #[test]
+    fn efa_has_counters_of_its_own() {
+        let mut probes = Probes::default();
+        for (word, sent, events) in [("probe", 1000_u64, 1), ("after", 5000, 4)] {
+            probes.read(
+                format!(
+                    "weftrun-{word} {{\"host\":\"a\",\"interfaces\":[{{\"device\":\"rdmap79s0:1\",\"counters\":{{\"tx_bytes\":{sent},\
+                     \"rx_bytes\":7,\"rdma_write_bytes\":{sent},\"rx_drops\":0,\"impaired_remote_conn_events\":{events},\
+                     \"unresponsive_remote_events\":{events}}}}}]}}\n"
+                )
+                .as_bytes(),
+            );
+        }
+        let traffic = probes.traffic();
+        assert_eq!((traffic[0].sent, traffic[0].received), (4000, 0));
+        let errors: Vec<(&str, u64)> =
+            traffic[0].errors.iter().map(|(name, grown)| (&**name, *grown)).collect();
+        assert_eq!(errors, [("impaired_remote_conn_events", 3), ("unresponsive_remote_events", 3)]);
     }
 
     #[test]

@@ -22,6 +22,35 @@ fn the_late_rank_and_the_bandwidths_are_printed() {
     assert!(ok.starts_with("no rank is late\n"), "{ok}");
 }
 
+/// What is expected is that of the named instance type; without one it is not known.
+#[test]
+fn the_expected_bandwidth_is_that_of_the_instance_type() {
+    let place = Place::new();
+    let files = recording("inspector-2.28.9-slow-plain");
+    let row = |text: &str| text.lines().find(|line| line.contains("AllReduce  ")).unwrap().to_owned();
+    let unknown = place.run(&format!("bandwidth {files}")).ok().out;
+    assert!(row(&unknown).contains(" unknown "), "{unknown}");
+    let known = place.run(&format!("bandwidth {files} --instance-type p5.48xlarge")).ok().out;
+    assert!(row(&known).contains(" 450 "), "{known}");
+    assert!(
+        known.contains("expected: 450 (line-rate: one direction of the NVSwitch/NVLink4 900GB/s"),
+        "{known}"
+    );
+    let json = place.run(&format!("bandwidth {files} --instance-type p5.48xlarge -o json")).json();
+    let expected = json["expected"].as_array().unwrap();
+    assert!(
+        expected.iter().any(|one| one["collective"] == "AllReduce"
+            && one["basis"] == "line-rate"
+            && one["low_gbps"] == 450.0
+            && one["communicator"] == json["communicators"][0]["id"]),
+        "{json:#}"
+    );
+    assert_eq!((&json["limit"], &json["step"]), (&"slow".into(), &serde_json::Value::Null));
+    let wrong = place.run(&format!("bandwidth {files} --instance-type p5.48xlrage")).code(6);
+    assert!(wrong.err.contains("p5.48xlarge"), "{}", wrong.err);
+    place.run(&format!("bandwidth {files} --counters")).code(2);
+}
+
 #[test]
 fn files_without_measurements_are_an_error() {
     let place = Place::new();

@@ -110,3 +110,29 @@ fn nodes_beyond_the_drawing_are_counted() {
     assert!(pairs >= 299, "{about}");
     assert!(about.contains("; the first 256 nodes are drawn"), "{about}");
 }
+
+#[test]
+fn the_report_says_which_rank_the_others_wait_for() {
+    let place = Place::new();
+    let recording = repo("crates/nccl/tests/bandwidth/weftrun-2.28.9-5ms-rank1");
+    for (rank, name) in ["nccl-vm-710.jsonl", "nccl-vm-711.jsonl"].into_iter().enumerate() {
+        let lines = std::fs::read_to_string(recording.join(name)).unwrap();
+        let text: String = lines.lines().map(|line| format!("weftrun: NCCL {line}\n")).collect();
+        place.write(&format!("logs/rank{rank}.log"), text);
+    }
+    let page = place.run("report logs/ -o html").ok().out;
+    assert!(
+        page.contains("<h2 id=\"collectives\">") && page.contains("<td>AllReduce</td><td>2</td>"),
+        "{page}"
+    );
+    let slow = "slow: rank 1 on vm reaches AllReduce last: the others waited ";
+    assert!(page.matches(slow).count() >= 2, "in the first sentence, and with the collectives: {page}");
+    let data: Value = place.run("report logs/ -o json").json();
+    assert_eq!(
+        (&data["bandwidth"]["limit"], &data["bandwidth"]["late"][0]["rank"]),
+        (&"slow".into(), &1.into())
+    );
+    place.write("plain/rank0.log", "step 1\n");
+    assert!(!place.run("report plain/ -o html").ok().out.contains("id=\"collectives\""));
+    assert_eq!(place.run("report plain/ -o json").json()["bandwidth"], Value::Null);
+}

@@ -281,7 +281,9 @@ fn counters_of_a_running_job_are_compared_with_its_log() {
         return;
     }
     let log = "host:7:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0\n\
-               host2:8:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [receive] via NET/Socket/0\n";
+               host2:8:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [receive] via NET/Socket/0\n\
+               weftrun: NCCL {\"weftrun_nccl\":1,\"t\":1795696000000,\"host\":\"host\",\"pid\":7,\"comm\":\"0x1\",\"rank\":0,\"n\":2,\
+               \"nodes\":2,\"op\":\"AllReduce\",\"count\":1,\"bytes\":1000,\"ns\":10,\"seq\":1,\"seq_bytes\":1000,\"seq_ns\":10,\"dropped\":0}\n";
     let log = place.write("nccl.log", log);
     // 50 million words of four bytes, ten times a second at most.
     let counts = format!(
@@ -297,7 +299,8 @@ fn counters_of_a_running_job_are_compared_with_its_log() {
     let script = format!(
         "{mounts}; cd /sys/class/infiniband/mlx5_0/ports/1; echo '4: ACTIVE' > state; echo '400 Gb/sec (4X NDR)' > rate; \
          echo InfiniBand > link_layer; echo 0 > counters/port_xmit_data; cd \"$0\"; handle=$({weftrun} submit -q job.toml); sleep 2; \
-         {weftrun} transport -o json --counters=2s $handle; {weftrun} transport --counters=1s $handle >&2; {weftrun} cancel $handle"
+         {weftrun} transport -o json --counters=2s $handle; {weftrun} transport --counters=1s $handle >&2; \
+         {weftrun} bandwidth --counters=1s $handle >&2; {weftrun} cancel $handle"
     );
     let mut command = place.program("unshare");
     command.args(["-m", "sh", "-c", &script]).arg(place.path(""));
@@ -319,5 +322,12 @@ fn counters_of_a_running_job_are_compared_with_its_log() {
     );
     assert!(done.err.contains("1 of 1 RDMA interfaces of 1 node carried traffic"), "{}", done.err);
     assert!(done.err.contains(" mlx5_0:1: sent "), "{}", done.err);
+    let bandwidth = done.err.split("network interfaces:\n").nth(1).unwrap();
+    assert!(
+        bandwidth.contains("1 of 1 RDMA interfaces of 1 node carried")
+            && bandwidth.contains(" mlx5_0:1: sent "),
+        "{}",
+        done.err
+    );
     place.run("transport --counters nccl.log").code(2);
 }

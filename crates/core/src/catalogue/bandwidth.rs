@@ -5,6 +5,8 @@ use std::sync::OnceLock;
 
 use serde::Serialize;
 
+use super::InstanceType;
+
 const TABLE: &str = include_str!("../../data/expected-bandwidth.tsv");
 
 /// Smaller messages are bound by latency, which does not show the fabric.
@@ -37,7 +39,21 @@ pub struct Bandwidth {
     pub note: String,
 }
 
-/// Published figures: the bandwidth that a collective should reach.
+word_enum! {
+    /// What an expected bandwidth rests on.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "kebab-case")]
+    #[non_exhaustive]
+    pub enum ExpectedBasis {
+        /// Figures that were published for the instance type and the number of nodes.
+        Published = "published",
+        /// The line rate of what joins the ranks: network interfaces, or NVLink.
+        LineRate = "line-rate",
+    }
+}
+
+/// The bandwidth that a collective should reach.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "VerifyExpected"))]
 #[non_exhaustive]
@@ -48,13 +64,22 @@ pub struct Expected {
     /// Highest published value, GB/s.
     #[serde(rename = "high_gbps")]
     pub high: f64,
-    /// What was measured: `all_reduce of 16GiB on 2 p5.48xlarge`.
+    /// What it rests on.
+    pub basis: ExpectedBasis,
+    /// What was measured (`all_reduce of 16GiB on 2 p5.48xlarge`), or whose line rate it is.
     pub what: String,
-    /// Where it was published.
+    /// Where it was published; for a line rate, the keys of the sources of the row (`data/instances.md`).
     pub sources: Vec<String>,
 }
 
 impl Expected {
+    /// Returns the range in GB/s, without its unit: `450`, `77.9`, `362-382`.
+    pub fn numbers(&self) -> String {
+        let number = |gbps: f64| if gbps < 100.0 { format!("{gbps:.1}") } else { format!("{gbps:.0}") };
+        let (low, high) = (number(self.low), number(self.high));
+        if low == high { low } else { format!("{low}-{high}") }
+    }
+
     /// Returns the range as text: `77.9 GB/s`, `362 to 382 GB/s`.
     pub fn range(&self) -> String {
         range(self.low, self.high)
@@ -154,7 +179,62 @@ pub fn expected(instance: &str, nodes: u32, collective: &str) -> Option<Expected
     let what = format!("{collective} of at least 1 GiB on {nodes} {}", first.instance);
     let mut sources: Vec<String> = rows.iter().map(|row| row.source.clone()).collect();
     sources.dedup();
-    Some(Expected { low, high, what, sources })
+    Some(Expected { low, high, basis: ExpectedBasis::Published, what, sources })
+}
+
+/// Returns what a communicator should reach in a collective: the published figure where it has all accelerators of its nodes,
+/// otherwise the line rate of what joins its ranks. None where neither is known.
+pub fn expected_rate(row: &InstanceType, nodes: u32, ranks: u32, collective: &str) -> Option<Expected> {
+    let whole = nodes.checked_mul(row.accelerators).is_some_and(|all| all == ranks);
+    let published = if whole { expected(&row.name, nodes, collective) } else { None };
+    published.or_else(|| line_rate(row, nodes, ranks, collective))
+}
+
+/// Returns the line rate, where each byte on the bus crosses it once: not of an all-to-all, which sends a part inside the node,
+/// nor of a pair of ranks, whose paths are not known.
+fn line_rate(row: &InstanceType, nodes: u32, ranks: u32, collective: &str) -> Option<Expected> {
+    let crosses =
+        matches!(collective, "all_reduce" | "all_gather" | "reduce_scatter" | "broadcast" | "reduce");
+    if !crosses || ranks < 2 || nodes == 0 || ranks < nodes {
+        return None;
+    }
+    let (low, high, what) = if nodes == 1 { inside_node(row)? } else { between_nodes(row, ranks / nodes)? };
+    let sources = if row.from_config { vec!["config".to_owned()] } else { row.sources.clone() };
+    Some(Expected { low, high, basis: ExpectedBasis::LineRate, what, sources })
+}
+
+/// Returns one direction of the NVLink of each GPU, where a switch joins all of them. The catalogue has both directions.
+fn inside_node(row: &InstanceType) -> Option<(f64, f64, String)> {
+    let links = row.intra_node.as_deref().filter(|links| links.starts_with("NVSwitch/"))?;
+    let both = links.split_whitespace().find_map(|word| word.strip_suffix("GB/s"))?;
+    // `~900` is general knowledge, without a source.
+    let gbps = both.parse::<f64>().ok().filter(|gbps| *gbps > 0.0)? / 2.0;
+    Some((gbps, gbps, format!("one direction of the {links} of each GPU of {}", row.name)))
+}
+
+/// Returns the rate of the interfaces beside some ranks of each node: their part of all of them, and at least one.
+fn between_nodes(row: &InstanceType, ranks: u32) -> Option<(f64, f64, String)> {
+    let links = row.intra_node.as_deref().unwrap_or_default();
+    let unsure = ["nics", "nic_gbps", "network_gbps"].iter().any(|column| row.is_unsure(column));
+    // The nodes of an NVL72 domain are joined by NVLink.
+    if unsure || links.contains("NVL72") || row.accelerators == 0 {
+        return None;
+    }
+    let of_nics = row.nics.zip(row.nic_gbps).map(|(nics, gbps)| f64::from(nics) * gbps);
+    // The network of a node can have a front-end interface that carries nothing of NCCL.
+    let node = match (of_nics, row.network_gbps) {
+        (Some(nics), Some(node)) => nics.min(node),
+        (nics, node) => nics.or(node)?,
+    };
+    let part = (f64::from(ranks) / f64::from(row.accelerators)).min(1.0);
+    let low = node * part / 8.0;
+    let high = low.max(row.nic_gbps.unwrap_or(node).min(node) / 8.0);
+    let what = if part < 1.0 {
+        format!("line rate of the interfaces beside {ranks} of the {} GPUs of {}", row.accelerators, row.name)
+    } else {
+        format!("line rate of the {node} Gb/s of each {}", row.name)
+    };
+    Some((low, high, what))
 }
 
 #[cfg(test)]
@@ -182,6 +262,44 @@ mod tests {
         }
         let without = Bandwidth { busbw_gbps: "n/a".to_owned(), ..row(good).unwrap() };
         assert_eq!(without.range(), None);
+    }
+
+    #[test]
+    fn without_a_published_figure_the_line_rate_is_expected() {
+        let catalogue = crate::catalogue::Catalogue::builtin();
+        let rate = |name: &str, nodes: u32, ranks: u32, collective: &str| {
+            let rate = expected_rate(catalogue.get(name).unwrap(), nodes, ranks, collective);
+            rate.map(|rate| (rate.low, rate.high, rate.basis, rate.sources.is_empty()))
+        };
+        let line = |low, high| Some((low, high, ExpectedBasis::LineRate, false));
+        // Published, of all GPUs of both nodes; of a part of them, or of another number, it is the line rate.
+        let published = rate("p4d.24xlarge", 2, 16, "all_reduce");
+        assert_eq!(published, Some((77.9, 77.9, ExpectedBasis::Published, false)));
+        assert_eq!(rate("p4d.24xlarge", 3, 24, "all_reduce"), line(50.0, 50.0));
+        assert_eq!(
+            rate("p4d.24xlarge", 4, 4, "all_gather"),
+            line(6.25, 12.5),
+            "a GPU has half of a NIC, or one"
+        );
+        // One node: half of what NVLink carries in both directions.
+        assert_eq!(rate("p5.48xlarge", 1, 2, "all_reduce"), line(450.0, 450.0));
+        assert_eq!(rate("p4d.24xlarge", 1, 8, "reduce_scatter"), line(300.0, 300.0));
+        // The front-end interface of GCP carries nothing of NCCL, and the 17th card of p6-b300 no EFA.
+        assert_eq!(rate("a4-highgpu-8g", 3, 24, "all_reduce"), line(400.0, 400.0));
+        assert_eq!(rate("p6-b300.48xlarge", 16, 128, "broadcast"), line(800.0, 800.0));
+        for (name, nodes, ranks, collective) in [
+            ("p5.48xlarge", 0, 8, "all_reduce"),
+            ("p5.48xlarge", 1, 1, "all_reduce"),
+            ("p5.48xlarge", 2, 16, "alltoall"),
+            ("p5.48xlarge", 2, 2, "sendrecv"),
+            ("g5.48xlarge", 1, 8, "all_reduce"),
+            // From general knowledge; a domain of NVLink; cells that are not sure.
+            ("a3-ultragpu-8g", 1, 8, "all_reduce"),
+            ("a4x-highgpu-4g", 4, 16, "all_reduce"),
+            ("BM.GPU.B300.8", 2, 16, "all_gather"),
+        ] {
+            assert_eq!(rate(name, nodes, ranks, collective), None, "{name} {nodes} {ranks} {collective}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod tsv;
 
 use std::collections::BTreeMap;
 
-pub use bandwidth::{Bandwidth, Expected, bandwidths, expected};
+pub use bandwidth::{Bandwidth, Expected, ExpectedBasis, bandwidths, expected, expected_rate};
 pub use instance::{InstanceType, NodeFabric};
 pub use overrides::InstanceOverride;
 

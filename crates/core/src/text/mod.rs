@@ -13,5 +13,5 @@ pub use hash::{fnv1a, fnv1a_32};
 pub use quantity::Quantity;
 pub use splice::splice;
 pub use version::numbers;
-pub use words::{binary_size, counted, did_you_mean, listed, suggestion};
+pub use words::{binary_size, counted, did_you_mean, listed, rounded_size, suggestion};
 pub(crate) use words::{unknown_word, words};

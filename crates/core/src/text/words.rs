@@ -92,6 +92,22 @@ pub fn binary_size(bytes: u64) -> String {
     }
 }
 
+/// Returns a size that need not be a whole number of its unit.
+///
+/// ```
+/// use weftrun_core::text::rounded_size;
+/// assert_eq!(rounded_size(64 << 20), "64 MiB");
+/// assert_eq!(rounded_size(1_600_000), "1.5 MiB");
+/// ```
+pub fn rounded_size(bytes: u64) -> String {
+    let power = bytes.max(1).ilog2() / 10 * 10;
+    if bytes.trailing_zeros() >= power || power > 50 {
+        return binary_size(bytes);
+    }
+    let unit = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"].get(power as usize / 10).unwrap_or(&"B");
+    format!("{:.1} {unit}", bytes as f64 / (1_u64 << power) as f64)
+}
+
 /// Implements `FromStr` of an enum by its `as_str` and `ALL`. The error names the nearest word.
 macro_rules! words {
     ($type:ty, $what:literal) => {

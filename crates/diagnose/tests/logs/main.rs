@@ -9,6 +9,7 @@ mod codes;
 mod failures;
 mod flight_recorder;
 mod formats;
+mod late_ranks;
 mod laws;
 mod lies;
 mod networks;

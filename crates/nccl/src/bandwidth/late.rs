@@ -52,7 +52,7 @@ pub fn judge(ranks: &[&Series], seconds: Option<f64>) -> Arrival {
         Ok(compared) => compared,
         Err(order) => return Arrival::of(order),
     };
-    let waits = waits(ranks, &entries, &least);
+    let waits = waits(ranks, &entries, &least, kept_part(ranks));
     let mut arrival = Arrival::of(Order::Even);
     arrival.compared = least.len();
     arrival.waits = waits.iter().map(|waits| RankWait::new(&waits.series.origin, waits.waited())).collect();
@@ -166,19 +166,42 @@ fn shared_keys(entries: &[Vec<Entry>], exact: bool) -> Result<BTreeMap<u64, f64>
     }
 }
 
-/// Returns each rank's waiting and time in each part.
-fn waits<'a>(ranks: &[&'a Series], entries: &[Vec<Entry>], least: &BTreeMap<u64, f64>) -> Vec<Waits<'a>> {
+/// Returns the part of the operations that is kept for comparing: all of them, but for a job of very many ranks.
+fn kept_part(ranks: &[&Series]) -> f64 {
+    let by_time = ranks.iter().all(|series| !series.sums.is_empty());
+    let (mut all, mut kept) = (0_u64, 0_u64);
+    for series in ranks {
+        let counts = series.sizes.iter().map(|size| size.count);
+        all = counts.fold(all, u64::saturating_add);
+        let entries = if by_time { &series.sums } else { &series.singles };
+        kept = entries.iter().map(|entry| entry.measured.count).fold(kept, u64::saturating_add);
+    }
+    if kept == 0 { 1.0 } else { (kept as f64 / all.max(1) as f64).min(1.0) }
+}
+
+/// Returns each rank's waiting and time in each part, of which a part of the operations is kept.
+fn waits<'a>(
+    ranks: &[&'a Series],
+    entries: &[Vec<Entry>],
+    least: &BTreeMap<u64, f64>,
+    kept: f64,
+) -> Vec<Waits<'a>> {
     let part: BTreeMap<u64, (usize, f64)> = least
         .iter()
         .enumerate()
         .map(|(at, (key, nanos))| (*key, (at * PARTS / least.len(), *nanos)))
         .collect();
+    // The parts have nearly the same number of keys: what one has more would make it the typical one.
+    let mut weights = [0.0; PARTS];
+    part.values().for_each(|(part, _)| weights[*part] += 1.0);
+    weights = weights.map(|keys: f64| least.len() as f64 / PARTS as f64 / keys.max(1.0) / kept);
     let of = |(series, entries): (&&'a Series, &Vec<Entry>)| {
         let mut parts = [(0.0, 0.0); PARTS];
         for Entry { key, measured } in entries {
             if let Some((part, least)) = part.get(key) {
-                parts[*part].0 += (measured.mean() - least) * measured.count as f64 / 1e9;
-                parts[*part].1 += measured.nanos as f64 / 1e9;
+                let weight = weights[*part] / 1e9;
+                parts[*part].0 += (measured.mean() - least) * measured.count as f64 * weight;
+                parts[*part].1 += measured.nanos as f64 * weight;
             }
         }
         Waits { series, parts }

@@ -27,6 +27,7 @@ use std::sync::Arc;
 use memchr::memchr;
 
 use line::{Context, Line, Measured, Origin, Record};
+pub(crate) use speeds::short_host;
 pub use speeds::{Arrival, CollectiveSpeed, CommunicatorSpeed, Order, RankWait, Rate, SizeSpeed, Speeds};
 
 /// Longest line that is read: one of Inspector with the times of 64 channels has 16 kB.
@@ -320,5 +321,40 @@ impl Series {
     /// Returns the nanoseconds of all its operations.
     fn nanos(&self) -> u64 {
         self.sizes.iter().map(|size| size.nanos).fold(0, u64::saturating_add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a job of very many ranks a part of the operations is kept: the waiting is still that of all of them.
+    #[test]
+    fn the_waiting_is_of_all_operations_where_a_part_is_kept() {
+        let (mut bandwidth, mut source) = (Bandwidth::default(), Source::default());
+        for second in 0..400_u64 {
+            for rank in 0..8 {
+                let nanos = if rank == 5 { 1_000_000 } else { 41_000_000 };
+                let line = format!(
+                    "{{\"weftrun_nccl\":1,\"t\":{},\"host\":\"h\",\"pid\":{rank},\"comm\":\"0x1\",\"rank\":{rank},\"n\":8,\"nodes\":1,\
+                     \"op\":\"AllReduce\",\"count\":10,\"bytes\":1000,\"ns\":{},\"seq\":{second},\"seq_bytes\":100,\"seq_ns\":{nanos}}}\n",
+                    second * 1000,
+                    nanos * 10,
+                );
+                bandwidth.read(&mut source, line.as_bytes());
+            }
+        }
+        let judged = |bandwidth: &Bandwidth| {
+            let speeds = bandwidth.speeds();
+            let arrival = &speeds.communicators[0].collectives[0].arrival;
+            (arrival.late.first().map(|rank| rank.rank), arrival.waited_share.unwrap(), arrival.compared)
+        };
+        let (late, share, all) = judged(&bandwidth);
+        assert_eq!((late, all), (Some(5), 400));
+        assert!((share - 0.4).abs() < 0.01, "{share}");
+        bandwidth.thin();
+        bandwidth.thin();
+        let (late, share, some) = judged(&bandwidth);
+        assert!(late == Some(5) && some < all / 2 && (share - 0.4).abs() < 0.02, "{share} by {some}");
     }
 }

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::line::Origin;
-use super::{Bandwidth, Collective, Series, late};
+use super::{Bandwidth, Collective, Entry, Series, late};
 
 /// Most ranks that a sentence names.
 const NAMED: usize = 8;
+/// Most parts of the time that have a bandwidth of their own.
+const PARTS: u64 = 60;
 
 /// How fast a job's collectives are.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -33,6 +35,23 @@ pub struct Speeds {
     pub unusable: u64,
     /// What limits the figures.
     pub notes: Vec<String>,
+}
+
+impl Speeds {
+    /// Returns what makes the job slow in a word, if the times show it: `slow` where ranks come last, `network-bound` where the
+    /// transfer itself takes most of the time.
+    pub fn limit(&self) -> Option<&'static str> {
+        if !self.late.is_empty() {
+            return Some("slow");
+        }
+        self.network_bound().map(|_| "network-bound")
+    }
+
+    /// Returns the collective whose transfer takes most of the time, if one does and no rank is late.
+    pub fn network_bound(&self) -> Option<(&CommunicatorSpeed, &CollectiveSpeed)> {
+        main_collective(pairs(&self.communicators))
+            .filter(|(_, speed)| self.late.is_empty() && speed.arrival.order == Order::Wire)
+    }
 }
 
 /// A communicator.
@@ -65,6 +84,9 @@ pub struct CollectiveSpeed {
     pub time_share: Option<f64>,
     /// Its sizes, from the smallest.
     pub sizes: Vec<SizeSpeed>,
+    /// Bus bandwidth in GB/s in at most 60 equal parts of the time (of the operations, where the records have no sums of a
+    /// time): all sizes together, by the rank that waited least; null for a part without a record.
+    pub over_time: Vec<Option<f64>>,
     /// In which order the ranks reach it.
     pub arrival: Arrival,
 }
@@ -80,7 +102,8 @@ pub struct SizeSpeed {
     pub most_bytes: u64,
     /// Operations, of the rank that has most.
     pub operations: u64,
-    /// Bus bandwidth in GB/s, the median: of the operations that all ranks recorded, by the shortest time of each.
+    /// Bus bandwidth in GB/s, the median: of the operations that all ranks recorded, by the shortest time of each; or of the sums
+    /// of a time, by the rank that waited least, where that is more.
     pub busbw_gbps: Option<f64>,
     /// The slowest of these operations.
     pub slowest_gbps: Option<f64>,
@@ -134,7 +157,8 @@ pub struct Arrival {
 pub struct RankWait {
     /// Rank in the communicator.
     pub rank: u32,
-    /// Rank in the largest communicator of its process, where that is another one.
+    /// Rank in the job as NCCL's lines prove it, else in the largest communicator of its process; null where neither is another
+    /// one.
     pub global_rank: Option<u32>,
     /// Its host.
     pub host: String,
@@ -204,6 +228,11 @@ impl Arrival {
 }
 
 impl RankWait {
+    /// Returns its rank in the job, as far as that is known.
+    pub fn job_rank(&self) -> u32 {
+        self.global_rank.unwrap_or(self.rank)
+    }
+
     pub(super) fn new(origin: &Origin, seconds: f64) -> Self {
         Self { rank: origin.rank, global_rank: None, host: origin.host.to_string(), pid: origin.pid, seconds }
     }
@@ -211,13 +240,18 @@ impl RankWait {
 
 impl fmt::Display for RankWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.global_rank.unwrap_or(self.rank))
+        write!(f, "{}", self.job_rank())
     }
 }
 
 impl Bandwidth {
     /// Returns what was measured so far.
     pub fn speeds(&self) -> Speeds {
+        self.speeds_of(&HashMap::new())
+    }
+
+    /// Does the same where the ranks of some processes in the job are proved, by short host name and process id.
+    pub(crate) fn speeds_of(&self, proved: &HashMap<(&str, u64), u32>) -> Speeds {
         let mut groups: BTreeMap<(u64, Collective), Vec<&Series>> = BTreeMap::new();
         for series in &self.series {
             groups.entry((series.origin.comm, series.collective)).or_default().push(series);
@@ -240,7 +274,9 @@ impl Bandwidth {
             let arrival = &mut speed.arrival;
             for rank in arrival.late.iter_mut().chain(&mut arrival.waits) {
                 let global = globals.get(&(rank.host.as_str().into(), rank.pid));
-                rank.global_rank = global.filter(|(ranks, _)| *ranks > origin.ranks).map(|(_, rank)| *rank);
+                let of_largest = global.filter(|(ranks, _)| *ranks > origin.ranks).map(|(_, rank)| *rank);
+                let proved = proved.get(&(short_host(&rank.host), rank.pid)).copied();
+                rank.global_rank = proved.or(of_largest).filter(|global| *global != rank.rank);
             }
             known.collectives.push(speed);
         }
@@ -307,9 +343,7 @@ fn judged(communicators: &[CommunicatorSpeed]) -> (Vec<RankWait>, String) {
     {
         return (worst.arrival.late.clone(), worst.arrival.sentence(worst.collective, worst.seconds));
     }
-    let share = |speed: &&CollectiveSpeed| speed.time_share.unwrap_or(0.0);
-    let symmetric = all().filter(|speed| speed.collective.is_symmetric());
-    let most = symmetric.max_by(|one, other| share(one).total_cmp(&share(other)));
+    let most = main_collective(pairs(communicators)).map(|(_, speed)| speed);
     let order = most.map_or(Order::Few, |speed| speed.arrival.order);
     let sentence = match (order, most) {
         (Order::Even | Order::Wire, _) => order.as_str().to_owned(),
@@ -317,6 +351,27 @@ fn judged(communicators: &[CommunicatorSpeed]) -> (Vec<RankWait>, String) {
         (_, None) => format!("no rank is named: {order}"),
     };
     (Vec::new(), sentence)
+}
+
+/// Returns the name of a host as NCCL's lines have it, without a domain.
+pub(crate) fn short_host(host: &str) -> &str {
+    host.split_once('.').map_or(host, |(name, _)| name)
+}
+
+/// Returns each collective with its communicator.
+fn pairs(
+    communicators: &[CommunicatorSpeed],
+) -> impl Iterator<Item = (&CommunicatorSpeed, &CollectiveSpeed)> {
+    communicators.iter().flat_map(|comm| comm.collectives.iter().map(move |speed| (comm, speed)))
+}
+
+/// Returns the collective with the most time of those in which every rank waits for all others.
+fn main_collective<'a>(
+    all: impl Iterator<Item = (&'a CommunicatorSpeed, &'a CollectiveSpeed)>,
+) -> Option<(&'a CommunicatorSpeed, &'a CollectiveSpeed)> {
+    let share = |speed: &CollectiveSpeed| speed.time_share.unwrap_or(0.0);
+    all.filter(|(_, speed)| speed.collective.is_symmetric())
+        .max_by(|(_, one), (_, other)| share(one).total_cmp(&share(other)))
 }
 
 /// Returns the seconds from the first record to the last.
@@ -327,6 +382,11 @@ fn seconds<'a>(series: impl Iterator<Item = &'a Series>) -> Option<f64> {
 }
 
 impl CollectiveSpeed {
+    /// Returns the size that most bytes are of, by which the collective is judged.
+    pub fn main_size(&self) -> Option<&SizeSpeed> {
+        self.sizes.iter().max_by_key(|size| size.most_bytes.saturating_mul(size.operations))
+    }
+
     fn of(collective: Collective, ranks: &[&Series], of_all: Option<f64>) -> Self {
         let seconds = seconds(ranks.iter().copied());
         let mean =
@@ -336,6 +396,7 @@ impl CollectiveSpeed {
             seconds,
             time_share: of_all.map(|seconds| (mean / seconds).min(1.0)),
             sizes: sizes(collective, ranks),
+            over_time: over_time(collective, ranks),
             arrival: late::judge(ranks, seconds),
         }
     }
@@ -377,5 +438,64 @@ fn sizes(collective: Collective, ranks: &[&Series]) -> Vec<SizeSpeed> {
             size.slowest_gbps = speeds.first().copied();
         }
     }
+    // Single operations of weftrun's library are a sample, which may always be the same part of a step.
+    for (power, mut speeds) in by_sums(collective, ranks) {
+        speeds.sort_by(f64::total_cmp);
+        if let (Some(size), Some(median)) = (sizes.get_mut(&power), speeds.get(speeds.len() / 2)) {
+            size.busbw_gbps = Some(size.busbw_gbps.map_or(*median, |gbps| gbps.max(*median)));
+        }
+    }
     sizes.into_values().collect()
+}
+
+/// Returns the bandwidth of each sum of a time, by the power of two of its size: that of the rank that waited least in it. Where
+/// the ranks wait for each other in turn, each waits in some operations of a sum, so that it is less than a single one shows.
+fn by_sums(collective: Collective, ranks: &[&Series]) -> BTreeMap<u32, Vec<f64>> {
+    let factor = collective.bus_factor(ranks.first().map_or(1, |series| series.origin.ranks));
+    let mut fastest: HashMap<(u64, u32), f64> = HashMap::new();
+    for Entry { key, measured } in ranks.iter().flat_map(|series| &series.sums) {
+        let size = measured.bytes / measured.count.max(1);
+        let known = fastest.entry((*key, size.max(1).ilog2())).or_insert(0.0);
+        *known = known.max(factor * measured.bytes as f64 / measured.nanos.max(1) as f64);
+    }
+    let mut speeds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for ((_, power), speed) in fastest {
+        speeds.entry(power).or_default().push(speed);
+    }
+    speeds
+}
+
+/// Returns the bandwidth in equal parts of the time. In a part, an operation that some ranks count in the next one changes
+/// bytes and time alike.
+fn over_time(collective: Collective, ranks: &[&Series]) -> Vec<Option<f64>> {
+    let by_time = ranks.iter().all(|series| !series.sums.is_empty());
+    let all: Vec<&[Entry]> =
+        ranks.iter().map(|series| if by_time { &*series.sums } else { &*series.singles }).collect();
+    let keys = || all.iter().copied().flatten().map(|entry| entry.key);
+    let (Some(first), Some(last)) = (keys().min(), keys().max()) else { return Vec::new() };
+    // A rank has an entry for each size at a time.
+    let times = |entries: &&[Entry]| 1 + entries.windows(2).filter(|pair| pair[0].key != pair[1].key).count();
+    let most = all.iter().map(times).max().unwrap_or(0) as u64;
+    let parts = most.clamp(1, PARTS).min((last - first).saturating_add(1));
+    let part = |key: u64| {
+        let at = u128::from(key - first) * u128::from(parts) / (u128::from(last - first) + 1);
+        usize::try_from(at).unwrap_or(usize::MAX)
+    };
+    let factor = collective.bus_factor(ranks.first().map_or(1, |series| series.origin.ranks));
+    let mut speeds: Vec<Option<f64>> = vec![None; usize::try_from(parts).unwrap_or(0)];
+    let mut sums = vec![(0_u64, 0_u64); speeds.len()];
+    for entries in all {
+        sums.fill((0, 0));
+        for entry in entries {
+            if let Some((bytes, nanos)) = sums.get_mut(part(entry.key)) {
+                *bytes = bytes.saturating_add(entry.measured.bytes);
+                *nanos = nanos.saturating_add(entry.measured.nanos);
+            }
+        }
+        for (speed, (bytes, nanos)) in speeds.iter_mut().zip(&sums).filter(|(_, (_, nanos))| *nanos > 0) {
+            let of_rank = factor * *bytes as f64 / *nanos as f64;
+            *speed = Some(speed.map_or(of_rank, |speed| speed.max(of_rank)));
+        }
+    }
+    speeds
 }

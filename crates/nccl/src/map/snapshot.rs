@@ -12,7 +12,7 @@ use super::usage::Usage;
 use super::verdict::{device_names, interfaces};
 use super::{PluginSeen, SignatureHits, Signatures, Trace};
 use crate::SourceId;
-use crate::bandwidth::Bandwidth;
+use crate::bandwidth::{Bandwidth, Speeds, short_host};
 use crate::failure::Failures;
 use crate::signature::Signature;
 use crate::throughput::Series;
@@ -45,6 +45,18 @@ impl<'a> Snapshot<'a> {
     /// Returns what weftrun's library measured of NCCL's collectives.
     pub fn bandwidth(&self) -> &'a Bandwidth {
         &self.seen.bandwidth.0
+    }
+
+    /// Returns how fast each collective is and which rank reaches it last, with the ranks of the job as far as NCCL's lines
+    /// prove them; none if nothing was measured.
+    pub fn speeds(&self) -> Option<Speeds> {
+        let bandwidth = self.bandwidth();
+        if bandwidth.is_empty() {
+            return None;
+        }
+        let ranks = self.ranks();
+        let proved = ranks.iter().filter_map(|view| Some(((short_host(&view.host), view.pid?), view.rank?)));
+        Some(bandwidth.speeds_of(&proved.collect()))
     }
 
     pub(super) fn new(seen: &'a Observed) -> Self {

@@ -48,6 +48,13 @@ pub struct Sums([Sum; MOST]);
 const NONE: Sum =
     Sum { key: 0, ops: 0, bytes: 0, nanos: 0, least: 0, most: 0, seq: 0, seq_bytes: 0, seq_nanos: 0 };
 
+/// Returns the precedence of an operation as the one that is recorded alone. It is that of no regular part of a step: a program with
+/// eight collectives a step would have its first one recorded each time if the roundest number were chosen.
+fn precedence(seq: u64) -> u64 {
+    let mixed = (seq ^ (seq >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
 impl Sums {
     pub const fn new() -> Self {
         Self([NONE; MOST])
@@ -71,8 +78,8 @@ impl Sums {
             sum.bytes = sum.bytes.saturating_add(op.bytes);
             sum.nanos = sum.nanos.saturating_add(nanos);
             (sum.least, sum.most) = (sum.least.min(nanos), sum.most.max(nanos));
-            // Of one second all ranks choose the same operation, as far as they have the same: the one with the roundest number.
-            if sum.ops == 1 || op.seq.trailing_zeros() > sum.seq.trailing_zeros() {
+            // Of one second all ranks choose the same operation, as far as they have the same.
+            if sum.ops == 1 || precedence(op.seq) > precedence(sum.seq) {
                 (sum.seq, sum.seq_bytes, sum.seq_nanos) = (op.seq, op.bytes, nanos);
             }
             return;
@@ -164,5 +171,26 @@ impl<const MOST: usize> Text<MOST> {
 impl<const MOST: usize> Write for Text<MOST> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         if self.push(text.as_bytes()) { Ok(()) } else { Err(fmt::Error) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::precedence;
+
+    /// Whatever the number of collectives of a step, each of them is the recorded one in some seconds.
+    #[test]
+    fn the_recorded_operation_is_of_no_regular_part_of_a_step() {
+        for step in [2, 8, 10, 64] {
+            let mut seen = [0; 64];
+            for second in 0..2000_u64 {
+                let chosen =
+                    (second * 160..(second + 1) * 160).max_by_key(|seq| precedence(*seq)).unwrap_or(0);
+                seen[usize::try_from(chosen % step).unwrap_or(0)] += 1;
+            }
+            let fair = 2000 / usize::try_from(step).unwrap_or(1);
+            let seen = seen.iter().take(usize::try_from(step).unwrap_or(1));
+            assert!(seen.clone().all(|count| (fair / 4..fair * 4).contains(count)), "{step}: {seen:?}");
+        }
     }
 }

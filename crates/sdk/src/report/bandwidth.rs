@@ -1,7 +1,9 @@
 //! The shape of `weftrun bandwidth -o json`.
 
-use weftrun_core::nccl::bandwidth::Speeds;
+use weftrun_core::Finding;
 use weftrun_core::shape::SchemaName;
+use weftrun_diagnose::Measured;
+use weftrun_diagnose::counters::Counters;
 
 weftrun_core::shapes! {
     /// `weftrun bandwidth -o json`: how fast each collective is, and which rank reaches it last.
@@ -10,12 +12,17 @@ weftrun_core::shapes! {
         pub schema: SchemaName,
         /// What was measured.
         #[serde(flatten)]
-        pub speeds: Speeds,
+        pub measured: Measured,
+        /// With `--counters`, the traffic of the network interfaces; left out otherwise.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub counters: Option<Counters>,
+        /// What that traffic says beside the fabric of the log and the plan; empty without `--counters`.
+        pub findings: Vec<Finding>,
     }
 }
 
-impl From<Speeds> for BandwidthReport {
-    fn from(speeds: Speeds) -> Self {
-        Self { schema: SchemaName, speeds }
+impl From<Measured> for BandwidthReport {
+    fn from(measured: Measured) -> Self {
+        Self { schema: SchemaName, measured, counters: None, findings: Vec::new() }
     }
 }

@@ -1,6 +1,7 @@
 //! The report of `weftrun report -o json`: everything known of a job.
 
 use serde::Serialize;
+use weftrun_diagnose::Measured;
 
 use super::{DescribeReport, SchemaName, TransportReport, WhyReport};
 
@@ -19,11 +20,13 @@ pub struct JobReport<'a> {
     pub transport: &'a TransportReport,
     /// Why it failed or hangs.
     pub why: WhyReport,
+    /// How fast its collectives are and which rank reaches them last; null for a job that does not measure them.
+    pub bandwidth: Option<&'a Measured>,
 }
 
 impl<'a> JobReport<'a> {
     /// Makes a report of logs; the job and its file start unknown.
     pub fn new(transport: &'a TransportReport, why: WhyReport) -> Self {
-        Self { schema: SchemaName, job: None, spec: None, transport, why }
+        Self { schema: SchemaName, job: None, spec: None, transport, why, bandwidth: None }
     }
 }

@@ -33,6 +33,8 @@ pub enum Field {
     Command,
     Fabric,
     Profile,
+    /// Whether NCCL's collectives are measured.
+    Bandwidth,
     /// Queue, partition or node pool.
     Queue,
     /// Priority class or qos.
@@ -46,7 +48,7 @@ pub enum Field {
 
 impl Field {
     /// The fields in the order of the form, with their labels.
-    pub const LABELS: [(Self, &'static str); 16] = [
+    pub const LABELS: [(Self, &'static str); 17] = [
         (Self::Target, "target"),
         (Self::Queue, "queue"),
         (Self::Name, "name"),
@@ -60,13 +62,14 @@ impl Field {
         (Self::Command, "command"),
         (Self::Fabric, "fabric"),
         (Self::Profile, "profile"),
+        (Self::Bandwidth, "bandwidth"),
         (Self::Storage, "storage"),
         (Self::Env, "env"),
         (Self::Changes, "changes"),
     ];
 
     /// The rows of the form: short fields share a row.
-    pub const ROWS: [&'static [Self]; 11] = [
+    pub const ROWS: [&'static [Self]; 12] = [
         &[Self::Target, Self::Queue],
         &[Self::Name, Self::Priority],
         &[Self::Image],
@@ -76,6 +79,7 @@ impl Field {
         &[Self::Command],
         &[Self::Fabric],
         &[Self::Profile],
+        &[Self::Bandwidth],
         &[Self::Storage],
         &[Self::Env],
     ];
@@ -91,13 +95,19 @@ impl Field {
 
     /// Returns whether text is typed into it (other fields are chosen with left and right).
     pub fn is_text(self) -> bool {
-        !matches!(self, Self::Target | Self::Launch | Self::Fabric | Self::Profile | Self::Changes)
+        !matches!(
+            self,
+            Self::Target | Self::Launch | Self::Fabric | Self::Profile | Self::Bandwidth | Self::Changes
+        )
     }
 }
 
 /// Ways to start, in the order they are offered.
 pub const LAUNCHES: [Launch; 5] =
     [Launch::Torchrun, Launch::PerRank, Launch::PerNode, Launch::Mpi, Launch::Once];
+
+/// Whether the collectives are measured, by the index of the choice.
+pub const MEASURING: [&str; 2] = ["off", "measure"];
 
 /// How the changes are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -138,6 +148,8 @@ pub struct NewJobForm {
     pub profiles: Vec<String>,
     /// Index of the profile.
     pub profile: usize,
+    /// Index in [`MEASURING`].
+    pub measuring: usize,
     pub off: BTreeSet<String>,
     pub field: Field,
     pub change: usize,
@@ -185,6 +197,7 @@ impl NewJobForm {
         let inputs = texts.into_iter().map(|(field, text)| (field, Input::new(text))).collect();
         let launch = LAUNCHES.iter().position(|known| *known == base.launch).unwrap_or(0);
         let fabric = Fabric::ALL.iter().position(|known| *known == base.fabric.kind).unwrap_or(0);
+        let measuring = usize::from(base.fabric.bandwidth);
         let off = base
             .fabric
             .rules
@@ -203,6 +216,7 @@ impl NewJobForm {
             fabric,
             profiles,
             profile,
+            measuring,
             off,
             field: Field::Name,
             change: 0,
@@ -225,6 +239,7 @@ impl NewJobForm {
         Some(match field {
             Field::Target => (self.targets.iter().map(String::as_str).collect(), &mut self.target),
             Field::Profile => (self.profiles.iter().map(String::as_str).collect(), &mut self.profile),
+            Field::Bandwidth => (MEASURING.to_vec(), &mut self.measuring),
             Field::Launch => (LAUNCHES.map(Launch::as_str).to_vec(), &mut self.launch),
             Field::Fabric => (Fabric::ALL.map(Fabric::as_str).to_vec(), &mut self.fabric),
             _ => return None,
@@ -255,6 +270,7 @@ impl NewJobForm {
         }
         spec.launch = LAUNCHES[self.launch];
         spec.fabric.kind = Fabric::ALL[self.fabric];
+        spec.fabric.bandwidth = self.measuring == 1;
         let env = words(self.text(Field::Env)).ok_or("env: a quote is not closed")?;
         spec.env.clear();
         for pair in env {
@@ -300,6 +316,7 @@ impl NewJobForm {
         same.volumes.clone_from(&spec.volumes);
         same.fabric.memory.clone_from(&spec.fabric.memory);
         same.fabric.kind = spec.fabric.kind;
+        same.fabric.bandwidth = spec.fabric.bandwidth;
         same.fabric.rules.clone_from(&spec.fabric.rules);
         let off = spec.fabric.rules.values().all(|setting| *setting == RuleSetting::Off);
         off && are_words(&spec.volumes) && same == *spec
@@ -324,6 +341,7 @@ impl NewJobForm {
             && base.env.iter().all(|old| spec.env.iter().any(|new| new.name == old.name))
             && base.volumes.iter().all(|old| spec.volumes.iter().any(|new| new.name == old.name))
             && base.fabric.rules.keys().all(|rule| spec.fabric.rules.contains_key(rule))
+            && (spec.fabric.bandwidth || !base.fabric.bandwidth)
             && (base.volumes == spec.volumes || are_words(&spec.volumes))
     }
 
@@ -351,6 +369,7 @@ impl NewJobForm {
         }
         let mut parts = vec!["weftrun submit".to_owned()];
         let mut flag = |name: &str, value: &str| parts.push(format!("{name} {}", quote(value)));
+        let switch = spec.fabric.bandwidth && !(self.file.is_some() && self.base.fabric.bandwidth);
         let worker = |job: &JobSpec| job.workers().next().cloned().unwrap_or_else(Role::worker);
         let (base, role, base_role) = (&self.base, worker(&spec), worker(&self.base));
         let from_file = self.file.is_some();
@@ -394,6 +413,9 @@ impl NewJobForm {
             for variable in &spec.env {
                 flag("--env", &format!("{}={}", variable.name, variable.value));
             }
+        }
+        if switch {
+            parts.push("--bandwidth".to_owned());
         }
         if !from_file || role.command != base_role.command {
             parts.push(format!("-- {}", quoted(&role.command)));

@@ -1,5 +1,6 @@
 //! The state of all screens: plain data, changed only by [`update`](crate::update).
 
+pub mod bandwidth;
 pub mod compare;
 pub mod draft;
 pub mod jobs;
@@ -33,12 +34,20 @@ pub enum Screen {
     Logs,
     Diagnosis,
     Submit,
+    Bandwidth,
 }
 
 impl Screen {
     /// In the order of their numbers.
-    pub const ALL: [Self; 6] =
-        [Self::Jobs, Self::Overview, Self::Fabric, Self::Logs, Self::Diagnosis, Self::Submit];
+    pub const ALL: [Self; 7] = [
+        Self::Jobs,
+        Self::Overview,
+        Self::Fabric,
+        Self::Logs,
+        Self::Diagnosis,
+        Self::Submit,
+        Self::Bandwidth,
+    ];
 
     /// Returns the modes in which its keys are looked up, the nearest first.
     pub fn places(self) -> &'static [KeyScope] {
@@ -48,6 +57,7 @@ impl Screen {
             Self::Fabric => &[KeyScope::Fabric, KeyScope::Job, KeyScope::Moving, KeyScope::Everywhere],
             Self::Logs => &[KeyScope::Logs, KeyScope::Moving, KeyScope::Job, KeyScope::Everywhere],
             Self::Diagnosis => &[KeyScope::Diagnosis, KeyScope::Moving, KeyScope::Job, KeyScope::Everywhere],
+            Self::Bandwidth => &[KeyScope::Bandwidth, KeyScope::Moving, KeyScope::Job, KeyScope::Everywhere],
             Self::Submit => &[KeyScope::Submit, KeyScope::Moving, KeyScope::Everywhere],
         }
     }
@@ -61,6 +71,7 @@ impl Screen {
             Self::Logs => Action::Logs,
             Self::Diagnosis => Action::Diagnosis,
             Self::Submit => Action::New,
+            Self::Bandwidth => Action::Bandwidth,
         }
     }
 
@@ -73,6 +84,7 @@ impl Screen {
             Self::Logs => "logs",
             Self::Diagnosis => "diagnosis",
             Self::Submit => "new job",
+            Self::Bandwidth => "bandwidth",
         }
     }
 }

@@ -6,7 +6,9 @@ use jiff::Timestamp;
 use weftrun::Finding;
 use weftrun::core::fabric::FabricPlan;
 use weftrun::core::job::{JobDetail, JobEvent, JobHandle, JobPhase, ReplicaStatus};
+use weftrun::core::nccl::bandwidth::Collective;
 use weftrun::core::spec::JobSpec;
+use weftrun::diagnose::RANK_LATE;
 use weftrun::diagnose::cause::CAUSE_CODE;
 use weftrun::report::HealthReport;
 
@@ -85,6 +87,10 @@ pub struct Open {
     pub row: usize,
     pub order: RankOrder,
     pub finding: usize,
+    /// Collective under the cursor of the bandwidth screen, by its communicator; none for the first of the list.
+    pub collective: Option<(String, Collective)>,
+    /// First rank of those whose waiting is shown there.
+    pub first_wait: usize,
     pub logs_ended: bool,
 }
 
@@ -99,7 +105,7 @@ pub struct Ras {
     pub finding: Option<Finding>,
 }
 
-/// The ranks that the cause or RAS names.
+/// The ranks that the cause or RAS names, and those for which the others wait.
 #[derive(Debug)]
 pub struct Suspects(Vec<u32>);
 
@@ -146,6 +152,8 @@ impl Open {
             row: 0,
             order: RankOrder::default(),
             finding: 0,
+            collective: None,
+            first_wait: 0,
             logs_ended: false,
         }
     }
@@ -232,9 +240,11 @@ impl Open {
         cause.into_iter().chain(ras).chain(rest).collect()
     }
 
-    /// Returns the ranks that the cause or RAS names, which are shown first and marked. Called once a frame.
+    /// Returns the ranks that the cause or RAS names, and those for which the others wait: they are shown first and marked.
+    /// Called once a frame.
     pub fn suspects(&self) -> Suspects {
-        let cause = self.transport_view.findings.iter().filter(|finding| finding.code == CAUSE_CODE);
+        let names = |finding: &&Finding| [CAUSE_CODE, RANK_LATE].contains(&finding.code.as_str());
+        let cause = self.transport_view.findings.iter().filter(names);
         let ras = self.ras.iter().filter_map(|ras| ras.finding.as_ref());
         let mut ranks: Vec<u32> =
             cause.chain(ras).flat_map(|finding| finding.ranks.iter().copied()).collect();

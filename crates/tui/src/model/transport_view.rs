@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use weftrun::Finding;
-use weftrun::diagnose::Judge;
 use weftrun::diagnose::cause::Why;
+use weftrun::diagnose::{Judge, Measured};
 
 pub use super::links::{Cell, Gdr, Link, LinkMap, Path};
 
@@ -198,6 +198,8 @@ pub struct TransportView {
     pub judge: Judge,
     /// The bus bandwidth that was published for the planned instance type and as many nodes, GB/s.
     pub expected: Option<(f64, f64)>,
+    /// How fast the collectives are and which rank reaches them last, where the job measures them.
+    pub measured: Option<Measured>,
     /// What is wrong, worst first.
     pub findings: Vec<Finding>,
     /// Throughput as it was printed, oldest first.

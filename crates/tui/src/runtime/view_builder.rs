@@ -56,6 +56,7 @@ impl ViewBuilder {
         // The cause first: what else is wrong often follows from it.
         found.findings.splice(0..0, why.finding());
         let mut transport_view = TransportView {
+            measured: found.measured.take().map(|measured| *measured),
             verdict: found.verdict.fabric.label().to_owned(),
             ok: found.ok,
             gdr: found.verdict.gdr.as_str().to_owned(),

@@ -86,6 +86,11 @@ fn click(model: &mut Model, spot: MouseTarget) -> Vec<Effect> {
         (MouseTarget::Finding(at), Some(open)) => {
             (Screen::Diagnosis, std::mem::replace(&mut open.finding, at) == at)
         }
+        (MouseTarget::Collective(at), Some(open)) => {
+            let same = open.collective_at(&open.collectives()) == at;
+            open.choose_collective(at);
+            (Screen::Bandwidth, same)
+        }
         (MouseTarget::Line(seq), Some(open)) => {
             let same = open.logs.cursor.replace(seq) == Some(seq);
             open.logs.go(open.logs.projection.index_of(seq));
@@ -164,6 +169,7 @@ pub(crate) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Fabric => return screens::show(model, Screen::Fabric),
         Action::Logs => return screens::show(model, Screen::Logs),
         Action::Diagnosis => return screens::show(model, Screen::Diagnosis),
+        Action::Bandwidth => return screens::show(model, Screen::Bandwidth),
         Action::New => return draft::begin(model),
         Action::Again => return draft::again(model),
         Action::OpenLogs if model.opens_logs => screens::prompt(model, Prompt::LogFiles, String::new()),
@@ -183,6 +189,7 @@ pub(crate) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
                 Screen::Fabric => screens::fabric(model, action),
                 Screen::Logs => logs::act(model, action),
                 Screen::Diagnosis => screens::diagnosis(model, action),
+                Screen::Bandwidth => screens::bandwidth(model, action),
                 Screen::Submit => draft::act(model, action),
             };
         }
@@ -201,6 +208,8 @@ fn back(model: &mut Model) {
             model.say(format!("{key} quits"));
         }
         Screen::Overview | Screen::Submit => model.screen = Screen::Jobs,
-        Screen::Fabric | Screen::Logs | Screen::Diagnosis => model.screen = Screen::Overview,
+        Screen::Fabric | Screen::Logs | Screen::Diagnosis | Screen::Bandwidth => {
+            model.screen = Screen::Overview;
+        }
     }
 }

@@ -1,8 +1,9 @@
-//! Actions of the list of jobs, the overview, the fabric and the diagnosis.
+//! Actions of the list of jobs, the overview, the fabric, the diagnosis and the bandwidth.
 
 use tui_input::Input;
 use weftrun::core::job::{Action as JobAction, JobHandle, JobPhase};
 use weftrun::core::log::Pattern;
+use weftrun::core::nccl::bandwidth::RankWait;
 
 use crate::action::Action;
 use crate::model::layer::{Layer, Prompt, Question};
@@ -340,6 +341,47 @@ pub(super) fn diagnosis(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Evidence => return super::logs::find_evidence(model, &finding),
         Action::Copy => return copy(model, crate::view::diagnosis::finding_lines(&finding).join("\n")),
         Action::Fix => return super::draft::from_fix(model, &finding),
+        _ => {}
+    }
+    Vec::new()
+}
+
+pub(super) fn bandwidth(model: &mut Model, action: Action) -> Vec<Effect> {
+    let rows = page(model);
+    let Some(open) = &mut model.open else { return Vec::new() };
+    // Pages scroll the ranks, of which there are more than collectives.
+    if let (Action::PageUp | Action::PageDown, Some(by)) = (action, distance(action, rows / 3)) {
+        let ranks = open.chosen_collective().map_or(0, |row| row.speed.arrival.waits.len());
+        open.first_wait = open.first_wait.saturating_add_signed(by).min(ranks.saturating_sub(1));
+        return Vec::new();
+    }
+    if let Some(by) = distance(action, rows) {
+        let at = open.collective_at(&open.collectives());
+        open.choose_collective(at.saturating_add_signed(by));
+        return Vec::new();
+    }
+    let Some((measured, row)) = open.measured().zip(open.chosen_collective()) else { return Vec::new() };
+    match action {
+        Action::Open => {
+            let (title, lines) = crate::view::bandwidth::collective_text(measured, row);
+            model.layers.push(Layer::Text { title, lines, scroll: 0 });
+        }
+        Action::Copy => {
+            let (title, lines) = crate::view::bandwidth::collective_text(measured, row);
+            let text = format!("{}\n\n{title}\n{}", measured.sentence(), lines.join("\n"));
+            return copy(model, text);
+        }
+        Action::Evidence => {
+            let ranks: Vec<u32> = row.speed.arrival.late.iter().map(RankWait::job_rank).collect();
+            if ranks.is_empty() {
+                let text = format!("no rank is late in {}", row.speed.collective);
+                model.say(text);
+                return Vec::new();
+            }
+            open.logs.ranks = crate::view::paint::ranges(&ranks);
+            model.screen = Screen::Logs;
+            return super::logs::refilter(model);
+        }
         _ => {}
     }
     Vec::new()

@@ -22,11 +22,18 @@ pub(super) fn to(model: &mut Model, bar: Bar, row: (usize, usize)) {
                 Shown::Diff | Shown::Beside => draft.scroll = Some(part(row, draft.document_length())),
             }
         }
-        Bar::Rows | Bar::Matrix | Bar::Log | Bar::Findings => {
+        Bar::Rows | Bar::Matrix | Bar::Log | Bar::Findings | Bar::Collectives | Bar::Waits => {
             let Some(open) = &mut model.open else { return };
             match bar {
                 Bar::Rows => open.row = part(row, open.listed().saturating_sub(1)),
                 Bar::Matrix => open.cell.0 = part(row, open.matrix_rows().len().saturating_sub(1)),
+                Bar::Collectives => {
+                    open.choose_collective(part(row, open.collectives().len().saturating_sub(1)));
+                }
+                Bar::Waits => {
+                    let ranks = open.chosen_collective().map_or(0, |row| row.speed.arrival.waits.len());
+                    open.first_wait = part(row, ranks.saturating_sub(1));
+                }
                 Bar::Findings => open.finding = part(row, open.findings().len().saturating_sub(1)),
                 _ => open.logs.scroll_to(row),
             }

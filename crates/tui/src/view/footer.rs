@@ -7,6 +7,7 @@ use ratatui::text::{Line, Span};
 use super::paint::{Paint, fit, fit_ends, width};
 use crate::action::{Action, KeyScope};
 use crate::model::layer::Layer;
+use crate::model::open::Open;
 use crate::model::{Model, NoticeKind, Screen};
 use crate::theme::Meaning;
 
@@ -86,6 +87,13 @@ fn leads_somewhere(model: &Model, action: Action) -> bool {
         Action::Fabric => here(Screen::Fabric),
         Action::Logs => here(Screen::Logs),
         Action::Diagnosis => here(Screen::Diagnosis),
+        Action::Bandwidth => here(Screen::Bandwidth),
+        Action::Open if model.screen == Screen::Bandwidth => {
+            model.open.as_ref().is_some_and(|open| open.measured().is_some())
+        }
+        Action::Evidence if model.screen == Screen::Bandwidth => {
+            model.open.as_ref().and_then(Open::chosen_collective).is_some_and(|row| row.is_late())
+        }
         // One of them has an effect that the other has not.
         Action::Back => !is_at_root(model),
         Action::Leave => is_at_root(model),

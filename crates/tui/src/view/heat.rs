@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ratatui::style::Modifier;
 use ratatui::text::{Line, Span};
 
-use super::matrix::row_name;
+use super::matrix::{matrix_ranks, row_name};
 use super::paint::{Paint, cell};
 use crate::model::open::Open;
 use crate::theme::Meaning;
@@ -54,8 +54,16 @@ pub(super) fn lines<'a>(open: &Open, paint: Paint, block: usize) -> Vec<Line<'a>
     let mut lines = vec![Line::from(paint.span(head, Meaning::Muted))];
     let cursor =
         (open.cell.0.min(size.saturating_sub(1)) / block, open.cell.1.min(size.saturating_sub(1)) / block);
+    let suspects = open.suspects();
     for row in 0..count {
-        let mut spans = vec![Span::raw(cell(&row_name(open, row * block), HEAD))];
+        let name = row_name(open, row * block);
+        let ranks = (row * block..((row + 1) * block).min(size)).flat_map(|row| matrix_ranks(open, row));
+        let marked = suspects.contain_any(&open.transport_view, &ranks.collect::<Vec<_>>());
+        let mut spans = vec![if marked {
+            paint.span(format!("{} !", cell(&name, HEAD - 2)), Meaning::Bad)
+        } else {
+            Span::raw(cell(&name, HEAD))
+        }];
         for column in 0..count {
             let (sign, meaning) = match blocks.get(&(row, column)) {
                 Some(known) if known.wrong => ('!', Meaning::Bad),

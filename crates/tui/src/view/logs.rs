@@ -46,6 +46,7 @@ pub(super) fn draw(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, 
     let lines = if pane.projection.is_empty() {
         let text = match (store.count(), open.logs_ended) {
             (0, true) if pane.previous => " No log of an earlier attempt. p shows the current one.",
+            (0, _) if open.measured().is_some() => " No line but measurements of NCCL's collectives.",
             (0, false) => " Waiting for the first line …",
             (0, true) => " The job wrote nothing.",
             _ => " No line is left by the filter. & changes it, r the ranks, v the level.",

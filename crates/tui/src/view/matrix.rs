@@ -192,6 +192,16 @@ pub(super) fn row_name(open: &Open, row: usize) -> String {
     }
 }
 
+/// Returns the ranks of a row, as indices of the ranks of the view.
+pub(super) fn matrix_ranks(open: &Open, row: usize) -> Vec<usize> {
+    let Some(index) = open.matrix_rows().get(row).copied() else { return Vec::new() };
+    match open.transport_view.nodes.get(index) {
+        _ if open.by_rank => vec![index],
+        Some(node) => node.ranks.clone(),
+        None => Vec::new(),
+    }
+}
+
 /// The letters of a part of the matrix, and the text beside its rows.
 struct Matrix<'o> {
     open: &'o Open,
@@ -257,12 +267,7 @@ impl<'o> Matrix<'o> {
         let view = &open.transport_view;
         let index = open.matrix_rows().get(row).copied().unwrap_or_default();
         let label = row_name(open, row);
-        let ranks = match view.nodes.get(index) {
-            _ if open.by_rank => &[index][..],
-            Some(node) => &node.ranks,
-            None => &[],
-        };
-        let mut spans = vec![if self.suspects.contain_any(view, ranks) {
+        let mut spans = vec![if self.suspects.contain_any(view, &matrix_ranks(open, row)) {
             paint.span(format!("{} !", cell(&label, self.head.saturating_sub(2))), Meaning::Bad)
         } else {
             Span::raw(cell(&label, self.head))

@@ -1,6 +1,8 @@
 //! Draws the model. Reads it only; everything drawn was made safe before it entered the model, or comes out of the log
 //! store as a clean line.
 
+pub(crate) mod bandwidth;
+mod chart;
 pub mod diagnosis;
 mod document;
 pub mod event;
@@ -96,6 +98,7 @@ fn screen(model: &Model, frame: &mut Frame, paint: Paint, area: Rect) {
         (Screen::Fabric, Some(open)) => matrix::draw(open, frame, paint, area),
         (Screen::Logs, Some(open)) => logs::draw(model, open, frame, paint, area),
         (Screen::Diagnosis, Some(open)) => diagnosis::draw(open, frame, paint, area),
+        (Screen::Bandwidth, Some(open)) => bandwidth::draw(model, open, frame, paint, area),
     }
 }
 

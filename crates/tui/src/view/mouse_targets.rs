@@ -16,6 +16,10 @@ pub enum Bar {
     Matrix,
     Log,
     Findings,
+    /// The collectives of the bandwidth screen.
+    Collectives,
+    /// The waiting of their ranks.
+    Waits,
     Changes,
     /// The text or list on top of the screen.
     Layer,
@@ -34,6 +38,8 @@ pub enum MouseTarget {
     Line(u64),
     /// A finding, by its place in the list.
     Finding(usize),
+    /// A collective, by its row.
+    Collective(usize),
     /// A place on a scroll bar: the row, and the last row.
     Bar(Bar, usize, usize),
 }

@@ -128,6 +128,10 @@ fn phase_panel(model: &Model, open: &Open, frame: &mut Frame, paint: Paint, area
     if total == 0 {
         let lines_came = open.logs.store.read().count() > 0;
         let text = match (lines_came, open.logs_ended) {
+            (false, _) if open.measured().is_some() => format!(
+                "no line but measurements of NCCL's collectives; {} shows them",
+                model.keymap.first_key("bandwidth")
+            ),
             (false, false) => "waiting for the ranks' logs …".to_owned(),
             (false, true) => "the job wrote nothing".to_owned(),
             (true, false) => format!("no NCCL line yet; {} opens the logs", model.keymap.first_key("logs")),

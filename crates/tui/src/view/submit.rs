@@ -11,7 +11,7 @@ use super::document::{self, Part};
 use super::mouse_targets::Bar;
 use super::paint::{Paint, cell, fit, width, wrap};
 use crate::model::Model;
-use crate::model::draft::{Basis, Field, LAUNCHES, NewJobForm, Planned, Shown};
+use crate::model::draft::{Basis, Field, LAUNCHES, MEASURING, NewJobForm, Planned, Shown};
 use crate::model::words::on_one_line;
 use crate::theme::Meaning;
 
@@ -93,6 +93,7 @@ fn form_field<'a>(
         Field::Target => choice(&draft.targets, draft.target, space),
         Field::Launch => choice(&LAUNCHES.map(|launch| launch.to_string()), draft.launch, space),
         Field::Fabric => choice(&Fabric::ALL.map(|fabric| fabric.to_string()), draft.fabric, space),
+        Field::Bandwidth => choice(&MEASURING.map(str::to_owned), draft.measuring, space),
         Field::Profile => choice(&profiles(draft), draft.profile, space),
         field => on_one_line(draft.text(field)),
     };

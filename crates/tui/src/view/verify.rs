@@ -2,12 +2,12 @@
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::symbols::Marker;
-use ratatui::text::{Line, Span};
-use ratatui::widgets::{Axis, Chart, Dataset, GraphType, Paragraph};
+use ratatui::text::Line;
+use ratatui::widgets::Paragraph;
 use weftrun::core::text::binary_size;
 use weftrun::verify::Verdict;
 
+use super::chart;
 use super::paint::{Paint, fit};
 use crate::model::verify::{Curve, VerifyView, Verifying};
 use crate::theme::Meaning;
@@ -35,28 +35,10 @@ pub fn draw(verifying: &Verifying, frame: &mut Frame, paint: Paint, area: Rect) 
 }
 
 fn draw_curve(curve: &Curve, frame: &mut Frame, paint: Paint, area: Rect) {
-    let across = |pick: fn(f64, f64) -> f64, from: f64| curve.points.iter().map(|(x, _)| *x).fold(from, pick);
-    let (left, right) = (across(f64::min, f64::INFINITY), across(f64::max, 0.0));
-    let highest = curve.points.iter().map(|(_, y)| *y).chain(curve.expected).fold(1.0, f64::max) * 1.1;
-    let expected: Vec<(f64, f64)> = curve.expected.iter().flat_map(|y| [(left, *y), (right, *y)]).collect();
-    let line = |data, meaning, marker| {
-        Dataset::default().data(data).graph_type(GraphType::Line).marker(marker).style(paint.style(meaning))
-    };
-    let mut sets = vec![line(&curve.points, Meaning::Busy, Marker::Braille)];
-    if !expected.is_empty() {
-        sets.insert(0, line(&expected, Meaning::Good, Marker::Dot));
-    }
-    let labels = |low: String, high: String| [Span::raw(low), Span::raw(high)];
-    let muted = paint.style(Meaning::Muted);
-    let chart = Chart::new(sets)
-        .x_axis(Axis::default().bounds([left, right]).style(muted).labels(labels(size(left), size(right))))
-        .y_axis(
-            Axis::default()
-                .bounds([0.0, highest])
-                .style(muted)
-                .labels(labels("0".to_owned(), format!("{highest:.0} GB/s"))),
-        );
-    frame.render_widget(chart, area);
+    let across = |at: Option<&(f64, f64)>| at.map_or_else(String::new, |(log, _)| size(*log));
+    let by_size = |one: &&(f64, f64), other: &&(f64, f64)| one.0.total_cmp(&other.0);
+    let ends = [across(curve.points.iter().min_by(by_size)), across(curve.points.iter().max_by(by_size))];
+    chart::draw(&curve.points, curve.expected, ends, frame, paint, area);
 }
 
 /// Returns a size by its logarithm: `1 GiB`.

@@ -21,8 +21,8 @@ use weftrun::core::log::{Cursor, LogBatch, LogStore, Mark, SourceId};
 use weftrun::core::nccl::ras::Report;
 use weftrun::core::nccl::{Network, TransportMap};
 use weftrun::core::spec::JobSpec;
-use weftrun::diagnose::Judge;
 use weftrun::diagnose::health::{HealthState, culprits};
+use weftrun::diagnose::{Judge, RANK_LATE, Sources};
 use weftrun::report::{Asked, HealthReport};
 use weftrun_tui::model::Model;
 use weftrun_tui::model::draft::{Basis, Field, Planned};
@@ -169,6 +169,81 @@ pub fn transport_view() -> TransportView {
     transport_view.group();
     transport_view.place_links();
     transport_view
+}
+
+/// A job of 64 ranks that measures its collectives, in which rank 44 comes to each step 60 ms late: data parallelism over all
+/// ranks, sharding on each node, and a pipeline.
+pub fn measuring() -> Model {
+    let mut map = TransportMap::new();
+    let mut line = |rank: u32, text: String| {
+        _ = map.read(&rank_source(rank), text.as_bytes());
+    };
+    for second in 0..40_u64 {
+        for rank in 0..64u32 {
+            let nanos = |bytes: u64, gbps: f64| bytes as f64 / gbps;
+            // A node's links are slower for a while.
+            let slow = if (20..28).contains(&second) { 0.6 } else { 1.0 };
+            let wait = if rank == 44 { 0.0 } else { 60e6 };
+            let operations = [
+                ("0x1", 64, 8, rank, "AllReduce", 10, 512 << 20, nanos(512 << 20, 186.0 * slow) + wait),
+                ("0x2", 8, 1, rank % 8, "AllGather", 40, 16 << 20, nanos(7 * (16 << 20), 310.0)),
+                ("0x2", 8, 1, rank % 8, "ReduceScatter", 40, 16 << 20, nanos(7 * (16 << 20), 305.0)),
+                ("0x3", 2, 2, rank / 32, "Send", 20, 4 << 20, nanos(4 << 20, 40.0)),
+            ];
+            let mut text = String::new();
+            for (comm, ranks, nodes, own, op, count, bytes, nanos) in operations {
+                // Each node, and each pair of a pipeline, has a communicator of its own.
+                let comm = match comm {
+                    "0x2" => format!("0x2{:02x}", rank / 8),
+                    "0x3" => format!("0x3{:02x}", rank % 32),
+                    all => all.to_owned(),
+                };
+                let (sum, bytes_sum) = (nanos * f64::from(count), bytes * u64::try_from(count).unwrap());
+                text.push_str(&format!(
+                    "weftrun: NCCL {{\"weftrun_nccl\":1,\"t\":{},\"host\":\"ip-1-{}\",\"pid\":{},\"comm\":\"{comm}\",\"rank\":{own},\
+                     \"n\":{ranks},\"nodes\":{nodes},\"op\":\"{op}\",\"count\":{count},\"bytes\":{bytes_sum},\"ns\":{sum:.0},\
+                     \"seq\":{},\"seq_bytes\":{bytes},\"seq_ns\":{nanos:.0},\"dropped\":0}}\n",
+                    1_795_696_000_000 + second * 1000,
+                    12 + rank / 8,
+                    1450 + rank % 8,
+                    second * 40,
+                ));
+            }
+            line(rank, text);
+        }
+        line(0, format!("iteration {second} | elapsed time per iteration (ms): 98.5 |\n"));
+    }
+    map.end_all();
+    measured(opened, &map)
+}
+
+/// A recording of two H100 GPUs, in which rank 1 comes to each step 5 ms late: a line every 250 ms.
+pub fn recorded() -> Model {
+    let mut map = TransportMap::new();
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../nccl/tests/bandwidth/weftrun-2.28.9-5ms-rank1");
+    for (rank, name) in ["nccl-vm-710.jsonl", "nccl-vm-711.jsonl"].into_iter().enumerate() {
+        let text = std::fs::read_to_string(folder.join(name)).unwrap();
+        let lines: String = text.lines().map(|line| format!("weftrun: NCCL {line}\n")).collect();
+        _ = map.read(&rank_source(u32::try_from(rank).unwrap()), lines.as_bytes());
+    }
+    map.end_all();
+    measured(one, &map)
+}
+
+/// A model whose job was measured, on nodes of eight H100 GPUs.
+fn measured(begin: fn() -> Model, map: &TransportMap) -> Model {
+    let mut plan = FabricPlan::unchanged(Fabric::Efa);
+    plan.instance_type = Some("p5.48xlarge".to_owned());
+    let found = Sources::of_logs(map).plan(Some(&plan)).running().diagnose();
+    let mut model = begin();
+    let open = model.open.as_ref().unwrap();
+    let mut view = TransportView::clone(&open.transport_view);
+    view.measured = found.measured.map(|measured| *measured);
+    view.findings.extend(found.findings.into_iter().filter(|finding| finding.code == RANK_LATE));
+    let handle = open.handle.clone();
+    update(&mut model, Msg::TransportView(handle, Arc::new(view)));
+    model
 }
 
 /// What NCCL's RAS service answers when rank 44 is behind.

@@ -10,6 +10,7 @@ the keys, each with a text that must be on the screen before the next key.
 import argparse
 import os
 import sys
+import tempfile
 import unicodedata
 
 from PIL import Image, ImageDraw, ImageFont
@@ -29,6 +30,9 @@ HUGE = "tui --replay socket_2x2 --nodes 128 --ranks-per-node 2 --speed 0"
 TENSOR = f"tui --replay {CASES}/tp_pp_2x2 --speed 0"
 FAILED = f"tui --replay {FAILURES}/sigkill --speed 0"
 ENDED = ("", "DONE")
+# Lines of weftrun's library, recorded on two H100, after the prefix that they have in a rank's log.
+RECORDED = os.path.join(REPOSITORY, "crates/nccl/tests/bandwidth/weftrun-2.28.9-5ms-rank1")
+MEASURED = "tui --replay MEASURED --speed 0"
 SCENES = {
     "first": ("tui", [("", "local ok")]),
     "form": ("tui", [("", "local ok"), ("n", "New job")]),
@@ -45,9 +49,19 @@ SCENES = {
     "failed": (FAILED, [("", "FAIL")]),
     "failed-diagnosis": (FAILED, [("", "FAIL"), ("5", "Diagnosis")]),
     "failed-logs": (FAILED, [("", "FAIL"), ("4", "lines")]),
+    "bandwidth": (MEASURED, [ENDED, ("b", "Waiting in")]),
+    "bandwidth-ranks": (MEASURED, [ENDED, ("2", "Ranks")]),
     "help": (BIG, [ENDED, ("?", "Help")]),
     "signs": (BIG, [ENDED, ("?", "Help"), ("?", "Signs")]),
 }
+
+
+def measured(folder):
+    """Writes the recording as the logs of a job's ranks."""
+    for rank, name in enumerate(sorted(os.listdir(RECORDED))):
+        with open(os.path.join(RECORDED, name)) as lines, open(os.path.join(folder, f"rank{rank}.log"), "w") as log:
+            log.writelines(f"weftrun: NCCL {line}" for line in lines)
+    return folder
 
 
 def draw(capture, size, path, theme):
@@ -85,8 +99,11 @@ def main():
     arguments = parser.parse_intermixed_args()
     os.makedirs(arguments.folder, exist_ok=True)
     chosen = f" --theme {arguments.theme}" if arguments.theme else ""
+    logs = tempfile.TemporaryDirectory()
+    measured(logs.name)
     for name in arguments.names or SCENES:
         command, keys = SCENES[name]
+        command = command.replace("MEASURED", logs.name)
         for text in arguments.sizes.split(","):
             size = tuple(int(number) for number in text.split("x"))
             command_line = f"{os.path.abspath(arguments.binary)} {command}{chosen}"

@@ -6,7 +6,7 @@ mod logs;
 
 use std::sync::Arc;
 
-use common::{batch, handle, health, job, opened, press, rank_source, type_text, with_jobs};
+use common::{batch, handle, health, job, measuring, opened, press, rank_source, type_text, with_jobs};
 use weftrun::core::job::{Action as JobAction, JobDetail, JobEvent, JobPhase};
 use weftrun::core::log::{Cursor, LogBatch, LogStore};
 use weftrun_tui::model::Screen;
@@ -443,4 +443,68 @@ fn a_missing_rank_is_waited_for_since_the_first_one_came() {
     assert!(shown.contains("not r1 for 14 s"), "{shown}");
     let unknown = shown.lines().find(|line| line.contains(" ?  ")).unwrap_or_default();
     assert!(unknown.contains(" -   -"), "{shown}");
+}
+
+#[test]
+fn the_late_rank_is_marked_and_its_log_is_a_key_away() {
+    let mut model = measuring();
+    let open = model.open.as_ref().unwrap();
+    assert_eq!(open.rank_rows()[0], 44, "it comes first in the list of ranks");
+    assert!(open.suspects().contains(Some(44)) && !open.suspects().contains(Some(43)));
+    press(&mut model, "b");
+    assert_eq!(model.screen, Screen::Bandwidth);
+    let chosen = |model: &weftrun_tui::model::Model| {
+        let row = model.open.as_ref().unwrap().chosen_collective().unwrap();
+        (row.communicator.id.clone(), row.speed.collective.to_string())
+    };
+    assert_eq!(chosen(&model), ("0x1".to_owned(), "AllReduce".to_owned()), "late ones come first");
+    press(&mut model, "e");
+    assert_eq!((model.screen, model.open.as_ref().unwrap().logs.ranks.as_str()), (Screen::Logs, "44"));
+    // Where nobody is late, there is no such log.
+    press(&mut model, "7");
+    press(&mut model, "j");
+    let second = chosen(&model);
+    press(&mut model, "e");
+    assert_eq!(model.screen, Screen::Bandwidth);
+    assert!(model.said().is_some_and(|said| said.text.starts_with("no rank is late in ")));
+    // The cursor stays on its collective when the list changes.
+    let open = model.open.as_mut().unwrap();
+    let mut view = weftrun_tui::model::transport_view::TransportView::clone(&open.transport_view);
+    view.measured.as_mut().unwrap().speeds.communicators.reverse();
+    let handle = open.handle.clone();
+    update(&mut model, Msg::TransportView(handle, Arc::new(view)));
+    assert_eq!(chosen(&model), second);
+    press(&mut model, "home");
+    assert_eq!(chosen(&model).0, "0x1");
+    press(&mut model, "G");
+    assert_eq!(chosen(&model).1, "Send");
+    press(&mut model, "enter");
+    assert!(
+        matches!(model.layers.last(), Some(Layer::Text { title, .. }) if title.starts_with("Send of communicator 0x3"))
+    );
+    press(&mut model, "esc");
+    press(&mut model, "esc");
+    assert_eq!(model.screen, Screen::Overview);
+    let copied = {
+        press(&mut model, "b");
+        press(&mut model, "y")
+    };
+    assert!(
+        matches!(&copied[..], [Effect::Copy(text)] if text.starts_with("slow: rank 44 on ip-1-17 reaches"))
+    );
+}
+
+/// The store leaves the lines of the library out, as `weftrun logs` does.
+#[test]
+fn lines_of_measurements_are_not_shown_among_the_logs() {
+    let mut model = opened();
+    let store = model.open.as_ref().unwrap().logs.store.clone();
+    let before = store.read().count();
+    let line = "weftrun: NCCL {\"weftrun_nccl\":1,\"t\":1,\"op\":\"AllReduce\"}";
+    store.write(|store| store.ingest(&batch(&rank_source(3), &["step 1", line, "step 2"], 3)));
+    update(&mut model, Msg::LogsGrew);
+    assert_eq!(store.read().count(), before + 2);
+    press(&mut model, "4");
+    let shown = common::screen(&mut model, 120, 30);
+    assert!(shown.contains("step 2") && !shown.contains("weftrun_nccl"), "{shown}");
 }

@@ -47,7 +47,7 @@ interfaces() {
 }
 counters() {
   between=
-  for counter in "$1"/counters/port_xmit_data "$1"/counters/port_rcv_data "$1"/counters/*err* "$1"/counters/*discard* "$1"/hw_counters/*; do
+  for counter in "$1"/counters/port_xmit_data "$1"/counters/port_rcv_data "$1"/counters/*err* "$1"/counters/*discard* "$1"/counters/link_downed "$1"/hw_counters/*; do
     value=$(first "$counter") || continue
     case $value in ''|*[!0-9]*) continue ;; esac
     printf '%s' "$between"; text "${counter##*/}"; printf ':%s' "$value"

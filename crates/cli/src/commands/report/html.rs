@@ -14,6 +14,7 @@ use weftrun_tui::model::transport_view::TransportView;
 
 use super::Known;
 use super::bring_up::{BringUp, bring_up};
+use super::collectives::Collectives;
 use crate::commands::transport::drawing::{Drawing, graph, matrix};
 use crate::commands::transport::html::{ROWS, dash, gdr, rendered, stack};
 use crate::commands::why::html::ended;
@@ -32,6 +33,7 @@ struct Page<'a> {
     graph: Option<Drawing>,
     matrix: Option<Drawing>,
     bring_up: Option<BringUp>,
+    collectives: Option<Collectives>,
     speed: Option<Speed>,
     hidden_ranks: usize,
     environment: Vec<(String, String)>,
@@ -57,7 +59,7 @@ struct Speed {
 }
 
 pub fn page(known: &Known) -> Result<String> {
-    let Known { job, detail, view, transport: report, judge, why, spec } = known;
+    let Known { job, detail, view, transport: report, judge, why, spec, measured } = known;
     let backend = job.handle().backend();
     let decision = |decision| {
         let (target, value, reason) = decision_text(decision, backend);
@@ -78,6 +80,7 @@ pub fn page(known: &Known) -> Result<String> {
         graph: graph(report, *judge),
         matrix: matrix(report, *judge),
         bring_up: bring_up(view),
+        collectives: measured.as_deref().map(Collectives::of),
         speed: speed(view, report),
         hidden_ranks: report.ranks.len().saturating_sub(ROWS),
         environment: environment(known),
@@ -108,7 +111,9 @@ fn sentence(known: &Known) -> String {
     };
     let cancelled = known.detail.as_ref().is_some_and(|detail| detail.summary.phase == JobPhase::Cancelled);
     let ended = if cancelled { "The job was cancelled".to_owned() } else { ended(&known.why) };
-    clean_text(&format!("{ended}; {network}.")).into_owned()
+    let limit = known.measured.as_ref().filter(|measured| measured.limit.is_some());
+    let limit = limit.map_or_else(String::new, |measured| format!("; {}", measured.sentence()));
+    clean_text(&format!("{ended}; {network}{limit}.")).into_owned()
 }
 
 fn facts(known: &Known) -> Vec<Fact> {

@@ -1,6 +1,7 @@
 //! `report`: everything known of a job, as one page that is read without weftrun.
 
 mod bring_up;
+mod collectives;
 mod html;
 
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use weftrun::core::log::LogOptions;
 use weftrun::core::mask::mask;
 use weftrun::core::spec::{JobSpec, to_toml};
 use weftrun::diagnose::cause::Why;
-use weftrun::diagnose::{Judge, Sources};
+use weftrun::diagnose::{Judge, Measured, Sources};
 use weftrun::report::{DescribeReport, JobReport, TransportReport, WhyReport};
 use weftrun::{Error, ErrorKind, Job, Result};
 use weftrun_tui::ViewBuilder;
@@ -49,6 +50,7 @@ struct Known {
     transport: TransportReport,
     judge: Judge,
     why: Why,
+    measured: Option<Box<Measured>>,
 }
 
 /// Writes the report. The exit code does not depend on it.
@@ -90,6 +92,7 @@ pub fn run(context: &Context, args: &ReportArgs) -> Result<u8> {
     report.job =
         known.detail.as_ref().map(|detail| DescribeReport::new(known.job.handle(), detail, known.job.plan()));
     report.spec = known.spec.as_ref().map(to_toml);
+    report.bandwidth = known.measured.as_deref();
     context.out.value(&report)?;
     Ok(exit_codes::OK)
 }
@@ -107,8 +110,8 @@ async fn known(job: Job, detail: Option<JobDetail>) -> Result<Known> {
     diagnosis.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let (judge, asked) = (diagnosis.judge(), job.spec().map_or(0, JobSpec::world_size));
     let view = builder.transport_view(job.plan(), asked, &BTreeMap::new(), detail.as_ref());
-    let why = diagnosis.why.clone();
+    let (why, measured) = (diagnosis.why.clone(), diagnosis.measured.take());
     let transport = TransportReport::of(diagnosis, map);
     let spec = job.spec().cloned().map(JobSpec::masked);
-    Ok(Known { job, spec, detail, view, transport, judge, why })
+    Ok(Known { job, spec, detail, view, transport, judge, why, measured })
 }

@@ -111,7 +111,7 @@ pub fn run(context: &Context, args: &TransportArgs) -> Result<u8> {
     diagnosis.findings.splice(0..0, dumps::findings(&args.flight_recorder)?);
     let code = exit_code(&diagnosis, args.strict);
     if let Some(counters) = &counters {
-        diagnosis.findings.extend(counters.findings(diagnosis.verdict.fabric));
+        diagnosis.findings.extend(counters.findings(diagnosis.verdict.fabric, diagnosis.planned));
     }
     print(context, diagnosis, &map, counters, args.follow)?;
     Ok(code)

@@ -7,7 +7,7 @@ use tui_input::Input;
 use weftrun::core::fabric::Fabric;
 use weftrun::core::spec::JobSpec;
 
-use super::{Choices, Field, LAUNCHES, NewJobForm};
+use super::{Choices, Field, LAUNCHES, MEASURING, NewJobForm};
 
 /// The input of the new-job form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,6 +19,9 @@ pub struct SavedForm {
     profile: String,
     launch: String,
     fabric: String,
+    /// Whether the collectives are measured; empty in a form that an older version saved.
+    #[serde(default)]
+    bandwidth: String,
     /// The text of each field, by its label.
     texts: BTreeMap<String, String>,
     /// Rules that the draft opts out of.
@@ -36,6 +39,7 @@ impl NewJobForm {
             profile: option(&self.profiles, self.profile),
             launch: LAUNCHES.get(self.launch).map_or("", |launch| launch.as_str()).to_owned(),
             fabric: Fabric::ALL.get(self.fabric).map_or("", |fabric| fabric.as_str()).to_owned(),
+            bandwidth: MEASURING.get(self.measuring).copied().unwrap_or_default().to_owned(),
             texts: self
                 .inputs
                 .iter()
@@ -57,9 +61,12 @@ impl NewJobForm {
                 *input = Input::new(text.clone());
             }
         }
-        for (field, name) in
-            [(Field::Profile, &kept.profile), (Field::Launch, &kept.launch), (Field::Fabric, &kept.fabric)]
-        {
+        for (field, name) in [
+            (Field::Profile, &kept.profile),
+            (Field::Launch, &kept.launch),
+            (Field::Fabric, &kept.fabric),
+            (Field::Bandwidth, &kept.bandwidth),
+        ] {
             if let Some((names, chosen)) = draft.choice(field) {
                 *chosen = names.iter().position(|known| known == name).unwrap_or(*chosen);
             }

@@ -142,7 +142,7 @@ const SIZES: [(u16, u16); 3] = [(80, 24), (140, 50), (200, 60)];
 /// Returns what the drawn screens say that no longer holds after the end, or holds for another job only.
 fn drawn_wrong(model: &mut Model, size: (u16, u16), truth: &Truth) -> Vec<String> {
     let mut wrong = Vec::new();
-    for screen in [Screen::Jobs, Screen::Overview, Screen::Fabric, Screen::Logs, Screen::Diagnosis] {
+    for screen in Screen::ALL.into_iter().filter(|screen| *screen != Screen::Submit) {
         let text = drawn(model, screen, size);
         let mut stale = vec![" silent ", "waiting for", "not seen", " RUN ", " yet"];
         if screen == Screen::Fabric {

@@ -1,0 +1,85 @@
+//! The collectives of the open job as the bandwidth screen lists them.
+
+use weftrun::core::nccl::bandwidth::{CollectiveSpeed, CommunicatorSpeed, Order, RankWait};
+use weftrun::diagnose::Measured;
+
+use super::open::Open;
+
+/// A row of the list: a collective of a communicator.
+#[derive(Clone, Copy, Debug)]
+pub struct CollectiveRow<'a> {
+    pub communicator: &'a CommunicatorSpeed,
+    pub speed: &'a CollectiveSpeed,
+}
+
+impl<'a> CollectiveRow<'a> {
+    pub fn is_late(&self) -> bool {
+        self.speed.arrival.order == Order::Late
+    }
+
+    /// Returns whether a rank of the communicator is late.
+    pub fn has_late(&self, rank: &RankWait) -> bool {
+        self.speed.arrival.late.iter().any(|late| late.rank == rank.rank)
+    }
+
+    /// Returns the waiting of each rank, that of late ranks first.
+    pub fn waits(&self) -> Vec<&'a RankWait> {
+        let mut waits: Vec<&RankWait> = self.speed.arrival.waits.iter().collect();
+        waits.sort_by_key(|rank| (!self.has_late(rank), rank.job_rank()));
+        waits
+    }
+}
+
+impl Open {
+    /// Returns what was measured of the collectives, if the job measures them.
+    pub fn measured(&self) -> Option<&Measured> {
+        self.transport_view.measured.as_ref()
+    }
+
+    /// Returns all collectives: those with a late rank first, then those with the most time.
+    pub fn collectives(&self) -> Vec<CollectiveRow<'_>> {
+        let all = self.measured().map_or(&[][..], |measured| &measured.speeds.communicators);
+        let of = |comm: &'_ CommunicatorSpeed| comm.collectives.len();
+        let mut rows: Vec<CollectiveRow<'_>> = Vec::with_capacity(all.iter().map(of).sum());
+        for communicator in all {
+            rows.extend(communicator.collectives.iter().map(|speed| CollectiveRow { communicator, speed }));
+        }
+        let share = |row: &CollectiveRow<'_>| row.speed.time_share.unwrap_or(0.0);
+        rows.sort_by(|one, other| {
+            other.is_late().cmp(&one.is_late()).then(share(other).total_cmp(&share(one)))
+        });
+        rows
+    }
+
+    /// Returns the collective under the cursor.
+    pub fn chosen_collective(&self) -> Option<CollectiveRow<'_>> {
+        let rows = self.collectives();
+        rows.get(self.collective_at(&rows)).copied()
+    }
+
+    /// Returns the row under the cursor, which stays on its collective when the order changes.
+    pub fn collective_at(&self, rows: &[CollectiveRow<'_>]) -> usize {
+        let chosen = self.collective.as_ref();
+        let is_chosen = |row: &CollectiveRow<'_>| {
+            chosen.is_some_and(|(comm, kind)| row.speed.collective == *kind && row.communicator.id == *comm)
+        };
+        rows.iter().position(is_chosen).unwrap_or(0)
+    }
+
+    /// Moves the cursor to a row.
+    pub fn choose_collective(&mut self, at: usize) {
+        let rows = self.collectives();
+        let chosen = rows.get(at.min(rows.len().saturating_sub(1)));
+        self.collective = chosen.map(|row| (row.communicator.id.clone(), row.speed.collective));
+        self.first_wait = 0;
+    }
+
+    /// Returns whether the job was sent with the library that measures; none if it was submitted elsewhere.
+    pub fn measures(&self) -> Option<bool> {
+        let plan = self.plan.as_ref()?;
+        Some(plan.decisions.iter().any(|decision| decision.rule == PROFILER_RULE))
+    }
+}
+
+/// The rule that brings the library.
+const PROFILER_RULE: &str = "observe.profiler";
