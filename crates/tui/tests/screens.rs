@@ -16,7 +16,7 @@ use weftrun_tui::msg::Msg;
 use weftrun_tui::theme::Theme;
 use weftrun_tui::update::update;
 
-const SIZES: [(u16, u16); 4] = [(60, 15), (80, 24), (120, 30), (160, 48)];
+const SIZES: [(u16, u16); 2] = [(80, 24), (160, 48)];
 
 /// All four sizes of one screen in one snapshot.
 fn sizes(name: &str, model: impl Fn() -> Model) {
