@@ -18,7 +18,7 @@ use weftrun_tui::update::update;
 
 const SIZES: [(u16, u16); 2] = [(80, 24), (160, 48)];
 
-/// All four sizes of one screen in one snapshot.
+/// Both sizes of one screen in one snapshot.
 fn sizes(name: &str, model: impl Fn() -> Model) {
     shown(name, &SIZES, model);
 }
