@@ -143,7 +143,7 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 let root = root(exception);
                 let compares = root.message.contains("Timed out task names")
                     || !weftrun_nccl::failure::mismatch(&root.message).is_empty()
-                    || !weftrun_nccl::failure::absent(&root.message).is_empty();
+                    || root.message.contains(" failed to pass monitoredBarrier");
                 // The ranks that waited are compared by what they waited in.
                 let waited = root.message.contains("Watchdog caught collective operation timeout");
                 if compared && (compares || waited) {
@@ -260,6 +260,10 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 let mut ruling = Ruling::of(rule, grade, class, text.clone());
                 ruling.is_proof = rule.is_end();
                 push(ruling, None, false);
+            }
+            Fact::Mention(text) => {
+                let rule = rule_of_error(CauseClass::Unexplained, &[]);
+                push(Ruling::of(rule, Grade::Mentioned, CauseClass::Unexplained, text.clone()), None, false);
             }
             Fact::TimedOut { .. }
             | Fact::Absent { .. }
@@ -408,11 +412,8 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
         let ranks = group.iter().flat_map(|one| &one.ranks).collect::<BTreeSet<_>>().len();
         let line = group.iter().map(|one| one.line).min();
         // What NCCL wrote first led to the rest.
-        let ranks = if matches!(grade, Grade::Nccl | Grade::Warned | Grade::Reported | Grade::Quoted) {
-            0
-        } else {
-            ranks
-        };
+        let in_order = matches!(grade, Grade::Nccl | Grade::Reported) || grade.is_quote();
+        let ranks = if in_order { 0 } else { ranks };
         (!launcher, is_later, ranks, line)
     };
     let group = groups.values().min_by_key(|group| weight(group))?;
@@ -422,7 +423,7 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
     let victims_report = matches!(grade, Grade::Remote | Grade::Broken | Grade::Waiting);
     let mut confidence = if groups.len() > 1 { Confidence::Medium } else { Confidence::High };
     match grade {
-        Grade::Remote | Grade::Broken | Grade::Waiting | Grade::Quoted | Grade::Warned | Grade::Reported => {
+        _ if victims_report || grade == Grade::Reported || grade.is_quote() => {
             // Who reports it is a victim.
             if victims_report {
                 ranks.clear();

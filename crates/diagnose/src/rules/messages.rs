@@ -3,7 +3,7 @@
 
 use weftrun_nccl::Signature;
 
-use super::{CUDA_FAILURE, CauseClass, Rule, cause, nccl_issue};
+use super::{Blame, CUDA_FAILURE, CauseClass, Rule, cause, nccl_issue};
 use crate::rule_input::RuleInput;
 
 /// The lines of NCCL and its tests that pass on an error of CUDA.
@@ -134,6 +134,12 @@ pub(super) const RULES: &[Rule] = &[
         XID)
         .says(&[&["GPU is lost"], &["Unable to determine the device handle for GPU"]])
         .lines(CUDA_LINES),
+    cause("C11c", "GPU-NOT-STARTED",
+        "the driver could not start a GPU",
+        "drain the node and check that GPU (dmesg, `nvidia-smi -q`): a reset or a reboot may bring it back, else it is defective or badly seated, or the driver does not fit it",
+        XID)
+        .says(&[&["RmInitAdapter failed"], &["rm_init_adapter failed"], &["Cannot attach gpu"]])
+        .kind(CauseClass::CudaError),
     cause("C12", "FILES-OPEN",
         "the process has as many open files as its limit allows",
         "raise the limit of open files (`ulimit -n`), or use fewer data loader workers",
@@ -204,6 +210,20 @@ pub(super) const RULES: &[Rule] = &[
         "https://rocm.docs.amd.com/")
         .says(&[&["HIP error"], &["hipError"], &["hipIpc"], &["hipify"], &["RCCL"]])
         .only(&[CauseClass::CudaError]),
+    cause("C21b", "AMD-GPU-HANG",
+        "the runtime of ROCm reports that an AMD GPU hangs, and ends the process",
+        "look at the kernel log (dmesg, amdgpu) of that node for the GPU's reset, and at its firmware and driver; drain the node if it comes back",
+        "https://rocm.docs.amd.com/")
+        .says(&[&["HW Exception by GPU"]])
+        .explaining(&["PROCESS-CRASHED", "RANKS-ABORTED"])
+        .blame(Blame::Rank(CauseClass::CudaError)),
+    cause("C21c", "AMD-MEMORY-FAULT",
+        "a kernel on an AMD GPU used memory that is not mapped: an error of a program or a library, or a GPU that lost memory of another one",
+        "run once with AMD_SERIALIZE_KERNEL=3 to find the kernel, and NCCL_P2P_DISABLE=1 as a test where it comes in a collective",
+        "https://rocm.docs.amd.com/")
+        .says(&[&["Memory access fault by GPU"]])
+        .explaining(&["PROCESS-CRASHED", "RANKS-ABORTED"])
+        .blame(Blame::Rank(CauseClass::CudaError)),
     cause("C22", "GPU-OUT-OF-MEMORY",
         "the memory of a GPU is full",
         "use a smaller batch or shard the model, and check that no other process uses the GPU (nvidia-smi)",

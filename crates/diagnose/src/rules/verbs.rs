@@ -80,6 +80,16 @@ pub(super) const RULES: &[Rule] = &[
         "set memlock unlimited if MPI is to use the NIC; on a host without InfiniBand nothing is to do",
         "https://openucx.readthedocs.io/en/master/faq.html")
         .signatures(&[Signature::UcxRegistration]),
+    rule("R24e", "UCX-UNREACHABLE", HIGH,
+        "UCX has no transport by which it reaches a peer: the devices and transports that it may use do not join the two hosts",
+        "let UCX use the NIC that joins the hosts: compare UCX_TLS and UCX_NET_DEVICES (such as `mlx5_0:1`) with `ucx_info -d` on both, or unset them",
+        "https://openucx.readthedocs.io/en/master/faq.html")
+        .says(&[
+            &["no active messages transport to"],
+            &["ucp_ep_create(proc=", "Destination is unreachable"],
+            &["ibv_create_ah(", "failed: Invalid argument"],
+        ])
+        .fails(),
     rule("R24d", "IB-DMABUF-UNSUPPORTED", HIGH,
         "the driver of a NIC does not support DMA-BUF",
         "load nvidia_peermem and set NCCL_DMABUF_ENABLE=0, or update the NIC's driver (MLNX_OFED, or kernel 5.12 and later)",

@@ -651,6 +651,50 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
             )],
         ),
         ("C57", vec![line("slurmstepd: error: *** JOB 7 ON gpu-1 CANCELLED AT 2026-11-24T12:00:00 ***")]),
+        ("C11c", vec![line("[   21.09] NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x22:0x56:894)")]),
+        ("C21b", vec![line(" 41%|████  | 366/903 [5:15:39<6:53:09, 46.16s/it]HW Exception by GPU node-9 (Agent handle: 0x63) reason :GPU Hang")]),
+        ("C21c", vec![line("Memory access fault by GPU node-4 (Agent handle: 0x55) on address 0x7f. Reason: Unknown.")]),
+        ("C39b", vec![line("slurmstepd: error: execve(): /var/spool/slurmd/job00089/slurm_script: No such file or directory")]),
+        (
+            "C44c",
+            vec![
+                [(0, 7, "ALLREDUCE"), (1, 9, "BROADCAST")]
+                    .map(|(rank, seq, op)| {
+                        line(&format!(
+                            "[rank{rank}]:[E1124 12:00:00.5 ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={seq}, OpType={op}, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600019 milliseconds before timing out."
+                        ))
+                    })
+                    .concat(),
+            ],
+        ),
+        (
+            "C46b",
+            vec![
+                line("[mpiexec@gpu-1] check_exit_codes (../hydra/libhydra/demux/hydra_demux_poll.c:117): unable to run bstrap_proxy on gpu-2 (pid 77, exit code 256)"),
+                line("[mpiexec@gpu-1] HYDU_create_process (utils/launch/launch.c:74): execvp error on file hydra_pmi_proxy (No such file or directory)"),
+            ],
+        ),
+        (
+            "C46c",
+            vec![
+                line("ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[53,0],0] on node gpu-1\n  Remote daemon: [[53,0],1] on node gpu-2"),
+                line("PRTE has lost communication with a remote daemon."),
+            ],
+        ),
+        (
+            "C46d",
+            vec![line("[proxy:0:3@gpu-2] HYDU_sock_connect (lib/utils/sock.c:140): unable to connect from \"gpu-2\" to \"gpu-1\" (No route to host)\nsrun: error: gpu-2: task 3: Exited with exit code 5")],
+        ),
+        ("C50n", vec![line("  pmix_psec_base_open failed\n  --> Returned value -46 instead of PMIX_SUCCESS")]),
+        ("C50o", vec![line("*** The MPI_Barrier() function was called before MPI_INIT was invoked.\n*** Your MPI job will now abort.")]),
+        ("C50p", vec![line("The worker group startup timed out after 30.0 seconds waiting for 8 workers.")]),
+        ("C50q", vec![line("No PMIx server was reachable, but a PMI1/2 was detected.")]),
+        ("R24e", vec![
+            line("[1581060992.28] [gpu-1:77 :0]  select.c:438  UCX  ERROR no active messages transport to <no debug data>: posix/memory - Destination is unreachable"),
+            line("[gpu-1:77] pml_ucx.c:323 Error: ucp_ep_create(proc=1) failed: Destination is unreachable"),
+        ]),
+        ("R60c", vec![raised("RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/address.cc:81] ss1.ss_family == ss2.ss_family. 2 vs 10")]),
+        ("R60d", vec![line("terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  [enforce fail at /pytorch/third_party/gloo/gloo/transport/tcp/device.cc:281] rv != -1. -1")]),
         (
             "C58",
             vec![line("[ERROR] the oven is cold")],
@@ -756,6 +800,27 @@ fn what_only_looks_like_an_end_is_none() {
             "gpu-1:31:77 [0] NCCL INFO Call to ibv_reg_dmabuf_mr failed with error Operation not supported, falling back\n",
         ),
         ("C58", trained),
+        // What fails and is done without, counts, what is asked, and what steps follow.
+        (
+            "C58",
+            "Failed to load image Python extension, going on without it\nstep 1 | tokens/s: 300.5\nstep 2 | tokens/s: 310.5\n",
+        ),
+        ("C58", "12 passed, 0 failed\n"),
+        ("C58", "level=info msg=\"worker expected=1, running=1, succeeded=0, failed=0\"\n"),
+        ("C58", "UserWarning: could not import apex\n"),
+        ("C58", "pcieport 0000:00:03.1: PCIe Bus Error: severity=Correctable, type=Data Link Layer\n"),
+        // A program that cannot be started is none of slurmd's, and none of Hydra's.
+        ("C39b", "slurmstepd: error: execve(): /job/train.sh: No such file or directory\n"),
+        (
+            "C46b",
+            "[proxy:0:0@gpu-1] HYDU_create_process (utils/launch/launch.c:74): execvp error on file ./train (No such file or directory)\n",
+        ),
+        ("C46", "PRTE has lost communication with a remote daemon.\n"),
+        ("C53b", "pytorchjob-worker-0   1/1   Running   0   2m32s\n"),
+        (
+            "R60d",
+            "RuntimeError: [enforce fail at ../gloo/transport/tcp/device.cc:83] ifa != nullptr. Unable to find address for: eth9\n",
+        ),
     ];
     for (rule, log) in cases {
         let fired =

@@ -61,11 +61,12 @@ fn operation(text: Text<'_>) -> String {
     format!("Horovod's operation {}", printable(name, 120))
 }
 
-/// Reads ranks from `Rank 3 failed to pass monitoredBarrier` and `Ranks 2, 3 failed to pass
-/// monitoredBarrier`.
-pub fn absent(message: &str) -> Vec<u32> {
-    let Some((before, _)) = message.split_once(" failed to pass monitoredBarrier") else { return Vec::new() };
-    list(Text(before.rsplit_once("Rank").map_or("", |(_, list)| list.trim_start_matches('s')).as_bytes()))
+/// Reads the message of an exception: `Rank 3 failed to pass monitoredBarrier` and `Ranks 2, 3 failed to pass monitoredBarrier`.
+pub(super) fn of_message(message: &str) -> Option<Fact> {
+    let (before, _) = message.split_once(" failed to pass monitoredBarrier")?;
+    let (_, ranks) = before.rsplit_once("Rank")?;
+    let ranks = list(Text(ranks.trim_start_matches('s').as_bytes()));
+    (!ranks.is_empty()).then(|| Fact::Absent { ranks, from: "monitoredBarrier".to_owned() })
 }
 
 /// Reads `2, 3`.
@@ -81,7 +82,9 @@ mod tests {
 
     #[test]
     fn those_that_others_wait_for_are_read() {
-        assert_eq!(absent("[Rank 0]: Ranks 2, 3 failed to pass monitoredBarrier in 5000 ms"), [2, 3]);
+        let told = of_message("[Rank 0]: Ranks 2, 3 failed to pass monitoredBarrier in 5000 ms");
+        assert_eq!(told, Some(Fact::Absent { ranks: vec![2, 3], from: "monitoredBarrier".to_owned() }));
+        assert_eq!(of_message("Rank 0 reached monitoredBarrier"), None);
         let stall = |line: &str| stalled(Text(line.as_bytes()));
         let of = |ranks: &[u32], operation: &str| {
             let from = format!("Horovod's operation {operation}");

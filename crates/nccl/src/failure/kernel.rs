@@ -3,6 +3,10 @@
 use super::content::Content;
 use super::words::Text;
 use super::{ClusterReason, Fact, Writer};
+use crate::map::printable;
+
+/// What the driver says of a GPU that it cannot start: open-gpu-kernel-modules' osinit.c and nv.c, read 2026-11-26.
+const NOT_STARTED: &[&str] = &["RmInitAdapter failed", "rm_init_adapter failed", "Cannot attach gpu"];
 
 /// Reads one line; returns whether it was one of the kernel's.
 pub(super) fn kernel(text: Text<'_>, say: &mut impl FnMut(Writer, Content<'_>)) -> bool {
@@ -16,6 +20,10 @@ pub(super) fn kernel(text: Text<'_>, say: &mut impl FnMut(Writer, Content<'_>)) 
         }
         let number = || if text.has("Xid") { text.after("): ").and_then(Text::small) } else { Some(79) };
         Fact::Xid(cause.or_else(number).unwrap_or(0))
+    } else if let Some(what) =
+        text.from("NVRM: ").filter(|what| NOT_STARTED.iter().any(|words| what.has(words)))
+    {
+        Fact::Error { text: printable(what.0, 300), fatal: false }
     } else if text.has("Killed process") && (text.has("ut of memory") || text.has("oom")) {
         // `Memory cgroup out of memory: Killed process 140339 (python3)`.
         pid = text.after("Killed process ").and_then(Text::number);

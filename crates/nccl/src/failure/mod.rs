@@ -16,7 +16,6 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use absent::absent;
 pub use traceback::{Exception, Frame, SIGNALS, TracebackLines, is_library};
 pub use watchdog::mismatch;
 pub(crate) use watchdog::rank_of_watchdog;
@@ -139,6 +138,8 @@ pub enum Fact {
         /// Whether its program ends with it, as far as the wording shows it.
         fatal: bool,
     },
+    /// A line that says that something failed, in words that healthy programs print too.
+    Mention(String),
     /// The world's communicator was destroyed in order.
     Finished,
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::mem::{Discriminant, discriminant};
 
-use super::absent::List;
+use super::absent::{self, List};
 use super::content::Content;
 use super::traceback::{self, Taken, Tracebacks, is_library, stream};
 use super::{Fact, Report, SourceRanks, Writer, facts, launchers, watchdog};
@@ -387,7 +387,12 @@ impl Reading {
         self.see(&writer);
         self.failed |= !matches!(
             fact,
-            Fact::Finished | Fact::Progress { .. } | Fact::Stack(_) | Fact::StoreLost | Fact::Absent { .. }
+            Fact::Finished
+                | Fact::Progress { .. }
+                | Fact::Stack(_)
+                | Fact::StoreLost
+                | Fact::Absent { .. }
+                | Fact::Mention(_)
         );
         let key = (writer, discriminant(&fact));
         let full = self.kept.len() >= WRITERS && !self.kept.contains_key(&key);
@@ -398,9 +403,11 @@ impl Reading {
             *sink.dropped += 1;
             return;
         }
-        let quoted = match &fact {
-            Fact::Exception(exception) => watchdog::quoted_timeout(&exception.message),
-            _ => None,
+        let (quoted, told) = match &fact {
+            Fact::Exception(exception) => {
+                (watchdog::quoted_timeout(&exception.message), absent::of_message(&exception.message))
+            }
+            _ => (None, None),
         };
         if let Some(host) = launcher::host(text) {
             self.on(&writer, host.as_bytes(), false);
@@ -424,6 +431,9 @@ impl Reading {
         if let Some((rank, work)) = quoted {
             let writer = Writer { rank: writer.rank.or(rank), ..writer };
             self.keep(writer, line, text, Fact::TimedOut { group: None, work }, sink);
+        }
+        if let Some(told) = told {
+            self.keep(writer, line, text, told, sink);
         }
     }
 }

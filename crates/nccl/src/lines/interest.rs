@@ -120,7 +120,7 @@ const ERRORS: &[&str] = &[
     "<warn>",
     "infiniband ",
     "nvshmem",
-    " BackOff ",
+    "BackOff",
     "Raylet is term",
     ": line ",
     "ssh: ",
@@ -134,10 +134,10 @@ const RARE: &[&str] = &[
     "external/xla",
     "Warning  Failed",
     "FailedScheduling",
-    "PRTE has lost",
+    "has lost comm",
+    "Remote daemon: [",
     "response from daemon",
     "OCI runtime",
-    "registration failed",
     "NCCL operation",
     "Memory access fault",
     "core dumped",
@@ -152,7 +152,6 @@ const RARE: &[&str] = &[
     ": No such device",
     ": Operation not p",
     ": Cannot alloc",
-    "monitoredBarrier",
     "issing ranks:",
     "[ready ranks: ",
     "errorcode ",
@@ -173,6 +172,27 @@ const RARE: &[&str] = &[
     "to all addresses",
     "in store based barrier",
     "Caught signal ",
+    "what():  ",
+    "WTERMSIG ",
+    "low on resource",
+    " Aborted ",
+    "HW Exception by",
+    ": Fatal error in ",
+    "called before MPI",
+    "called after MPI_F",
+    "execvp error",
+    "marked dead",
+    "tcp/pair.cc",
+    "Non-OK-status",
+    "PMIx server",
+    "ailed",
+    "nable to ",
+    "ould not ",
+    "annot ",
+    " died",
+    "imed out",
+    "borted",
+    "exited with ",
 ];
 
 /// Finds what the map may show.
@@ -204,7 +224,7 @@ impl Needles {
 }
 
 /// What shells, UCX, Open MPI and Horovod report has one of these.
-const ELSEWHERE: [&str; 8] = [
+const ELSEWHERE: [&str; 12] = [
     "Heartbeat monitor",
     " death signal",
     " Killed ",
@@ -213,6 +233,10 @@ const ELSEWHERE: [&str; 8] = [
     "Caught signal ",
     "[missing ranks: ",
     "[ready ranks: ",
+    "what():  ",
+    "WTERMSIG ",
+    "low on resource",
+    " Aborted ",
 ];
 
 /// Returns whether a line may be a report of a launcher, a watchdog, a driver or the kernel.
