@@ -204,6 +204,9 @@ impl Why {
                     "unknown: errors in the logs, and nothing shows that they ended the job"
                 }
                 WhyState::Unknown if self.quotes() => "unknown: no rule explains the errors in the logs",
+                WhyState::Unknown if self.findings.iter().any(|one| one.code == super::EARLIER_ATTEMPT) => {
+                    "unknown: no failure in the last attempt, and no end of the job"
+                }
                 // A finding says what the cluster reports.
                 WhyState::Unknown if !self.findings.is_empty() => "unknown: no failure in the logs",
                 WhyState::Unknown => "unknown: no failure in the logs, and no end of the job",

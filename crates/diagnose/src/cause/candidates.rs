@@ -7,7 +7,7 @@ use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use weftrun_nccl::SourceIndex;
-use weftrun_nccl::failure::{Fact, Frame, Order, Report};
+use weftrun_nccl::failure::{Fact, Frame, Order, Report, SIGNALS};
 use weftrun_nccl::launcher;
 
 use super::EVIDENCE;
@@ -135,7 +135,12 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
             Fact::Exception(exception) if exception.short_name() == "SignalException" => {
                 let number =
                     exception.message.rsplit_once("got signal: ").map_or("", |(_, number)| number.trim());
-                let what = format!("the launcher (torchrun) was ended from outside by signal {number}");
+                let known = SIGNALS
+                    .iter()
+                    .find(|(_, known, _)| matches!(known, 1 | 2) && known.to_string() == number);
+                let why =
+                    known.map_or_else(String::new, |(name, _, meaning)| format!(" ({name}: {meaning})"));
+                let what = format!("the launcher (torchrun) was ended from outside by signal {number}{why}");
                 add(Grade::TimeLimit, CauseClass::Cancelled, what, None, false);
             }
             Fact::Exception(exception) if exception.is_launcher() => {}
@@ -262,8 +267,9 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 push(ruling, None, false);
             }
             Fact::Mention(text) => {
-                let rule = rule_of_error(CauseClass::Unexplained, &[]);
-                push(Ruling::of(rule, Grade::Mentioned, CauseClass::Unexplained, text.clone()), None, false);
+                let rule = rule_of_error(CauseClass::Unexplained, &[text]);
+                let class = rule.class().unwrap_or(CauseClass::Unexplained);
+                push(Ruling::of(rule, Grade::Mentioned, class, text.clone()), None, false);
             }
             Fact::TimedOut { .. }
             | Fact::Absent { .. }

@@ -87,7 +87,7 @@ fn told_of_timeout<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
     }
     let ranks: Vec<u32> = told.into_iter().collect();
     let what = if !ranks.is_empty() {
-        format!("a collective timed out on {}; the line that names it is not here", named(&ranks))
+        format!("a collective timed out on {}; no line says which rank did not join", named(&ranks))
     } else if let Some((rank, seq)) = failed.first_key_value() {
         format!(
             "the watchdog of rank {rank} saw a collective fail, SeqNum {seq}; the line that names it is not here"

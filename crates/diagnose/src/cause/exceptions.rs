@@ -60,6 +60,10 @@ pub(super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
     if name == "OutOfMemoryError" || says(&full) {
         return (Grade::Own, CauseClass::CudaOutOfMemory);
     }
+    // Rank 0 makes the id: it did not come, or ended.
+    if says(&["setting up NCCL communicator"]) {
+        return (Grade::Rendezvous, CauseClass::Rendezvous);
+    }
     if is_nccl(exception) {
         if says(&["invalid usage", "invalid argument", "ncclInvalid"]) {
             return (Grade::Own, CauseClass::Exception);

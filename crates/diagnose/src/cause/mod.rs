@@ -42,6 +42,9 @@ const UNEXPLAINED: &str = "WHY-UNEXPLAINED";
 /// The code of the finding of a rank that failed in a job that its cluster calls succeeded.
 pub const RANK_FAILED: &str = "WHY-RANK-FAILED";
 
+/// The code of the finding of a failure in an attempt before the last one.
+const EARLIER_ATTEMPT: &str = "WHY-EARLIER-ATTEMPT";
+
 /// The code of the finding of an error that is known, and that need not have ended anything.
 const NOT_FATAL: &str = "WHY-NOT-FATAL";
 
@@ -66,7 +69,7 @@ pub(crate) fn find(seen: &RuleInput<'_>, known: Option<WhyState>) -> Why {
         if let Some(cause) = earlier.cause {
             let message =
                 format!("an earlier attempt in the same logs failed: {}: {}", cause.who(), cause.what);
-            let mut finding = Finding::info("WHY-EARLIER-ATTEMPT", message);
+            let mut finding = Finding::info(EARLIER_ATTEMPT, message);
             finding.ranks = cause.ranks;
             finding.evidence = cause.evidence;
             why.findings.push(finding);
@@ -141,15 +144,14 @@ fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
     {
         let is_known =
             !["ERROR-UNEXPLAINED", "NCCL-WARNING", "NCCL-NO-REASON"].contains(&cause.code.as_ref());
-        if best == Some(Grade::Mentioned) {
-            mention = Some(unexplained(cause, "the first line that says that something failed"));
+        let words = if best == Some(Grade::Mentioned) {
+            "the first line that says that something failed"
         } else {
-            findings.push(if is_known {
-                not_fatal(cause)
-            } else {
-                unexplained(cause, "the first error line")
-            });
-        }
+            "the first error line"
+        };
+        let finding = if is_known { not_fatal(cause) } else { unexplained(cause, words) };
+        // What the rules of NCCL's lines know says more than such words.
+        if best == Some(Grade::Mentioned) { mention = Some(finding) } else { findings.push(finding) }
     }
     if cause.is_none() && findings.is_empty() && state == WhyState::Unknown {
         findings.extend(survived(scene, seen));

@@ -30,7 +30,7 @@ pub(crate) const PROCESS_KILLED: Rule = cause(
     "C32",
     "PROCESS-KILLED",
     "SIGKILL ended a process",
-    "check the node for out-of-memory kills (dmesg) and raise the memory request of the job",
+    "look for an out-of-memory kill in the kernel log of its node (dmesg): if there is one, raise the memory request of the job, else a person or a program killed it",
     SIGNALS,
 );
 pub(crate) const PROCESS_BUS_ERROR: Rule = cause(
@@ -200,7 +200,13 @@ pub(super) const RULES: &[Rule] = &[
         "look at the node of the `Remote daemon` (its kernel log and uptime), and at the TCP network between it and the first node",
         "https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html")
         .says(&[&["Remote daemon: [", " on node "], &["has lost communication"]])
-        .blame(Blame::Rank(CauseClass::NodeFail)),
+        .blame(Blame::Rank(CauseClass::ExitCode)),
+    cause("C46e", "MPI-PEER-UNREACHABLE",
+        "two processes of Open MPI cannot reach each other over the networks that it chose",
+        "choose the network that joins the hosts (`--mca btl_tcp_if_include 10.0.0.0/16`, or OMPI_MCA_btl_tcp_if_include), without docker0 and virbr0, and check the firewall between them",
+        "https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/tcp.html")
+        .says(&[&["mca_btl_tcp_", "connect() to ", " failed"], &["are unable to reach each other"]])
+        .kind(CauseClass::Rendezvous),
     cause("C46d", "MPI-PROXY-UNREACHABLE",
         "the proxy of mpiexec (Hydra) could not connect to the host on which mpiexec runs",
         "check that the second name in the line resolves on the first host, to an address that it reaches, and the firewall between the two; `-iface` selects the network",
@@ -213,6 +219,18 @@ pub(super) const RULES: &[Rule] = &[
         "check that MASTER_ADDR resolves on every node, its port is free, and all nodes started",
         TORCHRUN)
         .of(&[CauseClass::Rendezvous]),
+    cause("C49d", "RANKS-BEGAN-TWICE",
+        "several processes began with the same rank, so that their group cannot form",
+        "start one task for each GPU (in Slurm `--ntasks-per-node` equal to Lightning's `devices`, `--nodes` equal to `num_nodes`, and the script with srun); without such tasks give each node its NODE_RANK",
+        "https://lightning.ai/docs/pytorch/stable/clouds/cluster_advanced.html")
+        .says(&[&["processes began as rank ", "did not form"]])
+        .kind(CauseClass::Rendezvous),
+    cause("C49c", "RENDEZVOUS-CLOSED",
+        "the rendezvous is closed: another node had ended the run before this one joined",
+        "read the log of the node that ended first; what joins after the end needs a run of its own (a new `--rdzv-id`)",
+        TORCHRUN)
+        .says(&[&["RendezvousClosedError"]])
+        .kind(CauseClass::Rendezvous),
     cause("C49b", "STORE-BARRIER",
         "not all processes came to the barrier that begins the process group",
         "read the logs of the ranks that do not wait there: they ended before, were not started, or do not reach MASTER_ADDR",

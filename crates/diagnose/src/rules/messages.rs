@@ -96,13 +96,18 @@ pub(super) const RULES: &[Rule] = &[
         "the driver of the node is older than the CUDA of the program needs",
         "use a node with a newer driver, or an image with an older CUDA",
         "https://docs.nvidia.com/deploy/cuda-compatibility/")
-        .says(&[&["driver version is insufficient"], &["NVIDIA driver on your system is too old"], &["unsupported toolchain"], &["forward compatibility was attempted"]])
+        .says(&[&["driver version is insufficient"], &["NVIDIA driver on your system is too old"], &["unsupported toolchain"]])
         .lines(CUDA_LINES),
     cause("C07b", "GPU-DRIVER-MISMATCH",
         "the parts of the driver have different versions: the module in the kernel, and the libraries that the process loaded",
         "reboot the node or reload its driver after an update; in a container take CUDA's compat libraries off LD_LIBRARY_PATH",
         "https://docs.nvidia.com/deploy/cuda-compatibility/")
-        .says(&[&["unsupported display driver"], &["Driver/library version mismatch"]])
+        .says(&[
+            &["unsupported display driver"],
+            &["river/library version mismatch"],
+            &["forward compatibility was attempted"],
+        ])
+        .explaining(&["CONTAINER-NOT-STARTED"])
         .lines(CUDA_LINES),
     cause("C08", "GPU-ORDINAL",
         "the process chose a GPU of a number that it does not see",
@@ -149,7 +154,7 @@ pub(super) const RULES: &[Rule] = &[
         "the memory of the host, or that of the job's limit, is used up",
         "raise the memory request of the job, or use fewer data loader workers",
         "https://docs.kernel.org/admin-guide/cgroup-v2.html#memory")
-        .says(&[&["DataLoader worker", "killed by signal: Killed"], &["Cannot allocate memory"], &["can't allocate memory"]])
+        .says(&[&["DataLoader worker", "killed by signal: Killed"], &["[Errno 12] Cannot allocate memory"], &["fork: Cannot allocate memory"], &["can't allocate memory"]])
         .of(&[CauseClass::OomKilled, CauseClass::OutOfMemory]),
     cause("C14", "FILE-SYSTEM",
         "a file system does not answer as it should",
@@ -157,7 +162,9 @@ pub(super) const RULES: &[Rule] = &[
         OS_ERRORS)
         .says(&[
             &["Stale file handle"],
-            &["Input/output error"],
+            // MPI and UCX say the same of a network, without a path.
+            &["[Errno 5] Input/output error"],
+            &["': Input/output error"],
             &["Disk quota exceeded"],
             &["Read-only file system"],
             // A socket says the same, without a path behind it.
@@ -194,8 +201,8 @@ pub(super) const RULES: &[Rule] = &[
             &["Max retries exceeded", "host='0.0.0.0'"],
         ]),
     cause("C18", "DOWNLOAD-FAILED",
-        "an address outside of the job cannot be reached",
-        "give the node access to that address, or put the models and data where the job can read them",
+        "a server could not be reached over HTTP: the node has no access to its address, or the server does not answer",
+        "check the address in the line from that node (`curl -I`); where nodes have no access to the internet, put the models and data where the job can read them",
         "https://huggingface.co/docs/transformers/installation#offline-mode")
         .says(&[&["Max retries exceeded"], &["We couldn't connect to"]]),
     cause("C20", "HIP-OUT-OF-MEMORY",

@@ -374,16 +374,18 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
             vec![
                 cuda("CUDA driver version is insufficient for CUDA runtime version"),
                 test("CUDA driver version is insufficient for CUDA runtime version"),
-                raised(
-                    "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 804: forward compatibility was attempted on non supported HW",
-                ),
             ],
         ),
         (
             "C07b",
-            vec![raised(
-                "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 803: system has unsupported display driver / cuda driver combination",
-            )],
+            vec![
+                raised(
+                    "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 803: system has unsupported display driver / cuda driver combination",
+                ),
+                raised(
+                    "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 804: forward compatibility was attempted on non supported HW",
+                ),
+            ],
         ),
         (
             "C08",
@@ -685,6 +687,14 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
             "C46d",
             vec![line("[proxy:0:3@gpu-2] HYDU_sock_connect (lib/utils/sock.c:140): unable to connect from \"gpu-2\" to \"gpu-1\" (No route to host)\nsrun: error: gpu-2: task 3: Exited with exit code 5")],
         ),
+        ("C46e", vec![line("[gpu-1][[463,1],0][btl_tcp_endpoint.c:803:mca_btl_tcp_endpoint_complete_connect] connect() to 10.102.1.194 failed: No route to host (113)")]),
+        (
+            "C49d",
+            vec![line(
+                "initializing ddp: GLOBAL_RANK: 1, MEMBER: 2/4\ninitializing ddp: GLOBAL_RANK: 1, MEMBER: 2/4\ninitializing ddp: GLOBAL_RANK: 0, MEMBER: 1/4",
+            )],
+        ),
+        ("C49c", vec![raised("torch.distributed.elastic.rendezvous.api.RendezvousClosedError")]),
         ("C50n", vec![line("  pmix_psec_base_open failed\n  --> Returned value -46 instead of PMIX_SUCCESS")]),
         ("C50o", vec![line("*** The MPI_Barrier() function was called before MPI_INIT was invoked.\n*** Your MPI job will now abort.")]),
         ("C50p", vec![line("The worker group startup timed out after 30.0 seconds waiting for 8 workers.")]),
@@ -809,6 +819,34 @@ fn what_only_looks_like_an_end_is_none() {
         ("C58", "level=info msg=\"worker expected=1, running=1, succeeded=0, failed=0\"\n"),
         ("C58", "UserWarning: could not import apex\n"),
         ("C58", "pcieport 0000:00:03.1: PCIe Bus Error: severity=Correctable, type=Data Link Layer\n"),
+        // A group that formed, twice, and the log of one rank.
+        (
+            "C49d",
+            "Initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/2\nInitializing distributed: GLOBAL_RANK: 1, MEMBER: 2/2\nAll distributed processes registered. Starting with 2 processes\nInitializing distributed: GLOBAL_RANK: 1, MEMBER: 2/2\nInitializing distributed: GLOBAL_RANK: 0, MEMBER: 1/2\n",
+        ),
+        (
+            "C49d",
+            "Initializing distributed: GLOBAL_RANK: 1, MEMBER: 2/2\nInitializing distributed: GLOBAL_RANK: 1, MEMBER: 2/2\n",
+        ),
+        // NVSHMEM's bootstrap, MPI's words on a network, and UCX's limit of locked memory.
+        (
+            "R41",
+            "/src/nvshmem/src/modules/bootstrap/uid/bootstrap_uid.cpp:bootstrap_net_recv:99: Message truncated : received 58 bytes instead of 8\n",
+        ),
+        ("C14", "[gpu-1:77] ud_iface.c:48  Fatal: iface 0x1: failed to create peer: Input/output error\n"),
+        (
+            "C13",
+            "[1.4] [gpu-1:77:0] ib_log.c:246  UCX  ERROR mlx5_0: ibv_create_cq() failed: Cannot allocate memory.\n",
+        ),
+        // What the driver only records, and a server of TensorFlow that is stopped.
+        (
+            "C31",
+            "[ 21.0] NVRM: Xid (PCI:0000:01:00): 63, pid='<unknown>', name=<unknown>, Row Remapper: New row marked for remapping\n",
+        ),
+        (
+            "C58",
+            "2023-05-25 11:10:57.9: F tensorflow/core/distributed_runtime/rpc/grpc_server_lib.cc:103] Non-OK-status: Stop() status: UNIMPLEMENTED: Clean shutdown is not currently implemented\n",
+        ),
         // A program that cannot be started is none of slurmd's, and none of Hydra's.
         ("C39b", "slurmstepd: error: execve(): /job/train.sh: No such file or directory\n"),
         (

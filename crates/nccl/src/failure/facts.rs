@@ -4,7 +4,7 @@ use super::absent::stalled;
 use super::content::Content;
 use super::kernel::kernel;
 use super::launchers::{HOST_ROW, Tables, mpi, ray, signal_of_mpi, signal_row, slurm, torchrun};
-use super::traceback::{Exception, exception};
+use super::traceback::{Exception, exception, signal};
 use super::watchdog::{watchdog, work};
 use super::words::Text;
 use super::{Fact, Order, Writer};
@@ -53,8 +53,11 @@ fn report(
     }
     // subprocess: `Command '[…, '--local_rank=1']' died with <Signals.SIGKILL: 9>.`
     // torchrun's own process: `Received Signals.SIGTERM death signal, shutting down workers`, `Received 15 death signal`.
-    if text.has(" death signal, shutting down workers") {
-        let ended = Exception::alone(b"SignalException", b"the launcher got signal: 15");
+    if let Some(before) = text.before(" death signal, shutting down workers") {
+        let word = before.rsplit(|byte| matches!(byte, b' ' | b'.')).next().unwrap_or_default();
+        let signal = Text(word).signed().or_else(|| signal(std::str::from_utf8(word).ok()?)).unwrap_or(15);
+        let message = format!("the launcher got signal: {signal}");
+        let ended = Exception::alone(b"SignalException", message.as_bytes());
         say(who, Content::Fact(Fact::Exception(ended)));
         return true;
     }
@@ -257,6 +260,7 @@ const REPORTED: &[&[&str]] = &[
     &["infiniband ", ": Failed to "],
     &["nvshmem", "non-zero status: "],
     &["nvshmem", ": NULL value "],
+    &["nvshmem", "essage truncated"],
     &["ssh: connect to host "],
     &["ssh: Could not resolve hostname "],
     &[": line ", ": No such file or directory"],
@@ -269,6 +273,8 @@ const REPORTED: &[&[&str]] = &[
     &["ORTE has lost communication"],
     &["Remote daemon: [", " on node "],
     &["daemon has unexpectedly failed after launch"],
+    &["mca_btl_tcp_", "connect() to ", " failed"],
+    &["are unable to reach each other"],
     &["unable to run bstrap_proxy"],
     &["unable to run proxy on "],
     &["execvp error on file "],
@@ -332,8 +338,17 @@ fn speaks(piece: &Piece<'_>) -> bool {
 }
 
 /// Words of lines that say that something failed. Programs that go on print them too.
-const MENTIONS: &[&str] =
-    &["ailed", "nable to ", "ould not ", "annot ", " died", "imed out", "borted", "exited with "];
+const MENTIONS: &[&str] = &[
+    "ailed",
+    "nable to ",
+    "ould not ",
+    "annot ",
+    " died",
+    "imed out",
+    "borted",
+    "exited with ",
+    "onnection refused",
+];
 
 /// Returns whether a line says that something failed, in words that are no proof of it. Warnings, questions and counts (`0 failed`,
 /// `failed=0`) are none.
@@ -405,6 +420,8 @@ fn absl_severity(own: &[u8], whole: Text<'_>, path: &str) -> Option<bool> {
         .and_then(<[u8]>::first)?;
     let serious = ["DEADLINE_EXCEEDED", "INTERNAL", "UNAVAILABLE", "may be stuck", "coordination"];
     match letter {
+        // What TensorFlow's server prints whenever it is stopped.
+        b'F' if whole.has("Clean shutdown is not currently implemented") => None,
         b'F' => Some(true),
         b'E' if serious.iter().any(|words| whole.has(words)) => Some(false),
         _ => None,

@@ -319,6 +319,12 @@ impl Failures {
     pub(crate) fn end(&mut self, source: SourceIndex, cut: bool) {
         if let Some(reading) = self.sources.get_mut(source) {
             reading.ranks.cut |= cut;
+            if let Some(text) = reading.gathering.twice() {
+                let line = reading.gathering.line;
+                let mut sink = Sink { source, reports: &mut self.reports, dropped: &mut self.dropped };
+                let fact = Fact::Error { text: text.clone(), fatal: false };
+                reading.keep(Writer::default(), line, text.as_bytes(), fact, &mut sink);
+            }
             if let Some(cut) = reading.tracebacks.end() {
                 let text = format!("a traceback whose end is not in the log{}", cut.place);
                 let writer = Writer::behind(&prefix(&cut.header));

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::mem::{Discriminant, discriminant};
 
-use super::absent::{self, List};
+use super::absent::{self, Gathering, List};
 use super::content::Content;
 use super::traceback::{self, Taken, Tracebacks, is_library, stream};
 use super::{Fact, Report, SourceRanks, Writer, facts, launchers, watchdog};
@@ -47,6 +47,8 @@ pub(super) struct Reading {
     without_memory: Option<(usize, u64)>,
     /// The list of absent ranks whose lines are the next ones.
     absent: Option<List>,
+    /// The processes that began, until their group forms.
+    pub gathering: Gathering,
     /// The last line of a watchdog that gave up: the stack of the operation may follow.
     gave_up: Option<u64>,
 }
@@ -200,6 +202,7 @@ impl Reading {
         }
         self.address(piece, sink);
         self.take_absent(piece, sink);
+        self.gathering.take(piece.bytes, piece.line);
         if self.tables.time_within > 0 {
             self.tables.take_time(piece.bytes);
         }
@@ -428,9 +431,9 @@ impl Reading {
             writer,
             fact,
         });
-        if let Some((rank, work)) = quoted {
+        if let Some((rank, timeout)) = quoted {
             let writer = Writer { rank: writer.rank.or(rank), ..writer };
-            self.keep(writer, line, text, Fact::TimedOut { group: None, work }, sink);
+            self.keep(writer, line, text, timeout, sink);
         }
         if let Some(told) = told {
             self.keep(writer, line, text, told, sink);

@@ -132,12 +132,9 @@ const ERRORS: &[&str] = &[
 /// The same, searched by themselves since the search above is full.
 const RARE: &[&str] = &[
     "external/xla",
-    "Warning  Failed",
-    "FailedScheduling",
     "has lost comm",
     "Remote daemon: [",
     "response from daemon",
-    "OCI runtime",
     "NCCL operation",
     "Memory access fault",
     "core dumped",
@@ -151,13 +148,11 @@ const RARE: &[&str] = &[
     ": Network is unr",
     ": No such device",
     ": Operation not p",
-    ": Cannot alloc",
     "issing ranks:",
     "[ready ranks: ",
     "errorcode ",
     "[enforce fail at",
     "JAX distributed service",
-    "Unhandled exception: ",
     "sequential map was",
     "not successful for host",
     "Heartbeat monitor",
@@ -169,7 +164,6 @@ const RARE: &[&str] = &[
     "malloc(): ",
     "munmap_chunk(): ",
     "corrupted size vs.",
-    "to all addresses",
     "in store based barrier",
     "Caught signal ",
     "what():  ",
@@ -184,6 +178,9 @@ const RARE: &[&str] = &[
     "marked dead",
     "tcp/pair.cc",
     "Non-OK-status",
+    "StartAbort",
+    "GLOBAL_RANK: ",
+    "processes registered",
     "PMIx server",
     "ailed",
     "nable to ",
@@ -193,6 +190,8 @@ const RARE: &[&str] = &[
     "imed out",
     "borted",
     "exited with ",
+    "onnection refused",
+    "to reach each other",
 ];
 
 /// Finds what the map may show.

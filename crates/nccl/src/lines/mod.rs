@@ -55,15 +55,15 @@ pub(crate) struct Needed {
     pub steps: bool,
 }
 
-/// The unfinished last line of a source.
+/// The unfinished last line of a source, of which at most `CAP` bytes are kept.
 #[derive(Clone, Debug, Default)]
-pub struct OpenLine {
+pub struct OpenLine<const CAP: usize = LINE_CAP> {
     kept: Vec<u8>,
     /// Whether a line is open, even if its kept part is full.
     open: bool,
 }
 
-impl OpenLine {
+impl<const CAP: usize> OpenLine<CAP> {
     /// Takes the next bytes and passes on every line that they complete.
     pub fn each(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u8])) {
         let (first, whole) = self.take(bytes);
@@ -99,10 +99,23 @@ impl OpenLine {
         std::mem::take(&mut self.open).then(|| std::mem::take(&mut self.kept))
     }
 
-    fn keep(&mut self, bytes: &[u8]) {
+    /// Takes the next bytes, which have no newline; returns how many are left out.
+    pub fn keep(&mut self, bytes: &[u8]) -> usize {
         self.open |= !bytes.is_empty();
-        let room = LINE_CAP.saturating_sub(self.kept.len()).min(bytes.len());
+        let room = CAP.saturating_sub(self.kept.len()).min(bytes.len());
         self.kept.extend_from_slice(&bytes[..room]);
+        bytes.len() - room
+    }
+
+    /// Returns what is kept of the unfinished line.
+    pub fn kept(&self) -> &[u8] {
+        &self.kept
+    }
+
+    /// Forgets the unfinished line.
+    pub fn clear(&mut self) {
+        self.kept.clear();
+        self.open = false;
     }
 }
 
