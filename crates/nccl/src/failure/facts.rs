@@ -117,7 +117,7 @@ fn end_of_process(
     let said = |words: &str| text.has(words) && !text.is_quoted(words);
     let fact = if text.has("terminate called") {
         // The C++ runtime prints the message in the next line.
-        tables.thrown = text.after("throwing an instance of '").map(|rest| rest.class());
+        tables.thrown = text.after("throwing an instance of '").map(Text::class);
         Fact::Died
     } else if let Some(message) = text.after("error while loading shared libraries: ") {
         // The dynamic loader: `./train: error while loading shared libraries: libmpi.so.40: cannot open …`.
