@@ -153,6 +153,12 @@ fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
         // What the rules of NCCL's lines know says more than such words.
         if best == Some(Grade::Mentioned) { mention = Some(finding) } else { findings.push(finding) }
     }
+    // An exit code says nothing of itself.
+    if cause.as_ref().is_some_and(|cause| cause.code == "PROCESS-EXITED")
+        && let Some((quote, _)) = choose(scene, &candidates, Grade::Quoted)
+    {
+        findings.push(unexplained(quote, "the first error line"));
+    }
     if cause.is_none() && findings.is_empty() && state == WhyState::Unknown {
         findings.extend(survived(scene, seen));
         if findings.is_empty() {

@@ -231,6 +231,12 @@ pub(super) const RULES: &[Rule] = &[
         TORCHRUN)
         .says(&[&["RendezvousClosedError"]])
         .kind(CauseClass::Rendezvous),
+    cause("C49e", "STORE-WAIT",
+        "a rank waited for the store of the rendezvous until its time limit: another rank, most often rank 0, did not come as far",
+        "read the log of rank 0; if it only takes long (it prepares the data first), raise the timeout of init_process_group (`ddp_timeout` of transformers)",
+        TORCH)
+        .says(&[&["[c10d] waitForInput: ", " timed out after "]])
+        .kind(CauseClass::Rendezvous),
     cause("C49b", "STORE-BARRIER",
         "not all processes came to the barrier that begins the process group",
         "read the logs of the ranks that do not wait there: they ended before, were not started, or do not reach MASTER_ADDR",
@@ -367,6 +373,18 @@ pub(super) const RULES: &[Rule] = &[
         .says(&[&["watchdog got stuck for "], &["eartbeat monitor timed out"]])
         .explaining(&["PROCESS-CRASHED", "RANKS-ABORTED"])
         .blame(Blame::Rank(CauseClass::CollectiveTimeout)),
+    cause("C53c", "POD-VOLUME",
+        "Kubernetes cannot attach or mount a volume of a pod",
+        "check that the volume claim, secret or config map in the line exists in the pod's namespace and is bound (`kubectl get pvc`), and that its node can reach the storage",
+        "https://kubernetes.io/docs/concepts/storage/persistent-volumes/")
+        .says(&[&["FailedMount"], &["FailedAttachVolume"]])
+        .kind(CauseClass::NotStarted),
+    cause("C53d", "POD-SANDBOX",
+        "Kubernetes could not set up the sandbox of a pod: its network, or the container runtime of the node",
+        "correct what the line names on that node: the network plugin (CNI), containerd, or for `no runtime for \"nvidia\"` the NVIDIA container toolkit",
+        PODS)
+        .says(&[&["FailedCreatePodSandBox", "no runtime for"], &["FailedCreatePodSandBox"]])
+        .kind(CauseClass::NotStarted),
     cause("C53b", "CONTAINER-RESTARTS",
         "a container fails again and again, and Kubernetes waits before it starts it again",
         "read the log of that container's last end: `kubectl logs POD -c CONTAINER --previous`",

@@ -56,7 +56,7 @@ pub(super) const RULES: &[Rule] = &[
         ]),
     cause("C04", "NCCL-ID-NOT-SENT",
         "rank 0 did not send the id of the communicator",
-        "find out why rank 0 did not come: read its log, and check that all ranks begin with the same collective",
+        "find out why rank 0 did not come: read its log, and check that all ranks begin with the same collective; if it only took long (it prepares the data first), raise the timeout of init_process_group (`ddp_timeout` of transformers)",
         nccl_issue!("708"))
         .says(&[&["setting up NCCL communicator", "ncclUniqueId"]]),
     cause("C05", "NCCL-INVALID-USAGE",
@@ -170,6 +170,16 @@ pub(super) const RULES: &[Rule] = &[
             // A socket says the same, without a path behind it.
             &["Transport endpoint is not connected: '"],
         ]),
+    cause("C14b", "FILE-MISSING",
+        "a file or folder that the program uses is not there",
+        "check on that node, in the container of the job, that the path exists and is mounted (a bare name is a program to install); if another rank or a clean-up removed it, do that on one rank only",
+        OS_ERRORS)
+        .says(&[&["[Errno 2] No such file or directory: "]]),
+    cause("C14c", "FILE-DENIED",
+        "the user of the job may not use a file or folder",
+        "check the owner and the mode of that path for the user of the job (`ls -ld`, `id`), and whether it is mounted for writing",
+        OS_ERRORS)
+        .says(&[&["[Errno 13] Permission denied: "]]),
     cause("C15", "VOLUME-FULL",
         "a volume is full",
         "free space on the volume that is written to, or write checkpoints to another one",

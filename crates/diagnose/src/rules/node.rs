@@ -93,6 +93,12 @@ pub(super) const RULES: &[Rule] = &[
         "--cap-add SYS_NICE, or NCCL_CUMEM_HOST_ENABLE=0",
         TROUBLESHOOTING)
         .signatures(&[Signature::CumemHostFallback]),
+    rule("R30c", "RESULTS-WRONG", HIGH,
+        "a test of NCCL found wrong values in its results: data is damaged on its way between the GPUs",
+        "set NCCL_P2P_DISABLE=1 as a test: if that helps, switch ACS and the IOMMU off, or use the GPUs without P2P; else check them and the NICs (dcgmi diag, ib_write_bw)",
+        "https://github.com/NVIDIA/nccl-tests/blob/master/src/common.cu")
+        .says(&[&["Out of bounds values : ", " FAILED"]])
+        .fails(),
     rule("R62", "RMA-NOT-AVAILABLE", NOTE,
         "NCCL 2.32's one-sided operations over sockets are not available without GDRCopy: nothing else is affected",
         "nothing to do, unless the program uses ncclPutSignal; then install GDRCopy",

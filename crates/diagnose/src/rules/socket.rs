@@ -107,9 +107,15 @@ pub(super) const RULES: &[Rule] = &[
         "a rank could not reach the rendezvous in time",
         "check that the address resolves and is reachable from every node, that its port is open, and that the node of rank 0 started",
         "https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/socket.cpp")
+        .explaining(&["STORE-UNREACHABLE"])
         .signatures(&[Signature::RendezvousTimeout])
         .blame(Blame::Rank(CauseClass::Rendezvous))
         .detail(rendezvous_address),
+    rule("R64b", "STORE-UNREACHABLE", HIGH,
+        "a try to reach the store of the rendezvous (rank 0, or the launcher of the first node) failed; it is tried again until the time limit",
+        "check that the process that holds the store runs, that its address in the line is that of its host, and that the port is open between the nodes",
+        "https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/socket.cpp")
+        .signatures(&[Signature::StoreUnreachable]),
     rule("R60", "GLOO-INTERFACE", HIGH,
         "Gloo found no interface of the name in GLOO_SOCKET_IFNAME: it names one interface, or several with commas, and knows no `^`",
         "unset GLOO_SOCKET_IFNAME, or set it to an interface with an address on every host",

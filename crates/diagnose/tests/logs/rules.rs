@@ -266,6 +266,7 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
         ("R23b", vec![warn("transport/net_ib.cc:154", "NET/IB : mlx5_1:1 async fatal event on QP (0x7309dc3bb338): invalid request local work queue error")]),
         ("R60b", vec!["[rank1]:[E528 08:52:46.164295950 ProcessGroupGloo.cpp:145] Gloo connectFullMesh failed with [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:144] no error\n".to_owned()]),
         ("R63", vec!["[W socket.cpp:401] [c10d] The server socket has failed to bind to [::]:22 (errno: 98 - Address already in use).\n".to_owned()]),
+        ("R64b", vec!["[W306 00:03:07.8 TCPStore.cpp:358] [c10d] TCP client failed to connect/validate to host 10.0.0.7:29400 - retrying (try=0, timeout=60000ms, delay=15196ms): The client socket has failed to connect to [10.0.0.7]:29400 (errno: 111 - Connection refused).\n".to_owned()]),
         ("R64", vec!["[E socket.cpp:860] [c10d] The client socket has timed out after 60s while trying to connect to (10.0.0.7, 29500).\n".to_owned()]),
         ("R62", vec![warn("transport/rma_socket.cc:32 (ncclRmaSocketProxyInit)", "RMA/Socket : rma_socket requires GDRCopy; and GDR Copy is not available")]),
         ("R61", vec!["hostg: Test CUDA failure common.cu:1030 'system not yet initialized'\n".to_owned()]),
@@ -300,7 +301,9 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
             warn("src/init.cpp:126", "Missing \"HSA_FORCE_FINE_GRAIN_PCIE=1\" from environment which can lead to low RCCL performance, system instablity or hang!"),
         ]),
         ("R36c", vec![warn("bootstrap.cc:61", "Net : No interface found in the same subnet as remote address 172.17.0.3<1778>")]),
-        ("R36d", vec![warn("misc/socket.cc:311", "Socket creation failed : Address family not supported by protocol")]),
+        ("R36d", vec![
+            "gpu-1:3171:3171 [0] include/socket.h:311 WARN Socket creation failed : Address family not supported by protocol\n".to_owned(),
+warn("misc/socket.cc:311", "Socket creation failed : Address family not supported by protocol")]),
         ("R45b", vec![warn("graph/search.cc:703", "XML Import Channel : dev 1 not found.")]),
         ("R45c", vec![warn("graph/xml.h:95", "Error : too many XML nodes (max 256)")]),
         ("R11b", vec![warn("register_mr_buffers:465", "NET/OFI Unable to register memory (type = 1) for device 3. RC: 638403601, Error: ")]),
@@ -694,7 +697,13 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
                 "initializing ddp: GLOBAL_RANK: 1, MEMBER: 2/4\ninitializing ddp: GLOBAL_RANK: 1, MEMBER: 2/4\ninitializing ddp: GLOBAL_RANK: 0, MEMBER: 1/4",
             )],
         ),
+        ("C14b", vec![raised("FileNotFoundError: [Errno 2] No such file or directory: '/data/train/1.jpg'")]),
+        ("C14c", vec![raised("PermissionError: [Errno 13] Permission denied: '/data/out'")]),
+        ("C49e", vec![line("[rank1]:[W516 14:34:56.8 socket.cpp:489] [c10d] waitForInput: socket SocketImpl(fd=79, addr=[localhost]:41170, remote=[localhost]:29500) timed out after 1800000ms")]),
+        ("R30c", vec![line("# Out of bounds values : 50 FAILED\n# Avg bus bandwidth    : 1.2")]),
         ("C49c", vec![raised("torch.distributed.elastic.rendezvous.api.RendezvousClosedError")]),
+        ("C53c", vec![line("  Warning  FailedMount  26m  kubelet  Unable to attach or mount volumes: unmounted volumes=[data]: timed out waiting for the condition")]),
+        ("C53d", vec![line("  Warning  FailedCreatePodSandBox  4m  kubelet  Failed to create pod sandbox: rpc error: desc = failed to get sandbox runtime: no runtime for \"nvidia\" is configured")]),
         ("C50n", vec![line("  pmix_psec_base_open failed\n  --> Returned value -46 instead of PMIX_SUCCESS")]),
         ("C50o", vec![line("*** The MPI_Barrier() function was called before MPI_INIT was invoked.\n*** Your MPI job will now abort.")]),
         ("C50p", vec![line("The worker group startup timed out after 30.0 seconds waiting for 8 workers.")]),
@@ -819,6 +828,8 @@ fn what_only_looks_like_an_end_is_none() {
         ("C58", "level=info msg=\"worker expected=1, running=1, succeeded=0, failed=0\"\n"),
         ("C58", "UserWarning: could not import apex\n"),
         ("C58", "pcieport 0000:00:03.1: PCIe Bus Error: severity=Correctable, type=Data Link Layer\n"),
+        ("R30c", "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 1.2\n"),
+        ("C14b", "/job/run.sh: line 7: /job/train.py: No such file or directory\n"),
         // A group that formed, twice, and the log of one rank.
         (
             "C49d",
@@ -949,6 +960,7 @@ fn what_only_looks_like_a_fault_is_none() {
         ("R23", warn("transport/net_ib.cc:139", "NET/IB : mlx5_0:1 Got async event : local access violation work queue error")),
         ("R22", "/src/nvshmem/src/modules/transport/ibrc/ibrc.cpp:418: non-zero status: 110 ibv_modify_qp failed\n".to_owned()),
         // NCCL announces each of its tries; the last one is a failure.
+        ("R38", "[W306 00:03:07.8 TCPStore.cpp:358] [c10d] TCP client failed to connect/validate to host 10.0.0.7:29400 - retrying (try=0)\n".to_owned()),
         ("R38", info("socketPollConnect: connect to 10.0.0.2<51409> returned Connection refused, retrying (1/34) after sleep for 100 msec")),
         // A probe for one provider fails before another is selected.
         ("R05", info("NET/OFI No eligible providers were found") + &info("NET/OFI Selected provider is cxi, fabric is cxi (found 4 nics)")),

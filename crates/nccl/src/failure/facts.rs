@@ -288,10 +288,15 @@ const REPORTED: &[&[&str]] = &[
     &["worker group startup timed out"],
     &["CrashLoopBackOff"],
     &["Pod: ", " exited with code "],
+    &["Out of bounds values : ", " FAILED"],
+    &["[c10d] waitForInput: ", " timed out after "],
     &["No PMIx server was reachable"],
     &["ImagePullBackOff"],
     &["Unable to determine the device handle for GPU"],
     &["Warning ", "FailedScheduling"],
+    &["Warning ", "FailedMount"],
+    &["Warning ", "FailedAttachVolume"],
+    &["Warning ", "FailedCreatePodSandBox"],
     &["Warning ", " Failed ", "pull image"],
     &["ERROR in coordination service: "],
     &["failed to connect to all addresses"],
@@ -315,7 +320,13 @@ const ERRNO: &[&str] = &[
 const START: &[u8] = b"failed to ";
 
 /// What stands in lines that are indented and not source code.
-const INDENTED: &[&str] = &[" BackOff ", "Warning  Failed", "pmix_psec_base_open failed", "Remote daemon: ["];
+const INDENTED: &[&str] = &[
+    " BackOff ",
+    "Warning  Failed",
+    "pmix_psec_base_open failed",
+    "Remote daemon: [",
+    "Out of bounds values : ",
+];
 
 /// Returns whether what a line says may be an error: source code, what is only information, and what the kernel corrected is none.
 fn speaks(piece: &Piece<'_>) -> bool {
@@ -333,6 +344,8 @@ fn speaks(piece: &Piece<'_>) -> bool {
         || whole.has("severity=Correct")
         || whole.has("  File \"")
         || whole.has("    raise ")
+        // torchrun's own exception, above its table.
+        || whole.has("ChildFailedError")
         // What NCCL's own lines say is for its rules.
         || piece.process().is_some())
 }
@@ -348,6 +361,7 @@ const MENTIONS: &[&str] = &[
     "borted",
     "exited with ",
     "onnection refused",
+    "erminated",
 ];
 
 /// Returns whether a line says that something failed, in words that are no proof of it. Warnings, questions and counts (`0 failed`,
@@ -423,6 +437,8 @@ fn absl_severity(own: &[u8], whole: Text<'_>, path: &str) -> Option<bool> {
         // What TensorFlow's server prints whenever it is stopped.
         b'F' if whole.has("Clean shutdown is not currently implemented") => None,
         b'F' => Some(true),
+        // A collective that TensorFlow gave up, in whatever severity.
+        b'E' | b'W' if whole.has("BaseCollectiveExecutor::StartAbort") => Some(false),
         b'E' if serious.iter().any(|words| whole.has(words)) => Some(false),
         _ => None,
     }

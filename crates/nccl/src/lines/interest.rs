@@ -191,6 +191,8 @@ const RARE: &[&str] = &[
     "borted",
     "exited with ",
     "onnection refused",
+    "erminated",
+    "Out of bounds values",
     "to reach each other",
 ];
 

@@ -211,7 +211,8 @@ impl Cutter {
                 self.needed = sink(Line {
                     number: self.lines,
                     bytes: &block[start..kept],
-                    of_map: other.or(rate).is_some(),
+                    of_map: other.or(rate).is_some()
+                        || failure.is_some() && is_old_warning(&block[start..kept]),
                     rate: rate.map(|at| at - start),
                     failure: failure.map(|_| above()),
                     step: step.is_some() && other.is_none(),
@@ -262,7 +263,7 @@ impl Cutter {
             self.needed = sink(Line {
                 number: self.lines,
                 bytes,
-                of_map: other.or(rate).is_some(),
+                of_map: other.or(rate).is_some() || failure && is_old_warning(bytes),
                 rate: rate.filter(|_| other.is_none()),
                 failure: failure.then_some(self.above.as_slice()),
                 step,
@@ -276,6 +277,11 @@ impl Cutter {
         self.above.clear();
         self.above.extend_from_slice(line);
     }
+}
+
+/// Returns whether a line that may report a failure may be a warning of NCCL before 2.3, whose prefix has no `NCCL`.
+fn is_old_warning(line: &[u8]) -> bool {
+    crate::text::contains(line, " WARN ")
 }
 
 /// Returns the end of the last of some whole lines.
