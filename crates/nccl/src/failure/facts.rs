@@ -30,9 +30,17 @@ pub(super) fn of_piece(piece: &Piece<'_>, tables: &mut Tables, mut say: impl FnM
         let text = printable(words_of_error(piece.text, fatal), 300);
         let is_cuda = fatal && text.starts_with("Test CUDA failure");
         say(who, Content::Fact(if is_cuda { Fact::Cuda(text) } else { Fact::Error { text, fatal } }));
-    } else if mentions_failure(piece) {
-        say(who, Content::Fact(Fact::Mention(printable(piece.text, 300))));
     }
+}
+
+/// Returns a line that says no more than that something failed.
+pub(super) fn mention(piece: &Piece<'_>) -> Option<String> {
+    if !mentions_failure(piece) || !speaks(piece) {
+        return None;
+    }
+    let mut known = false;
+    of_piece(piece, &mut Tables::default(), |_, _| known = true);
+    (!known).then(|| printable(piece.text, 300))
 }
 
 /// Reads what NCCL, launchers, watchdogs, drivers and the kernel report. Returns whether the line needs no further search.
@@ -569,7 +577,6 @@ mod tests {
     fn the_search_finds_every_line_that_is_read() {
         let lists = ENDS.iter().map(std::slice::from_ref).chain(REPORTED.iter().copied());
         let lists = lists.chain(ERRNO.iter().map(std::slice::from_ref));
-        let lists = lists.chain(MENTIONS.iter().map(std::slice::from_ref));
         for words in lists.chain(THROWN.iter().map(|(_, words)| *words)) {
             let line = words.concat() + " ";
             assert!(crate::lines::Candidates::is_one(line.as_bytes()), "{line}");

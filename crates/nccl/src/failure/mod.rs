@@ -308,6 +308,15 @@ impl Failures {
         reading.needs_next(piece.line)
     }
 
+    /// Takes one of the last lines of a source that has ended, which may only say that something failed.
+    pub(crate) fn take_last(&mut self, source: SourceIndex, piece: &Piece<'_>) {
+        let Some(reading) = self.sources.get_mut(source) else { return };
+        let before = self.reports.len();
+        let mut sink = Sink { source, reports: &mut self.reports, dropped: &mut self.dropped };
+        reading.last(piece, &mut sink);
+        self.generation += u64::from(self.reports.len() != before);
+    }
+
     /// Takes the number of lines of a source so far.
     pub(crate) fn finish(&mut self, source: SourceIndex, lines: u64) {
         if let Some(reading) = self.sources.get_mut(source) {

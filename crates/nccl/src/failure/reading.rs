@@ -196,6 +196,13 @@ impl Reading {
         }
     }
 
+    /// Takes one of the last lines, read for a second time: what it mentions counts only here.
+    pub fn last(&mut self, piece: &Piece<'_>, sink: &mut Sink<'_>) {
+        if let Some(text) = facts::mention(piece) {
+            self.keep(Writer::of(piece), piece.line, piece.bytes, Fact::Mention(text), sink);
+        }
+    }
+
     pub fn piece(&mut self, piece: &Piece<'_>, above: &[u8], sink: &mut Sink<'_>) {
         if self.last_error(piece, sink) || self.stack(piece, sink) {
             return;

@@ -27,6 +27,9 @@ pub const LINE_CAP: usize = 64 * 1024;
 /// Bytes kept of the line above one that may report a failure.
 const ABOVE: usize = 200;
 
+/// Bytes kept of the end of a source, whose lines are read again when it ends.
+const TAIL: usize = 4 * 1024;
+
 /// A line of interest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line<'a> {
@@ -130,6 +133,8 @@ pub(crate) struct Cutter {
     pub needed: Needed,
     /// The end of the last whole line.
     above: Vec<u8>,
+    /// The last bytes so far.
+    tail: Vec<u8>,
 }
 
 impl Cutter {
@@ -147,6 +152,7 @@ impl Cutter {
     /// of the lines behind.
     pub fn feed(&mut self, bytes: &[u8], candidates: &Candidates, mut sink: impl FnMut(Line<'_>) -> Needed) {
         self.bytes += bytes.len() as u64;
+        self.keep_tail(bytes);
         let before = self.lines;
         let (first, whole) = self.open.take(bytes);
         if let Some(first) = first {
@@ -166,6 +172,39 @@ impl Cutter {
             self.carried(last, &mut sink);
         }
         last.is_some()
+    }
+
+    fn keep_tail(&mut self, bytes: &[u8]) {
+        let bytes = &bytes[bytes.len().saturating_sub(TAIL)..];
+        let surplus = (self.tail.len() + bytes.len()).saturating_sub(TAIL);
+        self.tail.drain(..surplus);
+        self.tail.reserve_exact(bytes.len());
+        self.tail.extend_from_slice(bytes);
+    }
+
+    /// Passes on the last lines of a source that has ended, whatever their content, and forgets them.
+    pub fn last_lines(&mut self, mut sink: impl FnMut(Line<'_>)) {
+        let tail = std::mem::take(&mut self.tail);
+        if tail.is_empty() {
+            return;
+        }
+        let lines = tail.strip_suffix(b"\n").unwrap_or(&tail);
+        let mut number = self.lines.saturating_sub(newlines(lines));
+        for (at, bytes) in lines.split(|byte| *byte == b'\n').enumerate() {
+            // The first one may have begun before.
+            if at > 0 || tail.len() < TAIL {
+                sink(Line {
+                    number,
+                    bytes,
+                    of_map: false,
+                    rate: None,
+                    failure: Some(b""),
+                    step: false,
+                    plain: false,
+                });
+            }
+            number += 1;
+        }
     }
 
     /// Takes the whole lines of a block from a place on.
