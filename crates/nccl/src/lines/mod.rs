@@ -189,10 +189,10 @@ impl Cutter {
             return;
         }
         let lines = tail.strip_suffix(b"\n").unwrap_or(&tail);
-        let mut number = self.lines.saturating_sub(newlines(lines));
-        for (at, bytes) in lines.split(|byte| *byte == b'\n').enumerate() {
+        let first = self.lines.saturating_sub(newlines(lines));
+        for (number, bytes) in (first..).zip(lines.split(|byte| *byte == b'\n')) {
             // The first one may have begun before.
-            if at > 0 || tail.len() < TAIL {
+            if number > first || tail.len() < TAIL {
                 sink(Line {
                     number,
                     bytes,
@@ -203,7 +203,6 @@ impl Cutter {
                     plain: false,
                 });
             }
-            number += 1;
         }
     }
 
