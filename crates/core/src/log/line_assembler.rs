@@ -1,7 +1,7 @@
 //! Assembles one source's bytes into lines: torn ones joined, endless ones cut and counted, progress bars
 //! collapsed.
 
-use weftrun_nccl::LINE_CAP;
+use weftrun_nccl::{LINE_CAP, OpenLine};
 
 use super::sanitise::last_segment;
 
@@ -19,7 +19,7 @@ pub(super) struct Whole<'a> {
 /// The unfinished end of a source.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Feed {
-    tail: Vec<u8>,
+    tail: OpenLine,
     cut: u64,
     updates: u32,
     /// Carriage returns after the tail: they count once something follows them.
@@ -29,12 +29,12 @@ pub(super) struct Feed {
 impl Feed {
     /// Passes the line that ends with `end` (a piece without its newline) to `take`.
     pub(super) fn line(&mut self, end: &[u8], take: impl FnOnce(Whole<'_>)) {
-        if self.tail.is_empty() && self.updates == 0 && self.returns == 0 {
+        if self.tail.kept().is_empty() && self.updates == 0 && self.returns == 0 {
             take(whole(end));
             return;
         }
         self.keep(end);
-        take(Whole { bytes: &self.tail, cut: self.cut, updates: self.updates });
+        take(Whole { bytes: self.tail.kept(), cut: self.cut, updates: self.updates });
         self.tail.clear();
         (self.cut, self.updates, self.returns) = (0, 0, 0);
     }
@@ -53,20 +53,14 @@ impl Feed {
                 self.tail.clear();
                 self.cut = 0;
             }
-            self.append(last);
+            self.cut += self.tail.keep(last) as u64;
         }
         self.returns = self.returns.saturating_add(u32::try_from(trailing).unwrap_or(u32::MAX));
     }
 
-    fn append(&mut self, piece: &[u8]) {
-        let room = LINE_CAP.saturating_sub(self.tail.len()).min(piece.len());
-        self.tail.extend_from_slice(&piece[..room]);
-        self.cut += (piece.len() - room) as u64;
-    }
-
     /// Passes the unfinished line, if there is one, to `take`: no more bytes follow.
     pub(super) fn end(&mut self, take: impl FnOnce(Whole<'_>)) {
-        if !self.tail.is_empty() {
+        if !self.tail.kept().is_empty() {
             self.line(&[], take);
         }
     }

@@ -204,12 +204,18 @@ impl Why {
                     "unknown: errors in the logs, and nothing shows that they ended the job"
                 }
                 WhyState::Unknown if self.quotes() => "unknown: no rule explains the errors in the logs",
+                WhyState::Unknown if self.findings.iter().any(|one| one.code == super::EARLIER_ATTEMPT) => {
+                    "unknown: no failure in the last attempt, and no end of the job"
+                }
                 // A finding says what the cluster reports.
                 WhyState::Unknown if !self.findings.is_empty() => "unknown: no failure in the logs",
                 WhyState::Unknown => "unknown: no failure in the logs, and no end of the job",
             };
             let more = self.findings.iter().take(8).map(|finding| format!("  note      {}", finding.message));
-            return std::iter::once(head.to_owned()).chain(more).collect();
+            let mut known = self.findings.iter().filter(|finding| finding.code == super::NOT_FATAL);
+            let fix =
+                known.find_map(|finding| finding.fix.as_ref()).map(|fix| format!("  fix       {}", fix.text));
+            return std::iter::once(head.to_owned()).chain(more).chain(fix).collect();
         };
         let mut lines = vec![format!("{}: {}: {}", self.state.as_str(), cause.class.as_str(), cause.who())];
         lines.push(format!("  what      {}", cause.what));

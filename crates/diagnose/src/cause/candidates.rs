@@ -7,7 +7,7 @@ use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use weftrun_nccl::SourceIndex;
-use weftrun_nccl::failure::{Fact, Frame, Order, Report};
+use weftrun_nccl::failure::{Fact, Frame, Order, Report, SIGNALS};
 use weftrun_nccl::launcher;
 
 use super::EVIDENCE;
@@ -135,7 +135,12 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
             Fact::Exception(exception) if exception.short_name() == "SignalException" => {
                 let number =
                     exception.message.rsplit_once("got signal: ").map_or("", |(_, number)| number.trim());
-                let what = format!("the launcher (torchrun) was ended from outside by signal {number}");
+                let known = SIGNALS
+                    .iter()
+                    .find(|(_, known, _)| matches!(known, 1 | 2) && known.to_string() == number);
+                let why =
+                    known.map_or_else(String::new, |(name, _, meaning)| format!(" ({name}: {meaning})"));
+                let what = format!("the launcher (torchrun) was ended from outside by signal {number}{why}");
                 add(Grade::TimeLimit, CauseClass::Cancelled, what, None, false);
             }
             Fact::Exception(exception) if exception.is_launcher() => {}
@@ -143,7 +148,7 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 let root = root(exception);
                 let compares = root.message.contains("Timed out task names")
                     || !weftrun_nccl::failure::mismatch(&root.message).is_empty()
-                    || !weftrun_nccl::failure::absent(&root.message).is_empty();
+                    || root.message.contains(" failed to pass monitoredBarrier");
                 // The ranks that waited are compared by what they waited in.
                 let waited = root.message.contains("Watchdog caught collective operation timeout");
                 if compared && (compares || waited) {
@@ -260,6 +265,11 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 let mut ruling = Ruling::of(rule, grade, class, text.clone());
                 ruling.is_proof = rule.is_end();
                 push(ruling, None, false);
+            }
+            Fact::Mention(text) => {
+                let rule = rule_of_error(CauseClass::Unexplained, &[text]);
+                let class = rule.class().unwrap_or(CauseClass::Unexplained);
+                push(Ruling::of(rule, Grade::Mentioned, class, text.clone()), None, false);
             }
             Fact::TimedOut { .. }
             | Fact::Absent { .. }
@@ -408,11 +418,8 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
         let ranks = group.iter().flat_map(|one| &one.ranks).collect::<BTreeSet<_>>().len();
         let line = group.iter().map(|one| one.line).min();
         // What NCCL wrote first led to the rest.
-        let ranks = if matches!(grade, Grade::Nccl | Grade::Warned | Grade::Reported | Grade::Quoted) {
-            0
-        } else {
-            ranks
-        };
+        let in_order = matches!(grade, Grade::Nccl | Grade::Reported) || grade.is_quote();
+        let ranks = if in_order { 0 } else { ranks };
         (!launcher, is_later, ranks, line)
     };
     let group = groups.values().min_by_key(|group| weight(group))?;
@@ -422,7 +429,7 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
     let victims_report = matches!(grade, Grade::Remote | Grade::Broken | Grade::Waiting);
     let mut confidence = if groups.len() > 1 { Confidence::Medium } else { Confidence::High };
     match grade {
-        Grade::Remote | Grade::Broken | Grade::Waiting | Grade::Quoted | Grade::Warned | Grade::Reported => {
+        _ if victims_report || grade == Grade::Reported || grade.is_quote() => {
             // Who reports it is a victim.
             if victims_report {
                 ranks.clear();

@@ -8,7 +8,7 @@ use super::class::CauseClass;
 use super::scene::Scene;
 use weftrun_core::Confidence;
 use weftrun_nccl::SourceIndex;
-use weftrun_nccl::failure::{Fact, Report, Work, absent, mismatch};
+use weftrun_nccl::failure::{Fact, Report, Work, mismatch};
 
 /// What the watchdogs of all ranks prove together.
 pub(super) struct CollectiveCause<'a> {
@@ -19,6 +19,8 @@ pub(super) struct CollectiveCause<'a> {
     pub confidence: Confidence,
     /// Whether all ranks of the job are accounted for.
     pub complete: bool,
+    /// Whether ranks wait in different operations.
+    pub diverged: bool,
 }
 
 impl<'a> CollectiveCause<'a> {
@@ -29,7 +31,8 @@ impl<'a> CollectiveCause<'a> {
         confidence: Confidence,
         complete: bool,
     ) -> Self {
-        Self { class: CauseClass::CollectiveTimeout, ranks, what, reports, confidence, complete }
+        let class = CauseClass::CollectiveTimeout;
+        Self { class, ranks, what, reports, confidence, complete, diverged: false }
     }
 }
 
@@ -84,7 +87,7 @@ fn told_of_timeout<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
     }
     let ranks: Vec<u32> = told.into_iter().collect();
     let what = if !ranks.is_empty() {
-        format!("a collective timed out on {}; the line that names it is not here", named(&ranks))
+        format!("a collective timed out on {}; no line says which rank did not join", named(&ranks))
     } else if let Some((rank, seq)) = failed.first_key_value() {
         format!(
             "the watchdog of rank {rank} saw a collective fail, SeqNum {seq}; the line that names it is not here"
@@ -156,7 +159,8 @@ fn diverged<'a>(waits: &Waits<'a>) -> Option<CollectiveCause<'a>> {
     let what = format!("ranks wait in different operations{of}: {}", parts.join(", "));
     let reports = all.iter().flat_map(|(_, ranks)| ranks.iter()).map(|(_, wait)| wait.report).collect();
     // Lines that do not name their group may be of several, whose operations are numbered apart.
-    Some(CollectiveCause::timeout(Vec::new(), what, reports, Confidence::Low, true))
+    let found = CollectiveCause::timeout(Vec::new(), what, reports, Confidence::Low, true);
+    Some(CollectiveCause { diverged: of.is_empty(), ..found })
 }
 
 /// Returns the findings of PyTorch's own checks: `monitoredBarrier` and TORCH_DISTRIBUTED_DEBUG=DETAIL.
@@ -169,10 +173,7 @@ fn told<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
     for known in &scene.reports {
         let before = (works.len(), missing.len());
         match &known.report.fact {
-            Fact::Exception(exception) => {
-                works.extend(mismatch(&exception.message));
-                missing.extend(absent(&exception.message));
-            }
+            Fact::Exception(exception) => works.extend(mismatch(&exception.message)),
             Fact::Absent { ranks, from: what } => {
                 if missing.is_empty() {
                     from = what;
@@ -216,6 +217,7 @@ fn uncounted<'a>(all: &[(u32, &Work)], reports: Vec<&'a Report>) -> Option<Colle
         reports,
         confidence: Confidence::Medium,
         complete: true,
+        diverged: true,
     })
 }
 
@@ -287,11 +289,11 @@ fn differ<'a>(seq: i64, ranks: &[(u32, Wait<'a>)]) -> Option<CollectiveCause<'a>
     Some(found)
 }
 
-/// Returns whether ranks may pass different sizes.
+/// Returns whether ranks may pass different sizes. Those of `all_gather_into_tensor` and `reduce_scatter_tensor` are equal.
 fn uneven(op: &str) -> bool {
-    ["SEND", "RECV", "ALLTOALL", "GATHER", "SCATTER", "COALESCED", "UNKNOWN"]
-        .iter()
-        .any(|word| op.contains(word))
+    let even = ["_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE"].contains(&op);
+    let words = ["SEND", "RECV", "ALLTOALL", "GATHER", "SCATTER", "COALESCED", "UNKNOWN"];
+    !even && words.iter().any(|word| op.contains(word))
 }
 
 /// Returns the ranks whose operation differs from that of most.
@@ -346,6 +348,7 @@ fn odd<'a>(seq: i64, all: &[(u32, &Work)], reports: Vec<&'a Report>) -> Option<C
         reports,
         confidence,
         complete: true,
+        diverged: true,
     })
 }
 

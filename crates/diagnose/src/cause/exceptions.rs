@@ -60,6 +60,10 @@ pub(super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
     if name == "OutOfMemoryError" || says(&full) {
         return (Grade::Own, CauseClass::CudaOutOfMemory);
     }
+    // Rank 0 makes the id: it did not come, or ended.
+    if says(&["setting up NCCL communicator"]) {
+        return (Grade::Rendezvous, CauseClass::Rendezvous);
+    }
     if is_nccl(exception) {
         if says(&["invalid usage", "invalid argument", "ncclInvalid"]) {
             return (Grade::Own, CauseClass::Exception);
@@ -116,7 +120,8 @@ pub(super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
         "Application timeout caused pair closure",
         "but received errors while waiting",
     ];
-    if says(broken)
+    // A check of Gloo's that does not hold is of this process.
+    if says(broken) && !says(&["[enforce fail at"])
         || matches!(name, "BrokenPipeError" | "ConnectionResetError" | "EOFError" | "KeyboardInterrupt")
     {
         return (Grade::Broken, CauseClass::ExitCode);

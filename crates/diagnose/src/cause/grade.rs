@@ -47,6 +47,8 @@ pub(super) enum Grade {
     Waiting,
     /// A line speaks of an error, which need not have ended anything.
     Quoted,
+    /// A line says that something failed, in words that healthy programs print too.
+    Mentioned,
 }
 
 impl Grade {
@@ -57,6 +59,6 @@ impl Grade {
 
     /// Returns whether it only quotes a line: what that led to is not known.
     pub fn is_quote(self) -> bool {
-        matches!(self, Self::Warned | Self::Quoted)
+        matches!(self, Self::Warned | Self::Quoted | Self::Mentioned)
     }
 }

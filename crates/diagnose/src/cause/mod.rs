@@ -23,7 +23,7 @@ pub(super) use candidates::signal_text;
 pub use class::CauseClass;
 pub use place::Place;
 
-use crate::rules::{COLLECTIVE_TIMEOUT_UNNAMED, Rule, rule_of_error, rules};
+use crate::rules::{COLLECTIVE_TIMEOUT_UNNAMED, COLLECTIVES_DIVERGED, Rule, rule_of_error, rules};
 use candidates::{candidates, choose};
 use collective::CollectiveCause;
 use grade::Grade;
@@ -41,6 +41,9 @@ const UNEXPLAINED: &str = "WHY-UNEXPLAINED";
 
 /// The code of the finding of a rank that failed in a job that its cluster calls succeeded.
 pub const RANK_FAILED: &str = "WHY-RANK-FAILED";
+
+/// The code of the finding of a failure in an attempt before the last one.
+const EARLIER_ATTEMPT: &str = "WHY-EARLIER-ATTEMPT";
 
 /// The code of the finding of an error that is known, and that need not have ended anything.
 const NOT_FATAL: &str = "WHY-NOT-FATAL";
@@ -66,7 +69,7 @@ pub(crate) fn find(seen: &RuleInput<'_>, known: Option<WhyState>) -> Why {
         if let Some(cause) = earlier.cause {
             let message =
                 format!("an earlier attempt in the same logs failed: {}: {}", cause.who(), cause.what);
-            let mut finding = Finding::info("WHY-EARLIER-ATTEMPT", message);
+            let mut finding = Finding::info(EARLIER_ATTEMPT, message);
             finding.ranks = cause.ranks;
             finding.evidence = cause.evidence;
             why.findings.push(finding);
@@ -134,16 +137,33 @@ fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
     let mut cause = by_collective.or(chosen.map(|(cause, _)| cause));
     let state = if ruled { WhyState::Failed } else { state(scene, cause.is_some()) };
     let mut findings = Vec::new();
+    let mut mention = None;
     if quoted
         && !matches!(state, WhyState::Failed | WhyState::Hanging)
         && let Some(cause) = cause.take()
     {
         let is_known =
             !["ERROR-UNEXPLAINED", "NCCL-WARNING", "NCCL-NO-REASON"].contains(&cause.code.as_ref());
-        findings.push(if is_known { not_fatal(cause) } else { unexplained(cause) });
+        let words = if best == Some(Grade::Mentioned) {
+            "the first line that says that something failed"
+        } else {
+            "the first error line"
+        };
+        let finding = if is_known { not_fatal(cause) } else { unexplained(cause, words) };
+        // What the rules of NCCL's lines know says more than such words.
+        if best == Some(Grade::Mentioned) { mention = Some(finding) } else { findings.push(finding) }
+    }
+    // An exit code says nothing of itself.
+    if cause.as_ref().is_some_and(|cause| cause.code == "PROCESS-EXITED")
+        && let Some((quote, _)) = choose(scene, &candidates, Grade::Quoted)
+    {
+        findings.push(unexplained(quote, "the first error line"));
     }
     if cause.is_none() && findings.is_empty() && state == WhyState::Unknown {
         findings.extend(survived(scene, seen));
+        if findings.is_empty() {
+            findings.extend(mention);
+        }
     }
     let unseen = if scene.complete { Vec::new() } else { scene.unseen() };
     if let Some(cause) = &mut cause {
@@ -193,7 +213,11 @@ fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
 
 fn of_collective(scene: &Scene<'_>, found: CollectiveCause<'_>) -> Cause {
     let unnamed = found.class == CauseClass::CollectiveTimeout && found.ranks.is_empty();
-    let rule = if unnamed { &COLLECTIVE_TIMEOUT_UNNAMED } else { rule_of_error(found.class, &[&found.what]) };
+    let rule = match unnamed {
+        true if found.diverged => &COLLECTIVES_DIVERGED,
+        true => &COLLECTIVE_TIMEOUT_UNNAMED,
+        false => rule_of_error(found.class, &[&found.what]),
+    };
     Cause {
         ranks: found.ranks,
         evidence: found.reports.iter().take(EVIDENCE).map(|report| scene.evidence(report)).collect(),
@@ -252,13 +276,11 @@ fn id_of(cause: &Cause) -> Option<String> {
     rules().find(|rule| rule.code == cause.code).map(|rule| rule.id.to_owned())
 }
 
-/// Returns the finding that quotes the earliest error line that no rule explains.
-fn unexplained(cause: Cause) -> Finding {
+/// Returns the finding that quotes the earliest error line that no rule explains, or the earliest line that only has such words.
+fn unexplained(cause: Cause, line: &str) -> Finding {
     let who = prefix(&cause);
-    let mut finding = Finding::info(
-        UNEXPLAINED,
-        format!("the first error line, which no rule explains: {who}{}", cause.what),
-    );
+    let message = format!("{line}, which no rule explains: {who}{}", cause.what);
+    let mut finding = Finding::info(UNEXPLAINED, message);
     finding.rule = id_of(&cause);
     finding.ranks = cause.ranks;
     finding.evidence = cause.evidence;
@@ -284,6 +306,7 @@ fn state(scene: &Scene<'_>, caused: bool) -> WhyState {
             | Fact::Progress { .. }
             | Fact::Stack(_)
             | Fact::StoreLost
+            | Fact::Mention(_)
             | Fact::Finished => {}
             Fact::Cuda(_) | Fact::Xid(_) if !caused => {}
             Fact::Error { fatal: false, .. } => {}

@@ -20,6 +20,9 @@ type Sources<'a> = BTreeMap<SourceIndex, &'a SourceRanks>;
 /// wait for the one that failed.
 const SURVIVED: u64 = 3;
 
+/// Most lines behind one that says, in words of healthy programs too, that something failed, where it may be why the program ended.
+const LAST_WORDS: u64 = 100;
+
 /// One report with the global rank of its writer.
 pub(super) struct KnownReport<'a> {
     pub report: &'a Report,
@@ -140,8 +143,9 @@ impl<'a> Scene<'a> {
             let base = || bases.get(&report.source)?.checked_add(report.writer.local?);
             let rank = source.rank(&report.writer).or_else(base).or_else(task);
             // Ray's own process tells of a lost worker.
-            let unsigned = matches!(report.fact, Fact::Error { .. } | Fact::WorkerLost { .. })
-                || waited.contains(&report.source);
+            let unsigned =
+                matches!(report.fact, Fact::Error { .. } | Fact::Mention(_) | Fact::WorkerLost { .. })
+                    || waited.contains(&report.source);
             let alone = || alone(source, &report.writer).filter(|_| !unsigned);
             let rank = rank.or_else(alone);
             if let Some(rank) = rank {
@@ -154,7 +158,11 @@ impl<'a> Scene<'a> {
             // Horovod tells of a rank that is slow, too.
             let came = matches!(report.fact, Fact::Absent { .. })
                 && map.steps_after(report.source, report.line, rank) >= SURVIVED;
-            if !came {
+            // What many lines or training steps follow ended nothing.
+            let survived = matches!(report.fact, Fact::Mention(_))
+                && (scene.lines_after(report) >= LAST_WORDS
+                    || map.steps_after(report.source, report.line, rank) > 0);
+            if !came && !survived {
                 scene.reports.push(KnownReport { report, rank });
             }
         }
@@ -173,7 +181,10 @@ impl Scene<'_> {
             .reports
             .iter()
             .filter(|known| {
-                !matches!(known.report.fact, Fact::Progress { .. } | Fact::Error { fatal: false, .. })
+                !matches!(
+                    known.report.fact,
+                    Fact::Progress { .. } | Fact::Error { fatal: false, .. } | Fact::Mention(_)
+                )
             })
             .filter_map(|known| known.rank)
             .collect();
@@ -194,8 +205,12 @@ impl Scene<'_> {
     /// Returns whether a line is among the last of a job that has ended.
     pub fn is_near_end(&self, report: &Report) -> bool {
         const LAST: u64 = 40;
+        !self.running && self.lines_after(report) < LAST
+    }
+
+    fn lines_after(&self, report: &Report) -> u64 {
         let lines = self.lines.get(&report.source).copied().unwrap_or(u64::MAX);
-        !self.running && lines.saturating_sub(report.line) < LAST
+        lines.saturating_sub(report.line)
     }
 
     /// Returns whether a process ended with an exit code of its own.
@@ -222,7 +237,11 @@ impl Scene<'_> {
         self.reports.retain(|KnownReport { report, rank }| {
             !matches!(
                 report.fact,
-                Fact::Exception(_) | Fact::Cuda(_) | Fact::LastError(_) | Fact::Error { .. }
+                Fact::Exception(_)
+                    | Fact::Cuda(_)
+                    | Fact::LastError(_)
+                    | Fact::Error { .. }
+                    | Fact::Mention(_)
             ) || map.steps_after(report.source, report.line, *rank) < SURVIVED
         });
     }

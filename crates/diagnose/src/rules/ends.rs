@@ -30,7 +30,7 @@ pub(crate) const PROCESS_KILLED: Rule = cause(
     "C32",
     "PROCESS-KILLED",
     "SIGKILL ended a process",
-    "check the node for out-of-memory kills (dmesg) and raise the memory request of the job",
+    "look for an out-of-memory kill in the kernel log of its node (dmesg): if there is one, raise the memory request of the job, else a person or a program killed it",
     SIGNALS,
 );
 pub(crate) const PROCESS_BUS_ERROR: Rule = cause(
@@ -97,6 +97,14 @@ pub(crate) const COLLECTIVE_TIMEOUT_UNNAMED: Rule = cause(
     TORCH,
 );
 
+pub(crate) const COLLECTIVES_DIVERGED: Rule = cause(
+    "C44c",
+    "COLLECTIVES-DIVERGED",
+    "ranks wait in different collective operations",
+    "find what only some of the ranks do (a save, a log, an `if rank == 0`, batches that end early): all must call the same collectives in the same order; TORCH_DISTRIBUTED_DEBUG=DETAIL names the call. If the operations are of different process groups, add the logs of all ranks",
+    TORCH,
+);
+
 pub(super) const RULES: &[Rule] = &[
     PROGRAM_EXCEPTION,
     GPU_XID,
@@ -138,6 +146,13 @@ pub(super) const RULES: &[Rule] = &[
         TORCH)
         .of(&[CauseClass::CollectiveTimeout, CauseClass::Behind]),
     COLLECTIVE_TIMEOUT_UNNAMED,
+    COLLECTIVES_DIVERGED,
+    cause("C39b", "SLURM-SCRIPT-NOT-STARTED",
+        "slurmd could not start its copy of the batch script: it is gone from the node, or the interpreter in its first line is not there",
+        "check the first line of the script (`#!/bin/bash`, without a carriage return); if it is right, ask your cluster administrator to check that node (its disk and SlurmdSpoolDir), and submit again with `--exclude`",
+        "https://slurm.schedmd.com/slurm.conf.html#OPT_SlurmdSpoolDir")
+        .says(&[&["execve()", "/slurm_script"]])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
     cause("C47", "HOST-NOT-RESOLVED",
         "the name of a host cannot be resolved",
         "start the host or pod of that name first, and check that its name resolves on the node that asks (`getent hosts NAME`)",
@@ -167,13 +182,61 @@ pub(super) const RULES: &[Rule] = &[
         "mpirun could not start its daemon on a host",
         "log in from the first host to each other one with ssh, by the names of the hostfile, and start `orted` or `prted` there",
         "https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html")
-        .says(&[&["ORTE was unable to reliably start"], &["PRTE has lost communication"]])
+        .says(&[&["ORTE was unable to reliably start"], &["daemon has unexpectedly failed after launch"]])
         .blame(Blame::Rank(CauseClass::NotStarted)),
+    cause("C46b", "MPI-PROXY-NOT-STARTED",
+        "mpiexec (Hydra) could not start its proxy on a host",
+        "log in from the first host to that one with ssh, and check that the same MPI is installed there under the same path (its `bin/hydra_pmi_proxy` or `bin/hydra_bstrap_proxy`)",
+        "https://github.com/pmodels/mpich/blob/main/doc/wiki/how_to/Using_the_Hydra_Process_Manager.md")
+        .says(&[
+            &["unable to run bstrap_proxy on "],
+            &["unable to run proxy on "],
+            &["unable to run bstrap_proxy"],
+            &["execvp error on file ", "_proxy"],
+        ])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
+    cause("C46c", "MPI-DAEMON-LOST",
+        "mpirun lost the connection to its daemon on a node: the node or the daemon ended, or the network between them failed",
+        "look at the node of the `Remote daemon` (its kernel log and uptime), and at the TCP network between it and the first node",
+        "https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html")
+        .says(&[&["Remote daemon: [", " on node "], &["has lost communication"]])
+        .blame(Blame::Rank(CauseClass::ExitCode)),
+    cause("C46e", "MPI-PEER-UNREACHABLE",
+        "two processes of Open MPI cannot reach each other over the networks that it chose",
+        "choose the network that joins the hosts (`--mca btl_tcp_if_include 10.0.0.0/16`, or OMPI_MCA_btl_tcp_if_include), without docker0 and virbr0, and check the firewall between them",
+        "https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/tcp.html")
+        .says(&[&["mca_btl_tcp_", "connect() to ", " failed"], &["are unable to reach each other"]])
+        .kind(CauseClass::Rendezvous),
+    cause("C46d", "MPI-PROXY-UNREACHABLE",
+        "the proxy of mpiexec (Hydra) could not connect to the host on which mpiexec runs",
+        "check that the second name in the line resolves on the first host, to an address that it reaches, and the firewall between the two; `-iface` selects the network",
+        "https://github.com/pmodels/mpich/blob/main/doc/wiki/how_to/Using_the_Hydra_Process_Manager.md")
+        .says(&[&["HYDU_sock_connect", "unable to connect from \""]])
+        .explaining(&["PROCESS-EXITED"])
+        .blame(Blame::Rank(CauseClass::Rendezvous)),
     cause("C49", "RENDEZVOUS-FAILED",
         "the processes did not find each other",
         "check that MASTER_ADDR resolves on every node, its port is free, and all nodes started",
         TORCHRUN)
         .of(&[CauseClass::Rendezvous]),
+    cause("C49d", "RANKS-BEGAN-TWICE",
+        "several processes began with the same rank, so that their group cannot form",
+        "start one task for each GPU (in Slurm `--ntasks-per-node` equal to Lightning's `devices`, `--nodes` equal to `num_nodes`, and the script with srun); without such tasks give each node its NODE_RANK",
+        "https://lightning.ai/docs/pytorch/stable/clouds/cluster_advanced.html")
+        .says(&[&["processes began as rank ", "did not form"]])
+        .kind(CauseClass::Rendezvous),
+    cause("C49c", "RENDEZVOUS-CLOSED",
+        "the rendezvous is closed: another node had ended the run before this one joined",
+        "read the log of the node that ended first; what joins after the end needs a run of its own (a new `--rdzv-id`)",
+        TORCHRUN)
+        .says(&[&["RendezvousClosedError"]])
+        .kind(CauseClass::Rendezvous),
+    cause("C49e", "STORE-WAIT",
+        "a rank waited for the store of the rendezvous until its time limit: another rank, most often rank 0, did not come as far",
+        "read the log of rank 0; if it only takes long (it prepares the data first), raise the timeout of init_process_group (`ddp_timeout` of transformers)",
+        TORCH)
+        .says(&[&["[c10d] waitForInput: ", " timed out after "]])
+        .kind(CauseClass::Rendezvous),
     cause("C49b", "STORE-BARRIER",
         "not all processes came to the barrier that begins the process group",
         "read the logs of the ranks that do not wait there: they ended before, were not started, or do not reach MASTER_ADDR",
@@ -207,7 +270,11 @@ pub(super) const RULES: &[Rule] = &[
         "a shell did not find a program or a script",
         "correct the command, or install the program in the image and put its directory on PATH",
         "https://www.gnu.org/software/bash/manual/html_node/Exit-Status.html")
-        .says(&[&["command not found"], &[": line ", "No such file or directory"]])
+        .says(&[
+            &["command not found"],
+            &[": line ", "No such file or directory"],
+            &["execvp error on file "],
+        ])
         .kind(CauseClass::NotStarted),
     cause("C50d", "CONTAINER-NOT-STARTED",
         "a container could not be started",
@@ -246,11 +313,35 @@ pub(super) const RULES: &[Rule] = &[
         .says(&[&["Raylet is terminated"]])
         .blame(Blame::Rank(CauseClass::ExitCode)),
     cause("C50j", "RAY-NODE-DEAD",
-        "Ray counts a node as dead, since it sent no heartbeats: it ended, or was too busy or out of reach",
-        "look at the kernel log (dmesg) of that node and at Ray's log there (`/tmp/ray/session_latest/logs/raylet.err`)",
+        "Ray counts a node as dead: it ended or was taken away, or was too busy or out of reach to send heartbeats",
+        "look at what happened to that node (the cluster's events, its kernel log), and at Ray's log there (`/tmp/ray/session_latest/logs/raylet.err`)",
         RAY)
-        .says(&[&["has been marked dead"]])
+        .says(&[&["has been marked dead"], &["because its node has died"]])
         .kind(CauseClass::NodeFail),
+    cause("C50p", "RAY-WORKERS-NOT-STARTED",
+        "the workers of Ray Train did not start in time",
+        "compare `ray status` with what `ScalingConfig` asks for; if the cluster has it and only the start takes long (its runtime_env), raise RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S",
+        "https://docs.ray.io/en/latest/train/user-guides/using-gpus.html")
+        .says(&[&["worker group startup timed out"]])
+        .kind(CauseClass::NotStarted),
+    cause("C50q", "MPI-SINGLETONS",
+        "Open MPI found no PMIx server under srun, and starts every process by itself, as rank 0 of 1",
+        "start the program with mpirun, or with `srun --mpi=pmix` and a Slurm that was built with PMIx (`srun --mpi=list`)",
+        SRUN)
+        .says(&[&["No PMIx server was reachable"]])
+        .kind(CauseClass::NotStarted),
+    cause("C50n", "PMIX-SECURITY",
+        "PMIx could not load the component that proves who a process is (psec): most often munge, which the image does not have",
+        "set PMIX_MCA_psec=native in the environment of the job, or install munge's library in the image",
+        "https://github.com/NVIDIA/pyxis/issues/88")
+        .says(&[&["pmix_psec_base_open failed"]])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
+    cause("C50o", "MPI-NOT-INITIALISED",
+        "the program called a function of MPI before MPI_Init or after MPI_Finalize",
+        "call MPI_Init before the function in the line, and MPI_Finalize last; a library that calls MPI by itself may have to be built without it",
+        "https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man3/MPI_Init.3.html")
+        .says(&[&["function was called before MPI_INIT"], &["function was called after MPI_FINALIZE"]])
+        .blame(Blame::Rank(CauseClass::Exception)),
     cause("C50k", "MPI-WITHOUT-PMI",
         "Open MPI does not find the interface (PMI) through which srun starts its processes",
         "start the program with mpirun, or with `srun --mpi=pmix` and an Open MPI that was built with PMIx (`srun --mpi=list`)",
@@ -282,11 +373,23 @@ pub(super) const RULES: &[Rule] = &[
         .says(&[&["watchdog got stuck for "], &["eartbeat monitor timed out"]])
         .explaining(&["PROCESS-CRASHED", "RANKS-ABORTED"])
         .blame(Blame::Rank(CauseClass::CollectiveTimeout)),
+    cause("C53c", "POD-VOLUME",
+        "Kubernetes cannot attach or mount a volume of a pod",
+        "check that the volume claim, secret or config map in the line exists in the pod's namespace and is bound (`kubectl get pvc`), and that its node can reach the storage",
+        "https://kubernetes.io/docs/concepts/storage/persistent-volumes/")
+        .says(&[&["FailedMount"], &["FailedAttachVolume"]])
+        .kind(CauseClass::NotStarted),
+    cause("C53d", "POD-SANDBOX",
+        "Kubernetes could not set up the sandbox of a pod: its network, or the container runtime of the node",
+        "correct what the line names on that node: the network plugin (CNI), containerd, or for `no runtime for \"nvidia\"` the NVIDIA container toolkit",
+        PODS)
+        .says(&[&["FailedCreatePodSandBox", "no runtime for"], &["FailedCreatePodSandBox"]])
+        .kind(CauseClass::NotStarted),
     cause("C53b", "CONTAINER-RESTARTS",
         "a container fails again and again, and Kubernetes waits before it starts it again",
         "read the log of that container's last end: `kubectl logs POD -c CONTAINER --previous`",
         PODS)
-        .says(&[&["Back-off restarting failed container"]])
+        .says(&[&["Back-off restarting failed container"], &["CrashLoopBackOff"]])
         .kind(CauseClass::ExitCode),
     cause("C50i", "JAX-TASK-LOST",
         "JAX's coordination service lost a process",

@@ -3,7 +3,7 @@
 
 use weftrun_nccl::Signature;
 
-use super::{CUDA_FAILURE, CauseClass, Rule, cause, nccl_issue};
+use super::{Blame, CUDA_FAILURE, CauseClass, Rule, cause, nccl_issue};
 use crate::rule_input::RuleInput;
 
 /// The lines of NCCL and its tests that pass on an error of CUDA.
@@ -56,7 +56,7 @@ pub(super) const RULES: &[Rule] = &[
         ]),
     cause("C04", "NCCL-ID-NOT-SENT",
         "rank 0 did not send the id of the communicator",
-        "find out why rank 0 did not come: read its log, and check that all ranks begin with the same collective",
+        "find out why rank 0 did not come: read its log, and check that all ranks begin with the same collective; if it only took long (it prepares the data first), raise the timeout of init_process_group (`ddp_timeout` of transformers)",
         nccl_issue!("708"))
         .says(&[&["setting up NCCL communicator", "ncclUniqueId"]]),
     cause("C05", "NCCL-INVALID-USAGE",
@@ -96,13 +96,18 @@ pub(super) const RULES: &[Rule] = &[
         "the driver of the node is older than the CUDA of the program needs",
         "use a node with a newer driver, or an image with an older CUDA",
         "https://docs.nvidia.com/deploy/cuda-compatibility/")
-        .says(&[&["driver version is insufficient"], &["NVIDIA driver on your system is too old"], &["unsupported toolchain"], &["forward compatibility was attempted"]])
+        .says(&[&["driver version is insufficient"], &["NVIDIA driver on your system is too old"], &["unsupported toolchain"]])
         .lines(CUDA_LINES),
     cause("C07b", "GPU-DRIVER-MISMATCH",
         "the parts of the driver have different versions: the module in the kernel, and the libraries that the process loaded",
         "reboot the node or reload its driver after an update; in a container take CUDA's compat libraries off LD_LIBRARY_PATH",
         "https://docs.nvidia.com/deploy/cuda-compatibility/")
-        .says(&[&["unsupported display driver"], &["Driver/library version mismatch"]])
+        .says(&[
+            &["unsupported display driver"],
+            &["river/library version mismatch"],
+            &["forward compatibility was attempted"],
+        ])
+        .explaining(&["CONTAINER-NOT-STARTED"])
         .lines(CUDA_LINES),
     cause("C08", "GPU-ORDINAL",
         "the process chose a GPU of a number that it does not see",
@@ -134,6 +139,12 @@ pub(super) const RULES: &[Rule] = &[
         XID)
         .says(&[&["GPU is lost"], &["Unable to determine the device handle for GPU"]])
         .lines(CUDA_LINES),
+    cause("C11c", "GPU-NOT-STARTED",
+        "the driver could not start a GPU",
+        "drain the node and check that GPU (dmesg, `nvidia-smi -q`): a reset or a reboot may bring it back, else it is defective or badly seated, or the driver does not fit it",
+        XID)
+        .says(&[&["RmInitAdapter failed"], &["rm_init_adapter failed"], &["Cannot attach gpu"]])
+        .kind(CauseClass::CudaError),
     cause("C12", "FILES-OPEN",
         "the process has as many open files as its limit allows",
         "raise the limit of open files (`ulimit -n`), or use fewer data loader workers",
@@ -143,7 +154,7 @@ pub(super) const RULES: &[Rule] = &[
         "the memory of the host, or that of the job's limit, is used up",
         "raise the memory request of the job, or use fewer data loader workers",
         "https://docs.kernel.org/admin-guide/cgroup-v2.html#memory")
-        .says(&[&["DataLoader worker", "killed by signal: Killed"], &["Cannot allocate memory"], &["can't allocate memory"]])
+        .says(&[&["DataLoader worker", "killed by signal: Killed"], &["[Errno 12] Cannot allocate memory"], &["fork: Cannot allocate memory"], &["can't allocate memory"]])
         .of(&[CauseClass::OomKilled, CauseClass::OutOfMemory]),
     cause("C14", "FILE-SYSTEM",
         "a file system does not answer as it should",
@@ -151,12 +162,24 @@ pub(super) const RULES: &[Rule] = &[
         OS_ERRORS)
         .says(&[
             &["Stale file handle"],
-            &["Input/output error"],
+            // MPI and UCX say the same of a network, without a path.
+            &["[Errno 5] Input/output error"],
+            &["': Input/output error"],
             &["Disk quota exceeded"],
             &["Read-only file system"],
             // A socket says the same, without a path behind it.
             &["Transport endpoint is not connected: '"],
         ]),
+    cause("C14b", "FILE-MISSING",
+        "a file or folder that the program uses is not there",
+        "check on that node, in the container of the job, that the path exists and is mounted (a bare name is a program to install); if another rank or a clean-up removed it, do that on one rank only",
+        OS_ERRORS)
+        .says(&[&["[Errno 2] No such file or directory: "]]),
+    cause("C14c", "FILE-DENIED",
+        "the user of the job may not use a file or folder",
+        "check the owner and the mode of that path for the user of the job (`ls -ld`, `id`), and whether it is mounted for writing",
+        OS_ERRORS)
+        .says(&[&["[Errno 13] Permission denied: "]]),
     cause("C15", "VOLUME-FULL",
         "a volume is full",
         "free space on the volume that is written to, or write checkpoints to another one",
@@ -188,8 +211,8 @@ pub(super) const RULES: &[Rule] = &[
             &["Max retries exceeded", "host='0.0.0.0'"],
         ]),
     cause("C18", "DOWNLOAD-FAILED",
-        "an address outside of the job cannot be reached",
-        "give the node access to that address, or put the models and data where the job can read them",
+        "a server could not be reached over HTTP: the node has no access to its address, or the server does not answer",
+        "check the address in the line from that node (`curl -I`); where nodes have no access to the internet, put the models and data where the job can read them",
         "https://huggingface.co/docs/transformers/installation#offline-mode")
         .says(&[&["Max retries exceeded"], &["We couldn't connect to"]]),
     cause("C20", "HIP-OUT-OF-MEMORY",
@@ -204,6 +227,20 @@ pub(super) const RULES: &[Rule] = &[
         "https://rocm.docs.amd.com/")
         .says(&[&["HIP error"], &["hipError"], &["hipIpc"], &["hipify"], &["RCCL"]])
         .only(&[CauseClass::CudaError]),
+    cause("C21b", "AMD-GPU-HANG",
+        "the runtime of ROCm reports that an AMD GPU hangs, and ends the process",
+        "look at the kernel log (dmesg, amdgpu) of that node for the GPU's reset, and at its firmware and driver; drain the node if it comes back",
+        "https://rocm.docs.amd.com/")
+        .says(&[&["HW Exception by GPU"]])
+        .explaining(&["PROCESS-CRASHED", "RANKS-ABORTED"])
+        .blame(Blame::Rank(CauseClass::CudaError)),
+    cause("C21c", "AMD-MEMORY-FAULT",
+        "a kernel on an AMD GPU used memory that is not mapped: an error of a program or a library, or a GPU that lost memory of another one",
+        "run once with AMD_SERIALIZE_KERNEL=3 to find the kernel, and NCCL_P2P_DISABLE=1 as a test where it comes in a collective",
+        "https://rocm.docs.amd.com/")
+        .says(&[&["Memory access fault by GPU"]])
+        .explaining(&["PROCESS-CRASHED", "RANKS-ABORTED"])
+        .blame(Blame::Rank(CauseClass::CudaError)),
     cause("C22", "GPU-OUT-OF-MEMORY",
         "the memory of a GPU is full",
         "use a smaller batch or shard the model, and check that no other process uses the GPU (nvidia-smi)",

@@ -18,8 +18,8 @@ use std::sync::LazyLock;
 use aho_corasick::AhoCorasick;
 
 pub(super) use ends::{
-    COLLECTIVE_TIMEOUT_UNNAMED, GPU_XID, PEER_ENDED, PEER_ENDED_UNREAD, PROCESS_SILENT, PROGRAM_EXCEPTION,
-    RANKS_ABORTED, RAY_WORKER_LOST, STORE_LOST, rule_of_exit, rule_of_signal,
+    COLLECTIVE_TIMEOUT_UNNAMED, COLLECTIVES_DIVERGED, GPU_XID, PEER_ENDED, PEER_ENDED_UNREAD, PROCESS_SILENT,
+    PROGRAM_EXCEPTION, RANKS_ABORTED, RAY_WORKER_LOST, STORE_LOST, rule_of_exit, rule_of_signal,
 };
 pub(super) use libfabric::WRONG_PROVIDER;
 pub(super) use messages::NCCL_NO_REASON;

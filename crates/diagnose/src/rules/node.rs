@@ -56,7 +56,7 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::NvlinkP2pBroken])
         .fails(),
     rule("R32", "NVLS-FAILED", HIGH,
-        "NVLink SHARP could not be set up: NVSwitch multicast is broken",
+        "NVLink SHARP could not be set up: most often the fabric manager or the NVSwitches are not in order",
         "restart the fabric manager with a GPU reset; NCCL_NVLS_ENABLE=0 as a test",
         nccl_issue!("1488")).patch(&[("env.NCCL_NVLS_ENABLE", Some("0"))])
         .explaining(&["CUDA-FAILURE"])
@@ -82,7 +82,7 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::CollnetUnavailable, Signature::CollnetRequested])
         .when(collnet_missed),
     rule("R35", "MNNVL-IMEX", HIGH,
-        "multi-node NVLink is there and does not work: the IMEX channel is not in the container",
+        "memory could not be shared over multi-node NVLink: most often the IMEX channel is not in the container",
         "give the container /dev/nvidia-caps-imex-channels/channel0 (ComputeDomain); NCCL_MNNVL_ENABLE=0 goes without",
         nccl_issue!("1925")).patch(&[("env.NCCL_MNNVL_ENABLE", Some("0"))])
         .explaining(&["CUDA-FAILURE"])
@@ -93,6 +93,12 @@ pub(super) const RULES: &[Rule] = &[
         "--cap-add SYS_NICE, or NCCL_CUMEM_HOST_ENABLE=0",
         TROUBLESHOOTING)
         .signatures(&[Signature::CumemHostFallback]),
+    rule("R30c", "RESULTS-WRONG", HIGH,
+        "a test of NCCL found wrong values in its results: data is damaged on its way between the GPUs",
+        "set NCCL_P2P_DISABLE=1 as a test: if that helps, switch ACS and the IOMMU off, or use the GPUs without P2P; else check them and the NICs (dcgmi diag, ib_write_bw)",
+        "https://github.com/NVIDIA/nccl-tests/blob/master/src/common.cu")
+        .says(&[&["Out of bounds values : ", " FAILED"]])
+        .fails(),
     rule("R62", "RMA-NOT-AVAILABLE", NOTE,
         "NCCL 2.32's one-sided operations over sockets are not available without GDRCopy: nothing else is affected",
         "nothing to do, unless the program uses ncclPutSignal; then install GDRCopy",

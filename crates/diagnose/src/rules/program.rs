@@ -29,6 +29,8 @@ pub(super) const RULES: &[Rule] = &[
         "make all ranks call the same collectives with the same shapes; TORCH_DISTRIBUTED_DEBUG=DETAIL names the call",
         nccl_issue!("969")).patch(&[("env.TORCH_DISTRIBUTED_DEBUG", Some("DETAIL"))])
         .signatures(&[Signature::CollectiveMismatch])
+        // Gloo's pair.cc: a message is longer than the buffer that waits for it.
+        .says(&[&["op.preamble.length <= op.nbytes"]])
         .of(&[CauseClass::CollectiveMismatch])
         .detail(mismatched_sizes)
         .advice(relaxed_ordering)

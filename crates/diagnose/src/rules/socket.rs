@@ -76,6 +76,18 @@ pub(super) const RULES: &[Rule] = &[
         "https://github.com/pytorch/gloo/blob/main/gloo/transport/tcp/pair.cc")
         .signatures(&[Signature::GlooMesh])
         .fails(),
+    rule("R60c", "GLOO-ADDRESS-FAMILY", HIGH,
+        "two ranks gave Gloo addresses of different kinds: one IPv4 (2), the other IPv6 (10)",
+        "set GLOO_SOCKET_IFNAME on every host to an interface that has addresses of the same kind, or make all host names resolve to that kind (`getent ahosts NAME`)",
+        "https://github.com/pytorch/gloo/blob/main/gloo/transport/tcp/address.cc")
+        .says(&[&["ss1.ss_family == ss2.ss_family"]])
+        .fails(),
+    rule("R60d", "GLOO-DEVICE", HIGH,
+        "Gloo could not set up its TCP device on this host: its interface, or the address of its host name",
+        "set GLOO_SOCKET_IFNAME to the interface that joins the nodes, or make the host's own name resolve to an address of the host (`getent hosts $(hostname)`)",
+        "https://github.com/pytorch/gloo/blob/main/gloo/transport/tcp/device.cc")
+        .says(&[&["gloo/transport/tcp/device.cc"]])
+        .fails(),
     rule("R63", "RENDEZVOUS-PORT", HIGH,
         "the port of the rendezvous is in use on its host",
         "use another port (MASTER_PORT, `--master-port`, the port of `--rdzv-endpoint`), or end the process that holds it",
@@ -95,14 +107,21 @@ pub(super) const RULES: &[Rule] = &[
         "a rank could not reach the rendezvous in time",
         "check that the address resolves and is reachable from every node, that its port is open, and that the node of rank 0 started",
         "https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/socket.cpp")
+        .explaining(&["STORE-UNREACHABLE"])
         .signatures(&[Signature::RendezvousTimeout])
         .blame(Blame::Rank(CauseClass::Rendezvous))
         .detail(rendezvous_address),
+    rule("R64b", "STORE-UNREACHABLE", HIGH,
+        "a try to reach the store of the rendezvous (rank 0, or the launcher of the first node) failed; it is tried again until the time limit",
+        "check that the process that holds the store runs, that its address in the line is that of its host, and that the port is open between the nodes",
+        "https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/socket.cpp")
+        .signatures(&[Signature::StoreUnreachable]),
     rule("R60", "GLOO-INTERFACE", HIGH,
         "Gloo found no interface of the name in GLOO_SOCKET_IFNAME: it names one interface, or several with commas, and knows no `^`",
         "unset GLOO_SOCKET_IFNAME, or set it to an interface with an address on every host",
         "https://github.com/pytorch/gloo/blob/main/gloo/transport/tcp/device.cc").patch(&[("env.GLOO_SOCKET_IFNAME", None)])
         .signatures(&[Signature::GlooInterface])
+        .says(&[&["Unable to find address for: "], &["Unable to find interface for: "]])
         .fails(),
     rule("R37", "SOCKET-SUSPICIOUS-INTERFACE", MEDIUM,
         "an interface that other hosts may not reach was chosen",

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weftrun_nccl::{Devices, FabricSeen, GdrSeen, Kind, Network, Signature};
 
 use super::{Blame, HIGH, LOW, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, rule};
+use crate::cause::CauseClass;
 use crate::rule_input::RuleInput;
 use weftrun_core::text::counted;
 
@@ -29,7 +30,7 @@ pub(super) const RULES: &[Rule] = &[
         nccl_issue!("1814"))
         .signatures(&[Signature::IbFlushed]),
     rule("R19", "IB-LOCAL-PROTECTION", HIGH,
-        "a NIC was denied access to memory (status 4): ACS, IOMMU or a missing peer memory module blocks GPUDirect",
+        "a NIC was denied access to memory (status 4): most often ACS, IOMMU or a missing peer memory module blocks GPUDirect",
         "disable ACS, boot with iommu=pt; NCCL_NET_GDR_LEVEL=LOC confirms it",
         nccl_issue!("707"))
         .explaining(&["IB-QP-EVENT"])
@@ -79,7 +80,19 @@ pub(super) const RULES: &[Rule] = &[
         "UCX could not register memory with a NIC or make a queue of it, and goes on without that NIC",
         "set memlock unlimited if MPI is to use the NIC; on a host without InfiniBand nothing is to do",
         "https://openucx.readthedocs.io/en/master/faq.html")
-        .signatures(&[Signature::UcxRegistration]),
+        .signatures(&[Signature::UcxRegistration])
+        .says(&[&["UCX  ERROR", "ibv_", "Cannot allocate memory"]])
+        .kind(CauseClass::Nccl),
+    rule("R24e", "UCX-UNREACHABLE", HIGH,
+        "UCX has no transport by which it reaches a peer: the devices and transports that it may use do not join the two hosts",
+        "let UCX use the NIC that joins the hosts: compare UCX_TLS and UCX_NET_DEVICES (such as `mlx5_0:1`) with `ucx_info -d` on both, or unset them",
+        "https://openucx.readthedocs.io/en/master/faq.html")
+        .says(&[
+            &["no active messages transport to"],
+            &["ucp_ep_create(proc=", "Destination is unreachable"],
+            &["ibv_create_ah(", "failed: Invalid argument"],
+        ])
+        .fails(),
     rule("R24d", "IB-DMABUF-UNSUPPORTED", HIGH,
         "the driver of a NIC does not support DMA-BUF",
         "load nvidia_peermem and set NCCL_DMABUF_ENABLE=0, or update the NIC's driver (MLNX_OFED, or kernel 5.12 and later)",

@@ -665,7 +665,7 @@ fn slurm_and_mpi_say_who_ended() {
         "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.\n\
                    srun: error: n2: task 5: Out Of Memory\n",
     );
-    assert_cause(&why, "OUT_OF_MEMORY", &[5], "memory limit");
+    assert_cause(&why, "OUT_OF_MEMORY", &[5], "memory ran out");
     let why =
         one("slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***\n");
     assert_cause(&why, "TIMEOUT", &[], "time limit");

@@ -266,6 +266,7 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
         ("R23b", vec![warn("transport/net_ib.cc:154", "NET/IB : mlx5_1:1 async fatal event on QP (0x7309dc3bb338): invalid request local work queue error")]),
         ("R60b", vec!["[rank1]:[E528 08:52:46.164295950 ProcessGroupGloo.cpp:145] Gloo connectFullMesh failed with [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:144] no error\n".to_owned()]),
         ("R63", vec!["[W socket.cpp:401] [c10d] The server socket has failed to bind to [::]:22 (errno: 98 - Address already in use).\n".to_owned()]),
+        ("R64b", vec!["[W306 00:03:07.8 TCPStore.cpp:358] [c10d] TCP client failed to connect/validate to host 10.0.0.7:29400 - retrying (try=0, timeout=60000ms, delay=15196ms): The client socket has failed to connect to [10.0.0.7]:29400 (errno: 111 - Connection refused).\n".to_owned()]),
         ("R64", vec!["[E socket.cpp:860] [c10d] The client socket has timed out after 60s while trying to connect to (10.0.0.7, 29500).\n".to_owned()]),
         ("R62", vec![warn("transport/rma_socket.cc:32 (ncclRmaSocketProxyInit)", "RMA/Socket : rma_socket requires GDRCopy; and GDR Copy is not available")]),
         ("R61", vec!["hostg: Test CUDA failure common.cu:1030 'system not yet initialized'\n".to_owned()]),
@@ -300,7 +301,9 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
             warn("src/init.cpp:126", "Missing \"HSA_FORCE_FINE_GRAIN_PCIE=1\" from environment which can lead to low RCCL performance, system instablity or hang!"),
         ]),
         ("R36c", vec![warn("bootstrap.cc:61", "Net : No interface found in the same subnet as remote address 172.17.0.3<1778>")]),
-        ("R36d", vec![warn("misc/socket.cc:311", "Socket creation failed : Address family not supported by protocol")]),
+        ("R36d", vec![
+            "gpu-1:3171:3171 [0] include/socket.h:311 WARN Socket creation failed : Address family not supported by protocol\n".to_owned(),
+warn("misc/socket.cc:311", "Socket creation failed : Address family not supported by protocol")]),
         ("R45b", vec![warn("graph/search.cc:703", "XML Import Channel : dev 1 not found.")]),
         ("R45c", vec![warn("graph/xml.h:95", "Error : too many XML nodes (max 256)")]),
         ("R11b", vec![warn("register_mr_buffers:465", "NET/OFI Unable to register memory (type = 1) for device 3. RC: 638403601, Error: ")]),
@@ -374,16 +377,18 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
             vec![
                 cuda("CUDA driver version is insufficient for CUDA runtime version"),
                 test("CUDA driver version is insufficient for CUDA runtime version"),
-                raised(
-                    "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 804: forward compatibility was attempted on non supported HW",
-                ),
             ],
         ),
         (
             "C07b",
-            vec![raised(
-                "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 803: system has unsupported display driver / cuda driver combination",
-            )],
+            vec![
+                raised(
+                    "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 803: system has unsupported display driver / cuda driver combination",
+                ),
+                raised(
+                    "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 804: forward compatibility was attempted on non supported HW",
+                ),
+            ],
         ),
         (
             "C08",
@@ -651,6 +656,64 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
             )],
         ),
         ("C57", vec![line("slurmstepd: error: *** JOB 7 ON gpu-1 CANCELLED AT 2026-11-24T12:00:00 ***")]),
+        ("C11c", vec![line("[   21.09] NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x22:0x56:894)")]),
+        ("C21b", vec![line(" 41%|████  | 366/903 [5:15:39<6:53:09, 46.16s/it]HW Exception by GPU node-9 (Agent handle: 0x63) reason :GPU Hang")]),
+        ("C21c", vec![line("Memory access fault by GPU node-4 (Agent handle: 0x55) on address 0x7f. Reason: Unknown.")]),
+        ("C39b", vec![line("slurmstepd: error: execve(): /var/spool/slurmd/job00089/slurm_script: No such file or directory")]),
+        (
+            "C44c",
+            vec![
+                [(0, 7, "ALLREDUCE"), (1, 9, "BROADCAST")]
+                    .map(|(rank, seq, op)| {
+                        line(&format!(
+                            "[rank{rank}]:[E1124 12:00:00.5 ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={seq}, OpType={op}, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600019 milliseconds before timing out."
+                        ))
+                    })
+                    .concat(),
+            ],
+        ),
+        (
+            "C46b",
+            vec![
+                line("[mpiexec@gpu-1] check_exit_codes (../hydra/libhydra/demux/hydra_demux_poll.c:117): unable to run bstrap_proxy on gpu-2 (pid 77, exit code 256)"),
+                line("[mpiexec@gpu-1] HYDU_create_process (utils/launch/launch.c:74): execvp error on file hydra_pmi_proxy (No such file or directory)"),
+            ],
+        ),
+        (
+            "C46c",
+            vec![
+                line("ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[53,0],0] on node gpu-1\n  Remote daemon: [[53,0],1] on node gpu-2"),
+                line("PRTE has lost communication with a remote daemon."),
+            ],
+        ),
+        (
+            "C46d",
+            vec![line("[proxy:0:3@gpu-2] HYDU_sock_connect (lib/utils/sock.c:140): unable to connect from \"gpu-2\" to \"gpu-1\" (No route to host)\nsrun: error: gpu-2: task 3: Exited with exit code 5")],
+        ),
+        ("C46e", vec![line("[gpu-1][[463,1],0][btl_tcp_endpoint.c:803:mca_btl_tcp_endpoint_complete_connect] connect() to 10.102.1.194 failed: No route to host (113)")]),
+        (
+            "C49d",
+            vec![line(
+                "initializing ddp: GLOBAL_RANK: 1, MEMBER: 2/4\ninitializing ddp: GLOBAL_RANK: 1, MEMBER: 2/4\ninitializing ddp: GLOBAL_RANK: 0, MEMBER: 1/4",
+            )],
+        ),
+        ("C14b", vec![raised("FileNotFoundError: [Errno 2] No such file or directory: '/data/train/1.jpg'")]),
+        ("C14c", vec![raised("PermissionError: [Errno 13] Permission denied: '/data/out'")]),
+        ("C49e", vec![line("[rank1]:[W516 14:34:56.8 socket.cpp:489] [c10d] waitForInput: socket SocketImpl(fd=79, addr=[localhost]:41170, remote=[localhost]:29500) timed out after 1800000ms")]),
+        ("R30c", vec![line("# Out of bounds values : 50 FAILED\n# Avg bus bandwidth    : 1.2")]),
+        ("C49c", vec![raised("torch.distributed.elastic.rendezvous.api.RendezvousClosedError")]),
+        ("C53c", vec![line("  Warning  FailedMount  26m  kubelet  Unable to attach or mount volumes: unmounted volumes=[data]: timed out waiting for the condition")]),
+        ("C53d", vec![line("  Warning  FailedCreatePodSandBox  4m  kubelet  Failed to create pod sandbox: rpc error: desc = failed to get sandbox runtime: no runtime for \"nvidia\" is configured")]),
+        ("C50n", vec![line("  pmix_psec_base_open failed\n  --> Returned value -46 instead of PMIX_SUCCESS")]),
+        ("C50o", vec![line("*** The MPI_Barrier() function was called before MPI_INIT was invoked.\n*** Your MPI job will now abort.")]),
+        ("C50p", vec![line("The worker group startup timed out after 30.0 seconds waiting for 8 workers.")]),
+        ("C50q", vec![line("No PMIx server was reachable, but a PMI1/2 was detected.")]),
+        ("R24e", vec![
+            line("[1581060992.28] [gpu-1:77 :0]  select.c:438  UCX  ERROR no active messages transport to <no debug data>: posix/memory - Destination is unreachable"),
+            line("[gpu-1:77] pml_ucx.c:323 Error: ucp_ep_create(proc=1) failed: Destination is unreachable"),
+        ]),
+        ("R60c", vec![raised("RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/address.cc:81] ss1.ss_family == ss2.ss_family. 2 vs 10")]),
+        ("R60d", vec![line("terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  [enforce fail at /pytorch/third_party/gloo/gloo/transport/tcp/device.cc:281] rv != -1. -1")]),
         (
             "C58",
             vec![line("[ERROR] the oven is cold")],
@@ -756,6 +819,57 @@ fn what_only_looks_like_an_end_is_none() {
             "gpu-1:31:77 [0] NCCL INFO Call to ibv_reg_dmabuf_mr failed with error Operation not supported, falling back\n",
         ),
         ("C58", trained),
+        // What fails and is done without, counts, what is asked, and what steps follow.
+        (
+            "C58",
+            "Failed to load image Python extension, going on without it\nstep 1 | tokens/s: 300.5\nstep 2 | tokens/s: 310.5\n",
+        ),
+        ("C58", "12 passed, 0 failed\n"),
+        ("C58", "level=info msg=\"worker expected=1, running=1, succeeded=0, failed=0\"\n"),
+        ("C58", "UserWarning: could not import apex\n"),
+        ("C58", "pcieport 0000:00:03.1: PCIe Bus Error: severity=Correctable, type=Data Link Layer\n"),
+        ("R30c", "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 1.2\n"),
+        ("C14b", "/job/run.sh: line 7: /job/train.py: No such file or directory\n"),
+        // A group that formed, twice, and the log of one rank.
+        (
+            "C49d",
+            "Initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/2\nInitializing distributed: GLOBAL_RANK: 1, MEMBER: 2/2\nAll distributed processes registered. Starting with 2 processes\nInitializing distributed: GLOBAL_RANK: 1, MEMBER: 2/2\nInitializing distributed: GLOBAL_RANK: 0, MEMBER: 1/2\n",
+        ),
+        (
+            "C49d",
+            "Initializing distributed: GLOBAL_RANK: 1, MEMBER: 2/2\nInitializing distributed: GLOBAL_RANK: 1, MEMBER: 2/2\n",
+        ),
+        // NVSHMEM's bootstrap, MPI's words on a network, and UCX's limit of locked memory.
+        (
+            "R41",
+            "/src/nvshmem/src/modules/bootstrap/uid/bootstrap_uid.cpp:bootstrap_net_recv:99: Message truncated : received 58 bytes instead of 8\n",
+        ),
+        ("C14", "[gpu-1:77] ud_iface.c:48  Fatal: iface 0x1: failed to create peer: Input/output error\n"),
+        (
+            "C13",
+            "[1.4] [gpu-1:77:0] ib_log.c:246  UCX  ERROR mlx5_0: ibv_create_cq() failed: Cannot allocate memory.\n",
+        ),
+        // What the driver only records, and a server of TensorFlow that is stopped.
+        (
+            "C31",
+            "[ 21.0] NVRM: Xid (PCI:0000:01:00): 63, pid='<unknown>', name=<unknown>, Row Remapper: New row marked for remapping\n",
+        ),
+        (
+            "C58",
+            "2023-05-25 11:10:57.9: F tensorflow/core/distributed_runtime/rpc/grpc_server_lib.cc:103] Non-OK-status: Stop() status: UNIMPLEMENTED: Clean shutdown is not currently implemented\n",
+        ),
+        // A program that cannot be started is none of slurmd's, and none of Hydra's.
+        ("C39b", "slurmstepd: error: execve(): /job/train.sh: No such file or directory\n"),
+        (
+            "C46b",
+            "[proxy:0:0@gpu-1] HYDU_create_process (utils/launch/launch.c:74): execvp error on file ./train (No such file or directory)\n",
+        ),
+        ("C46", "PRTE has lost communication with a remote daemon.\n"),
+        ("C53b", "pytorchjob-worker-0   1/1   Running   0   2m32s\n"),
+        (
+            "R60d",
+            "RuntimeError: [enforce fail at ../gloo/transport/tcp/device.cc:83] ifa != nullptr. Unable to find address for: eth9\n",
+        ),
     ];
     for (rule, log) in cases {
         let fired =
@@ -846,6 +960,7 @@ fn what_only_looks_like_a_fault_is_none() {
         ("R23", warn("transport/net_ib.cc:139", "NET/IB : mlx5_0:1 Got async event : local access violation work queue error")),
         ("R22", "/src/nvshmem/src/modules/transport/ibrc/ibrc.cpp:418: non-zero status: 110 ibv_modify_qp failed\n".to_owned()),
         // NCCL announces each of its tries; the last one is a failure.
+        ("R38", "[W306 00:03:07.8 TCPStore.cpp:358] [c10d] TCP client failed to connect/validate to host 10.0.0.7:29400 - retrying (try=0)\n".to_owned()),
         ("R38", info("socketPollConnect: connect to 10.0.0.2<51409> returned Connection refused, retrying (1/34) after sleep for 100 msec")),
         // A probe for one provider fails before another is selected.
         ("R05", info("NET/OFI No eligible providers were found") + &info("NET/OFI Selected provider is cxi, fabric is cxi (found 4 nics)")),

@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use memchr::memchr;
 
+use crate::lines::OpenLine;
 use line::{Context, Line, Measured, Origin, Record};
 pub(crate) use speeds::short_host;
 pub use speeds::{Arrival, CollectiveSpeed, CommunicatorSpeed, Order, RankWait, Rate, SizeSpeed, Speeds};
@@ -153,9 +154,7 @@ pub struct Bandwidth {
 /// A file or a log that is being read.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
-    partial: Vec<u8>,
-    /// The line is longer than is read.
-    skips: bool,
+    open: OpenLine<LINE>,
     context: Context,
     /// Where the last record went.
     last: Option<usize>,
@@ -163,24 +162,15 @@ pub struct Source {
 
 impl Bandwidth {
     /// Reads the next bytes of a source.
-    pub fn read(&mut self, source: &mut Source, mut bytes: &[u8]) {
-        while let Some(end) = memchr(b'\n', bytes) {
-            let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
-            bytes = rest;
-            if source.partial.is_empty() && !source.skips {
-                self.line(source, line);
-            } else {
-                source.keep(line);
-                self.end(source);
-            }
-        }
-        source.keep(bytes);
+    pub fn read(&mut self, source: &mut Source, bytes: &[u8]) {
+        let mut open = std::mem::take(&mut source.open);
+        open.each(bytes, |line| self.line(source, line));
+        source.open = open;
     }
 
-    /// Ends a source: a last line without its end is one, unless it is cut.
+    /// Ends a source: a last line without its end is one.
     pub fn end(&mut self, source: &mut Source) {
-        let line = std::mem::take(&mut source.partial);
-        if !std::mem::take(&mut source.skips) && !line.is_empty() {
+        if let Some(line) = source.open.end() {
             self.line(source, &line);
         }
     }
@@ -287,17 +277,6 @@ impl Bandwidth {
 
 fn is_kept(key: u64, thinned: u32) -> bool {
     thinned == 0 || (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).trailing_zeros() >= thinned
-}
-
-impl Source {
-    fn keep(&mut self, bytes: &[u8]) {
-        self.skips |= self.partial.len() + bytes.len() > LINE;
-        if self.skips {
-            self.partial.clear();
-        } else {
-            self.partial.extend_from_slice(bytes);
-        }
-    }
 }
 
 impl Series {

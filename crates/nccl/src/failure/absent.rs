@@ -1,11 +1,49 @@
 //! Reads which ranks others wait for, in the words of PyTorch, JAX and Horovod.
 
+use std::collections::BTreeMap;
+
 use super::Fact;
 use super::words::Text;
 use crate::map::printable;
 
 /// Most ranks read of one list.
 const RANKS: usize = 4096;
+
+/// The processes that Lightning starts, until their group forms: `Initializing distributed: GLOBAL_RANK: 1, MEMBER: 2/4`, and
+/// `All distributed processes registered. Starting with 4 processes`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Gathering {
+    /// How many began with each rank.
+    began: BTreeMap<u32, u32>,
+    world: u32,
+    /// The last of their lines.
+    pub line: u64,
+}
+
+impl Gathering {
+    pub fn take(&mut self, line: &[u8], number: u64) {
+        let text = Text(line);
+        if let Some(rest) = text.after("GLOBAL_RANK: ")
+            && let (Some(rank), Some(member)) = (rest.small(), rest.after("MEMBER: "))
+            && self.began.len() < RANKS
+        {
+            *self.began.entry(rank).or_default() += 1;
+            self.world = member.after("/").and_then(Text::small).unwrap_or(0);
+            self.line = number;
+        } else if text.has("processes registered. Starting ") {
+            self.began.clear();
+        }
+    }
+
+    /// Returns that several processes began with one rank, and no group formed. The log of one rank has its line once for each
+    /// group that it joins.
+    pub fn twice(&self) -> Option<String> {
+        let (rank, count) = self.began.iter().find(|(_, count)| **count > 1)?;
+        let text =
+            format!("{count} processes began as rank {rank} of {}, and their group did not form", self.world);
+        (self.began.len() > 1).then_some(text)
+    }
+}
 
 /// A list of absent ranks whose lines follow its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,11 +99,12 @@ fn operation(text: Text<'_>) -> String {
     format!("Horovod's operation {}", printable(name, 120))
 }
 
-/// Reads ranks from `Rank 3 failed to pass monitoredBarrier` and `Ranks 2, 3 failed to pass
-/// monitoredBarrier`.
-pub fn absent(message: &str) -> Vec<u32> {
-    let Some((before, _)) = message.split_once(" failed to pass monitoredBarrier") else { return Vec::new() };
-    list(Text(before.rsplit_once("Rank").map_or("", |(_, list)| list.trim_start_matches('s')).as_bytes()))
+/// Reads the message of an exception: `Rank 3 failed to pass monitoredBarrier` and `Ranks 2, 3 failed to pass monitoredBarrier`.
+pub(super) fn of_message(message: &str) -> Option<Fact> {
+    let (before, _) = message.split_once(" failed to pass monitoredBarrier")?;
+    let (_, ranks) = before.rsplit_once("Rank")?;
+    let ranks = list(Text(ranks.trim_start_matches('s').as_bytes()));
+    (!ranks.is_empty()).then(|| Fact::Absent { ranks, from: "monitoredBarrier".to_owned() })
 }
 
 /// Reads `2, 3`.
@@ -81,7 +120,9 @@ mod tests {
 
     #[test]
     fn those_that_others_wait_for_are_read() {
-        assert_eq!(absent("[Rank 0]: Ranks 2, 3 failed to pass monitoredBarrier in 5000 ms"), [2, 3]);
+        let told = of_message("[Rank 0]: Ranks 2, 3 failed to pass monitoredBarrier in 5000 ms");
+        assert_eq!(told, Some(Fact::Absent { ranks: vec![2, 3], from: "monitoredBarrier".to_owned() }));
+        assert_eq!(of_message("Rank 0 reached monitoredBarrier"), None);
         let stall = |line: &str| stalled(Text(line.as_bytes()));
         let of = |ranks: &[u32], operation: &str| {
             let from = format!("Horovod's operation {operation}");

@@ -4,7 +4,7 @@ use super::absent::stalled;
 use super::content::Content;
 use super::kernel::kernel;
 use super::launchers::{HOST_ROW, Tables, mpi, ray, signal_of_mpi, signal_row, slurm, torchrun};
-use super::traceback::{Exception, exception};
+use super::traceback::{Exception, exception, signal};
 use super::watchdog::{watchdog, work};
 use super::words::Text;
 use super::{Fact, Order, Writer};
@@ -25,11 +25,22 @@ pub(super) fn of_piece(piece: &Piece<'_>, tables: &mut Tables, mut say: impl FnM
     }
     if let Some(exception) = exception_alone(piece.text).or_else(|| thrown(piece.text)) {
         say(who, Content::Fact(Fact::Exception(exception)));
+    } else if !speaks(piece) {
     } else if let Some(fatal) = error(piece) {
         let text = printable(words_of_error(piece.text, fatal), 300);
         let is_cuda = fatal && text.starts_with("Test CUDA failure");
         say(who, Content::Fact(if is_cuda { Fact::Cuda(text) } else { Fact::Error { text, fatal } }));
     }
+}
+
+/// Returns a line that says no more than that something failed.
+pub(super) fn mention(piece: &Piece<'_>) -> Option<String> {
+    if !mentions_failure(piece) || !speaks(piece) {
+        return None;
+    }
+    let mut known = false;
+    of_piece(piece, &mut Tables::default(), |_, _| known = true);
+    (!known).then(|| printable(piece.text, 300))
 }
 
 /// Reads what NCCL, launchers, watchdogs, drivers and the kernel report. Returns whether the line needs no further search.
@@ -50,8 +61,11 @@ fn report(
     }
     // subprocess: `Command '[…, '--local_rank=1']' died with <Signals.SIGKILL: 9>.`
     // torchrun's own process: `Received Signals.SIGTERM death signal, shutting down workers`, `Received 15 death signal`.
-    if text.has(" death signal, shutting down workers") {
-        let ended = Exception::alone(b"SignalException", b"the launcher got signal: 15");
+    if let Some(before) = text.before(" death signal, shutting down workers") {
+        let word = before.rsplit(|byte| matches!(byte, b' ' | b'.')).next().unwrap_or_default();
+        let signal = Text(word).signed().or_else(|| signal(std::str::from_utf8(word).ok()?)).unwrap_or(15);
+        let message = format!("the launcher got signal: {signal}");
+        let ended = Exception::alone(b"SignalException", message.as_bytes());
         say(who, Content::Fact(Fact::Exception(ended)));
         return true;
     }
@@ -77,14 +91,18 @@ fn report(
         tables.watchdog = Some(Writer { rank, ..who });
     } else if any(WATCHDOGS) {
         watchdog(text, who, say);
-    } else if any(&["srun: error", "slurmstepd", "OOMKilled", "oom_kill"]) {
+    } else if any(CLUSTERS) {
         slurm(text, tables, say);
     } else if !ray(text, say) {
         mpi(text, tables, say);
-        return kernel(text, say) || end_of_process(text, who, say);
+        return kernel(text, say) || end_of_process(text, who, tables, say);
     }
     true
 }
+
+/// A line of Slurm, of the kubelet or of the kernel about memory has one of these.
+const CLUSTERS: &[&str] =
+    &["srun: error", "slurmstepd", "OOMKilled", "oom_kill", "WTERMSIG ", "The node was low on resource"];
 
 /// A line of PyTorch's watchdogs has one of these.
 const WATCHDOGS: &[&str] = &[
@@ -98,9 +116,16 @@ const WATCHDOGS: &[&str] = &[
 ];
 
 /// Reads how a process ended, in the words of its runtime.
-fn end_of_process(text: Text<'_>, who: Writer, say: &mut impl FnMut(Writer, Content<'_>)) -> bool {
+fn end_of_process(
+    text: Text<'_>,
+    who: Writer,
+    tables: &mut Tables,
+    say: &mut impl FnMut(Writer, Content<'_>),
+) -> bool {
     let said = |words: &str| text.has(words) && !text.is_quoted(words);
     let fact = if text.has("terminate called") {
+        // The C++ runtime prints the message in the next line.
+        tables.thrown = text.after("throwing an instance of '").map(Text::class);
         Fact::Died
     } else if let Some(message) = text.after("error while loading shared libraries: ") {
         // The dynamic loader: `./train: error while loading shared libraries: libmpi.so.40: cannot open …`.
@@ -120,6 +145,9 @@ fn end_of_process(text: Text<'_>, who: Writer, say: &mut impl FnMut(Writer, Cont
         Fact::Signal(6)
     } else if text.has("CUDA error") && !text.has("NVLS") && !text.begins_like_source() {
         Fact::Cuda(printable(text.from("CUDA error").unwrap_or(text).0, 300))
+    } else if let Some(message) = text.after("what():  ") {
+        let name = tables.thrown.take().unwrap_or_else(|| b"C++ exception".to_vec());
+        Fact::Exception(Exception::alone(&name, message.0.trim_ascii_end()))
     } else if let Some(signal) = signal_of_mpi(text) {
         Fact::Signal(signal)
     } else {
@@ -134,6 +162,8 @@ fn end_of_process(text: Text<'_>, who: Writer, say: &mut impl FnMut(Writer, Cont
 const THROWN: &[(&str, &[&str])] = &[
     ("gloo", &["Timed out waiting ", "ms for recv operation"]),
     ("gloo", &["Timed out waiting ", "ms for send operation"]),
+    ("gloo", &["gloo/transport/tcp/pair.cc", "Connection reset by peer"]),
+    ("gloo", &["gloo/transport/tcp/pair.cc", "Connection closed by peer"]),
     ("PyTorch", &[" failed to pass monitoredBarrier"]),
     ("PyTorch", &["Expected to have finished reduction in the prior iteration"]),
 ];
@@ -207,7 +237,7 @@ fn words_of_error(own: &[u8], fatal: bool) -> &[u8] {
 }
 
 /// What programs print that end with it: nccl-tests' `common.h`, NCCL's examples, Gloo's `GLOO_ENFORCE`, libfabric's efa provider,
-/// the C library and container runtimes, read 2026-11-25.
+/// the C library, container runtimes, ROCm's runtime and MPICH's `errutil.c`, read 2026-11-26.
 const ENDS: &[&str] = &[
     "Test NCCL failure",
     "Test CUDA failure",
@@ -221,6 +251,7 @@ const ENDS: &[&str] = &[
     "munmap_chunk(): invalid ",
     "corrupted size vs. prev_size",
     "HIP out of memory",
+    "HW Exception by GPU",
     "OCI runtime create failed",
     "Error response from daemon: ",
     "now abort",
@@ -228,14 +259,16 @@ const ENDS: &[&str] = &[
     "Unhandled exception: ",
     "NCCL Error ",
     "[enforce fail at ",
+    ": Fatal error in ",
 ];
 
-/// What the kernel's drivers of NICs, NVSHMEM, shells, launchers and Kubernetes' events report, which need not end anything: all of
-/// some words.
+/// What the kernel's drivers of NICs, NVSHMEM, UCX, TensorFlow, shells, launchers, Ray and Kubernetes' events report, which need not
+/// end anything: all of some words.
 const REPORTED: &[&[&str]] = &[
     &["infiniband ", ": Failed to "],
     &["nvshmem", "non-zero status: "],
     &["nvshmem", ": NULL value "],
+    &["nvshmem", "essage truncated"],
     &["ssh: connect to host "],
     &["ssh: Could not resolve hostname "],
     &[": line ", ": No such file or directory"],
@@ -245,8 +278,33 @@ const REPORTED: &[&[&str]] = &[
     &["cluster registration failed"],
     &["enough slots available"],
     &["PRTE has lost communication"],
+    &["ORTE has lost communication"],
+    &["Remote daemon: [", " on node "],
+    &["daemon has unexpectedly failed after launch"],
+    &["mca_btl_tcp_", "connect() to ", " failed"],
+    &["are unable to reach each other"],
+    &["unable to run bstrap_proxy"],
+    &["unable to run proxy on "],
+    &["execvp error on file "],
+    &["unable to connect from \"", "HYDU_sock_connect"],
+    &["pmix_psec_base_open failed"],
+    &["function was called before MPI_INIT"],
+    &["function was called after MPI_FINALIZE"],
+    &["CUDA_ERROR_ECC_UNCORRECTABLE"],
+    &["has been marked dead"],
+    &["because its node has died"],
+    &["worker group startup timed out"],
+    &["CrashLoopBackOff"],
+    &["Pod: ", " exited with code "],
+    &["Out of bounds values : ", " FAILED"],
+    &["[c10d] waitForInput: ", " timed out after "],
+    &["No PMIx server was reachable"],
+    &["ImagePullBackOff"],
     &["Unable to determine the device handle for GPU"],
     &["Warning ", "FailedScheduling"],
+    &["Warning ", "FailedMount"],
+    &["Warning ", "FailedAttachVolume"],
+    &["Warning ", "FailedCreatePodSandBox"],
     &["Warning ", " Failed ", "pull image"],
     &["ERROR in coordination service: "],
     &["failed to connect to all addresses"],
@@ -269,26 +327,76 @@ const ERRNO: &[&str] = &[
 /// How such a line begins, in any case.
 const START: &[u8] = b"failed to ";
 
-/// Returns whether a line reports an error, and then whether the program ends with it. Words in the source lines of a
-/// traceback, in the names of variables and in counts (`0 ERRORS`) are none.
-fn error(piece: &Piece<'_>) -> Option<bool> {
-    let (own, line) = (piece.text, piece.bytes);
-    let whole = Text(line);
-    let is_event = whole.has(" BackOff ") || whole.has("Warning  Failed");
-    if !is_event && own.first().is_none_or(|first| matches!(first, b' ' | b'\t' | b'#' | b'+'))
+/// What stands in lines that are indented and not source code.
+const INDENTED: &[&str] = &[
+    " BackOff ",
+    "Warning  Failed",
+    "pmix_psec_base_open failed",
+    "Remote daemon: [",
+    "Out of bounds values : ",
+];
+
+/// Returns whether what a line says may be an error: source code, what is only information, and what the kernel corrected is none.
+fn speaks(piece: &Piece<'_>) -> bool {
+    let (own, whole) = (piece.text, Text(piece.bytes));
+    // Ray's logger sets a tab behind the time.
+    let own = own.strip_prefix(b"\t").filter(|_| piece.prefix.time.is_some()).unwrap_or(own);
+    // What a program prints goes on behind a progress bar.
+    let is_indented =
+        !whole.has("%|") && own.first().is_none_or(|first| matches!(first, b' ' | b'\t' | b'#' | b'+'));
+    !(is_indented && !INDENTED.iter().any(|words| whole.has(words))
         || own.starts_with(b"raise ")
         || whole.has("[INFO]")
         || whole.has(" INFO ")
         || own.starts_with(b"INFO ")
-        // The kernel corrected it.
-        || whole.has("severity=Corrected")
+        || whole.has("severity=Correct")
         || whole.has("  File \"")
         || whole.has("    raise ")
+        // torchrun's own exception, above its table.
+        || whole.has("ChildFailedError")
         // What NCCL's own lines say is for its rules.
-        || piece.process().is_some()
-    {
-        return None;
-    }
+        || piece.process().is_some())
+}
+
+/// Words of lines that say that something failed. Programs that go on print them too.
+const MENTIONS: &[&str] = &[
+    "ailed",
+    "nable to ",
+    "ould not ",
+    "annot ",
+    " died",
+    "imed out",
+    "borted",
+    "exited with ",
+    "onnection refused",
+    "erminated",
+];
+
+/// Returns whether a line says that something failed, in words that are no proof of it. Warnings, questions and counts (`0 failed`,
+/// `failed=0`) are none.
+fn mentions_failure(piece: &Piece<'_>) -> bool {
+    let whole = Text(piece.bytes);
+    let is_noise =
+        ["arning", "WARN", "DEBUG", "?", "external/xla", "tensorflow/"].iter().any(|words| whole.has(words));
+    let says = |words: &&str| {
+        let Some(before) = whole.before(words) else { return false };
+        let behind = piece.bytes.get(before.len() + words.len()..).unwrap_or_default();
+        let is_count = before
+            .strip_suffix(b"f")
+            .or_else(|| before.strip_suffix(b"F"))
+            .unwrap_or(before)
+            .ends_with(b" 0 ")
+            || matches!(behind, [b'=' | b'_', ..] | [b':', b' ', b'0', ..]);
+        !is_count && !whole.is_quoted(words)
+    };
+    !is_noise && MENTIONS.iter().any(says)
+}
+
+/// Returns whether a line reports an error, and then whether the program ends with it. Words in the names of variables and in counts
+/// (`0 ERRORS`) are none.
+fn error(piece: &Piece<'_>) -> Option<bool> {
+    let (own, line) = (piece.text, piece.bytes);
+    let whole = Text(line);
     if ENDS.iter().any(|words| whole.has(words) && !whole.is_quoted(words)) {
         return Some(true);
     }
@@ -311,19 +419,20 @@ fn error(piece: &Piece<'_>) -> Option<bool> {
     {
         return Some(false);
     }
-    if whole.has("external/xla") {
-        return xla_severity(own, whole);
+    if let Some(path) = ["external/xla", "tensorflow/"].into_iter().find(|path| whole.has(path)) {
+        return absl_severity(own, whole, path);
     }
     // libfabric's own warnings, which tell errors of completions.
     let libfabric = whole.has("<warn>") && (whole.has("err:") || whole.has("error"));
     (libfabric || ["ERROR", "FATAL", "Error: ", "error: "].iter().any(|words| named(words))).then_some(false)
 }
 
-/// Returns whether a line of XLA reports an error, by the letter that absl puts before it: a fatal one ends its process. Of the
-/// others only those about other processes and the runtime count; every program of JAX prints that a factory is registered twice.
-fn xla_severity(own: &[u8], whole: Text<'_>) -> Option<bool> {
+/// Returns whether a line of XLA or TensorFlow reports an error, by the letter that absl puts before the path of its source: a fatal
+/// one ends its process. Of the others only those about other processes and the runtime count; every program of JAX prints that a
+/// factory is registered twice.
+fn absl_severity(own: &[u8], whole: Text<'_>, path: &str) -> Option<bool> {
     let near = own.get(..own.len().min(64)).unwrap_or_default();
-    let place = crate::text::find(near, b"external/xla").unwrap_or(near.len());
+    let place = crate::text::find(near, path.as_bytes()).unwrap_or(near.len());
     let letter = near[..place]
         .split(|byte| *byte == b' ')
         .find(|word| {
@@ -333,7 +442,11 @@ fn xla_severity(own: &[u8], whole: Text<'_>) -> Option<bool> {
         .and_then(<[u8]>::first)?;
     let serious = ["DEADLINE_EXCEEDED", "INTERNAL", "UNAVAILABLE", "may be stuck", "coordination"];
     match letter {
+        // What TensorFlow's server prints whenever it is stopped.
+        b'F' if whole.has("Clean shutdown is not currently implemented") => None,
         b'F' => Some(true),
+        // A collective that TensorFlow gave up, in whatever severity.
+        b'E' | b'W' if whole.has("BaseCollectiveExecutor::StartAbort") => Some(false),
         b'E' if serious.iter().any(|words| whole.has(words)) => Some(false),
         _ => None,
     }

@@ -14,6 +14,8 @@ pub(super) struct Tables {
     mpi_rank: Option<u32>,
     /// Whether `MPI_Abort` was called, and its code was not read yet.
     aborted: bool,
+    /// The class of the C++ exception that nothing caught, whose message is in the next line.
+    pub thrown: Option<Vec<u8>>,
     /// Who began a watchdog's line that goes on in the next one.
     pub watchdog: Option<Writer>,
     /// Tasks that Slurm's lines named so far.
@@ -138,7 +140,7 @@ pub(super) fn torchrun(
 
 /// Reads messages of Slurm and of the kernel.
 pub(super) fn slurm(text: Text<'_>, tables: &mut Tables, say: &mut impl FnMut(Writer, Content<'_>)) {
-    const REASONS: [(ClusterReason, &[&str]); 4] = [
+    const REASONS: [(ClusterReason, &[&str]); 5] = [
         (
             ClusterReason::OutOfMemory,
             &[
@@ -154,6 +156,8 @@ pub(super) fn slurm(text: Text<'_>, tables: &mut Tables, say: &mut impl FnMut(Wr
         (ClusterReason::TimeLimit, &["DUE TO TIME LIMIT"]),
         (ClusterReason::Preempted, &["DUE TO PREEMPTION"]),
         (ClusterReason::NodeFailure, &["DUE TO NODE FAILURE", "Node failure on", "NODE_FAIL"]),
+        // The kubelet's pkg/kubelet/eviction/helpers.go; read 2026-11-26.
+        (ClusterReason::Evicted, &["The node was low on resource"]),
     ];
     let said = REASONS.into_iter().find(|(_, words)| words.iter().any(|word| text.has(word)));
     let cancelled = text.has(" CANCELLED AT ") && !text.has("DUE TO");
@@ -174,7 +178,11 @@ pub(super) fn slurm(text: Text<'_>, tables: &mut Tables, say: &mut impl FnMut(Wr
     let host = text.after("srun: error: ").map(Text::name).filter(|_| tasks.is_some());
     for task in ranks {
         let who = Writer { task, ..Writer::default() };
-        let signal = || ENDED_BY.iter().find(|(words, _)| text.has(words)).map(|(_, signal)| *signal);
+        // slurmctld: `_job_complete: JobId=7 WTERMSIG 9`.
+        let of_job =
+            || text.after("WTERMSIG ").and_then(Text::signed).filter(|signal| (1..65).contains(signal));
+        let signal =
+            || ENDED_BY.iter().find(|(words, _)| text.has(words)).map(|(_, signal)| *signal).or_else(of_job);
         let fact = if let Some(reason) = reason {
             Fact::Cluster(reason)
         } else if let Some(code) = text.after("Exited with exit code ").and_then(Text::signed) {

@@ -16,7 +16,6 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use absent::absent;
 pub use traceback::{Exception, Frame, SIGNALS, TracebackLines, is_library};
 pub use watchdog::mismatch;
 pub(crate) use watchdog::rank_of_watchdog;
@@ -139,6 +138,8 @@ pub enum Fact {
         /// Whether its program ends with it, as far as the wording shows it.
         fatal: bool,
     },
+    /// A line that says that something failed, in words that healthy programs print too.
+    Mention(String),
     /// The world's communicator was destroyed in order.
     Finished,
 }
@@ -307,6 +308,15 @@ impl Failures {
         reading.needs_next(piece.line)
     }
 
+    /// Takes one of the last lines of a source that has ended, which may only say that something failed.
+    pub(crate) fn take_last(&mut self, source: SourceIndex, piece: &Piece<'_>) {
+        let Some(reading) = self.sources.get_mut(source) else { return };
+        let before = self.reports.len();
+        let mut sink = Sink { source, reports: &mut self.reports, dropped: &mut self.dropped };
+        reading.last(piece, &mut sink);
+        self.generation += u64::from(self.reports.len() != before);
+    }
+
     /// Takes the number of lines of a source so far.
     pub(crate) fn finish(&mut self, source: SourceIndex, lines: u64) {
         if let Some(reading) = self.sources.get_mut(source) {
@@ -318,6 +328,12 @@ impl Failures {
     pub(crate) fn end(&mut self, source: SourceIndex, cut: bool) {
         if let Some(reading) = self.sources.get_mut(source) {
             reading.ranks.cut |= cut;
+            if let Some(text) = reading.gathering.twice() {
+                let line = reading.gathering.line;
+                let mut sink = Sink { source, reports: &mut self.reports, dropped: &mut self.dropped };
+                let fact = Fact::Error { text: text.clone(), fatal: false };
+                reading.keep(Writer::default(), line, text.as_bytes(), fact, &mut sink);
+            }
             if let Some(cut) = reading.tracebacks.end() {
                 let text = format!("a traceback whose end is not in the log{}", cut.place);
                 let writer = Writer::behind(&prefix(&cut.header));

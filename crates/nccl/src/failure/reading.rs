@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::mem::{Discriminant, discriminant};
 
-use super::absent::List;
+use super::absent::{self, Gathering, List};
 use super::content::Content;
 use super::traceback::{self, Taken, Tracebacks, is_library, stream};
 use super::{Fact, Report, SourceRanks, Writer, facts, launchers, watchdog};
@@ -47,6 +47,8 @@ pub(super) struct Reading {
     without_memory: Option<(usize, u64)>,
     /// The list of absent ranks whose lines are the next ones.
     absent: Option<List>,
+    /// The processes that began, until their group forms.
+    pub gathering: Gathering,
     /// The last line of a watchdog that gave up: the stack of the operation may follow.
     gave_up: Option<u64>,
 }
@@ -194,12 +196,20 @@ impl Reading {
         }
     }
 
+    /// Takes one of the last lines, read for a second time: what it mentions counts only here.
+    pub fn last(&mut self, piece: &Piece<'_>, sink: &mut Sink<'_>) {
+        if let Some(text) = facts::mention(piece) {
+            self.keep(Writer::of(piece), piece.line, piece.bytes, Fact::Mention(text), sink);
+        }
+    }
+
     pub fn piece(&mut self, piece: &Piece<'_>, above: &[u8], sink: &mut Sink<'_>) {
         if self.last_error(piece, sink) || self.stack(piece, sink) {
             return;
         }
         self.address(piece, sink);
         self.take_absent(piece, sink);
+        self.gathering.take(piece.bytes, piece.line);
         if self.tables.time_within > 0 {
             self.tables.take_time(piece.bytes);
         }
@@ -387,7 +397,12 @@ impl Reading {
         self.see(&writer);
         self.failed |= !matches!(
             fact,
-            Fact::Finished | Fact::Progress { .. } | Fact::Stack(_) | Fact::StoreLost | Fact::Absent { .. }
+            Fact::Finished
+                | Fact::Progress { .. }
+                | Fact::Stack(_)
+                | Fact::StoreLost
+                | Fact::Absent { .. }
+                | Fact::Mention(_)
         );
         let key = (writer, discriminant(&fact));
         let full = self.kept.len() >= WRITERS && !self.kept.contains_key(&key);
@@ -398,9 +413,11 @@ impl Reading {
             *sink.dropped += 1;
             return;
         }
-        let quoted = match &fact {
-            Fact::Exception(exception) => watchdog::quoted_timeout(&exception.message),
-            _ => None,
+        let (quoted, told) = match &fact {
+            Fact::Exception(exception) => {
+                (watchdog::quoted_timeout(&exception.message), absent::of_message(&exception.message))
+            }
+            _ => (None, None),
         };
         if let Some(host) = launcher::host(text) {
             self.on(&writer, host.as_bytes(), false);
@@ -421,9 +438,12 @@ impl Reading {
             writer,
             fact,
         });
-        if let Some((rank, work)) = quoted {
+        if let Some((rank, timeout)) = quoted {
             let writer = Writer { rank: writer.rank.or(rank), ..writer };
-            self.keep(writer, line, text, Fact::TimedOut { group: None, work }, sink);
+            self.keep(writer, line, text, timeout, sink);
+        }
+        if let Some(told) = told {
+            self.keep(writer, line, text, told, sink);
         }
     }
 }

@@ -103,8 +103,8 @@ impl Exception {
 
 /// The signals that end processes: name, number on Linux, and what it usually means, where that is known.
 pub const SIGNALS: &[(&str, i32, &str)] = &[
-    ("SIGHUP", 1, ""),
-    ("SIGINT", 2, ""),
+    ("SIGHUP", 1, "its terminal or login session ended"),
+    ("SIGINT", 2, "interrupted, as Ctrl-C does"),
     ("SIGQUIT", 3, ""),
     ("SIGILL", 4, "the binary does not fit the processor"),
     ("SIGABRT", 6, "the program aborted itself"),
@@ -117,7 +117,7 @@ pub const SIGNALS: &[(&str, i32, &str)] = &[
     ("SIGTERM", 15, "ended from outside"),
 ];
 
-fn signal(name: &str) -> Option<i32> {
+pub(super) fn signal(name: &str) -> Option<i32> {
     SIGNALS.iter().find(|(known, ..)| *known == name).map(|(_, number, _)| *number)
 }
 

@@ -8,6 +8,17 @@ use crate::map::printable;
 /// The operation of a watchdog's line that does not name it.
 pub(super) const UNNAMED_WORK: &str = "a collective";
 
+/// What a watchdog says that gives up an operation.
+const CAUGHT: &str = "Watchdog caught collective operation timeout";
+
+/// Reads which operation timed out; PyTorch before 1.13 does not number it.
+fn timed_out(text: Text<'_>, group: Option<String>) -> Fact {
+    match text.after("WorkNCCL(").and_then(work) {
+        Some(work) => Fact::TimedOut { group, work },
+        None => Fact::ToldOfTimeout { by: None },
+    }
+}
+
 /// Reads PyTorch's watchdogs.
 pub(super) fn watchdog(text: Text<'_>, mut who: Writer, say: &mut impl FnMut(Writer, Content<'_>)) {
     let group = group(text);
@@ -25,10 +36,8 @@ pub(super) fn watchdog(text: Text<'_>, mut who: Writer, say: &mut impl FnMut(Wri
     }
     if text.has("remote process exited") || text.has("ncclRemoteError") {
         say(who, Content::Fact(Fact::RemoteExit));
-    } else if text.has("Watchdog caught collective operation timeout")
-        && let Some(work) = text.after("WorkNCCL(").and_then(work)
-    {
-        say(who, Content::Fact(Fact::TimedOut { group: group.clone(), work }));
+    } else if let Some(timeout) = text.from(CAUGHT) {
+        say(who, Content::Fact(timed_out(timeout, group.clone())));
     }
     // Without the line of the operation, its number is known, and the process group.
     let waits = text.after("Timeout at NCCL work: ").or_else(|| text.after("detected by watchdog at work: "));
@@ -102,10 +111,9 @@ pub fn mismatch(message: &str) -> Vec<(u32, Work)> {
 }
 
 /// Reads the timeout that an exception quotes: `… Original reason for failure was: [Rank 3] Watchdog caught …`.
-pub(super) fn quoted_timeout(message: &str) -> Option<(Option<u32>, Work)> {
+pub(super) fn quoted_timeout(message: &str) -> Option<(Option<u32>, Fact)> {
     let text = Text(message.as_bytes());
-    let rest = text.after("Watchdog caught collective operation timeout: WorkNCCL(")?;
-    Some((text.after("[Rank ").and_then(Text::small), work(rest)?))
+    Some((text.after("[Rank ").and_then(Text::small), timed_out(text.from(CAUGHT)?, None)))
 }
 
 #[cfg(test)]

@@ -52,6 +52,11 @@ impl<'a> Text<'a> {
         self.leading(255, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
     }
 
+    /// Reads the name of a C++ class: `gloo::IoException`.
+    pub fn class(self) -> Vec<u8> {
+        self.leading(120, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':')).to_vec()
+    }
+
     /// Returns the first bytes of a kind, at most so many.
     pub fn leading(self, most: usize, is_of_kind: impl Fn(u8) -> bool) -> &'a [u8] {
         let length = self.0.iter().take(most).take_while(|byte| is_of_kind(**byte)).count();

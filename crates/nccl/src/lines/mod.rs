@@ -27,6 +27,9 @@ pub const LINE_CAP: usize = 64 * 1024;
 /// Bytes kept of the line above one that may report a failure.
 const ABOVE: usize = 200;
 
+/// Bytes kept of the end of a source, whose lines are read again when it ends.
+const TAIL: usize = 4 * 1024;
+
 /// A line of interest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line<'a> {
@@ -55,15 +58,15 @@ pub(crate) struct Needed {
     pub steps: bool,
 }
 
-/// The unfinished last line of a source.
+/// The unfinished last line of a source, of which at most `CAP` bytes are kept.
 #[derive(Clone, Debug, Default)]
-pub struct OpenLine {
+pub struct OpenLine<const CAP: usize = LINE_CAP> {
     kept: Vec<u8>,
     /// Whether a line is open, even if its kept part is full.
     open: bool,
 }
 
-impl OpenLine {
+impl<const CAP: usize> OpenLine<CAP> {
     /// Takes the next bytes and passes on every line that they complete.
     pub fn each(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u8])) {
         let (first, whole) = self.take(bytes);
@@ -99,10 +102,23 @@ impl OpenLine {
         std::mem::take(&mut self.open).then(|| std::mem::take(&mut self.kept))
     }
 
-    fn keep(&mut self, bytes: &[u8]) {
+    /// Takes the next bytes, which have no newline; returns how many are left out.
+    pub fn keep(&mut self, bytes: &[u8]) -> usize {
         self.open |= !bytes.is_empty();
-        let room = LINE_CAP.saturating_sub(self.kept.len()).min(bytes.len());
+        let room = CAP.saturating_sub(self.kept.len()).min(bytes.len());
         self.kept.extend_from_slice(&bytes[..room]);
+        bytes.len() - room
+    }
+
+    /// Returns what is kept of the unfinished line.
+    pub fn kept(&self) -> &[u8] {
+        &self.kept
+    }
+
+    /// Forgets the unfinished line.
+    pub fn clear(&mut self) {
+        self.kept.clear();
+        self.open = false;
     }
 }
 
@@ -117,6 +133,8 @@ pub(crate) struct Cutter {
     pub needed: Needed,
     /// The end of the last whole line.
     above: Vec<u8>,
+    /// The last bytes so far.
+    tail: Vec<u8>,
 }
 
 impl Cutter {
@@ -134,6 +152,7 @@ impl Cutter {
     /// of the lines behind.
     pub fn feed(&mut self, bytes: &[u8], candidates: &Candidates, mut sink: impl FnMut(Line<'_>) -> Needed) {
         self.bytes += bytes.len() as u64;
+        self.keep_tail(bytes);
         let before = self.lines;
         let (first, whole) = self.open.take(bytes);
         if let Some(first) = first {
@@ -153,6 +172,38 @@ impl Cutter {
             self.carried(last, &mut sink);
         }
         last.is_some()
+    }
+
+    fn keep_tail(&mut self, bytes: &[u8]) {
+        let bytes = &bytes[bytes.len().saturating_sub(TAIL)..];
+        let surplus = (self.tail.len() + bytes.len()).saturating_sub(TAIL);
+        self.tail.drain(..surplus);
+        self.tail.reserve_exact(bytes.len());
+        self.tail.extend_from_slice(bytes);
+    }
+
+    /// Passes on the last lines of a source that has ended, whatever their content, and forgets them.
+    pub fn last_lines(&mut self, mut sink: impl FnMut(Line<'_>)) {
+        let tail = std::mem::take(&mut self.tail);
+        if tail.is_empty() {
+            return;
+        }
+        let lines = tail.strip_suffix(b"\n").unwrap_or(&tail);
+        let first = self.lines.saturating_sub(newlines(lines));
+        for (number, bytes) in (first..).zip(lines.split(|byte| *byte == b'\n')) {
+            // The first one may have begun before.
+            if number > first || tail.len() < TAIL {
+                sink(Line {
+                    number,
+                    bytes,
+                    of_map: false,
+                    rate: None,
+                    failure: Some(b""),
+                    step: false,
+                    plain: false,
+                });
+            }
+        }
     }
 
     /// Takes the whole lines of a block from a place on.
@@ -198,7 +249,8 @@ impl Cutter {
                 self.needed = sink(Line {
                     number: self.lines,
                     bytes: &block[start..kept],
-                    of_map: other.or(rate).is_some(),
+                    of_map: other.or(rate).is_some()
+                        || failure.is_some() && is_old_warning(&block[start..kept]),
                     rate: rate.map(|at| at - start),
                     failure: failure.map(|_| above()),
                     step: step.is_some() && other.is_none(),
@@ -249,7 +301,7 @@ impl Cutter {
             self.needed = sink(Line {
                 number: self.lines,
                 bytes,
-                of_map: other.or(rate).is_some(),
+                of_map: other.or(rate).is_some() || failure && is_old_warning(bytes),
                 rate: rate.filter(|_| other.is_none()),
                 failure: failure.then_some(self.above.as_slice()),
                 step,
@@ -263,6 +315,11 @@ impl Cutter {
         self.above.clear();
         self.above.extend_from_slice(line);
     }
+}
+
+/// Returns whether a line that may report a failure may be a warning of NCCL before 2.3, whose prefix has no `NCCL`.
+fn is_old_warning(line: &[u8]) -> bool {
+    crate::text::contains(line, " WARN ")
 }
 
 /// Returns the end of the last of some whole lines.

@@ -47,7 +47,7 @@ pub use view::{CommView, DevicesOfEnds, PairView, PluginSeen, RankView, Totals};
 pub use window::{Summary, TransportUse};
 
 use crate::SourceId;
-use crate::lines::Candidates;
+use crate::lines::{Candidates, each_piece};
 use ingest::Index;
 use observed::Observed;
 
@@ -92,6 +92,9 @@ impl TransportMap {
         let (at, mut cutter) = self.begin(source);
         let mut events = Vec::new();
         let cut = cutter.finish(|line| self.take(at, &line, &mut events));
+        cutter.last_lines(|line| {
+            each_piece(&line, |piece| self.seen.failures.take_last(at, piece));
+        });
         self.finish(at, cutter, &events);
         self.seen.failures.end(at, cut);
         events

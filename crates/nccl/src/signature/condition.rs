@@ -128,12 +128,14 @@ pub(super) fn completion(message: &[u8]) -> Option<Signature> {
     }
 }
 
-/// Returns whether a line without NCCL's prefix is about the ranks' rendezvous, and not about another
-/// connection.
-pub(super) fn in_rendezvous(message: &[u8]) -> bool {
-    ["NCCL", "nccl", "c10d", "TCPStore", "socketStartConnect", "[W socket", "[E socket"]
-        .iter()
-        .any(|name| contains(message, name))
+/// Returns whether a line without NCCL's prefix is about PyTorch's store.
+pub(super) fn in_store(message: &[u8]) -> bool {
+    ["c10d", "TCPStore", "[W socket", "[E socket"].iter().any(|name| contains(message, name))
+}
+
+/// Returns whether a line without NCCL's prefix is about NCCL's connections, and not about other ones.
+pub(super) fn is_of_nccl(message: &[u8]) -> bool {
+    ["NCCL", "nccl", "socketStartConnect"].iter().any(|name| contains(message, name))
 }
 
 /// Finds interfaces that other hosts cannot reach. `lo` is separate, since on a single node it is correct.

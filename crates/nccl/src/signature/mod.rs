@@ -9,8 +9,9 @@ use std::sync::LazyLock;
 use aho_corasick::{AhoCorasick, MatchKind};
 
 use condition::{
-    completion, efa_completion, ends_in_one, ends_with_retry, in_rendezvous, is_error_trace, is_failed_call,
-    is_last_try, missing_library, missing_runtime_version, provider, suspicious_interface, versioned_library,
+    completion, efa_completion, ends_in_one, ends_with_retry, in_store, is_error_trace, is_failed_call,
+    is_last_try, is_of_nccl, missing_library, missing_runtime_version, provider, suspicious_interface,
+    versioned_library,
 };
 use table::{TABLE, Target};
 
@@ -150,6 +151,8 @@ signatures! {
         RendezvousPort: FAILS,
         /// The rendezvous was not reached in time.
         RendezvousTimeout: FAILS,
+        /// A try to reach the store of the rendezvous failed; later ones may succeed.
+        StoreUnreachable: CONTINUES,
         /// NCCL passed an error on (`file.cc:12 -> 3`) whose reason it did not print.
         ErrorTrace: CONTINUES,
         /// Gloo finds no interface of the name that it was given.
@@ -406,7 +409,11 @@ fn judged(id: Signature, level: Option<Level>, location: &[u8], message: &[u8]) 
         Signature::ConnectFailed if level == Some(Level::Info) && ends_with_retry(message) => false,
         Signature::ErrorTrace => is_error_trace(message),
         Signature::CallFailed => is_failed_call(message),
-        Signature::ConnectFailed => level.is_some() || in_rendezvous(message),
+        // PyTorch's store has an address of its own, which no variable of NCCL's changes.
+        Signature::ConnectFailed if level.is_none() && in_store(message) => {
+            return Some(Signature::StoreUnreachable);
+        }
+        Signature::ConnectFailed => level.is_some() || is_of_nccl(message),
         Signature::TopologyXml | Signature::GraphXml => {
             level != Some(Level::Info) || !contains(message, "XML Import")
         }

@@ -221,7 +221,8 @@ pub(super) const TABLE: &[SignatureRow] = &[
     row(Signature::StrayConnection, "wrong magic"),
     row(Signature::StrayConnection, "magic mismatch"),
     row(Signature::VersionMismatch, "Mismatched NCCL version"),
-    row(Signature::CollectiveMismatch, "essage truncated"),
+    // NVSHMEM's bootstrap, which is a copy of NCCL's, compares no collectives.
+    with(Signature::CollectiveMismatch, "essage truncated", &[], &["nvshmem"]),
     row(Signature::CollectiveMismatch, "Mismatched collective"),
     // "may be caused by a collective mismatch" is a guess of NCCL.
     with(Signature::CollectiveMismatch, "collective mismatch", &[], &["may be caused by"]),

@@ -133,7 +133,7 @@ pub(super) fn cluster(reason: ClusterReason) -> (Grade, CauseClass, &'static str
         ClusterReason::OutOfMemory => (
             Grade::Cluster,
             CauseClass::OutOfMemory,
-            "the memory limit of the job was exceeded, and the kernel killed a process",
+            "memory ran out (the limit of the job, or that of the host), and the kernel killed a process",
         ),
         ClusterReason::NodeFailure => (Grade::Cluster, CauseClass::NodeFail, "a node failed"),
         ClusterReason::Evicted => (Grade::Cluster, CauseClass::Evicted, "a pod was evicted"),
