@@ -30,6 +30,8 @@ pub async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
 
 /// Returns the network of an address: `private`, `public`, `link-local` or `this machine`.
 pub fn network_of(ip: IpAddr) -> &'static str {
+    // `::ffff:10.0.0.7` is the address 10.0.0.7.
+    let ip = ip.to_canonical();
     let private = match ip {
         // 100.64.0.0/10 is shared between a provider and its customers (RFC 6598).
         IpAddr::V4(ip) => ip.is_private() || (ip.octets()[0] == 100 && ip.octets()[1] & 0xc0 == 64),
@@ -38,6 +40,8 @@ pub fn network_of(ip: IpAddr) -> &'static str {
     match ip {
         _ if ip.is_loopback() => "this machine",
         IpAddr::V4(ip) if ip.is_link_local() => "link-local",
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => "link-local",
+        _ if ip.is_unspecified() => "this machine",
         _ if private => "private",
         _ => "public",
     }
@@ -77,25 +81,24 @@ fn judge(host: &str, addresses: &[IpAddr], proxy: Option<&str>) -> Option<Findin
     if let Some(proxy) = proxy {
         let message =
             format!("`{host}` is reached through the proxy {proxy}: what is behind it cannot be seen");
-        let fix = "add the host to NO_PROXY and check again";
-        return Some(Finding::warning(CODE, message).fix(fix));
+        let fix = "add the host to NO_PROXY, or take `proxy-url` out of the kubeconfig, and check again";
+        return Some(Finding::error(CODE, message).fix(fix));
     }
     let of = |network: &str| addresses.iter().find(|ip| network_of(**ip) == network);
     if let Some(ip) = of("public") {
-        let message =
-            format!("`{host}` resolves to the public address {ip}: the way leads over the internet");
+        let message = format!("`{host}` resolves to the public address {ip}: private access is not proven");
         return Some(Finding::error(CODE, message).fix(NO_NAME));
     }
     let ip = of("this machine").or_else(|| of("link-local"))?;
     let network = network_of(*ip);
     let is = if host == ip.to_string() { network.to_owned() } else { format!("{ip}, {network}") };
     let message = format!("`{host}` is {is}: where it leads cannot be seen");
-    Some(Finding::warning(CODE, message).fix("check without the tunnel, from a machine of the VPC"))
+    Some(Finding::error(CODE, message).fix("check without the tunnel, from a machine of the VPC"))
 }
 
 /// How a name without a private address is corrected.
-const NO_NAME: &str =
-    "step 4, names: the private zone has no record of it, or this machine does not ask the VPC's resolver";
+const NO_NAME: &str = "step 4, names: give the private zone a record of it (for a cluster's own API: its private endpoint), and let this \
+                       machine ask the VPC's resolver";
 
 /// How a failed connection to a private address is corrected.
 pub const NO_WAY: &str = "the address is private: connect the VPN; or step 2, routes: there and back; or step 3, the endpoint's security \
@@ -130,6 +133,10 @@ mod tests {
             ("fd12::1", "private"),
             ("2600::1", "public"),
             ("127.0.0.1", "this machine"),
+            ("::ffff:127.0.0.1", "this machine"),
+            ("0.0.0.0", "this machine"),
+            ("::ffff:10.1.2.3", "private"),
+            ("fe80::1", "link-local"),
             ("169.254.169.254", "link-local"),
             ("34.1.2.3", "public"),
         ];
@@ -151,14 +158,14 @@ mod tests {
             said(&["10.0.3.7", "10.0.4.7"], None),
             ("cluster: 10.0.3.7 (private), 10.0.4.7 (private)".into(), None)
         );
-        for (addresses, proxy, is_error, words) in [
-            (&["10.0.3.7", "34.1.2.3"][..], None, true, "the public address 34.1.2.3"),
-            (&["127.0.0.1"], None, false, "is 127.0.0.1, this machine"),
-            (&[], Some("proxy:3128"), false, "through the proxy proxy:3128"),
+        for (addresses, proxy, words) in [
+            (&["10.0.3.7", "34.1.2.3"][..], None, "the public address 34.1.2.3"),
+            (&["127.0.0.1"], None, "is 127.0.0.1, this machine"),
+            (&[], Some("proxy:3128"), "through the proxy proxy:3128"),
         ] {
             let (row, finding) = said(addresses, proxy);
-            let (error, message) = finding.unwrap_or_else(|| panic!("{row}"));
-            assert!(error == is_error && message.contains(words), "{message}");
+            let (is_error, message) = finding.unwrap_or_else(|| panic!("{row}"));
+            assert!(is_error && message.contains(words), "{message}");
         }
     }
 }

@@ -125,8 +125,9 @@ fn network_bound(measured: &Measured) -> Option<Finding> {
     let reached = speed.main_size().and_then(|size| size.busbw_gbps);
     let reached = reached.map_or_else(String::new, |gbps| format!(", at {gbps:.1} GB/s"));
     let expected = measured.expected(&comm.id, speed.collective);
-    let expected =
-        expected.map_or_else(String::new, |expected| format!(" of {} expected", expected.numbers()));
+    let expected = expected.map_or_else(String::new, |expected| {
+        format!(" ({} expected of messages of 1 GiB)", expected.numbers())
+    });
     let message = format!(
         "network-bound: the transfer of {} takes {share}the time{reached}{expected}, and no rank is late",
         speed.collective

@@ -5,6 +5,9 @@ use weftrun_core::catalogue::{Expected, InstanceType, expected_rate};
 use weftrun_nccl::bandwidth::{Collective, CommunicatorSpeed, RankWait, Speeds};
 use weftrun_nccl::{Series, Snapshot};
 
+/// Smallest part of a step that is said to be lost: below it the durations of steps differ by more.
+const SMALLEST_COST: f64 = 0.05;
+
 /// How fast a job's collectives are, and what that means.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -96,10 +99,11 @@ impl Measured {
         let all = self.speeds.communicators.iter().flat_map(|comm| &comm.collectives);
         let late = all.map(|speed| &speed.arrival).filter(|arrival| !arrival.late.is_empty());
         // The one that the sentence is about.
-        let share = late
-            .filter(|arrival| arrival.late == self.speeds.late)
-            .filter_map(|arrival| arrival.waited_share)
-            .max_by(f64::total_cmp)?;
+        let waited = late.filter(|arrival| arrival.late == self.speeds.late);
+        let waited = waited.map(|arrival| arrival.waited_seconds).max_by(f64::total_cmp)?;
+        // Of the time of the whole job, which has steps without this collective too.
+        let all = self.speeds.seconds.filter(|seconds| *seconds > 0.0)?;
+        let share = Some((waited / all).min(1.0)).filter(|share| *share >= SMALLEST_COST)?;
         let timed = logs.throughput().filter_map(|(_, series)| Some((series, step_seconds(series)?)));
         let (series, step_seconds) = timed.max_by_key(|(series, _)| series.count)?;
         Some(StepCost { step_seconds, waited_seconds: share * step_seconds, metric: series.metric })

@@ -15,7 +15,6 @@ use crate::{Diagnosis, Measured, cluster, fabric};
 pub struct Sources<'a> {
     logs: &'a TransportMap,
     plan: Option<&'a FabricPlan>,
-    catalogue: Option<&'a Catalogue>,
     job: Option<&'a JobDetail>,
     runs: bool,
     health: Option<&'a HealthReport>,
@@ -24,19 +23,13 @@ pub struct Sources<'a> {
 impl<'a> Sources<'a> {
     /// The logs alone.
     pub fn of_logs(logs: &'a TransportMap) -> Self {
-        Self { logs, plan: None, catalogue: None, job: None, runs: false, health: None }
+        Self { logs, plan: None, job: None, runs: false, health: None }
     }
 
     /// Adds what was planned.
     #[must_use]
     pub fn plan(self, plan: Option<&'a FabricPlan>) -> Self {
         Self { plan, ..self }
-    }
-
-    /// Adds the instance types that the user's configuration knows; without them it is the ones of the program.
-    #[must_use]
-    pub fn catalogue(self, catalogue: &'a Catalogue) -> Self {
-        Self { catalogue: Some(catalogue), ..self }
     }
 
     /// Adds what the cluster reports. The logs are then all that the job has written.
@@ -86,9 +79,8 @@ impl<'a> Sources<'a> {
 
     fn measured(&self, seen: &RuleInput<'_>) -> Option<Box<Measured>> {
         let name = self.plan.and_then(|plan| plan.instance_type.as_deref());
-        let builtin = name.filter(|_| self.catalogue.is_none()).map(|_| Catalogue::builtin());
-        let catalogue = self.catalogue.or(builtin.as_ref());
-        let instance = name.zip(catalogue).and_then(|(name, catalogue)| catalogue.get(name));
+        let catalogue = name.map(|_| Catalogue::builtin());
+        let instance = name.zip(catalogue.as_ref()).and_then(|(name, catalogue)| catalogue.get(name));
         Measured::of_logs(&seen.map, instance).map(Box::new)
     }
 

@@ -40,3 +40,24 @@ fn they_are_read_whatever_their_words_and_pieces() {
     assert_eq!(mentions("could not open a\n", 100), [(1, "could not open a".to_owned())]);
     assert!(mentions("", 1).is_empty());
 }
+
+/// Counts of nothing, notes of an end that is wanted, and what is only information are no failures; a rank with the number 0 is.
+#[test]
+fn counts_of_none_are_no_failures() {
+    for healthy in [
+        "12 passed (0 failed)",
+        "0 failed, 12 passed",
+        "0 tests failed",
+        "INFO:root:done; 3 retries failed before",
+        "All requests completed, none failed.",
+        "workers terminated normally",
+        "no check failed",
+    ] {
+        assert!(mentions(&format!("{healthy}\n"), 100).is_empty(), "{healthy}");
+    }
+    for failed in
+        ["rank 0 failed to open its data", "worker 0 died", "10 of 12 tests failed", "task 0 init failed"]
+    {
+        assert_eq!(mentions(&format!("{failed}\n"), 100).len(), 1, "{failed}");
+    }
+}

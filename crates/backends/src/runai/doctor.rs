@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use reqwest::Url;
 use serde_json::Value;
 use weftrun_core::backend::ClusterFacts;
-use weftrun_core::{Error, ErrorKind, Finding, Result};
+use weftrun_core::{Error, ErrorKind, Finding, Result, Severity};
 
 use super::certificate::{self, Certificate};
 use super::config::Credentials;
@@ -43,14 +43,13 @@ pub async fn facts(shared: &Shared, private_access: bool) -> Result<ClusterFacts
         Err(error) => no_cluster_api(shared, &error, &mut facts),
     }
     if private_access && shared.has_kubeconfig() {
-        let cluster = shared.cluster().await?;
-        private_access::check_url(
-            "kubeconfig's cluster",
-            &cluster.server,
-            cluster.proxy.as_deref(),
-            &mut facts,
-        )
-        .await;
+        let what = "kubeconfig's cluster";
+        match shared.cluster().await {
+            Ok(cluster) => {
+                private_access::check_url(what, &cluster.server, cluster.proxy.as_deref(), &mut facts).await;
+            }
+            Err(error) => facts.notes.push(Finding::error(private_access::CODE, error.message()).at(what)),
+        }
     }
     Ok(facts)
 }
@@ -160,7 +159,7 @@ async fn endpoint(shared: &Shared, what: &str, base: &str, private_access: bool,
         return;
     }
     match certificate::shown_by(shared, base).await {
-        Ok(Some(certificate)) => said_of(what, &host, &certificate, facts),
+        Ok(Some(certificate)) => said_of(what, &host, &certificate, private_access, facts),
         Ok(None) => facts.notes.push(Finding::info("RUNAI-TLS", "no certificate could be seen").at(what)),
         Err(error) => facts.notes.push(Finding::warning("RUNAI-TLS", error.message()).at(what)),
     }
@@ -178,9 +177,11 @@ async fn reachable(
     private_access: bool,
     facts: &mut ClusterFacts,
 ) -> bool {
+    // Without the cluster there are no logs; where private access to it is asked for, the check has failed.
+    let is_needed = private_access || what == "control plane";
     let addresses = match resolve(host, port).await {
         Ok(addresses) => addresses,
-        Err(error) => return refused(what, "RUNAI-DNS", &error, facts),
+        Err(error) => return refused(what, "RUNAI-DNS", &error, is_needed, facts),
     };
     let mut ips: Vec<IpAddr> = addresses.iter().map(SocketAddr::ip).collect();
     ips.dedup();
@@ -200,10 +201,10 @@ async fn reachable(
             return true;
         }
     }
-    refused(what, "RUNAI-CONNECT", &failed, facts)
+    refused(what, "RUNAI-CONNECT", &failed, is_needed, facts)
 }
 
-fn refused(what: &str, code: &str, message: &str, facts: &mut ClusterFacts) -> bool {
+fn refused(what: &str, code: &str, message: &str, is_error: bool, facts: &mut ClusterFacts) -> bool {
     let private = facts
         .extra
         .get(&format!("{what} address"))
@@ -218,13 +219,18 @@ fn refused(what: &str, code: &str, message: &str, facts: &mut ClusterFacts) -> b
             "a firewall or a wrong port; ask your network administrator from where the endpoint is reachable"
         }
     };
-    let finding =
-        if what == "control plane" { Finding::error(code, message) } else { Finding::warning(code, message) };
+    let finding = if is_error { Finding::error(code, message) } else { Finding::warning(code, message) };
     facts.notes.push(finding.at(what).fix(fix));
     false
 }
 
-fn said_of(what: &str, host: &str, certificate: &Certificate, facts: &mut ClusterFacts) {
+fn said_of(
+    what: &str,
+    host: &str,
+    certificate: &Certificate,
+    private_access: bool,
+    facts: &mut ClusterFacts,
+) {
     row(facts, &format!("{what} certificate"), certificate.to_string());
     let fits = |name: &String| {
         name == host
@@ -234,8 +240,12 @@ fn said_of(what: &str, host: &str, certificate: &Certificate, facts: &mut Cluste
     };
     if !certificate.names.is_empty() && !certificate.names.iter().any(fits) {
         let message = format!("the certificate is not for `{host}`: something else answers there");
+        let mut finding = Finding::warning("RUNAI-TLS-NAME", message);
+        if private_access {
+            finding.severity = Severity::Error;
+        }
         facts.notes.push(
-            Finding::warning("RUNAI-TLS-NAME", message)
+            finding
                 .at(what)
                 .fix("correct the URL, or find out which server has that address (with private access: step 4, the record's target)"),
         );

@@ -184,6 +184,12 @@ impl Why {
         self.findings.iter().any(|finding| finding.code == super::NOT_FATAL)
     }
 
+    /// Returns whether all that is quoted is a line whose words healthy programs print too.
+    fn mentions(&self) -> bool {
+        let mut quoted = self.findings.iter().filter(|finding| finding.code == super::UNEXPLAINED).peekable();
+        quoted.peek().is_some() && quoted.all(|finding| finding.message.starts_with(super::MENTIONED))
+    }
+
     fn quotes(&self) -> bool {
         self.findings.iter().any(|finding| finding.code == super::UNEXPLAINED)
     }
@@ -202,6 +208,9 @@ impl Why {
                 WhyState::Cancelled => "cancelled: no failure in the logs",
                 WhyState::Unknown if self.has_survived() => {
                     "unknown: errors in the logs, and nothing shows that they ended the job"
+                }
+                WhyState::Unknown if self.mentions() => {
+                    "unknown: no failure is proved, and no end of the job"
                 }
                 WhyState::Unknown if self.quotes() => "unknown: no rule explains the errors in the logs",
                 WhyState::Unknown if self.findings.iter().any(|one| one.code == super::EARLIER_ATTEMPT) => {

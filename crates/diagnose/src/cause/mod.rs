@@ -39,6 +39,9 @@ const LOGS_MISSING: &str = "WHY-LOGS-MISSING";
 /// The code of the finding that quotes an error line which no rule explains.
 const UNEXPLAINED: &str = "WHY-UNEXPLAINED";
 
+/// How the message of a quote begins whose words healthy programs print too.
+const MENTIONED: &str = "the first line that says that something failed";
+
 /// The code of the finding of a rank that failed in a job that its cluster calls succeeded.
 pub const RANK_FAILED: &str = "WHY-RANK-FAILED";
 
@@ -144,11 +147,7 @@ fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
     {
         let is_known =
             !["ERROR-UNEXPLAINED", "NCCL-WARNING", "NCCL-NO-REASON"].contains(&cause.code.as_ref());
-        let words = if best == Some(Grade::Mentioned) {
-            "the first line that says that something failed"
-        } else {
-            "the first error line"
-        };
+        let words = if best == Some(Grade::Mentioned) { MENTIONED } else { "the first error line" };
         let finding = if is_known { not_fatal(cause) } else { unexplained(cause, words) };
         // What the rules of NCCL's lines know says more than such words.
         if best == Some(Grade::Mentioned) { mention = Some(finding) } else { findings.push(finding) }

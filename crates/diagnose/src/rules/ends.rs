@@ -243,6 +243,18 @@ pub(super) const RULES: &[Rule] = &[
         TORCH)
         .says(&[&["Waiting in store based barrier "]])
         .kind(CauseClass::Rendezvous),
+    // The words of ESLURMD_CPU_LAYOUT_ERROR and ESLURMD_CPU_BIND_ERROR in src/common/slurm_errno.c.
+    cause("C49z", "SLURM-TASKS-DO-NOT-FIT",
+        "Slurm could not lay the tasks of a step out on the CPUs that the job has there",
+        "make `--cpus-per-task`, `--ntasks-per-node` and `--cpu-bind` of the srun fit the CPUs of the job; an srun inside a job inherits SLURM_CPU_BIND and SLURM_CPUS_PER_TASK: unset them, or give `--cpu-bind=none`",
+        SRUN)
+        .says(&[
+            &["Task launch for", "Unable to layout tasks"],
+            &["launch failed: ", "Unable to layout tasks"],
+            &["Task launch for", "Unable to satisfy cpu bind request"],
+            &["launch failed: ", "Unable to satisfy cpu bind request"],
+        ])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
     cause("C50", "SLURM-LAUNCH-FAILED",
         "Slurm could not start tasks on a node",
         "check slurmd, its plugins, munge and the clock of that node (`scontrol show node NAME`), or exclude it (`--exclude`) and submit again",

@@ -123,7 +123,7 @@ pub(super) const RULES: &[Rule] = &[
         .lines(CUDA_LINES),
     cause("C10", "GPU-ARCHITECTURE",
         "the libraries have no code for this GPU",
-        "use builds of NCCL and of the framework that have code for this GPU (`nvidia-smi --query-gpu=compute_cap --format=csv`)",
+        "use builds of NCCL and of the framework that have code for this GPU (`nvidia-smi --query-gpu=compute_cap --format=csv`; AMD: `rocminfo | grep gfx`)",
         CUDA)
         .says(&[&["invalid device function"], &["named symbol not found"], &["no kernel image is available"]])
         .lines(CUDA_LINES),

@@ -118,7 +118,7 @@ fn a_job_that_the_network_slows_says_so_with_what_is_expected() {
     let finding = diagnosis.findings.iter().find(|finding| finding.code == "NCCL-NETWORK-BOUND").unwrap();
     assert_eq!(
         finding.message,
-        "network-bound: the transfer of AllReduce takes 95 % of the time, at 22.4 GB/s of 77.9 expected, and no rank is late"
+        "network-bound: the transfer of AllReduce takes 95 % of the time, at 22.4 GB/s (77.9 expected of messages of 1 GiB), and no rank is late"
     );
     assert!(
         diagnosis.why.lines().iter().any(|line| line.contains("network-bound: the transfer of AllReduce"))

@@ -567,6 +567,7 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
                 "INFO:root:Waiting in store based barrier to initialize process group for rank: 0, key: store_based_barrier_key:1 (world_size=8, worker_count=7, timeout=0:30:00)",
             )],
         ),
+        ("C49z", vec![line("srun: error: Task launch for StepId=36.0 failed on node gpu-1: Unable to layout tasks on given cpus")]),
         (
             "C50",
             vec![

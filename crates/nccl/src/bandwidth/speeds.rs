@@ -23,6 +23,9 @@ pub struct Speeds {
     pub sentence: String,
     /// The ranks for which the others wait most; empty if none is late.
     pub late: Vec<RankWait>,
+    /// Seconds from the first record of all to the last one; none if the records have no time.
+    #[serde(skip)]
+    pub seconds: Option<f64>,
     /// Each communicator, the largest first.
     pub communicators: Vec<CommunicatorSpeed>,
     /// Rates of NCCL Inspector's Prometheus files.
@@ -51,6 +54,8 @@ impl Speeds {
     pub fn network_bound(&self) -> Option<(&CommunicatorSpeed, &CollectiveSpeed)> {
         main_collective(pairs(&self.communicators))
             .filter(|(_, speed)| self.late.is_empty() && speed.arrival.order == Order::Wire)
+            // The transfer takes the time of the collective; here that must be the time of the job.
+            .filter(|(_, speed)| speed.time_share.is_some_and(|share| share >= 0.5))
     }
 }
 
@@ -292,6 +297,7 @@ impl Bandwidth {
         Speeds {
             sentence,
             late,
+            seconds,
             communicators,
             rates: self.rates.rates(),
             operations: self.records,
@@ -355,7 +361,9 @@ fn judged(communicators: &[CommunicatorSpeed]) -> (Vec<RankWait>, String) {
 
 /// Returns the name of a host as NCCL's lines have it, without a domain.
 pub(crate) fn short_host(host: &str) -> &str {
-    host.split_once('.').map_or(host, |(name, _)| name)
+    let name = host.split_once('.').map_or(host, |(name, _)| name);
+    // An address has no shorter form.
+    if name.bytes().all(|byte| byte.is_ascii_digit()) { host } else { name }
 }
 
 /// Returns each collective with its communicator.

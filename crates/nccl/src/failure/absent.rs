@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 
 use super::Fact;
 use super::words::Text;
+use crate::lines::Piece;
 use crate::map::printable;
 
 /// Most ranks read of one list.
 const RANKS: usize = 4096;
+
+/// Most lines behind those of [`Gathering`] in a log in which the group did not form.
+pub(super) const BEHIND: u64 = 200;
 
 /// The processes that Lightning starts, until their group forms: `Initializing distributed: GLOBAL_RANK: 1, MEMBER: 2/4`, and
 /// `All distributed processes registered. Starting with 4 processes`.
@@ -35,7 +39,7 @@ impl Gathering {
         }
     }
 
-    /// Returns that several processes began with one rank, and no group formed. The log of one rank has its line once for each
+    /// Says that several processes began with one rank, and no group formed. The log of one rank has its line once for each
     /// group that it joins.
     pub fn twice(&self) -> Option<String> {
         let (rank, count) = self.began.iter().find(|(_, count)| **count > 1)?;
@@ -68,15 +72,19 @@ impl List {
     }
 
     /// Reads a line of the list; none where the list has ended.
-    pub(super) fn fact(self, line: &[u8]) -> Option<Fact> {
+    pub(super) fn fact(self, piece: &Piece<'_>) -> Option<Fact> {
         let (rank, from) = match self {
             Self::Tasks => {
-                let rest = Text(line).strip("/job:")?.after("/task:")?;
+                let rest = Text(piece.text).strip("/job:")?.after("/task:")?;
                 (rest.small()?, "the barrier of JAX's coordination service".to_owned())
             }
+            // Not the text behind the prefix: the rank looks like the label that `srun -l` writes before a line.
             Self::Stalls => {
-                let (rank, rest) = (Text(line).small()?, Text(line).after(": [")?);
-                (rank, operation(rest))
+                let (whole, parted) = (Text(piece.bytes), ": [");
+                let before = whole.before(parted)?;
+                let digits = before.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+                let rank = Text(before.get(before.len() - digits..)?).small()?;
+                (rank, operation(whole.after(parted)?))
             }
         };
         Some(Fact::Absent { ranks: vec![rank], from })
@@ -133,8 +141,12 @@ mod tests {
         assert_eq!(stall("Stalled ops: x.weight [ready ranks: 5, 1], y [ready"), of(&[], "x.weight"));
         assert_eq!(stall("no list"), None);
         assert_eq!(List::of_header(b"Missing ranks:\n"), Some(List::Stalls));
-        assert_eq!(List::Stalls.fact(b"2: [allreduce.a, allreduce.b ...]"), of(&[2], "allreduce.a"));
-        assert_eq!(List::Stalls.fact(b"Step 7"), None);
-        assert!(List::Tasks.fact(b"/job:jax_worker/replica:0/task:4").is_some());
+        for launcher in ["", "0: ", "[rank0]: ", "x: ", "[1,0]<stderr>:"] {
+            let line = format!("{launcher}2: [allreduce.a, allreduce.b ...]");
+            let read = List::Stalls.fact(&Piece::of(line.as_bytes()));
+            assert_eq!(read, of(&[2], "allreduce.a"), "{launcher}");
+        }
+        assert_eq!(List::Stalls.fact(&Piece::of(b"Step 7")), None);
+        assert!(List::Tasks.fact(&Piece::of(b"/job:jax_worker/replica:0/task:4")).is_some());
     }
 }

@@ -328,8 +328,11 @@ impl Failures {
     pub(crate) fn end(&mut self, source: SourceIndex, cut: bool) {
         if let Some(reading) = self.sources.get_mut(source) {
             reading.ranks.cut |= cut;
-            if let Some(text) = reading.gathering.twice() {
-                let line = reading.gathering.line;
+            // Only rank 0 says that the group formed: where much follows, it did.
+            let gathering = std::mem::take(&mut reading.gathering);
+            let is_last = reading.ranks.lines.saturating_sub(gathering.line) <= absent::BEHIND;
+            if let Some(text) = gathering.twice().filter(|_| is_last) {
+                let line = gathering.line;
                 let mut sink = Sink { source, reports: &mut self.reports, dropped: &mut self.dropped };
                 let fact = Fact::Error { text: text.clone(), fatal: false };
                 reading.keep(Writer::default(), line, text.as_bytes(), fact, &mut sink);

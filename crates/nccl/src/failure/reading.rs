@@ -46,7 +46,7 @@ pub(super) struct Reading {
     /// The report of a node without memory whose address is in the next lines, and its line.
     without_memory: Option<(usize, u64)>,
     /// The list of absent ranks whose lines are the next ones.
-    absent: Option<List>,
+    absent: Option<(List, Writer)>,
     /// The processes that began, until their group forms.
     pub gathering: Gathering,
     /// The last line of a watchdog that gave up: the stack of the operation may follow.
@@ -116,13 +116,13 @@ impl Reading {
 
     /// Takes a line of a list of absent ranks, or the header of one.
     fn take_absent(&mut self, piece: &Piece<'_>, sink: &mut Sink<'_>) {
-        if let Some(list) = self.absent.take()
-            && let Some(fact) = list.fact(piece.text)
+        if let Some((list, writer)) = self.absent.take()
+            && let Some(fact) = list.fact(piece)
         {
-            self.keep(Writer::of(piece), piece.line, piece.bytes, fact, sink);
-            self.absent = Some(list);
+            self.keep(writer, piece.line, piece.bytes, fact, sink);
+            self.absent = Some((list, writer));
         }
-        self.absent = List::of_header(piece.text).or(self.absent);
+        self.absent = List::of_header(piece.text).map(|list| (list, Writer::of(piece))).or(self.absent);
     }
 
     /// Takes a line of the stack of a failed collective; returns whether it was one.
@@ -388,6 +388,7 @@ impl Reading {
         }
         self.failed = false;
         self.worker_failed = None;
+        self.gathering = Gathering::default();
         self.kept.clear();
         self.last_exception.clear();
     }

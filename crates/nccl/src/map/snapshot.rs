@@ -55,8 +55,18 @@ impl<'a> Snapshot<'a> {
             return None;
         }
         let ranks = self.ranks();
-        let proved = ranks.iter().filter_map(|view| Some(((short_host(&view.host), view.pid?), view.rank?)));
-        Some(bandwidth.speeds_of(&proved.collect()))
+        // Pods that share a host's network name it alike, and each numbers its processes from 1.
+        let mut proved: HashMap<_, Option<u32>> = HashMap::new();
+        for (key, rank) in
+            ranks.iter().filter_map(|view| Some(((short_host(&view.host), view.pid?), view.rank?)))
+        {
+            proved
+                .entry(key)
+                .and_modify(|known| *known = known.filter(|known| *known == rank))
+                .or_insert(Some(rank));
+        }
+        let proved = proved.into_iter().filter_map(|(key, rank)| Some((key, rank?))).collect();
+        Some(bandwidth.speeds_of(&proved))
     }
 
     pub(super) fn new(seen: &'a Observed) -> Self {

@@ -221,8 +221,8 @@ pub(super) const TABLE: &[SignatureRow] = &[
     row(Signature::StrayConnection, "wrong magic"),
     row(Signature::StrayConnection, "magic mismatch"),
     row(Signature::VersionMismatch, "Mismatched NCCL version"),
-    // NVSHMEM's bootstrap, which is a copy of NCCL's, compares no collectives.
-    with(Signature::CollectiveMismatch, "essage truncated", &[], &["nvshmem"]),
+    // NVSHMEM's bootstrap, which is a copy of NCCL's, compares no collectives, and MPI has receive buffers of any size.
+    with(Signature::CollectiveMismatch, "essage truncated", &[], &["nvshmem", "MPI_ERR_TRUNCATE"]),
     row(Signature::CollectiveMismatch, "Mismatched collective"),
     // "may be caused by a collective mismatch" is a guess of NCCL.
     with(Signature::CollectiveMismatch, "collective mismatch", &[], &["may be caused by"]),

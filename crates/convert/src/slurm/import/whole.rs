@@ -121,6 +121,9 @@ impl Import {
             (Some(nodes), Some(wanted)) if nodes < wanted => {
                 format!("the script starts ranks on {wanted} nodes and requests {nodes}")
             }
+            (Some(nodes), _) if nodes > 1 && !["nodes", "ntasks-per-node", "gpus"].iter().any(|name| options.has(name)) => {
+                format!("no `#SBATCH` line names the nodes; {nodes} are computed from `--ntasks` and the GPUs of each node")
+            }
             (Some(_), _) => return,
             (None, Some(wanted)) => {
                 self.role.nodes = wanted;
