@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use weftrun_core::backend::ClusterFacts;
+use weftrun_core::fabric::PRIVATE_ACCESS;
 use weftrun_core::{Error, Finding};
 
 use crate::address;
@@ -14,9 +15,6 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The code of what is found.
 pub const CODE: &str = "PRIVATE-ACCESS";
-
-/// The row of `doctor` with the addresses that were checked.
-pub const ROW: &str = "private access";
 
 /// Resolves a host. The error is a sentence.
 pub async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
@@ -47,6 +45,12 @@ pub fn network_of(ip: IpAddr) -> &'static str {
     }
 }
 
+/// Formats addresses with their networks: `10.0.3.7 (private), 34.1.2.3 (public)`.
+pub fn with_networks(addresses: &[IpAddr]) -> String {
+    let shown: Vec<String> = addresses.iter().map(|ip| format!("{ip} ({})", network_of(*ip))).collect();
+    shown.join(", ")
+}
+
 /// Resolves the host of a URL, unless a proxy does, and adds what is known of the way to it.
 pub async fn check_url(what: &str, url: &str, proxy: Option<&str>, facts: &mut ClusterFacts) {
     let Some((scheme, _, host, port)) = address::parts(url) else { return };
@@ -66,14 +70,16 @@ pub async fn check_url(what: &str, url: &str, proxy: Option<&str>, facts: &mut C
 
 /// Adds what is known of the way to one endpoint: a row, and a finding unless all its addresses are private.
 pub fn check(what: &str, host: &str, addresses: &[IpAddr], proxy: Option<&str>, facts: &mut ClusterFacts) {
-    let shown: Vec<String> = addresses.iter().map(|ip| format!("{ip} ({})", network_of(*ip))).collect();
-    let shown = match (proxy, shown.is_empty()) {
+    let shown = match (proxy, addresses.is_empty()) {
         (Some(_), _) => "by a proxy".to_owned(),
         (None, true) => "no address".to_owned(),
-        (None, false) => shown.join(", "),
+        (None, false) => with_networks(addresses),
     };
-    let before = facts.extra.get(ROW).and_then(serde_json::Value::as_str).map(|text| format!("{text}; "));
-    facts.extra.insert(ROW.to_owned(), format!("{}{what}: {shown}", before.unwrap_or_default()).into());
+    let before =
+        facts.extra.get(PRIVATE_ACCESS).and_then(serde_json::Value::as_str).map(|text| format!("{text}; "));
+    facts
+        .extra
+        .insert(PRIVATE_ACCESS.to_owned(), format!("{}{what}: {shown}", before.unwrap_or_default()).into());
     facts.notes.extend(judge(host, addresses, proxy).map(|finding| finding.at(what)));
 }
 
@@ -151,7 +157,7 @@ mod tests {
             let addresses: Vec<IpAddr> = addresses.iter().map(|text| text.parse().unwrap()).collect();
             let mut facts = ClusterFacts::default();
             check("cluster", "a.run.ai", &addresses, proxy, &mut facts);
-            let row = facts.extra[ROW].as_str().unwrap().to_owned();
+            let row = facts.extra[PRIVATE_ACCESS].as_str().unwrap().to_owned();
             (row, facts.notes.first().map(|note| (note.is_error(), note.message.clone())))
         };
         assert_eq!(

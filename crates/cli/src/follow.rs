@@ -160,12 +160,11 @@ pub async fn follow_with(context: &Context, job: &Job, watching: Watching) -> Re
 
 /// Returns the message in place of the lines that a backend cannot give.
 fn no_logs(job: &Job, error: &Error) -> JobEvent {
-    let hints: String = error.hints().iter().map(|hint| format!("; {hint}")).collect();
     JobEvent::Message {
         job: job.handle().clone(),
         severity: Severity::Warning,
         reason: "no logs".to_owned(),
-        text: format!("{error}{hints}"),
+        text: error.one_line(),
         time: None,
     }
 }

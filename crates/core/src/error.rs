@@ -133,6 +133,11 @@ impl Error {
         &self.0.context
     }
 
+    /// Returns the message and all that helps, in one line: `the message; a hint`.
+    pub fn one_line(&self) -> String {
+        self.0.hints.iter().fold(self.to_string(), |all, hint| format!("{all}; {hint}"))
+    }
+
     /// Returns what to try.
     pub fn hints(&self) -> &[String] {
         &self.0.hints

@@ -23,6 +23,9 @@ pub const RANK_LATE: &str = "NCCL-RANK-LATE";
 /// The code of the finding that the transfer itself takes most of the time. It is a note: a job may need it.
 pub const NETWORK_BOUND: &str = "NCCL-NETWORK-BOUND";
 
+/// The findings that say what makes a job slow.
+pub const OF_SPEED: [&str; 2] = [RANK_LATE, NETWORK_BOUND];
+
 /// Most lines of evidence under one finding.
 const EVIDENCE: usize = 6;
 

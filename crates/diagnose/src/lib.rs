@@ -35,7 +35,7 @@ mod rules;
 mod sources;
 
 pub use diagnosis::Diagnosis;
-pub use fabric::{NETWORK_BOUND, NO_INFO, RANK_LATE};
+pub use fabric::{NO_INFO, OF_SPEED, RANK_LATE};
 pub use judge::Judge;
 pub use measured::{ExpectedSpeed, Measured, StepCost};
 pub use rules::{Blame, Rule, rules};

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use weftrun_core::catalogue::{Expected, InstanceType, expected_rate};
-use weftrun_nccl::bandwidth::{Collective, CommunicatorSpeed, RankWait, Speeds};
+use weftrun_nccl::bandwidth::{Collective, CollectiveSpeed, CommunicatorSpeed, RankWait, Speeds};
 use weftrun_nccl::{Series, Snapshot};
 
 /// Smallest part of a step that is said to be lost: below it the durations of steps differ by more.
@@ -96,8 +96,8 @@ impl Measured {
     }
 
     fn cost(&self, logs: &Snapshot<'_>) -> Option<StepCost> {
-        let all = self.speeds.communicators.iter().flat_map(|comm| &comm.collectives);
-        let late = all.map(|speed| &speed.arrival).filter(|arrival| !arrival.late.is_empty());
+        let all = self.speeds.collectives().map(|(_, speed)| &speed.arrival);
+        let late = all.filter(|arrival| !arrival.late.is_empty());
         // The one that the sentence is about.
         let waited = late.filter(|arrival| arrival.late == self.speeds.late);
         let waited = waited.map(|arrival| arrival.waited_seconds).max_by(f64::total_cmp)?;
@@ -111,20 +111,15 @@ impl Measured {
 }
 
 fn expected(speeds: &Speeds, row: &InstanceType) -> Vec<ExpectedSpeed> {
-    let of = |comm: &CommunicatorSpeed| {
-        comm.collectives
-            .iter()
-            .filter_map(|speed| {
-                let name = published_name(speed.collective)?;
-                Some(ExpectedSpeed {
-                    communicator: comm.id.clone(),
-                    collective: speed.collective,
-                    expected: expected_rate(row, comm.nodes, comm.ranks, name)?,
-                })
-            })
-            .collect::<Vec<_>>()
+    let of = |(comm, speed): (&CommunicatorSpeed, &CollectiveSpeed)| {
+        let name = published_name(speed.collective)?;
+        Some(ExpectedSpeed {
+            communicator: comm.id.clone(),
+            collective: speed.collective,
+            expected: expected_rate(row, comm.nodes, comm.ranks, name)?,
+        })
     };
-    speeds.communicators.iter().flat_map(of).collect()
+    speeds.collectives().filter_map(of).collect()
 }
 
 /// Returns the name of a collective in the table of published figures.

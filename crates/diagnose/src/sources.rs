@@ -64,8 +64,8 @@ impl<'a> Sources<'a> {
         let measured = if seen.map.bandwidth().is_empty() { None } else { self.measured(&seen) };
         let mut findings = fabric::findings(self.plan, &seen, measured.as_deref());
         fabric::fold_consequences(&mut findings, &why);
-        let of_speed = [fabric::RANK_LATE, fabric::NETWORK_BOUND];
-        why.findings.extend(findings.iter().filter(|finding| of_speed.contains(&&*finding.code)).cloned());
+        why.findings
+            .extend(findings.iter().filter(|finding| fabric::OF_SPEED.contains(&&*finding.code)).cloned());
         let ok = fabric::judge(&seen, &findings);
         let expected = self.plan.and_then(|plan| plan.instance_type.as_deref()).and_then(|instance| {
             let nodes = seen.ranks().iter().map(|rank| rank.node + 1).max()?;

@@ -12,7 +12,7 @@ use weftrun_core::nccl::TransportMap;
 use weftrun_core::{ErrorKind, Finding, Result};
 use weftrun_diagnose::cause::{Why, WhyState};
 use weftrun_diagnose::health::{HealthState, INTERVAL};
-use weftrun_diagnose::{Diagnosis, NETWORK_BOUND, RANK_LATE, Sources};
+use weftrun_diagnose::{Diagnosis, OF_SPEED, Sources};
 
 use crate::Job;
 use crate::runtime::on_runtime;
@@ -179,7 +179,7 @@ impl Job {
             return None;
         }
         self.explain_running(&mut why, &map, Duration::ZERO).await;
-        let slow = why.findings.iter().any(|finding| [RANK_LATE, NETWORK_BOUND].contains(&&*finding.code));
+        let slow = why.findings.iter().any(|finding| OF_SPEED.contains(&&*finding.code));
         (why.cause.is_some() || slow).then_some(why)
     }
 

@@ -193,9 +193,7 @@ impl Job {
         match self.collect(&request, ras::MAX_ANSWER).await {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 // The hint names the missing setting, such as a kubeconfig.
-                let reason =
-                    error.hints().iter().fold(error.to_string(), |all, hint| format!("{all}; {hint}"));
-                Err(NoReport::Final(HealthState::Unsupported, reason))
+                Err(NoReport::Final(HealthState::Unsupported, error.one_line()))
             }
             Err(error) => Err(NoReport::Next(error.to_string())),
             Ok(done) if done.code == NO_TOOL => {

@@ -14,7 +14,7 @@ use super::config::Credentials;
 use super::logs::cluster_api;
 use super::resolve::Project;
 use super::{Shared, discover};
-use crate::private_access::{self, PATIENCE, explain_with_facts, network_of, resolve};
+use crate::private_access::{self, PATIENCE, explain_with_facts, resolve, with_networks};
 use crate::proxy::proxy_for;
 
 /// Returns all facts about a target. If the control plane cannot be used, the error contains the facts
@@ -188,8 +188,7 @@ async fn reachable(
     if private_access {
         private_access::check(what, host, &ips, None, facts);
     }
-    let kinds: Vec<String> = ips.iter().map(|ip| format!("{ip} ({})", network_of(*ip))).collect();
-    row(facts, &format!("{what} address"), kinds.join(", "));
+    row(facts, &format!("{what} address"), with_networks(&ips));
     let (mut failed, mut open) = (String::new(), false);
     for address in &addresses {
         match tokio::time::timeout(PATIENCE, tokio::net::TcpStream::connect(address)).await {

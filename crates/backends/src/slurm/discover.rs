@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use weftrun_core::backend::{ClusterFacts, NodeGroup, Queue, Scope};
-use weftrun_core::text::counted;
+use weftrun_core::text::{counted, listed};
 use weftrun_core::{Finding, Result};
 
 use super::client::Client;
@@ -178,14 +178,11 @@ fn nodes_out(nodes: &[Node]) -> Option<Finding> {
     const SHOWN: usize = 16;
     let out: Vec<String> =
         nodes.iter().filter_map(|node| Some(format!("{} is {}", node.name, node.out.as_ref()?))).collect();
-    let more = out.len().checked_sub(SHOWN).filter(|more| *more > 0);
-    let more = more.map_or_else(String::new, |more| format!(", and {more} more"));
-    let shown: Vec<&str> = out.iter().take(SHOWN).map(String::as_str).collect();
     let message = format!(
-        "{} of {} take no jobs: {}{more}",
+        "{} of {} take no jobs: {}",
         out.len(),
         counted(nodes.len(), "node"),
-        error::clean(&shown.join(", "))
+        error::clean(&listed(&out, SHOWN))
     );
     let fix = "nothing, if the rest suffices; `scontrol show node NAME` has more, and an administrator resumes a node";
     (!out.is_empty()).then(|| Finding::info("SLURM-NODES-OUT", message).fix(fix))

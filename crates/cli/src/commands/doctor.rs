@@ -5,6 +5,7 @@ use serde_json::Value;
 use weftrun::core::backend::{ClusterFacts, Scope};
 use weftrun::core::catalogue::Catalogue;
 use weftrun::core::exit_codes;
+use weftrun::core::fabric::{NodeGroup, PRIVATE_ACCESS};
 use weftrun::core::log::clean_text;
 use weftrun::report::DoctorReport;
 use weftrun::{Error, ErrorKind, Finding, Result};
@@ -12,9 +13,6 @@ use weftrun::{Error, ErrorKind, Finding, Result};
 use crate::context::Context;
 use crate::global::Format;
 use crate::output::style;
-
-/// The key of the row in which a backend says how its endpoints are reached.
-const PRIVATE_ACCESS: &str = "private access";
 
 #[derive(Args, Clone, Debug)]
 pub struct DoctorArgs {
@@ -64,10 +62,9 @@ fn text(target: &str, backend: &str, facts: &ClusterFacts, catalogue: &Catalogue
         row("version", version.clone());
     }
     for group in &facts.nodes {
-        let name = group.instance_type.as_deref().or(group.gpu_product.as_deref()).unwrap_or("nodes");
         let gives: Vec<String> =
             group.allocatable.iter().map(|(name, quantity)| format!("{name}={quantity}")).collect();
-        row("nodes", format!("{} x {name}: {}", group.count, gives.join(" ")));
+        row("nodes", format!("{}: {}", counted_nodes(group), gives.join(" ")));
     }
     for queue in &facts.queues {
         let state = if queue.up { "up" } else { "down" };
@@ -89,12 +86,17 @@ fn text(target: &str, backend: &str, facts: &ClusterFacts, catalogue: &Catalogue
     text
 }
 
+/// Returns the number and the kind of nodes: `4 x p5.48xlarge`.
+fn counted_nodes(group: &NodeGroup) -> String {
+    let name = group.instance_type.as_deref().or(group.gpu_product.as_deref()).unwrap_or("nodes");
+    format!("{} x {name}", group.count)
+}
+
 /// Returns the nodes of a queue: `: 4 x p5.48xlarge (8 GPUs, efa)`.
 fn nodes_of(queue: &str, facts: &ClusterFacts, catalogue: &Catalogue) -> String {
     let mut shown = Vec::new();
     for group in facts.nodes.iter().filter(|group| group.queues.iter().any(|name| name == queue)) {
         let known = group.instance_type.as_deref().and_then(|name| catalogue.get(name));
-        let name = group.instance_type.as_deref().or(group.gpu_product.as_deref()).unwrap_or("nodes");
         let gpus = group.allocatable.get("nvidia.com/gpu").map(|gpus| format!("{gpus} GPUs"));
         let fabric = match known.map(|known| known.fabric.as_str()) {
             Some("none") | None => None,
@@ -103,7 +105,7 @@ fn nodes_of(queue: &str, facts: &ClusterFacts, catalogue: &Catalogue) -> String 
         let devices = group.devices.iter().map(|kind| kind.as_str().to_owned());
         let has: Vec<String> = gpus.into_iter().chain(fabric).chain(devices).collect();
         let has = if has.is_empty() { String::new() } else { format!(" ({})", has.join(", ")) };
-        shown.push(format!("{} x {name}{has}", group.count));
+        shown.push(format!("{}{has}", counted_nodes(group)));
     }
     if shown.is_empty() { String::new() } else { format!(": {}", shown.join("; ")) }
 }

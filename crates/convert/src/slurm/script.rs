@@ -126,8 +126,7 @@ impl<'t> Script<'t> {
         const GPUS: u32 = 8;
         const ALONE: [&str; 3] = ["--standalone", "--nnodes=1", "--nnodes 1"];
         let whole = |options: &Directives| {
-            options.has("exclusive") && options.value("exclusive").is_none()
-                || options.gpus_per_node().is_some_and(|gpus| gpus >= GPUS)
+            options.takes_whole_nodes() || options.gpus_per_node().is_some_and(|gpus| gpus >= GPUS)
         };
         self.named_nodes().is_none()
             && self.components.iter().any(whole)
@@ -170,10 +169,7 @@ impl<'t> Script<'t> {
             let rows = named.filter_map(|name| Some(settings.catalogue.get(&name)?.accelerators));
             rows.min().unwrap_or(settings.profile.node_accelerators)
         };
-        let exclusive = self
-            .components
-            .iter()
-            .any(|options| options.has("exclusive") && options.value("exclusive").is_none());
+        let exclusive = self.components.iter().any(Directives::takes_whole_nodes);
         let (asked, whole) = (self.asked_gpus(), exclusive.then(whole));
         asked.max(whole).or(self.launched.processes).unwrap_or(0)
     }

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::DeviceKind;
 use crate::Finding;
 
+/// The key in [`ClusterFacts::extra`] under which a backend says by which addresses its endpoints are reached.
+pub const PRIVATE_ACCESS: &str = "private access";
+
 /// What to query of a cluster.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]

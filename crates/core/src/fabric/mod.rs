@@ -24,7 +24,7 @@ pub mod view;
 pub use crate::request::{Fabric, FabricRequest, Gid, Inject, Origin, RuleSetting, Stack, Webhook};
 pub use decide::{FABRIC_UNMET, decide, too_many_roles};
 pub use device::DeviceKind;
-pub use facts::{ClusterFacts, NetworkApi, NodeGroup, PodNetwork, Queue, Scope};
+pub use facts::{ClusterFacts, NetworkApi, NodeGroup, PRIVATE_ACCESS, PodNetwork, Queue, Scope};
 pub use op::{Change, Op, PROFILER_PATH, PodList, Removed};
 pub use plan::{Decision, FabricPlan};
 pub use profile::{
@@ -32,5 +32,6 @@ pub use profile::{
     QueueProfile, RemoveProfile, RoceProfile, StackProfile, TolerationProfile,
 };
 pub use profiles::Profiles;
+pub use rules::profiler::RULE as PROFILER_RULE;
 pub use skip::{SkipReason, Skipped};
 pub use view::JobView;

@@ -169,6 +169,11 @@ impl Directives {
         self.0.iter().any(|option| option.name == name)
     }
 
+    /// Returns whether the job has its nodes alone: `--exclusive`, but not `--exclusive=user`.
+    pub fn takes_whole_nodes(&self) -> bool {
+        self.has("exclusive") && self.value("exclusive").is_none()
+    }
+
     /// Returns the value of an option; none where it is absent or has none.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.0.iter().rev().find(|option| option.name == name)?.value.as_deref()

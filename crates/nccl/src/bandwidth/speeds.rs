@@ -41,6 +41,11 @@ pub struct Speeds {
 }
 
 impl Speeds {
+    /// Returns each collective with its communicator.
+    pub fn collectives(&self) -> impl Iterator<Item = (&CommunicatorSpeed, &CollectiveSpeed)> {
+        pairs(&self.communicators)
+    }
+
     /// Returns what makes the job slow in a word, if the times show it: `slow` where ranks come last, `network-bound` where the
     /// transfer itself takes most of the time.
     pub fn limit(&self) -> Option<&'static str> {
@@ -52,7 +57,7 @@ impl Speeds {
 
     /// Returns the collective whose transfer takes most of the time, if one does and no rank is late.
     pub fn network_bound(&self) -> Option<(&CommunicatorSpeed, &CollectiveSpeed)> {
-        main_collective(pairs(&self.communicators))
+        main_collective(self.collectives())
             .filter(|(_, speed)| self.late.is_empty() && speed.arrival.order == Order::Wire)
             // The transfer takes the time of the collective; here that must be the time of the job.
             .filter(|(_, speed)| speed.time_share.is_some_and(|share| share >= 0.5))
@@ -342,8 +347,8 @@ impl Bandwidth {
 
 /// Returns the ranks for which the others waited longest, and a sentence.
 fn judged(communicators: &[CommunicatorSpeed]) -> (Vec<RankWait>, String) {
-    let all = || communicators.iter().flat_map(|comm| &comm.collectives);
-    let late = all().filter(|speed| speed.arrival.order == Order::Late);
+    let all = pairs(communicators).map(|(_, speed)| speed);
+    let late = all.filter(|speed| speed.arrival.order == Order::Late);
     if let Some(worst) =
         late.max_by(|one, other| one.arrival.waited_seconds.total_cmp(&other.arrival.waited_seconds))
     {

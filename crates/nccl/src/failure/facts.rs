@@ -33,16 +33,6 @@ pub(super) fn of_piece(piece: &Piece<'_>, tables: &mut Tables, mut say: impl FnM
     }
 }
 
-/// Returns a line that says no more than that something failed.
-pub(super) fn mention(piece: &Piece<'_>) -> Option<String> {
-    if !mentions_failure(piece) || !speaks(piece) {
-        return None;
-    }
-    let mut known = false;
-    of_piece(piece, &mut Tables::default(), |_, _| known = true);
-    (!known).then(|| printable(piece.text, 300))
-}
-
 /// Reads what NCCL, launchers, watchdogs, drivers and the kernel report. Returns whether the line needs no further search.
 fn report(
     piece: &Piece<'_>,
@@ -337,7 +327,7 @@ const INDENTED: &[&str] = &[
 ];
 
 /// Returns whether what a line says may be an error: source code, what is only information, and what the kernel corrected is none.
-fn speaks(piece: &Piece<'_>) -> bool {
+pub(super) fn speaks(piece: &Piece<'_>) -> bool {
     let (own, whole) = (piece.text, Text(piece.bytes));
     // Ray's logger sets a tab behind the time.
     let own = own.strip_prefix(b"\t").filter(|_| piece.prefix.time.is_some()).unwrap_or(own);
@@ -356,59 +346,6 @@ fn speaks(piece: &Piece<'_>) -> bool {
         || whole.has("ChildFailedError")
         // What NCCL's own lines say is for its rules.
         || piece.process().is_some())
-}
-
-/// Words of lines that say that something failed. Programs that go on print them too.
-const MENTIONS: &[&str] = &[
-    "ailed",
-    "nable to ",
-    "ould not ",
-    "annot ",
-    " died",
-    "imed out",
-    "borted",
-    "exited with ",
-    "onnection refused",
-    "erminated",
-];
-
-/// Returns whether words before `failed` say that nothing did: `12 passed (0 `, `0 tests `, `none `; but not `rank 0 `.
-fn counts_none(before: &[u8]) -> bool {
-    let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-    // The first letters of the word itself.
-    let own = before.iter().rev().take_while(|byte| is_word(byte)).count();
-    let mut words = before.get(..before.len() - own).unwrap_or_default().rsplit(|byte| !is_word(byte));
-    let mut words = words.by_ref().filter(|word| !word.is_empty()).take(3);
-    let (last, second, third) = (words.next(), words.next(), words.next());
-    let named = |word: Option<&[u8]>| {
-        word.is_some_and(|word| {
-            ["rank", "worker", "node", "task", "process", "gpu", "device", "replica", "actor", "pod", "step"]
-                .iter()
-                .any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
-        })
-    };
-    let none = |word: Option<&[u8]>, before: Option<&[u8]>| match word {
-        Some(b"0") => !named(before),
-        Some(word) => [&b"no"[..], b"none", b"zero"].iter().any(|none| word.eq_ignore_ascii_case(none)),
-        None => false,
-    };
-    none(last, second) || none(second, third)
-}
-
-/// Returns whether a line says that something failed, in words that are no proof of it. Warnings, questions and counts (`0 failed`,
-/// `failed=0`) are none.
-fn mentions_failure(piece: &Piece<'_>) -> bool {
-    const NOISE: &[&str] =
-        &["arning", "WARN", "DEBUG", "INFO:", "?", "external/xla", "tensorflow/", "erminated normally"];
-    let whole = Text(piece.bytes);
-    let is_noise = NOISE.iter().any(|words| whole.has(words));
-    let says = |words: &&str| {
-        let Some(before) = whole.before(words) else { return false };
-        let behind = piece.bytes.get(before.len() + words.len()..).unwrap_or_default();
-        let is_count = counts_none(before) || matches!(behind, [b'=' | b'_', ..] | [b':', b' ', b'0', ..]);
-        !is_count && !whole.is_quoted(words)
-    };
-    !is_noise && MENTIONS.iter().any(says)
 }
 
 /// Returns whether a line reports an error, and then whether the program ends with it. Words in the names of variables and in counts

@@ -9,6 +9,7 @@ mod content;
 mod facts;
 mod kernel;
 mod launchers;
+mod mentions;
 mod reading;
 mod traceback;
 mod watchdog;

@@ -6,7 +6,7 @@ use std::mem::{Discriminant, discriminant};
 use super::absent::{self, Gathering, List};
 use super::content::Content;
 use super::traceback::{self, Taken, Tracebacks, is_library, stream};
-use super::{Fact, Report, SourceRanks, Writer, facts, launchers, watchdog};
+use super::{Fact, Report, SourceRanks, Writer, facts, launchers, mentions, watchdog};
 use crate::launcher::{self, prefix};
 use crate::lines::Piece;
 use crate::map::{SourceIndex, printable};
@@ -198,7 +198,7 @@ impl Reading {
 
     /// Takes one of the last lines, read for a second time: what it mentions counts only here.
     pub fn last(&mut self, piece: &Piece<'_>, sink: &mut Sink<'_>) {
-        if let Some(text) = facts::mention(piece) {
+        if let Some(text) = mentions::mention(piece) {
             self.keep(Writer::of(piece), piece.line, piece.bytes, Fact::Mention(text), sink);
         }
     }

@@ -48,7 +48,7 @@ pub struct Sums([Sum; MOST]);
 const NONE: Sum =
     Sum { key: 0, ops: 0, bytes: 0, nanos: 0, least: 0, most: 0, seq: 0, seq_bytes: 0, seq_nanos: 0 };
 
-/// Returns the precedence of an operation as the one that is recorded alone. It is that of no regular part of a step: a program with
+/// Returns the precedence of an operation as the one that is recorded alone. Regular numbers have no advantage: a program with
 /// eight collectives a step would have its first one recorded each time if the roundest number were chosen.
 fn precedence(seq: u64) -> u64 {
     let mixed = (seq ^ (seq >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,5 +1,6 @@
 //! The collectives of the open job as the bandwidth screen lists them.
 
+use weftrun::core::fabric::PROFILER_RULE;
 use weftrun::core::nccl::bandwidth::{CollectiveSpeed, CommunicatorSpeed, Order, RankWait};
 use weftrun::diagnose::Measured;
 
@@ -38,12 +39,9 @@ impl Open {
 
     /// Returns all collectives: those with a late rank first, then those with the most time.
     pub fn collectives(&self) -> Vec<CollectiveRow<'_>> {
-        let all = self.measured().map_or(&[][..], |measured| &measured.speeds.communicators);
-        let of = |comm: &'_ CommunicatorSpeed| comm.collectives.len();
-        let mut rows: Vec<CollectiveRow<'_>> = Vec::with_capacity(all.iter().map(of).sum());
-        for communicator in all {
-            rows.extend(communicator.collectives.iter().map(|speed| CollectiveRow { communicator, speed }));
-        }
+        let all = self.measured().into_iter().flat_map(|measured| measured.speeds.collectives());
+        let mut rows: Vec<CollectiveRow<'_>> =
+            all.map(|(communicator, speed)| CollectiveRow { communicator, speed }).collect();
         let share = |row: &CollectiveRow<'_>| row.speed.time_share.unwrap_or(0.0);
         rows.sort_by(|one, other| {
             other.is_late().cmp(&one.is_late()).then(share(other).total_cmp(&share(one)))
@@ -80,6 +78,3 @@ impl Open {
         Some(plan.decisions.iter().any(|decision| decision.rule == PROFILER_RULE))
     }
 }
-
-/// The rule that brings the library.
-const PROFILER_RULE: &str = "observe.profiler";

@@ -27,8 +27,7 @@ impl Collectives {
         let gbps = |gbps: Option<f64>| gbps.map_or_else(|| "–".to_owned(), |gbps| format!("{gbps:.1}"));
         let mut rows: Vec<[String; 7]> = Vec::new();
         let mut hidden = 0;
-        let all = measured.speeds.communicators.iter();
-        for (comm, speed) in all.flat_map(|comm| comm.collectives.iter().map(move |speed| (comm, speed))) {
+        for (comm, speed) in measured.speeds.collectives() {
             if rows.len() >= ROWS {
                 hidden += 1;
                 continue;

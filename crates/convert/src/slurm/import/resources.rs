@@ -19,7 +19,7 @@ impl Import {
         let options = &mut self.options;
         if let Some(memory) = options.take_value("mem") {
             self.role.memory = options::memory(&memory);
-            let whole_node = options.has("exclusive") && options.value("exclusive").is_none();
+            let whole_node = options.takes_whole_nodes();
             // `--mem=0` is all memory of a node, which a job of whole nodes requests anyway.
             if self.role.memory.is_none() && !(memory == "0" && whole_node) {
                 options.add("mem", memory);

@@ -6,7 +6,8 @@ use crate::fabric::op::PROFILER_PATH;
 use crate::fabric::{Change, SkipReason};
 use crate::request::{Origin, RuleSetting};
 
-pub(crate) const RULE: &str = "observe.profiler";
+/// The id of the rule that brings weftrun's library for NCCL.
+pub const RULE: &str = "observe.profiler";
 const PLUGIN: &str = "NCCL_PROFILER_PLUGIN";
 /// Every 5 s the log of a rank grows by about 1 MB an hour: nodes of Kubernetes keep 50 MB of a container's log by default.
 const OPTIONS: [(&str, &str); 2] = [("WEFTRUN_NCCL_OUT", "stderr"), ("WEFTRUN_NCCL_MS", "5000")];

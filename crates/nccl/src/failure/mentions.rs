@@ -1,0 +1,70 @@
+//! Lines that say that something failed, in words that programs that go on print too.
+
+use super::facts::{of_piece, speaks};
+use super::launchers::Tables;
+use super::words::Text;
+use crate::lines::Piece;
+use crate::map::printable;
+
+/// Returns a line that says no more than that something failed.
+pub(super) fn mention(piece: &Piece<'_>) -> Option<String> {
+    if !mentions_failure(piece) || !speaks(piece) {
+        return None;
+    }
+    let mut known = false;
+    of_piece(piece, &mut Tables::default(), |_, _| known = true);
+    (!known).then(|| printable(piece.text, 300))
+}
+
+/// Words of lines that say that something failed. Programs that go on print them too.
+const MENTIONS: &[&str] = &[
+    "ailed",
+    "nable to ",
+    "ould not ",
+    "annot ",
+    " died",
+    "imed out",
+    "borted",
+    "exited with ",
+    "onnection refused",
+    "erminated",
+];
+
+/// Returns whether words before `failed` say that nothing did: `12 passed (0 `, `0 tests `, `none `; but not `rank 0 `.
+fn counts_none(before: &[u8]) -> bool {
+    let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    // The first letters of the word itself.
+    let own = before.iter().rev().take_while(|byte| is_word(byte)).count();
+    let mut words = before.get(..before.len() - own).unwrap_or_default().rsplit(|byte| !is_word(byte));
+    let mut words = words.by_ref().filter(|word| !word.is_empty()).take(3);
+    let (last, second, third) = (words.next(), words.next(), words.next());
+    let named = |word: Option<&[u8]>| {
+        word.is_some_and(|word| {
+            ["rank", "worker", "node", "task", "process", "gpu", "device", "replica", "actor", "pod", "step"]
+                .iter()
+                .any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
+        })
+    };
+    let none = |word: Option<&[u8]>, before: Option<&[u8]>| match word {
+        Some(b"0") => !named(before),
+        Some(word) => [&b"no"[..], b"none", b"zero"].iter().any(|none| word.eq_ignore_ascii_case(none)),
+        None => false,
+    };
+    none(last, second) || none(second, third)
+}
+
+/// Returns whether a line says that something failed, in words that are no proof of it. Warnings, questions and counts (`0 failed`,
+/// `failed=0`) are none.
+fn mentions_failure(piece: &Piece<'_>) -> bool {
+    const NOISE: &[&str] =
+        &["arning", "WARN", "DEBUG", "INFO:", "?", "external/xla", "tensorflow/", "erminated normally"];
+    let whole = Text(piece.bytes);
+    let is_noise = NOISE.iter().any(|words| whole.has(words));
+    let says = |words: &&str| {
+        let Some(before) = whole.before(words) else { return false };
+        let behind = piece.bytes.get(before.len() + words.len()..).unwrap_or_default();
+        let is_count = counts_none(before) || matches!(behind, [b'=' | b'_', ..] | [b':', b' ', b'0', ..]);
+        !is_count && !whole.is_quoted(words)
+    };
+    !is_noise && MENTIONS.iter().any(says)
+}
