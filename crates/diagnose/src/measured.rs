@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use weftrun_core::catalogue::{Expected, InstanceType, expected_rate};
-use weftrun_nccl::bandwidth::{Collective, CollectiveSpeed, CommunicatorSpeed, RankWait, Speeds};
+use weftrun_nccl::bandwidth::{Arrival, Collective, CollectiveSpeed, CommunicatorSpeed, RankWait, Speeds};
 use weftrun_nccl::{Series, Snapshot};
 
 /// Smallest part of a step that is said to be lost: below it the durations of steps differ by more.
@@ -97,7 +97,9 @@ impl Measured {
 
     fn cost(&self, logs: &Snapshot<'_>) -> Option<StepCost> {
         let all = self.speeds.collectives().map(|(_, speed)| &speed.arrival);
-        let late = all.filter(|arrival| !arrival.late.is_empty());
+        // The last seconds alone say nothing of the median step.
+        let of_all = |arrival: &&Arrival| arrival.recent.is_none_or(|recent| !recent.is_judged);
+        let late = all.filter(|arrival| !arrival.late.is_empty()).filter(of_all);
         // The one that the sentence is about.
         let waited = late.filter(|arrival| arrival.late == self.speeds.late);
         let waited = waited.map(|arrival| arrival.waited_seconds).max_by(f64::total_cmp)?;

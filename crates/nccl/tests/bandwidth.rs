@@ -49,6 +49,8 @@ fn the_late_rank_of_each_recording_is_named() {
         ("weftrun-2.28.9-none", None),
         ("weftrun-2.28.9-5ms-rank0", Some(0)),
         ("weftrun-2.28.9-5ms-rank1", Some(1)),
+        ("weftrun-2.32.3-none", None),
+        ("weftrun-2.32.3-150ms-rank0", Some(0)),
         // The wire takes the time; and two ranks that were switched on apart.
         ("library-2.32.3-two_slow", None),
         ("library-2.32.3-switched-live", None),
@@ -95,6 +97,7 @@ fn bus_bandwidth_is_that_of_the_rank_that_waited_least() {
         // Its single operations are all the slow first one of a step, of 150 GB/s.
         ("weftrun-2.28.9-none", 225.0, 240.0),
         ("weftrun-2.28.9-5ms-rank1", 235.0, 245.0),
+        ("weftrun-2.32.3-none", 265.0, 275.0),
     ] {
         let speeds = of_recording(name);
         let all = speeds.communicators.iter().flat_map(|comm| &comm.collectives);
@@ -261,6 +264,38 @@ fn one_rank_or_one_node_of_many_is_named_and_nobody_without_cause() {
         let pipeline = Job { op, ..job(64, |rank, _| if rank == 40 { 0 } else { 20_000_000 }) }.read();
         assert_eq!(pipeline.communicators[0].collectives[0].arrival.order, Order::PointToPoint, "{op}");
         assert!(pipeline.late.is_empty(), "{op}: {}", pipeline.sentence);
+    }
+}
+
+/// Of a job that has run for long, what happens now is said beside what happened in all, and who is late now before who was.
+#[test]
+fn the_last_seconds_of_a_long_job_are_judged_by_themselves() {
+    let job = |wait| Job { ranks: 8, seconds: 200, op: "AllReduce", transfer: 300_000, wait }.read();
+    for (wait, ranks, sentence) in [
+        (
+            (|rank, second| if rank == 5 || second < 180 { 0 } else { 50_000_000 }) as fn(u32, u64) -> u64,
+            vec![5],
+            "rank 5 on n0 reaches AllReduce last: the others waited 50 % of the last 16 s for it",
+        ),
+        (
+            |rank, second| if rank == 5 || second >= 180 { 0 } else { 50_000_000 },
+            vec![5],
+            "rank 5 on n0 reaches AllReduce last: the others waited 50 % of 199.0 s for it, but not in the last 16 s",
+        ),
+        (
+            |rank, second| if rank == 5 { 0 } else { 20_000_000 + 3_000_000 * (second / 20) },
+            vec![5],
+            "rank 5 on n0 reaches AllReduce last: the others waited 34 % of 199.0 s for it, 47 % of the last 16 s",
+        ),
+        (
+            |rank, second| if rank == if second < 180 { 5 } else { 3 } { 0 } else { 50_000_000 },
+            vec![3],
+            "rank 3 on n0 reaches AllReduce last: the others waited 50 % of the last 16 s for it",
+        ),
+        (|_, second| if second % 20 == 19 { 90_000_000 } else { 0 }, vec![], "no rank is late"),
+    ] {
+        let speeds = job(wait);
+        assert_eq!((late(&speeds), &*speeds.sentence), (ranks, sentence));
     }
 }
 

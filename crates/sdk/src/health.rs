@@ -19,6 +19,7 @@ use crate::Job;
 use crate::inspect::NO_TOOL;
 use crate::runtime::on_runtime;
 
+mod profiler;
 mod watch;
 
 use watch::Target;
@@ -162,9 +163,10 @@ impl Job {
         port: u16,
         rank: Option<u32>,
         way: &mut Way,
+        request: &str,
     ) -> std::result::Result<Report, NoReport> {
         if *way == Way::Port {
-            match self.query_port(port, rank).await {
+            match self.query_port(port, rank, request).await {
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -177,20 +179,25 @@ impl Job {
             }
         }
         let Way::Exec(before) = way else { return Err(NoReport::Next(String::new())) };
-        self.query_by_command(port, rank).await.map_err(|no| no.after(before))
+        self.query_by_command(port, rank, request).await.map_err(|no| no.after(before))
     }
 
-    async fn query_port(&self, port: u16, rank: Option<u32>) -> Result<Report> {
+    async fn query_port(&self, port: u16, rank: Option<u32>, request: &str) -> Result<Report> {
         let mut connection = self.open_port(rank, port).await?;
-        let answer = converse(connection.as_mut()).await?;
+        let answer = converse(connection.as_mut(), request).await?;
         parsed(answer).await.0.map_err(|error| Error::new(ErrorKind::Protocol, error))
     }
 
     /// Sends one query from inside the job: through bash, Python or netcat.
-    async fn query_by_command(&self, port: u16, rank: Option<u32>) -> std::result::Result<Report, NoReport> {
-        let mut request = ExecRequest::new(["sh", "-c", &script(port)]);
-        request.rank = rank;
-        match self.collect(&request, ras::MAX_ANSWER).await {
+    async fn query_by_command(
+        &self,
+        port: u16,
+        rank: Option<u32>,
+        request: &str,
+    ) -> std::result::Result<Report, NoReport> {
+        let mut command = ExecRequest::new(["sh", "-c", &script(port, request)]);
+        command.rank = rank;
+        match self.collect(&command, ras::MAX_ANSWER).await {
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 // The hint names the missing setting, such as a kubeconfig.
                 Err(NoReport::Final(HealthState::Unsupported, error.one_line()))
@@ -239,7 +246,7 @@ async fn observe(
     }
     let mut watch = Watch::new(logs, options);
     loop {
-        let asked = target.ask(options.timeout).await;
+        let asked = target.ask(&ras::request(COLLECT), options.timeout).await;
         match watch.take(asked, &target.via()) {
             Next::Repeat => tokio::time::sleep(INTERVAL).await,
             Next::Elsewhere(_) if target.has_further_place() => target.advance(),
@@ -258,10 +265,10 @@ fn check_address(address: &str) -> Result<()> {
     Ok(())
 }
 
-async fn query_address(address: &str) -> std::result::Result<Report, String> {
+async fn query_address(address: &str, request: &str) -> std::result::Result<Report, String> {
     let stream =
         TcpStream::connect(address).await.map_err(|error| format!("cannot connect to {address}: {error}"))?;
-    let answer = converse(&mut Tcp(stream)).await;
+    let answer = converse(&mut Tcp(stream), request).await;
     let answer = answer.map_err(|error| format!("the connection to {address} broke: {error}"))?;
     parsed(answer).await.0
 }
@@ -299,9 +306,8 @@ fn broken(error: std::io::Error) -> Error {
 }
 
 /// Sends a request to a RAS service, and returns its whole answer.
-async fn converse(connection: &mut dyn PortConnection) -> Result<Vec<u8>> {
+async fn converse(connection: &mut dyn PortConnection, request: &str) -> Result<Vec<u8>> {
     let mut answer = Vec::new();
-    let request = ras::request(COLLECT);
     let mut lines = request.lines().enumerate().peekable();
     let mut ended = 0;
     while let Some((index, line)) = lines.next() {
@@ -481,8 +487,7 @@ const NO_CONNECTION: i32 = 97;
 /// Returns a script for any POSIX shell that sends the request to localhost, over IPv4 or IPv6, and prints
 /// the answer. All processes of a node share the port, and a hanging one may accept the connection: it tries
 /// three times.
-fn script(port: u16) -> String {
-    let request = ras::request(COLLECT);
+fn script(port: u16, request: &str) -> String {
     let lines: Vec<&str> = request.lines().collect();
     let (last, first) = lines.split_last().map_or(("", &[][..]), |(last, first)| (*last, first));
     let talk: String = first
@@ -532,7 +537,10 @@ mod tests {
     #[test]
     fn the_script_is_one_that_shells_read() {
         for shell in ["sh", "bash"] {
-            let checked = child::command(shell).args(["-n", "-c", &script(28028)]).output().unwrap();
+            let checked = child::command(shell)
+                .args(["-n", "-c", &script(28028, &ras::request(COLLECT))])
+                .output()
+                .unwrap();
             assert!(checked.status.success(), "{shell}: {}", String::from_utf8_lossy(&checked.stderr));
         }
     }
@@ -540,12 +548,13 @@ mod tests {
     #[test]
     fn each_way_reads_a_report() {
         let port = weftrun_testkit::ras::Personality::of("v2.28.9/hang").serve();
-        let all = script(port);
+        let all = script(port, &ras::request_after(Some(ras::PROFILER_OFF), COLLECT));
         let without = |tool: &str| all.replace(&format!("command -v {tool} >"), "command -v none-such >");
         for (script, tools) in [(all.clone(), "bash"), (without("bash"), "python3")] {
             let done = child::command("sh").args(["-c", &script]).output().unwrap();
             let report = Report::read(&done.stdout).unwrap_or_else(|error| panic!("{tools}: {error}"));
             assert_eq!(report.communicators[0].behind.len(), 1, "{tools}");
+            assert_eq!(report.refused, ["Unknown command control profiler_mask none"], "{tools}");
         }
     }
 

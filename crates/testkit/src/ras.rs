@@ -15,6 +15,8 @@ pub struct Personality {
     pub text: Vec<String>,
     /// The JSON that a monitor connection receives; none for a release without that command.
     pub events: Vec<String>,
+    /// Whether the release can switch its profiler off: NCCL 2.31 and later.
+    pub switches: bool,
 }
 
 /// Returns the file of a recording: `v2.28.9/hang`.
@@ -89,6 +91,7 @@ impl Personality {
                 "MONITOR lifecycle" if in_json && !self.events.is_empty() => {
                     format!("OK\n{}", self.events.concat())
                 }
+                "control profiler_mask none" if self.switches => "OK\n".to_owned(),
                 timeout if timeout.starts_with("TIMEOUT ") => "OK\n".to_owned(),
                 other => format!("ERROR: Unknown command {other}\n"),
             };

@@ -29,6 +29,7 @@ Examples:
   weftrun bandwidth llama                         a job submitted with --bandwidth, while it runs or later
   weftrun bandwidth nccl/*.jsonl                  files of weftrun's own library
   weftrun bandwidth llama --counters              also the traffic of the network interfaces, while it runs
+  weftrun bandwidth llama --off                   measure no more: the job runs on (NCCL 2.31 and later)
   weftrun bandwidth -o json nccl/ | jq .late      the ranks for which the others wait
   weftrun bandwidth --write-library weftrun.so    then, in the job: NCCL_PROFILER_PLUGIN=$PWD/weftrun.so WEFTRUN_NCCL_OUT=$PWD/nccl
 
@@ -63,6 +64,9 @@ pub struct BandwidthArgs {
         default_missing_value = "5s"
     )]
     pub counters: Option<Duration>,
+    /// Switch NCCL's profiler off in a running job, for the rest of it (NCCL 2.31 and later)
+    #[arg(long, conflicts_with_all = ["counters", "instance_type"])]
+    pub off: bool,
     /// Write weftrun's library for this kind of machine to a file, for `NCCL_PROFILER_PLUGIN`
     #[arg(long, value_name = "FILE", conflicts_with = "inputs")]
     pub write_library: Option<PathBuf>,
@@ -75,7 +79,12 @@ pub fn run(context: &Context, args: &BandwidthArgs) -> Result<u8> {
         return Ok(exit_codes::OK);
     }
     let (measured, traffic) = match &args.inputs[..] {
+        [job] if is_job(job) && args.off => return switch_off(context, job),
         [job] if is_job(job) => of_job(context, args, job)?,
+        _ if args.off => {
+            return Err(Error::new(ErrorKind::Usage, "--off needs one running job")
+                .hint("name a job, by its handle or its name on the target of -b"));
+        }
         _ if args.counters.is_some() => {
             return Err(Error::new(ErrorKind::Usage, "--counters needs one running job")
                 .hint("name a job, by its handle or its name on the target of -b"));
@@ -111,6 +120,16 @@ pub fn run(context: &Context, args: &BandwidthArgs) -> Result<u8> {
         lines.iter().for_each(|line| text.push_str(&format!("  {}\n", clean_text(line))));
         context.out.text(&text)?;
     }
+    Ok(exit_codes::OK)
+}
+
+/// Ends the measuring of a job.
+fn switch_off(context: &Context, job: &str) -> Result<u8> {
+    let client = context.client()?;
+    let version = context.block_on(async { context.job(&client, job).await?.stop_measuring().await })?;
+    context.out.say(format!(
+        "{job} measures no more: NCCL {version} has switched its profiler off in all processes, for the rest of the job"
+    ));
     Ok(exit_codes::OK)
 }
 

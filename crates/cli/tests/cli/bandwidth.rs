@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+use weftrun_testkit::ras::Personality;
 use weftrun_testkit::{child, skipped};
 
 use crate::place::{Place, repo};
@@ -94,18 +96,26 @@ fn libraries(folder: PathBuf) -> usize {
     found.sum()
 }
 
+/// Builds a program that calls the library as NCCL does.
+fn stub(place: &Place) -> Option<PathBuf> {
+    let (source, stub) = (repo("crates/profiler/tests/nccl_stub.c"), place.path("stub"));
+    match child::command("gcc").arg("-o").args([&stub, &source]).output() {
+        Ok(built) => assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr)),
+        Err(_) => {
+            skipped("there is no gcc");
+            return None;
+        }
+    }
+    Some(stub)
+}
+
 #[test]
 fn a_running_job_shows_its_bandwidth_and_the_rank_that_comes_last() {
     if !builds_library() {
         return;
     }
     let place = Place::new();
-    // A program that calls the library as NCCL does.
-    let (source, stub) = (repo("crates/profiler/tests/nccl_stub.c"), place.path("stub"));
-    match child::command("gcc").arg("-o").args([&stub, &source]).output() {
-        Ok(built) => assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr)),
-        Err(_) => return skipped("there is no gcc"),
-    }
+    let Some(stub) = stub(&place) else { return };
     let command = format!(
         "command = [{:?}, \"120\"]\nenv = {{ WEFTRUN_NCCL_MS = \"200\" }}\n",
         stub.display().to_string()
@@ -137,6 +147,45 @@ fn a_running_job_shows_its_bandwidth_and_the_rank_that_comes_last() {
     assert_eq!(libraries(place.state()), 1);
     place.run("delete live -b local --yes").ok();
     assert_eq!(libraries(place.state()), 0, "it is removed with the job");
+}
+
+/// Measuring ends only where NCCL's service proves by a communicator that it is of this job, and obeys.
+#[test]
+fn the_measuring_of_a_running_job_is_switched_off() {
+    if !builds_library() {
+        return;
+    }
+    let place = Place::new();
+    let Some(stub) = stub(&place) else { return };
+    let report = |hash: &str| json!({ "nccl_version": "2.32.3", "communicators": [{ "hash": hash, "size": 2, "ranks": [] }] });
+    for (name, hash, switches, code, said) in [
+        ("off", "0x2a", true, 0, "off measures no more: NCCL 2.32.3 has switched its profiler off"),
+        ("old", "0x2a", false, 4, "Unknown command control profiler_mask none"),
+        ("other", "0x2b", true, 5, "has none of the communicators that were measured"),
+    ] {
+        let port =
+            Personality { json: vec![report(hash).to_string()], switches, ..Personality::default() }.serve();
+        let line = format!("vm:7:7 [0] NCCL INFO RAS client listening socket at 127.0.0.1<{port}>");
+        let script = format!("echo '{line}'; exec {} 120", stub.display());
+        let job = format!("command = [\"sh\", \"-c\", {script:?}]\nenv = {{ WEFTRUN_NCCL_MS = \"200\" }}\n");
+        place.write("job.toml", format!("{JOB}{job}").replace("\"live\"", &format!("{name:?}")));
+        place.run("submit job.toml -b local").ok();
+        let begun = Instant::now();
+        let done = loop {
+            let done = place.run(&format!("bandwidth {name} --off -b local"));
+            if !done.err.contains("no measurement") || begun.elapsed() > Duration::from_secs(60) {
+                break done;
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        };
+        assert!(done.err.contains(said), "{name}: {}{}", done.out, done.err);
+        done.code(code);
+        place.run(&format!("delete {name} -b local --yes")).ok();
+    }
+    place.run("bandwidth live --off --counters -b local").code(2);
+    place.run(&format!("bandwidth {} --off", recording("library-2.28.9-ok"))).code(2);
+    place.run("submit -b local --name ended --follow -- true").ok();
+    assert!(place.run("bandwidth ended --off -b local").code(6).err.contains("a job that has ended"));
 }
 
 /// What each backend sends contains the library, or the reason why it is not in it; and no job has it without being asked.

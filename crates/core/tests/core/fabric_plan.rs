@@ -112,7 +112,8 @@ fn the_profiler_is_brought_only_where_it_is_asked_for_and_replaces_no_other() {
     spec.fabric.bandwidth = true;
     let (set, said) = profiler(&spec, "dgxc");
     let path = weftrun_core::fabric::PROFILER_PATH.to_owned();
-    let options = [("WEFTRUN_NCCL_OUT", "stderr"), ("WEFTRUN_NCCL_MS", "5000")];
+    let options =
+        [("WEFTRUN_NCCL_OUT", "stderr"), ("WEFTRUN_NCCL_MS", "5000"), ("NCCL_ALLGATHERV_ENABLE", "0")];
     let options = options.map(|(name, value)| (name.to_owned(), value.to_owned()));
     assert_eq!(set, [vec![("NCCL_PROFILER_PLUGIN".to_owned(), path)], options.to_vec()].concat());
     assert!(!said.contains(&"W-ENV-KEPT".to_owned()), "{said:?}");

@@ -21,7 +21,7 @@ mod line;
 mod prometheus;
 mod speeds;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use memchr::memchr;
@@ -29,12 +29,16 @@ use memchr::memchr;
 use crate::lines::OpenLine;
 use line::{Context, Line, Measured, Origin, Record};
 pub(crate) use speeds::short_host;
-pub use speeds::{Arrival, CollectiveSpeed, CommunicatorSpeed, Order, RankWait, Rate, SizeSpeed, Speeds};
+pub use speeds::{
+    Arrival, CollectiveSpeed, CommunicatorSpeed, Order, RankWait, Rate, Recent, SizeSpeed, Speeds,
+};
 
 /// Longest line that is read: one of Inspector with the times of 64 channels has 16 kB.
 const LINE: usize = 1 << 20;
 /// Most entries kept for comparing ranks: with more, a part of the operations is kept, the same of all ranks.
 const ENTRIES: usize = 1 << 21;
+/// Last times of which a rank's sums are kept by themselves, to judge what happens now.
+const RECENT: usize = 16;
 /// Most ranks of communicators by collectives: what is beyond is counted and left out.
 const SERIES: usize = 1 << 20;
 
@@ -133,6 +137,7 @@ struct Series {
     sizes: Vec<Size>,
     singles: Vec<Entry>,
     sums: Vec<Entry>,
+    recent: VecDeque<Entry>,
 }
 
 /// Measurements of a job's collectives.
@@ -180,6 +185,12 @@ impl Bandwidth {
         self.records == 0 && self.rates.is_empty()
     }
 
+    /// Returns the communicators that have records.
+    pub fn communicators(&self) -> impl Iterator<Item = u64> {
+        let all: BTreeSet<u64> = self.series.iter().map(|series| series.origin.comm).collect();
+        all.into_iter()
+    }
+
     pub(crate) fn line(&mut self, source: &mut Source, line: &[u8]) {
         match line::read(&mut source.context, line) {
             Line::Record(record) => self.record(source, &record),
@@ -206,6 +217,9 @@ impl Bandwidth {
             series.span = Some((first.min(record.at), last.max(record.at)));
         }
         series.count(record.single, record.sum.map(|(_, sum)| sum));
+        if let Some((key, measured)) = record.sum {
+            series.note_recent(key, measured);
+        }
         for (entries, (key, measured)) in
             [(&mut series.singles, Some(record.single)), (&mut series.sums, record.sum)]
                 .into_iter()
@@ -245,6 +259,7 @@ impl Bandwidth {
                 sizes: Vec::new(),
                 singles: Vec::new(),
                 sums: Vec::new(),
+                recent: VecDeque::new(),
             });
             self.index.insert(key, self.series.len() - 1);
             Some(self.series.len() - 1)
@@ -295,6 +310,18 @@ impl Series {
         size.count = size.count.saturating_add(of.count);
         size.nanos = size.nanos.saturating_add(of.nanos);
         (size.least, size.most) = (size.least.min(single.bytes), size.most.max(single.bytes));
+    }
+
+    fn note_recent(&mut self, key: u64, measured: Measured) {
+        match self.recent.back_mut() {
+            Some(last) if last.key == key => last.measured.add(measured),
+            _ => {
+                self.recent.push_back(Entry { key, measured });
+                if self.recent.len() > RECENT {
+                    self.recent.pop_front();
+                }
+            }
+        }
     }
 
     /// Returns the nanoseconds of all its operations.

@@ -158,6 +158,21 @@ pub struct Arrival {
     pub waited_share: Option<f64>,
     /// Each rank's waiting.
     pub waits: Vec<RankWait>,
+    /// What the last seconds show; null where they are not a small part of the time, or the records have no sums of a time.
+    pub recent: Option<Recent>,
+}
+
+/// What the last seconds show.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
+pub struct Recent {
+    /// Seconds, of which the last is that of the last record.
+    pub seconds: f64,
+    /// Part of them that the others waited; 0 where no rank is late in them.
+    pub waited_share: f64,
+    /// Whether the ranks, their waiting and its part are those of these seconds, since no rank is late in all of the time.
+    pub is_judged: bool,
 }
 
 /// The waiting of a rank.
@@ -208,6 +223,7 @@ impl Arrival {
             waited_seconds: 0.0,
             waited_share: None,
             waits: Vec::new(),
+            recent: None,
         }
     }
 
@@ -225,13 +241,23 @@ impl Arrival {
         if self.late.len() > NAMED {
             names.push(format!("{} more", self.late.len() - NAMED));
         }
-        let waited = match self.waited_share.zip(seconds) {
-            Some((share, seconds)) => format!("{:.0} % of {seconds:.1} s", share * 100.0),
-            None => format!("{:.1} s", self.waited_seconds),
+        let of_last = |recent: Recent| {
+            format!("{:.0} % of the last {:.0} s", recent.waited_share * 100.0, recent.seconds)
+        };
+        let judged = self.recent.filter(|recent| recent.is_judged);
+        let waited = match (judged, self.waited_share.zip(seconds)) {
+            (Some(recent), _) => of_last(recent),
+            (None, Some((share, seconds))) => format!("{:.0} % of {seconds:.1} s", share * 100.0),
+            (None, None) => format!("{:.1} s", self.waited_seconds),
+        };
+        let now = match self.recent.filter(|recent| !recent.is_judged) {
+            Some(recent) if recent.waited_share > 0.0 => format!(", {}", of_last(recent)),
+            Some(recent) => format!(", but not in the last {:.0} s", recent.seconds),
+            None => String::new(),
         };
         let them = if self.late.len() == 1 { "it" } else { "them" };
         format!(
-            "{ranks} {}{host} {reach} {collective} last: the others waited {waited} for {them}",
+            "{ranks} {}{host} {reach} {collective} last: the others waited {waited} for {them}{now}",
             names.join(", ")
         )
     }

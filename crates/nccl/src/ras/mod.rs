@@ -36,13 +36,27 @@ pub const DEFAULT_PORT: u16 = 28028;
 /// Most bytes of an answer that are read. A report of 16,384 ranks in JSON has about 12 MB.
 pub const MAX_ANSWER: usize = 64 << 20;
 
+/// Most refusals kept: a request has fewer lines.
+const COMMANDS: usize = 8;
+
 /// Most entries kept of each list of a report.
 const MAX_ENTRIES: usize = 1 << 20;
+
+/// What switches all events of the job's profiler off, in all its processes (NCCL 2.31 and later:
+/// `docs/userguide/source/troubleshooting/ras.rst` of 2.32.3). They must not be switched on again: NCCL counts the operations in between on
+/// the GPU only, so that each later one would get the times of one before it (<https://github.com/NVIDIA/nccl/pull/2369>).
+pub const PROFILER_OFF: &str = "control profiler_mask none";
 
 /// Returns what to send for one report: JSON where the server supports it, text otherwise. `seconds` is how
 /// long the server may collect data from other processes.
 pub fn request(seconds: u32) -> String {
-    format!("CLIENT PROTOCOL 2\nTIMEOUT {seconds}\nSET FORMAT json\nVERBOSE STATUS\n")
+    request_after(None, seconds)
+}
+
+/// Does the same after a command that changes the job, such as [`PROFILER_OFF`]. [`Report::refused`] tells whether that was obeyed.
+pub fn request_after(command: Option<&str>, seconds: u32) -> String {
+    let command = command.map(|command| format!("{command}\n")).unwrap_or_default();
+    format!("CLIENT PROTOCOL 2\n{command}TIMEOUT {seconds}\nSET FORMAT json\nVERBOSE STATUS\n")
 }
 
 /// The report of RAS at one moment.
@@ -57,6 +71,8 @@ pub struct Report {
     pub missing_processes: Vec<Member>,
     /// Whether the report names every communicator and rank. A report in text does not.
     pub is_complete: bool,
+    /// What the server said of commands before the report that it did not obey.
+    pub refused: Vec<String>,
 }
 
 /// One communicator.
@@ -186,16 +202,17 @@ impl Report {
         if text.trim().is_empty() {
             return Err(Unreadable::Empty);
         }
-        let (body, refusal, greeted) = body(&text);
-        match (body.trim_start().as_bytes().first(), refusal) {
+        let (body, refused, greeted) = body(&text);
+        let report = match (body.trim_start().as_bytes().first(), refused.last()) {
             (Some(b'{'), _) => json::read(body),
             (Some(_), _) if text::is_report(body) => text::read(body),
-            (_, Some(refusal)) => Err(Unreadable::Refused(refusal.chars().take(200).collect())),
+            (_, Some(refusal)) => Err(Unreadable::Refused(refusal.clone())),
             (None, None) if greeted => {
                 Err(Unreadable::Damaged("there is no report after the greeting".to_owned()))
             }
             _ => Err(Unreadable::OtherProtocol),
-        }
+        };
+        report.map(|report| Self { refused, ..report })
     }
 
     /// Returns whether every communicator is complete, without errors and without ranks that are behind.
@@ -204,24 +221,22 @@ impl Report {
     }
 }
 
-/// Returns the report after the answers to the other commands, the last refusal among those, and whether
-/// the server greeted.
-fn body(text: &str) -> (&str, Option<&str>, bool) {
+/// Returns the report after the answers to the other commands, the refusals among those, and whether the server greeted.
+fn body(text: &str) -> (&str, Vec<String>, bool) {
     let mut rest = text;
-    let mut refusal = None;
+    let mut refused = Vec::new();
     let mut greeted = false;
     loop {
         let (line, after) = rest.split_once('\n').unwrap_or((rest, ""));
         let line = line.trim();
         if let Some(error) = line.strip_prefix("ERROR: ") {
-            // A server before 2.28.7 does not support the format, and answers in text.
-            if !error.starts_with("Unknown command") || after.trim().is_empty() {
-                refusal = Some(error);
+            if refused.len() < COMMANDS {
+                refused.push(error.chars().take(200).collect());
             }
         } else if line.starts_with("SERVER PROTOCOL") || line == "OK" {
             greeted = true;
         } else if !line.is_empty() || after.is_empty() {
-            return (rest, refusal, greeted);
+            return (rest, refused, greeted);
         }
         rest = after;
     }

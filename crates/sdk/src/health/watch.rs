@@ -10,11 +10,11 @@ use weftrun_core::Result;
 use weftrun_core::backend::PortConnection;
 use weftrun_core::log::LogOptions;
 use weftrun_core::nccl::TransportMap;
-use weftrun_core::nccl::ras::{EventReader, MONITOR, PeerEvent, Report};
+use weftrun_core::nccl::ras::{self, EventReader, MONITOR, PeerEvent, Report};
 use weftrun_diagnose::health::INTERVAL;
 
 use super::{
-    HealthOptions, Judged, Next, NoReport, PLACES, Tcp, Watch, Way, check_address, places, port,
+    COLLECT, HealthOptions, Judged, Next, NoReport, PLACES, Tcp, Watch, Way, check_address, places, port,
     query_address, refusal,
 };
 use crate::Job;
@@ -83,12 +83,12 @@ impl<'a> Target<'a> {
     }
 
     /// Sends one query.
-    pub async fn ask(&mut self, limit: Duration) -> std::result::Result<Report, NoReport> {
+    pub async fn ask(&mut self, request: &str, limit: Duration) -> std::result::Result<Report, NoReport> {
         let answer = async {
             match self {
-                Self::Address(address) => query_address(address).await.map_err(NoReport::Next),
+                Self::Address(address) => query_address(address, request).await.map_err(NoReport::Next),
                 Self::Job { job, port, places, at, way } => {
-                    job.query(*port, places.get(*at).copied(), way).await
+                    job.query(*port, places.get(*at).copied(), way, request).await
                 }
             }
         };
@@ -163,7 +163,7 @@ async fn watch(
     let mut silent = 0;
     loop {
         let next = Instant::now() + INTERVAL;
-        let answer = target.ask(options.timeout).await;
+        let answer = target.ask(&ras::request(COLLECT), options.timeout).await;
         match watch.judge(answer, &target.via()) {
             Ok(Judged { report, repeatable }) => {
                 silent = 0;

@@ -9,8 +9,20 @@ use crate::request::{Origin, RuleSetting};
 /// The id of the rule that brings weftrun's library for NCCL.
 pub const RULE: &str = "observe.profiler";
 const PLUGIN: &str = "NCCL_PROFILER_PLUGIN";
-/// Every 5 s the log of a rank grows by about 1 MB an hour: nodes of Kubernetes keep 50 MB of a container's log by default.
-const OPTIONS: [(&str, &str); 2] = [("WEFTRUN_NCCL_OUT", "stderr"), ("WEFTRUN_NCCL_MS", "5000")];
+const LINES: &str =
+    "the library writes a few lines to the rank's log each time, which `weftrun logs` leaves out";
+/// What is set beside the library, and why. Every 5 s the log of a rank grows by about 1 MB an hour: nodes of Kubernetes keep 50 MB
+/// of a container's log by default. Of broadcasts: <https://github.com/NVIDIA/nccl/pull/2369>, open on 2026-11-26.
+const OPTIONS: [(&str, &str, &str); 3] = [
+    ("WEFTRUN_NCCL_OUT", "stderr", LINES),
+    ("WEFTRUN_NCCL_MS", "5000", LINES),
+    (
+        "NCCL_ALLGATHERV_ENABLE",
+        "0",
+        "after a broadcast, NCCL 2.29.2 to 2.32 gives a profiler the times of other operations unless this is 0; \
+         broadcasts that a program groups run one by one then",
+    ),
+];
 
 /// Names the library where it was asked for. NCCL loads one profiler: that of the user or the profile stays.
 pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) {
@@ -44,13 +56,12 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
         }
         let why = "NCCL loads the library and tells it when each collective begins and ends";
         set::env(plan, role, RULE, (PLUGIN, PROFILER_PATH), why, Origin::Default);
-        for (name, value) in OPTIONS {
+        for (name, value, why) in OPTIONS {
             if role.container.env(PLUGIN).is_none() && role.container.env(name).is_none() {
-                let why = "the library writes a few lines to the rank's log each time, which `weftrun logs` leaves out";
                 set::env(plan, role, RULE, (name, value), why, Origin::Default);
             }
         }
     }
     launch.forward(RULE, PLUGIN);
-    OPTIONS.iter().for_each(|(name, _)| launch.forward(RULE, name));
+    OPTIONS.iter().for_each(|(name, _, _)| launch.forward(RULE, name));
 }
