@@ -99,24 +99,28 @@ impl HealthReport {
         let global: BTreeSet<u32> = self.culprits.iter().filter_map(|culprit| culprit.global_rank).collect();
         let nodes: BTreeSet<&String> = self.culprits.iter().map(|culprit| &culprit.host).collect();
         why.victims.retain(|rank| !global.contains(rank));
-        let class = match (gone, certain) {
+        // One that does not answer has ended, hangs as a whole, or has left NCCL; only RAS's word for dead tells these apart.
+        let dead = gone && first.is_dead();
+        let class = match (dead, certain) {
             (true, _) => CauseClass::ExitCode,
             (false, true) => CauseClass::CollectiveTimeout,
             (false, false) => CauseClass::Behind,
         };
-        let rule = if gone { &PROCESS_SILENT } else { rule_of_error(class, &[]) };
+        let rule = if dead { &PROCESS_SILENT } else { rule_of_error(class, &[]) };
         let cause = Cause::new(class, rule, format!("{}; {}", first.why, self.reason));
         why.cause = Some(Cause {
             ranks: global.into_iter().collect(),
             nodes: nodes.into_iter().cloned().collect(),
             code: self.finding().map_or(cause.code, |finding| finding.code),
-            fix: if gone {
-                cause.fix
-            } else {
-                format!(
-                    "see what process {} does: `weftrun why JOB --stacks`, or `py-spy dump --pid {}` beside it",
-                    first.pid, first.pid
-                )
+            fix: match (dead, gone, first.pid) {
+                (true, ..) => cause.fix,
+                (false, true, pid) => format!(
+                    "see whether process {pid} still runs on its node: if so, what it does (`weftrun why JOB --stacks`); if not, \
+                     whether it left the loop before the others (its last lines beside theirs) or was ended (dmesg)"
+                ),
+                (false, false, pid) => format!(
+                    "see what process {pid} does: `weftrun why JOB --stacks`, or `py-spy dump --pid {pid}` beside it"
+                ),
             },
             evidence: vec![Evidence { source: RAS.to_owned(), line: 0, text: first.sentence() }],
             confidence: match self.state {
