@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 #![allow(clippy::print_stderr, reason = "a report of the suite is read by people")]
 
+mod bandwidth;
 mod cluster;
 mod conformance;
 mod containers;

@@ -5,6 +5,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 #![allow(clippy::print_stderr, reason = "a test that is skipped says so")]
 
+mod bandwidth;
 mod causes;
 #[path = "../../../../test-cluster/slurm/cluster.rs"]
 #[allow(dead_code, reason = "the backend's tests use more of it")]
