@@ -40,7 +40,8 @@ fn a_running_job_shows_which_rank_comes_last() {
         assert!(logs.contains("step 1") && !logs.contains("weftrun_nccl"), "{way:?}: {logs}");
         let why = text(&["why", &name]);
         assert!(why.starts_with("running: ") && why.contains("rank 1 on "), "{way:?}: {why}");
-        let brought = || cluster.sh("find \"$CLUSTER/shared/fsx\" -name libweftrun-nccl.so");
+        let find = format!("find \"$CLUSTER\" -xdev -path '*/{name}-*' -name libweftrun-nccl.so");
+        let brought = || cluster.sh(&find);
         assert!(!brought().is_empty(), "{way:?}");
         let cancelled = user.weftrun(&["cancel", &name]);
         assert!(cancelled.status.success(), "{}", said(&cancelled));
