@@ -47,6 +47,15 @@ impl Sightings {
     /// Keeps the cause that was found, where there is one. Failures are ignored: what is kept only helps later.
     pub fn keep(&self, handle: &JobHandle, why: &Why) {
         let Some(mut cause) = why.cause.clone() else { return };
+        // One answer that a rank is behind says less than several before in which it stood at the same operation.
+        let stands = |before: &Cause| {
+            (before.class, &before.ranks) == (CauseClass::CollectiveTimeout, &cause.ranks)
+                && before.evidence.first().map(|evidence| &evidence.text)
+                    == cause.evidence.first().map(|evidence| &evidence.text)
+        };
+        if cause.class == CauseClass::Behind && self.read(handle).is_some_and(|seen| stands(&seen.cause)) {
+            return;
+        }
         cause.what = mask(&cause.what).into();
         for evidence in &mut cause.evidence {
             evidence.text = mask(&evidence.text).into();
@@ -122,6 +131,25 @@ mod tests {
         map.read(&source, log);
         map.end(&source);
         Sources::of_logs(&map).diagnose().why
+    }
+
+    /// A hang that was proved stays, while the rank stands where it stood.
+    #[test]
+    fn less_is_not_kept_over_more_of_the_same() {
+        let state = tempfile::tempdir().unwrap();
+        let (sightings, job) = (Sightings::new(state.path()), "slurm://c/1".parse().unwrap());
+        let mut seen = why(b"[rank1]: Traceback (most recent call last):\n[rank1]: ValueError: x\n");
+        let mut keep = |class, text: &str| {
+            let cause = seen.cause.as_mut().unwrap();
+            (cause.class, cause.evidence[0].text) = (class, text.to_owned().into());
+            sightings.keep(&job, &seen);
+            sightings.read(&job).unwrap().cause.class
+        };
+        let (hangs, behind) = (CauseClass::CollectiveTimeout, CauseClass::Behind);
+        assert_eq!(keep(behind, "40 of 42"), behind);
+        assert_eq!(keep(hangs, "40 of 42"), hangs);
+        assert_eq!(keep(behind, "40 of 42"), hangs);
+        assert_eq!(keep(behind, "50 of 52"), behind, "it has moved");
     }
 
     #[test]
