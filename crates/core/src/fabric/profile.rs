@@ -116,7 +116,7 @@ pub struct NodeProfile {
 pub struct EfaProfile {
     /// The resource; none where nodes are exclusive and no resource is requested.
     pub devices: Option<String>,
-    /// How many a whole node has, where the instance type is unknown.
+    /// How many a whole node has, where the instance type is unknown; 0 if that is unknown too.
     pub count: u32,
     /// Huge pages of 2 MiB, as a quantity. None, or `omit`, requests none.
     pub hugepages: Option<String>,
