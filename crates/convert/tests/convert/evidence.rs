@@ -307,6 +307,17 @@ fn no_number_of_interfaces_is_assumed_on_an_unknown_type() {
     assert_eq!((count("eks-image"), count("dgxc"), count("neuron")), (4, 32, 0));
 }
 
+/// Found by the laws: the opt-out that weftrun itself adds for `--webhook yes` is no sign of DGX Cloud.
+#[test]
+fn an_opt_out_of_weftruns_own_shows_nothing() {
+    for (marker, shown) in [("", true), ("weftrun.dev/applied: none/v1", false)] {
+        let metadata = format!("metadata:\n  annotations:\n    disable-auto-efa: 'true'\n    {marker}\n");
+        let (_, report) = job(&metadata, "", "", "");
+        let is_sign = report.plan.evidence.iter().any(|one| one.text.contains("disable-auto-efa"));
+        assert_eq!(is_sign, shown, "{:?}", report.plan.evidence);
+    }
+}
+
 #[test]
 fn neuron_is_shown_by_its_variables() {
     for (line, skip) in [

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+use super::rules::opt_out::OPT_OUT;
 use crate::request::{Fabric, Gid, Webhook};
 
 /// What a site names its resources, paths and labels; no site's name is in the code. `Debug` hides the
@@ -334,7 +335,7 @@ impl Default for Profile {
             accelerator: "nvidia.com/gpu".to_owned(),
             node_accelerators: 8,
             instance_type: None,
-            opt_out: Some("disable-auto-efa".to_owned()),
+            opt_out: Some(OPT_OUT.to_owned()),
             webhook: Webhook::Auto,
             memory_default: None,
             env: BTreeMap::new(),

@@ -160,6 +160,9 @@ fn srun(import: &mut Import, mut options: Directives) -> Simple {
             import.findings.push(lost(&format!("srun's `--{name}={value}`")));
         }
     }
+    if options.value("kill-on-bad-exit") == Some("0") {
+        import.findings.push(lost("srun's `--kill-on-bad-exit=0`"));
+    }
     KNOWN.split(' ').for_each(|name| options.remove(name));
     let unusable = |path: &&str| !super::names_job(path);
     if let Some(path) = options.value("output").filter(unusable).map(str::to_owned) {

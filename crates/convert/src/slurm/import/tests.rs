@@ -409,6 +409,7 @@ fn what_a_rendered_script_cannot_have_is_named() {
         ("--output=o.log", "`--output=o.log`"),
         ("-i data", "`--input=data`"),
         ("--container-name=c", "`--container-name=c`"),
+        ("-K0", "`--kill-on-bad-exit=0`"),
     ] {
         let (_, said) = imported(&format!("{HEAD}srun {words} ./t.py\n"));
         assert!(said.len() == 1 && said[0].contains(part), "{words}: {said:?}");
