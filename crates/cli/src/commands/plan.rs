@@ -107,12 +107,14 @@ pub fn score(evidence: &[FabricEvidence]) -> Option<String> {
 pub fn announced(plan: &Plan, rendered: &Result<Rendered>) -> FabricPlan {
     let mut fabric = plan.fabric().clone();
     for lost in rendered.iter().flat_map(|rendered| &rendered.inexpressible) {
-        let (op, what) = (&lost.op, format!("{}: {}", lost.op.role, lost.op.change.target()));
-        let is_its = |decision: &&Decision| decision.rule == op.rule && decision.target == what;
+        let (op, target) = (&lost.op, format!("{}: {}", lost.op.role, lost.op.change.target()));
+        let is_its = |decision: &&Decision| decision.rule == op.rule && decision.target == target;
         let decision = fabric.decisions.iter().find(is_its);
-        let what = decision
-            .map(|decision| decision_text(decision, &plan.target().backend).0.into_owned())
-            .unwrap_or(what);
+        let what = decision.map(|decision| {
+            let (target, value, _) = decision_text(decision, &plan.target().backend);
+            format!("{target} = {value}")
+        });
+        let what = what.unwrap_or(target);
         fabric.leave_out(op, format!("{what} is not applied: {}", lost.reason));
     }
     fabric
