@@ -277,7 +277,17 @@ impl Client {
             );
             Finding::warning("SPEC-BACKEND", text).fix(fix)
         };
-        spec.backend.keys().filter(|name| !is_known(name)).map(warn).collect()
+        let mut findings: Vec<Finding> =
+            spec.backend.keys().filter(|name| !is_known(name)).map(warn).collect();
+        let is_used = |name: &String| *name == target.backend || *name == target.name;
+        if let Some(name) = spec.backend.keys().next().filter(|_| !spec.backend.keys().any(is_used)) {
+            let text = format!(
+                "`[backend.{name}]` of the job is not used: the target `{}` is of backend `{}`",
+                target.name, target.backend
+            );
+            findings.push(Finding::info("SPEC-BACKEND", text).fix(format!("pass `-b {name}` to use it")));
+        }
+        findings
     }
 
     /// Returns the available profiles: the built-in ones, and the user's own.

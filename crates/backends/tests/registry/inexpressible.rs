@@ -10,6 +10,7 @@ use std::path::Path;
 use serde_json::json;
 use weftrun_core::backend::{PlannedJob, Registry, TargetConfig};
 use weftrun_core::catalogue::Catalogue;
+use weftrun_core::fabric::{Change, Op};
 use weftrun_core::spec::Launch;
 use weftrun_testkit::fabric_matrix::cells;
 
@@ -73,6 +74,24 @@ fn lost(result: weftrun_core::Result<weftrun_core::backend::Rendered>, job: &Pla
     // Each op is in the documents or among the lost, never neither.
     let told = rendered.applied.len() + rendered.inexpressible.len();
     assert!(told >= job.plan.ops.len(), "{} ops, {told} told of", job.plan.ops.len());
+    // What the plan announces besides the lost is in the documents.
+    let text: String = rendered.documents.iter().map(|document| document.text.as_str()).collect();
+    let mut plan = job.plan.clone();
+    rendered.inexpressible.iter().for_each(|lost| plan.leave_out(&lost.op, lost.reason.as_str()));
+    for decision in &plan.decisions {
+        let is_its = |op: &&Op| {
+            op.rule == decision.rule && decision.target == format!("{}: {}", op.role, op.change.target())
+        };
+        // The others keep a value of the user's.
+        let Some(op) = plan.ops.iter().find(is_its) else { continue };
+        assert!(rendered.applied.contains(op), "{} {} is not applied", decision.rule, decision.target);
+        if let Change::Env { name, value } = &op.change {
+            assert!(
+                text.contains(name.as_str()) && text.contains(value.as_str()),
+                "{name}={value} is not in\n{text}"
+            );
+        }
+    }
     lines
 }
 

@@ -2,16 +2,16 @@
 
 use clap::Args;
 use weftrun::convert::decision_text;
+use weftrun::core::backend::Rendered;
 use weftrun::core::exit_codes;
-use weftrun::core::fabric::FABRIC_UNMET;
 use weftrun::core::fabric::evidence::{FabricEvidence, Score, Site};
+use weftrun::core::fabric::{Decision, FABRIC_UNMET, FabricPlan};
 use weftrun::core::log::clean_text;
 use weftrun::core::request::Fabric;
 use weftrun::core::text::counted;
 use weftrun::report::PlanReport;
 use weftrun::{ErrorKind, Finding, Plan, Result};
 
-use crate::commands::render;
 use crate::context::Context;
 use crate::global::Format;
 use crate::job_flags::JobFlags;
@@ -43,7 +43,7 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
     if args.check_image {
         context.block_on(check_image(context, &mut plan))?;
     }
-    let (fabric, mut findings) = (plan.fabric(), plan.findings());
+    let mut findings = plan.findings();
     // Findings that only rendering shows: values without a field on the cluster, names and amounts that it
     // does not have, the working directory.
     let rendered = context.block_on(plan.render());
@@ -57,16 +57,14 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
     if let Ok(refused) = &checked {
         findings.extend(without(refused, &findings));
     }
+    let fabric = announced(&plan, &rendered);
     if context.out.format == Format::Table {
-        context.out.text(&text(&plan))?;
-        if let Ok(rendered) = &rendered {
-            render::not_applied(context, rendered);
-        }
+        context.out.text(&text(&plan, &fabric))?;
         context.out.findings(&findings);
     } else {
         // They were printed on stderr when the job file was read.
         findings.extend(without(&context.noted(), &findings));
-        context.out.value(&PlanReport::new(&spec.name, fabric, &findings))?;
+        context.out.value(&PlanReport::new(&spec.name, &fabric, &findings))?;
     }
     checked?;
     // A job that cannot be rendered cannot be submitted; offline, a missing cluster is not an error of the
@@ -105,31 +103,48 @@ pub fn score(evidence: &[FabricEvidence]) -> Option<String> {
     Some(format!("{}: {}", site.name, Score::of(site, evidence)))
 }
 
-/// Formats the plan as text: each setting, followed by its reason.
-pub fn text(plan: &Plan) -> String {
+/// Returns the decisions that the rendered document contains; the others are among what did not apply.
+pub fn announced(plan: &Plan, rendered: &Result<Rendered>) -> FabricPlan {
+    let mut fabric = plan.fabric().clone();
+    for lost in rendered.iter().flat_map(|rendered| &rendered.inexpressible) {
+        let (op, target) = (&lost.op, format!("{}: {}", lost.op.role, lost.op.change.target()));
+        let is_its = |decision: &&Decision| decision.rule == op.rule && decision.target == target;
+        let decision = fabric.decisions.iter().find(is_its);
+        let what = decision.map(|decision| {
+            let (target, value, _) = decision_text(decision, &plan.target().backend);
+            format!("{target} = {value}")
+        });
+        let what = what.unwrap_or(target);
+        fabric.leave_out(op, format!("{what} is not applied: {}", lost.reason));
+    }
+    fabric
+}
+
+/// Formats decisions of a plan as text: each setting, followed by its reason.
+pub fn text(plan: &Plan, fabric: &FabricPlan) -> String {
     let (bold, dim, note) = (style::BOLD, style::DIM, style::NOTE);
     let spec = &plan.planned().spec;
-    let refused = plan.fabric().findings.iter().any(|finding| finding.code == FABRIC_UNMET);
-    let fabric = match (plan.fabric().fabric, spec.fabric.kind) {
+    let refused = fabric.findings.iter().any(|finding| finding.code == FABRIC_UNMET);
+    let network = match (fabric.fabric, spec.fabric.kind) {
         (Fabric::Auto, requested @ (Fabric::Efa | Fabric::Roce | Fabric::InfiniBand)) => {
             format!("no fabric (requested: {requested})")
         }
         (_, requested) if refused => format!("no fabric (requested: {requested})"),
-        (fabric, _) => format!("fabric {fabric}"),
+        (network, _) => format!("fabric {network}"),
     };
     let number = |count: u32, noun: &str| counted(usize::try_from(count).unwrap_or(usize::MAX), noun);
     let mut text = format!(
-        "{bold}{}{bold:#}: {}, {} on {} ({}), {fabric}\n",
+        "{bold}{}{bold:#}: {}, {} on {} ({}), {network}\n",
         spec.name,
         number(spec.nodes(), "node"),
         number(spec.world_size(), "rank"),
         plan.target().name,
         plan.target().backend
     );
-    if let Some(profile) = &plan.fabric().profile {
+    if let Some(profile) = &fabric.profile {
         text.push_str(&format!("{dim}profile {profile}{dim:#}\n"));
     }
-    for evidence in &plan.fabric().evidence {
+    for evidence in &fabric.evidence {
         let shown = evidence.to_string();
         let shown = clean_text(&shown);
         let by = if evidence.online { "the cluster" } else { "the job" };
@@ -138,17 +153,17 @@ pub fn text(plan: &Plan) -> String {
             evidence.fabric, evidence.weight
         ));
     }
-    if let Some(score) = score(&plan.fabric().evidence) {
+    if let Some(score) = score(&fabric.evidence) {
         text.push_str(&format!("{dim}evidence in all: {score}{dim:#}\n"));
     }
-    for decision in &plan.fabric().decisions {
+    for decision in &fabric.decisions {
         let (target, value, why) = decision_text(decision, &plan.target().backend);
         text.push_str(&format!(
             "{note}{:<18}{note:#} {target} = {bold}{value}{bold:#}\n{:<18} {dim}{why}{dim:#}\n",
             decision.rule, ""
         ));
     }
-    for skipped in &plan.fabric().skipped {
+    for skipped in &fabric.skipped {
         text.push_str(&format!(
             "{dim}{:<18} skipped ({}): {}{dim:#}\n",
             skipped.rule, skipped.reason, skipped.why

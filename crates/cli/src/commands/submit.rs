@@ -82,7 +82,8 @@ pub fn run(context: &Context, args: &SubmitArgs) -> Result<u8> {
         if args.check_image {
             plan::check_image(context, &mut planned).await?;
         }
-        context.out.say(plan::text(&planned).trim_end());
+        let fabric = plan::announced(&planned, &planned.render().await);
+        context.out.say(plan::text(&planned, &fabric).trim_end());
         let mut findings = planned.findings();
         if args.dry_run.is_none() {
             // The refusal of the submission has these errors.
@@ -118,7 +119,6 @@ async fn dry(context: &Context, planned: &Plan, dry_run: DryRun) -> Result<u8> {
 async fn submit(context: &Context, args: &SubmitArgs, planned: &Plan) -> Result<u8> {
     // If it cannot be rendered, the submission reports why.
     if let Ok(rendered) = planned.render().await {
-        render::not_applied(context, &rendered);
         context.out.findings(&rendered.findings);
     }
     let earlier = if args.again { None } else { earlier(context, args, planned).await? };

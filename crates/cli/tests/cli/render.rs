@@ -139,7 +139,20 @@ fn plan_reports_what_the_backend_cannot_carry() {
     let on = |verb: &str| format!("{verb} job.toml --profile dgxc --instance-type p5.48xlarge -b local");
     let plan = place.run(&on("plan")).ok();
     let lost = "note: efa.devices on worker is not applied: this machine's devices are available";
-    assert_eq!(plan.err.matches(lost).count(), 1, "{}", plan.err);
+    let skipped = "efa.devices        skipped (not-expressible): worker: resources vpc.amazonaws.com/efa = 32 is not applied: this machine's devices";
+    assert_eq!(plan.out.matches(skipped).count(), 1, "{}", plan.out);
+    assert!(!plan.out.contains("efa.devices        worker"), "{}", plan.out);
+    let given = place.run("plan job.toml -b hpc --config c.toml --profile parallelcluster --fabric efa").ok();
+    assert!(given.out.contains("efa.colocate       skipped (not-expressible)"), "{}", given.out);
+    assert!(!given.out.contains("efa.colocate       worker"), "{}", given.out);
+    // Settings of a backend that is not the target's are named.
+    place.write(
+        "s.toml",
+        "name = \"a\"\nnodes = 2\ncommand = [\"train\"]\n[backend.slurm]\nexclusive = true\n",
+    );
+    let told = "`[backend.slurm]` of the job is not used: the target `local`";
+    assert!(place.run("plan s.toml").ok().err.contains(told));
+    assert!(!place.run("--config c.toml plan s.toml -b hpc").ok().err.contains("is not used"));
     assert!(!plan.err.contains("W-LDPATH-SHADOW"), "{}", plan.err);
     let mut command = place.command(on("render").split(' '));
     command.env("LD_LIBRARY_PATH", "/own/lib");

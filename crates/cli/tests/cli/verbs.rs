@@ -58,7 +58,7 @@ fn plan_says_why() {
     let place = Place::new();
     place.write("job.toml", "name = \"llama\"\nimage = \"i\"\nlaunch = \"torchrun\"\nnodes = 4\ngpus_per_node = 8\nmemory = \"1800Gi\"\n\
                  instance_type = \"p5.48xlarge\"\nprofile = \"dgxc\"\nfabric = \"efa\"\ncommand = [\"train.py\"]\n");
-    let done = place.run("plan job.toml").ok();
+    let done = place.run("plan -b kubeflow job.toml").ok();
     for said in [
         "llama: 4 nodes, 32 ranks",
         "fabric efa",
@@ -68,18 +68,18 @@ fn plan_says_why() {
     ] {
         assert!(done.out.contains(said), "`{said}` is not in:\n{}", done.out);
     }
-    let plan = place.run("plan -o json job.toml").ok().json();
+    let plan = place.run("plan -b kubeflow -o json job.toml").ok().json();
     for decision in plan["decisions"].as_array().unwrap() {
         for key in ["rule", "target", "value", "why", "origin"] {
             assert!(!decision[key].is_null(), "{key} of {decision}");
         }
     }
-    let off = place.run("plan -o json --no-fabric-rule efa.hugepages job.toml").ok().json();
+    let off = place.run("plan -b kubeflow -o json --no-fabric-rule efa.hugepages job.toml").ok().json();
     let has = |plan: &serde_json::Value| {
         plan["decisions"].as_array().unwrap().iter().any(|decision| decision["rule"] == "efa.hugepages")
     };
     assert!(has(&plan) && !has(&off));
-    let none = place.run("plan -o json --fabric off job.toml").ok().json();
+    let none = place.run("plan -b kubeflow -o json --fabric off job.toml").ok().json();
     // The webhook of such a cluster would add EFA, unless each pod opts out.
     let left_alone = |decision: &serde_json::Value| decision["rule"] == "efa.webhook";
     assert!(none["decisions"].as_array().unwrap().iter().all(left_alone), "{none:#}");

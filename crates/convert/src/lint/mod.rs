@@ -38,7 +38,7 @@ pub fn job(job: &JobView, requested: Fabric, profile: &Profile, catalogue: &Cata
     let fabric = settings::fabric_of(job, requested, profile);
     for role in &job.roles {
         settings::environment(job, role, (profile, catalogue), fabric, &mut lints);
-        shapes::role(role, profile, catalogue, &mut lints);
+        shapes::role(job, role, profile, catalogue, &mut lints);
     }
     lints
 }

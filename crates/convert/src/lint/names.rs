@@ -126,7 +126,9 @@ const REPLACED: [(&str, &str); 6] = [
 
 /// Returns whether a name looks like one of NCCL's and is not read by it, its plugins or a build.
 fn is_unread(name: &str) -> bool {
-    const OF_PLUGINS: [&str; 6] = ["GPUDIRECTTCPX_", "FASTRAK_", "SHIMNET_", "OFI_", "GIB_", "LLCM_"];
+    // CTRAN and COLLTRACE are of Meta's NCCLX (meta-pytorch/torchcomms, comms/ncclx, nccl_cvars.yaml).
+    const OF_PLUGINS: [&str; 8] =
+        ["GPUDIRECTTCPX_", "FASTRAK_", "SHIMNET_", "OFI_", "GIB_", "LLCM_", "CTRAN_", "COLLTRACE"];
     const OF_BUILDS: [&str; 22] = [
         "ARGS", "BIN", "BRANCH", "BUILD", "COMMIT", "DIR", "FLAGS", "HOME", "IMAGE", "INCLUDE", "INSTALL",
         "LIB", "LIBRARY", "LOG", "PATH", "REPO", "ROOT", "SRC", "TAG", "TEST", "TESTS", "VERSION",

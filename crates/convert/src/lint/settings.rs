@@ -54,7 +54,7 @@ pub(crate) struct Surroundings<'a> {
 pub(crate) struct Programs {
     /// PyTorch.
     torch: bool,
-    /// NVSHMEM, Neuron and others that use libfabric without aws-ofi-nccl, or not as NCCL does.
+    /// NVSHMEM, Neuron, UCCL and others that use EFA without aws-ofi-nccl, or not as NCCL does.
     libfabric: bool,
 }
 
@@ -62,7 +62,7 @@ impl Programs {
     /// Reads texts: commands, images, names of variables.
     pub(crate) fn of<'t>(texts: impl IntoIterator<Item = &'t str>, is_torch: bool) -> Self {
         const TORCH: [&str; 5] = ["torch", "accelerate", "deepspeed", "python", ".py"];
-        const LIBFABRIC: [&str; 6] = ["nvshmem", "neuron", "nixl", "mooncake", "deepep", "deep_ep"];
+        const LIBFABRIC: [&str; 7] = ["nvshmem", "neuron", "nixl", "mooncake", "deepep", "deep_ep", "uccl"];
         let mut programs = Self { torch: is_torch, libfabric: false };
         let mut tests = false;
         for text in texts {
@@ -157,6 +157,8 @@ pub(super) fn environment(
     fabric: Fabric,
     lints: &mut Vec<Lint>,
 ) {
+    // What a launcher forwards (`mpirun -x`) is set on the nodes of the workers.
+    let of_ranks = if role.worker { None } else { job.workers().next() }.unwrap_or(role);
     for container in std::iter::once(&role.container).chain(&role.sidecars) {
         let around = Surroundings {
             fabric,
@@ -164,7 +166,7 @@ pub(super) fn environment(
             image: container.image.as_deref(),
             programs: Programs::of_container(container, job.kind == JobKind::PyTorchJob),
             has_pages: container.asks("hugepages-2Mi").is_some_and(|amount| amount != "0"),
-            ..Surroundings::of_role(role, profile, catalogue)
+            ..Surroundings::of_role(of_ranks, profile, catalogue)
         };
         let expanded: HashSet<&str> = container.argv().flat_map(names::expanded).collect();
         for var in &container.env {

@@ -3,29 +3,38 @@
 use super::Lint;
 use super::settings::node;
 use weftrun_core::Finding;
-use weftrun_core::catalogue::{Catalogue, InstanceType, NodeFabric};
+use weftrun_core::catalogue::{Catalogue, InstanceType};
 use weftrun_core::fabric::Profile;
 use weftrun_core::fabric::node::Node;
 use weftrun_core::fabric::rules::efa_role;
-use weftrun_core::fabric::view::{ContainerView, RoleView};
+use weftrun_core::fabric::view::{ContainerView, JobView, RoleView};
 use weftrun_core::text::Quantity;
 
 const EFA: &str = "vpc.amazonaws.com/efa";
 
 /// Checks one role.
-pub(super) fn role(role: &RoleView, profile: &Profile, catalogue: &Catalogue, lints: &mut Vec<Lint>) {
+pub(super) fn role(
+    job: &JobView,
+    role: &RoleView,
+    profile: &Profile,
+    catalogue: &Catalogue,
+    lints: &mut Vec<Lint>,
+) {
     let container = &role.container;
     let mut say = |finding: Finding, at: &str| {
         lints.push(Lint { finding: finding.at(&role.name), at: at.to_owned(), word: String::new() });
     };
-    huge_pages(container, &mut say);
+    let node = node(role, profile, catalogue);
+    let accelerators = role.accelerators(&profile.accelerator);
+    // `mutate` adds huge pages to whole nodes of several only: what passes inside a node takes NVLink.
+    let is_whole = accelerators > 0 && accelerators >= node.accelerators;
+    let several = job.worker_pods() > 1 || role.replicas_unknown;
+    huge_pages(container, is_whole && several, &mut say);
     reserved_pages(role, catalogue, &mut say);
     shared_memory(role, &mut say);
     devices(role, profile, &mut say);
-    processors(role, profile, catalogue, &mut say);
+    processors(role, catalogue, &mut say);
     sockets_product(container, &mut say);
-    let node = node(role, profile, catalogue);
-    let accelerators = role.accelerators(&profile.accelerator);
     interfaces(container, &node, accelerators, &mut say);
     capabilities(container, &mut say);
     if let Some(finding) = memory(container, &node, accelerators) {
@@ -73,8 +82,8 @@ pub(crate) fn memory(container: &ContainerView, node: &Node, accelerators: u64) 
     })
 }
 
-fn huge_pages(container: &ContainerView, say: &mut impl FnMut(Finding, &str)) {
-    let asks_efa = container.asks(EFA).is_some_and(|amount| amount != "0");
+fn huge_pages(container: &ContainerView, can_use: bool, say: &mut impl FnMut(Finding, &str)) {
+    let asks_efa = can_use && container.asks(EFA).is_some_and(|amount| amount != "0");
     if asks_efa && container.asks("hugepages-2Mi").is_none() && !efa_role::turned_off(container) {
         let message = "EFA is requested without huge pages; libfabric falls back to normal ones";
         let memory = if container.asks_cpu_or_memory() { "" } else { ", together with memory" };
@@ -137,7 +146,10 @@ fn devices(role: &RoleView, profile: &Profile, say: &mut impl FnMut(Finding, &st
             .fix("remove the volume; the device plugin shows the devices");
         say(finding, &volume.at);
     }
-    if container.privileged && !needs_privileges(container) {
+    // Other capabilities and the node's own devices are more than the device plugin gives.
+    let asks_more = container.capabilities.iter().any(|name| name != "IPC_LOCK")
+        || role.volumes.iter().any(|volume| volume.host_path.as_deref() == Some("/dev"));
+    if container.privileged && !asks_more && !needs_privileges(container) {
         let message = format!("the container is privileged though {plugin} brings the device");
         let finding = Finding::info("L-PRIVILEGED", message).fix("remove `privileged`; IPC_LOCK is enough");
         say(finding, &container.at);
@@ -152,39 +164,21 @@ fn needs_privileges(container: &ContainerView) -> bool {
     words.into_iter().any(|word| PROGRAMS.contains(&word.rsplit('/').next().unwrap_or(word)))
 }
 
-/// Reports a request of all CPUs of a type: the node keeps some for itself.
-fn processors(
-    role: &RoleView,
-    profile: &Profile,
-    catalogue: &Catalogue,
-    say: &mut impl FnMut(Finding, &str),
-) {
-    let Some(asked) = role.container.asks("cpu").and_then(Quantity::parse).map(Quantity::whole) else {
+/// Reports a request of all CPUs of a type: the node keeps some for itself. The scheduler counts requests, which are the
+/// limits where there are none.
+fn processors(role: &RoleView, catalogue: &Catalogue, say: &mut impl FnMut(Finding, &str)) {
+    let container = &role.container;
+    let asked = container.requests.get("cpu").or_else(|| container.limits.get("cpu"));
+    let Some(asked) = asked.and_then(|text| Quantity::parse(text)).map(Quantity::whole) else { return };
+    let has = |row: &&InstanceType| row.vcpus.is_some_and(|vcpus| u64::from(vcpus) <= asked);
+    let Some(row) = role.instance_types.iter().filter_map(|name| catalogue.get(name)).find(has) else {
         return;
     };
-    let has = |row: &InstanceType, count: u64| row.vcpus.is_some_and(|vcpus| u64::from(vcpus) <= count);
-    let row = if role.instance_types.is_empty() {
-        // Without a type: a whole node's accelerators, exactly the number of its CPUs, and EFA, which is AWS's:
-        // nodes of other clouds have the same numbers (140 CPUs and 4 GPUs: Google's a4x and CoreWeave's gb200-4x).
-        let accelerators = role.pod_asks(&profile.accelerator);
-        let interfaces = role.container.asks(EFA).and_then(Quantity::parse).map(Quantity::whole);
-        let whole = |row: &&InstanceType| {
-            accelerators > 0
-                && row.fabric == NodeFabric::Efa
-                && interfaces.is_some_and(|asked| row.efa_max.is_some_and(|has| u64::from(has) >= asked))
-                && u64::from(row.accelerators) == accelerators
-                && row.vcpus.map(u64::from) == Some(asked)
-        };
-        catalogue.rows().iter().find(whole)
-    } else {
-        role.instance_types.iter().filter_map(|name| catalogue.get(name)).find(|row| has(row, asked))
-    };
-    let Some(row) = row else { return };
     let (name, has) = (&row.name, row.vcpus.unwrap_or(0));
     let message = format!("{asked} CPUs are requested; {name} has {has}, and pods can use a few fewer");
     let finding =
         Finding::warning("L-CPU-ALL", message).fix(format!("request {} or fewer", has.saturating_sub(4)));
-    say(finding, &role.container.at);
+    say(finding, &container.at);
 }
 
 fn sockets_product(container: &ContainerView, say: &mut impl FnMut(Finding, &str)) {

@@ -8,7 +8,7 @@ use super::{BLOCK_BEGIN, BLOCK_END, NoCounterpart, ScriptChange, ScriptContext, 
 use crate::edit::emit::newline_of;
 use crate::mutate::MutateOptions;
 use weftrun_core::Finding;
-use weftrun_core::fabric::{FabricPlan, Op, SkipReason, Skipped};
+use weftrun_core::fabric::{FabricPlan, Op};
 use weftrun_core::shell::{ScriptCommand, commands};
 
 impl Script<'_> {
@@ -32,15 +32,8 @@ impl Script<'_> {
             false
         });
         for (op, kind) in left {
-            let (what, value) = (op.change.target(), op.change.value());
-            let target = format!("{}: {what}", op.role);
-            plan.decisions.retain(|decision| decision.rule != op.rule || decision.target != target);
-            let why = kind.why();
-            plan.skipped.push(Skipped::rule(
-                op.rule,
-                SkipReason::NotExpressible,
-                format!("{what}={value} is not applied: {why}"),
-            ));
+            let (what, value, why) = (op.change.target(), op.change.value(), kind.why());
+            plan.leave_out(&op, format!("{what}={value} is not applied: {why}"));
             plan.findings.push(Finding::info(
                 "I-NOT-APPLIED",
                 format!("not applied to the script: {what}={value}; {why}"),

@@ -133,7 +133,7 @@ impl<'t> Script<'t> {
             && !ALONE.iter().any(|option| self.text.contains(option))
     }
 
-    /// Returns whether the script runs on as many nodes as `sbatch` is told on the command line.
+    /// Returns whether the script runs on as many nodes as `sbatch` is told on the command line, or Slurm chooses.
     pub(super) fn nodes_unknown(&self) -> bool {
         const READ: [&str; 7] = [
             // Without a list it expands the job's.
@@ -145,7 +145,9 @@ impl<'t> Script<'t> {
             "SLURM_NODEID",
             "SLURM_STEP_NODELIST",
         ];
-        self.named_nodes().is_none() && READ.iter().any(|name| self.text.contains(name))
+        self.named_nodes().is_none()
+            && (READ.iter().any(|name| self.text.contains(name))
+                || self.components.iter().any(leaves_nodes_to_slurm))
     }
 
     /// Returns the value of the first of these options that is not a number, such as `${NODES}`. Slurm expands no
@@ -285,6 +287,11 @@ impl<'t> Script<'t> {
         }
         bare + self.text.get(at..).unwrap_or_default()
     }
+}
+
+/// Returns whether Slurm chooses the nodes for a number of tasks.
+pub(super) fn leaves_nodes_to_slurm(options: &Directives) -> bool {
+    options.named_nodes().is_none() && options.number("ntasks").is_some_and(|tasks| tasks > 1)
 }
 
 /// Returns the settings of a `# weftrun: …` line.

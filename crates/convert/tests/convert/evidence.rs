@@ -274,10 +274,63 @@ fn a_job_that_brings_efa_in_its_image_gets_no_mount_and_no_library_path() {
     for (container, resources) in
         [(image, ""), (path, ""), ("", "vpc.amazonaws.com/efa: 32"), (image, "vpc.amazonaws.com/efa: 32")]
     {
-        let (text, report) = job("", "", container, resources);
+        let (text, report) = job("", P5, container, resources);
         assert_eq!(report.plan.profile.as_deref(), Some("eks-image"), "{:?}", report.plan.evidence);
         assert!(!text.contains("hostPath") && !text.contains("amazon-efa-ofi"), "{text}");
         assert!(text.contains("hugepages-2Mi"), "{text}");
+    }
+}
+
+const P5: &str = "nodeSelector: {node.kubernetes.io/instance-type: p5.48xlarge}";
+
+/// Pods that request more interfaces than their node has stay Pending, so none is requested of an unknown node.
+#[test]
+fn no_number_of_interfaces_is_assumed_on_an_unknown_type() {
+    let efa = "env: [{name: FI_PROVIDER, value: efa}]";
+    let p4d = "nodeSelector: {node.kubernetes.io/instance-type: p4d.24xlarge}";
+    for (pod, resources, skip, added) in [
+        ("", "", Some("instance-unknown"), ""),
+        (p4d, "", None, "vpc.amazonaws.com/efa: '4'"),
+        ("", "vpc.amazonaws.com/efa: 4", None, "hugepages-2Mi"),
+    ] {
+        let (text, report) = job("", pod, efa, resources);
+        assert_eq!(report.skip(), skip, "{pod} {resources}: {text}");
+        assert_eq!(report.changed, skip.is_none());
+        assert!(text.contains(added), "{text}");
+    }
+    // A profile that the user names says it for the user's nodes.
+    let named = Profiles::builtin().get("eks-image").unwrap();
+    assert_eq!(named.efa.map(|efa| efa.count), Some(32));
+    let own = toml::from_str("extends = \"eks-image\"\nefa.count = 4").unwrap();
+    let sites = Profiles::builtin().with("eks-image", own).of_sites().unwrap();
+    let count = |name: &str| sites.iter().find(|site| site.name == name).unwrap().efa.as_ref().unwrap().count;
+    assert_eq!((count("eks-image"), count("dgxc"), count("neuron")), (4, 32, 0));
+}
+
+/// Found by the laws: the opt-out that weftrun itself adds for `--webhook yes` is no sign of DGX Cloud.
+#[test]
+fn an_opt_out_of_weftruns_own_shows_nothing() {
+    for (marker, shown) in [("", true), ("weftrun.dev/applied: none/v1", false)] {
+        let metadata = format!("metadata:\n  annotations:\n    disable-auto-efa: 'true'\n    {marker}\n");
+        let (_, report) = job(&metadata, "", "", "");
+        let is_sign = report.plan.evidence.iter().any(|one| one.text.contains("disable-auto-efa"));
+        assert_eq!(is_sign, shown, "{:?}", report.plan.evidence);
+    }
+}
+
+#[test]
+fn neuron_is_shown_by_its_variables() {
+    for (line, skip) in [
+        ("export FI_PROVIDER=efa NEURON_RT_NUM_CORES=32", Some("other-fabric")),
+        ("FI_PROVIDER=efa NEURON_RT_ROOT_COMM_ID=$M:1 nccom-test a", Some("other-fabric")),
+        ("export NEURON_CC_FLAGS=-O1", Some("fabric-unknown")),
+        ("export FI_PROVIDER=efa NEURONS=3", None),
+    ] {
+        let text = format!("#!/bin/bash\n#SBATCH -N 2 --exclusive\n{line}\nsrun ./a\n");
+        let skipped = with_settings(|settings| {
+            mutate_sbatch(&text, Start::of("a"), settings).jobs[0].skip().map(str::to_owned)
+        });
+        assert_eq!(skipped.as_deref(), skip, "{line}");
     }
 }
 

@@ -548,6 +548,10 @@ fn shapes_the_fabric_does_not_like_are_named() {
     mounts.container.privileged = true;
     mounts.container.command = ["train", "--mount=/data", "--remount"].map(str::to_owned).to_vec();
     assert_eq!(codes(mounts), ["L-PRIVILEGED"]);
+    let mut debugged = role(&[], RDMA);
+    debugged.container.privileged = true;
+    debugged.container.capabilities = vec!["IPC_LOCK".into(), "SYS_PTRACE".into()];
+    assert_eq!(codes(debugged), [""; 0], "it asks for more than the plugin gives");
     let mut all = RoleView { instance_types: vec!["p5.48xlarge".into()], ..role(&[], EFA) };
     all.container.requests.insert("cpu".into(), "192".into());
     assert_eq!(codes(all), ["L-CPU-ALL"]);
@@ -745,7 +749,11 @@ fn numbers_alone_are_no_instance_type() {
     of_others.container.requests.insert("cpu".into(), "140".into());
     assert!(!codes(of_others.clone()).contains(&"L-CPU-ALL".to_owned()));
     of_others.instance_types.push("a4x-highgpu-4g".to_owned());
-    assert!(codes(of_others).contains(&"L-CPU-ALL".to_owned()));
+    assert!(codes(of_others.clone()).contains(&"L-CPU-ALL".to_owned()));
+    // A limit of all of them beside a smaller request is scheduled.
+    of_others.container.limits.insert("cpu".into(), "140".into());
+    of_others.container.requests.insert("cpu".into(), "130".into());
+    assert!(!codes(of_others).contains(&"L-CPU-ALL".to_owned()));
 }
 
 /// A name that NCCL does not read may be the script's own: nothing else sees what is not exported, and what is expanded is read.

@@ -84,7 +84,7 @@ const ANSWERS: &[(&str, &str, &[&str], &[&str])] = &[
     ("late-heredoc.sbatch", "not-distributed", &[], &["L-SHELL-SYNTAX"]),
     ("memory-too-small.yaml", "eks-image", &["requests:"], &["L-MEMORY-SMALL"]),
     ("neuron-no-memory.yaml", "neuron", &["FI_PROVIDER"], &["L-HUGEPAGES-MISSING"]),
-    ("neuron-provider.sbatch", "parallelcluster", &[], &[]),
+    ("neuron-provider.sbatch", "other-fabric", &[], &[]),
     ("no-exclusive.sbatch", "parallelcluster", &["FI_EFA_USE_DEVICE_RDMA=1"], &[]),
     ("ntasks-drop.sbatch", "fabric-unknown", &[], &[]),
     ("ntasks-no-nodes.sbatch", "parallelcluster", &[], &[]),
@@ -357,13 +357,74 @@ fn neuron_devices_count_as_accelerators_of_their_type() {
     }
 }
 
-/// A here-document that is written out sets nothing; one that a shell reads does.
+/// A here-document that is written out sets nothing; one that a shell reads, at once or as a file, does.
 #[test]
-fn a_here_document_that_is_written_out_is_not_judged() {
-    for (command, found) in [("cat >> report.txt", &[][..]), ("bash", &["L-PROTO-SIMPLE"])] {
+fn a_here_document_is_judged_where_a_shell_reads_it() {
+    for (command, first, then, judged) in [
+        ("cat >> report.txt << EOF", "Recommended:", "cat report.txt", false),
+        ("bash << EOF", "", "", true),
+        ("srun -N 2 bash -s << EOF", "", "", true),
+        ("sbatch << EOF", "#!/bin/bash", "", true),
+        ("cat > run.sh << EOF", "#!/bin/bash", "srun ./run.sh", true),
+        ("cat <<EOF > $DIR/run.sh", "", "chmod +x $DIR/run.sh; srun bash $DIR/run.sh", true),
+        ("tee run.sh <<EOF", "", "mpirun -np 2 ./run.sh", true),
+        ("cat > \"$JOB\" <<EOF", "#!/bin/bash", "sbatch \"$JOB\"", true),
+        ("cat > env.sh <<EOF", "", "source env.sh", true),
+        ("cat > run.sh << EOF", "#!/bin/bash", "chmod +x run.sh; cp run.sh /fsx", false),
+        ("cat > run.sh << EOF", "#!/bin/bash", "srun ./other.sh", false),
+        ("cat > a.py << EOF", "#!/usr/bin/env python", "srun ./a.py", false),
+    ] {
         let text = format!(
-            "#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8\nexport FI_PROVIDER=efa\n{command} << EOF\nRecommended:\n  export NCCL_PROTO=simple\nEOF\nsrun python a.py\n"
+            "#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8\nexport FI_PROVIDER=efa\n{command}\n{first}\nexport NCCL_PROTO=simple\nEOF\n{then}\nsrun python b.py\n"
         );
+        assert_eq!(linted(&text), if judged { &["L-PROTO-SIMPLE"][..] } else { &[] }, "{text}");
+    }
+}
+
+/// What mpirun forwards from a launcher is set on the workers' nodes.
+#[test]
+fn a_launcher_is_judged_by_the_nodes_of_its_workers() {
+    for (nodes, found) in [
+        ("", &["L-EFA-RDMA-DEFAULT"][..]),
+        ("nodeSelector: {node.kubernetes.io/instance-type: p4d.24xlarge}, ", &[]),
+        ("nodeSelector: {node.kubernetes.io/instance-type: g5.48xlarge}, ", &["E-RDMA-UNSUPPORTED"]),
+    ] {
+        let text = format!(
+            "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {{name: a}}\nspec: {{mpiReplicaSpecs: {{Launcher: {{replicas: 1, template: {{spec: {{containers: \
+             [{{name: l, image: i, command: [mpirun, -x, FI_EFA_USE_DEVICE_RDMA=1, all_reduce_perf]}}]}}}}}}, Worker: {{replicas: 2, template: {{spec: {{{nodes}containers: \
+             [{{name: w, image: i, resources: {{limits: {{nvidia.com/gpu: 8, vpc.amazonaws.com/efa: 1, hugepages-2Mi: 5120Mi, memory: 1Ti}}}}}}]}}}}}}}}}}\n"
+        );
+        let rdma: Vec<String> = linted(&text).into_iter().filter(|code| code.contains("RDMA")).collect();
+        assert_eq!(rdma, *found, "{text}");
+    }
+}
+
+/// Huge pages are recommended where `mutate` adds them: to whole nodes of several.
+#[test]
+fn huge_pages_are_recommended_to_whole_nodes_of_several() {
+    for (replicas, gpus, told) in [(2, 8, true), (1, 8, false), (4, 1, false)] {
+        let text = format!(
+            "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {{name: a}}\nspec: {{pytorchReplicaSpecs: {{Worker: {{replicas: {replicas}, template: {{spec: \
+             {{nodeSelector: {{node.kubernetes.io/instance-type: p5.48xlarge}}, containers: [{{name: pytorch, image: i, resources: {{limits: {{nvidia.com/gpu: {gpus}, \
+             vpc.amazonaws.com/efa: 32, memory: 1Ti}}}}}}]}}}}}}}}}}\n"
+        );
+        assert_eq!(linted(&text).contains(&"L-HUGEPAGES-MISSING".to_owned()), told, "{text}");
+        let adds = mutated(&text).0.contains("hugepages-2Mi");
+        assert_eq!(adds, told, "{text}");
+    }
+}
+
+/// Names that another library than NCCL reads, and settings of one that is no NCCL.
+#[test]
+fn settings_of_other_libraries_are_not_judged_as_nccls() {
+    for (line, found) in [
+        ("export NCCL_DYNAMIC_CHUNK_SIZE=524288", &[][..]),
+        ("export NCCL_CTRAN_BACKENDS=ib NCCL_COLLTRACE=trace", &[]),
+        ("export NCCL_COLLECTIVE_TRACE=1", &["L-NAME-UNKNOWN"]),
+        ("export FI_PROVIDER=efa FI_EFA_FORK_SAFE=1", &["L-FORK-SAFE"]),
+        ("cd uccl/ep\nexport FI_PROVIDER=efa FI_EFA_FORK_SAFE=1", &[]),
+    ] {
+        let text = format!("#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8\n{line}\nsrun python a.py\n");
         assert_eq!(linted(&text), *found, "{text}");
     }
 }
@@ -456,5 +517,33 @@ fn an_mpirun_on_one_node_starts_once() {
         );
         let refused = JobFile::parse("a.toml", text.as_bytes()).err();
         assert_eq!(refused.is_some_and(|error| format!("{error:?}").contains("SPEC-LAUNCH")), said, "{text}");
+    }
+}
+
+/// What weftrun's reader does not understand is no error of the script, and old arithmetic is understood.
+#[test]
+fn only_what_no_shell_reads_is_a_syntax_error() {
+    for (line, found) in [
+        ("np=$[${nodes}*${tasks}]", &[][..]),
+        ("np=$[$(nproc)*2]", &[]),
+        ("coproc sleep 1", &[]),
+        ("if true; then srun ./a", &["L-SHELL-SYNTAX"]),
+    ] {
+        let text = format!("#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8\n{line}\nsrun python a.py \"$@\"\n");
+        assert_eq!(linted(&text), *found, "{text}");
+        if line.contains("{nodes}") {
+            let (_, told) = import_sbatch(&text, false).unwrap();
+            assert!(told.iter().any(|one| one.message.contains("`$@`")), "{told:?}");
+        }
+    }
+}
+
+#[test]
+fn the_nodes_of_a_number_of_tasks_are_slurms() {
+    for (options, answer) in
+        [("-n 64", "nodes-unknown"), ("-n 64 -N 8", "no-gpu"), ("-n 1", "not-distributed")]
+    {
+        let text = format!("#!/bin/bash\n#SBATCH {options}\nexport FI_PROVIDER=efa\nmpirun ./a\n");
+        assert_eq!(mutated(&text).1, [answer], "{text}");
     }
 }

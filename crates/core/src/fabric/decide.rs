@@ -135,6 +135,7 @@ fn apply_fabric(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch) -> b
             SkipReason::NoGpu => "request the accelerators of the nodes",
             SkipReason::PartialNode => "request all accelerators of each node",
             SkipReason::NoEfaOnInstanceType => "choose an instance type with EFA",
+            SkipReason::InstanceUnknown => "name the instance type (`instance_type`), or plan with --online",
             SkipReason::Template => "fill the template in",
             SkipReason::ResourceClaims => "request the devices without resource claims",
             _ => "remove the cause",

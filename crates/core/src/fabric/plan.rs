@@ -147,6 +147,16 @@ impl FabricPlan {
         self.ops.iter().any(|op| op.rule == detect::RULE)
     }
 
+    /// Moves the decision of a change that is not written to what did not apply.
+    pub fn leave_out(&mut self, op: &Op, why: impl Into<String>) {
+        let target = format!("{}: {}", op.role, op.change.target());
+        self.decisions.retain(|decision| decision.rule != op.rule || decision.target != target);
+        let skipped = Skipped::rule(op.rule.clone(), SkipReason::NotExpressible, why);
+        if !self.skipped.contains(&skipped) {
+            self.skipped.push(skipped);
+        }
+    }
+
     /// Makes the plan that changes nothing.
     pub fn unchanged(fabric: Fabric) -> Self {
         Self { fabric, ..Self::default() }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+use super::rules::opt_out::OPT_OUT;
 use crate::request::{Fabric, Gid, Webhook};
 
 /// What a site names its resources, paths and labels; no site's name is in the code. `Debug` hides the
@@ -116,7 +117,7 @@ pub struct NodeProfile {
 pub struct EfaProfile {
     /// The resource; none where nodes are exclusive and no resource is requested.
     pub devices: Option<String>,
-    /// How many a whole node has, where the instance type is unknown.
+    /// How many a whole node has, where the instance type is unknown; 0 if that is unknown too.
     pub count: u32,
     /// Huge pages of 2 MiB, as a quantity. None, or `omit`, requests none.
     pub hugepages: Option<String>,
@@ -334,7 +335,7 @@ impl Default for Profile {
             accelerator: "nvidia.com/gpu".to_owned(),
             node_accelerators: 8,
             instance_type: None,
-            opt_out: Some("disable-auto-efa".to_owned()),
+            opt_out: Some(OPT_OUT.to_owned()),
             webhook: Webhook::Auto,
             memory_default: None,
             env: BTreeMap::new(),

@@ -27,6 +27,8 @@ word_enum! {
         NoEfaOnInstanceType = "no-efa-on-instance-type",
         /// No worker requests accelerators.
         NoGpu = "no-gpu",
+        /// The instance type is not known, and so not what its nodes have.
+        InstanceUnknown = "instance-unknown",
         /// No label marks the pods of the object.
         NoLabel = "no-label",
         /// No memory is requested, or the node has too few huge pages, so they are left out.
@@ -39,7 +41,7 @@ word_enum! {
         NoWebhook = "no-webhook",
         /// The job has one pod with ranks.
         NotDistributed = "not-distributed",
-        /// An sbatch script has no form of the change.
+        /// The backend or the sbatch script has no form of the change.
         NotExpressible = "not-expressible",
         /// The fabric or the rule is switched off.
         Off = "off",

@@ -72,8 +72,11 @@ fn keep_what_runs(text: &str, part: Range<usize>, kept: &mut [bool], depth: usiz
                 text.get(word.end..document.start).is_some_and(|between| between.matches('\n').count() == 1)
             })
         });
-        let is_read = on_line
-            .is_some_and(|command| command.words.iter().any(|word| wrapper::is_shell(&text[word.clone()])));
+        let is_read = on_line.is_some_and(|command| {
+            let reads = |word: &str| wrapper::is_shell(word) || word == "sbatch";
+            command.words.iter().any(|word| reads(&text[word.clone()]))
+                || is_run_later(text, &commands, command, &document)
+        });
         if is_read {
             inner.push(document);
         } else {
@@ -83,6 +86,38 @@ fn keep_what_runs(text: &str, part: Range<usize>, kept: &mut [bool], depth: usiz
     for script in inner {
         keep_what_runs(text, script, kept, depth + 1);
     }
+}
+
+/// Returns whether a here-document is written into a file (`cat > FILE`, `tee FILE`) that another command runs in a shell.
+fn is_run_later(text: &str, commands: &[Simple], writer: &Simple, document: &Range<usize>) -> bool {
+    const RUNNERS: [&str; 6] = ["sbatch", "srun", "source", ".", "ssh", "pdsh"];
+    let first_line = text[document.clone()].lines().next().unwrap_or_default();
+    let of_shell = first_line.split(['/', ' ']).any(wrapper::is_shell) || !first_line.starts_with("#!");
+    let words = |command: &Simple| -> Vec<&str> {
+        command.words.iter().map(|word| unquoted(&text[word.clone()])).collect()
+    };
+    let Some(start) = writer.words.first().map(|word| word.start).filter(|_| of_shell) else { return false };
+    // The reader keeps no redirections: they stand on the line.
+    let line = text.get(start..document.start).unwrap_or_default();
+    let target = line.rsplit('>').next().filter(|_| line.contains('>')).unwrap_or_default();
+    let target = target.split_whitespace().next().unwrap_or_default();
+    let of_writer = words(writer);
+    let tee =
+        || of_writer.iter().skip(1).find(|word| of_writer.first() == Some(&"tee") && !word.starts_with('-'));
+    let file = if target.is_empty() { tee().copied().unwrap_or_default() } else { unquoted(target) };
+    let bare = |word: &str| word.trim_start_matches("./").to_owned();
+    !file.is_empty()
+        && commands.iter().filter(|command| command.words != writer.words).any(|command| {
+            let words = words(command);
+            let Some(program) = wrapper::command_word(&words, 0).and_then(|at| words.get(at).copied()) else {
+                return false;
+            };
+            let runs = wrapper::is_shell(program)
+                || RUNNERS.contains(&program)
+                || super::is_mpirun(program)
+                || bare(program) == bare(file);
+            runs && words.iter().any(|word| bare(word) == bare(file))
+        })
 }
 
 /// Deepest nesting of shell strings (`bash -c 'bash -c …'`).

@@ -237,7 +237,7 @@ pub fn follow(context: &Context, verification: &Verification) -> Result<Verified
     let progress = |progress: Progress<'_>| {
         match progress {
             Progress::Planned(plan) => {
-                out.say(super::plan::text(plan).trim_end());
+                out.say(super::plan::text(plan, plan.fabric()).trim_end());
                 out.findings(&plan.findings());
                 planned = Some(plan.fabric().fabric);
             }

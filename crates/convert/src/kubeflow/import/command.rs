@@ -6,10 +6,10 @@ use weftrun_core::Finding;
 use weftrun_core::env_names::is_set_by_launcher;
 use weftrun_core::spec::{Launch, Role};
 
-/// Options of torchrun that weftrun sets itself, or that only configure the rendezvous (PyTorch 2.9,
-/// `torch/distributed/run.py`). Only `standalone` takes no value.
-const OURS: &str = "nnodes nproc-per-node node-rank master-addr master-port rdzv-id rdzv-backend rdzv-endpoint \
-    rdzv-conf standalone";
+/// Options of torchrun that weftrun sets itself (PyTorch 2.9, `torch/distributed/run.py`). Only `standalone` takes no
+/// value. With another (`rdzv-conf`, `max-restarts`, `log-dir`) the whole command is kept.
+pub(crate) const OURS: &str =
+    "nnodes nproc-per-node node-rank master-addr master-port rdzv-id rdzv-backend rdzv-endpoint standalone";
 
 /// Sets the launcher of a node's ranks, and the command.
 pub(super) fn start(job: &mut Reading, role: &mut Role, argv: Vec<String>) {

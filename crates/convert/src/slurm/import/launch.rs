@@ -6,9 +6,10 @@ use serde_json::json;
 use super::body::{self, Chunk, base};
 use super::literal::literal;
 use super::{Import, lost};
+use crate::kubeflow::TORCHRUN_OPTIONS;
 use crate::slurm::{Directives, Program, Script};
 use weftrun_core::Finding;
-use weftrun_core::spec::{Launch, RestartPolicy};
+use weftrun_core::spec::Launch;
 
 /// Options that weftrun's own srun sets, that the job file already holds, or that change nothing where one
 /// srun uses the whole allocation.
@@ -159,6 +160,9 @@ fn srun(import: &mut Import, mut options: Directives) -> Simple {
             import.findings.push(lost(&format!("srun's `--{name}={value}`")));
         }
     }
+    if options.value("kill-on-bad-exit") == Some("0") {
+        import.findings.push(lost("srun's `--kill-on-bad-exit=0`"));
+    }
     KNOWN.split(' ').for_each(|name| options.remove(name));
     let unusable = |path: &&str| !super::names_job(path);
     if let Some(path) = options.value("output").filter(unusable).map(str::to_owned) {
@@ -227,9 +231,8 @@ fn is_all_nodes(value: &str) -> bool {
 }
 
 /// Reads torchrun's own options, which the job file sets with other keys; the script and its arguments
-/// remain. Returns false, and reads nothing, where the nodes do not form one job.
+/// remain. Returns false, and reads nothing, where the nodes do not form one job or an option has no key.
 fn torchrun(import: &mut Import, words: &[&str]) -> Simple<bool> {
-    const FLAGS: [&str; 4] = ["standalone", "no-python", "run-path", "m"];
     let mut options: Vec<(String, Option<&str>)> = Vec::new();
     let mut at = 0;
     while let Some(word) = words.get(at).filter(|word| word.starts_with('-') && **word != "--") {
@@ -242,7 +245,7 @@ fn torchrun(import: &mut Import, words: &[&str]) -> Simple<bool> {
             break;
         }
         at += 1;
-        if value.is_none() && !FLAGS.contains(&name.as_str()) {
+        if value.is_none() && name != "standalone" {
             value = words.get(at).copied();
             at += 1;
         }
@@ -263,31 +266,24 @@ fn torchrun(import: &mut Import, words: &[&str]) -> Simple<bool> {
         ));
     }
     let all_gpus = matches!(procs.as_deref(), Some("gpu" | "auto"));
-    if alone && import.role.nodes > 1 || all_gpus && import.role.gpus_per_node == 0 {
+    let ranks = procs.as_deref().and_then(|procs| procs.parse().ok());
+    let is_ours = |(name, value): &(String, Option<&str>)| match name.as_str() {
+        "nnodes" => nodes.as_ref().is_none_or(|nodes| !nodes.contains(':')),
+        "nproc-per-node" => all_gpus || ranks.is_some(),
+        "max-restarts" => *value == Some("0"),
+        name => TORCHRUN_OPTIONS.split(' ').any(|known| known == name),
+    };
+    if alone && import.role.nodes > 1
+        || all_gpus && import.role.gpus_per_node == 0
+        || !options.iter().all(is_ours)
+    {
         return Ok(false);
     }
     import.spec.launch = Launch::Torchrun;
-    import.role.ranks_per_node = procs.as_deref().and_then(|procs| procs.parse().ok());
+    import.role.ranks_per_node = ranks;
     if procs.is_none() && import.role.gpus_per_node > 1 {
         // torchrun starts one process on a node by default.
         import.role.ranks_per_node = Some(1);
-    }
-    for (name, value) in &options {
-        let rendezvous =
-            ["rdzv", "master", "node-rank", "local-addr"].iter().any(|start| name.starts_with(start));
-        match (name.as_str(), value) {
-            _ if rendezvous => {}
-            ("standalone", _) => {}
-            ("nnodes", _) if nodes.as_deref().is_none_or(|nodes| !nodes.contains(':')) => {}
-            ("nproc-per-node", _) if all_gpus || import.role.ranks_per_node.is_some() => {}
-            ("max-restarts", Some(value)) => {
-                let max = plain(value)?.parse().unwrap_or(0);
-                if max > 0 {
-                    import.spec.restart = RestartPolicy::OnFailure { max };
-                }
-            }
-            _ => import.findings.push(lost(&format!("torchrun's `--{name}`"))),
-        }
     }
     let script = match words.get(at..).unwrap_or_default() {
         [first, script @ ..] if *first == "--" => script,

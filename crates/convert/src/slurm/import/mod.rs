@@ -13,6 +13,7 @@ mod whole;
 use serde_json::{Map, Value as Json, json};
 
 use self::body::base;
+use crate::lint::script::is_command;
 use crate::slurm::{Directives, Script, is_sbatch};
 use weftrun_core::Finding;
 use weftrun_core::catalogue::Catalogue;
@@ -40,7 +41,9 @@ pub use options::slurm_duration;
 pub fn import_sbatch(text: &str, whole: bool) -> Result<(JobSpec, Vec<Finding>), Finding> {
     if !is_sbatch(text) {
         let is_runai = text.lines().any(|line| line.trim_start().starts_with("runai "));
-        let fix = if is_runai {
+        let fix = if other_directives(text).next().is_some() {
+            "its lines of another batch system are not read: write them as `#SBATCH` lines"
+        } else if is_runai {
             "`weftrun import runai` reads a command line of Run:ai"
         } else {
             "give a script that begins with `#!` and has `#SBATCH` lines"
@@ -61,11 +64,26 @@ pub fn import_sbatch(text: &str, whole: bool) -> Result<(JobSpec, Vec<Finding>),
     }
     let mut import = Import::new(options.clone(), whole);
     import.interpreter(text);
+    let others: Vec<&str> = other_directives(text).collect();
+    if let Some(first) = others.first() {
+        let more = if others.len() > 1 { format!(" and {} more", others.len() - 1) } else { String::new() };
+        let what = format!("`{first}`{more}: not carried over, since only `#SBATCH` lines are read here");
+        let fix = "set in the job file what the other batch system, or the site's own `sbatch`, reads there";
+        import.findings.push(Finding::warning("W-IMPORT-LOST", what).fix(fix));
+    }
     import.options()?;
     launch::read(&mut import, &script)?;
     import.unknown_nodes(&script);
     import.unrequested_gpus(&script);
     Ok(import.finish())
+}
+
+/// Returns the lines before the first command that another batch system or a site's own `sbatch` reads.
+fn other_directives(text: &str) -> impl Iterator<Item = &str> {
+    // YBATCH of the Yokota laboratory (an own front end of Slurm), Fujitsu, LSF, PBS, Cobalt, OAR, Moab, Grid Engine.
+    const MARKS: [&str; 8] = ["#YBATCH ", "#PJM ", "#BSUB ", "#PBS ", "#COBALT ", "#OAR ", "#MSUB ", "#$ -"];
+    let head = text.lines().map(str::trim_end).take_while(|line| !is_command(line.trim_start()));
+    head.filter(|line| MARKS.iter().any(|mark| line.starts_with(mark)))
 }
 
 /// A job under construction.
@@ -229,15 +247,17 @@ impl Import {
         let dropped = match (named, &output) {
             (Some(path), _) => {
                 self.keep_for_sbatch([format!("--output={path}")]);
-                errors.then_some(
-                    "the file of the errors is not carried over: they go to the file of the output",
-                )
+                let what = "the file of the errors is not carried over: they go to the file of the output";
+                errors.then(|| what.to_owned())
             }
             // Two jobs would write to one file, and `logs` could not separate their lines.
-            (None, Some(_)) => Some(
-                "the log's file is not carried over, since its name has no `%j`: weftrun names it itself",
-            ),
-            (None, None) => errors.then_some("the log's file is not carried over: weftrun names it itself"),
+            (None, Some(path)) => Some(format!(
+                "the log's file `{path}` is not carried over: weftrun names it itself, and keeps names that have `%j` and no \
+                 pattern but %A, %a, %x, %u, %N, %n and %t"
+            )),
+            (None, None) => {
+                errors.then(|| "the log's file is not carried over: weftrun names it itself".to_owned())
+            }
         };
         if let Some(what) = dropped {
             self.findings.push(
@@ -360,9 +380,19 @@ fn lost(what: &str) -> Finding {
     Finding::warning("W-IMPORT-LOST", format!("{what}: a job file has no key for it"))
 }
 
-/// Returns whether an output path differs between jobs, so that weftrun can keep it.
+/// Returns whether an output path differs between jobs and has only patterns that are not of a step, so that weftrun can
+/// keep it.
 fn names_job(path: &str) -> bool {
-    (path.contains("%j") || path.contains("%A")) && !path.contains("%J") && !path.contains("%s")
+    let plain = path.replace("%%", "");
+    let known = |part: &str| {
+        let letter = part.trim_start_matches(|c: char| c.is_ascii_digit()).chars().next();
+        letter.is_some_and(|c| "jAaxuNnt".contains(c))
+    };
+    (plain.contains("%j") || plain.contains("%A"))
+        && plain.split('%').skip(1).all(known)
+        && !path.contains('\\')
+        && !path.starts_with('~')
+        && !path.ends_with('/')
 }
 
 /// Returns a DNS label made from a name.

@@ -13,7 +13,7 @@ fn a_script_of_a_site() {
          #SBATCH --time=1-02:00:00 --mem=0 --constraint=p4de.24xlarge\n#SBATCH --output=%x_%j.out --nice=100 # log\n\nset -euo pipefail\n\
          module load cuda/12.8\nexport FI_PROVIDER=efa NCCL_DEBUG=\"INFO\"\nexport MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\n\
          srun -l --container-image nvcr.io#nvidia/pytorch:25.09-py3 --container-mounts=/fsx:/fsx,/fsx/data:/data:ro \\\n  \
-         torchrun --nnodes=4 --nproc_per_node 8 --rdzv_endpoint=$MASTER_ADDR:29500 --max-restarts 2 train.py --lr 3e-4\n",
+         torchrun --nnodes=4 --nproc_per_node 8 --rdzv_endpoint=$MASTER_ADDR:29500 train.py --lr 3e-4\n",
     );
     insta::assert_snapshot!(format!("{}\n{}", to_toml(&spec), said.join("\n")));
 }
@@ -409,8 +409,7 @@ fn what_a_rendered_script_cannot_have_is_named() {
         ("--output=o.log", "`--output=o.log`"),
         ("-i data", "`--input=data`"),
         ("--container-name=c", "`--container-name=c`"),
-        ("torchrun --nnodes=1:4 --nproc-per-node=8", "`--nnodes`"),
-        ("torchrun --nproc-per-node=cpu", "`--nproc-per-node`"),
+        ("-K0", "`--kill-on-bad-exit=0`"),
     ] {
         let (_, said) = imported(&format!("{HEAD}srun {words} ./t.py\n"));
         assert!(said.len() == 1 && said[0].contains(part), "{words}: {said:?}");
@@ -443,5 +442,76 @@ proptest::proptest! {
     #[test]
     fn no_text_panics(body in "(?s).{0,200}") {
         let _ = import_sbatch(&format!("#!/bin/bash\n#SBATCH {body}\nsrun {body}\n"), false);
+    }
+}
+
+/// An option of torchrun without a key in the job file is kept with the whole command.
+#[test]
+fn options_of_torchrun_without_a_key_stay_in_the_command() {
+    for (options, kept) in [
+        ("--rdzv_backend=c10d --rdzv_endpoint=h:29500 --max_restarts=0", false),
+        ("--max_restarts=3", true),
+        ("--rdzv_conf=timeout=900", true),
+        ("--rdzv-conf timeout=900,read_timeout=60", true),
+        ("--nnodes=1:4", true),
+        ("--log-dir=/fsx/logs --tee 3", true),
+        ("--local-addr=h", true),
+    ] {
+        let (spec, said) =
+            imported(&format!("{HEAD}srun torchrun --nproc_per_node=8 {options} train.py --lr 1\n"));
+        let launch = if kept { Launch::PerNode } else { Launch::Torchrun };
+        assert_eq!((spec.launch, &said[..]), (launch, &[][..]), "{options}");
+        let command = spec.roles[0].command.join(" ");
+        let whole = format!("torchrun --nproc_per_node=8 {options} train.py --lr 1");
+        assert_eq!(command, if kept { whole.as_str() } else { "train.py --lr 1" });
+    }
+    // The shell expands a word of it: the whole script.
+    let (spec, _) = imported(&format!(
+        "{HEAD}srun torchrun --nproc_per_node=8 --rdzv_endpoint=$H:1 --max_restarts=3 train.py\n"
+    ));
+    assert_eq!(spec.launch, Launch::Once);
+}
+
+#[test]
+fn lines_of_other_batch_systems_are_named() {
+    for (line, told) in [
+        ("#YBATCH -r an_4", true),
+        ("#PJM -L node=2", true),
+        ("#$ -l h_rt=1:00:00", true),
+        ("#BSUB -nnodes 2", true),
+        ("# PBS is gone", false),
+        ("#PBSPRO", false),
+        ("srun a\n#PBS -l nodes=2", false),
+    ] {
+        let text = format!("#!/bin/bash\n#SBATCH -N 2 --gpus-per-node=8\n{line}\nsrun ./a\n");
+        let (_, said) = imported(&text);
+        assert_eq!(
+            said.iter().any(|one| one.contains("only `#SBATCH` lines are read")),
+            told,
+            "{line}: {said:?}"
+        );
+    }
+    let refused = import_sbatch("#!/bin/bash\n#PBS -l nodes=2\nmpirun ./a\n", false).unwrap_err();
+    assert!(format!("{:?}", refused.fix).contains("another batch system"));
+}
+
+/// A name of the log that weftrun cannot keep is told, and the others are kept.
+#[test]
+fn names_of_the_log_are_kept_or_told() {
+    for (path, kept) in [
+        ("logs/%x/%j.out", true),
+        ("%j/%3t.log", true),
+        ("100%%/%A_%a.out", true),
+        ("logs/%x.out", false),
+        ("logs/%q/%j.out", false),
+        ("%j-%b.out", false),
+        ("%J.out", false),
+        ("~/%j.out", false),
+        ("a\\\\%j.out", false),
+    ] {
+        let (spec, said) = imported(&format!("{HEAD}#SBATCH --output={path}\nsrun ./a\n"));
+        let own = spec.backend.get("slurm").map(ToString::to_string).unwrap_or_default();
+        assert_eq!(own.contains("--output"), kept, "{path}: {own}");
+        assert_eq!(said.iter().any(|one| one.contains("the log's file")), !kept, "{path}: {said:?}");
     }
 }

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use super::Import;
 use crate::slurm::Script;
+use crate::slurm::script::leaves_nodes_to_slurm;
 use regex::Regex;
 use weftrun_core::Finding;
 use weftrun_core::shell::without_comment;
@@ -129,11 +130,11 @@ impl Import {
                 self.role.nodes = wanted;
                 format!("no `#SBATCH` line names the nodes; a command of the script uses {wanted}")
             }
+            (None, None) if leaves_nodes_to_slurm(options) => {
+                "Slurm chooses the nodes for the tasks; 1 is written".to_owned()
+            }
             (None, None) if script.nodes_unknown() => {
                 "the number of nodes is given to `sbatch` on the command line; 1 is written".to_owned()
-            }
-            (None, None) if self.tasks.is_some_and(|tasks| tasks > 1) && options.has("ntasks") => {
-                "Slurm chooses the nodes for the tasks; 1 is written".to_owned()
             }
             (None, None) if script.leaves_nodes_open() => {
                 "the script uses whole nodes, and no line of it names their number, so that it is not known; 1 is written"

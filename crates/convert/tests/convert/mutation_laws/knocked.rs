@@ -66,7 +66,12 @@ fn pass(text: &str, reformat: bool) -> Option<String> {
     let mut out = String::new();
     while let Some(document) = splitter.next_document() {
         let document = String::from_utf8(document).ok()?;
-        lint_document(&document, Start::of("x"), &settings);
+        let errors = |text: &str| -> Vec<String> {
+            let found = super::documents(text);
+            let found = found.iter().flat_map(|document| lint_document(document, Start::of("x"), &settings));
+            found.filter(weftrun_core::Finding::is_error).map(|one| one.code).collect()
+        };
+        let known = errors(&document);
         let done = if is_sbatch(&document) {
             mutate_sbatch(&document, Start::of("x"), &settings)
         } else {
@@ -74,6 +79,8 @@ fn pass(text: &str, reformat: bool) -> Option<String> {
         };
         let changed = done.jobs.iter().any(|job| job.changed);
         assert!(changed || done.text == document, "nothing changed, and yet it did");
+        let new = errors(&done.text).into_iter().find(|error| !known.contains(error));
+        assert_eq!(new, None, "lint finds it only afterwards in\n{}", done.text);
         out.push_str(&done.text);
     }
     Some(out)

@@ -29,51 +29,56 @@ use weftrun_convert::{
     MutateOptions, MutatedJob, Splitter, Start, TrainerVersion, apply_ops, lint_document, mutate,
 };
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::fabric::{Fabric, Gid, Inject, Profiles, RuleSetting, Stack, Webhook};
+use weftrun_core::fabric::{Fabric, Gid, Inject, Profile, Profiles, RuleSetting, Stack, Webhook};
 use weftrun_core::request::{FabricRequest, RULES};
 use weftrun_core::span::yaml_documents;
 
 /// One way to call the mutation.
 #[derive(Clone, Debug, Default)]
 struct Call {
+    /// Empty where the evidence in the object chooses it.
     profile: String,
     options: FabricRequest,
     trainer: Option<&'static str>,
     runtimes: Vec<Json>,
 }
 
-fn run(text: &str, call: &Call) -> Result<(String, Vec<MutatedJob>), String> {
-    let profiles = Profiles::builtin();
-    let profile = profiles.get(&call.profile).unwrap();
-    let catalogue = Catalogue::builtin();
-    let settings = MutateOptions {
-        trainer: call.trainer.and_then(TrainerVersion::parse),
-        runtimes: &call.runtimes,
-        ..MutateOptions::offline(&profile, &call.options, &catalogue)
-    };
-    let (mut new, mut jobs) = (String::new(), Vec::new());
-    for document in documents(text) {
-        let done =
-            mutate(&document, Start::of("x.yaml"), &settings).map_err(|error| error.message().to_owned())?;
-        new.push_str(&done.text);
-        jobs.extend(done.jobs);
+impl Call {
+    fn with<T>(&self, run: impl FnOnce(&MutateOptions<'_>) -> T) -> T {
+        let (profiles, catalogue) = (Profiles::builtin(), Catalogue::builtin());
+        let sites = self.profile.is_empty().then(|| profiles.of_sites().unwrap());
+        let profile = if sites.is_some() { Profile::default() } else { profiles.get(&self.profile).unwrap() };
+        run(&MutateOptions {
+            trainer: self.trainer.and_then(TrainerVersion::parse),
+            runtimes: &self.runtimes,
+            by_evidence: sites.as_deref(),
+            ..MutateOptions::offline(&profile, &self.options, &catalogue)
+        })
     }
-    Ok((new, jobs))
+}
+
+fn run(text: &str, call: &Call) -> Result<(String, Vec<MutatedJob>), String> {
+    call.with(|settings| {
+        let (mut new, mut jobs) = (String::new(), Vec::new());
+        for document in documents(text) {
+            let done = mutate(&document, Start::of("x.yaml"), settings)
+                .map_err(|error| error.message().to_owned())?;
+            new.push_str(&done.text);
+            jobs.extend(done.jobs);
+        }
+        Ok((new, jobs))
+    })
 }
 
 /// Returns the errors that `lint` finds with the settings of a call.
 fn errors(text: &str, call: &Call) -> Vec<(String, String)> {
-    let profile = Profiles::builtin().get(&call.profile).unwrap();
-    let catalogue = Catalogue::builtin();
-    let settings = MutateOptions {
-        runtimes: &call.runtimes,
-        ..MutateOptions::offline(&profile, &call.options, &catalogue)
-    };
-    let found = documents(text)
-        .into_iter()
-        .flat_map(|document| lint_document(&document, Start::of("x.yaml"), &settings));
-    let errors = found.filter(weftrun_core::Finding::is_error);
-    errors.map(|one| (one.code, one.subject.unwrap_or_default())).collect()
+    call.with(|settings| {
+        let found = documents(text)
+            .into_iter()
+            .flat_map(|document| lint_document(&document, Start::of("x.yaml"), settings));
+        let errors = found.filter(weftrun_core::Finding::is_error);
+        errors.map(|one| (one.code, one.subject.unwrap_or_default())).collect()
+    })
 }
 
 /// Returns the documents of a text, split as the command line splits a stream.
@@ -131,6 +136,7 @@ fn env() -> impl Strategy<Value = Json> {
         ("NCCL_IB_GID_INDEX", "3"),
         ("PLAIN", "yes: no # 'q' \"d\" ∞"),
         ("FI_PROVIDER_PATH", "/opt/amazon/efa/lib"),
+        ("FI_PROVIDER", "efa"),
     ])
     .prop_map(|(name, value)| json!({"name": name, "value": value}));
     let from = one_of(&["LD_LIBRARY_PATH", "TOKEN", "OPAL_PREFIX"])
@@ -328,6 +334,8 @@ fn call() -> impl Strategy<Value = Call> {
     let rules: Vec<&'static str> = RULES.iter().map(|rule| rule.id).collect();
     let off = prop::collection::vec(prop::sample::select(rules), 0..3);
     let profile = one_of(&[
+        "",
+        "",
         "dgxc",
         "dgxc",
         "eks-image",
@@ -460,6 +468,7 @@ fn usual_calls() -> Vec<Call> {
     let p5 = || Some("p5.48xlarge".to_owned());
     vec![
         with("dgxc", FabricRequest::default()),
+        with("", FabricRequest::default()),
         with(
             "dgxc",
             FabricRequest {

@@ -6,6 +6,7 @@ use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+use crate::fabric::rules::opt_out::{MARKER, OPT_OUT};
 use crate::fabric::rules::rdma_present::NETWORKS;
 use crate::fabric::{ClusterFacts, NetworkApi, NodeGroup};
 use crate::shell::sbatch::{Directive, Directives, Program};
@@ -135,7 +136,11 @@ impl Signs {
                     map.iter().for_each(|(key, value)| self.label(key, &scalar(value)));
                 }
                 "annotations" => {
-                    let own = map.iter().filter(|(key, _)| !key.starts_with("kubectl.kubernetes.io/"));
+                    // An opt-out beside the marker was added by weftrun, and shows nothing of the cluster.
+                    let marked = map.contains_key(MARKER);
+                    let is_ours =
+                        |key: &str| key.starts_with("kubectl.kubernetes.io/") || marked && key == OPT_OUT;
+                    let own = map.iter().filter(|(key, _)| !is_ours(key));
                     own.for_each(|(key, value)| self.annotation(key, &scalar(value)));
                 }
                 "limits" | "requests" => {

@@ -57,7 +57,7 @@ pub const SITES: &[Site] = &[
     site("efa", "AWS EFA", Fabric::Efa, (Some("eks-image"), SLURM), None),
     site("efa-image", "AWS EFA (stack in the image)", Fabric::Efa, (Some("eks-image"), SLURM), Some("efa")),
     site("efa-dra", "AWS EFA by DRA", Fabric::Efa, NONE, Some("efa")),
-    site("neuron", "AWS EFA with Neuron", Fabric::Efa, (Some("neuron"), SLURM), Some("efa-image")),
+    site("neuron", "AWS EFA with Neuron", Fabric::Efa, (Some("neuron"), None), Some("efa-image")),
     site("dgxc", "AWS EFA of DGX Cloud", Fabric::Efa, (Some("dgxc"), SLURM), Some("efa")),
     site("aws-roce", "AWS RoCE (P6e-GB300)", Fabric::Roce, NONE, None),
     site("google", "Google Cloud", Fabric::Auto, NONE, None),

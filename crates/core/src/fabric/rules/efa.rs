@@ -73,20 +73,30 @@ fn eligible(ctx: &Context, plan: &mut PlanBuilder) -> bool {
     if !on_whole_nodes(ctx, plan, &nodes) {
         return false;
     }
-    let resource = ctx.profile.efa.as_ref().and_then(|efa| efa.devices.as_deref());
+    let efa = ctx.profile.efa.as_ref();
+    let resource = efa.and_then(|efa| efa.devices.as_deref());
+    let assumed = efa.is_some_and(|efa| efa.count > 0);
     for (role, node) in &nodes {
-        let why = match &node.efa {
+        let asks_none = |name: &str| role.container.asks(name).is_none();
+        let (reason, why) = match &node.efa {
             Count::Known(0, _) => {
-                format!("{} has no EFA interface", node.instance.as_deref().unwrap_or("the node"))
+                let node = node.instance.as_deref().unwrap_or("the node");
+                (SkipReason::NoEfaOnInstanceType, format!("{node} has no EFA interface"))
             }
-            Count::Disputed(row) if resource.is_none_or(|name| role.container.asks(name).is_none()) => {
-                format!(
+            Count::Disputed(row) if resource.is_none_or(asks_none) => {
+                let why = format!(
                     "the sources disagree whether {row} has EFA, request EFA explicitly (`fabric = \"efa\"`)"
-                )
+                );
+                (SkipReason::NoEfaOnInstanceType, why)
+            }
+            Count::Unknown if !assumed && resource.is_some_and(asks_none) => {
+                let why = "the instance type is not known, and so not how many EFA interfaces a node has; a pod that requests \
+                           more stays Pending. Name it: --instance-type, or a nodeSelector on node.kubernetes.io/instance-type";
+                (SkipReason::InstanceUnknown, why.to_owned())
             }
             _ => continue,
         };
-        plan.skip_fabric(Fabric::Efa, SkipReason::NoEfaOnInstanceType, format!("{}: {why}", role.name));
+        plan.skip_fabric(Fabric::Efa, reason, format!("{}: {why}", role.name));
         return false;
     }
     if !ctx.devices_reach_workers(plan) {

@@ -140,7 +140,10 @@ impl<'a> Context<'a> {
         }
         if pods < 2 {
             let why = match kind {
-                JobKind::Sbatch => "the script requests one node, so nothing passes between nodes".to_owned(),
+                // `sbatch` may be given more on its command line.
+                JobKind::Sbatch => {
+                    "no line of the script requests more than one node, and inside one nothing uses the fabric".to_owned()
+                }
                 JobKind::Workload(Workload::Pod) => {
                     "this is one pod; whether pods of other objects belong to its job is not known".to_owned()
                 }

@@ -9,6 +9,8 @@ use crate::fabric::view::{Annotation, RoleView};
 use crate::fabric::{Change, SkipReason};
 use crate::request::{Fabric, Origin, RuleSetting};
 
+/// The annotation by which a pod opts out of a webhook that adds EFA.
+pub const OPT_OUT: &str = "disable-auto-efa";
 /// The annotation that marks an opt-out as added by weftrun, for the webhook.
 pub const MARKER: &str = "weftrun.dev/applied";
 /// Its value for EFA.

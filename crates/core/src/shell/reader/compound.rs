@@ -46,7 +46,7 @@ impl Reader<'_> {
             }
             self.function_body()?;
         } else if self.at_word("coproc") {
-            return self.fail("`coproc` is not understood");
+            return self.not_understood("`coproc` is not understood");
         } else {
             return Ok(false);
         }
@@ -94,7 +94,7 @@ impl Reader<'_> {
         self.blanks();
         if self.looking_at("((") {
             if !self.arithmetic_command()? {
-                return self.fail("the head of `for` cannot be read");
+                return self.not_understood("the head of `for` cannot be read");
             }
         } else {
             self.word()?;

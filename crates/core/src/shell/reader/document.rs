@@ -36,7 +36,7 @@ impl Reader<'_> {
             }
         }
         if self.at == start || matches!(self.peek(), Some(b'$' | b'`' | b'(')) {
-            return self.fail("a here-document's delimiter is not a plain word");
+            return self.not_understood("a here-document's delimiter is not a plain word");
         }
         self.waiting.push(Document { delimiter, strip, literal });
         Ok(())
@@ -50,14 +50,15 @@ impl Reader<'_> {
                 self.at += inside.len() + 2;
                 Ok(inside)
             }
-            _ => self.fail("a here-document's delimiter is not a plain word"),
+            _ => self.not_understood("a here-document's delimiter is not a plain word"),
         }
     }
 
     /// Skips the texts of the here-documents of the line that has just ended.
     pub(super) fn documents(&mut self) -> Read {
         if self.waits_outside {
-            return self.fail("a here-document's line continues in a substitution of several lines");
+            return self
+                .not_understood("a here-document's line continues in a substitution of several lines");
         }
         for document in std::mem::take(&mut self.waiting) {
             let start = self.at;
@@ -100,7 +101,7 @@ impl Reader<'_> {
     pub(super) fn on_one_line(&self, start: usize) -> Read {
         let waits = self.waits_outside || !self.waiting.is_empty();
         if waits && self.bytes[start..self.at].contains(&b'\n') {
-            return self.fail("a here-document's line continues in a word of several lines");
+            return self.not_understood("a here-document's line continues in a word of several lines");
         }
         Ok(())
     }

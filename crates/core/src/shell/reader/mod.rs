@@ -27,13 +27,20 @@ type Read<T = ()> = Result<T, Fault>;
 struct Fault {
     at: Option<usize>,
     why: String,
+    /// Whether no shell can read the text, and not only this reader.
+    of_shell: bool,
 }
 
 impl Fault {
     fn text(self, bytes: &[u8]) -> String {
         let Some(at) = self.at else { return self.why };
         let before = bytes.get(..at).unwrap_or(bytes);
-        format!("line {}: {}", 1 + memchr::memchr_iter(b'\n', before).count(), self.why)
+        let line = 1 + memchr::memchr_iter(b'\n', before).count();
+        if self.of_shell {
+            format!("line {line}: {}", self.why)
+        } else {
+            format!("{} (line {line})", self.why)
+        }
     }
 }
 
@@ -207,13 +214,18 @@ impl<'t> Reader<'t> {
     }
 
     fn fail<T>(&self, why: &str) -> Read<T> {
-        Err(Fault { at: Some(self.at), why: why.to_owned() })
+        Err(Fault { at: Some(self.at), why: why.to_owned(), of_shell: true })
+    }
+
+    /// Returns the fault of a text that a shell can read.
+    fn not_understood<T>(&self, why: &str) -> Read<T> {
+        Err(Fault { at: Some(self.at), why: why.to_owned(), of_shell: false })
     }
 
     /// Parses a nested construct.
     fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
         if self.depth >= MAX_DEPTH {
-            return Err(Fault { at: None, why: "it nests too deeply".to_owned() });
+            return Err(Fault { at: None, why: "it nests too deeply".to_owned(), of_shell: false });
         }
         self.depth += 1;
         let done = read(self);

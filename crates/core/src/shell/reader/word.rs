@@ -139,7 +139,7 @@ impl Reader<'_> {
         let start = self.at;
         self.single()?;
         if self.bytes[start..self.at].ends_with(b"\\'") {
-            return self.fail("shells do not agree on where a quoted text ends");
+            return self.not_understood("shells do not agree on where a quoted text ends");
         }
         Ok(())
     }
@@ -148,8 +148,10 @@ impl Reader<'_> {
     fn brackets(&mut self) -> Read {
         let start = self.at;
         self.behind_next(b']', "an expression")?;
-        if self.bytes[start + 2..self.at].iter().any(|byte| b"[\"'\\`$\n".contains(byte)) {
-            return self.fail("an expression in `$[…]` is not understood");
+        let inside = &self.bytes[start + 2..self.at];
+        let substitutes = inside.windows(2).any(|pair| matches!(pair, b"$(" | b"$["));
+        if substitutes || inside.iter().any(|byte| b"[\"'\\`\n".contains(byte)) {
+            return self.not_understood("an expression in `$[…]` is not understood");
         }
         Ok(())
     }
@@ -161,7 +163,7 @@ impl Reader<'_> {
             if reader.waiting.is_empty() {
                 reader.expect(")")
             } else {
-                reader.fail("a here-document begins in a substitution and has no text there")
+                reader.not_understood("a here-document begins in a substitution and has no text there")
             }
         })
     }
@@ -205,7 +207,7 @@ impl Reader<'_> {
     /// Parses the text after `${`, to its `}`.
     fn expansion(&mut self, quoted: bool) -> Read {
         if matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'|' | b'(')) {
-            return self.fail("a substitution in `${ …; }` is not understood");
+            return self.not_understood("a substitution in `${ …; }` is not understood");
         }
         loop {
             match self.peek() {
@@ -219,7 +221,7 @@ impl Reader<'_> {
                     let start = self.at;
                     self.single()?;
                     if self.bytes[start..self.at].iter().any(|byte| b"}\"`$\\\n".contains(byte)) {
-                        return self.fail("shells do not agree on where an expansion ends");
+                        return self.not_understood("shells do not agree on where an expansion ends");
                     }
                 }
                 Some(b'"') if quoted => self.double()?,
