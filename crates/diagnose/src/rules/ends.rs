@@ -9,6 +9,8 @@ const SLURM: &str = "https://slurm.schedmd.com/job_state_codes.html";
 const SRUN: &str = "https://slurm.schedmd.com/srun.html";
 const PODS: &str = "https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/";
 const RAY: &str = "https://docs.ray.io/en/latest/ray-observability/user-guides/configure-logging.html";
+const HCCL: &str =
+    "https://www.hiascend.com/document/detail/en/canncommercial/850/commlib/hcclug/hcclug_000050.html";
 const XID: &str = "https://docs.nvidia.com/deploy/xid-errors/";
 
 pub(crate) const PROGRAM_EXCEPTION: Rule = cause(
@@ -26,11 +28,25 @@ pub(crate) const GPU_XID: Rule = cause(
     "drain the node and check its GPUs (dmesg, nvidia-smi -q, dcgmi diag)",
     XID,
 );
+pub(crate) const GPU_XID_OF_PROGRAM: Rule = cause(
+    "C31b",
+    "GPU-XID-OF-PROGRAM",
+    "the driver reports an error of a GPU that a program causes, or that follows from an earlier one",
+    "find the kernel with compute-sanitizer, or CUDA_LAUNCH_BLOCKING=1; only if the same program fails on this GPU alone have it checked (dcgmi diag)",
+    XID,
+);
 pub(crate) const PROCESS_KILLED: Rule = cause(
     "C32",
     "PROCESS-KILLED",
     "SIGKILL ended a process",
     "look for an out-of-memory kill in the kernel log of its node (dmesg): if there is one, raise the memory request of the job, else a person or a program killed it",
+    SIGNALS,
+);
+pub(crate) const PROCESS_TERMINATED: Rule = cause(
+    "C32b",
+    "PROCESS-TERMINATED",
+    "a signal from outside ended a process (SIGTERM, SIGINT or SIGHUP)",
+    "find out who sent it: the cluster at its time limit or for another job, a launcher that ends all ranks after one failed, a login session that was closed, or a person",
     SIGNALS,
 );
 pub(crate) const PROCESS_BUS_ERROR: Rule = cause(
@@ -108,7 +124,9 @@ pub(crate) const COLLECTIVES_DIVERGED: Rule = cause(
 pub(super) const RULES: &[Rule] = &[
     PROGRAM_EXCEPTION,
     GPU_XID,
+    GPU_XID_OF_PROGRAM,
     PROCESS_KILLED,
+    PROCESS_TERMINATED,
     PROCESS_BUS_ERROR,
     RANKS_ABORTED,
     cause("C35", "PROCESS-CRASHED",
@@ -116,6 +134,13 @@ pub(super) const RULES: &[Rule] = &[
         "see where it crashes: keep the core file (`ulimit -c unlimited`), or run a Python program with -X faulthandler",
         SIGNALS)
         .of(&[CauseClass::Signal]),
+    cause("C35a", "ASSERTION-FAILED",
+        "an assertion of a program or a library did not hold, and the process aborted itself",
+        "read the condition and its place in the line: they say what the program requires; correct the input, the settings or the number of processes that break it",
+        "https://man7.org/linux/man-pages/man3/assert.3.html")
+        .says(&[&["Assertion `", "' failed"]])
+        .explaining(&["PROCESS-CRASHED", "RANKS-ABORTED"])
+        .blame(Blame::Rank(CauseClass::Exception)),
     cause("C35b", "HEAP-DAMAGED",
         "the C library found the program's memory damaged, and aborted it",
         "find the library that writes beyond its memory: keep the core file (`ulimit -c unlimited`), and look whether two versions of one library are loaded",
@@ -165,6 +190,12 @@ pub(super) const RULES: &[Rule] = &[
         ])
         .explaining(&["MPI-DAEMON-NOT-STARTED"])
         .kind(CauseClass::Rendezvous),
+    cause("C47b", "HOST-NAME-IS-LOOPBACK",
+        "a rank dials an address of its own host (127.x): that of the process it looks for was given as a loopback address",
+        "let the name of the first host resolve to its address in the network of the hosts (its line with 127.0.1.1 in /etc/hosts), or give the launcher that address itself",
+        "https://www.debian.org/doc/manuals/debian-reference/ch05.en.html#_the_hostname_resolution")
+        .says(&[&["Retry to connect to 127."]])
+        .kind(CauseClass::Rendezvous),
     cause("C48", "SSH-UNREACHABLE",
         "the ssh server of a host cannot be reached",
         "check that the host runs, that sshd listens on that port, and the firewall between the two",
@@ -177,6 +208,13 @@ pub(super) const RULES: &[Rule] = &[
         "log in to that host by hand with the same user and without a password (`ssh -o PasswordAuthentication=no HOST hostname`): it needs the key, a name that resolves, and an sshd that runs",
         "https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html")
         .says(&[&["ssh not successful for host "], &["Command 'ssh ", "exit status 255"]])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
+    cause("C46a", "MPI-DAEMON-MISSING",
+        "the shell of another host does not find the daemon of Open MPI",
+        "give mpirun the folder of Open MPI on the other hosts (`--prefix`, or call mpirun by its whole path), or put its `bin` and `lib` on PATH and LD_LIBRARY_PATH for shells that ssh starts (in `~/.bashrc` before it returns for those that are not interactive)",
+        "https://docs.open-mpi.org/en/v5.0.x/launching-apps/prerequisites.html")
+        .says(&[&["orted: command not found"], &["prted: command not found"], &["orted: not found"], &["orted: No such file"]])
+        .explaining(&["MPI-DAEMON-NOT-STARTED", "COMMAND-NOT-FOUND"])
         .blame(Blame::Rank(CauseClass::NotStarted)),
     cause("C46", "MPI-DAEMON-NOT-STARTED",
         "mpirun could not start its daemon on a host",
@@ -207,6 +245,29 @@ pub(super) const RULES: &[Rule] = &[
         "https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/tcp.html")
         .says(&[&["mca_btl_tcp_", "connect() to ", " failed"], &["are unable to reach each other"]])
         .kind(CauseClass::Rendezvous),
+    // Hydra's pm/pmiserv/pmiserv_cb.c.
+    cause("C46f", "MPI-PROXY-CLOSED",
+        "a connection to mpiexec (Hydra) closed before a proxy had introduced itself: a proxy that ended as it started, or a port scanner",
+        "start the proxy on each host by hand (`ssh HOST hydra_pmi_proxy`), read what it prints, and keep scanners off the ports of mpiexec (MPICH_PORT_RANGE)",
+        "https://github.com/pmodels/mpich/blob/main/doc/wiki/how_to/Using_the_Hydra_Process_Manager.md")
+        .says(&[&["proxy_init_cb", "assert (!closed) failed"]])
+        .explaining(&["PROCESS-EXITED"])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
+    // Open MPI's ompi/errhandler and MPICH's errnames.txt.
+    cause("C46g", "MPI-MESSAGE-TRUNCATED",
+        "a message of MPI is longer than the buffer of the process that receives it",
+        "make the count and type of each receive as large as those of its send, and the arguments of a collective the same on all ranks; messages of two programs or libraries may also be mixed up (give each its own communicator)",
+        "https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man3/MPI_Recv.3.html")
+        .says(&[&["MPI_ERR_TRUNCATE"], &["Fatal error in ", "Message truncated"]])
+        .explaining(&["PROCESS-CRASHED", "RANKS-ABORTED", "PROCESS-EXITED", "MPI-CALL-FAILED"])
+        .blame(Blame::Rank(CauseClass::CollectiveMismatch)),
+    cause("C46h", "MPI-CALL-FAILED",
+        "a call of MPI failed, and MPI ended the processes of its communicator",
+        "read the lines around it: they name the call, the rank and the host",
+        "https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man3/MPI_Errhandler_set.3.html")
+        .says(&[&["MPI_ERR_"], &["MPI_ERRORS_ARE_FATAL"]])
+        .explaining(&["PROCESS-CRASHED", "RANKS-ABORTED", "PROCESS-EXITED"])
+        .blame(Blame::Rank(CauseClass::Exception)),
     cause("C46d", "MPI-PROXY-UNREACHABLE",
         "the proxy of mpiexec (Hydra) could not connect to the host on which mpiexec runs",
         "check that the second name in the line resolves on the first host, to an address that it reaches, and the firewall between the two; `-iface` selects the network",
@@ -224,6 +285,25 @@ pub(super) const RULES: &[Rule] = &[
         "start one task for each GPU (in Slurm `--ntasks-per-node` equal to Lightning's `devices`, `--nodes` equal to `num_nodes`, and the script with srun); without such tasks give each node its NODE_RANK",
         "https://lightning.ai/docs/pytorch/stable/clouds/cluster_advanced.html")
         .says(&[&["processes began as rank ", "did not form"]])
+        .kind(CauseClass::Rendezvous),
+    cause("C49f", "RANKS-NOT-BEGUN",
+        "not all processes began, so that their group cannot form",
+        "start as many tasks as the world has (in Slurm `--ntasks-per-node` equal to Lightning's `devices`, `--nodes` equal to `num_nodes`, and the script with srun), and read the logs of the ranks that are missing",
+        "https://lightning.ai/docs/pytorch/stable/clouds/cluster_advanced.html")
+        .says(&[&["processes only those of ranks ", "did not form"]])
+        .kind(CauseClass::Rendezvous),
+    // Huawei's CANN: the words of hccl_socket.cc.
+    cause("C49g", "HCCL-PORT",
+        "HCCL could not listen on its port: another process of the host holds it",
+        "end the process that holds the port in the line, or set another one (HCCL_IF_BASE_PORT, HCCL_HOST_SOCKET_PORT_RANGE and HCCL_NPU_SOCKET_PORT_RANGE); the timeouts of the other ranks follow from it",
+        HCCL)
+        .says(&[&["[HcclSocket][Listen]", "fail"]])
+        .kind(CauseClass::Rendezvous),
+    cause("C49h", "HCCL-PEER-LATE",
+        "a rank of HCCL waited for the connection of another rank, which did not come in time",
+        "look for a rank with another error, or with none: that one ended or did not come as far; check the NPUs' network between the nodes (`hccn_tool`), and only if ranks begin far apart raise HCCL_CONNECT_TIMEOUT",
+        HCCL)
+        .says(&[&["wait socket establish timeout"]])
         .kind(CauseClass::Rendezvous),
     cause("C49c", "RENDEZVOUS-CLOSED",
         "the rendezvous is closed: another node had ended the run before this one joined",
@@ -290,7 +370,7 @@ pub(super) const RULES: &[Rule] = &[
         .kind(CauseClass::NotStarted),
     cause("C50d", "CONTAINER-NOT-STARTED",
         "a container could not be started",
-        "correct what the line names: the image, its entrypoint, or on that host the container runtime and the NVIDIA driver (`nvidia-smi`)",
+        "correct what the line names: the image (pyxis takes a name without a slash for one of a registry: write `./image.sqsh` for a file), its entrypoint, or on that host the container runtime and the NVIDIA driver (`nvidia-smi`)",
         "https://github.com/NVIDIA/pyxis/wiki")
         .says(&[
             &["error: pyxis:     "],
@@ -312,6 +392,12 @@ pub(super) const RULES: &[Rule] = &[
             &["not enough node entries"],
         ])
         .blame(Blame::Rank(CauseClass::NotStarted)),
+    cause("C50ea", "RAY-NODE-UNKNOWN",
+        "Ray was asked for a certain node, by an address that none of its nodes has",
+        "give the program the address by which Ray knows that node (`ray list nodes`; for vLLM in VLLM_HOST_IP, an IP address and no name): the node may have GPUs free",
+        RAY)
+        .says(&[&["No available node types can fulfill", "'node:"]])
+        .kind(CauseClass::Unschedulable),
     cause("C50f", "RAY-NO-NODE",
         "no node of the Ray cluster has the resources that were asked for",
         "ask for fewer CPUs and GPUs, or add nodes that have them (`ray status` lists what there is)",
@@ -358,13 +444,19 @@ pub(super) const RULES: &[Rule] = &[
         "Open MPI does not find the interface (PMI) through which srun starts its processes",
         "start the program with mpirun, or with `srun --mpi=pmix` and an Open MPI that was built with PMIx (`srun --mpi=list`)",
         SRUN)
-        .says(&[&["OPAL ERROR: Unreachable in file ", "_client.c"], &["not built with SLURM's PMI support"]])
+        .says(&[&["OPAL ERROR: Unreachable in file ", "_client.c"], &["not built with SLURM's PMI support"], &["PMI2_Init failed"]])
         .blame(Blame::Rank(CauseClass::NotStarted)),
     cause("C50h", "JAX-TASKS-MISSING",
         "not all processes of JAX came to its coordination service",
         "read the logs of the other processes: they ended before, were not started, or do not reach the coordinator's address",
         "https://docs.jax.dev/en/latest/multi_process.html")
         .says(&[&["Wait_for_all_tasks_to_register"], &["cluster registration failed"], &["Barrier timed out", "task"], &["did not come to the barrier of JAX"]])
+        .blame(Blame::Rank(CauseClass::Rendezvous)),
+    cause("C50r", "JAX-KEY-NOT-SENT",
+        "a process of JAX waited for a value that another process never gave, as the id of a communicator",
+        "read the logs of the other processes for their first error, and check that all run the same program with the same mesh",
+        "https://docs.jax.dev/en/latest/multi_process.html")
+        .says(&[&["GetKeyValue() timed out with key"]])
         .blame(Blame::Rank(CauseClass::Rendezvous)),
     cause("C50l", "SERVICE-UNREACHABLE",
         "no process answers at the address of a service of the job (gRPC), such as JAX's coordinator",
@@ -397,6 +489,12 @@ pub(super) const RULES: &[Rule] = &[
         PODS)
         .says(&[&["FailedCreatePodSandBox", "no runtime for"], &["FailedCreatePodSandBox"]])
         .kind(CauseClass::NotStarted),
+    cause("C53e", "CONTAINER-EXITED",
+        "a container of a pod ended with an exit code",
+        "read the log of that container: `kubectl logs POD` (with `--previous` if it was started again)",
+        PODS)
+        .says(&[&["Pod: ", " exited with code "]])
+        .kind(CauseClass::ExitCode),
     cause("C53b", "CONTAINER-RESTARTS",
         "a container fails again and again, and Kubernetes waits before it starts it again",
         "read the log of that container's last end: `kubectl logs POD -c CONTAINER --previous`",
@@ -468,6 +566,7 @@ pub(super) const RULES: &[Rule] = &[
 pub(crate) fn rule_of_signal(signal: i32) -> &'static Rule {
     match signal {
         9 => &PROCESS_KILLED,
+        1 | 2 | 15 => &PROCESS_TERMINATED,
         7 => &PROCESS_BUS_ERROR,
         _ => super::rule_of_error(CauseClass::Signal, &[]),
     }

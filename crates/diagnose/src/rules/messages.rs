@@ -67,9 +67,15 @@ pub(super) const RULES: &[Rule] = &[
         .only(&[CauseClass::Exception, CauseClass::Nccl, CauseClass::Unexplained]),
     cause("C06", "GPU-MISSING",
         "the process sees no GPU",
-        "give each rank a GPU: check the GPU request of the job, CUDA_VISIBLE_DEVICES and the driver in the container",
+        "give each rank a GPU: check the GPU request of the job, CUDA_VISIBLE_DEVICES and the driver in the container; Slurm's `--gpus-per-task` shows each task its own GPU alone, as number 0 (JAX: `local_device_ids=[0]`, or show all with `--gpus-per-node`)",
         CUDA)
-        .says(&[&["No CUDA GPUs are available"], &["Found no NVIDIA driver"], &["no CUDA-capable device is detected"]])
+        .says(&[
+            &["No CUDA GPUs are available"],
+            &["Found no NVIDIA driver"],
+            &["no CUDA-capable device is detected"],
+            &["no supported devices found for platform CUDA"],
+            &["no supported devices found for platform ROCM"],
+        ])
         .lines(CUDA_LINES),
     cause("C06b", "GPU-NOT-INITIALISED",
         "CUDA could not be initialised in the process",
@@ -87,7 +93,7 @@ pub(super) const RULES: &[Rule] = &[
         .only(OF_GPU),
     cause("C06d", "GPU-OPERATION-UNSUPPORTED",
         "the driver or the kind of GPU (vGPU, MIG, a virtual machine) does not support what was asked of it",
-        "set NCCL_CUMEM_ENABLE=0 and NCCL_P2P_DISABLE=1 as a test, and compare the driver with the one that this CUDA and NCCL need",
+        "compare the driver with the one that this CUDA and NCCL need; on a vGPU enable unified memory (UVM) for it, which memory pools need; NCCL_CUMEM_ENABLE=0 and NCCL_P2P_DISABLE=1 as a test",
         CUDA)
         .says(&[&["'operation not supported'"], &["CUDA error: operation not supported"]])
         .lines(CUDA_LINES)
@@ -111,7 +117,7 @@ pub(super) const RULES: &[Rule] = &[
         .lines(CUDA_LINES),
     cause("C08", "GPU-ORDINAL",
         "the process chose a GPU of a number that it does not see",
-        "set the device from the local rank, and give the container as many GPUs as it has ranks",
+        "set the device from the local rank, and give the container as many GPUs as it has ranks; Slurm's `--gpus-per-task` shows each task its own GPU alone, as number 0 (use that, or `--gpus-per-node`)",
         CUDA)
         .says(&[&["invalid device ordinal"]])
         .lines(CUDA_LINES),
@@ -139,6 +145,12 @@ pub(super) const RULES: &[Rule] = &[
         XID)
         .says(&[&["GPU is lost"], &["Unable to determine the device handle for GPU"]])
         .lines(CUDA_LINES),
+    cause("C11d", "GPU-CONTAINED-ERROR",
+        "a GPU met an error of NVLink or of its hardware, which was contained to the processes that use it",
+        "look at the Xid errors and the NVLink counters of that node and of its peers in the NVLink domain (dmesg, `nvidia-smi nvlink -e`), and drain the node if they have any",
+        CUDA)
+        .says(&[&["CUDA_ERROR_CONTAINED"], &["Invalid access of peer GPU memory over nvlink"]])
+        .lines(CUDA_LINES),
     cause("C11c", "GPU-NOT-STARTED",
         "the driver could not start a GPU",
         "drain the node and check that GPU (dmesg, `nvidia-smi -q`): a reset or a reboot may bring it back, else it is defective or badly seated, or the driver does not fit it",
@@ -149,7 +161,13 @@ pub(super) const RULES: &[Rule] = &[
         "the process has as many open files as its limit allows",
         "raise the limit of open files (`ulimit -n`), or use fewer data loader workers",
         OS_ERRORS)
-        .says(&[&["Too many open files"]]),
+        .says(&[&["Too many open files"]])
+        .explaining(&["SHARED-TENSOR-NOT-OPENED"]),
+    cause("C12b", "SHARED-TENSOR-NOT-OPENED",
+        "a process could not open the shared memory of a tensor that another process passed to it",
+        "raise the limit of open files (`ulimit -n`), or call torch.multiprocessing.set_sharing_strategy('file_system'); if the process that passed it ended before, read its error",
+        "https://docs.pytorch.org/docs/stable/multiprocessing.html#sharing-strategies")
+        .says(&[&["unable to open shared memory object"]]),
     cause("C13", "HOST-OUT-OF-MEMORY",
         "the memory of the host, or that of the job's limit, is used up",
         "raise the memory request of the job, or use fewer data loader workers",
@@ -158,17 +176,28 @@ pub(super) const RULES: &[Rule] = &[
         .of(&[CauseClass::OomKilled, CauseClass::OutOfMemory]),
     cause("C14", "FILE-SYSTEM",
         "a file system does not answer as it should",
-        "check the file system of that path on that node: its mount, its server and its quota",
+        "check the file system that the program writes to on that node: its mount, its server, its free space and its quota",
         OS_ERRORS)
         .says(&[
             &["Stale file handle"],
             // MPI and UCX say the same of a network, without a path.
             &["[Errno 5] Input/output error"],
             &["': Input/output error"],
+            // PyTorch's own writer of files.
+            &["): fd ", " failed with Input/output error"],
             &["Disk quota exceeded"],
             &["Read-only file system"],
             // A socket says the same, without a path behind it.
             &["Transport endpoint is not connected: '"],
+        ]),
+    cause("C14a", "FILE-OF-ANOTHER-RANK",
+        "a file or folder that the program makes, renames or links was changed meanwhile: another rank, or an earlier run, did the same",
+        "let one rank save and clean up (global rank 0, not that of each node), and give each run an output folder of its own; newer versions of the library that saves may do so",
+        OS_ERRORS)
+        .says(&[
+            &["[Errno 39] Directory not empty"],
+            &["[Errno 17] File exists"],
+            &["[Errno 2] No such file or directory: ", "' -> '"],
         ]),
     cause("C14b", "FILE-MISSING",
         "a file or folder that the program uses is not there",
@@ -180,12 +209,25 @@ pub(super) const RULES: &[Rule] = &[
         "check the owner and the mode of that path for the user of the job (`ls -ld`, `id`), and whether it is mounted for writing",
         OS_ERRORS)
         .says(&[&["[Errno 13] Permission denied: "]]),
+    cause("C14e", "IMAGE-NO-SPACE",
+        "the volume on which a container's image is unpacked is full",
+        "free space on that volume of the node, or set enroot's folders to a larger one (ENROOT_TEMP_PATH, ENROOT_CACHE_PATH, ENROOT_DATA_PATH) and pyxis's runtime_path",
+        "https://github.com/NVIDIA/enroot/blob/master/doc/configuration.md")
+        .says(&[&["pyxis: ", "No space left on device"], &["[ERROR]", "enroot", "No space left on device"]])
+        .explaining(&["CONTAINER-NOT-STARTED", "IMAGE-NOT-PULLED"])
+        .kind(CauseClass::DiskFull),
     cause("C15", "VOLUME-FULL",
         "a volume is full",
         "free space on the volume that is written to, or write checkpoints to another one",
         OS_ERRORS)
         .says(&[&["No space left on device"]])
         .kind(CauseClass::DiskFull),
+    // PyTorch's caffe2/serialize/inline_container.cc, read 2026-11-26.
+    cause("C15a", "CHECKPOINT-NOT-WRITTEN",
+        "PyTorch could not write a file: most often its volume or quota is full",
+        "free space on the volume that is written to (`df`, the quota), or write checkpoints to another one",
+        "https://github.com/pytorch/pytorch/blob/main/caffe2/serialize/inline_container.cc")
+        .says(&[&["PytorchStreamWriter failed writing file"], &["unexpected pos ", " vs "]]),
     cause("C16", "LIBRARY-MISSING",
         "a shared library is not found",
         "install the missing library in the image, or add its directory to LD_LIBRARY_PATH",

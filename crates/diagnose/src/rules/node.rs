@@ -26,6 +26,13 @@ pub(super) const RULES: &[Rule] = &[
         .explaining(&["CUDA-FAILURE", "SHM-NOT-MADE"])
         .signatures(&[Signature::ShmNotRegistered])
         .fails(),
+    rule("R29e", "SHM-HOST-MEMORY", HIGH,
+        "CUDA could not share the host's memory that NCCL's SHM transport allocates with cuMem: it asks for peer access, which these GPUs lack",
+        "set NCCL_CUMEM_HOST_ENABLE=0 for all ranks, or use another release of NCCL (2.27 asks for it); NCCL_P2P_DISABLE does not help",
+        nccl_issue!("1838")).patch(&[("env.NCCL_CUMEM_HOST_ENABLE", Some("0"))])
+        .explaining(&["CUDA-FAILURE", "P2P-MEMORY-REFUSED"])
+        .signatures(&[Signature::ShmHostMemory])
+        .fails(),
     rule("R29b", "SHM-ATTACH", HIGH,
         "a rank found no shared memory segment under the name that its peer sent: the ranks of a node do not share /dev/shm, or disagree on NCCL_CUMEM_HOST_ENABLE",
         "give all ranks of the node one /dev/shm and one value of NCCL_CUMEM_HOST_ENABLE (0 as a test)",

@@ -28,7 +28,10 @@ pub(super) fn of_piece(piece: &Piece<'_>, tables: &mut Tables, mut say: impl FnM
     } else if !speaks(piece) {
     } else if let Some(fatal) = error(piece) {
         let text = printable(words_of_error(piece.text, fatal), 300);
-        let is_cuda = fatal && text.starts_with("Test CUDA failure");
+        // TensorFlow's GPU_CHECK: the kernel was not launched.
+        let is_cuda = fatal
+            && (text.starts_with("Test CUDA failure")
+                || text.contains("GpuLaunchKernel") && text.contains("out of memory"));
         say(who, Content::Fact(if is_cuda { Fact::Cuda(text) } else { Fact::Error { text, fatal } }));
     }
 }
@@ -365,6 +368,10 @@ fn error(piece: &Piece<'_>) -> Option<bool> {
             || !before.last().is_some_and(is_name);
         begins && (words.ends_with(' ') || !behind.first().is_some_and(is_name)) && !whole.is_quoted(words)
     };
+    // The C library's assert(3), and the macros of UCX and others. Those of kernels on a GPU quote with two backticks.
+    if whole.has("Assertion `") && whole.has("' failed") {
+        return Some(true);
+    }
     // Ray's raylet holds the workers of its node.
     if whole.has("Raylet is terminated") {
         return Some(true);
@@ -404,6 +411,7 @@ fn absl_severity(own: &[u8], whole: Text<'_>, path: &str) -> Option<bool> {
         // A collective that TensorFlow gave up, in whatever severity.
         b'E' | b'W' if whole.has("BaseCollectiveExecutor::StartAbort") => Some(false),
         b'E' if serious.iter().any(|words| whole.has(words)) => Some(false),
+        b'W' | b'E' if whole.has("unable to create StreamExecutor") => Some(false),
         _ => None,
     }
 }

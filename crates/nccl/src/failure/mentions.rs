@@ -1,19 +1,21 @@
 //! Lines that say that something failed, in words that programs that go on print too.
 
-use super::facts::{of_piece, speaks};
-use super::launchers::Tables;
+use super::facts::speaks;
 use super::words::Text;
 use crate::lines::Piece;
 use crate::map::printable;
 
 /// Returns a line that says no more than that something failed.
 pub(super) fn mention(piece: &Piece<'_>) -> Option<String> {
-    if !mentions_failure(piece) || !speaks(piece) {
-        return None;
-    }
-    let mut known = false;
-    of_piece(piece, &mut Tables::default(), |_, _| known = true);
-    (!known).then(|| printable(piece.text, 300))
+    (mentions_failure(piece) && speaks(piece)).then(|| printable(piece.text, 300))
+}
+
+/// Returns whether a shell says that SIGTERM ended its program, in a line of its own, behind a progress bar, or with the place in its
+/// script.
+pub(super) fn is_of_sigterm(piece: &Piece<'_>) -> bool {
+    let own = piece.text.trim_ascii_end();
+    let text = Text(own);
+    own == b"Terminated" || own.ends_with(b"]Terminated") || text.has(": line ") && text.has(" Terminated ")
 }
 
 /// Words of lines that say that something failed. Programs that go on print them too.
@@ -22,12 +24,19 @@ const MENTIONS: &[&str] = &[
     "nable to ",
     "ould not ",
     "annot ",
+    "an't open ",
     " died",
     "imed out",
     "borted",
     "exited with ",
     "onnection refused",
     "erminated",
+    "MPI_ERR_",
+    "CUDA_ERROR_",
+    "CUDA-capable device",
+    ": command not found",
+    "etry to connect to ",
+    "SLURM's PMI support",
 ];
 
 /// Returns whether words before `failed` say that nothing did: `12 passed (0 `, `0 tests `, `none `; but not `rank 0 `.
@@ -56,8 +65,17 @@ fn counts_none(before: &[u8]) -> bool {
 /// Returns whether a line says that something failed, in words that are no proof of it. Warnings, questions and counts (`0 failed`,
 /// `failed=0`) are none.
 fn mentions_failure(piece: &Piece<'_>) -> bool {
-    const NOISE: &[&str] =
-        &["arning", "WARN", "DEBUG", "INFO:", "?", "external/xla", "tensorflow/", "erminated normally"];
+    const NOISE: &[&str] = &[
+        "arning",
+        "WARN",
+        "DEBUG",
+        "INFO:",
+        "?",
+        "external/xla",
+        "tensorflow/",
+        "erminated normally",
+        "Per user-direction",
+    ];
     let whole = Text(piece.bytes);
     let is_noise = NOISE.iter().any(|words| whole.has(words));
     let says = |words: &&str| {

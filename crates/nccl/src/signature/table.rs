@@ -157,6 +157,8 @@ pub(super) const TABLE: &[SignatureRow] = &[
     with(Signature::RegistrationRefused, "ibv_reg_dmabuf_mr", &["failed", "Bad address"], &[]),
     row(Signature::MemoryRegistration, "Failure to post internal receive buffers"),
     with(Signature::MemoryRegistration, "Unable to write to EQ", &["Cannot allocate memory"], &[]),
+    // What the efa provider prints before it aborts (prov/efa/src/efa_base_ep.c).
+    with(Signature::MemoryRegistration, "Libfabric error: (-12)", &["Cannot allocate memory"], &[]),
     // NCCL prints it for its socket network too, which never supports it.
     with(Signature::IbGdrDisabled, "GPU Direct RDMA Disabled for HCA", &[], &["NET/Socket"]),
     with(Signature::GdrTooFar, "GPU Direct RDMA Disabled for GPU", &[], &[]),

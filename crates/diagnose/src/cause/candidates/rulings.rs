@@ -43,6 +43,11 @@ impl Ruling {
         Self { grade, class, what, rule, fix: rule.fix.to_owned(), is_proof: false }
     }
 
+    /// Gives the fix of its rule in this case.
+    pub fn advised(self, seen: &RuleInput<'_>) -> Self {
+        Self { fix: self.rule.fix_for(seen), ..self }
+    }
+
     /// Returns the candidate that a line proves, of no known rank.
     pub fn candidate(self, evidence: Evidence) -> Candidate {
         let Self { grade, class, what, rule, fix, is_proof } = self;
