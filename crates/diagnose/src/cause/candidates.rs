@@ -114,6 +114,8 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
         .filter(|known| matches!(known.report.fact, Fact::TimedOut { .. }))
         .map(|known| known.report.source)
         .collect();
+    let told_by = scene.reports.iter().filter(|known| explains(&known.report.fact));
+    let told_by: BTreeSet<u64> = told_by.filter_map(|known| known.report.writer.pid).collect();
     let is_end = |fact: &Fact| matches!(fact, Fact::Exit { code, .. } if *code != 0);
     let ends = scene.reports.iter().filter(|known| is_end(&known.report.fact)).count();
     let exited = scene.has_exited();
@@ -198,7 +200,23 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                     }
                     Grade::Remote => push(remote.clone(), None, false),
                     Grade::Rendezvous => add(grade, class, what(class, root), None, false),
-                    _ => add(grade, class, what(class, root), frame, false),
+                    _ => {
+                        let what = what(class, root);
+                        let mut ruling = Ruling::of(rule_of(known.report, class, &what), grade, class, what);
+                        let is_own = root.innermost.is_none() || root.innermost == root.frame;
+                        if let Some(frame) = frame.clone().map(of_user)
+                            && ruling.is_of(&PROGRAM_EXCEPTION)
+                        {
+                            let place = format!("{}:{}", frame.file, frame.line);
+                            ruling.fix = match is_own {
+                                true => format!("correct {place}, which raised it"),
+                                false => {
+                                    format!("read its message: a library raised it, which {place} called")
+                                }
+                            };
+                        }
+                        push(ruling, frame, false);
+                    }
                 }
             }
             Fact::Exit { code: -6 | 134, .. } if timed_out.contains(&known.report.source) => {}
@@ -242,6 +260,8 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 add(grade, class, what.to_owned(), None, false);
             }
             Fact::RemoteExit => push(remote.clone(), None, false),
+            // What the worker itself says of its end is more.
+            Fact::WorkerLost { pid: Some(pid), .. } if told_by.contains(pid) => {}
             Fact::WorkerLost { pid, host } => {
                 let pid = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
                 let on = host.as_ref().map_or_else(String::new, |host| format!(" on {host}"));
@@ -538,13 +558,7 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
         }
         (None, None) => (head.rule, head.what.clone()),
     };
-    let fix = match &head.frame {
-        Some(frame) if rule.code == PROGRAM_EXCEPTION.code => {
-            format!("correct {}:{}, which raised it", frame.file, frame.line)
-        }
-        _ if rule.code == head.rule.code => head.fix.clone(),
-        _ => rule.fix.to_owned(),
-    };
+    let fix = if rule.code == head.rule.code { head.fix.clone() } else { rule.fix.to_owned() };
     let cause = Cause {
         ranks: ranks.into_iter().collect(),
         nodes: hosts.into_iter().collect(),

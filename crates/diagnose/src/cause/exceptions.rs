@@ -189,7 +189,9 @@ pub(super) fn what(class: CauseClass, exception: &Exception) -> String {
 
 /// Returns whether a connection to the store of the rendezvous broke.
 pub(super) fn is_of_store(exception: &Exception) -> bool {
-    ["recvValue failed", "sendBytes failed", "Did the remote server shutdown or crash", "TCPStore"]
-        .iter()
-        .any(|words| exception.message.contains(words))
+    let of_launcher = |frame: &Frame| frame.file.ends_with("elastic/rendezvous/c10d_rendezvous_backend.py");
+    exception.innermost.as_ref().is_some_and(of_launcher)
+        || ["recvValue failed", "sendBytes failed", "Did the remote server shutdown or crash", "TCPStore"]
+            .iter()
+            .any(|words| exception.message.contains(words))
 }

@@ -25,7 +25,7 @@ pub(crate) const GPU_XID: Rule = cause(
     "C31",
     "GPU-XID",
     "the driver reports an error of a GPU that the program does not cause",
-    "drain the node and check its GPUs (dmesg, nvidia-smi -q, dcgmi diag)",
+    "drain the node and check its GPUs (dmesg, nvidia-smi -q, dcgmi diag), for NVLink also its links and the fabric manager (`nvidia-smi nvlink -e`)",
     XID,
 );
 pub(crate) const GPU_XID_OF_PROGRAM: Rule = cause(
@@ -172,12 +172,25 @@ pub(super) const RULES: &[Rule] = &[
         .of(&[CauseClass::CollectiveTimeout, CauseClass::Behind]),
     COLLECTIVE_TIMEOUT_UNNAMED,
     COLLECTIVES_DIVERGED,
+    // NCCL's own guess (init.cc), which it prints where a rank waits long.
+    cause("C04b", "COLLECTIVES-SUSPECTED",
+        "NCCL suspects that ranks call different collectives",
+        "compare what the rank in the line and the others call at that moment: all must call the same collectives in the same order and with the same sizes; take the stacks of the processes while they hang (py-spy dump)",
+        "https://github.com/NVIDIA/nccl/blob/master/src/init.cc")
+        .says(&[&["may be caused by a collective mismatch"]])
+        .kind(CauseClass::CollectiveMismatch),
     cause("C39b", "SLURM-SCRIPT-NOT-STARTED",
         "slurmd could not start its copy of the batch script: it is gone from the node, or the interpreter in its first line is not there",
         "check the first line of the script (`#!/bin/bash`, without a carriage return); if it is right, ask your cluster administrator to check that node (its disk and SlurmdSpoolDir), and submit again with `--exclude`",
         "https://slurm.schedmd.com/slurm.conf.html#OPT_SlurmdSpoolDir")
         .says(&[&["execve()", "/slurm_script"]])
         .blame(Blame::Rank(CauseClass::NotStarted)),
+    cause("C37b", "STORE-CONNECTION",
+        "the connection to the store of the rendezvous failed: it could not be reached, or its process ended",
+        "read the log of the first node: if its launcher or rank 0 ended, that one failed first; if it runs, check that this node reaches the address and port of `--rdzv-endpoint`",
+        TORCHRUN)
+        .says(&[&["The connection to the C10d store has failed"]])
+        .kind(CauseClass::Rendezvous),
     cause("C47", "HOST-NOT-RESOLVED",
         "the name of a host cannot be resolved",
         "start the host or pod of that name first, and check that its name resolves on the node that asks (`getent hosts NAME`)",
@@ -268,6 +281,20 @@ pub(super) const RULES: &[Rule] = &[
         .says(&[&["MPI_ERR_"], &["MPI_ERRORS_ARE_FATAL"]])
         .explaining(&["PROCESS-CRASHED", "RANKS-ABORTED", "PROCESS-EXITED"])
         .blame(Blame::Rank(CauseClass::Exception)),
+    cause("C46i", "UCX-THREADS",
+        "the UCX of this host was built without support for several threads, which the program asks of MPI",
+        "use a UCX that was built with `--enable-mt`, or let Open MPI use another layer (`--mca pml ob1`)",
+        "https://openucx.readthedocs.io/en/master/faq.html")
+        .says(&[&["UCP worker does not support MPI_THREAD_MULTIPLE"]])
+        .explaining(&["MPI-NO-TRANSPORT"])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
+    cause("C46j", "MPI-NO-TRANSPORT",
+        "Open MPI could not use the layer for messages (PML) that it was told to use, or has none",
+        "find out why with `--mca pml_base_verbose 10`: for ucx compare UCX_NET_DEVICES and UCX_TLS with `ucx_info -d` on that host and look for its missing libraries (`ldd`); or leave the choice to Open MPI (no `--mca pml`)",
+        "https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/ib-and-roce.html")
+        .says(&[&["PML ", " cannot be selected"], &["were able to be opened in the pml framework"]])
+        .explaining(&["MPI-CALL-FAILED"])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
     cause("C46d", "MPI-PROXY-UNREACHABLE",
         "the proxy of mpiexec (Hydra) could not connect to the host on which mpiexec runs",
         "check that the second name in the line resolves on the first host, to an address that it reaches, and the firewall between the two; `-iface` selects the network",
@@ -315,7 +342,7 @@ pub(super) const RULES: &[Rule] = &[
         "a rank waited for the store of the rendezvous until its time limit: another rank, most often rank 0, did not come as far",
         "read the log of rank 0; if it only takes long (it prepares the data first), raise the timeout of init_process_group (`ddp_timeout` of transformers)",
         TORCH)
-        .says(&[&["[c10d] waitForInput: ", " timed out after "]])
+        .says(&[&["[c10d] waitForInput: ", " timed out after "], &["wait timeout after ", "ms, keys: "]])
         .kind(CauseClass::Rendezvous),
     cause("C49b", "STORE-BARRIER",
         "not all processes came to the barrier that begins the process group",
@@ -335,6 +362,29 @@ pub(super) const RULES: &[Rule] = &[
             &["launch failed: ", "Unable to satisfy cpu bind request"],
         ])
         .blame(Blame::Rank(CauseClass::NotStarted)),
+    // The words of slurm_errno.c and slurm's auth/munge plugin.
+    cause("C49w", "SLURM-MUNGE",
+        "Slurm could not prove who the user is: munge does not answer on that host, or its key or clock differs",
+        "start munged there (`systemctl status munge`, `munge -n | unmunge`), with the same key and clock on all hosts; in a container mount /run/munge",
+        "https://github.com/dun/munge/wiki")
+        .says(&[&["Munge encode failed"], &["Munge decode failed"]])
+        .kind(CauseClass::NotStarted),
+    cause("C49x", "SLURM-POLICY",
+        "Slurm refused the job for the account, QOS or partition that it names, or a limit of them",
+        "name an account, QOS and partition that you may use together (`sacctmgr show assoc user=$USER`); where a limit of jobs, nodes, GPUs or time is reached, wait for other jobs or ask for less",
+        SLURM)
+        .says(&[
+            &["violates accounting/QOS policy"],
+            &["Invalid account or account/partition combination"],
+            &["Invalid qos specification"],
+        ])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
+    cause("C49y", "SLURM-PMIX-TIMEOUT",
+        "the PMIx plugins of Slurm on the nodes of a step did not finish an exchange in time",
+        "check that the nodes reach each other over TCP on any port (firewall, several interfaces: SlurmPMIxDirectConn, UCX_NET_DEVICES of slurmd), and the log of slurmd on the neighbours that the lines name; a task that ended there before is the cause",
+        SRUN)
+        .says(&[&["pmixp_coll", "collective timeout"]])
+        .kind(CauseClass::Rendezvous),
     cause("C50", "SLURM-LAUNCH-FAILED",
         "Slurm could not start tasks on a node",
         "check slurmd, its plugins, munge and the clock of that node (`scontrol show node NAME`), or exclude it (`--exclude`) and submit again",
@@ -376,6 +426,8 @@ pub(super) const RULES: &[Rule] = &[
             &["error: pyxis:     "],
             &["nvidia-container-cli: "],
             &["OCI runtime create failed"],
+            &["CreateContainerConfigError"],
+            &["CreateContainerError"],
             &["could not select device driver"],
             &["error: pyxis: failed to "],
             &["error: pyxis: "],

@@ -54,6 +54,21 @@ pub(super) const RULES: &[Rule] = &[
             &["appears not to match sizes of the same param"],
             &["appears not to match strides of the same param"],
         ]),
+    cause("C03b", "ZERO-ORDER-DIFFERS",
+        "the ranks of DeepSpeed's ZeRO-3 use the parameters in different orders",
+        "let all ranks run the same modules in each step: a branch by the data, or experts of which a rank uses only some (`deepspeed.utils.set_z3_leaf_modules`), and as many batches on all ranks",
+        "https://deepspeed.readthedocs.io/en/latest/zero3.html")
+        .says(&[&["disagreement between rank0 and rank"]]),
+    cause("C03c", "PARALLELISM-DOES-NOT-FIT",
+        "the number of processes or GPUs does not fit the parallelism that the program was told to use",
+        "start as many processes as tensor, pipeline, context and data parallel sizes multiply to, and as many on each node as it has GPUs",
+        "https://docs.nvidia.com/megatron-core/developer-guide/latest/")
+        .says(&[
+            &["expected local-rank to be the same as rank % device-count"],
+            &["mpiSize == tp * pp"],
+            &["world size", "is not divisible by"],
+            &["world_size", "is not divisible by"],
+        ]),
     cause("C04", "NCCL-ID-NOT-SENT",
         "rank 0 did not send the id of the communicator",
         "find out why rank 0 did not come: read its log, and check that all ranks begin with the same collective; if it only took long (it prepares the data first), raise the timeout of init_process_group (`ddp_timeout` of transformers)",
@@ -209,6 +224,21 @@ pub(super) const RULES: &[Rule] = &[
         "check the owner and the mode of that path for the user of the job (`ls -ld`, `id`), and whether it is mounted for writing",
         OS_ERRORS)
         .says(&[&["[Errno 13] Permission denied: "]]),
+    // The kernel's ENOSPC of what is no volume.
+    cause("C14d", "KERNEL-LIMIT",
+        "a limit of the kernel is reached: the number of user namespaces, inotify watches, cgroups or semaphores (no volume is full)",
+        "raise the limit that the line is about on that node: user.max_user_namespaces, fs.inotify.max_user_watches and max_user_instances, kernel.sem; for cgroups end what left them behind, or reboot the node",
+        OS_ERRORS)
+        .says(&[
+            &["user namespace", "No space left on device"],
+            &["inotify watch limit reached"],
+            &["inotify", "No space left on device"],
+            &["cgroup", "No space left on device"],
+            &["cpuset", "No space left on device"],
+            &["semaphore", "No space left on device"],
+        ])
+        .explaining(&["CONTAINER-NOT-STARTED", "IMAGE-NOT-PULLED"])
+        .kind(CauseClass::NotStarted),
     cause("C14e", "IMAGE-NO-SPACE",
         "the volume on which a container's image is unpacked is full",
         "free space on that volume of the node, or set enroot's folders to a larger one (ENROOT_TEMP_PATH, ENROOT_CACHE_PATH, ENROOT_DATA_PATH) and pyxis's runtime_path",
@@ -281,6 +311,14 @@ pub(super) const RULES: &[Rule] = &[
         "run once with AMD_SERIALIZE_KERNEL=3 to find the kernel, and NCCL_P2P_DISABLE=1 as a test where it comes in a collective",
         "https://rocm.docs.amd.com/")
         .says(&[&["Memory access fault by GPU"]])
+        .explaining(&["PROCESS-CRASHED", "RANKS-ABORTED"])
+        .blame(Blame::Rank(CauseClass::CudaError)),
+    // ROCclr's rocdevice.cpp; the codes are those of hsa.h.
+    cause("C21d", "AMD-QUEUE-FAILED",
+        "the runtime of ROCm stopped a queue of an AMD GPU after an error, and ends the process",
+        "read the words behind HSA_STATUS_ERROR: for OUT_OF_RESOURCES look at the GPU's free memory (rocm-smi) and the limits of the container, for others run once with AMD_SERIALIZE_KERNEL=3 to find the kernel; look at the kernel log (dmesg, amdgpu)",
+        "https://rocm.docs.amd.com/projects/ROCR-Runtime/en/latest/")
+        .says(&[&["borting with error : HSA_STATUS_ERROR"]])
         .explaining(&["PROCESS-CRASHED", "RANKS-ABORTED"])
         .blame(Blame::Rank(CauseClass::CudaError)),
     cause("C22", "GPU-OUT-OF-MEMORY",

@@ -2,7 +2,7 @@
 
 use weftrun_nccl::{FabricSeen, Kind, Signature};
 
-use super::{ENV, HIGH, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, rule};
+use super::{CauseClass, ENV, HIGH, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, rule};
 use crate::rule_input::RuleInput;
 
 pub(super) const RULES: &[Rule] = &[
@@ -87,6 +87,8 @@ pub(super) const RULES: &[Rule] = &[
         "free the SHARP quota (sharp_am), use the HPC-X plugin and one process a GPU",
         "https://github.com/NVIDIA/nccl-tests/issues/311")
         .signatures(&[Signature::CollnetUnavailable, Signature::CollnetRequested])
+        .says(&[&["sharp_get_job_data_len failed"], &["SHARP coll init error"]])
+        .kind(CauseClass::Nccl)
         .when(collnet_missed),
     rule("R35", "MNNVL-IMEX", HIGH,
         "memory could not be shared over multi-node NVLink: most often the IMEX channel is not in the container",

@@ -764,6 +764,29 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
         ("R24b", vec![line("E0511 07:42:36.3 10 rdma_context.cpp:198] Failed to register memory 0x2e1c: Bad address [14]")]),
         ("R24c", vec![line("UCX ERROR ibv_create_cq(cqe=4096) failed: Cannot allocate memory")]),
         ("R24f", vec![line("gpu-1.30hfi_userinit_internal: assign_context command failed: Device or resource busy"), line("gpu-1.30PSM2 can't open hfi unit: 0 (err=23)")]),
+        ("C03b", vec![raised("RuntimeError: disagreement between rank0 and rank1: rank0: [1, 2], rank1: [2, 1]")]),
+        ("C03c", vec![
+            raised("AssertionError: expected local-rank to be the same as rank % device-count."),
+            raised("RuntimeError: world size (8) is not divisible by 3"),
+        ]),
+        ("C14d", vec![
+            line("slurmstepd: error: pyxis:     enroot-nsenter: failed to create user namespace: No space left on device\nslurmstepd: error: pyxis: couldn't start container"),
+            raised("OSError: [Errno 28] inotify watch limit reached"),
+        ]),
+        ("C37b", vec![line("RendezvousConnectionError: The connection to the C10d store has failed. See inner exception for details.")]),
+        ("C04b", vec![warn("init.cc:1256", "Your program may be hanging, this may be caused by a collective mismatch around rank 1.")]),
+        ("C46i", vec![line("[gpu-1:14] pml_ucx.c:285  Error: UCP worker does not support MPI_THREAD_MULTIPLE\nNo components were able to be opened in the pml framework.")]),
+        ("C46j", vec![line("[gpu-1:17] PML ucx cannot be selected")]),
+        ("C49e", vec![line("torch.distributed.DistStoreError: wait timeout after 1800000ms, keys: /default_pg/0//2//cpu//0/2")]),
+        ("C49y", vec![line("slurmstepd: error:  mpi/pmix_v3: pmixp_coll_ring_reset_if_to: gpu-1 [0]: pmixp_coll_ring.c:742: 0x14: collective timeout seq=0")]),
+        ("R41", vec![line("Error during backward on rank0: Detected mismatch between collectives on ranks. Rank 0 is running collective: CollectiveFingerPrint(SequenceNumber=16, OpType=ALLREDUCE, TensorShape=[7]), but Rank 1 is running collective: CollectiveFingerPrint(SequenceNumber=16, OpType=ALLREDUCE, TensorShape=[9]).")]),
+        ("C21d", vec![line(":0:rocdevice.cpp            :2660: 18 us: 17: [tid:0x7f] Device::callbackQueue aborting with error : HSA_STATUS_ERROR_EXCEPTION: An HSAIL operation resulted in a hardware exception. code: 0x1016")]),
+        ("C49w", vec![line("srun: error: If munged is up, restart with --num-threads=10\nsrun: error: Munge encode failed: Failed to access \"/run/munge/munge.socket.2\": No such file or directory")]),
+        ("C49x", vec![line("sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)")]),
+        ("C50d", vec![line("E0604 15:51:53.7 15 kuberuntime_manager.go:749] container start failed: CreateContainerConfigError: endpoint not found in cache for a registered resource: nvidia.com/gpu")]),
+        ("C53", vec![line(" Warning FailedScheduling  40s (x2 over 40s)  default-scheduler  0/2 nodes are available: 1 Insufficient nvidia.com/gpu.")]),
+        ("C53b", vec![line("    State:          Waiting\n      Reason:       CrashLoopBackOff")]),
+        ("R34", vec![line("[gpu-1:0:77 - context.c:670][2024-01-01 00:00:00] ERROR sharp_get_job_data_len failed: Job error(-35)")]),
         (
             "C58",
             vec![line("[ERROR] the oven is cold")],
@@ -880,6 +903,22 @@ fn what_only_looks_like_an_end_is_none() {
         ("C58", "pcieport 0000:00:03.1: PCIe Bus Error: severity=Correctable, type=Data Link Layer\n"),
         ("R30c", "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 1.2\n"),
         ("C14b", "/job/run.sh: line 7: /job/train.py: No such file or directory\n"),
+        // No volume is full where a limit of the kernel is reached, and no limit where a volume is.
+        ("C15", "OSError: [Errno 28] inotify watch limit reached\n"),
+        (
+            "C14e",
+            "slurmstepd: error: pyxis:     enroot-nsenter: failed to create user namespace: No space left on device\n",
+        ),
+        (
+            "C15",
+            "slurmstepd: error: unable to create cgroup '/sys/fs/cgroup/memory/slurm/uid_1/job_7' : No space left on device\n",
+        ),
+        ("C14d", "[rank0]: OSError: [Errno 28] No space left on device\n"),
+        (
+            "C50b",
+            "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified\n",
+        ),
+        ("C53", "    Warning: FailedScheduling is explained in the guide\n"),
         // A rename of two ranks is none of a missing path, and a path alone is none of a rename.
         (
             "C14b",

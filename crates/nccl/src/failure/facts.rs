@@ -158,6 +158,7 @@ const THROWN: &[(&str, &[&str])] = &[
     ("gloo", &["gloo/transport/tcp/pair.cc", "Connection reset by peer"]),
     ("gloo", &["gloo/transport/tcp/pair.cc", "Connection closed by peer"]),
     ("PyTorch", &[" failed to pass monitoredBarrier"]),
+    ("PyTorch", &["Detected mismatch between collectives on ranks"]),
     ("PyTorch", &["Expected to have finished reduction in the prior iteration"]),
 ];
 
@@ -253,6 +254,7 @@ const ENDS: &[&str] = &[
     "NCCL Error ",
     "[enforce fail at ",
     ": Fatal error in ",
+    "borting with error : HSA_STATUS_ERROR",
 ];
 
 /// What the kernel's drivers of NICs, NVSHMEM, UCX, TensorFlow, shells, launchers, Ray and Kubernetes' events report, which need not
@@ -327,6 +329,8 @@ const INDENTED: &[&str] = &[
     "pmix_psec_base_open failed",
     "Remote daemon: [",
     "Out of bounds values : ",
+    "CrashLoopBackOff",
+    "ImagePullBackOff",
 ];
 
 /// Returns whether what a line says may be an error: source code, what is only information, and what the kernel corrected is none.
@@ -337,7 +341,9 @@ pub(super) fn speaks(piece: &Piece<'_>) -> bool {
     // What a program prints goes on behind a progress bar.
     let is_indented =
         !whole.has("%|") && own.first().is_none_or(|first| matches!(first, b' ' | b'\t' | b'#' | b'+'));
-    !(is_indented && !INDENTED.iter().any(|words| whole.has(words))
+    // The events of `kubectl describe` are indented.
+    let is_event = || own.trim_ascii_start().starts_with(b"Warning ");
+    !(is_indented && !is_event() && !INDENTED.iter().any(|words| whole.has(words))
         || own.starts_with(b"raise ")
         || whole.has("[INFO]")
         || whole.has(" INFO ")

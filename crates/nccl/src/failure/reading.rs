@@ -328,7 +328,13 @@ impl Reading {
                 }
             }
             None => {
-                self.keep(Writer::default(), piece.line, piece.bytes, Fact::exit(-signal, Order::First), sink)
+                self.keep(
+                    Writer::default(),
+                    piece.line,
+                    piece.bytes,
+                    Fact::exit(-signal, Order::First),
+                    sink,
+                );
             }
         }
     }

@@ -154,7 +154,7 @@ const RARE: &[&str] = &[
     ": Cannot alloc",
     "external/xla",
     "marked dead",
-    "Unhandled exception: ",
+    "etected mismatch between ",
     "Out of bounds values",
     "OCI runtime",
     ": No ",

@@ -70,6 +70,7 @@ pub(super) fn xid(number: u32, text: &str) -> String {
         (109, "a switch between programs on the GPU timed out, as after an earlier error"),
         (119, "the GSP of the GPU does not answer"),
         (120, "error of the GSP of the GPU"),
+        (137, "NVLink error of an access to another GPU's memory"),
         (140, "unrecovered ECC error"),
         (144, "NVLink error"),
         (145, "NVLink error"),
