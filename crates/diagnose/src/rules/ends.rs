@@ -96,7 +96,7 @@ pub(crate) const PROGRAM_NOT_STARTED: Rule = cause("C40", "PROGRAM-NOT-STARTED",
     "the program could not be started",
     "correct the command or the working folder of the job, or install the program in the image: it could not be started",
     SRUN)
-    .says(&[&["error: execve()"]])
+    .says(&[&["error: execve()"], &["unable to find the specified executable file"]])
     .blame(Blame::Rank(CauseClass::NotStarted));
 pub(crate) const PROCESS_SILENT: Rule = cause(
     "C41",
@@ -134,6 +134,14 @@ pub(super) const RULES: &[Rule] = &[
         "see where it crashes: keep the core file (`ulimit -c unlimited`), or run a Python program with -X faulthandler",
         SIGNALS)
         .of(&[CauseClass::Signal]),
+    // Python's argparse, which ends the program with code 2.
+    cause("C30b", "ARGUMENTS-UNKNOWN",
+        "the program or its launcher was started with arguments that it does not know, or without some that it needs",
+        "correct the command; `--local-rank` and `--local_rank` are given by torch.distributed.launch alone: start the program with torchrun, and read LOCAL_RANK from the environment",
+        "https://docs.python.org/3/library/argparse.html")
+        .says(&[&["error: unrecognized arguments: "], &["error: the following arguments are required: "]])
+        .explaining(&["PROCESS-EXITED"])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
     cause("C35a", "ASSERTION-FAILED",
         "an assertion of a program or a library did not hold, and the process aborted itself",
         "read the condition and its place in the line: they say what the program requires; correct the input, the settings or the number of processes that break it",
@@ -151,6 +159,8 @@ pub(super) const RULES: &[Rule] = &[
             &["malloc(): "],
             &["munmap_chunk(): invalid "],
             &["corrupted size vs. prev_size"],
+            &["double free detected"],
+            &["stack smashing detected"],
         ])
         .explaining(&["PROCESS-CRASHED", "RANKS-ABORTED"])
         .blame(Blame::Rank(CauseClass::Signal)),
@@ -216,6 +226,20 @@ pub(super) const RULES: &[Rule] = &[
         .says(&[&["ssh: connect to host "]])
         .explaining(&["MPI-DAEMON-NOT-STARTED", "SSH-LOGIN-FAILED"])
         .kind(CauseClass::Rendezvous),
+    cause("C48c", "SSH-CLOSED",
+        "the ssh server of a host closed the connection before the login",
+        "start fewer logins at once or raise MaxStartups of sshd on that host, and read its log: access rules (hosts.deny, PAM, fail2ban) do the same",
+        "https://man.openbsd.org/sshd_config#MaxStartups")
+        .says(&[&["exchange_identification: "]])
+        .explaining(&["MPI-DAEMON-NOT-STARTED", "SSH-LOGIN-FAILED"])
+        .kind(CauseClass::Rendezvous),
+    cause("C48d", "SSH-HOST-KEY",
+        "ssh does not know the key of a host, or knows another one",
+        "add the host's key on the host that logs in (`ssh-keyscan HOST >> ~/.ssh/known_hosts`; `ssh-keygen -R HOST` removes an old one), or set StrictHostKeyChecking=accept-new",
+        "https://man.openbsd.org/ssh_config#StrictHostKeyChecking")
+        .says(&[&["Host key verification failed"]])
+        .explaining(&["MPI-DAEMON-NOT-STARTED", "SSH-LOGIN-FAILED"])
+        .kind(CauseClass::NotStarted),
     cause("C48b", "SSH-LOGIN-FAILED",
         "a launcher could not log in to a host with ssh",
         "log in to that host by hand with the same user and without a password (`ssh -o PasswordAuthentication=no HOST hostname`): it needs the key, a name that resolves, and an sshd that runs",
@@ -332,6 +356,12 @@ pub(super) const RULES: &[Rule] = &[
         HCCL)
         .says(&[&["wait socket establish timeout"]])
         .kind(CauseClass::Rendezvous),
+    cause("C49i", "RENDEZVOUS-NOT-GIVEN",
+        "a variable that PyTorch needs to find the other processes is not set",
+        "start the program with torchrun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each process",
+        TORCH)
+        .says(&[&["environment variable ", " expected, but not set"]])
+        .kind(CauseClass::Rendezvous),
     cause("C49c", "RENDEZVOUS-CLOSED",
         "the rendezvous is closed: another node had ended the run before this one joined",
         "read the log of the node that ended first; what joins after the end needs a run of its own (a new `--rdzv-id`)",
@@ -398,6 +428,7 @@ pub(super) const RULES: &[Rule] = &[
         .says(&[
             &["CPU count per node can not be satisfied"],
             &["Unable to create step for job"],
+            &["invalid partition specified"],
             &["srun: error: Unable to allocate resources"],
             &["Batch job submission failed"],
         ])
@@ -414,6 +445,7 @@ pub(super) const RULES: &[Rule] = &[
         "https://www.gnu.org/software/bash/manual/html_node/Exit-Status.html")
         .says(&[
             &["command not found"],
+            &["sh: ", ": not found"],
             &[": line ", "No such file or directory"],
             &["execvp error on file "],
         ])
@@ -468,6 +500,12 @@ pub(super) const RULES: &[Rule] = &[
         RAY)
         .says(&[&["has been marked dead"], &["because its node has died"]])
         .kind(CauseClass::NodeFail),
+    cause("C50s", "RAY-HEAD-UNREACHABLE",
+        "a process of Ray could not connect to the head node (GCS)",
+        "check that the head runs (`ray status` there) and that this host reaches the address and the port in the line (6379), also through firewalls",
+        RAY)
+        .says(&[&["Unable to connect to GCS"], &["Failed to connect to GCS"]])
+        .kind(CauseClass::Rendezvous),
     cause("C50p", "RAY-WORKERS-NOT-STARTED",
         "the workers of Ray Train did not start in time",
         "compare `ray status` with what `ScalingConfig` asks for; if the cluster has it and only the start takes long (its runtime_env), raise RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S",
@@ -541,6 +579,12 @@ pub(super) const RULES: &[Rule] = &[
         PODS)
         .says(&[&["FailedCreatePodSandBox", "no runtime for"], &["FailedCreatePodSandBox"]])
         .kind(CauseClass::NotStarted),
+    cause("C53f", "POD-QUOTA",
+        "Kubernetes refused a pod, since the quota of its namespace is used up",
+        "request less, or wait until other pods of the namespace end (`kubectl describe quota`)",
+        "https://kubernetes.io/docs/concepts/policy/resource-quotas/")
+        .says(&[&["forbidden: exceeded quota"]])
+        .kind(CauseClass::Refused),
     cause("C53e", "CONTAINER-EXITED",
         "a container of a pod ended with an exit code",
         "read the log of that container: `kubectl logs POD` (with `--previous` if it was started again)",
@@ -584,7 +628,7 @@ pub(super) const RULES: &[Rule] = &[
         "no node can take a pod",
         "request fewer or other resources, or wait until nodes are free",
         PODS)
-        .says(&[&["FailedScheduling"]])
+        .says(&[&["FailedScheduling"], &["nodes are available: "]])
         .blame(Blame::Rank(CauseClass::Unschedulable))
         .of(&[CauseClass::Unschedulable]),
     cause("C54", "NODE-FAILED",

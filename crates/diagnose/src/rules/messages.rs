@@ -88,6 +88,8 @@ pub(super) const RULES: &[Rule] = &[
             &["No CUDA GPUs are available"],
             &["Found no NVIDIA driver"],
             &["no CUDA-capable device is detected"],
+            &["no ROCm-capable device is detected"],
+            &["No devices were found"],
             &["no supported devices found for platform CUDA"],
             &["no supported devices found for platform ROCM"],
         ])
@@ -113,6 +115,12 @@ pub(super) const RULES: &[Rule] = &[
         .says(&[&["'operation not supported'"], &["CUDA error: operation not supported"]])
         .lines(CUDA_LINES)
         .only(OF_GPU),
+    cause("C06e", "GPU-DRIVER-MISSING",
+        "the driver of the GPUs is not loaded on that node, or does not answer",
+        "load the driver there (`modprobe nvidia`, dmesg): after an update of the kernel build it again, or reboot the node",
+        CUDA)
+        .says(&[&["couldn't communicate with the NVIDIA driver"]])
+        .kind(CauseClass::CudaError),
     cause("C07", "GPU-DRIVER-TOO-OLD",
         "the driver of the node is older than the CUDA of the program needs",
         "use a node with a newer driver, or an image with an older CUDA",
@@ -146,7 +154,7 @@ pub(super) const RULES: &[Rule] = &[
         "the libraries have no code for this GPU",
         "use builds of NCCL and of the framework that have code for this GPU (`nvidia-smi --query-gpu=compute_cap --format=csv`; AMD: `rocminfo | grep gfx`)",
         CUDA)
-        .says(&[&["invalid device function"], &["named symbol not found"], &["no kernel image is available"]])
+        .says(&[&["invalid device function"], &["named symbol not found"], &["no kernel image is available"], &["hipErrorNoBinaryForGpu"]])
         .lines(CUDA_LINES),
     cause("C11", "GPU-ECC",
         "the memory of a GPU has an error that cannot be corrected",
@@ -166,6 +174,12 @@ pub(super) const RULES: &[Rule] = &[
         CUDA)
         .says(&[&["CUDA_ERROR_CONTAINED"], &["Invalid access of peer GPU memory over nvlink"]])
         .lines(CUDA_LINES),
+    cause("C11e", "NVSWITCH-SXID",
+        "the driver reports an error of an NVSwitch",
+        "look up the SXid in the line; if it is fatal or comes again, drain the node and check its NVLinks and the fabric manager (`nvidia-smi nvlink -e`)",
+        "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/")
+        .says(&[&["SXid ("]])
+        .kind(CauseClass::CudaError),
     cause("C11c", "GPU-NOT-STARTED",
         "the driver could not start a GPU",
         "drain the node and check that GPU (dmesg, `nvidia-smi -q`): a reset or a reboot may bring it back, else it is defective or badly seated, or the driver does not fit it",
@@ -246,6 +260,20 @@ pub(super) const RULES: &[Rule] = &[
         .says(&[&["pyxis: ", "No space left on device"], &["[ERROR]", "enroot", "No space left on device"]])
         .explaining(&["CONTAINER-NOT-STARTED", "IMAGE-NOT-PULLED"])
         .kind(CauseClass::DiskFull),
+    // The kernel's block layer and drivers/nvme/host/pci.c.
+    cause("C14g", "DISK-FAILS",
+        "the kernel reports that a disk of the node does not answer or cannot be read",
+        "look at that disk (dmesg, `smartctl -a`), and drain the node",
+        "https://docs.kernel.org/admin-guide/index.html")
+        .says(&[&["I/O error, dev "], &["nvme", "timeout, aborting"]])
+        .kind(CauseClass::NodeFail),
+    // The kernel's kernel/hung_task.c.
+    cause("C14h", "KERNEL-TASK-HUNG",
+        "the kernel reports a process that waits without end, most often for a file system",
+        "read the stack below that line (dmesg): it names the file system (NFS, Lustre) or the driver that does not answer; check its server and its mount on that node",
+        "https://docs.kernel.org/admin-guide/sysctl/kernel.html#hung-task-timeout-secs")
+        .says(&[&["blocked for more than ", " seconds"]])
+        .kind(CauseClass::NodeFail),
     cause("C15", "VOLUME-FULL",
         "a volume is full",
         "free space on the volume that is written to, or write checkpoints to another one",

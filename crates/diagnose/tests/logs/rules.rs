@@ -470,7 +470,7 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
             )],
         ),
         ("C20", vec![raised("torch.OutOfMemoryError: HIP out of memory. Tried to allocate 3.31 GiB")]),
-        ("C21", vec![raised("RuntimeError: CUDA error: hipErrorNoBinaryForGpu")]),
+        ("C21", vec![raised("RuntimeError: CUDA error: hipErrorIllegalState")]),
         (
             "C22",
             vec![
@@ -787,6 +787,20 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
         ("C53", vec![line(" Warning FailedScheduling  40s (x2 over 40s)  default-scheduler  0/2 nodes are available: 1 Insufficient nvidia.com/gpu.")]),
         ("C53b", vec![line("    State:          Waiting\n      Reason:       CrashLoopBackOff")]),
         ("R34", vec![line("[gpu-1:0:77 - context.c:670][2024-01-01 00:00:00] ERROR sharp_get_job_data_len failed: Job error(-35)")]),
+        ("C06e", vec![line("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.")]),
+        ("C10", vec![raised("RuntimeError: CUDA error: hipErrorNoBinaryForGpu")]),
+        ("C53", vec![line("0/10 nodes are available: 10 Insufficient nvidia.com/gpu.")]),
+        ("C11e", vec![line("kernel: nvidia-nvswitch3: SXid (PCI:0000:89:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error")]),
+        ("C14g", vec![line("kernel: I/O error, dev sda, sector 77"), line("kernel: nvme nvme0: I/O 12 QID 3 timeout, aborting")]),
+        ("C14h", vec![line("kernel: INFO: task python:77 blocked for more than 120 seconds.")]),
+        ("C30b", vec![line("usage: train.py [-h]\ntrain.py: error: unrecognized arguments: --local-rank=1")]),
+        ("C32", vec![line("step 7\nKilled")]),
+        ("C35b", vec![line("free(): double free detected in tcache 2"), line("*** stack smashing detected ***: terminated")]),
+        ("C48c", vec![line("kex_exchange_identification: read: Connection reset by peer")]),
+        ("C48d", vec![line("Host key verification failed.")]),
+        ("C49i", vec![raised("ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable MASTER_ADDR expected, but not set")]),
+        ("C50s", vec![line("raylet.cc: Check failed: status.ok() Unable to connect to GCS at 10.0.0.1:6379")]),
+        ("C53f", vec![line("Warning  FailedCreate  2m  job-controller  Error creating: pods \"x\" is forbidden: exceeded quota: gpus")]),
         (
             "C58",
             vec![line("[ERROR] the oven is cold")],
@@ -919,6 +933,8 @@ fn what_only_looks_like_an_end_is_none() {
             "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified\n",
         ),
         ("C53", "    Warning: FailedScheduling is explained in the guide\n"),
+        ("C32", "Killed 3 stale workers\n"),
+        ("C14h", "INFO: queue blocked for more than expected\n"),
         // A rename of two ranks is none of a missing path, and a path alone is none of a rename.
         (
             "C14b",

@@ -10,13 +10,20 @@ pub(super) fn mention(piece: &Piece<'_>) -> Option<String> {
     (mentions_failure(piece) && speaks(piece)).then(|| printable(piece.text, 300))
 }
 
-/// Returns whether a shell says that SIGTERM ended its program, in a line of its own, behind a progress bar, or with the place in its
-/// script.
-pub(super) fn is_of_sigterm(piece: &Piece<'_>) -> bool {
+/// Returns the signal that ended a program, as a shell says it in a line of its own, behind a progress bar, or with the place in its script.
+pub(super) fn signal_of_shell(piece: &Piece<'_>) -> Option<i32> {
     let own = piece.text.trim_ascii_end();
     let text = Text(own);
-    own == b"Terminated" || own.ends_with(b"]Terminated") || text.has(": line ") && text.has(" Terminated ")
+    let of_script = text.has(": line ") && text.has(" Terminated ");
+    match own {
+        b"Killed" => Some(9),
+        _ if own == b"Terminated" || own.ends_with(b"]Terminated") || of_script => Some(15),
+        _ => None,
+    }
 }
+
+/// What Kubernetes' scheduler says of a pod that no node can take.
+const NODES: &str = "nodes are available: ";
 
 /// Words of lines that say that something failed. Programs that go on print them too.
 const MENTIONS: &[&str] = &[
@@ -37,7 +44,29 @@ const MENTIONS: &[&str] = &[
     ": command not found",
     "etry to connect to ",
     "SLURM's PMI support",
+    "double free detected",
+    ": not found",
+    "atal: ",
+    "onnection closed",
+    "onnection reset",
+    "oes not know how to",
+    "No devices were found",
+    "xceeded quota",
+    NODES,
+    "RayTaskError(",
+    "Error [CUDA]",
+    "received errors",
+    "fi_getinfo: -",
+    "SXid (",
+    "[Hardware Error]",
+    "I/O error",
+    "timeout, aborting",
+    "soft lockup",
+    "blocked for more than ",
 ];
+
+/// What is no warning, though it has the word of one or of information.
+const SERIOUS: &[&str] = &[" FailedCreate ", "blocked for more than "];
 
 /// Returns whether words before `failed` say that nothing did: `12 passed (0 `, `0 tests `, `none `; but not `rank 0 `.
 fn counts_none(before: &[u8]) -> bool {
@@ -77,11 +106,14 @@ fn mentions_failure(piece: &Piece<'_>) -> bool {
         "Per user-direction",
     ];
     let whole = Text(piece.bytes);
-    let is_noise = NOISE.iter().any(|words| whole.has(words));
+    let any = |list: &[&str]| list.iter().any(|words| whole.has(words));
+    let is_noise = any(NOISE) && !any(SERIOUS);
     let says = |words: &&str| {
         let Some(before) = whole.before(words) else { return false };
         let behind = piece.bytes.get(before.len() + words.len()..).unwrap_or_default();
-        let is_count = counts_none(before) || matches!(behind, [b'=' | b'_', ..] | [b':', b' ', b'0', ..]);
+        // What is counted there is what is missing: `0/10 nodes are available: `.
+        let is_count = *words != NODES && counts_none(before)
+            || matches!(behind, [b'=' | b'_', ..] | [b':', b' ', b'0', ..]);
         !is_count && !whole.is_quoted(words)
     };
     !is_noise && MENTIONS.iter().any(says)

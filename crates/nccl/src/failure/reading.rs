@@ -220,8 +220,8 @@ impl Reading {
 
     /// Takes one of the last lines, read for a second time: what it mentions counts only here.
     pub fn last(&mut self, piece: &Piece<'_>, sink: &mut Sink<'_>) {
-        if mentions::is_of_sigterm(piece) {
-            return self.keep(Writer::of(piece), piece.line, piece.bytes, Fact::Signal(15), sink);
+        if let Some(signal) = mentions::signal_of_shell(piece) {
+            return self.keep(Writer::of(piece), piece.line, piece.bytes, Fact::Signal(signal), sink);
         }
         let mut known = Vec::new();
         facts::of_piece(piece, &mut launchers::Tables::default(), |who, said| {
