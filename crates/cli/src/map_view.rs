@@ -165,8 +165,11 @@ pub fn verdict(diagnosis: &Diagnosis) -> String {
         Some(false) => format!("{0}planned was {planned_word}{0:#}", style::ERROR),
         None if seen.fabric == FabricSeen::Unknown => {
             let silent = diagnosis.findings.iter().any(|finding| finding.code == NO_INFO);
-            let why =
-                if silent { "NCCL_DEBUG=INFO shows it" } else { "the log has no connection between ranks" };
+            let why = match (diagnosis.read_lines, silent) {
+                (false, _) => "no line of a log was read",
+                (true, true) => "NCCL_DEBUG=INFO shows it",
+                (true, false) => "the log has no connection between ranks",
+            };
             format!("{0}nothing proves a transport{0:#} ({why})", style::WARNING)
         }
         None if planned == Fabric::Efa && seen.fabric == FabricSeen::Network(Network::LibfabricOther) => {

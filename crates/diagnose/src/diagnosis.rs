@@ -28,6 +28,8 @@ pub struct Diagnosis {
     pub why: Why,
     /// Whether all ranks are on one node.
     pub(crate) one_node: bool,
+    /// Whether a line of a log was read.
+    pub read_lines: bool,
 }
 
 impl Diagnosis {

@@ -74,7 +74,18 @@ impl<'a> Sources<'a> {
         let whole =
             seen.comms().iter().any(|comm| comm.world && comm.seen_ranks.len() == comm.nranks as usize);
         let one_node = whole && seen.ranks().iter().all(|rank| rank.node == 0);
-        Diagnosis { verdict: seen.verdict, ok, planned, findings, expected, measured, why, one_node }
+        let read_lines = seen.map.lines() > 0;
+        Diagnosis {
+            verdict: seen.verdict,
+            ok,
+            planned,
+            findings,
+            expected,
+            measured,
+            why,
+            one_node,
+            read_lines,
+        }
     }
 
     fn measured(&self, seen: &RuleInput<'_>) -> Option<Box<Measured>> {

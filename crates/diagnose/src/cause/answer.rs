@@ -181,17 +181,20 @@ impl Why {
     }
 
     fn has_survived(&self) -> bool {
-        self.findings.iter().any(|finding| finding.code == super::NOT_FATAL)
+        self.has(super::NOT_FATAL)
     }
 
     /// Returns whether all that is quoted is a line whose words healthy programs print too.
     fn mentions(&self) -> bool {
-        let mut quoted = self.findings.iter().filter(|finding| finding.code == super::UNEXPLAINED).peekable();
-        quoted.peek().is_some() && quoted.all(|finding| finding.message.starts_with(super::MENTIONED))
+        self.has(super::MENTIONED) && !self.has(super::UNEXPLAINED)
     }
 
     fn quotes(&self) -> bool {
-        self.findings.iter().any(|finding| finding.code == super::UNEXPLAINED)
+        self.has(super::MENTIONED) || self.has(super::UNEXPLAINED)
+    }
+
+    fn has(&self, code: &str) -> bool {
+        self.findings.iter().any(|finding| finding.code == code)
     }
 
     /// Returns the answer in at most ten lines.
@@ -213,7 +216,7 @@ impl Why {
                     "unknown: no failure is proved, and no end of the job"
                 }
                 WhyState::Unknown if self.quotes() => "unknown: no rule explains the errors in the logs",
-                WhyState::Unknown if self.findings.iter().any(|one| one.code == super::EARLIER_ATTEMPT) => {
+                WhyState::Unknown if self.has(super::EARLIER_ATTEMPT) => {
                     "unknown: no failure in the last attempt, and no end of the job"
                 }
                 // A finding says what the cluster reports.

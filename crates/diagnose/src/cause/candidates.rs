@@ -19,9 +19,9 @@ use super::place::of_user;
 use super::scene::{CLOCKS, Scene};
 use crate::rule_input::RuleInput;
 use crate::rules::{
-    COLLECTIVE_TIMEOUT_UNNAMED, GPU_XID, PEER_ENDED, PEER_ENDED_UNREAD, PROCESS_SILENT, PROGRAM_EXCEPTION,
-    RANKS_ABORTED, RAY_WORKER_LOST, Rule, STORE_LOST, closed_peers, rule_of_error, rule_of_exit,
-    rule_of_signal,
+    Blame, COLLECTIVE_TIMEOUT_UNNAMED, GPU_XID, GPU_XID_OF_PROGRAM, PEER_ENDED, PEER_ENDED_UNREAD,
+    PROCESS_SILENT, PROGRAM_EXCEPTION, RANKS_ABORTED, RAY_WORKER_LOST, Rule, STORE_LOST, closed_peers,
+    rule_of_error, rule_of_exit, rule_of_signal,
 };
 pub(crate) use ends::signal_text;
 use ends::{PROGRAM_XIDS, cluster, exit, host_of, xid};
@@ -43,8 +43,8 @@ pub(super) struct Candidate {
     /// The GPU of the process that printed it.
     gpu: Option<u32>,
     first: bool,
-    source: SourceIndex,
-    line: u64,
+    pub source: SourceIndex,
+    pub line: u64,
     /// When its line was written, in seconds that only serve to compare.
     time: Option<u64>,
     evidence: Evidence,
@@ -53,6 +53,16 @@ pub(super) struct Candidate {
     fix: String,
     /// Whether the rule knows that what it found ends a job.
     is_proof: bool,
+}
+
+/// Most lines between an error line that no rule explains and one that says more.
+const NEAR: u64 = 20;
+
+/// Returns whether a line is a warning by its letter, as glog and c10d write it: `[W socket.cpp:755]`, `[rank0]:[W1124 …`.
+fn is_warning(text: &str) -> bool {
+    text.split_once("[W").is_some_and(|(before, rest)| {
+        before.len() < 40 && rest.starts_with(|next: char| next == ' ' || next.is_ascii_digit())
+    })
 }
 
 /// More GPUs than a host has.
@@ -104,6 +114,8 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
         .filter(|known| matches!(known.report.fact, Fact::TimedOut { .. }))
         .map(|known| known.report.source)
         .collect();
+    let told_by = scene.reports.iter().filter(|known| explains(&known.report.fact));
+    let told_by: BTreeSet<u64> = told_by.filter_map(|known| known.report.writer.pid).collect();
     let is_end = |fact: &Fact| matches!(fact, Fact::Exit { code, .. } if *code != 0);
     let ends = scene.reports.iter().filter(|known| is_end(&known.report.fact)).count();
     let exited = scene.has_exited();
@@ -188,7 +200,23 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                     }
                     Grade::Remote => push(remote.clone(), None, false),
                     Grade::Rendezvous => add(grade, class, what(class, root), None, false),
-                    _ => add(grade, class, what(class, root), frame, false),
+                    _ => {
+                        let what = what(class, root);
+                        let mut ruling = Ruling::of(rule_of(known.report, class, &what), grade, class, what);
+                        let is_own = root.innermost.is_none() || root.innermost == root.frame;
+                        if let Some(frame) = frame.clone().map(of_user)
+                            && ruling.is_of(&PROGRAM_EXCEPTION)
+                        {
+                            let place = format!("{}:{}", frame.file, frame.line);
+                            ruling.fix = match is_own {
+                                true => format!("correct {place}, which raised it"),
+                                false => {
+                                    format!("read its message: a library raised it, which {place} called")
+                                }
+                            };
+                        }
+                        push(ruling, frame, false);
+                    }
                 }
             }
             Fact::Exit { code: -6 | 134, .. } if timed_out.contains(&known.report.source) => {}
@@ -213,6 +241,8 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 let grade = match (*signal, known.report.writer.task) {
                     (9, None) => Grade::Killed,
                     (6, None) => Grade::Aborted,
+                    // From outside, as launchers also do with the others.
+                    (1 | 2 | 15, _) => Grade::TimeLimit,
                     (_, None) => Grade::Crashed,
                     _ => Grade::KilledWithOthers,
                 };
@@ -230,6 +260,8 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 add(grade, class, what.to_owned(), None, false);
             }
             Fact::RemoteExit => push(remote.clone(), None, false),
+            // What the worker itself says of its end is more.
+            Fact::WorkerLost { pid: Some(pid), .. } if told_by.contains(pid) => {}
             Fact::WorkerLost { pid, host } => {
                 let pid = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
                 let on = host.as_ref().map_or_else(String::new, |host| format!(" on {host}"));
@@ -250,8 +282,10 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                         .any(|start| text.starts_with(start));
                 let class = if nccl { CauseClass::Nccl } else { CauseClass::Unexplained };
                 let rule = rule_of_error(class, &[text]);
+                let is_last = scene.is_near_end(known.report)
+                    && !scene.went_on(seen, known.report.source, known.report.line, known.rank);
                 let near_end = exited && scene.is_near_end(known.report);
-                // What a rule knows says more than an exit code.
+                // What a rule knows says more than an exit code, and a job that ends as its processes look for each other failed so.
                 let (grade, class) = match rule.class() {
                     Some(known)
                         if rule.is_end()
@@ -260,16 +294,26 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                     {
                         (Grade::Alone, known)
                     }
+                    Some(known) if is_last && is_of_rendezvous(rule) => (Grade::Rendezvous, known),
                     known => (grade, known.unwrap_or(class)),
                 };
-                let mut ruling = Ruling::of(rule, grade, class, text.clone());
-                ruling.is_proof = rule.is_end();
+                let mut ruling = Ruling::of(rule, grade, class, text.clone()).advised(seen);
+                ruling.is_proof = rule.is_end() || grade == Grade::Rendezvous;
                 push(ruling, None, false);
             }
             Fact::Mention(text) => {
                 let rule = rule_of_error(CauseClass::Unexplained, &[text]);
                 let class = rule.class().unwrap_or(CauseClass::Unexplained);
-                push(Ruling::of(rule, Grade::Mentioned, class, text.clone()), None, false);
+                let near_end = scene.is_near_end(known.report);
+                let grade = match rule.is_end() {
+                    true if exited && near_end => Grade::Alone,
+                    true => Grade::Reported,
+                    false if near_end && is_of_rendezvous(rule) => Grade::Rendezvous,
+                    false => Grade::Mentioned,
+                };
+                let mut ruling = Ruling::of(rule, grade, class, text.clone()).advised(seen);
+                ruling.is_proof = grade != Grade::Mentioned;
+                push(ruling, None, false);
             }
             Fact::TimedOut { .. }
             | Fact::Absent { .. }
@@ -284,6 +328,11 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
     follow(&mut found);
     explain(&mut found);
     found
+}
+
+/// Returns whether a rule knows that what it found ends the search of the processes for each other.
+fn is_of_rendezvous(rule: &Rule) -> bool {
+    rule.blame == Some(Blame::Rank(CauseClass::Rendezvous))
 }
 
 /// Gives what explains another error the grade of that one, which is dropped.
@@ -368,7 +417,8 @@ fn rule_of(report: &Report, class: CauseClass, what: &str) -> &'static Rule {
         Fact::Signal(signal) => rule_of_signal(*signal),
         Fact::WorkerLost { .. } => &RAY_WORKER_LOST,
         Fact::StoreLost => &STORE_LOST,
-        Fact::Xid(number) if !PROGRAM_XIDS.contains(number) => &GPU_XID,
+        Fact::Xid(number) if PROGRAM_XIDS.contains(number) => &GPU_XID_OF_PROGRAM,
+        Fact::Xid(_) => &GPU_XID,
         _ => rule_of_error(class, &[what, &report.text]),
     }
 }
@@ -412,6 +462,16 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
     let start = |group: &Vec<&Candidate>| group.iter().filter_map(|one| one.time).min();
     let starts: Option<Vec<u64>> = groups.values().map(start).collect();
     let earliest = starts.and_then(|starts| starts.into_iter().min());
+    // What a rule knows says more than the line just above it, and an error more than a warning.
+    let first_line = of_grade().map(|one| (one.source, one.line)).min();
+    let quoted_later = |group: &Vec<&Candidate>, line: Option<u64>| {
+        let Some(head) = group.first().filter(|_| grade.is_quote()) else { return (false, false) };
+        let near = first_line.zip(line).is_some_and(|((source, first), line)| {
+            source == head.source && line.saturating_sub(first) <= NEAR
+        });
+        let is_known = near && head.class != CauseClass::Unexplained;
+        (!is_known, grade == Grade::Mentioned && is_warning(&head.what))
+    };
     let weight = |group: &Vec<&Candidate>| {
         let is_later = earliest.zip(start(group)).is_some_and(|(earliest, at)| at > earliest + CLOCKS);
         let launcher = group.iter().any(|one| one.first || !one.ranks.is_disjoint(&first_ranks));
@@ -420,7 +480,7 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
         // What NCCL wrote first led to the rest.
         let in_order = matches!(grade, Grade::Nccl | Grade::Reported) || grade.is_quote();
         let ranks = if in_order { 0 } else { ranks };
-        (!launcher, is_later, ranks, line)
+        (!launcher, is_later, quoted_later(group, line), ranks, line)
     };
     let group = groups.values().min_by_key(|group| weight(group))?;
     let head = group.first()?;
@@ -498,13 +558,7 @@ pub(super) fn choose(scene: &Scene<'_>, candidates: &[Candidate], grade: Grade) 
         }
         (None, None) => (head.rule, head.what.clone()),
     };
-    let fix = match &head.frame {
-        Some(frame) if rule.code == PROGRAM_EXCEPTION.code => {
-            format!("correct {}:{}, which raised it", frame.file, frame.line)
-        }
-        _ if rule.code == head.rule.code => head.fix.clone(),
-        _ => rule.fix.to_owned(),
-    };
+    let fix = if rule.code == head.rule.code { head.fix.clone() } else { rule.fix.to_owned() };
     let cause = Cause {
         ranks: ranks.into_iter().collect(),
         nodes: hosts.into_iter().collect(),

@@ -169,12 +169,13 @@ fn told<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
     let mut missing: BTreeSet<u32> = BTreeSet::new();
     let mut reports = Vec::new();
     let mut from = "monitoredBarrier";
-    let mut unnamed = Vec::new();
+    let (mut unnamed, mut is_apart) = (Vec::new(), false);
     for known in &scene.reports {
         let before = (works.len(), missing.len());
         match &known.report.fact {
             Fact::Exception(exception) => works.extend(mismatch(&exception.message)),
-            Fact::Absent { ranks, from: what } => {
+            Fact::Absent { ranks, from: what, apart } => {
+                is_apart |= apart;
                 if missing.is_empty() {
                     from = what;
                 }
@@ -193,8 +194,10 @@ fn told<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
         return Some(CollectiveCause::timeout(ranks, what, reports, Confidence::High, true));
     }
     if works.is_empty() && !unnamed.is_empty() {
-        let what = format!("not all ranks came to {from}; the line names those that did");
-        return Some(CollectiveCause::timeout(Vec::new(), what, unnamed, Confidence::Low, false));
+        let others = if is_apart { ", and others wait in other operations" } else { "" };
+        let what = format!("not all ranks came to {from}{others}; the line names those that did");
+        let found = CollectiveCause::timeout(Vec::new(), what, unnamed, Confidence::Low, false);
+        return Some(CollectiveCause { diverged: is_apart, ..found });
     }
     let seq = works.values().next()?.seq;
     let all: Vec<(u32, &Work)> = works.iter().map(|(rank, work)| (*rank, work)).collect();

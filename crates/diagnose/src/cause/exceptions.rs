@@ -48,6 +48,12 @@ pub(super) fn is_of_another(exception: &Exception) -> bool {
     names.contains(&exception.short_name()) || words.iter().any(|words| exception.message.contains(words))
 }
 
+/// Returns the reason of a failed collective of Huawei's HCCL, which stands below the exception: `EI0006: …` (CANN
+/// 8.5's "HCCL Errors": EI0002 Communication Operation Timeout, EI0006 Get Socket Timeout; read 2026-11-26).
+fn reason_of_hccl(exception: &Exception) -> Option<&str> {
+    exception.last_error.as_deref().filter(|reason| reason.starts_with("EI00"))
+}
+
 /// Returns how much an exception explains, and its class.
 pub(super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
     let (name, message) = (exception.short_name(), exception.message.as_str());
@@ -96,6 +102,12 @@ pub(super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
         ])
     {
         return (Grade::Own, CauseClass::CudaError);
+    }
+    // HCCL: EI0002 and EI0006 are timeouts of a rank that waits for another one.
+    if reason_of_hccl(exception)
+        .is_some_and(|reason| ["EI0002", "EI0006"].iter().any(|code| reason.starts_with(code)))
+    {
+        return (Grade::Waiting, CauseClass::CollectiveTimeout);
     }
     // The speaker waits for a peer that does not come.
     if says(&["Timed out waiting"]) && says(&["recv operation", "send operation"]) {
@@ -161,6 +173,9 @@ pub(super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
 
 /// Returns the message of an exception, without parts that differ between ranks or only fill the line.
 pub(super) fn what(class: CauseClass, exception: &Exception) -> String {
+    if let Some(reason) = reason_of_hccl(exception) {
+        return format!("HCCL: {reason}");
+    }
     let what = exception.what();
     if class == CauseClass::CudaOutOfMemory
         && let Some((head, rest)) = what.split_once("Tried to allocate ")
@@ -174,7 +189,9 @@ pub(super) fn what(class: CauseClass, exception: &Exception) -> String {
 
 /// Returns whether a connection to the store of the rendezvous broke.
 pub(super) fn is_of_store(exception: &Exception) -> bool {
-    ["recvValue failed", "sendBytes failed", "Did the remote server shutdown or crash", "TCPStore"]
-        .iter()
-        .any(|words| exception.message.contains(words))
+    let of_launcher = |frame: &Frame| frame.file.ends_with("elastic/rendezvous/c10d_rendezvous_backend.py");
+    exception.innermost.as_ref().is_some_and(of_launcher)
+        || ["recvValue failed", "sendBytes failed", "Did the remote server shutdown or crash", "TCPStore"]
+            .iter()
+            .any(|words| exception.message.contains(words))
 }

@@ -23,8 +23,10 @@ pub(super) use candidates::signal_text;
 pub use class::CauseClass;
 pub use place::Place;
 
-use crate::rules::{COLLECTIVE_TIMEOUT_UNNAMED, COLLECTIVES_DIVERGED, Rule, rule_of_error, rules};
-use candidates::{candidates, choose};
+use crate::rules::{
+    COLLECTIVE_TIMEOUT_UNNAMED, COLLECTIVES_DIVERGED, NCCL_NO_REASON, Rule, rule_of_error, rules,
+};
+use candidates::{Candidate, candidates, choose};
 use collective::CollectiveCause;
 use grade::Grade;
 use scene::Scene;
@@ -39,8 +41,11 @@ const LOGS_MISSING: &str = "WHY-LOGS-MISSING";
 /// The code of the finding that quotes an error line which no rule explains.
 const UNEXPLAINED: &str = "WHY-UNEXPLAINED";
 
-/// How the message of a quote begins whose words healthy programs print too.
-const MENTIONED: &str = "the first line that says that something failed";
+/// The code of the finding that quotes a line whose words healthy programs print too.
+const MENTIONED: &str = "WHY-MENTIONED";
+
+/// The codes of the findings about what differs between ranks or hosts.
+const DIFFERENCES: [&str; 2] = ["RANKS-DIFFER", "NICS-DIFFER"];
 
 /// The code of the finding of a rank that failed in a job that its cluster calls succeeded.
 pub const RANK_FAILED: &str = "WHY-RANK-FAILED";
@@ -50,6 +55,12 @@ const EARLIER_ATTEMPT: &str = "WHY-EARLIER-ATTEMPT";
 
 /// The code of the finding of an error that is known, and that need not have ended anything.
 const NOT_FATAL: &str = "WHY-NOT-FATAL";
+
+/// The codes of causes that say how a process ended, and nothing of why.
+const NOTHING_SAID: [&str; 4] = ["PROCESS-EXITED", "PROCESS-CRASHED", "RANKS-ABORTED", "ASSERTION-FAILED"];
+
+/// Most lines between what a process could not find and its exit code.
+const REACH: u64 = 60;
 
 /// Most lines cited for a cause.
 const EVIDENCE: usize = 6;
@@ -118,6 +129,19 @@ fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
     if best == Some(Grade::Own) && candidates.iter().all(|one| one.grade != Grade::Own || one.is_nobodys()) {
         best = ended.or(best);
     }
+    // What a process could not find says more than its exit code, which stands below it.
+    let is_below = |exit: &Candidate| {
+        let above = |one: &Candidate| {
+            one.grade == Grade::Rendezvous
+                && one.source == exit.source
+                && (1..=REACH).contains(&exit.line.saturating_sub(one.line))
+        };
+        candidates.iter().any(above)
+    };
+    if best == Some(Grade::Exited) && candidates.iter().filter(|one| one.grade == Grade::Exited).all(is_below)
+    {
+        best = Some(Grade::Rendezvous);
+    }
     let collective_grade = collective.as_ref().map(|found| {
         let named =
             !found.ranks.is_empty() || found.class == CauseClass::CollectiveMismatch || found.complete;
@@ -145,24 +169,37 @@ fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
         && !matches!(state, WhyState::Failed | WhyState::Hanging)
         && let Some(cause) = cause.take()
     {
-        let is_known =
-            !["ERROR-UNEXPLAINED", "NCCL-WARNING", "NCCL-NO-REASON"].contains(&cause.code.as_ref());
-        let words = if best == Some(Grade::Mentioned) { MENTIONED } else { "the first error line" };
-        let finding = if is_known { not_fatal(cause) } else { unexplained(cause, words) };
+        let is_known = !["ERROR-UNEXPLAINED", "NCCL-WARNING"].contains(&cause.code.as_ref());
+        let mentioned = best == Some(Grade::Mentioned);
+        let finding = if is_known { not_fatal(cause) } else { unexplained(cause, mentioned) };
         // What the rules of NCCL's lines know says more than such words.
         if best == Some(Grade::Mentioned) { mention = Some(finding) } else { findings.push(finding) }
     }
-    // An exit code says nothing of itself.
-    if cause.as_ref().is_some_and(|cause| cause.code == "PROCESS-EXITED")
-        && let Some((quote, _)) = choose(scene, &candidates, Grade::Quoted)
+    // An exit code or a signal says nothing of itself.
+    if let Some(cause) = cause.as_ref().filter(|cause| NOTHING_SAID.contains(&cause.code.as_str())) {
+        let is_above = |quote: &Cause| match (quote.evidence.first(), cause.evidence.first()) {
+            (Some(quote), Some(end)) => quote.source != end.source || quote.line < end.line,
+            _ => false,
+        };
+        let quotes = [Grade::Quoted, Grade::Mentioned].into_iter();
+        let mut quotes = quotes.filter_map(|grade| Some((choose(scene, &candidates, grade)?.0, grade)));
+        let quote = quotes.find(|(quote, _)| cause.code == "PROCESS-EXITED" || is_above(quote));
+        findings.extend(quote.map(|(quote, grade)| unexplained(quote, grade == Grade::Mentioned)));
+    }
+    // What NCCL went on without may be why a later call failed.
+    if let Some(cause) = cause.as_mut().filter(|cause| cause.code == NCCL_NO_REASON.code)
+        && let Some(before) =
+            survived(scene, seen).find(|before| before.rule.as_deref() != Some(NCCL_NO_REASON.id))
     {
-        findings.push(unexplained(quote, "the first error line"));
+        cause.what = format!("{}; before it: {}", cause.what, before.message);
+        cause.fix = before.fix.map_or_else(|| cause.fix.clone(), |fix| fix.text);
     }
     if cause.is_none() && findings.is_empty() && state == WhyState::Unknown {
         findings.extend(survived(scene, seen));
         if findings.is_empty() {
             findings.extend(mention);
         }
+        findings.extend(different(seen));
     }
     let unseen = if scene.complete { Vec::new() } else { scene.unseen() };
     if let Some(cause) = &mut cause {
@@ -270,16 +307,30 @@ fn survived<'s>(scene: &'s Scene<'_>, seen: &'s RuleInput<'_>) -> impl Iterator<
     found.take(MOST)
 }
 
+/// Returns what differs between ranks or hosts, for logs that say nothing of a failure: the cause of a hang may be among it.
+fn different(seen: &RuleInput<'_>) -> impl Iterator<Item = Finding> {
+    let applying = rules().filter(|rule| DIFFERENCES.contains(&rule.code) && rule.applies(seen));
+    applying.map(|rule| {
+        let mut finding = Finding::warning(rule.code, rule.sentence(seen)).fix(rule.fix_for(seen));
+        finding.rule = Some(rule.id.to_owned());
+        finding
+    })
+}
+
 /// Returns the id of a cause's rule.
 fn id_of(cause: &Cause) -> Option<String> {
     rules().find(|rule| rule.code == cause.code).map(|rule| rule.id.to_owned())
 }
 
 /// Returns the finding that quotes the earliest error line that no rule explains, or the earliest line that only has such words.
-fn unexplained(cause: Cause, line: &str) -> Finding {
+fn unexplained(cause: Cause, mentioned: bool) -> Finding {
     let who = prefix(&cause);
+    let (code, line) = match mentioned {
+        true => (MENTIONED, "the first line that says that something failed"),
+        false => (UNEXPLAINED, "the first error line"),
+    };
     let message = format!("{line}, which no rule explains: {who}{}", cause.what);
-    let mut finding = Finding::info(UNEXPLAINED, message);
+    let mut finding = Finding::info(code, message);
     finding.rule = id_of(&cause);
     finding.ranks = cause.ranks;
     finding.evidence = cause.evidence;

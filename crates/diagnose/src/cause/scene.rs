@@ -231,6 +231,11 @@ impl Scene<'_> {
         seen.map.steps_after(source, line, rank) >= SURVIVED
     }
 
+    /// Returns whether a rank printed a training step after a line.
+    pub fn went_on(&self, seen: &RuleInput<'_>, source: SourceIndex, line: u64, rank: Option<u32>) -> bool {
+        seen.map.steps_after(source, line, rank) > 0
+    }
+
     /// Removes the exceptions after which the same log has training steps, in a job that still runs. In one that has
     /// ended, steps behind an exception prove nothing: Python writes buffered output when it exits.
     pub fn forget_survived(&mut self, map: &Snapshot<'_>) {

@@ -9,6 +9,8 @@ const SLURM: &str = "https://slurm.schedmd.com/job_state_codes.html";
 const SRUN: &str = "https://slurm.schedmd.com/srun.html";
 const PODS: &str = "https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/";
 const RAY: &str = "https://docs.ray.io/en/latest/ray-observability/user-guides/configure-logging.html";
+const HCCL: &str =
+    "https://www.hiascend.com/document/detail/en/canncommercial/850/commlib/hcclug/hcclug_000050.html";
 const XID: &str = "https://docs.nvidia.com/deploy/xid-errors/";
 
 pub(crate) const PROGRAM_EXCEPTION: Rule = cause(
@@ -23,7 +25,14 @@ pub(crate) const GPU_XID: Rule = cause(
     "C31",
     "GPU-XID",
     "the driver reports an error of a GPU that the program does not cause",
-    "drain the node and check its GPUs (dmesg, nvidia-smi -q, dcgmi diag)",
+    "drain the node and check its GPUs (dmesg, nvidia-smi -q, dcgmi diag), for NVLink also its links and the fabric manager (`nvidia-smi nvlink -e`)",
+    XID,
+);
+pub(crate) const GPU_XID_OF_PROGRAM: Rule = cause(
+    "C31b",
+    "GPU-XID-OF-PROGRAM",
+    "the driver reports an error of a GPU that a program causes, or that follows from an earlier one",
+    "find the kernel with compute-sanitizer, or CUDA_LAUNCH_BLOCKING=1; only if the same program fails on this GPU alone have it checked (dcgmi diag)",
     XID,
 );
 pub(crate) const PROCESS_KILLED: Rule = cause(
@@ -31,6 +40,13 @@ pub(crate) const PROCESS_KILLED: Rule = cause(
     "PROCESS-KILLED",
     "SIGKILL ended a process",
     "look for an out-of-memory kill in the kernel log of its node (dmesg): if there is one, raise the memory request of the job, else a person or a program killed it",
+    SIGNALS,
+);
+pub(crate) const PROCESS_TERMINATED: Rule = cause(
+    "C32b",
+    "PROCESS-TERMINATED",
+    "a signal from outside ended a process (SIGTERM, SIGINT or SIGHUP)",
+    "find out who sent it: the cluster at its time limit or for another job, a launcher that ends all ranks after one failed, a login session that was closed, or a person",
     SIGNALS,
 );
 pub(crate) const PROCESS_BUS_ERROR: Rule = cause(
@@ -80,7 +96,7 @@ pub(crate) const PROGRAM_NOT_STARTED: Rule = cause("C40", "PROGRAM-NOT-STARTED",
     "the program could not be started",
     "correct the command or the working folder of the job, or install the program in the image: it could not be started",
     SRUN)
-    .says(&[&["error: execve()"]])
+    .says(&[&["error: execve()"], &["unable to find the specified executable file"]])
     .blame(Blame::Rank(CauseClass::NotStarted));
 pub(crate) const PROCESS_SILENT: Rule = cause(
     "C41",
@@ -108,7 +124,9 @@ pub(crate) const COLLECTIVES_DIVERGED: Rule = cause(
 pub(super) const RULES: &[Rule] = &[
     PROGRAM_EXCEPTION,
     GPU_XID,
+    GPU_XID_OF_PROGRAM,
     PROCESS_KILLED,
+    PROCESS_TERMINATED,
     PROCESS_BUS_ERROR,
     RANKS_ABORTED,
     cause("C35", "PROCESS-CRASHED",
@@ -116,6 +134,21 @@ pub(super) const RULES: &[Rule] = &[
         "see where it crashes: keep the core file (`ulimit -c unlimited`), or run a Python program with -X faulthandler",
         SIGNALS)
         .of(&[CauseClass::Signal]),
+    // Python's argparse, which ends the program with code 2.
+    cause("C30b", "ARGUMENTS-UNKNOWN",
+        "the program or its launcher was started with arguments that it does not know, or without some that it needs",
+        "correct the command; `--local-rank` and `--local_rank` are given by torch.distributed.launch alone: start the program with torchrun, and read LOCAL_RANK from the environment",
+        "https://docs.python.org/3/library/argparse.html")
+        .says(&[&["error: unrecognized arguments: "], &["error: the following arguments are required: "]])
+        .explaining(&["PROCESS-EXITED"])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
+    cause("C35a", "ASSERTION-FAILED",
+        "an assertion of a program or a library did not hold, and the process aborted itself",
+        "read the condition and its place in the line: they say what the program requires; correct the input, the settings or the number of processes that break it",
+        "https://man7.org/linux/man-pages/man3/assert.3.html")
+        .says(&[&["Assertion `", "' failed"]])
+        .explaining(&["PROCESS-CRASHED", "RANKS-ABORTED"])
+        .blame(Blame::Rank(CauseClass::Exception)),
     cause("C35b", "HEAP-DAMAGED",
         "the C library found the program's memory damaged, and aborted it",
         "find the library that writes beyond its memory: keep the core file (`ulimit -c unlimited`), and look whether two versions of one library are loaded",
@@ -126,6 +159,8 @@ pub(super) const RULES: &[Rule] = &[
             &["malloc(): "],
             &["munmap_chunk(): invalid "],
             &["corrupted size vs. prev_size"],
+            &["double free detected"],
+            &["stack smashing detected"],
         ])
         .explaining(&["PROCESS-CRASHED", "RANKS-ABORTED"])
         .blame(Blame::Rank(CauseClass::Signal)),
@@ -147,12 +182,25 @@ pub(super) const RULES: &[Rule] = &[
         .of(&[CauseClass::CollectiveTimeout, CauseClass::Behind]),
     COLLECTIVE_TIMEOUT_UNNAMED,
     COLLECTIVES_DIVERGED,
+    // NCCL's own guess (init.cc), which it prints where a rank waits long.
+    cause("C04b", "COLLECTIVES-SUSPECTED",
+        "NCCL suspects that ranks call different collectives",
+        "compare what the rank in the line and the others call at that moment: all must call the same collectives in the same order and with the same sizes; take the stacks of the processes while they hang (py-spy dump)",
+        "https://github.com/NVIDIA/nccl/blob/master/src/init.cc")
+        .says(&[&["may be caused by a collective mismatch"]])
+        .kind(CauseClass::CollectiveMismatch),
     cause("C39b", "SLURM-SCRIPT-NOT-STARTED",
         "slurmd could not start its copy of the batch script: it is gone from the node, or the interpreter in its first line is not there",
         "check the first line of the script (`#!/bin/bash`, without a carriage return); if it is right, ask your cluster administrator to check that node (its disk and SlurmdSpoolDir), and submit again with `--exclude`",
         "https://slurm.schedmd.com/slurm.conf.html#OPT_SlurmdSpoolDir")
         .says(&[&["execve()", "/slurm_script"]])
         .blame(Blame::Rank(CauseClass::NotStarted)),
+    cause("C37b", "STORE-CONNECTION",
+        "the connection to the store of the rendezvous failed: it could not be reached, or its process ended",
+        "read the log of the first node: if its launcher or rank 0 ended, that one failed first; if it runs, check that this node reaches the address and port of `--rdzv-endpoint`",
+        TORCHRUN)
+        .says(&[&["The connection to the C10d store has failed"]])
+        .kind(CauseClass::Rendezvous),
     cause("C47", "HOST-NOT-RESOLVED",
         "the name of a host cannot be resolved",
         "start the host or pod of that name first, and check that its name resolves on the node that asks (`getent hosts NAME`)",
@@ -165,6 +213,12 @@ pub(super) const RULES: &[Rule] = &[
         ])
         .explaining(&["MPI-DAEMON-NOT-STARTED"])
         .kind(CauseClass::Rendezvous),
+    cause("C47b", "HOST-NAME-IS-LOOPBACK",
+        "a rank dials an address of its own host (127.x): that of the process it looks for was given as a loopback address",
+        "let the name of the first host resolve to its address in the network of the hosts (its line with 127.0.1.1 in /etc/hosts), or give the launcher that address itself",
+        "https://www.debian.org/doc/manuals/debian-reference/ch05.en.html#_the_hostname_resolution")
+        .says(&[&["Retry to connect to 127."]])
+        .kind(CauseClass::Rendezvous),
     cause("C48", "SSH-UNREACHABLE",
         "the ssh server of a host cannot be reached",
         "check that the host runs, that sshd listens on that port, and the firewall between the two",
@@ -172,11 +226,32 @@ pub(super) const RULES: &[Rule] = &[
         .says(&[&["ssh: connect to host "]])
         .explaining(&["MPI-DAEMON-NOT-STARTED", "SSH-LOGIN-FAILED"])
         .kind(CauseClass::Rendezvous),
+    cause("C48c", "SSH-CLOSED",
+        "the ssh server of a host closed the connection before the login",
+        "start fewer logins at once or raise MaxStartups of sshd on that host, and read its log: access rules (hosts.deny, PAM, fail2ban) do the same",
+        "https://man.openbsd.org/sshd_config#MaxStartups")
+        .says(&[&["exchange_identification: "]])
+        .explaining(&["MPI-DAEMON-NOT-STARTED", "SSH-LOGIN-FAILED"])
+        .kind(CauseClass::Rendezvous),
+    cause("C48d", "SSH-HOST-KEY",
+        "ssh does not know the key of a host, or knows another one",
+        "add the host's key on the host that logs in (`ssh-keyscan HOST >> ~/.ssh/known_hosts`; `ssh-keygen -R HOST` removes an old one), or set StrictHostKeyChecking=accept-new",
+        "https://man.openbsd.org/ssh_config#StrictHostKeyChecking")
+        .says(&[&["Host key verification failed"]])
+        .explaining(&["MPI-DAEMON-NOT-STARTED", "SSH-LOGIN-FAILED"])
+        .kind(CauseClass::NotStarted),
     cause("C48b", "SSH-LOGIN-FAILED",
         "a launcher could not log in to a host with ssh",
         "log in to that host by hand with the same user and without a password (`ssh -o PasswordAuthentication=no HOST hostname`): it needs the key, a name that resolves, and an sshd that runs",
         "https://docs.open-mpi.org/en/v5.0.x/launching-apps/ssh.html")
         .says(&[&["ssh not successful for host "], &["Command 'ssh ", "exit status 255"]])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
+    cause("C46a", "MPI-DAEMON-MISSING",
+        "the shell of another host does not find the daemon of Open MPI",
+        "give mpirun the folder of Open MPI on the other hosts (`--prefix`, or call mpirun by its whole path), or put its `bin` and `lib` on PATH and LD_LIBRARY_PATH for shells that ssh starts (in `~/.bashrc` before it returns for those that are not interactive)",
+        "https://docs.open-mpi.org/en/v5.0.x/launching-apps/prerequisites.html")
+        .says(&[&["orted: command not found"], &["prted: command not found"], &["orted: not found"], &["orted: No such file"]])
+        .explaining(&["MPI-DAEMON-NOT-STARTED", "COMMAND-NOT-FOUND"])
         .blame(Blame::Rank(CauseClass::NotStarted)),
     cause("C46", "MPI-DAEMON-NOT-STARTED",
         "mpirun could not start its daemon on a host",
@@ -207,6 +282,43 @@ pub(super) const RULES: &[Rule] = &[
         "https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/tcp.html")
         .says(&[&["mca_btl_tcp_", "connect() to ", " failed"], &["are unable to reach each other"]])
         .kind(CauseClass::Rendezvous),
+    // Hydra's pm/pmiserv/pmiserv_cb.c.
+    cause("C46f", "MPI-PROXY-CLOSED",
+        "a connection to mpiexec (Hydra) closed before a proxy had introduced itself: a proxy that ended as it started, or a port scanner",
+        "start the proxy on each host by hand (`ssh HOST hydra_pmi_proxy`), read what it prints, and keep scanners off the ports of mpiexec (MPICH_PORT_RANGE)",
+        "https://github.com/pmodels/mpich/blob/main/doc/wiki/how_to/Using_the_Hydra_Process_Manager.md")
+        .says(&[&["proxy_init_cb", "assert (!closed) failed"]])
+        .explaining(&["PROCESS-EXITED"])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
+    // Open MPI's ompi/errhandler and MPICH's errnames.txt.
+    cause("C46g", "MPI-MESSAGE-TRUNCATED",
+        "a message of MPI is longer than the buffer of the process that receives it",
+        "make the count and type of each receive as large as those of its send, and the arguments of a collective the same on all ranks; messages of two programs or libraries may also be mixed up (give each its own communicator)",
+        "https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man3/MPI_Recv.3.html")
+        .says(&[&["MPI_ERR_TRUNCATE"], &["Fatal error in ", "Message truncated"]])
+        .explaining(&["PROCESS-CRASHED", "RANKS-ABORTED", "PROCESS-EXITED", "MPI-CALL-FAILED"])
+        .blame(Blame::Rank(CauseClass::CollectiveMismatch)),
+    cause("C46h", "MPI-CALL-FAILED",
+        "a call of MPI failed, and MPI ended the processes of its communicator",
+        "read the lines around it: they name the call, the rank and the host",
+        "https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man3/MPI_Errhandler_set.3.html")
+        .says(&[&["MPI_ERR_"], &["MPI_ERRORS_ARE_FATAL"]])
+        .explaining(&["PROCESS-CRASHED", "RANKS-ABORTED", "PROCESS-EXITED"])
+        .blame(Blame::Rank(CauseClass::Exception)),
+    cause("C46i", "UCX-THREADS",
+        "the UCX of this host was built without support for several threads, which the program asks of MPI",
+        "use a UCX that was built with `--enable-mt`, or let Open MPI use another layer (`--mca pml ob1`)",
+        "https://openucx.readthedocs.io/en/master/faq.html")
+        .says(&[&["UCP worker does not support MPI_THREAD_MULTIPLE"]])
+        .explaining(&["MPI-NO-TRANSPORT"])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
+    cause("C46j", "MPI-NO-TRANSPORT",
+        "Open MPI could not use the layer for messages (PML) that it was told to use, or has none",
+        "find out why with `--mca pml_base_verbose 10`: for ucx compare UCX_NET_DEVICES and UCX_TLS with `ucx_info -d` on that host and look for its missing libraries (`ldd`); or leave the choice to Open MPI (no `--mca pml`)",
+        "https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/ib-and-roce.html")
+        .says(&[&["PML ", " cannot be selected"], &["were able to be opened in the pml framework"]])
+        .explaining(&["MPI-CALL-FAILED"])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
     cause("C46d", "MPI-PROXY-UNREACHABLE",
         "the proxy of mpiexec (Hydra) could not connect to the host on which mpiexec runs",
         "check that the second name in the line resolves on the first host, to an address that it reaches, and the firewall between the two; `-iface` selects the network",
@@ -225,6 +337,31 @@ pub(super) const RULES: &[Rule] = &[
         "https://lightning.ai/docs/pytorch/stable/clouds/cluster_advanced.html")
         .says(&[&["processes began as rank ", "did not form"]])
         .kind(CauseClass::Rendezvous),
+    cause("C49f", "RANKS-NOT-BEGUN",
+        "not all processes began, so that their group cannot form",
+        "start as many tasks as the world has (in Slurm `--ntasks-per-node` equal to Lightning's `devices`, `--nodes` equal to `num_nodes`, and the script with srun), and read the logs of the ranks that are missing",
+        "https://lightning.ai/docs/pytorch/stable/clouds/cluster_advanced.html")
+        .says(&[&["processes only those of ranks ", "did not form"]])
+        .kind(CauseClass::Rendezvous),
+    // Huawei's CANN: the words of hccl_socket.cc.
+    cause("C49g", "HCCL-PORT",
+        "HCCL could not listen on its port: another process of the host holds it",
+        "end the process that holds the port in the line, or set another one (HCCL_IF_BASE_PORT, HCCL_HOST_SOCKET_PORT_RANGE and HCCL_NPU_SOCKET_PORT_RANGE); the timeouts of the other ranks follow from it",
+        HCCL)
+        .says(&[&["[HcclSocket][Listen]", "fail"]])
+        .kind(CauseClass::Rendezvous),
+    cause("C49h", "HCCL-PEER-LATE",
+        "a rank of HCCL waited for the connection of another rank, which did not come in time",
+        "look for a rank with another error, or with none: that one ended or did not come as far; check the NPUs' network between the nodes (`hccn_tool`), and only if ranks begin far apart raise HCCL_CONNECT_TIMEOUT",
+        HCCL)
+        .says(&[&["wait socket establish timeout"]])
+        .kind(CauseClass::Rendezvous),
+    cause("C49i", "RENDEZVOUS-NOT-GIVEN",
+        "a variable that PyTorch needs to find the other processes is not set",
+        "start the program with torchrun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each process",
+        TORCH)
+        .says(&[&["environment variable ", " expected, but not set"]])
+        .kind(CauseClass::Rendezvous),
     cause("C49c", "RENDEZVOUS-CLOSED",
         "the rendezvous is closed: another node had ended the run before this one joined",
         "read the log of the node that ended first; what joins after the end needs a run of its own (a new `--rdzv-id`)",
@@ -235,7 +372,7 @@ pub(super) const RULES: &[Rule] = &[
         "a rank waited for the store of the rendezvous until its time limit: another rank, most often rank 0, did not come as far",
         "read the log of rank 0; if it only takes long (it prepares the data first), raise the timeout of init_process_group (`ddp_timeout` of transformers)",
         TORCH)
-        .says(&[&["[c10d] waitForInput: ", " timed out after "]])
+        .says(&[&["[c10d] waitForInput: ", " timed out after "], &["wait timeout after ", "ms, keys: "]])
         .kind(CauseClass::Rendezvous),
     cause("C49b", "STORE-BARRIER",
         "not all processes came to the barrier that begins the process group",
@@ -255,6 +392,29 @@ pub(super) const RULES: &[Rule] = &[
             &["launch failed: ", "Unable to satisfy cpu bind request"],
         ])
         .blame(Blame::Rank(CauseClass::NotStarted)),
+    // The words of slurm_errno.c and slurm's auth/munge plugin.
+    cause("C49w", "SLURM-MUNGE",
+        "Slurm could not prove who the user is: munge does not answer on that host, or its key or clock differs",
+        "start munged there (`systemctl status munge`, `munge -n | unmunge`), with the same key and clock on all hosts; in a container mount /run/munge",
+        "https://github.com/dun/munge/wiki")
+        .says(&[&["Munge encode failed"], &["Munge decode failed"]])
+        .kind(CauseClass::NotStarted),
+    cause("C49x", "SLURM-POLICY",
+        "Slurm refused the job for the account, QOS or partition that it names, or a limit of them",
+        "name an account, QOS and partition that you may use together (`sacctmgr show assoc user=$USER`); where a limit of jobs, nodes, GPUs or time is reached, wait for other jobs or ask for less",
+        SLURM)
+        .says(&[
+            &["violates accounting/QOS policy"],
+            &["Invalid account or account/partition combination"],
+            &["Invalid qos specification"],
+        ])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
+    cause("C49y", "SLURM-PMIX-TIMEOUT",
+        "the PMIx plugins of Slurm on the nodes of a step did not finish an exchange in time",
+        "check that the nodes reach each other over TCP on any port (firewall, several interfaces: SlurmPMIxDirectConn, UCX_NET_DEVICES of slurmd), and the log of slurmd on the neighbours that the lines name; a task that ended there before is the cause",
+        SRUN)
+        .says(&[&["pmixp_coll", "collective timeout"]])
+        .kind(CauseClass::Rendezvous),
     cause("C50", "SLURM-LAUNCH-FAILED",
         "Slurm could not start tasks on a node",
         "check slurmd, its plugins, munge and the clock of that node (`scontrol show node NAME`), or exclude it (`--exclude`) and submit again",
@@ -268,6 +428,7 @@ pub(super) const RULES: &[Rule] = &[
         .says(&[
             &["CPU count per node can not be satisfied"],
             &["Unable to create step for job"],
+            &["invalid partition specified"],
             &["srun: error: Unable to allocate resources"],
             &["Batch job submission failed"],
         ])
@@ -284,18 +445,21 @@ pub(super) const RULES: &[Rule] = &[
         "https://www.gnu.org/software/bash/manual/html_node/Exit-Status.html")
         .says(&[
             &["command not found"],
+            &["sh: ", ": not found"],
             &[": line ", "No such file or directory"],
             &["execvp error on file "],
         ])
         .kind(CauseClass::NotStarted),
     cause("C50d", "CONTAINER-NOT-STARTED",
         "a container could not be started",
-        "correct what the line names: the image, its entrypoint, or on that host the container runtime and the NVIDIA driver (`nvidia-smi`)",
+        "correct what the line names: the image (pyxis takes a name without a slash for one of a registry: write `./image.sqsh` for a file), its entrypoint, or on that host the container runtime and the NVIDIA driver (`nvidia-smi`)",
         "https://github.com/NVIDIA/pyxis/wiki")
         .says(&[
             &["error: pyxis:     "],
             &["nvidia-container-cli: "],
             &["OCI runtime create failed"],
+            &["CreateContainerConfigError"],
+            &["CreateContainerError"],
             &["could not select device driver"],
             &["error: pyxis: failed to "],
             &["error: pyxis: "],
@@ -312,6 +476,12 @@ pub(super) const RULES: &[Rule] = &[
             &["not enough node entries"],
         ])
         .blame(Blame::Rank(CauseClass::NotStarted)),
+    cause("C50ea", "RAY-NODE-UNKNOWN",
+        "Ray was asked for a certain node, by an address that none of its nodes has",
+        "give the program the address by which Ray knows that node (`ray list nodes`; for vLLM in VLLM_HOST_IP, an IP address and no name): the node may have GPUs free",
+        RAY)
+        .says(&[&["No available node types can fulfill", "'node:"]])
+        .kind(CauseClass::Unschedulable),
     cause("C50f", "RAY-NO-NODE",
         "no node of the Ray cluster has the resources that were asked for",
         "ask for fewer CPUs and GPUs, or add nodes that have them (`ray status` lists what there is)",
@@ -330,6 +500,12 @@ pub(super) const RULES: &[Rule] = &[
         RAY)
         .says(&[&["has been marked dead"], &["because its node has died"]])
         .kind(CauseClass::NodeFail),
+    cause("C50s", "RAY-HEAD-UNREACHABLE",
+        "a process of Ray could not connect to the head node (GCS)",
+        "check that the head runs (`ray status` there) and that this host reaches the address and the port in the line (6379), also through firewalls",
+        RAY)
+        .says(&[&["Unable to connect to GCS"], &["Failed to connect to GCS"]])
+        .kind(CauseClass::Rendezvous),
     cause("C50p", "RAY-WORKERS-NOT-STARTED",
         "the workers of Ray Train did not start in time",
         "compare `ray status` with what `ScalingConfig` asks for; if the cluster has it and only the start takes long (its runtime_env), raise RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S",
@@ -358,13 +534,19 @@ pub(super) const RULES: &[Rule] = &[
         "Open MPI does not find the interface (PMI) through which srun starts its processes",
         "start the program with mpirun, or with `srun --mpi=pmix` and an Open MPI that was built with PMIx (`srun --mpi=list`)",
         SRUN)
-        .says(&[&["OPAL ERROR: Unreachable in file ", "_client.c"], &["not built with SLURM's PMI support"]])
+        .says(&[&["OPAL ERROR: Unreachable in file ", "_client.c"], &["not built with SLURM's PMI support"], &["PMI2_Init failed"]])
         .blame(Blame::Rank(CauseClass::NotStarted)),
     cause("C50h", "JAX-TASKS-MISSING",
         "not all processes of JAX came to its coordination service",
         "read the logs of the other processes: they ended before, were not started, or do not reach the coordinator's address",
         "https://docs.jax.dev/en/latest/multi_process.html")
         .says(&[&["Wait_for_all_tasks_to_register"], &["cluster registration failed"], &["Barrier timed out", "task"], &["did not come to the barrier of JAX"]])
+        .blame(Blame::Rank(CauseClass::Rendezvous)),
+    cause("C50r", "JAX-KEY-NOT-SENT",
+        "a process of JAX waited for a value that another process never gave, as the id of a communicator",
+        "read the logs of the other processes for their first error, and check that all run the same program with the same mesh",
+        "https://docs.jax.dev/en/latest/multi_process.html")
+        .says(&[&["GetKeyValue() timed out with key"]])
         .blame(Blame::Rank(CauseClass::Rendezvous)),
     cause("C50l", "SERVICE-UNREACHABLE",
         "no process answers at the address of a service of the job (gRPC), such as JAX's coordinator",
@@ -397,6 +579,18 @@ pub(super) const RULES: &[Rule] = &[
         PODS)
         .says(&[&["FailedCreatePodSandBox", "no runtime for"], &["FailedCreatePodSandBox"]])
         .kind(CauseClass::NotStarted),
+    cause("C53f", "POD-QUOTA",
+        "Kubernetes refused a pod, since the quota of its namespace is used up",
+        "request less, or wait until other pods of the namespace end (`kubectl describe quota`)",
+        "https://kubernetes.io/docs/concepts/policy/resource-quotas/")
+        .says(&[&["forbidden: exceeded quota"]])
+        .kind(CauseClass::Refused),
+    cause("C53e", "CONTAINER-EXITED",
+        "a container of a pod ended with an exit code",
+        "read the log of that container: `kubectl logs POD` (with `--previous` if it was started again)",
+        PODS)
+        .says(&[&["Pod: ", " exited with code "]])
+        .kind(CauseClass::ExitCode),
     cause("C53b", "CONTAINER-RESTARTS",
         "a container fails again and again, and Kubernetes waits before it starts it again",
         "read the log of that container's last end: `kubectl logs POD -c CONTAINER --previous`",
@@ -434,7 +628,7 @@ pub(super) const RULES: &[Rule] = &[
         "no node can take a pod",
         "request fewer or other resources, or wait until nodes are free",
         PODS)
-        .says(&[&["FailedScheduling"]])
+        .says(&[&["FailedScheduling"], &["nodes are available: "]])
         .blame(Blame::Rank(CauseClass::Unschedulable))
         .of(&[CauseClass::Unschedulable]),
     cause("C54", "NODE-FAILED",
@@ -468,6 +662,7 @@ pub(super) const RULES: &[Rule] = &[
 pub(crate) fn rule_of_signal(signal: i32) -> &'static Rule {
     match signal {
         9 => &PROCESS_KILLED,
+        1 | 2 | 15 => &PROCESS_TERMINATED,
         7 => &PROCESS_BUS_ERROR,
         _ => super::rule_of_error(CauseClass::Signal, &[]),
     }

@@ -53,6 +53,8 @@ pub(super) const RULES: &[Rule] = &[
         "set memlock unlimited, give all EFA devices to the container, update the EFA driver or the AMI",
         ofi_issue!("44"))
         .signatures(&[Signature::OfiResources])
+        // The driver of EFA.
+        .says(&[&["infiniband efa_", "ALLOC_PD"], &["infiniband efa_", "Failed to allocate pd"]])
         .advice(of_slingshot)
         .fails(),
     rule("R11b", "OFI-REGISTRATION", HIGH,

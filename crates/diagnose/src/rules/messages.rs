@@ -54,6 +54,21 @@ pub(super) const RULES: &[Rule] = &[
             &["appears not to match sizes of the same param"],
             &["appears not to match strides of the same param"],
         ]),
+    cause("C03b", "ZERO-ORDER-DIFFERS",
+        "the ranks of DeepSpeed's ZeRO-3 use the parameters in different orders",
+        "let all ranks run the same modules in each step: a branch by the data, or experts of which a rank uses only some (`deepspeed.utils.set_z3_leaf_modules`), and as many batches on all ranks",
+        "https://deepspeed.readthedocs.io/en/latest/zero3.html")
+        .says(&[&["disagreement between rank0 and rank"]]),
+    cause("C03c", "PARALLELISM-DOES-NOT-FIT",
+        "the number of processes or GPUs does not fit the parallelism that the program was told to use",
+        "start as many processes as tensor, pipeline, context and data parallel sizes multiply to, and as many on each node as it has GPUs",
+        "https://docs.nvidia.com/megatron-core/developer-guide/latest/")
+        .says(&[
+            &["expected local-rank to be the same as rank % device-count"],
+            &["mpiSize == tp * pp"],
+            &["world size", "is not divisible by"],
+            &["world_size", "is not divisible by"],
+        ]),
     cause("C04", "NCCL-ID-NOT-SENT",
         "rank 0 did not send the id of the communicator",
         "find out why rank 0 did not come: read its log, and check that all ranks begin with the same collective; if it only took long (it prepares the data first), raise the timeout of init_process_group (`ddp_timeout` of transformers)",
@@ -67,9 +82,17 @@ pub(super) const RULES: &[Rule] = &[
         .only(&[CauseClass::Exception, CauseClass::Nccl, CauseClass::Unexplained]),
     cause("C06", "GPU-MISSING",
         "the process sees no GPU",
-        "give each rank a GPU: check the GPU request of the job, CUDA_VISIBLE_DEVICES and the driver in the container",
+        "give each rank a GPU: check the GPU request of the job, CUDA_VISIBLE_DEVICES and the driver in the container; Slurm's `--gpus-per-task` shows each task its own GPU alone, as number 0 (JAX: `local_device_ids=[0]`, or show all with `--gpus-per-node`)",
         CUDA)
-        .says(&[&["No CUDA GPUs are available"], &["Found no NVIDIA driver"], &["no CUDA-capable device is detected"]])
+        .says(&[
+            &["No CUDA GPUs are available"],
+            &["Found no NVIDIA driver"],
+            &["no CUDA-capable device is detected"],
+            &["no ROCm-capable device is detected"],
+            &["No devices were found"],
+            &["no supported devices found for platform CUDA"],
+            &["no supported devices found for platform ROCM"],
+        ])
         .lines(CUDA_LINES),
     cause("C06b", "GPU-NOT-INITIALISED",
         "CUDA could not be initialised in the process",
@@ -87,11 +110,17 @@ pub(super) const RULES: &[Rule] = &[
         .only(OF_GPU),
     cause("C06d", "GPU-OPERATION-UNSUPPORTED",
         "the driver or the kind of GPU (vGPU, MIG, a virtual machine) does not support what was asked of it",
-        "set NCCL_CUMEM_ENABLE=0 and NCCL_P2P_DISABLE=1 as a test, and compare the driver with the one that this CUDA and NCCL need",
+        "compare the driver with the one that this CUDA and NCCL need; on a vGPU enable unified memory (UVM) for it, which memory pools need; NCCL_CUMEM_ENABLE=0 and NCCL_P2P_DISABLE=1 as a test",
         CUDA)
         .says(&[&["'operation not supported'"], &["CUDA error: operation not supported"]])
         .lines(CUDA_LINES)
         .only(OF_GPU),
+    cause("C06e", "GPU-DRIVER-MISSING",
+        "the driver of the GPUs is not loaded on that node, or does not answer",
+        "load the driver there (`modprobe nvidia`, dmesg): after an update of the kernel build it again, or reboot the node",
+        CUDA)
+        .says(&[&["couldn't communicate with the NVIDIA driver"]])
+        .kind(CauseClass::CudaError),
     cause("C07", "GPU-DRIVER-TOO-OLD",
         "the driver of the node is older than the CUDA of the program needs",
         "use a node with a newer driver, or an image with an older CUDA",
@@ -111,7 +140,7 @@ pub(super) const RULES: &[Rule] = &[
         .lines(CUDA_LINES),
     cause("C08", "GPU-ORDINAL",
         "the process chose a GPU of a number that it does not see",
-        "set the device from the local rank, and give the container as many GPUs as it has ranks",
+        "set the device from the local rank, and give the container as many GPUs as it has ranks; Slurm's `--gpus-per-task` shows each task its own GPU alone, as number 0 (use that, or `--gpus-per-node`)",
         CUDA)
         .says(&[&["invalid device ordinal"]])
         .lines(CUDA_LINES),
@@ -125,7 +154,7 @@ pub(super) const RULES: &[Rule] = &[
         "the libraries have no code for this GPU",
         "use builds of NCCL and of the framework that have code for this GPU (`nvidia-smi --query-gpu=compute_cap --format=csv`; AMD: `rocminfo | grep gfx`)",
         CUDA)
-        .says(&[&["invalid device function"], &["named symbol not found"], &["no kernel image is available"]])
+        .says(&[&["invalid device function"], &["named symbol not found"], &["no kernel image is available"], &["hipErrorNoBinaryForGpu"]])
         .lines(CUDA_LINES),
     cause("C11", "GPU-ECC",
         "the memory of a GPU has an error that cannot be corrected",
@@ -139,6 +168,18 @@ pub(super) const RULES: &[Rule] = &[
         XID)
         .says(&[&["GPU is lost"], &["Unable to determine the device handle for GPU"]])
         .lines(CUDA_LINES),
+    cause("C11d", "GPU-CONTAINED-ERROR",
+        "a GPU met an error of NVLink or of its hardware, which was contained to the processes that use it",
+        "look at the Xid errors and the NVLink counters of that node and of its peers in the NVLink domain (dmesg, `nvidia-smi nvlink -e`), and drain the node if they have any",
+        CUDA)
+        .says(&[&["CUDA_ERROR_CONTAINED"], &["Invalid access of peer GPU memory over nvlink"]])
+        .lines(CUDA_LINES),
+    cause("C11e", "NVSWITCH-SXID",
+        "the driver reports an error of an NVSwitch",
+        "look up the SXid in the line; if it is fatal or comes again, drain the node and check its NVLinks and the fabric manager (`nvidia-smi nvlink -e`)",
+        "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/")
+        .says(&[&["SXid ("]])
+        .kind(CauseClass::CudaError),
     cause("C11c", "GPU-NOT-STARTED",
         "the driver could not start a GPU",
         "drain the node and check that GPU (dmesg, `nvidia-smi -q`): a reset or a reboot may bring it back, else it is defective or badly seated, or the driver does not fit it",
@@ -149,7 +190,13 @@ pub(super) const RULES: &[Rule] = &[
         "the process has as many open files as its limit allows",
         "raise the limit of open files (`ulimit -n`), or use fewer data loader workers",
         OS_ERRORS)
-        .says(&[&["Too many open files"]]),
+        .says(&[&["Too many open files"]])
+        .explaining(&["SHARED-TENSOR-NOT-OPENED"]),
+    cause("C12b", "SHARED-TENSOR-NOT-OPENED",
+        "a process could not open the shared memory of a tensor that another process passed to it",
+        "raise the limit of open files (`ulimit -n`), or call torch.multiprocessing.set_sharing_strategy('file_system'); if the process that passed it ended before, read its error",
+        "https://docs.pytorch.org/docs/stable/multiprocessing.html#sharing-strategies")
+        .says(&[&["unable to open shared memory object"]]),
     cause("C13", "HOST-OUT-OF-MEMORY",
         "the memory of the host, or that of the job's limit, is used up",
         "raise the memory request of the job, or use fewer data loader workers",
@@ -158,17 +205,28 @@ pub(super) const RULES: &[Rule] = &[
         .of(&[CauseClass::OomKilled, CauseClass::OutOfMemory]),
     cause("C14", "FILE-SYSTEM",
         "a file system does not answer as it should",
-        "check the file system of that path on that node: its mount, its server and its quota",
+        "check the file system that the program writes to on that node: its mount, its server, its free space and its quota",
         OS_ERRORS)
         .says(&[
             &["Stale file handle"],
             // MPI and UCX say the same of a network, without a path.
             &["[Errno 5] Input/output error"],
             &["': Input/output error"],
+            // PyTorch's own writer of files.
+            &["): fd ", " failed with Input/output error"],
             &["Disk quota exceeded"],
             &["Read-only file system"],
             // A socket says the same, without a path behind it.
             &["Transport endpoint is not connected: '"],
+        ]),
+    cause("C14a", "FILE-OF-ANOTHER-RANK",
+        "a file or folder that the program makes, renames or links was changed meanwhile: another rank, or an earlier run, did the same",
+        "let one rank save and clean up (global rank 0, not that of each node), and give each run an output folder of its own; newer versions of the library that saves may do so",
+        OS_ERRORS)
+        .says(&[
+            &["[Errno 39] Directory not empty"],
+            &["[Errno 17] File exists"],
+            &["[Errno 2] No such file or directory: ", "' -> '"],
         ]),
     cause("C14b", "FILE-MISSING",
         "a file or folder that the program uses is not there",
@@ -180,12 +238,54 @@ pub(super) const RULES: &[Rule] = &[
         "check the owner and the mode of that path for the user of the job (`ls -ld`, `id`), and whether it is mounted for writing",
         OS_ERRORS)
         .says(&[&["[Errno 13] Permission denied: "]]),
+    // The kernel's ENOSPC of what is no volume.
+    cause("C14d", "KERNEL-LIMIT",
+        "a limit of the kernel is reached: the number of user namespaces, inotify watches, cgroups or semaphores (no volume is full)",
+        "raise the limit that the line is about on that node: user.max_user_namespaces, fs.inotify.max_user_watches and max_user_instances, kernel.sem; for cgroups end what left them behind, or reboot the node",
+        OS_ERRORS)
+        .says(&[
+            &["user namespace", "No space left on device"],
+            &["inotify watch limit reached"],
+            &["inotify", "No space left on device"],
+            &["cgroup", "No space left on device"],
+            &["cpuset", "No space left on device"],
+            &["semaphore", "No space left on device"],
+        ])
+        .explaining(&["CONTAINER-NOT-STARTED", "IMAGE-NOT-PULLED"])
+        .kind(CauseClass::NotStarted),
+    cause("C14e", "IMAGE-NO-SPACE",
+        "the volume on which a container's image is unpacked is full",
+        "free space on that volume of the node, or set enroot's folders to a larger one (ENROOT_TEMP_PATH, ENROOT_CACHE_PATH, ENROOT_DATA_PATH) and pyxis's runtime_path",
+        "https://github.com/NVIDIA/enroot/blob/master/doc/configuration.md")
+        .says(&[&["pyxis: ", "No space left on device"], &["[ERROR]", "enroot", "No space left on device"]])
+        .explaining(&["CONTAINER-NOT-STARTED", "IMAGE-NOT-PULLED"])
+        .kind(CauseClass::DiskFull),
+    // The kernel's block layer and drivers/nvme/host/pci.c.
+    cause("C14g", "DISK-FAILS",
+        "the kernel reports that a disk of the node does not answer or cannot be read",
+        "look at that disk (dmesg, `smartctl -a`), and drain the node",
+        "https://docs.kernel.org/admin-guide/index.html")
+        .says(&[&["I/O error, dev "], &["nvme", "timeout, aborting"]])
+        .kind(CauseClass::NodeFail),
+    // The kernel's kernel/hung_task.c.
+    cause("C14h", "KERNEL-TASK-HUNG",
+        "the kernel reports a process that waits without end, most often for a file system",
+        "read the stack below that line (dmesg): it names the file system (NFS, Lustre) or the driver that does not answer; check its server and its mount on that node",
+        "https://docs.kernel.org/admin-guide/sysctl/kernel.html#hung-task-timeout-secs")
+        .says(&[&["blocked for more than ", " seconds"]])
+        .kind(CauseClass::NodeFail),
     cause("C15", "VOLUME-FULL",
         "a volume is full",
         "free space on the volume that is written to, or write checkpoints to another one",
         OS_ERRORS)
         .says(&[&["No space left on device"]])
         .kind(CauseClass::DiskFull),
+    // PyTorch's caffe2/serialize/inline_container.cc, read 2026-11-26.
+    cause("C15a", "CHECKPOINT-NOT-WRITTEN",
+        "PyTorch could not write a file: most often its volume or quota is full",
+        "free space on the volume that is written to (`df`, the quota), or write checkpoints to another one",
+        "https://github.com/pytorch/pytorch/blob/main/caffe2/serialize/inline_container.cc")
+        .says(&[&["PytorchStreamWriter failed writing file"], &["unexpected pos ", " vs "]]),
     cause("C16", "LIBRARY-MISSING",
         "a shared library is not found",
         "install the missing library in the image, or add its directory to LD_LIBRARY_PATH",
@@ -239,6 +339,14 @@ pub(super) const RULES: &[Rule] = &[
         "run once with AMD_SERIALIZE_KERNEL=3 to find the kernel, and NCCL_P2P_DISABLE=1 as a test where it comes in a collective",
         "https://rocm.docs.amd.com/")
         .says(&[&["Memory access fault by GPU"]])
+        .explaining(&["PROCESS-CRASHED", "RANKS-ABORTED"])
+        .blame(Blame::Rank(CauseClass::CudaError)),
+    // ROCclr's rocdevice.cpp; the codes are those of hsa.h.
+    cause("C21d", "AMD-QUEUE-FAILED",
+        "the runtime of ROCm stopped a queue of an AMD GPU after an error, and ends the process",
+        "read the words behind HSA_STATUS_ERROR: for OUT_OF_RESOURCES look at the GPU's free memory (rocm-smi) and the limits of the container, for others run once with AMD_SERIALIZE_KERNEL=3 to find the kernel; look at the kernel log (dmesg, amdgpu)",
+        "https://rocm.docs.amd.com/projects/ROCR-Runtime/en/latest/")
+        .says(&[&["borting with error : HSA_STATUS_ERROR"]])
         .explaining(&["PROCESS-CRASHED", "RANKS-ABORTED"])
         .blame(Blame::Rank(CauseClass::CudaError)),
     cause("C22", "GPU-OUT-OF-MEMORY",

@@ -2,7 +2,7 @@
 
 use weftrun_nccl::{FabricSeen, Kind, Signature};
 
-use super::{ENV, HIGH, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, rule};
+use super::{CauseClass, ENV, HIGH, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_issue, rule};
 use crate::rule_input::RuleInput;
 
 pub(super) const RULES: &[Rule] = &[
@@ -25,6 +25,13 @@ pub(super) const RULES: &[Rule] = &[
         nccl_issue!("1518"))
         .explaining(&["CUDA-FAILURE", "SHM-NOT-MADE"])
         .signatures(&[Signature::ShmNotRegistered])
+        .fails(),
+    rule("R29e", "SHM-HOST-MEMORY", HIGH,
+        "CUDA could not share the host's memory that NCCL's SHM transport allocates with cuMem: it asks for peer access, which these GPUs lack",
+        "set NCCL_CUMEM_HOST_ENABLE=0 for all ranks, or use another release of NCCL (2.27 asks for it); NCCL_P2P_DISABLE does not help",
+        nccl_issue!("1838")).patch(&[("env.NCCL_CUMEM_HOST_ENABLE", Some("0"))])
+        .explaining(&["CUDA-FAILURE", "P2P-MEMORY-REFUSED"])
+        .signatures(&[Signature::ShmHostMemory])
         .fails(),
     rule("R29b", "SHM-ATTACH", HIGH,
         "a rank found no shared memory segment under the name that its peer sent: the ranks of a node do not share /dev/shm, or disagree on NCCL_CUMEM_HOST_ENABLE",
@@ -80,6 +87,8 @@ pub(super) const RULES: &[Rule] = &[
         "free the SHARP quota (sharp_am), use the HPC-X plugin and one process a GPU",
         "https://github.com/NVIDIA/nccl-tests/issues/311")
         .signatures(&[Signature::CollnetUnavailable, Signature::CollnetRequested])
+        .says(&[&["sharp_get_job_data_len failed"], &["SHARP coll init error"]])
+        .kind(CauseClass::Nccl)
         .when(collnet_missed),
     rule("R35", "MNNVL-IMEX", HIGH,
         "memory could not be shared over multi-node NVLink: most often the IMEX channel is not in the container",

@@ -104,22 +104,28 @@ pub(super) const RULES: &[Rule] = &[
         .says(&[&["failed to bind to", "errno: 13"], &["failed to listen", "errno: 13"], &["EACCES"]])
         .only(&[CauseClass::Rendezvous]),
     rule("R64", "RENDEZVOUS-TIMEOUT", HIGH,
-        "a rank could not reach the rendezvous in time",
+        "a rank could not reach the rendezvous, or not in time",
         "check that the address resolves and is reachable from every node, that its port is open, and that the node of rank 0 started",
         "https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/socket.cpp")
         .explaining(&["STORE-UNREACHABLE"])
         .signatures(&[Signature::RendezvousTimeout])
+        .says(&[
+            &["client socket has timed out after ", "while trying to connect"],
+            &["client socket has failed to connect to any network address of "],
+        ])
+        .advice(numeric_name)
         .blame(Blame::Rank(CauseClass::Rendezvous))
         .detail(rendezvous_address),
     rule("R64b", "STORE-UNREACHABLE", HIGH,
         "a try to reach the store of the rendezvous (rank 0, or the launcher of the first node) failed; it is tried again until the time limit",
         "check that the process that holds the store runs, that its address in the line is that of its host, and that the port is open between the nodes",
         "https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/socket.cpp")
-        .signatures(&[Signature::StoreUnreachable]),
+        .signatures(&[Signature::StoreUnreachable])
+        .advice(numeric_name),
     rule("R60", "GLOO-INTERFACE", HIGH,
-        "Gloo found no interface of the name in GLOO_SOCKET_IFNAME: it names one interface, or several with commas, and knows no `^`",
-        "unset GLOO_SOCKET_IFNAME, or set it to an interface with an address on every host",
-        "https://github.com/pytorch/gloo/blob/main/gloo/transport/tcp/device.cc").patch(&[("env.GLOO_SOCKET_IFNAME", None)])
+        "Gloo found no local address for the name in the line: an interface of GLOO_SOCKET_IFNAME, or else the host's own name",
+        "if it is this host's name, set GLOO_SOCKET_IFNAME to the interface that joins the hosts, or let the name resolve to an address of the host (/etc/hosts); if it is an interface, name one that every host has, or several with commas (`^` is not known)",
+        "https://github.com/pytorch/gloo/blob/main/gloo/transport/tcp/device.cc")
         .signatures(&[Signature::GlooInterface])
         .says(&[&["Unable to find address for: "], &["Unable to find interface for: "]])
         .fails(),
@@ -174,6 +180,20 @@ fn address_behind(seen: &RuleInput<'_>, signature: Signature, words: &str) -> Op
     Some(format!(": {}", address.trim_end_matches('.')))
 }
 
+/// Returns what to do where the address is one of 0.0.0.0/8, which no host has: the resolver took a host's name for a number.
+fn numeric_name(seen: &RuleInput<'_>) -> Option<String> {
+    let traces = &seen.map.signatures().get(Signature::StoreUnreachable)?.traces;
+    let address = traces.iter().find_map(|trace| {
+        let rest = ["[::ffff:0.", "connect to 0."].iter().find_map(|words| trace.text.split_once(words))?.1;
+        let rest = rest.split([']', ':', ' ', '(']).next()?;
+        let is_address = rest.split('.').count() == 3 && rest != "0.0.0";
+        is_address.then(|| format!("0.{rest}"))
+    })?;
+    Some(format!(
+        "{address} is no address of a host: a name of digits alone was read as a number; give the address itself (MASTER_ADDR, `--rdzv-endpoint`; 127.0.0.1 on one host), or rename the host"
+    ))
+}
+
 fn rendezvous_port(seen: &RuleInput<'_>) -> Option<String> {
     address_behind(seen, Signature::RendezvousPort, "failed to bind to ")
 }
@@ -190,14 +210,21 @@ fn told_interface(seen: &RuleInput<'_>) -> Option<String> {
     ))
 }
 
+/// Returns the address of a bridge that each host has for itself: docker's own, those that it makes for networks of a user, and libvirt's.
+fn bridge_of(text: &str) -> Option<&str> {
+    let address = text.split_once("onnect to ")?.1.split(['<', ' ', ',']).next()?;
+    let second = address.strip_prefix("172.")?.split('.').next()?.parse::<u8>().ok();
+    let of_user = second.is_some_and(|second| (17..=31).contains(&second)) && address.ends_with(".0.1");
+    (of_user || address.starts_with("172.17.0.")).then_some(address)
+}
+
 /// Names the right interface where one was chosen that other hosts may not reach.
 fn other_interface(seen: &RuleInput<'_>) -> Option<String> {
     let failed = seen.map.signatures().get(Signature::ConnectFailed)?;
-    // docker's default bridge, which each host has for itself.
-    if failed.traces.iter().any(|trace| trace.text.contains(" 172.17.0.")) {
-        return Some(
-            "172.17.0.x is an address of a docker bridge, which other hosts cannot reach: run the containers in the network of their host (`--net=host`), or set NCCL_SOCKET_IFNAME to an interface that joins the hosts".to_owned(),
-        );
+    if let Some(address) = failed.traces.iter().find_map(|trace| bridge_of(&trace.text)) {
+        return Some(format!(
+            "{address} is an address of a bridge for containers or virtual machines, which other hosts cannot reach: set NCCL_SOCKET_IFNAME to the interface that joins the hosts (`^docker,br-,virbr,lo` excludes bridges), or run the containers in the network of their host (`--net=host`)"
+        ));
     }
     if interface_unreachable(seen) { reachable_interface(seen) } else { None }
 }

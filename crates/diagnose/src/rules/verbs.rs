@@ -43,11 +43,11 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::IbRemoteRefused])
         .blame(Blame::Link),
     rule("R21", "IB-QP-TRANSITION", HIGH,
-        "a queue pair could not be connected: wrong GID index, or no route between the GIDs",
+        "a queue pair could not be connected: wrong GID index, no route between the GIDs, or ports of two kinds (InfiniBand and RoCE)",
         "leave NCCL_IB_GID_INDEX unset with NCCL 2.21 or later, else set the index of the RoCE v2 GID; check VLAN and routes",
         TROUBLESHOOTING).patch(&[("env.NCCL_IB_GID_INDEX", None)])
         .signatures(&[Signature::QpTransition])
-        .advice(of_another_library)
+        .advice(unconnected_pair)
         .fails(),
     rule("R22", "IB-CONNECT-TIMEOUT", HIGH,
         "connecting a queue pair timed out: the NIC does not reach that of its peer, by a GID that is not routed, or on a rail-only fabric since it reaches only NICs of its own rail",
@@ -55,6 +55,8 @@ pub(super) const RULES: &[Rule] = &[
         nccl_issue!("2013"))
         .explaining(&["IB-QP-TRANSITION"])
         .signatures(&[Signature::QpTimeout])
+        // Mooncake's rdma_endpoint.cpp and UCCL.
+        .says(&[&["Failed to modify QP to RTR", "timed out"]])
         .blame(Blame::Link),
     rule("R23", "IB-ASYNC-EVENT", HIGH,
         "an HCA reported an asynchronous event: a port went down, a queue pair failed, or the HCA is dead",
@@ -75,17 +77,26 @@ pub(super) const RULES: &[Rule] = &[
         "set memlock unlimited: IPC_LOCK in Kubernetes, --ulimit memlock=-1 in Docker, PropagateResourceLimitsExcept=MEMLOCK in Slurm; if it is (`ulimit -l`), look at what the NIC has left (`rdma resource`)",
         TROUBLESHOOTING)
         .signatures(&[Signature::MemoryRegistration])
+        .explaining(&["EFA-ABORT"])
+        // PSM3's verbs.
+        .says(&[&["Unable to create ", "CQ of size ", "Cannot allocate memory"]])
+        .fails(),
+    rule("R24f", "PSM-NO-CONTEXT", HIGH,
+        "no hardware context of the Omni-Path adapter is free for another process",
+        "start fewer ranks on a node, let them share contexts (PSM2_SHAREDCONTEXTS=1), or have your cluster administrator raise num_user_contexts of the module hfi1",
+        "https://github.com/cornelisnetworks/opa-psm2/blob/master/psm_context.c")
+        .says(&[&["assign_context command failed: Device or resource busy"], &["PSM2 can't open hfi unit"]])
         .fails(),
     rule("R24c", "UCX-MEMLOCK", MEDIUM,
         "UCX could not register memory with a NIC or make a queue of it, and goes on without that NIC",
-        "set memlock unlimited if MPI is to use the NIC; on a host without InfiniBand nothing is to do",
+        "set memlock unlimited (IPC_LOCK in Kubernetes, --ulimit memlock=-1 in Docker) if MPI is to use the NIC; on a host without InfiniBand nothing is to do",
         "https://openucx.readthedocs.io/en/master/faq.html")
         .signatures(&[Signature::UcxRegistration])
-        .says(&[&["UCX  ERROR", "ibv_", "Cannot allocate memory"]])
+        .says(&[&["UCX ", "ERROR", "ibv_", "Cannot allocate memory"]])
         .kind(CauseClass::Nccl),
     rule("R24e", "UCX-UNREACHABLE", HIGH,
         "UCX has no transport by which it reaches a peer: the devices and transports that it may use do not join the two hosts",
-        "let UCX use the NIC that joins the hosts: compare UCX_TLS and UCX_NET_DEVICES (such as `mlx5_0:1`) with `ucx_info -d` on both, or unset them",
+        "let UCX use the NIC that joins the hosts: set UCX_NET_DEVICES to it (such as `mlx5_0:1` or `eth0`; not docker0, whose 172.17.0.1 every host has), and compare UCX_TLS with `ucx_info -d` on both",
         "https://openucx.readthedocs.io/en/master/faq.html")
         .says(&[
             &["no active messages transport to"],
@@ -104,6 +115,8 @@ pub(super) const RULES: &[Rule] = &[
         "set no expandable segments (PYTORCH_CUDA_ALLOC_CONF), and load nvidia_peermem or use DMA-BUF with a driver of this CUDA; NCCL_NET_GDR_LEVEL=LOC as a test",
         nccl_issue!("1842"))
         .signatures(&[Signature::RegistrationRefused])
+        // Mooncake's rdma_context.cpp.
+        .says(&[&["Failed to register memory ", "Bad address"]])
         .fails(),
     rule("R25", "IB-WITHOUT-GDR", MEDIUM,
         "the InfiniBand or RoCE connections run without GPUDirect RDMA",
@@ -176,6 +189,14 @@ fn lost_peers(seen: &RuleInput<'_>) -> Option<String> {
     let parts = parts.into_iter().filter(|(_, names)| !names.is_empty());
     let parts: Vec<String> = parts.map(|(what, names)| format!("{what} {names}")).collect();
     (!parts.is_empty()).then(|| format!(" ({})", parts.join("; ")))
+}
+
+/// Returns what to do where the ports of a list have different link layers, or another library could not connect.
+fn unconnected_pair(seen: &RuleInput<'_>) -> Option<String> {
+    let mixed = seen.map.lists_mixed_ports().then(|| {
+        "the log lists InfiniBand and Ethernet (RoCE) ports together, which cannot be connected to each other: leave those of one kind out with NCCL_IB_HCA (`^mlx5_2` excludes that one); else check the GID index (`show_gids`), VLAN and routes".to_owned()
+    });
+    mixed.or_else(|| of_another_library(seen))
 }
 
 /// Returns what to do where not NCCL, which names its calls (`Call to ibv_modify_qp`), could not connect.

@@ -39,6 +39,17 @@ impl Gathering {
         }
     }
 
+    /// Says which ranks did not begin, where rank 0, which says that the group formed, did not say it.
+    pub fn missing(&self) -> Option<String> {
+        let began: Vec<u32> = self.began.keys().copied().collect();
+        let missing: Vec<u32> = (0..self.world.min(4096)).filter(|rank| !began.contains(rank)).collect();
+        let told = began.len() > 1 && began.first() == Some(&0) && !missing.is_empty();
+        told.then(|| {
+            let (began, world) = (listed(&began), self.world);
+            format!("of {world} processes only those of ranks {began} began here, and their group did not form: ranks {} are missing", listed(&missing))
+        })
+    }
+
     /// Says that several processes began with one rank, and no group formed. The log of one rank has its line once for each
     /// group that it joins.
     pub fn twice(&self) -> Option<String> {
@@ -87,7 +98,7 @@ impl List {
                 (rank, operation(whole.after(parted)?))
             }
         };
-        Some(Fact::Absent { ranks: vec![rank], from })
+        Some(Fact::Absent { ranks: vec![rank], from, apart: false })
     }
 }
 
@@ -99,7 +110,31 @@ pub(super) fn stalled(text: Text<'_>) -> Option<Fact> {
         None => (text.before(" [ready ranks: ")?, Vec::new()),
     };
     let at = memchr::memrchr2(b' ', b':', before).map_or(0, |at| at + 1);
-    Some(Fact::Absent { ranks, from: operation(Text(before.get(at..)?)) })
+    let from = operation(Text(before.get(at..)?));
+    let apart = ranks.is_empty() && waits_apart(text);
+    Some(Fact::Absent { ranks, from, apart })
+}
+
+/// Returns whether two operations of one line have no rank in common that is ready for both: ranks then submit different operations.
+fn waits_apart(text: Text<'_>) -> bool {
+    let mut rest = text;
+    let lists = std::iter::from_fn(|| {
+        rest = rest.after(" [ready ranks: ")?;
+        Some(list(rest))
+    });
+    let lists: Vec<Vec<u32>> = lists.take(64).collect();
+    let Some((first, others)) = lists.split_first() else { return false };
+    others.iter().any(|other| !other.is_empty() && !other.iter().any(|rank| first.contains(rank)))
+}
+
+/// Writes ranks as ranges: `0-3, 7`.
+fn listed(ranks: &[u32]) -> String {
+    let runs = ranks.chunk_by(|one, next| one.checked_add(1) == Some(*next));
+    let run = |run: &[u32]| match run {
+        [one] => one.to_string(),
+        run => format!("{}-{}", run.first().copied().unwrap_or(0), run.last().copied().unwrap_or(0)),
+    };
+    runs.take(16).map(run).collect::<Vec<_>>().join(", ")
 }
 
 fn operation(text: Text<'_>) -> String {
@@ -112,7 +147,7 @@ pub(super) fn of_message(message: &str) -> Option<Fact> {
     let (before, _) = message.split_once(" failed to pass monitoredBarrier")?;
     let (_, ranks) = before.rsplit_once("Rank")?;
     let ranks = list(Text(ranks.trim_start_matches('s').as_bytes()));
-    (!ranks.is_empty()).then(|| Fact::Absent { ranks, from: "monitoredBarrier".to_owned() })
+    (!ranks.is_empty()).then(|| Fact::Absent { ranks, from: "monitoredBarrier".to_owned(), apart: false })
 }
 
 /// Reads `2, 3`.
@@ -129,16 +164,25 @@ mod tests {
     #[test]
     fn those_that_others_wait_for_are_read() {
         let told = of_message("[Rank 0]: Ranks 2, 3 failed to pass monitoredBarrier in 5000 ms");
-        assert_eq!(told, Some(Fact::Absent { ranks: vec![2, 3], from: "monitoredBarrier".to_owned() }));
+        assert_eq!(
+            told,
+            Some(Fact::Absent { ranks: vec![2, 3], from: "monitoredBarrier".to_owned(), apart: false })
+        );
         assert_eq!(of_message("Rank 0 reached monitoredBarrier"), None);
         let stall = |line: &str| stalled(Text(line.as_bytes()));
         let of = |ranks: &[u32], operation: &str| {
             let from = format!("Horovod's operation {operation}");
-            Some(Fact::Absent { ranks: ranks.to_vec(), from })
+            Some(Fact::Absent { ranks: ranks.to_vec(), from, apart: false })
         };
         let line = "Stalled ops:HorovodBroadcast_dense_1_bias_0 [missing ranks: 1, 3]";
         assert_eq!(stall(line), of(&[1, 3], "HorovodBroadcast_dense_1_bias_0"));
         assert_eq!(stall("Stalled ops: x.weight [ready ranks: 5, 1], y [ready"), of(&[], "x.weight"));
+        for (line, wanted) in [
+            ("Stalled ops: a [ready ranks: 3], b [ready ranks: 0, 1, 2]", true),
+            ("Stalled ops: a [ready ranks: 3], b [ready ranks: 0, 3]", false),
+        ] {
+            assert!(matches!(stall(line), Some(Fact::Absent { apart, .. }) if apart == wanted), "{line}");
+        }
         assert_eq!(stall("no list"), None);
         assert_eq!(List::of_header(b"Missing ranks:\n"), Some(List::Stalls));
         for launcher in ["", "0: ", "[rank0]: ", "x: ", "[1,0]<stderr>:"] {

@@ -14,6 +14,8 @@ pub(super) enum Content<'a> {
     Host(&'a str, Option<&'a str>),
     /// A local rank is a global rank.
     Is { local: u32, rank: u32 },
+    /// The process whose exit code stands above was ended by a signal.
+    EndedBy(i32),
     /// The launcher of a node saw a worker fail.
     WorkerFailed,
     /// The launcher of a node ends.

@@ -28,7 +28,10 @@ pub(super) fn of_piece(piece: &Piece<'_>, tables: &mut Tables, mut say: impl FnM
     } else if !speaks(piece) {
     } else if let Some(fatal) = error(piece) {
         let text = printable(words_of_error(piece.text, fatal), 300);
-        let is_cuda = fatal && text.starts_with("Test CUDA failure");
+        // TensorFlow's GPU_CHECK: the kernel was not launched.
+        let is_cuda = fatal
+            && (text.starts_with("Test CUDA failure")
+                || text.contains("GpuLaunchKernel") && text.contains("out of memory"));
         say(who, Content::Fact(if is_cuda { Fact::Cuda(text) } else { Fact::Error { text, fatal } }));
     }
 }
@@ -155,6 +158,7 @@ const THROWN: &[(&str, &[&str])] = &[
     ("gloo", &["gloo/transport/tcp/pair.cc", "Connection reset by peer"]),
     ("gloo", &["gloo/transport/tcp/pair.cc", "Connection closed by peer"]),
     ("PyTorch", &[" failed to pass monitoredBarrier"]),
+    ("PyTorch", &["Detected mismatch between collectives on ranks"]),
     ("PyTorch", &["Expected to have finished reduction in the prior iteration"]),
 ];
 
@@ -250,6 +254,7 @@ const ENDS: &[&str] = &[
     "NCCL Error ",
     "[enforce fail at ",
     ": Fatal error in ",
+    "borting with error : HSA_STATUS_ERROR",
 ];
 
 /// What the kernel's drivers of NICs, NVSHMEM, UCX, TensorFlow, shells, launchers, Ray and Kubernetes' events report, which need not
@@ -324,6 +329,8 @@ const INDENTED: &[&str] = &[
     "pmix_psec_base_open failed",
     "Remote daemon: [",
     "Out of bounds values : ",
+    "CrashLoopBackOff",
+    "ImagePullBackOff",
 ];
 
 /// Returns whether what a line says may be an error: source code, what is only information, and what the kernel corrected is none.
@@ -334,7 +341,9 @@ pub(super) fn speaks(piece: &Piece<'_>) -> bool {
     // What a program prints goes on behind a progress bar.
     let is_indented =
         !whole.has("%|") && own.first().is_none_or(|first| matches!(first, b' ' | b'\t' | b'#' | b'+'));
-    !(is_indented && !INDENTED.iter().any(|words| whole.has(words))
+    // The events of `kubectl describe` are indented.
+    let is_event = || own.trim_ascii_start().starts_with(b"Warning ");
+    !(is_indented && !is_event() && !INDENTED.iter().any(|words| whole.has(words))
         || own.starts_with(b"raise ")
         || whole.has("[INFO]")
         || whole.has(" INFO ")
@@ -365,6 +374,10 @@ fn error(piece: &Piece<'_>) -> Option<bool> {
             || !before.last().is_some_and(is_name);
         begins && (words.ends_with(' ') || !behind.first().is_some_and(is_name)) && !whole.is_quoted(words)
     };
+    // The C library's assert(3), and the macros of UCX and others. Those of kernels on a GPU quote with two backticks.
+    if whole.has("Assertion `") && whole.has("' failed") {
+        return Some(true);
+    }
     // Ray's raylet holds the workers of its node.
     if whole.has("Raylet is terminated") {
         return Some(true);
@@ -404,6 +417,7 @@ fn absl_severity(own: &[u8], whole: Text<'_>, path: &str) -> Option<bool> {
         // A collective that TensorFlow gave up, in whatever severity.
         b'E' | b'W' if whole.has("BaseCollectiveExecutor::StartAbort") => Some(false),
         b'E' if serious.iter().any(|words| whole.has(words)) => Some(false),
+        b'W' | b'E' if whole.has("unable to create StreamExecutor") => Some(false),
         _ => None,
     }
 }

@@ -226,7 +226,14 @@ pub(super) fn ray(text: Text<'_>, say: &mut impl FnMut(Writer, Content<'_>)) -> 
         // Ray lists what may have ended the worker, and knows nothing of it.
         let host = text.after("Worker IP address: ").map(|rest| printable(rest.name(), 255));
         Fact::WorkerLost { pid: text.after("Worker PID: ").and_then(Text::number), host }
-    } else if text.has("killed due to memory pressure (OOM)") || text.has("NODE_OUT_OF_MEMORY") {
+    } else if [
+        "killed due to memory pressure (OOM)",
+        "NODE_OUT_OF_MEMORY",
+        "exceeds the memory usage threshold of",
+    ]
+    .iter()
+    .any(|words| text.has(words))
+    {
         // Its monitor of the memory of a node.
         Fact::Exception(Exception::alone(
             b"raylet",
@@ -271,6 +278,10 @@ pub(super) fn mpi(text: Text<'_>, tables: &mut Tables, say: &mut impl FnMut(Writ
         say(who, Content::Fact(Fact::exit(code, Order::First)));
     } else if let Some(code) = text.after("EXIT CODE: ").and_then(Text::signed) {
         say(Writer::default(), Content::Fact(Fact::exit(code, Order::First)));
+    } else if let Some(signal) = text.after("EXIT STRING: ").and_then(|rest| rest.after("(signal "))
+        && let Some(signal) = signal.signed().filter(|signal| (1..65).contains(signal))
+    {
+        say(Writer::default(), Content::EndedBy(signal));
     } else if let Some(signal) = text.after("KILLED BY SIGNAL: ").and_then(Text::signed) {
         say(Writer::default(), Content::Fact(Fact::Signal(signal)));
     }

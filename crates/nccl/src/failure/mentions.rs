@@ -1,20 +1,29 @@
 //! Lines that say that something failed, in words that programs that go on print too.
 
-use super::facts::{of_piece, speaks};
-use super::launchers::Tables;
+use super::facts::speaks;
 use super::words::Text;
 use crate::lines::Piece;
 use crate::map::printable;
 
 /// Returns a line that says no more than that something failed.
 pub(super) fn mention(piece: &Piece<'_>) -> Option<String> {
-    if !mentions_failure(piece) || !speaks(piece) {
-        return None;
-    }
-    let mut known = false;
-    of_piece(piece, &mut Tables::default(), |_, _| known = true);
-    (!known).then(|| printable(piece.text, 300))
+    (mentions_failure(piece) && speaks(piece)).then(|| printable(piece.text, 300))
 }
+
+/// Returns the signal that ended a program, as a shell says it in a line of its own, behind a progress bar, or with the place in its script.
+pub(super) fn signal_of_shell(piece: &Piece<'_>) -> Option<i32> {
+    let own = piece.text.trim_ascii_end();
+    let text = Text(own);
+    let of_script = text.has(": line ") && text.has(" Terminated ");
+    match own {
+        b"Killed" => Some(9),
+        _ if own == b"Terminated" || own.ends_with(b"]Terminated") || of_script => Some(15),
+        _ => None,
+    }
+}
+
+/// What Kubernetes' scheduler says of a pod that no node can take.
+const NODES: &str = "nodes are available: ";
 
 /// Words of lines that say that something failed. Programs that go on print them too.
 const MENTIONS: &[&str] = &[
@@ -22,13 +31,42 @@ const MENTIONS: &[&str] = &[
     "nable to ",
     "ould not ",
     "annot ",
+    "an't open ",
     " died",
     "imed out",
     "borted",
     "exited with ",
     "onnection refused",
     "erminated",
+    "MPI_ERR_",
+    "CUDA_ERROR_",
+    "CUDA-capable device",
+    ": command not found",
+    "etry to connect to ",
+    "SLURM's PMI support",
+    "double free detected",
+    ": not found",
+    "atal: ",
+    "onnection closed",
+    "onnection reset",
+    "oes not know how to",
+    "No devices were found",
+    "xceeded quota",
+    NODES,
+    "RayTaskError(",
+    "Error [CUDA]",
+    "received errors",
+    "fi_getinfo: -",
+    "SXid (",
+    "[Hardware Error]",
+    "I/O error",
+    "timeout, aborting",
+    "soft lockup",
+    "blocked for more than ",
 ];
+
+/// What is no warning, though it has the word of one or of information.
+const SERIOUS: &[&str] = &[" FailedCreate ", "blocked for more than "];
 
 /// Returns whether words before `failed` say that nothing did: `12 passed (0 `, `0 tests `, `none `; but not `rank 0 `.
 fn counts_none(before: &[u8]) -> bool {
@@ -56,14 +94,26 @@ fn counts_none(before: &[u8]) -> bool {
 /// Returns whether a line says that something failed, in words that are no proof of it. Warnings, questions and counts (`0 failed`,
 /// `failed=0`) are none.
 fn mentions_failure(piece: &Piece<'_>) -> bool {
-    const NOISE: &[&str] =
-        &["arning", "WARN", "DEBUG", "INFO:", "?", "external/xla", "tensorflow/", "erminated normally"];
+    const NOISE: &[&str] = &[
+        "arning",
+        "WARN",
+        "DEBUG",
+        "INFO:",
+        "?",
+        "external/xla",
+        "tensorflow/",
+        "erminated normally",
+        "Per user-direction",
+    ];
     let whole = Text(piece.bytes);
-    let is_noise = NOISE.iter().any(|words| whole.has(words));
+    let any = |list: &[&str]| list.iter().any(|words| whole.has(words));
+    let is_noise = any(NOISE) && !any(SERIOUS);
     let says = |words: &&str| {
         let Some(before) = whole.before(words) else { return false };
         let behind = piece.bytes.get(before.len() + words.len()..).unwrap_or_default();
-        let is_count = counts_none(before) || matches!(behind, [b'=' | b'_', ..] | [b':', b' ', b'0', ..]);
+        // What is counted there is what is missing: `0/10 nodes are available: `.
+        let is_count = *words != NODES && counts_none(before)
+            || matches!(behind, [b'=' | b'_', ..] | [b':', b' ', b'0', ..]);
         !is_count && !whole.is_quoted(words)
     };
     !is_noise && MENTIONS.iter().any(says)

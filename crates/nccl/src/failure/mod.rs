@@ -87,6 +87,8 @@ pub enum Fact {
         ranks: Vec<u32>,
         /// What they did not come to.
         from: String,
+        /// Whether the others wait in different operations.
+        apart: bool,
     },
     /// NCCL reports that another process ended.
     RemoteExit,
@@ -337,6 +339,10 @@ impl Failures {
                 let mut sink = Sink { source, reports: &mut self.reports, dropped: &mut self.dropped };
                 let fact = Fact::Error { text: text.clone(), fatal: false };
                 reading.keep(Writer::default(), line, text.as_bytes(), fact, &mut sink);
+            } else if let Some(text) = gathering.missing().filter(|_| is_last) {
+                let mut sink = Sink { source, reports: &mut self.reports, dropped: &mut self.dropped };
+                let fact = Fact::Mention(text.clone());
+                reading.keep(Writer::default(), gathering.line, text.as_bytes(), fact, &mut sink);
             }
             if let Some(cut) = reading.tracebacks.end() {
                 let text = format!("a traceback whose end is not in the log{}", cut.place);

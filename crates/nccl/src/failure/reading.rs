@@ -6,9 +6,9 @@ use std::mem::{Discriminant, discriminant};
 use super::absent::{self, Gathering, List};
 use super::content::Content;
 use super::traceback::{self, Taken, Tracebacks, is_library, stream};
-use super::{Fact, Report, SourceRanks, Writer, facts, launchers, mentions, watchdog};
+use super::{Fact, Order, Report, SourceRanks, Writer, facts, launchers, mentions, watchdog};
 use crate::launcher::{self, prefix};
-use crate::lines::Piece;
+use crate::lines::{Candidates, Piece};
 use crate::map::{SourceIndex, printable};
 
 /// Most facts kept of one rank and kind in one source; the first ones count, since later ones are consequences.
@@ -45,6 +45,8 @@ pub(super) struct Reading {
     stack: Option<OpenStack>,
     /// The report of a node without memory whose address is in the next lines, and its line.
     without_memory: Option<(usize, u64)>,
+    /// The exception about a collective of HCCL whose reason is in the next lines, and its line.
+    of_hccl: Option<(usize, u64)>,
     /// The list of absent ranks whose lines are the next ones.
     absent: Option<(List, Writer)>,
     /// The processes that began, until their group forms.
@@ -67,6 +69,9 @@ const STACK_REACH: u64 = 40;
 
 /// Most lines between a report of a node without memory and its address.
 const ADDRESS_REACH: u64 = 3;
+
+/// Most lines between an exception about a collective of HCCL and its reason.
+const HCCL_REACH: u64 = 12;
 
 /// The header of a `Last error:` block.
 #[derive(Clone, Debug)]
@@ -93,6 +98,7 @@ impl Reading {
         self.tracebacks.are_open()
             || self.tables.time_within > 0
             || self.without_memory.is_some()
+            || self.of_hccl.is_some()
             || self.absent.is_some()
             || self.last_error.is_some()
             || near(self.gave_up)
@@ -111,6 +117,22 @@ impl Reading {
                 report.host = Some(printable(rest.get(..length).unwrap_or_default(), TEXT));
             }
             self.without_memory = None;
+        }
+    }
+
+    /// Takes the reason of a failed collective of HCCL, which CANN prints below the exception: `EI0006: [PID: 7] … Getting socket times out.`
+    fn reason_of_hccl(&mut self, piece: &Piece<'_>, sink: &mut Sink<'_>) {
+        let Some((at, line)) = self.of_hccl else { return };
+        let Some(report) = sink.reports.get_mut(at) else { return };
+        if piece.line.saturating_sub(line) > HCCL_REACH {
+            self.of_hccl = None;
+        } else if let Some(reason) =
+            crate::text::find(piece.bytes, b"EI00").and_then(|from| piece.bytes.get(from..))
+            && let Fact::Exception(exception) = &mut report.fact
+            && report.writer.rank == Writer::of(piece).rank
+        {
+            exception.last_error = Some(printable(reason, TEXT));
+            self.of_hccl = None;
         }
     }
 
@@ -198,8 +220,22 @@ impl Reading {
 
     /// Takes one of the last lines, read for a second time: what it mentions counts only here.
     pub fn last(&mut self, piece: &Piece<'_>, sink: &mut Sink<'_>) {
-        if let Some(text) = mentions::mention(piece) {
-            self.keep(Writer::of(piece), piece.line, piece.bytes, Fact::Mention(text), sink);
+        if let Some(signal) = mentions::signal_of_shell(piece) {
+            return self.keep(Writer::of(piece), piece.line, piece.bytes, Fact::Signal(signal), sink);
+        }
+        let mut known = Vec::new();
+        facts::of_piece(piece, &mut launchers::Tables::default(), |who, said| {
+            known.push(if let Content::Fact(fact) = said { Some((who, fact)) } else { None });
+        });
+        if known.is_empty() {
+            if let Some(text) = mentions::mention(piece) {
+                self.keep(Writer::of(piece), piece.line, piece.bytes, Fact::Mention(text), sink);
+            }
+        } else if !Candidates::is_one(piece.bytes) {
+            // What no search word has found is read here.
+            for (who, fact) in known.into_iter().flatten() {
+                self.keep(who, piece.line, piece.bytes, fact, sink);
+            }
         }
     }
 
@@ -208,6 +244,7 @@ impl Reading {
             return;
         }
         self.address(piece, sink);
+        self.reason_of_hccl(piece, sink);
         self.take_absent(piece, sink);
         self.gathering.take(piece.bytes, piece.line);
         if self.tables.time_within > 0 {
@@ -262,6 +299,7 @@ impl Reading {
             Content::Joined { rank, world, host } => self.joined(&writer, rank, world, host, number),
             Content::Host(name, id) => self.host(&writer, name, id),
             Content::On(host) => self.on(&writer, host, true),
+            Content::EndedBy(signal) => self.ended_by(signal, piece, sink),
             Content::WorkerFailed => self.worker_failed(number),
             Content::AgentEnded => self.worker_failed = None,
             Content::Restarts => self.begin_attempt(number),
@@ -274,6 +312,31 @@ impl Reading {
             }
         });
         self.tables = tables;
+    }
+
+    /// Takes the signal that Hydra names below what it calls the exit code: the status of wait(2) (mpiexec.c of MPICH 4.2).
+    fn ended_by(&mut self, signal: i32, piece: &Piece<'_>, sink: &mut Sink<'_>) {
+        const REACH: u64 = 12;
+        let source = sink.source;
+        let mut latest = sink.reports.iter_mut().rev().take_while(|report| report.source == source);
+        let code = latest.find(|report| report.text.contains("EXIT CODE: "));
+        match code.filter(|report| piece.line.saturating_sub(report.line) < REACH) {
+            Some(report) => {
+                // The status of a process that a signal ended is the signal, with 128 where a core was kept; another one is of others.
+                if matches!(report.fact, Fact::Exit { code, .. } if code & 127 == signal) {
+                    report.fact = Fact::exit(-signal, Order::First);
+                }
+            }
+            None => {
+                self.keep(
+                    Writer::default(),
+                    piece.line,
+                    piece.bytes,
+                    Fact::exit(-signal, Order::First),
+                    sink,
+                );
+            }
+        }
     }
 
     fn see(&mut self, writer: &Writer) {
@@ -428,6 +491,10 @@ impl Reading {
             && !printed.contains("IP: ")
         {
             self.without_memory = Some((sink.reports.len(), line));
+        }
+        if matches!(&fact, Fact::Exception(one) if ["HCCL", "Hccl", "hccl"].iter().any(|name| one.message.contains(name)))
+        {
+            self.of_hccl = Some((sink.reports.len(), line));
         }
         let time = prefix(text).time.and_then(launcher::seconds);
         sink.reports.push(Report {

@@ -94,7 +94,7 @@ const REPORTS: &[&str] = &[
     "_OUT_OF_MEM",
     "received by PID",
     "return code = ",
-    "EXIT CODE: ",
+    "EXIT ",
     "OOMKilled",
     "Destroy COMPLETE",
     "worker died",
@@ -154,7 +154,7 @@ const RARE: &[&str] = &[
     ": Cannot alloc",
     "external/xla",
     "marked dead",
-    "Unhandled exception: ",
+    "etected mismatch between ",
     "Out of bounds values",
     "OCI runtime",
     ": No ",
@@ -196,6 +196,7 @@ const RARE: &[&str] = &[
     "[ready ranks: ",
     "[enforce fail at",
     "low on resource",
+    "Assertion `",
 ];
 
 /// Finds what the map may show.
@@ -227,7 +228,7 @@ impl Needles {
 }
 
 /// What shells, UCX, Open MPI and Horovod report has one of these.
-const ELSEWHERE: [&str; 12] = [
+const ELSEWHERE: [&str; 13] = [
     "Heartbeat monitor",
     " death signal",
     " Killed ",
@@ -240,6 +241,7 @@ const ELSEWHERE: [&str; 12] = [
     "WTERMSIG ",
     "low on resource",
     " Aborted ",
+    "memory usage threshold",
 ];
 
 /// Returns whether a line may be a report of a launcher, a watchdog, a driver or the kernel.

@@ -15,14 +15,33 @@ use crate::network::Network;
 use crate::parser::Entry;
 use crate::record::Level;
 use crate::signature::{self, Signature};
-use crate::text::Cursor;
+use crate::text::{Cursor, contains};
 
 /// Bytes kept of a list of devices; the longest real ones have about forty.
 const LIST: usize = 8192;
 
+/// The trait of whether a process has a plugin for the network, and its value where it has one.
+const PLUGIN: &str = "the network plugin";
+const LOADED: &str = "loaded";
+
+/// Returns whether a message says that a plugin for the network was found; none where it says nothing of it. The wordings are those of
+/// NCCL's net.cc and plugin_open.cc, 2.4 to 2.30, and of the plugin for RDMA and SHARP.
+fn has_plugin(message: &[u8]) -> Option<bool> {
+    let has = |words: &str| contains(message, words);
+    if has("Plugin Path : ") {
+        return Some(true);
+    }
+    let absent = has("NET/Plugin") && (has("No plugin found") || has("Could not find: ") && has("nccl-net"));
+    absent.then_some(false)
+}
+
 impl TransportMap {
     /// Applies a message that changes what is known about the job.
     pub(super) fn fact(&mut self, process: Option<ProcessId>, entry: &Entry<'_>, events: &mut Vec<Event>) {
+        if matches!(entry.event, NcclEvent::Plugin(_) | NcclEvent::OfiVersion(_)) {
+            let told = self.told(process, entry);
+            self.seen.traits.add(PLUGIN, LOADED, told);
+        }
         match entry.event {
             NcclEvent::Announced(network) => {
                 let name = self.name(network);
@@ -177,6 +196,10 @@ impl TransportMap {
             let version = format!("{}.{}", version / 1000, version % 1000 / 10);
             let told = self.told(process, entry);
             self.seen.traits.add("a driver for CUDA", &version, told);
+        }
+        if let Some(has) = has_plugin(entry.text) {
+            let told = self.told(process, entry);
+            self.seen.traits.add(PLUGIN, if has { LOADED } else { "missing" }, told);
         }
         self.seen.unparsed += u64::from(process.is_some() && entry.text.is_empty());
         false

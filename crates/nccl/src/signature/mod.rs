@@ -121,6 +121,8 @@ signatures! {
         ShmNotMade: FAILS,
         /// CUDA could not register a shared memory segment.
         ShmNotRegistered: FAILS,
+        /// CUDA could not give a GPU the host memory that NCCL's SHM transport made.
+        ShmHostMemory: FAILS,
         /// GPUs cannot reach each other's memory over PCIe.
         P2pUnavailable: FAILS,
         /// A process could not open the memory of another one's GPU.
@@ -366,6 +368,9 @@ fn in_location(location: &[u8], message: &[u8], mut sink: impl FnMut(Signature))
     if cuda && contains(location, "transport/p2p.cc") {
         sink(Signature::PeerMemoryRefused);
     }
+    if contains(location, "transport/shm.cc") && contains(message, "peer access is not supported") {
+        sink(Signature::ShmHostMemory);
+    }
     if contains(location, "shmutils.cc") || contains(location, "include/shm.h") {
         if cuda {
             sink(Signature::ShmNotRegistered);
@@ -421,6 +426,8 @@ fn judged(id: Signature, level: Option<Level>, location: &[u8], message: &[u8]) 
             !contains(location, "nvls") && !contains(location, "mnnvl") && !contains(message, "NVLS")
         }
         Signature::MemoryRegistration => !contains(message, "ibv_reg_mr_iova2 not"),
+        // The memory is that of the host.
+        Signature::PeerMemoryRefused => !contains(location, "transport/shm.cc"),
         // Where NCCL only tries what a NIC can do, it says so as INFO.
         Signature::RegistrationRefused | Signature::DmabufUnsupported => level != Some(Level::Info),
         // A reason in the same line has a signature of its own.

@@ -157,6 +157,8 @@ pub(super) const TABLE: &[SignatureRow] = &[
     with(Signature::RegistrationRefused, "ibv_reg_dmabuf_mr", &["failed", "Bad address"], &[]),
     row(Signature::MemoryRegistration, "Failure to post internal receive buffers"),
     with(Signature::MemoryRegistration, "Unable to write to EQ", &["Cannot allocate memory"], &[]),
+    // What the efa provider prints before it aborts (prov/efa/src/efa_base_ep.c).
+    with(Signature::MemoryRegistration, "Libfabric error: (-12)", &["Cannot allocate memory"], &[]),
     // NCCL prints it for its socket network too, which never supports it.
     with(Signature::IbGdrDisabled, "GPU Direct RDMA Disabled for HCA", &[], &["NET/Socket"]),
     with(Signature::GdrTooFar, "GPU Direct RDMA Disabled for GPU", &[], &[]),
@@ -273,11 +275,19 @@ pub(super) const TABLE: &[SignatureRow] = &[
     row(Signature::PeerClosed, "Socket recv failed"),
     row(Signature::ProxyFailed, "Failed to execute operation "),
     row(Signature::ProxyFailed, "socket progress error"),
+    // NCCL 2.3 to 2.6 (transport.cc).
+    row(Signature::ProxyFailed, "[Proxy thread error]"),
     with(Signature::ProxyFailed, "Proxy Call to rank ", &["failed"], &[]),
     row(Signature::ProxyFailed, "Error encountered progressing operation="),
     row(Signature::ProxyFailed, "Could not receive type from localRank"),
     with(Signature::PeerClosed, "Call to recv from ", &["failed"], &["timed out"]),
     with(Signature::PeerClosed, "Call to send to ", &["failed"], &["timed out"]),
+    // NCCL 2.3 and 2.4, which do not name the peer (include/socket.h).
+    with(Signature::PeerClosed, "Call to recv failed", &["reset by peer"], &[]),
+    with(Signature::PeerClosed, "Call to write failed", &["reset by peer"], &[]),
+    with(Signature::PeerClosed, "Call to write failed", &["Broken pipe"], &[]),
+    with(Signature::PeerClosed, "Call to send failed", &["reset by peer"], &[]),
+    with(Signature::PeerClosed, "Call to send failed", &["Broken pipe"], &[]),
     row(Signature::PeerClosed, "remote process exited or there was a network error"),
     // OpenSSH's sshconnect2.c, and docker's client/errors.go; read 2026-11-23.
     row(Signature::SshRefused, "Permission denied (publickey"),

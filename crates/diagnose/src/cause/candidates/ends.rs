@@ -16,7 +16,7 @@ pub(super) fn host_of(fact: &Fact, text: &str) -> Option<String> {
 /// Returns the host that Ray's monitor of memory, launchers or nccl-tests name.
 fn host_in_words(text: &str) -> Option<String> {
     let behind = |words: &str| text.split_once(words).map(|(_, rest)| rest);
-    let rest = if text.contains("memory pressure") {
+    let rest = if text.contains("memory pressure") || text.contains("memory usage threshold") {
         behind("IP: ")?
     } else if text.contains("Raylet is terminated") {
         behind("ip=")?
@@ -50,7 +50,7 @@ pub(super) fn host_in_brackets(text: &str) -> Option<String> {
 }
 
 /// Errors of the driver that a program causes, or that follow from others: docs.nvidia.com/deploy/xid-errors, read 2026-11-26.
-pub(super) const PROGRAM_XIDS: &[u32] = &[13, 31, 43, 45, 68];
+pub(super) const PROGRAM_XIDS: &[u32] = &[13, 31, 43, 45, 68, 69, 109];
 
 /// Describes an error that the driver reports, with its GPU where the line names one.
 pub(super) fn xid(number: u32, text: &str) -> String {
@@ -66,8 +66,11 @@ pub(super) fn xid(number: u32, text: &str) -> String {
         (79, "the GPU fell off the bus"),
         (94, "contained ECC error"),
         (95, "uncontained ECC error"),
+        (69, "a kernel or a call of the program was wrong"),
+        (109, "a switch between programs on the GPU timed out, as after an earlier error"),
         (119, "the GSP of the GPU does not answer"),
         (120, "error of the GSP of the GPU"),
+        (137, "NVLink error of an access to another GPU's memory"),
         (140, "unrecovered ECC error"),
         (144, "NVLink error"),
         (145, "NVLink error"),

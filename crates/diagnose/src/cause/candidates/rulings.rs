@@ -21,7 +21,7 @@ pub(super) struct Ruling {
     class: CauseClass,
     what: String,
     rule: &'static Rule,
-    fix: String,
+    pub fix: String,
     /// Whether the rule knows that what it found ends a job.
     pub is_proof: bool,
 }
@@ -41,6 +41,15 @@ impl Ruling {
     /// A single error that a rule is about.
     pub fn of(rule: &'static Rule, grade: Grade, class: CauseClass, what: String) -> Self {
         Self { grade, class, what, rule, fix: rule.fix.to_owned(), is_proof: false }
+    }
+
+    pub fn is_of(&self, rule: &Rule) -> bool {
+        self.rule.code == rule.code
+    }
+
+    /// Gives the fix of its rule in this case.
+    pub fn advised(self, seen: &RuleInput<'_>) -> Self {
+        Self { fix: self.rule.fix_for(seen), ..self }
     }
 
     /// Returns the candidate that a line proves, of no known rank.
@@ -71,7 +80,7 @@ impl Ruling {
             let class = class_of_cuda(what);
             return Self::of(rule_of_error(class, &[what]), Grade::Crashed, class, what.to_owned());
         }
-        Self::of(rule_of_error(CauseClass::Nccl, &[]), Grade::Warned, CauseClass::Nccl, text.to_owned())
+        Self::of(rule_of_error(CauseClass::Nccl, &[text]), Grade::Warned, CauseClass::Nccl, text.to_owned())
     }
 
     /// Returns what NCCL's own words below an exception say; none where they only tell of a peer that ended.
