@@ -47,9 +47,11 @@ pub mod private_access;
 #[cfg(feature = "proxy")]
 pub mod proxy;
 pub mod random;
+#[cfg(any(feature = "hosts", feature = "kubernetes", feature = "local", feature = "slurm"))]
+mod refusals;
 #[cfg(any(feature = "local", feature = "hosts", feature = "slurm"))]
 pub mod relay;
-#[cfg(any(feature = "hosts", feature = "slurm"))]
+#[cfg(any(feature = "hosts", feature = "local", feature = "slurm"))]
 pub mod remote;
 #[cfg(feature = "requests")]
 pub mod requests;

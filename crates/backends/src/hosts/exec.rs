@@ -5,7 +5,7 @@ use weftrun_core::job::JobHandle;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::Client;
-use crate::remote::error::no_rank;
+use crate::refusals::no_rank;
 use crate::remote::quote;
 
 /// Runs a command beside a rank, or on the first host.

@@ -8,11 +8,12 @@ use weftrun_core::job::{
     JobDetail, JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId, TIME_LIMIT_REACHED,
 };
 use weftrun_core::spec::Launch;
-use weftrun_core::{Error, ErrorKind, Finding, Result};
+use weftrun_core::{Finding, Result};
 
 use super::BACKEND;
 use super::allocation::Allocation;
 use super::look::{AttemptEnd, AttemptPhase, HostLook, Looks, NoAnswer, Node, Supervisor, Verdict};
+use crate::refusals;
 
 /// One host of a job, as it was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -257,11 +258,7 @@ impl Job {
     /// # Errors
     /// [`ErrorKind::Refused`].
     pub fn refuse_ended(&self, handle: &JobHandle) -> Result<()> {
-        let phase = self.phase().0;
-        if !phase.is_terminal() {
-            return Ok(());
-        }
-        Err(Error::new(ErrorKind::Refused, format!("the job has ended ({phase})")).with("handle", handle))
+        refusals::ended(handle, self.phase().0)
     }
 
     /// Returns the phase, the reason, and the exit code. A phase that is final stays so.

@@ -23,6 +23,7 @@ use super::look::Looks;
 use super::render::PreparedJob;
 use super::status::{Job, Jobs};
 use super::{capacity, error};
+use crate::refusals;
 use crate::remote::{Answer, quote};
 use crate::submit_once::{Created, Policy, SearchResult, Submission, prepared, submit_once};
 
@@ -159,11 +160,7 @@ impl Sending<'_> {
             job.place.name == self.rendered.name && job.place.submission != *self.id() && job.is_active()
         };
         let Some(other) = jobs.find(taken) else { return Ok(()) };
-        let handle = other.handle(&self.client.target);
-        Err(Error::new(ErrorKind::AlreadyExists, format!("a job named `{}` still runs", self.rendered.name))
-            .with("handle", &handle)
-            .hint("`--name-suffix` makes a new name")
-            .hint(format!("`weftrun cancel {handle}` ends the other")))
+        Err(refusals::taken_name(&other.handle(&self.client.target)))
     }
 
     /// Chooses the hosts: those that the job names, or the first that are free.

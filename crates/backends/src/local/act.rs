@@ -9,7 +9,8 @@ use super::process::Identity;
 use super::record::Record;
 use super::store::{Job, Store};
 use super::supervisor::{self, Answer, Request};
-use super::{NAME, error, folder, process};
+use super::{NAME, folder, process};
+use crate::refusals;
 
 impl Store {
     pub fn act(&self, handle: &JobHandle, action: Action) -> Result<()> {
@@ -40,7 +41,7 @@ impl Store {
     /// Passes a request to the supervisor, or executes it itself if the supervisor is gone. A supervisor that starts has the
     /// lock before it has a record: it is waited for.
     fn request(&self, job: &Job, request: Request) -> Result<()> {
-        error::refuse_ended(&job.handle, Self::snapshot(job)?.phase)?;
+        refusals::ended(&job.handle, Self::snapshot(job)?.phase)?;
         let began = Instant::now();
         loop {
             let now = Self::snapshot(job)?;

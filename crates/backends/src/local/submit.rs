@@ -23,6 +23,7 @@ use super::record::Origin;
 use super::status::Snapshot;
 use super::store::{Job, Store};
 use super::{error, process, supervisor};
+use crate::refusals;
 use crate::submit_once::{Created, Policy, SearchResult, Submission, prepared, submit_once};
 
 /// How long a live supervisor may take to write its first record. It takes milliseconds, except on an
@@ -142,13 +143,7 @@ impl Store {
             }
             let now = Snapshot::read(&job.folder, &job.submission)?;
             if now.is_some_and(|now| !now.phase.is_terminal() && !now.is_void) {
-                return Err(Error::new(
-                    ErrorKind::AlreadyExists,
-                    format!("a job named `{}` still runs", list.name),
-                )
-                .with("handle", &job.handle)
-                .hint("`--name-suffix` makes a new name")
-                .hint(format!("`weftrun cancel {}` ends the other", job.handle)));
+                return Err(refusals::taken_name(&job.handle));
             }
         }
         Ok(())

@@ -151,6 +151,14 @@ impl LogOptions {
         Self { follow: true, ..Self::default() }
     }
 
+    /// Returns whether a source is requested, by its role and the global ranks whose output it holds. One whose ranks are not
+    /// known may hold that of any.
+    pub fn wants(&self, role: &str, ranks: Option<Range<u32>>) -> bool {
+        let wanted = |ranks: Range<u32>| self.ranks.iter().any(|rank| ranks.contains(rank));
+        (self.roles.is_empty() || self.roles.iter().any(|wanted| wanted == role))
+            && (self.ranks.is_empty() || ranks.is_none_or(wanted))
+    }
+
     setters! {
         /// Reads only the last lines of each source.
         tail(lines: u64) |options| options.tail = Some(lines);
