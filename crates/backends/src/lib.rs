@@ -22,7 +22,7 @@
 pub mod address;
 #[cfg(any(feature = "kubeflow", feature = "slurm"))]
 mod cache;
-#[cfg(any(feature = "hosts", feature = "local"))]
+#[cfg(any(feature = "hosts", feature = "kubeflow", feature = "local", feature = "runai", feature = "slurm"))]
 mod changes;
 pub mod clock;
 #[cfg(any(feature = "kubernetes", feature = "requests"))]

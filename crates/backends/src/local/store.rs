@@ -226,9 +226,9 @@ impl Store {
                 continue;
             }
             let look = Look {
-                summary: snapshot.summary(job.handle, &job.submission),
                 replicas: snapshot.replicas(&list),
                 attempt: snapshot.attempt(),
+                ..Look::of(snapshot.summary(job.handle, &job.submission))
             };
             if look.summary.phase.is_terminal() && look.summary.ended.is_some() && snapshot.orphans.is_empty()
             {
