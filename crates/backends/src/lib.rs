@@ -44,6 +44,7 @@ pub mod named_file;
 pub mod outage;
 #[cfg(feature = "kubernetes")]
 pub mod private_access;
+pub mod process;
 #[cfg(feature = "proxy")]
 pub mod proxy;
 pub mod random;

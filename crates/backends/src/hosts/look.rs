@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::Deserialize;
 use weftrun_core::job::{JobPhase, SubmissionId};
 use weftrun_core::{Error, ErrorKind, Finding};
 
@@ -110,7 +111,8 @@ impl AttemptPhase {
 }
 
 /// How an attempt ended on one host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum AttemptEnd {
     Done,
     Failed,
@@ -118,19 +120,6 @@ pub enum AttemptEnd {
     TimeLimit,
     /// It was told to stop, since another host failed.
     Stopped,
-}
-
-impl AttemptEnd {
-    fn read(value: &str) -> Option<Self> {
-        match value {
-            "done" => Some(Self::Done),
-            "failed" => Some(Self::Failed),
-            "cancelled" => Some(Self::Cancelled),
-            "time-limit" => Some(Self::TimeLimit),
-            "stopped" => Some(Self::Stopped),
-            _ => None,
-        }
-    }
 }
 
 /// The supervisor of a job on one host.
@@ -252,7 +241,7 @@ impl Node {
             "attempt" => self.attempt = value.parse().unwrap_or(0),
             "alive" => self.supervisor = Supervisor::read(&word(value)),
             "orphans" => self.orphans = value.trim().parse().unwrap_or(0),
-            "how" => self.end = AttemptEnd::read(&word(value)),
+            "how" => self.end = serde_json::from_value(word(value).into()).ok(),
             "code" => self.code = value.parse().ok(),
             "rank" => self.rank = value.parse().ok(),
             "why" => self.why = clean(value),

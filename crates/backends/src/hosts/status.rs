@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use weftrun_core::backend::Rendered;
 use weftrun_core::job::{
     JobDetail, JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId, TIME_LIMIT_REACHED,
 };
@@ -77,6 +78,14 @@ impl Job {
 
     pub fn on<'j>(look: &HostLook, jobs: &'j Jobs) -> Option<&'j Self> {
         jobs.get(&SubmissionId::parse(look.busy.as_deref()?)?)
+    }
+
+    /// Returns the other job that has the name of a submission and has not ended.
+    pub fn with_name_of<'j>(rendered: &Rendered, jobs: &'j Jobs) -> Option<&'j Self> {
+        let has_name = |job: &&Self| {
+            job.place.name == rendered.name && job.place.submission != rendered.submission && job.is_active()
+        };
+        jobs.values().find(has_name)
     }
 
     /// Returns one of the jobs of several hosts.

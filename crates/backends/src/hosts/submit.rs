@@ -110,7 +110,9 @@ impl Sending<'_> {
             let place = match self.chosen() {
                 Some(place) => place,
                 None => {
-                    self.refuse_taken_name(jobs.values())?;
+                    if let Some(other) = Job::with_name_of(self.rendered, &jobs) {
+                        return Err(refusals::taken_name(&other.handle(&self.client.target)));
+                    }
                     match self.pick(&candidates, &looks) {
                         Ok(hosts) => self.place_of(&hosts, &looks).await?,
                         // Another submission has hosts and may not get all that it needs.
@@ -153,14 +155,6 @@ impl Sending<'_> {
                 }
             }
         }
-    }
-
-    fn refuse_taken_name<'j>(&self, mut jobs: impl Iterator<Item = &'j Job>) -> Result<()> {
-        let taken = |job: &&Job| {
-            job.place.name == self.rendered.name && job.place.submission != *self.id() && job.is_active()
-        };
-        let Some(other) = jobs.find(taken) else { return Ok(()) };
-        Err(refusals::taken_name(&other.handle(&self.client.target)))
     }
 
     /// Chooses the hosts: those that the job names, or the first that are free.

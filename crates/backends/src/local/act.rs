@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use weftrun_core::job::{Action, JobHandle, JobPhase};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::process::Identity;
 use super::record::Record;
 use super::store::{Job, Store};
 use super::supervisor::{self, Answer, Request};
 use super::{NAME, folder, process};
+use crate::process::Identity;
 use crate::refusals;
 
 impl Store {
@@ -104,7 +104,7 @@ impl Store {
             let known: Vec<_> = left.iter().map(|pid| Identity::of(*pid)).collect();
             if record.adopted != known {
                 record.adopted = known;
-                let _ = folder::replace(&job.folder.record(), &record);
+                let _ = folder::replace(&job.folder.of(folder::RECORD), &record);
             }
             let Some(number) = process::next_signal(began.elapsed(), self.grace) else {
                 let message = format!("processes of the job could not be ended: {}", process::names(&left));
@@ -115,7 +115,7 @@ impl Store {
         }
         record.adopted.clear();
         record.end(JobPhase::Cancelled, "cancelled; its supervisor had ended before", None);
-        folder::replace(&job.folder.record(), &record)
+        folder::replace(&job.folder.of(folder::RECORD), &record)
     }
 
     fn delete(&self, job: &Job) -> Result<()> {

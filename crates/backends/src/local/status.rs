@@ -41,15 +41,15 @@ struct Witness {
 
 impl Snapshot {
     pub fn read(folder: &Folder, submission: &str) -> Result<Option<Self>> {
-        let Some(origin) = folder::read::<Origin>(&folder.origin())? else { return Ok(None) };
-        let record = folder::read::<Record>(&folder.record())?;
+        let Some(origin) = folder::read::<Origin>(&folder.of(folder::ORIGIN))? else { return Ok(None) };
+        let record = folder::read::<Record>(&folder.of(folder::RECORD))?;
         let supervised = record.as_ref().is_some_and(|record| record.supervisor.is_alive());
         let over = record.as_ref().is_some_and(|record| record.phase.is_terminal());
         let orphans = match &record {
             Some(record) if !(supervised || over) => process::left(submission, record),
             _ => Vec::new(),
         };
-        let is_void = record.is_none() && (folder.given_up().exists() || origin.is_abandoned());
+        let is_void = record.is_none() && (folder.of(folder::GIVEN_UP).exists() || origin.is_abandoned());
         let witness = Witness {
             supervised,
             rebooted: record.as_ref().is_some_and(|record| record.supervisor.is_of_another_boot()),
@@ -57,7 +57,8 @@ impl Snapshot {
             abandoned: is_void && crate::clock::now().duration_since(origin.created) > STARTS,
         };
         // A supervisor that ended between the two reads wrote its last record in between.
-        let record = if supervised || over { record } else { folder::read::<Record>(&folder.record())? };
+        let record =
+            if supervised || over { record } else { folder::read::<Record>(&folder.of(folder::RECORD))? };
         let (phase, reason) = judge(record.as_ref(), witness);
         let is_void = is_void && record.is_none();
         Ok(Some(Self { origin, record, phase, reason, orphans, is_void }))

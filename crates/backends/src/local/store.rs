@@ -76,9 +76,9 @@ impl Store {
 
     pub fn find(&self, id: &SubmissionId) -> Result<Option<JobHandle>> {
         let job = self.job(id.as_str(), "");
-        let Some(origin) = folder::read::<Origin>(&job.folder.origin())? else { return Ok(None) };
+        let Some(origin) = folder::read::<Origin>(&job.folder.of(folder::ORIGIN))? else { return Ok(None) };
         // A claim that was never started is no job: its submitter has told nobody of it.
-        if !job.folder.record().exists() && origin.is_abandoned() && self.withdraw(&job)? {
+        if !job.folder.of(folder::RECORD).exists() && origin.is_abandoned() && self.withdraw(&job)? {
             return Ok(None);
         }
         Ok(Some(self.job(id.as_str(), &origin.name).handle))
@@ -107,7 +107,7 @@ impl Store {
                 Err(_) if !job.folder.path().exists() => return Ok(true),
                 lock => lock?,
             };
-            if job.folder.record().exists() {
+            if job.folder.of(folder::RECORD).exists() {
                 return Ok(false);
             }
             if lock.is_some() {
@@ -140,7 +140,7 @@ impl Store {
             if SubmissionId::parse(&name).is_none() {
                 continue;
             }
-            let path = Folder::new(entry.path()).origin();
+            let path = Folder::new(entry.path()).of(folder::ORIGIN);
             let (created, title) = match folder::read::<Origin>(&path) {
                 Ok(Some(origin)) => (origin.created, origin.name),
                 _ => (jiff::Timestamp::UNIX_EPOCH, name.clone()),
@@ -163,7 +163,7 @@ impl Store {
 
     /// Returns a job's process list.
     pub fn list_of(job: &Job) -> Result<ProcessList> {
-        let path = job.folder.job();
+        let path = job.folder.of(folder::JOB);
         let text = crate::files::read_text(&path, crate::files::MAX_STATE).map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound => refusals::no_job(&job.handle),
             _ => error::file("read the process list", &path, e),
@@ -211,7 +211,7 @@ impl Store {
         };
         let mut looks = Vec::new();
         for job in jobs {
-            let record = modified(&job.folder.record());
+            let record = modified(&job.folder.of(folder::RECORD));
             if let Some(look) = ended.get(job.folder.path(), record) {
                 if filter.ended || !filter.handles.is_empty() {
                     looks.push(look);

@@ -66,7 +66,11 @@ impl Submission for Claiming<'_> {
     /// A job without a record has no supervisor yet.
     async fn search(&self) -> Result<SearchResult<JobHandle>> {
         let job = self.store.job(self.list.submission.as_str(), &self.list.name);
-        Ok(if job.folder.record().exists() { SearchResult::Ours(job.handle) } else { SearchResult::Absent })
+        Ok(if job.folder.of(folder::RECORD).exists() {
+            SearchResult::Ours(job.handle)
+        } else {
+            SearchResult::Absent
+        })
     }
 }
 
@@ -76,8 +80,8 @@ impl Store {
         if !job.folder.path().is_dir() {
             self.claim(list, &job)?;
         }
-        if !job.folder.record().exists() {
-            let given_up = job.folder.given_up();
+        if !job.folder.of(folder::RECORD).exists() {
+            let given_up = job.folder.of(folder::GIVEN_UP);
             let _ = fs::remove_file(&given_up);
             self.start(&job).inspect_err(|_| {
                 // Its name is free again, and the same submission may still start it.
@@ -109,10 +113,10 @@ impl Store {
         let draft = Folder::new(new.path());
         let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         let origin = Origin::of(list, folder, !self.detaches());
-        folder::write_new(&draft.job(), list.to_toml()?.as_bytes())?;
+        folder::write_new(&draft.of(folder::JOB), list.to_toml()?.as_bytes())?;
         let origin = serde_json::to_vec(&origin)
             .map_err(|e| Error::new(ErrorKind::Unexpected, "the origin cannot be written").with_source(e))?;
-        folder::write_new(&draft.origin(), &origin)?;
+        folder::write_new(&draft.of(folder::ORIGIN), &origin)?;
         let claimed = fs::rename(new.path(), job.folder.path());
         drop(lock);
         match claimed {
@@ -121,7 +125,7 @@ impl Store {
                 Ok(())
             }
             // Another submit of the same id was faster: its claim is also valid for this one.
-            Err(_) if job.folder.origin().exists() => Ok(()),
+            Err(_) if job.folder.of(folder::ORIGIN).exists() => Ok(()),
             Err(e) => Err(error::file("claim the job's folder", job.folder.path(), e)),
         }
     }
@@ -159,14 +163,15 @@ impl Store {
             // In this order: an ended supervisor may have written its record just before.
             let ended = ended.load(Ordering::Acquire);
             let over = ended || began.elapsed() > START;
-            if job.folder.record().exists() {
+            if job.folder.of(folder::RECORD).exists() {
                 return Ok(());
             }
             if over {
                 // One that is only slow may still begin.
                 let kind = if ended { ErrorKind::Refused } else { ErrorKind::Io };
-                let said = crate::files::read_text(&job.folder.supervisor_log(), crate::files::MAX_STATE)
-                    .unwrap_or_default();
+                let said =
+                    crate::files::read_text(&job.folder.of(folder::SUPERVISOR_LOG), crate::files::MAX_STATE)
+                        .unwrap_or_default();
                 return Err(Error::new(kind, "the job's supervisor does not start; nothing of the job runs")
                     .with("handle", &job.handle)
                     .with("it said", said.lines().last().unwrap_or("nothing"))
@@ -179,7 +184,7 @@ impl Store {
     /// Starts `weftrun supervise DIR` in a new session, so that neither a closed terminal nor the end of this
     /// program affects it. The result becomes true when it has ended.
     fn start_detached(&self, binary: &Path, job: &Job) -> Result<Arc<AtomicBool>> {
-        let path = job.folder.supervisor_log();
+        let path = job.folder.of(folder::SUPERVISOR_LOG);
         let log = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
         let log = log.map_err(|e| error::file("open the supervisor's log", &path, e))?;
         let mut command = Command::new(binary);
@@ -218,7 +223,7 @@ impl Store {
                 .collect();
         }
         environment.remove(process::MARK);
-        let (folder, log) = (job.folder.clone(), job.folder.supervisor_log());
+        let (folder, log) = (job.folder.clone(), job.folder.of(folder::SUPERVISOR_LOG));
         let ended = Arc::new(AtomicBool::new(false));
         let over = ended.clone();
         let run = move || {
