@@ -8,7 +8,9 @@ use weftrun_core::{Finding, Result};
 /// The last reported state of a job.
 #[derive(Debug, Default)]
 pub struct Reported {
+    /// Its line in a list.
     pub summary: Option<JobSummary>,
+    /// Its attempt, from 0.
     pub attempt: u32,
     replicas: BTreeMap<String, ReplicaStatus>,
     /// Messages of findings.
@@ -18,8 +20,11 @@ pub struct Reported {
 /// The state of a job at one poll.
 #[derive(Clone, Debug)]
 pub struct Look {
+    /// Its line in a list.
     pub summary: JobSummary,
+    /// Its processes, hosts or pods.
     pub replicas: Vec<ReplicaStatus>,
+    /// Its attempt, from 0.
     pub attempt: u32,
     /// Why the attempt began.
     pub why: String,
@@ -85,4 +90,38 @@ pub fn compare(
         events.extend(reported.changes(look).into_iter().map(Ok));
     }
     (events, ended && !filter.handles.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As of a job that is queued again, and runs on the same node.
+    #[test]
+    fn a_replica_that_was_not_there_for_a_while_is_reported_again() {
+        let mut reported = Reported::default();
+        let mut poll = |attempt, running: bool| {
+            let phase = if running { JobPhase::Running } else { JobPhase::Pending };
+            let summary = JobSummary::new(JobHandle::new("b", "t", ["job"]), phase);
+            let nodes = running.then(|| ReplicaStatus::new("n1", "worker", 0, JobPhase::Running));
+            let finding = Finding::warning("X", "it waits");
+            let look = Look {
+                attempt,
+                replicas: nodes.into_iter().collect(),
+                findings: vec![finding],
+                ..Look::of(summary)
+            };
+            let name = |event: &JobEvent| match event {
+                JobEvent::Attempt { .. } => "attempt",
+                JobEvent::Replica { .. } => "replica",
+                JobEvent::Stuck { .. } => "stuck",
+                _ => "status",
+            };
+            reported.changes(look).iter().map(name).collect::<Vec<_>>()
+        };
+        assert_eq!(poll(0, true), ["replica", "stuck", "status"]);
+        assert_eq!(poll(0, true), [""; 0]);
+        assert_eq!(poll(1, false), ["attempt", "status"]);
+        assert_eq!(poll(1, true), ["replica", "status"]);
+    }
 }

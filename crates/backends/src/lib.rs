@@ -23,7 +23,7 @@ pub mod address;
 #[cfg(any(feature = "kubeflow", feature = "slurm"))]
 mod cache;
 #[cfg(any(feature = "hosts", feature = "kubeflow", feature = "local", feature = "runai", feature = "slurm"))]
-mod changes;
+pub mod changes;
 pub mod clock;
 #[cfg(any(feature = "kubernetes", feature = "requests"))]
 pub mod deadline;
@@ -49,7 +49,7 @@ pub mod process;
 pub mod proxy;
 pub mod random;
 #[cfg(any(feature = "hosts", feature = "kubernetes", feature = "local", feature = "slurm"))]
-mod refusals;
+pub mod refusals;
 #[cfg(any(feature = "local", feature = "hosts", feature = "slurm"))]
 pub mod relay;
 #[cfg(any(feature = "hosts", feature = "local", feature = "slurm"))]

@@ -472,16 +472,15 @@ impl Watcher {
             all = known.iter().chain(&gone).collect();
         }
         let summary = job.summary_with(&self.target, &pods, &all);
-        if summary.phase == JobPhase::Failed {
-            if !job_state.reported.has_ended()
-                && summary.exit_code.is_none()
-                && pods.iter().any(|pod| !pod.ended())
-            {
-                let now = Instant::now();
-                let until = *self.unexplained.entry(uid.to_owned()).or_insert(now + PODS_BEHIND);
-                if now < until {
-                    return;
-                }
+        if summary.phase == JobPhase::Failed
+            && !job_state.reported.has_ended()
+            && summary.exit_code.is_none()
+            && pods.iter().any(|pod| !pod.ended())
+        {
+            let now = Instant::now();
+            let until = *self.unexplained.entry(uid.to_owned()).or_insert(now + PODS_BEHIND);
+            if now < until {
+                return;
             }
         }
         self.unexplained.remove(uid);
