@@ -247,7 +247,7 @@ impl Client {
 
     /// Queries hosts until the jobs of handles are known.
     pub async fn look_for(&self, handles: &[JobHandle]) -> Result<Looks> {
-        handles.iter().try_for_each(|handle| self.own(handle))?;
+        handles.iter().try_for_each(|handle| refusals::other_target(handle, BACKEND, &self.target))?;
         let wanted: Vec<Wanted<'_>> = handles.iter().map(Wanted::Handle).collect();
         Ok(self.seek(&wanted, None).await)
     }
@@ -262,14 +262,6 @@ impl Client {
             (None, Some(error)) => Err(error),
             (job, _) => Ok(job),
         }
-    }
-
-    /// Checks that a handle is of this target.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Usage`].
-    pub fn own(&self, handle: &JobHandle) -> Result<()> {
-        refusals::other_target(handle, BACKEND, &self.target)
     }
 
     /// Returns the job of a handle among what the hosts answered.

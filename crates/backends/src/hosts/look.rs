@@ -88,26 +88,14 @@ pub struct HostLook {
 }
 
 /// The phase of an attempt on one host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum AttemptPhase {
     Starting,
     Running,
     Suspended,
     Stopping,
     Ended,
-}
-
-impl AttemptPhase {
-    fn read(value: &str) -> Option<Self> {
-        match value {
-            "" => None,
-            "starting" => Some(Self::Starting),
-            "suspended" => Some(Self::Suspended),
-            "stopping" => Some(Self::Stopping),
-            "ended" => Some(Self::Ended),
-            _ => Some(Self::Running),
-        }
-    }
 }
 
 /// How an attempt ended on one host.
@@ -237,7 +225,7 @@ impl Node {
     pub(super) fn take(&mut self, key: &str, value: &str) {
         match key {
             "go" => self.gos.extend(value.parse::<u32>().ok()),
-            "phase" => self.phase = AttemptPhase::read(&word(value)),
+            "phase" => self.phase = serde_json::from_value(word(value).into()).ok(),
             "attempt" => self.attempt = value.parse().unwrap_or(0),
             "alive" => self.supervisor = Supervisor::read(&word(value)),
             "orphans" => self.orphans = value.trim().parse().unwrap_or(0),

@@ -4,17 +4,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use weftrun_core::Finding;
 use weftrun_core::backend::Rendered;
 use weftrun_core::job::{
     JobDetail, JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId, TIME_LIMIT_REACHED,
 };
 use weftrun_core::spec::Launch;
-use weftrun_core::{Finding, Result};
 
 use super::BACKEND;
 use super::allocation::Allocation;
 use super::look::{AttemptEnd, AttemptPhase, HostLook, Looks, NoAnswer, Node, Supervisor, Verdict};
-use crate::refusals;
 
 /// One host of a job, as it was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -260,14 +259,6 @@ impl Job {
     /// Returns whether the job has been started and has not ended.
     pub fn is_active(&self) -> bool {
         self.is_committed() && !self.phase().0.is_terminal()
-    }
-
-    /// Refuses what only a job that has not ended can do.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Refused`].
-    pub fn refuse_ended(&self, handle: &JobHandle) -> Result<()> {
-        refusals::ended(handle, self.phase().0)
     }
 
     /// Returns the phase, the reason, and the exit code. A phase that is final stays so.

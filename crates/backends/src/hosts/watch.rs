@@ -76,7 +76,6 @@ fn chosen(client: &Client, filter: &JobFilter, looks: &Looks, all: Jobs, first: 
     if !filter.handles.is_empty() {
         let mut jobs = Vec::new();
         for handle in &filter.handles {
-            client.own(handle)?;
             match client.pick(handle, looks, &all) {
                 Ok(job) => jobs.push(job),
                 Err(error) if first => return Err(error),
