@@ -22,8 +22,8 @@
 pub mod address;
 #[cfg(any(feature = "kubeflow", feature = "slurm"))]
 mod cache;
-#[cfg(any(feature = "hosts", feature = "local"))]
-mod changes;
+#[cfg(any(feature = "hosts", feature = "kubeflow", feature = "local", feature = "runai", feature = "slurm"))]
+pub mod changes;
 pub mod clock;
 #[cfg(any(feature = "kubernetes", feature = "requests"))]
 pub mod deadline;
@@ -44,12 +44,15 @@ pub mod named_file;
 pub mod outage;
 #[cfg(feature = "kubernetes")]
 pub mod private_access;
+pub mod process;
 #[cfg(feature = "proxy")]
 pub mod proxy;
 pub mod random;
+#[cfg(any(feature = "hosts", feature = "kubernetes", feature = "local", feature = "slurm"))]
+pub mod refusals;
 #[cfg(any(feature = "local", feature = "hosts", feature = "slurm"))]
 pub mod relay;
-#[cfg(any(feature = "hosts", feature = "slurm"))]
+#[cfg(any(feature = "hosts", feature = "local", feature = "slurm"))]
 pub mod remote;
 #[cfg(feature = "requests")]
 pub mod requests;

@@ -18,6 +18,7 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use weftrun_backends::files::open_private;
+use weftrun_backends::process::Stat;
 use weftrun_core::fabric::FabricPlan;
 use weftrun_core::job::{JobHandle, SubmissionId};
 use weftrun_core::spec::JobSpec;
@@ -75,14 +76,9 @@ impl Owner {
     }
 }
 
-/// Returns the start time of a process (proc_pid_stat(5)). The name in parentheses may contain anything, so
-/// fields are counted after it.
+/// Returns the start time of a process that has not ended.
 fn start_of(pid: u32) -> Option<u64> {
-    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let text = String::from_utf8_lossy(&text);
-    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
-    let ended = matches!(fields.next()?, "Z" | "X");
-    fields.nth(18)?.parse().ok().filter(|_| !ended)
+    Stat::of(pid.cast_signed()).filter(|stat| !stat.ended).map(|stat| stat.start)
 }
 
 /// One submission.

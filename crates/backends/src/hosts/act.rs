@@ -9,6 +9,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::client::{Client, Silent, ask};
 use super::status::Job;
 use super::{BACKEND, error};
+use crate::refusals;
 use crate::remote::signal;
 
 pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<()> {
@@ -29,7 +30,7 @@ pub async fn act(client: &Client, handle: &JobHandle, action: Action) -> Result<
 }
 
 async fn tell_running(client: &Client, job: &Job, handle: &JobHandle, word: &str) -> Result<()> {
-    job.refuse_ended(handle)?;
+    refusals::ended(handle, job.phase().0)?;
     tell(client, job, word).await
 }
 

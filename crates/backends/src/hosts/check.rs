@@ -37,10 +37,7 @@ pub async fn check(client: &Client, rendered: &Rendered) -> Result<Vec<Finding>>
         looks = client.inventory(&draft.own, Silent::Ask).await?;
         jobs = Job::gather(&looks);
     }
-    let taken = jobs.values().find(|job| {
-        job.place.name == rendered.name && job.place.submission != rendered.submission && job.is_active()
-    });
-    if let Some(other) = taken {
+    if let Some(other) = Job::with_name_of(rendered, &jobs) {
         let text = format!("a job named `{}` still runs ({})", rendered.name, other.handle(&client.target));
         findings.push(Finding::error("HOSTS-NAME", text).fix("`--name-suffix` makes a new name"));
     }

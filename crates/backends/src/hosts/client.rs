@@ -17,10 +17,11 @@ use super::look::{HostLook, Looks, NoAnswer};
 use super::status::{Job, Jobs, Order};
 use super::unreachable::Unreachable;
 use super::{BACKEND, error};
+use crate::refusals;
 use crate::remote::error::clean;
 use crate::remote::ssh::{Options, Ssh};
 use crate::remote::transport::Transport;
-use crate::remote::{self, Answer, quote};
+use crate::remote::{Answer, quote};
 
 /// The functions of a host, which every program begins with.
 pub const LIBRARY: &str = include_str!("node.sh");
@@ -246,7 +247,7 @@ impl Client {
 
     /// Queries hosts until the jobs of handles are known.
     pub async fn look_for(&self, handles: &[JobHandle]) -> Result<Looks> {
-        handles.iter().try_for_each(|handle| self.own(handle))?;
+        handles.iter().try_for_each(|handle| refusals::other_target(handle, BACKEND, &self.target))?;
         let wanted: Vec<Wanted<'_>> = handles.iter().map(Wanted::Handle).collect();
         Ok(self.seek(&wanted, None).await)
     }
@@ -263,14 +264,6 @@ impl Client {
         }
     }
 
-    /// Checks that a handle is of this target.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Usage`].
-    pub fn own(&self, handle: &JobHandle) -> Result<()> {
-        remote::error::own(handle, BACKEND, &self.target)
-    }
-
     /// Returns the job of a handle among what the hosts answered.
     ///
     /// # Errors
@@ -280,7 +273,7 @@ impl Client {
         let found = meant.max_by_key(|job| job.place.created).cloned();
         found.ok_or_else(|| match silent(looks) {
             Some(error) => error,
-            None => error::no_job(&self.target, handle),
+            None => refusals::no_job(handle),
         })
     }
 

@@ -1,9 +1,7 @@
 //! The hosts' errors become [`weftrun_core::Error`].
 
-use weftrun_core::job::JobHandle;
 use weftrun_core::{Error, ErrorKind};
 
-use super::BACKEND;
 use crate::remote::Answer;
 use crate::remote::error::last_line;
 
@@ -38,10 +36,4 @@ pub fn failed(host: &str, what: &str, answer: &Answer) -> Error {
         MUTE => Error::new(ErrorKind::Timeout, format!("host {host}: the job's supervisor does not answer")).retryable(),
         _ => error,
     }
-}
-
-/// Returns the error of a job that does not exist.
-pub fn no_job(target: &str, handle: &JobHandle) -> Error {
-    Error::new(ErrorKind::NotFound, format!("there is no job {handle}"))
-        .hint(format!("`weftrun list --all -b {target}` shows the jobs of {BACKEND}://{target}"))
 }

@@ -5,7 +5,7 @@ use weftrun_core::job::JobHandle;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::Client;
-use crate::remote::error::no_rank;
+use crate::refusals::{self, no_rank};
 use crate::remote::quote;
 
 /// Runs a command beside a rank, or on the first host.
@@ -16,7 +16,7 @@ pub async fn exec(
     sink: &mut ExecSink<'_>,
 ) -> Result<i32> {
     let job = client.job(handle).await?;
-    job.refuse_ended(handle)?;
+    refusals::ended(handle, job.phase().0)?;
     if request.command.is_empty() {
         return Err(Error::new(ErrorKind::Usage, "there is no command to run"));
     }

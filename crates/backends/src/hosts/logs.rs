@@ -1,26 +1,26 @@
-//! The logs of a job: files on its hosts, each read from a known offset. No byte is lost or repeated by a lost connection,
-//! since every poll names its offsets. The state of a host is read before its files, so that what was written before the end
-//! is read before the end is reported.
+//! The logs of a job: files on its hosts, each read from a known offset.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use async_trait::async_trait;
+use weftrun_core::Result;
 use weftrun_core::job::JobHandle;
 use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark, SourceId};
 use weftrun_core::spec::Launch;
-use weftrun_core::{Error, ErrorKind, Result};
 
 use super::BACKEND;
 use super::allocation::Allocation;
 use super::client::{Client, Silent};
 use super::look::{HostLook, Looks};
 use super::status::Job;
-use crate::remote::error::no_rank;
+use crate::refusals;
+use crate::remote::follow::{self, JobFiles, LogFile, Poll};
 use crate::remote::piece::{self, Piece};
 use crate::remote::quote;
-use crate::stream::{Feed, put};
+use crate::stream::Feed;
 
 /// Largest number of bytes of one file in one poll.
 const CHUNK: u64 = 1 << 20;
@@ -36,25 +36,11 @@ pub async fn read(
     options: LogOptions,
     feed: Feed<LogBatch>,
 ) -> Result<()> {
-    if options.since.is_some() {
-        return Err(Error::unsupported(BACKEND, "log_times")
-            .hint("processes write their own files, without times: use `--tail` instead of `--since`"));
-    }
+    refusals::log_times(&options, BACKEND)?;
     let job = client.job(&handle).await?;
-    let world = job.place.world();
-    if let Some(rank) = options.ranks.iter().find(|rank| **rank >= world) {
-        return Err(no_rank(ErrorKind::Usage, *rank, world));
-    }
-    let now = job.attempt();
-    let attempt = match options.from.iter().map(|cursor| cursor.attempt).min() {
-        Some(attempt) => attempt.min(now),
-        None if options.previous => now.checked_sub(1).ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, format!("{handle} has no attempt before its present one"))
-                .hint("leave `--previous` out")
-        })?,
-        None => now,
-    };
-    Reader {
+    refusals::missing_rank(&options, job.place.world())?;
+    let attempt = follow::first_attempt(&options, handle.name(), job.attempt())?;
+    let reader = Reader {
         client,
         place: job.place,
         options,
@@ -62,17 +48,10 @@ pub async fn read(
         files: BTreeMap::new(),
         silent: BTreeSet::new(),
         tailed: BTreeSet::new(),
-        feed,
-    }
-    .run()
-    .await
-}
-
-/// A log file of the present attempt.
-struct LogFile {
-    source: Arc<SourceId>,
-    inode: Option<u64>,
-    offset: u64,
+        last_poll: false,
+        job: None,
+    };
+    follow::follow(reader, attempt, feed).await
 }
 
 /// The part of a job that a file belongs to, by its name.
@@ -96,64 +75,26 @@ struct Reader {
     silent: BTreeSet<usize>,
     /// Hosts whose files were begun at their last lines: a file that appears later is read whole.
     tailed: BTreeSet<usize>,
-    feed: Feed<LogBatch>,
+    /// Whether all hosts are read once more, since the end is known: they are not read at one moment, and one may write after its
+    /// poll, and the job end before another's.
+    last_poll: bool,
+    /// The job in the last poll.
+    job: Option<Job>,
 }
 
-impl Reader {
-    async fn run(mut self) -> Result<()> {
-        let mut last = Instant::now();
-        // The hosts are not read at one moment: one may write after its poll, and the job end before another's. When the end is known,
-        // all are read once more.
-        let mut last_poll = false;
-        loop {
-            let (job, got, more) = self.poll().await?;
-            if self.feed.is_closed() {
-                return Ok(());
-            }
-            if got {
-                last = Instant::now();
-            }
-            if more {
-                continue;
-            }
-            let Some(job) = job else {
-                // Where no host answers, the job may still be there.
-                if self.options.follow && self.silent.len() == self.place.hosts.len() {
-                    sleep(self.client.pause(last.elapsed())).await;
-                    continue;
-                }
-                self.end(None).await;
-                return Ok(());
-            };
-            if self.options.follow {
-                self.client.carry_out(&job).await;
-            }
-            let over = job.phase().0.is_terminal();
-            if over || job.attempt() > self.attempt {
-                if self.place.hosts.len() > 1 && !std::mem::replace(&mut last_poll, true) {
-                    continue;
-                }
-                self.end(Some(&job)).await;
-                let resumes = self.options.follow || !self.options.from.is_empty();
-                if job.attempt() <= self.attempt || !resumes {
-                    return Ok(());
-                }
-                self.attempt += 1;
-                self.files.clear();
-                // The last lines were asked for of the attempt that ran then.
-                self.options.tail = None;
-                last_poll = false;
-                continue;
-            }
-            if !self.options.follow {
-                return Ok(());
-            }
-            sleep(self.client.pause(last.elapsed())).await;
-        }
+#[async_trait]
+impl JobFiles for Reader {
+    fn options(&mut self) -> &mut LogOptions {
+        &mut self.options
     }
 
-    /// Polls every host; returns the job, whether something came, and whether more is there.
-    async fn poll(&mut self) -> Result<(Option<Job>, bool, bool)> {
+    fn enter(&mut self, attempt: u32) {
+        self.attempt = attempt;
+        self.files.clear();
+        self.last_poll = false;
+    }
+
+    async fn poll(mut self) -> Result<(Self, Poll)> {
         let nonce = format!("{:016x}", fastrand::u64(..));
         let programs: Vec<(String, String)> = (0..self.place.hosts.len())
             .filter_map(|at| Some((at, self.place.hosts.get(at)?.host.clone())))
@@ -161,7 +102,7 @@ impl Reader {
             .collect::<Result<_>>()?;
         let answers = self.client.each(programs, Silent::Skip).await;
         let mut looks: Looks = BTreeMap::new();
-        let (mut got, mut more) = (false, false);
+        let (mut batches, mut more) = (Vec::new(), false);
         for (at, (host, answer)) in answers.into_iter().enumerate() {
             let answer = match answer {
                 Ok(answer) => answer,
@@ -178,23 +119,65 @@ impl Reader {
             let head = String::from_utf8_lossy(answer.stdout.get(..head).unwrap_or_default()).into_owned();
             looks.insert(host, Ok(HostLook::read(&head)));
             for piece in Piece::all(&answer.stdout, nonce.as_bytes()) {
-                let cut = piece.offset + (piece.bytes.len() as u64) < piece.size;
-                for batch in self.take(at, piece, resumed) {
-                    got |= !batch.bytes.is_empty();
-                    more |= cut && !batch.bytes.is_empty();
-                    put(&self.feed, batch).await;
+                let cut = piece.offset + (piece.bytes.len() as u64) < piece.size && !piece.bytes.is_empty();
+                if let Some(file) = self.file_of(at, &piece) {
+                    let taken = file.offset == piece.offset;
+                    file.take(piece, resumed, &mut batches);
+                    more |= cut && taken;
                 }
             }
         }
-        if self.silent.len() == self.place.hosts.len()
+        let is_silent = self.silent.len() == self.place.hosts.len();
+        if is_silent
             && !self.options.follow
             && let Some(error) = super::client::silent(&looks)
         {
             return Err(error);
         }
-        Ok((Job::gather(&looks).remove(&self.place.submission), got, more))
+        self.job = Job::gather(&looks).remove(&self.place.submission);
+        if let Some(job) = self.job.as_ref().filter(|_| self.options.follow && !more) {
+            self.client.carry_out(job).await;
+        }
+        let attempt = self.job.as_ref().map(|job| (job.attempt(), job.phase().0.is_terminal()));
+        if attempt.is_some_and(|(newest, is_over)| is_over || newest > self.attempt) && looks.len() > 1 {
+            more |= !std::mem::replace(&mut self.last_poll, !more);
+        }
+        Ok((self, Poll { batches, more, attempt, is_silent }))
     }
 
+    fn ends(&mut self) -> Vec<LogBatch> {
+        let job = self.job.as_ref();
+        let end = |((at, _), file): (&(usize, String), &LogFile)| {
+            file.marked(Mark::Ended { exit_code: job.and_then(|job| job.code_of(*at, file.source.rank)) })
+        };
+        let mut batches: Vec<LogBatch> = self.files.iter().map(end).collect();
+        for (at, host) in job.iter().flat_map(|job| job.full()) {
+            let reason = format!("the disk of {host} was full: what its ranks wrote may be missing");
+            batches.push(self.gap(at, reason));
+        }
+        for (at, seat) in self.place.hosts.iter().enumerate() {
+            let reason = if self.silent.contains(&at) {
+                format!("host {} does not answer: what its ranks wrote since is missing", seat.host)
+            } else {
+                let ended = job.is_some_and(|job| job.ended_well(at));
+                let whole = owner_of("node.log", at, &self.place);
+                let wanted = whole.is_some_and(|owner| self.wants(&owner, at));
+                if !ended || !wanted || self.files.keys().any(|(of, _)| *of == at) {
+                    continue;
+                }
+                format!("the logs on host {} are gone: they were removed", seat.host)
+            };
+            batches.push(self.gap(at, reason));
+        }
+        batches
+    }
+
+    fn pause(&self, quiet: Duration) -> Duration {
+        self.client.pause(quiet)
+    }
+}
+
+impl Reader {
     /// Returns the program that prints the state of the job on a host, and the new bytes of its files.
     fn program(&self, at: usize, nonce: &str) -> Result<String> {
         let mut known = String::new();
@@ -236,64 +219,33 @@ impl Reader {
             self.options.ranks.iter().collect::<BTreeSet<_>>().iter().map(|rank| format!("rank{rank}.log")),
         );
         names.retain(|name| owner_of(name, at, &self.place).is_some_and(|owner| self.wants(&owner, at)));
-        if self.options.ranks.is_empty() && self.wants_role(at) {
+        if self.options.ranks.is_empty() && !names.is_empty() {
             names.push("rank*.log".to_owned());
         }
         names
     }
 
-    fn take(&mut self, at: usize, piece: Piece, resumed: bool) -> Vec<LogBatch> {
+    /// Returns the file of a piece; none if it is not read.
+    fn file_of(&mut self, at: usize, piece: &Piece) -> Option<&mut LogFile> {
         let name = piece.path.rsplit('/').next().unwrap_or_default().to_owned();
-        let Some(owner) = owner_of(&name, at, &self.place) else { return Vec::new() };
+        let owner = owner_of(&name, at, &self.place)?;
         let key = (at, name);
         if !self.files.contains_key(&key) {
             // Most jobs prepare nothing that prints.
-            if owner.ranks.is_empty() && piece.size == 0 {
-                return Vec::new();
+            let is_unused = owner.ranks.is_empty() && piece.size == 0;
+            let is_full = self.files.keys().filter(|(of, _)| *of == at).count() >= MOST_FILES;
+            if is_unused || is_full || !self.wants(&owner, at) {
+                return None;
             }
-            if self.files.keys().filter(|(of, _)| *of == at).count() >= MOST_FILES || !self.wants(&owner, at)
-            {
-                return Vec::new();
-            }
-            let source = Arc::new(self.source(&owner, at, &key.1));
-            self.files.insert(key.clone(), LogFile { source, inode: None, offset: piece.offset });
+            let file = LogFile::new(self.source(&owner, at, &key.1), piece.offset);
+            self.files.insert(key.clone(), file);
         }
-        let Some(file) = self.files.get_mut(&key) else { return Vec::new() };
-        let mut batches = Vec::new();
-        if piece.size < file.offset || file.inode.is_some_and(|inode| inode != piece.inode) {
-            (file.offset, file.inode) = (0, None);
-            return vec![LogBatch::marked(file.source.clone(), Mark::Truncated, file.cursor())];
-        }
-        if piece.offset != file.offset {
-            return batches;
-        }
-        file.inode = Some(piece.inode);
-        if resumed {
-            batches.push(LogBatch::marked(
-                file.source.clone(),
-                Mark::Resumed { lost: Some(0), repeated: 0 },
-                file.cursor(),
-            ));
-        }
-        if !piece.bytes.is_empty() {
-            let written = piece.written();
-            file.offset += piece.bytes.len() as u64;
-            let mut batch = LogBatch::new(file.source.clone(), piece.bytes, file.cursor());
-            batch.written = written;
-            batches.push(batch);
-        }
-        batches
-    }
-
-    fn wants_role(&self, at: usize) -> bool {
-        let role = self.place.hosts.get(at).map_or("", |seat| seat.role.as_str());
-        self.options.roles.is_empty() || self.options.roles.iter().any(|wanted| wanted == role)
+        self.files.get_mut(&key)
     }
 
     fn wants(&self, owner: &Owner, at: usize) -> bool {
-        self.wants_role(at)
-            && (self.options.ranks.is_empty()
-                || self.options.ranks.iter().any(|rank| owner.ranks.contains(rank)))
+        let role = self.place.hosts.get(at).map_or("", |seat| seat.role.as_str());
+        self.options.wants(role, Some(owner.ranks.clone()))
     }
 
     fn source(&self, owner: &Owner, at: usize, file: &str) -> SourceId {
@@ -308,44 +260,11 @@ impl Reader {
         source
     }
 
-    /// Reports the end of every file, and the logs that are missing.
-    async fn end(&mut self, job: Option<&Job>) {
-        for ((at, _), file) in &self.files {
-            let exit_code = job.and_then(|job| job.code_of(*at, file.source.rank));
-            put(&self.feed, LogBatch::marked(file.source.clone(), Mark::Ended { exit_code }, file.cursor()))
-                .await;
-        }
-        for (at, host) in job.iter().flat_map(|job| job.full()) {
-            let reason = format!("the disk of {host} was full: what its ranks wrote may be missing");
-            self.gap(at, reason).await;
-        }
-        for (at, seat) in self.place.hosts.iter().enumerate() {
-            let reason = if self.silent.contains(&at) {
-                format!("host {} does not answer: what its ranks wrote since is missing", seat.host)
-            } else {
-                let ended = job.is_some_and(|job| job.ended_well(at));
-                let whole = owner_of("node.log", at, &self.place);
-                let wanted = whole.is_some_and(|owner| self.wants(&owner, at));
-                if !ended || !wanted || self.files.keys().any(|(of, _)| *of == at) {
-                    continue;
-                }
-                format!("the logs on host {} are gone: they were removed", seat.host)
-            };
-            self.gap(at, reason).await;
-        }
-    }
-
-    /// Reports that logs of a host are missing.
-    async fn gap(&self, at: usize, reason: String) {
+    /// Returns the mark of missing logs of a host.
+    fn gap(&self, at: usize, reason: String) -> LogBatch {
         let owner = Owner { suffix: String::new(), rank: None, ranks: 0..0 };
         let source = Arc::new(self.source(&owner, at, "node.log"));
-        put(&self.feed, LogBatch::marked(source, Mark::Gap { reason }, Cursor::default())).await;
-    }
-}
-
-impl LogFile {
-    fn cursor(&self) -> Cursor {
-        Cursor::at(&self.source, self.offset)
+        LogBatch::marked(source, Mark::Gap { reason }, Cursor::default())
     }
 }
 

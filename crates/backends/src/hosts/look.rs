@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::Deserialize;
 use weftrun_core::job::{JobPhase, SubmissionId};
 use weftrun_core::{Error, ErrorKind, Finding};
 
@@ -87,7 +88,8 @@ pub struct HostLook {
 }
 
 /// The phase of an attempt on one host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum AttemptPhase {
     Starting,
     Running,
@@ -96,21 +98,9 @@ pub enum AttemptPhase {
     Ended,
 }
 
-impl AttemptPhase {
-    fn read(value: &str) -> Option<Self> {
-        match value {
-            "" => None,
-            "starting" => Some(Self::Starting),
-            "suspended" => Some(Self::Suspended),
-            "stopping" => Some(Self::Stopping),
-            "ended" => Some(Self::Ended),
-            _ => Some(Self::Running),
-        }
-    }
-}
-
 /// How an attempt ended on one host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum AttemptEnd {
     Done,
     Failed,
@@ -118,19 +108,6 @@ pub enum AttemptEnd {
     TimeLimit,
     /// It was told to stop, since another host failed.
     Stopped,
-}
-
-impl AttemptEnd {
-    fn read(value: &str) -> Option<Self> {
-        match value {
-            "done" => Some(Self::Done),
-            "failed" => Some(Self::Failed),
-            "cancelled" => Some(Self::Cancelled),
-            "time-limit" => Some(Self::TimeLimit),
-            "stopped" => Some(Self::Stopped),
-            _ => None,
-        }
-    }
 }
 
 /// The supervisor of a job on one host.
@@ -248,11 +225,11 @@ impl Node {
     pub(super) fn take(&mut self, key: &str, value: &str) {
         match key {
             "go" => self.gos.extend(value.parse::<u32>().ok()),
-            "phase" => self.phase = AttemptPhase::read(&word(value)),
+            "phase" => self.phase = serde_json::from_value(word(value).into()).ok(),
             "attempt" => self.attempt = value.parse().unwrap_or(0),
             "alive" => self.supervisor = Supervisor::read(&word(value)),
             "orphans" => self.orphans = value.trim().parse().unwrap_or(0),
-            "how" => self.end = AttemptEnd::read(&word(value)),
+            "how" => self.end = serde_json::from_value(word(value).into()).ok(),
             "code" => self.code = value.parse().ok(),
             "rank" => self.rank = value.parse().ok(),
             "why" => self.why = clean(value),

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use weftrun_core::Finding;
+use weftrun_core::backend::Rendered;
 use weftrun_core::job::{
     JobDetail, JobHandle, JobPhase, JobSummary, ReplicaStatus, SubmissionId, TIME_LIMIT_REACHED,
 };
 use weftrun_core::spec::Launch;
-use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::BACKEND;
 use super::allocation::Allocation;
@@ -76,6 +77,14 @@ impl Job {
 
     pub fn on<'j>(look: &HostLook, jobs: &'j Jobs) -> Option<&'j Self> {
         jobs.get(&SubmissionId::parse(look.busy.as_deref()?)?)
+    }
+
+    /// Returns the other job that has the name of a submission and has not ended.
+    pub fn with_name_of<'j>(rendered: &Rendered, jobs: &'j Jobs) -> Option<&'j Self> {
+        let has_name = |job: &&Self| {
+            job.place.name == rendered.name && job.place.submission != rendered.submission && job.is_active()
+        };
+        jobs.values().find(has_name)
     }
 
     /// Returns one of the jobs of several hosts.
@@ -250,18 +259,6 @@ impl Job {
     /// Returns whether the job has been started and has not ended.
     pub fn is_active(&self) -> bool {
         self.is_committed() && !self.phase().0.is_terminal()
-    }
-
-    /// Refuses what only a job that has not ended can do.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Refused`].
-    pub fn refuse_ended(&self, handle: &JobHandle) -> Result<()> {
-        let phase = self.phase().0;
-        if !phase.is_terminal() {
-            return Ok(());
-        }
-        Err(Error::new(ErrorKind::Refused, format!("the job has ended ({phase})")).with("handle", handle))
     }
 
     /// Returns the phase, the reason, and the exit code. A phase that is final stays so.

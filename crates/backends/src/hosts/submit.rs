@@ -23,6 +23,7 @@ use super::look::Looks;
 use super::render::PreparedJob;
 use super::status::{Job, Jobs};
 use super::{capacity, error};
+use crate::refusals;
 use crate::remote::{Answer, quote};
 use crate::submit_once::{Created, Policy, SearchResult, Submission, prepared, submit_once};
 
@@ -109,7 +110,9 @@ impl Sending<'_> {
             let place = match self.chosen() {
                 Some(place) => place,
                 None => {
-                    self.refuse_taken_name(jobs.values())?;
+                    if let Some(other) = Job::with_name_of(self.rendered, &jobs) {
+                        return Err(refusals::taken_name(&other.handle(&self.client.target)));
+                    }
                     match self.pick(&candidates, &looks) {
                         Ok(hosts) => self.place_of(&hosts, &looks).await?,
                         // Another submission has hosts and may not get all that it needs.
@@ -152,18 +155,6 @@ impl Sending<'_> {
                 }
             }
         }
-    }
-
-    fn refuse_taken_name<'j>(&self, mut jobs: impl Iterator<Item = &'j Job>) -> Result<()> {
-        let taken = |job: &&Job| {
-            job.place.name == self.rendered.name && job.place.submission != *self.id() && job.is_active()
-        };
-        let Some(other) = jobs.find(taken) else { return Ok(()) };
-        let handle = other.handle(&self.client.target);
-        Err(Error::new(ErrorKind::AlreadyExists, format!("a job named `{}` still runs", self.rendered.name))
-            .with("handle", &handle)
-            .hint("`--name-suffix` makes a new name")
-            .hint(format!("`weftrun cancel {handle}` ends the other")))
     }
 
     /// Chooses the hosts: those that the job names, or the first that are free.

@@ -19,7 +19,7 @@ pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>)
     let mut reported: BTreeMap<JobHandle, Reported> = BTreeMap::new();
     let mut known: BTreeMap<JobHandle, (Look, Vec<String>)> = BTreeMap::new();
     let (mut last, mut link, mut first) = (Instant::now(), Link::default(), true);
-    let (mut hosts, mut troubles) = (Vec::new(), BTreeSet::new());
+    let mut hosts = Vec::new();
     loop {
         let looks = match first && !filter.handles.is_empty() {
             true => client.look_for(&filter.handles).await?,
@@ -50,11 +50,6 @@ pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>)
                     let handle = &look.summary.handle;
                     let hosts = job.place.hosts.iter().map(|seat| seat.host.clone()).collect();
                     known.insert(handle.clone(), (look.clone(), hosts));
-                    for finding in job.troubles() {
-                        if troubles.insert((handle.clone(), finding.message.clone())) {
-                            put(&feed, JobEvent::Stuck { job: handle.clone(), finding }).await;
-                        }
-                    }
                 }
                 let (events, over) = compare(&mut reported, seen, &filter);
                 if !events.is_empty() {
@@ -81,7 +76,6 @@ fn chosen(client: &Client, filter: &JobFilter, looks: &Looks, all: Jobs, first: 
     if !filter.handles.is_empty() {
         let mut jobs = Vec::new();
         for handle in &filter.handles {
-            client.own(handle)?;
             match client.pick(handle, looks, &all) {
                 Ok(job) => jobs.push(job),
                 Err(error) if first => return Err(error),
@@ -100,7 +94,8 @@ fn chosen(client: &Client, filter: &JobFilter, looks: &Looks, all: Jobs, first: 
 }
 
 fn look(client: &Client, job: &Job) -> Look {
-    Look { summary: job.summary(&client.target), replicas: job.replicas(), attempt: job.attempt() }
+    let (replicas, attempt, findings) = (job.replicas(), job.attempt(), job.troubles());
+    Look { replicas, attempt, findings, ..Look::of(job.summary(&client.target)) }
 }
 
 /// Lists jobs.

@@ -8,7 +8,8 @@ use weftrun_core::job::JobHandle;
 use super::client::{Client, Named, pod_of};
 use super::kinds::Kind;
 use super::status::Job;
-use crate::kubernetes::{Pod, Resource, State, does_not_run, exec, has_ended, node_of, open_port, ranks_of};
+use crate::kubernetes::{Pod, Resource, State, does_not_run, exec, node_of, open_port, ranks_of};
+use crate::refusals;
 
 impl Client {
     /// Runs a command in the pod of a rank.
@@ -43,9 +44,7 @@ impl Client {
         pods.retain(|pod| pod_of(pod, &job));
         let all: Vec<&Pod> = pods.iter().collect();
         let (phase, _) = job.phase(&all);
-        if phase.is_terminal() {
-            return Err(has_ended(handle, phase));
-        }
+        refusals::ended(handle, phase)?;
         let node = job.node_of(rank).map_err(|error| error.with("handle", handle))?;
         let pod = all.into_iter().find(|pod| !pod.deleting && job.node_number(pod) == Some(node));
         let main = pod.and_then(|pod| Some((pod, job.kind.place(pod).main?)));
@@ -115,7 +114,7 @@ mod tests {
         assert_eq!([0, 7, 8, 23].map(|rank| torch.node_of(Some(rank)).unwrap()), [0, 0, 1, 2]);
         let error = torch.node_of(Some(24)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
-        assert!(error.to_string().contains("0-23"), "{error}");
+        assert!(error.to_string().contains("0 to 23"), "{error}");
         let mpi = job(
             Kind::MpiJobV2,
             json!({"slotsPerWorker": 4, "mpiReplicaSpecs": {"Launcher": {}, "Worker": {"replicas": 2}}}),

@@ -8,13 +8,14 @@ use futures_util::stream::{self, BoxStream, SelectAll};
 use futures_util::{StreamExt, TryStreamExt};
 use kube::api::DynamicObject;
 use tokio::time::{Instant, timeout, timeout_at};
-use weftrun_core::job::{JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, ReplicaStatus};
+use weftrun_core::job::{JobEvent, JobFilter, JobHandle, JobPhase};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::{Client, about, message, pod_of};
 use super::disruptions;
 use super::kinds::Kind;
 use super::status::Job;
+use crate::changes::{Look, Reported};
 use crate::kubernetes::{Change, Cluster, Pod, PodEvent, Resource, changes, is_forbidden};
 
 /// The merged changes of several watches.
@@ -113,7 +114,7 @@ pub(super) struct Watcher {
     ghosts: BTreeMap<String, Pod>,
     events: BTreeMap<String, PodEvent>,
     /// What was reported of each job.
-    reported: BTreeMap<String, Reported>,
+    reported: BTreeMap<String, Known>,
     /// Failed jobs whose pods do not show the cause yet, and the deadline for that.
     unexplained: BTreeMap<String, Instant>,
     ready: VecDeque<JobEvent>,
@@ -130,13 +131,11 @@ pub(super) struct Watcher {
 }
 
 #[derive(Default)]
-struct Reported {
-    summary: Option<JobSummary>,
-    replicas: BTreeMap<String, ReplicaStatus>,
+struct Known {
+    reported: Reported,
     findings: BTreeSet<String>,
     /// By object, reason and message: the number of occurrences.
     events: BTreeMap<(String, String, String), u64>,
-    attempt: u32,
     tries: Tries,
 }
 
@@ -417,8 +416,7 @@ impl Watcher {
                     let pods = self.pods.values().chain(self.ghosts.values());
                     let pods: Vec<&Pod> = pods.filter(|pod| pod_of(pod, &job)).collect();
                     let end = job.summary(&self.target, &pods);
-                    let known = reported.summary.is_some_and(|reported| reported.phase.is_terminal());
-                    if end.phase.is_terminal() && !known {
+                    if end.phase.is_terminal() && !reported.reported.has_ended() {
                         self.ready.push_back(JobEvent::Status { job: end });
                     }
                     self.ghosts.retain(|_, pod| !pod_of(pod, &job));
@@ -462,7 +460,7 @@ impl Watcher {
         let pods: Vec<&Pod> = self.pods.values().filter(|pod| pod_of(pod, job)).collect();
         let uids: HashSet<&str> = pods.iter().map(|pod| pod.uid.as_str()).collect();
         let events: Vec<&PodEvent> = self.events.values().filter(|event| about(job, &uids, event)).collect();
-        let reported = self.reported.entry(uid.to_owned()).or_default();
+        let job_state = self.reported.entry(uid.to_owned()).or_default();
         let handle = job.handle(&self.target);
         let ghosts: Vec<&Pod> = self.ghosts.values().filter(|pod| pod_of(pod, job)).collect();
         // Of thousands of pods none is copied as long as they run.
@@ -474,49 +472,36 @@ impl Watcher {
             all = known.iter().chain(&gone).collect();
         }
         let summary = job.summary_with(&self.target, &pods, &all);
-        if summary.phase == JobPhase::Failed {
-            let new = reported.summary.as_ref().is_none_or(|reported| !reported.phase.is_terminal());
-            if new && summary.exit_code.is_none() && pods.iter().any(|pod| !pod.ended()) {
-                let now = Instant::now();
-                let until = *self.unexplained.entry(uid.to_owned()).or_insert(now + PODS_BEHIND);
-                if now < until {
-                    return;
-                }
+        if summary.phase == JobPhase::Failed
+            && !job_state.reported.has_ended()
+            && summary.exit_code.is_none()
+            && pods.iter().any(|pod| !pod.ended())
+        {
+            let now = Instant::now();
+            let until = *self.unexplained.entry(uid.to_owned()).or_insert(now + PODS_BEHIND);
+            if now < until {
+                return;
             }
         }
         self.unexplained.remove(uid);
-        if !self.filter.ended && summary.phase.is_terminal() && reported.summary.is_none() {
+        if !self.filter.ended && summary.phase.is_terminal() && job_state.reported.summary.is_none() {
             return;
         }
         for event in &events {
             // Operators repeat that a job runs; only warnings are repeated, and less and less often.
             let what = (event.about.2.clone(), event.reason.clone(), event.message.clone());
-            let before = reported.events.get(&what).copied();
+            let before = job_state.events.get(&what).copied();
             if before.is_none_or(|count| event.warning && count.saturating_mul(2) <= event.count) {
-                reported.events.insert(what, event.count);
+                job_state.events.insert(what, event.count);
                 self.ready.push_back(message(&handle, event));
             }
         }
-        for (pod, now) in pods.iter().zip(job.replicas(&pods)) {
-            if reported.replicas.get(&pod.uid) != Some(&now) {
-                reported.replicas.insert(pod.uid.clone(), now.clone());
-                self.ready.push_back(JobEvent::Replica { job: handle.clone(), replica: now });
-            }
-        }
         if matches!(summary.phase, JobPhase::Suspended | JobPhase::Cancelled) {
-            reported.tries.forget();
+            job_state.tries.forget();
         }
-        let attempt = reported.tries.attempt(job, &pods);
-        if attempt > reported.attempt {
-            reported.attempt = attempt;
-            self.ready.push_back(JobEvent::Attempt {
-                job: handle.clone(),
-                attempt,
-                reason: summary.reason.clone(),
-            });
-        }
+        let attempt = job_state.tries.attempt(job, &pods);
         for finding in job.findings(&pods, &gone, &events) {
-            if reported.findings.insert(finding.code.clone()) && !summary.phase.is_terminal() {
+            if job_state.findings.insert(finding.code.clone()) && !summary.phase.is_terminal() {
                 self.ready.push_back(JobEvent::Stuck { job: handle.clone(), finding });
             }
         }
@@ -524,13 +509,11 @@ impl Watcher {
             // Nothing may happen until then, so the job is processed again at that time.
             self.unexplained.insert(uid.to_owned(), Instant::now() + left + Duration::from_secs(1));
         }
-        if reported.summary.as_ref() != Some(&summary) {
-            reported.summary = Some(summary.clone());
-            let over = summary.phase.is_terminal();
-            self.ready.push_back(JobEvent::Status { job: summary });
-            if over {
-                self.wanted.remove(uid);
-            }
+        if summary.phase.is_terminal() {
+            self.wanted.remove(uid);
         }
+        let why = summary.reason.clone();
+        let look = Look { replicas: job.replicas(&pods), attempt, why, ..Look::of(summary) };
+        self.ready.extend(job_state.reported.changes(look));
     }
 }

@@ -6,10 +6,11 @@ use kube::api::{Api, AttachParams, AttachedProcess};
 use kube::client::UpgradeConnectionError;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use weftrun_core::backend::{ExecSink, ExecStream};
-use weftrun_core::job::{JobHandle, JobPhase};
+use weftrun_core::job::JobHandle;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::{Cluster, from_kube, one_line};
+use crate::refusals::no_rank;
 
 /// Size of the output buffer.
 const BUFFER: usize = 16 * 1024;
@@ -75,14 +76,7 @@ pub fn node_of(rank: Option<u32>, nodes: u32, ranks: u32) -> Result<u32> {
     if node < nodes {
         return Ok(node);
     }
-    let last = nodes.saturating_mul(ranks).saturating_sub(1);
-    Err(Error::new(ErrorKind::NotFound, format!("the job has no rank {rank}"))
-        .with("ranks", format!("0-{last}")))
-}
-
-/// Returns the error of a job whose pods no command can reach, since it has ended.
-pub fn has_ended(handle: &JobHandle, phase: JobPhase) -> Error {
-    Error::new(ErrorKind::Refused, format!("the job has ended ({phase})")).with("handle", handle)
+    Err(no_rank(ErrorKind::NotFound, rank, nodes.saturating_mul(ranks)))
 }
 
 /// Returns the error of a node whose pod does not run.

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 use weftrun_core::job::{Action, JobHandle, JobPhase};
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::process::Identity;
 use super::record::Record;
 use super::store::{Job, Store};
 use super::supervisor::{self, Answer, Request};
-use super::{NAME, error, folder, process};
+use super::{NAME, folder, process};
+use crate::process::Identity;
+use crate::refusals;
 
 impl Store {
     pub fn act(&self, handle: &JobHandle, action: Action) -> Result<()> {
@@ -40,7 +41,7 @@ impl Store {
     /// Passes a request to the supervisor, or executes it itself if the supervisor is gone. A supervisor that starts has the
     /// lock before it has a record: it is waited for.
     fn request(&self, job: &Job, request: Request) -> Result<()> {
-        error::refuse_ended(&job.handle, Self::snapshot(job)?.phase)?;
+        refusals::ended(&job.handle, Self::snapshot(job)?.phase)?;
         let began = Instant::now();
         loop {
             let now = Self::snapshot(job)?;
@@ -103,7 +104,7 @@ impl Store {
             let known: Vec<_> = left.iter().map(|pid| Identity::of(*pid)).collect();
             if record.adopted != known {
                 record.adopted = known;
-                let _ = folder::replace(&job.folder.record(), &record);
+                let _ = folder::replace(&job.folder.of(folder::RECORD), &record);
             }
             let Some(number) = process::next_signal(began.elapsed(), self.grace) else {
                 let message = format!("processes of the job could not be ended: {}", process::names(&left));
@@ -114,7 +115,7 @@ impl Store {
         }
         record.adopted.clear();
         record.end(JobPhase::Cancelled, "cancelled; its supervisor had ended before", None);
-        folder::replace(&job.folder.record(), &record)
+        folder::replace(&job.folder.of(folder::RECORD), &record)
     }
 
     fn delete(&self, job: &Job) -> Result<()> {

@@ -3,7 +3,6 @@
 use std::io;
 use std::path::Path;
 
-use weftrun_core::job::{JobHandle, JobPhase};
 use weftrun_core::{Error, ErrorKind, Result};
 
 /// Returns the error of a failed file operation: the operation, the path, and hints for the usual reasons.
@@ -36,20 +35,6 @@ pub(super) fn plain(error: &io::Error) -> String {
         Some(at) => text[..at].to_lowercase(),
         None => text.to_lowercase(),
     }
-}
-
-/// Returns the error of a job that does not exist.
-pub(super) fn no_job(handle: &impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::NotFound, format!("there is no job {handle}"))
-        .hint("`weftrun list -b local` shows those there are")
-}
-
-/// Refuses what only a job that has not ended can do.
-pub(super) fn refuse_ended(handle: &JobHandle, phase: JobPhase) -> Result<()> {
-    if !phase.is_terminal() {
-        return Ok(());
-    }
-    Err(Error::new(ErrorKind::Refused, format!("the job has ended ({phase})")).with("handle", handle))
 }
 
 /// Runs an operation that may block on the disk in a thread where it delays nothing else.

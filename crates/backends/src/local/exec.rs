@@ -11,9 +11,9 @@ use weftrun_core::backend::ExecRequest;
 use weftrun_core::job::JobHandle;
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::error;
 use super::process::{self, MARK};
 use super::store::Store;
+use crate::refusals;
 
 /// The submission whose rank a command runs beside, in the command's environment.
 const EXEC_OF: &str = "WEFTRUN_EXEC_OF";
@@ -25,7 +25,7 @@ impl Store {
     pub fn exec(&self, handle: &JobHandle, request: &ExecRequest) -> Result<Command> {
         let job = self.get(handle)?;
         let now = Self::snapshot(&job)?;
-        error::refuse_ended(handle, now.phase)?;
+        refusals::ended(handle, now.phase)?;
         let Some((program, arguments)) = request.command.split_first() else {
             return Err(Error::new(ErrorKind::Usage, "there is no command to run"));
         };

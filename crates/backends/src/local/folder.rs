@@ -30,6 +30,15 @@ use crate::files;
 /// Space that a supervisor reserves so that its last record can be written on a full disk.
 pub const RESERVE: usize = 64 << 10;
 
+pub const JOB: &str = "job.toml";
+pub const ORIGIN: &str = "origin.json";
+pub const RECORD: &str = "state.json";
+pub const GIVEN_UP: &str = "given-up";
+pub const REQUESTS: &str = "requests";
+pub const CODE: &str = "code";
+pub const LIBRARY: &str = "libweftrun-nccl.so";
+pub const SUPERVISOR_LOG: &str = "supervisor.log";
+
 /// The folder of one job.
 #[derive(Clone, Debug)]
 pub(super) struct Folder(PathBuf);
@@ -44,44 +53,9 @@ impl Folder {
         &self.0
     }
 
-    /// Returns the file of the process list.
-    pub fn job(&self) -> PathBuf {
-        self.0.join("job.toml")
-    }
-
-    /// Returns the file with the origin of the submission.
-    pub fn origin(&self) -> PathBuf {
-        self.0.join("origin.json")
-    }
-
-    /// Returns the file of the supervisor's record.
-    pub fn record(&self) -> PathBuf {
-        self.0.join("state.json")
-    }
-
-    /// Returns the file that a submitter writes when it could not start a supervisor.
-    pub fn given_up(&self) -> PathBuf {
-        self.0.join("given-up")
-    }
-
-    /// Returns the folder of requests to the supervisor.
-    pub fn requests(&self) -> PathBuf {
-        self.0.join("requests")
-    }
-
-    /// Returns the folder of the job's code.
-    pub fn code(&self) -> PathBuf {
-        self.0.join("code")
-    }
-
-    /// Returns the file of weftrun's library for NCCL.
-    pub fn library(&self) -> PathBuf {
-        self.0.join("libweftrun-nccl.so")
-    }
-
-    /// Returns the supervisor's own log.
-    pub fn supervisor_log(&self) -> PathBuf {
-        self.0.join("supervisor.log")
+    /// Returns a file or folder in it.
+    pub fn of(&self, name: &str) -> PathBuf {
+        self.0.join(name)
     }
 
     /// Returns the log of a process in an attempt.
@@ -91,7 +65,7 @@ impl Folder {
 
     /// Takes the supervisor's lock; none if it is held by another process. Its holder may write the record.
     pub fn try_lock(&self) -> Result<Option<File>> {
-        let path = self.0.join("lock");
+        let path = self.of("lock");
         let file = private_file().create(true).truncate(false).open(&path);
         let file = file.map_err(|e| error::file("open the job's lock", &path, e))?;
         match file.try_lock() {

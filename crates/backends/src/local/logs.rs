@@ -7,20 +7,22 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::ops::Range;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::os::unix::fs::MetadataExt as _;
+use std::time::Duration;
 
-use futures_util::stream::{self, BoxStream, StreamExt as _};
+use async_trait::async_trait;
 use weftrun_core::job::JobHandle;
-use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark, SourceId};
-use weftrun_core::{Error, ErrorKind, Result};
+use weftrun_core::log::{LogBatch, LogOptions, Mark, SourceId};
+use weftrun_core::{ErrorKind, Result};
 
 use super::document::{Process, ProcessList};
+use super::record::Record;
 use super::store::{Job, Store};
 use super::{NAME, error};
-use crate::clock;
-use crate::stream::{fed, put};
+use crate::remote::follow::{self, JobFiles, LogFile, Poll};
+use crate::remote::piece::Piece;
+use crate::stream::Feed;
+use crate::{clock, refusals};
 
 /// Largest number of bytes of a batch.
 const CHUNK: usize = 256 << 10;
@@ -33,48 +35,22 @@ const LONG_PAUSE: Duration = Duration::from_millis(400);
 /// How many times longer a job must have been quiet than the pause that follows.
 const QUIET: u32 = 8;
 
-/// Reads the logs of a job.
-pub(super) fn logs(
+/// Feeds the logs of a job.
+pub(super) async fn logs(
     store: Store,
     handle: JobHandle,
     options: LogOptions,
-) -> BoxStream<'static, Result<LogBatch>> {
-    if options.since.is_some() {
-        let error = Error::unsupported(NAME, "log_times")
-            .hint("processes write their own files here, without times: use `tail`");
-        return stream::iter([Err(error)]).boxed();
-    }
-    fed(move |feed| async move {
-        let mut reader = error::blocking(move || Reader::open(&store, &handle, options)).await?;
-        loop {
-            let (looked, batches) = error::blocking(move || {
-                let batches = reader.look()?;
-                Ok((reader, batches))
-            })
-            .await?;
-            reader = looked;
-            let is_quiet = batches.is_empty();
-            for batch in batches {
-                put(&feed, batch).await;
-            }
-            if reader.over {
-                return Ok(());
-            }
-            if is_quiet {
-                let pause = (reader.last.elapsed() / QUIET).clamp(PAUSE, LONG_PAUSE);
-                tokio::time::sleep(pause).await;
-            } else {
-                reader.last = Instant::now();
-            }
-        }
-    })
+    feed: Feed<LogBatch>,
+) -> Result<()> {
+    refusals::log_times(&options, NAME)?;
+    let (reader, attempt) = error::blocking(move || Reader::open(&store, &handle, options)).await?;
+    follow::follow(reader, attempt, feed).await
 }
 
 /// The log file of a process in one attempt.
 struct Source {
-    id: Arc<SourceId>,
+    file: LogFile,
     index: usize,
-    offset: u64,
     /// The number of last lines to start with; applied once, when the file is first seen.
     tail: Option<u64>,
 }
@@ -88,79 +64,87 @@ struct Reader {
     /// Sources that had more data than a poll reads are continued first, so that a fast one does not starve
     /// others.
     turn: VecDeque<usize>,
-    /// When something came last.
-    last: Instant,
-    over: bool,
+    /// The supervisor's record at the last poll, if it is of this attempt.
+    record: Option<Record>,
 }
 
-impl Reader {
-    fn open(store: &Store, handle: &JobHandle, options: LogOptions) -> Result<Self> {
-        let job = store.get(handle)?;
-        let list = Store::list_of(&job)?;
-        if let Some(world) = list.world()
-            && let Some(rank) = options.ranks.iter().find(|rank| **rank >= world)
-        {
-            return Err(Error::new(ErrorKind::Usage, format!("the job has no rank {rank}"))
-                .with("ranks", format!("0 to {}", world.saturating_sub(1))));
-        }
-        let now = Store::snapshot(&job)?.attempt();
-        let start = match options.from.iter().map(|cursor| cursor.attempt).min() {
-            Some(attempt) => attempt.min(now),
-            None if options.previous => match now.checked_sub(1) {
-                Some(before) => before,
-                None => {
-                    let text = format!("`{}` has no earlier attempt", handle.name());
-                    return Err(Error::new(ErrorKind::NotFound, text));
-                }
-            },
-            None => now,
-        };
-        let mut reader = Self {
-            job,
-            list,
-            options,
-            attempt: start,
-            sources: Vec::new(),
-            turn: VecDeque::new(),
-            last: Instant::now(),
-            over: false,
-        };
-        reader.enter(start);
-        Ok(reader)
+#[async_trait]
+impl JobFiles for Reader {
+    fn options(&mut self) -> &mut LogOptions {
+        &mut self.options
     }
 
-    /// Opens the sources of an attempt, each at its cursor.
     fn enter(&mut self, attempt: u32) {
         self.attempt = attempt;
         let ranks = self.list.ranks();
         let wanted = |(index, process): &(usize, &Process)| {
-            self.options.wants(process, ranks.get(*index).and_then(Option::as_ref))
+            self.options.wants(&process.role, ranks.get(*index).cloned().flatten())
         };
         let source = |(index, process): (usize, &Process)| {
             let id = source_id(&self.job.submission, process, attempt);
             let mark =
                 self.options.from.iter().find(|cursor| cursor.uid == id.uid && cursor.attempt == attempt);
-            let offset = mark.map_or(0, |cursor| cursor.offset);
             let tail = if mark.is_none() { self.options.tail } else { None };
-            Source { id: Arc::new(id), index, offset, tail }
+            Source { file: LogFile::new(id, mark.map_or(0, |cursor| cursor.offset)), index, tail }
         };
         let sources: Vec<_> = self.list.processes.iter().enumerate().filter(wanted).map(source).collect();
         self.turn = (0..sources.len()).collect();
         self.sources = sources;
     }
 
-    /// Reads new bytes, up to the limit of one poll. The state is read first: what was written before the end
-    /// of the job is then either read in this poll, or the poll reports that more is left.
-    fn look(&mut self) -> Result<Vec<LogBatch>> {
+    async fn poll(mut self) -> Result<(Self, Poll)> {
+        error::blocking(move || {
+            let poll = self.look()?;
+            Ok((self, poll))
+        })
+        .await
+    }
+
+    fn ends(&mut self) -> Vec<LogBatch> {
+        let mut batches = Vec::new();
+        for Source { file, index, .. } in &self.sources {
+            let record = self.record.as_ref().and_then(|record| record.processes.get(*index));
+            let exit_code = record.and_then(|process| process.exit_code);
+            let path = self.job.folder.log(self.attempt, &self.list.processes[*index].name);
+            if exit_code.is_some() && !path.exists() {
+                let reason = format!("the log file {} is gone", path.display());
+                batches.push(file.marked(Mark::Gap { reason }));
+            }
+            batches.push(file.marked(Mark::Ended { exit_code }));
+        }
+        batches
+    }
+
+    fn pause(&self, quiet: Duration) -> Duration {
+        (quiet / QUIET).clamp(PAUSE, LONG_PAUSE)
+    }
+}
+
+impl Reader {
+    /// Returns the reader, and the attempt to read first.
+    fn open(store: &Store, handle: &JobHandle, options: LogOptions) -> Result<(Self, u32)> {
+        let job = store.get(handle)?;
+        let list = Store::list_of(&job)?;
+        if let Some(world) = list.world() {
+            refusals::missing_rank(&options, world)?;
+        }
+        let attempt = follow::first_attempt(&options, handle.name(), Store::snapshot(&job)?.attempt())?;
+        let (sources, turn) = (Vec::new(), VecDeque::new());
+        Ok((Self { job, list, options, attempt, sources, turn, record: None }, attempt))
+    }
+
+    /// Reads new bytes, up to the limit of one poll.
+    fn look(&mut self) -> Result<Poll> {
         let now = match Store::snapshot(&self.job) {
             Ok(now) => now,
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                self.over = true;
-                return Ok(self.sources.iter().map(|source| ended(source, None)).collect());
+                self.record = None;
+                return Ok(Poll::default());
             }
             Err(error) => return Err(error),
         };
-        let complete = now.phase.is_terminal() || now.attempt() > self.attempt;
+        let attempt = Some((now.attempt(), now.phase.is_terminal()));
+        self.record = now.record.filter(|record| record.attempt == self.attempt);
         let (mut batches, mut left) = (Vec::new(), MOST_A_LOOK);
         let turns = self.turn.len();
         for _ in 0..turns {
@@ -171,84 +155,56 @@ impl Reader {
             self.turn.push_back(at);
             self.read(at, &mut left, &mut batches)?;
         }
-        if left == 0 || !batches.is_empty() {
-            return Ok(batches);
-        }
-        if complete {
-            let processes = now.record.as_ref().filter(|record| record.attempt == self.attempt);
-            let code = |source: &Source| processes?.processes.get(source.index)?.exit_code;
-            for source in &self.sources {
-                let path = self.job.folder.log(self.attempt, &self.list.processes[source.index].name);
-                if code(source).is_some() && !path.exists() {
-                    let reason = format!("the log file {} is gone", path.display());
-                    batches.push(LogBatch::marked(source.id.clone(), Mark::Gap { reason }, source.cursor()));
-                }
-                batches.push(ended(source, code(source)));
-            }
-            if now.attempt() > self.attempt && (self.options.follow || !self.options.from.is_empty()) {
-                // The last lines were asked for of the attempt that ran then.
-                self.options.tail = None;
-                self.enter(self.attempt + 1);
-            } else {
-                self.over = true;
-            }
-        } else if !self.options.follow {
-            self.over = true;
-        }
-        Ok(batches)
+        Ok(Poll { more: !batches.is_empty(), batches, attempt, is_silent: false })
     }
 
     fn read(&mut self, at: usize, left: &mut usize, batches: &mut Vec<LogBatch>) -> Result<()> {
-        let source = &mut self.sources[at];
-        let path = self.job.folder.log(self.attempt, &self.list.processes[source.index].name);
-        let (length, written) = match std::fs::metadata(&path) {
-            Ok(meta) => (meta.len(), meta.modified().ok().map(clock::of)),
+        let Source { file, index, tail } = &mut self.sources[at];
+        let path = self.job.folder.log(self.attempt, &self.list.processes[*index].name);
+        let meta = match std::fs::metadata(&path) {
+            Ok(meta) => meta,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             Err(e) => return Err(error::file("look at a log", &path, e)),
         };
-        if length < source.offset {
-            source.offset = 0;
-            batches.push(LogBatch::marked(source.id.clone(), Mark::Truncated, source.cursor()));
-        }
-        if length == source.offset {
-            return Ok(());
-        }
+        let size = meta.len();
+        let piece = |offset, bytes| Piece {
+            inode: meta.ino(),
+            size,
+            modified: meta.modified().map(clock::of).unwrap_or_default(),
+            offset,
+            bytes,
+            ..Piece::default()
+        };
         let read = (|| {
-            let mut file = File::open(&path)?;
-            if let Some(lines) = source.tail.take() {
-                source.offset = start_of_tail(&mut file, length, lines)?;
+            if size <= file.offset {
+                file.take(piece(file.offset, Vec::new()), false, batches);
+                return Ok(());
             }
-            file.seek(SeekFrom::Start(source.offset))?;
+            let mut log = File::open(&path)?;
+            if log.metadata()?.ino() != meta.ino() {
+                // It was replaced since.
+                return Ok(());
+            }
+            if let Some(lines) = tail.take() {
+                file.offset = start_of_tail(&mut log, size, lines)?;
+            }
+            log.seek(SeekFrom::Start(file.offset))?;
             // Bytes written during the poll are left to the next one, so that one source cannot use up this
             // one.
-            let mut rest = usize::try_from(length - source.offset).unwrap_or(usize::MAX);
-            while *left > 0 && rest > 0 {
+            while *left > 0 && file.offset < size {
+                let rest = usize::try_from(size - file.offset).unwrap_or(usize::MAX);
                 let mut bytes = Vec::new();
-                let most = CHUNK.min(*left).min(rest);
-                let got = file.by_ref().take(most as u64).read_to_end(&mut bytes)?;
+                let got = log.by_ref().take(CHUNK.min(*left).min(rest) as u64).read_to_end(&mut bytes)?;
                 if got == 0 {
                     break;
                 }
-                (*left, rest) = (*left - got, rest - got);
-                source.offset += got as u64;
-                let mut batch = LogBatch::new(source.id.clone(), bytes, source.cursor());
-                batch.written = written.filter(|_| source.offset == length);
-                batches.push(batch);
+                *left -= got;
+                file.take(piece(file.offset, bytes), false, batches);
             }
             Ok(())
         })();
         read.map_err(|e| error::file("read a log", &path, e))
     }
-}
-
-impl Source {
-    fn cursor(&self) -> Cursor {
-        Cursor::at(&self.id, self.offset)
-    }
-}
-
-fn ended(source: &Source, exit_code: Option<i32>) -> LogBatch {
-    LogBatch::marked(source.id.clone(), Mark::Ended { exit_code }, source.cursor())
 }
 
 fn source_id(submission: &str, process: &Process, attempt: u32) -> SourceId {
@@ -259,20 +215,6 @@ fn source_id(submission: &str, process: &Process, attempt: u32) -> SourceId {
     id.replica = process.replica;
     id.rank = process.rank;
     id
-}
-
-/// Selects the sources that a reader requested.
-trait Wants {
-    fn wants(&self, process: &Process, ranks: Option<&Range<u32>>) -> bool;
-}
-
-impl Wants for LogOptions {
-    /// A source of several ranks is selected if any of them is.
-    fn wants(&self, process: &Process, ranks: Option<&Range<u32>>) -> bool {
-        let role = self.roles.is_empty() || self.roles.contains(&process.role);
-        let wanted = |ranks: &Range<u32>| self.ranks.iter().any(|rank| ranks.contains(rank));
-        role && (self.ranks.is_empty() || ranks.is_none_or(wanted))
-    }
 }
 
 /// Returns where the last lines of a file start, found from its end.

@@ -40,7 +40,7 @@ pub use document::{Process, ProcessList};
 use store::Store;
 pub use supervisor::supervise;
 
-use crate::submit_once;
+use crate::{stream, submit_once};
 
 weftrun_core::register_backend!(
     NAME,
@@ -145,7 +145,8 @@ impl Backend for Local {
     }
 
     fn logs(&self, job: &JobHandle, options: LogOptions) -> BoxStream<'static, Result<LogBatch>> {
-        logs::logs(self.store.clone(), job.clone(), options)
+        let (store, job) = (self.store.clone(), job.clone());
+        stream::fed(move |feed| logs::logs(store, job, options, feed))
     }
 
     async fn exec(&self, job: &JobHandle, request: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {

@@ -8,94 +8,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
-use serde::{Deserialize, Serialize};
 
 use super::folder::{self, Folder};
 use super::record::Record;
+use crate::process::{Identity, Stat};
 
 /// The variable in the environment of every process of a job and its descendants, by which they are found
 /// even after a fork or a change of their group or session.
 pub(super) const MARK: &str = "WEFTRUN_SUBMISSION";
-
-/// Distinguishes a process from a later one with the same pid.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Identity {
-    /// Process id.
-    pub pid: i32,
-    /// Start time in the kernel's ticks since boot; 0 if the kernel does not report it.
-    pub start: u64,
-    /// Id of its boot; empty if the kernel does not report it.
-    pub boot: String,
-}
-
-impl Identity {
-    /// Returns the identity of a running process.
-    pub fn of(pid: i32) -> Self {
-        Self { pid, start: stat(pid).map_or(0, |stat| stat.start), boot: boot_id() }
-    }
-
-    /// Returns the identity of this process.
-    pub fn me() -> Self {
-        Self::of(i32::try_from(std::process::id()).unwrap_or(0))
-    }
-
-    /// Returns whether exactly this process exists and has not ended; a zombie has ended.
-    pub fn is_alive(&self) -> bool {
-        if !self.boot.is_empty() && self.boot != boot_id() {
-            return false;
-        }
-        match stat(self.pid) {
-            Some(stat) => stat.start == self.start && !stat.ended,
-            None if has_proc() => false,
-            None => {
-                Pid::from_raw(self.pid).is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
-            }
-        }
-    }
-
-    /// Returns whether the machine was rebooted since.
-    pub fn is_of_another_boot(&self) -> bool {
-        !self.boot.is_empty() && self.boot != boot_id()
-    }
-}
-
-struct Stat {
-    parent: i32,
-    start: u64,
-    ended: bool,
-    /// Whether the process is inside `execve`: it has memory, but no environment yet. Kernel threads and ended
-    /// processes have no memory. A process that was started with an empty environment has a nonzero `env_end`.
-    becoming: bool,
-}
-
-fn stat(pid: i32) -> Option<Stat> {
-    Stat::parse(&String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/stat")).ok()?))
-}
-
-impl Stat {
-    /// Parses `/proc/PID/stat`. The name in parentheses may contain anything, so the fields are counted after
-    /// the last parenthesis, which ends field 2 (proc_pid_stat(5)).
-    fn parse(text: &str) -> Option<Self> {
-        let fields: Vec<&str> = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace().collect();
-        let field = |number: usize| fields.get(number - 3).copied();
-        let number = |at: usize| field(at).and_then(|text| text.parse::<u64>().ok());
-        Some(Self {
-            parent: field(4)?.parse().ok()?,
-            start: number(22)?,
-            ended: matches!(field(3)?, "Z" | "X"),
-            // Field 23 is vsize, and 51 env_end.
-            becoming: number(23).is_some_and(|size| size > 0) && number(51) == Some(0),
-        })
-    }
-}
-
-fn has_proc() -> bool {
-    fs::exists("/proc/self/stat").unwrap_or(false)
-}
-
-fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
-}
 
 /// How long a process may have no environment during `execve`.
 const EXEC: Duration = Duration::from_millis(200);
@@ -124,7 +44,7 @@ fn marked_within(submission: &str, patience: Duration) -> Vec<(i32, Vec<u8>)> {
     loop {
         unread.retain(|pid| {
             let Some(mut environment) = environment(*pid) else { return false };
-            let becoming = environment.is_empty() && stat(*pid).is_some_and(|stat| stat.becoming);
+            let becoming = environment.is_empty() && Stat::of(*pid).is_some_and(|stat| stat.becoming);
             if environment.is_empty() && !becoming {
                 // `execve` may have finished between the two reads.
                 environment = self::environment(*pid).unwrap_or_default();
@@ -216,7 +136,7 @@ fn tree(roots: Vec<i32>) -> Vec<i32> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        if let Some(stat) = stat(pid).filter(|stat| !stat.ended) {
+        if let Some(stat) = Stat::of(pid).filter(|stat| !stat.ended) {
             children.entry(stat.parent).or_default().push(pid);
         }
     }
@@ -235,8 +155,8 @@ fn is_supervisor(pid: i32) -> bool {
     let (Some(b"supervise"), Some(folder)) = (arguments.next(), arguments.next()) else { return false };
     let folder = Folder::new(Path::new(OsStr::from_bytes(folder)));
     // Any process may have such arguments: a record names its supervisor.
-    folder.origin().exists()
-        && match folder::read::<Record>(&folder.record()) {
+    folder.of(folder::ORIGIN).exists()
+        && match folder::read::<Record>(&folder.of(folder::RECORD)) {
             Ok(Some(record)) => record.supervisor.pid == pid,
             _ => true,
         }
@@ -257,7 +177,7 @@ pub(super) fn adopted(known: &[i32]) -> Vec<Identity> {
     for task in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
         let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
         for pid in children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()) {
-            match stat(pid) {
+            match Stat::of(pid) {
                 _ if known.contains(&pid) => {}
                 Some(stat) if stat.ended => {
                     let _ =
@@ -314,24 +234,6 @@ mod tests {
     use super::*;
     use weftrun_testkit::child;
 
-    #[test]
-    fn a_process_inside_execve_is_told_from_one_without_an_environment() {
-        let of = |vsize: u64, env_end: u64| {
-            let rest: Vec<String> = (24..=50).map(|field| field.to_string()).collect();
-            let text = format!(
-                "7 (a) b) S 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4242 {vsize} {} {env_end} 0",
-                rest.join(" ")
-            );
-            let stat = Stat::parse(&text).unwrap();
-            assert_eq!((stat.start, stat.ended), (4242, false));
-            stat.becoming
-        };
-        assert!(of(4096, 0), "inside execve");
-        assert!(!of(4096, 140_000), "a program");
-        assert!(!of(0, 0), "a kernel thread");
-        assert!(!stat(i32::try_from(std::process::id()).unwrap()).unwrap().becoming);
-    }
-
     /// `env -i` and many daemons start such processes; `exec` and `cancel` must not wait for them.
     #[test]
     fn a_process_without_an_environment_is_not_waited_for() {
@@ -345,15 +247,6 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
-    }
-
-    #[test]
-    fn this_process_is_alive_and_one_of_another_start_or_boot_is_not() {
-        let me = Identity::me();
-        assert!(me.is_alive());
-        assert!(!Identity { start: me.start + 1, ..me.clone() }.is_alive());
-        let old = Identity { boot: "another".into(), ..me };
-        assert!(!old.is_alive() && old.is_of_another_boot());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use weftrun_core::fabric::Fabric;
 use weftrun_core::job::JobPhase;
 
 use super::document::ProcessList;
-use super::process::Identity;
+use crate::process::Identity;
 
 /// The origin of a job. Written with the claim, never changed.
 #[derive(Clone, Debug, Serialize, Deserialize)]

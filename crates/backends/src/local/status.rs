@@ -41,15 +41,15 @@ struct Witness {
 
 impl Snapshot {
     pub fn read(folder: &Folder, submission: &str) -> Result<Option<Self>> {
-        let Some(origin) = folder::read::<Origin>(&folder.origin())? else { return Ok(None) };
-        let record = folder::read::<Record>(&folder.record())?;
+        let Some(origin) = folder::read::<Origin>(&folder.of(folder::ORIGIN))? else { return Ok(None) };
+        let record = folder::read::<Record>(&folder.of(folder::RECORD))?;
         let supervised = record.as_ref().is_some_and(|record| record.supervisor.is_alive());
         let over = record.as_ref().is_some_and(|record| record.phase.is_terminal());
         let orphans = match &record {
             Some(record) if !(supervised || over) => process::left(submission, record),
             _ => Vec::new(),
         };
-        let is_void = record.is_none() && (folder.given_up().exists() || origin.is_abandoned());
+        let is_void = record.is_none() && (folder.of(folder::GIVEN_UP).exists() || origin.is_abandoned());
         let witness = Witness {
             supervised,
             rebooted: record.as_ref().is_some_and(|record| record.supervisor.is_of_another_boot()),
@@ -57,7 +57,8 @@ impl Snapshot {
             abandoned: is_void && crate::clock::now().duration_since(origin.created) > STARTS,
         };
         // A supervisor that ended between the two reads wrote its last record in between.
-        let record = if supervised || over { record } else { folder::read::<Record>(&folder.record())? };
+        let record =
+            if supervised || over { record } else { folder::read::<Record>(&folder.of(folder::RECORD))? };
         let (phase, reason) = judge(record.as_ref(), witness);
         let is_void = is_void && record.is_none();
         Ok(Some(Self { origin, record, phase, reason, orphans, is_void }))
@@ -216,40 +217,23 @@ mod tests {
     }
 
     #[test]
-    fn a_supervised_record_is_believed() {
-        assert_eq!(judge(Some(&running()), SEEN).0, JobPhase::Running);
-    }
-
-    #[test]
-    fn a_killed_supervisor_leaves_orphans_or_lost_exit_codes() {
+    fn the_record_and_what_is_left_of_the_job_give_its_phase() {
         let lone = Witness { supervised: false, orphans: 3, ..SEEN };
-        let (phase, reason) = judge(Some(&running()), lone);
-        assert_eq!(phase, JobPhase::Running);
-        assert!(reason.contains("3 processes run on"), "{reason}");
-        let (phase, reason) = judge(Some(&running()), Witness { orphans: 0, ..lone });
-        assert_eq!(phase, JobPhase::Failed);
-        assert!(reason.contains("exit codes are lost"), "{reason}");
-    }
-
-    #[test]
-    fn an_ended_job_stays_ended_whoever_is_gone() {
-        let mut record = running();
-        record.end(JobPhase::Succeeded, "", Some(0));
-        let gone = Witness { supervised: false, rebooted: true, ..SEEN };
-        assert_eq!(judge(Some(&record), gone).0, JobPhase::Succeeded);
-    }
-
-    #[test]
-    fn a_claim_without_supervisor_is_submitted_first_and_failed_later() {
-        assert_eq!(judge(None, SEEN).0, JobPhase::Submitted);
-        let late = Witness { abandoned: true, ..SEEN };
-        assert_eq!(judge(None, late).0, JobPhase::Failed);
-    }
-
-    #[test]
-    fn a_reboot_ends_what_ran() {
-        let (phase, reason) = judge(Some(&running()), Witness { supervised: false, rebooted: true, ..SEEN });
-        assert_eq!(phase, JobPhase::Failed);
-        assert!(reason.contains("started again"), "{reason}");
+        let gone = Witness { supervised: false, ..SEEN };
+        let rebooted = Witness { rebooted: true, ..gone };
+        let mut ended = running();
+        ended.end(JobPhase::Succeeded, "", Some(0));
+        for (record, seen, phase, why) in [
+            (Some(&running()), SEEN, JobPhase::Running, ""),
+            (Some(&running()), lone, JobPhase::Running, "3 processes run on"),
+            (Some(&running()), gone, JobPhase::Failed, "exit codes are lost"),
+            (Some(&running()), rebooted, JobPhase::Failed, "started again"),
+            (Some(&ended), rebooted, JobPhase::Succeeded, ""),
+            (None, SEEN, JobPhase::Submitted, "not started yet"),
+            (None, Witness { abandoned: true, ..SEEN }, JobPhase::Failed, "never started"),
+        ] {
+            let (found, reason) = judge(record, seen);
+            assert!(found == phase && reason.contains(why), "{seen:?}: {found} {reason}");
+        }
     }
 }

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use weftrun_core::Result;
 use weftrun_core::backend::TargetConfig;
 use weftrun_core::job::{JobDetail, JobFilter, JobHandle, JobPhase, JobSummary, SubmissionId};
-use weftrun_core::{Error, ErrorKind, Result};
 
 use super::config::Config;
 use super::document::ProcessList;
@@ -16,6 +16,7 @@ use super::record::Origin;
 use super::status::Snapshot;
 use super::watch::{Ended, Look};
 use super::{NAME, error};
+use crate::refusals;
 
 /// The job folders of a target, and the settings for starting supervisors.
 #[derive(Clone)]
@@ -75,9 +76,9 @@ impl Store {
 
     pub fn find(&self, id: &SubmissionId) -> Result<Option<JobHandle>> {
         let job = self.job(id.as_str(), "");
-        let Some(origin) = folder::read::<Origin>(&job.folder.origin())? else { return Ok(None) };
+        let Some(origin) = folder::read::<Origin>(&job.folder.of(folder::ORIGIN))? else { return Ok(None) };
         // A claim that was never started is no job: its submitter has told nobody of it.
-        if !job.folder.record().exists() && origin.is_abandoned() && self.withdraw(&job)? {
+        if !job.folder.of(folder::RECORD).exists() && origin.is_abandoned() && self.withdraw(&job)? {
             return Ok(None);
         }
         Ok(Some(self.job(id.as_str(), &origin.name).handle))
@@ -106,7 +107,7 @@ impl Store {
                 Err(_) if !job.folder.path().exists() => return Ok(true),
                 lock => lock?,
             };
-            if job.folder.record().exists() {
+            if job.folder.of(folder::RECORD).exists() {
                 return Ok(false);
             }
             if lock.is_some() {
@@ -139,7 +140,7 @@ impl Store {
             if SubmissionId::parse(&name).is_none() {
                 continue;
             }
-            let path = Folder::new(entry.path()).origin();
+            let path = Folder::new(entry.path()).of(folder::ORIGIN);
             let (created, title) = match folder::read::<Origin>(&path) {
                 Ok(Some(origin)) => (origin.created, origin.name),
                 _ => (jiff::Timestamp::UNIX_EPOCH, name.clone()),
@@ -152,24 +153,19 @@ impl Store {
 
     /// Returns the job of a handle: the newest of its name, or exactly the one with its uid.
     pub fn get(&self, handle: &JobHandle) -> Result<Job> {
-        if handle.backend() != NAME || handle.target() != self.target {
-            return Err(Error::new(
-                ErrorKind::Usage,
-                format!("{handle} is not a job of target `{}`", self.target),
-            ));
-        }
+        refusals::other_target(handle, NAME, &self.target)?;
         let fits = |job: &Job| {
             job.handle.name() == handle.name()
                 && handle.uid().is_none_or(|uid| job.submission.starts_with(uid))
         };
-        self.all()?.into_iter().find(fits).ok_or_else(|| error::no_job(handle))
+        self.all()?.into_iter().find(fits).ok_or_else(|| refusals::no_job(handle))
     }
 
     /// Returns a job's process list.
     pub fn list_of(job: &Job) -> Result<ProcessList> {
-        let path = job.folder.job();
+        let path = job.folder.of(folder::JOB);
         let text = crate::files::read_text(&path, crate::files::MAX_STATE).map_err(|e| match e.kind() {
-            std::io::ErrorKind::NotFound => error::no_job(&job.handle),
+            std::io::ErrorKind::NotFound => refusals::no_job(&job.handle),
             _ => error::file("read the process list", &path, e),
         })?;
         ProcessList::parse(&text)
@@ -177,7 +173,7 @@ impl Store {
 
     /// Returns the present contents of a job's folder.
     pub fn snapshot(job: &Job) -> Result<Snapshot> {
-        Snapshot::read(&job.folder, &job.submission)?.ok_or_else(|| error::no_job(&job.handle))
+        Snapshot::read(&job.folder, &job.submission)?.ok_or_else(|| refusals::no_job(&job.handle))
     }
 
     fn chosen(&self, filter: &JobFilter) -> Result<Vec<Job>> {
@@ -215,7 +211,7 @@ impl Store {
         };
         let mut looks = Vec::new();
         for job in jobs {
-            let record = modified(&job.folder.record());
+            let record = modified(&job.folder.of(folder::RECORD));
             if let Some(look) = ended.get(job.folder.path(), record) {
                 if filter.ended || !filter.handles.is_empty() {
                     looks.push(look);
@@ -230,9 +226,9 @@ impl Store {
                 continue;
             }
             let look = Look {
-                summary: snapshot.summary(job.handle, &job.submission),
                 replicas: snapshot.replicas(&list),
                 attempt: snapshot.attempt(),
+                ..Look::of(snapshot.summary(job.handle, &job.submission))
             };
             if look.summary.phase.is_terminal() && look.summary.ended.is_some() && snapshot.orphans.is_empty()
             {

@@ -23,6 +23,7 @@ use super::record::Origin;
 use super::status::Snapshot;
 use super::store::{Job, Store};
 use super::{error, process, supervisor};
+use crate::refusals;
 use crate::submit_once::{Created, Policy, SearchResult, Submission, prepared, submit_once};
 
 /// How long a live supervisor may take to write its first record. It takes milliseconds, except on an
@@ -65,7 +66,11 @@ impl Submission for Claiming<'_> {
     /// A job without a record has no supervisor yet.
     async fn search(&self) -> Result<SearchResult<JobHandle>> {
         let job = self.store.job(self.list.submission.as_str(), &self.list.name);
-        Ok(if job.folder.record().exists() { SearchResult::Ours(job.handle) } else { SearchResult::Absent })
+        Ok(if job.folder.of(folder::RECORD).exists() {
+            SearchResult::Ours(job.handle)
+        } else {
+            SearchResult::Absent
+        })
     }
 }
 
@@ -75,8 +80,8 @@ impl Store {
         if !job.folder.path().is_dir() {
             self.claim(list, &job)?;
         }
-        if !job.folder.record().exists() {
-            let given_up = job.folder.given_up();
+        if !job.folder.of(folder::RECORD).exists() {
+            let given_up = job.folder.of(folder::GIVEN_UP);
             let _ = fs::remove_file(&given_up);
             self.start(&job).inspect_err(|_| {
                 // Its name is free again, and the same submission may still start it.
@@ -108,10 +113,10 @@ impl Store {
         let draft = Folder::new(new.path());
         let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         let origin = Origin::of(list, folder, !self.detaches());
-        folder::write_new(&draft.job(), list.to_toml()?.as_bytes())?;
+        folder::write_new(&draft.of(folder::JOB), list.to_toml()?.as_bytes())?;
         let origin = serde_json::to_vec(&origin)
             .map_err(|e| Error::new(ErrorKind::Unexpected, "the origin cannot be written").with_source(e))?;
-        folder::write_new(&draft.origin(), &origin)?;
+        folder::write_new(&draft.of(folder::ORIGIN), &origin)?;
         let claimed = fs::rename(new.path(), job.folder.path());
         drop(lock);
         match claimed {
@@ -120,7 +125,7 @@ impl Store {
                 Ok(())
             }
             // Another submit of the same id was faster: its claim is also valid for this one.
-            Err(_) if job.folder.origin().exists() => Ok(()),
+            Err(_) if job.folder.of(folder::ORIGIN).exists() => Ok(()),
             Err(e) => Err(error::file("claim the job's folder", job.folder.path(), e)),
         }
     }
@@ -142,13 +147,7 @@ impl Store {
             }
             let now = Snapshot::read(&job.folder, &job.submission)?;
             if now.is_some_and(|now| !now.phase.is_terminal() && !now.is_void) {
-                return Err(Error::new(
-                    ErrorKind::AlreadyExists,
-                    format!("a job named `{}` still runs", list.name),
-                )
-                .with("handle", &job.handle)
-                .hint("`--name-suffix` makes a new name")
-                .hint(format!("`weftrun cancel {}` ends the other", job.handle)));
+                return Err(refusals::taken_name(&job.handle));
             }
         }
         Ok(())
@@ -164,14 +163,15 @@ impl Store {
             // In this order: an ended supervisor may have written its record just before.
             let ended = ended.load(Ordering::Acquire);
             let over = ended || began.elapsed() > START;
-            if job.folder.record().exists() {
+            if job.folder.of(folder::RECORD).exists() {
                 return Ok(());
             }
             if over {
                 // One that is only slow may still begin.
                 let kind = if ended { ErrorKind::Refused } else { ErrorKind::Io };
-                let said = crate::files::read_text(&job.folder.supervisor_log(), crate::files::MAX_STATE)
-                    .unwrap_or_default();
+                let said =
+                    crate::files::read_text(&job.folder.of(folder::SUPERVISOR_LOG), crate::files::MAX_STATE)
+                        .unwrap_or_default();
                 return Err(Error::new(kind, "the job's supervisor does not start; nothing of the job runs")
                     .with("handle", &job.handle)
                     .with("it said", said.lines().last().unwrap_or("nothing"))
@@ -184,7 +184,7 @@ impl Store {
     /// Starts `weftrun supervise DIR` in a new session, so that neither a closed terminal nor the end of this
     /// program affects it. The result becomes true when it has ended.
     fn start_detached(&self, binary: &Path, job: &Job) -> Result<Arc<AtomicBool>> {
-        let path = job.folder.supervisor_log();
+        let path = job.folder.of(folder::SUPERVISOR_LOG);
         let log = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
         let log = log.map_err(|e| error::file("open the supervisor's log", &path, e))?;
         let mut command = Command::new(binary);
@@ -223,7 +223,7 @@ impl Store {
                 .collect();
         }
         environment.remove(process::MARK);
-        let (folder, log) = (job.folder.clone(), job.folder.supervisor_log());
+        let (folder, log) = (job.folder.clone(), job.folder.of(folder::SUPERVISOR_LOG));
         let ended = Arc::new(AtomicBool::new(false));
         let over = ended.clone();
         let run = move || {

@@ -1,8 +1,7 @@
 //! Maps the standard error of `ssh` to weftrun's errors.
 
 use weftrun_core::ErrorKind::{Credentials, InvalidConfig, Unreachable};
-use weftrun_core::job::JobHandle;
-use weftrun_core::{Error, ErrorKind, Result};
+use weftrun_core::{Error, ErrorKind};
 
 /// A row of the table: a substring, the error kind, the hint.
 type Row = (&'static str, ErrorKind, &'static str);
@@ -59,24 +58,6 @@ pub fn of_ssh(host: &str, stderr: &str, started: bool) -> Error {
         _ => error,
     };
     if kind == ErrorKind::Unreachable { error.retryable() } else { error }
-}
-
-/// Returns the error of a rank that a job of `world` ranks does not have.
-pub fn no_rank(kind: ErrorKind, rank: u32, world: u32) -> Error {
-    Error::new(kind, format!("the job has no rank {rank}"))
-        .with("ranks", format!("0 to {}", world.saturating_sub(1)))
-}
-
-/// Checks that a handle is of a target.
-///
-/// # Errors
-/// [`ErrorKind::Usage`].
-pub fn own(handle: &JobHandle, backend: &str, target: &str) -> Result<()> {
-    if handle.backend() == backend && handle.target() == target {
-        return Ok(());
-    }
-    Err(Error::new(ErrorKind::Usage, format!("`{handle}` is not a job of this target"))
-        .with("target", format!("{backend}://{target}")))
 }
 
 /// Returns whether `ssh` reported that it could not connect to the host (or to one before it).

@@ -2,6 +2,7 @@
 
 pub mod envelope;
 pub mod error;
+pub mod follow;
 pub mod nodelist;
 pub mod ops;
 pub mod piece;

@@ -1,4 +1,4 @@
-//! New bytes of files on another host, each from a known offset, in one answer.
+//! New bytes of files, each from a known offset; those of another host in one answer.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -25,8 +25,8 @@ pub struct Piece {
     pub inode: u64,
     /// Size of the file at the poll.
     pub size: u64,
-    /// Seconds since the file was written, by the clock of its host.
-    pub age: u64,
+    /// When the file was written last, by the clock of this machine.
+    pub modified: Timestamp,
     /// Offset of the first requested byte.
     pub offset: u64,
     /// The first line of the file, if requested.
@@ -39,8 +39,7 @@ impl Piece {
     /// Returns when the file was last written, if the piece ends where the file does.
     pub fn written(&self) -> Option<Timestamp> {
         let is_last = self.offset.saturating_add(self.bytes.len() as u64) >= self.size;
-        let age = SignedDuration::from_secs(i64::try_from(self.age).unwrap_or(0));
-        is_last.then(|| clock::now().saturating_sub(age).ok())?
+        is_last.then_some(self.modified)
     }
 
     /// Parses the pieces of an answer: `NONCE inode size age offset count path`, header, `NONCE|`, bytes,
@@ -72,7 +71,7 @@ impl Piece {
             path: words.next()?.to_owned(),
             inode: inode.unsigned_abs(),
             size: size.unsigned_abs(),
-            age: age.try_into().unwrap_or(0),
+            modified: clock::now().saturating_sub(SignedDuration::from_secs(age.max(0))).unwrap_or_default(),
             offset: offset.unsigned_abs(),
             header: body.get(..header)?.to_vec(),
             bytes: bytes.get(..stop)?.to_vec(),

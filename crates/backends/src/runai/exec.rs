@@ -10,6 +10,7 @@ use super::render::CARRIER;
 use super::resolve::text;
 use super::{Shared, status, watch};
 use crate::kubernetes::{self, Cluster, ClusterConfig, Pod, Resource, State, is_not_found, ranks_of};
+use crate::refusals;
 
 impl Shared {
     /// Returns whether the target selects a Kubernetes cluster. The kubeconfig of the environment alone does not count,
@@ -74,9 +75,7 @@ impl Shared {
         let handle = self.resolve(handle).await?;
         let workload = self.typed(&handle).await?;
         let phase = self.summary(&handle, &workload).phase;
-        if phase.is_terminal() {
-            return Err(kubernetes::has_ended(&handle, phase));
-        }
+        refusals::ended(&handle, phase)?;
         let places = Places::of(&workload);
         let node = places.node_of(rank).map_err(|error| error.with("handle", &handle))?;
         let cluster = self.cluster().await?;
@@ -178,7 +177,7 @@ mod tests {
         );
         let beyond = torch.node_of(Some(24)).unwrap_err();
         assert_eq!(beyond.kind(), ErrorKind::NotFound);
-        assert!(beyond.to_string().contains("0-23"), "{beyond}");
+        assert!(beyond.to_string().contains("0 to 23"), "{beyond}");
         let mpi = Places::of(&json!({
             "masterSpec": {"image": "x"},
             "spec": {"distributedFramework": "MPI", "numWorkers": 2, "slotsPerWorker": 4},

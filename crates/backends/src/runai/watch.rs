@@ -11,6 +11,7 @@ use weftrun_core::{ErrorKind, Finding, Result, Severity};
 
 use super::status::{self, Roles};
 use super::{Shared, typed_path};
+use crate::changes::{Look, Reported};
 use crate::outage::Link;
 use crate::runai::resolve::text;
 use crate::stream::{self, Feed, put};
@@ -156,8 +157,7 @@ pub fn interval(shared: &Shared) -> Duration {
 /// Watches the workloads of a filter.
 pub fn watch(shared: Arc<Shared>, filter: JobFilter) -> BoxStream<'static, Result<JobEvent>> {
     stream::fed(move |feed| {
-        let (known, attempts) = (HashMap::new(), HashMap::new());
-        Watch { shared, filter, feed, known, attempts, link: Link::default() }.run()
+        Watch { shared, filter, feed, known: HashMap::new(), link: Link::default() }.run()
     })
 }
 
@@ -165,9 +165,7 @@ struct Watch {
     shared: Arc<Shared>,
     filter: JobFilter,
     feed: Feed<JobEvent>,
-    known: HashMap<JobHandle, JobSummary>,
-    /// Attempts that started after the first.
-    attempts: HashMap<JobHandle, u32>,
+    known: HashMap<JobHandle, Reported>,
     link: Link,
 }
 
@@ -198,28 +196,22 @@ impl Watch {
             let gone: Vec<_> = self.known.keys().filter(|handle| !here(handle)).cloned().collect();
             for job in gone {
                 self.known.remove(&job);
-                self.attempts.remove(&job);
                 self.tell(JobEvent::Gone { job }).await;
             }
         }
         for job in now {
-            let before = self.known.insert(job.handle.clone(), job.clone());
-            if before.as_ref() == Some(&job) {
-                continue;
-            }
+            let reported = self.known.entry(job.handle.clone()).or_default();
+            let before = reported.summary.as_ref();
             let again = before.and_then(|before| status::new_attempt(before.phase, job.phase));
-            if let Some(why) = again {
-                let attempt = self.attempts.entry(job.handle.clone()).or_default();
-                *attempt += 1;
-                let event =
-                    JobEvent::Attempt { job: job.handle.clone(), attempt: *attempt, reason: why.to_owned() };
-                self.tell(event).await;
+            let attempt = reported.attempt + u32::from(again.is_some());
+            let look = Look { attempt, why: again.unwrap_or_default().to_owned(), ..Look::of(job) };
+            for event in reported.changes(look) {
+                put(&self.feed, event).await;
             }
-            self.tell(JobEvent::Status { job }).await;
         }
         let asked = &self.filter.handles;
         Ok(!asked.is_empty()
-            && asked.iter().all(|handle| self.known.get(handle).is_some_and(|j| j.phase.is_terminal())))
+            && asked.iter().all(|handle| self.known.get(handle).is_some_and(Reported::has_ended)))
     }
 
     async fn summaries(&mut self) -> Result<Vec<JobSummary>> {
@@ -237,7 +229,7 @@ impl Watch {
                     .for_each(|asked| *asked = known.clone());
                 continue;
             }
-            if self.known.get(&handle).is_some_and(|job| job.phase.is_terminal()) {
+            if self.known.get(&handle).is_some_and(Reported::has_ended) {
                 continue;
             }
             match self.shared.typed_now(&handle).await {
@@ -253,7 +245,7 @@ impl Watch {
                     self.tell(JobEvent::Gone { job: handle.clone() }).await;
                     let mut gone = JobSummary::new(handle.clone(), JobPhase::Cancelled);
                     gone.reason = "deleted".into();
-                    self.known.insert(handle, gone);
+                    self.known.entry(handle).or_default().summary = Some(gone);
                 }
                 Err(error) => return Err(error),
             }

@@ -10,7 +10,7 @@ use super::logs::Header;
 use super::lookup;
 use super::records::Job;
 use super::{BACKEND, nodelist, quote};
-use crate::remote::error::no_rank;
+use crate::refusals::no_rank;
 
 /// Runs a command on the node of a rank, or on the first node of the job.
 pub async fn exec(

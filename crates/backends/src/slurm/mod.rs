@@ -41,8 +41,8 @@ use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Finding, Result};
 
-use crate::remote::{self, nodelist, quote};
-use crate::stream;
+use crate::remote::{nodelist, quote};
+use crate::{refusals, stream};
 use client::Client;
 
 pub use weftrun_convert::NoCounterpart;
@@ -77,7 +77,7 @@ impl Slurm {
     }
 
     fn own(&self, handle: &JobHandle) -> Result<()> {
-        remote::error::own(handle, BACKEND, &self.client.target)
+        refusals::other_target(handle, BACKEND, &self.client.target)
     }
 }
 

@@ -4,26 +4,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use weftrun_core::job::{JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, ReplicaStatus};
+use weftrun_core::job::{JobEvent, JobFilter, JobHandle, JobPhase};
 use weftrun_core::{Finding, Result};
 
 use super::client::Client;
 use super::ids::JobId;
 use super::lookup::{self, JobRows};
 use super::{findings, status};
+use crate::changes::{Look, Reported};
 use crate::outage::Link;
 use crate::stream::{Feed, put};
 
-/// The last reported state of a job.
+/// What is known of a job.
 #[derive(Debug, Default)]
-struct Reported {
-    summary: Option<JobSummary>,
-    replicas: BTreeMap<String, JobPhase>,
+struct Known {
+    reported: Reported,
     started: Option<Timestamp>,
     nodes: String,
     ran: bool,
-    attempt: u32,
-    stuck: Option<String>,
     ended: bool,
 }
 
@@ -34,13 +32,13 @@ pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>)
         .iter()
         .map(|handle| Ok((handle.clone(), JobId::of(handle)?)))
         .collect::<Result<_>>()?;
-    let mut reported: BTreeMap<JobHandle, Reported> = BTreeMap::new();
+    let mut known: BTreeMap<JobHandle, Known> = BTreeMap::new();
     let mut link = Link::default();
     loop {
         let round = if ids.is_empty() {
-            all(&client, &filter, &mut reported, &feed).await
+            all(&client, &filter, &mut known, &feed).await
         } else {
-            some(&client, &ids, &mut reported, &feed).await
+            some(&client, &ids, &mut known, &feed).await
         };
         match round {
             Ok(false) => return Ok(()),
@@ -55,24 +53,24 @@ pub async fn watch(client: Arc<Client>, filter: JobFilter, feed: Feed<JobEvent>)
 async fn some(
     client: &Client,
     ids: &[(JobHandle, JobId)],
-    reported: &mut BTreeMap<JobHandle, Reported>,
+    known: &mut BTreeMap<JobHandle, Known>,
     feed: &Feed<JobEvent>,
 ) -> Result<bool> {
     let mut open = false;
     for (handle, id) in ids {
-        let reported = reported.entry(handle.clone()).or_default();
-        if reported.ended {
+        let known = known.entry(handle.clone()).or_default();
+        if known.ended {
             continue;
         }
         match lookup::look(client, id).await? {
-            Some(found) => tell(client, handle, &found, reported, feed).await?,
-            None if reported.summary.is_none() => return Err(lookup::not_found(client, id)),
+            Some(found) => tell(client, handle, &found, known, feed).await?,
+            None if known.reported.summary.is_none() => return Err(lookup::not_found(client, id)),
             None => {
                 put(feed, JobEvent::Gone { job: handle.clone() }).await;
-                reported.ended = true;
+                known.ended = true;
             }
         }
-        open |= !reported.ended;
+        open |= !known.ended;
     }
     Ok(open && !feed.is_closed())
 }
@@ -80,7 +78,7 @@ async fn some(
 async fn all(
     client: &Client,
     filter: &JobFilter,
-    reported: &mut BTreeMap<JobHandle, Reported>,
+    known: &mut BTreeMap<JobHandle, Known>,
     feed: &Feed<JobEvent>,
 ) -> Result<bool> {
     let snapshot = client.snapshot().await?;
@@ -93,9 +91,9 @@ async fn all(
             continue;
         }
         let handle = super::submit::handle(client, &JobId::whole(*number));
-        let entry = reported.entry(handle.clone()).or_default();
+        let entry = known.entry(handle.clone()).or_default();
         let found = JobRows { rows: rows.clone(), shown: None };
-        if entry.ended || (entry.summary.is_none() && !filter.ended && found.phase().is_terminal()) {
+        if entry.ended || (entry.reported.summary.is_none() && !filter.ended && found.phase().is_terminal()) {
             continue;
         }
         let found = if found.phase() == JobPhase::Failed {
@@ -106,9 +104,9 @@ async fn all(
         tell(client, &handle, &found, entry, feed).await?;
     }
     let is_gone = |handle: &&JobHandle| JobId::of(handle).is_ok_and(|id| !groups.contains_key(&id.number));
-    let gone: Vec<JobHandle> = reported.keys().filter(is_gone).cloned().collect();
+    let gone: Vec<JobHandle> = known.keys().filter(is_gone).cloned().collect();
     for job in gone {
-        reported.remove(&job);
+        known.remove(&job);
         put(feed, JobEvent::Gone { job }).await;
     }
     Ok(!feed.is_closed())
@@ -119,39 +117,32 @@ async fn tell(
     client: &Client,
     handle: &JobHandle,
     found: &JobRows,
-    reported: &mut Reported,
+    known: &mut Known,
     feed: &Feed<JobEvent>,
 ) -> Result<()> {
     let summary = found.summary(handle.clone());
     let alive = matches!(summary.phase, JobPhase::Running | JobPhase::Starting);
     let started = found.rows.iter().filter_map(|job| job.started).min();
     let waits_again = summary.phase == JobPhase::Pending
-        && (reported.ran
-            || (reported.summary.is_none() && found.rows.iter().any(|job| job.reason == "BeginTime")));
-    let restarted = alive
-        && reported.ran
-        && reported.started.is_some()
-        && reported.started != started
-        && found.rows.len() == 1;
+        && (known.ran
+            || (known.reported.summary.is_none() && found.rows.iter().any(|job| job.reason == "BeginTime")));
+    let restarted =
+        alive && known.ran && known.started.is_some() && known.started != started && found.rows.len() == 1;
+    let (mut attempt, mut why) = (known.reported.attempt, String::new());
     if waits_again || restarted {
-        tell_requeue(client, handle, reported, feed).await?;
+        (attempt, why) = requeued(client, handle, known).await?;
     }
-    if reported.summary.as_ref() != Some(&summary) {
-        put(feed, JobEvent::Status { job: summary.clone() }).await;
-    }
-    for replica in status::replicas(&found.rows.iter().collect::<Vec<_>>()) {
-        tell_replica(handle, replica, reported, feed).await;
-    }
-    if let Some(finding) = findings::stuck(&found.rows, found.shown.as_ref())
-        && reported.stuck.as_deref() != Some(finding.message.as_str())
-    {
-        reported.stuck = Some(finding.message.clone());
-        put(feed, JobEvent::Stuck { job: handle.clone(), finding }).await;
+    let replicas = status::replicas(&found.rows.iter().collect::<Vec<_>>());
+    let findings = findings::stuck(&found.rows, found.shown.as_ref()).into_iter().collect();
+    known.ended = summary.phase.is_terminal();
+    let look = Look { replicas, attempt, why, findings, ..Look::of(summary) };
+    for event in known.reported.changes(look) {
+        put(feed, event).await;
     }
     if alive {
-        reported.ran = true;
-        reported.started = started;
-        reported.nodes = found
+        known.ran = true;
+        known.started = started;
+        known.nodes = found
             .rows
             .iter()
             .map(|job| job.nodes.as_str())
@@ -159,13 +150,11 @@ async fn tell(
             .collect::<Vec<_>>()
             .join(",");
     }
-    reported.ended = summary.phase.is_terminal();
-    if reported.ended {
+    if known.ended {
         for finding in findings::at_end(client, found).await? {
             put(feed, message(handle, finding)).await;
         }
     }
-    reported.summary = Some(summary);
     Ok(())
 }
 
@@ -180,40 +169,22 @@ fn message(handle: &JobHandle, finding: Finding) -> JobEvent {
     }
 }
 
-/// Reports that the job was requeued, with the failed node if there is one.
-async fn tell_requeue(
-    client: &Client,
-    handle: &JobHandle,
-    reported: &mut Reported,
-    feed: &Feed<JobEvent>,
-) -> Result<()> {
+/// Returns the attempt of a job that was requeued, and why: the failed node, if there is one.
+async fn requeued(client: &Client, handle: &JobHandle, known: &mut Known) -> Result<(u32, String)> {
     let restarts =
         client.shown(&JobId::of(handle)?).await?.iter().map(|shown| shown.restarts).max().unwrap_or(0);
-    if restarts <= reported.attempt {
-        return Ok(());
+    if restarts <= known.reported.attempt {
+        return Ok((known.reported.attempt, String::new()));
     }
-    reported.attempt = restarts;
-    reported.ran = false;
-    reported.replicas.clear();
-    let sick = lookup::sick_nodes(client, &reported.nodes).await.unwrap_or_default();
-    let reason = if sick.is_empty() {
-        "the job was queued again".to_owned()
-    } else {
-        let sick: Vec<String> = sick.into_iter().map(|(_, why)| why).collect();
-        format!("{}: the job was queued again", sick.join(", "))
-    };
-    put(feed, JobEvent::Attempt { job: handle.clone(), attempt: restarts, reason }).await;
-    Ok(())
-}
-
-async fn tell_replica(
-    handle: &JobHandle,
-    replica: ReplicaStatus,
-    reported: &mut Reported,
-    feed: &Feed<JobEvent>,
-) {
-    if reported.replicas.get(&replica.name) != Some(&replica.phase) {
-        reported.replicas.insert(replica.name.clone(), replica.phase);
-        put(feed, JobEvent::Replica { job: handle.clone(), replica }).await;
-    }
+    known.ran = false;
+    let sick = lookup::sick_nodes(client, &known.nodes).await.unwrap_or_default();
+    let sick: Vec<String> = sick.into_iter().map(|(_, why)| format!("{why}, ")).collect();
+    let sick = sick.concat();
+    Ok((
+        restarts,
+        match sick.strip_suffix(", ") {
+            Some(sick) => format!("{sick}: the job was queued again"),
+            None => "the job was queued again".to_owned(),
+        },
+    ))
 }

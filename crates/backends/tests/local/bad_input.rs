@@ -148,6 +148,34 @@ pub fn a_truncated_log_is_told() {
     });
 }
 
+/// Another file of the same name may be as long as the one before.
+pub fn a_replaced_log_is_told() {
+    block_on(async {
+        let local = Local::new();
+        let script = "echo before; while [ ! -e \"$GO\" ]; do sleep 0.05; done";
+        let mut spec = local.job("replaced", 1, 1, script);
+        let go = local.state.path().join("go");
+        spec.roles[0]
+            .env
+            .push(weftrun_core::spec::EnvVar { name: "GO".into(), value: go.display().to_string() });
+        let job = Bench::new(&local).submit_spec(spec).await.unwrap();
+        let mut batches = job.backend.logs(&job.handle, LogOptions::follow());
+        assert_eq!(batches.next().await.unwrap().unwrap().bytes, b"before\n");
+        let jobs = local.state.path().join("jobs").join(job.rendered.submission.as_str());
+        let (log, other) = (jobs.join("logs/0/node0/rank0.log"), jobs.join("other"));
+        std::fs::write(&other, "before\nand after\n").unwrap();
+        std::fs::rename(other, log).unwrap();
+        let mark = batches.next().await.unwrap().unwrap();
+        assert_eq!((mark.mark, mark.cursor.offset), (Some(Mark::Truncated), 0));
+        std::fs::write(go, "").unwrap();
+        let mut text = Vec::new();
+        while let Some(batch) = batches.next().await {
+            text.extend(batch.unwrap().bytes);
+        }
+        assert_eq!(text, b"before\nand after\n");
+    });
+}
+
 pub fn a_working_folder_that_is_not_there() {
     block_on(async {
         let local = Local::new();

@@ -58,6 +58,7 @@ pub fn main() -> ExitCode {
             bad_input::one_that_ignores_term_is_killed_and_told,
             bad_input::a_gigabyte_in_seconds_is_read_whole,
             bad_input::a_truncated_log_is_told,
+            bad_input::a_replaced_log_is_told,
             bad_input::a_working_folder_that_is_not_there,
             bad_input::files_are_for_their_owner_only,
             clones::a_clone_that_fails_says_why,

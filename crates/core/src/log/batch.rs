@@ -151,6 +151,21 @@ impl LogOptions {
         Self { follow: true, ..Self::default() }
     }
 
+    /// Returns whether a source is requested, by its role and the global ranks whose output it holds. One whose ranks are not
+    /// known may hold that of any.
+    ///
+    /// ```
+    /// use weftrun_core::log::LogOptions;
+    /// let some = LogOptions::default().role("worker").rank(3);
+    /// assert!(some.wants("worker", Some(0..8)) && some.wants("worker", None));
+    /// assert!(!some.wants("launcher", None) && !some.wants("worker", Some(4..8)));
+    /// ```
+    pub fn wants(&self, role: &str, ranks: Option<Range<u32>>) -> bool {
+        let wanted = |ranks: Range<u32>| self.ranks.iter().any(|rank| ranks.contains(rank));
+        (self.roles.is_empty() || self.roles.iter().any(|wanted| wanted == role))
+            && (self.ranks.is_empty() || ranks.is_none_or(wanted))
+    }
+
     setters! {
         /// Reads only the last lines of each source.
         tail(lines: u64) |options| options.tail = Some(lines);

@@ -1,5 +1,6 @@
 use super::super::allocation::tests::place;
 use super::*;
+use weftrun_core::{Error, ErrorKind};
 
 fn node(text: &str) -> Seen {
     let mut node = Node::default();

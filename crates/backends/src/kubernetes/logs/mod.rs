@@ -26,6 +26,7 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use super::pod::ContainerState;
 use super::{Cluster, Pod, Resource};
+use crate::refusals::missing_rank;
 use crate::stream::{self, Feed, put};
 use follower::Follower;
 use limiter::Limiter;
@@ -115,21 +116,14 @@ impl LogJob {
         let Some(last) = known.and_then(|ranks| ranks.into_iter().max()) else { return Ok(()) };
         let expected = u32::try_from(self.expected.len()).unwrap_or(u32::MAX);
         let ranks = last.saturating_add(1).max(expected);
-        match self.options.ranks.iter().find(|rank| **rank >= ranks) {
-            None => Ok(()),
-            Some(rank) => Err(Error::new(ErrorKind::Usage, format!("the job has no rank {rank}"))
-                .with("ranks", format!("0 to {}", ranks - 1))),
-        }
+        missing_rank(&self.options, ranks)
     }
 
     /// Returns the selected containers of a pod, each as its log source.
     fn sources(&self, pod: &Pod) -> Vec<(ContainerState, SourceId)> {
         let Some(place) = (self.place)(pod) else { return Vec::new() };
         let options = &self.options;
-        if !options.roles.is_empty() && !options.roles.contains(&place.role) {
-            return Vec::new();
-        }
-        if !options.ranks.is_empty() && place.rank.is_some_and(|rank| !options.ranks.contains(&rank)) {
+        if !options.wants(&place.role, place.rank.map(|rank| rank..rank.saturating_add(1))) {
             return Vec::new();
         }
         let wanted = pod.containers.iter().filter(|container| options.init || !container.init);

@@ -19,8 +19,9 @@ use weftrun_core::{Result, Severity};
 use super::requests::Requests;
 use super::{Request, Stop, Supervisor, TICK};
 use crate::local::document::{MASTER_PORT, Process};
-use crate::local::process::{self, Identity};
+use crate::local::process;
 use crate::local::{error, folder};
+use crate::process::Identity;
 
 /// How an attempt ended.
 pub(super) enum Outcome {
@@ -150,7 +151,7 @@ impl Supervisor {
         for (name, value) in self.list.env.iter().chain(&it.env) {
             match value.as_str() {
                 MASTER_PORT => command.env(name, port),
-                PROFILER_PATH => command.env(name, self.folder.library()),
+                PROFILER_PATH => command.env(name, self.folder.of(folder::LIBRARY)),
                 _ => command.env(name, value),
             };
         }
@@ -180,7 +181,8 @@ impl Supervisor {
     }
 
     pub(super) fn workdir(&self) -> std::path::PathBuf {
-        let folder = if self.list.code.is_some() { self.folder.code() } else { self.origin.folder.clone() };
+        let folder =
+            if self.list.code.is_some() { self.folder.of(folder::CODE) } else { self.origin.folder.clone() };
         match &self.list.workdir {
             Some(given) => folder.join(given),
             None => folder,

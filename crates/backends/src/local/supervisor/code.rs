@@ -37,10 +37,10 @@ pub(super) async fn bring(supervisor: &mut Supervisor, requests: &mut Requests) 
     if supervisor.list.processes.iter().any(names_library)
         && let Some(library) = weftrun_profiler::library(std::env::consts::ARCH)
     {
-        folder::write_new(&supervisor.folder.library(), library)?;
+        folder::write_new(&supervisor.folder.of(folder::LIBRARY), library)?;
     }
     let Some(code) = supervisor.list.code.clone() else { return Ok(()) };
-    let target = supervisor.folder.code();
+    let target = supervisor.folder.of(folder::CODE);
     match &code {
         Code::Script { name, text } => {
             folder::make(&target)?;

@@ -42,11 +42,11 @@ pub fn supervise(folder: &Path) -> Result<()> {
 /// this process's if there is none.
 pub(super) fn run(folder: &Folder, environment: Option<BTreeMap<String, String>>) -> Result<()> {
     let detached = environment.is_none();
-    if folder.record().exists() {
+    if folder.of(folder::RECORD).exists() {
         return Ok(());
     }
     let Some(lock) = lock(folder)? else { return Ok(()) };
-    if folder.record().exists() {
+    if folder.of(folder::RECORD).exists() {
         return Ok(());
     }
     // tokio would panic.
@@ -103,17 +103,17 @@ const MOST_ADOPTED: usize = 256;
 impl Supervisor {
     fn open(folder: Folder, lock: File, environment: Option<BTreeMap<String, String>>) -> Result<Self> {
         let detached = environment.is_none();
-        let path = folder.job();
+        let path = folder.of(folder::JOB);
         let text = crate::files::read_text(&path, crate::files::MAX_STATE)
             .map_err(|e| error::file("read the process list", &path, e))?;
         let list = ProcessList::parse(&text)?;
-        let origin = folder::read(&folder.origin())?.ok_or_else(|| {
+        let origin = folder::read(&folder.of(folder::ORIGIN))?.ok_or_else(|| {
             Error::new(ErrorKind::Io, "not a job's folder").with("path", folder.path().display())
         })?;
         let reserve = folder.path().join("reserve");
         folder::write_new(&reserve, &vec![0; RESERVE])?;
         let record = Record::starting(list.processes.len());
-        folder::replace(&folder.record(), &record)?;
+        folder::replace(&folder.of(folder::RECORD), &record)?;
         let deadline = list.time_limit.and_then(|s| Instant::now().checked_add(Duration::from_secs(s)));
         Ok(Self {
             folder,
@@ -264,7 +264,7 @@ impl Supervisor {
         if !self.unwritten {
             return;
         }
-        match folder::replace(&self.folder.record(), &self.record) {
+        match folder::replace(&self.folder.of(folder::RECORD), &self.record) {
             Ok(()) => self.unwritten = false,
             Err(_) => {
                 if let Some(reserve) = self.reserve.take() {
@@ -306,6 +306,6 @@ impl Supervisor {
             }
             tokio::time::sleep(TICK).await;
         }
-        folder::replace(&self.folder.record(), &self.record)
+        folder::replace(&self.folder.of(folder::RECORD), &self.record)
     }
 }

@@ -14,7 +14,7 @@ use weftrun_core::Result;
 
 use crate::local::error;
 use crate::local::folder::{self, Folder};
-use crate::local::process::Identity;
+use crate::process::Identity;
 
 /// A request to a supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub(crate) enum Answer {
 
 /// Writes a request for the supervisor; returns its name.
 pub(crate) fn leave(folder: &Folder, request: Request) -> Result<String> {
-    let requests = folder.requests();
+    let requests = folder.of(folder::REQUESTS);
     match fs::DirBuilder::new().mode(0o700).create(&requests) {
         // The job's folder itself is not created: it may have been removed.
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
@@ -85,8 +85,8 @@ pub(crate) fn leave(folder: &Folder, request: Request) -> Result<String> {
 /// Sends a request, and waits until the supervisor has executed it.
 pub(crate) fn ask(folder: &Folder, request: Request, supervisor: &Identity) -> Result<Answer> {
     let name = leave(folder, request)?;
-    let file = folder.requests().join(&name);
-    let taken = folder.requests().join(format!("{TAKEN}{name}"));
+    let file = folder.of(folder::REQUESTS).join(&name);
+    let taken = folder.of(folder::REQUESTS).join(format!("{TAKEN}{name}"));
     let began = Instant::now();
     let mut over = false;
     while !over && began.elapsed() < PATIENCE {
@@ -143,7 +143,7 @@ impl Requests {
     #[allow(clippy::unused_self, reason = "both sources of requests belong together")]
     pub fn requests(&self, folder: &Folder, wanted: impl Fn(Request) -> bool) -> Taken {
         let mut taken = Taken { requests: Vec::new(), files: Vec::new() };
-        let Ok(entries) = fs::read_dir(folder.requests()) else { return taken };
+        let Ok(entries) = fs::read_dir(folder.of(folder::REQUESTS)) else { return taken };
         let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
         let mut names: Vec<_> = names.filter(|name| !name.starts_with('.')).collect();
         names.sort();
@@ -152,8 +152,8 @@ impl Requests {
             if request.is_some_and(|request| !wanted(request)) {
                 continue;
             }
-            let file = folder.requests().join(format!("{TAKEN}{name}"));
-            if fs::rename(folder.requests().join(&name), &file).is_ok() {
+            let file = folder.of(folder::REQUESTS).join(format!("{TAKEN}{name}"));
+            if fs::rename(folder.of(folder::REQUESTS).join(&name), &file).is_ok() {
                 taken.requests.extend(request);
                 taken.files.push(file);
             }
@@ -184,7 +184,7 @@ mod tests {
     fn job() -> ((tempfile::TempDir, fs::File), Folder, Requests) {
         let place = tempfile::tempdir().unwrap();
         let folder = Folder::new(place.path());
-        folder::make(&folder.requests()).unwrap();
+        folder::make(&folder.of(folder::REQUESTS)).unwrap();
         let lock = folder.try_lock().unwrap().unwrap();
         ((place, lock), folder, Requests { signals: Vec::new() })
     }
@@ -230,7 +230,7 @@ mod tests {
         supervisor.kill().unwrap();
         supervisor.wait().unwrap();
         assert_eq!(asking.join().unwrap(), Answer::Gone);
-        assert_eq!(fs::read_dir(folder.requests()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(folder.of(folder::REQUESTS)).unwrap().count(), 0);
     }
 
     #[test]
@@ -238,14 +238,14 @@ mod tests {
         let ((_place, lock), folder, _requests) = job();
         drop(lock);
         assert_eq!(ask(&folder, Request::Cancel, &this()).unwrap(), Answer::Gone);
-        assert_eq!(fs::read_dir(folder.requests()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(folder.of(folder::REQUESTS)).unwrap().count(), 0);
     }
 
     #[test]
     fn requests_for_processes_wait_until_there_are_some() {
         let (_place, folder, requests) = job();
         for word in ["0-1-suspend", "1-1-cancel"] {
-            fs::write(folder.requests().join(word), "").unwrap();
+            fs::write(folder.of(folder::REQUESTS).join(word), "").unwrap();
         }
         assert_eq!(
             requests.requests(&folder, |request| request == Request::Cancel).requests,

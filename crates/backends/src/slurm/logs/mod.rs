@@ -9,15 +9,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use weftrun_core::Result;
 use weftrun_core::job::{JobHandle, JobPhase};
 use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark, SourceId};
-use weftrun_core::{Error, Result};
 
 use super::client::Client;
 use super::ids::JobId;
 use super::lookup::{self, JobRows};
 use super::task_files::{Owner, TaskFiles};
 use super::{BACKEND, quote};
+use crate::refusals;
 use crate::remote::piece::{self, Piece};
 use crate::stream::{Feed, put};
 use file::{LogFile, OfTasks};
@@ -39,10 +40,7 @@ pub async fn read(
     options: LogOptions,
     feed: Feed<LogBatch>,
 ) -> Result<()> {
-    if options.since.is_some() {
-        return Err(Error::unsupported(BACKEND, "log_times")
-            .hint("Slurm's log lines carry no times: use `--tail` instead of `--since`"));
-    }
+    refusals::log_times(&options, BACKEND)?;
     let id = JobId::of(&handle)?;
     // Nobody may know the end of a job whose log is there: slurmctld forgets it, and a full disk takes no exit code.
     let found = lookup::look(&client, &id).await?;

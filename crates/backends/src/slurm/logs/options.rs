@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use weftrun_core::Result;
 use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark, SourceId};
-use weftrun_core::{ErrorKind, Result};
 
 use super::streams::Header;
-use crate::remote::error::no_rank;
+use crate::refusals::missing_rank;
 use crate::stream::Feed;
 
 /// Largest number of bytes held back, over all sources.
@@ -15,8 +15,7 @@ const MOST_HELD: usize = 256 << 20;
 /// Passes on what was requested.
 pub struct Selection {
     feed: Feed<LogBatch>,
-    roles: Vec<String>,
-    ranks: Vec<u32>,
+    options: LogOptions,
     /// Offsets to resume from, by file name.
     starts: BTreeMap<String, Cursor>,
     held: Held,
@@ -51,14 +50,7 @@ impl Selection {
             Some(most) => Held::Tail(Kept::new(Some(usize::try_from(most).unwrap_or(usize::MAX)))),
             None => Held::Nothing,
         };
-        Self {
-            feed,
-            roles: options.roles.clone(),
-            ranks: options.ranks.clone(),
-            starts,
-            held,
-            ranks_per_node: None,
-        }
+        Self { feed, options: options.clone(), starts, held, ranks_per_node: None }
     }
 
     /// Returns where a file is resumed.
@@ -79,29 +71,23 @@ impl Selection {
     /// Records the job's ranks from the header of its script.
     ///
     /// # Errors
-    /// [`ErrorKind::Usage`] if a requested rank does not exist in the job.
+    /// [`Usage`](weftrun_core::ErrorKind::Usage) if a requested rank does not exist in the job.
     pub fn knows(&mut self, header: Option<&Header>) -> Result<()> {
         let Some(header) = header else { return Ok(()) };
         self.ranks_per_node = header.ranks_per_node();
-        let ranks = header.ranks().unwrap_or(u32::MAX);
-        match self.ranks.iter().find(|rank| **rank >= ranks) {
-            None => Ok(()),
-            Some(rank) => Err(no_rank(ErrorKind::Usage, *rank, ranks)),
-        }
+        missing_rank(&self.options, header.ranks().unwrap_or(u32::MAX))
     }
 
     fn wants(&self, source: &SourceId) -> bool {
-        let role = self.roles.is_empty() || self.roles.contains(&source.role);
-        let rank = match (source.rank, self.ranks_per_node, node_of(source)) {
-            _ if self.ranks.is_empty() => true,
-            (Some(rank), ..) => self.ranks.contains(&rank),
+        let ranks = match (source.rank, self.ranks_per_node, node_of(source)) {
+            (Some(rank), ..) => Some(rank..rank.saturating_add(1)),
             // torchrun's own output on a node belongs to all its ranks.
             (None, Some(each), Some(node)) => {
-                self.ranks.iter().any(|rank| rank.checked_div(each) == Some(node))
+                Some(node.saturating_mul(each)..node.saturating_add(1).saturating_mul(each))
             }
-            (None, ..) => true,
+            (None, ..) => None,
         };
-        role && rank
+        self.options.wants(&source.role, ranks)
     }
 
     /// Passes on, holds back or drops a batch.
