@@ -141,7 +141,7 @@ mod tests {
         let mut seen = why(b"[rank1]: Traceback (most recent call last):\n[rank1]: ValueError: x\n");
         let mut keep = |class, text: &str| {
             let cause = seen.cause.as_mut().unwrap();
-            (cause.class, cause.evidence[0].text) = (class, text.to_owned().into());
+            (cause.class, cause.evidence[0].text) = (class, text.to_owned());
             sightings.keep(&job, &seen);
             sightings.read(&job).unwrap().cause.class
         };
