@@ -97,8 +97,10 @@ impl Measured {
 
     fn cost(&self, logs: &Snapshot<'_>) -> Option<StepCost> {
         let all = self.speeds.collectives().map(|(_, speed)| &speed.arrival);
-        // The last seconds alone say nothing of the median step.
-        let of_all = |arrival: &&Arrival| arrival.recent.is_none_or(|recent| !recent.is_judged);
+        // The last seconds alone say nothing of the median step, and what is over costs nothing.
+        let of_all = |arrival: &&Arrival| {
+            arrival.recent.is_none_or(|recent| !recent.is_judged && recent.waited_share > 0.0)
+        };
         let late = all.filter(|arrival| !arrival.late.is_empty()).filter(of_all);
         // The one that the sentence is about.
         let waited = late.filter(|arrival| arrival.late == self.speeds.late);

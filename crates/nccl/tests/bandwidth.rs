@@ -238,7 +238,7 @@ fn one_rank_or_one_node_of_many_is_named_and_nobody_without_cause() {
         assert_eq!(late(&one), [40], "{}", one.sentence);
         assert_eq!(
             one.sentence,
-            "rank 40 on n5 reaches AllReduce last: the others waited 21 % of 15.0 s for it"
+            "rank 40 on n5 reaches AllReduce last: the others waited 20 % of 16.0 s for it"
         );
         let node = job(ranks, |rank, _| if rank / 8 == 5 { 30_000 } else { 20_000_000 }).read();
         assert_eq!(late(&node), (40..48).collect::<Vec<_>>(), "{}", node.sentence);
@@ -275,28 +275,78 @@ fn the_last_seconds_of_a_long_job_are_judged_by_themselves() {
         (
             (|rank, second| if rank == 5 || second < 180 { 0 } else { 50_000_000 }) as fn(u32, u64) -> u64,
             vec![5],
-            "rank 5 on n0 reaches AllReduce last: the others waited 50 % of the last 16 s for it",
+            "rank 5 on n0 reaches AllReduce last: the others waited 50 % of the last 20 s for it",
         ),
         (
             |rank, second| if rank == 5 || second >= 180 { 0 } else { 50_000_000 },
             vec![5],
-            "rank 5 on n0 reaches AllReduce last: the others waited 50 % of 199.0 s for it, but not in the last 16 s",
+            "rank 5 on n0 reaches AllReduce last: the others waited 50 % of 200.0 s for it, but not in the last 20 s",
         ),
         (
             |rank, second| if rank == 5 { 0 } else { 20_000_000 + 3_000_000 * (second / 20) },
             vec![5],
-            "rank 5 on n0 reaches AllReduce last: the others waited 34 % of 199.0 s for it, 47 % of the last 16 s",
+            "rank 5 on n0 reaches AllReduce last: the others waited 33 % of 200.0 s for it, 47 % of the last 20 s",
         ),
         (
             |rank, second| if rank == if second < 180 { 5 } else { 3 } { 0 } else { 50_000_000 },
             vec![3],
-            "rank 3 on n0 reaches AllReduce last: the others waited 50 % of the last 16 s for it",
+            "rank 3 on n0 reaches AllReduce last: the others waited 50 % of the last 20 s for it",
         ),
         (|_, second| if second % 20 == 19 { 90_000_000 } else { 0 }, vec![], "no rank is late"),
     ] {
         let speeds = job(wait);
         assert_eq!((late(&speeds), &*speeds.sentence), (ranks, sentence));
     }
+}
+
+/// A line of weftrun's library: an all-reduce in which a rank waited, in parts of a second.
+fn line(comm: u64, rank: u32, second: u64, waited: f64) -> String {
+    let nanos = (waited * 1e9) as u64 + 80 * 300_000;
+    format!(
+        "{{\"weftrun_nccl\":1,\"t\":{},\"host\":\"n0\",\"pid\":{rank},\"comm\":\"{comm:#x}\",\"rank\":{rank},\"n\":4,\"nodes\":1,\
+         \"op\":\"AllReduce\",\"count\":80,\"bytes\":{},\"ns\":{nanos},\"seq\":{},\"seq_bytes\":67108864,\"seq_ns\":300000}}\n",
+        (1_795_640_443 + second) * 1000,
+        80_u64 << 26,
+        second * 64,
+    )
+}
+
+/// The lines of a communicator of four ranks, by rank, of which `late` comes last.
+fn lines(comm: u64, seconds: std::ops::Range<u64>, late: impl Fn(u64) -> Option<u32>) -> [String; 4] {
+    [0, 1, 2, 3].map(|rank| {
+        let waited = |second| if late(second).is_none_or(|late| late == rank) { 0.0 } else { 0.5 };
+        seconds.clone().map(|second| line(comm, rank, second, waited(second))).collect()
+    })
+}
+
+/// What the last seconds are does not depend on the order of files, and needs all ranks and a communicator that still has records.
+#[test]
+fn the_last_seconds_are_those_of_the_job() {
+    let speeds = |texts: &[String]| read(texts.iter().map(String::as_bytes), 1 << 20);
+    let late_then_not = |second: u64| (second < 300).then_some(2);
+    // A library's older file is read after the one that follows.
+    let older = lines(7, 0..300, late_then_not);
+    let newer = lines(7, 300..400, late_then_not);
+    let rotated = speeds(&[newer.clone(), older.clone()].concat());
+    assert!(rotated.sentence.ends_with(", but not in the last 20 s"), "{}", rotated.sentence);
+    assert_eq!(rotated, speeds(&[older, newer].concat()));
+    // One rank's lines come some seconds later than those of the others.
+    let mut behind = lines(7, 0..200, |second| (second >= 150).then_some(2));
+    behind[1] = behind[1].lines().take(196).map(|line| format!("{line}\n")).collect();
+    let behind = speeds(&behind);
+    assert_eq!((late(&behind), behind.sentence.ends_with("50 % of the last 16 s for it")), (vec![2], true));
+    // An attempt before had a communicator of its own, which is silent since.
+    let before = lines(7, 0..200, |second| (second >= 150).then_some(2));
+    let after = lines(8, 1000..1200, |_| None);
+    assert_eq!(speeds(&[before, after].concat()).sentence, "no rank is late");
+    // Who is late now comes before who waited longer in all.
+    let was = lines(7, 0..400, late_then_not);
+    let is = lines(9, 0..400, |second| (second >= 380).then_some(3));
+    let both = speeds(&[was, is].concat());
+    assert_eq!(late(&both), [3], "{}", both.sentence);
+    // The time of a line counts: eight lines of a second each are eight seconds.
+    let few = speeds(&lines(7, 0..8, |_| Some(1)));
+    assert!(few.sentence.ends_with("the others waited 50 % of 8.0 s for it"), "{}", few.sentence);
 }
 
 #[test]

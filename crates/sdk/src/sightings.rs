@@ -47,6 +47,10 @@ impl Sightings {
     /// Keeps the cause that was found, where there is one. Failures are ignored: what is kept only helps later.
     pub fn keep(&self, handle: &JobHandle, why: &Why) {
         let Some(mut cause) = why.cause.clone() else { return };
+        cause.what = mask(&cause.what).into();
+        for evidence in &mut cause.evidence {
+            evidence.text = mask(&evidence.text).into();
+        }
         // One answer that a rank is behind says less than several before in which it stood at the same operation.
         let stands = |before: &Cause| {
             (before.class, &before.ranks) == (CauseClass::CollectiveTimeout, &cause.ranks)
@@ -55,10 +59,6 @@ impl Sightings {
         };
         if cause.class == CauseClass::Behind && self.read(handle).is_some_and(|seen| stands(&seen.cause)) {
             return;
-        }
-        cause.what = mask(&cause.what).into();
-        for evidence in &mut cause.evidence {
-            evidence.text = mask(&evidence.text).into();
         }
         let (victims, at) = (why.victims.clone(), weftrun_backends::clock::now());
         let sighting = Sighting { handle: handle.clone(), at, cause, victims };

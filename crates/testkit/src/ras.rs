@@ -15,8 +15,8 @@ pub struct Personality {
     pub text: Vec<String>,
     /// The JSON that a monitor connection receives; none for a release without that command.
     pub events: Vec<String>,
-    /// Whether the release can switch its profiler off: NCCL 2.31 and later.
-    pub switches: bool,
+    /// The answer to a request to switch the profiler off; empty for a release before NCCL 2.31, which does not know it.
+    pub control: &'static str,
 }
 
 /// Returns the file of a recording: `v2.28.9/hang`.
@@ -91,7 +91,7 @@ impl Personality {
                 "MONITOR lifecycle" if in_json && !self.events.is_empty() => {
                     format!("OK\n{}", self.events.concat())
                 }
-                "control profiler_mask none" if self.switches => "OK\n".to_owned(),
+                "control profiler_mask none" if !self.control.is_empty() => self.control.to_owned(),
                 timeout if timeout.starts_with("TIMEOUT ") => "OK\n".to_owned(),
                 other => format!("ERROR: Unknown command {other}\n"),
             };

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use weftrun_core::backend::{Inexpressible, PlannedJob};
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::fabric::{Change, Op, PROFILER_PATH, PodList};
+use weftrun_core::fabric::{Change, Op, PROFILER_PATH, PROFILER_RULE, PodList};
 
 /// The volume with the library, by which it is found after an interrupted submission.
 pub const VOLUME: &str = "nccl-profiler";
@@ -24,14 +24,19 @@ pub fn bring<'a>(job: &'a PlannedJob, namespace: Option<&str>) -> (Cow<'a, Plann
     let (folder, file) = PROFILER_PATH.rsplit_once('/').unwrap_or_default();
     let map = format!("{}-{VOLUME}", job.spec.name);
     for op in std::mem::take(&mut own.plan.ops) {
+        let bytes = match &library {
+            Ok(bytes) => bytes,
+            // Nothing of the rule makes sense without it.
+            Err(reason) if op.rule == PROFILER_RULE => {
+                lost.push(Inexpressible { op, reason: reason.clone() });
+                continue;
+            }
+            Err(_) => {
+                own.plan.ops.push(op);
+                continue;
+            }
+        };
         if op.change.needs_library() {
-            let bytes = match &library {
-                Ok(bytes) => bytes,
-                Err(reason) => {
-                    lost.push(Inexpressible { op, reason: reason.clone() });
-                    continue;
-                }
-            };
             let with = |change| {
                 let mut op: Op = op.clone();
                 op.change = change;

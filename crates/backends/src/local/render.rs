@@ -6,7 +6,7 @@ use std::env::consts::ARCH;
 use std::sync::Arc;
 
 use weftrun_core::backend::{Document, Inexpressible, Language, Placeholder, PlannedJob, Prepared, Rendered};
-use weftrun_core::fabric::{Change, Op};
+use weftrun_core::fabric::{Change, Op, PROFILER_RULE};
 use weftrun_core::spec::{Code, JobSpec, Launch, Rendezvous, RestartPolicy, Role, RoleKind, node_command};
 use weftrun_core::{Error, ErrorKind, Result};
 
@@ -41,7 +41,7 @@ fn split_ops(ops: &[Op]) -> (Vec<Op>, Vec<Inexpressible>) {
             change if change.needs_companion() => {
                 "the file is in an object beside the pods, and there is none here"
             }
-            change if change.needs_library() && weftrun_profiler::library(ARCH).is_none() => NO_LIBRARY,
+            _ if op.rule == PROFILER_RULE && weftrun_profiler::library(ARCH).is_none() => NO_LIBRARY,
             Change::Env { .. } => {
                 applied.push(op.clone());
                 continue;

@@ -65,7 +65,7 @@ pub struct BandwidthArgs {
     )]
     pub counters: Option<Duration>,
     /// Switch NCCL's profiler off in a running job, for the rest of it (NCCL 2.31 and later)
-    #[arg(long, conflicts_with_all = ["counters", "instance_type"])]
+    #[arg(long, conflicts_with_all = ["counters", "instance_type", "write_library"])]
     pub off: bool,
     /// Write weftrun's library for this kind of machine to a file, for `NCCL_PROFILER_PLUGIN`
     #[arg(long, value_name = "FILE", conflicts_with = "inputs")]
@@ -240,9 +240,13 @@ fn waiting(speed: &CollectiveSpeed) -> String {
         .take(8)
         .map(|rank| {
             let host = if rank.host.is_empty() { String::new() } else { format!(" on {}", rank.host) };
+            let judged = arrival.recent.filter(|recent| recent.is_judged);
+            let of_last = judged.map(|recent| format!(" of the last {:.0} s", recent.seconds));
             format!(
-                "rank {rank}{host} waited {:.2} s, the others {:.2} s",
-                rank.seconds, arrival.waited_seconds
+                "rank {rank}{host} waited {:.2} s, the others {:.2} s{}",
+                rank.seconds,
+                arrival.waited_seconds,
+                of_last.unwrap_or_default()
             )
         })
         .collect();

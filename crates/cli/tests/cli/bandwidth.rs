@@ -158,13 +158,21 @@ fn the_measuring_of_a_running_job_is_switched_off() {
     let place = Place::new();
     let Some(stub) = stub(&place) else { return };
     let report = |hash: &str| json!({ "nccl_version": "2.32.3", "communicators": [{ "hash": hash, "size": 2, "ranks": [] }] });
-    for (name, hash, switches, code, said) in [
-        ("off", "0x2a", true, 0, "off measures no more: NCCL 2.32.3 has switched its profiler off"),
-        ("old", "0x2a", false, 4, "Unknown command control profiler_mask none"),
-        ("other", "0x2b", true, 5, "has none of the communicators that were measured"),
+    for (name, hashes, control, code, said) in [
+        ("off", vec!["0x2a"], "OK\n", 0, "off measures no more: NCCL 2.32.3 has switched its profiler off"),
+        ("old", vec!["0x2a"], "", 4, "Unknown command control profiler_mask none"),
+        (
+            "invalid",
+            vec!["0x2a"],
+            "ERROR: Invalid profiler mask value 'none'\n",
+            4,
+            "Invalid profiler mask value",
+        ),
+        ("other", vec!["0x2b"], "OK\n", 5, "has none of the communicators that were measured"),
+        ("between", vec!["0x2a", "0x2b"], "OK\n", 5, "another job's RAS service answered in between"),
     ] {
-        let port =
-            Personality { json: vec![report(hash).to_string()], switches, ..Personality::default() }.serve();
+        let json = hashes.iter().map(|hash| report(hash).to_string()).collect();
+        let port = Personality { json, control, ..Personality::default() }.serve();
         let line = format!("vm:7:7 [0] NCCL INFO RAS client listening socket at 127.0.0.1<{port}>");
         let script = format!("echo '{line}'; exec {} 120", stub.display());
         let job = format!("command = [\"sh\", \"-c\", {script:?}]\nenv = {{ WEFTRUN_NCCL_MS = \"200\" }}\n");
@@ -223,6 +231,8 @@ fn each_backend_brings_the_library_or_says_why_not() {
         ("kubeflow", "the architecture of the nodes is not known"),
         ("runai", "the API has no object that could hold a library"),
     ] {
+        let sent = place.run(&format!("render job.toml -b {backend}")).out;
+        assert!(!sent.contains("ALLGATHERV") && !sent.contains("WEFTRUN_NCCL"), "{backend}: {sent}");
         let said = place.run(&format!("plan job.toml -b {backend}"));
         assert!(format!("{}{}", said.out, said.err).contains(why), "{backend}: {}{}", said.out, said.err);
     }

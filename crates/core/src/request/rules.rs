@@ -196,7 +196,7 @@ pub const RULES: &[FabricRule] = &[
         "`weftrun why --dump` can then request the last collectives of every rank of a job that hangs",
         FLIGHT_RECORDER),
     rule("observe.profiler", Fabric::Auto,
-        "brings weftrun's library for NCCL's profiler interface with the job and names it in NCCL_PROFILER_PLUGIN, where `bandwidth` is set",
+        "brings weftrun's library for NCCL's profiler interface with the job and names it in NCCL_PROFILER_PLUGIN, with NCCL_ALLGATHERV_ENABLE=0, where `bandwidth` is set",
         "`weftrun bandwidth` can then show how fast each collective is and which rank the others wait for, while the job runs",
         NCCL_ENV),
     rule("detect.nccl-debug", Fabric::Auto,

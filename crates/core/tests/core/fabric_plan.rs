@@ -134,6 +134,24 @@ fn the_profiler_is_brought_only_where_it_is_asked_for_and_replaces_no_other() {
     let named = plan.ops.iter().filter(|op| op.change.target() == "env NCCL_PROFILER_PLUGIN");
     assert_eq!(named.map(|op| op.change.value()).collect::<Vec<_>>(), ["inspector"]);
     assert!(codes(&plan).contains(&"W-ENV-KEPT"), "{:?}", codes(&plan));
+    // The site's settings stay, and the user's of the library; one of NCCL's that spoils the times is reported.
+    site.env =
+        [("NCCL_ALLGATHERV_ENABLE".into(), "1".into()), ("WEFTRUN_NCCL_MS".into(), "900".into())].into();
+    let plan = FabricPlan::new(&whole, &Catalogue::builtin(), &ClusterFacts::default(), &site);
+    let of_rule = plan.ops.iter().filter(|op| op.rule == "observe.profiler");
+    assert_eq!(
+        of_rule.map(|op| op.change.target()).collect::<Vec<_>>(),
+        ["env NCCL_PROFILER_PLUGIN", "env WEFTRUN_NCCL_OUT"]
+    );
+    let own = llama(worker()).env("NCCL_ALLGATHERV_ENABLE", "1").env("WEFTRUN_NCCL_MS", "900");
+    let mut own = own.build().unwrap();
+    own.fabric.bandwidth = true;
+    let (set, said) = profiler(&own, "dgxc");
+    assert_eq!(
+        set.iter().map(|(name, _)| &**name).collect::<Vec<_>>(),
+        ["NCCL_PROFILER_PLUGIN", "WEFTRUN_NCCL_OUT"]
+    );
+    assert_eq!(said.iter().filter(|code| *code == "W-ENV-KEPT").count(), 1, "{said:?}");
     let mut no_gpu = spec;
     no_gpu.roles[0].gpus_per_node = 0;
     assert_eq!(profiler(&no_gpu, "dgxc").0, []);

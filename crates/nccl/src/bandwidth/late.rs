@@ -39,8 +39,9 @@ impl Waits<'_> {
     }
 }
 
-/// Judges the ranks of one communicator in one collective, which took `seconds` in all.
-pub fn judge(ranks: &[&Series], seconds: Option<f64>) -> Arrival {
+/// Judges the ranks of one communicator in one collective, which took `seconds` in all. `last_of_all` is the time of the job's last
+/// record, in milliseconds since 1970.
+pub fn judge(ranks: &[&Series], seconds: Option<f64>, last_of_all: u64) -> Arrival {
     let Some(first) = ranks.first() else { return Arrival::of(Order::Few) };
     if !first.collective.is_symmetric() {
         return Arrival::of(Order::PointToPoint);
@@ -52,21 +53,23 @@ pub fn judge(ranks: &[&Series], seconds: Option<f64>) -> Arrival {
         Ok(compared) => judge_times(ranks, &compared, seconds, kept_part(ranks)),
         Err(order) => Arrival::of(order),
     };
-    add_recent(&mut arrival, ranks, seconds);
+    add_recent(&mut arrival, ranks, seconds, last_of_all);
     arrival
 }
 
 /// Judges the last times by themselves, where they are a small part of all: they say more of a job that runs than all of it does.
-fn add_recent(arrival: &mut Arrival, ranks: &[&Series], seconds: Option<f64>) {
+/// Only what all ranks have written counts, and a communicator that is silent while the job goes on has no last times.
+fn add_recent(arrival: &mut Arrival, ranks: &[&Series], seconds: Option<f64>, last_of_all: u64) {
+    let first = ranks.iter().filter_map(|series| Some(series.recent.front()?.key)).max();
+    let last = ranks.iter().filter_map(|series| Some(series.recent.back()?.key)).min();
+    let (Some(first), Some(last), Some(period)) = (first, last, period(ranks)) else { return };
+    let common = |entry: &&Entry| (first..=last).contains(&entry.key);
     let entries: Vec<Vec<Entry>> =
-        ranks.iter().map(|series| series.recent.iter().copied().collect()).collect();
+        ranks.iter().map(|series| series.recent.iter().filter(common).copied().collect()).collect();
     let Ok(least) = shared_keys(&entries, false) else { return };
-    let (Some((first, _)), Some((last, _))) = (least.first_key_value(), least.last_key_value()) else {
-        return;
-    };
-    // A key is the begin of a time that is as long as the others.
-    let of_last = (last - first) as f64 / 1e3 * least.len() as f64 / (least.len() - 1).max(1) as f64;
-    if seconds.is_none_or(|seconds| seconds < 2.0 * of_last) {
+    let of_last = last.saturating_sub(first).saturating_add(period) as f64 / 1e3;
+    let is_old = last_of_all.saturating_sub(last) > LEAST as u64 * period;
+    if is_old || seconds.is_none_or(|seconds| seconds < 2.0 * of_last) {
         return;
     }
     let now = judge_times(ranks, &(entries, least), Some(of_last), 1.0);
@@ -109,6 +112,14 @@ fn judge_times(ranks: &[&Series], (entries, least): &Compared, seconds: Option<f
         arrival.late = late.iter().map(|rank| RankWait::new(&rank.series.origin, rank.waited())).collect();
     }
     arrival
+}
+
+/// Returns the milliseconds between two lines of a rank.
+pub fn period(ranks: &[&Series]) -> Option<u64> {
+    let gaps = ranks.iter().flat_map(|series| {
+        series.recent.iter().zip(series.recent.iter().skip(1)).map(|(one, next)| next.key - one.key)
+    });
+    gaps.min()
 }
 
 type Compared = (Vec<Vec<Entry>>, BTreeMap<u64, f64>);

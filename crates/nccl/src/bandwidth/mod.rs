@@ -37,8 +37,9 @@ pub use speeds::{
 const LINE: usize = 1 << 20;
 /// Most entries kept for comparing ranks: with more, a part of the operations is kept, the same of all ranks.
 const ENTRIES: usize = 1 << 21;
-/// Last times of which a rank's sums are kept by themselves, to judge what happens now.
-const RECENT: usize = 16;
+/// Last times of which a rank's sums are kept by themselves, to judge what happens now: some more than are judged, since the lines of
+/// some ranks come later than those of others.
+const RECENT: usize = 20;
 /// Most ranks of communicators by collectives: what is beyond is counted and left out.
 const SERIES: usize = 1 << 20;
 
@@ -312,15 +313,17 @@ impl Series {
         (size.least, size.most) = (size.least.min(single.bytes), size.most.max(single.bytes));
     }
 
+    /// Keeps a sum if it is one of the last. Files of a process need not be read in the order of their times.
     fn note_recent(&mut self, key: u64, measured: Measured) {
-        match self.recent.back_mut() {
-            Some(last) if last.key == key => last.measured.add(measured),
-            _ => {
-                self.recent.push_back(Entry { key, measured });
-                if self.recent.len() > RECENT {
-                    self.recent.pop_front();
-                }
-            }
+        let at = self.recent.partition_point(|entry| entry.key < key);
+        let is_full = self.recent.len() == RECENT;
+        if let Some(known) = self.recent.get_mut(at).filter(|known| known.key == key) {
+            known.measured.add(measured);
+        } else if !is_full {
+            self.recent.insert(at, Entry { key, measured });
+        } else if at > 0 {
+            self.recent.pop_front();
+            self.recent.insert(at - 1, Entry { key, measured });
         }
     }
 

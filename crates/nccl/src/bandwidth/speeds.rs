@@ -171,7 +171,7 @@ pub struct Recent {
     pub seconds: f64,
     /// Part of them that the others waited; 0 where no rank is late in them.
     pub waited_share: f64,
-    /// Whether the ranks, their waiting and its part are those of these seconds, since no rank is late in all of the time.
+    /// Whether the ranks, their waiting and its part are those of these seconds, since others are late in all of the time, or none.
     pub is_judged: bool,
 }
 
@@ -293,7 +293,9 @@ impl Bandwidth {
             groups.entry((series.origin.comm, series.collective)).or_default().push(series);
         }
         let globals = self.global_ranks();
-        let seconds = seconds(self.series.iter());
+        let all: Vec<&Series> = self.series.iter().collect();
+        let seconds = seconds(&all);
+        let last = self.series.iter().filter_map(|series| Some(series.span?.1)).max().unwrap_or(0);
         let mut communicators: BTreeMap<u64, CommunicatorSpeed> = BTreeMap::new();
         for ((id, collective), mut ranks) in groups {
             ranks.sort_by_key(|series| series.origin.rank);
@@ -306,7 +308,7 @@ impl Bandwidth {
                 collectives: Vec::new(),
             });
             known.seen_ranks = known.seen_ranks.max(ranks.len());
-            let mut speed = CollectiveSpeed::of(collective, &ranks, seconds);
+            let mut speed = CollectiveSpeed::of(collective, &ranks, seconds, last);
             let arrival = &mut speed.arrival;
             for rank in arrival.late.iter_mut().chain(&mut arrival.waits) {
                 let global = globals.get(&(rank.host.as_str().into(), rank.pid));
@@ -375,9 +377,12 @@ impl Bandwidth {
 fn judged(communicators: &[CommunicatorSpeed]) -> (Vec<RankWait>, String) {
     let all = pairs(communicators).map(|(_, speed)| speed);
     let late = all.filter(|speed| speed.arrival.order == Order::Late);
-    if let Some(worst) =
-        late.max_by(|one, other| one.arrival.waited_seconds.total_cmp(&other.arrival.waited_seconds))
-    {
+    // One that is late now before one that was.
+    let now = |speed: &CollectiveSpeed| speed.arrival.recent.is_none_or(|recent| recent.waited_share > 0.0);
+    if let Some(worst) = late.max_by(|one, other| {
+        let waited = one.arrival.waited_seconds.total_cmp(&other.arrival.waited_seconds);
+        now(one).cmp(&now(other)).then(waited)
+    }) {
         return (worst.arrival.late.clone(), worst.arrival.sentence(worst.collective, worst.seconds));
     }
     let most = main_collective(pairs(communicators)).map(|(_, speed)| speed);
@@ -413,11 +418,12 @@ fn main_collective<'a>(
         .max_by(|(_, one), (_, other)| share(one).total_cmp(&share(other)))
 }
 
-/// Returns the seconds from the first record to the last.
-fn seconds<'a>(series: impl Iterator<Item = &'a Series>) -> Option<f64> {
-    let spans = series.filter_map(|series| series.span);
+/// Returns the seconds from the first record to the last, whose line is of the time that follows.
+fn seconds(series: &[&Series]) -> Option<f64> {
+    let spans = series.iter().filter_map(|series| series.span);
     let all = spans.reduce(|(first, last), (from, to)| (first.min(from), last.max(to)));
-    all.map(|(first, last)| (last - first) as f64 / 1e3).filter(|seconds| *seconds > 0.0)
+    let line = late::period(series).unwrap_or(0);
+    all.map(|(first, last)| (last - first + line) as f64 / 1e3).filter(|seconds| *seconds > 0.0)
 }
 
 impl CollectiveSpeed {
@@ -426,8 +432,8 @@ impl CollectiveSpeed {
         self.sizes.iter().max_by_key(|size| size.most_bytes.saturating_mul(size.operations))
     }
 
-    fn of(collective: Collective, ranks: &[&Series], of_all: Option<f64>) -> Self {
-        let seconds = seconds(ranks.iter().copied());
+    fn of(collective: Collective, ranks: &[&Series], of_all: Option<f64>, last_of_all: u64) -> Self {
+        let seconds = seconds(ranks);
         let mean =
             ranks.iter().map(|series| series.nanos() as f64 / 1e9).sum::<f64>() / ranks.len().max(1) as f64;
         Self {
@@ -436,7 +442,7 @@ impl CollectiveSpeed {
             time_share: of_all.map(|seconds| (mean / seconds).min(1.0)),
             sizes: sizes(collective, ranks),
             over_time: over_time(collective, ranks),
-            arrival: late::judge(ranks, seconds),
+            arrival: late::judge(ranks, seconds, last_of_all),
         }
     }
 }

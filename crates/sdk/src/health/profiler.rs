@@ -33,31 +33,42 @@ async fn switch_off(mut target: Target<'_>, logs: &TransportMap) -> Result<Strin
             .hint("only `--bandwidth` measures, and lines come some seconds after the first collective"));
     }
     let limit = HealthOptions::default().timeout;
-    let mut reason = loop {
+    let of_job = |report: &Report| report.communicators.iter().any(|comm| measured.contains(&comm.hash));
+    let reason = loop {
         let reason = match target.ask(&ras::request(COLLECT), limit).await {
-            Ok(report) if report.communicators.iter().any(|comm| measured.contains(&comm.hash)) => {
-                let request = ras::request_after(Some(ras::PROFILER_OFF), COLLECT);
-                match target.ask(&request, limit).await {
-                    Ok(report) => return switched(&report),
-                    Err(NoReport::Final(_, reason) | NoReport::Next(reason)) => break reason,
-                }
-            }
+            Ok(report) if of_job(&report) => break None,
             Ok(_) => "the service that answers has none of the communicators that were measured".to_owned(),
             Err(NoReport::Next(reason)) => reason,
-            Err(NoReport::Final(_, reason)) => break reason,
+            Err(NoReport::Final(_, reason)) => break Some(reason),
         };
         if !target.has_further_place() {
-            break reason;
+            break Some(reason);
         }
         target.advance();
     };
-    reason.insert_str(0, "NCCL's RAS service could not be asked: ");
-    Err(Error::new(ErrorKind::Unreachable, reason))
+    if let Some(reason) = reason {
+        let message = format!("NCCL's RAS service of this job is not reached: {reason}");
+        return Err(Error::new(ErrorKind::Unreachable, message)
+            .hint("NCCL has it since 2.24.3; `weftrun health JOB` says more"));
+    }
+    match target.ask(&ras::request_after(Some(ras::PROFILER_OFF), COLLECT), limit).await {
+        Ok(report) if of_job(&report) => switched(&report),
+        // All processes of a node share the port, and the one that answered first may have ended.
+        Ok(_) => Err(Error::new(ErrorKind::Unreachable, "another job's RAS service answered in between")
+            .hint("see by `weftrun bandwidth` whether the job still measures, and ask again")),
+        Err(NoReport::Final(_, reason) | NoReport::Next(reason)) => {
+            let message =
+                format!("NCCL was told to switch its profiler off, and did not say that it has: {reason}");
+            Err(Error::new(ErrorKind::Unreachable, message)
+                .hint("see by `weftrun bandwidth` whether the job still measures, and ask again"))
+        }
+    }
 }
 
+/// Returns the version of NCCL that obeyed. An old one refuses the format of the report too.
 fn switched(report: &Report) -> Result<String> {
     let version = report.nccl_version.clone().unwrap_or_default();
-    match report.refused.iter().find(|refused| refused.contains("profiler_mask")) {
+    match report.refused.iter().find(|refused| !refused.contains("SET FORMAT")) {
         None => Ok(version),
         Some(refused) => Err(Error::new(ErrorKind::Unsupported, "NCCL refuses to switch the profiler off")
             .with("answer", refused)

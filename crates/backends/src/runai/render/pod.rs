@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use weftrun_core::backend::{Inexpressible, PlannedJob};
-use weftrun_core::fabric::{Change, Op};
+use weftrun_core::fabric::{Change, Op, PROFILER_RULE};
 use weftrun_core::spec::{Role, VolumeSource};
 use weftrun_core::{Error, ErrorKind, Result};
 
@@ -95,7 +95,7 @@ impl Parts {
 
     fn apply(&mut self, op: &Op, lost: &mut Vec<Inexpressible>) {
         match &op.change {
-            change if change.needs_library() => lost.push(Inexpressible {
+            _ if op.rule == PROFILER_RULE => lost.push(Inexpressible {
                 op: op.clone(),
                 reason: "the API has no object that could hold a library: put it into the image (`weftrun bandwidth --write-library`)".to_owned(),
             }),

@@ -38,11 +38,14 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
         return plan.skip_rule(RULE, SkipReason::NoGpu, "no worker requests GPUs, so NCCL does not run");
     }
     for role in ctx.workers() {
-        let of_profile = plan.changes().find_map(|(of, change)| match change {
-            Change::Env { name, value } if *of == role.name && name == PLUGIN => Some(value.clone()),
-            _ => None,
-        });
-        if let Some(value) = of_profile {
+        let in_profile = |wanted: &str| {
+            plan.changes().find_map(|(of, change)| match change {
+                Change::Env { name, value } if *of == role.name && name == wanted => Some(value.clone()),
+                _ => None,
+            })
+        };
+        let options: Vec<_> = OPTIONS.iter().filter(|(name, ..)| in_profile(name).is_none()).collect();
+        if let Some(value) = in_profile(PLUGIN) {
             let text =
                 format!("{PLUGIN} is `{value}`, set by the profile, and stays: NCCL loads one profiler");
             plan.warn(
@@ -56,8 +59,10 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
         }
         let why = "NCCL loads the library and tells it when each collective begins and ends";
         set::env(plan, role, RULE, (PLUGIN, PROFILER_PATH), why, Origin::Default);
-        for (name, value, why) in OPTIONS {
-            if role.container.env(PLUGIN).is_none() && role.container.env(name).is_none() {
+        for (name, value, why) in options {
+            // The user's own value of a setting of the library is meant; another one of NCCL's spoils the times, and is reported.
+            let is_free = name.starts_with("NCCL_") || role.container.env(name).is_none();
+            if role.container.env(PLUGIN).is_none() && is_free {
                 set::env(plan, role, RULE, (name, value), why, Origin::Default);
             }
         }
