@@ -299,9 +299,9 @@ fn the_last_seconds_of_a_long_job_are_judged_by_themselves() {
     }
 }
 
-/// A line of weftrun's library: an all-reduce in which a rank waited, in parts of a second.
-fn line(comm: u64, rank: u32, second: u64, waited: f64) -> String {
-    let nanos = (waited * 1e9) as u64 + 80 * 300_000;
+/// A line of weftrun's library: an all-reduce in which a rank waited so many milliseconds.
+fn line(comm: u64, rank: u32, second: u64, waited: u64) -> String {
+    let nanos = waited * 1_000_000 + 80 * 300_000;
     format!(
         "{{\"weftrun_nccl\":1,\"t\":{},\"host\":\"n0\",\"pid\":{rank},\"comm\":\"{comm:#x}\",\"rank\":{rank},\"n\":4,\"nodes\":1,\
          \"op\":\"AllReduce\",\"count\":80,\"bytes\":{},\"ns\":{nanos},\"seq\":{},\"seq_bytes\":67108864,\"seq_ns\":300000}}\n",
@@ -314,7 +314,7 @@ fn line(comm: u64, rank: u32, second: u64, waited: f64) -> String {
 /// The lines of a communicator of four ranks, by rank, of which `late` comes last.
 fn lines(comm: u64, seconds: std::ops::Range<u64>, late: impl Fn(u64) -> Option<u32>) -> [String; 4] {
     [0, 1, 2, 3].map(|rank| {
-        let waited = |second| if late(second).is_none_or(|late| late == rank) { 0.0 } else { 0.5 };
+        let waited = |second| if late(second).is_none_or(|late| late == rank) { 0 } else { 500 };
         seconds.clone().map(|second| line(comm, rank, second, waited(second))).collect()
     })
 }
