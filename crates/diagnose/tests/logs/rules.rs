@@ -962,6 +962,15 @@ fn what_explains_a_failure_comes_before_what_reports_it() {
             )
     );
     assert!(what("epoch 1\n  of 7\n").ends_with("MisconfigurationException"));
+    let listed = |ports: &str| {
+        let found = report(&info(&format!("NET/IB : Using {ports}; OOB eth0:10.0.0.1<0>")));
+        let fix = |one: &&serde_json::Value| one["ref"] == "R27";
+        found["findings"].as_array().unwrap().iter().find(fix).unwrap()["fix"].to_string()
+    };
+    let odd = listed("[0]mlx5_0:1/IB [1]mlx5_1:1/IB [2]mlx5_7:1/RoCE [RO]");
+    assert!(odd.contains("NCCL_IB_HCA=^mlx5_7,"), "{odd}");
+    let even = listed("[0]mlx5_0:1/IB [1]mlx5_7:1/RoCE [RO]");
+    assert!(!even.contains("mlx5"), "{even}");
     // Ranks at different operations, and PyTorch's own comparison, which is on.
     let cause = cause_of("Detected mismatch between collectives on ranks. Rank 1 is running collective: CollectiveFingerPrint(SequenceNumber=101, OpType=ALLGATHER, TensorShape=[1]), but Rank 7 is running collective: CollectiveFingerPrint(SequenceNumber=0OpType=REDUCE).\n").unwrap();
     assert!(cause.what.contains("rank 7 is at SequenceNumber 0 (REDUCE)"), "{}", cause.what);
