@@ -136,7 +136,7 @@ pub fn plain(line: &[u8]) -> Option<Record<'_>> {
 pub fn writer(line: &[u8]) -> Option<Writer<'_>> {
     const REACH: usize = 400;
     let near = &line[..line.len().min(REACH)];
-    let at = TOKEN_FINDER.find(near)?;
+    let Some(at) = TOKEN_FINDER.find(near) else { return before_2_3(line)?.writer };
     let (level, _) = level(near, at + TOKEN.len())?;
     head(&near[..at], level).1.writer
 }

@@ -1,6 +1,7 @@
 //! Possible causes of a failure, graded by how likely they are causes and not consequences.
 
 mod ends;
+mod precede;
 mod rulings;
 
 use std::cell::LazyCell;
@@ -24,7 +25,8 @@ use crate::rules::{
     rule_of_error, rule_of_exit, rule_of_signal,
 };
 pub(crate) use ends::signal_text;
-use ends::{PROGRAM_XIDS, cluster, exit, host_of, xid};
+use ends::{PROGRAM_XIDS, cluster, exit, grade_of_xid, host_of, name_with_slots, xid};
+use precede::precede;
 use rulings::{Ruling, of_rules};
 use weftrun_core::Confidence;
 use weftrun_core::finding::Evidence;
@@ -252,8 +254,13 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 add(Grade::Crashed, class_of_cuda(text), text.clone(), None, false);
             }
             Fact::Xid(number) => {
-                let grade = if PROGRAM_XIDS.contains(number) { Grade::Crashed } else { Grade::Cluster };
-                add(grade, CauseClass::CudaError, xid(*number, &known.report.text), None, false);
+                add(
+                    grade_of_xid(*number, known.report, scene),
+                    CauseClass::CudaError,
+                    xid(*number, &known.report.text),
+                    None,
+                    false,
+                );
             }
             Fact::Cluster(reason) => {
                 let (grade, class, what) = cluster(*reason);
@@ -281,7 +288,9 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                         .iter()
                         .any(|start| text.starts_with(start));
                 let class = if nccl { CauseClass::Nccl } else { CauseClass::Unexplained };
-                let rule = rule_of_error(class, &[text]);
+                // TensorFlow's allocator, which may go on with less.
+                let is_full = text.contains("CUDA_ERROR_OUT_OF_MEMORY");
+                let rule = rule_of_error(if is_full { CauseClass::CudaOutOfMemory } else { class }, &[text]);
                 let is_last = scene.is_near_end(known.report)
                     && !scene.went_on(seen, known.report.source, known.report.line, known.rank);
                 let near_end = exited && scene.is_near_end(known.report);
@@ -299,6 +308,11 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 };
                 let mut ruling = Ruling::of(rule, grade, class, text.clone()).advised(seen);
                 ruling.is_proof = rule.is_end() || grade == Grade::Rendezvous;
+                if let Some(name) = name_with_slots(text) {
+                    ruling.fix = format!(
+                        "the launcher took `{name}` for the name of a host: write the number of slots as this launcher reads it (a hostfile with `HOST slots=N`), or put the launcher that reads `HOST:N` first on PATH"
+                    );
+                }
                 push(ruling, None, false);
             }
             Fact::Mention(text) => {
@@ -326,6 +340,7 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
         }
     }
     follow(&mut found);
+    precede(&mut found, seen);
     explain(&mut found);
     found
 }

@@ -201,7 +201,7 @@ fn told<'a>(scene: &Scene<'a>) -> Option<CollectiveCause<'a>> {
     }
     let seq = works.values().next()?.seq;
     let all: Vec<(u32, &Work)> = works.iter().map(|(rank, work)| (*rank, work)).collect();
-    odd(seq, &all, reports.clone()).or_else(|| uncounted(&all, reports))
+    uncounted(&all, reports.clone()).or_else(|| odd(seq, &all, reports))
 }
 
 /// Returns that ranks are at different operations of their group, as PyTorch's comparison of them says.

@@ -34,13 +34,14 @@ pub(super) fn is_nccl(exception: &Exception) -> bool {
 }
 
 /// Returns whether an exception only tells that another process failed: what went wrong is in that one's output. The
-/// wordings are those of vLLM, SGLang, Ray and `concurrent.futures`, read 2026-11-26.
+/// wordings are those of vLLM, SGLang, Ray, Horovod and `concurrent.futures`, read 2026-11-26.
 pub(super) fn is_of_another(exception: &Exception) -> bool {
     let names =
         ["ActorDiedError", "RayActorError", "WorkerCrashedError", "BrokenProcessPool", "EngineDeadError"];
     let words = [
         "See stack trace for root cause",
         "See root cause above",
+        "Horovod has been shut down",
         "due to an exception in a background process",
         "but there are other ranks that didn't finish",
         "but there are other ranks th",

@@ -254,11 +254,19 @@ fn of_collective(scene: &Scene<'_>, found: CollectiveCause<'_>) -> Cause {
         true => &COLLECTIVE_TIMEOUT_UNNAMED,
         false => rule_of_error(found.class, &[&found.what]),
     };
+    // PyTorch compares fingerprints only where it is on already.
+    let detailed = found.reports.iter().any(|report| report.text.contains("CollectiveFingerPrint("));
+    let cause = Cause::new(found.class, rule, found.what);
+    let fix = match cause.fix.split_once("; TORCH_DISTRIBUTED_DEBUG=DETAIL") {
+        Some((fix, _)) if detailed => fix.to_owned(),
+        _ => cause.fix.clone(),
+    };
     Cause {
+        fix,
         ranks: found.ranks,
         evidence: found.reports.iter().take(EVIDENCE).map(|report| scene.evidence(report)).collect(),
         confidence: found.confidence,
-        ..Cause::new(found.class, rule, found.what)
+        ..cause
     }
 }
 

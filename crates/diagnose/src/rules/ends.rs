@@ -121,6 +121,19 @@ pub(crate) const COLLECTIVES_DIVERGED: Rule = cause(
     TORCH,
 );
 
+pub(crate) const SLURM_REFUSED: Rule = cause("C50b", "SLURM-REFUSED",
+        "Slurm refused the job or a step of it",
+        "make what the command asks for (nodes, tasks, CPUs, memory, --gres) fit into the partition, or for srun into the allocation of the job",
+        SRUN)
+        .says(&[
+            &["CPU count per node can not be satisfied"],
+            &["Unable to create step for job"],
+            &["invalid partition specified"],
+            &["srun: error: Unable to allocate resources"],
+            &["Batch job submission failed"],
+        ])
+        .blame(Blame::Rank(CauseClass::NotStarted));
+
 pub(super) const RULES: &[Rule] = &[
     PROGRAM_EXCEPTION,
     GPU_XID,
@@ -398,7 +411,14 @@ pub(super) const RULES: &[Rule] = &[
         "start munged there (`systemctl status munge`, `munge -n | unmunge`), with the same key and clock on all hosts; in a container mount /run/munge",
         "https://github.com/dun/munge/wiki")
         .says(&[&["Munge encode failed"], &["Munge decode failed"]])
+        .explaining(&["SLURM-NOT-AUTHENTICATED"])
         .kind(CauseClass::NotStarted),
+    cause("C49wa", "SLURM-NOT-AUTHENTICATED",
+        "Slurm refused the job, since it could not prove who the user is: munge does not answer on that host, or its key or clock differs",
+        "start munged there (`systemctl status munge`, `munge -n | unmunge`), with the same key and clock on all hosts; in a container mount /run/munge",
+        "https://github.com/dun/munge/wiki")
+        .says(&[&["Batch job submission failed: Protocol authentication error"], &["Unable to allocate resources: Protocol authentication error"]])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
     cause("C49x", "SLURM-POLICY",
         "Slurm refused the job for the account, QOS or partition that it names, or a limit of them",
         "name an account, QOS and partition that you may use together (`sacctmgr show assoc user=$USER`); where a limit of jobs, nodes, GPUs or time is reached, wait for other jobs or ask for less",
@@ -421,18 +441,7 @@ pub(super) const RULES: &[Rule] = &[
         SRUN)
         .says(&[&["Task launch for", "failed on node"], &["srun: error: ", " launch failed: "]])
         .blame(Blame::Rank(CauseClass::NotStarted)),
-    cause("C50b", "SLURM-REFUSED",
-        "Slurm refused the job or a step of it",
-        "make what the command asks for (nodes, tasks, CPUs, memory, --gres) fit into the partition, or for srun into the allocation of the job",
-        SRUN)
-        .says(&[
-            &["CPU count per node can not be satisfied"],
-            &["Unable to create step for job"],
-            &["invalid partition specified"],
-            &["srun: error: Unable to allocate resources"],
-            &["Batch job submission failed"],
-        ])
-        .blame(Blame::Rank(CauseClass::NotStarted)),
+    SLURM_REFUSED,
     cause("C49a", "CODE-NOT-FETCHED",
         "the code of the job could not be fetched",
         "check the address and the revision in `code`, and that the node may read them (`git ls-remote` on that node); git's own message stands above that line",
@@ -474,6 +483,7 @@ pub(super) const RULES: &[Rule] = &[
             &["not enough slots available"],
             &["larger than total available slots"],
             &["not enough node entries"],
+            &["allocated for this job are already filled"],
         ])
         .blame(Blame::Rank(CauseClass::NotStarted)),
     cause("C50ea", "RAY-NODE-UNKNOWN",
@@ -487,6 +497,15 @@ pub(super) const RULES: &[Rule] = &[
         "ask for fewer CPUs and GPUs, or add nodes that have them (`ray status` lists what there is)",
         RAY)
         .says(&[&["No available node types can fulfill"]])
+        .kind(CauseClass::Unschedulable),
+    cause("C50fa", "RAY-GPUS-NOT-RESERVED",
+        "Ray does not give the program its GPUs: its nodes have fewer free ones, or it knows a node by another address than the program",
+        "compare `ray status` with the GPUs that the program asks for (tensor times pipeline parallel size for vLLM), and set VLLM_HOST_IP on each node to the address by which Ray knows it (`ray list nodes`)",
+        RAY)
+        .says(&[
+            &["number of required GPUs exceeds the total number of available GPUs in the placement group"],
+            &["Waiting for creating a placement group of specs"],
+        ])
         .kind(CauseClass::Unschedulable),
     cause("C50g", "RAY-NODE-LOST",
         "Ray lost the process that holds the workers of a node",

@@ -69,6 +69,11 @@ pub(super) const RULES: &[Rule] = &[
             &["world size", "is not divisible by"],
             &["world_size", "is not divisible by"],
         ]),
+    cause("C03d", "DEEPSPEED-BATCH",
+        "the batch sizes of DeepSpeed do not multiply with the number of ranks that it sees, which is the last number",
+        "if the last number is not the number of ranks of the job, start one process for each GPU with a launcher (deepspeed, torchrun, srun); else set train_batch_size to micro batch times accumulation steps times ranks, or to `auto`",
+        "https://www.deepspeed.ai/docs/config-json/#batch-size-related-parameters")
+        .says(&[&["Check batch related parameters. train_batch_size is not equal"]]),
     cause("C04", "NCCL-ID-NOT-SENT",
         "rank 0 did not send the id of the communicator",
         "find out why rank 0 did not come: read its log, and check that all ranks begin with the same collective; if it only took long (it prepares the data first), raise the timeout of init_process_group (`ddp_timeout` of transformers)",
@@ -143,6 +148,12 @@ pub(super) const RULES: &[Rule] = &[
         "set the device from the local rank, and give the container as many GPUs as it has ranks; Slurm's `--gpus-per-task` shows each task its own GPU alone, as number 0 (use that, or `--gpus-per-node`)",
         CUDA)
         .says(&[&["invalid device ordinal"]])
+        .lines(CUDA_LINES),
+    cause("C08b", "GPU-PEERS-EXHAUSTED",
+        "CUDA cannot map the memory of more peers: one GPU reaches only a limited number of others directly",
+        "run with fewer GPUs in a process and a node, or take the connections over PCIe off with NCCL_P2P_DISABLE=1 as a test",
+        CUDA)
+        .says(&[&["peer mapping resources exhausted"]])
         .lines(CUDA_LINES),
     cause("C09", "GPU-BUSY",
         "the GPU takes no further process: another one holds it in exclusive mode, or it is being reset",

@@ -19,8 +19,8 @@ use aho_corasick::AhoCorasick;
 
 pub(super) use ends::{
     COLLECTIVE_TIMEOUT_UNNAMED, COLLECTIVES_DIVERGED, GPU_XID, GPU_XID_OF_PROGRAM, PEER_ENDED,
-    PEER_ENDED_UNREAD, PROCESS_SILENT, PROGRAM_EXCEPTION, RANKS_ABORTED, RAY_WORKER_LOST, STORE_LOST,
-    rule_of_exit, rule_of_signal,
+    PEER_ENDED_UNREAD, PROCESS_SILENT, PROGRAM_EXCEPTION, RANKS_ABORTED, RAY_WORKER_LOST, SLURM_REFUSED,
+    STORE_LOST, rule_of_exit, rule_of_signal,
 };
 pub(super) use libfabric::WRONG_PROVIDER;
 pub(super) use messages::NCCL_NO_REASON;
@@ -194,6 +194,11 @@ impl Rule {
         place.unwrap_or(self.says.len())
     }
 
+    /// Returns whether it knows errors by their words.
+    pub(super) fn has_words(&self) -> bool {
+        !self.says.is_empty()
+    }
+
     /// Returns whether an error with its words ends a job.
     pub(super) fn is_end(&self) -> bool {
         self.signatures.is_empty() && self.blame.is_some()
@@ -210,7 +215,7 @@ impl Rule {
             Some(Blame::Rank(class)) => Some(class),
             _ if self.kind.is_some() => self.kind,
             _ if self.lines.is_empty() => self.of.first().copied(),
-            _ => Some(CauseClass::CudaError),
+            _ => Some(self.of.first().copied().unwrap_or(CauseClass::CudaError)),
         }
     }
 

@@ -131,10 +131,11 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::GdrTooFar]),
     rule("R27", "IB-ROCE-MIXED", MEDIUM,
         "InfiniBand and Ethernet ports are in one list: a storage or management port was taken for data",
-        "exclude it with NCCL_IB_HCA=^mlx5_bond_0 (its name), or list the data ports",
+        "exclude that port by its name with NCCL_IB_HCA=^NAME, or list the data ports",
         nccl_issue!("302"))
         .signatures(&[Signature::IncompatibleIbDevices, Signature::IbDeviceList])
-        .when(mixed_ports),
+        .when(mixed_ports)
+        .advice(exclude_odd_ports),
     rule("R28", "NET-DEVICE-COUNT-MIXED", HIGH,
         "ranks of one node see different numbers of NICs",
         "set the same NCCL_IB_HCA everywhere and give every container the same devices",
@@ -270,6 +271,31 @@ fn ib_is_missed(seen: &RuleInput<'_>) -> bool {
 
 fn mixed_ports(seen: &RuleInput<'_>) -> bool {
     seen.has(Signature::IncompatibleIbDevices) || seen.map.lists_mixed_ports()
+}
+
+/// Names the ports of the kind that fewer have, as the log lists them.
+fn exclude_odd_ports(seen: &RuleInput<'_>) -> Option<String> {
+    const MOST: usize = 4;
+    let hits = seen.map.signatures().get(Signature::IbDeviceList)?;
+    let of_kind = |list: &str, kind: &str| -> BTreeSet<String> {
+        let words = list.split([' ', ']', ';', ',']).filter_map(|word| word.split_once(':'));
+        let ports = words.filter(|(_, port)| port.split_once('/').is_some_and(|(_, of)| of == kind));
+        ports.map(|(name, _)| name.to_owned()).collect()
+    };
+    hits.traces.iter().find_map(|trace| {
+        let (ethernet, infiniband) = (of_kind(&trace.text, "RoCE"), of_kind(&trace.text, "IB"));
+        let odd = match ethernet.len().cmp(&infiniband.len()) {
+            std::cmp::Ordering::Less => ethernet,
+            std::cmp::Ordering::Greater => infiniband,
+            std::cmp::Ordering::Equal => return None,
+        };
+        let names = odd.into_iter().collect::<Vec<_>>();
+        let fits = (1..=MOST).contains(&names.len());
+        fits.then(|| {
+            let names = names.join(",");
+            format!("if {names} is for storage or management, exclude it with NCCL_IB_HCA=^{names}, or list the data ports")
+        })
+    })
 }
 
 fn nics_idle(seen: &RuleInput<'_>) -> bool {

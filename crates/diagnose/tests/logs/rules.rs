@@ -599,7 +599,19 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
                 ),
             ],
         ),
-        ("C50e", vec![raised("ValueError: Process number should not be larger than total available slots.")]),
+        ("C50e", vec![
+            raised("ValueError: Process number should not be larger than total available slots."),
+            line("--------\nAll nodes which are allocated for this job are already filled.\n--------"),
+        ]),
+        ("C50fa", vec![
+            line("WARNING 04-01 02:45:50 ray_utils.py:320] The number of required GPUs exceeds the total number of available GPUs in the placement group."),
+            line("INFO 04-01 02:46:20 ray_utils.py:214] Waiting for creating a placement group of specs for 30 seconds. specs=[{'GPU': 1.0}]."),
+        ]),
+        ("C49wa", vec![line("sbatch: error: Batch job submission failed: Protocol authentication error")]),
+        ("C08b", vec![cuda("peer mapping resources exhausted")]),
+        ("C03d", vec![raised("AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size 8 != 2 * 1 * 1")]),
+        ("C07", vec![line("gpu-1:77:77 [0] init.cu:674 WARN Cuda failure 'CUDA driver version is insufficient for CUDA runtime version'")]),
+        ("C22", vec![line("E tensorflow/stream_executor/cuda/cuda_driver.cc:806] failed to allocate 512.00M (536870912 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory")]),
         (
             "C50f",
             vec![line(
@@ -844,13 +856,21 @@ fn what_the_cluster_and_all_logs_prove_has_its_rule() {
     assert_eq!((cause.code.as_str(), cause.ranks.as_slice()), ("PROCESS-SILENT", &[1][..]));
 }
 
-/// Returns the rules of the cause and the notes of a log.
-fn causes_of(log: &str) -> Vec<&'static str> {
+fn why_of(log: &str) -> weftrun_diagnose::cause::Why {
     let mut map = weftrun_core::nccl::TransportMap::new();
     let source = std::sync::Arc::new(weftrun_core::log::SourceId::new("log"));
     map.read(&source, log.as_bytes());
     map.end(&source);
-    let why = Sources::of_logs(&map).diagnose().why;
+    Sources::of_logs(&map).diagnose().why
+}
+
+fn cause_of(log: &str) -> Option<weftrun_diagnose::cause::Cause> {
+    why_of(log).cause
+}
+
+/// Returns the rules of the cause and the notes of a log.
+fn causes_of(log: &str) -> Vec<&'static str> {
+    let why = why_of(log);
     let id = |code: &str| rules().find(|rule| rule.code == code).map(|rule| rule.id);
     let noted = why.findings.iter().filter_map(|finding| finding.rule.as_deref());
     let noted = noted.filter_map(|known| rules().find(|rule| rule.id == known)).map(|rule| rule.id);
@@ -869,6 +889,92 @@ fn every_cause_has_its_rule() {
         }
     }
     assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
+/// What explains a failure is the cause, and what only reports it is none.
+#[test]
+fn what_explains_a_failure_comes_before_what_reports_it() {
+    const SHUTDOWN: &str = "Horovod has been shut down. This was caused by an exception on one of the ranks or an attempt to allreduce a tensor after one of the ranks finished execution.";
+    let munge = "sbatch: error: Munge encode failed: Failed to access \"/run/munge/munge.socket.2\": No such file or directory\n";
+    let refused = "sbatch: error: Batch job submission failed: Protocol authentication error\n";
+    let too_large =
+        "sbatch: error: Batch job submission failed: Requested node configuration is not available\n";
+    let provider = "find_ofi_provider:543 NCCL WARN NET/OFI Couldn't find any optimal provider\n";
+    let undetected = "Error: EFA libfabric provider not detected.\n";
+    let actor = "ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.\n\tpid: 64\n\tip: 10.0.0.3\n";
+    let node = "The actor is dead because its node has died. Node Id: 677d\n";
+    let traceback =
+        "Traceback (most recent call last):\n  File \"/job/train.py\", line 3, in main\n    f()\n";
+    let full = "E tensorflow/stream_executor/cuda/cuda_driver.cc:806] failed to allocate 512.00M (536870912 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory\n";
+    let unread = "epoch 1\n".repeat(30);
+    let xid = |pci: &str, number: u32, by: &str| {
+        format!("[14328.19] NVRM: Xid (PCI:0000:{pci}:00): {number}, pid={by}, name=x, Ch 00000010\n")
+    };
+    let named = "ssh: Could not resolve hostname gpu-9: Name or service not known\n";
+    for (log, first) in [
+        (format!("{munge}{refused}"), "SLURM-MUNGE"),
+        (refused.to_owned(), "SLURM-NOT-AUTHENTICATED"),
+        (format!("{munge}{too_large}"), "SLURM-MUNGE"),
+        // Another program's error above it.
+        (format!("/job/run.sh: line 3: module: command not found\n{too_large}"), "SLURM-REFUSED"),
+        (format!("{provider}{undetected}"), "OFI-NO-PROVIDER"),
+        (format!("{provider}{unread}{undetected}"), "PROGRAM-EXCEPTION"),
+        (format!("{provider}{traceback}ValueError: no such layer\n"), "PROGRAM-EXCEPTION"),
+        (format!("{actor}{node}"), "RAY-NODE-DEAD"),
+        (actor.to_owned(), "PEER-ENDED"),
+        (format!("run.sh: line 3: module: command not found\n{actor}"), "PEER-ENDED"),
+        (format!("{full}AbortedError (see above for traceback): {SHUTDOWN}\n"), "GPU-OUT-OF-MEMORY"),
+        (format!("AbortedError (see above for traceback): {SHUTDOWN}\n"), "PEER-ENDED"),
+        (format!("{}{}", xid("0a", 31, "133"), xid("0a", 62, "'<unknown>'")), "GPU-XID-OF-PROGRAM"),
+        (format!("{}{}", xid("0b", 31, "133"), xid("0a", 62, "'<unknown>'")), "GPU-XID"),
+        (format!("{}{}", xid("0a", 31, "133"), xid("0a", 79, "133")), "GPU-XID"),
+        (named.to_owned(), "HOST-NOT-RESOLVED"),
+    ] {
+        let found = causes_of(&log);
+        let code = |id: &&str| rules().find(|rule| rule.id == *id).map(|rule| rule.code);
+        assert_eq!(found.first().and_then(code), Some(first), "{log}: {found:?}");
+    }
+    let shutdown = format!(
+        "[1,1]<stderr>:  File \"/opt/horovod/torch/mpi_ops.py\", line 436, in synchronize\n[1,1]<stderr>:RuntimeError: {SHUTDOWN}\n\
+         mpirun detected that one or more processes exited with non-zero status, thus causing\nthe job to be terminated. The first process to do so was:\n\n\
+         \x20 Process name: [[50371,1],0]\n  Exit code:    1\n"
+    );
+    let cause = cause_of(&shutdown).unwrap();
+    assert_eq!((cause.code.as_str(), cause.ranks.as_slice()), ("PROCESS-EXITED", &[0][..]));
+    let slots = |name: &str| {
+        let log = format!(
+            "ssh: Could not resolve hostname {name}: Name or service not known\nORTE was unable to reliably start one or more daemons.\n"
+        );
+        cause_of(&log).unwrap().fix
+    };
+    assert!(slots("localhost:4").contains("slots"), "{}", slots("localhost:4"));
+    assert!(slots("fe80::4").contains("getent") && slots("gpu-9").contains("getent"));
+    // A message below the name of its exception, and lines that are none of it.
+    let what = |below: &str| {
+        cause_of(&format!("lightning.utilities.exceptions.MisconfigurationException: \n{below}"))
+            .unwrap()
+            .what
+    };
+    assert!(
+        what("        You requested GPUs: [0, 1]\n        But your machine only has: [0]\n\n  other\n")
+            .ends_with(
+                "MisconfigurationException: You requested GPUs: [0, 1] But your machine only has: [0]"
+            )
+    );
+    assert!(what("epoch 1\n  of 7\n").ends_with("MisconfigurationException"));
+    let listed = |ports: &str| {
+        let found = report(&info(&format!("NET/IB : Using {ports}; OOB eth0:10.0.0.1<0>")));
+        let fix = |one: &&serde_json::Value| one["ref"] == "R27";
+        found["findings"].as_array().unwrap().iter().find(fix).unwrap()["fix"].to_string()
+    };
+    let odd = listed("[0]mlx5_0:1/IB [1]mlx5_1:1/IB [2]mlx5_7:1/RoCE [RO]");
+    assert!(odd.contains("NCCL_IB_HCA=^mlx5_7,"), "{odd}");
+    let even = listed("[0]mlx5_0:1/IB [1]mlx5_7:1/RoCE [RO]");
+    assert!(!even.contains("mlx5"), "{even}");
+    // Ranks at different operations, and PyTorch's own comparison, which is on.
+    let cause = cause_of("Detected mismatch between collectives on ranks. Rank 1 is running collective: CollectiveFingerPrint(SequenceNumber=101, OpType=ALLGATHER, TensorShape=[1]), but Rank 7 is running collective: CollectiveFingerPrint(SequenceNumber=0OpType=REDUCE).\n").unwrap();
+    assert!(cause.what.contains("rank 7 is at SequenceNumber 0 (REDUCE)"), "{}", cause.what);
+    assert!(!cause.fix.contains("DETAIL"), "{}", cause.fix);
 }
 
 /// What only has the words of an end is none, or has another rule.
@@ -931,6 +1037,10 @@ fn what_only_looks_like_an_end_is_none() {
         (
             "C50b",
             "sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified\n",
+        ),
+        (
+            "C50fa",
+            "INFO 04-01 02:46:00 ray_utils.py:214] Waiting for creating a placement group of specs for 10 seconds. specs=[{'GPU': 1.0}].\n",
         ),
         ("C53", "    Warning: FailedScheduling is explained in the guide\n"),
         ("C32", "Killed 3 stale workers\n"),

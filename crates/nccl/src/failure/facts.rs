@@ -45,7 +45,8 @@ fn report(
 ) -> bool {
     let text = Text(piece.bytes);
     let any = |words: &[&str]| words.iter().any(|words| text.has(words));
-    if text.has("NCCL ") && nccl(piece, who, say) {
+    // NCCL before 2.3 wrote `[0] init.cu:674 WARN …`, without its name.
+    if (text.has("NCCL ") || text.has("Cuda failure") && piece.process().is_some()) && nccl(piece, who, say) {
         return true;
     }
     if let Some(fact) = stalled(text) {
@@ -157,6 +158,7 @@ const THROWN: &[(&str, &[&str])] = &[
     ("gloo", &["Timed out waiting ", "ms for send operation"]),
     ("gloo", &["gloo/transport/tcp/pair.cc", "Connection reset by peer"]),
     ("gloo", &["gloo/transport/tcp/pair.cc", "Connection closed by peer"]),
+    ("Horovod", &["Horovod has been shut down"]),
     ("PyTorch", &[" failed to pass monitoredBarrier"]),
     ("PyTorch", &["Detected mismatch between collectives on ranks"]),
     ("PyTorch", &["Expected to have finished reduction in the prior iteration"]),
@@ -272,6 +274,10 @@ const REPORTED: &[&[&str]] = &[
     &["ORTE was unable to reliably start"],
     &["cluster registration failed"],
     &["enough slots available"],
+    &["allocated for this job are already filled"],
+    &["available GPUs in the placement group"],
+    &["Waiting for creating a placement group of specs"],
+    &["failed to allocate ", "CUDA_ERROR_OUT_OF_MEMORY"],
     &["PRTE has lost communication"],
     &["ORTE has lost communication"],
     &["Remote daemon: [", " on node "],
@@ -343,11 +349,11 @@ pub(super) fn speaks(piece: &Piece<'_>) -> bool {
         !whole.has("%|") && own.first().is_none_or(|first| matches!(first, b' ' | b'\t' | b'#' | b'+'));
     // The events of `kubectl describe` are indented.
     let is_event = || own.trim_ascii_start().starts_with(b"Warning ");
+    // vLLM waits for its GPUs: for ten seconds first, which a healthy start may take.
+    let waits = whole.has("Waiting for creating a placement group of specs") && !whole.has(" for 10 seconds");
     !(is_indented && !is_event() && !INDENTED.iter().any(|words| whole.has(words))
         || own.starts_with(b"raise ")
-        || whole.has("[INFO]")
-        || whole.has(" INFO ")
-        || own.starts_with(b"INFO ")
+        || !waits && (whole.has("[INFO]") || whole.has(" INFO ") || own.starts_with(b"INFO "))
         || whole.has("severity=Correct")
         || whole.has("  File \"")
         || whole.has("    raise ")

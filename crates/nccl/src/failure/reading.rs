@@ -47,6 +47,8 @@ pub(super) struct Reading {
     without_memory: Option<(usize, u64)>,
     /// The exception about a collective of HCCL whose reason is in the next lines, and its line.
     of_hccl: Option<(usize, u64)>,
+    /// The exception whose message begins in the next line, and the line up to which it was read.
+    without_message: Option<(usize, u64)>,
     /// The list of absent ranks whose lines are the next ones.
     absent: Option<(List, Writer)>,
     /// The processes that began, until their group forms.
@@ -99,6 +101,7 @@ impl Reading {
             || self.tables.time_within > 0
             || self.without_memory.is_some()
             || self.of_hccl.is_some()
+            || self.without_message.is_some()
             || self.absent.is_some()
             || self.last_error.is_some()
             || near(self.gave_up)
@@ -133,6 +136,24 @@ impl Reading {
         {
             exception.last_error = Some(printable(reason, TEXT));
             self.of_hccl = None;
+        }
+    }
+
+    /// Takes a line of a message that stands below the name of its exception, indented, as Lightning writes it.
+    fn message_below(&mut self, piece: &Piece<'_>, sink: &mut Sink<'_>) {
+        let Some((at, line)) = self.without_message.take() else { return };
+        let text = piece.text.trim_ascii();
+        let is_next =
+            piece.line == line + 1 && piece.text.first().is_some_and(|byte| matches!(byte, b' ' | b'\t'));
+        if is_next
+            && !text.is_empty()
+            && let Some(report) = sink.reports.get_mut(at)
+            && let Fact::Exception(exception) = &mut report.fact
+            && exception.message.len() < TEXT
+        {
+            let begun = if exception.message.is_empty() { "" } else { " " };
+            exception.message = format!("{}{begun}{}", exception.message, printable(text, TEXT));
+            self.without_message = Some((at, piece.line));
         }
     }
 
@@ -220,6 +241,7 @@ impl Reading {
 
     /// Takes one of the last lines, read for a second time: what it mentions counts only here.
     pub fn last(&mut self, piece: &Piece<'_>, sink: &mut Sink<'_>) {
+        self.message_below(piece, sink);
         if let Some(signal) = mentions::signal_of_shell(piece) {
             return self.keep(Writer::of(piece), piece.line, piece.bytes, Fact::Signal(signal), sink);
         }
@@ -245,6 +267,7 @@ impl Reading {
         }
         self.address(piece, sink);
         self.reason_of_hccl(piece, sink);
+        self.message_below(piece, sink);
         self.take_absent(piece, sink);
         self.gathering.take(piece.bytes, piece.line);
         if self.tables.time_within > 0 {
@@ -491,6 +514,11 @@ impl Reading {
             && !printed.contains("IP: ")
         {
             self.without_memory = Some((sink.reports.len(), line));
+        }
+        if matches!(&fact, Fact::Exception(one) if one.message.is_empty())
+            && printed.trim_end().ends_with(':')
+        {
+            self.without_message = Some((sink.reports.len(), line));
         }
         if matches!(&fact, Fact::Exception(one) if ["HCCL", "Hccl", "hccl"].iter().any(|name| one.message.contains(name)))
         {

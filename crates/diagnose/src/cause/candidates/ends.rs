@@ -1,8 +1,9 @@
 //! What single lines say of an end: exit codes, signals, the cluster's reasons, errors of the driver.
 
-use weftrun_nccl::failure::{ClusterReason, Fact, Order, SIGNALS};
+use weftrun_nccl::failure::{ClusterReason, Fact, Order, Report, SIGNALS};
 
 use super::super::class::CauseClass;
+use super::super::scene::Scene;
 use crate::cause::grade::Grade;
 
 /// Returns the host that a fact or its line names.
@@ -51,6 +52,35 @@ pub(super) fn host_in_brackets(text: &str) -> Option<String> {
 
 /// Errors of the driver that a program causes, or that follow from others: docs.nvidia.com/deploy/xid-errors, read 2026-11-26.
 pub(super) const PROGRAM_XIDS: &[u32] = &[13, 31, 43, 45, 68, 69, 109];
+
+/// Errors that mean a fault of the GPU, its memory or its links, whatever came before.
+const HARDWARE_XIDS: &[u32] = &[48, 63, 64, 74, 79, 92, 94, 95];
+
+/// Returns how much an error of the driver explains: what comes after an error of a program on the same GPU follows from it.
+pub(super) fn grade_of_xid(number: u32, report: &Report, scene: &Scene<'_>) -> Grade {
+    let gpu = |text: &str| Some(text.split_once("(PCI:")?.1.split_once(')')?.0.to_owned());
+    let own = gpu(&report.text);
+    let is_first = |other: &Report| {
+        matches!(other.fact, Fact::Xid(13 | 31 | 43 | 69))
+            && other.source == report.source
+            && other.line < report.line
+            && own.is_some()
+            && gpu(&other.text) == own
+    };
+    let follows =
+        !HARDWARE_XIDS.contains(&number) && scene.reports.iter().any(|known| is_first(known.report));
+    if follows || PROGRAM_XIDS.contains(&number) { Grade::Crashed } else { Grade::Cluster }
+}
+
+/// Returns the name of a host that ssh could not resolve, where it ends with a number of slots: `localhost:4`.
+pub(super) fn name_with_slots(text: &str) -> Option<&str> {
+    let name = text.split_once("Could not resolve hostname ")?.1.split([' ', '\t']).next()?;
+    let name = name.strip_suffix(':').unwrap_or(name);
+    let (host, slots) = name.rsplit_once(':')?;
+    let is_number = !slots.is_empty() && slots.len() <= 4 && slots.bytes().all(|byte| byte.is_ascii_digit());
+    // An address of IPv6 has more colons.
+    (is_number && !host.is_empty() && !host.contains(':')).then_some(name)
+}
 
 /// Describes an error that the driver reports, with its GPU where the line names one.
 pub(super) fn xid(number: u32, text: &str) -> String {
