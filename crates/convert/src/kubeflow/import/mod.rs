@@ -22,6 +22,7 @@ use weftrun_core::span::SpanTree;
 use weftrun_core::spec::{JobSpec, Launch, RestartPolicy, Role, RoleKind, Volume, VolumeSource};
 
 pub(crate) use command::{OURS, torchrun, torchrun_is_ours};
+pub(crate) use container::unescape;
 use container::{Container, SHM};
 use rest::Rest;
 
