@@ -19,8 +19,6 @@ use super::{mpi_job, preflight, profiler, pytorch_job, train_job};
 use crate::kubernetes::code::Delivery;
 use crate::kubernetes::pod_name::too_long;
 
-/// Longest name of any object that the operators create for a job.
-
 /// The annotation of a TrainingRuntime that names the runtime that it was copied from.
 pub const COPIED_FROM: &str = "weftrun.dev/copied-from";
 

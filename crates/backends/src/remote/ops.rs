@@ -72,7 +72,7 @@ pub fn translate<'a>(
         let (of_launcher, index) = (index.is_none(), index.unwrap_or(0));
         let (Some(role), Some(target)) = (workers.get(index), all.get_mut(index)) else { continue };
         if of_launcher && target.has(&op.change) {
-            let reason = "the launcher has the environment of the ranks, where it is set".to_owned();
+            let reason = "the job has no launcher of its own, and the ranks have the variable".to_owned();
             inexpressible.push(Inexpressible { op: op.clone(), reason });
             continue;
         }

@@ -15,17 +15,17 @@ pub(crate) const OURS: &str =
     "nnodes nproc-per-node node-rank master-addr master-port rdzv-id rdzv-backend rdzv-endpoint standalone";
 
 /// Sets the launcher of a node's ranks, and the command.
-pub(super) fn start(job: &mut Reading, role: &mut Role, argv: Vec<String>) {
-    if let Some((ranks, script)) = torchrun(&argv) {
+pub(super) fn start(job: &mut Reading, role: &mut Role, argv: &[String]) {
+    if let Some((ranks, script)) = torchrun(argv) {
         job.spec.launch = Launch::Torchrun;
         role.ranks_per_node = ranks.or(role.ranks_per_node).filter(|ranks| *ranks != role.gpus_per_node);
         literal(job, role, &script, "/spec");
-        role.command = unescaped(script);
+        role.command = unescaped(&script);
         job.findings.push(torchrun_is_ours());
         return;
     }
     job.spec.launch = Launch::PerNode;
-    literal(job, role, &argv, "/spec");
+    literal(job, role, argv, "/spec");
     if argv.is_empty() {
         let message = "no command is written; the image's own is not known here";
         job.findings.push(Finding::warning("W-IMPORT-COMMAND", message).fix("set `command` in the job file"));
@@ -41,7 +41,7 @@ pub(crate) fn torchrun_is_ours() -> Finding {
 }
 
 /// Returns the words as the program gets them, where no variable is substituted.
-pub(super) fn unescaped(argv: Vec<String>) -> Vec<String> {
+pub(super) fn unescaped(argv: &[String]) -> Vec<String> {
     argv.iter().map(|word| unescape(word)).collect()
 }
 

@@ -40,12 +40,12 @@ fn job_name(job: &JobSpec, out: &mut Findings) {
     if !is_label(name) {
         let message = format!("`{}` cannot be a job's name: clusters derive host names from it", shown(name));
         let last = out.error("SPEC-NAME", "name", message);
-        return match label_of(name) {
+        match label_of(name) {
             Some(near) => {
                 last.fix(format!("`{near}` would do: lower-case letters, digits and `-`, a letter first"));
             }
             None => last.fix("use lower-case letters, digits and `-`, a letter first"),
-        };
+        }
     }
 }
 
