@@ -17,9 +17,7 @@ use super::pod::{FABRIC, SUBMISSION};
 use super::render_input::RenderInput;
 use super::{mpi_job, preflight, profiler, pytorch_job, train_job};
 use crate::kubernetes::code::Delivery;
-
-/// Longest name of any object that the operators create for a job.
-const DNS_LABEL: usize = 63;
+use crate::kubernetes::pod_name::too_long;
 
 /// The annotation of a TrainingRuntime that names the runtime that it was copied from.
 pub const COPIED_FROM: &str = "weftrun.dev/copied-from";
@@ -153,13 +151,8 @@ fn check_name(draft: &RenderInput<'_>) -> Result<()> {
     };
     let starts = name.starts_with(|c: char| c.is_ascii_lowercase());
     let plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-    let finding = if longest.len() > DNS_LABEL {
-        let room = DNS_LABEL - (longest.len() - name.len());
-        Finding::error(
-            "K8S-NAME-LENGTH",
-            format!("the name has {} characters; the pod `{longest}` must fit {DNS_LABEL}", name.len()),
-        )
-        .fix(format!("use at most {room} characters"))
+    let finding = if let Some(finding) = too_long(name, &longest) {
+        finding
     } else if !starts || !plain || name.ends_with('-') {
         Finding::error(
             "K8S-NAME",

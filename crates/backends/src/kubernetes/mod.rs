@@ -34,6 +34,7 @@ pub mod mpirun;
 mod networks;
 mod pending;
 mod pod;
+pub mod pod_name;
 mod port;
 mod queues;
 mod request;

@@ -32,15 +32,16 @@ pub struct Translated {
 }
 
 impl Translated {
-    fn take(&mut self, op: &Op, change: ScriptChange<'_>, of_launcher: bool) {
+    /// Returns whether a change is of a variable that the ranks have already.
+    fn has(&self, change: &Change) -> bool {
+        matches!(change, Change::Env { name, .. } if self.env.iter().any(|(known, ..)| known == name))
+    }
+
+    fn take(&mut self, op: &Op, change: ScriptChange<'_>) {
         match change {
             ScriptChange::Env(name, value) => {
-                let known = self.env.iter().any(|(known, ..)| known == name);
-                // Every rank has the environment of the script, so what mpirun would forward is already set.
-                if !(of_launcher && known) {
-                    self.env.retain(|(known, ..)| known != name);
-                    self.env.push((name.to_owned(), value.to_owned(), op.clone()));
-                }
+                self.env.retain(|(known, ..)| known != name);
+                self.env.push((name.to_owned(), value.to_owned(), op.clone()));
             }
             ScriptChange::Mount(from, to, read_only) => {
                 self.mounts.push((from.to_owned(), to.to_owned(), read_only));
@@ -70,9 +71,14 @@ pub fn translate<'a>(
         let index = workers.iter().position(|role| role.name == op.role);
         let (of_launcher, index) = (index.is_none(), index.unwrap_or(0));
         let (Some(role), Some(target)) = (workers.get(index), all.get_mut(index)) else { continue };
+        if of_launcher && target.has(&op.change) {
+            let reason = "the job has no launcher of its own, and the ranks have the variable".to_owned();
+            inexpressible.push(Inexpressible { op: op.clone(), reason });
+            continue;
+        }
         match express(&op.change, role, target) {
             Ok(change) => {
-                target.take(op, change, of_launcher);
+                target.take(op, change);
                 applied.push(op.clone());
             }
             Err(reason) => {

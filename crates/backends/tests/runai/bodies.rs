@@ -216,3 +216,14 @@ fn a_second_role_of_one_node_is_the_master() {
     assert_eq!(body["masterSpec"]["compute"]["gpuDevicesRequest"], 1);
     assert!(body.get("masterSpecSameAsWorker").is_none());
 }
+
+#[test]
+fn a_name_too_long_for_the_pods_of_several_nodes_is_refused() {
+    let outcome = |length: usize, nodes: u32| {
+        let role = Role::worker().nodes(nodes).gpus_per_node(8).command(["./a"]);
+        let spec = JobSpec::builder("a".repeat(length)).image("x").role(role).build().unwrap();
+        render(spec, 24).map(drop).map_err(|error| error.findings()[0].code.clone())
+    };
+    assert_eq!((outcome(54, 2), outcome(60, 1)), (Ok(()), Ok(())));
+    assert_eq!(outcome(55, 2), Err("K8S-NAME-LENGTH".to_owned()));
+}

@@ -275,3 +275,53 @@ fn an_sshd_of_the_workers_own_is_rendered_and_a_launcher_has_no_devices() {
     let command = "            - /usr/sbin/sshd\n            - -D\n            - -p\n            - '2222'\n";
     assert!(worker.contains(command) && !launcher.contains("sshd"), "{}", rendered.out);
 }
+
+/// Kubernetes reads `$$` and `$(NAME)` of a command; a job file is literal.
+#[test]
+fn a_command_with_dollars_comes_back_as_kubernetes_reads_it() {
+    let place = Place::new();
+    let manifest = "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec:\n  pytorchReplicaSpecs:\n    \
+        Worker:\n      replicas: 2\n      template:\n        spec:\n          containers:\n          - name: pytorch\n            \
+        image: x:1\n            command: [sh, -c, 'echo $$RANK $$(hostname) $HOME $(date)']\n            \
+        env: [{name: OUT, value: '$$A/$(date)'}]\n";
+    place.write("a.yaml", manifest);
+    let job = place.run("import a.yaml").ok();
+    assert!(job.out.contains("echo $RANK $(hostname) $HOME $(date)"), "{}", job.out);
+    assert!(!job.err.contains("literally"), "{}", job.err);
+    place.write("a.toml", &job.out);
+    let rendered = place.run("render a.toml -b kubeflow").ok();
+    // `$R` and `$$R`, and `$(date)` and `$$(date)`, are equal for Kubernetes, where `date` is no variable.
+    assert!(rendered.out.contains("echo $RANK $$(hostname) $HOME $$(date)"), "{}", rendered.out);
+    assert!(rendered.out.contains("$A/$$(date)"), "{}", rendered.out);
+
+    place.write("b.yaml", &manifest.replace("$$RANK", "$(RANK)"));
+    let job = place.run("import b.yaml").ok();
+    assert!(
+        job.err.contains("the command refers to $(RANK), which a job file takes literally"),
+        "{}",
+        job.err
+    );
+}
+
+#[test]
+fn more_shared_memory_than_memory_is_a_warning_of_lint_and_import() {
+    let place = Place::new();
+    let manifest = |shm: &str| {
+        format!(
+            "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {{name: a}}\nspec:\n  pytorchReplicaSpecs:\n    \
+             Worker:\n      replicas: 2\n      template:\n        spec:\n          \
+             volumes: [{{name: s, emptyDir: {{medium: Memory, sizeLimit: {shm}}}}}]\n          containers:\n          \
+             - name: pytorch\n            image: x:1\n            command: [./a]\n            \
+             resources: {{limits: {{nvidia.com/gpu: 8, memory: 32Gi}}}}\n            \
+             volumeMounts: [{{name: s, mountPath: /dev/shm}}]\n"
+        )
+    };
+    for (shm, said) in [("64Gi", true), ("16Gi", false)] {
+        place.write("a.yaml", &manifest(shm));
+        for command in ["lint a.yaml", "import a.yaml"] {
+            let told = place.run(command).ok();
+            let all = format!("{}{}", told.out, told.err);
+            assert_eq!(all.contains("SPEC-SHM"), said, "{command}: {all}");
+        }
+    }
+}

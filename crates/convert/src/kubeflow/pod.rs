@@ -66,6 +66,7 @@ pub(super) fn container(container: &Json, at: &str) -> ContainerView {
         privileged: pointer(container, "/securityContext/privileged")
             .and_then(Json::as_bool)
             .unwrap_or(false),
+        ..ContainerView::default()
     }
 }
 
@@ -94,6 +95,9 @@ pub(super) fn volumes(spec: &Json, at: &str) -> Vec<VolumeView> {
             name: text(volume, "name")?,
             at: format!("{at}/spec/volumes/{index}"),
             host_path: pointer(volume, "/hostPath/path").and_then(Json::as_str).map(str::to_owned),
+            memory: pointer(volume, "/emptyDir/sizeLimit")
+                .filter(|_| pointer(volume, "/emptyDir/medium").is_some_and(|medium| medium == "Memory"))
+                .map(scalar),
         })
     };
     list(spec, "volumes").iter().enumerate().filter_map(one).collect()

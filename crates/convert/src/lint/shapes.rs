@@ -8,6 +8,7 @@ use weftrun_core::fabric::Profile;
 use weftrun_core::fabric::node::Node;
 use weftrun_core::fabric::rules::efa_role;
 use weftrun_core::fabric::view::{ContainerView, JobView, RoleView};
+use weftrun_core::spec::SHM_OVER_MEMORY;
 use weftrun_core::text::Quantity;
 
 const EFA: &str = "vpc.amazonaws.com/efa";
@@ -127,6 +128,18 @@ fn shared_memory(role: &RoleView, say: &mut impl FnMut(Finding, &str)) {
         let message = "/dev/shm is the node's own, shared with everything else on it";
         let finding = Finding::warning("L-SHM-HOSTPATH", message).fix("use an emptyDir with medium: Memory");
         say(finding, &volume.at);
+    }
+    let bytes = |text: &str| Quantity::parse(text).map(Quantity::whole);
+    let size = volume.and_then(|volume| volume.memory.as_deref());
+    let limit = role.container.limits.get("memory").and_then(|text| bytes(text));
+    if let (Some(volume), Some(size), Some(limit)) = (volume, size.and_then(bytes), limit)
+        && size > limit
+    {
+        say(
+            Finding::warning(SHM_OVER_MEMORY.0, SHM_OVER_MEMORY.1)
+                .fix("raise the limit of memory, or lower `sizeLimit`"),
+            &volume.at,
+        );
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::Imported;
-use crate::kubeflow::{torchrun, torchrun_is_ours};
+use crate::kubeflow::{torchrun, torchrun_is_ours, unescape};
 use flags::{FLAGS, Flag, Means, is_switch};
 use line::Word;
 use weftrun_core::Finding;
@@ -83,7 +83,8 @@ pub fn import_runai(line: &str) -> Result<Imported, Finding> {
     }
     let command = command.get(1..).unwrap_or_default();
     job.notes(command);
-    Ok(job.finish(&command.iter().map(|word| word.text.clone()).collect::<Vec<_>>()))
+    // Kubernetes reads them before the program.
+    Ok(job.finish(&command.iter().map(|word| unescape(&word.text)).collect::<Vec<_>>()))
 }
 
 /// Returns the flag that a word names, and the value attached to it (`--workers=2`, `-g4`).

@@ -244,3 +244,15 @@ fn older_words_and_what_stands_around_are_read() {
     );
     assert_eq!(job.spec.roles[0].command, ["x"]);
 }
+
+#[test]
+fn dollars_that_kubernetes_reads_are_undone() {
+    let command = |word: &str| {
+        let text = format!("runai training submit a -i x --command -- bash -c '{word}'");
+        import_runai(&text).unwrap().spec.roles[0].command[2].clone()
+    };
+    assert_eq!(
+        (command("echo $$RANK").as_str(), command("echo $RANK").as_str()),
+        ("echo $RANK", "echo $RANK")
+    );
+}

@@ -11,7 +11,7 @@ use crate::fabric::view::{
 };
 use crate::fabric::{ClusterFacts, Profile};
 use crate::request::Fabric;
-use crate::spec::{JobSpec, Launch, Role, RoleKind, VolumeSource};
+use crate::spec::{Code, JobSpec, Launch, Role, RoleKind, VolumeSource};
 
 /// The resource of a job file's `gpus_per_node`.
 const GPUS: &str = "nvidia.com/gpu";
@@ -92,6 +92,10 @@ fn container_view(spec: &JobSpec, role: &Role) -> ContainerView {
         value: value.cloned(),
         at: String::new(),
     };
+    let setup = setup_exports(spec);
+    let is_set = |name: &String| spec.env.iter().chain(&role.env).any(|var| var.name == *name);
+    let of_setup =
+        setup.iter().filter(|(name, _)| !is_set(name)).map(|(name, value)| variable(name, value.as_ref()));
     let own = spec.env.iter().chain(&role.env).map(|var| variable(&var.name, Some(&var.value)));
     let secrets = spec.secrets.iter().map(|secret| variable(&secret.env, None));
     let command =
@@ -100,7 +104,8 @@ fn container_view(spec: &JobSpec, role: &Role) -> ContainerView {
         name: role.name.clone(),
         image: role.image.clone().or_else(|| spec.image.clone()),
         command: command.to_vec(),
-        env: own.chain(secrets).collect(),
+        env: own.chain(of_setup).chain(secrets).collect(),
+        starts_containers: starts_containers(spec, role),
         limits: asked.clone(),
         requests: asked,
         mounts: spec
@@ -112,12 +117,77 @@ fn container_view(spec: &JobSpec, role: &Role) -> ContainerView {
     }
 }
 
+/// Returns the settings of the backends that run the job's own shell lines.
+fn of_scripts<'a>(spec: &'a JobSpec, key: &'a str) -> impl Iterator<Item = &'a str> {
+    let own =
+        ["slurm", "hosts", "local"].into_iter().filter_map(move |name| spec.backend.get(name)?.get(key));
+    own.filter_map(Json::as_array).flatten().filter_map(Json::as_str)
+}
+
+/// Returns the variables that `setup` exports, with their values where the shell expands nothing in them. They are the user's:
+/// a value set after them would replace them. What is set of LD_LIBRARY_PATH goes before the value of `setup`.
+fn setup_exports(spec: &JobSpec) -> BTreeMap<String, Option<String>> {
+    let lines: Vec<&str> = of_scripts(spec, "setup").collect();
+    let commands = crate::shell::commands(&lines.join("\n")).unwrap_or_default();
+    let mut found = BTreeMap::new();
+    for command in commands {
+        let words = command.words.get(command.program..).unwrap_or_default();
+        let exported = match words {
+            [program, rest @ ..] if program == "export" => rest,
+            [program, option, rest @ ..]
+                if matches!(program.as_str(), "declare" | "typeset") && option == "-x" =>
+            {
+                rest
+            }
+            _ => continue,
+        };
+        for word in exported {
+            let (name, value) =
+                word.split_once('=').map_or((word.as_str(), None), |(name, value)| (name, Some(value)));
+            if crate::shell::is_variable(name) && name != "LD_LIBRARY_PATH" {
+                let plain = value.filter(|value| !value.contains(['$', '`', '\\']));
+                let plain = plain.map(|value| value.replace(['"', '\''], ""));
+                found.insert(name.to_owned(), plain);
+            }
+        }
+    }
+    found
+}
+
+/// Returns whether the job's own command, script or options start a container.
+fn starts_containers(spec: &JobSpec, role: &Role) -> bool {
+    const STARTS: [&str; 9] = [
+        "--container-image",
+        "singularity exec",
+        "singularity run",
+        "apptainer exec",
+        "apptainer run",
+        "docker run",
+        "podman run",
+        "enroot start",
+        "podman-hpc run",
+    ];
+    let script = match &spec.code {
+        Some(Code::Script { text, .. }) => text.as_str(),
+        _ => "",
+    };
+    let command = role.command.join(" ");
+    let options = ["sbatch", "srun", "setup"].into_iter().flat_map(|key| of_scripts(spec, key));
+    let mut lines =
+        script.lines().map(crate::shell::without_comment).chain(options).chain([command.as_str()]);
+    lines.any(|line| STARTS.iter().any(|start| line.contains(start)))
+}
+
 fn volume_view(volume: &crate::spec::Volume) -> VolumeView {
     let host_path = match &volume.source {
         VolumeSource::HostPath(path) => Some(path.clone()),
         VolumeSource::Memory { .. } | VolumeSource::Claim(_) => None,
     };
-    VolumeView { name: volume.name.clone(), at: String::new(), host_path }
+    let memory = match &volume.source {
+        VolumeSource::Memory { size } => size.clone(),
+        VolumeSource::HostPath(_) | VolumeSource::Claim(_) => None,
+    };
+    VolumeView { name: volume.name.clone(), at: String::new(), host_path, memory }
 }
 
 fn texts(annotations: &BTreeMap<String, String>) -> BTreeMap<String, Annotation> {

@@ -179,6 +179,8 @@ pub struct ContainerView {
     pub capabilities: Vec<String>,
     /// Whether it is privileged.
     pub privileged: bool,
+    /// Whether what it runs starts containers of its own.
+    pub starts_containers: bool,
 }
 
 /// An environment variable. Its `Debug` does not show the value.
@@ -207,6 +209,8 @@ pub struct VolumeView {
     pub at: String,
     /// The folder of the node, for a `hostPath`.
     pub host_path: Option<String>,
+    /// The largest size of a volume in memory, as written.
+    pub memory: Option<String>,
 }
 
 /// A volume mounted in a container.

@@ -18,7 +18,7 @@ pub use launch::{Rendezvous, node_command};
 pub use origins::Origins;
 pub use role::{Role, RoleKind};
 pub use runtime::runtimes_in;
-pub use validate::nul_paths;
+pub use validate::{SHM_OVER_MEMORY, nul_paths};
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -2,8 +2,8 @@
 
 use weftrun_core::backend::ClusterFacts;
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::fabric::{Change, Fabric, FabricPlan, Profiles, RuleSetting, SkipReason};
-use weftrun_core::spec::{JobSpec, JobSpecBuilder, Launch, Role};
+use weftrun_core::fabric::{Change, Fabric, FabricPlan, Op, Profiles, RuleSetting, SkipReason};
+use weftrun_core::spec::{Code, EnvVar, JobSpec, JobSpecBuilder, Launch, Role};
 
 fn worker() -> Role {
     Role::worker().nodes(4).gpus_per_node(8).memory("1800Gi").command(["train.py"])
@@ -202,7 +202,7 @@ fn a_rule_that_is_on_and_cannot_be_met_is_an_error_that_says_why() {
     spec.fabric.rules.insert("efa.devices".into(), RuleSetting::On);
     let plan = plan(&spec, "dgxc");
     let error = plan.findings.iter().find(|finding| finding.code == "E-RULE-UNMET").unwrap();
-    assert!(error.message.contains("1 of 8 accelerators"), "{}", error.message);
+    assert!(error.message.contains("requests 1 accelerators"), "{}", error.message);
 }
 
 #[test]
@@ -225,4 +225,75 @@ fn a_circle_of_extends_is_an_error() {
         .with("a", "extends = 'b'".parse().unwrap())
         .with("b", "extends = 'a'".parse().unwrap());
     assert!(profiles.get("a").unwrap_err().message().contains("extends itself"));
+}
+
+/// The fabric's block stands after `setup` in a script.
+#[test]
+fn what_setup_exports_is_set_by_the_user() {
+    let level = |setup: &str, env: Option<&str>| {
+        let mut spec = llama(worker().instance_type("p5en.48xlarge")).build().unwrap();
+        spec.backend.insert("slurm".to_owned(), serde_json::json!({ "setup": [setup] }));
+        spec.env.extend(env.map(|value| EnvVar { name: "NCCL_DEBUG".into(), value: value.into() }));
+        let plan = plan(&spec, "dgxc");
+        let is_set =
+            plan.ops.iter().any(|op| matches!(&op.change, Change::Env { name, .. } if name == "NCCL_DEBUG"));
+        let kept = plan.findings.iter().find(|one| one.code == "W-ENV-KEPT").map(|one| one.message.clone());
+        (is_set, kept.unwrap_or_default())
+    };
+    for setup in [
+        "export NCCL_DEBUG=WARN",
+        "if true; then\nexport A=1 NCCL_DEBUG=\"WARN\"; fi",
+        "declare -x NCCL_DEBUG=WARN",
+    ] {
+        let (is_set, kept) = level(setup, None);
+        assert!(!is_set && kept.contains("NCCL_DEBUG is `WARN`, set by the user"), "{setup}: {kept}");
+    }
+    let (is_set, kept) = level("export NCCL_DEBUG=$LEVEL", None);
+    assert!(!is_set && kept.contains("NCCL_DEBUG is a value from elsewhere"), "{kept}");
+    for setup in ["echo export NCCL_DEBUG=WARN", "NCCL_DEBUG=WARN ./check", "# export NCCL_DEBUG=WARN"] {
+        assert_eq!(level(setup, None), (true, String::new()), "{setup}");
+    }
+    assert_eq!(level("export NCCL_DEBUG=WARN", Some("INFO")), (false, String::new()), "`env` comes after it");
+    // The folders of the fabric go before those of `setup`, which stay.
+    let mut spec = llama(worker().instance_type("p5en.48xlarge")).build().unwrap();
+    spec.backend
+        .insert("slurm".to_owned(), serde_json::json!({ "setup": ["export LD_LIBRARY_PATH=$X/lib"] }));
+    assert!(!codes(&plan(&spec, "dgxc")).contains(&"E-LDPATH-VALUEFROM"));
+}
+
+#[test]
+fn a_job_that_starts_its_containers_gets_no_library_path_of_the_node() {
+    let path = |command: &[&str], script: &str| {
+        let mut spec = JobSpec::builder("a")
+            .launch(Launch::PerNode)
+            .role(worker().instance_type("p5en.48xlarge").command(command.iter().copied()))
+            .build()
+            .unwrap();
+        spec.code = Some(Code::Script { name: "job.sh".into(), text: script.into() });
+        let plan = plan(&spec, "parallelcluster");
+        let sets = |op: &Op| matches!(&op.change, Change::Env { name, .. } if name == "LD_LIBRARY_PATH");
+        (plan.ops.iter().any(sets), plan.skipped.iter().any(|skipped| skipped.rule == "efa.library-path"))
+    };
+    assert_eq!(path(&["bash", "job.sh"], "srun ./a\n# --container-image=a\n"), (true, false));
+    assert_eq!(
+        path(&["bash", "job.sh"], "ARGS=(--container-image=a)\nsrun \"${ARGS[@]}\" ./a\n"),
+        (false, true)
+    );
+    assert_eq!(path(&["apptainer", "exec", "--nv", "a.sif", "./a"], ""), (false, true));
+}
+
+#[test]
+fn an_assumed_node_is_no_fact() {
+    let why = |role: Role| plan(&llama(role).build().unwrap(), "dgxc").skipped[0].why.clone();
+    let assumed = why(worker().gpus_per_node(4));
+    assert!(!assumed.contains("4 of 8") && assumed.contains("no instance type says"), "{assumed}");
+    let known = why(worker().gpus_per_node(4).instance_type("p5en.48xlarge"));
+    assert!(known.contains("requests 4 of 8 accelerators of p5en.48xlarge"), "{known}");
+}
+
+#[test]
+fn a_job_without_a_number_of_gpus_may_use_nccl() {
+    let plan = plan(&llama(worker().gpus_per_node(0)).build().unwrap(), "dgxc");
+    let skipped = plan.skipped.iter().find(|skipped| skipped.rule == "detect.nccl-debug").unwrap();
+    assert_eq!(skipped.why, "no worker names a number of GPUs, so it is not known whether NCCL runs");
 }

@@ -13,6 +13,7 @@ use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::version::{self, Version};
 use crate::kubernetes::mpirun;
+use crate::kubernetes::pod_name::too_long;
 pub use command::CARRIER;
 pub use own::JobSettings;
 pub use pod::{MARKER, ROLE};
@@ -49,6 +50,12 @@ pub fn render(job: &PlannedJob, project: &str, version: Option<Version>) -> Resu
     let settings = JobSettings::of(&job.spec)?;
     let kind = kind(job, &settings)?;
     require_image(&job.spec, &settings)?;
+    // The training operator makes the pods of a distributed workload.
+    let longest = format!("{}-worker-{}", job.spec.name, job.spec.nodes().saturating_sub(1));
+    if let Some(finding) = too_long(&job.spec.name, &longest).filter(|_| kind == Kind::Distributed) {
+        let message = finding.message.clone();
+        return Err(Error::from_findings(ErrorKind::InvalidSpec, message, vec![finding.at("name")]));
+    }
     let mut inexpressible = Vec::new();
     let mut body = body(job, kind, &settings, &mut inexpressible)?;
     let unknown_ids = ServerId::of(job, &settings);

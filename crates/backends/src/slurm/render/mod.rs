@@ -266,10 +266,19 @@ impl RenderInput<'_> {
         let (role, options) = (self.workers.first()?, components.first()?);
         let set = ["cpus-per-task", "cpus-per-gpu"].iter().any(|name| options.value(name).is_some());
         let finding = |message: String| Finding::info("SLURM-CPUS", message).at("cpus");
-        match directives::whole_nodes(self, 0).filter(|_| role.cpus.is_none()) {
-            Some(why) => Some(finding(format!(
-                "whole nodes (`--exclusive`), because {why}: the tasks of a node share all of its CPUs and memory"
-            ))),
+        match directives::whole_nodes(self, 0) {
+            Some(why) => {
+                let has = |name: &str| options.value(name).is_some();
+                let added =
+                    if options.value("mem") == Some("0") { "`--exclusive --mem=0`" } else { "`--exclusive`" };
+                let share = match (role.cpus.is_some(), has("mem") && options.value("mem") != Some("0")) {
+                    (false, false) => "the tasks of a node share all of its CPUs and memory",
+                    (false, true) => "the tasks of a node share all of its CPUs",
+                    (true, false) => "the tasks of a node share all of its memory",
+                    (true, true) => "no other job runs on them",
+                };
+                Some(finding(format!("whole nodes ({added}), because {why}: {share}")))
+            }
             None if set || role.gpus_per_node == 0 => None,
             None => Some(
                 finding(

@@ -230,6 +230,15 @@ fn cpus_follow_the_job_file_or_slurms_default_and_the_plan_explains_them() {
     let (text, message) = render_of(role(2, 1), none());
     assert!(text.contains("#SBATCH --exclusive\n") && !text.contains("--cpu"), "{text}");
     assert!(message.contains("all GPUs of each node are requested"), "{message}");
+    assert!(text.contains("#SBATCH --mem=0\n") && message.contains("`--exclusive --mem=0`"), "{message}");
+    let mut both = role(2, 1);
+    (both.cpus, both.memory) = (Some("3".to_owned()), Some("1Gi".to_owned()));
+    let (text, message) = render_of(both.clone(), none());
+    assert!(text.contains("#SBATCH --exclusive\n") && !text.contains("--mem=0"), "{text}");
+    assert!(message.starts_with("whole nodes (`--exclusive`), because"), "{message}");
+    both.memory = None;
+    let (_, message) = render_of(both, none());
+    assert!(message.contains("`--exclusive --mem=0`"), "{message}");
     // The settings of the job or the user's options are passed to srun, which does not inherit them from
     // sbatch.
     let mut three = role(1, 1);

@@ -1,9 +1,12 @@
 //! Commands: torchrun, which weftrun starts itself, and all others, which stay as they are.
 
+use std::collections::{BTreeSet, HashSet};
+
+use serde_json::Value as Json;
+
 use super::Reading;
-use super::container::{literally, refers};
+use super::container::{is_environment, literally, references, unescape};
 use weftrun_core::Finding;
-use weftrun_core::env_names::is_set_by_launcher;
 use weftrun_core::spec::{Launch, Role};
 
 /// Options of torchrun that weftrun sets itself (PyTorch 2.9, `torch/distributed/run.py`). Only `standalone` takes no
@@ -12,17 +15,17 @@ pub(crate) const OURS: &str =
     "nnodes nproc-per-node node-rank master-addr master-port rdzv-id rdzv-backend rdzv-endpoint standalone";
 
 /// Sets the launcher of a node's ranks, and the command.
-pub(super) fn start(job: &mut Reading, role: &mut Role, argv: Vec<String>) {
-    if let Some((ranks, script)) = torchrun(&argv) {
+pub(super) fn start(job: &mut Reading, role: &mut Role, argv: &[String]) {
+    if let Some((ranks, script)) = torchrun(argv) {
         job.spec.launch = Launch::Torchrun;
         role.ranks_per_node = ranks.or(role.ranks_per_node).filter(|ranks| *ranks != role.gpus_per_node);
         literal(job, role, &script, "/spec");
-        role.command = unescaped(script);
+        role.command = unescaped(&script);
         job.findings.push(torchrun_is_ours());
         return;
     }
     job.spec.launch = Launch::PerNode;
-    literal(job, role, &argv, "/spec");
+    literal(job, role, argv, "/spec");
     if argv.is_empty() {
         let message = "no command is written; the image's own is not known here";
         job.findings.push(Finding::warning("W-IMPORT-COMMAND", message).fix("set `command` in the job file"));
@@ -37,9 +40,9 @@ pub(crate) fn torchrun_is_ours() -> Finding {
         .fix("nothing; `launch = \"per-node\"` with the whole command keeps it as it was")
 }
 
-/// Replaces `$$(`, Kubernetes' escape of a literal `$(`.
-pub(super) fn unescaped(argv: Vec<String>) -> Vec<String> {
-    argv.into_iter().map(|word| word.replace("$$(", "$(")).collect()
+/// Returns the words as the program gets them, where no variable is substituted.
+pub(super) fn unescaped(argv: &[String]) -> Vec<String> {
+    argv.iter().map(|word| unescape(word)).collect()
 }
 
 /// Returns the ranks of a node and the script after torchrun's own options, if all of these are known.
@@ -78,11 +81,40 @@ pub(crate) fn torchrun(argv: &[String]) -> Option<(Option<u32>, Vec<String>)> {
     (script.first()?.ends_with(".py") || script[0] == "-m").then_some((ranks, script))
 }
 
-/// Reports that a command refers to a variable that Kubernetes would substitute, and a job file does not.
+/// Reports each variable of a command that Kubernetes would substitute, and a job file does not.
 pub(super) fn literal(job: &mut Reading, role: &Role, argv: &[String], at: &str) {
-    let knows = |name: &str| is_set_by_launcher(name) || role.env.iter().any(|var| var.name == name);
-    if let Some(name) = argv.iter().find_map(|word| refers(word, knows)) {
-        job.findings.push(literally("the command", name).at(at));
+    let mut names: BTreeSet<&str> = argv.iter().flat_map(|word| references(word)).collect();
+    if names.is_empty() {
+        return;
+    }
+    // The variables of the object too: what the job file cannot hold (`valueFrom`) is only there.
+    let mut defined = HashSet::new();
+    variables(job.rest.before(), &mut defined);
+    let knows = |name: &str| {
+        role.env.iter().any(|var| var.name == name)
+            || job.spec.secrets.iter().any(|secret| secret.env == name)
+            || is_environment(name)
+            || defined.contains(name)
+    };
+    names.retain(|name| knows(name));
+    let found: Vec<Finding> = names.into_iter().map(|name| literally("the command", name).at(at)).collect();
+    job.findings.extend(found);
+}
+
+/// Adds the names of all variables of an object.
+fn variables<'o>(object: &'o Json, names: &mut HashSet<&'o str>) {
+    match object {
+        Json::Object(map) => {
+            for (key, value) in map {
+                if key == "env" {
+                    let of_env = value.as_array().into_iter().flatten();
+                    names.extend(of_env.filter_map(|var| var["name"].as_str()));
+                }
+                variables(value, names);
+            }
+        }
+        Json::Array(items) => items.iter().for_each(|item| variables(item, names)),
+        _ => {}
     }
 }
 

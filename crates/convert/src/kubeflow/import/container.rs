@@ -160,11 +160,13 @@ fn env(job: &mut Reading, role: &mut Role, list: &str) {
             job.rest.take(&at);
         } else if var["valueFrom"].is_null() {
             let value = if var["value"].is_null() { String::new() } else { scalar(&var["value"]) };
-            if let Some(other) = refers(&value, |name| places.contains_key(name)) {
+            // Only variables before it are defined; but an earlier one may be left in the object (`valueFrom`).
+            let knows = |name: &&&str| places.contains_key(**name) || is_environment(name);
+            if let Some(other) = references(&value).iter().find(knows) {
                 job.findings.push(literally(&format!("the value of {name}"), other).at(&at));
             }
             // Of two with one name the later applies.
-            let var = EnvVar { name: name.clone(), value: value.replace("$$(", "$(") };
+            let var = EnvVar { name: name.clone(), value: unescape(&value) };
             if let Some(known) = places.get(&name).and_then(|at| role.env.get_mut(*at)) {
                 *known = var;
             } else {
@@ -209,23 +211,47 @@ fn asked(job: &mut Reading, role: &mut Role, at: &str) {
     role.resources = asked;
 }
 
-/// Returns the first variable that Kubernetes would substitute: `$(NAME)` of a defined one. Others, as in a
-/// shell's `$(hostname)`, stay as they are, and `$$(` is a `$(` for the program.
-pub(super) fn refers(text: &str, knows: impl Fn(&str) -> bool) -> Option<&str> {
+/// Returns the names of the `$(NAME)` in a text. Kubernetes substitutes those that are defined, and leaves others, as a
+/// shell's `$(hostname)`.
+pub(super) fn references(text: &str) -> Vec<&str> {
+    pieces(text).into_iter().filter_map(|(piece, name)| name.then_some(piece)).collect()
+}
+
+/// Returns a text as the program gets it, where no variable is substituted: `$$` is a dollar.
+pub(crate) fn unescape(text: &str) -> String {
+    let of_piece = |(piece, name)| if name { format!("$({piece})") } else { String::from(piece) };
+    pieces(text).into_iter().map(of_piece).collect()
+}
+
+/// Cuts a text as Kubernetes reads it: into the names of `$(NAME)`, and the text between them, without the first dollar of
+/// each `$$` (k8s.io/kubernetes third_party/forked/golang/expansion, read 2026-11-21).
+fn pieces(text: &str) -> Vec<(&str, bool)> {
+    let mut found = Vec::new();
     let mut rest = text;
+    // Of a text with many beginnings and no end, each would be searched to its end.
+    let last_end = text.rfind(')').map_or(0, |end| end + 1);
     while let Some(at) = rest.find('$') {
-        let after = rest.get(at + 1..)?;
-        if let Some(found) = after.strip_prefix('(')
-            // No name has a `$`, and a text may have many beginnings and no end.
-            && let Some(end) = found.find([')', '$'])
-            && found.get(end..).is_some_and(|behind| behind.starts_with(')'))
-            && let Some(name) = found.get(..end).filter(|name| knows(name))
-        {
-            return Some(name);
+        let (before, after) = (rest.get(..at).unwrap_or_default(), rest.get(at + 1..).unwrap_or_default());
+        found.push((before, false));
+        let closes = text.len() - after.len() < last_end;
+        let name = after.strip_prefix('(').filter(|_| closes).and_then(|name| name.split_once(')'));
+        if let Some((name, behind)) = name {
+            found.push((name, true));
+            rest = behind;
+        } else {
+            found.push(("$", false));
+            rest = after.strip_prefix('$').unwrap_or(after);
         }
-        rest = after.strip_prefix('$').unwrap_or(after);
     }
-    None
+    found.push((rest, false));
+    found
+}
+
+/// Returns whether a name is written like an environment variable, as those are that an operator or the cluster sets
+/// (`RANK`, `LWS_GROUP_SIZE`, `KUBERNETES_SERVICE_HOST`), and no command of a shell.
+pub(super) fn is_environment(name: &str) -> bool {
+    let plain = |c: u8| c.is_ascii_uppercase() || c.is_ascii_digit() || c == b'_';
+    name.starts_with(|c: char| c.is_ascii_uppercase()) && name.bytes().all(plain)
 }
 
 /// Reports that a variable in a text is not substituted.

@@ -22,6 +22,7 @@ use weftrun_core::span::SpanTree;
 use weftrun_core::spec::{JobSpec, Launch, RestartPolicy, Role, RoleKind, Volume, VolumeSource};
 
 pub(crate) use command::{OURS, torchrun, torchrun_is_ours};
+pub(crate) use container::unescape;
 use container::{Container, SHM};
 use rest::Rest;
 
@@ -276,7 +277,7 @@ fn pytorch(job: &mut Reading) -> Result<(), Finding> {
         role.nodes = nodes;
     }
     role.ranks_per_node = per_node.filter(|ranks| *ranks != role.gpus_per_node);
-    command::start(job, &mut role, argv);
+    command::start(job, &mut role, &argv);
     job.spec.roles.push(role);
     Ok(())
 }
@@ -296,20 +297,20 @@ fn mpi(job: &mut Reading, kind: JobKind) -> Result<(), Finding> {
     // An operator gives a worker one slot by default.
     let slots = job.rest.number("/spec/slotsPerWorker").unwrap_or(1);
     let (mut worker, argv) = job.role("worker", &format!("{SPECS}/Worker"), main.as_deref())?;
-    workers_own(job, &worker, argv, &format!("{SPECS}/Worker"), main.as_deref());
+    workers_own(job, &worker, &argv, &format!("{SPECS}/Worker"), main.as_deref());
     worker.ranks_per_node = Some(slots).filter(|slots| *slots != worker.gpus_per_node);
     let (mut launcher, argv) = job.role("launcher", &format!("{SPECS}/Launcher"), main.as_deref())?;
     launcher.kind = RoleKind::Launcher;
     mounts_of_launcher(job, &format!("{SPECS}/Launcher/template"), main.as_deref());
     command::literal(job, &launcher, &argv, &format!("{SPECS}/Launcher"));
-    launcher.command = command::unescaped(argv);
+    launcher.command = command::unescaped(&argv);
     job.spec.roles.extend([launcher, worker]);
     Ok(())
 }
 
 /// Keeps the command of the workers, where it does more than the operator's own.
-fn workers_own(job: &mut Reading, worker: &Role, argv: Vec<String>, at: &str, wanted: Option<&str>) {
-    if command::only_waits(&argv) {
+fn workers_own(job: &mut Reading, worker: &Role, argv: &[String], at: &str, wanted: Option<&str>) {
+    if command::only_waits(argv) {
         return;
     }
     let template = format!("{at}/template");
@@ -317,7 +318,7 @@ fn workers_own(job: &mut Reading, worker: &Role, argv: Vec<String>, at: &str, wa
     let program = format!("{template}/spec/containers/{index}/command");
     let has_program = job.rest.before().pointer(&program).is_some_and(Json::is_array);
     if has_program {
-        command::literal(job, worker, &argv, at);
+        command::literal(job, worker, argv, at);
         job.own.insert("worker-command".to_owned(), json!(command::unescaped(argv)));
     } else {
         let message = "the workers' arguments are left out, since the image's own command is not known here";
@@ -385,11 +386,11 @@ fn workload(job: &mut Reading, object: &Json, kind: Workload) -> Result<(), Find
         if launcher {
             job.spec.launch = Launch::Mpi;
             command::literal(job, &role, &argv, &template.at);
-            role.command = command::unescaped(argv);
+            role.command = command::unescaped(&argv);
         } else if view.roles.iter().any(|role| role.launcher && !role.worker) {
             role.command = Vec::new();
         } else {
-            command::start(job, &mut role, argv);
+            command::start(job, &mut role, &argv);
         }
         job.spec.roles.push(role);
     }
@@ -438,7 +439,7 @@ fn train(job: &mut Reading) {
     let argv = container.read(job, &mut role, "resourcesPerNode");
     let ranks = job.rest.take(&format!("{TRAINER}/numProcPerNode")).and_then(|value| rest::whole(&value));
     role.ranks_per_node = ranks.filter(|ranks| *ranks != role.gpus_per_node);
-    command::start(job, &mut role, argv);
+    command::start(job, &mut role, &argv);
     job.spec.roles.push(role);
 }
 

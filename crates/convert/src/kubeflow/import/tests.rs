@@ -165,3 +165,37 @@ spec:
     assert_eq!(job.spec.restart, RestartPolicy::OnFailure { max: 3 });
     assert_eq!(lost(&job), ["a job file has no key for `spec.startupPolicy`"]);
 }
+
+/// A job file is literal: `render` escapes what `import` undid, so that the program gets the same words.
+#[test]
+fn dollars_of_kubernetes_are_undone_and_references_are_named() {
+    for (written, of_program) in [
+        ("--node_rank=$$RANK", "--node_rank=$RANK"),
+        ("--node_rank=$RANK", "--node_rank=$RANK"),
+        ("$$(hostname)", "$(hostname)"),
+        ("$(hostname)", "$(hostname)"),
+        ("$$$$", "$$"),
+        ("$$$(hostname)", "$$(hostname)"),
+        ("5$", "5$"),
+        ("$(", "$("),
+        ("$(open $$X", "$(open $X"),
+        ("$(a$$b)", "$(a$$b)"),
+    ] {
+        assert_eq!(container::unescape(written), of_program, "{written}");
+        let text = PYTORCHJOB.replace("[python, t.py]", &format!("[sh, -c, '{written}']"));
+        let env = format!("image: x\n            env: [{{name: V, value: '{written}'}}]");
+        let job = read(&text.replace("image: x", &env));
+        assert_eq!(job.spec.roles[0].command, ["sh", "-c", of_program], "{written}");
+        assert_eq!(job.spec.env[0].value, of_program, "{written}");
+        assert_eq!(lost(&job), Vec::<&str>::new(), "{written}");
+    }
+    // From a secret, from a field of the pod, and set by the operator or the cluster.
+    let secret = "{name: key, valueFrom: {secretKeyRef: {name: s, key: k}}}";
+    let field = "{name: node, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}";
+    for (env, name) in [(secret, "key"), (field, "node"), ("", "LWS_GROUP_SIZE"), ("", "RANK")] {
+        let text = PYTORCHJOB.replace("[python, t.py]", &format!("[sh, -c, 'a $({name})']"));
+        let job = read(&text.replace("image: x", &format!("image: x\n            env: [{env}]")));
+        let wanted = format!("the command refers to $({name}), which a job file takes literally");
+        assert!(lost(&job).contains(&wanted.as_str()), "{name}: {:?}", lost(&job));
+    }
+}

@@ -67,6 +67,7 @@ fn simple(import: &mut Import, chunks: &[Chunk], last: usize) -> Simple {
     let (lines, exports) = body::setup(before);
     exports.iter().for_each(|(name, value)| import.variable(name, value));
     import.setup(&lines, body::stops_at_errors(before));
+    import.sourced_files(&lines.join("\n"));
     for word in assigned {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         import.variable(name, &plain(value)?);
@@ -280,6 +281,15 @@ fn torchrun(import: &mut Import, words: &[&str]) -> Simple<bool> {
         return Ok(false);
     }
     import.spec.launch = Launch::Torchrun;
+    if value("nnodes").is_none() && import.role.nodes > 1 {
+        let nodes = import.role.nodes;
+        let message = format!(
+            "`torchrun` has no `--nnodes`, so that each of the {nodes} nodes is a job of its own (torchrun's default is 1); \
+             the job gives it `--nnodes={nodes}`"
+        );
+        let fix = "nothing, if the nodes are to train together; `launch = \"per-node\"` with the whole command keeps them apart";
+        import.findings.push(Finding::warning("W-IMPORT-COMMAND", message).fix(fix));
+    }
     import.role.ranks_per_node = ranks;
     if procs.is_none() && import.role.gpus_per_node > 1 {
         // torchrun starts one process on a node by default.

@@ -29,7 +29,7 @@ pub use options::slurm_duration;
 ///
 /// ```
 /// use weftrun_convert::import_sbatch;
-/// let text = "#!/bin/bash\n#SBATCH -J llama -N 4 --gpus-per-node=8\nsrun torchrun --nproc_per_node 8 train.py --lr 1\n";
+/// let text = "#!/bin/bash\n#SBATCH -J llama -N 4 --gpus-per-node=8\nsrun torchrun --nnodes 4 --nproc_per_node 8 train.py --lr 1\n";
 /// let (spec, lost) = import_sbatch(text, false).map_err(|finding| finding.message)?;
 /// assert_eq!((spec.name.as_str(), spec.nodes(), lost.len()), ("llama", 4, 0));
 /// assert_eq!(spec.roles[0].command, ["train.py", "--lr", "1"]);
@@ -397,15 +397,14 @@ fn names_job(path: &str) -> bool {
 
 /// Returns a DNS label made from a name.
 fn label(name: &str) -> String {
+    const MOST: usize = 63;
     let plain: String =
         name.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     let plain = plain.trim_matches('-');
-    let plain = plain.get(..plain.len().min(63)).unwrap_or_default().trim_end_matches('-');
-    match plain.chars().next() {
-        None => "job".to_owned(),
-        Some(c) if c.is_ascii_digit() => format!("job-{plain}"),
-        Some(_) => plain.to_owned(),
-    }
+    let begins_with_digit = plain.starts_with(|c: char| c.is_ascii_digit());
+    let label = if begins_with_digit { format!("job-{plain}") } else { plain.to_owned() };
+    let label = label.get(..label.len().min(MOST)).unwrap_or_default().trim_end_matches('-');
+    if label.is_empty() { "job".to_owned() } else { label.to_owned() }
 }
 
 #[cfg(test)]

@@ -449,7 +449,7 @@ proptest::proptest! {
 #[test]
 fn options_of_torchrun_without_a_key_stay_in_the_command() {
     for (options, kept) in [
-        ("--rdzv_backend=c10d --rdzv_endpoint=h:29500 --max_restarts=0", false),
+        ("--nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=h:29500 --max_restarts=0", false),
         ("--max_restarts=3", true),
         ("--rdzv_conf=timeout=900", true),
         ("--rdzv-conf timeout=900,read_timeout=60", true),
@@ -513,5 +513,55 @@ fn names_of_the_log_are_kept_or_told() {
         let own = spec.backend.get("slurm").map(ToString::to_string).unwrap_or_default();
         assert_eq!(own.contains("--output"), kept, "{path}: {own}");
         assert_eq!(said.iter().any(|one| one.contains("the log's file")), !kept, "{path}: {said:?}");
+    }
+}
+
+#[test]
+fn a_long_name_fits_with_its_prefix() {
+    let name = |name: &str| imported(&format!("#!/bin/bash\n#SBATCH -J {name} -N 1\n./a\n")).0.name;
+    let long = name(&format!("8{}", "b".repeat(70)));
+    assert_eq!((long.len(), long.starts_with("job-8b")), (63, true), "{long}");
+    assert_eq!((name("8b"), name("llama"), name("a-_-")), ("job-8b".into(), "llama".into(), "a".into()));
+}
+
+#[test]
+fn a_torchrun_that_does_not_join_its_nodes_is_said_to_do_it_now() {
+    let said = |nodes: u32, option: &str| {
+        let text = format!(
+            "#!/bin/bash\n#SBATCH -N {nodes} --gpus-per-node=8\nsrun torchrun {option} --nproc_per_node=8 a.py\n"
+        );
+        let (spec, said) = imported(&text);
+        assert_eq!(spec.launch, Launch::Torchrun);
+        said.iter().any(|one| one.starts_with("W-IMPORT-COMMAND `torchrun` has no `--nnodes`"))
+    };
+    assert!(said(2, ""));
+    assert!(!said(2, "--nnodes=2") && !said(2, "--nnodes=$SLURM_NNODES") && !said(1, ""));
+}
+
+#[test]
+fn files_are_looked_up_where_the_script_is() {
+    let file = |body: &str| {
+        let (_, said) = imported(&format!("#!/bin/bash\n#SBATCH -N 2\n{body}\n"));
+        let found = said.into_iter().find(|one| one.starts_with("W-IMPORT-FILES"))?;
+        found.split('`').nth(1).map(str::to_owned)
+    };
+    for (body, wanted) in [
+        ("srun a\nsrun ./b.sh", Some("./b.sh")),
+        ("cd /fsx/me || exit 1\nsrun a\nsrun ./b.sh", None),
+        ("cd \"$HOME/me\"\nsrun a\nsrun ./b.sh", None),
+        ("cd sub\nsrun a\nsrun ./b.sh", Some("./b.sh")),
+        ("srun ./b.sh\ncd /fsx/me\nsrun a", Some("./b.sh")),
+        ("echo \"start ./b.sh\"\nsrun a\nsrun b", None),
+        ("if true; then echo ./b.sh; fi\nsrun a\nsrun b", None),
+        ("echo a; ./b.sh\nsrun a\nsrun b", Some("./b.sh")),
+        ("srun --container-image=./x.sqsh a\nsrun b", Some("./x.sqsh")),
+        ("srun --container-image=/fsx/x.sqsh a\nsrun b", None),
+        ("IMAGE=\"./x.sqsh\"\nsrun a\nsrun b", Some("./x.sqsh")),
+        ("source venv/bin/activate\nsrun a\nsrun b", Some("venv/bin/activate")),
+        ("source venv/bin/activate\nsrun --label python3 a", Some("venv/bin/activate")),
+        (". /fsx/venv/bin/activate\nsrun a\nsrun b", None),
+        ("source activate env\nsrun a\nsrun b", None),
+    ] {
+        assert_eq!(file(body).as_deref(), wanted, "{body}");
     }
 }

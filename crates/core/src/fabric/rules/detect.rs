@@ -1,8 +1,8 @@
 //! Detection: NCCL logs its transports only with `NCCL_DEBUG=INFO`.
 
 use super::{Context, Launch, set};
+use crate::fabric::Change;
 use crate::fabric::builder::PlanBuilder;
-use crate::fabric::{Change, SkipReason};
 use crate::request::{Origin, RuleSetting};
 
 pub(crate) const RULE: &str = "detect.nccl-debug";
@@ -15,8 +15,7 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
     if !asked || !plan.active(RULE) {
         return;
     }
-    if ctx.workers().all(|role| ctx.accelerators(&role) == 0) {
-        plan.skip_rule(RULE, SkipReason::NoGpu, "no worker requests GPUs, so NCCL does not run");
+    if ctx.skips_without_gpus(plan, RULE) {
         return;
     }
     for role in ctx.workers() {
@@ -26,13 +25,14 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
                 set::env(plan, role, RULE, (NAME, "INFO"), why, Origin::Default);
             }
             Some(var) => {
-                let own = var.value.as_deref().unwrap_or("valueFrom");
+                let own = var.value.as_deref().unwrap_or("a value from elsewhere");
+                let shown = if var.value.is_some() { format!("`{own}`") } else { own.to_owned() };
                 plan.kept(role, RULE, Change::env(NAME, own), "set by the user, kept");
                 if !speaks_of_transports(own) {
                     plan.warn(
                         role,
                         "W-ENV-KEPT",
-                        format!("NCCL_DEBUG is `{own}`, set by the user, and stays; the transports will be unknown"),
+                        format!("NCCL_DEBUG is {shown}, set by the user, and stays; the transports will be unknown"),
                         "set NCCL_DEBUG=INFO, or remove it",
                     );
                 }

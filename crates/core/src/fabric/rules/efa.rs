@@ -133,12 +133,18 @@ fn on_whole_nodes(ctx: &Context, plan: &mut PlanBuilder, nodes: &[(RoleRef, Node
         let fix = format!("request {} accelerators in every worker role", node.accelerators);
         plan.warn(*role, "W-ROLES-MIXED", text, fix);
     }
-    let why = format!(
-        "{name} requests {} of {} accelerators of {}, and EFA is for whole nodes",
-        ctx.accelerators(role),
-        node.accelerators,
-        node.instance.as_deref().unwrap_or("a node"),
-    );
+    let (asked, all) = (ctx.accelerators(role), node.accelerators);
+    let why = match &node.instance {
+        _ if node.accelerators_assumed => format!(
+            "{name} requests {asked} accelerators, and no instance type says how many its nodes have: without one, {all} are taken for a \
+             whole node (profile {}), and EFA is for whole nodes",
+            ctx.profile.name
+        ),
+        instance => {
+            let of = instance.as_deref().unwrap_or("a node");
+            format!("{name} requests {asked} of {all} accelerators of {of}, and EFA is for whole nodes")
+        }
+    };
     plan.skip_fabric(Fabric::Efa, SkipReason::PartialNode, why);
     false
 }

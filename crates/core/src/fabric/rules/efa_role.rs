@@ -116,6 +116,10 @@ fn node_library_path(ctx: &Context, plan: &mut PlanBuilder, role: RoleRef) {
     if dirs.is_empty() || !role.worker || !plan.active("efa.library-path") {
         return;
     }
+    if role.container.starts_containers {
+        let why = "the job starts its containers itself, and the folders of their libfabric are not known";
+        return plan.skip_rule("efa.library-path", SkipReason::NotExpressible, why);
+    }
     let own = role.container.env("LD_LIBRARY_PATH").map(|var| var.value.as_deref());
     let value = merge::library_path(dirs, &[], own.flatten());
     let there = own == Some(Some(value.as_str())) || own == Some(None);

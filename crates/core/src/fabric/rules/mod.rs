@@ -101,6 +101,17 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// Returns whether no worker is known to have accelerators, and skips a rule that is for NCCL then. The number may be
+    /// given by whole nodes, a runtime or a launcher's default.
+    pub(crate) fn skips_without_gpus(&self, plan: &mut PlanBuilder, rule: &'static str) -> bool {
+        let none = self.workers().all(|role| self.accelerators(&role) == 0);
+        if none {
+            let why = "no worker names a number of GPUs, so it is not known whether NCCL runs";
+            plan.skip_rule(rule, SkipReason::NoGpu, why);
+        }
+        none
+    }
+
     /// Returns whether this is a job file, whose backend makes the objects.
     pub(crate) fn is_job_file(&self) -> bool {
         self.job.kind == JobKind::JobFile

@@ -34,8 +34,8 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
         let why = "the library is brought by a backend, which makes the objects of a job file only";
         return plan.skip_rule(RULE, SkipReason::NotExpressible, why);
     }
-    if ctx.workers().all(|role| ctx.accelerators(&role) == 0) {
-        return plan.skip_rule(RULE, SkipReason::NoGpu, "no worker requests GPUs, so NCCL does not run");
+    if ctx.skips_without_gpus(plan, RULE) {
+        return;
     }
     for role in ctx.workers() {
         let in_profile = |wanted: &str| {

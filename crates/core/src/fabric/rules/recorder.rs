@@ -1,7 +1,6 @@
 //! PyTorch's flight recorder, and the named pipes through which `weftrun why --dump` requests its dumps.
 
 use super::{Context, Launch, set};
-use crate::fabric::SkipReason;
 use crate::fabric::builder::PlanBuilder;
 use crate::request::{Origin, RuleSetting};
 use crate::text::fnv1a_32;
@@ -21,8 +20,7 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
     if plan.settings.of(RULE) != RuleSetting::On || !plan.active(RULE) {
         return;
     }
-    if ctx.workers().all(|role| ctx.accelerators(&role) == 0) {
-        plan.skip_rule(RULE, SkipReason::NoGpu, "no worker requests GPUs, so NCCL does not run");
+    if ctx.skips_without_gpus(plan, RULE) {
         return;
     }
     // Jobs that share a node share their files only if they have one name. A plan does not know its submission, so `dump.sh`

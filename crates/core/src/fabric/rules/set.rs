@@ -21,9 +21,13 @@ pub(crate) fn env(
         None => plan.op(role, rule, Change::env(name, value), why, origin),
         Some(Some(own)) if own == value => plan.kept(role, rule, Change::env(name, value), "already there"),
         Some(own) => {
-            let shown =
-                own.map_or_else(|| "a value from elsewhere (valueFrom)".to_owned(), |own| format!("`{own}`"));
-            plan.kept(role, rule, Change::env(name, own.unwrap_or("valueFrom")), "set by the user, kept");
+            let shown = own.map_or_else(|| "a value from elsewhere".to_owned(), |own| format!("`{own}`"));
+            plan.kept(
+                role,
+                rule,
+                Change::env(name, own.unwrap_or("a value from elsewhere")),
+                "set by the user, kept",
+            );
             plan.warn(
                 role,
                 "W-ENV-KEPT",

@@ -12,6 +12,7 @@ mod roles;
 mod sizes;
 
 pub use nul::nul_paths;
+pub use sizes::SHM_OVER_MEMORY;
 
 use crate::catalogue::Catalogue;
 use crate::finding::Fix;

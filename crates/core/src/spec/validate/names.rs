@@ -1,8 +1,8 @@
 //! Names from which clusters derive other names.
 
 use super::{Findings, shown};
+use crate::spec::JobSpec;
 use crate::spec::file::join;
-use crate::spec::{JobSpec, RoleKind};
 
 /// Longest DNS label (RFC 1035 §2.3.4): host names of pods are labels.
 const LABEL: usize = 63;
@@ -40,36 +40,13 @@ fn job_name(job: &JobSpec, out: &mut Findings) {
     if !is_label(name) {
         let message = format!("`{}` cannot be a job's name: clusters derive host names from it", shown(name));
         let last = out.error("SPEC-NAME", "name", message);
-        return match label_of(name) {
+        match label_of(name) {
             Some(near) => {
                 last.fix(format!("`{near}` would do: lower-case letters, digits and `-`, a letter first"));
             }
             None => last.fix("use lower-case letters, digits and `-`, a letter first"),
-        };
+        }
     }
-    let longest = longest_pod_name(job);
-    if longest.len() > LABEL {
-        let over = longest.len() - LABEL;
-        let message = format!(
-            "the name is {over} characters too long: a pod would be `{longest}`, and host names end at {LABEL}"
-        );
-        out.error("SPEC-NAME", "name", message)
-            .fix(format!("use at most {} characters", name.len().saturating_sub(over)));
-    }
-}
-
-/// Returns the longest name of a pod of the job on Kubernetes: `JOB-worker-N` of the operators, or
-/// `JOB-ROLE-N`.
-fn longest_pod_name(job: &JobSpec) -> String {
-    let pods = job.roles.iter().flat_map(|role| {
-        let kind = match role.kind {
-            RoleKind::Worker => "worker",
-            RoleKind::Launcher => "launcher",
-        };
-        let last = role.nodes.saturating_sub(1);
-        [kind, role.name.as_str()].map(|word| format!("{}-{word}-{last}", job.name))
-    });
-    pods.max_by_key(String::len).unwrap_or_else(|| job.name.clone())
 }
 
 /// Returns whether a text is a DNS-1035 label, which the operators require of names

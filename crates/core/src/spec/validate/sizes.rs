@@ -46,6 +46,13 @@ fn unknown(name: &str, catalogue: &Catalogue, path: &str, out: &mut Findings) {
     }
 }
 
+/// Code and message of a /dev/shm above the memory limit. Kubernetes starts such a pod, and ends it when it writes that much
+/// (Kubernetes documentation, Volumes, emptyDir: "memory backed volumes count against the memory limit").
+pub const SHM_OVER_MEMORY: (&str, &str) = (
+    "SPEC-SHM",
+    "/dev/shm counts as memory of the container, and this one is larger than all its memory: a rank that fills it is killed",
+);
+
 fn quantities(role: &Role, path: &str, out: &mut Findings) {
     if let Some(cpus) = &role.cpus {
         let path = format!("{path}.cpus");
@@ -59,9 +66,8 @@ fn quantities(role: &Role, path: &str, out: &mut Findings) {
     if let (Some(memory), Some(shm)) = (memory, shm)
         && shm > memory
     {
-        let message =
-            "/dev/shm counts as memory of the container, and this one is larger than all its memory";
-        out.error("SPEC-SHM", &format!("{path}.shm"), message).fix("raise `memory`, or lower `shm`");
+        out.warning(SHM_OVER_MEMORY.0, &format!("{path}.shm"), SHM_OVER_MEMORY.1)
+            .fix("raise `memory`, or lower `shm`");
     }
     for (name, text) in &role.resources {
         let path = join(&format!("{path}.resources"), name);
