@@ -294,7 +294,7 @@ fn a_command_with_dollars_comes_back_as_kubernetes_reads_it() {
     assert!(rendered.out.contains("echo $RANK $$(hostname) $HOME $$(date)"), "{}", rendered.out);
     assert!(rendered.out.contains("$A/$$(date)"), "{}", rendered.out);
 
-    place.write("b.yaml", &manifest.replace("$$RANK", "$(RANK)"));
+    place.write("b.yaml", manifest.replace("$$RANK", "$(RANK)"));
     let job = place.run("import b.yaml").ok();
     assert!(
         job.err.contains("the command refers to $(RANK), which a job file takes literally"),
@@ -317,7 +317,7 @@ fn more_shared_memory_than_memory_is_a_warning_of_lint_and_import() {
         )
     };
     for (shm, said) in [("64Gi", true), ("16Gi", false)] {
-        place.write("a.yaml", &manifest(shm));
+        place.write("a.yaml", manifest(shm));
         for command in ["lint a.yaml", "import a.yaml"] {
             let told = place.run(command).ok();
             let all = format!("{}{}", told.out, told.err);
