@@ -19,23 +19,22 @@ pub fn bring<'a>(job: &'a PlannedJob, namespace: Option<&str>) -> (Cow<'a, Plann
     if !job.plan.ops.iter().any(|op| op.change.needs_library()) {
         return (Cow::Borrowed(job), Vec::new());
     }
-    let (mut own, mut lost, mut made) = (job.clone(), Vec::new(), false);
-    let library = library(job);
+    let mut own = job.clone();
+    let ops = std::mem::take(&mut own.plan.ops);
+    let bytes = match library(job) {
+        Ok(bytes) => bytes,
+        // Nothing of the rule makes sense without it.
+        Err(reason) => {
+            let (lost, kept): (Vec<Op>, _) = ops.into_iter().partition(|op| op.rule == PROFILER_RULE);
+            own.plan.ops = kept;
+            let lost = lost.into_iter().map(|op| Inexpressible { op, reason: reason.clone() });
+            return (Cow::Owned(own), lost.collect());
+        }
+    };
     let (folder, file) = PROFILER_PATH.rsplit_once('/').unwrap_or_default();
     let map = format!("{}-{VOLUME}", job.spec.name);
-    for op in std::mem::take(&mut own.plan.ops) {
-        let bytes = match &library {
-            Ok(bytes) => bytes,
-            // Nothing of the rule makes sense without it.
-            Err(reason) if op.rule == PROFILER_RULE => {
-                lost.push(Inexpressible { op, reason: reason.clone() });
-                continue;
-            }
-            Err(_) => {
-                own.plan.ops.push(op);
-                continue;
-            }
-        };
+    let mut made = false;
+    for op in ops {
         if op.change.needs_library() {
             let with = |change| {
                 let mut op: Op = op.clone();
@@ -59,7 +58,7 @@ pub fn bring<'a>(job: &'a PlannedJob, namespace: Option<&str>) -> (Cow<'a, Plann
         }
         own.plan.ops.push(op);
     }
-    (Cow::Owned(own), lost)
+    (Cow::Owned(own), Vec::new())
 }
 
 /// Returns the library for the job's nodes, or why there is none.

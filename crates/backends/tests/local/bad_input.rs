@@ -1,14 +1,14 @@
 //! Jobs that misbehave are reported as what they are, and no byte of theirs is lost.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use futures_util::StreamExt;
 use weftrun_core::backend::ExecRequest;
 use weftrun_core::job::{JobDetail, JobPhase, JobSummary};
 use weftrun_core::log::{LogOptions, Mark};
-use weftrun_core::spec::JobSpec;
+use weftrun_core::spec::{EnvVar, JobSpec};
 use weftrun_testkit::conformance::{Bench, Fixture};
 
 use crate::bench::{Local, block_on};
@@ -116,15 +116,19 @@ pub fn a_gigabyte_in_seconds_is_read_whole() {
     });
 }
 
+/// A job of a script that waits for the file `$GO`, and that file.
+fn until_go(local: &Local, name: &str, script: &str) -> (JobSpec, PathBuf) {
+    let mut spec = local.job(name, 1, 1, script);
+    let go = local.state.path().join("go");
+    spec.roles[0].env.push(EnvVar { name: "GO".into(), value: go.display().to_string() });
+    (spec, go)
+}
+
 pub fn a_truncated_log_is_told() {
     block_on(async {
         let local = Local::new();
         let script = "echo before; while [ ! -e \"$GO\" ]; do sleep 0.05; done; echo after";
-        let mut spec = local.job("cut", 1, 1, script);
-        let go = local.state.path().join("go");
-        spec.roles[0]
-            .env
-            .push(weftrun_core::spec::EnvVar { name: "GO".into(), value: go.display().to_string() });
+        let (spec, go) = until_go(&local, "cut", script);
         let job = Bench::new(&local).submit_spec(spec).await.unwrap();
         let mut batches = job.backend.logs(&job.handle, LogOptions::follow());
         let first = batches.next().await.unwrap().unwrap();
@@ -153,11 +157,7 @@ pub fn a_replaced_log_is_told() {
     block_on(async {
         let local = Local::new();
         let script = "echo before; while [ ! -e \"$GO\" ]; do sleep 0.05; done";
-        let mut spec = local.job("replaced", 1, 1, script);
-        let go = local.state.path().join("go");
-        spec.roles[0]
-            .env
-            .push(weftrun_core::spec::EnvVar { name: "GO".into(), value: go.display().to_string() });
+        let (spec, go) = until_go(&local, "replaced", script);
         let job = Bench::new(&local).submit_spec(spec).await.unwrap();
         let mut batches = job.backend.logs(&job.handle, LogOptions::follow());
         assert_eq!(batches.next().await.unwrap().unwrap().bytes, b"before\n");

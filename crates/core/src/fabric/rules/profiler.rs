@@ -59,10 +59,13 @@ pub(crate) fn decide(ctx: &Context, plan: &mut PlanBuilder, launch: &mut Launch)
         }
         let why = "NCCL loads the library and tells it when each collective begins and ends";
         set::env(plan, role, RULE, (PLUGIN, PROFILER_PATH), why, Origin::Default);
+        if role.container.env(PLUGIN).is_some() {
+            continue;
+        }
         for (name, value, why) in options {
             // The user's own value of a setting of the library is meant; another one of NCCL's spoils the times, and is reported.
             let is_free = name.starts_with("NCCL_") || role.container.env(name).is_none();
-            if role.container.env(PLUGIN).is_none() && is_free {
+            if is_free {
                 set::env(plan, role, RULE, (name, value), why, Origin::Default);
             }
         }
