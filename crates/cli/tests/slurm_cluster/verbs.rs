@@ -54,6 +54,11 @@ fn hold_release_signal_requeue_cancel() {
     let held = user.weftrun(&["hold", &runs]);
     assert_eq!(held.status.code(), Some(4), "a running job is not held: {}", said(&held));
     act(&["requeue", &runs]);
+    // Slurm ends the attempt before it queues the job again, and says so meanwhile.
+    let until = std::time::Instant::now() + std::time::Duration::from_mins(1);
+    while phase(&runs) == "stopping" && std::time::Instant::now() < until {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+    }
     assert_eq!(phase(&runs), "pending");
     act(&["cancel", &runs]);
     let unknown = user.weftrun(&["cancel", "slurm://cluster/999999"]);
