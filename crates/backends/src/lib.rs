@@ -20,6 +20,8 @@
 //! linker drops them.
 
 pub mod address;
+#[cfg(any(feature = "hosts", feature = "kubernetes", feature = "local", feature = "slurm"))]
+pub mod attach;
 #[cfg(any(feature = "kubeflow", feature = "slurm"))]
 mod cache;
 #[cfg(any(feature = "hosts", feature = "kubeflow", feature = "local", feature = "runai", feature = "slurm"))]

@@ -66,6 +66,8 @@ pub enum Command {
     Logs(commands::logs::LogsArgs),
     /// Run a command on the node of a rank, in the rank's environment
     Exec(commands::exec::ExecArgs),
+    /// Connect a port of this machine to a port inside a job
+    PortForward(commands::port_forward::PortForwardArgs),
     /// Print the events of a job until it ends
     Watch(commands::watch::WatchArgs),
     /// Wait for jobs to end and exit with their result

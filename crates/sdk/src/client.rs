@@ -361,7 +361,16 @@ impl Client {
     /// # Errors
     /// As [`Client::list`].
     pub async fn list_on(&self, target: &TargetConfig, filter: &JobFilter) -> Result<Vec<JobSummary>> {
-        let mut jobs = self.connect(target).await?.list(filter).await?;
+        let backend = self.connect(target).await?;
+        let by_record = filter.mine && !backend.capability().own_jobs;
+        let mut asked = filter.clone();
+        // Jobs of others do not count for the limit.
+        asked.limit = filter.limit.filter(|_| !by_record);
+        let mut jobs = backend.list(&asked).await?;
+        if by_record {
+            jobs.retain(|job| self.inner.journal.find(&job.handle).ok().flatten().is_some());
+            jobs.truncate(filter.limit.unwrap_or(usize::MAX));
+        }
         for job in jobs.iter_mut().filter(|job| job.fabric.is_none()) {
             let record = self.inner.journal.find(&job.handle).ok().flatten();
             job.fabric = record.map(|record| record.plan.fabric);

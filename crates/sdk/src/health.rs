@@ -6,6 +6,8 @@ use crate::report::{Asked, HealthReport};
 use async_trait::async_trait;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::Mutex;
 use weftrun_core::backend::{ExecRequest, PortConnection};
 use weftrun_core::fabric::{Change, FabricPlan};
 use weftrun_core::nccl::TransportMap;
@@ -183,8 +185,8 @@ impl Job {
     }
 
     async fn query_port(&self, port: u16, rank: Option<u32>, request: &str) -> Result<Report> {
-        let mut connection = self.open_port(rank, port).await?;
-        let answer = converse(connection.as_mut(), request).await?;
+        let connection = self.open_port(rank, port).await?;
+        let answer = converse(connection.as_ref(), request).await?;
         parsed(answer).await.0.map_err(|error| Error::new(ErrorKind::Protocol, error))
     }
 
@@ -268,7 +270,7 @@ fn check_address(address: &str) -> Result<()> {
 async fn query_address(address: &str, request: &str) -> std::result::Result<Report, String> {
     let stream =
         TcpStream::connect(address).await.map_err(|error| format!("cannot connect to {address}: {error}"))?;
-    let answer = converse(&mut Tcp(stream), request).await;
+    let answer = converse(&Tcp::from(stream), request).await;
     let answer = answer.map_err(|error| format!("the connection to {address} broke: {error}"))?;
     parsed(answer).await.0
 }
@@ -286,17 +288,27 @@ async fn parsed(answer: Vec<u8>) -> (std::result::Result<Report, String>, Vec<u8
 }
 
 /// A connection from this machine.
-struct Tcp(TcpStream);
+struct Tcp {
+    read: Mutex<OwnedReadHalf>,
+    write: Mutex<OwnedWriteHalf>,
+}
+
+impl From<TcpStream> for Tcp {
+    fn from(stream: TcpStream) -> Self {
+        let (read, write) = stream.into_split();
+        Self { read: Mutex::new(read), write: Mutex::new(write) }
+    }
+}
 
 #[async_trait]
 impl PortConnection for Tcp {
-    async fn send(&mut self, bytes: &[u8]) -> Result<()> {
-        self.0.write_all(bytes).await.map_err(broken)
+    async fn send(&self, bytes: &[u8]) -> Result<()> {
+        self.write.lock().await.write_all(bytes).await.map_err(broken)
     }
 
-    async fn receive(&mut self) -> Result<Vec<u8>> {
+    async fn receive(&self) -> Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(16 * 1024);
-        self.0.read_buf(&mut bytes).await.map_err(broken)?;
+        self.read.lock().await.read_buf(&mut bytes).await.map_err(broken)?;
         Ok(bytes)
     }
 }
@@ -306,7 +318,7 @@ fn broken(error: std::io::Error) -> Error {
 }
 
 /// Sends a request to a RAS service, and returns its whole answer.
-async fn converse(connection: &mut dyn PortConnection, request: &str) -> Result<Vec<u8>> {
+async fn converse(connection: &dyn PortConnection, request: &str) -> Result<Vec<u8>> {
     let mut answer = Vec::new();
     let mut lines = request.lines().enumerate().peekable();
     let mut ended = 0;

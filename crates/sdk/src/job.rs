@@ -145,6 +145,15 @@ impl Job {
         self.backend.exec(&self.handle, request, sink).await
     }
 
+    /// Runs a command beside one of its ranks with this process's own standard input and output, in a terminal with
+    /// [`ExecRequest::terminal`], and returns the exit code.
+    ///
+    /// # Errors
+    /// As [`Job::exec`].
+    pub async fn attach(&self, request: &ExecRequest) -> Result<i32> {
+        self.backend.attach(&self.handle, request).await
+    }
+
     /// Connects to a port of localhost beside a rank, or in its first node, pod or process if no rank is
     /// given.
     ///

@@ -127,6 +127,7 @@ pub mod compressed;
 mod config;
 mod diagnosis;
 pub mod files;
+mod forward;
 mod health;
 #[cfg(feature = "image")]
 mod image;
@@ -150,6 +151,7 @@ mod watch;
 
 pub use client::{Client, ClientBuilder, Outcome};
 pub use config::Config;
+pub use forward::ForwardedPort;
 pub use health::{HealthOptions, health_at, watch_health_at};
 pub use inspect::Inspection;
 pub use job::Job;

@@ -125,6 +125,10 @@ impl Backend for OnRuntime {
         on_runtime(self.0.exec(job, request, sink)).await
     }
 
+    async fn attach(&self, job: &JobHandle, request: &ExecRequest) -> Result<i32> {
+        on_runtime(self.0.attach(job, request)).await
+    }
+
     async fn open_port(
         &self,
         job: &JobHandle,

@@ -9,6 +9,8 @@ use weftrun_core::spec::Launch;
 
 /// Largest number of hosts that a file may name.
 const MOST_HOSTS: usize = 4096;
+/// Most labels that are kept.
+const MOST_LABELS: usize = 64;
 /// Largest number of ranks on a host.
 pub const MOST_RANKS: u32 = 65_536;
 
@@ -32,6 +34,8 @@ pub struct Allocation {
     pub limit: u64,
     /// The port on the first host where the ranks meet.
     pub port: u16,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
     /// Its hosts, in the order of the ranks.
     pub hosts: Vec<Seat>,
 }
@@ -64,6 +68,9 @@ impl Allocation {
             "submission {}\nname {}\nfabric {fabric}\nlaunch {launch}\ncreated {}\nrestarts {}\ngrace {}\nlimit {}\nport {}\nnode {node}\n",
             self.submission, self.name, self.created, self.restarts, self.grace, self.limit, self.port
         );
+        for (key, value) in &self.labels {
+            let _ = writeln!(text, "label {key}={value}");
+        }
         for seat in &self.hosts {
             let Seat { host, address, ssh_port, user, ranks, role, replica } = seat;
             let _ = writeln!(text, "host {host} {address} {ssh_port} {user} {ranks} {role} {replica}");
@@ -100,6 +107,7 @@ impl Allocation {
 #[derive(Clone, Debug, Default)]
 pub struct Lines {
     values: BTreeMap<String, String>,
+    labels: BTreeMap<String, String>,
     hosts: Vec<Seat>,
 }
 
@@ -109,6 +117,11 @@ impl Lines {
         match key {
             "submission" | "name" | "fabric" | "launch" | "created" | "restarts" | "grace" | "limit"
             | "port" | "node" => drop(self.values.insert(key.to_owned(), value.to_owned())),
+            "label" if self.labels.len() < MOST_LABELS => {
+                let pair = crate::remote::error::clean(value);
+                self.labels
+                    .extend(pair.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned())));
+            }
             "host" if self.hosts.len() < MOST_HOSTS => self.hosts.extend(seat(value)),
             _ => {}
         }
@@ -133,6 +146,7 @@ impl Lines {
             grace: small("grace"),
             limit: number("limit"),
             port: text("port").parse().unwrap_or(0),
+            labels: self.labels.clone(),
             hosts: self.hosts.clone(),
         };
         Some((place, node))
@@ -173,6 +187,7 @@ pub mod tests {
             grace: 10,
             limit: 0,
             port: 23_456,
+            labels: [("team".to_owned(), "nlp".to_owned())].into(),
             hosts: vec![seat("a", "10.0.0.1", 0), seat("b", "10.0.0.2", 1)],
         }
     }

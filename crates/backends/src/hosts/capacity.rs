@@ -89,6 +89,7 @@ mod tests {
                 fabric: Fabric::Auto,
                 restarts: 0,
                 limit: 0,
+                labels: std::collections::BTreeMap::new(),
                 programs: Vec::new(),
             };
             candidates(&client, &draft).map_or_else(|error| error.to_string(), |hosts| hosts.join(" "))

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 use tokio::time::Instant;
-use weftrun_core::backend::{ExecSink, TargetConfig};
+use weftrun_core::backend::TargetConfig;
 use weftrun_core::job::{JobHandle, SubmissionId};
 use weftrun_core::{Error, ErrorKind, Result};
 
@@ -134,9 +134,9 @@ impl Client {
         })
     }
 
-    /// Runs a command on a host with the caller's input and output.
-    pub async fn relay(&self, host: &str, program: &str, sink: &mut ExecSink<'_>) -> Result<i32> {
-        self.machine(host)?.transport.relay(program, sink).await
+    /// Returns the way to a host.
+    pub fn transport(&self, host: &str) -> Result<&Transport> {
+        Ok(&self.machine(host)?.transport)
     }
 
     /// Runs a program on a host; the connection is tried again once.

@@ -23,7 +23,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use weftrun_core::backend::{
-    Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, Rendered, Scope, TargetConfig,
+    Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, PortConnection, Rendered, Scope,
+    TargetConfig,
 };
 use weftrun_core::fabric::evidence::Form;
 use weftrun_core::job::{
@@ -33,6 +34,7 @@ use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Finding, Result};
 
+use crate::attach::{PipedPort, attach, connect_command};
 use crate::{stream, submit_once};
 use client::Client;
 
@@ -74,6 +76,9 @@ impl Backend for Hosts {
             containers: true,
             mpi: true,
             exec: true,
+            labels: true,
+            own_jobs: true,
+            ports: true,
             previous_logs: true,
             rank_logs: true,
             exact_resume: true,
@@ -144,5 +149,20 @@ impl Backend for Hosts {
 
     async fn exec(&self, job: &JobHandle, request: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {
         exec::exec(&self.client, job, request, sink).await
+    }
+
+    async fn attach(&self, job: &JobHandle, request: &ExecRequest) -> Result<i32> {
+        attach(exec::interactive(&self.client, job, request).await?).await
+    }
+
+    async fn open_port(
+        &self,
+        job: &JobHandle,
+        rank: Option<u32>,
+        port: u16,
+    ) -> Result<Box<dyn PortConnection>> {
+        let mut request = ExecRequest::new(connect_command(port));
+        request.rank = rank;
+        PipedPort::start(exec::interactive(&self.client, job, &request).await?, port)
     }
 }

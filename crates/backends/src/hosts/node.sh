@@ -455,25 +455,33 @@ weftrun_numbers() {
   [ -z "${1-}" ] || export RANK="$((first + $1))" LOCAL_RANK="$1" ROLE_NAME="$role" ROLE_RANK="$((replica * count + $1))"
 }
 
-# Runs a command ($3 …) in submission $1 beside local rank $2: in the folder of its process, with the job's environment. It ends when the
-# caller is gone, which closes descriptor 3.
-weftrun_exec() {
+# Becomes a command ($3 …) in submission $1 beside local rank $2: in the folder of its process, with the job's environment.
+weftrun_beside() {
   cd "$weftrun_root/jobs/$1" || return 93
   weftrun_place
   id=$1 local=$2; shift 2
-  (
-    weftrun_numbers "$local"
-    . ./job && weftrun_environment
-    case $launch:$count in per-rank:* | mpi:* | *:1) WEFTRUN_PROCESS=rank$((first + ${local:-0})) ;; *) WEFTRUN_PROCESS=node$node ;; esac
-    for process in $(weftrun_marked "$id"); do
-      [ -z "$local" ] || tr '\0' '\n' 2> /dev/null < "/proc/$process/environ" | grep -qx "LOCAL_RANK=$local" || continue
-      folder=$(readlink "/proc/$process/cwd") && cd "$folder" 2> /dev/null && break
-    done
-    # It is not a process of the job, and may outlive it.
-    unset WEFTRUN_SUBMISSION; export WEFTRUN_EXEC_OF="$id"
-    if command -v weftrun_contained > /dev/null; then weftrun_contained "$id" "$@"; fi
-    exec setsid "$@"
-  ) 3<&- &
+  weftrun_numbers "$local"
+  . ./job && weftrun_environment
+  case $launch:$count in per-rank:* | mpi:* | *:1) WEFTRUN_PROCESS=rank$((first + ${local:-0})) ;; *) WEFTRUN_PROCESS=node$node ;; esac
+  for process in $(weftrun_marked "$id"); do
+    [ -z "$local" ] || tr '\0' '\n' 2> /dev/null < "/proc/$process/environ" | grep -qx "LOCAL_RANK=$local" || continue
+    folder=$(readlink "/proc/$process/cwd") && cd "$folder" 2> /dev/null && break
+  done
+  # It is not a process of the job, and may outlive it.
+  unset WEFTRUN_SUBMISSION; export WEFTRUN_EXEC_OF="$id"
+  if command -v weftrun_contained > /dev/null; then weftrun_contained "$id" "$@"; fi
+  exec $weftrun_session "$@"
+}
+
+# Becomes a command as weftrun_beside does, with the caller's input ($1: -i) or terminal (-it).
+weftrun_attach() {
+  weftrun_session= weftrun_input=$1; shift
+  weftrun_beside "$@"
+}
+
+# Runs a command as weftrun_beside does. It ends when the caller is gone, which closes descriptor 3.
+weftrun_exec() {
+  (weftrun_session=setsid weftrun_input=; weftrun_beside "$@") 3<&- &
   command=$!
   { cat <&3; kill -TERM -- "-$command" "$command"; } > /dev/null 2>&1 &
   watch=$!

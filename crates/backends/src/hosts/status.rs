@@ -410,9 +410,12 @@ impl Job {
             created.checked_add(SignedDuration::try_from(Duration::from_secs(elapsed)).ok()?).ok()
         });
         summary.created = created;
+        // Nothing waits here.
+        summary.started = created;
         summary.exit_code = exit_code.filter(|_| phase.is_terminal());
         summary.submission = Some(self.place.submission.clone());
         summary.fabric = self.place.fabric;
+        summary.labels.clone_from(&self.place.labels);
         summary
     }
 

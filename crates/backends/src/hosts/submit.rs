@@ -265,6 +265,7 @@ impl Sending<'_> {
             grace: self.client.settings.grace(),
             limit: self.draft.limit,
             port,
+            labels: self.draft.labels.clone(),
             hosts: hosts_of,
         })
     }

@@ -85,7 +85,7 @@ fn chosen(client: &Client, filter: &JobFilter, looks: &Looks, all: Jobs, first: 
         return Ok(jobs);
     }
     let mut jobs: Vec<Job> = all.into_values().filter(Job::is_committed).collect();
-    jobs.retain(|job| filter.ended || !job.phase().0.is_terminal());
+    jobs.retain(|job| filter.fits(&job.place.labels) && (filter.ended || !job.phase().0.is_terminal()));
     jobs.sort_by(|a, b| {
         b.place.created.cmp(&a.place.created).then_with(|| a.place.submission.cmp(&b.place.submission))
     });

@@ -8,7 +8,7 @@ use weftrun_core::job::JobHandle;
 use super::client::{Client, Named, pod_of};
 use super::kinds::Kind;
 use super::status::Job;
-use crate::kubernetes::{Pod, Resource, State, does_not_run, exec, node_of, open_port, ranks_of};
+use crate::kubernetes::{Pod, Resource, State, attach, does_not_run, exec, node_of, open_port, ranks_of};
 use crate::refusals;
 
 impl Client {
@@ -21,6 +21,12 @@ impl Client {
     ) -> Result<i32> {
         let (named, pod, container) = self.running(handle, request.rank).await?;
         exec(&named.cluster, &pod, &container, &request.command, sink).await
+    }
+
+    /// Runs a command in the pod of a rank, with this process's input and output.
+    pub async fn attach(&self, handle: &JobHandle, request: &ExecRequest) -> Result<i32> {
+        let (named, pod, container) = self.running(handle, request.rank).await?;
+        attach(&named.cluster, &pod, &container, request).await
     }
 
     /// Connects to a port of localhost in the pod of a rank.

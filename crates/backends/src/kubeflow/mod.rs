@@ -136,6 +136,10 @@ impl Backend for Kubeflow {
         self.client.exec(job, request, sink).await
     }
 
+    async fn attach(&self, job: &JobHandle, request: &ExecRequest) -> Result<i32> {
+        self.client.attach(job, request).await
+    }
+
     async fn open_port(
         &self,
         job: &JobHandle,

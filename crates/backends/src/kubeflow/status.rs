@@ -328,6 +328,7 @@ impl Job {
         summary.kind = self.kind.resource().kind.to_owned();
         summary.ready = (0, self.nodes());
         summary.created = self.created();
+        summary.started = self.text("/status/startTime").parse().ok();
         summary.ended = self.ended();
         if phase == JobPhase::Succeeded {
             summary.exit_code = Some(0);

@@ -1,19 +1,26 @@
 //! Runs a command in a container of a pod, over the API server.
 
+use std::io::{Read as _, Write};
+
+use futures_util::{Sink, SinkExt as _};
 use k8s_openapi::api::core::v1::Pod as Object;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
-use kube::api::{Api, AttachParams, AttachedProcess};
+use kube::api::{Api, AttachParams, AttachedProcess, TerminalSize};
 use kube::client::UpgradeConnectionError;
-use tokio::io::{AsyncRead, AsyncReadExt};
-use weftrun_core::backend::{ExecSink, ExecStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt as _};
+use tokio::signal::unix::{SignalKind, signal};
+use weftrun_core::backend::{ExecRequest, ExecSink, ExecStream};
 use weftrun_core::job::JobHandle;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::{Cluster, from_kube, one_line};
+use crate::attach::RawTerminal;
 use crate::refusals::no_rank;
 
 /// Size of the output buffer.
 const BUFFER: usize = 16 * 1024;
+/// How many pieces of input may wait for the connection.
+const PIECES: usize = 16;
 
 /// Runs a command in a container, and returns its exit code.
 ///
@@ -27,42 +34,122 @@ pub async fn exec(
     command: &[String],
     sink: &mut ExecSink<'_>,
 ) -> Result<i32> {
-    let what = format!("run a command in {pod}");
-    let api: Api<Object> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     let params = AttachParams::default().container(container).stdin(false).stdout(true).stderr(true);
-    let mut process =
-        Attached(api.exec(pod, command, &params).await.map_err(|error| refused(error, &what, "pods/exec"))?);
-    let status = process.0.take_status();
-    let (mut out, mut err) = (process.0.stdout(), process.0.stderr());
-    let (mut out_bytes, mut err_bytes) = (vec![0; BUFFER], vec![0; BUFFER]);
-    loop {
-        // After an output ended or broke, nothing more comes of it; how the command ended is in the status.
-        tokio::select! {
-            read = next(&mut out, &mut out_bytes), if out.is_some() => match read {
-                Ok(length @ 1..) => sink(ExecStream::Stdout, out_bytes.get(..length).unwrap_or_default())?,
-                _ => out = None,
-            },
-            read = next(&mut err, &mut err_bytes), if err.is_some() => match read {
-                Ok(length @ 1..) => sink(ExecStream::Stderr, err_bytes.get(..length).unwrap_or_default())?,
-                _ => err = None,
-            },
-            else => break,
+    start(cluster, pod, command, &params).await?.relay(sink).await
+}
+
+/// Runs a command in a container with this process's input and output, and returns its exit code.
+///
+/// # Errors
+/// As [`exec`]; [`ErrorKind::Usage`] if a terminal is asked for where this process has none.
+pub async fn attach(cluster: &Cluster, pod: &str, container: &str, request: &ExecRequest) -> Result<i32> {
+    let terminal = request.terminal.then(RawTerminal::open).transpose()?;
+    // A terminal has one output.
+    let params = AttachParams::default().container(container).stdin(true).stdout(true);
+    let params = params.stderr(terminal.is_none()).tty(terminal.is_some());
+    let mut process = start(cluster, pod, &request.command, &params).await?;
+    let input = process.0.stdin();
+    let sizes = process.0.terminal_size();
+    let mut sink = |stream, bytes: &[u8]| {
+        let written = match stream {
+            ExecStream::Stdout => write_whole(&mut std::io::stdout(), bytes),
+            ExecStream::Stderr => write_whole(&mut std::io::stderr(), bytes),
+        };
+        written.map_err(|error| Error::new(ErrorKind::Io, "cannot write the output").with_source(error))
+    };
+    let beside = async {
+        tokio::join!(feed(input), resize(terminal.as_ref(), sizes));
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        code = process.relay(&mut sink) => code,
+        () = beside => Err(Error::new(ErrorKind::Unexpected, "the input ended the command")),
+    }
+}
+
+fn write_whole(to: &mut dyn Write, bytes: &[u8]) -> std::io::Result<()> {
+    to.write_all(bytes)?;
+    to.flush()
+}
+
+/// Sends this process's input until it ends. A thread reads it: a read of a terminal cannot be interrupted, and must delay no end.
+async fn feed(to: Option<impl AsyncWrite + Unpin>) {
+    let Some(mut to) = to else { return };
+    let (send, mut receive) = tokio::sync::mpsc::channel::<Vec<u8>>(PIECES);
+    std::thread::spawn(move || {
+        let mut bytes = vec![0; BUFFER];
+        while let Ok(length @ 1..) = std::io::stdin().read(&mut bytes) {
+            if send.blocking_send(bytes.get(..length).unwrap_or_default().to_vec()).is_err() {
+                return;
+            }
+        }
+    });
+    while let Some(bytes) = receive.recv().await {
+        if to.write_all(&bytes).await.is_err() || to.flush().await.is_err() {
+            return;
         }
     }
-    let status = match status {
-        Some(status) => status.await,
-        None => None,
-    };
-    code(status.as_ref()).map_err(|error| error.with("while", what))
+    let _ = to.shutdown().await;
+}
+
+/// Sends the size of this process's terminal, and each change of it.
+async fn resize(terminal: Option<&RawTerminal>, to: Option<impl Sink<TerminalSize> + Unpin>) {
+    let (Some(terminal), Some(mut to)) = (terminal, to) else { return };
+    let Ok(mut changes) = signal(SignalKind::window_change()) else { return };
+    loop {
+        if let Some((width, height)) = terminal.size()
+            && to.send(TerminalSize { width, height }).await.is_err()
+        {
+            return;
+        }
+        if changes.recv().await.is_none() {
+            return;
+        }
+    }
+}
+
+async fn start(cluster: &Cluster, pod: &str, command: &[String], params: &AttachParams) -> Result<Attached> {
+    let what = format!("run a command in {pod}");
+    let api: Api<Object> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+    let process = api.exec(pod, command, params).await.map_err(|error| refused(error, &what, "pods/exec"))?;
+    Ok(Attached(process, what))
 }
 
 /// A command whose connection is closed when it is dropped. The kubelet does not kill the command, which ends
 /// when its output is closed.
-struct Attached(AttachedProcess);
+struct Attached(AttachedProcess, String);
 
 impl Drop for Attached {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+impl Attached {
+    /// Passes the output on until the command ends, and returns its exit code.
+    async fn relay(&mut self, sink: &mut ExecSink<'_>) -> Result<i32> {
+        let status = self.0.take_status();
+        let (mut out, mut err) = (self.0.stdout(), self.0.stderr());
+        let (mut out_bytes, mut err_bytes) = (vec![0; BUFFER], vec![0; BUFFER]);
+        loop {
+            // After an output ended or broke, nothing more comes of it; how the command ended is in the status.
+            tokio::select! {
+                read = next(&mut out, &mut out_bytes), if out.is_some() => match read {
+                    Ok(length @ 1..) => sink(ExecStream::Stdout, out_bytes.get(..length).unwrap_or_default())?,
+                    _ => out = None,
+                },
+                read = next(&mut err, &mut err_bytes), if err.is_some() => match read {
+                    Ok(length @ 1..) => sink(ExecStream::Stderr, err_bytes.get(..length).unwrap_or_default())?,
+                    _ => err = None,
+                },
+                else => break,
+            }
+        }
+        let status = match status {
+            Some(status) => status.await,
+            None => None,
+        };
+        code(status.as_ref()).map_err(|error| error.with("while", &self.1))
     }
 }
 

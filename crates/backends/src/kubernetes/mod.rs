@@ -46,7 +46,7 @@ pub use connect::{Cluster, ClusterConfig};
 pub use error::{
     from_kube, is_changed, is_conflict, is_forbidden, is_not_found, is_unauthenticated, is_unsent, one_line,
 };
-pub use exec::{does_not_run, exec, node_of, ranks_of};
+pub use exec::{attach, does_not_run, exec, node_of, ranks_of};
 pub use facts::{Right, fold_hidden, namespace_facts, node_groups, rights};
 pub use pending::{NODE_LOST, job_event_finding, pod_finding};
 pub use pod::{ContainerState, Disruption, Exit, Pod, PodEvent, State};

@@ -6,13 +6,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod as Object;
 use kube::api::{Api, Portforwarder};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::sync::Mutex;
 use tokio::time::timeout;
 use weftrun_core::backend::PortConnection;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::exec::refused;
 use super::{Cluster, one_line};
+use crate::attach::nothing_listens;
 
 /// Size of the read buffer.
 const BUFFER: usize = 16 * 1024;
@@ -32,8 +34,9 @@ pub async fn open_port(cluster: &Cluster, pod: &str, port: u16) -> Result<Box<dy
     let (Some(stream), Some(reason)) = (forwarder.take_stream(port), forwarder.take_error(port)) else {
         return Err(Error::new(ErrorKind::Unexpected, "the port was not forwarded").with("while", what));
     };
-    let reason = Box::pin(reason);
-    Ok(Box::new(Forwarded { forwarder, stream: Box::new(stream), reason: Some(reason), port, what }))
+    let (read, write) = tokio::io::split(Box::new(stream) as Box<dyn Stream>);
+    let (read, write) = (Mutex::new(read), Mutex::new(write));
+    Ok(Box::new(Forwarded { forwarder, read, write, reason: Mutex::new(Some(Box::pin(reason))), port, what }))
 }
 
 /// Bytes to and from a port.
@@ -43,17 +46,19 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 struct Forwarded {
     forwarder: Portforwarder,
-    stream: Box<dyn Stream>,
+    read: Mutex<ReadHalf<Box<dyn Stream>>>,
+    write: Mutex<WriteHalf<Box<dyn Stream>>>,
     /// Why the connection ended, if the node reports it.
-    reason: Option<Pin<Box<dyn Future<Output = Option<String>> + Send>>>,
+    reason: Mutex<Option<Pin<Box<dyn Future<Output = Option<String>> + Send>>>>,
     port: u16,
     what: String,
 }
 
 impl Forwarded {
     /// Returns the error of a closed connection, if there was one.
-    async fn reason(&mut self) -> Option<Error> {
-        let reason = timeout(REASON, self.reason.take()?).await.ok()??;
+    async fn reason(&self) -> Option<Error> {
+        let reason = self.reason.lock().await.take()?;
+        let reason = timeout(REASON, reason).await.ok()??;
         Some(unforwarded(&reason, self.port).with("while", &self.what))
     }
 }
@@ -62,19 +67,17 @@ impl Forwarded {
 /// that of the C library.
 fn unforwarded(reason: &str, port: u16) -> Error {
     if reason.contains("connection refused") || reason.contains("Connection refused") {
-        return Error::new(
-            ErrorKind::Unreachable,
-            format!("nothing listens on port {port} of localhost inside the job"),
-        );
+        return nothing_listens(port);
     }
     Error::new(ErrorKind::Refused, format!("the port cannot be forwarded: {}", one_line(reason)))
 }
 
 #[async_trait]
 impl PortConnection for Forwarded {
-    async fn send(&mut self, bytes: &[u8]) -> Result<()> {
-        let sent = match self.stream.write_all(bytes).await {
-            Ok(()) => self.stream.flush().await,
+    async fn send(&self, bytes: &[u8]) -> Result<()> {
+        let mut write = self.write.lock().await;
+        let sent = match write.write_all(bytes).await {
+            Ok(()) => write.flush().await,
             failed => failed,
         };
         match sent {
@@ -83,9 +86,9 @@ impl PortConnection for Forwarded {
         }
     }
 
-    async fn receive(&mut self) -> Result<Vec<u8>> {
+    async fn receive(&self) -> Result<Vec<u8>> {
         let mut bytes = vec![0; BUFFER];
-        let failed = match self.stream.read(&mut bytes).await {
+        let failed = match self.read.lock().await.read(&mut bytes).await {
             Ok(length @ 1..) => {
                 bytes.truncate(length);
                 return Ok(bytes);

@@ -23,9 +23,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
+use tokio::process::Command;
 use weftrun_core::backend::{
-    Backend, Capability, ClusterFacts, ExecRequest, ExecSink, ExecStream, PlannedJob, Rendered, Scope,
-    TargetConfig,
+    Backend, Capability, ClusterFacts, ExecRequest, ExecSink, ExecStream, PlannedJob, PortConnection,
+    Rendered, Scope, TargetConfig,
 };
 use weftrun_core::fabric::evidence::Form;
 use weftrun_core::job::{
@@ -40,6 +41,7 @@ pub use document::{Process, ProcessList};
 use store::Store;
 pub use supervisor::supervise;
 
+use crate::attach::{PipedPort, attach, connect_command};
 use crate::{stream, submit_once};
 
 weftrun_core::register_backend!(
@@ -70,6 +72,14 @@ struct Local {
     store: Store,
 }
 
+impl Local {
+    /// Returns a command beside a rank, with the folder and environment of the rank's process.
+    async fn command(&self, job: &JobHandle, request: &ExecRequest) -> Result<Command> {
+        let (store, job, request) = (self.store.clone(), job.clone(), request.clone());
+        error::blocking(move || store.exec(&job, &request)).await
+    }
+}
+
 #[async_trait]
 impl Backend for Local {
     fn capability(&self) -> Capability {
@@ -82,12 +92,14 @@ impl Backend for Local {
             delete: true,
             mpi: true,
             exec: true,
+            ports: true,
             previous_logs: true,
             rank_logs: true,
             exact_resume: true,
             log_offsets: true,
             restarts: true,
             labels: true,
+            own_jobs: true,
             time_limit: true,
             max_name: 63,
             max_args_bytes: 1 << 20,
@@ -150,8 +162,7 @@ impl Backend for Local {
     }
 
     async fn exec(&self, job: &JobHandle, request: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {
-        let (store, job, request) = (self.store.clone(), job.clone(), request.clone());
-        let command = error::blocking(move || store.exec(&job, &request)).await?;
+        let command = self.command(job, request).await?;
         let program = command.as_std().get_program().to_string_lossy().into_owned();
         let status = match crate::relay::relay(command, None, sink).await {
             // As a shell reports it: this is the command's own failure.
@@ -162,5 +173,20 @@ impl Backend for Local {
             status => status?,
         };
         Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)))
+    }
+
+    async fn attach(&self, job: &JobHandle, request: &ExecRequest) -> Result<i32> {
+        attach(self.command(job, request).await?).await
+    }
+
+    async fn open_port(
+        &self,
+        job: &JobHandle,
+        rank: Option<u32>,
+        port: u16,
+    ) -> Result<Box<dyn PortConnection>> {
+        let mut request = ExecRequest::new(connect_command(port));
+        request.rank = rank;
+        PipedPort::start(self.command(job, &request).await?, port)
     }
 }

@@ -78,6 +78,7 @@ impl Snapshot {
         let up = matches!(self.phase, JobPhase::Running | JobPhase::Stopping);
         job.ready = (if up { nodes } else { 0 }, nodes);
         if let Some(record) = &self.record {
+            job.started = record.history.iter().find(|event| event.what == "started").map(|event| event.time);
             job.ended = record.ended;
             job.exit_code = record.exit_code;
         }

@@ -77,13 +77,25 @@ impl Ssh {
 
     /// Returns `ssh HOST /bin/sh`, over a shared connection if possible.
     pub async fn command(&self) -> Command {
+        let mut command = self.call(&[], "exec /bin/sh").await;
+        command.process_group(0);
+        command
+    }
+
+    /// Returns `ssh HOST LINE` with the caller's input and output: it stays in this program's process group, which has the
+    /// terminal.
+    pub async fn interactive(&self, line: &str, terminal: bool) -> Command {
+        self.call(if terminal { &["-o", "RequestTTY=force"] } else { &[] }, line).await
+    }
+
+    async fn call(&self, first: &[&str], line: &str) -> Command {
         let mut command = Command::new("ssh");
-        command.args(&self.fixed).args(&self.given);
+        // The first value of an option counts.
+        command.args(first).args(&self.fixed).args(&self.given);
         if let Some(sharing) = &self.sharing {
             command.args(sharing.get_or_init(|| self.find_sharing()).await);
         }
-        command.arg("--").arg(&self.host).arg("exec /bin/sh");
-        command.process_group(0);
+        command.arg("--").arg(&self.host).arg(line);
         command
     }
 

@@ -16,7 +16,7 @@ use weftrun_core::backend::{ExecSink, ExecStream};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::ssh::Ssh;
-use super::{Answer, envelope, error};
+use super::{Answer, envelope, error, quote};
 use crate::helper::{GroupGuard, drain};
 
 /// Largest output of a program: 100,000 jobs are 20 MB.
@@ -102,6 +102,22 @@ impl Transport {
         })
         .await?;
         out.code().ok_or_else(|| self.lost(&before, out.has_begun()))
+    }
+
+    /// Returns the command that runs a program on the host with the caller's input and output; with a terminal of its own if
+    /// asked for. The program is an argument, since the input is the user's: it is visible in the host's process list.
+    pub async fn interactive(&self, program: &str, terminal: bool) -> Result<Command> {
+        let text = format!("{}{program}", self.preamble);
+        let mut command = match &self.ssh {
+            None => {
+                let mut command = Command::new("/bin/sh");
+                command.args(["-c", &text]);
+                command
+            }
+            Some(ssh) => ssh.interactive(&format!("exec /bin/sh -c {}", quote::word(&text)?), terminal).await,
+        };
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        Ok(command)
     }
 
     /// Returns a shell on the host, with the environment.

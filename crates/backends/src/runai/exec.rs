@@ -47,6 +47,12 @@ impl Shared {
         kubernetes::exec(&cluster, &pod, &container, &request.command, sink).await
     }
 
+    /// Runs a command in the pod of a rank, with this process's input and output.
+    pub async fn attach(&self, handle: &JobHandle, request: &ExecRequest) -> Result<i32> {
+        let (cluster, pod, container) = self.running(handle, request.rank, "exec").await?;
+        kubernetes::attach(&cluster, &pod, &container, request).await
+    }
+
     /// Connects to a port of localhost in the pod of a rank.
     pub async fn open_port(
         &self,

@@ -394,6 +394,10 @@ impl Backend for RunAi {
         self.shared.exec(job, request, sink).await
     }
 
+    async fn attach(&self, job: &JobHandle, request: &ExecRequest) -> Result<i32> {
+        self.shared.attach(job, request).await
+    }
+
     async fn open_port(
         &self,
         job: &JobHandle,

@@ -296,17 +296,22 @@ impl Client {
     }
 
     async fn accounting(&self, selection: &str) -> Result<Option<Vec<Job>>> {
+        let text = self.accounting_text(&format!("-X -D {selection}"), &records::accounting_format()).await?;
+        text.map(|text| records::accounting(&text)).transpose()
+    }
+
+    /// Returns what `sacct` prints of these columns; none without accounting.
+    pub async fn accounting_text(&self, selection: &str, columns: &str) -> Result<Option<String>> {
         let cluster = self.cluster()?;
         // sacct waits 45 s for a slurmdbd that accepts connections and does not answer (seen on 22.05).
         let program = format!(
-            "{}SLURM_TIME_FORMAT=%s $limit sacct{cluster} -X -D -P -n --delimiter='{}' {selection} --format={}",
+            "{}SLURM_TIME_FORMAT=%s $limit sacct{cluster} -P -n --delimiter='{}' {selection} --format={columns}",
             quote::limit(DATABASE_LIMIT),
             records::FIELD,
-            records::accounting_format()
         );
         let answer = self.transport.read(&program).await?;
         if answer.code == 0 {
-            return records::accounting(&answer.text()).map(Some);
+            return Ok(Some(answer.text()));
         }
         let said = format!("{}{}", answer.text(), answer.stderr);
         let none =

@@ -6,16 +6,17 @@ use weftrun_core::{Finding, Result};
 use super::client::Client;
 use super::ids::JobId;
 use super::records::Job;
-use super::{findings, lookup, nodelist, state, status};
+use super::{findings, lookup, nodelist, state, status, usage};
 
 pub async fn describe(client: &Client, handle: &JobHandle) -> Result<JobDetail> {
     let (id, mut found) = lookup::must_find(client, handle).await?;
     if found.shown.is_none() {
         found.shown = client.shown(&id).await?.into_iter().next();
     }
-    let (runs, down) = client.accounted_if_up(Some(&id), 0).await?;
+    let (runs, attempts, used) =
+        tokio::join!(client.accounted_if_up(Some(&id), 0), attempts(client, &id), usage::facts(client, &id),);
+    let ((runs, down), attempts) = (runs?, attempts?);
     client.note(down);
-    let attempts = attempts(client, &id).await?;
     let mut detail = JobDetail::new(found.summary(handle.clone()));
     detail.replicas = status::replicas(&found.rows.iter().collect::<Vec<_>>());
     let restarts = found.shown.as_ref().map_or(0, |shown| shown.restarts).max(attempts.saturating_sub(1));
@@ -31,6 +32,7 @@ pub async fn describe(client: &Client, handle: &JobHandle) -> Result<JobDetail> 
     detail.findings.extend(client.take_notes());
     detail.history = history(handle, &runs);
     detail.facts = facts(client, &id, &found);
+    detail.facts.extend(used);
     Ok(detail)
 }
 
@@ -90,9 +92,6 @@ fn facts(client: &Client, id: &JobId, found: &lookup::JobRows) -> Vec<(String, S
         if is_one && !job.nodes.is_empty() {
             facts.push(("node list".to_owned(), job.nodes.clone()));
             facts.push(("nodes".to_owned(), nodelist::count(&job.nodes).to_string()));
-        }
-        if !job.user.is_empty() {
-            facts.push(("user".to_owned(), super::error::clean(&job.user)));
         }
     }
     if let Some(shown) = &found.shown {

@@ -1,5 +1,6 @@
 //! `exec`: a step of one task in the job's allocation, by `srun --overlap`.
 
+use tokio::process::Command;
 use weftrun_core::backend::{ExecRequest, ExecSink};
 use weftrun_core::job::{JobHandle, JobPhase};
 use weftrun_core::{Error, ErrorKind, Result};
@@ -19,6 +20,19 @@ pub async fn exec(
     request: &ExecRequest,
     sink: &mut ExecSink<'_>,
 ) -> Result<i32> {
+    let step = locate(client, handle, request).await?;
+    client.transport.relay(&step.watched()?, sink).await
+}
+
+/// Returns the command that does so with the caller's input and output.
+pub async fn interactive(client: &Client, handle: &JobHandle, request: &ExecRequest) -> Result<Command> {
+    let step = locate(client, handle, request).await?;
+    let pty = if request.terminal { " --pty" } else { "" };
+    client.transport.interactive(&format!("exec {}", step.line(pty)?), request.terminal).await
+}
+
+/// Finds where the command of a request runs.
+async fn locate(client: &Client, handle: &JobHandle, request: &ExecRequest) -> Result<Step> {
     client.forget_snapshot().await;
     let (id, found) = lookup::must_find(client, handle).await?;
     if client.access.is_rest() {
@@ -57,7 +71,9 @@ pub async fn exec(
         Some(rank) => with_environment(rank, &request.command),
         None => request.command.clone(),
     };
-    client.transport.relay(&program(client, &JobId { task: first.task, ..id }, &place, &command)?, sink).await
+    let id = JobId { task: first.task, ..id };
+    let options = format!("{} --jobid={id} --overlap --mpi=none -N1 -n1", client.cluster()?);
+    Ok(Step { options, place, command })
 }
 
 /// Runs a command with the environment of a rank's process on its node: of the step itself, `RANK` and what the job's script
@@ -120,21 +136,36 @@ fn place_of(rank: u32, header: &Header, components: &[&Job]) -> Result<TaskLocat
     Err(no_rank(ErrorKind::NotFound, rank, first))
 }
 
-/// Returns the program that runs the step. The step ends when the caller is gone, which closes descriptor 3.
-fn program(client: &Client, id: &JobId, place: &TaskLocation, command: &[String]) -> Result<String> {
-    let mut options = format!("srun{} --jobid={id} --overlap --mpi=none -N1 -n1", client.cluster()?);
-    if let Some(component) = place.component {
-        options.push_str(&format!(" --het-group={component}"));
+/// A step of one task.
+struct Step {
+    /// The options of `srun` that name the job.
+    options: String,
+    place: TaskLocation,
+    command: Vec<String>,
+}
+
+impl Step {
+    /// Returns the line that runs it.
+    fn line(&self, further: &str) -> Result<String> {
+        let mut line = format!("srun{}{further}", self.options);
+        if let Some(component) = self.place.component {
+            line.push_str(&format!(" --het-group={component}"));
+        }
+        if let Some(node) = &self.place.node {
+            line.push_str(&format!(" -w {}", quote::word(node)?));
+        }
+        Ok(format!("{line} -- {}", quote::words(&self.command)?))
     }
-    if let Some(node) = &place.node {
-        options.push_str(&format!(" -w {}", quote::word(node)?));
+
+    /// Returns the program that runs it. It ends when the caller is gone, which closes descriptor 3.
+    fn watched(&self) -> Result<String> {
+        Ok(format!(
+            "{} 3<&- &\nweftrun_step=$!\n\
+             {{ cat <&3; kill $weftrun_step; }} > /dev/null 2>&1 &\nweftrun_watch=$!\nexec 3<&-\n\
+             wait $weftrun_step\nweftrun_code=$?\nkill $weftrun_watch\nexit $weftrun_code\n",
+            self.line("")?
+        ))
     }
-    Ok(format!(
-        "{options} -- {} 3<&- &\nweftrun_step=$!\n\
-         {{ cat <&3; kill $weftrun_step; }} > /dev/null 2>&1 &\nweftrun_watch=$!\nexec 3<&-\n\
-         wait $weftrun_step\nweftrun_code=$?\nkill $weftrun_watch\nexit $weftrun_code\n",
-        quote::words(command)?
-    ))
 }
 
 #[cfg(test)]

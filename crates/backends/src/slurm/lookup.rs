@@ -134,11 +134,7 @@ fn read_exits(text: &str) -> Vec<Exit> {
             name: name.to_owned(),
             exit_code: Some(code),
             ended: time(&format!("./{file}.exit")),
-            marker: submission.map(|submission| Marker {
-                submission: submission.clone(),
-                fabric: None,
-                roles: Vec::new(),
-            }),
+            marker: submission.map(Marker::of),
             ..Job::default()
         };
         Some(Exit { job, short: short.to_owned() })

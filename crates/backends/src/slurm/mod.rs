@@ -24,6 +24,7 @@ mod state;
 mod status;
 mod submit;
 mod task_files;
+mod usage;
 mod watch;
 
 use std::sync::Arc;
@@ -31,7 +32,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use weftrun_core::backend::{
-    Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, Rendered, Scope, TargetConfig,
+    Backend, Capability, ClusterFacts, ExecRequest, ExecSink, PlannedJob, PortConnection, Rendered, Scope,
+    TargetConfig,
 };
 use weftrun_core::fabric::evidence::Form;
 use weftrun_core::job::{
@@ -41,6 +43,7 @@ use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Finding, Result};
 
+use crate::attach::{PipedPort, attach, connect_command};
 use crate::remote::{nodelist, quote};
 use crate::{refusals, stream};
 use client::Client;
@@ -94,7 +97,10 @@ impl Backend for Slurm {
             signal: true,
             containers: true,
             mpi: true,
+            labels: true,
+            own_jobs: true,
             exec: !self.client.access.is_rest(),
+            ports: !self.client.access.is_rest(),
             previous_logs: true,
             rank_logs: true,
             exact_resume: true,
@@ -158,7 +164,9 @@ impl Backend for Slurm {
         let mut jobs = lookup::grouped(&self.client, &rows);
         lookup::drop_copies(&self.client, &mut jobs).await?;
         jobs.retain(|job| {
-            (filter.foreign || job.submission.is_some()) && (filter.ended || !job.phase.is_terminal())
+            (filter.foreign || job.submission.is_some())
+                && (filter.ended || !job.phase.is_terminal())
+                && filter.fits(&job.labels)
         });
         jobs.truncate(filter.limit.unwrap_or(usize::MAX));
         Ok(jobs)
@@ -197,5 +205,20 @@ impl Backend for Slurm {
     async fn exec(&self, job: &JobHandle, request: &ExecRequest, sink: &mut ExecSink<'_>) -> Result<i32> {
         self.own(job)?;
         exec::exec(&self.client, job, request, sink).await
+    }
+
+    async fn attach(&self, job: &JobHandle, request: &ExecRequest) -> Result<i32> {
+        attach(exec::interactive(&self.client, job, request).await?).await
+    }
+
+    async fn open_port(
+        &self,
+        job: &JobHandle,
+        rank: Option<u32>,
+        port: u16,
+    ) -> Result<Box<dyn PortConnection>> {
+        let mut request = ExecRequest::new(connect_command(port));
+        request.rank = rank;
+        PipedPort::start(exec::interactive(&self.client, job, &request).await?, port)
     }
 }

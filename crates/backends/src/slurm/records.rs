@@ -1,6 +1,8 @@
 //! Rows of `squeue`, `sacct` and `scontrol show job`. The requested text form is the same in every release
 //! from 22.05 to 26.05: separators that no name can contain, epoch seconds, free text last.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use weftrun_core::fabric::Fabric;
 use weftrun_core::job::{JobPhase, SubmissionId};
@@ -68,7 +70,8 @@ pub struct Job {
     pub exit_code: Option<i32>,
 }
 
-/// The comment of a job that weftrun submitted: `weftrun:SUBMISSION:FABRIC`, and for several components `:ROLE,ROLE`.
+/// The comment of a job that weftrun submitted: `weftrun:SUBMISSION:FABRIC`, for several components `:ROLE,ROLE`, and for a
+/// job with labels a further `:KEY=VALUE,KEY=VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marker {
     /// The submission that created it.
@@ -77,26 +80,43 @@ pub struct Marker {
     pub fabric: Option<Fabric>,
     /// The role of each component, where it has several.
     pub roles: Vec<String>,
+    /// The labels of the job.
+    pub labels: BTreeMap<String, String>,
 }
 
 impl Marker {
+    /// Makes the marker of a submission of which nothing else is known.
+    pub fn of(submission: &SubmissionId) -> Self {
+        Self { submission: submission.clone(), fabric: None, roles: Vec::new(), labels: BTreeMap::new() }
+    }
+
     /// Returns the comment.
     pub fn text(&self) -> String {
-        let roles = if self.roles.len() > 1 { format!(":{}", self.roles.join(",")) } else { String::new() };
-        format!("weftrun:{}:{}{roles}", self.submission, self.fabric.map_or("", Fabric::as_str))
+        let roles = if self.roles.len() > 1 { self.roles.join(",") } else { String::new() };
+        let labels: Vec<String> = self.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let fabric = self.fabric.map_or("", Fabric::as_str);
+        let text = format!("weftrun:{}:{fabric}:{roles}:{}", self.submission, labels.join(","));
+        let whole = format!("weftrun:{}:{fabric}", self.submission).len();
+        let end = text.trim_end_matches(':').len().max(whole);
+        text.get(..end).unwrap_or(&text).to_owned()
     }
 
     /// Finds the marker in a comment or a command line.
     pub fn find(text: &str) -> Option<Self> {
         let rest = text.split_once("weftrun:")?.1;
         let end = rest
-            .find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, ':' | ',' | '-'))
+            .find(|c: char| {
+                !c.is_ascii_alphanumeric() && !matches!(c, ':' | ',' | '-' | '=' | '.' | '_' | '/')
+            })
             .unwrap_or(rest.len());
-        let (submission, fabric) = rest.get(..end)?.split_once(':')?;
-        let (fabric, roles) = fabric.split_once(':').unwrap_or((fabric, ""));
+        let mut parts = rest.get(..end)?.split(':');
+        let (submission, fabric) = (parts.next()?, parts.next()?);
+        let roles = parts.next().unwrap_or_default();
         let roles = roles.split(',').filter(|role| !role.is_empty()).map(str::to_owned).collect();
+        let labels = parts.next().unwrap_or_default().split(',').filter_map(|pair| pair.split_once('='));
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
         let fabric = serde_json::from_value(fabric.into()).ok();
-        Some(Self { submission: SubmissionId::parse(submission)?, fabric, roles })
+        Some(Self { submission: SubmissionId::parse(submission)?, fabric, roles, labels })
     }
 }
 

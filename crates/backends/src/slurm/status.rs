@@ -16,6 +16,8 @@ pub fn summary(handle: JobHandle, rows: &[&Job], shown: Option<&Shown>) -> JobSu
     let ready = rows.iter().filter(|job| job.phase() == JobPhase::Running);
     summary.ready = (ready.map(|job| job.node_count).sum(), rows.iter().map(|job| job.node_count).sum());
     summary.created = rows.iter().filter_map(|job| job.submitted).min();
+    summary.started = rows.iter().filter_map(|job| job.started).min();
+    summary.owner = Some(super::error::clean(&first.user)).filter(|user| !user.is_empty());
     summary.ended = phase.is_terminal().then(|| rows.iter().filter_map(|job| job.ended).max()).flatten();
     summary.exit_code = exit_code(phase, decisive, shown);
     summary.reason = reason(decisive, summary.exit_code);
@@ -23,6 +25,7 @@ pub fn summary(handle: JobHandle, rows: &[&Job], shown: Option<&Shown>) -> JobSu
     if let Some(marker) = rows.iter().find_map(|job| job.marker.as_ref()) {
         summary.submission = Some(marker.submission.clone());
         summary.fabric = marker.fabric;
+        summary.labels.clone_from(&marker.labels);
     }
     if rows.len() > 1 {
         summary.reason = counted(rows, phase, &summary.reason);

@@ -348,8 +348,7 @@ pub fn script_of(rendered: &Rendered) -> Result<&str> {
 fn program(client: &Client, rendered: &Rendered) -> Result<String> {
     let script = script_of(rendered)?;
     let prepared = rendered.prepared.get::<Script>();
-    let marker =
-        Marker { submission: rendered.submission.clone(), fabric: Some(Fabric::Off), roles: Vec::new() };
+    let marker = Marker { fabric: Some(Fabric::Off), ..Marker::of(&rendered.submission) };
     let comment =
         prepared.and_then(|script| script.value("comment")).map_or_else(|| marker.text(), str::to_owned);
     let (submission, cluster, enter) = (&rendered.submission, client.cluster()?, client.enter_log_dir()?);

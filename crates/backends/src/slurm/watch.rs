@@ -87,7 +87,9 @@ async fn all(
         groups.entry(job.number).or_default().push(job.clone());
     }
     for (number, rows) in &groups {
-        if !filter.foreign && rows.iter().all(|job| job.marker.is_none()) {
+        let marker = rows.iter().find_map(|job| job.marker.as_ref());
+        let labels = marker.map(|marker| &marker.labels);
+        if !filter.foreign && marker.is_none() || !filter.fits(labels.unwrap_or(&BTreeMap::new())) {
             continue;
         }
         let handle = super::submit::handle(client, &JobId::whole(*number));

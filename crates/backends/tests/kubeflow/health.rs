@@ -94,7 +94,7 @@ async fn a_port_of_a_rank_is_connected_to() {
     let backend = cluster.connect_to(cluster.target(&cluster.kubeconfig("admin"))).await.unwrap();
     for rank in [None, Some(0), Some(1)] {
         let answer = async || {
-            let mut connection = backend.open_port(&running.handle, rank, 7007).await?;
+            let connection = backend.open_port(&running.handle, rank, 7007).await?;
             connection.send(b"hello\n").await?;
             let mut answer = Vec::new();
             loop {
@@ -118,7 +118,7 @@ async fn a_port_of_a_rank_is_connected_to() {
         };
         assert_eq!(answer, format!("hello from {}\n", rank.unwrap_or(0)));
     }
-    let mut nothing = backend.open_port(&running.handle, None, 7008).await.unwrap();
+    let nothing = backend.open_port(&running.handle, None, 7008).await.unwrap();
     let sent = nothing.send(b"hello\n").await;
     let error = match sent {
         Ok(()) => nothing.receive().await.unwrap_err(),

@@ -75,7 +75,7 @@ async fn a_port_of_a_pod_is_reached() {
         stream.read_exact(&mut bytes).await.unwrap();
         stream.write_all(&bytes).await.unwrap();
     });
-    let mut connection = backend.open_port(&handle, Some(1), port).await.unwrap();
+    let connection = backend.open_port(&handle, Some(1), port).await.unwrap();
     connection.send(b"hi\0\xff\n").await.unwrap();
     let mut got = Vec::new();
     loop {
@@ -89,7 +89,7 @@ async fn a_port_of_a_pod_is_reached() {
     server.await.unwrap();
     // The listener was closed, so nothing listens on the port any more.
     let refused = match backend.open_port(&handle, None, port).await {
-        Ok(mut connection) => match connection.send(b"x").await {
+        Ok(connection) => match connection.send(b"x").await {
             Ok(()) => connection.receive().await.map(drop),
             failed => failed,
         },

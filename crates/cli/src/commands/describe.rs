@@ -1,10 +1,11 @@
 //! `describe`: the details of a job.
 
 use clap::Args;
+use jiff::Timestamp;
 use weftrun::Result;
 use weftrun::convert::decision_text;
 use weftrun::core::exit_codes;
-use weftrun::core::job::JobDetail;
+use weftrun::core::job::{JobDetail, JobPhase, JobSummary, age};
 use weftrun::core::log::clean_text as printable;
 use weftrun::report::{DescribeReport, WhyReport};
 
@@ -49,6 +50,28 @@ pub fn run(context: &Context, args: &DescribeArgs) -> Result<u8> {
     Ok(exit_codes::OK)
 }
 
+/// Returns when the job was submitted, began and ended, and how long it ran.
+fn times(job: &JobSummary, now: Timestamp) -> Vec<(&'static str, String)> {
+    let said = |time: Timestamp| time.strftime("%FT%TZ").to_string();
+    let mut times = Vec::new();
+    times.extend(job.created.map(|time| ("created", said(time))));
+    match job.started {
+        // Where a job waits, it is the cluster's expectation.
+        Some(time) if job.phase == JobPhase::Pending && time > now => {
+            times.push(("starts", format!("{} (expected)", said(time))));
+        }
+        Some(time) if job.phase != JobPhase::Pending => {
+            times.push(("started", said(time)));
+            let until =
+                job.ended.or((!job.phase.is_terminal()).then_some(now)).filter(|until| *until >= time);
+            times.extend(until.map(|until| ("elapsed", age(until, time))));
+        }
+        _ => {}
+    }
+    times.extend(job.ended.map(|time| ("ended", said(time))));
+    times
+}
+
 fn text(detail: &JobDetail) -> String {
     let bold = style::BOLD;
     let job = &detail.summary;
@@ -59,6 +82,16 @@ fn text(detail: &JobDetail) -> String {
     text.push_str(&format!("\n  ready   {} of {}\n", job.ready.0, job.ready.1));
     if let Some(code) = job.exit_code {
         text.push_str(&format!("  exit    {code}\n"));
+    }
+    for (key, value) in times(job, weftrun::clock::now()) {
+        text.push_str(&format!("  {key:<7} {value}\n"));
+    }
+    if let Some(owner) = &job.owner {
+        text.push_str(&format!("  owner   {}\n", printable(owner)));
+    }
+    if !job.labels.is_empty() {
+        let labels: Vec<String> = job.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        text.push_str(&format!("  labels  {}\n", printable(&labels.join(","))));
     }
     for (key, value) in &detail.facts {
         text.push_str(&format!("  {:<7} {}\n", printable(key), printable(value)));

@@ -1,6 +1,6 @@
 //! `exec`: runs a command beside a rank of a running job.
 
-use std::io::Write;
+use std::io::{IsTerminal as _, Write};
 
 use clap::Args;
 use weftrun::core::backend::{ExecRequest, ExecStream};
@@ -13,9 +13,10 @@ const EXAMPLES: &str = "\
 Examples:
   weftrun exec slurm://prod/4711 -- nvidia-smi
   weftrun exec slurm://prod/4711 --rank 12 -- py-spy dump --pid 4242
+  weftrun exec -it slurm://prod/4711 --rank 12 -- bash
   weftrun exec train -b prod -- sh -c 'pgrep -f train.py | xargs -n1 py-spy dump --pid'
 
-The exit code is that of the command. Standard input is not passed on.";
+The exit code is that of the command. Standard input is passed on with `-i`.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -26,6 +27,12 @@ pub struct ExecArgs {
     /// Run the command where this global rank runs [default: on the job's first node]
     #[arg(long, value_name = "N")]
     pub rank: Option<u32>,
+    /// Pass standard input on to the command
+    #[arg(short = 'i', long)]
+    pub stdin: bool,
+    /// Give the command a terminal of its own, which is this one
+    #[arg(short = 't', long, requires = "stdin")]
+    pub tty: bool,
     /// Command and its arguments; no shell reads them
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,
@@ -35,7 +42,17 @@ pub struct ExecArgs {
 pub fn run(context: &Context, args: &ExecArgs) -> Result<u8> {
     let mut request = ExecRequest::new(args.command.iter().cloned());
     request.rank = args.rank;
+    request.terminal = args.tty;
     let client = context.client()?;
+    if args.stdin {
+        if args.tty && !std::io::stdin().is_terminal() {
+            return Err(Error::new(ErrorKind::Usage, "`-t` needs a terminal, and standard input is none")
+                .hint("with `-i` alone, standard input is passed on as it is"));
+        }
+        let code =
+            context.block_on(async { context.job(&client, &args.handle).await?.attach(&request).await })?;
+        return Ok(u8::try_from(code).unwrap_or(u8::MAX));
+    }
     let (mut stdout, mut stderr) = (context.out.relay_writer(), context.out.stderr_relay_writer());
     let code = context.block_on(async {
         let job = context.job(&client, &args.handle).await?;

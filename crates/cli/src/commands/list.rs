@@ -26,6 +26,9 @@ pub struct ListArgs {
     /// Include jobs that were not submitted by weftrun
     #[arg(long)]
     pub foreign: bool,
+    /// Only your own jobs: of your account, or where a cluster does not say whose they are, submitted from this machine
+    #[arg(long, conflicts_with_all = ["foreign", "watch"])]
+    pub mine: bool,
     /// Only jobs in this phase (repeatable); a phase of ended jobs implies --all
     #[arg(long, value_parser = phase, value_name = "PHASE")]
     pub phase: Vec<JobPhase>,
@@ -53,7 +56,7 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
     }
     let mut filter = JobFilter::all();
     let ended = args.all || args.phase.iter().any(|phase| phase.is_terminal());
-    (filter.ended, filter.foreign) = (ended, args.foreign);
+    (filter.ended, filter.foreign, filter.mine) = (ended, args.foreign, args.mine);
     filter.labels.extend(args.label.iter().cloned());
     if args.watch {
         return context.block_on(watch(context, &client, &targets, &filter, &args.phase));
@@ -217,7 +220,7 @@ fn note(record: &Record, outcome: &Outcome) -> String {
 /// The columns: the title, whether only `-o wide` has it, and the cell of a job.
 type Column = (&'static str, bool, fn(&Client, &JobSummary) -> String);
 
-const COLUMNS: [Column; 14] = [
+const COLUMNS: [Column; 16] = [
     ("HANDLE", false, |_, job| job.handle.to_string()),
     ("NAME", false, |_, job| clean_text(&job.name).into_owned()),
     ("PHASE", false, |_, job| job.phase.to_string()),
@@ -226,7 +229,9 @@ const COLUMNS: [Column; 14] = [
     ("AGE", false, |_, job| or_dash(job.created.map(|then| age(weftrun::clock::now(), then)))),
     ("KIND", true, |_, job| text(&job.kind)),
     ("QUEUE", true, |_, job| text(job.queue.as_deref().unwrap_or_default())),
+    ("OWNER", true, |_, job| text(job.owner.as_deref().unwrap_or_default())),
     ("SUBMITTED", true, |_, job| time(job.created)),
+    ("STARTED", true, |_, job| time(job.started.filter(|_| job.phase != JobPhase::Pending))),
     ("ENDED", true, |_, job| time(job.ended)),
     ("EXIT", true, |_, job| or_dash(job.exit_code.map(|code| code.to_string()))),
     ("LABELS", true, |_, job| {

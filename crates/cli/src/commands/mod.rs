@@ -21,6 +21,7 @@ pub mod logs;
 pub mod man;
 pub mod mutate;
 pub mod plan;
+pub mod port_forward;
 pub mod probe;
 pub mod profiles;
 pub mod render;
@@ -64,6 +65,7 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
         Some(Command::Bandwidth(args)) => bandwidth::run(context, &args),
         Some(Command::Logs(args)) => logs::run(context, args),
         Some(Command::Exec(args)) => exec::run(context, &args),
+        Some(Command::PortForward(args)) => port_forward::run(context, &args),
         Some(Command::Watch(args)) => watch::run(context, &args),
         Some(Command::Wait(args)) => wait::run(context, &args),
         Some(Command::List(args)) => list::run(context, &args),

@@ -176,10 +176,10 @@ fn list_selects_labels_where_the_backend_has_them() {
     assert!(place.run("list -l team=nlp").ok().err.contains("no job with these labels"));
     assert!(place.run("list -l team").code(2).err.contains("KEY=VALUE"));
     // Refused before anything is asked of the cluster, also by the list of all targets.
-    place.configure("[target.rack]\nbackend = \"slurm\"\nssh = \"host.invalid\"\n");
+    place.configure("[target.rack]\nbackend = \"runai\"\nurl = \"http://127.0.0.1:9\"\nproject = \"p\"\n");
     for options in ["", "--watch"] {
         let refused = place.run(&format!("list -b rack -l team=nlp {options}"));
-        assert!(refused.err.contains("backend `slurm` lists jobs without their labels"), "{}", refused.err);
+        assert!(refused.err.contains("backend `runai` lists jobs without their labels"), "{}", refused.err);
         assert_ne!(refused.code, 5, "{}", refused.err);
     }
     let all = place.run("list -A --all -l team=nlp -o name");

@@ -1,6 +1,8 @@
 //! `docs/reference/*.schema.json`: made of the types, and held against what the binary prints.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
 
 use serde_json::Value;
 use weftrun::report::schemas;
@@ -148,6 +150,17 @@ fn the_binarys_output_is_what_the_schemas_say() {
     }
     schemas.hold("list", &place.run("list --all -o json").ok().json());
     schemas.hold("act", &place.run(&format!("delete --yes {handle} -o json")).ok().json());
+
+    place.write("sleeps.toml", "name = \"sleeps\"\ncommand = [\"sleep\", \"600\"]\n");
+    let handle = place.run("submit sleeps.toml").ok().out.trim().to_owned();
+    let words = ["port-forward", handle.as_str(), "0:9", "-o", "json"];
+    let mut forward = place.command(words).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(forward.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    schemas.hold("port-forward", &serde_json::from_str(&line).unwrap());
+    forward.kill().unwrap();
+    forward.wait().unwrap();
+    place.run(&format!("cancel {handle}")).ok();
 
     let missing = place.run("describe local://local/none -o json").code(6);
     assert_eq!(missing.out, "");

@@ -59,11 +59,7 @@ fn control_in(bytes: &[u8]) -> Option<String> {
 
 /// Runs a program in a terminal of its own and gives what the terminal got.
 fn in_terminal(mut command: Command) -> Vec<u8> {
-    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&master).unwrap();
-    unlockpt(&master).unwrap();
-    let name = ptsname(&master, Vec::new()).unwrap();
-    let slave = OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let (mut master, slave) = open_terminal();
     command.env("TERM", "xterm-256color").env_remove("NO_COLOR").stdin(Stdio::null());
     command.stdout(slave.try_clone().unwrap()).stderr(slave);
     let mut child = command.spawn().unwrap();
@@ -71,9 +67,19 @@ fn in_terminal(mut command: Command) -> Vec<u8> {
     drop(command);
     let mut got = Vec::new();
     // A terminal whose other end is closed gives EIO.
-    let _ = File::from(master).read_to_end(&mut got);
+    let _ = master.read_to_end(&mut got);
     child.wait().unwrap();
     got
+}
+
+/// The two ends of a new terminal: what a person sees and types, and what a program has.
+pub fn open_terminal() -> (File, File) {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap();
+    let slave = OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    (File::from(master), slave)
 }
 
 /// A backend whose every answer is hostile.
@@ -265,6 +271,7 @@ fn lines() -> Vec<Vec<String>> {
         "logs -o json HANDLE",
         "logs --color always HANDLE",
         "exec HANDLE --rank 1 -- COMMAND",
+        "port-forward HANDLE --rank 1 0:9",
         "health HANDLE",
         "health -o json HANDLE",
         "health --timeout 1s --address ADDRESS",

@@ -1,5 +1,9 @@
 //! The verbs that need no cluster, each as its help says.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::Stdio;
+
 use crate::place::{Place, SMALL_JOB};
 
 #[test]
@@ -257,6 +261,100 @@ fn exec_runs_beside_a_rank_with_its_environment_and_ends_with_the_code_of_the_co
     place.run(&format!("cancel {handle}")).ok();
     comes_to(&place, "cancelled");
     assert_eq!(exec(&["--", "true"]).status.code(), Some(4));
+}
+
+#[test]
+fn exec_passes_input_and_gives_a_terminal() {
+    let place = Place::new();
+    place
+        .write("job.toml", "name = \"shell\"\nenv = { COLOUR = \"blue\" }\ncommand = [\"sleep\", \"600\"]\n");
+    let handle = place.run("submit job.toml").ok().out.trim().to_owned();
+    comes_to(&place, "running");
+    let mut fed = place
+        .command([
+            "exec",
+            "-i",
+            &handle,
+            "--",
+            "sh",
+            "-c",
+            "cat; echo; [ -t 0 ] || echo $COLOUR no terminal; exit 5",
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    fed.stdin.take().unwrap().write_all(b"a\0\xffb").unwrap();
+    let done = fed.wait_with_output().unwrap();
+    assert_eq!(
+        (done.status.code(), done.stdout.as_slice()),
+        (Some(5), b"a\0\xffb\nblue no terminal\n".as_slice())
+    );
+    let none = place.command(["exec", "-it", &handle, "--", "true"]).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&none.stderr).into_owned();
+    assert!(none.status.code() == Some(2) && said.contains("needs a terminal"), "{said}");
+
+    let (mut master, slave) = crate::terminal::open_terminal();
+    let mut command =
+        place.command(["exec", "-it", &handle, "--", "sh", "-c", "read x; [ -t 0 ] && echo got $x; exit 6"]);
+    command.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    master.write_all(b"word\n").unwrap();
+    let mut got = Vec::new();
+    let _ = master.read_to_end(&mut got);
+    let got = String::from_utf8_lossy(&got);
+    assert!(child.wait().unwrap().code() == Some(6) && got.contains("got word"), "{got}");
+    place.run(&format!("cancel {handle}")).ok();
+}
+
+#[test]
+fn a_port_leads_into_a_job() {
+    let place = Place::new();
+    place.write("job.toml", "name = \"serves\"\ncommand = [\"sleep\", \"600\"]\n");
+    let handle = place.run("submit job.toml").ok().out.trim().to_owned();
+    comes_to(&place, "running");
+    // The job runs on this machine, so the test is its service.
+    let service = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = service.local_addr().unwrap().port();
+    let echo = std::thread::spawn(move || {
+        for _ in 0..2 {
+            // The first is the question whether the job can be reached.
+            let mut stream = service.accept().unwrap().0;
+            let mut line = [0; 5];
+            if stream.read_exact(&mut line).is_ok() {
+                stream.write_all(&[b"you said ".as_slice(), &line].concat()).unwrap();
+            }
+        }
+    });
+    let words = ["port-forward", handle.as_str(), &format!("0:{port}"), "-o", "json"];
+    let mut forward = place.command(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(forward.stdout.take().unwrap()).lines();
+    let said: serde_json::Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    let local = u16::try_from(said["local"].as_u64().unwrap()).unwrap();
+    let ask = || {
+        let mut stream = TcpStream::connect(("127.0.0.1", local)).unwrap();
+        stream.write_all(b"hello").unwrap();
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        answer
+    };
+    assert_eq!(ask(), "you said hello");
+    echo.join().unwrap();
+    // The service is gone: that is told, and the port stays.
+    assert_eq!(ask(), "");
+    let mut told = String::new();
+    let mut stderr = BufReader::new(forward.stderr.take().unwrap());
+    stderr.read_line(&mut told).unwrap();
+    assert!(told.contains(&format!("nothing listens on port {port}")), "{told}");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&forward), rustix::process::Signal::INT)
+        .unwrap();
+    assert_eq!(forward.wait().unwrap().code(), Some(0));
+    let beyond = place.run(&format!("port-forward {handle} --rank 9 {port}"));
+    assert!(beyond.code == 6 && beyond.err.contains("rank 9"), "{}", beyond.err);
+    place.run(&format!("cancel {handle}")).ok();
+    comes_to(&place, "cancelled");
+    assert_eq!(place.run(&format!("port-forward {handle} {port}")).code, 4);
 }
 
 #[test]

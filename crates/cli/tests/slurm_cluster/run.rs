@@ -56,7 +56,8 @@ impl<'a> User<'a> {
         std::fs::write(self.dir.path().join(name), text).expect("written");
     }
 
-    fn command(&self, words: &[&str]) -> Command {
+    /// Returns the command of a run.
+    pub fn command(&self, words: &[&str]) -> Command {
         let mut command = child::command("timeout");
         command.env("HOME", self.dir.path());
         command.args(["--kill-after=5", LONGEST, env!("CARGO_BIN_EXE_weftrun")]);
@@ -103,6 +104,16 @@ impl Iterator for Events {
 }
 
 impl Events {
+    /// Ends the run, as Ctrl-C does.
+    pub fn stop(self) {
+        rustix::process::kill_process(
+            rustix::process::Pid::from_child(&self.child),
+            rustix::process::Signal::INT,
+        )
+        .expect("it runs");
+        assert_eq!(self.end().0, Some(0));
+    }
+
     /// Returns the exit code, and for messages the last events with the standard error.
     pub fn end(mut self) -> (Option<i32>, String) {
         for _ in self.by_ref() {}

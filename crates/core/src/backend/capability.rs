@@ -50,6 +50,8 @@ pub struct Capability {
     pub restarts: bool,
     /// Jobs are listed with their labels, and can be selected by them.
     pub labels: bool,
+    /// Only jobs of this account are listed.
+    pub own_jobs: bool,
     /// A time limit is enforced.
     pub time_limit: bool,
     /// Longest job name.

@@ -8,12 +8,14 @@ pub struct ExecRequest {
     pub command: Vec<String>,
     /// The global rank beside which it runs; the job's first node, pod or process if none.
     pub rank: Option<u32>,
+    /// Whether it gets a terminal of its own, where it is attached to one.
+    pub terminal: bool,
 }
 
 impl ExecRequest {
     /// Makes the request to run a command beside the first rank.
     pub fn new<W: Into<String>>(command: impl IntoIterator<Item = W>) -> Self {
-        Self { command: command.into_iter().map(Into::into).collect(), rank: None }
+        Self { command: command.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
     /// Runs it beside this rank.

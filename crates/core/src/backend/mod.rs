@@ -107,6 +107,14 @@ pub trait Backend: Debug + Send + Sync + 'static {
         Err(Error::unsupported(&self.capability().backend, "exec"))
     }
 
+    /// Runs a command beside a rank with this process's own standard input and output, and returns its exit code:
+    /// in a terminal of its own with [`ExecRequest::terminal`], whose size follows this process's. The command gets
+    /// Ctrl-C. The errors are those of [`Backend::exec`].
+    async fn attach(&self, job: &JobHandle, request: &ExecRequest) -> Result<i32> {
+        let _ = (job, request);
+        Err(Error::unsupported(&self.capability().backend, "exec with input"))
+    }
+
     /// Connects to a port of localhost beside a rank of a running job, or in its first node, pod or process if none is named.
     ///
     /// The errors are those of [`Backend::exec`]; [`ErrorKind::Unreachable`] where nothing listens on

@@ -71,6 +71,9 @@ pub struct JobFilter {
     pub ended: bool,
     /// Jobs with all of these labels, on a backend that [lists labels](crate::backend::Capability::labels).
     pub labels: BTreeMap<String, String>,
+    /// Only jobs of this user: their owner's, where the cluster says who that is, else those that this machine submitted.
+    /// The client selects them, a backend need not.
+    pub mine: bool,
     /// At most this many, newest first.
     pub limit: Option<usize>,
 }
@@ -91,6 +94,8 @@ impl JobFilter {
         handle(handle: JobHandle) |filter| filter.handles.push(handle);
         /// Sets whether jobs that weftrun did not submit are included.
         foreign(foreign: bool) |filter| filter.foreign = foreign;
+        /// Sets whether only this user's jobs are included.
+        mine(mine: bool) |filter| filter.mine = mine;
         /// Sets whether ended jobs are included.
         ended(ended: bool) |filter| filter.ended = ended;
         /// Adds a label that a job must have with this value; all labels that are added must fit.
@@ -127,6 +132,10 @@ pub struct JobSummary {
     /// When it was submitted.
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub created: Option<Timestamp>,
+    /// When it began to run; where it waits, when the cluster expects it to begin.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    #[serde(default)]
+    pub started: Option<Timestamp>,
     /// When it ended.
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub ended: Option<Timestamp>,
@@ -135,6 +144,9 @@ pub struct JobSummary {
     /// The submission that made it, if it was one of ours.
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub submission: Option<SubmissionId>,
+    /// Whose job it is, in the cluster's words, where it knows.
+    #[serde(default)]
+    pub owner: Option<String>,
     /// Queue, partition or node pool.
     pub queue: Option<String>,
     /// The fabric it was planned for, where the cluster carries our marker.
@@ -155,9 +167,11 @@ impl JobSummary {
             kind: String::new(),
             ready: (0, 0),
             created: None,
+            started: None,
             ended: None,
             exit_code: None,
             submission: None,
+            owner: None,
             queue: None,
             fabric: None,
             labels: BTreeMap::new(),

@@ -116,7 +116,7 @@ impl<'a> Target<'a> {
     async fn connect(&self) -> Option<Box<dyn PortConnection>> {
         match self {
             Self::Address(address) => {
-                Some(Box::new(Tcp(tokio::net::TcpStream::connect(address).await.ok()?)))
+                Some(Box::new(Tcp::from(tokio::net::TcpStream::connect(address).await.ok()?)))
             }
             Self::Job { way: Way::Exec(_), .. } => None,
             Self::Job { job, port, places, at, .. } => {
@@ -231,7 +231,7 @@ struct Monitor {
 impl Monitor {
     /// Opens a monitor connection; none if the server does not support the command.
     async fn open(target: &Target<'_>) -> Option<Self> {
-        let mut connection = target.connect().await?;
+        let connection = target.connect().await?;
         let mut first = Vec::new();
         for line in MONITOR {
             connection.send(format!("{line}\n").as_bytes()).await.ok()?;

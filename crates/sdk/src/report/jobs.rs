@@ -29,6 +29,20 @@ report! {
         /// What was done.
         pub action: Action,
     }
+
+    /// `weftrun port-forward` with `-o json`: a line for each port, once it listens.
+    pub struct PortReport<'a> {
+        /// The job's handle.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        pub handle: &'a JobHandle,
+        /// The port of this machine's 127.0.0.1.
+        pub local: u16,
+        /// The port of localhost inside the job.
+        pub port: u16,
+        /// The global rank beside which it is; none for the job's first node.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub rank: Option<u32>,
+    }
 }
 
 weftrun_core::shapes! {

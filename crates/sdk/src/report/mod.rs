@@ -38,7 +38,7 @@ pub use bandwidth::BandwidthReport;
 pub use events::{Event, EventLine, LogLine, OwnEvent};
 pub use findings::{CodesReport, ErrorBody, ErrorReport, ExplainReport, LintReport, MutateReport};
 pub use job::JobReport;
-pub use jobs::{ActReport, DescribeReport, ListReport, PlanShape, WaitReport};
+pub use jobs::{ActReport, DescribeReport, ListReport, PlanShape, PortReport, WaitReport};
 pub use plan::{ImportReport, PlanReport, RenderReport};
 pub use site::{
     AdvisoriesReport, BackendShape, BackendsReport, ConfigReport, DoctorReport, InstancesReport,

@@ -22,6 +22,7 @@ pub fn all() -> Vec<(&'static str, Schema)> {
         ("list", of::<super::ListReport>()),
         ("mutate", of::<super::MutateReport>()),
         ("plan", of::<super::PlanReport>()),
+        ("port-forward", of::<super::PortReport>()),
         ("probe", of::<super::ProbeReport>()),
         ("profiles", of::<super::ProfilesReport>()),
         ("render", of::<super::RenderReport>()),

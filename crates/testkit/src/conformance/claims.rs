@@ -107,7 +107,7 @@ pub(super) async fn a_port_is_reached_or_refused(bench: Bench<'_>) -> Checked {
     let open = async |rank| match job.backend.open_port(&job.handle, rank, PORT).await {
         Err(error) => Err(error.kind()),
         // The connection itself may report that nothing listens, when it is first used.
-        Ok(mut port) => match port.receive().await {
+        Ok(port) => match port.receive().await {
             Err(error) => Err(error.kind()),
             Ok(bytes) => Ok(bytes.len()),
         },

@@ -84,7 +84,7 @@ pub fn functions(renderer: &Renderer<'_>) -> String {
     };
     format!(
         "# For `weftrun exec`, and for containers that outlive the program that started them.\n\
-         weftrun_contained() {{\nname=weftrun-$1-$WEFTRUN_PROCESS; shift\nexec setsid {program} exec \"$name\" \"$@\"\n}}\n\
+         weftrun_contained() {{\nname=weftrun-$1-$WEFTRUN_PROCESS; shift\nexec $weftrun_session {program} exec $weftrun_input \"$name\" \"$@\"\n}}\n\
          weftrun_containers() {{\n{}$limit {program} ps -q --filter name=weftrun-{id} \"$@\" 2> /dev/null\n}}\n\
          weftrun_kill_containers() {{\nfor c in $(weftrun_containers); do {program} kill \"$c\"; done > /dev/null 2>&1\n}}\n{pause}\n",
         quote::limit(10)

@@ -3,6 +3,8 @@
 mod container;
 mod mpi;
 
+use std::collections::BTreeMap;
+
 use std::fmt::Write as _;
 
 use weftrun_convert::{NoCounterpart, ScriptChange, ScriptContext, script_change};
@@ -40,6 +42,8 @@ pub struct PreparedJob {
     pub restarts: u32,
     /// Its time limit in seconds, 0 for none.
     pub limit: u64,
+    /// The labels of the job.
+    pub labels: BTreeMap<String, String>,
     /// Programs that every host must have.
     pub programs: Vec<String>,
 }
@@ -177,6 +181,7 @@ impl Renderer<'_> {
                 RestartPolicy::OnFailure { max } => max,
             },
             limit: spec.time_limit.map_or(0, |limit| limit.as_secs().max(1)),
+            labels: spec.labels.clone(),
             programs: self.programs(),
         })
     }
@@ -204,7 +209,6 @@ impl Renderer<'_> {
         let unused = [
             (spec.queue.is_some(), "queue"),
             (spec.priority.is_some(), "priority"),
-            (!spec.labels.is_empty(), "labels"),
             (!spec.annotations.is_empty(), "annotations"),
             (self.workers.iter().any(|role| role.memory.is_some()), "memory"),
             (self.workers.iter().any(|role| role.cpus.is_some()), "cpus"),
@@ -212,7 +216,7 @@ impl Renderer<'_> {
         for (_, key) in unused.into_iter().filter(|(set, _)| *set) {
             let why = match key {
                 "queue" | "priority" => "there is no queue",
-                "labels" | "annotations" => "jobs have none here",
+                "annotations" => "jobs have none here",
                 _ => "a job may use all of each host",
             };
             findings.push(Finding::info("HOSTS-UNUSED", format!("`{key}` is not used: {why}")).at(key));

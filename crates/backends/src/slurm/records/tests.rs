@@ -45,6 +45,21 @@ fn lives_of_a_requeued_job() {
     assert_eq!(lives[1].marker.as_ref().map(Marker::text).as_deref(), Some("weftrun:0a1b:efa"));
 }
 
+/// Labels are the last part of the marker, and an older weftrun reads what stands before them.
+#[test]
+fn a_marker_carries_the_labels_of_a_job() {
+    for (text, labels) in [
+        ("weftrun:0a1b:efa::team=nlp,x.dev/tier=a_1.b", &[("team", "nlp"), ("x.dev/tier", "a_1.b")][..]),
+        ("weftrun:0a1b::ps,worker:team=nlp", &[("team", "nlp")]),
+        ("weftrun:0a1b:efa", &[]),
+    ] {
+        let marker = Marker::find(&format!("--comment={text} -J x")).unwrap();
+        let read = marker.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+        assert_eq!(read.collect::<Vec<_>>(), labels, "{text}");
+        assert_eq!(marker.text(), text);
+    }
+}
+
 /// Each component of a heterogeneous job is shown under the name of its role.
 #[test]
 fn a_marker_names_the_roles_of_components() {

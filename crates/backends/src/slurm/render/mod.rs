@@ -181,6 +181,7 @@ impl RenderInput<'_> {
             submission: self.job.submission.clone(),
             fabric: Some(self.job.plan.fabric),
             roles: self.workers.iter().map(|role| role.name.clone()).collect(),
+            labels: self.job.spec.labels.clone(),
         }
     }
 
@@ -253,10 +254,9 @@ impl RenderInput<'_> {
         let message = format!("if a node fails: {message}");
         findings.push(Finding::info("SLURM-REQUEUE", message).at("backend.slurm.requeue"));
         let spec = &self.job.spec;
-        let unused = [(&spec.labels, "labels"), (&spec.annotations, "annotations")];
-        for (_, key) in unused.into_iter().filter(|(map, _)| !map.is_empty()) {
-            let message = format!("`{key}` is not used: jobs of Slurm have none");
-            findings.push(Finding::info("SLURM-UNUSED", message).at(key));
+        if !spec.annotations.is_empty() {
+            let message = "`annotations` is not used: jobs of Slurm have none";
+            findings.push(Finding::info("SLURM-UNUSED", message).at("annotations"));
         }
         findings
     }

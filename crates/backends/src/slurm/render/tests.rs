@@ -324,7 +324,7 @@ fn the_site_decides_about_a_requeue_unless_the_job_does() {
 }
 
 #[test]
-fn labels_and_annotations_are_named_as_unused() {
+fn annotations_are_named_as_unused() {
     let unused = |spec: JobSpec| {
         let findings = render(&SlurmTarget::default(), &planned(spec, Vec::new())).expect("renders").findings;
         let unused = findings.into_iter().filter(|finding| finding.code == "SLURM-UNUSED");
@@ -333,7 +333,7 @@ fn labels_and_annotations_are_named_as_unused() {
     let job = || llama().launch(Launch::PerRank);
     assert_eq!(
         unused(job().label("team", "nlp").annotation("a", "b").build().expect("valid")),
-        ["labels", "annotations"]
+        ["annotations"]
     );
     assert_eq!(unused(job().build().expect("valid")), [""; 0]);
 }

@@ -1,0 +1,227 @@
+//! Programs with two-way input and output: a command with this process's own terminal, and a connection to a port.
+
+use std::io::stdin;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::Stdio;
+
+use async_trait::async_trait;
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::Mutex;
+use weftrun_core::backend::PortConnection;
+use weftrun_core::{Error, ErrorKind, Result};
+
+use crate::helper::GroupGuard;
+
+/// Size of the buffer of a connection.
+const PIECE: usize = 32 << 10;
+/// The exit codes of [`connect_command`] for a port where nothing listens, and of a shell without bash.
+const NOTHING_LISTENS: i32 = 97;
+const NOT_FOUND: i32 = 127;
+
+/// Runs a program with this process's input and output, and returns its exit code as a shell reports it. Ctrl-C is the
+/// program's: it is not ended here.
+///
+/// # Errors
+/// [`ErrorKind::Io`] if it cannot be started or waited for.
+pub async fn attach(mut command: Command) -> Result<i32> {
+    let program = command.as_std().get_program().to_string_lossy().into_owned();
+    let failed = |error: std::io::Error| {
+        Error::new(ErrorKind::Io, format!("cannot run `{program}`")).with_source(error)
+    };
+    command.stdin(Stdio::inherit()).stdout(Stdio::inherit()).stderr(Stdio::inherit());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(Error::new(ErrorKind::NotFound, format!("`{program}` was not found")));
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    loop {
+        tokio::select! {
+            status = child.wait() => {
+                let status = status.map_err(failed)?;
+                return Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)));
+            }
+            Ok(()) = tokio::signal::ctrl_c() => {}
+        }
+    }
+}
+
+/// The terminal of standard input, passing on each key as it is typed until it is dropped.
+#[derive(Debug)]
+pub struct RawTerminal {
+    before: Termios,
+}
+
+impl RawTerminal {
+    /// Makes the terminal raw.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`] if there is none.
+    pub fn open() -> Result<Self> {
+        let none = |error: rustix::io::Errno| {
+            Error::new(ErrorKind::Usage, "a terminal is asked for, and standard input is none")
+                .hint("leave out `-t`")
+                .with_source(error)
+        };
+        let before = tcgetattr(stdin()).map_err(none)?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        tcsetattr(stdin(), OptionalActions::Flush, &raw).map_err(none)?;
+        Ok(Self { before })
+    }
+
+    /// Returns its columns and rows.
+    pub fn size(&self) -> Option<(u16, u16)> {
+        tcgetwinsize(stdin()).ok().map(|size| (size.ws_col, size.ws_row))
+    }
+}
+
+impl Drop for RawTerminal {
+    fn drop(&mut self) {
+        let _ = tcsetattr(stdin(), OptionalActions::Flush, &self.before);
+    }
+}
+
+/// Returns the command that connects its input and output to a port of localhost. It runs beside the rank, where bash is
+/// the tool that most images have.
+pub fn connect_command(port: u16) -> Vec<String> {
+    let script = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/$1 || exit {NOTHING_LISTENS}\n\
+         exec 4<&0\ncat <&3 & reader=$!\n{{ cat <&4 >&3; kill $reader; }} > /dev/null 2>&1 & writer=$!\n\
+         wait $reader\nkill $writer 2> /dev/null\nexit 0\n"
+    );
+    ["bash", "-c", &script, "weftrun", &port.to_string()].map(str::to_owned).to_vec()
+}
+
+/// A connection to a port through a program that was started with [`connect_command`].
+#[derive(Debug)]
+pub struct PipedPort {
+    port: u16,
+    stdin: Mutex<ChildStdin>,
+    stdout: Mutex<ChildStdout>,
+    child: Mutex<Child>,
+    _guard: GroupGuard,
+}
+
+impl PipedPort {
+    /// Starts the program, in a process group that ends with the connection.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if it cannot be started.
+    pub fn start(mut command: Command, port: u16) -> Result<Box<dyn PortConnection>> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.process_group(0).kill_on_drop(true);
+        let mut child = command.spawn().map_err(|error| {
+            Error::new(ErrorKind::Io, "cannot start the program that connects to the port").with_source(error)
+        })?;
+        let guard = GroupGuard::of(&child);
+        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(Error::new(ErrorKind::Unexpected, "a program was started without its outputs"));
+        };
+        let (stdin, stdout, child) = (Mutex::new(stdin), Mutex::new(stdout), Mutex::new(child));
+        Ok(Box::new(Self { port, stdin, stdout, child, _guard: guard }))
+    }
+}
+
+#[async_trait]
+impl PortConnection for PipedPort {
+    async fn send(&self, bytes: &[u8]) -> Result<()> {
+        let mut stdin = self.stdin.lock().await;
+        let sent = match stdin.write_all(bytes).await {
+            Ok(()) => stdin.flush().await,
+            failed => failed,
+        };
+        sent.map_err(|_| closed(self.port))
+    }
+
+    async fn receive(&self) -> Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(PIECE);
+        let read = self.stdout.lock().await.read_buf(&mut bytes).await;
+        if read.is_ok_and(|count| count > 0) {
+            return Ok(bytes);
+        }
+        let status = self.child.lock().await.wait().await.map_err(|_| closed(self.port))?;
+        match status.code() {
+            Some(0) => Ok(Vec::new()),
+            Some(NOTHING_LISTENS) => Err(nothing_listens(self.port)),
+            Some(NOT_FOUND) => Err(Error::new(
+                ErrorKind::Unsupported,
+                "there is no bash beside the rank, which connects to the port",
+            )),
+            _ => Err(closed(self.port)),
+        }
+    }
+}
+
+/// Returns the error of a port without a service.
+pub fn nothing_listens(port: u16) -> Error {
+    Error::new(ErrorKind::Unreachable, format!("nothing listens on port {port} of localhost inside the job"))
+}
+
+fn closed(port: u16) -> Error {
+    Error::new(ErrorKind::Unreachable, format!("the connection to port {port} inside the job broke"))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+    use weftrun_testkit::child;
+
+    use super::*;
+
+    fn start(port: u16) -> Box<dyn PortConnection> {
+        let words = connect_command(port);
+        let mut command = Command::from(child::command(&words[0]));
+        command.args(&words[1..]);
+        PipedPort::start(command, port).unwrap()
+    }
+
+    #[tokio::test]
+    async fn bytes_go_both_ways_at_once_and_a_closed_port_is_told() {
+        const LENGTH: usize = 3 << 20;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let (mut read, mut write) = stream.split();
+            // It reads all only after it has written all: both directions must move at once.
+            let sent = vec![b'\0'; LENGTH];
+            let mut got = vec![0; LENGTH];
+            let (written, read) = tokio::join!(write.write_all(&sent), read.read_exact(&mut got));
+            written.unwrap();
+            read.unwrap();
+            got
+        });
+        let connection = start(port);
+        let all: Vec<u8> = (0..LENGTH).map(|at| u8::try_from(at % 251).unwrap()).collect();
+        let receive = async {
+            let mut count = 0;
+            loop {
+                match connection.receive().await.unwrap().len() {
+                    0 => return count,
+                    more => count += more,
+                }
+            }
+        };
+        let (sent, count) = tokio::join!(connection.send(&all), receive);
+        sent.unwrap();
+        assert_eq!((count, server.await.unwrap() == all), (LENGTH, true));
+        let nothing = start(port).receive().await.unwrap_err();
+        assert_eq!(
+            (nothing.kind(), nothing.message().contains("nothing listens")),
+            (ErrorKind::Unreachable, true)
+        );
+    }
+
+    #[tokio::test]
+    async fn the_exit_code_of_an_attached_program_is_the_shells() {
+        for (script, code) in [("exit 7", 7), ("kill -9 $$", 137)] {
+            let mut command = Command::from(child::command("sh"));
+            command.args(["-c", script]);
+            assert_eq!(attach(command).await.unwrap(), code, "{script}");
+        }
+    }
+}
