@@ -44,12 +44,15 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
+/// The answer why a connection ended.
+type Reason = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
+
 struct Forwarded {
     forwarder: Portforwarder,
     read: Mutex<ReadHalf<Box<dyn Stream>>>,
     write: Mutex<WriteHalf<Box<dyn Stream>>>,
     /// Why the connection ended, if the node reports it.
-    reason: Mutex<Option<Pin<Box<dyn Future<Output = Option<String>> + Send>>>>,
+    reason: Mutex<Option<Reason>>,
     port: u16,
     what: String,
 }
