@@ -117,12 +117,20 @@ const END: &str = r#"weftrun_end() {
 @REQUEUE@  if [ "$weftrun_code" -ge 128 ] && [ -n "${weftrun_cause#lost}" ]; then weftrun_code=$weftrun_cause; fi
   printf '#weftrun end attempt=%s code=%s\n' "$weftrun_attempt" "$weftrun_code"
   weftrun_note "$weftrun_code"
-@LIBRARY@  exit "$weftrun_code"
+@LIBRARY@@CODE@  exit "$weftrun_code"
 }
 trap weftrun_end EXIT
 trap : USR1 USR2 # over slurmrestd the script gets the ranks' signals as well
 weftrun_begin
 weftrun_job
+"#;
+
+/// Removes the files that came with the job, so that copies of code do not pile up. What the job wrote or changed is younger than
+/// the mark, and stays.
+const CODE: &str = r#"  if [ -f "$weftrun_base.code.whole" ]; then
+    cd / && find "$weftrun_base.code" ! -type d \( ! -newer "$weftrun_base.code.whole" -o -name "*.pyc" \) -exec rm -f -- {} + && rm -f -- "$weftrun_base.code.whole"
+    find "$weftrun_base.code" -depth -type d -exec rmdir -- {} + 2> /dev/null || :
+  fi
 "#;
 
 /// Writes the block.
@@ -148,6 +156,7 @@ pub fn write(draft: &RenderInput<'_>) -> Result<String> {
     let requeue = requeue(draft);
     let brings = crate::remote::script::brings_library(draft.job);
     let library = if brings { format!("  rm -rf -- {} || :\n", launch::LIBRARY) } else { String::new() };
+    let code = if draft.job.spec.code_folder().is_some() { CODE } else { "" };
     let restart = match draft.job.spec.restart {
         RestartPolicy::OnFailure { max } if max > 0 => {
             // A job that is requeued because a node was lost does not restart on the remaining nodes.
@@ -168,7 +177,7 @@ pub fn write(draft: &RenderInput<'_>) -> Result<String> {
         name = draft.log_name_in_shell(),
         submission = draft.job.submission,
         claim = CLAIM.replace("@IS_A_COPY@", &IS_A_COPY.to_string()),
-        end = END.replace("@REQUEUE@", &requeue).replace("@LIBRARY@", &library),
+        end = END.replace("@REQUEUE@", &requeue).replace("@LIBRARY@", &library).replace("@CODE@", code),
     ))
 }
 
