@@ -25,7 +25,7 @@ use super::status::{Job, Jobs};
 use super::{capacity, error};
 use crate::refusals;
 use crate::remote::code_store::{self, Upload};
-use crate::remote::{Answer, quote};
+use crate::remote::{Answer, quote, script};
 use crate::submit_once::{Created, Policy, SearchResult, Submission, prepared, submit_once};
 
 /// Every step may be taken again: a request is sent again without a search.
@@ -367,7 +367,7 @@ impl Sending<'_> {
             program.push_str(&format!("[ \"$(wc -c < \"$1\"/{name})\" -eq {} ] || return 1\n", text.len()));
         }
         if let Some(upload) = self.upload()? {
-            program.push_str(&upload.link("\"$1\"", "return 1"));
+            program.push_str(&upload.link(&format!("\"$1\"/{}", script::ARCHIVE), "return 1"));
         }
         program.push_str(&format!(
             "[ ! -f \"$1\"/rsh ] || chmod 700 \"$1\"/rsh\n}}\nweftrun_clean {}\nweftrun_prepare_job {}\n",

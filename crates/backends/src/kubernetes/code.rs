@@ -287,6 +287,92 @@ mod tests {
         assert_eq!(refused.kind(), ErrorKind::InvalidSpec);
     }
 
+    fn folder(bytes: usize) -> JobSpec {
+        let mut spec = JobSpec::builder("code")
+            .role(weftrun_core::spec::Role::worker().command(["./run.sh", "x"]))
+            .build()
+            .unwrap();
+        let archive = Archive::new(vec![b'x'; bytes]);
+        let content =
+            CodeContent { hash: "ab".repeat(32), commit: None, dirty: false, files: 1, bytes: 1, archive };
+        spec.code = Some(Code::Folder { dir: ".".into(), content: Some(content) });
+        spec
+    }
+
+    /// Point 10 of issue 39: ranks of one pod begin at the same time.
+    #[test]
+    fn a_folder_is_unpacked_once_and_whole_by_ranks_that_begin_together() {
+        for shell in ["dash", "bash"] {
+            let dir = tempfile::tempdir().unwrap();
+            let source = dir.path().join("source");
+            std::fs::create_dir_all(source.join("sub")).unwrap();
+            (0..200).for_each(|n| std::fs::write(source.join(format!("sub/{n}")), "x").unwrap());
+            let Code::Folder { content: Some(content), .. } = weftrun_testkit::code_folder(&source) else {
+                panic!("a folder")
+            };
+            let archive = dir.path().join("code.tar.gz");
+            std::fs::write(&archive, content.archive.bytes()).unwrap();
+            let encoded = STANDARD.encode(content.archive.bytes());
+            for (number, from) in [archive.display().to_string(), encoded].iter().enumerate() {
+                let code = dir.path().join(format!("code-{number}"));
+                let start = |workdir: &str| {
+                    let mut command = child::command(shell);
+                    command.args(["-c", UNPACK, "weftrun-code"]).arg(&code).arg(from).arg(workdir);
+                    command.args(["sh", "-c", "ls | wc -l; basename \"$PWD\""]);
+                    command.stdout(std::process::Stdio::piped()).spawn().unwrap()
+                };
+                let ranks: Vec<_> = (0..8).map(|_| start("sub")).collect();
+                for rank in ranks {
+                    let done = rank.wait_with_output().unwrap();
+                    assert_eq!(String::from_utf8_lossy(&done.stdout), "200\nsub\n", "{shell} {number}");
+                }
+                let whole = start(".").wait_with_output().unwrap();
+                assert!(String::from_utf8_lossy(&whole.stdout).starts_with("1\n"), "{shell} {number}");
+                // One copy and the link to it.
+                assert_eq!(std::fs::read_dir(&code).unwrap().count(), 2, "{shell} {number}");
+            }
+            let cut = STANDARD.encode(&content.archive.bytes()[..content.archive.bytes().len() / 2]);
+            let mut command = child::command(shell);
+            command
+                .args(["-c", UNPACK, "weftrun-code"])
+                .arg(dir.path().join("cut"))
+                .args([&cut, ".", "true"]);
+            let done = command.output().unwrap();
+            assert_eq!(done.status.code(), Some(1), "{shell}");
+            assert!(String::from_utf8_lossy(&done.stderr).contains("the code was not fetched"), "{done:?}");
+            assert_eq!(std::fs::read_dir(dir.path().join("cut")).unwrap().count(), 0, "{shell}");
+        }
+    }
+
+    #[test]
+    fn a_folder_is_in_a_config_map_up_to_its_limit_or_inline_and_else_refused() {
+        let of = |bytes, how, may| Delivery::of(&folder(bytes), how, may);
+        let map = of(LARGEST_ARCHIVE, Scripts::Auto, None).unwrap();
+        let object = map.object(&json!({"labels": {}})).unwrap();
+        assert_eq!(object["binaryData"][ARCHIVE].as_str().unwrap().len(), LARGEST_ARCHIVE.div_ceil(3) * 4);
+        assert!(object["data"].is_null() && map.volume().is_some());
+        let words = map.command(&folder(1), vec!["./run.sh".into()]);
+        assert!(words.last().unwrap() == "./run.sh" && words.contains(&format!("{MOUNT}/{ARCHIVE}")));
+        let inline = of(1000, Scripts::Auto, Some(false)).unwrap();
+        assert!(inline.volume().is_none() && inline.object(&json!({})).is_none(), "{inline:?}");
+        for (bytes, how, may, said) in [
+            (LARGEST_ARCHIVE + 1, Scripts::Auto, None, "fit into a ConfigMap"),
+            (
+                LARGEST_INLINE + 1,
+                Scripts::Auto,
+                Some(false),
+                "ConfigMaps, which hold more, cannot be created here",
+            ),
+            (LARGEST_INLINE + 1, Scripts::Inline, Some(true), "fit into the command of a pod"),
+        ] {
+            let refused = of(bytes, how, may).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::InvalidSpec);
+            let told = format!("{refused} {:?}", refused.hints());
+            assert!(told.contains(said) && told.contains("code = { git"), "{told}");
+        }
+        assert!(of(0, Scripts::Auto, None).is_err(), "a folder that nobody read");
+    }
+
     #[cfg(any(feature = "hosts", feature = "slurm"))]
     #[test]
     fn git_is_told_which_transports_it_may_use_and_ends() {

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use weftrun_core::spec::CodeContent;
 use weftrun_core::{Error, ErrorKind, Result};
 
-use super::{Answer, quote, script};
+use super::{Answer, quote};
 
 /// Bytes of a piece.
 const PIECE: usize = 3 << 20;
@@ -85,12 +85,11 @@ impl<'a> Upload<'a> {
         )
     }
 
-    /// Returns the lines that give the archive to a job, in the folder `to`, a word of the shell. `failed` ends the script where
+    /// Returns the lines that give the archive to a job, as the file `to`, a word of the shell. `failed` ends the script where
     /// that fails.
     pub fn link(&self, to: &str, failed: &str) -> String {
-        let file = format!("{to}/{}", script::ARCHIVE);
         format!(
-            "{}[ -f {file} ] || ln -- \"$archive\" {file} 2> /dev/null || {{ cp -- \"$archive\" {file}.new && mv -f -- {file}.new {file}; }} || {failed}\n",
+            "{}[ -f {to} ] || ln -- \"$archive\" {to} 2> /dev/null || {{ cp -- \"$archive\" {to}.new && mv -f -- {to}.new {to}; }} || {failed}\n",
             self.enter
         )
     }

@@ -5,15 +5,13 @@ use base64::engine::general_purpose::STANDARD;
 use weftrun_core::backend::PlannedJob;
 use weftrun_core::fabric::PROFILER_PATH;
 use weftrun_core::shell::variable;
-use weftrun_core::spec::{
-    Code, CodeContent, EnvVar, JobSpec, Role, RoleKind, SecretRef, Volume, VolumeSource, git,
-};
+use weftrun_core::spec::{Code, EnvVar, JobSpec, Role, RoleKind, SecretRef, Volume, VolumeSource, git};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::ops::{Mount, Translated};
 use super::quote;
 
-/// The archive of a job's folder, in the folder of its submission.
+/// The name of the archive of a job's folder.
 pub const ARCHIVE: &str = "code.tar.gz";
 
 /// Returns the lines that bring a job's code into `folder`, a word of the shell. `failed` is what ends the script where that
@@ -64,15 +62,18 @@ pub fn code(backend: &str, code: &Code, folder: &str, archive: &str, failed: &st
                 git::CLONE_LIMIT
             ))
         }
-        Code::Folder { content, .. } => {
-            let about = content.as_ref().map(CodeContent::line).unwrap_or_default();
+        Code::Folder { content: Some(content), .. } => {
             let absent =
                 not_fetched("`weftrun submit` sends the folder with the script, which alone has none")?;
+            let damaged = not_fetched("the archive has other files than the job was submitted with")?;
+            let unpacked = not_fetched("see tar's message above")?;
             // The mark has the day after the archive's files: what the job writes is younger.
             Ok(format!(
-                "# {about}\nif [ ! -f {folder}.whole ]; then\n  [ -f {archive} ]{absent}\n  tar -xzf {archive} -C {folder}{}\n  \
-                 touch -t 198001020000 {folder}.whole\nfi\n",
-                not_fetched("see tar's message above")?
+                "# {}\nif [ ! -f {folder}.whole ]; then\n  [ -f {archive} ]{absent}\n  \
+                 [ \"$(gzip -dc {archive} | sha256sum)\" = {} ]{damaged}\n  \
+                 tar -xzf {archive} -C {folder}{unpacked}\n  touch -t 198001020000 {folder}.whole\nfi\n",
+                content.line(),
+                quote::word(&format!("{}  -", content.hash))?
             ))
         }
         _ => Err(Error::unsupported(backend, "code of this kind")),

@@ -26,8 +26,8 @@ use super::ids::{self, JobId};
 use super::records::Marker;
 use super::render::Script;
 use super::{BACKEND, error, quote};
-use crate::remote::Answer;
 use crate::remote::code_store::{self, Upload};
+use crate::remote::{Answer, script};
 use crate::submit_once::{self, Created, Policy, Submission, submit_once};
 
 /// Exit code of the program if the log folder cannot be created or written.
@@ -221,14 +221,10 @@ async fn send_code(client: &Client, rendered: &Rendered) -> Result<()> {
             code_store::sent(host, &client.transport.read(&program?).await?)?;
         }
     }
-    let submission = &rendered.submission;
-    let link = format!(
-        "once=$dir/.submit-{submission}\nmkdir -- \"$once\" 2> /dev/null\n\
-         [ -d \"$once\" ] && [ ! -L \"$once\" ] && [ -O \"$once\" ] || {{ mkdir -- \"$once\"; exit {NO_LOG_DIR}; }}\n"
-    );
-    let program = upload.link("\"$once\"", "exit 91");
-    let program = format!("{}{link}{program}", client.enter_log_dir()?);
-    code_store::sent(host, &client.transport.read(&program).await?)
+    // In a name of its own: the folder of the submission is made by what may run twice.
+    let link =
+        upload.link(&format!("\"$dir/.submit-{}.{}\"", rendered.submission, script::ARCHIVE), "exit 91");
+    code_store::sent(host, &client.transport.read(&link).await?)
 }
 
 /// Creates the log folder, if it can be reached without `sbatch`.

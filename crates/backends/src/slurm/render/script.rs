@@ -162,7 +162,7 @@ fn code(draft: &RenderInput<'_>) -> Result<String> {
             .hint("set `path-map` of the target where its folder for logs is mounted here, or `ssh`")
             .hint("or let the job clone a Git repository: `code = { git = … }`"));
     }
-    let archive = format!("\"$weftrun_once\"/{}", script::ARCHIVE);
+    let archive = format!("\"$weftrun_once.{}\"", script::ARCHIVE);
     let fetch = script::code(BACKEND, code, "\"$weftrun_source\"", &archive, "exit 1")?;
     Ok(format!(
         "# The job's code, where every node sees it.\nweftrun_source=$weftrun_base.code\n\
