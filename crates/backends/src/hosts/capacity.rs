@@ -90,6 +90,7 @@ mod tests {
                 restarts: 0,
                 limit: 0,
                 programs: Vec::new(),
+                code: None,
             };
             candidates(&client, &draft).map_or_else(|error| error.to_string(), |hosts| hosts.join(" "))
         };

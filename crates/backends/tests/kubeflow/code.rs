@@ -1,7 +1,8 @@
 //! `code = { dir = … }`: the folder comes in a ConfigMap of the job, is unpacked in each pod, and goes with the job.
 
 use crate::cluster::{cluster, name, poll};
-use crate::shell::{Shell, handle_of};
+use crate::replayed::handle_of;
+use crate::shell::Shell;
 
 const SCRIPT: &str =
     "#!/bin/sh\necho \"$(cat sub/deep.txt) and $(cat near) for rank $RANK in $PWD\"\necho out > result.txt\n";

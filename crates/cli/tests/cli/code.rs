@@ -98,7 +98,7 @@ fn a_folder_that_changes_is_another_job_and_an_equal_one_the_same() {
 fn what_would_be_sent_elsewhere_has_the_folder_or_says_why_not() {
     let place = project();
     place.configure(
-        "[target.rest]\nbackend = \"slurm\"\nrest = \"http://127.0.0.1:9\"\nlog-dir = \"/fsx/logs\"\n\
+        "[target.rest]\nbackend = \"slurm\"\nrest = \"http://127.0.0.1:9\"\nlog-dir = \"/fsx/logs\"\ntoken-command = [\"echo\", \"x\"]\n\
          [target.pods]\nbackend = \"kubeflow\"\n",
     );
     let job = "--image busybox:1.36 --nodes 2 --code project --name c";

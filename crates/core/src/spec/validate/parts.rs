@@ -18,7 +18,7 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
         image(text, &path, out);
     }
     if let Some(code) = &job.code {
-        self::code(code, out);
+        self::code(job, code, out);
     }
     for role in &job.roles {
         let Some(place) = mask::secret_in_words(&role.command) else { continue };
@@ -63,7 +63,7 @@ fn image(text: &str, path: &str, out: &mut Findings) {
     }
 }
 
-fn code(code: &Code, out: &mut Findings) {
+fn code(job: &JobSpec, code: &Code, out: &mut Findings) {
     match code {
         Code::Script { name, text } => {
             if name.is_empty() || name.contains(['/', '\0', '\n']) || matches!(name.as_str(), "." | "..") {
@@ -101,6 +101,10 @@ fn code(code: &Code, out: &mut Findings) {
             }
         }
         Code::Folder { dir, .. } => {
+            if job.roles.iter().all(|role| role.command.is_empty()) {
+                out.error("SPEC-CODE", "code.dir", "the image's own command does not use the job's folder")
+                    .fix("set `command`, which runs in a copy of it");
+            }
             if dir.is_empty() || dir.contains('\0') {
                 out.error("SPEC-CODE", "code.dir", format!("`{}` is not a folder", shown(dir)))
                     .fix("write `.` for the folder of the job file");
