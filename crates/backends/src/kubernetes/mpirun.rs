@@ -61,7 +61,8 @@ pub fn line(
     if let Some(own) = shell::complete_mpirun(program, &path, &forward) {
         // A script in a ConfigMap is in every pod; all else is brought by what weftrun puts before each rank.
         if matches!(spec.code, Some(Code::Git { .. } | Code::Folder { .. })) {
-            let message = "the command calls mpirun itself, and the job's code reaches only ranks that weftrun starts";
+            let message =
+                "the command calls mpirun itself, and the job's code reaches only ranks that weftrun starts";
             return Err(Error::new(ErrorKind::InvalidSpec, message)
                 .with("role", &launcher.name)
                 .hint("give the program alone, without mpirun, or put the code into the image"));

@@ -394,7 +394,9 @@ async fn a_folder_is_sent_once_to_each_host_and_jobs_run_in_copies() {
     let code = weftrun_testkit::code_folder(folder.path());
     let script =
         "cat 'near/odd\nname'; wc -c < noise; echo changed > noise; [ ! -e new ] && echo fresh; echo x > new";
-    let find = "cd ~ && find . -path '*/code/*.tar.gz' -printf '%f %i\\n'; find . -name '.part-*'";
+    let weftrun_core::spec::Code::Folder { content: Some(content), .. } = &code else { panic!("a folder") };
+    let name = format!("{}.tar.gz", content.hash);
+    let find = format!("cd ~ && find . -name '{name}' -printf '%f %i\\n'; find . -name '.part-*'");
     let mut stores = Vec::new();
     for name in ["folder-1", "folder-2"] {
         let mut spec = job(name, Launch::PerNode, 2, 1, script);
@@ -405,7 +407,7 @@ async fn a_folder_is_sent_once_to_each_host_and_jobs_run_in_copies() {
         for host in ["a", "b"] {
             assert_eq!(logs.get(host).map(String::as_str), Some("deep\n7340032\nfresh\n"), "{logs:?}");
         }
-        stores.push(["a", "b"].map(|host| cluster.on(host, find)));
+        stores.push(["a", "b"].map(|host| cluster.on(host, &find)));
         delete(&backend, &job).await;
         (spec.name, spec.workdir) = (format!("{name}-in"), Some("sub".to_owned()));
         spec.roles[0].command = vec!["ls".to_owned()];

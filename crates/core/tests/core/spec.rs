@@ -133,8 +133,8 @@ fn flags() -> Overrides {
 fn every_flag_is_tried() {
     let untried: Vec<&str> = weftrun_core::spec::job_flags()
         .map(weftrun_core::spec::JobFlag::name)
-        // A script replaces the repository; a runtime is a file beside the job.
-        .filter(|flag| !matches!(*flag, "--" | "--script" | "--runtime"))
+        // A script or a folder replaces the repository; a runtime is a file beside the job.
+        .filter(|flag| !matches!(*flag, "--" | "--script" | "--code" | "--runtime"))
         .filter(|flag| !FLAGS.iter().any(|(tried, _)| tried == flag))
         .collect();
     assert_eq!(untried, [""; 0]);

@@ -125,6 +125,12 @@ impl<'a> Entries<'a> {
 
     /// Adds a path that git listed. Returns whether it is a repository in the folder, whose files git lists separately.
     fn add(&mut self, path: &Path) -> Result<bool> {
+        // The folder is refused: the rest is only counted, since looking at a million files takes minutes.
+        if self.files > MAX_CODE_FILES {
+            self.files += 1;
+            *self.folders.entry(top(path)).or_default() += 1;
+            return Ok(false);
+        }
         if !self.is_inside(path) {
             return Ok(false);
         }
@@ -151,15 +157,12 @@ impl<'a> Entries<'a> {
             return Ok(false);
         }
         self.count(path, &found);
-        // Beyond the limit, files are only counted.
-        if self.files <= MAX_CODE_FILES {
-            let kind = if kind.is_symlink() {
-                Kind::Link(std::fs::read_link(&full).map_err(|error| failed("read the link", &full, &error))?)
-            } else {
-                Kind::File { executable: found.permissions().mode() & 0o100 != 0 }
-            };
-            self.found.insert(path.to_owned(), kind);
-        }
+        let kind = if kind.is_symlink() {
+            Kind::Link(std::fs::read_link(&full).map_err(|error| failed("read the link", &full, &error))?)
+        } else {
+            Kind::File { executable: found.permissions().mode() & 0o100 != 0 }
+        };
+        self.found.insert(path.to_owned(), kind);
         Ok(false)
     }
 
@@ -189,10 +192,7 @@ impl<'a> Entries<'a> {
                 self.largest.pop_first();
             }
         }
-        let mut parts = path.components();
-        let first = parts.next().map(|part| PathBuf::from(part.as_os_str())).unwrap_or_default();
-        let folder = if parts.next().is_some() { first } else { PathBuf::from(".") };
-        *self.folders.entry(folder).or_default() += 1;
+        *self.folders.entry(top(path)).or_default() += 1;
     }
 
     fn leave_out(&mut self, path: &Path, why: &str) {
@@ -242,6 +242,13 @@ impl<'a> Entries<'a> {
         }
         Ok(())
     }
+}
+
+/// Returns the folder at the top that a path is in.
+fn top(path: &Path) -> PathBuf {
+    let mut parts = path.components();
+    let first = parts.next().map(|part| PathBuf::from(part.as_os_str())).unwrap_or_default();
+    if parts.next().is_some() { first } else { PathBuf::from(".") }
 }
 
 /// Reads a file of at most `most` bytes whole, as it was at one time: one that changes meanwhile is read again.
