@@ -106,8 +106,10 @@ fn what_would_be_sent_elsewhere_has_the_folder_or_says_why_not() {
     for part in ["kind: ConfigMap", "code.tar.gz:", "weftrun.dev/code: commit "] {
         assert!(sent.out.contains(part), "{part}: {}", sent.out);
     }
-    let noise: Vec<u8> =
-        (0..2_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8 ^ (n >> 3) as u8).collect();
+    // Incompressible.
+    let next = |n: &u32| Some(n.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
+    let noise = std::iter::successors(Some(1_u32), next).take(2_000_000).map(|n| n.to_be_bytes()[0]);
+    let noise: Vec<u8> = noise.collect();
     place.write("project/noise", noise);
     for verb in ["render", "plan"] {
         let refused = place.run(&format!("{verb} -b pods {job} -- ./show.sh")).code(3);
