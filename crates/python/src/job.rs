@@ -78,7 +78,7 @@ impl Job {
     fn describe<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let job = self.job.get()?;
         let detail = self.session.run(py, job.describe())?;
-        plain(py, &DescribeReport::new(job.handle(), &detail, job.plan()))
+        plain(py, &DescribeReport::new(job.handle(), &detail, job.plan(), job.spec()))
     }
 
     /// Waits for the end of the job, and returns it as `weftrun wait -o json` does.
@@ -140,7 +140,8 @@ impl Job {
         let why = WhyReport::from(diagnosis.why.clone());
         let transport = TransportReport::of(diagnosis, &map);
         let mut report = JobReport::new(&transport, why);
-        report.job = detail.as_ref().map(|detail| DescribeReport::new(job.handle(), detail, job.plan()));
+        report.job =
+            detail.as_ref().map(|detail| DescribeReport::new(job.handle(), detail, job.plan(), job.spec()));
         report.spec = job.spec().cloned().map(JobSpec::masked).as_ref().map(to_toml);
         plain(py, &report)
     }

@@ -218,7 +218,10 @@ impl Plan {
     /// Returns the plan, as `weftrun plan -o json` does.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let plan = self.plan.read()?;
-        plain(py, &PlanReport::new(&plan.planned().spec.name, plan.fabric(), &plan.findings()))
+        let (spec, findings) = (&plan.planned().spec, plan.findings());
+        let mut report = PlanReport::new(&spec.name, plan.fabric(), &findings);
+        report.code = spec.code_content();
+        plain(py, &report)
     }
 
     /// Returns every decision with its reason, as text.

@@ -87,7 +87,13 @@ impl Job {
     /// # Errors
     /// [`ErrorKind::NotFound`] if the cluster has forgotten it.
     pub async fn describe(&self) -> Result<JobDetail> {
-        self.backend.describe(&self.handle).await
+        let mut detail = self.backend.describe(&self.handle).await?;
+        let code = self.spec().and_then(JobSpec::code_content);
+        // The cluster's own record comes first: the job may have been submitted elsewhere.
+        if let Some(content) = code.filter(|_| detail.facts.iter().all(|(key, _)| key != "code")) {
+            detail.facts.push(("code".to_owned(), content.line()));
+        }
+        Ok(detail)
     }
 
     /// Waits until it has ended; [`JobSummary::phase`] contains the result. There is no time limit: use your

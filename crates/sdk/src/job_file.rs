@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use weftrun_core::spec::file::{MAX_BYTES, MAX_SCRIPT};
-use weftrun_core::spec::{JobFile, Overrides, PartialJob};
+use weftrun_core::spec::{CodeContent, JobFile, Overrides, PartialJob};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use crate::Client;
@@ -68,7 +68,7 @@ impl JobSource {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outside {
-    /// Its use in the job: `script` or `runtime`.
+    /// Its use in the job: `script`, `runtime` or `folder`.
     pub what: &'static str,
     /// The path in the job file.
     pub named: String,
@@ -112,15 +112,38 @@ impl JobSource {
         most: usize,
         allow: impl FnOnce(&Outside) -> Result<()>,
     ) -> Result<Vec<u8>> {
+        let file = self.beside(named, what, allow)?;
+        let open = weftrun_backends::files::open(&file);
+        open.and_then(|file| bounded(file, most))
+            .map_err(|error| failed(&self.folder.join(named), what, error))
+    }
+
+    /// Reads the folder that a job file names as `code.dir` like [`JobSource::read_beside`]. Returns also what was left out.
+    ///
+    /// # Errors
+    /// The error of `allow`, and those of [`code_folder`](crate::code_folder).
+    pub fn read_code_beside(
+        &self,
+        named: &str,
+        allow: impl FnOnce(&Outside) -> Result<()>,
+    ) -> Result<(CodeContent, Vec<Finding>)> {
+        crate::code_folder::read(&self.beside(named, "folder", allow)?)
+    }
+
+    /// Returns a path that the job file names, with links resolved.
+    fn beside(
+        &self,
+        named: &str,
+        what: &'static str,
+        allow: impl FnOnce(&Outside) -> Result<()>,
+    ) -> Result<PathBuf> {
         let folder = if self.folder.as_os_str().is_empty() { Path::new(".") } else { &self.folder };
-        let path = self.folder.join(named);
         let whole = |path: &Path| std::fs::canonicalize(path).map_err(|error| failed(path, what, error));
-        let file = whole(&path)?;
+        let file = whole(&folder.join(named))?;
         if !file.starts_with(whole(folder)?) {
             allow(&Outside { what, named: named.to_owned(), path: file.clone() })?;
         }
-        let open = weftrun_backends::files::open(&file);
-        open.and_then(|file| bounded(file, most)).map_err(|error| failed(&path, what, error))
+        Ok(file)
     }
 }
 
@@ -155,6 +178,18 @@ impl Client {
         draft.flags(overrides);
         let mut file = draft.finish(self.catalogue())?;
         let mut allowed = Vec::new();
+        if let Some(dir) = file.code_dir() {
+            let (content, left_out) = match (source, overrides.get("--code")) {
+                (Some(source), None) => source.read_code_beside(&dir, |outside| {
+                    allow(outside)?;
+                    allowed.push(outside.finding());
+                    Ok(())
+                })?,
+                _ => crate::code_folder::read(Path::new(&dir))?,
+            };
+            file.set_code(content);
+            file.findings.extend(left_out);
+        }
         // A path on the command line was typed by the user and is relative to the working directory; one in a
         // file is relative to that file, and must not refer to a file elsewhere without permission.
         let mut text_of =

@@ -122,6 +122,7 @@
 //! [`ErrorKind::Unsupported`].
 
 mod client;
+mod code_folder;
 #[cfg(feature = "log-files")]
 pub mod compressed;
 mod config;
@@ -150,6 +151,7 @@ pub mod verify;
 mod watch;
 
 pub use client::{Client, ClientBuilder, Outcome};
+pub use code_folder::code_folder;
 pub use config::Config;
 pub use forward::ForwardedPort;
 pub use health::{HealthOptions, health_at, watch_health_at};

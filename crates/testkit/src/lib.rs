@@ -6,6 +6,7 @@
 //! | [`conformance`] | the suite every [`Backend`](weftrun_core::backend::Backend) must pass, chosen by its capability |
 //! | [`fake`] | a backend a test moves: phases, bytes, silence, garbage, death |
 //! | [`fabric_matrix`] | a planned job for every row of the catalogue under every profile |
+//! | [`code_folder`] | a folder as the code of a job, packed by the system's tar |
 //! | [`planned`] | a planned job of a spec, without config files, catalogue or cluster |
 //! | [`skipped`] | a line that says why a test did not run |
 
@@ -21,5 +22,5 @@ pub mod ras;
 pub mod registry;
 mod skip;
 
-pub use plan::{planned, random_submission};
+pub use plan::{code_folder, planned, random_submission};
 pub use skip::skipped;

@@ -91,6 +91,7 @@ mod tests {
                 limit: 0,
                 labels: std::collections::BTreeMap::new(),
                 programs: Vec::new(),
+                code: None,
             };
             candidates(&client, &draft).map_or_else(|error| error.to_string(), |hosts| hosts.join(" "))
         };

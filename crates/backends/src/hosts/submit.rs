@@ -24,7 +24,8 @@ use super::render::PreparedJob;
 use super::status::{Job, Jobs};
 use super::{capacity, error};
 use crate::refusals;
-use crate::remote::{Answer, quote};
+use crate::remote::code_store::{self, Upload};
+use crate::remote::{Answer, quote, script};
 use crate::submit_once::{Created, Policy, SearchResult, Submission, prepared, submit_once};
 
 /// Every step may be taken again: a request is sent again without a search.
@@ -135,6 +136,7 @@ impl Sending<'_> {
                     }
                 }
             };
+            self.send_code(&place).await?;
             let started = match self.prepare(&place, &looks).await? {
                 None => {
                     self.choose(Some(place.clone()));
@@ -270,6 +272,35 @@ impl Sending<'_> {
         })
     }
 
+    /// Returns the upload of the job's folder; none if it has none.
+    fn upload(&self) -> Result<Option<Upload<'_>>> {
+        self.draft.code.as_ref().map(|content| Upload::new(content, "", "$weftrun_root/code")).transpose()
+    }
+
+    /// Sends the archive of the job's folder to the hosts that do not have it.
+    async fn send_code(&self, place: &Allocation) -> Result<()> {
+        /// Hosts that a piece is sent to at once: each has its own copy in memory.
+        const AT_ONCE: usize = 16;
+        let Some(upload) = self.upload()? else { return Ok(()) };
+        let looks = place.hosts.iter().map(|seat| (seat.host.clone(), upload.look())).collect();
+        let mut lacking = Vec::new();
+        for (host, answer) in self.client.each(looks, Silent::Ask).await {
+            if !Upload::is_there(&host, &answer?)? {
+                lacking.push(host);
+            }
+        }
+        for hosts in lacking.chunks(AT_ONCE) {
+            for program in upload.programs() {
+                let program = program?;
+                let programs = hosts.iter().map(|host| (host.clone(), program.clone())).collect();
+                for (host, answer) in self.client.each(programs, Silent::Ask).await {
+                    code_store::sent(&host, &answer?)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Prepares the job on every host, the first one before the others: two jobs that want the same hosts meet there.
     /// Returns why, if another job has one of them.
     async fn prepare(&self, place: &Allocation, looks: &Looks) -> Result<Option<Error>> {
@@ -335,6 +366,9 @@ impl Sending<'_> {
             program.push_str(&quote::feed(&format!("cat > \"$1\"/{name}"), text)?);
             // A full disk, or a transport that dropped bytes.
             program.push_str(&format!("[ \"$(wc -c < \"$1\"/{name})\" -eq {} ] || return 1\n", text.len()));
+        }
+        if let Some(upload) = self.upload()? {
+            program.push_str(&upload.link(&format!("\"$1\"/{}", script::ARCHIVE), "return 1"));
         }
         program.push_str(&format!(
             "[ ! -f \"$1\"/rsh ] || chmod 700 \"$1\"/rsh\n}}\nweftrun_clean {}\nweftrun_prepare_job {}\n",

@@ -16,7 +16,7 @@ use super::config::KubeflowTarget;
 use super::disruptions;
 use super::error;
 use super::kinds::Kind;
-use super::pod::SUBMISSION;
+use super::pod::{CODE, SUBMISSION};
 use super::status::Job;
 use crate::cache::Cache;
 use crate::kubernetes::{Cluster, ClusterConfig, Pod, PodEvent, Resource, is_forbidden};
@@ -243,6 +243,8 @@ impl Client {
             ("kind".into(), named.kind.served_as()),
             ("context".into(), named.cluster.context.clone()),
         ];
+        let code = job.object["metadata"]["annotations"][CODE].as_str();
+        detail.facts.extend(code.map(|code| ("code".to_owned(), code.to_owned())));
         Ok(detail)
     }
 }

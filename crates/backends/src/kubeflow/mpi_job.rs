@@ -15,7 +15,7 @@ pub fn spec(draft: &RenderInput<'_>) -> Result<Value> {
     let launcher = mpirun::launcher(draft.spec, worker);
     let template = draft.template();
     let container = draft.kind.container();
-    let command = command(draft, worker, &launcher);
+    let command = command(draft, worker, &launcher)?;
     let waiting: Vec<String> = draft.settings.worker_command.iter().map(|word| literal(word)).collect();
     let mut spec = json!({
         "slotsPerWorker": worker.procs_per_node(),
@@ -93,17 +93,17 @@ fn wait_for_names(draft: &RenderInput<'_>, worker: &Role, pod: &mut Value) {
 const SSH_ARGS: &str = "plm_rsh_args";
 
 /// Returns the launcher's command.
-fn command(draft: &RenderInput<'_>, worker: &Role, launcher: &Role) -> Vec<String> {
+fn command(draft: &RenderInput<'_>, worker: &Role, launcher: &Role) -> Result<Vec<String>> {
     let spec = draft.spec;
     if spec.launch != Launch::Mpi {
         let at = Rendezvous { node_rank: "0", master_addr: "127.0.0.1", master_port: "29500" };
-        return draft.command(launcher, &at);
+        return Ok(draft.command(launcher, &at));
     }
     let ranks = |program| draft.delivery.command(spec, program);
     let mut own = draft.settings.mpirun_args.clone();
     if draft.kind == Kind::MpiJobV2 && !own.iter().any(|word| word == SSH_ARGS) {
         own.splice(0..0, ["--mca", SSH_ARGS, "-o ConnectionAttempts=60"].map(str::to_owned));
     }
-    let words = mpirun::line(draft.job, worker, launcher, &own, ranks);
-    words.iter().map(|word| literal(word)).collect()
+    let words = mpirun::line(draft.job, worker, launcher, &own, ranks)?;
+    Ok(words.iter().map(|word| literal(word)).collect())
 }

@@ -13,6 +13,8 @@ use crate::kubernetes::escape::literal;
 pub const SUBMISSION: &str = "weftrun.dev/submission";
 /// The annotation with the fabric that the job was planned for.
 pub const FABRIC: &str = "weftrun.dev/fabric";
+/// The annotation with the state of the folder that was sent with the job.
+pub const CODE: &str = "weftrun.dev/code";
 
 /// The inputs of a template.
 pub struct Template<'a> {
@@ -83,7 +85,10 @@ impl Template<'_> {
         if !command.is_empty() {
             container["command"] = json!(command);
         }
-        if let Some(workdir) = &self.spec.workdir {
+        // One in the job's folder exists once that is unpacked.
+        if let Some(workdir) = &self.spec.workdir
+            && self.spec.workdir_in_code().is_none()
+        {
             container["workingDir"] = json!(workdir);
         }
         let env = self.env(role);

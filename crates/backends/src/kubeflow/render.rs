@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 use weftrun_convert::{TrainerVersion, apply_ops, apply_with_own_runtime};
 use weftrun_core::backend::{Inexpressible, PlannedJob, Prepared, Rendered};
 use weftrun_core::fabric::{Change, Op};
-use weftrun_core::spec::{Launch, RoleKind};
+use weftrun_core::spec::{CodeContent, Launch, RoleKind};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::config::{Gang, JobSettings, KubeflowTarget};
 use super::kinds::{Kind, trainer_version};
 use super::object::JobObject;
-use super::pod::{FABRIC, SUBMISSION};
+use super::pod::{CODE, FABRIC, SUBMISSION};
 use super::render_input::RenderInput;
 use super::{mpi_job, preflight, profiler, pytorch_job, train_job};
 use crate::kubernetes::code::Delivery;
@@ -32,7 +32,7 @@ pub fn render(job: &PlannedJob, target: &KubeflowTarget, namespace: Option<&str>
     let kind = choose(job, &settings)?;
     let may_make_maps = job.facts.extra.get("may-create-configmaps").and_then(Value::as_bool);
     let mut delivery = Delivery::of(spec, settings.scripts, may_make_maps)?;
-    if let Delivery::ConfigMap { name, .. } = &mut delivery {
+    if let Some(name) = delivery.map_name() {
         // A ConfigMap that an interrupted submission left behind never conflicts with the next one.
         let own: String = job.submission.as_str().chars().take(8).collect();
         *name = format!("{name}-{own}");
@@ -177,8 +177,12 @@ impl RenderInput<'_> {
             labels.insert("kueue.x-k8s.io/queue-name".into(), queue.clone());
         }
         metadata.insert("labels".into(), json!(labels));
-        if let Some(fabric) = self.job.plan.fabric.named() {
-            metadata.insert("annotations".into(), json!({FABRIC: fabric}));
+        let code = self.spec.code_content().map(CodeContent::line);
+        let own = [(FABRIC, self.job.plan.fabric.named().map(|fabric| fabric.to_string())), (CODE, code)];
+        let own: Map<String, Value> =
+            own.into_iter().filter_map(|(key, value)| Some((key.to_owned(), json!(value?)))).collect();
+        if !own.is_empty() {
+            metadata.insert("annotations".into(), Value::Object(own));
         }
         Value::Object(metadata)
     }

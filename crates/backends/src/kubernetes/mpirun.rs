@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use weftrun_core::backend::PlannedJob;
 use weftrun_core::fabric::Change;
 use weftrun_core::shell;
-use weftrun_core::spec::{JobSpec, Role, RoleKind};
+use weftrun_core::spec::{Code, JobSpec, Role, RoleKind};
+use weftrun_core::{Error, ErrorKind, Result};
 
 /// Returns the launcher's role: the job file's, else one without GPUs. It has the workers' environment too,
 /// which `mpirun -x` forwards.
@@ -37,13 +38,16 @@ pub fn wrap_of(job: &PlannedJob, role: &Role) -> Vec<String> {
 /// Returns the launcher's command. A command that already is an `mpirun` is completed; before any other a
 /// whole one is put, with `own` as its further arguments. `ranks` converts the program to the command of each
 /// rank.
+///
+/// # Errors
+/// [`ErrorKind::InvalidSpec`] for a command that is an `mpirun` where the job's code would not reach its ranks.
 pub fn line(
     job: &PlannedJob,
     worker: &Role,
     launcher: &Role,
     own: &[String],
     ranks: impl FnOnce(Vec<String>) -> Vec<String>,
-) -> Vec<String> {
+) -> Result<Vec<String>> {
     let spec = &job.spec;
     let program = if worker.command.is_empty() { &launcher.command } else { &worker.command };
     let (path, mut forward) = planned(job, launcher);
@@ -55,7 +59,15 @@ pub fn line(
         }
     }
     if let Some(own) = shell::complete_mpirun(program, &path, &forward) {
-        return own;
+        // A script in a ConfigMap is in every pod; all else is brought by what weftrun puts before each rank.
+        if matches!(spec.code, Some(Code::Git { .. } | Code::Folder { .. })) {
+            let message =
+                "the command calls mpirun itself, and the job's code reaches only ranks that weftrun starts";
+            return Err(Error::new(ErrorKind::InvalidSpec, message)
+                .with("role", &launcher.name)
+                .hint("give the program alone, without mpirun, or put the code into the image"));
+        }
+        return Ok(own);
     }
     let mut words =
         vec![path, "--allow-run-as-root".to_owned(), "-np".to_owned(), spec.world_size().to_string()];
@@ -67,7 +79,7 @@ pub fn line(
     words.extend(own.iter().cloned());
     words.extend(forward.into_iter().flat_map(|name| ["-x".to_owned(), name]));
     words.extend(ranks(wrap_of(job, worker).into_iter().chain(program.iter().cloned()).collect()));
-    words
+    Ok(words)
 }
 
 /// Returns the `mpirun` of the plan, and the variables it forwards.

@@ -11,6 +11,7 @@
 //!     requests/               what others ask of the supervisor
 //!     logs/ATTEMPT/NAME.log   what each process wrote, by its own hand
 //!     code/                   code brought along
+//!     code.tar.gz             a folder of code, until it is unpacked
 //!     libweftrun-nccl.so      weftrun's library for NCCL's profiler interface
 //! STATE/jobs/.new-*           a claim that was cut off: nothing ran, it is swept away
 //! ```
@@ -36,6 +37,7 @@ pub const RECORD: &str = "state.json";
 pub const GIVEN_UP: &str = "given-up";
 pub const REQUESTS: &str = "requests";
 pub const CODE: &str = "code";
+pub const ARCHIVE: &str = "code.tar.gz";
 pub const LIBRARY: &str = "libweftrun-nccl.so";
 pub const SUPERVISOR_LOG: &str = "supervisor.log";
 

@@ -137,6 +137,7 @@ impl<'a> Renderer<'a> {
         let processes = self.processes(&nodes)?;
         self.note_what_has_no_place_here();
         let spec = &self.job.spec;
+        spec.code_archive()?;
         if let Some(Code::Script { name, .. }) = &spec.code
             && !is_plain(name)
         {

@@ -15,6 +15,7 @@ use async_trait::async_trait;
 use process_wrap::std::{CommandWrap, ProcessSession};
 use weftrun_core::backend::Rendered;
 use weftrun_core::job::JobHandle;
+use weftrun_core::spec::Code;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::document::ProcessList;
@@ -117,6 +118,9 @@ impl Store {
         let origin = serde_json::to_vec(&origin)
             .map_err(|e| Error::new(ErrorKind::Unexpected, "the origin cannot be written").with_source(e))?;
         folder::write_new(&draft.of(folder::ORIGIN), &origin)?;
+        if let Some(Code::Folder { content: Some(content), .. }) = &list.code {
+            folder::write_new(&draft.of(folder::ARCHIVE), content.archive.bytes())?;
+        }
         let claimed = fs::rename(new.path(), job.folder.path());
         drop(lock);
         match claimed {

@@ -1,5 +1,6 @@
 //! Programs and files on other hosts, over the system's `ssh`: what the backends of Slurm and of plain hosts share.
 
+pub mod code_store;
 pub mod envelope;
 pub mod error;
 pub mod follow;

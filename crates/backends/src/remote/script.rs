@@ -11,11 +11,15 @@ use weftrun_core::{Error, ErrorKind, Result};
 use super::ops::{Mount, Translated};
 use super::quote;
 
-/// Returns the lines that bring a job's code into `folder`, a word of the shell. `failed` is what ends the script where that fails.
+/// The name of the archive of a job's folder.
+pub const ARCHIVE: &str = "code.tar.gz";
+
+/// Returns the lines that bring a job's code into `folder`, a word of the shell. `failed` is what ends the script where that
+/// fails, and `archive` the file with a folder's files, a word of the shell.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidSpec`] for a file name with a folder, and for an option in the place of a revision.
-pub fn code(backend: &str, code: &Code, folder: &str, failed: &str) -> Result<String> {
+pub fn code(backend: &str, code: &Code, folder: &str, archive: &str, failed: &str) -> Result<String> {
     let not_fetched = |what: &str| {
         // A line that `weftrun why` knows, below git's own.
         let said = quote::word(&format!("weftrun: error: the code was not fetched: {what}"))?;
@@ -56,6 +60,20 @@ pub fn code(backend: &str, code: &Code, folder: &str, failed: &str) -> Result<St
                 "[ -d {folder}/.git ] || GIT_ALLOW_PROTOCOL={protocols} GIT_TERMINAL_PROMPT=0 \
                  $(command -v timeout > /dev/null && echo timeout {}) git clone --quiet -- {url} {folder}{lost}\n{checkout}",
                 git::CLONE_LIMIT
+            ))
+        }
+        Code::Folder { content: Some(content), .. } => {
+            let absent =
+                not_fetched("`weftrun submit` sends the folder with the script, which alone has none")?;
+            let damaged = not_fetched("the archive has other files than the job was submitted with")?;
+            let unpacked = not_fetched("see tar's message above")?;
+            // The mark has the day after the archive's files: what the job writes is younger.
+            Ok(format!(
+                "# {}\nif [ ! -f {folder}.whole ]; then\n  [ -f {archive} ]{absent}\n  \
+                 [ \"$(gzip -dc {archive} | sha256sum)\" = {} ]{damaged}\n  \
+                 tar -xzf {archive} -C {folder}{unpacked}\n  touch -t 198001020000 {folder}.whole\nfi\n",
+                content.line(),
+                quote::word(&format!("{}  -", content.hash))?
             ))
         }
         _ => Err(Error::unsupported(backend, "code of this kind")),

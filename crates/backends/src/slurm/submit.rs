@@ -26,7 +26,8 @@ use super::ids::{self, JobId};
 use super::records::Marker;
 use super::render::Script;
 use super::{BACKEND, error, quote};
-use crate::remote::Answer;
+use crate::remote::code_store::{self, Upload};
+use crate::remote::{Answer, script};
 use crate::submit_once::{self, Created, Policy, Submission, submit_once};
 
 /// Exit code of the program if the log folder cannot be created or written.
@@ -41,6 +42,7 @@ pub async fn submit(client: &Client, rendered: &Rendered) -> Result<JobHandle> {
             format!("`<{}>` was not filled in: {}", placeholder.name, placeholder.what),
         ));
     }
+    send_code(client, rendered).await?;
     if let Access::Rest(rest) = &client.access {
         return super::rest::submit(client, rest, rendered).await;
     }
@@ -204,6 +206,25 @@ fn no_log_dir(client: &Client, answer: &Answer) -> Error {
     )
     .with("log-dir", client.settings.log_dir())
     .hint(hint.unwrap_or_else(|| "set `log-dir` of the target to a shared folder you may write".to_owned()))
+}
+
+/// Sends the archive of the job's folder, if it has one, into the folder of the submission.
+async fn send_code(client: &Client, rendered: &Rendered) -> Result<()> {
+    let Some(content) = rendered.prepared.get::<Script>().and_then(|script| script.code.as_ref()) else {
+        return Ok(());
+    };
+    make_log_dir(client).await?;
+    let upload = Upload::new(content, &client.enter_log_dir()?, "$dir/.code-$(id -u)")?;
+    let host = client.transport.host();
+    if !Upload::is_there(host, &client.transport.read(&upload.look()).await?)? {
+        for program in upload.programs() {
+            code_store::sent(host, &client.transport.read(&program?).await?)?;
+        }
+    }
+    // In a name of its own: the folder of the submission is made by what may run twice.
+    let link =
+        upload.link(&format!("\"$dir/.submit-{}.{}\"", rendered.submission, script::ARCHIVE), "exit 91");
+    code_store::sent(host, &client.transport.read(&link).await?)
 }
 
 /// Creates the log folder, if it can be reached without `sbatch`.

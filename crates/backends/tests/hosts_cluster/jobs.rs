@@ -377,3 +377,46 @@ async fn two_submissions_at_once_never_share_a_host() {
         delete(&backend, job).await;
     }
 }
+
+/// Point 10 of issue 39: each host has the folder once, however many jobs run in copies of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_folder_is_sent_once_to_each_host_and_jobs_run_in_copies() {
+    let Some(cluster) = TestCluster::find() else { return };
+    let _turn = cluster.turn().await;
+    let backend = cluster.connect();
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join("sub")).expect("made");
+    std::fs::write(folder.path().join("sub/odd\nname"), "deep\n").expect("written");
+    std::os::unix::fs::symlink("sub", folder.path().join("near")).expect("linked");
+    // Incompressible, so that the archive has several pieces.
+    let noise: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..)).take(7 << 20).collect();
+    std::fs::write(folder.path().join("noise"), noise).expect("written");
+    let code = weftrun_testkit::code_folder(folder.path());
+    let script =
+        "cat 'near/odd\nname'; wc -c < noise; echo changed > noise; [ ! -e new ] && echo fresh; echo x > new";
+    let weftrun_core::spec::Code::Folder { content: Some(content), .. } = &code else { panic!("a folder") };
+    let name = format!("{}.tar.gz", content.hash);
+    let find = format!("cd ~ && find . -name '{name}' -printf '%f %i\\n'; find . -name '.part-*'");
+    let mut stores = Vec::new();
+    for name in ["folder-1", "folder-2"] {
+        let mut spec = job(name, Launch::PerNode, 2, 1, script);
+        spec.code = Some(code.clone());
+        let job = submitted(&backend, spec.clone()).await;
+        let logs = logs(&backend, &job).await;
+        assert_eq!(ended(&backend, &job).await.phase, JobPhase::Succeeded, "{logs:?}");
+        for host in ["a", "b"] {
+            assert_eq!(logs.get(host).map(String::as_str), Some("deep\n7340032\nfresh\n"), "{logs:?}");
+        }
+        stores.push(["a", "b"].map(|host| cluster.on(host, &find)));
+        delete(&backend, &job).await;
+        (spec.name, spec.workdir) = (format!("{name}-in"), Some("sub".to_owned()));
+        spec.roles[0].command = vec!["ls".to_owned()];
+        let job = submitted(&backend, spec).await;
+        let logs = self::logs(&backend, &job).await;
+        assert!(logs.values().all(|text| text.contains("name")), "{logs:?}");
+        ended(&backend, &job).await;
+        delete(&backend, &job).await;
+    }
+    assert_eq!(stores[0], stores[1]);
+    assert!(stores[0].iter().all(|store| store.lines().count() == 1), "{stores:?}");
+}

@@ -15,6 +15,7 @@
 
 mod bandwidth;
 mod cluster;
+mod code;
 mod companions;
 mod conformance;
 mod ending;

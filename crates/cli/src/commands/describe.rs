@@ -43,7 +43,7 @@ pub fn run(context: &Context, args: &DescribeArgs) -> Result<u8> {
         }
         context.out.findings(&detail.findings);
     } else {
-        let mut report = DescribeReport::new(job.handle(), &detail, job.plan());
+        let mut report = DescribeReport::new(job.handle(), &detail, job.plan(), job.spec());
         report.why = why.map(WhyReport::from);
         context.out.value(&report)?;
     }

@@ -64,7 +64,9 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
     } else {
         // They were printed on stderr when the job file was read.
         findings.extend(without(&context.noted(), &findings));
-        context.out.value(&PlanReport::new(&spec.name, &fabric, &findings))?;
+        let mut report = PlanReport::new(&spec.name, &fabric, &findings);
+        report.code = spec.code_content();
+        context.out.value(&report)?;
     }
     checked?;
     // A job that cannot be rendered cannot be submitted; offline, a missing cluster is not an error of the
@@ -141,6 +143,9 @@ pub fn text(plan: &Plan, fabric: &FabricPlan) -> String {
         plan.target().name,
         plan.target().backend
     );
+    if let Some((dir, Some(content))) = spec.code_folder() {
+        text.push_str(&format!("{dim}code {}: {}{dim:#}\n", clean_text(dir), content.line()));
+    }
     if let Some(profile) = &fabric.profile {
         text.push_str(&format!("{dim}profile {profile}{dim:#}\n"));
     }

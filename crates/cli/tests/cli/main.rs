@@ -16,6 +16,7 @@ mod browser;
 mod captures;
 mod cases;
 mod chromium;
+mod code;
 mod commands_in_pages;
 mod completions;
 mod config;

@@ -10,6 +10,7 @@ mod causes;
 #[path = "../../../../test-cluster/slurm/cluster.rs"]
 #[allow(dead_code, reason = "the backend's tests use more of it")]
 mod cluster;
+mod code;
 mod exactly_once;
 mod follow;
 mod health;

@@ -1,6 +1,7 @@
 //! What to run: one [`JobSpec`], from a file, from flags or from a builder.
 
 mod builder;
+mod code;
 pub mod file;
 pub mod git;
 mod launch;
@@ -13,6 +14,7 @@ mod volume;
 
 pub use crate::text::Quantity;
 pub use builder::JobSpecBuilder;
+pub use code::{Archive, Code, CodeContent, MAX_CODE_BYTES, MAX_CODE_FILES};
 pub use file::{Format, JobFile, JobFlag, Overrides, PartialJob, job_flags, patched, to_toml};
 pub use launch::{Rendezvous, node_command};
 pub use origins::Origins;
@@ -165,28 +167,6 @@ pub enum VolumeSource {
     },
 }
 
-/// Code brought along.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Code {
-    /// One file, carried inside the job.
-    Script {
-        /// File name it gets on the node.
-        name: String,
-        /// Its text.
-        text: String,
-    },
-    /// A Git repository, cloned before the start.
-    Git {
-        /// Address.
-        url: String,
-        /// Branch, tag or commit.
-        rev: Option<String>,
-    },
-}
-
 /// What happens when a rank fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -206,21 +186,6 @@ pub enum RestartPolicy {
 impl fmt::Debug for EnvVar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EnvVar").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-/// Hides the text, and the part of an address before its host.
-impl fmt::Debug for Code {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Script { name, text } => {
-                f.debug_struct("Script").field("name", name).field("bytes", &text.len()).finish()
-            }
-            Self::Git { url, rev } => {
-                let shown = url.rsplit_once('@').map_or(url.as_str(), |(_, rest)| rest);
-                f.debug_struct("Git").field("url", &shown).field("rev", rev).finish()
-            }
-        }
     }
 }
 

@@ -133,8 +133,8 @@ fn flags() -> Overrides {
 fn every_flag_is_tried() {
     let untried: Vec<&str> = weftrun_core::spec::job_flags()
         .map(weftrun_core::spec::JobFlag::name)
-        // A script replaces the repository; a runtime is a file beside the job.
-        .filter(|flag| !matches!(*flag, "--" | "--script" | "--runtime"))
+        // A script or a folder replaces the repository; a runtime is a file beside the job.
+        .filter(|flag| !matches!(*flag, "--" | "--script" | "--code" | "--runtime"))
         .filter(|flag| !FLAGS.iter().any(|(tried, _)| tried == flag))
         .collect();
     assert_eq!(untried, [""; 0]);
@@ -527,4 +527,34 @@ mod laws {
             let _ = JobFile::parse("x.yaml", &bytes);
         }
     }
+}
+
+/// Point 10 of issue 39.
+#[test]
+fn a_folder_of_code_is_read_written_and_overridden() {
+    let read = |text: &str| JobFile::parse("job.toml", text.as_bytes());
+    let head = "name = \"a\"\ncommand = [\"x\"]\n";
+    let file = read(&format!("{head}workdir = \"sub\"\ncode = {{ dir = \".\" }}\n")).unwrap();
+    assert_eq!(file.code_dir().as_deref(), Some("."));
+    assert_eq!(file.spec.workdir_in_code(), Some("sub"));
+    assert!(to_toml(&file.spec).contains("code = { dir = \".\" }"), "{}", to_toml(&file.spec));
+    // A backend never sends a job without its folder.
+    assert_eq!(file.spec.code_archive().unwrap_err().kind(), weftrun_core::ErrorKind::InvalidSpec);
+    for (text, said) in [
+        ("code = { dir = \".\", git = \"https://h/r\" }", "one of a script, a repository and a folder"),
+        ("code = { dir = \".\", ref = \"main\" }", "`ref` belongs to a repository"),
+        ("code = { dir = \".\", text = \"x\" }", "`text` belongs to a script"),
+        ("code = { dir = \"\" }", "is not a folder"),
+        ("code = { folder = \".\" }", "did you mean `dir`?"),
+        ("code = { dir = \".\" }\nworkdir = \"a/../..\"", "is not inside the job's folder"),
+        ("workdir = \"sub\"", "is not an absolute path"),
+    ] {
+        let error = read(&format!("{head}{text}\n")).unwrap_err();
+        assert!(told(error.findings()).contains(said), "{text}: {}", told(error.findings()));
+    }
+    // A folder on the command line replaces the repository of the file.
+    let mut draft = PartialJob::new();
+    draft.file("job.toml", format!("{head}code = {{ git = \"https://h/r\", ref = \"main\" }}\n").as_bytes());
+    draft.flags(&Overrides::default().with("--code", "src"));
+    assert_eq!(draft.finish(&Catalogue::builtin()).unwrap().code_dir().as_deref(), Some("src"));
 }

@@ -26,7 +26,7 @@ pub(super) fn of_user(mut frame: Frame) -> Frame {
 }
 
 /// Returns the path below the folder that weftrun copied the code to: `jobs/ID/code` of plain hosts and of this machine,
-/// `NAME-ID-TOKEN.code` of Slurm, `/opt/weftrun/code` in a pod.
+/// `NAME-ID-TOKEN.code` of Slurm, `/opt/weftrun/code` and `/tmp/weftrun-code/folder.*` in a pod.
 fn users_path(file: &str) -> Option<&str> {
     let is_id = |part: &str| part.len() >= 8 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
     let (mut before, mut last, mut at) = ("", "", 0);
@@ -34,6 +34,7 @@ fn users_path(file: &str) -> Option<&str> {
         at += part.len() + 1;
         let copied = match part {
             "code" => is_id(last) && before == "jobs" || (before, last) == ("opt", "weftrun"),
+            _ if last == "weftrun-code" && part.starts_with("folder.") => true,
             _ => part.strip_suffix(".code").and_then(|name| name.rsplit('-').next()).is_some_and(is_id),
         };
         if copied {
@@ -91,6 +92,7 @@ mod tests {
             ("/tmp/st/weftrun/targets/local/jobs/ba140a5865d93156/code/train.py", Some("train.py")),
             ("/home/u/weftrun/llama-8b-4711-0a1b2c3d.code/src/train.py", Some("src/train.py")),
             ("/opt/weftrun/code/train.py", Some("train.py")),
+            ("/tmp/weftrun-code/folder.Xa81b0/sub/train.py", Some("sub/train.py")),
             ("/home/u/code/train.py", None),
             ("/home/u/jobs/night/code/train.py", None),
             ("train.py", None),

@@ -4,6 +4,7 @@ use super::{SchemaName, WhyReport};
 use weftrun_core::Finding;
 use weftrun_core::fabric::{Decision, FabricPlan};
 use weftrun_core::job::{Action, JobDetail, JobEvent, JobHandle, JobPhase, JobSummary, ReplicaStatus};
+use weftrun_core::spec::{CodeContent, JobSpec};
 
 report! {
     /// `weftrun list -o json`.
@@ -77,6 +78,9 @@ weftrun_core::shapes! {
         pub history: &'a [JobEvent],
         /// Further facts for people, in order.
         pub facts: &'a [(String, String)],
+        /// The folder that was sent with it; left out for a job without one, and one that was submitted elsewhere.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub code: Option<&'a CodeContent>,
         /// What was decided for it.
         pub plan: PlanShape<'a>,
         /// Why it failed; left out where it did not.
@@ -93,8 +97,13 @@ impl<'a> PlanShape<'a> {
 }
 
 impl<'a> DescribeReport<'a> {
-    /// Makes the report of a job.
-    pub fn new(handle: &'a JobHandle, detail: &'a JobDetail, plan: Option<&'a FabricPlan>) -> Self {
+    /// Makes the report of a job; plan and spec are none for one that was submitted elsewhere.
+    pub fn new(
+        handle: &'a JobHandle,
+        detail: &'a JobDetail,
+        plan: Option<&'a FabricPlan>,
+        spec: Option<&'a JobSpec>,
+    ) -> Self {
         let JobDetail { summary, replicas, findings, history, facts, .. } = detail;
         Self {
             schema: SchemaName,
@@ -107,6 +116,7 @@ impl<'a> DescribeReport<'a> {
             findings,
             history,
             facts,
+            code: spec.and_then(JobSpec::code_content),
             plan: PlanShape {
                 decisions: plan.map(|plan| plan.decisions.as_slice()).unwrap_or_default(),
                 findings: plan.map(|plan| plan.findings.as_slice()).unwrap_or_default(),

@@ -6,7 +6,7 @@ use weftrun_core::backend::Rendered;
 use weftrun_core::fabric::evidence::FabricEvidence;
 use weftrun_core::fabric::{Decision, FabricPlan, Op, Skipped};
 use weftrun_core::request::Fabric;
-use weftrun_core::spec::JobSpec;
+use weftrun_core::spec::{CodeContent, JobSpec};
 
 weftrun_core::shapes! {
     /// `weftrun plan -o json`: every decision with its why.
@@ -31,6 +31,9 @@ weftrun_core::shapes! {
         /// What the job or the cluster shows of its fabric; empty where the profile was named.
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         pub evidence: &'a [FabricEvidence],
+        /// The folder that is sent with the job; left out for a job without one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub code: Option<&'a CodeContent>,
     }
 }
 
@@ -49,6 +52,7 @@ impl<'a> PlanReport<'a> {
             ops,
             profile,
             evidence,
+            code: None,
         }
     }
 }

@@ -97,7 +97,11 @@ pub(super) async fn submit(client: Client, target: String, spec: JobSpec) -> Res
 
 /// Reads a job file. A script outside its folder is refused: no prompt is possible while the screen is drawn.
 pub(super) fn read(path: &Path) -> Result<Box<JobSpec>, String> {
-    let source = JobSource::read(path).map_err(|error| said(&error))?;
+    job_of(&JobSource::read(path).map_err(|error| said(&error))?, None)
+}
+
+/// Reads a job, whose folder was already read if it is that of the job before.
+fn job_of(source: &JobSource, before: Option<&JobSpec>) -> Result<Box<JobSpec>, String> {
     let mut job = JobFile::parse(&source.name, &source.bytes).map_err(|error| said(&error))?;
     if let Some(script) = job.script.clone() {
         let bytes = source
@@ -105,6 +109,16 @@ pub(super) fn read(path: &Path) -> Result<Box<JobSpec>, String> {
             .map_err(|error| said(&error))?;
         let text = String::from_utf8(bytes).map_err(|_| format!("{script}: not UTF-8 text"))?;
         job.set_script(text);
+    }
+    if let Some(dir) = job.code_dir() {
+        if let Some((known, Some(content))) = before.and_then(JobSpec::code_folder)
+            && known == dir
+        {
+            job.set_code(content.clone());
+            return Ok(Box::new(job.spec));
+        }
+        let read = source.read_code_beside(&dir, |outside| Err(outside.refusal()));
+        job.set_code(read.map_err(|error| said(&error))?.0);
     }
     Ok(Box::new(job.spec))
 }
@@ -120,7 +134,11 @@ pub(super) fn edit(spec: &JobSpec) -> Result<Box<JobSpec>, String> {
     let words = words.ok_or_else(|| format!("$EDITOR `{editor}` is not a command"))?;
     let status = Command::new(&words[0]).args(&words[1..]).arg(file.path()).status();
     match status {
-        Ok(status) if status.success() => read(file.path()),
+        Ok(status) if status.success() => {
+            let bytes = std::fs::read(file.path()).map_err(|error| error.to_string())?;
+            // Paths are relative to the working directory, not to the temporary file.
+            job_of(&JobSource::new(file.path().display().to_string(), bytes), Some(spec))
+        }
         Ok(status) => Err(format!("{editor} ended with {status}; nothing was changed")),
         Err(error) => Err(format!("{editor}: {error}; set $EDITOR")),
     }

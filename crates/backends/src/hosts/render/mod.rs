@@ -11,7 +11,7 @@ use weftrun_convert::{NoCounterpart, ScriptChange, ScriptContext, script_change}
 use weftrun_core::backend::{Document, Inexpressible, Language, PlannedJob, Prepared, Rendered};
 use weftrun_core::fabric::{Change, Fabric, Op};
 use weftrun_core::shell::variable;
-use weftrun_core::spec::{JobSpec, Launch, Rendezvous, RestartPolicy, Role, node_command};
+use weftrun_core::spec::{CodeContent, JobSpec, Launch, Rendezvous, RestartPolicy, Role, node_command};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::BACKEND;
@@ -46,6 +46,8 @@ pub struct PreparedJob {
     pub labels: BTreeMap<String, String>,
     /// Programs that every host must have.
     pub programs: Vec<String>,
+    /// The folder that is sent with the job.
+    pub code: Option<CodeContent>,
 }
 
 impl PreparedJob {
@@ -183,6 +185,7 @@ impl Renderer<'_> {
             limit: spec.time_limit.map_or(0, |limit| limit.as_secs().max(1)),
             labels: spec.labels.clone(),
             programs: self.programs(),
+            code: spec.code_archive()?.cloned(),
         })
     }
 
@@ -301,10 +304,11 @@ impl Renderer<'_> {
 
     /// Returns the working folder of the processes, as a line.
     fn change_folder(&self) -> Result<String> {
-        Ok(match (&self.spec().workdir, &self.spec().code) {
-            (Some(folder), _) => format!("cd {} || exit 1\n", quote::word(folder)?),
-            (None, Some(_)) => "cd code || exit 1\n".to_owned(),
-            (None, None) => "cd || exit 1\n".to_owned(),
+        Ok(match (self.spec().workdir_in_code(), &self.spec().workdir, &self.spec().code) {
+            (Some(inside), ..) => format!("cd code/{} || exit 1\n", quote::word(inside)?),
+            (None, Some(folder), _) => format!("cd {} || exit 1\n", quote::word(folder)?),
+            (None, None, Some(_)) => "cd code || exit 1\n".to_owned(),
+            (None, None, None) => "cd || exit 1\n".to_owned(),
         })
     }
 
@@ -403,7 +407,7 @@ impl Renderer<'_> {
     /// Returns the lines that bring the job's code, into the folder `code` of the job.
     fn code(&self) -> Result<String> {
         let Some(code) = &self.spec().code else { return Ok(String::new()) };
-        let fetch = script::code(BACKEND, code, "code", "return 1")?;
+        let fetch = script::code(BACKEND, code, "code", script::ARCHIVE, "return 1")?;
         Ok(format!("mkdir -p code || return 1\n{fetch}"))
     }
 

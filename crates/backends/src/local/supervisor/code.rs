@@ -54,7 +54,7 @@ pub(super) async fn bring(supervisor: &mut Supervisor, requests: &mut Requests) 
             }
             let protocols = git::protocols(url);
             let clone = ["clone", "--quiet", "--", url, &target];
-            run(supervisor, requests, protocols, &clone).await?;
+            run(supervisor, requests, git_command(protocols, &clone), "git clone").await?;
             match rev {
                 Some(rev) if rev.starts_with('-') => {
                     let message = "a Git revision cannot start with `-`";
@@ -62,10 +62,19 @@ pub(super) async fn bring(supervisor: &mut Supervisor, requests: &mut Requests) 
                 }
                 Some(rev) => {
                     let checkout = ["-C", &target, "checkout", "--quiet", "--detach", rev, "--"];
-                    run(supervisor, requests, protocols, &checkout).await
+                    run(supervisor, requests, git_command(protocols, &checkout), "git checkout").await
                 }
                 None => Ok(()),
             }
+        }
+        Code::Folder { .. } => {
+            folder::make(&target)?;
+            let archive = supervisor.folder.of(folder::ARCHIVE);
+            let mut command = Command::new("tar");
+            command.arg("-xzf").arg(&archive).arg("-C").arg(&target);
+            run(supervisor, requests, command, "tar").await?;
+            let _ = std::fs::remove_file(&archive);
+            Ok(())
         }
         _ => {
             let message = "this way of bringing code along is not known here";
@@ -74,16 +83,20 @@ pub(super) async fn bring(supervisor: &mut Supervisor, requests: &mut Requests) 
     }
 }
 
-/// Runs git in its own process group, which also contains its transport helpers. The whole group is ended if
-/// the job is ended first.
+fn git_command(protocols: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new("git");
+    command.args(arguments).env("GIT_TERMINAL_PROMPT", "0").env("GIT_ALLOW_PROTOCOL", protocols);
+    command
+}
+
+/// Runs a program in its own process group, which also contains the helpers of git. The whole group is ended if the job is
+/// ended first. `what` is its name in messages.
 async fn run(
     supervisor: &mut Supervisor,
     requests: &mut Requests,
-    protocols: &str,
-    arguments: &[&str],
+    mut command: Command,
+    what: &str,
 ) -> Result<(), Failed> {
-    let mut command = Command::new("git");
-    command.args(arguments).env("GIT_TERMINAL_PROMPT", "0").env("GIT_ALLOW_PROTOCOL", protocols);
     command.env(process::MARK, supervisor.list.submission.as_str());
     let grace = Duration::from_millis(supervisor.list.grace_ms).min(LONGEST_GRACE);
     let helper = Helper { end_children: true, grace, ..Helper::default() };
@@ -92,15 +105,15 @@ async fn run(
     let output = helper.run(command, stopped).await.map_err(|error| match error {
         NoOutput::Stopped(Ok(stop)) => Failed::Stopped(stop),
         NoOutput::Stopped(Err(_)) => {
-            let message = format!("git {} did not end within {} s", arguments[0], git::CLONE_LIMIT);
+            let message = format!("{what} did not end within {} s", git::CLONE_LIMIT);
             Error::new(ErrorKind::Timeout, message).into()
         }
-        NoOutput::Failed(error) => error::file("run git", &folder, error).into(),
+        NoOutput::Failed(error) => error::file(&format!("run {what}"), &folder, error).into(),
     })?;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let why = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing").trim();
-    Err(Error::new(ErrorKind::Refused, format!("git {}: {why}", arguments[0])).into())
+    Err(Error::new(ErrorKind::Refused, format!("{what}: {why}")).into())
 }

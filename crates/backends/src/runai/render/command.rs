@@ -45,7 +45,7 @@ pub fn launcher(job: &PlannedJob, worker: &Role, launcher: &Role, own: &[String]
         launcher.command = after;
         worker.command.clear();
     }
-    Ok(mpirun::line(job, &worker, &launcher, own, |ranks| delivery.command(&job.spec, ranks)))
+    mpirun::line(job, &worker, &launcher, own, |ranks| delivery.command(&job.spec, ranks))
 }
 
 /// Refuses a user's word that contains one of the placeholders.

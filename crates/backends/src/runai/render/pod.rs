@@ -136,7 +136,8 @@ impl Parts {
 
     fn write(self, job: &PlannedJob, role: &Role, pod: &mut Map<String, Value>) -> Result<()> {
         let spec = &job.spec;
-        if let Some(dir) = &spec.workdir {
+        // One in the job's folder exists once that is unpacked.
+        if let Some(dir) = spec.workdir.as_ref().filter(|_| spec.workdir_in_code().is_none()) {
             pod.insert("workingDir".into(), json!(dir));
         }
         put(pod, "environmentVariables", self.env.into_iter().map(named).collect());

@@ -117,12 +117,20 @@ const END: &str = r#"weftrun_end() {
 @REQUEUE@  if [ "$weftrun_code" -ge 128 ] && [ -n "${weftrun_cause#lost}" ]; then weftrun_code=$weftrun_cause; fi
   printf '#weftrun end attempt=%s code=%s\n' "$weftrun_attempt" "$weftrun_code"
   weftrun_note "$weftrun_code"
-@LIBRARY@  exit "$weftrun_code"
+@LIBRARY@@CODE@  exit "$weftrun_code"
 }
 trap weftrun_end EXIT
 trap : USR1 USR2 # over slurmrestd the script gets the ranks' signals as well
 weftrun_begin
 weftrun_job
+"#;
+
+/// Removes the files that came with the job, so that copies of code do not pile up. What the job wrote or changed is younger than
+/// the mark, and stays.
+const CODE: &str = r#"  if [ -f "$weftrun_base.code.whole" ]; then
+    cd / && find "$weftrun_base.code" ! -type d \( ! -newer "$weftrun_base.code.whole" -o -name "*.pyc" \) -exec rm -f -- {} + && rm -f -- "$weftrun_base.code.whole"
+    find "$weftrun_base.code" -depth -type d -exec rmdir -- {} + 2> /dev/null || :
+  fi
 "#;
 
 /// Writes the block.
@@ -148,6 +156,7 @@ pub fn write(draft: &RenderInput<'_>) -> Result<String> {
     let requeue = requeue(draft);
     let brings = crate::remote::script::brings_library(draft.job);
     let library = if brings { format!("  rm -rf -- {} || :\n", launch::LIBRARY) } else { String::new() };
+    let code = if draft.job.spec.code_folder().is_some() { CODE } else { "" };
     let restart = match draft.job.spec.restart {
         RestartPolicy::OnFailure { max } if max > 0 => {
             // A job that is requeued because a node was lost does not restart on the remaining nodes.
@@ -168,7 +177,7 @@ pub fn write(draft: &RenderInput<'_>) -> Result<String> {
         name = draft.log_name_in_shell(),
         submission = draft.job.submission,
         claim = CLAIM.replace("@IS_A_COPY@", &IS_A_COPY.to_string()),
-        end = END.replace("@REQUEUE@", &requeue).replace("@LIBRARY@", &library),
+        end = END.replace("@REQUEUE@", &requeue).replace("@LIBRARY@", &library).replace("@CODE@", code),
     ))
 }
 
@@ -322,5 +331,45 @@ mod tests {
             assert_eq!((code, kept(home.path()).as_str()), (Some(0), "0 0\n"), "{planted}: {log}");
             assert!(!home.path().join("canary").exists(), "{planted}");
         }
+    }
+
+    /// Point 10 of issue 39: the archive is checked, an interrupted copy is completed, and only what the job wrote stays.
+    #[test]
+    fn a_folder_is_checked_unpacked_and_removed_without_what_the_job_wrote() {
+        let source = tempfile::tempdir().unwrap();
+        std::fs::create_dir(source.path().join("sub")).unwrap();
+        std::fs::write(source.path().join("sub/a.py"), "1\n").unwrap();
+        std::fs::write(source.path().join("b.py"), "2\n").unwrap();
+        std::os::unix::fs::symlink("b.py", source.path().join("near")).unwrap();
+        let code = weftrun_testkit::code_folder(source.path());
+        let weftrun_core::spec::Code::Folder { content: Some(content), .. } = &code else {
+            panic!("a folder")
+        };
+        let ends = "cd \"$HOME\"/weftrun/*.code || exit 9\ncat sub/a.py near\necho out > out.txt\necho 3 > b.py\n\
+                    mkdir -p sub/__pycache__\necho c > sub/__pycache__/a.pyc\n";
+        let home = home(ends);
+        let role = Role::worker().command(["./train"]);
+        let spec = JobSpec::builder("j").role(role).code(code.clone()).build().unwrap();
+        let script = text(spec, Vec::new());
+        let folder = home.path().join("weftrun");
+        let (exit, log) = run(home.path(), &script);
+        assert!(exit == Some(1) && log.contains("`weftrun submit` sends the folder"), "{log}");
+        let once = script.split("/.submit-").nth(1).unwrap().split_whitespace().next().unwrap();
+        let archive = folder.join(format!(".submit-{once}.code.tar.gz"));
+        std::fs::write(&archive, &content.archive.bytes()[..50]).unwrap();
+        let (exit, log) = run(home.path(), &script);
+        assert!(exit == Some(1) && log.contains("the archive has other files"), "{log}");
+        std::fs::write(&archive, content.archive.bytes()).unwrap();
+        // An interrupted copy.
+        let copy = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+        let copy = copy.into_iter().find(|path| path.extension().is_some_and(|end| end == "code")).unwrap();
+        std::fs::write(copy.join("b.py"), "half").unwrap();
+        let (exit, log) = run(home.path(), &script);
+        assert!(exit == Some(0) && log.contains("1\n2\n"), "{log}");
+        let mut left: Vec<_> =
+            std::fs::read_dir(&copy).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["b.py", "out.txt"], "what the job changed and wrote");
+        assert_eq!(std::fs::read_to_string(copy.join("b.py")).unwrap(), "3\n");
     }
 }

@@ -54,7 +54,10 @@ fn workdir_of_srun(draft: &RenderInput<'_>) -> Result<Vec<String>> {
 }
 
 /// Returns the working directory in the container, as a word of the script; none if the image decides.
-fn workdir(draft: &RenderInput<'_>) -> Result<Option<String>> {
+pub fn workdir(draft: &RenderInput<'_>) -> Result<Option<String>> {
+    if let Some(dir) = draft.job.spec.workdir_in_code() {
+        return Ok(Some(format!("{SOURCE}/{}", quote::word(dir)?)));
+    }
     match &draft.job.spec.workdir {
         // Without a container, it is the working directory of the whole job.
         Some(_) if draft.chdir().is_some() => Ok(None),

@@ -80,7 +80,12 @@ fn once(draft: &RenderInput<'_>) -> Result<String> {
     let wrap = draft.fabric.first().map_or(&[][..], |fabric| &fabric.wrap);
     let command = command(draft, 0, role)?;
     let words: Vec<String> = wrap.iter().chain(&command).map(word).collect::<Result<_>>()?;
-    Ok(format!("weftrun_program {}\n", words.join(" ")))
+    // Without srun, the command itself is started in the folder.
+    let change = match container::workdir(draft)? {
+        Some(dir) if draft.job.spec.code_folder().is_some() => format!("cd -- {dir} || exit\n"),
+        _ => String::new(),
+    };
+    Ok(format!("{change}weftrun_program {}\n", words.join(" ")))
 }
 
 fn component(draft: &RenderInput<'_>, options: &[Directives], index: usize) -> Result<String> {

@@ -11,7 +11,7 @@ use weftrun_convert::Directives;
 use weftrun_core::backend::{Document, Language, PlannedJob, Prepared, Rendered};
 use weftrun_core::fabric::{Fabric, Op};
 use weftrun_core::request::FabricRule;
-use weftrun_core::spec::{Launch, RestartPolicy, Role};
+use weftrun_core::spec::{CodeContent, Launch, RestartPolicy, Role};
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::config::{Container, JobSettings, RankLogs, SlurmTarget};
@@ -38,6 +38,8 @@ pub struct Script {
     pub from_home: bool,
     /// Whether the user's options set the output file.
     pub own_output: bool,
+    /// The folder that is sent with the job.
+    pub code: Option<CodeContent>,
 }
 
 impl Script {
@@ -142,6 +144,7 @@ pub fn render(settings: &SlurmTarget, job: &PlannedJob) -> Result<Rendered> {
         workdir: draft.bare_workdir().map(str::to_owned),
         from_home: !draft.log_dir().starts_with('/') && !draft.output.own,
         own_output: draft.output.own,
+        code: job.spec.code_archive()?.cloned(),
     });
     Ok(rendered)
 }
@@ -206,7 +209,8 @@ impl RenderInput<'_> {
     /// Returns the working directory that the job file names, if it is not inside a container.
     fn bare_workdir(&self) -> Option<&str> {
         let contained = self.workers.iter().any(|role| self.container_of(role).is_some());
-        self.job.spec.workdir.as_deref().filter(|_| !contained)
+        let spec = &self.job.spec;
+        spec.workdir.as_deref().filter(|_| !contained && spec.workdir_in_code().is_none())
     }
 
     /// Returns the working directory if an `#SBATCH` line can contain it; any other is passed to srun.
@@ -223,7 +227,8 @@ impl RenderInput<'_> {
     fn findings(&self) -> Vec<Finding> {
         let facts = &self.job.facts;
         let mut findings = Vec::new();
-        let of_code = self.job.spec.code.is_some() && self.job.spec.launch != Launch::Once;
+        let brings = self.job.spec.code.is_some() && self.job.spec.launch != Launch::Once;
+        let of_code = brings || self.job.spec.code_folder().is_some();
         let contained = self.workers.iter().any(|role| self.container_of(role).is_some());
         if !of_code && !contained && self.settings.rest.is_none() {
             let folder = match (self.job.spec.workdir.as_deref(), facts.ids.get("folder"), facts.online) {

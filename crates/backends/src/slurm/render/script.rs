@@ -156,7 +156,14 @@ fn rendezvous(draft: &RenderInput<'_>) -> String {
 
 fn code(draft: &RenderInput<'_>) -> Result<String> {
     let Some(code) = &draft.job.spec.code else { return Ok(String::new()) };
-    let fetch = script::code(BACKEND, code, "\"$weftrun_source\"", "exit 1")?;
+    if draft.job.spec.code_folder().is_some() && draft.settings.reached_log_dir().is_none() {
+        let message = "slurmrestd carries no files, so the job's folder cannot be sent";
+        return Err(Error::new(ErrorKind::Unsupported, message)
+            .hint("set `path-map` of the target where its folder for logs is mounted here, or `ssh`")
+            .hint("or let the job clone a Git repository: `code = { git = … }`"));
+    }
+    let archive = format!("\"$weftrun_once.{}\"", script::ARCHIVE);
+    let fetch = script::code(BACKEND, code, "\"$weftrun_source\"", &archive, "exit 1")?;
     Ok(format!(
         "# The job's code, where every node sees it.\nweftrun_source=$weftrun_base.code\n\
          mkdir -- \"$weftrun_source\" 2> /dev/null || :\n\

@@ -89,8 +89,10 @@ pub fn run(context: &Context, args: &ReportArgs) -> Result<u8> {
         return Ok(exit_codes::OK);
     }
     let mut report = JobReport::new(&known.transport, WhyReport::from(known.why.clone()));
-    report.job =
-        known.detail.as_ref().map(|detail| DescribeReport::new(known.job.handle(), detail, known.job.plan()));
+    report.job = known
+        .detail
+        .as_ref()
+        .map(|detail| DescribeReport::new(known.job.handle(), detail, known.job.plan(), known.job.spec()));
     report.spec = known.spec.as_ref().map(to_toml);
     report.bandwidth = known.measured.as_deref();
     context.out.value(&report)?;

@@ -70,17 +70,20 @@ impl<'s> Check<'s> {
         }
     }
 
-    /// Checks `code`, which is a script or a repository: parts of the other one would be dropped.
+    /// Checks `code`, which is a script, a repository or a folder: parts of another one would be dropped.
     fn code(&mut self, node: &SpanTree<'_>, path: &str) {
         let has = |key: &str| node.get(key).is_some();
-        let message = match (has("script"), has("git")) {
-            (true, true) => "a job has a script or a repository, not both",
-            (false, _) if has("text") => "`text` belongs to a script, which `script` names",
-            (_, false) if has("ref") => "`ref` belongs to a repository, which `git` names",
-            (false, false) => "neither `script` nor `git` is set",
-            _ => return,
+        let kinds = ["script", "git", "dir"].into_iter().filter(|key| has(key)).count();
+        let message = match kinds {
+            0 if has("text") => "`text` belongs to a script, which `script` names",
+            0 if has("ref") => "`ref` belongs to a repository, which `git` names",
+            0 => "none of `script`, `git` and `dir` is set",
+            1 if has("text") && !has("script") => "`text` belongs to a script, which `script` names",
+            1 if has("ref") && !has("git") => "`ref` belongs to a repository, which `git` names",
+            1 => return,
+            _ => "a job has one of a script, a repository and a folder",
         };
-        let fix = "set `script`, with `text` if it is not a file, or `git`, with `ref` if it is not the default branch";
+        let fix = "set `script`, with `text` if it is not a file, or `git`, with `ref` if it is not the default branch, or `dir`";
         self.push("SPEC-CODE", format!("`{path}`: {message}"), path, &node.span, Some(fix.to_owned()));
     }
 

@@ -253,7 +253,10 @@ impl Field for Option<Code> {
                 name: path.rsplit(['/', '\\']).next().unwrap_or("").to_owned(),
                 text: text("text").unwrap_or_default(),
             },
-            None => Code::Git { url: text("git")?, rev: text("ref") },
+            None => match text("dir") {
+                Some(dir) => Code::Folder { dir, content: None },
+                None => Code::Git { url: text("git")?, rev: text("ref") },
+            },
         });
         Some(())
     }
@@ -264,6 +267,7 @@ impl Field for Option<Code> {
                 (("script", name), Some(("text", text)).filter(|_| !text.is_empty()))
             }
             Code::Git { url, rev } => (("git", url), rev.as_ref().map(|rev| ("ref", rev))),
+            Code::Folder { dir, .. } => (("dir", dir), None),
         };
         let parts = std::iter::once(first).chain(second);
         Some(inline(parts.map(|(key, text)| (key, text.as_str().into()))))

@@ -317,8 +317,8 @@ impl Flags {
         }
     }
 
-    /// Adds `code`, whose parts are one value: a script on the command line replaces a repository in the
-    /// file.
+    /// Adds `code`, whose parts are one value: a script on the command line replaces a repository or a folder in
+    /// the file.
     fn code(&mut self, overrides: &Overrides) {
         let mut parts = Vec::new();
         let mut name = "";
@@ -331,8 +331,8 @@ impl Flags {
         let has = |key: &str| parts.iter().any(|(part, _)| *part == key);
         if has("ref") && !has("git") {
             self.wrong(name, "only a repository has one: set --git too".to_owned(), "");
-        } else if has("script") && has("git") {
-            self.wrong(name, "a job has a script or a repository, not both".to_owned(), "");
+        } else if ["script", "git", "dir"].into_iter().filter(|kind| has(kind)).count() > 1 {
+            self.wrong(name, "a job has one of a script, a repository and a folder".to_owned(), "");
         } else if !parts.is_empty() {
             self.push(name, &[keys::CODE.name], table(parts));
         }

@@ -186,7 +186,7 @@ pub static VOLUME: Table = Table {
 
 pub static CODE: Table = Table {
     name: "code",
-    doc: "Code sent with the job, in addition to what the image has: `script`, or `git`.",
+    doc: "Code sent with the job, in addition to what the image has: `script`, `git` or `dir`.",
     keys: &[
         key("script", Shape::Text, "Script to send with the job; a path relative to the job file")
             .flags(&[Flag::new("--script", "FILE").help("Script to send with the job")])
@@ -201,6 +201,15 @@ pub static CODE: Table = Table {
             .flags(&[Flag::new("--git-ref", "REF")])
             .example("\"main\"")
             .synonyms(&["rev", "branch", "tag", "commit"]),
+        key(
+            "dir",
+            Shape::Text,
+            "Folder to send with the job, relative to the job file: the files that git does not ignore, tracked or not, at most \
+             20,000 files and 100 MiB. The command runs in a copy of it, and a relative `workdir` is in that copy",
+        )
+        .flags(&[Flag::new("--code", "DIR").help("Folder to send with the job: the files that git does not ignore")])
+        .example("\".\"")
+        .synonyms(&["folder", "directory", "workspace", "working_dir"]),
     ],
 };
 

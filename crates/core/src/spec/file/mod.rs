@@ -33,7 +33,7 @@ use crate::catalogue::Catalogue;
 use crate::finding::Finding;
 use crate::request::Origin;
 use crate::span::{self, SpanTree, Value};
-use crate::spec::{Code, JobSpec, Launch, RoleKind};
+use crate::spec::{Code, CodeContent, JobSpec, Launch, RoleKind};
 use crate::{Error, ErrorKind, Result};
 
 use places::Places;
@@ -99,6 +99,19 @@ impl JobFile {
         own.insert("runtimes".to_owned(), serde_json::Value::Array(runtimes));
         own.shift_remove("runtime-file");
         Ok(())
+    }
+
+    /// Returns the folder, as written in the file, whose files are to be read: [`JobFile::set_code`].
+    pub fn code_dir(&self) -> Option<String> {
+        let (dir, content) = self.spec.code_folder()?;
+        content.is_none().then(|| dir.to_owned())
+    }
+
+    /// Sets the files of the folder named by [`JobFile::code_dir`].
+    pub fn set_code(&mut self, read: CodeContent) {
+        if let Some(Code::Folder { content, .. }) = &mut self.spec.code {
+            *content = Some(read);
+        }
     }
 
     /// Sets the text of the script named in [`JobFile::script`].

@@ -18,7 +18,7 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
         image(text, &path, out);
     }
     if let Some(code) = &job.code {
-        self::code(code, out);
+        self::code(job, code, out);
     }
     for role in &job.roles {
         let Some(place) = mask::secret_in_words(&role.command) else { continue };
@@ -31,8 +31,14 @@ pub(super) fn check(job: &JobSpec, out: &mut Findings) {
     if let Some(dir) = &job.workdir
         && !dir.starts_with('/')
     {
-        out.error("SPEC-PATH", "workdir", format!("`{}` is not an absolute path", shown(dir)))
-            .fix("begin it with `/`");
+        let outside = dir.is_empty() || dir.split('/').any(|part| part == "..");
+        if job.code_folder().is_none() {
+            out.error("SPEC-PATH", "workdir", format!("`{}` is not an absolute path", shown(dir)))
+                .fix("begin it with `/`");
+        } else if outside {
+            out.error("SPEC-PATH", "workdir", format!("`{}` is not inside the job's folder", shown(dir)))
+                .fix("name a folder below `code.dir`, or an absolute path");
+        }
     }
     volumes(job, out);
     if job.time_limit.is_some_and(|limit| limit.is_zero()) {
@@ -57,7 +63,7 @@ fn image(text: &str, path: &str, out: &mut Findings) {
     }
 }
 
-fn code(code: &Code, out: &mut Findings) {
+fn code(job: &JobSpec, code: &Code, out: &mut Findings) {
     match code {
         Code::Script { name, text } => {
             if name.is_empty() || name.contains(['/', '\0', '\n']) || matches!(name.as_str(), "." | "..") {
@@ -92,6 +98,16 @@ fn code(code: &Code, out: &mut Findings) {
             {
                 let message = format!("`{}` is not a branch, tag or commit", shown(rev));
                 out.error("SPEC-CODE", "code.ref", message);
+            }
+        }
+        Code::Folder { dir, .. } => {
+            if job.roles.iter().all(|role| role.command.is_empty()) {
+                out.error("SPEC-CODE", "code.dir", "the image's own command does not use the job's folder")
+                    .fix("set `command`, which runs in a copy of it");
+            }
+            if dir.is_empty() || dir.contains('\0') {
+                out.error("SPEC-CODE", "code.dir", format!("`{}` is not a folder", shown(dir)))
+                    .fix("write `.` for the folder of the job file");
             }
         }
     }
