@@ -362,8 +362,9 @@ impl Client {
     /// As [`Client::list`].
     pub async fn list_on(&self, target: &TargetConfig, filter: &JobFilter) -> Result<Vec<JobSummary>> {
         let mut jobs = self.connect(target).await?.list(filter).await?;
+        let recent = self.inner.journal.recent().unwrap_or_default();
         for job in jobs.iter_mut().filter(|job| job.fabric.is_none()) {
-            let record = self.inner.journal.find(&job.handle).ok().flatten();
+            let record = self.inner.journal.find_among(&recent, &job.handle).ok().flatten();
             job.fabric = record.map(|record| record.plan.fabric);
         }
         Ok(jobs)

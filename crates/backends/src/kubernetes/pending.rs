@@ -3,7 +3,14 @@
 
 use weftrun_core::Finding;
 
+use super::error::{WEBHOOK_DOWN, webhook_down};
 use super::pod::{Disruption, Exit, Pod, PodEvent, State};
+
+/// The code of a namespace that is deleted with its jobs.
+pub const NAMESPACE_DELETED: &str = "K8S-NAMESPACE-DELETED";
+/// What to do then.
+pub const NAMESPACE_FIX: &str =
+    "ask your cluster administrator who deleted it; submit the job again in a namespace that exists (`-n`)";
 
 /// The code of a pod whose node is gone.
 pub const NODE_LOST: &str = "K8S-NODE-LOST";
@@ -242,9 +249,11 @@ pub fn job_event_finding(event: &PodEvent) -> Option<Finding> {
             return None;
         }
         "FailedCreatePod" | "FailedCreate" | "FailedCreateJob" => refused_pod(event),
-        // mpi-operator 0.6 reports this of a launcher whose Job the API server refuses; the MPIJob itself
-        // does not fail.
-        "MPIJobFailed" if text.contains("launcher pod created failed") => refused_pod(event),
+        // mpi-operator 0.6 reports this of a worker, and of a launcher whose Job, that the API server refuses; the MPIJob
+        // itself does not fail.
+        "MPIJobFailed" if text.contains("pod created failed") => refused_pod(event),
+        // JobSet, of the Jobs and the Service of a TrainJob.
+        "JobCreationFailed" | "HeadlessServiceCreationFailed" => refused_pod(event),
         // A kubelet that has not yet received the pod's ConfigMaps retries at once.
         "FailedMount" if text.contains("failed to sync") && text.contains("cache") => return None,
         "FailedMount" | "FailedAttachVolume" => {
@@ -287,6 +296,31 @@ fn refused_pod(event: &PodEvent) -> Finding {
     let base = |code: &str, what: &str| {
         Finding::warning(code, format!("stuck because {what}: {text}")).at(&event.about.1)
     };
+    if let Some(down) = webhook_down(text) {
+        return base(WEBHOOK_DOWN, &format!("{}, so no pod is created", down.who()))
+            .fix(format!("{}; the operator creates the pods by itself once it answers", down.fix()));
+    }
+    // A policy has no webhook's server, and refuses like one.
+    let policy = |text: &str| {
+        text.split_once("ValidatingAdmissionPolicy '")
+            .and_then(|(_, rest)| rest.split_once('\''))
+            .map(|(name, _)| format!("policy {name}"))
+    };
+    let webhook = |text: &str| {
+        text.split_once("admission webhook \"")
+            .and_then(|(_, rest)| rest.split_once('"'))
+            .map(|(name, _)| format!("webhook {name}"))
+    };
+    if let Some(who) = webhook(text).or_else(|| policy(text)) {
+        return base("K8S-ADMISSION", &format!("the cluster's {who} refuses its pods")).fix(
+            "change the job as its message says; your cluster administrator knows the rules of the webhook or policy",
+        );
+    }
+    if text.contains("because it is being terminated") {
+        return Finding::error(NAMESPACE_DELETED, format!("the job's namespace is being deleted: {text}"))
+            .at(&event.about.1)
+            .fix(NAMESPACE_FIX);
+    }
     if text.contains("exceeded quota") {
         base("K8S-QUOTA", "the namespace's quota is used up")
             .fix("request less, wait for other jobs of the namespace, or ask your cluster administrator for a larger ResourceQuota")

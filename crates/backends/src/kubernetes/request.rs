@@ -176,6 +176,15 @@ impl Cluster {
         }
     }
 
+    /// Returns at most so many objects of the namespace, in the order of their names.
+    pub async fn some(&self, resource: &Resource, count: u32) -> Result<Vec<Value>> {
+        let what = format!("list {}", resource.plural);
+        let params = ListParams::default().limit(count);
+        let request = built(self.request_for(resource).list(&params), &what)?;
+        let page: Page = self.answer(self.client.request(request).await, &what)?;
+        Ok(page.items)
+    }
+
     /// Creates an object; fields the server does not have are an error instead of being dropped silently.
     pub async fn create(&self, resource: &Resource, object: &Value, write: Write) -> Result<Value> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
