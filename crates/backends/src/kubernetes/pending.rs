@@ -300,22 +300,6 @@ fn refused_pod(event: &PodEvent) -> Finding {
         return base(WEBHOOK_DOWN, &format!("{}, so no pod is created", down.who()))
             .fix(format!("{}; the operator creates the pods by itself once it answers", down.fix()));
     }
-    // A policy has no webhook's server, and refuses like one.
-    let policy = |text: &str| {
-        text.split_once("ValidatingAdmissionPolicy '")
-            .and_then(|(_, rest)| rest.split_once('\''))
-            .map(|(name, _)| format!("policy {name}"))
-    };
-    let webhook = |text: &str| {
-        text.split_once("admission webhook \"")
-            .and_then(|(_, rest)| rest.split_once('"'))
-            .map(|(name, _)| format!("webhook {name}"))
-    };
-    if let Some(who) = webhook(text).or_else(|| policy(text)) {
-        return base("K8S-ADMISSION", &format!("the cluster's {who} refuses its pods")).fix(
-            "change the job as its message says; your cluster administrator knows the rules of the webhook or policy",
-        );
-    }
     if text.contains("because it is being terminated") {
         return Finding::error(NAMESPACE_DELETED, format!("the job's namespace is being deleted: {text}"))
             .at(&event.about.1)
@@ -324,6 +308,10 @@ fn refused_pod(event: &PodEvent) -> Finding {
     if text.contains("exceeded quota") {
         base("K8S-QUOTA", "the namespace's quota is used up")
             .fix("request less, wait for other jobs of the namespace, or ask your cluster administrator for a larger ResourceQuota")
+    } else if let Some(who) = refuser(text) {
+        base("K8S-ADMISSION", &format!("the cluster's {who} refuses its pods")).fix(
+            "change the job as its message says; your cluster administrator knows the rules of the webhook or policy",
+        )
     } else if text.contains("PodSecurity") {
         base("K8S-POD-SECURITY", "the namespace's Pod Security level forbids its pods")
             .fix("use a profile without hostPath volumes and capabilities, or another namespace")
@@ -335,6 +323,16 @@ fn refused_pod(event: &PodEvent) -> Finding {
     } else {
         base("K8S-POD-REFUSED", "the cluster refuses its pods").fix("correct what it names")
     }
+}
+
+/// Returns the webhook or policy that refused an object, by a message of the API server.
+fn refuser(text: &str) -> Option<String> {
+    [("webhook", "admission webhook \"", '"'), ("policy", "ValidatingAdmissionPolicy '", '\'')]
+        .into_iter()
+        .find_map(|(what, before, after)| {
+            let (name, _) = text.split_once(before)?.1.split_once(after)?;
+            Some(format!("{what} {name}"))
+        })
 }
 
 #[cfg(test)]
@@ -372,6 +370,31 @@ mod tests {
                 "FailedMount",
                 "MountVolume.SetUp failed for volume \"efa\" : hostPath type check failed: /opt/amazon-efa-ofi is not a directory",
                 "K8S-MOUNT",
+            ),
+            (
+                "MPIJobFailed",
+                "worker pod created failed: pods \"a-worker-0\" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=8",
+                "K8S-QUOTA",
+            ),
+            (
+                "MPIJobFailed",
+                "worker pod created failed: pods \"a-worker-0\" is forbidden: ValidatingAdmissionPolicy 'own' with binding 'own' denied request: name a runtime class",
+                "K8S-ADMISSION",
+            ),
+            (
+                "FailedCreatePod",
+                "Error creating: admission webhook \"guard.example.test\" denied the request: set a priority class",
+                "K8S-ADMISSION",
+            ),
+            (
+                "FailedCreate",
+                "Error creating: Internal error occurred: failed calling webhook \"guard.example.test\": failed to call webhook: Post \"https://127.0.0.1:9/?timeout=2s\": EOF",
+                "K8S-WEBHOOK",
+            ),
+            (
+                "FailedCreatePod",
+                "Error creating: pods \"a\" is forbidden: unable to create new content in namespace team because it is being terminated",
+                "K8S-NAMESPACE-DELETED",
             ),
             (
                 "MPIJobFailedValidation",

@@ -24,8 +24,8 @@ pub struct Resource {
     pub namespaced: bool,
 }
 
-/// Objects per page, as many as kubectl's: on the wire a pod has some 8 to 20 KiB and an event 2.
-const PAGE: u32 = 500;
+/// Objects per page, which is in memory as a whole: on the wire a pod has some 8 to 20 KiB and an event 2.
+const PAGE: u32 = 250;
 const EVENTS_PAGE: u32 = 1000;
 /// Pages of one list: more than a million objects are no list of a namespace.
 const PAGES: u32 = 2000;

@@ -171,7 +171,7 @@ async fn revoked_credentials_are_told_while_following() {
     };
     let limit = std::time::Duration::from_secs(60);
     let (JobEvent::Disconnected { reason, .. }, noted) =
-        (tokio::time::timeout(limit, async { tokio::join!(told, noted) }).await.expect("it is not told"))
+        tokio::time::timeout(limit, async { tokio::join!(told, noted) }).await.expect("it is not told")
     else {
         unreachable!()
     };
