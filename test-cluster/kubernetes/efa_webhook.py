@@ -3,6 +3,7 @@
 
 It looks at each pod alone: workers of distributed jobs that ask a whole node, and every launcher, since it cannot know what a
 launcher's workers ask. A pod with `disable-auto-efa: "true"` is left alone. It looks for nothing that is there already.
+A pod with the annotation `refuse: "true"` is refused.
 It prints the port of 127.0.0.1 that it listens on."""
 import base64
 import http.server
@@ -46,7 +47,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["request"]
         response = {"uid": request["uid"], "allowed": True}
-        patch = change(request["object"])
+        if request["object"]["metadata"].get("annotations", {}).get("refuse") == "true":
+            response |= {"allowed": False, "status": {"code": 403, "message": "this pod is not wanted here"}}
+        patch = change(request["object"]) if response["allowed"] else None
         if patch:
             response |= {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(patch).encode()).decode()}
         body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}).encode()

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""scale.py STATE WEFTRUN PODS [IDLE_S=30]: what a job of PODS idle pods costs weftrun.
+"""scale.py STATE WEFTRUN PODS [IDLE_S=30 [MEASURE…]]: what a job of PODS idle pods costs weftrun.
 
 On a running cluster with kwok nodes (op-kwok.sh; 110 pods a node): makes a PyTorchJob that no operator touches, its pods on the kwok
-nodes, and measures list, describe, and `logs -f` and `watch` for IDLE_S seconds: time, peak memory, CPU, requests. Prints one line each.
+nodes, and measures list, describe, why, report, and `logs -f` and `watch` for IDLE_S seconds: time, peak memory,
+CPU, requests. Prints one line each; with names, only those measures.
 """
 import concurrent.futures, http.client, json, os, signal, subprocess, sys, tempfile, threading, time
 
@@ -75,6 +76,8 @@ handle = f"kubeflow://scale/{namespace}/pytorchjob/{name}"
 
 
 def measure(what, arguments, seconds=None):
+    if sys.argv[5:] and what not in sys.argv[5:]:
+        return
     log = open(f"{folder}/{what}.log", "w+")
     began = time.time()
     child = subprocess.Popen([weftrun, "-vv", *arguments], env=environment, stdout=subprocess.DEVNULL, stderr=log)
@@ -118,5 +121,8 @@ def measure(what, arguments, seconds=None):
 measure("nothing (backends)", ["backends"])
 measure("list", ["list", "-b", "scale"])
 measure("describe", ["describe", handle])
+measure("describe -o wide", ["describe", "-o", "wide", handle])
+measure("why", ["why", handle])
+measure("report", ["report", "-o", "json", handle])
 measure("watch", ["watch", handle], idle)
 measure("logs -f", ["logs", "-f", handle], idle)

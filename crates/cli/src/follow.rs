@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::{FutureExt, StreamExt, stream};
+use tokio::signal::unix::{SignalKind, signal};
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::{Fabric, FabricPlan};
 use weftrun::core::job::{Action, JobDetail, JobEvent, JobHandle, JobPhase, JobSummary, ReplicaStatus};
@@ -149,11 +150,13 @@ pub async fn follow_with(context: &Context, job: &Job, watching: Watching) -> Re
     }
     let mut followed = screen.finish()?;
     // The events do not have all that the cluster reports of the end.
-    if let Some(detail) = &mut followed.detail
-        && let Ok(described) = job.describe().await
-        && described.summary.phase == detail.summary.phase
-    {
-        *detail = described;
+    if let Some(detail) = &mut followed.detail {
+        match job.describe().await {
+            Ok(described) if described.summary.phase == detail.summary.phase => *detail = described,
+            Ok(_) => {}
+            // What the cluster says of its absence: its namespace was deleted.
+            Err(error) => detail.findings.extend_from_slice(error.findings()),
+        }
     }
     Ok(followed)
 }
@@ -265,7 +268,7 @@ pub async fn submit(context: &Context, planned: &Plan) -> Result<(Job, Option<Er
     let mut sending = std::pin::pin!(planned.submit_unless(|| stopped.load(Ordering::Relaxed)));
     tokio::select! {
         done = &mut sending => return done.map(|job| (job, None)),
-        Ok(()) = tokio::signal::ctrl_c() => {}
+        () = interrupted() => {}
     }
     stopped.store(true, Ordering::Relaxed);
     context.out.say("interrupted: waiting for the cluster's answer, to know the job's handle (Ctrl-C again stops waiting)");
@@ -274,7 +277,7 @@ pub async fn submit(context: &Context, planned: &Plan) -> Result<(Job, Option<Er
             let error = goes_on(Error::new(ErrorKind::Interrupted, "interrupted"), job.handle());
             (job, Some(error))
         }),
-        Ok(()) = tokio::signal::ctrl_c() => {
+        () = interrupted() => {
             let message = "interrupted; it is not known whether the job was made";
             Err(Error::new(ErrorKind::Interrupted, message)
                 .with("submission", &planned.planned().submission)
@@ -307,18 +310,16 @@ pub async fn if_started<T>(
     limit: Option<Duration>,
     future: impl Future<Output = T>,
 ) -> Result<T> {
-    let never_started = Box::pin(async {
-        if let Some(limit) = limit
-            && tokio::time::timeout(limit, started(job)).await.is_err()
-        {
-            return give_up(context, job, limit).await;
-        }
-        std::future::pending().await
-    });
+    let mut future = Box::pin(future);
+    let Some(limit) = limit else { return Ok(future.await) };
     tokio::select! {
-        done = future => Ok(done),
-        error = never_started => Err(error),
+        done = &mut future => return Ok(done),
+        in_time = Box::pin(tokio::time::timeout(limit, started(job))) => if in_time.is_ok() {
+            return Ok(future.await);
+        }
     }
+    // The future ends by the cancellation, too, and is not polled any more.
+    Err(Box::pin(give_up(context, job, limit)).await)
 }
 
 async fn give_up(context: &Context, job: &Job, limit: Duration) -> Error {
@@ -371,10 +372,22 @@ pub async fn with_limits<T>(
     }
 }
 
-/// Ends when the user presses Ctrl-C.
+/// Ends when the user presses Ctrl-C, or the program is told to end (SIGTERM).
 pub async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
+    let told = async {
+        match signal(SignalKind::terminate()) {
+            Ok(mut signal) => signal.recv().await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    let pressed = async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        () = pressed => {}
+        _ = told => {}
     }
 }
 

@@ -113,15 +113,15 @@ fn class_of(code: &str) -> Option<CauseClass> {
         "K8S-PREEMPTED" => CauseClass::Preempted,
         "K8S-DRAINED" | "K8S-EVICTED" | "K8S-DISRUPTED" => CauseClass::Evicted,
         "K8S-NODE-LOST" | "SLURM-NODE-FAILED" => CauseClass::NodeFail,
-        "K8S-DELETED" => CauseClass::Deleted,
+        "K8S-DELETED" | "K8S-NAMESPACE-DELETED" => CauseClass::Deleted,
         "K8S-OOM" => CauseClass::OomKilled,
         "SLURM-OUT-OF-MEMORY" => CauseClass::OutOfMemory,
         "SLURM-TIME-LIMIT" => CauseClass::TimeLimit,
         "SLURM-PREEMPTED" => CauseClass::Preempted,
         "K8S-IMAGE-PULL" => CauseClass::Image,
-        "K8S-UNSCHEDULABLE" => CauseClass::Unschedulable,
+        "K8S-UNSCHEDULABLE" | "K8S-GANG" => CauseClass::Unschedulable,
         "K8S-QUOTA" | "K8S-PRIORITY" | "K8S-POD-SECURITY" | "K8S-HUGEPAGES" | "K8S-POD-REFUSED"
-        | "K8S-ADMISSION" | "K8S-VALIDATION" | "SLURM-NEVER-STARTS" => CauseClass::Refused,
+        | "K8S-ADMISSION" | "K8S-WEBHOOK" | "K8S-VALIDATION" | "SLURM-NEVER-STARTS" => CauseClass::Refused,
         "K8S-CONFIG"
         | "K8S-MOUNT"
         | "K8S-SANDBOX"
@@ -187,7 +187,7 @@ fn said_by_cluster(
                 || vec![Evidence { source, line: 0, text: finding.message.clone() }],
                 |cause| cause.evidence.clone(),
             ),
-            confidence: if class == CauseClass::Deleted { Confidence::Medium } else { Confidence::High },
+            confidence: if finding.code == "K8S-DELETED" { Confidence::Medium } else { Confidence::High },
             ..Cause::new(class, rule, finding.message.clone())
         };
         return Some((cause, Some(finding.code.clone())));

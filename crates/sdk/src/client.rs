@@ -367,12 +367,15 @@ impl Client {
         // Jobs of others do not count for the limit.
         asked.limit = filter.limit.filter(|_| !by_record);
         let mut jobs = backend.list(&asked).await?;
+        let recent = self.inner.journal.recent().unwrap_or_default();
         if by_record {
-            jobs.retain(|job| self.inner.journal.find(&job.handle).ok().flatten().is_some());
+            let record =
+                |job: &JobSummary| self.inner.journal.find_among(&recent, &job.handle).ok().flatten();
+            jobs.retain(|job| record(job).is_some());
             jobs.truncate(filter.limit.unwrap_or(usize::MAX));
         }
         for job in jobs.iter_mut().filter(|job| job.fabric.is_none()) {
-            let record = self.inner.journal.find(&job.handle).ok().flatten();
+            let record = self.inner.journal.find_among(&recent, &job.handle).ok().flatten();
             job.fabric = record.map(|record| record.plan.fabric);
         }
         Ok(jobs)

@@ -92,7 +92,7 @@ impl Job {
     /// # }
     /// ```
     ///
-    /// At most 1 GiB of logs is read. Of a running job whose logs show nothing, NCCL's RAS service is asked where its
+    /// At most 1 GiB of logs is read, and of a large job those of [`Job::telling_logs`]. Of a running job whose logs show nothing, NCCL's RAS service is asked where its
     /// version is safe to ask; of a job that was cancelled or is gone, what was seen while it ran is the answer.
     ///
     /// # Errors
@@ -101,10 +101,17 @@ impl Job {
         match self.describe().await {
             Ok(detail) => Ok(self.why_with(&detail).await),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                let mut why = Why::default();
-                self.sightings().recall(self.handle(), &mut why);
+                // What the cluster says of its absence: its namespace was deleted.
+                let mut absent = JobDetail::new(JobSummary::new(self.handle().clone(), JobPhase::Failed));
+                absent.findings = error.findings().to_vec();
+                let is_explained = !absent.findings.is_empty();
+                let job = is_explained.then_some(&absent);
+                let mut why = Sources::of_logs(&TransportMap::new()).job(job).diagnose().why;
+                if !is_explained {
+                    self.sightings().recall(self.handle(), &mut why);
+                }
                 let gone = Finding::warning("WHY-GONE", error.to_string());
-                why.findings.push(gone);
+                why.findings.extend((!is_explained).then_some(gone));
                 if why.cause.is_some() { Ok(why) } else { Err(error) }
             }
             Err(error) => Err(error),
@@ -113,8 +120,10 @@ impl Job {
 
     /// Diagnoses a job like [`Job::why`], from a description that is known.
     pub async fn why_with(&self, detail: &JobDetail) -> Why {
-        let ReadLogs { map, unread, last } = self.read_logs(LogOptions::default()).await;
+        let (options, chosen) = self.telling_logs(detail);
+        let ReadLogs { map, unread, last } = self.read_logs(options).await;
         let mut why = Sources::of_logs(&map).plan(self.plan()).job(Some(detail)).diagnose().why;
+        why.findings.extend(chosen);
         why.findings.extend(unread.map(|message| Finding::warning("WHY-LOGS-UNREAD", message)));
         if runs(&detail.summary) {
             self.explain_running(&mut why, &map, RAS_OBSERVED).await;

@@ -343,12 +343,18 @@ impl Journal {
     /// # Errors
     /// As [`Journal::records`].
     pub fn find(&self, handle: &JobHandle) -> Result<Option<Record>> {
+        self.find_among(&self.recent()?, handle)
+    }
+
+    /// Returns the record of a handle like [`Journal::find`], with the records of [`Journal::recent`], which are read once for
+    /// many handles.
+    pub(crate) fn find_among(&self, recent: &[Head], handle: &JobHandle) -> Result<Option<Record>> {
         // A handle without a uid names the newest job of its name.
         let named = |own: &JobHandle| {
             let same = own.backend() == handle.backend() && own.target() == handle.target();
             own == handle || (handle.uid().is_none() && same && own.parts() == handle.parts())
         };
-        if let Some(head) = self.recent()?.iter().find(|head| head.handle.as_ref().is_some_and(named))
+        if let Some(head) = recent.iter().find(|head| head.handle.as_ref().is_some_and(named))
             && let Some(record) = self.read(&head.submission)?
         {
             return Ok(Some(record));

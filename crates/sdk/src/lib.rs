@@ -141,6 +141,7 @@ mod lint;
 mod lock;
 #[cfg(feature = "log-files")]
 pub mod log_files;
+mod log_selection;
 mod plan;
 mod project;
 pub mod report;

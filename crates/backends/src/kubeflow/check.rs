@@ -8,7 +8,9 @@ use super::error;
 use super::object::JobObject;
 use super::pod::SUBMISSION;
 use super::render::COPIED_FROM;
-use crate::kubernetes::{Cluster, Resource, Write, is_conflict, is_unauthenticated, is_unsent};
+use crate::kubernetes::{
+    Cluster, Resource, Write, is_conflict, is_unauthenticated, is_unsent, is_webhook_down,
+};
 use crate::submit_once::prepared;
 
 impl Client {
@@ -39,7 +41,9 @@ impl Client {
             let cluster = one.in_namespace(cluster);
             match cluster.create(&one.resource, &one.object, Write::DryRun).await {
                 Ok(_) => {}
-                Err(error) if is_unsent(&error) || is_unauthenticated(&error) => return Err(error),
+                Err(error) if is_unsent(&error) || is_webhook_down(&error) || is_unauthenticated(&error) => {
+                    return Err(error);
+                }
                 Err(error) if is_conflict(&error) && self.is_ours(&cluster, &one, rendered).await => {}
                 Err(error)
                     if error.kind() == ErrorKind::Unsupported

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::sync::OnceCell;
 use weftrun_core::backend::TargetConfig;
 use weftrun_core::job::{JobDetail, JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, SubmissionId};
@@ -15,7 +16,9 @@ use super::companions::adopt_left;
 use super::config::KubeflowTarget;
 use super::disruptions;
 use super::error;
+use super::gang;
 use super::kinds::Kind;
+use super::namespace;
 use super::pod::{CODE, SUBMISSION};
 use super::status::Job;
 use crate::cache::Cache;
@@ -115,8 +118,13 @@ impl Client {
     pub async fn jobs(&self, selector: &str) -> Result<Vec<Job>> {
         let cluster = self.cluster().await?;
         let (mut jobs, mut listed, mut forbidden) = (Vec::new(), false, None);
-        for kind in self.served().await? {
-            match cluster.list(&kind.resource(), selector).await {
+        let served = self.served().await?;
+        let lists = served.iter().map(|kind| {
+            let resource = kind.resource();
+            async move { cluster.list(&resource, selector).await }
+        });
+        for (kind, list) in served.iter().zip(join_all(lists).await) {
+            match list {
                 Ok(objects) => {
                     listed = true;
                     jobs.extend(objects.into_iter().map(|object| Job { kind: *kind, object }));
@@ -155,14 +163,15 @@ impl Client {
             }
         }
         let pods = self.pods_for(&unclear).await?;
-        let summary = |job: &Job| {
+        for job in &unclear {
             let pods = pods_of(job, &pods);
             let mut summary = job.summary(&self.target, &pods);
             said_of_leftovers(&mut summary, job, &pods);
-            summary
-        };
-        summaries.extend(unclear.iter().map(summary));
-        summaries.retain(|job| filter.ended || !job.phase.is_terminal());
+            // A job that has ended and holds GPUs still takes them from others.
+            if filter.ended || !summary.phase.is_terminal() || job.holds_gpus_after_end(&pods) {
+                summaries.push(summary);
+            }
+        }
         summaries.sort_by(|a, b| b.created.cmp(&a.created).then_with(|| a.name.cmp(&b.name)));
         summaries.truncate(filter.limit.unwrap_or(usize::MAX));
         Ok(summaries)
@@ -194,7 +203,10 @@ impl Client {
 
     /// Returns the object that a handle names, with the handle's uid if it has one.
     pub async fn job(&self, named: &Named) -> Result<Job> {
-        let object = named.cluster.get(&named.kind.resource(), &named.name).await?;
+        let object = match named.cluster.get(&named.kind.resource(), &named.name).await {
+            Ok(object) => object,
+            Err(error) => return Err(namespace::explained(&named.cluster, error).await),
+        };
         let job = Job { kind: named.kind, object };
         if named.uid.as_deref().is_some_and(|uid| uid != job.uid()) {
             return Err(Error::new(
@@ -237,6 +249,14 @@ impl Client {
         detail.replicas = job.replicas(&all);
         detail.replicas.sort_by(|a, b| (&a.role, a.index).cmp(&(&b.role, b.index)));
         detail.findings = job.findings(&pods, &gone, &told);
+        if job.is_deleted() || pods.iter().any(|pod| pod.deleting) {
+            detail.findings.splice(0..0, namespace::deletion(&named.cluster).await.ok().flatten());
+        }
+        if gang::is_partial(&pods) {
+            let others =
+                named.cluster.list_as(&Resource::PODS, "", "", |object| Pod::of_json(&object)).await?;
+            detail.findings.splice(0..0, gang::finding(&job, &pods, &others));
+        }
         detail.history = events.iter().map(|event| message(&detail.summary.handle, event)).collect();
         detail.facts = vec![
             ("namespace".into(), named.cluster.namespace.clone()),

@@ -59,7 +59,10 @@ impl Client {
         };
         facts.notes.extend(way.notes);
         facts.extra.extend(way.extra);
-        if !scope.thorough {
+        if scope.thorough {
+            let served = self.served().await?;
+            facts.notes.extend(self.unanswered(self.cluster().await?, served).await);
+        } else {
             fold_hidden(&mut facts.notes);
             facts.notes.retain(|note| note.code != "K8S-NO-RIGHT" || note.severity > Severity::Info);
         }

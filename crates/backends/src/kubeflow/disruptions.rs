@@ -58,8 +58,28 @@ fn labels(job: &Job, place: &str) -> BTreeMap<String, String> {
     ])
 }
 
-/// Returns what the Events of a pod say of who took it from the job. `quiet` is whether a deletion needs no explanation.
-fn disruption(job: &Job, events: &[&PodEvent], quiet: bool) -> Option<Disruption> {
+/// Why a deletion needs no explanation: controllers delete the other pods of a job where one has failed.
+struct Failure {
+    /// Whether a pod ended with an exit code of its own program.
+    is_certain: bool,
+    /// When the first pod failed, by itself or by a signal.
+    at: Option<Timestamp>,
+}
+
+impl Failure {
+    fn of(pods: &[Pod]) -> Self {
+        let failed = || pods.iter().filter_map(Pod::exit).filter(|exit| exit.code != 0);
+        // A pod that is taken away ends by a signal, too.
+        let own = pods.iter().filter(|pod| !pod.deleting && pod.disruption.is_none());
+        Self {
+            is_certain: failed().any(|exit| !matches!(exit.code, 137 | 143)),
+            at: own.filter_map(|pod| pod.exit().filter(|exit| exit.code != 0)?.at).min(),
+        }
+    }
+}
+
+/// Returns what the Events of a pod say of who took it from the job.
+fn disruption(job: &Job, events: &[&PodEvent], failure: &Failure) -> Option<Disruption> {
     let found = |reason: &str| events.iter().find(|event| event.reason == reason);
     let made = |reason: &str, message: &str, by: Option<&str>| {
         Some(Disruption { reason: reason.to_owned(), message: message.to_owned(), by: by.map(str::to_owned) })
@@ -73,7 +93,8 @@ fn disruption(job: &Job, events: &[&PodEvent], quiet: bool) -> Option<Disruption
     }
     let killed = found("Killing").filter(|event| event.message.starts_with("Stopping container"))?;
     // An operator deletes the pod whose container failed as often as it may.
-    let quiet = quiet || found("BackOff").is_some();
+    let after_failure = failure.at.is_some() && killed.time >= failure.at;
+    let quiet = failure.is_certain || after_failure || found("BackOff").is_some();
     // The job's own end deletes its pods, too.
     let after_end = |ended: Timestamp| killed.time.is_some_and(|killed| killed.duration_since(ended) > SAME);
     let expected = quiet || job.is_stopped() || job.ended().is_some_and(after_end);
@@ -87,13 +108,12 @@ pub fn complete(job: &Job, pods: &mut [Pod], events: &[&PodEvent]) -> Vec<Pod> {
     for event in events.iter().filter(|event| is_of(job, event)) {
         by_uid.entry(event.about.2.as_str()).or_default().push(event);
     }
-    // Controllers delete the other pods where one has failed.
-    let quiet = pods.iter().any(|pod| pod.exit().is_some_and(|exit| !matches!(exit.code, 0 | 137 | 143)));
+    let failure = Failure::of(pods);
     for pod in pods.iter_mut() {
         let Some(events) = by_uid.remove(pod.uid.as_str()) else { continue };
         let preempted = pod.disruption.as_ref().is_some_and(|known| known.reason == Disruption::PREEMPTED);
         if preempted || pod.deleting && pod.disruption.is_none() {
-            pod.disruption = disruption(job, &events, quiet).or(pod.disruption.take());
+            pod.disruption = disruption(job, &events, &failure).or(pod.disruption.take());
         }
     }
     let is_filled = |name: &str| {
@@ -102,7 +122,7 @@ pub fn complete(job: &Job, pods: &mut [Pod], events: &[&PodEvent]) -> Vec<Pod> {
     };
     let gone = by_uid.into_iter().filter_map(|(uid, events)| {
         let name = events.first()?.about.1.as_str();
-        let disruption = disruption(job, &events, quiet).filter(|_| !is_filled(name))?;
+        let disruption = disruption(job, &events, &failure).filter(|_| !is_filled(name))?;
         let placed = events.iter().find(|event| event.reason == "Scheduled");
         let node =
             placed.and_then(|event| event.message.rsplit_once(" to ")).map(|(_, node)| node.to_owned());
@@ -117,7 +137,19 @@ pub fn complete(job: &Job, pods: &mut [Pod], events: &[&PodEvent]) -> Vec<Pod> {
             ..Pod::default()
         })
     });
-    gone.collect()
+    let mut gone: Vec<Pod> = gone.collect();
+    // Controllers delete the others also where one was taken.
+    let reason = |pod: &Pod| pod.disruption.as_ref().map(|disruption| disruption.reason.clone());
+    let is_explained =
+        pods.iter().chain(&gone).filter_map(reason).any(|reason| reason != Disruption::DELETED);
+    if is_explained {
+        let unexplained = |pod: &Pod| reason(pod).is_some_and(|reason| reason == Disruption::DELETED);
+        gone.retain(|pod| !unexplained(pod));
+        for pod in pods.iter_mut().filter(|pod| unexplained(pod)) {
+            pod.disruption = None;
+        }
+    }
+    gone
 }
 
 /// Replaces the uids of the pods that preempted others by their names and priorities, as far as the user may read them.
@@ -217,6 +249,34 @@ mod tests {
         failed.containers[0].state =
             crate::kubernetes::State::Terminated(crate::kubernetes::Exit { code: 3, ..Default::default() });
         assert_eq!(deleted(&mut [failed], std::slice::from_ref(&killed)), []);
+    }
+
+    /// A rank that is killed from inside the job ends by the same signal as one that is taken from it (recorded 2026-11-26, an MPIJob).
+    #[test]
+    fn pods_that_a_controller_deletes_after_a_failure_are_not_disrupted() {
+        let failed = json!({"conditions": [{"type": "Failed", "status": "True", "lastTransitionTime": "2026-11-26T11:07:40Z"}]});
+        let job = job(Kind::MpiJobV2, &failed);
+        let killed = event("pre-worker-0", "a", 41, "Killing", "Stopping container mpi");
+        let ended = |second: u8| {
+            let at = format!("2026-11-26T11:07:{second}Z");
+            let state = json!({"terminated": {"exitCode": 137, "finishedAt": at}});
+            let status = json!({"phase": "Failed", "containerStatuses": [{"name": "mpi", "state": state}]});
+            let spec = json!({"containers": [{"name": "mpi"}]});
+            Pod::of_json(
+                &json!({"metadata": {"name": "pre-launcher-x7k2p", "uid": "l"}, "spec": spec, "status": status}),
+            )
+        };
+        assert_eq!(reasons(&job, &mut [ended(40)], std::slice::from_ref(&killed)), []);
+        let own = vec![("pre-worker-0".to_owned(), Disruption::DELETED.to_owned())];
+        assert_eq!(
+            reasons(&job, &mut [ended(42)], std::slice::from_ref(&killed)),
+            own,
+            "it failed because of it"
+        );
+        // Where another pod was preempted, that is the cause.
+        let preempted = event("pre-worker-1", "b", 41, "Preempted", "Preempted by pod ab9a on node node-1");
+        let taken = vec![("pre-worker-1".to_owned(), Disruption::PREEMPTED.to_owned())];
+        assert_eq!(reasons(&job, &mut [ended(42)], &[killed, preempted]), taken);
     }
 
     #[test]

@@ -8,14 +8,14 @@ use futures_util::{StreamExt, TryStreamExt};
 use kube::api::DynamicObject;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
-use weftrun_core::log::{LogBatch, LogOptions};
+use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark, SourceId};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::{Client, Named, pod_of};
 use super::kinds::Kind;
 use super::status::Job;
 use crate::kubernetes::logs::{LogJob, QUIET, logs as pod_logs};
-use crate::kubernetes::{Change, Resource, Right, changes, is_not_found, rights};
+use crate::kubernetes::{Change, Resource, Right, changes, credentials, is_not_found, rights};
 
 /// How long a refusal for a missing right is retried.
 const REFUSED: Duration = Duration::from_secs(3);
@@ -45,6 +45,7 @@ pub fn logs(
             (role, number, name)
         });
         let expected = expected.collect();
+        let refusals = refusals(&named);
         let job = LogJob {
             name: named.name.clone(),
             cluster: named.cluster.clone(),
@@ -63,7 +64,8 @@ pub fn logs(
         // The job is watched only while its logs are read.
         let end =
             stream::once(until_ended(named, uid, sender)).filter_map(|error| async move { error.map(Err) });
-        Ok(stream::select(batches.map(Some).chain(stream::once(async { None })), end.map(Some))
+        let beside = stream::select(end, refusals).map(Some);
+        Ok(stream::select(batches.map(Some).chain(stream::once(async { None })), beside)
             .take_while(|batch| std::future::ready(batch.is_some()))
             .filter_map(std::future::ready)
             .boxed())
@@ -87,6 +89,21 @@ async fn may_read(named: &Named) -> Result<()> {
         sleep(Duration::from_secs(1)).await;
     }
     Ok(())
+}
+
+/// Returns a note where the credentials are refused while the logs are followed, and where they work again. The open streams of
+/// the logs are not ended by that.
+fn refusals(named: &Named) -> impl futures_util::Stream<Item = Result<LogBatch>> + Send + use<> {
+    let source = Arc::new(SourceId::new(&named.name));
+    credentials::<()>(&named.cluster).map(move |change| {
+        let text = match change? {
+            Change::Lost(reason) => {
+                format!("connection lost: {reason}; it is tried again for 90 s, and the job keeps running")
+            }
+            _ => "connected again".to_owned(),
+        };
+        Ok(LogBatch::marked(Arc::clone(&source), Mark::Note { text }, Cursor::default()))
+    })
 }
 
 /// Watches the job's object, and signals its end. Returns an error only if there is nothing to wait for.

@@ -9,9 +9,11 @@ mod discover;
 mod disruptions;
 mod error;
 mod exec;
+mod gang;
 mod kinds;
 mod logs;
 mod mpi_job;
+mod namespace;
 mod object;
 mod pod;
 mod preflight;
@@ -26,6 +28,7 @@ mod status;
 mod status_tests;
 mod submit;
 mod train_job;
+mod unanswered;
 mod watch;
 #[cfg(test)]
 mod watch_tests;
@@ -75,6 +78,7 @@ impl Backend for Kubeflow {
             ports: true,
             log_times: true,
             exact_resume: true,
+            replica_logs: true,
             restarts: true,
             labels: true,
             time_limit: true,

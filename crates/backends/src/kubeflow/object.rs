@@ -1,11 +1,12 @@
 //! The objects that a job consists of: `render` shows them, `check` and `submit` send them.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use weftrun_convert::to_yaml;
 use weftrun_core::backend::{Document, Language};
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::kinds::Kind;
+use super::pod::SUBMISSION;
 use crate::kubernetes::{Cluster, Resource};
 
 /// One object of a job.
@@ -33,11 +34,13 @@ impl JobObject {
         Ok(Self { resource, kind: None, object })
     }
 
+    /// Returns it as it is shown: without the label of the submission, so that `kubectl diff` of it finds the submitted job
+    /// unchanged.
     pub fn document(&self) -> Document {
         Document {
             title: self.resource.kind.to_owned(),
             language: Language::Yaml,
-            text: to_yaml(&self.object),
+            text: to_yaml(&without_submission(&self.object)),
         }
     }
 
@@ -54,6 +57,23 @@ impl JobObject {
     }
 }
 
+/// Returns an object without the label that each submission has its own value of.
+fn without_submission(object: &Value) -> Value {
+    let Value::Object(fields) = object else { return object.clone() };
+    let kept = fields.iter().filter(|(key, _)| *key != SUBMISSION);
+    let fields = kept.filter_map(|(key, field)| {
+        let shown = match field {
+            Value::Object(_) => without_submission(field),
+            Value::Array(items) => items.iter().map(without_submission).collect(),
+            plain => plain.clone(),
+        };
+        // What had nothing else.
+        let emptied = shown.as_object().is_some_and(Map::is_empty) && shown != *field;
+        (!emptied).then(|| (key.clone(), shown))
+    });
+    Value::Object(fields.collect())
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -65,7 +85,16 @@ mod tests {
     use super::super::render::render;
     use super::*;
 
-    /// The documents, as another program reads them, are the objects that are sent.
+    #[test]
+    fn a_document_has_no_label_of_the_submission_and_keeps_all_else() {
+        let template = |labels: Value| json!({"template": {"metadata": {"labels": labels}, "spec": {"items": [{}], "emptyDir": {}}}});
+        let sent = json!({"metadata": {"name": "a", "labels": {SUBMISSION: "1", "team": "x"}}, "spec": template(json!({SUBMISSION: "1"}))});
+        let shown = json!({"metadata": {"name": "a", "labels": {"team": "x"}},
+            "spec": {"template": {"spec": {"items": [{}], "emptyDir": {}}}}});
+        assert_eq!(without_submission(&sent), shown);
+    }
+
+    /// The documents, as another program reads them, are the objects that are sent, without the submission's label.
     #[test]
     fn the_documents_are_the_objects_that_are_sent() {
         let node = json!({"name": "node", "template": {
@@ -107,7 +136,9 @@ mod tests {
             assert_eq!(rendered.documents.len(), objects.len(), "{kind}");
             for (document, sent) in rendered.documents.iter().zip(objects) {
                 let shown: Value = serde_saphyr::from_str(&document.text).unwrap();
-                assert_eq!(shown.to_string(), sent.object.to_string(), "{kind}");
+                let object = without_submission(&sent.object);
+                assert!(sent.object.to_string().contains(SUBMISSION) && sent.object != object, "{kind}");
+                assert_eq!(shown.to_string(), object.to_string(), "{kind}");
                 assert_eq!(document.title, sent.resource.kind);
                 seen.push(sent.resource.kind);
             }

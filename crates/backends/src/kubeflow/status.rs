@@ -87,9 +87,21 @@ impl Job {
         self.text("/status/completionTime").parse().ok().or_else(time)
     }
 
+    /// Returns what is left of a time after the end of the job, within which its ranks end. None for an MPIJob, whose workers
+    /// only serve its launcher.
+    pub fn ranks_end_within(&self, limit: Duration) -> Option<Duration> {
+        let since = Duration::try_from(crate::clock::now().duration_since(self.ended()?)).unwrap_or_default();
+        limit.checked_sub(since).filter(|_| !self.kind.is_mpi())
+    }
+
     /// Returns whether somebody stops it or has stopped it.
     pub fn is_stopped(&self) -> bool {
-        self.suspended() || self.cancelled() || self.object["metadata"]["deletionTimestamp"].is_string()
+        self.suspended() || self.cancelled() || self.is_deleted()
+    }
+
+    /// Returns whether it is being deleted.
+    pub fn is_deleted(&self) -> bool {
+        self.object["metadata"]["deletionTimestamp"].is_string()
     }
 
     fn suspended(&self) -> bool {
@@ -134,7 +146,7 @@ impl Job {
                 if late { format!("{TIME_LIMIT_REACHED}: {message}") } else { message },
             );
         }
-        if self.object["metadata"]["deletionTimestamp"].is_string() {
+        if self.is_deleted() {
             return (JobPhase::Stopping, "it is being deleted".into());
         }
         // A pod that has ended and is being deleted counts: a job that is resumed while it exists fails
@@ -178,7 +190,9 @@ impl Job {
         // and wait for it.
         let runs = self.condition("Running").is_some()
             || (all && up == pods.iter().filter(|pod| !pod.ended()).count());
-        if runs && !self.lacks_pods(pods) {
+        // The operators call a job running as soon as one of its pods does.
+        let waits = pods.iter().any(|pod| pod.unschedulable.is_some() && pod.node.is_none());
+        if runs && !waits && !self.lacks_pods(pods) {
             return (JobPhase::Running, String::new());
         }
         if pods.is_empty() {
@@ -191,9 +205,7 @@ impl Job {
                 "all pods have ended; the operator has not said how the job ended".into(),
             );
         }
-        if pods.iter().any(|pod| pod.unschedulable.is_some() && pod.node.is_none())
-            || pods.iter().all(|pod| pod.node.is_none())
-        {
+        if waits || pods.iter().all(|pod| pod.node.is_none()) {
             return (JobPhase::Pending, why());
         }
         let reason = why();
@@ -212,8 +224,8 @@ impl Job {
         };
         let managed = ["/spec/runPolicy/managedBy", "/spec/managedBy"];
         let elsewhere = managed.iter().any(|pointer| self.text(pointer).contains("multikueue"));
-        let deleted = self.object["metadata"]["deletionTimestamp"].is_string();
-        if !pods.is_empty() || !empty(self.object.get("status")) || self.suspended() || elsewhere || deleted {
+        let stopped = self.suspended() || self.is_deleted();
+        if !pods.is_empty() || !empty(self.object.get("status")) || elsewhere || stopped {
             return None;
         }
         let age = crate::clock::now().duration_since(self.created()?);
@@ -221,7 +233,8 @@ impl Job {
         Some((age, UNTAKEN.saturating_sub(age)))
     }
 
-    fn untaken(&self) -> Finding {
+    /// Returns a finding for a job that no operator has taken up.
+    pub fn untaken(&self) -> Finding {
         let age = self.untaken_for(&[]).map_or(0, |(age, _)| age.as_secs());
         let message = format!("no operator has taken the job up for {age} s: it has no status and no pods");
         Finding::warning("K8S-NO-OPERATOR", message).at(self.name()).fix(format!(
@@ -299,7 +312,7 @@ impl Job {
         let ended = ["Succeeded", "Complete", "Failed", "Restarting"]
             .iter()
             .any(|kind| self.condition(kind).is_some());
-        if ended || self.suspended() || self.object["metadata"]["deletionTimestamp"].is_string() {
+        if ended || self.suspended() || self.is_deleted() {
             return false;
         }
         let specs = match self.kind {
@@ -405,12 +418,24 @@ impl Job {
         Some(if self.kind == Kind::PyTorchJob { limit.saturating_sub(1) } else { limit })
     }
 
+    /// Returns the pods that still run after the job has ended.
+    fn left<'p>(&self, pods: &[&'p Pod]) -> Vec<&'p Pod> {
+        let is_left = |pod: &&&Pod| !pod.ended() && pod.node.is_some();
+        if self.phase(pods).0.is_terminal() {
+            pods.iter().filter(is_left).copied().collect()
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Returns whether the job has ended and pods of it still hold GPUs.
+    pub fn holds_gpus_after_end(&self, pods: &[&Pod]) -> bool {
+        self.left(pods).iter().any(|pod| pod.gpus > 0)
+    }
+
     /// Returns a finding for pods that still run after the job has ended, and hold their GPUs.
     pub fn left_over(&self, pods: &[&Pod]) -> Option<Finding> {
-        if !self.phase(pods).0.is_terminal() {
-            return None;
-        }
-        let left: Vec<_> = pods.iter().filter(|pod| !pod.ended() && pod.node.is_some()).collect();
+        let left = self.left(pods);
         let first = left.first()?;
         let gpus: u64 = left.iter().map(|pod| pod.gpus).sum();
         let (pods, hold) =

@@ -5,6 +5,7 @@ use weftrun_core::job::JobPhase;
 
 use super::kinds::Kind;
 use super::status::Job;
+use crate::kubernetes::Pod;
 
 fn running(kind: Kind, spec: &Value, status: &Value) -> Job {
     let mut status = status.clone();
@@ -65,4 +66,23 @@ fn a_job_whose_status_counts_all_its_pods_is_listed_without_them() {
     ended.object["status"]["conditions"] =
         json!([{"type": "Running", "status": "True"}, {"type": "Failed", "status": "True"}]);
     assert_eq!(ended.summary_without_pods("t"), None);
+}
+
+/// The operators call a job running as soon as one of its pods does.
+#[test]
+fn a_job_whose_last_pods_wait_for_a_node_is_not_running() {
+    let spec = json!({"pytorchReplicaSpecs": {"Worker": {"replicas": 2, "restartPolicy": "Never"}}});
+    let job = running(Kind::PyTorchJob, &spec, &json!({}));
+    let pod = |status: Value, node: Value| {
+        let spec = json!({"nodeName": node, "containers": [{"name": "pytorch"}]});
+        Pod::of_json(&json!({"metadata": {"name": "a-worker-0"}, "spec": spec, "status": status}))
+    };
+    let state = json!([{"name": "pytorch", "state": {"running": {}}}]);
+    let runs = pod(json!({"phase": "Running", "containerStatuses": state}), json!("node-1"));
+    let none = "0/4 nodes are available: 4 Insufficient nvidia.com/gpu.";
+    let scheduled = json!([{"type": "PodScheduled", "status": "False", "message": none}]);
+    let waits = pod(json!({"phase": "Pending", "conditions": scheduled}), Value::Null);
+    let (phase, reason) = job.phase(&[&runs, &waits]);
+    assert!(phase == JobPhase::Pending && reason.contains("Insufficient"), "{phase}: {reason}");
+    assert_eq!(job.phase(&[&runs, &runs]).0, JobPhase::Running);
 }

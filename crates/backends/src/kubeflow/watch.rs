@@ -13,10 +13,11 @@ use weftrun_core::{Error, ErrorKind, Result};
 
 use super::client::{Client, about, message, pod_of};
 use super::disruptions;
+use super::gang;
 use super::kinds::Kind;
 use super::status::Job;
 use crate::changes::{Look, Reported};
-use crate::kubernetes::{Change, Cluster, Pod, PodEvent, Resource, changes, is_forbidden};
+use crate::kubernetes::{Change, Cluster, Pod, PodEvent, Resource, changes, credentials, is_forbidden};
 
 /// The merged changes of several watches.
 type Changes = SelectAll<BoxStream<'static, (Of, Result<Change<Seen>>)>>;
@@ -87,6 +88,10 @@ pub fn watch(client: Arc<Client>, filter: JobFilter) -> BoxStream<'static, Resul
 /// How long the end of a failed job waits for its pods to show how it failed: their watch may lag behind the
 /// job's.
 const PODS_BEHIND: Duration = Duration::from_secs(3);
+
+/// How long after the end of a job whose master decides it the other ranks are waited for: one that fails then is an error of a
+/// job that its operator calls succeeded. The agents of torchrun end together.
+const RANKS_BEHIND: Duration = Duration::from_secs(15);
 
 /// Number of pods from which changes are processed together.
 const MANY: usize = 256;
@@ -189,6 +194,7 @@ impl Watcher {
             let seen = changes(cluster, &resource, "", move |object| Seen::of(of, object));
             all.push(seen.map(move |change| (of, change)).boxed());
         }
+        all.push(credentials(cluster).map(|change| (Of::Pods, change)).boxed());
         Self::over(client, all, watches, filter, wanted)
     }
 
@@ -472,19 +478,23 @@ impl Watcher {
             all = known.iter().chain(&gone).collect();
         }
         let summary = job.summary_with(&self.target, &pods, &all);
-        if summary.phase == JobPhase::Failed
-            && !job_state.reported.has_ended()
-            && summary.exit_code.is_none()
+        let behind = match summary.phase {
+            JobPhase::Failed if summary.exit_code.is_none() => Some(PODS_BEHIND),
+            JobPhase::Succeeded => job.ranks_end_within(RANKS_BEHIND),
+            _ => None,
+        };
+        if let Some(behind) = behind.filter(|_| !job_state.reported.has_ended())
             && pods.iter().any(|pod| !pod.ended())
         {
             let now = Instant::now();
-            let until = *self.unexplained.entry(uid.to_owned()).or_insert(now + PODS_BEHIND);
+            let until = *self.unexplained.entry(uid.to_owned()).or_insert(now + behind);
             if now < until {
                 return;
             }
         }
         self.unexplained.remove(uid);
-        if !self.filter.ended && summary.phase.is_terminal() && job_state.reported.summary.is_none() {
+        let is_over = summary.phase.is_terminal() && !job.holds_gpus_after_end(&pods);
+        if !self.filter.ended && is_over && job_state.reported.summary.is_none() {
             return;
         }
         for event in &events {
@@ -500,7 +510,8 @@ impl Watcher {
             job_state.tries.forget();
         }
         let attempt = job_state.tries.attempt(job, &pods);
-        for finding in job.findings(&pods, &gone, &events) {
+        let gang = gang::finding(job, &pods, self.pods.values());
+        for finding in gang.into_iter().chain(job.findings(&pods, &gone, &events)) {
             if job_state.findings.insert(finding.code.clone()) && !summary.phase.is_terminal() {
                 self.ready.push_back(JobEvent::Stuck { job: handle.clone(), finding });
             }

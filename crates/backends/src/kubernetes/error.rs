@@ -3,6 +3,9 @@
 use kube::core::Status;
 use weftrun_core::{Error, ErrorKind, Finding};
 
+/// The code of a webhook that does not answer.
+pub const WEBHOOK_DOWN: &str = "K8S-WEBHOOK";
+
 /// Converts an error of the client; `what` is the operation (`create pytorchjobs/llama`).
 pub fn from_kube(error: kube::Error, what: &str) -> Error {
     match error {
@@ -92,9 +95,65 @@ fn from_status(status: &Status, what: &str) -> Error {
         429 => error(ErrorKind::Unreachable, message)
             .hint("wait until the API server has less to do, or set `retry-seconds` of the target to try for longer")
             .retryable(),
+        500..=599 if webhook_down(&message).is_some() => no_webhook(&message, what),
         408 | 500..=599 => error(ErrorKind::Unreachable, message).retryable(),
         _ => error(ErrorKind::Refused, message),
     }
+}
+
+/// A webhook that the API server asks before it stores an object, and that does not answer.
+#[derive(Debug, PartialEq, Eq)]
+pub struct WebhookDown<'m> {
+    /// Its name in the cluster's configuration.
+    pub name: &'m str,
+    /// The service that answers for it, and the service's namespace.
+    pub service: Option<(&'m str, &'m str)>,
+}
+
+impl WebhookDown<'_> {
+    /// Returns what does not answer: the webhook, and the service behind it.
+    pub fn who(&self) -> String {
+        let service = self.service.map_or_else(String::new, |(name, namespace)| {
+            format!(" (service `{name}` in the namespace `{namespace}`)")
+        });
+        format!("the cluster's webhook {}{service} does not answer", self.name)
+    }
+
+    /// Returns what to do about it.
+    pub fn fix(&self) -> String {
+        let server = match self.service {
+            Some((name, namespace)) => {
+                format!("whether the pods of the service `{name}` in the namespace `{namespace}` run")
+            }
+            None => "whether its server runs".to_owned(),
+        };
+        format!("your job is fine: ask your cluster administrator {server}")
+    }
+}
+
+/// Returns the webhook that a message of the API server reports as not answering (`NewErrCallingWebhook` in
+/// k8s.io/apiserver/pkg/admission/plugin/webhook, and of conversions in k8s.io/apiextensions-apiserver; read 2026-11-26).
+pub fn webhook_down(message: &str) -> Option<WebhookDown<'_>> {
+    let (name, rest) = match message.split_once("failed calling webhook \"") {
+        Some((_, rest)) => rest.split_once('"')?,
+        None => message.split_once("conversion webhook for ")?.1.split_once(" failed: ")?,
+    };
+    let host = rest.split_once("https://").and_then(|(_, url)| url.split(['/', ':']).next());
+    let service = host.and_then(|host| {
+        let (name, namespace) = host.split_once(".svc")?.0.split_once('.')?;
+        Some((name, namespace))
+    });
+    Some(WebhookDown { name, service })
+}
+
+/// Converts the refusal of an object whose webhook did not answer: it was not stored.
+fn no_webhook(message: &str, what: &str) -> Error {
+    let Some(down) = webhook_down(message) else { return Error::new(ErrorKind::Unreachable, message) };
+    let finding = Finding::error(WEBHOOK_DOWN, format!("{}: {message}", down.who())).fix(down.fix());
+    Error::from_findings(ErrorKind::Unreachable, down.who(), vec![finding])
+        .with("while", what)
+        .with_source(Cause::NotStored)
+        .retryable()
 }
 
 /// Converts the refusal of an invalid body: one finding per field.
@@ -190,6 +249,8 @@ enum Cause {
     Changed,
     /// A 401. A 403, of the same kind, is about one right only.
     Unauthenticated,
+    /// A 500 whose object was certainly not stored.
+    NotStored,
 }
 
 impl std::fmt::Display for Cause {
@@ -197,6 +258,7 @@ impl std::fmt::Display for Cause {
         f.write_str(match self {
             Self::Changed => "409 Conflict",
             Self::Unauthenticated => "401 Unauthorized",
+            Self::NotStored => "500 Internal Server Error: the object was not stored",
         })
     }
 }
@@ -224,7 +286,12 @@ pub fn is_forbidden(error: &Error) -> bool {
 
 /// Returns whether it is unknown if the server has executed the request.
 pub fn is_unsent(error: &Error) -> bool {
-    error.kind() == ErrorKind::Unreachable
+    error.kind() == ErrorKind::Unreachable && !is_webhook_down(error)
+}
+
+/// Returns whether a webhook of the cluster did not answer.
+pub fn is_webhook_down(error: &Error) -> bool {
+    is_of(error, &Cause::NotStored)
 }
 
 #[cfg(test)]
@@ -290,6 +357,31 @@ mod tests {
             error.kind() == ErrorKind::NotFound && error.hints()[0].contains("weftrun list -a"),
             "{error:?}"
         );
+    }
+
+    /// As API servers of 1.34 wrote them (recorded 2026-11-26).
+    #[test]
+    fn a_webhook_that_does_not_answer_is_named() {
+        let of_service = "Internal error occurred: failed calling webhook \"validator.pytorchjob.training-operator.kubeflow.org\": \
+            failed to call webhook: Post \"https://training-operator.kubeflow.svc:443/validate-kubeflow-org-v1-pytorchjob?timeout=10s\": \
+            dial tcp 10.88.0.1:29443: connect: connection refused";
+        let error = from_status(&status(500, "InternalError", of_service), "create pytorchjobs/a");
+        assert_eq!(
+            error.message(),
+            "the cluster's webhook validator.pytorchjob.training-operator.kubeflow.org (service `training-operator` in the \
+             namespace `kubeflow`) does not answer"
+        );
+        let fix = &error.findings()[0].fix.as_ref().unwrap().text;
+        assert!(fix.contains("your job is fine") && fix.contains("`training-operator`"), "{fix}");
+        assert!(error.is_retryable() && is_webhook_down(&error) && !is_unsent(&error), "nothing was stored");
+        let of_url = "Internal error occurred: failed calling webhook \"guard.example.test\": failed to call webhook: \
+            Post \"https://127.0.0.1:9/?timeout=2s\": context deadline exceeded";
+        assert_eq!(webhook_down(of_url), Some(WebhookDown { name: "guard.example.test", service: None }));
+        let conversion = "conversion webhook for trainer.kubeflow.org/v1alpha1, Kind=TrainJob failed: \
+            Post \"https://trainer.system.svc:443/convert?timeout=30s\": no endpoints available for service \"trainer\"";
+        assert_eq!(webhook_down(conversion).unwrap().service, Some(("trainer", "system")));
+        assert_eq!(webhook_down("admission webhook \"a\" denied the request: failed calling"), None);
+        assert!(is_unsent(&from_status(&status(500, "InternalError", "etcd leader changed"), "create")));
     }
 
     #[test]

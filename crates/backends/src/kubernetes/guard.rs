@@ -25,7 +25,7 @@ use crate::sent::{self, Hider};
 const WATCH: Duration = Duration::from_secs(330);
 /// Largest error body of an API server that is read; a `Status` is far smaller.
 const LARGEST_ERROR: usize = 1 << 20;
-/// Largest answer to a call. A page of 500 pods is about 10 MB.
+/// Largest answer to a call. A page of 250 pods is about 5 MB.
 const LARGEST: u64 = 256 << 20;
 
 /// An answer of the API server.

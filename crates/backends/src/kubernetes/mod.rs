@@ -10,6 +10,7 @@
 //! | `slim` | a page of a list, without what is not used of its objects |
 //! | `exec` | a command in a container |
 //! | `port` | a connection to a port in a pod |
+//! | `credentials` | credentials that are revoked while a job is followed |
 //! | `watcher` | a list and a watch that outlive 410, restarts and rotated tokens |
 //! | `pod` | what is read of a pod |
 //! | `pending` | why pods do not start, and what to do |
@@ -22,6 +23,7 @@
 
 pub mod code;
 mod connect;
+mod credentials;
 mod error;
 pub mod escape;
 mod exec;
@@ -43,12 +45,14 @@ mod slim;
 mod watcher;
 
 pub use connect::{Cluster, ClusterConfig};
+pub use credentials::credentials;
 pub use error::{
-    from_kube, is_changed, is_conflict, is_forbidden, is_not_found, is_unauthenticated, is_unsent, one_line,
+    from_kube, is_changed, is_conflict, is_forbidden, is_not_found, is_unauthenticated, is_unsent,
+    is_webhook_down, one_line,
 };
 pub use exec::{attach, does_not_run, exec, node_of, ranks_of};
 pub use facts::{Right, fold_hidden, namespace_facts, node_groups, rights};
-pub use pending::{NODE_LOST, job_event_finding, pod_finding};
+pub use pending::{NAMESPACE_DELETED, NAMESPACE_FIX, NODE_LOST, job_event_finding, pod_finding};
 pub use pod::{ContainerState, Disruption, Exit, Pod, PodEvent, State};
 pub use port::open_port;
 pub use queues::queues;

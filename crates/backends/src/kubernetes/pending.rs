@@ -3,7 +3,14 @@
 
 use weftrun_core::Finding;
 
+use super::error::{WEBHOOK_DOWN, webhook_down};
 use super::pod::{Disruption, Exit, Pod, PodEvent, State};
+
+/// The code of a namespace that is deleted with its jobs.
+pub const NAMESPACE_DELETED: &str = "K8S-NAMESPACE-DELETED";
+/// What to do then.
+pub const NAMESPACE_FIX: &str =
+    "ask your cluster administrator who deleted it; submit the job again in a namespace that exists (`-n`)";
 
 /// The code of a pod whose node is gone.
 pub const NODE_LOST: &str = "K8S-NODE-LOST";
@@ -242,9 +249,11 @@ pub fn job_event_finding(event: &PodEvent) -> Option<Finding> {
             return None;
         }
         "FailedCreatePod" | "FailedCreate" | "FailedCreateJob" => refused_pod(event),
-        // mpi-operator 0.6 reports this of a launcher whose Job the API server refuses; the MPIJob itself
-        // does not fail.
-        "MPIJobFailed" if text.contains("launcher pod created failed") => refused_pod(event),
+        // mpi-operator 0.6 reports this of a worker, and of a launcher whose Job, that the API server refuses; the MPIJob
+        // itself does not fail.
+        "MPIJobFailed" if text.contains("pod created failed") => refused_pod(event),
+        // JobSet, of the Jobs and the Service of a TrainJob.
+        "JobCreationFailed" | "HeadlessServiceCreationFailed" => refused_pod(event),
         // A kubelet that has not yet received the pod's ConfigMaps retries at once.
         "FailedMount" if text.contains("failed to sync") && text.contains("cache") => return None,
         "FailedMount" | "FailedAttachVolume" => {
@@ -287,9 +296,22 @@ fn refused_pod(event: &PodEvent) -> Finding {
     let base = |code: &str, what: &str| {
         Finding::warning(code, format!("stuck because {what}: {text}")).at(&event.about.1)
     };
+    if let Some(down) = webhook_down(text) {
+        return base(WEBHOOK_DOWN, &format!("{}, so no pod is created", down.who()))
+            .fix(format!("{}; the operator creates the pods by itself once it answers", down.fix()));
+    }
+    if text.contains("because it is being terminated") {
+        return Finding::error(NAMESPACE_DELETED, format!("the job's namespace is being deleted: {text}"))
+            .at(&event.about.1)
+            .fix(NAMESPACE_FIX);
+    }
     if text.contains("exceeded quota") {
         base("K8S-QUOTA", "the namespace's quota is used up")
             .fix("request less, wait for other jobs of the namespace, or ask your cluster administrator for a larger ResourceQuota")
+    } else if let Some(who) = refuser(text) {
+        base("K8S-ADMISSION", &format!("the cluster's {who} refuses its pods")).fix(
+            "change the job as its message says; your cluster administrator knows the rules of the webhook or policy",
+        )
     } else if text.contains("PodSecurity") {
         base("K8S-POD-SECURITY", "the namespace's Pod Security level forbids its pods")
             .fix("use a profile without hostPath volumes and capabilities, or another namespace")
@@ -301,6 +323,16 @@ fn refused_pod(event: &PodEvent) -> Finding {
     } else {
         base("K8S-POD-REFUSED", "the cluster refuses its pods").fix("correct what it names")
     }
+}
+
+/// Returns the webhook or policy that refused an object, by a message of the API server.
+fn refuser(text: &str) -> Option<String> {
+    [("webhook", "admission webhook \"", '"'), ("policy", "ValidatingAdmissionPolicy '", '\'')]
+        .into_iter()
+        .find_map(|(what, before, after)| {
+            let (name, _) = text.split_once(before)?.1.split_once(after)?;
+            Some(format!("{what} {name}"))
+        })
 }
 
 #[cfg(test)]
@@ -338,6 +370,31 @@ mod tests {
                 "FailedMount",
                 "MountVolume.SetUp failed for volume \"efa\" : hostPath type check failed: /opt/amazon-efa-ofi is not a directory",
                 "K8S-MOUNT",
+            ),
+            (
+                "MPIJobFailed",
+                "worker pod created failed: pods \"a-worker-0\" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=8",
+                "K8S-QUOTA",
+            ),
+            (
+                "MPIJobFailed",
+                "worker pod created failed: pods \"a-worker-0\" is forbidden: ValidatingAdmissionPolicy 'own' with binding 'own' denied request: name a runtime class",
+                "K8S-ADMISSION",
+            ),
+            (
+                "FailedCreatePod",
+                "Error creating: admission webhook \"guard.example.test\" denied the request: set a priority class",
+                "K8S-ADMISSION",
+            ),
+            (
+                "FailedCreate",
+                "Error creating: Internal error occurred: failed calling webhook \"guard.example.test\": failed to call webhook: Post \"https://127.0.0.1:9/?timeout=2s\": EOF",
+                "K8S-WEBHOOK",
+            ),
+            (
+                "FailedCreatePod",
+                "Error creating: pods \"a\" is forbidden: unable to create new content in namespace team because it is being terminated",
+                "K8S-NAMESPACE-DELETED",
             ),
             (
                 "MPIJobFailedValidation",

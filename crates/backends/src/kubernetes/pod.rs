@@ -110,6 +110,8 @@ pub struct Exit {
     pub message: String,
     /// Its id.
     pub id: String,
+    /// When it ended.
+    pub at: Option<Timestamp>,
 }
 
 /// An Event object.
@@ -316,6 +318,7 @@ impl Exit {
             reason: text(&value["reason"]),
             message: one_line(value["message"].as_str().unwrap_or_default()),
             id: text(&value["containerID"]),
+            at: value["finishedAt"].as_str().and_then(|time| time.parse().ok()),
         })
     }
 }

@@ -24,8 +24,8 @@ pub struct Resource {
     pub namespaced: bool,
 }
 
-/// Objects per page, as many as kubectl's: on the wire a pod has some 8 to 20 KiB and an event 2.
-const PAGE: u32 = 500;
+/// Objects per page, which is in memory as a whole: on the wire a pod has some 8 to 20 KiB and an event 2.
+const PAGE: u32 = 250;
 const EVENTS_PAGE: u32 = 1000;
 /// Pages of one list: more than a million objects are no list of a namespace.
 const PAGES: u32 = 2000;
@@ -174,6 +174,15 @@ impl Cluster {
                 None => return Ok(items),
             }
         }
+    }
+
+    /// Returns at most so many objects of the namespace, in the order of their names.
+    pub async fn some(&self, resource: &Resource, count: u32) -> Result<Vec<Value>> {
+        let what = format!("list {}", resource.plural);
+        let params = ListParams::default().limit(count);
+        let request = built(self.request_for(resource).list(&params), &what)?;
+        let page: Page = self.answer(self.client.request(request).await, &what)?;
+        Ok(page.items)
     }
 
     /// Creates an object; fields the server does not have are an error instead of being dropped silently.

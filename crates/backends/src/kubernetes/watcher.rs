@@ -33,7 +33,7 @@ pub enum Change<T> {
 const REFUSALS: u32 = 3;
 /// How long credentials that did work may be refused: a token's file is read again after a minute, and an API
 /// server that has just started has not loaded Roles yet.
-const ROTATION: Duration = Duration::from_secs(90);
+pub(super) const ROTATION: Duration = Duration::from_secs(90);
 /// Objects per page, which is held in memory as JSON: a pod takes some 20 KiB, an event 2.
 const PAGE: u32 = 200;
 const EVENTS_PAGE: u32 = 1000;

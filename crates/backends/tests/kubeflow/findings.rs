@@ -307,6 +307,12 @@ async fn f07_pods_that_outlive_their_job_are_said_and_can_be_cancelled() {
     assert!(left.message == said && detail.summary.reason == said, "{detail:?}");
     let listed = running.backend.list(&JobFilter::one(&running.handle)).await.unwrap();
     assert!(listed[0].phase == JobPhase::Succeeded && listed[0].reason == said, "{listed:?}");
+    // They hold GPUs: the job is shown among those that have not ended.
+    let is_shown = async || {
+        let listed = running.backend.list(&JobFilter::default()).await.unwrap();
+        listed.iter().any(|job| job.handle == running.handle)
+    };
+    assert!(is_shown().await);
     running.backend.act(&running.handle, Action::Cancel).await.unwrap();
     poll("no worker runs", || {
         let alive = |pod: &&Value| pod["status"]["phase"] == "Running";
@@ -314,6 +320,7 @@ async fn f07_pods_that_outlive_their_job_are_said_and_can_be_cancelled() {
     });
     let listed = running.backend.list(&JobFilter::one(&running.handle)).await.unwrap();
     assert!(listed[0].phase == JobPhase::Succeeded && listed[0].reason.is_empty(), "{listed:?}");
+    assert!(!is_shown().await);
     let read = running.read(LogOptions::default()).await;
     assert_eq!(read.count("begins 0"), 1, "{read:?}");
     running.delete().await;

@@ -13,6 +13,7 @@
     reason = "a test ends with a panic, and says why"
 )]
 
+mod absent;
 mod bandwidth;
 mod cluster;
 mod code;

@@ -10,6 +10,23 @@ use crate::cluster::{TestCluster, cluster, name, poll};
 use crate::shell::{Shell, whole_cluster};
 use weftrun_testkit::child;
 
+/// Starts the webhook's server, and gives its port and the authority of its certificate.
+pub fn serve(cluster: &TestCluster) -> (Child, u16, String) {
+    let pki = cluster.state.join("pki");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../test-cluster/kubernetes/efa_webhook.py");
+    let mut child = child::command("python3")
+        .arg(script)
+        .args([pki.join("apiserver.crt"), pki.join("apiserver.key")])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut port = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut port).unwrap();
+    let authority =
+        base64::engine::general_purpose::STANDARD.encode(std::fs::read(pki.join("ca.crt")).unwrap());
+    (child, port.trim().parse().unwrap(), authority)
+}
+
 /// A namespace that the researcher may use, beside a webhook or without.
 struct Space {
     cluster: TestCluster,
@@ -48,20 +65,8 @@ impl Space {
     }
 
     fn add_webhook(&mut self) {
-        let pki = self.cluster.state.join("pki");
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../test-cluster/kubernetes/efa_webhook.py");
-        let mut child = child::command("python3")
-            .arg(script)
-            .args([pki.join("apiserver.crt"), pki.join("apiserver.key")])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut port = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut port).unwrap();
+        let (child, port, authority) = serve(&self.cluster);
         self.server = Some(child);
-        let port: u16 = port.trim().parse().unwrap();
-        let authority =
-            base64::engine::general_purpose::STANDARD.encode(std::fs::read(pki.join("ca.crt")).unwrap());
         let webhook = json!({
             "name": "efa.weftrun.test", "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail",
             "clientConfig": {"url": format!("https://127.0.0.1:{port}/"), "caBundle": authority},

@@ -1,11 +1,13 @@
 //! `describe`: the details of a job.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use jiff::Timestamp;
 use weftrun::Result;
 use weftrun::convert::decision_text;
 use weftrun::core::exit_codes;
-use weftrun::core::job::{JobDetail, JobPhase, JobSummary, age};
+use weftrun::core::job::{JobDetail, JobPhase, JobSummary, ReplicaStatus, age, odd};
 use weftrun::core::log::clean_text as printable;
 use weftrun::report::{DescribeReport, WhyReport};
 
@@ -30,13 +32,13 @@ pub fn run(context: &Context, args: &DescribeArgs) -> Result<u8> {
         Ok((job, detail, why))
     })?;
     let decisions = job.plan().map(|plan| plan.decisions.as_slice()).unwrap_or_default();
-    if context.out.format == Format::Table {
+    if matches!(context.out.format, Format::Table | Format::Wide) {
         if let Some(why) = &why {
             for line in why.lines() {
                 context.out.line(printable(&line))?;
             }
         }
-        context.out.text(&text(&detail))?;
+        context.out.text(&text(&detail, context.out.format == Format::Wide))?;
         for decision in decisions {
             let (target, value, _) = decision_text(decision, job.handle().backend());
             context.out.line(format!("  {} {target} = {value}", decision.rule))?;
@@ -72,7 +74,22 @@ fn times(job: &JobSummary, now: Timestamp) -> Vec<(&'static str, String)> {
     times
 }
 
-fn text(detail: &JobDetail) -> String {
+/// Number of replicas up to which all are printed.
+const ALL: usize = 64;
+/// Largest number of replicas that are printed of more, because their state is not that of most.
+const MOST_ODD: usize = 32;
+
+/// Returns the number of replicas in each phase, of a job with too many to print all.
+fn counts(replicas: &[ReplicaStatus]) -> String {
+    let mut counts = BTreeMap::new();
+    for replica in replicas {
+        *counts.entry(replica.phase).or_insert(0_usize) += 1;
+    }
+    let counts: Vec<String> = counts.iter().map(|(phase, count)| format!("{count} {phase}")).collect();
+    format!("  replicas {}: {} (`-o wide` prints all)\n", replicas.len(), counts.join(", "))
+}
+
+fn text(detail: &JobDetail, wide: bool) -> String {
     let bold = style::BOLD;
     let job = &detail.summary;
     let mut text = format!("{bold}{}{bold:#}\n  phase   {}", job.handle, job.phase);
@@ -96,7 +113,13 @@ fn text(detail: &JobDetail) -> String {
     for (key, value) in &detail.facts {
         text.push_str(&format!("  {:<7} {}\n", printable(key), printable(value)));
     }
-    for replica in &detail.replicas {
+    let shown: Vec<&ReplicaStatus> = if wide || detail.replicas.len() <= ALL {
+        detail.replicas.iter().collect()
+    } else {
+        text.push_str(&counts(&detail.replicas));
+        odd(&detail.replicas).into_iter().take(MOST_ODD).collect()
+    };
+    for replica in shown {
         let exit = replica.exit_code.map_or_else(String::new, |code| format!(" exit {code}"));
         let node = printable(replica.node.as_deref().unwrap_or("-"));
         text.push_str(&format!(
@@ -107,4 +130,30 @@ fn text(detail: &JobDetail) -> String {
         ));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use weftrun::core::job::{JobHandle, JobPhase, JobSummary};
+
+    use super::*;
+
+    #[test]
+    fn of_thousands_of_replicas_those_that_are_not_like_most_are_printed() {
+        let mut detail =
+            JobDetail::new(JobSummary::new(JobHandle::new("b", "t", ["job"]), JobPhase::Running));
+        let replica = |index| ReplicaStatus::new(format!("w-{index}"), "worker", index, JobPhase::Running);
+        detail.replicas = (0..4000).map(replica).collect();
+        detail.replicas[1234].phase = JobPhase::Pending;
+        let short = text(&detail, false);
+        assert!(short.contains("replicas 4000: 1 pending, 3999 running (`-o wide` prints all)"), "{short}");
+        assert!(
+            short.contains("w-1234") && !short.contains("w-1235") && short.lines().count() < 10,
+            "{short}"
+        );
+        let whole = text(&detail, true);
+        assert!(whole.contains("w-1235") && whole.lines().count() > 4000);
+        detail.replicas.truncate(ALL);
+        assert!(text(&detail, false).contains("w-63 ") && !text(&detail, false).contains("-o wide"));
+    }
 }

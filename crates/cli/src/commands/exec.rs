@@ -7,6 +7,7 @@ use weftrun::core::backend::{ExecRequest, ExecStream};
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::context::Context;
+use crate::follow::interrupted;
 use crate::output::unwritten;
 
 const EXAMPLES: &str = "\
@@ -62,7 +63,7 @@ pub fn run(context: &Context, args: &ExecArgs) -> Result<u8> {
         };
         tokio::select! {
             code = job.exec(&request, &mut sink) => code,
-            Ok(()) = tokio::signal::ctrl_c() => {
+            () = interrupted() => {
                 Err(Error::new(ErrorKind::Interrupted, "interrupted: the command was ended, and the job continues"))
             }
         }

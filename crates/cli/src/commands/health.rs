@@ -11,6 +11,7 @@ use weftrun::report::HealthReport;
 use weftrun::{Error, ErrorKind, HealthOptions, Result, health_at, watch_health_at};
 
 use crate::context::Context;
+use crate::follow::interrupted;
 use crate::global::Format;
 use crate::job_flags::duration;
 use crate::output::because;
@@ -103,7 +104,7 @@ fn watch(context: &Context, args: &HealthArgs, options: &HealthOptions) -> Resul
     let interrupted = context.block_on(async {
         tokio::select! {
             done = watched => done.map(|()| false),
-            Ok(()) = tokio::signal::ctrl_c() => Ok(true),
+            () = interrupted() => Ok(true),
         }
     })?;
     let unreachable = !interrupted && last == HealthState::Unreachable;

@@ -8,7 +8,7 @@ use futures_util::stream::SelectAll;
 use jiff::Timestamp;
 use weftrun::core::backend::TargetConfig;
 use weftrun::core::exit_codes;
-use weftrun::core::job::{JobEvent, JobFilter, JobPhase, JobSummary, age};
+use weftrun::core::job::{JobEvent, JobFilter, JobHandle, JobPhase, JobSummary, age};
 use weftrun::core::log::clean_text;
 use weftrun::core::text::suggestion;
 use weftrun::report::{EventLine, ListReport};
@@ -78,6 +78,7 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
         jobs.retain(|job| args.phase.contains(&job.phase));
     }
     if args.all_targets {
+        jobs = once(jobs);
         jobs.sort_by_key(|job| std::cmp::Reverse(job.created));
     }
     jobs.truncate(args.limit.unwrap_or(usize::MAX));
@@ -96,6 +97,38 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
     }
     // The list of the other targets is printed, and is not the whole answer.
     Ok(failed.map_or(exit_codes::OK, |error| exit_codes::of(error.kind())))
+}
+
+/// What tells a job from all others, through whichever target it is seen: its id in the cluster, else its place there with the
+/// time of its creation.
+type Identity = (String, Vec<String>, Option<String>, Option<Timestamp>);
+
+fn identity(job: &JobSummary) -> Option<Identity> {
+    let handle = &job.handle;
+    let uid = handle.uid().map(str::to_owned);
+    let time = job.created.filter(|_| uid.is_none());
+    let is_certain = uid.is_some() || time.is_some();
+    is_certain.then(|| (handle.backend().to_owned(), handle.parts().to_vec(), uid, time))
+}
+
+/// Returns the jobs without those that another target has, too: several targets may be the same cluster. The one that weftrun
+/// submitted to stays, else the first.
+fn once(jobs: Vec<JobSummary>) -> Vec<JobSummary> {
+    let mut found: Vec<JobSummary> = Vec::new();
+    let mut places: BTreeMap<Identity, usize> = BTreeMap::new();
+    for job in jobs {
+        let id = identity(&job);
+        let known = id.as_ref().and_then(|id| places.get(id)).and_then(|at| found.get_mut(*at));
+        match known {
+            Some(known) if known.fabric.is_none() && job.fabric.is_some() => *known = job,
+            Some(_) => {}
+            None => {
+                places.extend(id.map(|id| (id, found.len())));
+                found.push(job);
+            }
+        }
+    }
+    found
 }
 
 async fn of_target(
@@ -125,6 +158,7 @@ async fn watch(
     phases: &[JobPhase],
 ) -> Result<u8> {
     let (mut shown, mut widths) = (BTreeMap::new(), Vec::new());
+    let mut by: BTreeMap<Identity, JobHandle> = BTreeMap::new();
     // The end of a job that was shown is shown too.
     let ended = filter.ended;
     let mut filter = filter.clone();
@@ -141,6 +175,10 @@ async fn watch(
         };
         let Some(event) = event.transpose()? else { return Ok(exit_codes::OK) };
         let JobEvent::Status { job } = event else { continue };
+        let first = identity(&job).map(|id| by.entry(id).or_insert_with(|| job.handle.clone()));
+        if first.is_some_and(|first| *first != job.handle) {
+            continue;
+        }
         // Its age alone is no change.
         let seen = (job.phase, job.ready, job.reason.clone());
         let is_new = !shown.contains_key(&job.handle);
@@ -278,4 +316,43 @@ fn table(client: &Client, jobs: &[JobSummary], format: Format) -> String {
         table.add_row(row(client, job, format));
     }
     format!("{}\n", table.trim_fmt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(handle: &str, second: i64) -> JobSummary {
+        let mut job = JobSummary::new(handle.parse().unwrap(), JobPhase::Running);
+        job.created = Timestamp::from_second(second).ok();
+        job
+    }
+
+    #[test]
+    fn a_job_that_several_targets_see_is_listed_once() {
+        let mut submitted = job("kubeflow://b/ns/pytorchjob/llama#1", 1);
+        submitted.fabric = Some(weftrun::core::fabric::Fabric::Efa);
+        let jobs = vec![
+            job("kubeflow://a/ns/pytorchjob/llama#1", 1),
+            submitted,
+            job("kubeflow://c/ns/pytorchjob/llama#2", 1),
+            job("slurm://a/8", 5),
+            job("slurm://b/8", 5),
+            job("slurm://c/8", 6),
+        ];
+        let handles: Vec<String> = once(jobs).iter().map(|job| job.handle.to_string()).collect();
+        let expected = [
+            "kubeflow://b/ns/pytorchjob/llama#1",
+            "kubeflow://c/ns/pytorchjob/llama#2",
+            "slurm://a/8",
+            "slurm://c/8",
+        ];
+        assert_eq!(handles, expected);
+        let unknown = |target: &str| {
+            let mut job = job(&format!("slurm://{target}/9"), 1);
+            job.created = None;
+            job
+        };
+        assert_eq!(once(vec![unknown("a"), unknown("b")]).len(), 2, "nothing says that they are one");
+    }
 }

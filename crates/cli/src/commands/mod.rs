@@ -104,7 +104,10 @@ pub fn dispatch(context: &Context, command: Option<Command>) -> Result<u8> {
 fn check_output(format: Format, command: Option<&Command>) -> Result<()> {
     let (has, verbs) = match format {
         Format::Table | Format::Json | Format::Yaml => return Ok(()),
-        Format::Name | Format::Wide => (matches!(command, Some(Command::List(_))), "`list`"),
+        Format::Name => (matches!(command, Some(Command::List(_))), "`list`"),
+        Format::Wide => {
+            (matches!(command, Some(Command::List(_) | Command::Describe(_))), "`list` and `describe`")
+        }
         Format::Sarif => (matches!(command, Some(Command::Lint(_))), "`lint`"),
         Format::Mermaid => (matches!(command, Some(Command::Transport(_))), "`transport`"),
         Format::Html => (

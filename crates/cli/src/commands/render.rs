@@ -60,7 +60,9 @@ fn without_errors(findings: Vec<Finding>, message: &str) -> Result<Vec<Finding>>
 
 /// Prints the documents to stdout, and their unresolved values to stderr.
 pub fn print(context: &Context, rendered: &Rendered, findings: &[Finding]) -> Result<()> {
-    if context.out.format != Format::Table {
+    // Manifests are YAML as they are: what kubectl reads.
+    let is_yaml = rendered.documents.iter().all(|document| document.language == Language::Yaml);
+    if context.out.format != Format::Table && !(context.out.format == Format::Yaml && is_yaml) {
         return context.out.exact_value(&RenderReport::new(rendered, findings));
     }
     let mut text = String::new();

@@ -46,6 +46,8 @@ pub struct Capability {
     pub exact_resume: bool,
     /// Cursors of logs are offsets in files at hand: a log can be opened at its end and read from its beginning beside.
     pub log_offsets: bool,
+    /// The logs of chosen replicas can be read alone ([`LogOptions::replicas`](crate::log::LogOptions::replicas)).
+    pub replica_logs: bool,
     /// Restarts by policy.
     pub restarts: bool,
     /// Jobs are listed with their labels, and can be selected by them.

@@ -3,11 +3,13 @@
 mod age;
 mod event;
 mod handle;
+mod odd;
 mod order;
 mod status;
 
 pub use age::age;
 pub use event::{Action, JobEvent};
 pub use handle::{JobHandle, SubmissionId};
+pub use odd::odd;
 pub use order::{EventOrder, ordered};
 pub use status::{JobDetail, JobFilter, JobPhase, JobSummary, ReplicaStatus, TIME_LIMIT_REACHED};

@@ -1,5 +1,6 @@
 //! A piece of one log source, and where it continues.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -139,6 +140,9 @@ pub struct LogOptions {
     pub roles: Vec<String>,
     /// Only these global ranks, where the ranks of sources are known; all if empty.
     pub ranks: Vec<u32>,
+    /// Only the replicas with these names, on a backend that
+    /// [reads them alone](crate::backend::Capability::replica_logs); all if empty.
+    pub replicas: BTreeSet<String>,
     /// Continue from here: one cursor a source.
     pub from: Vec<Cursor>,
     /// Most sources read at once; 0 for the backend's own limit.
@@ -179,6 +183,8 @@ impl LogOptions {
         role(name: impl Into<String>) |options| options.roles.push(name.into());
         /// Adds a global rank; without any, all are read.
         rank(rank: u32) |options| options.ranks.push(rank);
+        /// Adds a replica by its name; without any, all are read.
+        replica(name: impl Into<String>) |options| options.replicas.insert(name.into());
         /// Continues where an earlier read stopped: one cursor a source.
         resume_from(cursors: impl IntoIterator<Item = Cursor>) |options| options.from.extend(cursors);
     }

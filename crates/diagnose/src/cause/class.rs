@@ -84,6 +84,7 @@ impl CauseClass {
                 | Self::Unschedulable
                 | Self::TimeLimit
                 | Self::Preempted
+                | Self::Deleted
                 | Self::Refused
                 | Self::Cancelled
         )

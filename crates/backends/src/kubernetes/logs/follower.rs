@@ -171,6 +171,7 @@ impl Follower {
                 (_, false) => {
                     // The API server answers, and reports that the container runs: its node is unreachable.
                     if broken.is_some_and(|since| since.elapsed() > SILENCE)
+                        && attempt.refused.is_none()
                         && !std::mem::replace(&mut attempt.told, true)
                     {
                         let reason =

@@ -17,7 +17,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use weftrun_core::log::{Cursor, LogBatch, LogOptions, Mark, SourceId};
@@ -25,7 +27,7 @@ use weftrun_core::text::listed;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::pod::ContainerState;
-use super::{Cluster, Pod, Resource};
+use super::{Cluster, Pod, Resource, is_not_found};
 use crate::refusals::missing_rank;
 use crate::stream::{self, Feed, put};
 use follower::Follower;
@@ -34,6 +36,8 @@ use view::View;
 
 /// Default limit of open streams, each with one connection.
 const STREAMS: usize = 512;
+/// Number of pods that are read at once, where some are chosen.
+const GETS: usize = 16;
 /// Largest number of pods named in one message.
 const MOST_NAMED: usize = 4;
 
@@ -119,11 +123,37 @@ impl LogJob {
         missing_rank(&self.options, ranks)
     }
 
+    /// Returns the pods whose logs may be requested.
+    async fn pods(&self) -> Result<Vec<Pod>> {
+        let names = &self.options.replicas;
+        let mut pods = if names.is_empty() {
+            let read = |object| Pod::of_json(&object);
+            self.cluster.list_as(&Resource::PODS, &self.selector, "", read).await?
+        } else {
+            // Some of thousands: a list of all would take longer than their logs.
+            let gets = names.iter().cloned().map(|name| {
+                let cluster = self.cluster.clone();
+                async move { cluster.get(&Resource::PODS, &name).await }
+            });
+            let found: Vec<Result<Value>> =
+                futures_util::stream::iter(gets).buffer_unordered(GETS).collect().await;
+            let there = |found: Result<Value>| match found {
+                Err(error) if is_not_found(&error) => None,
+                found => Some(found.map(|object| Pod::of_json(&object))),
+            };
+            found.into_iter().filter_map(there).collect::<Result<_>>()?
+        };
+        pods.retain(|pod| (self.place)(pod).is_some());
+        pods.sort_by(|a, b| a.created.cmp(&b.created).then_with(|| a.name.cmp(&b.name)));
+        Ok(pods)
+    }
+
     /// Returns the selected containers of a pod, each as its log source.
     fn sources(&self, pod: &Pod) -> Vec<(ContainerState, SourceId)> {
         let Some(place) = (self.place)(pod) else { return Vec::new() };
         let options = &self.options;
-        if !options.wants(&place.role, place.rank.map(|rank| rank..rank.saturating_add(1))) {
+        let is_chosen = options.replicas.is_empty() || options.replicas.contains(&pod.name);
+        if !is_chosen || !options.wants(&place.role, place.rank.map(|rank| rank..rank.saturating_add(1))) {
             return Vec::new();
         }
         let wanted = pod.containers.iter().filter(|container| options.init || !container.init);
@@ -205,10 +235,7 @@ impl LogJob {
 async fn once(job: &LogJob, out: &Out) -> Result<()> {
     let limiter = job.limiter();
     let mut tasks = JoinSet::new();
-    let read = |object| Pod::of_json(&object);
-    let mut pods = job.cluster.list_as(&Resource::PODS, &job.selector, "", read).await?;
-    pods.retain(|pod| (job.place)(pod).is_some());
-    pods.sort_by(|a, b| a.created.cmp(&b.created).then_with(|| a.name.cmp(&b.name)));
+    let pods = job.pods().await?;
     let mut started = false;
     for pod in &pods {
         for (container, source) in job.sources(pod) {
@@ -228,7 +255,7 @@ async fn once(job: &LogJob, out: &Out) -> Result<()> {
         job.note(out, "no container has started, so there is no log yet (`weftrun logs -f` waits for it)")
             .await;
     }
-    if !pods.is_empty() {
+    if !pods.is_empty() && job.options.replicas.is_empty() {
         let places = pods.iter().filter_map(|pod| (job.place)(pod));
         job.missing(out, &places.map(|place| (place.role, place.replica)).collect()).await;
     }

@@ -57,7 +57,7 @@ pub async fn open(
         Err(kube::Error::Api(status)) if status.code == 400 || status.code == 404 => {
             Err(NotOpen::Gone(crate::kubernetes::one_line(&status.message)))
         }
-        Err(kube::Error::Api(status)) if status.code == 403 => {
+        Err(kube::Error::Api(status)) if matches!(status.code, 401 | 403) => {
             Err(NotOpen::Refused(from_kube(kube::Error::Api(status), &format!("read the log of {pod}"))))
         }
         Err(_) => Err(NotOpen::Later),

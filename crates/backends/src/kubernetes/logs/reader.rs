@@ -57,7 +57,7 @@ pub struct Attempt {
     /// Whether the log was ever opened.
     opened: bool,
     /// Start of the refusals.
-    refused: Option<Instant>,
+    pub refused: Option<Instant>,
     /// How often it was reopened because of its silence without new lines.
     in_vain: u32,
     /// How long its last stream was open.

@@ -92,3 +92,21 @@ async fn a_stream_that_stalls_while_another_talks_is_opened_again() {
     assert_eq!(text, expected);
     assert_eq!(marks, []);
 }
+
+/// Of thousands of pods only those that are chosen are read, and none of the others is said to be missing.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_chosen_pods_are_read() {
+    let fake = FakeRunAi::start(24).await.unwrap();
+    fake.add(["some".to_owned()], 5, 2);
+    let (_over, ended) = watch::channel(true);
+    let options = LogOptions::default().replica("some-worker-3").replica("some-worker-9");
+    let mut batches = open(&fake, "some", options, ended).await;
+    let (mut text, mut marks) = (String::new(), Vec::new());
+    while let Some(batch) = batches.next().await {
+        let batch = batch.unwrap();
+        text.push_str(std::str::from_utf8(&batch.bytes).unwrap());
+        marks.extend(batch.mark.filter(|mark| matches!(mark, Mark::Gap { .. })));
+    }
+    assert_eq!(text, "some-worker-3 line 0\nsome-worker-3 line 1\n");
+    assert_eq!(marks, []);
+}

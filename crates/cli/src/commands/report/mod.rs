@@ -10,7 +10,6 @@ use clap::Args;
 use futures_util::StreamExt;
 use weftrun::core::exit_codes;
 use weftrun::core::job::JobDetail;
-use weftrun::core::log::LogOptions;
 use weftrun::core::mask::mask;
 use weftrun::core::spec::{JobSpec, to_toml};
 use weftrun::diagnose::cause::Why;
@@ -102,12 +101,14 @@ pub fn run(context: &Context, args: &ReportArgs) -> Result<u8> {
 /// Reads the logs of a job, and judges them.
 async fn known(job: Job, detail: Option<JobDetail>) -> Result<Known> {
     let mut builder = ViewBuilder::default();
-    let mut logs = job.logs(LogOptions::default());
+    let (options, chosen) = detail.as_ref().map_or_else(Default::default, |detail| job.telling_logs(detail));
+    let mut logs = job.logs(options);
     while let Some(batch) = logs.next().await {
         builder.observe(&batch?, None);
     }
     let map = builder.map();
     let mut diagnosis = Sources::of_logs(map).plan(job.plan()).job(detail.as_ref()).diagnose();
+    diagnosis.findings.extend(chosen);
     diagnosis.findings.extend(detail.iter().flat_map(|detail| detail.findings.iter().cloned()));
     diagnosis.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let (judge, asked) = (diagnosis.judge(), job.spec().map_or(0, JobSpec::world_size));

@@ -24,6 +24,7 @@ use weftrun::report::{EventLine, OwnEvent, TransportReport};
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::context::Context;
+use crate::follow::interrupted;
 use crate::global::Format;
 use crate::job_flags::duration;
 
@@ -171,7 +172,7 @@ pub(super) fn follow_job(
         };
         tokio::select! {
             done = read => done?,
-            _ = tokio::signal::ctrl_c() => context.out.say("interrupted: what was seen so far"),
+            () = interrupted() => context.out.say("interrupted: what was seen so far"),
         }
         let detail = job.describe().await.ok();
         // The fabric of a job that was submitted elsewhere is read from the cluster, if its backend stores it

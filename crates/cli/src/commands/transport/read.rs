@@ -124,7 +124,7 @@ fn interrupted() -> Result<Arc<std::sync::atomic::AtomicBool>> {
         .build()
         .map_err(|error| Error::new(ErrorKind::Io, "cannot wait for Ctrl-C").with_source(error))?;
     std::thread::spawn(move || {
-        let _ = runtime.block_on(tokio::signal::ctrl_c());
+        runtime.block_on(crate::follow::interrupted());
         flag.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     Ok(stop)
