@@ -43,10 +43,6 @@ impl Ruling {
         Self { grade, class, what, rule, fix: rule.fix.to_owned(), is_proof: false }
     }
 
-    pub fn what(&self) -> &str {
-        &self.what
-    }
-
     pub fn is_of(&self, rule: &Rule) -> bool {
         self.rule.code == rule.code
     }
