@@ -21,7 +21,9 @@ mod slurm;
 pub use docker::docker_commands;
 pub use edit::{Blocked, edit, same, to_yaml};
 pub use imported::Imported;
-pub use kubeflow::{Splitter, TrainerVersion, apply_ops, apply_with_own_runtime, at_pointer, import, mutate};
+pub use kubeflow::{
+    Splitter, TrainerVersion, apply_ops, apply_with_own_runtime, at_pointer, import, kinds, mutate, no_job,
+};
 pub use mutate::{MutateOptions, Mutated, Start};
 pub use report::MutatedJob;
 pub use runai_cli::import_runai;

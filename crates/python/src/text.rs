@@ -2,8 +2,8 @@
 
 use pyo3::prelude::*;
 use weftrun::convert::{
-    Imported, MutateOptions, Splitter, Start, import, import_runai, import_sbatch, is_sbatch, lint_document,
-    mutate as mutate_document, mutate_sbatch,
+    Imported, MutateOptions, Splitter, Start, import, import_runai, import_sbatch, is_sbatch, kinds,
+    lint_document, mutate as mutate_document, mutate_sbatch, no_job,
 };
 use weftrun::core::catalogue::Catalogue;
 use weftrun::core::fabric::{Fabric, FabricPlan, FabricRequest, Profile, Profiles};
@@ -144,7 +144,7 @@ fn imported(text: &str, name: Option<&str>, whole: bool) -> Result<Imported> {
     let refused = |finding: Finding| {
         Error::from_findings(ErrorKind::InvalidSpec, finding.message.clone(), vec![finding])
     };
-    let mut jobs = Vec::new();
+    let (mut jobs, mut found) = (Vec::new(), Vec::new());
     if is_sbatch(text) {
         let (spec, findings) = import_sbatch(text, whole).map_err(refused)?;
         jobs.push(Imported::new(spec, findings));
@@ -153,12 +153,16 @@ fn imported(text: &str, name: Option<&str>, whole: bool) -> Result<Imported> {
     } else {
         each_document(text, |part, start| {
             jobs.extend(import(part, start).map_err(refused)?);
+            found.extend(kinds(part));
             Ok(())
         })?;
     }
     let names: Vec<String> = jobs.iter().map(|job| job.spec.name.clone()).collect();
     jobs.retain(|job| name.is_none_or(|name| name == job.spec.name));
     let (Some(mut job), true) = (jobs.pop(), jobs.is_empty()) else {
+        if let Some(refusal) = no_job(&found).filter(|_| names.is_empty()) {
+            return Err(refusal);
+        }
         let message = if names.is_empty() {
             "the text is neither the manifest of a job, nor a batch script, nor a command line of runai"
                 .to_owned()

@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use weftrun_core::backend::{PlannedJob, Rendered, TargetConfig};
-use weftrun_core::fabric::FabricPlan;
+use weftrun_convert::decision_text;
+use weftrun_core::backend::{PlannedJob, RANKS_HAVE_IT, Rendered, TargetConfig};
+use weftrun_core::fabric::{Decision, FabricPlan, Op};
 use weftrun_core::job::SubmissionId;
 use weftrun_core::spec::JobSpec;
 use weftrun_core::{Error, ErrorKind, Finding, Result};
@@ -65,6 +66,30 @@ impl Plan {
     /// Returns its target.
     pub fn target(&self) -> &TargetConfig {
         &self.target
+    }
+
+    /// Returns the fabric's plan with the decisions that the rendered documents contain; the others are among what did not apply.
+    pub fn announced(&self, rendered: &Rendered) -> FabricPlan {
+        let mut fabric = self.planned.plan.clone();
+        let (of_ranks, lost): (Vec<_>, Vec<_>) =
+            rendered.inexpressible.iter().partition(|lost| lost.reason == RANKS_HAVE_IT);
+        let ops: Vec<&Op> = of_ranks.iter().map(|lost| &lost.op).collect();
+        if let Some(first) = ops.first() {
+            let names: Vec<String> = ops.iter().map(|op| op.change.target()).collect();
+            let what = format!("{}: {}", first.role, names.join(", "));
+            fabric.leave_out(&ops, format!("{what}: not applied: {RANKS_HAVE_IT}"));
+        }
+        for lost in lost {
+            let (op, target) = (&lost.op, format!("{}: {}", lost.op.role, lost.op.change.target()));
+            let is_its = |decision: &&Decision| decision.rule == op.rule && decision.target == target;
+            let what = fabric.decisions.iter().find(is_its).map(|decision| {
+                let (target, value, _) = decision_text(decision, &self.target.backend);
+                format!("{target} = {value}")
+            });
+            let what = what.unwrap_or(target);
+            fabric.leave_out(&[op], format!("{what} is not applied: {}", lost.reason));
+        }
+        fabric
     }
 
     /// Returns every decision with its reason, as text.
@@ -274,7 +299,7 @@ impl Plan {
             handle: None,
             created: weftrun_backends::clock::now(),
             owner: Some(Owner::this()),
-            plan: self.planned.plan.clone(),
+            plan: self.announced(&rendered),
             spec: Some(self.planned.spec.clone()),
             undelivered: false,
         };

@@ -1,7 +1,7 @@
 //! The fabric's operations of each role, as a script expresses them.
 
 use weftrun_convert::ScriptChange;
-use weftrun_core::backend::{Inexpressible, PlannedJob};
+use weftrun_core::backend::{Inexpressible, PlannedJob, RANKS_HAVE_IT};
 use weftrun_core::fabric::{Change, Op};
 use weftrun_core::spec::Role;
 
@@ -72,8 +72,7 @@ pub fn translate<'a>(
         let (of_launcher, index) = (index.is_none(), index.unwrap_or(0));
         let (Some(role), Some(target)) = (workers.get(index), all.get_mut(index)) else { continue };
         if of_launcher && target.has(&op.change) {
-            let reason = "the job has no launcher of its own, and the ranks have the variable".to_owned();
-            inexpressible.push(Inexpressible { op: op.clone(), reason });
+            inexpressible.push(Inexpressible { op: op.clone(), reason: RANKS_HAVE_IT.to_owned() });
             continue;
         }
         match express(&op.change, role, target) {

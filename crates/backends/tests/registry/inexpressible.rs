@@ -77,7 +77,7 @@ fn lost(result: weftrun_core::Result<weftrun_core::backend::Rendered>, job: &Pla
     // What the plan announces besides the lost is in the documents.
     let text: String = rendered.documents.iter().map(|document| document.text.as_str()).collect();
     let mut plan = job.plan.clone();
-    rendered.inexpressible.iter().for_each(|lost| plan.leave_out(&lost.op, lost.reason.as_str()));
+    rendered.inexpressible.iter().for_each(|lost| plan.leave_out(&[&lost.op], lost.reason.as_str()));
     for decision in &plan.decisions {
         let is_its = |op: &&Op| {
             op.rule == decision.rule && decision.target == format!("{}: {}", op.role, op.change.target())

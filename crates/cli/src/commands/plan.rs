@@ -2,10 +2,9 @@
 
 use clap::Args;
 use weftrun::convert::decision_text;
-use weftrun::core::backend::Rendered;
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::evidence::{FabricEvidence, Score, Site};
-use weftrun::core::fabric::{Decision, FABRIC_UNMET, FabricPlan};
+use weftrun::core::fabric::{FABRIC_UNMET, FabricPlan};
 use weftrun::core::log::clean_text;
 use weftrun::core::request::Fabric;
 use weftrun::core::text::counted;
@@ -57,7 +56,8 @@ pub fn run(context: &Context, args: &PlanArgs) -> Result<u8> {
     if let Ok(refused) = &checked {
         findings.extend(without(refused, &findings));
     }
-    let fabric = announced(&plan, &rendered);
+    let fabric =
+        rendered.as_ref().map_or_else(|_| plan.fabric().clone(), |rendered| plan.announced(rendered));
     if context.out.format == Format::Table {
         context.out.text(&text(&plan, &fabric))?;
         context.out.findings(&findings);
@@ -103,23 +103,6 @@ pub fn without(found: &[Finding], known: &[Finding]) -> Vec<Finding> {
 pub fn score(evidence: &[FabricEvidence]) -> Option<String> {
     let site = Site::named(&evidence.first()?.fabric)?;
     Some(format!("{}: {}", site.name, Score::of(site, evidence)))
-}
-
-/// Returns the decisions that the rendered document contains; the others are among what did not apply.
-pub fn announced(plan: &Plan, rendered: &Result<Rendered>) -> FabricPlan {
-    let mut fabric = plan.fabric().clone();
-    for lost in rendered.iter().flat_map(|rendered| &rendered.inexpressible) {
-        let (op, target) = (&lost.op, format!("{}: {}", lost.op.role, lost.op.change.target()));
-        let is_its = |decision: &&Decision| decision.rule == op.rule && decision.target == target;
-        let decision = fabric.decisions.iter().find(is_its);
-        let what = decision.map(|decision| {
-            let (target, value, _) = decision_text(decision, &plan.target().backend);
-            format!("{target} = {value}")
-        });
-        let what = what.unwrap_or(target);
-        fabric.leave_out(op, format!("{what} is not applied: {}", lost.reason));
-    }
-    fabric
 }
 
 /// Formats decisions of a plan as text: each setting, followed by its reason.

@@ -82,7 +82,9 @@ pub fn run(context: &Context, args: &SubmitArgs) -> Result<u8> {
         if args.check_image {
             plan::check_image(context, &mut planned).await?;
         }
-        let fabric = plan::announced(&planned, &planned.render().await);
+        let rendered = planned.render().await;
+        let fabric =
+            rendered.map_or_else(|_| planned.fabric().clone(), |rendered| planned.announced(&rendered));
         context.out.say(plan::text(&planned, &fabric).trim_end());
         let mut findings = planned.findings();
         if args.dry_run.is_none() {
@@ -272,7 +274,7 @@ pub fn announce(context: &Context, job: &Job, planned: &Plan) -> Result<()> {
             name: &planned.planned().spec.name,
             phase: JobPhase::Submitted,
             roles: &planned.planned().spec.roles,
-            plan: PlanShape::new(&planned.fabric().decisions, &findings),
+            plan: PlanShape::new(&job.plan().unwrap_or(planned.fabric()).decisions, &findings),
         }))?;
     } else {
         context.out.document(&format!("{}\n", job.handle()))?;

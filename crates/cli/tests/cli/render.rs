@@ -145,6 +145,18 @@ fn plan_reports_what_the_backend_cannot_carry() {
     let given = place.run("plan job.toml -b hpc --config c.toml --profile parallelcluster --fabric efa").ok();
     assert!(given.out.contains("efa.colocate       skipped (not-expressible)"), "{}", given.out);
     assert!(!given.out.contains("efa.colocate       worker"), "{}", given.out);
+    // The variables of a launcher that the job does not have are told once, and submitted jobs keep what was written.
+    place.write("m.toml", "name = \"a\"\nnodes = 2\ngpus_per_node = 8\nlaunch = \"mpi\"\nimage = \"i\"\ncommand = [\"train\"]\n");
+    let mpi = place.run("plan m.toml -b hpc --config c.toml --profile dgxc --instance-type p5.48xlarge").ok();
+    let lines: Vec<&str> = mpi.out.lines().filter(|line| line.contains("no launcher of its own")).collect();
+    assert!(lines.len() == 1 && lines[0].contains("env LD_LIBRARY_PATH, env OPAL_PREFIX"), "{}", mpi.out);
+    assert!(
+        !mpi.out.lines().any(|line| !line.contains("skipped") && line.contains("launcher: env")),
+        "{}",
+        mpi.out
+    );
+    let verified = place.run("verify job.toml --profile dgxc --instance-type p5.48xlarge --timeout 1s");
+    assert!(verified.err.contains("efa.devices        skipped (not-expressible)"), "{}", verified.err);
     // Settings of a backend that is not the target's are named.
     place.write(
         "s.toml",

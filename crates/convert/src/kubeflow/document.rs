@@ -18,6 +18,7 @@ use weftrun_core::fabric::decide;
 use weftrun_core::fabric::evidence::{Form, choose};
 use weftrun_core::fabric::view::{JobKind, JobView, Workload};
 use weftrun_core::span::{SpanDocument, SpanTree, SyntaxError, Value, json, yaml_documents, yaml_texts};
+use weftrun_core::spec::is_runtime;
 use weftrun_core::{Error, ErrorKind, Finding, explain};
 
 /// Mutates a text that holds one document, or several that are not separated by `---`.
@@ -341,6 +342,9 @@ pub(super) fn no_manifest(root: &SpanTree<'_>) -> Option<Finding> {
 /// Reports an object of a kind that weftrun does not know.
 pub(super) fn unknown_kind(object: &Json, job: &JobView) -> Option<Finding> {
     let kind = object.get("kind").and_then(Json::as_str)?;
+    if is_runtime(object) {
+        return None;
+    }
     let pods = if job.roles.iter().any(|role| role.replicas_unknown) {
         "the number of pods is not known"
     } else {

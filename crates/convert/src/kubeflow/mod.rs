@@ -15,8 +15,8 @@ mod workload;
 
 pub use apply::apply_ops;
 pub use document::{at_pointer, mutate};
-pub use import::import;
 pub(super) use import::{OURS as TORCHRUN_OPTIONS, torchrun, torchrun_is_ours, unescape};
+pub use import::{import, kinds, no_job};
 pub use lint::lint_document;
 pub use own_runtime::apply_with_own_runtime;
 pub use stream::Splitter;

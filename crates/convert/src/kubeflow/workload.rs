@@ -221,6 +221,9 @@ fn by_shape(value: &Json, at: &str, holder: &Json, found: &mut Vec<Template>) {
 /// Reads such an object. Roles whose pods request accelerators have the ranks; one that calls `mpirun`
 /// starts them.
 pub(super) fn view(object: &Json, kind: Workload) -> JobView {
+    // The nodes of a TrainJob's runtime.
+    let of_policy = object.pointer("/spec/mlPolicy/numNodes").and_then(Json::as_u64);
+    let of_policy = of_policy.and_then(|nodes| u32::try_from(nodes).ok());
     let mut roles: Vec<RoleView> = templates(object, kind)
         .into_iter()
         .map(|template| {
@@ -231,6 +234,9 @@ pub(super) fn view(object: &Json, kind: Workload) -> JobView {
             role.replicas_text = template.placeholder;
             role.replicas_unknown = template.unknown;
             role.worker = has_accelerators(&role, "nvidia.com/gpu");
+            if let Some(nodes) = of_policy.filter(|_| role.replicas_unknown && role.worker) {
+                (role.replicas, role.replicas_unknown) = (nodes, false);
+            }
             role.launcher = role.container.argv().any(calls_mpirun);
             role
         })

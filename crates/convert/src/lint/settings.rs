@@ -56,18 +56,22 @@ pub(crate) struct Programs {
     torch: bool,
     /// NVSHMEM, Neuron, UCCL and others that use EFA without aws-ofi-nccl, or not as NCCL does.
     libfabric: bool,
+    /// RCCL on GPUs of AMD, whose releases are not NCCL's.
+    rccl: bool,
 }
 
 impl Programs {
     /// Reads texts: commands, images, names of variables.
     pub(crate) fn of<'t>(texts: impl IntoIterator<Item = &'t str>, is_torch: bool) -> Self {
         const TORCH: [&str; 5] = ["torch", "accelerate", "deepspeed", "python", ".py"];
+        const RCCL: [&str; 3] = ["rccl", "rocm", "amd.com/gpu"];
         const LIBFABRIC: [&str; 7] = ["nvshmem", "neuron", "nixl", "mooncake", "deepep", "deep_ep", "uccl"];
-        let mut programs = Self { torch: is_torch, libfabric: false };
+        let mut programs = Self { torch: is_torch, ..Self::default() };
         let mut tests = false;
         for text in texts {
             let text = text.to_ascii_lowercase();
             programs.torch |= TORCH.iter().any(|word| text.contains(word));
+            programs.rccl |= RCCL.iter().any(|word| text.contains(word));
             programs.libfabric |= LIBFABRIC.iter().any(|word| text.contains(word));
             // nccl-tests
             tests |= text.contains("_perf");
@@ -364,7 +368,7 @@ fn outdated(name: &str, value: &str, around: Surroundings<'_>) -> Option<Finding
             Finding::error(IB_DISABLED, "NCCL_IB_DISABLE=1 turns RoCE and InfiniBand off: NCCL will run on TCP sockets")
                 .fix("remove NCCL_IB_DISABLE")
         }
-        ("NCCL_IB_GID_INDEX", index) if !efa && is_plain(index) && index != "-1" && !around.is_older_than("2.21") => {
+        ("NCCL_IB_GID_INDEX", index) if !efa && is_plain(index) && index != "-1" && !around.programs.rccl && !around.is_older_than("2.21") => {
             info("L-GID-INDEX", "NCCL finds the GID index itself since 2.21; a wrong one makes ibv_modify_qp fail", name)
         }
         ("GLOO_SOCKET_IFNAME", list) if list.contains('^') => Finding::warning(

@@ -33,7 +33,7 @@ impl Script<'_> {
         });
         for (op, kind) in left {
             let (what, value, why) = (op.change.target(), op.change.value(), kind.why());
-            plan.leave_out(&op, format!("{what}={value} is not applied: {why}"));
+            plan.leave_out(&[&op], format!("{what}={value} is not applied: {why}"));
             plan.findings.push(Finding::info(
                 "I-NOT-APPLIED",
                 format!("not applied to the script: {what}={value}; {why}"),

@@ -751,3 +751,24 @@ fn a_site_without_a_profile_needs_the_score_too() {
         assert!(report.plan.skip().unwrap().why.contains("not enough"), "{body}: {:?}", report.plan.skip());
     }
 }
+
+/// A file that `setup` writes counts where the command runs it, as in a script.
+#[test]
+fn a_file_that_the_command_runs_is_evidence() {
+    let written = "cat > run.sh <<'EOF'\nexport FI_PROVIDER=efa LD_LIBRARY_PATH=/opt/amazon/efa/lib\nEOF";
+    for (command, shown) in [(["bash", "run.sh"], true), (["bash", "other.sh"], false)] {
+        let mut role = weftrun_core::spec::Role::worker();
+        role.command = command.map(str::to_owned).to_vec();
+        let mut spec = weftrun_core::spec::JobSpec::builder("a").role(role).build().unwrap();
+        spec.backend.insert("slurm".to_owned(), serde_json::json!({ "setup": ["set +e", written] }));
+        let (plan, _) = FabricPlan::by_evidence(
+            &spec,
+            &Catalogue::builtin(),
+            &ClusterFacts::default(),
+            &Profiles::builtin(),
+            Form::Made,
+        )
+        .unwrap();
+        assert_eq!(!plan.evidence.is_empty(), shown, "{command:?}: {:?}", plan.evidence);
+    }
+}

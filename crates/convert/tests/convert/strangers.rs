@@ -547,3 +547,36 @@ fn the_nodes_of_a_number_of_tasks_are_slurms() {
         assert_eq!(mutated(&text).1, [answer], "{text}");
     }
 }
+
+/// A runtime of Trainer names its nodes in `mlPolicy`, and is read with its TrainJob.
+#[test]
+fn a_training_runtime_is_no_unknown_kind() {
+    let runtime = |kind: &str| {
+        format!(
+            "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: {kind}\nmetadata: {{name: r}}\nspec:\n  mlPolicy: {{numNodes: 2}}\n  template:\n    spec:\n      \
+             replicatedJobs:\n      - name: node\n        template: {{spec: {{template: {{spec: {{nodeSelector: {{node.kubernetes.io/instance-type: p5.48xlarge}}, \
+             containers: [{{name: node, image: i, resources: {{limits: {{nvidia.com/gpu: 8, memory: 1Ti}}}}}}]}}}}}}}}\n"
+        )
+    };
+    for (kind, found) in [
+        ("ClusterTrainingRuntime", &[][..]),
+        ("TrainingRuntime", &[][..]),
+        ("OtherRuntime", &["W-KIND-UNKNOWN"]),
+    ] {
+        let (_, jobs, _) = mutated(&runtime(kind));
+        assert_eq!(jobs, ["eks-image"], "{kind}");
+        assert_eq!(linted(&runtime(kind)), *found, "{kind}");
+    }
+}
+
+/// Releases of RCCL are not NCCL's.
+#[test]
+fn what_nccl_does_since_a_release_is_not_said_of_rccl() {
+    for (program, found) in
+        [("/opt/rccl-tests/build/a", &[][..]), ("/opt/nccl-tests/build/a", &["L-GID-INDEX"])]
+    {
+        let text =
+            format!("#!/bin/bash\n#SBATCH -N 2 --exclusive\nexport NCCL_IB_GID_INDEX=3\nsrun {program}\n");
+        assert_eq!(linted(&text), *found, "{program}");
+    }
+}

@@ -22,7 +22,7 @@ pub use exec::{ExecRequest, ExecSink, ExecStream};
 pub use planned::PlannedJob;
 pub use port::PortConnection;
 pub use registry::Registry;
-pub use rendered::{Document, Inexpressible, Language, Placeholder, Prepared, Rendered};
+pub use rendered::{Document, Inexpressible, Language, Placeholder, Prepared, RANKS_HAVE_IT, Rendered};
 pub use target::TargetConfig;
 
 use crate::job::{Action, JobDetail, JobEvent, JobFilter, JobHandle, JobSummary, SubmissionId};

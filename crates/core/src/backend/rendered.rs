@@ -104,6 +104,9 @@ pub enum Language {
     Toml,
 }
 
+/// The reason of an [`Inexpressible`] variable of a launcher that the job does not have.
+pub const RANKS_HAVE_IT: &str = "the job has no launcher of its own, and the ranks have the variables";
+
 /// An op a backend cannot express.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

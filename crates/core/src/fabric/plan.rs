@@ -147,11 +147,14 @@ impl FabricPlan {
         self.ops.iter().any(|op| op.rule == detect::RULE)
     }
 
-    /// Moves the decision of a change that is not written to what did not apply.
-    pub fn leave_out(&mut self, op: &Op, why: impl Into<String>) {
-        let target = format!("{}: {}", op.role, op.change.target());
-        self.decisions.retain(|decision| decision.rule != op.rule || decision.target != target);
-        let skipped = Skipped::rule(op.rule.clone(), SkipReason::NotExpressible, why);
+    /// Moves the decisions of changes that are not written, for one reason, to what did not apply.
+    pub fn leave_out(&mut self, ops: &[&Op], why: impl Into<String>) {
+        let Some(first) = ops.first() else { return };
+        for op in ops {
+            let target = format!("{}: {}", op.role, op.change.target());
+            self.decisions.retain(|decision| decision.rule != op.rule || decision.target != target);
+        }
+        let skipped = Skipped::rule(first.rule.clone(), SkipReason::NotExpressible, why);
         if !self.skipped.contains(&skipped) {
             self.skipped.push(skipped);
         }

@@ -19,7 +19,7 @@ pub use file::{Format, JobFile, JobFlag, Overrides, PartialJob, job_flags, patch
 pub use launch::{Rendezvous, node_command};
 pub use origins::Origins;
 pub use role::{Role, RoleKind};
-pub use runtime::runtimes_in;
+pub use runtime::{is_runtime, runtimes_in};
 pub use validate::{SHM_OVER_MEMORY, nul_paths};
 
 use std::collections::BTreeMap;

@@ -13,6 +13,10 @@ pub fn runtimes_in(text: &str) -> Vec<Json> {
         Some(items) => items.clone(),
         None => vec![object],
     });
-    all.filter(|object| matches!(object["kind"].as_str(), Some("TrainingRuntime" | "ClusterTrainingRuntime")))
-        .collect()
+    all.filter(is_runtime).collect()
+}
+
+/// Returns whether an object is a training runtime.
+pub fn is_runtime(object: &Json) -> bool {
+    matches!(object["kind"].as_str(), Some("TrainingRuntime" | "ClusterTrainingRuntime"))
 }

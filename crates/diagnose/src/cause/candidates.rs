@@ -8,7 +8,7 @@ use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use weftrun_nccl::SourceIndex;
-use weftrun_nccl::failure::{Fact, Frame, Order, Report, SIGNALS};
+use weftrun_nccl::failure::{Exception, Fact, Frame, Order, Report, SIGNALS};
 use weftrun_nccl::launcher;
 
 use super::EVIDENCE;
@@ -21,8 +21,8 @@ use super::scene::{CLOCKS, Scene};
 use crate::rule_input::RuleInput;
 use crate::rules::{
     Blame, COLLECTIVE_TIMEOUT_UNNAMED, GPU_XID, GPU_XID_OF_PROGRAM, PEER_ENDED, PEER_ENDED_UNREAD,
-    PROCESS_SILENT, PROGRAM_EXCEPTION, RANKS_ABORTED, RAY_WORKER_LOST, Rule, STORE_LOST, closed_peers,
-    rule_of_error, rule_of_exit, rule_of_signal,
+    PROCESS_SILENT, PROGRAM_EXCEPTION, RANKS_ABORTED, RAY_WORKER_LOST, Rule, STORE_BARRIER_CROWDED,
+    STORE_LOST, closed_peers, rule_of_error, rule_of_exit, rule_of_signal,
 };
 pub(crate) use ends::signal_text;
 use ends::{PROGRAM_XIDS, cluster, exit, grade_of_xid, host_of, name_with_slots, xid};
@@ -194,6 +194,13 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 };
                 match grade {
                     Grade::Quoted => add(grade, CauseClass::Unexplained, what(class, root), None, false),
+                    _ if is_crowded(&root.message) => {
+                        push(
+                            Ruling::of(&STORE_BARRIER_CROWDED, grade, class, what(class, root)),
+                            frame,
+                            false,
+                        );
+                    }
                     Grade::Remote if is_of_another(root) => {
                         push(Ruling::of(&PEER_ENDED, grade, class, what(class, root)), None, false);
                     }
@@ -211,6 +218,9 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                         {
                             let place = format!("{}:{}", frame.file, frame.line);
                             ruling.fix = match is_own {
+                                true if is_from_outside(root) => {
+                                    format!("read its message, which names what failed; {place} raised it")
+                                }
                                 true => format!("correct {place}, which raised it"),
                                 false => {
                                     format!("read its message: a library raised it, which {place} called")
@@ -306,6 +316,7 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                     Some(known) if is_last && is_of_rendezvous(rule) => (Grade::Rendezvous, known),
                     known => (grade, known.unwrap_or(class)),
                 };
+                let rule = if is_crowded(text) { &STORE_BARRIER_CROWDED } else { rule };
                 let mut ruling = Ruling::of(rule, grade, class, text.clone()).advised(seen);
                 ruling.is_proof = rule.is_end() || grade == Grade::Rendezvous;
                 if let Some(name) = name_with_slots(text) {
@@ -343,6 +354,25 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
     precede(&mut found, seen);
     explain(&mut found);
     found
+}
+
+/// Returns whether an exception is of a kind that tells of something outside the program, or of nothing.
+fn is_from_outside(exception: &Exception) -> bool {
+    let name = exception.short_name();
+    matches!(name, "Exception" | "OSError" | "IOError" | "PermissionError" | "FileNotFoundError")
+        || ["ConnectionError", "Timeout", "TimeoutError", "HTTPError", "SSLError"]
+            .iter()
+            .any(|end| name.ends_with(end))
+}
+
+/// Returns whether more processes came to the barrier of a process group than it has ranks: `(world_size=2, worker_count=4, `.
+fn is_crowded(text: &str) -> bool {
+    let number = |key: &str| -> Option<u64> {
+        let digits = text.split_once(key)?.1.split(|letter: char| !letter.is_ascii_digit()).next()?;
+        digits.parse().ok()
+    };
+    text.contains("store based barrier")
+        && number("worker_count=").zip(number("world_size=")).is_some_and(|(came, world)| came > world)
 }
 
 /// Returns whether a rule knows that what it found ends the search of the processes for each other.

@@ -95,6 +95,7 @@ pub(super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
             "CUDA error",
             "Triton Error [CUDA]",
             "CUDA driver error",
+            "CUDA unknown error",
             "cudaGetDeviceCount",
             "cuda runtime error",
             "CUBLAS_STATUS",

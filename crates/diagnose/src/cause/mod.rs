@@ -182,9 +182,15 @@ fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
             _ => false,
         };
         let quotes = [Grade::Quoted, Grade::Mentioned].into_iter();
-        let mut quotes = quotes.filter_map(|grade| Some((choose(scene, &candidates, grade)?.0, grade)));
-        let quote = quotes.find(|(quote, _)| cause.code == "PROCESS-EXITED" || is_above(quote));
-        findings.extend(quote.map(|(quote, grade)| unexplained(quote, grade == Grade::Mentioned)));
+        let quotes = quotes.filter_map(|grade| Some((choose(scene, &candidates, grade)?.0, grade)));
+        let quotes = quotes.filter(|(quote, _)| cause.code == "PROCESS-EXITED" || is_above(quote));
+        // A line that a rule knows says more than one that none does.
+        let is_known = |quote: &Cause| !["ERROR-UNEXPLAINED", "NCCL-WARNING"].contains(&quote.code.as_ref());
+        let quote = quotes.min_by_key(|(quote, _)| !is_known(quote));
+        findings.extend(quote.map(|(quote, grade)| match is_known(&quote) {
+            true => not_fatal(quote),
+            false => unexplained(quote, grade == Grade::Mentioned),
+        }));
     }
     // What NCCL went on without may be why a later call failed.
     if let Some(cause) = cause.as_mut().filter(|cause| cause.code == NCCL_NO_REASON.code)

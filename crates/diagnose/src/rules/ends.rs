@@ -41,7 +41,8 @@ pub(crate) const PROCESS_KILLED: Rule = cause(
     "SIGKILL ended a process",
     "look for an out-of-memory kill in the kernel log of its node (dmesg): if there is one, raise the memory request of the job, else a person or a program killed it",
     SIGNALS,
-);
+)
+.explaining(&["MPI-DAEMON-LOST"]);
 pub(crate) const PROCESS_TERMINATED: Rule = cause(
     "C32b",
     "PROCESS-TERMINATED",
@@ -293,7 +294,12 @@ pub(super) const RULES: &[Rule] = &[
         "two processes of Open MPI cannot reach each other over the networks that it chose",
         "choose the network that joins the hosts (`--mca btl_tcp_if_include 10.0.0.0/16`, or OMPI_MCA_btl_tcp_if_include), without docker0 and virbr0, and check the firewall between them",
         "https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/tcp.html")
-        .says(&[&["mca_btl_tcp_", "connect() to ", " failed"], &["are unable to reach each other"]])
+        .says(&[
+            &["mca_btl_tcp_", "connect() to ", " failed"],
+            &["are unable to reach each other"],
+            &["failed to TCP connect to a peer MPI process"],
+            &["unable to complete a TCP connection"],
+        ])
         .kind(CauseClass::Rendezvous),
     // Hydra's pm/pmiserv/pmiserv_cb.c.
     cause("C46f", "MPI-PROXY-CLOSED",
@@ -473,6 +479,7 @@ pub(super) const RULES: &[Rule] = &[
             &["error: pyxis: failed to "],
             &["error: pyxis: "],
             &["error: spank: required plugin"],
+            &["container creation failed: "],
         ])
         .blame(Blame::Rank(CauseClass::NotStarted)),
     cause("C50e", "SLOTS-TOO-FEW",

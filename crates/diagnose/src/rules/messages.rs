@@ -325,7 +325,11 @@ pub(super) const RULES: &[Rule] = &[
         "a server could not be reached over HTTP: the node has no access to its address, or the server does not answer",
         "check the address in the line from that node (`curl -I`); where nodes have no access to the internet, put the models and data where the job can read them",
         "https://huggingface.co/docs/transformers/installation#offline-mode")
-        .says(&[&["Max retries exceeded"], &["We couldn't connect to"]]),
+        .says(&[
+            &["Max retries exceeded"],
+            &["We couldn't connect to"],
+            &["locate the file on the Hub"],
+        ]),
     cause("C20", "HIP-OUT-OF-MEMORY",
         "the memory of an AMD GPU is full",
         "use a smaller batch or shard the model, and check that no other process uses the GPU (rocm-smi)",

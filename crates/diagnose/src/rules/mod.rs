@@ -11,6 +11,7 @@ mod node;
 mod plugin;
 mod program;
 mod socket;
+mod starts;
 mod verbs;
 
 use std::sync::LazyLock;
@@ -26,6 +27,7 @@ pub(super) use libfabric::WRONG_PROVIDER;
 pub(super) use messages::NCCL_NO_REASON;
 pub(super) use program::{COLLECTIVES_DIFFER, UNKNOWN_WARNING, closed_peers};
 pub(super) use socket::{SOCKETS_BETWEEN_NODES, SOCKETS_INSIDE_NODE};
+pub(super) use starts::STORE_BARRIER_CROWDED;
 pub(super) use verbs::peer_of;
 
 use weftrun_nccl::{Signature, Trace};
@@ -330,6 +332,7 @@ static ALL: LazyLock<Vec<&'static Rule>> = LazyLock::new(|| {
         differ::RULES,
         messages::RULES,
         ends::RULES,
+        starts::RULES,
     ];
     let mut all: Vec<&Rule> = families.into_iter().flatten().collect();
     all.sort_by_key(|rule| rule.id);

@@ -17,9 +17,10 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::PluginAbi]),
     rule("R03b", "PROC-LIBC-TOO-OLD", HIGH,
         "a program or library needs a newer C library than the image has: the loader refused to start it",
-        "take a base image at least as new as the mounted or copied software (glibc 2.34 is in Ubuntu 22.04), start the image's own mpirun, or build the EFA stack into the image and keep the mounted one out of it",
+        "take a base image at least as new as the mounted or copied software (glibc 2.34 is in Ubuntu 22.04), start the image's own mpirun, or build the EFA stack into the image and keep the mounted one out of it; for `GLIBCXX_` and `CXXABI_` put the newer libstdc++ first on LD_LIBRARY_PATH (`$CONDA_PREFIX/lib`, or a module of gcc)",
         "https://docs.nvidia.com/dgx-cloud/")
         .signatures(&[Signature::LibcTooOld])
+        .says(&[&["version `GLIBC", "' not found"], &["version `CXXABI", "' not found"]])
         .fails(),
     rule("R04", "NCCL-PLUGIN-DEPENDENCY", HIGH,
         "the network plugin could not be loaded: a library that it needs is missing",

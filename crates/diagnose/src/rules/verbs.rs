@@ -56,7 +56,7 @@ pub(super) const RULES: &[Rule] = &[
         .explaining(&["IB-QP-TRANSITION"])
         .signatures(&[Signature::QpTimeout])
         // Mooncake's rdma_endpoint.cpp and UCCL.
-        .says(&[&["Failed to modify QP to RTR", "timed out"]])
+        .says(&[&["Failed to modify QP to RTR", "timed out"], &["ibv_create_ah(", "failed: Connection timed out"]])
         .blame(Blame::Link),
     rule("R23", "IB-ASYNC-EVENT", HIGH,
         "an HCA reported an asynchronous event: a port went down, a queue pair failed, or the HCA is dead",

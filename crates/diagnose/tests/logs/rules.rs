@@ -570,6 +570,44 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
                 "INFO:root:Waiting in store based barrier to initialize process group for rank: 0, key: store_based_barrier_key:1 (world_size=8, worker_count=7, timeout=0:30:00)",
             )],
         ),
+        ("C49l", vec![line(
+            "RuntimeError: Timed out initializing process group in store based barrier on rank: 2, for key: store_based_barrier_key:1 (world_size=2, worker_count=4, timeout=0:30:00)",
+        )]),
+        ("C49j", vec![
+            warn("misc/socket.cc:379", "Call to bind failed : Cannot assign requested address"),
+            line("[E socket.cpp:957] [c10d] The server socket has failed to bind to gpu-1:29500 (errno: 99 - Cannot assign requested address)."),
+        ]),
+        ("C49k", vec![line("RuntimeError: Distributed package doesn't have NCCL built in")]),
+        ("C48f", vec![line(
+            "RuntimeError: Using hostfile at hostfile but host=gpu-1 was not reachable via ssh. If you are running with a single node please remove hostfile or setup passwordless ssh.",
+        )]),
+        ("C48g", vec![line(
+            "horovod.run.common.util.network.NoValidAddressesFound: Horovodrun was unable to connect to horovodrun driver service on any following addresses: {'lo': [('127.0.0.1', 18721)]}.",
+        )]),
+        ("C46k", vec![format!(
+            "{0}\nWARNING: An invalid value was given for oob_tcp_if_include.  This\nvalue will be ignored.\n\n  Local host: gpu-1\n  Value:      10.0.2.0/24\n  \
+             Message:    Did not find interface matching this subnet\n{0}\n",
+            "-".repeat(74),
+        )]),
+        ("C46l", vec![line("Open MPI detected an inbound MPI TCP connection request from a peer")]),
+        ("C49v", vec![line("srun: error: Task launch for 44.0 failed on node gpu-1: Can't find an address, check slurm.conf")]),
+        ("C49u", vec![line("slurmd: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host")]),
+        ("C43b", vec![line(
+            "2024-07-29 17:14:59.920189: E external/xla/xla/service/rendezvous.cc:38] This thread has been waiting for `initialize clique for rank 6` for 10 seconds and may be stuck.",
+        )]),
+        ("C46m", vec![line("Abort(1091215) on node 0 (rank 0 in comm 0): Fatal error in PMPI_Init: Other MPI error, error stack:\nMPIR_Init_thread(136)........:\nMPIDI_OFI_mpi_init_hook(1061): OFI addrinfo() failed (ofi_init.c:1061:MPIDI_OFI_mpi_init_hook:No data available)")]),
+        ("C46n", vec![line("MPICH ERROR [Rank 519] [job id 9.0] [Tue Jun 11 15:11:42 2024] [gpu-1] - Abort(539602063) (rank 519 in comm 0): Fatal error in PMPI_Iprobe: Other MPI error, error stack:\nPMPI_Iprobe(126)...............: MPI_Iprobe(src=MPI_ANY_SOURCE) failed\nMPIDI_OFI_handle_cq_error(1075): OFI poll failed (ofi_events.c:1077:MPIDI_OFI_handle_cq_error:Input/output error - PTLTE_NOT_FOUND)")]),
+        ("C50ca", vec![line("FATAL:   container creation failed: mount hook function failure: mount /proc/self/fd/9->/var/apptainer/mnt/session/rootfs error: while mounting image /proc/self/fd/9: squashfuse_ll exited with status 255")]),
+        ("C53g", vec![line("  Warning  FailedCreatePod  108s (x17 over 7m15s)  pytorchjob-controller  Error creating: admission webhook \"mpod.kb.io\" denied the request: no")]),
+        ("C06g", vec![
+            line("RuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment"),
+            line("2022-06-17 10:02:11.118733: E tensorflow/stream_executor/cuda/cuda_driver.cc:271] failed call to cuInit: CUDA_ERROR_UNKNOWN: unknown error"),
+            line("F0504 12:30:02.978602 2662 common.cpp:163] Check failed: error == cudaSuccess (30 vs. 0) unknown error"),
+        ]),
+        ("C06f", vec![warn("misc/nvmlwrap.cc:184", "nvmlDeviceGetHandleByPciBusId() failed: Not Found")]),
+        ("C21ba", vec![line(
+            "[13850.912648] amdgpu 0000:1c:00.0: {1}uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!",
+        )]),
         ("C49z", vec![line("srun: error: Task launch for StepId=36.0 failed on node gpu-1: Unable to layout tasks on given cpus")]),
         (
             "C50",
@@ -769,6 +807,7 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
         ("C53e", vec![line("1.7 DEBUG events Pod: kubeflow.train-worker-0 exited with code 1")]),
         ("R11", vec![line("[ 1632.4] infiniband efa_0: Failed to process command ALLOC_PD (opcode 14) comp_status 1 err -12")]),
         ("R22", vec![line("Failed to modify QP to RTR: Connection timed out")]),
+        ("R03b", vec![line("Traceback (most recent call last):\n  File \"/job/a.py\", line 1, in <module>\nImportError: /lib64/libstdc++.so.6: version `GLIBCXX_3.4.20' not found (required by /opt/a.so)")]),
         ("R24", vec![
             line("Libfabric EFA provider has encountered an internal error:\n\nLibfabric error: (-12) Cannot allocate memory\nEFA internal error: (4112) Failure to post internal receive buffers\n\nYour application will now abort()."),
             line("n1:pid7.hello: Unable to create send CQ of size 5080 on mlx5_0: Cannot allocate memory"),

@@ -32,6 +32,10 @@ pub(super) fn of_piece(piece: &Piece<'_>, tables: &mut Tables, mut say: impl FnM
         let is_cuda = fatal
             && (text.starts_with("Test CUDA failure")
                 || text.contains("GpuLaunchKernel") && text.contains("out of memory"));
+        // MPICH names the rank itself, whatever a launcher's label before it counts.
+        let rank = Text(piece.text).from(": Fatal error in ").and_then(|_| Text(piece.text).after("(rank "));
+        let rank = rank.filter(|rest| rest.has(" in comm 0)")).and_then(Text::small);
+        let who = if rank.is_some() { Writer { rank, task: None, ..who } } else { who };
         say(who, Content::Fact(if is_cuda { Fact::Cuda(text) } else { Fact::Error { text, fatal } }));
     }
 }
@@ -95,8 +99,15 @@ fn report(
 }
 
 /// A line of Slurm, of the kubelet or of the kernel about memory has one of these.
-const CLUSTERS: &[&str] =
-    &["srun: error", "slurmstepd", "OOMKilled", "oom_kill", "WTERMSIG ", "The node was low on resource"];
+const CLUSTERS: &[&str] = &[
+    "srun: error",
+    "slurmstepd",
+    "OOMKilled",
+    "oom_kill",
+    "WTERMSIG ",
+    "The node was low on resource",
+    ": Node failure on ",
+];
 
 /// A line of PyTorch's watchdogs has one of these.
 const WATCHDOGS: &[&str] = &[
@@ -124,6 +135,9 @@ fn end_of_process(
     } else if let Some(message) = text.after("error while loading shared libraries: ") {
         // The dynamic loader: `./train: error while loading shared libraries: libmpi.so.40: cannot open …`.
         Fact::Exception(Exception::alone(b"error while loading shared libraries", message.0))
+    } else if let Some(code) = text.after("command terminated with exit code ").and_then(Text::signed) {
+        // kubectl exec, with which older launchers start their daemons in pods.
+        Fact::exit(code, Order::Unknown)
     } else if text.has("TCPStore server has shut down too early") {
         Fact::StoreLost
     } else if let Some(signal) = text.after("Caught signal ").and_then(Text::signed) {
@@ -337,6 +351,8 @@ const INDENTED: &[&str] = &[
     "Out of bounds values : ",
     "CrashLoopBackOff",
     "ImagePullBackOff",
+    "Did not find interface",
+    "JobState=",
 ];
 
 /// Returns whether what a line says may be an error: source code, what is only information, and what the kernel corrected is none.
@@ -384,6 +400,13 @@ fn error(piece: &Piece<'_>) -> Option<bool> {
     if whole.has("Assertion `") && whole.has("' failed") {
         return Some(true);
     }
+    // glog's CHECK: `F0504 12:30:02.978602 2662 common.cpp:163] Check failed: …`.
+    if let [b'F', a, b, c, d, b' ', ..] = own
+        && [a, b, c, d].iter().all(|digit| digit.is_ascii_digit())
+        && whole.has("] Check failed: ")
+    {
+        return Some(true);
+    }
     // Ray's raylet holds the workers of its node.
     if whole.has("Raylet is terminated") {
         return Some(true);
@@ -423,6 +446,8 @@ fn absl_severity(own: &[u8], whole: Text<'_>, path: &str) -> Option<bool> {
         // A collective that TensorFlow gave up, in whatever severity.
         b'E' | b'W' if whole.has("BaseCollectiveExecutor::StartAbort") => Some(false),
         b'E' if serious.iter().any(|words| whole.has(words)) => Some(false),
+        // Without a GPU it is another error, which programs that need none print too.
+        b'E' if whole.has("failed call to cuInit: CUDA_ERROR_UNKNOWN") => Some(false),
         b'W' | b'E' if whole.has("unable to create StreamExecutor") => Some(false),
         _ => None,
     }

@@ -252,6 +252,13 @@ pub(super) fn mpi(text: Text<'_>, tables: &mut Tables, say: &mut impl FnMut(Writ
         tables.mpi_rank =
             if text.has("MPI_ABORT") { rest.small() } else { text.after("process ").and_then(Text::small) };
         tables.aborted = true;
+        // MPICH: `application called MPI_Abort(MPI_COMM_WORLD, 1) - process 0`.
+        let code = text.after("MPI_Abort(MPI_COMM_WORLD, ").and_then(Text::signed);
+        if let Some(code) = code.filter(|code| *code != 0 && tables.mpi_rank.is_some()) {
+            tables.aborted = false;
+            let who = Writer { rank: tables.mpi_rank, ..Writer::default() };
+            return say(who, Content::Fact(Fact::exit(code, Order::First)));
+        }
     }
     // Open MPI prints the code in the next line: `with errorcode 7.`
     if tables.aborted

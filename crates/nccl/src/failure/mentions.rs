@@ -17,6 +17,9 @@ pub(super) fn signal_of_shell(piece: &Piece<'_>) -> Option<i32> {
     let of_script = text.has(": line ") && text.has(" Terminated ");
     match own {
         b"Killed" => Some(9),
+        // Of a script, where no command is behind the word.
+        _ if text.has(": line ") && own.ends_with(b" Killed") => Some(9),
+        _ if text.has(": line ") && own.ends_with(b" Aborted") => Some(6),
         _ if own == b"Terminated" || own.ends_with(b"]Terminated") || of_script => Some(15),
         _ => None,
     }
@@ -63,10 +66,20 @@ const MENTIONS: &[&str] = &[
     "timeout, aborting",
     "soft lockup",
     "blocked for more than ",
+    "ncorrectable hardware error",
+    "nbound MPI TCP connection",
+    "id not find interface",
+    "an't find address",
+    // What `scontrol show job` prints of a job that ended.
+    "JobState=FAILED",
+    "JobState=NODE_FAIL",
+    "JobState=OUT_OF_MEMORY",
+    "JobState=TIMEOUT",
+    "JobState=BOOT_FAIL",
 ];
 
 /// What is no warning, though it has the word of one or of information.
-const SERIOUS: &[&str] = &[" FailedCreate ", "blocked for more than "];
+const SERIOUS: &[&str] = &["Warning  Failed", "Warning   Failed", "blocked for more than "];
 
 /// Returns whether words before `failed` say that nothing did: `12 passed (0 `, `0 tests `, `none `; but not `rank 0 `.
 fn counts_none(before: &[u8]) -> bool {
@@ -112,8 +125,10 @@ fn mentions_failure(piece: &Piece<'_>) -> bool {
         let Some(before) = whole.before(words) else { return false };
         let behind = piece.bytes.get(before.len() + words.len()..).unwrap_or_default();
         // What is counted there is what is missing: `0/10 nodes are available: `.
-        let is_count = *words != NODES && counts_none(before)
-            || matches!(behind, [b'=' | b'_', ..] | [b':', b' ', b'0', ..]);
+        // So is the number of a device.
+        let is_counted = *words != NODES && !words.starts_with("ncorrectable");
+        let is_count =
+            is_counted && counts_none(before) || matches!(behind, [b'=' | b'_', ..] | [b':', b' ', b'0', ..]);
         !is_count && !whole.is_quoted(words)
     };
     !is_noise && MENTIONS.iter().any(says)

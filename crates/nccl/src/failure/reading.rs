@@ -55,6 +55,69 @@ pub(super) struct Reading {
     pub gathering: Gathering,
     /// The last line of a watchdog that gave up: the stack of the operation may follow.
     gave_up: Option<u64>,
+    /// The message between two lines of dashes that is read.
+    boxed: Option<Boxed>,
+    /// The error of MPICH whose stack is in the next lines.
+    error_stack: Option<ErrorStack>,
+}
+
+/// An error of MPICH whose stack follows: the last line of it says why.
+#[derive(Clone, Debug)]
+struct ErrorStack {
+    /// Where the error is kept.
+    at: usize,
+    /// What its first line says.
+    head: String,
+    line: u64,
+}
+
+/// Most lines of a stack of MPICH.
+const ERROR_STACK: u64 = 16;
+
+/// A message of Open MPI between two lines of dashes, which says over several lines what failed.
+#[derive(Clone, Debug, Default)]
+struct Boxed {
+    /// Its lines so far, from the last paragraph on.
+    text: String,
+    /// Whether the next line begins another paragraph.
+    ended: bool,
+    /// The mention in it, which its further lines belong to.
+    kept: Option<usize>,
+    host: Option<String>,
+    lines: u32,
+}
+
+/// Most lines of a message between two lines of dashes.
+const BOX: u32 = 24;
+
+impl Boxed {
+    /// Takes a line.
+    fn take(&mut self, line: &[u8]) {
+        self.lines += 1;
+        let text = printable(line.trim_ascii(), TEXT);
+        let row = text.split_once(": ").map(|(key, value)| (key, value.trim()));
+        let row = row.filter(|_| line.first().is_some_and(|byte| matches!(byte, b' ' | b'\t')));
+        if text.is_empty() {
+            self.ended = true;
+            return;
+        }
+        if std::mem::take(&mut self.ended) && row.is_none() {
+            self.text.clear();
+            self.kept = None;
+        }
+        if let Some((_, host)) = row.filter(|(key, _)| *key == "Local host") {
+            self.host = Some(host.to_owned());
+        }
+        if self.text.len() < TEXT {
+            let between = match row {
+                _ if self.text.is_empty() => "",
+                Some(_) => "; ",
+                None => " ",
+            };
+            let text = row.map_or(text.clone(), |(key, value)| format!("{key}: {value}"));
+            self.text = format!("{}{between}{text}", self.text);
+        }
+    }
 }
 
 /// The header of a stack that a watchdog prints.
@@ -103,6 +166,7 @@ impl Reading {
             || self.of_hccl.is_some()
             || self.without_message.is_some()
             || self.absent.is_some()
+            || self.error_stack.is_some()
             || self.last_error.is_some()
             || near(self.gave_up)
             || near(self.stack.as_ref().map(|stack| stack.line))
@@ -139,21 +203,50 @@ impl Reading {
         }
     }
 
-    /// Takes a line of a message that stands below the name of its exception, indented, as Lightning writes it.
+    /// Takes a line of a message that stands below the name of its exception, indented, as Lightning writes it, or below a first line
+    /// that ends with a colon, as TensorFlow writes it: a sentence, and only one line.
     fn message_below(&mut self, piece: &Piece<'_>, sink: &mut Sink<'_>) {
         let Some((at, line)) = self.without_message.take() else { return };
         let text = piece.text.trim_ascii();
-        let is_next =
-            piece.line == line + 1 && piece.text.first().is_some_and(|byte| matches!(byte, b' ' | b'\t'));
-        if is_next
+        let Some(report) = sink.reports.get_mut(at) else { return };
+        let Fact::Exception(exception) = &mut report.fact else { return };
+        let is_begun = exception.message.ends_with(':');
+        let is_indented = piece.text.first().is_some_and(|byte| matches!(byte, b' ' | b'\t'));
+        let is_sentence = text.first().is_some_and(u8::is_ascii_uppercase)
+            && text.get(1).is_some_and(u8::is_ascii_lowercase)
+            && piece.prefix.len == 0
+            && crate::text::find(text, b"Traceback (").is_none();
+        if text.is_empty() && is_begun && piece.line == line + 1 {
+            self.without_message = Some((at, line + 1));
+        } else if piece.line == line + 1
             && !text.is_empty()
-            && let Some(report) = sink.reports.get_mut(at)
-            && let Fact::Exception(exception) = &mut report.fact
+            && (is_indented || is_begun && is_sentence)
             && exception.message.len() < TEXT
         {
             let begun = if exception.message.is_empty() { "" } else { " " };
             exception.message = format!("{}{begun}{}", exception.message, printable(text, TEXT));
-            self.without_message = Some((at, piece.line));
+            self.without_message = is_indented.then_some((at, piece.line));
+        }
+    }
+
+    /// Takes a line of a stack of MPICH: `MPIDI_OFI_mpi_init_hook(1061): OFI addrinfo() failed (…)`.
+    fn error_stack(&mut self, piece: &Piece<'_>, sink: &mut Sink<'_>) {
+        let Some(open) = &self.error_stack else { return };
+        let is_name = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
+        let name = piece.text.iter().take_while(is_name).count();
+        let rest = piece.text.get(name..).filter(|rest| name > 0 && rest.starts_with(b"("));
+        let Some(said) = rest
+            .and_then(|rest| crate::text::behind(rest, ": ").or(Some(b"")))
+            .filter(|_| piece.line.saturating_sub(open.line) <= ERROR_STACK)
+        else {
+            self.error_stack = None;
+            return;
+        };
+        let said = printable(said.trim_ascii(), TEXT);
+        if let Some(Report { fact: Fact::Error { text, .. }, .. }) = sink.reports.get_mut(open.at)
+            && !said.is_empty()
+        {
+            *text = format!("{}: {said}", open.head);
         }
     }
 
@@ -242,6 +335,7 @@ impl Reading {
     /// Takes one of the last lines, read for a second time: what it mentions counts only here.
     pub fn last(&mut self, piece: &Piece<'_>, sink: &mut Sink<'_>) {
         self.message_below(piece, sink);
+        self.message_in_box(piece, sink);
         if let Some(signal) = mentions::signal_of_shell(piece) {
             return self.keep(Writer::of(piece), piece.line, piece.bytes, Fact::Signal(signal), sink);
         }
@@ -251,13 +345,44 @@ impl Reading {
         });
         if known.is_empty() {
             if let Some(text) = mentions::mention(piece) {
+                let at = sink.reports.len();
                 self.keep(Writer::of(piece), piece.line, piece.bytes, Fact::Mention(text), sink);
+                if let Some(open) = self.boxed.as_mut().filter(|_| sink.reports.len() > at) {
+                    open.kept.get_or_insert(at);
+                    self.message_of_box(sink);
+                }
             }
         } else if !Candidates::is_one(piece.bytes) {
             // What no search word has found is read here.
             for (who, fact) in known.into_iter().flatten() {
                 self.keep(who, piece.line, piece.bytes, fact, sink);
             }
+        }
+    }
+
+    /// Takes a line of a message between two lines of dashes, or one of those.
+    fn message_in_box(&mut self, piece: &Piece<'_>, sink: &mut Sink<'_>) {
+        const DASHES: usize = 40;
+        let own = piece.text.trim_ascii();
+        if own.len() >= DASHES && own.iter().all(|byte| *byte == b'-') {
+            self.boxed = if self.boxed.is_none() { Some(Boxed::default()) } else { None };
+        } else if let Some(open) = &mut self.boxed {
+            open.take(piece.text);
+            if open.lines > BOX {
+                self.boxed = None;
+            } else {
+                self.message_of_box(sink);
+            }
+        }
+    }
+
+    /// Gives the mention of a message all lines of it so far, and the host that it names.
+    fn message_of_box(&self, sink: &mut Sink<'_>) {
+        let Some(open) = &self.boxed else { return };
+        let Some(report) = open.kept.and_then(|at| sink.reports.get_mut(at)) else { return };
+        if let Fact::Mention(text) = &mut report.fact {
+            open.text.clone_into(text);
+            report.host.clone_from(&open.host);
         }
     }
 
@@ -268,6 +393,7 @@ impl Reading {
         self.address(piece, sink);
         self.reason_of_hccl(piece, sink);
         self.message_below(piece, sink);
+        self.error_stack(piece, sink);
         self.take_absent(piece, sink);
         self.gathering.take(piece.bytes, piece.line);
         if self.tables.time_within > 0 {
@@ -515,10 +641,15 @@ impl Reading {
         {
             self.without_memory = Some((sink.reports.len(), line));
         }
-        if matches!(&fact, Fact::Exception(one) if one.message.is_empty())
+        if matches!(&fact, Fact::Exception(one) if one.message.is_empty() || one.message.ends_with(':'))
             && printed.trim_end().ends_with(':')
         {
             self.without_message = Some((sink.reports.len(), line));
+        }
+        if let Fact::Error { text, .. } = &fact
+            && let Some(head) = text.strip_suffix(", error stack:")
+        {
+            self.error_stack = Some(ErrorStack { at: sink.reports.len(), head: head.to_owned(), line });
         }
         if matches!(&fact, Fact::Exception(one) if ["HCCL", "Hccl", "hccl"].iter().any(|name| one.message.contains(name)))
         {

@@ -125,7 +125,7 @@ pub(super) fn signal(name: &str) -> Option<i32> {
 pub fn is_library(file: &str) -> bool {
     const PACKAGES: &str = "torch torchvision torchaudio transformers accelerate deepspeed lightning \
         pytorch_lightning numpy jax jaxlib flax ray datasets triton apex fsspec mpi4py";
-    let parts = || file.split('/');
+    let parts = || file.split(['/', '\\']);
     let is_package = |name: &str| PACKAGES.split(' ').any(|package| package == name);
     let under_lib = parts().zip(parts().skip(1)).any(|(parent, child)| parent == "lib" && is_package(child));
     // A program that a package installs: `/opt/env/bin/horovodrun`.

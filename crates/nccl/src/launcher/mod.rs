@@ -278,6 +278,8 @@ fn actor<'a>(rest: &'a [u8], found: &mut Prefix<'a>) -> usize {
     }
     if rank.is_none() || rest.starts_with(b"(VllmWorker") {
         (found.rank, found.pid, found.node) = (found.rank.or(rank), pid, node);
+    } else {
+        found.node = found.node.or(node);
     }
     end + 1 + usize::from(rest.get(end + 1) == Some(&b' '))
 }

@@ -228,7 +228,7 @@ impl Needles {
 }
 
 /// What shells, UCX, Open MPI and Horovod report has one of these.
-const ELSEWHERE: [&str; 13] = [
+const ELSEWHERE: [&str; 15] = [
     "Heartbeat monitor",
     " death signal",
     " Killed ",
@@ -242,6 +242,8 @@ const ELSEWHERE: [&str; 13] = [
     "low on resource",
     " Aborted ",
     "memory usage threshold",
+    "command terminated with exit code ",
+    ": Node failure on ",
 ];
 
 /// Returns whether a line may be a report of a launcher, a watchdog, a driver or the kernel.

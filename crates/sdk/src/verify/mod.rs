@@ -11,6 +11,7 @@ use crate::report::VerifyGroup;
 use futures_util::future::{BoxFuture, Shared};
 use futures_util::{FutureExt, StreamExt};
 use weftrun_core::backend::TargetConfig;
+use weftrun_core::fabric::FabricPlan;
 use weftrun_core::job::{JobDetail, JobEvent, JobPhase, JobSummary};
 use weftrun_core::log::{LogBatch, LogOptions};
 use weftrun_core::nccl::TransportMap;
@@ -48,7 +49,12 @@ pub enum Bisection {
 #[non_exhaustive]
 pub enum Progress<'a> {
     /// The job that runs the benchmark is planned.
-    Planned(&'a Plan),
+    Planned {
+        /// The job's plan.
+        plan: &'a Plan,
+        /// The fabric's plan, with the decisions that the job's documents contain.
+        fabric: &'a FabricPlan,
+    },
     /// It is submitted.
     Submitted(&'a Job),
     /// The job's status changed.
@@ -185,7 +191,8 @@ impl Verification {
             pinned.map_err(|error| error.hint("slow nodes cannot be searched for; omit --bisect"))?;
         }
         let plan = self.client.plan_for(self.target.clone(), &spec).await?;
-        progress(Progress::Planned(&plan))?;
+        let fabric = plan.announced(&plan.render().await?);
+        progress(Progress::Planned { plan: &plan, fabric: &fabric })?;
         let job = submit(&plan, stop.clone()).await?;
         let measured = measure(&job, self.timeout, stop.clone(), &mut progress).await;
         let mut verified = match measured {

@@ -103,7 +103,7 @@ async fn run(
     let (mut instance, mut nodes) = (None, None);
     let progress = |progress: Progress<'_>| {
         match progress {
-            Progress::Planned(plan) => {
+            Progress::Planned { plan, .. } => {
                 let role = plan.planned().spec.workers().next();
                 instance = role.and_then(|role| role.instance_type.clone());
                 nodes = role.map(|role| role.nodes);

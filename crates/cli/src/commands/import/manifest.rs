@@ -20,6 +20,7 @@ pub struct ManifestArgs {
 /// Reads the one job of the files, or of stdin.
 pub fn read(args: &ManifestArgs) -> Result<Imported> {
     let mut jobs: Vec<Imported> = Vec::new();
+    let mut kinds: Vec<String> = Vec::new();
     for source in Source::all(&args.input)? {
         each_document(&source, |text, start| {
             let found = if convert::is_sbatch(text) {
@@ -28,6 +29,9 @@ pub fn read(args: &ManifestArgs) -> Result<Imported> {
                 convert::import(text, start)
             };
             jobs.extend(found.map_err(super::refusal)?);
+            if jobs.is_empty() {
+                kinds.extend(convert::kinds(text));
+            }
             Ok(())
         })?;
     }
@@ -38,11 +42,11 @@ pub fn read(args: &ManifestArgs) -> Result<Imported> {
         (Some(_), false) => Err(Error::new(ErrorKind::InvalidSpec, "there are several jobs in it")
             .with("jobs", names.join(", "))
             .hint("choose one with --name")),
-        (None, _) if names.is_empty() => Err(Error::new(
-            ErrorKind::InvalidSpec,
-            "the input is neither the manifest of a job nor an sbatch script",
-        )
-        .hint("for a command such as `mpirun … python3 train.py`, write a job file: `weftrun init`")),
+        (None, _) if names.is_empty() => Err(convert::no_job(&kinds).unwrap_or_else(|| {
+            let message = "the input is neither the manifest of a job nor an sbatch script";
+            let hint = "for a command such as `mpirun … python3 train.py`, write a job file: `weftrun init`";
+            Error::new(ErrorKind::InvalidSpec, message).hint(hint)
+        })),
         (None, _) => {
             Err(Error::new(ErrorKind::InvalidSpec, "the input holds no such job")
                 .with("jobs", names.join(", ")))

@@ -236,8 +236,8 @@ pub fn follow(context: &Context, verification: &Verification) -> Result<Verified
     let mut screen: Option<Screen> = None;
     let progress = |progress: Progress<'_>| {
         match progress {
-            Progress::Planned(plan) => {
-                out.say(super::plan::text(plan, plan.fabric()).trim_end());
+            Progress::Planned { plan, fabric } => {
+                out.say(super::plan::text(plan, fabric).trim_end());
                 out.findings(&plan.findings());
                 planned = Some(plan.fabric().fabric);
             }

@@ -15,16 +15,40 @@ use super::document::{Pointers, Syntax, unreadable};
 use super::object_kind::{ObjectKind, kind_of_json};
 use crate::Imported;
 use crate::{Start, TrainerVersion};
-use weftrun_core::Finding;
 use weftrun_core::fabric::too_many_roles;
 use weftrun_core::fabric::view::{JobKind, Workload};
 use weftrun_core::span::SpanTree;
 use weftrun_core::spec::{JobSpec, Launch, RestartPolicy, Role, RoleKind, Volume, VolumeSource};
+use weftrun_core::{Error, ErrorKind, Finding};
 
 pub(crate) use command::{OURS, torchrun, torchrun_is_ours};
 pub(crate) use container::unescape;
 use container::{Container, SHM};
 use rest::Rest;
+
+/// Returns the refusal of a text whose objects are of these kinds, none of which was imported.
+pub fn no_job(kinds: &[String]) -> Option<Error> {
+    let message = "the input has no object that `import` reads as a job, with pods that request accelerators";
+    let hint =
+        "write a job file (`weftrun init`); `weftrun lint` and `mutate` read pod templates of any kind";
+    let refusal = || Error::new(ErrorKind::InvalidSpec, message).with("kinds", kinds.join(", ")).hint(hint);
+    (!kinds.is_empty()).then(refusal)
+}
+
+/// Returns the kinds of a text's objects, each once.
+pub fn kinds(text: &str) -> Vec<String> {
+    let mut kinds: Vec<String> = Vec::new();
+    for document in Syntax::of(text).read(text).unwrap_or_default() {
+        let object = document.root.to_json();
+        let items = object.get("items").and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
+        for kind in items.iter().chain([&object]).filter_map(|object| object.get("kind")?.as_str()) {
+            if !kinds.iter().any(|known| known == kind) {
+                kinds.push(kind.to_owned());
+            }
+        }
+    }
+    kinds
+}
 
 /// Reads the jobs of a text as job files.
 ///

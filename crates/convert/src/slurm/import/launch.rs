@@ -179,7 +179,10 @@ fn srun(import: &mut Import, mut options: Directives) -> Simple {
                 }
                 import.slurm.insert("mpi".to_owned(), json!(value));
             }
-            ("container-image", Some(value)) => import.spec.image = Some(value.replace('#', "/")),
+            ("container-image", Some(value)) => {
+                import.relative_file(Some(value.as_str()).filter(|path| path.starts_with('.')));
+                import.spec.image = Some(value.replace('#', "/"));
+            }
             ("container-mounts", Some(value)) => import.mounts(&value),
             ("container-workdir" | "chdir", Some(value)) => import.workdir(&value, "srun"),
             ("container-mount-home", None) => drop(import.slurm.insert("mount-home".to_owned(), json!(true))),

@@ -556,6 +556,8 @@ fn files_are_looked_up_where_the_script_is() {
         ("echo a; ./b.sh\nsrun a\nsrun b", Some("./b.sh")),
         ("srun --container-image=./x.sqsh a\nsrun b", Some("./x.sqsh")),
         ("srun --container-image=/fsx/x.sqsh a\nsrun b", None),
+        ("srun --container-image=./x.sqsh a", Some("./x.sqsh")),
+        ("srun --container-image=x/y a", None),
         ("IMAGE=\"./x.sqsh\"\nsrun a\nsrun b", Some("./x.sqsh")),
         ("source venv/bin/activate\nsrun a\nsrun b", Some("venv/bin/activate")),
         ("source venv/bin/activate\nsrun --label python3 a", Some("venv/bin/activate")),

@@ -94,7 +94,7 @@ impl Import {
         self.relative_file(of_submission(setup).find_map(sourced));
     }
 
-    fn relative_file(&mut self, file: Option<&str>) {
+    pub(super) fn relative_file(&mut self, file: Option<&str>) {
         if let Some(file) = file.filter(|_| self.spec.workdir.is_none()) {
             let message = format!("`{file}` is looked up in the folder where the job is submitted");
             let fix = "submit the job from the script's folder, or set `workdir`";

@@ -206,8 +206,14 @@ impl Signs {
             asked.for_each(|(name, _)| self.add(SignKind::Resource, name));
             role.command.iter().for_each(|word| self.text(word));
         }
+        // A file that `setup` writes counts where the command runs it.
         let setup = spec.backend.get("slurm").and_then(|own| own.get("setup")).and_then(Json::as_array);
-        setup.into_iter().flatten().filter_map(Json::as_str).for_each(|line| self.text(line));
+        let setup = setup.into_iter().flatten().filter_map(Json::as_str);
+        let commands: Vec<String> = spec.roles.iter().map(|role| role.command.join(" ")).collect();
+        let written = setup.chain(commands.iter().map(String::as_str)).collect::<Vec<_>>().join("\n");
+        let written = without_output(&written);
+        let of_setup = written.lines().count().saturating_sub(commands.join("\n").lines().count());
+        written.lines().take(of_setup).for_each(|line| self.lines(line));
         if let Some(Code::Script { text, .. }) = &spec.code {
             self.script(text);
         }

@@ -27,6 +27,8 @@ fn host_in_words(text: &str) -> Option<String> {
         behind(" failed on node ")?
     } else if text.contains("has been marked dead") {
         behind("address: ").or_else(|| behind(" ip: "))?
+    } else if text.contains("MPICH ERROR [Rank ") {
+        text.split_once("] - Abort(")?.0.rsplit_once('[')?.1
     } else if text.contains("exits with return code = ") {
         // pdsh, with which DeepSpeed starts its launchers.
         text.split_once(": [").map(|(host, _)| host).filter(|host| !host.contains(' '))?
