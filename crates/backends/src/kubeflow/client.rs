@@ -21,6 +21,7 @@ use super::kinds::Kind;
 use super::namespace;
 use super::pod::{CODE, SUBMISSION};
 use super::status::Job;
+use super::usage;
 use crate::cache::Cache;
 use crate::kubernetes::{Cluster, ClusterConfig, Pod, PodEvent, Resource, is_forbidden};
 
@@ -222,9 +223,11 @@ impl Client {
         let named = self.named(handle).await?;
         let job = self.job(&named).await?;
         let selector = named.kind.selector(&named.name);
-        let (pods, events) = tokio::join!(
+        let (pods, events, used) = tokio::join!(
             named.cluster.list_as(&Resource::PODS, &selector, "", |object| Pod::of_json(&object)),
-            events_of(&named.cluster, &job)
+            events_of(&named.cluster, &job),
+            // Most clusters serve no metrics of pods, and few say who may read them.
+            named.cluster.list_as(&Resource::POD_METRICS, &selector, "", |object| usage::memory(&object))
         );
         let (mut pods, mut events) = (pods?, events?);
         pods.retain(|pod| pod_of(pod, &job));
@@ -263,6 +266,7 @@ impl Client {
             ("kind".into(), named.kind.served_as()),
             ("context".into(), named.cluster.context.clone()),
         ];
+        detail.facts.extend(usage::fact(&used.unwrap_or_default()));
         let code = job.object["metadata"]["annotations"][CODE].as_str();
         detail.facts.extend(code.map(|code| ("code".to_owned(), code.to_owned())));
         Ok(detail)

@@ -29,6 +29,7 @@ mod status_tests;
 mod submit;
 mod train_job;
 mod unanswered;
+mod usage;
 mod watch;
 #[cfg(test)]
 mod watch_tests;

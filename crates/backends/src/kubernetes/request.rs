@@ -42,6 +42,8 @@ pub enum Write {
 impl Resource {
     /// Pods.
     pub const PODS: Self = Self::core("pods", "Pod");
+    /// What pods use now; of a cluster with metrics-server.
+    pub const POD_METRICS: Self = Self::of("metrics.k8s.io", "v1beta1", "pods", "PodMetrics");
     /// Events.
     pub const EVENTS: Self = Self::core("events", "Event");
     /// ConfigMaps.
