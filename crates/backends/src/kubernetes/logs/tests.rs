@@ -99,7 +99,7 @@ async fn only_the_chosen_pods_are_read() {
     let fake = FakeRunAi::start(24).await.unwrap();
     fake.add(["some".to_owned()], 5, 2);
     let (_over, ended) = watch::channel(true);
-    let options = LogOptions::default().replica("some-worker-3").replica("some-worker-9");
+    let options = LogOptions::default().replica("some-worker-3");
     let mut batches = open(&fake, "some", options, ended).await;
     let (mut text, mut marks) = (String::new(), Vec::new());
     while let Some(batch) = batches.next().await {
