@@ -189,8 +189,8 @@ fn finding(rule: &Rule, seen: &RuleInput<'_>) -> Finding {
     finding.source = Some(rule.source.to_owned());
     let text = rule.fix_for(seen);
     // An edit that the fix of this case does not name is none of it.
-    let is_named = |value: &Option<&str>| text == rule.fix || value.is_none_or(|value| text.contains(value));
-    let edits = rule.patch.iter().filter(|(_, value)| is_named(value));
+    let is_named = |value: Option<&str>| text == rule.fix || value.is_none_or(|value| text.contains(value));
+    let edits = rule.patch.iter().filter(|(_, value)| is_named(*value));
     let patch = edits.map(|(path, value)| edit(path, *value)).collect();
     finding.fix = Some(Fix { text, patch });
     for signature in rule.signatures {
