@@ -1166,6 +1166,8 @@ fn ranks_with_lines_are_read() {
     let tagged = "[1,0]<stderr>:loading\n[1,1]<stderr>:Traceback (most recent call last):\n[1,1]<stderr>:  File \"/job/train.py\", line 3, in main\n[1,1]<stderr>:IndexError: list index out of range\n[1,0]<stderr>:pciBusID: 0000:65:00.0\n";
     let lines = why_of(tagged).lines().join("\n");
     assert!(lines.contains("rank 1") && !lines.contains("not read"), "{lines}");
+    let list = "1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536\n2: eth0: <BROADCAST,UP> mtu 9001\nTraceback (most recent call last):\n  File \"/job/train.py\", line 3, in main\nValueError: no such layer\n";
+    assert!(why_of(list).victims.is_empty(), "{:?}", why_of(list));
     let ctest = "91: Test command: /usr/bin/python run.py\n91: Traceback (most recent call last):\n91:   File \"/job/train.py\", line 3, in main\n91: ValueError: no such layer\n";
     let lines = why_of(ctest).lines().join("\n");
     assert!(
