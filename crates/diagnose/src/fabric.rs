@@ -187,8 +187,12 @@ fn finding(rule: &Rule, seen: &RuleInput<'_>) -> Finding {
     finding.rule = Some(rule.id.to_owned());
     finding.confidence = Some(rule.confidence);
     finding.source = Some(rule.source.to_owned());
-    let patch = rule.patch.iter().map(|(path, value)| edit(path, *value)).collect();
-    finding.fix = Some(Fix { text: rule.fix_for(seen), patch });
+    let text = rule.fix_for(seen);
+    // An edit that the fix of this case does not name is none of it.
+    let is_named = |value: Option<&str>| text == rule.fix || value.is_none_or(|value| text.contains(value));
+    let edits = rule.patch.iter().filter(|(_, value)| is_named(*value));
+    let patch = edits.map(|(path, value)| edit(path, *value)).collect();
+    finding.fix = Some(Fix { text, patch });
     for signature in rule.signatures {
         if let Some(found) = seen.map.signatures().get(*signature) {
             add_evidence(&mut finding, found, seen);

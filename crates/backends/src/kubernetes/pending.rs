@@ -2,6 +2,7 @@
 //! stays "Created" forever.
 
 use weftrun_core::Finding;
+use weftrun_core::backend::fix_of_placement;
 
 use super::error::{WEBHOOK_DOWN, webhook_down};
 use super::pod::{Disruption, Exit, Pod, PodEvent, State};
@@ -97,62 +98,9 @@ fn disrupted(pod: &Pod, disruption: &Disruption) -> Finding {
 fn unschedulable(pod: &Pod, why: &str) -> Finding {
     let finding =
         Finding::warning("K8S-UNSCHEDULABLE", format!("stuck because no node fits: {why}")).at(&pod.name);
-    if why.contains("persistentvolumeclaim") {
-        return finding.fix(
-            "create the claim that it names in this namespace, or correct its name in the job's volumes",
-        );
-    }
-    match scarcest(why) {
-        // Each node has its own reason, and the message does not name the nodes.
-        None if why.contains("untolerated taint") && has_other_labels(why) => finding.fix(
-            "some nodes are tainted and the others lack the requested labels: check the instance type and node selector, or add a toleration",
-        ),
-        None if why.contains("untolerated taint") => {
-            finding.fix("the nodes are tainted: add a toleration, or a profile or node selector for the right nodes")
-        }
-        None if has_other_labels(why) => {
-            finding.fix("no node has the requested labels: check the instance type and node selector")
-        }
-        None if why.contains("pod affinity") => finding.fix(
-            "all pods must be in one zone, and no zone has enough free nodes, or the nodes have no `topology.kubernetes.io/zone`: wait, or switch `efa.colocate` off",
-        ),
-        None => finding.fix("`weftrun doctor` shows what the nodes offer"),
-        Some(name) if is_gpu(name) => finding.fix(format!(
-            "no node has so many {name} free: wait, request fewer GPUs a node, or check with `weftrun doctor` that nodes have GPUs and their device plugin runs"
-        )),
-        Some(name) if name.starts_with(EFA) => finding.fix(
-            "no node has so many EFA interfaces free: wait, request fewer nodes, or check with `weftrun doctor` that the EFA device plugin runs",
-        ),
-        Some(name) if name.starts_with("hugepages-") => finding.fix(
-            "no node has so many huge pages free: switch off `efa.hugepages`, or have the nodes reserve them",
-        ),
-        Some(name) => finding.fix(format!("no node has so much {name} free: wait, or request less")),
-    }
-}
-
-const EFA: &str = "vpc.amazonaws.com/efa";
-
-fn is_gpu(resource: &str) -> bool {
-    ["nvidia.com/", "amd.com/gpu", "aws.amazon.com/neuron", "habana.ai/"]
-        .iter()
-        .any(|own| resource.starts_with(own))
-}
-
-/// Returns the resource that decides which nodes can take the pod at all: GPUs before network devices, and
-/// both before what depends on them. The scheduler names every resource that any node lacks.
-fn scarcest(why: &str) -> Option<&str> {
-    let names = why.split("Insufficient ").skip(1).filter_map(|rest| rest.split([',', ' ']).next());
-    // Resource names contain dots, which also end the sentence.
-    names.map(|name| name.trim_end_matches('.')).min_by_key(|name| match *name {
-        name if is_gpu(name) => 0,
-        name if name.starts_with(EFA) => 1,
-        name if name.starts_with("hugepages-") => 3,
-        _ => 2,
-    })
-}
-
-fn has_other_labels(why: &str) -> bool {
-    why.contains("node affinity") || why.contains("node selector")
+    let fix =
+        fix_of_placement(why).unwrap_or_else(|| "`weftrun doctor` shows what the nodes offer".to_owned());
+    finding.fix(fix)
 }
 
 fn waiting(pod: &Pod, container: &str, reason: &str, message: &str, last: Option<&Exit>) -> Option<Finding> {

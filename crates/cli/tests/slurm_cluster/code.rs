@@ -50,7 +50,7 @@ fn a_folder_is_sent_once_and_the_job_runs_in_a_copy() {
     for way in EVERY {
         let user = User::new(&cluster, way, &[]);
         project(&user);
-        let mut stores = Vec::new();
+        let (mut stores, mut handle) = (Vec::new(), String::new());
         for _ in 0..2 {
             let done = user.weftrun(&["submit", "--follow", "job.toml"]);
             let text = said(&done);
@@ -60,12 +60,10 @@ fn a_folder_is_sent_once_and_the_job_runs_in_a_copy() {
             }
             assert!(!text.contains("ignored file"), "{way:?}: {text}");
             stores.push(store(&cluster, way));
+            let mut words = text.split_whitespace();
+            handle = words.find(|word| word.starts_with("slurm://")).expect("a handle").to_owned();
         }
         assert!(!stores[0].is_empty() && stores[0] == stores[1], "{way:?}: {stores:?}");
-        let handle =
-            String::from_utf8_lossy(&user.weftrun(&["list", "--all", "-o", "json"]).stdout).into_owned();
-        let jobs: serde_json::Value = serde_json::from_str(&handle).expect("JSON");
-        let handle = jobs["jobs"][0]["handle"].as_str().expect("a handle").to_owned();
         let described = said(&user.weftrun(&["describe", &handle]));
         assert!(described.contains("no git commit, 7 files"), "{way:?}: {described}");
         // What came with the job is removed at its end, and what it wrote stays.

@@ -3,6 +3,7 @@
 mod capability;
 mod entry;
 mod exec;
+mod placement;
 mod planned;
 mod port;
 mod registry;
@@ -19,6 +20,7 @@ pub use crate::fabric::{ClusterFacts, NetworkApi, NodeGroup, PodNetwork, Queue, 
 pub use capability::Capability;
 pub use entry::{BackendEntry, ConnectFuture};
 pub use exec::{ExecRequest, ExecSink, ExecStream};
+pub use placement::fix_of_placement;
 pub use planned::PlannedJob;
 pub use port::PortConnection;
 pub use registry::Registry;

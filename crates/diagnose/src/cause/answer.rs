@@ -77,9 +77,9 @@ impl Cause {
             class,
             ranks: Vec::new(),
             nodes: Vec::new(),
+            fix: rule.fix_of(&what),
             what,
             code: rule.code.to_owned(),
-            fix: rule.fix.to_owned(),
             frame: None,
             places: Vec::new(),
             gpu: None,
@@ -224,9 +224,12 @@ impl Why {
                 WhyState::Unknown => "unknown: no failure in the logs, and no end of the job",
             };
             let more = self.findings.iter().take(8).map(|finding| format!("  note      {}", finding.message));
-            let mut known = self.findings.iter().filter(|finding| finding.code == super::NOT_FATAL);
+            let is_known = |finding: &&Finding| finding.code == super::NOT_FATAL;
+            let known = self.findings.iter().filter(is_known);
+            // Where nothing failed, what the rules found has a fix, too.
+            let mut all = known.chain(self.findings.iter().filter(|finding| finding.rule.is_some()));
             let fix =
-                known.find_map(|finding| finding.fix.as_ref()).map(|fix| format!("  fix       {}", fix.text));
+                all.find_map(|finding| finding.fix.as_ref()).map(|fix| format!("  fix       {}", fix.text));
             return std::iter::once(head.to_owned()).chain(more).chain(fix).collect();
         };
         let mut lines = vec![format!("{}: {}: {}", self.state.as_str(), cause.class.as_str(), cause.who())];

@@ -22,10 +22,10 @@ use crate::rule_input::RuleInput;
 use crate::rules::{
     Blame, COLLECTIVE_TIMEOUT_UNNAMED, GPU_XID, GPU_XID_OF_PROGRAM, PEER_ENDED, PEER_ENDED_UNREAD,
     PROCESS_SILENT, PROGRAM_EXCEPTION, RANKS_ABORTED, RAY_WORKER_LOST, Rule, STORE_BARRIER_CROWDED,
-    STORE_LOST, closed_peers, rule_of_error, rule_of_exit, rule_of_signal,
+    STORE_LOST, barrier_counts, closed_peers, rule_of_error, rule_of_exit, rule_of_signal,
 };
 pub(crate) use ends::signal_text;
-use ends::{PROGRAM_XIDS, cluster, exit, grade_of_xid, host_of, name_with_slots, xid};
+use ends::{PROGRAM_XIDS, cluster, exit, grade_of_xid, host_of, xid};
 use precede::precede;
 use rulings::{Ruling, of_rules};
 use weftrun_core::Confidence;
@@ -319,11 +319,6 @@ pub(super) fn candidates(scene: &Scene<'_>, seen: &RuleInput<'_>, compared: bool
                 let rule = if is_crowded(text) { &STORE_BARRIER_CROWDED } else { rule };
                 let mut ruling = Ruling::of(rule, grade, class, text.clone()).advised(seen);
                 ruling.is_proof = rule.is_end() || grade == Grade::Rendezvous;
-                if let Some(name) = name_with_slots(text) {
-                    ruling.fix = format!(
-                        "the launcher took `{name}` for the name of a host: write the number of slots as this launcher reads it (a hostfile with `HOST slots=N`), or put the launcher that reads `HOST:N` first on PATH"
-                    );
-                }
                 push(ruling, None, false);
             }
             Fact::Mention(text) => {
@@ -367,12 +362,7 @@ fn is_from_outside(exception: &Exception) -> bool {
 
 /// Returns whether more processes came to the barrier of a process group than it has ranks: `(world_size=2, worker_count=4, `.
 fn is_crowded(text: &str) -> bool {
-    let number = |key: &str| -> Option<u64> {
-        let digits = text.split_once(key)?.1.split(|letter: char| !letter.is_ascii_digit()).next()?;
-        digits.parse().ok()
-    };
-    text.contains("store based barrier")
-        && number("worker_count=").zip(number("world_size=")).is_some_and(|(came, world)| came > world)
+    text.contains("store based barrier") && barrier_counts(text).is_some_and(|(came, world)| came > world)
 }
 
 /// Returns whether a rule knows that what it found ends the search of the processes for each other.

@@ -67,6 +67,9 @@ pub(super) fn judge(exception: &Exception) -> (Grade, CauseClass) {
     if name == "OutOfMemoryError" || says(&full) {
         return (Grade::Own, CauseClass::CudaOutOfMemory);
     }
+    if says(&["Detected mismatch between collectives on ranks"]) {
+        return (Grade::Own, CauseClass::CollectiveMismatch);
+    }
     // Rank 0 makes the id: it did not come, or ended.
     if says(&["setting up NCCL communicator"]) {
         return (Grade::Rendezvous, CauseClass::Rendezvous);

@@ -206,6 +206,9 @@ fn of_scene(scene: &Scene<'_>, seen: &RuleInput<'_>) -> Why {
             findings.extend(mention);
         }
         findings.extend(different(seen));
+        if findings.is_empty() {
+            findings.extend(slow(seen));
+        }
     }
     let unseen = if scene.complete { Vec::new() } else { scene.unseen() };
     if let Some(cause) = &mut cause {
@@ -260,13 +263,9 @@ fn of_collective(scene: &Scene<'_>, found: CollectiveCause<'_>) -> Cause {
         true => &COLLECTIVE_TIMEOUT_UNNAMED,
         false => rule_of_error(found.class, &[&found.what]),
     };
-    // PyTorch compares fingerprints only where it is on already.
-    let detailed = found.reports.iter().any(|report| report.text.contains("CollectiveFingerPrint("));
+    let by_line = found.reports.iter().find_map(|report| rule.fix_by(&report.text));
     let cause = Cause::new(found.class, rule, found.what);
-    let fix = match cause.fix.split_once("; TORCH_DISTRIBUTED_DEBUG=DETAIL") {
-        Some((fix, _)) if detailed => fix.to_owned(),
-        _ => cause.fix.clone(),
-    };
+    let fix = by_line.unwrap_or_else(|| cause.fix.clone());
     Cause {
         fix,
         ranks: found.ranks,
@@ -285,12 +284,17 @@ fn prefix(cause: &Cause) -> String {
     }
 }
 
-/// Returns the finding of an error that is known, and that need not have ended anything.
+/// Returns the finding of an error that is known, and that need not have ended anything. What a rule calls a note is none of an
+/// error.
 fn not_fatal(cause: Cause) -> Finding {
     let message = format!("{}{}", prefix(&cause), cause.what);
-    let rule = id_of(&cause);
-    let mut finding = Finding::warning(NOT_FATAL, message).fix(cause.fix);
-    finding.rule = rule;
+    let rule = rules().find(|rule| rule.code == cause.code);
+    let finding = match rule.filter(|rule| rule.severity == Severity::Info) {
+        Some(rule) => Finding::info(rule.code, message),
+        None => Finding::warning(NOT_FATAL, message),
+    };
+    let mut finding = finding.fix(cause.fix);
+    finding.rule = rule.map(|rule| rule.id.to_owned());
     finding.ranks = cause.ranks;
     finding.evidence = cause.evidence;
     finding
@@ -299,7 +303,7 @@ fn not_fatal(cause: Cause) -> Finding {
 /// Returns the errors that rules find in the last attempt, after which the ranks went on as far as the logs show it.
 fn survived<'s>(scene: &'s Scene<'_>, seen: &'s RuleInput<'_>) -> impl Iterator<Item = Finding> + 's {
     const MOST: usize = 3;
-    let applying = rules().filter(|rule| !rule.is_about_speed() && rule.applies(seen));
+    let applying = rules().filter(|rule| rule.applies(seen));
     let applying: Vec<&Rule> = applying.collect();
     let is_explained = move |rule: &&Rule| applying.iter().any(|other| other.explains(rule));
     let errors = rules().filter(|rule| rule.severity == Severity::Error && !rule.is_about_speed());
@@ -326,6 +330,21 @@ fn different(seen: &RuleInput<'_>) -> impl Iterator<Item = Finding> {
     let applying = rules().filter(|rule| DIFFERENCES.contains(&rule.code) && rule.applies(seen));
     applying.map(|rule| {
         let mut finding = Finding::warning(rule.code, rule.sentence(seen)).fix(rule.fix_for(seen));
+        finding.rule = Some(rule.id.to_owned());
+        finding
+    })
+}
+
+/// Returns what makes a job slow, for logs that say nothing of a failure.
+fn slow(seen: &RuleInput<'_>) -> impl Iterator<Item = Finding> {
+    let is_found =
+        |rule: &&'static Rule| rule.is_about_speed() && rule.severity != Severity::Info && rule.applies(seen);
+    let found: Vec<&'static Rule> = rules().filter(is_found).collect();
+    let explained: Vec<bool> =
+        found.iter().map(|rule| found.iter().any(|other| other.explains(rule))).collect();
+    let found = found.into_iter().zip(explained).filter(|(_, is_explained)| !is_explained);
+    found.map(|(rule, _)| {
+        let mut finding = Finding::new(rule.severity, rule.code, rule.sentence(seen)).fix(rule.fix_for(seen));
         finding.rule = Some(rule.id.to_owned());
         finding
     })

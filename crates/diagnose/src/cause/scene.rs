@@ -127,6 +127,16 @@ impl<'a> Scene<'a> {
         let tasks = !sources
             .values()
             .any(|source| source.agent || source.tasks_hold_ranks || !source.by_local.is_empty());
+        let labels: BTreeSet<u32> =
+            sources.values().flat_map(|source| source.tasks.iter().copied()).collect();
+        let is_tagged = sources.values().any(|source| source.tagged);
+        // `91: ` before all lines is no rank of 92: ctest numbers its tests so.
+        let is_lone = scene.world == 0 && labels.len() == 1 && !labels.contains(&0) && !is_tagged;
+        let tasks = tasks && !is_lone;
+        // Numbers before lines that report nothing may be those of a list (`1: lo: <LOOPBACK,UP>`).
+        if tasks && (is_tagged || failures.reports().iter().any(|report| report.writer.task.is_some())) {
+            scene.seen.extend(labels);
+        }
         // A rank that waited did not raise what nobody signed.
         let waited: BTreeSet<SourceIndex> = failures
             .reports()

@@ -1,5 +1,6 @@
 //! Rules about how processes, nodes and jobs end, where nothing that was printed says more.
 
+use super::reasons::{NO_CONTROLLER, absent_from_barrier, hung_up, name_with_slots, refusal};
 use super::{Blame, CauseClass, Rule, TROUBLESHOOTING, cause};
 
 const TORCHRUN: &str = "https://docs.pytorch.org/docs/stable/elastic/run.html";
@@ -49,7 +50,8 @@ pub(crate) const PROCESS_TERMINATED: Rule = cause(
     "a signal from outside ended a process (SIGTERM, SIGINT or SIGHUP)",
     "find out who sent it: the cluster at its time limit or for another job, a launcher that ends all ranks after one failed, a login session that was closed, or a person",
     SIGNALS,
-);
+)
+.by_line(hung_up);
 pub(crate) const PROCESS_BUS_ERROR: Rule = cause(
     "C33",
     "PROCESS-BUS-ERROR",
@@ -123,15 +125,18 @@ pub(crate) const COLLECTIVES_DIVERGED: Rule = cause(
 );
 
 pub(crate) const SLURM_REFUSED: Rule = cause("C50b", "SLURM-REFUSED",
-        "Slurm refused the job or a step of it",
-        "make what the command asks for (nodes, tasks, CPUs, memory, --gres) fit into the partition, or for srun into the allocation of the job",
+        "Slurm did not take the job or a step of it",
+        "read the reason at the end of the line, and compare what the command asks for with `scontrol show partition` and, for an srun in a job, `scontrol show job`",
         SRUN)
+        .by_line(refusal)
         .says(&[
             &["CPU count per node can not be satisfied"],
             &["Unable to create step for job"],
             &["invalid partition specified"],
             &["srun: error: Unable to allocate resources"],
             &["Batch job submission failed"],
+            &["Job submit/allocate failed"],
+            &["Unable to confirm allocation for job"],
         ])
         .blame(Blame::Rank(CauseClass::NotStarted));
 
@@ -225,6 +230,7 @@ pub(super) const RULES: &[Rule] = &[
             &["Temporary failure in name resolution"],
             &["gai error: -"],
         ])
+        .by_line(name_with_slots)
         .explaining(&["MPI-DAEMON-NOT-STARTED"])
         .kind(CauseClass::Rendezvous),
     cause("C47b", "HOST-NAME-IS-LOOPBACK",
@@ -324,6 +330,18 @@ pub(super) const RULES: &[Rule] = &[
         .says(&[&["MPI_ERR_"], &["MPI_ERRORS_ARE_FATAL"]])
         .explaining(&["PROCESS-CRASHED", "RANKS-ABORTED", "PROCESS-EXITED"])
         .blame(Blame::Rank(CauseClass::Exception)),
+    // MPICH and those that are built on it: what failed stands in the lines of the stack below.
+    cause("C46z", "MPI-NOT-STARTED",
+        "MPI could not be initialised in a process",
+        "read the lines above and below it: they name the layer that failed (UCX, libfabric, PMI) and its reason",
+        "https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man3/MPI_Init.3.html")
+        .says(&[
+            &["Fatal error in PMPI_Init"],
+            &["Fatal error in MPI_Init"],
+            &["Fatal error in internal_Init"],
+        ])
+        .explaining(&["PROCESS-CRASHED", "RANKS-ABORTED", "PROCESS-EXITED"])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
     cause("C46i", "UCX-THREADS",
         "the UCX of this host was built without support for several threads, which the program asks of MPI",
         "use a UCX that was built with `--enable-mt`, or let Open MPI use another layer (`--mca pml ob1`)",
@@ -397,7 +415,12 @@ pub(super) const RULES: &[Rule] = &[
         "not all processes came to the barrier that begins the process group",
         "read the logs of the ranks that do not wait there: they ended before, were not started, or do not reach MASTER_ADDR",
         TORCH)
-        .says(&[&["Waiting in store based barrier "]])
+        .says(&[
+            &["Waiting in store based barrier "],
+            &["initializing process group in store based barrier"],
+            &["initializing process group in store-based barrier"],
+        ])
+        .by_line(absent_from_barrier)
         .kind(CauseClass::Rendezvous),
     // The words of ESLURMD_CPU_LAYOUT_ERROR and ESLURMD_CPU_BIND_ERROR in src/common/slurm_errno.c.
     cause("C49z", "SLURM-TASKS-DO-NOT-FIT",
@@ -427,12 +450,16 @@ pub(super) const RULES: &[Rule] = &[
         .blame(Blame::Rank(CauseClass::NotStarted)),
     cause("C49x", "SLURM-POLICY",
         "Slurm refused the job for the account, QOS or partition that it names, or a limit of them",
-        "name an account, QOS and partition that you may use together (`sacctmgr show assoc user=$USER`); where a limit of jobs, nodes, GPUs or time is reached, wait for other jobs or ask for less",
+        "name an account, QOS and partition that you may use together (`sacctmgr show assoc user=$USER`, `scontrol show partition`); where a limit of jobs, nodes, GPUs or time is reached, wait for other jobs or ask for less",
         SLURM)
         .says(&[
             &["violates accounting/QOS policy"],
             &["Invalid account or account/partition combination"],
             &["Invalid qos specification"],
+            &["nvalid qos for"],
+            &["group not permitted to use this partition"],
+            &["account not permitted to use this partition"],
+            &["QOS not permitted to use this partition"],
         ])
         .blame(Blame::Rank(CauseClass::NotStarted)),
     cause("C49y", "SLURM-PMIX-TIMEOUT",
@@ -448,6 +475,20 @@ pub(super) const RULES: &[Rule] = &[
         .says(&[&["Task launch for", "failed on node"], &["srun: error: ", " launch failed: "]])
         .blame(Blame::Rank(CauseClass::NotStarted)),
     SLURM_REFUSED,
+    cause("C50bb", "SLURM-NO-CONTROLLER",
+        "a command of Slurm got no answer from the controller (slurmctld)",
+        NO_CONTROLLER,
+        SRUN)
+        .says(&[&["Unable to contact slurm controller"]])
+        .kind(CauseClass::NotStarted),
+    // slurmd's stepd: UnkillableStepTimeout.
+    cause("C57b", "SLURM-UNKILLABLE",
+        "processes of a step did not end though Slurm killed them: they wait in the kernel for a file system or a driver, and Slurm drains the node",
+        "ask your cluster administrator to look on that node at the processes in state D and the kernel log (file system, GPU driver), and to reboot or resume it (`scontrol show node NAME`; UnkillableStepTimeout); submit the job again with `--exclude`",
+        "https://slurm.schedmd.com/slurm.conf.html#OPT_UnkillableStepTimeout")
+        .says(&[&["DUE TO JOB NOT ENDING WITH SIGNALS"], &["Kill task failed"]])
+        .explaining(&["JOB-CANCELLED"])
+        .blame(Blame::Rank(CauseClass::NodeFail)),
     cause("C49a", "CODE-NOT-FETCHED",
         "the code of the job could not be fetched",
         "check the address and the revision in `code`, and that the node may read them (`git ls-remote` on that node); git's own message stands above that line",
@@ -492,6 +533,44 @@ pub(super) const RULES: &[Rule] = &[
             &["not enough node entries"],
             &["allocated for this job are already filled"],
         ])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
+    // deepspeed/launcher/runner.py, read 2026-11-26.
+    cause("C50eb", "HOSTFILE-MISMATCH",
+        "DeepSpeed's launcher was told to use hosts or slots that its hostfile does not have, or cannot read it",
+        "name in `--include`, `--exclude` and `--num_gpus` only hosts and slots of the hostfile (`HOST slots=4` has the slots 0 to 3), or correct it: one line `HOST slots=N` for each host",
+        "https://www.deepspeed.ai/getting-started/#resource-configuration-multi-node")
+        .says(&[
+            &["No slot ", " on host "],
+            &["not found in hostfile"],
+            &["ostfile is not formatted correctly"],
+            &["ostfile contains a bad entry"],
+            &["ostfile contains multiple entries"],
+        ])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
+    super::rule("C50eg", "HOSTFILE-MISSING", super::NOTE,
+        "DeepSpeed's launcher found no hostfile, and starts ranks on its own host alone",
+        "nothing to do for a job of one host; else give `--hostfile PATH` before the name of the script, with a path that exists there (without it /job/hostfile is read)",
+        "https://www.deepspeed.ai/getting-started/#resource-configuration-multi-node")
+        .says(&[&["Unable to find hostfile"]])
+        .kind(CauseClass::NotStarted),
+    // The help texts of orte/mca/rmaps and PRRTE's, read 2026-11-26.
+    cause("C50ec", "MPI-BINDING",
+        "mpirun was asked to bind more processes or CPUs than a host has CPUs",
+        "give `--bind-to none`, or `--bind-to core:overload-allowed` if processes may share cores; else start fewer processes on that host, or ask the scheduler for more CPUs",
+        "https://docs.open-mpi.org/en/v5.0.x/launching-apps/scheduling.html")
+        .says(&[
+            &["would result in binding more"],
+            &["requested more cpus per process"],
+            &["more processes than the ppr"],
+        ])
+        .explaining(&["PROCESS-EXITED"])
+        .blame(Blame::Rank(CauseClass::NotStarted)),
+    cause("C50ed", "MPI-AS-ROOT",
+        "mpirun does not run as root unless it is told so",
+        "run it as another user; in a container give `--allow-run-as-root`, or set OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+        "https://docs.open-mpi.org/en/v5.0.x/launching-apps/quickstart.html")
+        .says(&[&["attempt to run as root"]])
+        .explaining(&["PROCESS-EXITED"])
         .blame(Blame::Rank(CauseClass::NotStarted)),
     cause("C50ea", "RAY-NODE-UNKNOWN",
         "Ray was asked for a certain node, by an address that none of its nodes has",
@@ -652,8 +731,9 @@ pub(super) const RULES: &[Rule] = &[
         .of(&[CauseClass::Image]),
     cause("C53", "POD-NOT-PLACED",
         "no node can take a pod",
-        "request fewer or other resources, or wait until nodes are free",
+        "read in the message what the nodes lack (`kubectl describe pod POD`): only resources that other pods hold come free by waiting",
         PODS)
+        .by_line(weftrun_core::backend::fix_of_placement)
         .says(&[&["FailedScheduling"], &["nodes are available: "]])
         .blame(Blame::Rank(CauseClass::Unschedulable))
         .of(&[CauseClass::Unschedulable]),
@@ -676,6 +756,7 @@ pub(super) const RULES: &[Rule] = &[
         "the job was cancelled",
         "submit the job again, unless it was cancelled on purpose",
         SLURM)
+        .by_line(hung_up)
         .of(&[CauseClass::Cancelled]),
     cause("C58", "ERROR-UNEXPLAINED",
         "an error that no rule explains",

@@ -20,7 +20,7 @@ pub(super) const RULES: &[Rule] = &[
         .when(no_provider),
     rule("R06", WRONG_PROVIDER, HIGH,
         "libfabric chose another provider than efa",
-        "set FI_PROVIDER=efa, give the container the EFA devices, and use a plugin built for AWS; off AWS use NCCL's own IB network instead of this plugin",
+        "give the container the EFA devices (`fi_info -p efa` must list them inside it), set FI_PROVIDER=efa, and use a plugin built for AWS; off AWS use NCCL's own IB network instead of this plugin",
         ofi_issue!("803")).patch(&[("env.FI_PROVIDER", Some("efa"))])
         .explaining(&["OFI-INIT-FAILED"])
         .signatures(&[Signature::OfiOtherProvider, Signature::OfiOnlyEfa])
@@ -74,7 +74,8 @@ pub(super) const RULES: &[Rule] = &[
         "libfabric is older than the plugin needs",
         "use the same EFA installer in the image and on the host",
         ofi_issue!("803"))
-        .signatures(&[Signature::LibfabricTooOld]),
+        .signatures(&[Signature::LibfabricTooOld])
+        .when(too_old),
     rule("R14", "OFI-RAIL-MISMATCH", HIGH,
         "two nodes group their NICs differently",
         "give every node the same number of EFA devices",
@@ -118,6 +119,13 @@ pub(super) const RULES: &[Rule] = &[
 /// Returns whether some process found no provider, and no other either: a probe for one may fail before another is selected.
 fn no_provider(seen: &RuleInput<'_>) -> bool {
     seen.map.without(Signature::OfiNoProvider, Signature::OfiProvider)
+}
+
+/// Returns whether libfabric is too old. Another provider than efa does not know the plugin's options either, whatever its version.
+fn too_old(seen: &RuleInput<'_>) -> bool {
+    let Some(found) = seen.map.signatures().get(Signature::LibfabricTooOld) else { return false };
+    let required = || found.traces.iter().any(|trace| trace.text.contains("requires at least"));
+    !seen.has(Signature::OfiOtherProvider) || required()
 }
 
 /// Returns what to do on Slingshot, whose provider the lines name.

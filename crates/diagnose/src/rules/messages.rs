@@ -69,6 +69,16 @@ pub(super) const RULES: &[Rule] = &[
             &["world size", "is not divisible by"],
             &["world_size", "is not divisible by"],
         ]),
+    // The words of Megatron, NeMo and vLLM.
+    cause("C03ca", "MODEL-DOES-NOT-DIVIDE",
+        "a size of the model is no multiple of a parallel size that the program was told to use",
+        "choose a parallel size that divides the number in the line: the pipeline parallel size the layers, the tensor parallel size the attention heads and the vocabulary",
+        "https://docs.nvidia.com/megatron-core/developer-guide/latest/")
+        .says(&[
+            &["divisible by", "pipeline_model_parallel_size"],
+            &["divisible by", "tensor_model_parallel_size"],
+            &["must be divisible by tensor parallel size"],
+        ]),
     cause("C03d", "DEEPSPEED-BATCH",
         "the batch sizes of DeepSpeed do not multiply with the number of ranks that it sees, which is the last number",
         "if the last number is not the number of ranks of the job, start one process for each GPU with a launcher (deepspeed, torchrun, srun); else set train_batch_size to micro batch times accumulation steps times ranks, or to `auto`",
@@ -155,9 +165,17 @@ pub(super) const RULES: &[Rule] = &[
         CUDA)
         .says(&[&["peer mapping resources exhausted"]])
         .lines(CUDA_LINES),
+    // The words of NV_ERR_RESET_REQUIRED in open-gpu-kernel-modules' nvstatuscodes.h, and of nvidia-smi.
+    cause("C08c", "GPU-RESET-REQUIRED",
+        "the driver says that a GPU takes no work before it is reset",
+        "drain the node and reset that GPU (`nvidia-smi -r -i N` while nothing uses it) or reboot; if the state comes back, have the GPU checked (dmesg, `nvidia-smi -q`, dcgmi diag)",
+        XID)
+        .says(&[&["NV_ERR_RESET_REQUIRED"], &["Reset required"], &["GPU requires reset"]])
+        .explaining(&["GPU-BUSY", "GPU-NOT-STARTED", "GPU-NOT-INITIALISED", "GPU-STATE-UNKNOWN", CUDA_FAILURE])
+        .kind(CauseClass::CudaError),
     cause("C09", "GPU-BUSY",
         "the GPU takes no further process: another one holds it in exclusive mode, or it is being reset",
-        "find the process that holds the GPU (nvidia-smi) and end it, or give each rank a GPU of its own; `nvidia-smi -q -d COMPUTE` shows the compute mode, which your cluster administrator can set to DEFAULT",
+        "find the process that holds the GPU (nvidia-smi) and end it, or give each rank a GPU of its own; if none holds it, read the driver's lines in the kernel log (dmesg, NVRM); `nvidia-smi -q -d COMPUTE` shows the compute mode, which your cluster administrator can set to DEFAULT",
         CUDA)
         .says(&[&["busy or unavailable"]])
         .lines(CUDA_LINES),
@@ -166,6 +184,12 @@ pub(super) const RULES: &[Rule] = &[
         "use builds of NCCL and of the framework that have code for this GPU (`nvidia-smi --query-gpu=compute_cap --format=csv`; AMD: `rocminfo | grep gfx`)",
         CUDA)
         .says(&[&["invalid device function"], &["named symbol not found"], &["no kernel image is available"], &["hipErrorNoBinaryForGpu"]])
+        .lines(CUDA_LINES),
+    cause("C10b", "GPU-ASSERTION",
+        "an assertion in a kernel on the GPU did not hold: most often an index or a label outside of its range",
+        "read the line with `Assertion` above it, which names the condition; run once with CUDA_LAUNCH_BLOCKING=1, or on the CPU, to find the call, and compare the indices (labels, token ids, positions) with the sizes of the tables",
+        CUDA)
+        .says(&[&["device-side assert"]])
         .lines(CUDA_LINES),
     cause("C11", "GPU-ECC",
         "the memory of a GPU has an error that cannot be corrected",
@@ -321,6 +345,52 @@ pub(super) const RULES: &[Rule] = &[
             &["Max retries exceeded", "host='127.0.0.1'"],
             &["Max retries exceeded", "host='0.0.0.0'"],
         ]),
+    // The words of requests, urllib3, urllib, httpx, aiohttp and huggingface_hub, read 2026-11-26.
+    cause("C17c", "HTTP-RATE-LIMIT",
+        "a server refused a request, since it gets too many (HTTP 429): all ranks ask at once, or without a login",
+        "fetch the data or model once before the job and set HF_HUB_OFFLINE=1 (HF_DATASETS_OFFLINE=1) in it; or let one rank fetch it while the others wait, and log in (HF_TOKEN), which raises the limit",
+        "https://huggingface.co/docs/hub/rate-limits")
+        .says(&[
+            &["429 Client Error"],
+            &["429 Too Many Requests"],
+            &["HTTP Error 429"],
+            &["429, message='Too Many Requests'"],
+            &["too many 429 error responses"],
+        ])
+        .only(&[CauseClass::Exception, CauseClass::Unexplained]),
+    cause("C17d", "HTTP-DENIED",
+        "a server refused a request for want of a right (HTTP 401 or 403)",
+        "give the job a valid token of an account that may read that address (HF_TOKEN; for a gated model accept its terms first), and check that the name in it is right: a hub answers so for names that do not exist, too",
+        "https://huggingface.co/docs/hub/models-gated")
+        .says(&[
+            &["401 Client Error"],
+            &["403 Client Error"],
+            &["HTTP Error 401"],
+            &["HTTP Error 403"],
+            &["annot access gated repo"],
+        ])
+        .only(&[CauseClass::Exception, CauseClass::Unexplained]),
+    cause("C17e", "HTTP-NOT-FOUND",
+        "a server does not have what was asked for (HTTP 404)",
+        "correct the name, the revision or the file in the address of the line",
+        "https://huggingface.co/docs/huggingface_hub/package_reference/utilities")
+        .says(&[&["404 Client Error"], &["HTTP Error 404"]])
+        .only(&[CauseClass::Exception, CauseClass::Unexplained]),
+    cause("C17f", "HTTP-SERVER-FAILED",
+        "a server failed to answer a request (HTTP 500 to 504)",
+        "try again later; fetch the data or model once before the job, so that it needs no server (HF_HUB_OFFLINE=1)",
+        "https://huggingface.co/docs/huggingface_hub/package_reference/utilities")
+        .says(&[
+            &["500 Server Error"],
+            &["502 Server Error"],
+            &["503 Server Error"],
+            &["504 Server Error"],
+            &["HTTP Error 500"],
+            &["HTTP Error 502"],
+            &["HTTP Error 503"],
+            &["HTTP Error 504"],
+        ])
+        .only(&[CauseClass::Exception, CauseClass::Unexplained]),
     cause("C18", "DOWNLOAD-FAILED",
         "a server could not be reached over HTTP: the node has no access to its address, or the server does not answer",
         "check the address in the line from that node (`curl -I`); where nodes have no access to the internet, put the models and data where the job can read them",

@@ -10,6 +10,7 @@ mod messages;
 mod node;
 mod plugin;
 mod program;
+mod reasons;
 mod socket;
 mod starts;
 mod verbs;
@@ -27,7 +28,7 @@ pub(super) use libfabric::WRONG_PROVIDER;
 pub(super) use messages::NCCL_NO_REASON;
 pub(super) use program::{COLLECTIVES_DIFFER, UNKNOWN_WARNING, closed_peers};
 pub(super) use socket::{SOCKETS_BETWEEN_NODES, SOCKETS_INSIDE_NODE};
-pub(super) use starts::STORE_BARRIER_CROWDED;
+pub(super) use starts::{STORE_BARRIER_CROWDED, barrier_counts};
 pub(super) use verbs::peer_of;
 
 use weftrun_nccl::{Signature, Trace};
@@ -85,6 +86,7 @@ pub struct Rule {
     cites: Option<for<'s> fn(&'s RuleInput<'_>) -> Vec<&'s Trace>>,
     when: Option<fn(&RuleInput<'_>) -> bool>,
     advice: Option<fn(&RuleInput<'_>) -> Option<String>>,
+    by_line: Option<fn(&str) -> Option<String>>,
     detail: Option<fn(&RuleInput<'_>) -> Option<String>>,
 }
 
@@ -142,6 +144,12 @@ impl Rule {
     /// Replaces the fix by one with the names that stand in the log.
     const fn advice(mut self, advice: fn(&RuleInput<'_>) -> Option<String>) -> Self {
         self.advice = Some(advice);
+        self
+    }
+
+    /// Replaces the fix by one that the words of the line decide: one prefix stands before many reasons.
+    const fn by_line(mut self, fix: fn(&str) -> Option<String>) -> Self {
+        self.by_line = Some(fix);
         self
     }
 
@@ -228,7 +236,10 @@ impl Rule {
 
     /// Returns whether it tells how fast a job is, not whether it fails.
     pub(super) fn is_about_speed(&self) -> bool {
-        matches!(self.code, SOCKETS_BETWEEN_NODES | SOCKETS_INSIDE_NODE | WRONG_PROVIDER | "OFI-GDR-DISABLED")
+        const WITHOUT_GDR: [&str; 5] =
+            ["OFI-GDR-DISABLED", "IB-WITHOUT-GDR", "EFA-WITHOUT-GDR", "OFI-GDR-OFF-HMEM", "GDR-TOO-FAR"];
+        matches!(self.code, SOCKETS_BETWEEN_NODES | SOCKETS_INSIDE_NODE | WRONG_PROVIDER)
+            || WITHOUT_GDR.contains(&self.code)
     }
 
     /// Returns whether it needs more than one of its signatures.
@@ -243,7 +254,22 @@ impl Rule {
 
     /// Returns what to do in this case.
     pub(super) fn fix_for(&self, seen: &RuleInput<'_>) -> String {
-        self.advice.and_then(|advice| advice(seen)).unwrap_or_else(|| self.fix.to_owned())
+        self.advice_for(seen).unwrap_or_else(|| self.fix.to_owned())
+    }
+
+    /// Returns what to do in this case where it is not the same as in all others.
+    pub(super) fn advice_for(&self, seen: &RuleInput<'_>) -> Option<String> {
+        self.advice.and_then(|advice| advice(seen))
+    }
+
+    /// Returns what to do about an error with some words.
+    pub(super) fn fix_of(&self, text: &str) -> String {
+        self.fix_by(text).unwrap_or_else(|| self.fix.to_owned())
+    }
+
+    /// Returns what the words of an error decide to do.
+    pub(super) fn fix_by(&self, text: &str) -> Option<String> {
+        self.by_line.and_then(|fix| fix(text))
     }
 
     /// Returns the rule's sentence, with the known details of this case.
@@ -281,6 +307,7 @@ const fn rule(
         cites: None,
         when: None,
         advice: None,
+        by_line: None,
         detail: None,
     }
 }

@@ -6,12 +6,22 @@ use super::{CauseClass, ENV, HIGH, MEDIUM, NOTE, Rule, TROUBLESHOOTING, nccl_iss
 use crate::rule_input::RuleInput;
 
 pub(super) const RULES: &[Rule] = &[
-    rule("R29", "SHM-TOO-SMALL", HIGH,
+    // Its words come before those of a full volume and of a tensor that could not be opened.
+    rule("C12a", "SHM-TOO-SMALL", HIGH,
         "/dev/shm is too small",
-        "make it larger: an emptyDir of medium Memory in Kubernetes, --shm-size=1g in Docker",
+        "make /dev/shm larger: an emptyDir of medium Memory in Kubernetes, --shm-size=1g or --ipc=host in Docker, and on a host end what left files there (`ls /dev/shm`); or use fewer data loader workers",
         nccl_issue!("290")).patch(&[("shm", Some("8Gi"))])
         .explaining(&["CUDA-FAILURE", "SHM-NOT-MADE"])
         .signatures(&[Signature::ShmTooSmall])
+        // PyTorch's MapAllocator.cpp, and Python's multiprocessing.
+        .says(&[
+            &["unable to write to file </torch_", "No space left on device"],
+            &["unable to allocate shared memory", "No space left on device"],
+            &["unable to open shared memory object", "No space left on device"],
+            &["No space left on device: '/psm_"],
+            &["No space left on device: '/dev/shm"],
+            &["/dev/shm", "No space left on device"],
+        ])
         .fails(),
     rule("R29c", "SHM-NOT-MADE", HIGH,
         "a shared memory segment could not be made; the line does not say why: most often /dev/shm is too small",

@@ -34,6 +34,7 @@ pub(super) const RULES: &[Rule] = &[
         .of(&[CauseClass::CollectiveMismatch])
         .detail(mismatched_sizes)
         .advice(relaxed_ordering)
+        .by_line(compared_in_detail)
         .blame(Blame::Rank(CauseClass::CollectiveMismatch)),
     rule("R42", "DUPLICATE-GPU", HIGH,
         "two ranks use one GPU",
@@ -228,6 +229,12 @@ fn mismatched_sizes(seen: &RuleInput<'_>) -> Option<String> {
     let text = &ib_mismatch(seen)?.text;
     let size = |words: &str| text.split_once(words)?.1.split(' ').next();
     Some(format!(": {} here, {} on the peer's side", size("local size ")?, size("remote size ")?))
+}
+
+/// Returns what to do where PyTorch compared the calls: it does so only where TORCH_DISTRIBUTED_DEBUG=DETAIL is set already.
+fn compared_in_detail(text: &str) -> Option<String> {
+    text.contains("CollectiveFingerPrint(")
+        .then(|| "make all ranks call the same collectives with the same shapes".to_owned())
 }
 
 fn ib_mismatch<'s>(seen: &'s RuleInput<'_>) -> Option<&'s Trace> {

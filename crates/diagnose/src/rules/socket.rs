@@ -134,7 +134,8 @@ pub(super) const RULES: &[Rule] = &[
         "set NCCL_SOCKET_IFNAME=^lo,docker,veth,virbr,br- or the right name",
         nccl_issue!("975")).patch(&[("env.NCCL_SOCKET_IFNAME", Some("^lo,docker,veth,virbr,br-"))])
         .signatures(&[Signature::SuspiciousInterface, Signature::LoopbackInterface])
-        .when(interface_unreachable),
+        .when(interface_unreachable)
+        .advice(without_flagged),
     rule("R38", "TCP-CONNECT-FAILED", HIGH,
         "a TCP connection between ranks failed: firewall, wrong interface, or a dead peer",
         "check the address in the message, the security group, and NCCL_SOCKET_IFNAME",
@@ -229,12 +230,33 @@ fn other_interface(seen: &RuleInput<'_>) -> Option<String> {
     if interface_unreachable(seen) { reachable_interface(seen) } else { None }
 }
 
+/// The beginnings of the names of interfaces that join nothing but the containers and virtual machines of one host.
+const INSIDE_HOST: [&str; 5] = ["lo", "docker", "veth", "virbr", "br-"];
+
+/// Returns whether other hosts cannot reach an interface, by its name or its address.
+fn unreachable(name: &str, address: &str) -> bool {
+    ["169.254.", "127.", "fe80:", "::1"].iter().any(|start| address.starts_with(start))
+        || INSIDE_HOST.iter().chain(&["cni"]).any(|start| name.starts_with(start))
+}
+
+/// Excludes the interfaces of the log that other hosts cannot reach, those too whose names are of no usual kind.
+fn without_flagged(seen: &RuleInput<'_>) -> Option<String> {
+    let interfaces = seen.map.interfaces();
+    let flagged: BTreeSet<&str> = interfaces
+        .into_iter()
+        .filter(|(name, address)| unreachable(name, address))
+        .map(|(name, _)| name)
+        .filter(|name| !INSIDE_HOST.iter().any(|start| name.starts_with(start)))
+        .collect();
+    if flagged.is_empty() {
+        return None;
+    }
+    let names: Vec<&str> = flagged.into_iter().chain(INSIDE_HOST).collect();
+    Some(format!("set NCCL_SOCKET_IFNAME=^{} or the right name", names.join(",")))
+}
+
 /// Names the interfaces in the log whose addresses other hosts may reach.
 fn reachable_interface(seen: &RuleInput<'_>) -> Option<String> {
-    let unreachable = |name: &str, address: &str| {
-        ["169.254.", "127.", "fe80:", "::1"].iter().any(|start| address.starts_with(start))
-            || ["lo", "docker", "veth", "virbr", "cni", "br-"].iter().any(|start| name.starts_with(start))
-    };
     let names: BTreeSet<&str> = seen
         .map
         .interfaces()

@@ -15,6 +15,15 @@ pub(crate) const STORE_BARRIER_CROWDED: Rule = cause(
     TORCH,
 );
 
+/// Returns how many processes came to the barrier of a store, and how many its group has: `(world_size=4, worker_count=1, `.
+pub(crate) fn barrier_counts(text: &str) -> Option<(u64, u64)> {
+    let number = |key: &str| -> Option<u64> {
+        let digits = text.split_once(key)?.1.split(|letter: char| !letter.is_ascii_digit()).next()?;
+        digits.parse().ok()
+    };
+    number("worker_count=").zip(number("world_size="))
+}
+
 pub(super) const RULES: &[Rule] = &[
     STORE_BARRIER_CROWDED,
     cause("C49j", "ADDRESS-NOT-OF-HOST",

@@ -64,6 +64,12 @@ pub(super) const RULES: &[Rule] = &[
         nccl_issue!("1919"))
         .signatures(&[Signature::IbAsyncEvent])
         .fails(),
+    rule("R21b", "ROCE-GID-UNREADABLE", HIGH,
+        "the kind of a GID of a RoCE NIC could not be read: that index of its table is empty, or the container does not show it",
+        "choose an index that `show_gids` lists in the container as RoCE v2 (NCCL_IB_GID_INDEX, for UCCL UCCL_IB_GID_INDEX), or give the container the host's network and /sys/class/infiniband",
+        "https://github.com/uccl-project/uccl/issues/301")
+        .says(&[&["ncclIbRoceGetVersionNum"]])
+        .kind(CauseClass::Nccl),
     rule("R23b", "IB-QP-EVENT", HIGH,
         "an HCA reported an error of one queue pair: the end of a request that failed, on this side or on the peer's",
         "look for the first completion error (`status=`) of this host and of the peer; with an access violation also for ACS, IOMMU and the GPUDirect module (nvidia_peermem)",
@@ -94,6 +100,13 @@ pub(super) const RULES: &[Rule] = &[
         .signatures(&[Signature::UcxRegistration])
         .says(&[&["UCX ", "ERROR", "ibv_", "Cannot allocate memory"]])
         .kind(CauseClass::Nccl),
+    rule("R24ca", "UCX-QUEUES", HIGH,
+        "UCX could not make a queue of a NIC: the NIC has none left for so many processes and connections, or the limit of locked memory is too small",
+        "let UCX make fewer queue pairs (UCX_TLS=dc_x,sm,self or ud_x,sm,self in place of rc, fewer processes on a node), and set memlock unlimited (`ulimit -l`); `rdma resource` shows what the NIC has in use",
+        "https://github.com/openucx/ucx/issues/7978")
+        .says(&[&["devx_obj_create(", "Cannot allocate memory"], &["UCX ", "ERROR", "create_qp", "Cannot allocate memory"]])
+        .explaining(&["MPI-NOT-STARTED"])
+        .kind(CauseClass::Nccl),
     rule("R24e", "UCX-UNREACHABLE", HIGH,
         "UCX has no transport by which it reaches a peer: the devices and transports that it may use do not join the two hosts",
         "let UCX use the NIC that joins the hosts: set UCX_NET_DEVICES to it (such as `mlx5_0:1` or `eth0`; not docker0, whose 172.17.0.1 every host has), and compare UCX_TLS with `ucx_info -d` on both",
@@ -120,7 +133,7 @@ pub(super) const RULES: &[Rule] = &[
         .fails(),
     rule("R25", "IB-WITHOUT-GDR", MEDIUM,
         "the InfiniBand or RoCE connections run without GPUDirect RDMA",
-        "load nvidia_peermem, or use the open driver with DMA-BUF on kernel 5.12 or later; consumer GPUs and GB10 have none",
+        "load nvidia_peermem (NCCL before 2.23 may overlook it: use a newer one), or use the open driver with DMA-BUF on kernel 5.12 or later; consumer GPUs and GB10 have none",
         nccl_issue!("1537"))
         .signatures(&[Signature::IbGdrDisabled, Signature::IbConnectionWithoutGdr])
         .when(without_gdr),

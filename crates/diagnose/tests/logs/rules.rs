@@ -162,7 +162,7 @@ fn firing() -> Vec<(&'static str, Vec<String>)> {
             warn("transport/net_ib.cc:1010", "NET/IB : Trying to connect incompatible IB devices"),
         ]),
         ("R28", vec![warn("init.cc:900", "Detected mixed local Net device counts across ranks: 4 and 3")]),
-        ("R29", vec![
+        ("C12a", vec![
             warn("misc/shmutils.cc:87", "Error: failed to extend /dev/shm/nccl-oAbC12 to 33030532 bytes, error: No space left on device (28)"),
             warn("include/shm.h:28", "Call to posix_fallocate failed : No space left on device"),
         ]),
@@ -769,6 +769,43 @@ fn ending() -> Vec<(&'static str, Vec<String>)> {
         ("R60c", vec![raised("RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/address.cc:81] ss1.ss_family == ss2.ss_family. 2 vs 10")]),
         ("R60d", vec![line("terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  [enforce fail at /pytorch/third_party/gloo/gloo/transport/tcp/device.cc:281] rv != -1. -1")]),
         ("C12b", vec![raised("RuntimeError: unable to open shared memory object </torch_7_1> in read-write mode")]),
+        ("C03ca", vec![
+            raised("AssertionError: num_layers should be divisible by pipeline_model_parallel_size"),
+            raised("ValueError: Total number of attention heads (28) must be divisible by tensor parallel size (8)."),
+        ]),
+        ("C12a", vec![
+            raised("RuntimeError: unable to write to file </torch_7_1_2>: No space left on device (28)"),
+            raised("RuntimeError: unable to allocate shared memory(shm) for file </torch_7_1_2>: No space left on device (28)"),
+            raised("RuntimeError: unable to open shared memory object </torch_7_1> in read-write mode: No space left on device (28)"),
+            raised("OSError: [Errno 28] No space left on device: '/psm_1a2b3c'"),
+        ]),
+        ("C15", vec![raised("OSError: [Errno 28] No space left on device: '/out/checkpoint-1/model.pt'")]),
+        ("C08c", vec![
+            line("RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable\n[373.35] NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062) returned from status @ kernel_channel.c:2827"),
+        ]),
+        ("C10b", vec![raised("RuntimeError: CUDA error: device-side assert triggered"), cuda("device-side assert triggered")]),
+        ("C17c", vec![
+            line("HfHubHTTPError: 429 Client Error: Too Many Requests for url: https://hub.example/api/datasets/x"),
+            raised("urllib.error.HTTPError: HTTP Error 429: Too Many Requests"),
+            raised("requests.exceptions.RetryError: Max retries exceeded with url: /x (Caused by ResponseError('too many 429 error responses'))"),
+        ]),
+        ("C17d", vec![raised("requests.exceptions.HTTPError: 403 Client Error: Forbidden for url: https://hub.example/x")]),
+        ("C17e", vec![raised("requests.exceptions.HTTPError: 404 Client Error: Not Found for url: https://hub.example/x")]),
+        ("C17f", vec![raised("requests.exceptions.HTTPError: 503 Server Error: Service Unavailable for url: https://hub.example/x")]),
+        ("R21b", vec![
+            line("F20250825 11:10:33.595355   331 util_rdma.h:592] Check failed: ncclIbRoceGetVersionNum(deviceName, portNum, gidIndexCandidate, &gidRoceVerNumCandidate) "),
+            warn("transport/net_ib.cc:300", "NET/IB: read failed in ncclIbRoceGetVersionNum: Invalid argument"),
+        ]),
+        ("R24ca", vec![line("[1645552289.027611] [gpu-1:77:0]      ib_mlx5_dv.c:161  UCX  ERROR   mlx5dv_devx_obj_create(QP) failed, syndrome 0: Cannot allocate memory\nAbort(1091215) on node 5 (rank 5 in comm 0): Fatal error in PMPI_Init: Other MPI error, error stack:\nMPIR_Init_thread(138)........:")]),
+        ("C46z", vec![line("Abort(1091215) on node 5 (rank 5 in comm 0): Fatal error in PMPI_Init: Other MPI error, error stack:")]),
+        ("C50bb", vec![line("slurm_load_jobs error: Unable to contact slurm controller (connect failure)")]),
+        ("C57b", vec![line("[63532.0] error: *** STEP 63532.0 ON gpu-1 CANCELLED AT 2020-12-14T09:43:55 ***\n[63532.0] error: *** STEP 63532.0 STEPD TERMINATED ON gpu-1 AT 2020-12-14T09:44:56 DUE TO JOB NOT ENDING WITH SIGNALS ***")]),
+        ("C55", vec![line("[63532.0] error: *** JOB 63532 ON gpu-1 CANCELLED AT 2020-12-14T09:43:55 DUE TO TIME LIMIT ***")]),
+        ("C50eb", vec![line("No slot 2 specificied on host work1"), raised("ValueError: Hostname 'gpu-9' not found in hostfile")]),
+        ("C50eg", vec![line("[2023-06-06 02:44:00,164] [WARNING] [runner.py:191:fetch_hostfile] Unable to find hostfile, will proceed with training with local resources only.")]),
+        ("C50ec", vec![line("--------------------------------------------------------------------------\nA request was made to bind to that would result in binding more\nprocesses than cpus on a resource:\n\n   Bind to:     CORE\n   Node:        gpu-1\n   #processes:  2\n   #cpus:       1\n--------------------------------------------------------------------------")]),
+        ("C50ed", vec![line("mpirun has detected an attempt to run as root.")]),
+        ("R37b", vec![line("socketPollConnect: connect to 169.254.170.23<44321> returned Connection refused, retrying (13/34)\nRuntimeError: NCCL error: remote process exited or there was a network error")]),
         ("C14a", vec![
             raised("OSError: [Errno 39] Directory not empty: '/out/tmp-1' -> '/out/checkpoint-1'"),
             raised("FileExistsError: [Errno 17] File exists: '/out/checkpoint-1'"),
@@ -986,6 +1023,83 @@ fn what_explains_a_failure_comes_before_what_reports_it() {
         );
         cause_of(&log).unwrap().fix
     };
+    // One prefix stands before many reasons: the fix follows from the words behind it.
+    for (log, wanted) in [
+        (
+            "srun: error: Unable to allocate resources: Socket timed out on send/recv operation",
+            "scontrol ping",
+        ),
+        (
+            "srun: error: Unable to allocate resources: Unable to contact slurm controller (connect failure)",
+            "scontrol ping",
+        ),
+        (
+            "sbatch: error: Batch job submission failed: Zero Bytes were transmitted or received",
+            "scontrol ping",
+        ),
+        (
+            "salloc: error: Job submit/allocate failed: Requested node configuration is not available",
+            "fit into the partition",
+        ),
+        (
+            "srun: error: Unable to create step for job 7: More processors requested than permitted",
+            "fit into the partition",
+        ),
+        ("srun: error: Unable to create step for job 7: Invalid generic resource (gres) specification", "%G"),
+        ("sbatch: error: Batch job submission failed: Invalid feature specification", "--constraint"),
+        ("sbatch: error: Batch job submission failed: Invalid partition name specified", "sinfo -s"),
+        (
+            "sbatch: error: Batch job submission failed: Requested time limit is invalid (missing or exceeds some limit)",
+            "--time",
+        ),
+        (
+            "sbatch: error: Batch job submission failed: Required partition not available (inactive or drain)",
+            "takes no jobs now",
+        ),
+        ("sbatch: error: Batch job submission failed: Requested reservation is invalid", "reservation"),
+        ("srun: error: Unable to confirm allocation for job 7: Invalid job id specified", "SLURM_JOB_ID"),
+        (
+            "srun: error: Unable to allocate resources: User's group not permitted to use this partition",
+            "sacctmgr",
+        ),
+        ("srun: error: Unable to allocate resources: Something that no release has said", "read the reason"),
+        (
+            "Warning  FailedScheduling  13m   default-scheduler  0/1 nodes are available: 1 node(s) had taint {node-role.kubernetes.io/master: }, that the pod didn't tolerate.",
+            "toleration",
+        ),
+        (
+            "Warning  FailedScheduling  13m   default-scheduler  0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.",
+            "labels",
+        ),
+        (
+            "Warning  FailedScheduling  13m   default-scheduler  0/2 nodes are available: 2 Insufficient nvidia.com/gpu.",
+            "wait",
+        ),
+        (
+            "W0920 09:10:41.194000 84933 torch/distributed/elastic/agent/server/api.py:719] Received 1 death signal, shutting down workers",
+            "tmux",
+        ),
+        (
+            "W0920 09:10:41.194000 84933 torch/distributed/elastic/agent/server/api.py:719] Received 15 death signal, shutting down workers",
+            "submit the job again",
+        ),
+        (
+            "Timed out initializing process group in store based barrier on rank: 0, for key: store_based_barrier_key:1 (world_size=4, worker_count=1, timeout=0:30:00)",
+            "only 1 of 4",
+        ),
+        (
+            "RuntimeError: Timed out initializing process group in store based barrier on rank: 0, for key: store_based_barrier_key:1 (world_size=8, worker_count=6, timeout=0:30:00)",
+            "only 6 of 8",
+        ),
+        (
+            "RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running collective: CollectiveFingerPrint(SequenceNumber=21, OpType=BROADCAST, TensorShape=[1], TensorDt",
+            "make all ranks call the same collectives",
+        ),
+    ] {
+        let cause = cause_of(&format!("{log}\n"));
+        let fix = cause.as_ref().map_or("", |cause| cause.fix.as_str());
+        assert!(fix.contains(wanted) && !fix.contains("DETAIL"), "{log}: {cause:?}");
+    }
     assert!(slots("localhost:4").contains("slots"), "{}", slots("localhost:4"));
     assert!(slots("fe80::4").contains("getent") && slots("gpu-9").contains("getent"));
     // A message below the name of its exception, and lines that are none of it.
@@ -1014,6 +1128,52 @@ fn what_explains_a_failure_comes_before_what_reports_it() {
     let cause = cause_of("Detected mismatch between collectives on ranks. Rank 1 is running collective: CollectiveFingerPrint(SequenceNumber=101, OpType=ALLGATHER, TensorShape=[1]), but Rank 7 is running collective: CollectiveFingerPrint(SequenceNumber=0OpType=REDUCE).\n").unwrap();
     assert!(cause.what.contains("rank 7 is at SequenceNumber 0 (REDUCE)"), "{}", cause.what);
     assert!(!cause.fix.contains("DETAIL"), "{}", cause.fix);
+}
+
+/// What makes a job slow is shown where nothing failed, and is no failure.
+#[test]
+fn what_makes_a_job_slow_is_no_failure() {
+    let gdr = info("NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'");
+    let why = why_of(&gdr);
+    assert_eq!((why.state.as_str(), why.cause), ("unknown", None));
+    assert_eq!(causes_of(&gdr), ["R25"]);
+    let lines = why_of(&gdr).lines();
+    assert_eq!(lines[0], "unknown: no failure in the logs");
+    assert!(lines.iter().any(|line| line.starts_with("  fix       load nvidia_peermem")), "{lines:?}");
+    // An option that only efa knows fails with tcp, whatever the version of libfabric.
+    let option =
+        "\ngpu-1:31:77 [0] NCCL WARN NET/OFI Disabling shared memory failed: Protocol not available\n";
+    let tcp = format!("{}{option}", info("NET/OFI Selected Provider is tcp (found 1 nics)"));
+    assert_eq!(causes_of(&tcp), ["R06"]);
+    let efa = format!("{}{option}", info("NET/OFI Selected Provider is efa (found 4 nics)"));
+    assert_eq!(causes_of(&efa), ["R13"]);
+}
+
+/// An interface that is flagged is excluded by name.
+#[test]
+fn the_fix_excludes_the_interface_that_it_flags() {
+    let log = info("NET/Socket : Using [0]enp73s0:10.1.216.156<0> [1]pod-id-link0:169.254.170.23<0>");
+    let found = report(&log);
+    let finding =
+        found["findings"].as_array().unwrap().iter().find(|one| one["ref"] == "R37").unwrap().clone();
+    assert!(finding["fix"].to_string().contains("pod-id-link0"), "{finding}");
+    assert!(finding["fix"]["patch"].as_array().is_none_or(Vec::is_empty), "{finding}");
+}
+
+/// The ranks whose lines stand in a log are not said to be unread, and a number of ctest is no rank.
+#[test]
+fn ranks_with_lines_are_read() {
+    let tagged = "[1,0]<stderr>:loading\n[1,1]<stderr>:Traceback (most recent call last):\n[1,1]<stderr>:  File \"/job/train.py\", line 3, in main\n[1,1]<stderr>:IndexError: list index out of range\n[1,0]<stderr>:pciBusID: 0000:65:00.0\n";
+    let lines = why_of(tagged).lines().join("\n");
+    assert!(lines.contains("rank 1") && !lines.contains("not read"), "{lines}");
+    let list = "1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536\n2: eth0: <BROADCAST,UP> mtu 9001\nTraceback (most recent call last):\n  File \"/job/train.py\", line 3, in main\nValueError: no such layer\n";
+    assert!(why_of(list).victims.is_empty(), "{:?}", why_of(list));
+    let ctest = "91: Test command: /usr/bin/python run.py\n91: Traceback (most recent call last):\n91:   File \"/job/train.py\", line 3, in main\n91: ValueError: no such layer\n";
+    let lines = why_of(ctest).lines().join("\n");
+    assert!(
+        lines.contains("ValueError") && !lines.contains("rank 91") && !lines.contains("not read"),
+        "{lines}"
+    );
 }
 
 /// What only has the words of an end is none, or has another rule.
@@ -1230,7 +1390,7 @@ fn what_only_looks_like_a_fault_is_none() {
         ("R04", info("NET/Plugin : dlerror=librccl-net.so: cannot open shared object file: No such file or directory No plugin found (librccl-net.so), using internal implementation")),
         // Of the errors of ibv_reg_mr only ENOMEM speaks of locked memory, and only a reason of its own of /dev/shm.
         ("R24", warn("misc/ibvwrap.cc:160", "Call to ibv_reg_mr_iova2 failed with error Invalid argument")),
-        ("R29", warn("misc/shmutils.cc:114", "Error while creating shared memory segment /dev/shm/nccl-NzwJ7O (size 9637888)")),
+        ("C12a", warn("misc/shmutils.cc:114", "Error while creating shared memory segment /dev/shm/nccl-NzwJ7O (size 9637888)")),
         // What an abort interrupts ends with 3, and a warning says why.
         ("R71", info("misc/socket.cc:64 -> 3") + &info("init.cc:1303 -> 3") + &info("group.cc:64 -> 3 [Async thread]")),
         ("R71", warn("misc/ibvwrap.cc:184", "Call to ibv_reg_mr failed with error Cannot allocate memory") + &info("init.cc:1303 -> 2")),
@@ -1287,7 +1447,7 @@ fn what_only_looks_like_a_fault_is_none() {
         ("R25", channel(0, 8, "NET/IB/0/GDRDMA(PCI)")),
         ("R26", info("GPU Direct RDMA Enabled for GPU 1c000 / HCA 0 (distance 3 <= 4), read 0")),
         ("R27", info("NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.0.1<0>")),
-        ("R29", info("MMAP allocated shareable host buffer /dev/shm/nccl-abc size 9637888 ptr 0x7f")),
+        ("C12a", info("MMAP allocated shareable host buffer /dev/shm/nccl-abc size 9637888 ptr 0x7f")),
         ("R30", warn("graph/paths.cc:303", "P2P is disabled between NVLINK connected GPUs 1 and 0.")),
         // 12, 21: neither a budget nor a datatype is a failure of SHARP.
         ("R34", info("24 coll channels, 3 collnet channels, 16 nvls channels, 32 p2p channels, 2 p2p channels per peer")),

@@ -107,6 +107,9 @@ const CLUSTERS: &[&str] = &[
     "WTERMSIG ",
     "The node was low on resource",
     ": Node failure on ",
+    // slurmd's own log: `[63532.0] error: *** STEP 63532.0 ON n1 CANCELLED AT …`.
+    "error: *** STEP ",
+    "error: *** JOB ",
 ];
 
 /// A line of PyTorch's watchdogs has one of these.
@@ -174,6 +177,7 @@ const THROWN: &[(&str, &[&str])] = &[
     ("gloo", &["gloo/transport/tcp/pair.cc", "Connection closed by peer"]),
     ("Horovod", &["Horovod has been shut down"]),
     ("PyTorch", &[" failed to pass monitoredBarrier"]),
+    ("PyTorch", &["Timed out initializing process group in store"]),
     ("PyTorch", &["Detected mismatch between collectives on ranks"]),
     ("PyTorch", &["Expected to have finished reduction in the prior iteration"]),
 ];
@@ -400,10 +404,13 @@ fn error(piece: &Piece<'_>) -> Option<bool> {
     if whole.has("Assertion `") && whole.has("' failed") {
         return Some(true);
     }
-    // glog's CHECK: `F0504 12:30:02.978602 2662 common.cpp:163] Check failed: …`.
-    if let [b'F', a, b, c, d, b' ', ..] = own
-        && [a, b, c, d].iter().all(|digit| digit.is_ascii_digit())
-        && whole.has("] Check failed: ")
+    // glog ends its process with such a line: `F0504 12:30:02.978602 2662 common.cpp:163] Check failed: …`, newer ones with the year
+    // before the month.
+    if let Some(rest) = own.strip_prefix(b"F")
+        && let date = rest.iter().take_while(|byte| byte.is_ascii_digit()).count()
+        && matches!(date, 4 | 8)
+        && matches!(rest.get(date..), Some([b' ', a, b, b':', ..]) if a.is_ascii_digit() && b.is_ascii_digit())
+        && whole.has("] ")
     {
         return Some(true);
     }

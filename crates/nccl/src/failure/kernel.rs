@@ -10,7 +10,13 @@ use crate::map::printable;
 const RECORDED: &[u32] = &[63, 92];
 
 /// What the driver says of a GPU that it cannot start: open-gpu-kernel-modules' osinit.c and nv.c, read 2026-11-26.
-const NOT_STARTED: &[&str] = &["RmInitAdapter failed", "rm_init_adapter failed", "Cannot attach gpu"];
+const NOT_STARTED: &[&str] = &[
+    "RmInitAdapter failed",
+    "rm_init_adapter failed",
+    "Cannot attach gpu",
+    "NV_ERR_RESET_REQUIRED",
+    "requires reset",
+];
 
 /// Reads one line; returns whether it was one of the kernel's.
 pub(super) fn kernel(text: Text<'_>, say: &mut impl FnMut(Writer, Content<'_>)) -> bool {

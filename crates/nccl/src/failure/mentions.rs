@@ -70,6 +70,12 @@ const MENTIONS: &[&str] = &[
     "nbound MPI TCP connection",
     "id not find interface",
     "an't find address",
+    // What DeepSpeed's launcher and mpirun refuse.
+    "No slot ",
+    "would result in binding more",
+    "requested more cpus per process",
+    "more processes than the ppr",
+    "attempt to run as root",
     // What `scontrol show job` prints of a job that ended.
     "JobState=FAILED",
     "JobState=NODE_FAIL",
@@ -79,7 +85,8 @@ const MENTIONS: &[&str] = &[
 ];
 
 /// What is no warning, though it has the word of one or of information.
-const SERIOUS: &[&str] = &["Warning  Failed", "Warning   Failed", "blocked for more than "];
+const SERIOUS: &[&str] =
+    &["Unable to find hostfile", "Warning  Failed", "Warning   Failed", "blocked for more than "];
 
 /// Returns whether words before `failed` say that nothing did: `12 passed (0 `, `0 tests `, `none `; but not `rank 0 `.
 fn counts_none(before: &[u8]) -> bool {

@@ -239,6 +239,10 @@ pub struct SourceRanks {
     pub cut: bool,
     /// Whether a launcher for each node (torchrun) wrote here.
     pub agent: bool,
+    /// Tasks that a launcher names before lines, whatever the lines say.
+    pub tasks: BTreeSet<u32>,
+    /// Whether `mpirun` names them: a number and a colon may be of another program, such as ctest.
+    pub tagged: bool,
     /// Whether a task is no rank: one wrote a line of another rank.
     pub tasks_hold_ranks: bool,
     /// Whether several nodes wrote here, so that a local rank is no rank.

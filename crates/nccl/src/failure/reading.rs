@@ -334,6 +334,8 @@ impl Reading {
 
     /// Takes one of the last lines, read for a second time: what it mentions counts only here.
     pub fn last(&mut self, piece: &Piece<'_>, sink: &mut Sink<'_>) {
+        self.label(piece);
+        self.ranks.seen.extend(piece.prefix.rank.filter(|_| self.ranks.seen.len() < RANKS));
         self.message_below(piece, sink);
         self.message_in_box(piece, sink);
         if let Some(signal) = mentions::signal_of_shell(piece) {
@@ -386,7 +388,15 @@ impl Reading {
         }
     }
 
+    /// Takes the task that a launcher names before a line.
+    fn label(&mut self, piece: &Piece<'_>) {
+        self.ranks.tagged |= piece.prefix.tag.is_some();
+        let task = piece.prefix.task.or(piece.prefix.tag);
+        self.ranks.tasks.extend(task.filter(|_| self.ranks.tasks.len() < RANKS));
+    }
+
     pub fn piece(&mut self, piece: &Piece<'_>, above: &[u8], sink: &mut Sink<'_>) {
+        self.label(piece);
         if self.last_error(piece, sink) || self.stack(piece, sink) {
             return;
         }

@@ -181,7 +181,7 @@ const RARE: &[&str] = &[
     "registration failed",
     "HIP out of memory",
     "corrupted size vs.",
-    "in store based barrier",
+    "in store",
     "double free",
     ": Connection ",
     " its node has died",
@@ -228,7 +228,8 @@ impl Needles {
 }
 
 /// What shells, UCX, Open MPI and Horovod report has one of these.
-const ELSEWHERE: [&str; 15] = [
+const ELSEWHERE: [&str; 16] = [
+    "error: *** ",
     "Heartbeat monitor",
     " death signal",
     " Killed ",

@@ -186,7 +186,6 @@ impl Snapshot<'_> {
             Signature::IbRemoteRefused,
             Signature::QpTransition,
             Signature::QpTimeout,
-            Signature::DeviceNotOpened,
         ];
         const LIBFABRIC: &[Signature] = &[Signature::EfaUnreachablePeer, Signature::ErrorInOfi];
         let any = |ids: &[Signature]| ids.iter().any(|id| self.seen.signatures.has(*id));

@@ -210,6 +210,8 @@ pub(super) const TABLE: &[SignatureRow] = &[
     row(Signature::SuspiciousInterface, "onnect to "),
     with(Signature::LinkLocal, "onnect to 169.254.", &["failed"], &[]),
     with(Signature::LinkLocal, "onnect to fe80::", &["failed"], &[]),
+    with(Signature::LinkLocal, "onnect to 169.254.", &["onnection refused"], &[]),
+    with(Signature::LinkLocal, "onnect to fe80::", &["onnection refused"], &[]),
     with(Signature::ConnectFailed, "onnect to ", &["failed"], &["ibv_"]),
     row(Signature::ConnectFailed, "socketPollConnect"),
     row(Signature::ConnectFailed, "Software caused connection abort"),

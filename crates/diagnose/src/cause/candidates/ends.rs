@@ -23,6 +23,8 @@ fn host_in_words(text: &str) -> Option<String> {
         behind("ip=")?
     } else if text.contains("Node failure on ") {
         behind("Node failure on ")?
+    } else if text.contains("STEPD TERMINATED ON ") {
+        behind("STEPD TERMINATED ON ")?
     } else if text.contains("Task launch for") {
         behind(" failed on node ")?
     } else if text.contains("has been marked dead") {
@@ -72,16 +74,6 @@ pub(super) fn grade_of_xid(number: u32, report: &Report, scene: &Scene<'_>) -> G
     let follows =
         !HARDWARE_XIDS.contains(&number) && scene.reports.iter().any(|known| is_first(known.report));
     if follows || PROGRAM_XIDS.contains(&number) { Grade::Crashed } else { Grade::Cluster }
-}
-
-/// Returns the name of a host that ssh could not resolve, where it ends with a number of slots: `localhost:4`.
-pub(super) fn name_with_slots(text: &str) -> Option<&str> {
-    let name = text.split_once("Could not resolve hostname ")?.1.split([' ', '\t']).next()?;
-    let name = name.strip_suffix(':').unwrap_or(name);
-    let (host, slots) = name.rsplit_once(':')?;
-    let is_number = !slots.is_empty() && slots.len() <= 4 && slots.bytes().all(|byte| byte.is_ascii_digit());
-    // An address of IPv6 has more colons.
-    (is_number && !host.is_empty() && !host.contains(':')).then_some(name)
 }
 
 /// Describes an error that the driver reports, with its GPU where the line names one.

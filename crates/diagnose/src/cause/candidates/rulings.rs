@@ -40,7 +40,7 @@ impl Ruling {
 
     /// A single error that a rule is about.
     pub fn of(rule: &'static Rule, grade: Grade, class: CauseClass, what: String) -> Self {
-        Self { grade, class, what, rule, fix: rule.fix.to_owned(), is_proof: false }
+        Self { grade, class, fix: rule.fix_of(&what), what, rule, is_proof: false }
     }
 
     pub fn is_of(&self, rule: &Rule) -> bool {
@@ -49,7 +49,10 @@ impl Ruling {
 
     /// Gives the fix of its rule in this case.
     pub fn advised(self, seen: &RuleInput<'_>) -> Self {
-        Self { fix: self.rule.fix_for(seen), ..self }
+        match self.rule.advice_for(seen) {
+            Some(fix) => Self { fix, ..self },
+            None => self,
+        }
     }
 
     /// Returns the candidate that a line proves, of no known rank.
