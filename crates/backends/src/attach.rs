@@ -5,9 +5,11 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
 
 use async_trait::async_trait;
+use rustix::process::{Pid, kill_process};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Mutex;
 use weftrun_core::backend::PortConnection;
 use weftrun_core::{Error, ErrorKind, Result};
@@ -21,7 +23,7 @@ const NOTHING_LISTENS: i32 = 97;
 const NOT_FOUND: i32 = 127;
 
 /// Runs a program with this process's input and output, and returns its exit code as a shell reports it. Ctrl-C is the
-/// program's: it is not ended here.
+/// program's: it is not ended here. SIGTERM and SIGHUP are passed on to it.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] if it cannot be started or waited for.
@@ -31,15 +33,25 @@ pub async fn attach(mut command: Command) -> Result<i32> {
         Error::new(ErrorKind::Io, format!("cannot run `{program}`")).with_source(error)
     };
     command.stdin(Stdio::inherit()).stdout(Stdio::inherit()).stderr(Stdio::inherit());
+    command.kill_on_drop(true);
+    let (mut term, mut hang_up) = endings().map_err(failed)?;
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(Error::new(ErrorKind::NotFound, format!("`{program}` was not found")));
+            return Err(
+                Error::new(ErrorKind::NotFound, format!("cannot start `{program}`")).with_source(error)
+            );
         }
         Err(error) => return Err(failed(error)),
     };
+    let pass = |child: &Child, signal| {
+        let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let _ = pid.map(|pid| kill_process(pid, signal));
+    };
     loop {
         tokio::select! {
+            Some(()) = term.recv() => pass(&child, rustix::process::Signal::TERM),
+            Some(()) = hang_up.recv() => pass(&child, rustix::process::Signal::HUP),
             status = child.wait() => {
                 let status = status.map_err(failed)?;
                 return Ok(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)));
@@ -47,6 +59,11 @@ pub async fn attach(mut command: Command) -> Result<i32> {
             Ok(()) = tokio::signal::ctrl_c() => {}
         }
     }
+}
+
+/// Returns the signals that end this process.
+pub fn endings() -> std::io::Result<(Signal, Signal)> {
+    Ok((signal(SignalKind::terminate())?, signal(SignalKind::hangup())?))
 }
 
 /// The terminal of standard input, passing on each key as it is typed until it is dropped.
@@ -69,7 +86,7 @@ impl RawTerminal {
         let before = tcgetattr(stdin()).map_err(none)?;
         let mut raw = before.clone();
         raw.make_raw();
-        tcsetattr(stdin(), OptionalActions::Flush, &raw).map_err(none)?;
+        tcsetattr(stdin(), OptionalActions::Drain, &raw).map_err(none)?;
         Ok(Self { before })
     }
 
@@ -81,7 +98,7 @@ impl RawTerminal {
 
 impl Drop for RawTerminal {
     fn drop(&mut self) {
-        let _ = tcsetattr(stdin(), OptionalActions::Flush, &self.before);
+        let _ = tcsetattr(stdin(), OptionalActions::Drain, &self.before);
     }
 }
 

@@ -20,7 +20,7 @@ pub fn planned(spec: JobSpec) -> PlannedJob {
 
 /// Returns a folder as the code of a job, packed by the system's tar.
 pub fn code_folder(folder: &Path) -> Code {
-    let line = "tar -cf - --mtime=1980-01-01 --owner=0 --group=0 . | tee \"$1\" | sha256sum | cut -d' ' -f1; gzip -nc \"$1\" > \"$1.gz\"";
+    let line = "tar -cf - --mtime=@315532837 --owner=0 --group=0 . | tee \"$1\" | sha256sum | cut -d' ' -f1; gzip -nc \"$1\" > \"$1.gz\"";
     let tar = std::env::temp_dir().join(format!("weftrun-code-{:032x}", fastrand::u128(..)));
     let done = crate::child::command("sh").args(["-c", line, "pack"]).arg(&tar).current_dir(folder).output();
     let hash = done.map(|done| String::from_utf8_lossy(&done.stdout).trim().to_owned()).unwrap_or_default();

@@ -10,7 +10,7 @@ use weftrun_core::spec::Launch;
 /// Largest number of hosts that a file may name.
 const MOST_HOSTS: usize = 4096;
 /// Most labels that are kept.
-const MOST_LABELS: usize = 64;
+pub const MOST_LABELS: usize = 64;
 /// Largest number of ranks on a host.
 pub const MOST_RANKS: u32 = 65_536;
 

@@ -37,7 +37,7 @@ impl Share {
                 self.placed += 1;
                 self.gpus += pod.gpus;
             }
-            (None, Some(why)) if why.contains("Insufficient") => self.waiting += 1,
+            (None, Some(why)) if why.contains("Insufficient") && pod.gpus > 0 => self.waiting += 1,
             _ => {}
         }
     }
@@ -85,7 +85,7 @@ pub fn finding<'p>(job: &Job, pods: &[&Pod], all: impl IntoIterator<Item = &'p P
     }
     let names: Vec<&str> = others.iter().map(String::as_str).collect();
     let text = format!(
-        "the job holds {} GPUs with {} of its {} pods and waits for nodes that others hold, which wait, too: {}; none of them can start",
+        "the job holds {} GPUs with {} of its {} pods and waits for nodes that others hold, which wait, too: {}; each starts as a whole only when GPUs become free",
         own.gpus,
         own.placed,
         own.placed + own.waiting,

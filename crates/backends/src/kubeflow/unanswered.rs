@@ -27,7 +27,13 @@ impl Client {
             join_all(created.into_iter().map(create)),
             join_all(served.iter().map(|kind| untaken(cluster, *kind)))
         );
-        let mut findings: Vec<Finding> = down.into_iter().flatten().flatten().collect();
+        // One webhook answers for several kinds.
+        let mut findings: Vec<Finding> = Vec::new();
+        for finding in down.into_iter().flatten().flatten() {
+            if !findings.contains(&finding) {
+                findings.push(finding);
+            }
+        }
         findings.extend(idle.into_iter().flatten());
         findings
     }

@@ -135,12 +135,14 @@ impl Delivery {
                     return Err(too_large(dir, content, largest, map, may_make_maps));
                 }
                 let workdir = spec.workdir.as_deref().unwrap_or(".");
+                // A volume at /tmp may have the folder of another job.
+                let folder = format!("{FOLDER}-{}", content.hash.get(..12).unwrap_or(&content.hash));
                 if map {
-                    let before = words(UNPACK, &[FOLDER, &format!("{MOUNT}/{ARCHIVE}"), workdir]);
+                    let before = words(UNPACK, &[&folder, &format!("{MOUNT}/{ARCHIVE}"), workdir]);
                     let name = format!("{}-code", spec.name);
                     return Ok(Self::Folder { name, archive: content.archive.clone(), before });
                 }
-                Ok(shell(UNPACK, &[FOLDER, &STANDARD.encode(bytes), workdir]))
+                Ok(shell(UNPACK, &[&folder, &STANDARD.encode(bytes), workdir]))
             }
             Some(_) => Err(Error::new(ErrorKind::Unsupported, "code of this kind cannot be brought along")),
         }

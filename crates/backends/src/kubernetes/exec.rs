@@ -14,7 +14,7 @@ use weftrun_core::job::JobHandle;
 use weftrun_core::{Error, ErrorKind, Result};
 
 use super::{Cluster, from_kube, one_line};
-use crate::attach::RawTerminal;
+use crate::attach::{RawTerminal, endings};
 use crate::refusals::no_rank;
 
 /// Size of the output buffer.
@@ -43,27 +43,33 @@ pub async fn exec(
 /// # Errors
 /// As [`exec`]; [`ErrorKind::Usage`] if a terminal is asked for where this process has none.
 pub async fn attach(cluster: &Cluster, pod: &str, container: &str, request: &ExecRequest) -> Result<i32> {
-    let terminal = request.terminal.then(RawTerminal::open).transpose()?;
     // A terminal has one output.
     let params = AttachParams::default().container(container).stdin(true).stdout(true);
-    let params = params.stderr(terminal.is_none()).tty(terminal.is_some());
+    let params = params.stderr(!request.terminal).tty(request.terminal);
     let mut process = start(cluster, pod, &request.command, &params).await?;
-    let input = process.0.stdin();
-    let sizes = process.0.terminal_size();
+    let terminal = request.terminal.then(RawTerminal::open).transpose()?;
+    let (input, sizes) = (process.0.stdin(), process.0.terminal_size());
+    let failed = |what: &str, error| Error::new(ErrorKind::Io, what.to_owned()).with_source(error);
+    let (mut term, mut hang_up) = endings().map_err(|error| failed("cannot wait for signals", error))?;
     let mut sink = |stream, bytes: &[u8]| {
         let written = match stream {
             ExecStream::Stdout => write_whole(&mut std::io::stdout(), bytes),
             ExecStream::Stderr => write_whole(&mut std::io::stderr(), bytes),
         };
-        written.map_err(|error| Error::new(ErrorKind::Io, "cannot write the output").with_source(error))
+        written.map_err(|error| failed("cannot write the output", error))
     };
+    let ended =
+        || Error::new(ErrorKind::Interrupted, "ended from outside: the connection to the command is closed");
+    // The end of the input is not that of the command.
     let beside = async {
         tokio::join!(feed(input), resize(terminal.as_ref(), sizes));
-        std::future::pending::<()>().await;
+        std::future::pending().await
     };
     tokio::select! {
         code = process.relay(&mut sink) => code,
-        () = beside => Err(Error::new(ErrorKind::Unexpected, "the input ended the command")),
+        never = beside => never,
+        _ = term.recv() => Err(ended()),
+        _ = hang_up.recv() => Err(ended()),
     }
 }
 

@@ -18,6 +18,7 @@ mod submit;
 mod supervisor;
 mod watch;
 
+use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::sync::Arc;
 
@@ -176,7 +177,15 @@ impl Backend for Local {
     }
 
     async fn attach(&self, job: &JobHandle, request: &ExecRequest) -> Result<i32> {
-        attach(self.command(job, request).await?).await
+        let command = self.command(job, request).await?;
+        let program = command.as_std().get_program().to_string_lossy().into_owned();
+        match attach(command).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let _ = writeln!(std::io::stderr(), "weftrun: {program}: command not found");
+                Ok(127)
+            }
+            code => code,
+        }
     }
 
     async fn open_port(

@@ -63,15 +63,16 @@ pub fn code(backend: &str, code: &Code, folder: &str, archive: &str, failed: &st
             ))
         }
         Code::Folder { content: Some(content), .. } => {
-            let absent =
-                not_fetched("`weftrun submit` sends the folder with the script, which alone has none")?;
+            let absent = not_fetched(
+                "`weftrun submit` sends the folder beside the script, for 30 days: submit the job (again)",
+            )?;
             let damaged = not_fetched("the archive has other files than the job was submitted with")?;
             let unpacked = not_fetched("see tar's message above")?;
-            // The mark has the day after the archive's files: what the job writes is younger.
+            // The mark is a second older than the archive's files.
             Ok(format!(
                 "# {}\nif [ ! -f {folder}.whole ]; then\n  [ -f {archive} ]{absent}\n  \
                  [ \"$(gzip -dc {archive} | sha256sum)\" = {} ]{damaged}\n  \
-                 tar -xzf {archive} -C {folder}{unpacked}\n  touch -t 198001020000 {folder}.whole\nfi\n",
+                 tar -xzf {archive} -C {folder}{unpacked}\n  TZ=UTC0 touch -t 198001010000.36 {folder}.whole\nfi\n",
                 content.line(),
                 quote::word(&format!("{}  -", content.hash))?
             ))

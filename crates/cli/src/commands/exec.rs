@@ -31,7 +31,7 @@ pub struct ExecArgs {
     /// Pass standard input on to the command
     #[arg(short = 'i', long)]
     pub stdin: bool,
-    /// Give the command a terminal of its own, which is this one
+    /// Attach this terminal to the command (with -i)
     #[arg(short = 't', long, requires = "stdin")]
     pub tty: bool,
     /// Command and its arguments; no shell reads them

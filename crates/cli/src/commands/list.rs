@@ -101,14 +101,15 @@ pub fn run(context: &Context, args: &ListArgs) -> Result<u8> {
 
 /// What tells a job from all others, through whichever target it is seen: its id in the cluster, else its place there with the
 /// time of its creation.
-type Identity = (String, Vec<String>, Option<String>, Option<Timestamp>);
+type Identity = (String, Vec<String>, Option<String>, Option<Timestamp>, Option<String>);
 
 fn identity(job: &JobSummary) -> Option<Identity> {
     let handle = &job.handle;
     let uid = handle.uid().map(str::to_owned);
     let time = job.created.filter(|_| uid.is_none());
     let is_certain = uid.is_some() || time.is_some();
-    is_certain.then(|| (handle.backend().to_owned(), handle.parts().to_vec(), uid, time))
+    let submission = job.submission.as_ref().map(ToString::to_string);
+    is_certain.then(|| (handle.backend().to_owned(), handle.parts().to_vec(), uid, time, submission))
 }
 
 /// Returns the jobs without those that another target has, too: several targets may be the same cluster. The one that weftrun

@@ -18,7 +18,7 @@ Examples:
   weftrun port-forward train -b prod --rank 8 5678            a debugger beside rank 8
   weftrun port-forward train -b prod 8080:8888 6006           port 8080 of this machine leads to 8888
 
-Ctrl-C ends it; the job continues. Only this machine can connect.";
+It ends with the job, or with Ctrl-C, and then the job continues. Only this machine can connect.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]

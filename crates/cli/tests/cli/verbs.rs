@@ -318,14 +318,11 @@ fn a_port_leads_into_a_job() {
     let service = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = service.local_addr().unwrap().port();
     let echo = std::thread::spawn(move || {
-        for _ in 0..2 {
-            // The first is the question whether the job can be reached.
-            let mut stream = service.accept().unwrap().0;
-            let mut line = [0; 5];
-            if stream.read_exact(&mut line).is_ok() {
-                stream.write_all(&[b"you said ".as_slice(), &line].concat()).unwrap();
-            }
-        }
+        // Only once, like a debugger: the connection is the user's.
+        let mut stream = service.accept().unwrap().0;
+        let mut line = [0; 5];
+        stream.read_exact(&mut line).unwrap();
+        stream.write_all(&[b"you said ".as_slice(), &line].concat()).unwrap();
     });
     let words = ["port-forward", handle.as_str(), &format!("0:{port}"), "-o", "json"];
     let mut forward = place.command(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

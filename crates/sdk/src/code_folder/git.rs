@@ -39,12 +39,41 @@ pub fn state(folder: &Path) -> Result<State> {
     // Before the first commit there is none.
     let head = run(git(folder, None).args(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]))?;
     let commit = Some(head.out.trim().to_owned()).filter(|commit| head.success && !commit.is_empty());
-    let status =
-        run(git(folder, None).args(["status", "--porcelain", "-z", "--untracked-files=normal", "--", "."]))?;
+    let dirty = commit.is_some() && is_dirty(folder)?;
+    Ok(State { is_repository: true, dirty, commit })
+}
+
+/// Returns whether a folder differs from the commit that is checked out; repositories in it are not looked into.
+pub fn is_dirty(folder: &Path) -> Result<bool> {
+    // A filter of the repository's own configuration is a program that git would run. Those of the user's are not touched.
+    let own = [
+        "config",
+        "--local",
+        "--includes",
+        "--name-only",
+        "-z",
+        "--get-regexp",
+        r"^filter\..*\.(clean|process)$",
+    ];
+    let filters = run(git(folder, None).args(own))?;
+    let mut command = git(folder, None);
+    for name in filters.out.split('\0').filter(|name| !name.is_empty()) {
+        command.arg("-c").arg(format!("{name}="));
+    }
+    command.args([
+        "status",
+        "--porcelain",
+        "-z",
+        "--untracked-files=normal",
+        "--ignore-submodules=dirty",
+        "--",
+        ".",
+    ]);
+    let status = run(&mut command)?;
     if !status.success {
         return Err(refused(folder, &status.complaint));
     }
-    Ok(State { is_repository: true, dirty: commit.is_some() && !status.out.is_empty(), commit })
+    Ok(!status.out.is_empty())
 }
 
 /// Calls `add` with each file that git would commit, relative to the folder, and with each repository in it. Where `add`

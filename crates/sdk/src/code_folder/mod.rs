@@ -52,7 +52,12 @@ pub(crate) fn read(dir: &Path) -> Result<(CodeContent, Vec<Finding>)> {
     }
     let state = git::state(&root)?;
     let mut entries = Entries::new(&root);
-    git::list(&root, state.is_repository, &mut |path| entries.add(path))?;
+    let mut dirty = state.dirty;
+    git::list(&root, state.is_repository, &mut |path| {
+        let is_repository = entries.add(path)?;
+        dirty |= is_repository && state.commit.is_some() && git::is_dirty(&root.join(path))?;
+        Ok(is_repository)
+    })?;
     entries.refuse_excess(dir)?;
     let Entries { found, left_out, bytes, .. } = entries;
     let mut archive = tar::Archive::new();
@@ -71,7 +76,7 @@ pub(crate) fn read(dir: &Path) -> Result<(CodeContent, Vec<Finding>)> {
     }
     let (hash, archive) = archive.finish().map_err(|error| failed("pack the folder", dir, &error))?;
     let files = found.len() as u64;
-    let git::State { commit, dirty, .. } = state;
+    let commit = state.commit;
     let content =
         CodeContent { hash, commit, dirty, files, bytes, archive: weftrun_core::spec::Archive::new(archive) };
     Ok((content, left_out))

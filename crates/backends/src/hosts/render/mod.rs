@@ -15,6 +15,7 @@ use weftrun_core::spec::{CodeContent, JobSpec, Launch, Rendezvous, RestartPolicy
 use weftrun_core::{Error, ErrorKind, Finding, Result};
 
 use super::BACKEND;
+use super::allocation::MOST_LABELS;
 use super::allocation::MOST_RANKS;
 use super::config::{Container, HostsTarget, JobSettings, SshKeys};
 use crate::remote::ops::{self, Translated};
@@ -170,6 +171,11 @@ impl Renderer<'_> {
                 ErrorKind::InvalidSpec,
                 format!("`nodelist` names {} hosts, and the job has {wanted} nodes", pinned.len()),
             ));
+        }
+        if spec.labels.len() > MOST_LABELS {
+            let message =
+                format!("the job has {} labels, and {MOST_LABELS} are kept here", spec.labels.len());
+            return Err(Error::new(ErrorKind::InvalidSpec, message).with("key", "labels"));
         }
         Ok(PreparedJob {
             wanted: wanted as usize,

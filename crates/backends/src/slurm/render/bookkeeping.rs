@@ -125,10 +125,11 @@ weftrun_begin
 weftrun_job
 "#;
 
-/// Removes the files that came with the job, so that copies of code do not pile up. What the job wrote or changed is younger than
-/// the mark, and stays.
+/// Removes the files that came with the job, so that copies of code do not pile up: those of exactly the archive's second, and what
+/// Python made of them. What the job wrote or changed stays.
 const CODE: &str = r#"  if [ -f "$weftrun_base.code.whole" ]; then
-    cd / && find "$weftrun_base.code" ! -type d \( ! -newer "$weftrun_base.code.whole" -o -name "*.pyc" \) -exec rm -f -- {} + && rm -f -- "$weftrun_base.code.whole"
+    cd / && TZ=UTC0 touch -t 198001010000.37 "$weftrun_base.code.last" && find "$weftrun_base.code" ! -type d \( -newer "$weftrun_base.code.whole" ! -newer "$weftrun_base.code.last" -o -path '*/__pycache__/*.pyc' \) -exec rm -f -- {} +
+    rm -f -- "$weftrun_base.code.whole" "$weftrun_base.code.last"
     find "$weftrun_base.code" -depth -type d -exec rmdir -- {} + 2> /dev/null || :
   fi
 "#;
@@ -346,7 +347,8 @@ mod tests {
             panic!("a folder")
         };
         let ends = "cd \"$HOME\"/weftrun/*.code || exit 9\ncat sub/a.py near\necho out > out.txt\necho 3 > b.py\n\
-                    mkdir -p sub/__pycache__\necho c > sub/__pycache__/a.pyc\n";
+                    mkdir -p sub/__pycache__\necho c > sub/__pycache__/a.pyc\n\
+                    echo c > kept.pyc\ntouch -d @1 old\nTZ=UTC0 touch -t 198001010000 zipped\n";
         let home = home(ends);
         let role = Role::worker().command(["./train"]);
         let spec = JobSpec::builder("j").role(role).code(code.clone()).build().unwrap();
@@ -369,7 +371,7 @@ mod tests {
         let mut left: Vec<_> =
             std::fs::read_dir(&copy).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         left.sort();
-        assert_eq!(left, ["b.py", "out.txt"], "what the job changed and wrote");
+        assert_eq!(left, ["b.py", "kept.pyc", "old", "out.txt", "zipped"], "what the job changed and wrote");
         assert_eq!(std::fs::read_to_string(copy.join("b.py")).unwrap(), "3\n");
     }
 }

@@ -113,8 +113,19 @@ fn users_own(draft: &RenderInput<'_>, components: &mut [Directives]) -> Result<(
     Ok(())
 }
 
+/// Largest comment that slurmctld takes (`_test_strlen(job_desc->comment, "comment", 1024)`, src/slurmctld/job_mgr.c of 25.05).
+const LARGEST_COMMENT: usize = 1024;
+
 /// Returns the lines, one component after the other.
 pub fn write(components: &[Directives]) -> Result<String> {
+    let comment = components.first().and_then(|options| options.value("comment")).unwrap_or_default();
+    if comment.len() > LARGEST_COMMENT {
+        let message = format!(
+            "the labels of the job are kept in its comment, which would have {} bytes; Slurm takes {LARGEST_COMMENT}",
+            comment.len()
+        );
+        return Err(Error::new(ErrorKind::InvalidSpec, message).with("key", "labels"));
+    }
     let mut text = String::new();
     for (index, options) in components.iter().enumerate() {
         if index > 0 {

@@ -14,11 +14,13 @@ use crate::slurm::{BACKEND, quote};
 pub fn write(draft: &RenderInput<'_>, components: &[Directives]) -> Result<String> {
     let dir = draft.log_dir();
     let from_home = if dir.starts_with('/') { "" } else { ", in the home directory" };
-    let mut text = format!(
-        "#!{}\n# Rendered by weftrun. By hand{from_home}: mkdir -p {} && sbatch THIS_FILE\n",
-        shell(draft)?,
-        quote::word(&dir)?
-    );
+    let by_hand = match draft.job.spec.code_folder() {
+        Some(_) => {
+            "`weftrun submit` sends the job's folder beside this file, which alone has none".to_owned()
+        }
+        None => format!("By hand{from_home}: mkdir -p {} && sbatch THIS_FILE", quote::word(&dir)?),
+    };
+    let mut text = format!("#!{}\n# Rendered by weftrun. {by_hand}\n", shell(draft)?);
     text.push_str(&directives::write(components)?);
     text.push_str("\nset -eo pipefail\n");
     // Bash reads a function whole before it runs a line of it: what changes how it reads comes before.
