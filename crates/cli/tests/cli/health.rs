@@ -276,7 +276,7 @@ fn a_local_job_is_queried_from_inside() {
         (&json!("suspect"), &json!(3)),
         "{report:#}"
     );
-    assert!(report["asked"]["via"].as_str().unwrap().starts_with("exec"), "{report:#}");
+    assert!(report["asked"]["via"].as_str().unwrap().starts_with("port-forward"), "{report:#}");
     let ended = place.run("health -o json hangs -b local").code(5).json();
     assert!(ended["reason"].as_str().unwrap().contains("cancelled"), "{ended:#}");
 }
