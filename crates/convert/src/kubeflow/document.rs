@@ -17,6 +17,7 @@ use crate::report::MutatedJob;
 use weftrun_core::fabric::decide;
 use weftrun_core::fabric::evidence::{Form, choose};
 use weftrun_core::fabric::view::{JobKind, JobView, Workload};
+use weftrun_core::shell::{SCRIPT_WITHOUT_INTERPRETER, is_script_without_interpreter};
 use weftrun_core::span::{SpanDocument, SpanTree, SyntaxError, Value, json, yaml_documents, yaml_texts};
 use weftrun_core::spec::is_runtime;
 use weftrun_core::{Error, ErrorKind, Finding, explain};
@@ -40,7 +41,7 @@ pub fn mutate<'t>(
         |error: SyntaxError| Error::from_finding(ErrorKind::InvalidSpec, unreadable(&error, text, start));
     let documents = syntax.read(text).map_err(refused)?;
     let foreign =
-        documents.iter().find_map(|document| Some((no_manifest(&document.root)?, &document.root.span)));
+        documents.iter().find_map(|document| Some((no_manifest(text, &document.root)?, &document.root.span)));
     if let Some((finding, span)) = foreign {
         let finding = finding.span(start.of_text(text).span(span));
         return Err(Error::from_finding(ErrorKind::InvalidSpec, finding));
@@ -316,10 +317,14 @@ fn is_manifest(object: &Json) -> bool {
 }
 
 /// Reports a document that is no object of Kubernetes, by the tool whose it seems to be.
-pub(super) fn no_manifest(root: &SpanTree<'_>) -> Option<Finding> {
+pub(super) fn no_manifest(text: &str, root: &SpanTree<'_>) -> Option<Finding> {
     let has = |key: &str| root.get(key).is_some();
     if matches!(root.value, Value::Null) || has("apiVersion") || has("kind") {
         return None;
+    }
+    if is_script_without_interpreter(text) {
+        let fix = "move the `#!` line to the top";
+        return Some(Finding::error("E-NOT-MANIFEST", SCRIPT_WITHOUT_INTERPRETER).fix(fix));
     }
     let is_type = |names: &[&str]| {
         root.get("type").and_then(SpanTree::as_str).is_some_and(|word| names.contains(&word))

@@ -20,10 +20,10 @@ pub fn lint_document(text: &str, start: Start<'_>, settings: &MutateOptions<'_>)
         Err(error) => return vec![unreadable(&error, text, start)],
     };
     let mut findings = Vec::new();
-    let text = &start.of_text(text);
+    let (whole, text) = (text, &start.of_text(text));
     for document in &documents {
         duplicates(document, text, &mut findings);
-        if let Some(finding) = no_manifest(&document.root) {
+        if let Some(finding) = no_manifest(whole, &document.root) {
             findings.push(finding.span(text.span(&document.root.span)));
         }
         match document.root.get("items").filter(|_| kind(&document.root).ends_with("List")) {

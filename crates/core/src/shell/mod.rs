@@ -19,7 +19,9 @@ pub use reader::{piece_length, words};
 
 pub use mpirun::{Mpirun, MpirunNote, Rewrite};
 pub(crate) use script::without_output;
-pub use script::{ScriptCommand, commands, is_sbatch, runs};
+pub use script::{
+    SCRIPT_WITHOUT_INTERPRETER, ScriptCommand, commands, is_sbatch, is_script_without_interpreter, runs,
+};
 pub use script::{command_lines, documents, syntax_error, without_comment};
 pub use variables::is_variable;
 pub use variables::{unexpanded, variable};

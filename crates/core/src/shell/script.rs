@@ -11,6 +11,15 @@ pub fn is_sbatch(text: &str) -> bool {
     text.starts_with("#!") && text.lines().any(|line| line.starts_with("#SBATCH"))
 }
 
+/// What is said of [such a script](is_script_without_interpreter).
+pub const SCRIPT_WITHOUT_INTERPRETER: &str = "this is an sbatch script with lines before its `#!` line, and `sbatch` takes no file whose first line is not that";
+
+/// Returns whether a text is an sbatch script whose `#!` line is not the first.
+pub fn is_script_without_interpreter(text: &str) -> bool {
+    let begins = |words: &str| text.lines().any(|line| line.starts_with(words));
+    !text.starts_with("#!") && begins("#!/") && begins("#SBATCH")
+}
+
 /// Returns a line without the comment at its end; a `#` in quotes that the line itself opens is none.
 pub fn without_comment(line: &str) -> &str {
     let (mut quote, mut before) = (None, ' ');

@@ -17,8 +17,8 @@ use crate::lint::script::is_command;
 use crate::slurm::{Directives, Script, is_sbatch};
 use weftrun_core::Finding;
 use weftrun_core::catalogue::Catalogue;
-use weftrun_core::shell::ScriptCommand;
 use weftrun_core::shell::sbatch::OF_SUBMISSION;
+use weftrun_core::shell::{SCRIPT_WITHOUT_INTERPRETER, ScriptCommand, is_script_without_interpreter};
 use weftrun_core::spec::{EnvVar, JobSpec, Launch, Role, Volume, VolumeSource};
 
 pub(super) use options::memory;
@@ -40,6 +40,10 @@ pub use options::slurm_duration;
 /// A finding `E-IMPORT-JOB` where the text is no sbatch script, starts nothing, or cannot be resolved.
 pub fn import_sbatch(text: &str, whole: bool) -> Result<(JobSpec, Vec<Finding>), Finding> {
     if !is_sbatch(text) {
+        if is_script_without_interpreter(text) {
+            let fix = "move the `#!` line to the top";
+            return Err(Finding::error("E-IMPORT-JOB", SCRIPT_WITHOUT_INTERPRETER).fix(fix));
+        }
         let is_runai = text.lines().any(|line| line.trim_start().starts_with("runai "));
         let fix = if other_directives(text).next().is_some() {
             "its lines of another batch system are not read: write them as `#SBATCH` lines"

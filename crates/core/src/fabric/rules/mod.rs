@@ -159,7 +159,7 @@ impl<'a> Context<'a> {
                     "this is one pod; whether pods of other objects belong to its job is not known".to_owned()
                 }
                 JobKind::Workload(Workload::Unknown) => {
-                    let why = "the number of pods is not known: weftrun does not read this kind of object";
+                    let why = "`replicas` names one pod, and how many this kind makes of it is not known";
                     return Some((SkipReason::NodesUnknown, why.to_owned()));
                 }
                 _ => format!("{pods} worker has ranks, so nothing passes between nodes"),
