@@ -17,4 +17,4 @@ CLUSTER_ID=$ID "$HERE/up.sh" "$DIR"
 # The second one is taken apart by the tests: no accounting, jobs are forgotten at once, a file system that fills up.
 CLUSTER_ID=$((ID + 1)) CLUSTER_ACCOUNTING=none CLUSTER_MINJOBAGE=2 CLUSTER_SMALL=64k CLUSTER_PYXIS=none CLUSTER_P4DE=2 CLUSTER_TRN1=0 CLUSTER_P5=0 CLUSTER_G5=0 \
   "$HERE/up.sh" "$DIR-bare"
-WEFTRUN_TEST_SLURM=$DIR WEFTRUN_TEST_SLURM_BARE=$DIR-bare timeout 600 "${SUITE[@]}" -- --nocapture --test-threads 4
+WEFTRUN_TEST_SLURM=$DIR WEFTRUN_TEST_SLURM_BARE=$DIR-bare timeout 1000 "${SUITE[@]}" -- --nocapture --test-threads 4
