@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::{FutureExt, StreamExt, stream};
-use tokio::signal::unix::{SignalKind, signal};
 use weftrun::core::exit_codes;
 use weftrun::core::fabric::{Fabric, FabricPlan};
 use weftrun::core::job::{Action, JobDetail, JobEvent, JobHandle, JobPhase, JobSummary, ReplicaStatus};
@@ -16,6 +15,7 @@ use weftrun::report::{EventLine, OwnEvent, TransportReport, WhyReport};
 use weftrun::{Error, ErrorKind, Finding, Job, Plan, Result, Severity};
 
 use crate::context::Context;
+use crate::interrupt::interrupted;
 use crate::live_map::{LOOK, LiveMap};
 use crate::log_print::{LogPrinter, PrintOptions};
 use crate::map_view;
@@ -369,25 +369,6 @@ pub async fn with_limits<T>(
     match limited(future, timeout).await {
         Ok(done) => done,
         Err(stopped) => Err(goes_on(stopped, handle)),
-    }
-}
-
-/// Ends when the user presses Ctrl-C, or the program is told to end (SIGTERM).
-pub async fn interrupted() {
-    let told = async {
-        match signal(SignalKind::terminate()) {
-            Ok(mut signal) => signal.recv().await,
-            Err(_) => std::future::pending().await,
-        }
-    };
-    let pressed = async {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    };
-    tokio::select! {
-        () = pressed => {}
-        _ = told => {}
     }
 }
 

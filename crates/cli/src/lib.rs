@@ -20,6 +20,7 @@ mod diagnostics;
 mod follow;
 mod global;
 mod hosts_flags;
+mod interrupt;
 mod job_flags;
 mod key_flags;
 mod live_map;

@@ -7,7 +7,7 @@ use weftrun::core::backend::{ExecRequest, ExecStream};
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::context::Context;
-use crate::follow::interrupted;
+use crate::interrupt::interrupted;
 use crate::output::unwritten;
 
 const EXAMPLES: &str = "\

@@ -11,8 +11,8 @@ use weftrun::report::HealthReport;
 use weftrun::{Error, ErrorKind, HealthOptions, Result, health_at, watch_health_at};
 
 use crate::context::Context;
-use crate::follow::interrupted;
 use crate::global::Format;
+use crate::interrupt::interrupted;
 use crate::job_flags::duration;
 use crate::output::because;
 

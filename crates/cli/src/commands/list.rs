@@ -15,8 +15,8 @@ use weftrun::report::{EventLine, ListReport};
 use weftrun::{Client, Outcome, Record, Result};
 
 use crate::context::Context;
-use crate::follow::interrupted;
 use crate::global::Format;
+use crate::interrupt::interrupted;
 
 #[derive(Args, Debug)]
 pub struct ListArgs {

@@ -24,8 +24,8 @@ use weftrun::report::{EventLine, OwnEvent, TransportReport};
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::context::Context;
-use crate::follow::interrupted;
 use crate::global::Format;
+use crate::interrupt::interrupted;
 use crate::job_flags::duration;
 
 const EXAMPLES: &str = "\

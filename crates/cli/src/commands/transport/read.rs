@@ -124,7 +124,7 @@ fn interrupted() -> Result<Arc<std::sync::atomic::AtomicBool>> {
         .build()
         .map_err(|error| Error::new(ErrorKind::Io, "cannot wait for Ctrl-C").with_source(error))?;
     std::thread::spawn(move || {
-        runtime.block_on(crate::follow::interrupted());
+        runtime.block_on(crate::interrupt::interrupted());
         flag.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     Ok(stop)

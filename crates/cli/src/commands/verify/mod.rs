@@ -16,8 +16,9 @@ use weftrun::verify::{Collective, KeptRun, Logs, Verdict};
 use weftrun::{Error, ErrorKind, Result};
 
 use crate::context::Context;
-use crate::follow::{Screen, Watching, interrupted};
+use crate::follow::{Screen, Watching};
 use crate::global::Format;
+use crate::interrupt::interrupted;
 use crate::job_flags::{JobFlags, limit};
 
 const EXAMPLES: &str = "\
