@@ -17,7 +17,7 @@ const EVERY: Duration = Duration::from_secs(4);
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// Tries the right to list pods from time to time, over the connection of the other requests. A refusal is a lost
-/// connection, until the credentials work again or have not worked for [`ROTATION`].
+/// connection, until the credentials work again or have not worked for `ROTATION`.
 pub fn credentials<T: Send + 'static>(cluster: &Cluster) -> BoxStream<'static, Result<Change<T>>> {
     let state = Tried { cluster: cluster.clone(), refusals: 0, since: None, over: false };
     stream::unfold(state, |mut state| async move {
