@@ -24,6 +24,8 @@ class CodeSpec(TypedDict, total=False):
     script: str
     #: Text of the script, if it is not to be read from a file
     text: str
+    #: Folder to send with the job; a path relative to the job file
+    dir: str
     #: Git repository to clone before the start
     git: str
     #: Branch, tag or commit of the repository
